@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/time/time.h"
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
 

@@ -11,8 +11,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "controller/core/schedule.h"
-#include "controller/core/spaces.h"
+#include "controller/core/schedule/schedule.h"
+#include "controller/core/schedule/spaces.h"
 
 namespace paceline {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "controller/metrics.h"
+#include "controller/metrics/metrics.h"
 #include "proto/worker.pb.h"
 #include "worker/daemon/metrics.h"
 

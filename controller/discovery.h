@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 
 namespace paceline {
 

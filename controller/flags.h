@@ -6,7 +6,7 @@
 #include <string>
 
 #include "common/log_options.h"
-#include "controller/leadership.h"
+#include "controller/election/leadership.h"
 #include "controller/server.h"
 
 namespace paceline {

@@ -18,7 +18,7 @@
 #include "common/core/status_macros.h"
 #include "common/event_loop.h"
 #include "common/log.h"
-#include "controller/core/rate_limit.h"
+#include "controller/core/requests/rate_limit.h"
 
 namespace paceline {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 
 #include "absl/status/statusor.h"
-#include "controller/core/queue.h"
+#include "controller/core/schedule/queue.h"
 
 namespace paceline {
 

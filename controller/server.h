@@ -12,9 +12,9 @@
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/tls/certificate_authority.h"
-#include "controller/core/cluster.h"
+#include "controller/api/admission/call_limit_options.h"
+#include "controller/core/cluster/cluster.h"
 #include "controller/grpc_port.h"
-#include "controller/rpc/call_limit_options.h"
 #include "controller/store/state_store.h"
 
 namespace grpc {
@@ -28,7 +28,7 @@ struct ServerOptions {
   std::string http;          // HTTP, as above.
   std::string state_dir;     // Made if missing.
   std::string address_file;  // common/address_file.h.
-  std::string audit_log;     // controller/rpc/audit.h. Empty: audit.jsonl in state_dir.
+  std::string audit_log;     // controller/api/audit/audit.h. Empty: audit.jsonl in state_dir.
   Cluster::Options cluster = {};
   std::string tls_dir = {};  // Of the controller's TlsFiles; unless `plaintext`.
   std::string ca_dir = {};   // Of the authority; empty: nobody gets certificates here.
@@ -37,13 +37,13 @@ struct ServerOptions {
   absl::Duration worker_certificate_life = kWorkerLife;
   // Instead of those of tls_dir, for tests.
   std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
-  std::string user_tokens = {};  // controller/rpc/user_tokens.h. Empty: there are none.
+  std::string user_tokens = {};  // controller/api/admission/user_tokens.h. Empty: there are none.
   CallLimitOptions limits = {};
   absl::Duration handshake_patience = kHandshakePatience;
 };
 
-// With what a controller serves that was elected among several (controller/leadership.h). Without
-// a store: SQLite in the state directory, which it locks.
+// With what a controller serves that was elected among several (controller/election/leadership.h).
+// Without a store: SQLite in the state directory, which it locks.
 struct Elected {
   std::unique_ptr<StateStore> store;
   int64_t term = 0;  // 0: how often a controller has opened the store.

@@ -18,7 +18,7 @@ case $which in
       "--test_env=UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1")
     quick=(//tests/fuzz/... //common/... //cli/job_file/... //cli/config/... //cli/text/...
       //worker/link/... //worker/ring/... //worker/daemon:daemon_test
-      //worker/daemon:daemon_host_test //controller/rpc/... //controller:controller_test)
+      //worker/daemon:daemon_host_test //controller/api/... //controller:controller_test)
     ;;
   tsan)
     configs=(--config=tsan)

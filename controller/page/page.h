@@ -13,7 +13,7 @@
 #include "absl/time/time.h"
 #include "common/event_loop.h"
 #include "common/http_server.h"
-#include "controller/control_loop.h"
+#include "controller/loop/control_loop.h"
 #include "controller/page/page_feed.h"
 
 namespace paceline {

@@ -15,11 +15,11 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
-#include "controller/core/job_checkpoints.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/steps/step_code.h"
-#include "controller/rpc/convert.h"
-#include "controller/rpc/convert_node.h"
-#include "controller/rpc/convert_telemetry.h"
+#include "controller/wire/convert.h"
+#include "controller/wire/convert_node.h"
+#include "controller/wire/convert_telemetry.h"
 
 namespace paceline {
 namespace {

@@ -10,10 +10,10 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "controller/core/history/job_histories.h"
-#include "controller/core/job.h"
-#include "controller/core/node.h"
+#include "controller/core/job/job.h"
+#include "controller/core/node/node.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
 

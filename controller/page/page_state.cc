@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/version.h"
 #include "controller/page/page_job.h"
-#include "controller/rpc/convert_telemetry.h"
+#include "controller/wire/convert_telemetry.h"
 
 namespace paceline {
 namespace {

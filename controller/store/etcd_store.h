@@ -2,9 +2,8 @@
 //
 // Under the prefix, by default /paceline:
 //
-//   leader         who leads (controller/election.h); its create_revision is the leader's term
-//   format         version of this layout
-//   sequence       TERM/NUMBER of the newest transaction
+//   leader         who leads (controller/election/election.h); its create_revision is the leader's
+//   term format         version of this layout sequence       TERM/NUMBER of the newest transaction
 //   state/KEY      the first 512 KiB of a value
 //   more/KEY/N     its further parts, N = 00000001, ...
 //   journal/...    a batch that is too large for one transaction, while it is carried out

@@ -16,7 +16,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/rpc/records.h"
+#include "controller/store/records.h"
 #include "controller/store/sqlite_store.h"
 
 namespace paceline {

@@ -13,8 +13,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/state_lock/state_lock.h"
-#include "controller/rpc/records.h"
 #include "controller/store/meta_keys.h"
+#include "controller/store/records.h"
 #include "controller/store/sqlite_store.h"
 #include "worker/shim/testing/other_users.h"
 

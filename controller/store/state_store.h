@@ -1,7 +1,7 @@
 // Where the controller keeps what must survive it: an ordered map from keys to bytes, and
 // transactions over it.
 //
-// Keys are "<kind>/<id>"; what the values mean is decided above (controller/rpc/records.h).
+// Keys are "<kind>/<id>"; what the values mean is decided above (controller/store/records.h).
 // A committed batch is durable when Commit returns OK and exists wholly or not at all.
 // Implementations pass the one contract test, state_store_contract_test.cc.
 //

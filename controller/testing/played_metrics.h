@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "controller/core/testing/played_job.h"
-#include "controller/metrics.h"
+#include "controller/metrics/metrics.h"
 
 namespace paceline {
 

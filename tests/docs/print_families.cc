@@ -8,7 +8,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "common/metrics/metric_family.h"
-#include "controller/metric_families.h"
+#include "controller/metrics/metric_families.h"
 #include "worker/daemon/metric_families.h"
 
 namespace paceline {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/core/membership.h"
+#include "controller/core/recovery/membership.h"
 
 namespace paceline::sim {
 namespace {

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 
 namespace paceline::sim {
 

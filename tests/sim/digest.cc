@@ -4,8 +4,8 @@
 
 #include "absl/base/casts.h"
 #include "absl/time/time.h"
-#include "controller/core/job_checkpoints.h"
-#include "controller/core/saving.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/saving.h"
 
 namespace paceline::sim {
 namespace {

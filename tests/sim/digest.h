@@ -5,9 +5,9 @@
 
 #include <cstdint>
 
-#include "controller/core/automation.h"
-#include "controller/core/job.h"
-#include "controller/core/node.h"
+#include "controller/core/job/job.h"
+#include "controller/core/node/automation.h"
+#include "controller/core/node/node.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 
 namespace paceline::sim {

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "common/core/checkpoint_key.h"
-#include "controller/core/checkpoint_tasks.h"
+#include "controller/core/checkpoint/checkpoint_tasks.h"
 
 namespace paceline::sim {
 

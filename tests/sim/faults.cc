@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/core/membership.h"
+#include "controller/core/recovery/membership.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/training.h"
 

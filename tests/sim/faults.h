@@ -7,7 +7,7 @@
 #include <map>
 #include <vector>
 
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/world.h"
 

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "controller/core/trainer_state.h"
+#include "controller/core/job/trainer_state.h"
 
 namespace paceline::sim {
 

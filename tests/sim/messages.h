@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "absl/time/time.h"
-#include "controller/core/checkpoint_tasks.h"
-#include "controller/core/node.h"
-#include "controller/core/trainer_state.h"
+#include "controller/core/checkpoint/checkpoint_tasks.h"
+#include "controller/core/job/trainer_state.h"
+#include "controller/core/node/node.h"
 
 namespace paceline::sim {
 

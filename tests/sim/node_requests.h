@@ -4,7 +4,7 @@
 #ifndef TESTS_SIM_NODE_REQUESTS_H_
 #define TESTS_SIM_NODE_REQUESTS_H_
 
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/world.h"
 

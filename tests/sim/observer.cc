@@ -2,8 +2,8 @@
 
 #include <algorithm>
 
-#include "controller/core/job_checkpoints.h"
-#include "controller/core/membership.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/membership.h"
 #include "tests/sim/digest.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/sim_node.h"

@@ -27,7 +27,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/trainer.h"

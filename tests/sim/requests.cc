@@ -2,11 +2,11 @@
 
 #include <iterator>
 
-#include "controller/core/job_checkpoints.h"
-#include "controller/core/plan.h"
-#include "controller/core/restart.h"
-#include "controller/core/save_order.h"
-#include "controller/rpc/convert.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/recovery/restart.h"
+#include "controller/wire/convert.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/straggler_requests.h"

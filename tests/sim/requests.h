@@ -6,7 +6,7 @@
 
 #include <string>
 
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "tests/sim/world.h"
 
 namespace paceline::sim {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "controller/core/job_checkpoints.h"
-#include "controller/core/membership.h"
-#include "controller/core/saving.h"
-#include "controller/rpc/records.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/saving.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/store/records.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/straggler_judge.h"

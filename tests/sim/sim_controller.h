@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/store/memory_store.h"
 #include "tests/sim/messages.h"

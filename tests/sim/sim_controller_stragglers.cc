@@ -1,8 +1,8 @@
 // What the controller does about stragglers, as ControlLoop does.
 #include <utility>
 
-#include "controller/rpc/convert_plan.h"
-#include "controller/rpc/records.h"
+#include "controller/store/records.h"
+#include "controller/wire/convert_plan.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/straggler_judge.h"
 #include "tests/sim/straggler_options.h"

@@ -4,8 +4,8 @@
 #include <functional>
 
 #include "absl/strings/ascii.h"
-#include "controller/core/membership.h"
-#include "controller/core/plan.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/recovery/membership.h"
 #include "tests/sim/digest.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/straggler_options.h"

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/core/membership.h"
-#include "controller/core/plan.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/recovery/membership.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/straggler_options.h"
 

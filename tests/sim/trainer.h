@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/job/trainer_state.h"
 #include "controller/core/stragglers/job/step_times.h"
-#include "controller/core/trainer_state.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/world.h"

@@ -18,7 +18,7 @@
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 
 namespace paceline {
 

@@ -17,7 +17,7 @@
 #include "absl/container/node_hash_map.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "controller/core/history/event_history.h"
 #include "controller/core/history/told_job.h"
 #include "controller/core/stragglers/job/stragglers.h"

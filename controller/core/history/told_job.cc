@@ -7,9 +7,9 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "common/core/bytes_text.h"
-#include "controller/core/job_checkpoints.h"
-#include "controller/core/plan.h"
-#include "controller/core/restart.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/recovery/restart.h"
 #include "controller/core/stragglers/slipstream/strategy_advice.h"
 
 namespace paceline {

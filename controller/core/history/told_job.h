@@ -15,7 +15,7 @@
 
 #include "common/core/ids.h"
 #include "controller/core/history/event_history.h"
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 
 namespace paceline {
 

@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/plan.h"
-#include "controller/core/restart.h"
-#include "controller/core/save_order.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/recovery/restart.h"
 #include "controller/core/testing/member_job.h"
 #include "controller/core/testing/played_job.h"
 

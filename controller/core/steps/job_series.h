@@ -17,7 +17,7 @@
 
 #include "absl/time/time.h"
 #include "common/core/moment.h"
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 #include "controller/core/stragglers/job/step_times.h"
 
 namespace paceline {

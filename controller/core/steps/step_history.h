@@ -27,7 +27,7 @@
 #include "absl/types/span.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
-#include "controller/core/cluster.h"
+#include "controller/core/cluster/cluster.h"
 #include "controller/core/steps/job_series.h"
 #include "controller/core/steps/job_steps.h"
 

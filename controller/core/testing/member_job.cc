@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/core/silence.h"
+#include "controller/core/recovery/silence.h"
 
 namespace paceline {
 

@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
-#include "controller/core/membership.h"
-#include "controller/core/recovery.h"
-#include "controller/core/silence.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/recovery.h"
+#include "controller/core/recovery/silence.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {

@@ -2,7 +2,7 @@
 #ifndef CONTROLLER_CORE_TESTING_NODE_FACTS_H_
 #define CONTROLLER_CORE_TESTING_NODE_FACTS_H_
 
-#include "controller/core/node.h"
+#include "controller/core/node/node.h"
 
 namespace paceline {
 

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 
 namespace paceline {
 

@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "controller/core/place_table.h"
-#include "controller/core/schedule.h"
+#include "controller/core/schedule/place_table.h"
+#include "controller/core/schedule/schedule.h"
 
 namespace paceline {
 

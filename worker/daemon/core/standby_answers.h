@@ -3,15 +3,15 @@
 // All of them have to say "I stand by, and nobody leads". When each has answered so to a question
 // that was sent at t or later, whoever leads from now on has begun to after t, since
 //   - a controller says so before it begins to lead, never after: from its election on, which comes
-//     before it takes up the state, it names itself (controller/leadership.h);
+//     before it takes up the state, it names itself (controller/election/leadership.h);
 //   - one that leads no more ends: whoever answers at its address later is a process that has led
 //     nobody yet;
 //   - a question is answered after it was sent, however late the answer is.
 // A controller that begins to lead counts the leases of all nodes from then, and waits a margin
-// longer (RestoreNode in controller/core/node.h). So none counts this node as LOST before t and a
-// lease have passed, and the node holds its ranks until then, as if a report had been answered that
-// was sent at t. It must hold them still when the last answer is there: a leader may have counted
-// it as LOST before that answered, but not before the lease had run out.
+// longer (RestoreNode in controller/core/node/node.h). So none counts this node as LOST before t
+// and a lease have passed, and the node holds its ranks until then, as if a report had been
+// answered that was sent at t. It must hold them still when the last answer is there: a leader may
+// have counted it as LOST before that answered, but not before the lease had run out.
 //
 // A controller that does not answer may lead, unseen from here: then nothing is known. So it is
 // when a leader is named that is not among the controllers, since there may be more; and with a

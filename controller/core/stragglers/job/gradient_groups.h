@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/core/ladder.h"
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 
 namespace paceline {
 

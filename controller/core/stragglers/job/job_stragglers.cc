@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "controller/core/state_groups.h"
+#include "controller/core/recovery/state_groups.h"
 #include "controller/core/stragglers/job/gradient_groups.h"
 #include "controller/core/stragglers/job/order_progress.h"
 

@@ -32,7 +32,7 @@
 #include "absl/types/span.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
-#include "controller/core/refusal.h"
+#include "controller/core/requests/refusal.h"
 #include "controller/core/stragglers/detector/detector.h"
 #include "controller/core/stragglers/job/exchange_watch.h"
 #include "controller/core/stragglers/job/job_trials.h"

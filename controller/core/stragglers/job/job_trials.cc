@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "controller/core/state_groups.h"
+#include "controller/core/recovery/state_groups.h"
 #include "controller/core/stragglers/job/gradient_groups.h"
 
 namespace paceline {

@@ -8,7 +8,7 @@
 #include <optional>
 #include <vector>
 
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 #include "controller/core/stragglers/job/step_rows.h"
 #include "controller/core/stragglers/job/trial.h"
 #include "controller/core/stragglers/ladder/ladder_cost.h"

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "common/core/ids.h"
-#include "controller/core/job.h"
+#include "controller/core/job/job.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 
 namespace paceline {

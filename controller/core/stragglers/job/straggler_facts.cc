@@ -7,9 +7,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/batch_rule.h"
-#include "controller/core/hold.h"
-#include "controller/core/membership.h"
-#include "controller/core/plan.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/node/hold.h"
+#include "controller/core/recovery/membership.h"
 
 namespace paceline {
 namespace {

@@ -4,8 +4,8 @@
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_FACTS_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_FACTS_H_
 
-#include "controller/core/cluster.h"
-#include "controller/core/job.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/job/job.h"
 #include "controller/core/stragglers/job/job_stragglers.h"
 
 namespace paceline {

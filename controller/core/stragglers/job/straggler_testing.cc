@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "controller/core/membership.h"
+#include "controller/core/recovery/membership.h"
 
 namespace paceline {
 

@@ -15,8 +15,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "controller/core/cluster.h"
-#include "controller/core/membership.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/recovery/membership.h"
 #include "controller/core/stragglers/job/stragglers.h"
 
 namespace paceline {

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "controller/core/hold.h"
-#include "controller/core/plan.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/node/hold.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
 
 namespace paceline {

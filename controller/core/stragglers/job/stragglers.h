@@ -28,8 +28,8 @@
 #include "absl/types/span.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
-#include "controller/core/cluster.h"
-#include "controller/core/deadlines.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/cluster/deadlines.h"
 #include "controller/core/stragglers/job/job_stragglers.h"
 
 namespace paceline {

@@ -49,7 +49,7 @@
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
-#include "controller/core/refusal.h"
+#include "controller/core/requests/refusal.h"
 #include "controller/core/stragglers/detector/verdict.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/remedy/remedy.h"

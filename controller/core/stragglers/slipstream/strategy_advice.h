@@ -16,7 +16,7 @@
 #include <optional>
 #include <string>
 
-#include "controller/core/slipstream_choice.h"
+#include "controller/core/job/slipstream_choice.h"
 #include "controller/core/stragglers/slipstream/strategy_planner.h"
 
 namespace paceline {

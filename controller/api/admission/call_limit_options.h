@@ -1,0 +1,27 @@
+// How much clients may ask of the controller at once (call_limits.h).
+#ifndef CONTROLLER_API_ADMISSION_CALL_LIMIT_OPTIONS_H_
+#define CONTROLLER_API_ADMISSION_CALL_LIMIT_OPTIONS_H_
+
+#include "absl/time/time.h"
+
+namespace paceline {
+
+struct CallLimitOptions {
+  // Of one caller that is known, reads and the opening of streams too. A program that looks at some
+  // hundred jobs each second is let in; one that never waits cannot use up a core.
+  double calls_per_s = 500;  // 0: no limit.
+  double call_burst = 5000;
+  // Of one caller. A person's script makes some in a second; each costs a transaction on disk.
+  double mutations_per_s = 100;  // 0: no limit.
+  double mutation_burst = 1000;
+  // Watches and logs. Each holds a message in gRPC.
+  int streams = 4096;
+  int streams_per_caller = 1024;
+  // For its reader to take one message; and for a worker to say hello.
+  absl::Duration stream_patience = absl::Minutes(1);
+  absl::Duration hello_patience = absl::Seconds(10);
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_API_ADMISSION_CALL_LIMIT_OPTIONS_H_

@@ -1,0 +1,336 @@
+// Changes of a job: its ladder, its mode, and profiles while it trains, and its resumption when it
+// has ended.
+#include <algorithm>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/strip.h"
+#include "common/job_spec/job_spec.h"
+#include "common/log.h"
+#include "controller/api/admission/caller.h"
+#include "controller/api/services/find_job.h"
+#include "controller/api/services/job_service.h"
+#include "controller/api/services/mutations.h"
+#include "controller/api/services/node_requests.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/job/profile.h"
+#include "controller/core/recovery/restart.h"
+#include "controller/wire/convert.h"
+#include "controller/wire/convert_plan.h"
+#include "controller/wire/errors.h"
+
+namespace paceline {
+namespace {
+
+// Of a ladder that is sound: whether local_sgd, which knows only a period, can follow it.
+std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
+  if (request.ladder_size() == 1 && request.ladder(0).format() == v1::WIRE_FORMAT_FP32) return {};
+  return {{"ladder",
+           "must be one fp32 level over all ranks, such as 8:all, as the job's strategy is "
+           "local_sgd: submit it with hsgd for others"}};
+}
+
+// The strategy of the job's newest plan with the changes.
+v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& request) {
+  v1::Slipstream* slipstream = strategy.mutable_slipstream();
+  if (request.mode() != v1::SLIPSTREAM_UNSPECIFIED) {
+    slipstream->set_mode(request.mode());
+    if (request.mode() != v1::SLIPSTREAM_PAUSE) {
+      strategy.set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
+    }
+  }
+  // What is not given stays: MIN:MAX has no cap.
+  if (request.has_window()) slipstream->mutable_window()->MergeFrom(request.window());
+  if (request.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    strategy.set_optimizer_state(request.optimizer_state());
+  }
+  return strategy;
+}
+
+PlanChanged ChangeTo(const JobId& id, const v1::Strategy& strategy) {
+  const JobStrategy known = FromProto(strategy);
+  JobPlan plan;
+  plan.strategy = strategy.SerializeAsString();
+  plan.ladder = known.ladder;
+  plan.slipstream = known.slipstream;
+  return {id, std::move(plan)};
+}
+
+// Problems of the request's fields, when the spec's strategy has been changed by it.
+std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
+                                     const v1::JobSpec& spec) {
+  if (request.mode() == v1::SLIPSTREAM_UNSPECIFIED && !request.has_window() &&
+      request.optimizer_state() == v1::OPTIMIZER_STATE_UNSPECIFIED) {
+    return {{"mode", "is missing; give a mode, a window or an optimizer_state"}};
+  }
+  std::vector<SpecProblem> problems;
+  for (SpecProblem& problem : CheckJobSpec(spec)) {
+    absl::string_view field = problem.field;
+    if (!absl::ConsumePrefix(&field, "strategy.")) continue;
+    absl::ConsumePrefix(&field, "slipstream.");
+    problems.push_back({std::string(field), std::move(problem.message)});
+  }
+  return problems;
+}
+
+// A path becomes a part of each trainer's plan.
+grpc::Status CheckRequest(const v1::ResumeJobRequest& request) {
+  if (!absl::StartsWith(request.from(), "/")) return grpc::Status::OK;
+  return RequestError(CheckNodePath(request.from(), "from"));
+}
+
+// Drills for ranks and steps that the job has no more would make its spec impossible.
+void DropFaultsOutside(v1::JobSpec* spec) {
+  auto* chaos = spec->mutable_chaos();
+  chaos->erase(std::remove_if(chaos->begin(), chaos->end(),
+                              [&](const v1::Fault& fault) {
+                                return fault.rank() >= spec->ranks() ||
+                                       fault.step() >= spec->steps();
+                              }),
+               chaos->end());
+}
+
+// The job's spec as it trains now, with the changes.
+v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
+  v1::JobSpec spec;
+  spec.ParseFromString(job.request.spec);
+  spec.mutable_strategy()->ParseFromString(job.plan.strategy);
+  if (request.ranks() != 0) {
+    // What stood for all ranks still does.
+    if (spec.recovery().min_ranks() == spec.ranks()) spec.mutable_recovery()->clear_min_ranks();
+    spec.set_ranks(request.ranks());
+  }
+  if (request.batch_per_rank() != 0) spec.set_batch_per_rank(request.batch_per_rank());
+  if (request.accumulation_steps() != 0) {
+    spec.set_accumulation_steps(request.accumulation_steps());
+  }
+  if (request.keep_schedule() && spec.schedule().has_cosine()) {
+    v1::CosineSchedule& cosine = *spec.mutable_schedule()->mutable_cosine();
+    if (cosine.steps() == 0) cosine.set_steps(spec.steps());
+  }
+  if (request.steps() != 0) spec.set_steps(request.steps());
+  if (!request.ladder().empty() && spec.strategy().has_hsgd()) {
+    *spec.mutable_strategy()->mutable_hsgd()->mutable_ladder() = request.ladder();
+  }
+  DropFaultsOutside(&spec);
+  FillDefaults(&spec);
+  return spec;
+}
+
+// `start` is the job's own checkpoint that it would start from; null if it is another's.
+std::vector<SpecProblem> CheckResumption(const Job& job, const v1::ResumeJobRequest& request,
+                                         const v1::JobSpec& spec, const Checkpoint* start) {
+  std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  if (!request.ladder().empty() && !spec.strategy().has_hsgd()) {
+    problems.push_back({"strategy.hsgd.ladder",
+                        "is given, but the job's strategy is not hsgd; leave the ladder out"});
+  }
+  int64_t done = start != nullptr ? start->key.step : 0;
+  // A new line leaves the steps behind its checkpoint.
+  if (job.state == JobState::kSucceeded && request.from().empty()) {
+    done = std::max(done, job.request.steps);
+  }
+  if (spec.steps() > 0 && spec.steps() <= done) {
+    problems.push_back({"steps", absl::StrCat("is ", spec.steps(), ", and ", done,
+                                              " are done; give more to go on")});
+  }
+  return problems;
+}
+
+}  // namespace
+
+void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderRequest& request,
+                                v1::Job* reply, Answer answer) {
+  v1::ChangeLadderRequest contents = request;
+  contents.clear_request_id();
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("ladder ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(caller, request.job(), &job);
+         if (!found.ok()) return answer(found);
+         contents.DiscardUnknownFields();  // They would be kept with the plan.
+         FillLadder(contents.mutable_ladder());
+         v1::Strategy strategy;
+         strategy.ParseFromString(job->plan.strategy);
+         std::vector<SpecProblem> problems =
+             CheckLadder(contents.ladder(), job->request.ranks, "ladder");
+         if (problems.empty() && strategy.has_local_sgd()) problems = CheckPeriodic(contents);
+         if (!problems.empty()) {
+           return answer(FieldsError("LADDER_INVALID", "the ladder does not fit", problems));
+         }
+         const std::optional<Refusal> refusal = RefuseLadder(*job);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         if (strategy.has_local_sgd()) {
+           strategy.mutable_local_sgd()->set_period(contents.ladder(0).period());
+         } else {
+           *strategy.mutable_hsgd()->mutable_ladder() = contents.ladder();
+         }
+         const JobId id = job->request.id;
+         PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
+                            << " epoch=" << job->plan.epoch.value() + 1;
+         control_->ApplyRequest(request_id, id, ChangeTo(id, strategy), ReplyTo(id, reply, answer));
+       });
+}
+
+void JobService::DoChangeMode(const Principal& caller, const v1::ChangeModeRequest& request,
+                              v1::Job* reply, Answer answer) {
+  v1::ChangeModeRequest contents = request;
+  contents.clear_request_id();
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("mode ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(caller, request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const std::optional<Refusal> refusal = RefuseMode(*job);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         v1::Strategy strategy;
+         strategy.ParseFromString(job->plan.strategy);
+         v1::JobSpec spec;
+         spec.ParseFromString(job->request.spec);
+         contents.DiscardUnknownFields();  // They would be kept with the plan.
+         *spec.mutable_strategy() = ChangedMode(strategy, contents);
+         FillDefaults(&spec);
+         const std::vector<SpecProblem> problems = CheckChange(contents, spec);
+         if (!problems.empty()) {
+           return answer(FieldsError("MODE_INVALID", "the change cannot be", problems));
+         }
+         const JobId id = job->request.id;
+         PACELINE_LOG(INFO) << "job_mode job=" << id.value()
+                            << " epoch=" << job->plan.epoch.value() + 1;
+         control_->ApplyRequest(request_id, id, ChangeTo(id, spec.strategy()),
+                                ReplyTo(id, reply, answer));
+       });
+}
+
+void JobService::DoProfile(const Principal& caller, const v1::ProfileJobRequest& request,
+                           v1::Job* reply, Answer answer) {
+  v1::ProfileJobRequest contents = request;
+  contents.clear_request_id();
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("profile ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(caller, request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const ProfileOrder order{
+             request.steps(), {request.ranks().begin(), request.ranks().end()}, request.memory()};
+         JobProfile profile;
+         const std::optional<Refusal> refusal =
+             MakeProfile(*job, order, ControlLoop::Now().wall, &profile);
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         const JobId id = job->request.id;
+         PACELINE_LOG(INFO) << "job_profile job=" << id.value() << " profile=" << profile.id
+                            << " first_step=" << profile.first_step << " steps=" << profile.steps;
+         control_->ApplyRequest(request_id, id, ProfileOrdered{id, std::move(profile)},
+                                ReplyTo(id, reply, answer));
+       });
+}
+
+grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* context,
+                                                   const v1::ChangeLadderRequest* request,
+                                                   v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoChangeLadder(caller, *request, reply,
+                   [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::ChangeMode(grpc::CallbackServerContext* context,
+                                                 const v1::ChangeModeRequest* request,
+                                                 v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoChangeMode(caller, *request, reply,
+                 [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::ServerUnaryReactor* JobService::Profile(grpc::CallbackServerContext* context,
+                                              const v1::ProfileJobRequest* request,
+                                              v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoProfile(caller, *request, reply,
+              [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+grpc::Status JobService::ResolveStart(const Principal& caller, std::string* from) const {
+  if (from->empty()) return grpc::Status::OK;
+  if (absl::StartsWith(*from, "/")) {
+    while (from->size() > 1 && from->back() == '/') from->pop_back();
+    return grpc::Status::OK;
+  }
+  NamedCheckpoint found;
+  const grpc::Status status = FindStartCheckpoint(caller, control_->cluster(), *from, &found);
+  if (status.ok()) *from = DirectoryOf(*found.job, *found.checkpoint);
+  return status;
+}
+
+void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& request,
+                          v1::Job* reply, Answer answer) {
+  const grpc::Status valid = CheckRequest(request);
+  if (!valid.ok()) return answer(valid);
+  v1::ResumeJobRequest contents = request;
+  contents.clear_request_id();
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("resume ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(caller, request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const std::optional<Refusal> refusal = RefuseResume(*job, !request.from().empty());
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         const grpc::Status room = CheckOpenJobs(job->submitter);
+         if (!room.ok()) return answer(room);
+         std::string from = request.from();
+         const grpc::Status resolved = ResolveStart(caller, &from);
+         if (!resolved.ok()) return answer(resolved);
+         const v1::JobSpec spec = ChangedSpec(*job, request);
+         const Checkpoint* start =
+             SavesCheckpoints(job->request)
+                 ? FindByDirectory(*job, from.empty() ? ChooseStart(*job) : from)
+                 : nullptr;
+         const std::vector<SpecProblem> problems = CheckResumption(*job, request, spec, start);
+         if (!problems.empty()) return answer(SpecError(problems));
+         const JobId id = job->request.id;
+         const ResumeRequested event{FromProto(id, spec), from};
+         const std::optional<Refusal> unknown = control_->cluster().RefuseQueue(event.request);
+         if (unknown.has_value()) return answer(MakeError(*unknown));
+         const absl::Status fits = control_->cluster().CanEverFit(event.request);
+         if (!fits.ok()) {
+           return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
+                                   std::string(fits.message())));
+         }
+         PACELINE_LOG(INFO) << "job_resume job=" << id.value() << " from=" << from
+                            << " ranks=" << spec.ranks();
+         control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));
+       });
+}
+
+grpc::ServerUnaryReactor* JobService::Resume(grpc::CallbackServerContext* context,
+                                             const v1::ResumeJobRequest* request, v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoResume(caller, *request, reply,
+             [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+}  // namespace paceline

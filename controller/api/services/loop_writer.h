@@ -1,0 +1,177 @@
+// A server-side response stream of the event loop. What is sent, and when the stream ends, is
+// decided on the loop; it is written without it, since gRPC writes down to the socket on the thread
+// that asks for it: what goes to a hundred watchers would hold up all else.
+//
+//   loop:             Send ──▶ queue              Written, Ready
+//   sender:                      ╰──▶ a write          ▲
+//   gRPC's threads:                      ╰──▶ further writes, while there are
+//
+// The owner derives from it and overrides Ready and Gone; it must keep no pointer to the
+// stream after Gone has run, since the stream deletes itself after it. The queue is short: nothing
+// piles up for a reader that is slow, and one that does not take a message within the patience of
+// CallLimits loses its stream.
+//
+// Runs on the loop, except for gRPC's own callbacks and for writes.
+#ifndef CONTROLLER_API_SERVICES_LOOP_WRITER_H_
+#define CONTROLLER_API_SERVICES_LOOP_WRITER_H_
+
+#include <grpcpp/support/server_callback.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <deque>
+#include <memory>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "common/event_loop.h"
+#include "controller/api/admission/call_limits.h"
+#include "controller/api/services/sender.h"
+
+namespace paceline {
+
+template <typename Response>
+class LoopWriter : public grpc::ServerWriteReactor<Response> {
+ public:
+  // The pointers outlive the stream. So many messages may be on their way at a time.
+  LoopWriter(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
+             int most = 1)
+      : loop_(loop), sender_(sender), counted_(std::move(counted)), most_(most) {}
+
+  // To be asked first of all. False: too many streams are open, or its request is too large, and
+  // this one ends.
+  bool Admit() {
+    if (counted_->refusal().ok()) return true;
+    Close(counted_->refusal());
+    return false;
+  }
+
+  // Whether Send may be called now.
+  bool has_room() const { return on_their_way_ < most_ && !closing_; }
+
+  // Requires: has_room().
+  void Send(Response response) ABSL_LOCKS_EXCLUDED(mutex_) {
+    ++on_their_way_;
+    bool begins = false;
+    {
+      absl::MutexLock lock(&mutex_);
+      queue_.push_back(std::move(response));
+      begins = !std::exchange(writing_, true);
+    }
+    if (begins) sender_->Post([this] { WriteNext(); });
+    if (timer_ == 0) Watch();
+  }
+
+  // Ends the stream once what was sent is out. Later calls change nothing.
+  void Close(grpc::Status status) {
+    if (closing_) return;
+    closing_ = true;
+    status_ = std::move(status);
+    if (on_their_way_ == 0) this->Finish(status_);
+  }
+
+ protected:
+  EventLoop* loop() const { return loop_; }
+  const std::string& caller() const { return counted_->caller(); }
+
+  // Some of what was sent is out: there is room.
+  virtual void Ready() = 0;
+  // The stream has ended, by Close or by the client; the last call.
+  virtual void Gone() = 0;
+
+ private:
+  // Requires: the queue is not empty, and nothing is being written.
+  void WriteNext() ABSL_LOCKS_EXCLUDED(mutex_) {
+    grpc::WriteOptions options;
+    {
+      absl::MutexLock lock(&mutex_);
+      current_ = std::move(queue_.front());
+      queue_.pop_front();
+      // Those that follow at once go to the socket together. Not the first one, which gRPC would
+      // keep together with the call's headers, and never say to be out.
+      if (written_ > 0 && !queue_.empty()) options.set_buffer_hint();
+    }
+    this->StartWrite(&current_, options);
+  }
+
+  void OnWriteDone(bool ok) override ABSL_LOCKS_EXCLUDED(mutex_) {
+    bool more = false;
+    int out = 0;
+    {
+      absl::MutexLock lock(&mutex_);
+      ++written_;
+      ++untold_;
+      if (!ok) {
+        untold_ += static_cast<int>(queue_.size());
+        queue_.clear();
+      }
+      more = writing_ = !queue_.empty();
+      if (!more || untold_ >= std::max(1, most_ / 2)) out = std::exchange(untold_, 0);
+    }
+    if (more) WriteNext();
+    if (out > 0) {
+      loop_->Post([this, out, ok] { Written(out, ok); });
+    }
+  }
+
+  // So many are out, or were given up with the stream.
+  void Written(int out, bool ok) {
+    on_their_way_ -= out;
+    if (!ok && !std::exchange(closing_, true)) status_ = grpc::Status::CANCELLED;
+    if (!closing_) return Ready();
+    if (on_their_way_ == 0) this->Finish(status_);
+  }
+
+  void OnCancel() override {
+    loop_->Post([this] { Close(grpc::Status::CANCELLED); });
+  }
+
+  // gRPC calls this after all others.
+  void OnDone() override {
+    loop_->Post([this] {
+      if (timer_ != 0) loop_->Cancel(timer_);
+      Gone();
+      delete this;
+    });
+  }
+
+  // Looks after the patience whether the same message still waits. Then the call is still there: it
+  // is finished, on the loop, only when nothing is on its way.
+  void Watch() {
+    timer_ = loop_->After(counted_->patience(), [this, seen = written()] {
+      timer_ = 0;
+      if (on_their_way_ == 0) return;
+      if (written() == seen) return counted_->Abort();
+      Watch();
+    });
+  }
+
+  int64_t written() const ABSL_LOCKS_EXCLUDED(mutex_) {
+    absl::MutexLock lock(&mutex_);
+    return written_;
+  }
+
+  EventLoop* const loop_;
+  Sender* const sender_;
+  const std::unique_ptr<CallLimits::Stream> counted_;
+  const int most_;
+
+  // On the loop.
+  int on_their_way_ = 0;          // Sent, and not known here to be out.
+  EventLoop::TimerId timer_ = 0;  // 0: nothing is watched.
+  bool closing_ = false;
+  grpc::Status status_;
+
+  mutable absl::Mutex mutex_;
+  std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);
+  bool writing_ ABSL_GUARDED_BY(mutex_) = false;
+  int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;
+  int untold_ ABSL_GUARDED_BY(mutex_) = 0;  // Are out, which the loop does not know.
+
+  Response current_;  // Of the thread that writes.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_API_SERVICES_LOOP_WRITER_H_

@@ -1,0 +1,34 @@
+// The thread that hands gRPC what goes to watchers and readers, in the order in which it was
+// posted: an event loop of its own, so that the controller's does not write to sockets for them.
+#ifndef CONTROLLER_API_SERVICES_SENDER_H_
+#define CONTROLLER_API_SERVICES_SENDER_H_
+
+#include <thread>
+#include <utility>
+
+#include "common/event_loop.h"
+
+namespace paceline {
+
+class Sender {
+ public:
+  Sender() : thread_([this] { loop_.Run(); }) {}
+  // Runs what is there first.
+  ~Sender() {
+    loop_.Stop();
+    thread_.join();
+  }
+  Sender(const Sender&) = delete;
+  Sender& operator=(const Sender&) = delete;
+
+  // From any thread.
+  void Post(EventLoop::Task task) { loop_.Post(std::move(task)); }
+
+ private:
+  EventLoop loop_;
+  std::thread thread_;  // Last: uses the loop.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_API_SERVICES_SENDER_H_

@@ -1,0 +1,135 @@
+// One watcher's stream over a WatchLog.
+//
+// A watcher that resumes reads every change after its revision. One that begins at 0 is first told
+// of every present object, as ADDED, up to a BOOKMARK. They come in the order of their ids, each as
+// it is when its turn comes, and between them the changes of those that were told already. A change
+// of one whose turn is still to come is left out: the turn shows what it led to. So no object is
+// ever shown as it was before what was shown last, and of the list the stream keeps no more than
+// the place where it is.
+//
+// It keeps no queue: it reads the log at its own pace, and if the log forgets what it has not
+// read, the stream ends with REVISION_COMPACTED and the client lists again.
+//
+// Runs on the loop.
+#ifndef CONTROLLER_API_SERVICES_WATCH_STREAM_H_
+#define CONTROLLER_API_SERVICES_WATCH_STREAM_H_
+
+#include <grpcpp/support/byte_buffer.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "controller/api/services/loop_writer.h"
+#include "controller/api/services/watch_log.h"
+#include "controller/metrics/watch_metrics.h"
+#include "controller/wire/encoded_message.h"
+#include "controller/wire/errors.h"
+#include "proto/job.pb.h"
+
+namespace paceline {
+
+template <typename Event>
+class WatchStream : public LoopWriter<grpc::ByteBuffer> {
+ public:
+  using Set = std::set<WatchStream*>;
+  // Whether a change is of interest.
+  using Filter = std::function<bool(const WatchKey&)>;
+
+  struct Present {
+    std::string id;
+    Event event;  // With the object as it is now; the rest is the stream's.
+  };
+  // The present object of interest with the least id behind this one.
+  using Next = std::function<std::optional<Present>(const std::string& id)>;
+
+  // The stream is in `set` as long as it is open, and counted in `metrics`, if any. All pointers
+  // outlive it.
+  WatchStream(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
+              const WatchLog<Event>* log, Set* set, Filter filter, WatchMetrics* metrics = nullptr,
+              int most_on_their_way = 32)
+      : LoopWriter(loop, sender, std::move(counted), most_on_their_way),
+        log_(log),
+        set_(set),
+        filter_(std::move(filter)),
+        metrics_(metrics) {}
+
+  // Begins after `revision`; with 0, with what is present.
+  void Begin(int64_t revision, Next next) {
+    set_->insert(this);
+    if (metrics_ != nullptr) metrics_->open.Increment();
+    lists_ = revision == 0;
+    revision_ = lists_ ? log_->revision() : revision;
+    next_ = std::move(next);
+    Wake();
+  }
+
+  // The log has grown.
+  void Wake() {
+    while (has_room() && SendNext()) {
+    }
+  }
+
+ private:
+  // Sends the next change of interest, or part of the list. False: there is none, or the end.
+  bool SendNext() {
+    while (true) {
+      if (!log_->Has(revision_)) {
+        if (metrics_ != nullptr) metrics_->resyncs.Increment();
+        Close(MakeError(grpc::StatusCode::OUT_OF_RANGE, "REVISION_COMPACTED",
+                        "changes after this revision are no longer kept: list again"));
+        return false;
+      }
+      const auto* change = log_->After(revision_);
+      if (change == nullptr) break;
+      revision_ = change->revision;
+      const bool comes_later = lists_ && listed_ < change->key.id;
+      if (comes_later || !filter_(change->key)) continue;
+      Send(change->encoded);
+      return true;
+    }
+    if (lists_) {
+      List();
+      return true;
+    }
+    return false;
+  }
+
+  // Sends the next present object, or the end of the list. All changes so far have been read.
+  void List() {
+    std::optional<Present> present = next_(listed_);
+    Event event;
+    if (present.has_value()) {
+      listed_ = std::move(present->id);
+      event = std::move(present->event);
+      event.set_type(v1::ADDED);
+    } else {
+      lists_ = false;
+      event.set_type(v1::BOOKMARK);
+    }
+    event.set_revision(revision_);
+    Send(Encode(event));
+  }
+
+  void Ready() override { Wake(); }
+  void Gone() override {
+    const bool was_open = set_->erase(this) > 0;
+    if (metrics_ != nullptr && was_open) metrics_->open.Decrement();
+  }
+
+  const WatchLog<Event>* const log_;
+  Set* const set_;
+  const Filter filter_;
+  WatchMetrics* const metrics_;
+  Next next_;
+  int64_t revision_ = 0;  // Up to which the log has been read.
+  bool lists_ = false;    // What is present.
+  std::string listed_;    // Id of the last one.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_API_SERVICES_WATCH_STREAM_H_

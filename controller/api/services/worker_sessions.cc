@@ -1,0 +1,481 @@
+#include "controller/api/services/worker_sessions.h"
+
+#include <google/protobuf/arena.h>
+
+#include <array>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/identity/principal.h"
+#include "common/log.h"
+#include "common/version.h"
+#include "controller/api/admission/worker_identity.h"
+#include "controller/api/admission/worker_messages.h"
+#include "controller/api/services/session_outbox.h"
+#include "controller/core/requests/read_pace.h"
+#include "controller/metrics/metrics.h"
+#include "controller/wire/convert.h"
+#include "controller/wire/encoded_message.h"
+#include "controller/wire/errors.h"
+
+namespace paceline {
+namespace {
+
+constexpr double kReportIntervalSeconds = 1.0;
+// Of one node, all readers' and one's: with as many as `paceline job logs` follows, twice.
+constexpr size_t kMaxLogRequests = 512;
+constexpr int kMaxLogRequestsOfOne = 128;
+// For a worker to take what a session that is closed has begun to tell it. One that takes nothing
+// must not hold its node's name.
+constexpr absl::Duration kFarewell = absl::Seconds(2);
+
+// What a message may take in memory: a hundred times the steps that a worker sends at once
+// (NodeTrainers::kMaxRecords), or thousands of trainers.
+constexpr size_t kMaxParsed = size_t{32} << 20;
+// At once of one node's certificate: its worker has one, and one more when it has connected again.
+constexpr int kMaxSessions = 8;
+// In messages. A worker sends some in a second, and the parts of logs that are asked for; many
+// steps in one are as many messages.
+constexpr ReadPace::Options kPace = {1000, 10'000};
+constexpr double kStepsOfMessage = 50;
+
+double CostOf(const v1::WorkerMessage& message) {
+  return 1 + static_cast<double>(StepsIn(message.steps())) / kStepsOfMessage;
+}
+
+// A message is read into an arena: that of a node's steps has some sixty parts, each of which would
+// be allocated by gRPC's thread and freed by the loop's. A block of an arena belongs to the thread
+// that it was made for. The first one lies in the stream and is the loop's, for the message itself
+// and for texts that LimitMessage looks at although they are not there; gRPC's thread allocates one
+// that the steps of eight ranks fit in.
+constexpr size_t kFirstBlock = 4 << 10;
+constexpr size_t kReadBlock = 16 << 10;
+constexpr size_t kMaxReadBlock = 64 << 10;
+
+google::protobuf::ArenaOptions BlocksOf(std::array<char, kFirstBlock>& first) {
+  google::protobuf::ArenaOptions options;
+  options.initial_block = first.data();
+  options.initial_block_size = first.size();
+  options.start_block_size = kReadBlock;
+  options.max_block_size = kMaxReadBlock;
+  return options;
+}
+
+}  // namespace
+
+class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer> {
+ public:
+  Stream(WorkerSessions* sessions, const grpc::CallbackServerContext* context)
+      : sessions_(sessions), context_(context), peer_(context->peer()) {
+    sessions_->loop_->Post([this] {
+      sessions_->streams_.insert(this);
+      if (!CountSession()) return;
+      timer_ = sessions_->loop_->After(sessions_->limits_->options().hello_patience, [this] {
+        timer_ = 0;
+        sessions_->metrics_->limits().Refused(Limit::kSessionHello);
+        Close(MakeError(grpc::StatusCode::DEADLINE_EXCEEDED, "NO_HELLO",
+                        "the session's hello did not come in time"));
+      });
+      Read();
+    });
+  }
+
+  void Close(grpc::Status status) {
+    if (closing_) return;
+    closing_ = true;
+    status_ = std::move(status);
+    ForgetTimer();
+    if (read_timer_ != 0) sessions_->loop_->Cancel(std::exchange(read_timer_, 0));
+    if (!writing_) return Finish(status_);
+    // Until it is finished, the call is there.
+    timer_ = sessions_->loop_->After(kFarewell, [this] {
+      timer_ = 0;
+      context_->TryCancel();
+    });
+  }
+
+  void SendPlan(v1::NodePlan plan) {
+    if (outbox_.SetPlan(std::move(plan))) Write();
+  }
+
+  grpc::Status RequestLog(v1::LogRequest request, const std::string& reader, LogCallback answer) {
+    const auto of_reader = log_readers_.find(reader);
+    const bool has_share =
+        of_reader != log_readers_.end() && of_reader->second >= kMaxLogRequestsOfOne;
+    if (has_share || logs_.size() >= kMaxLogRequests) {
+      sessions_->metrics_->limits().Refused(Limit::kLogReaders);
+      return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_LOG_READERS",
+                       has_share
+                           ? absl::StrCat(reader, " reads ", kMaxLogRequestsOfOne, " logs of node ",
+                                          node_.value(), " already: end some of them first")
+                           : absl::StrCat("node ", node_.value(), " has ", kMaxLogRequests,
+                                          " log readers already: try again later"));
+    }
+    ++log_readers_[reader];
+    logs_[request.id()] = {reader, std::move(answer)};
+    v1::ControllerMessage message;
+    *message.mutable_log_request() = std::move(request);
+    Queue(std::move(message));
+    return grpc::Status::OK;
+  }
+
+  void CancelLog(int64_t id) {
+    if (!TakeLog(id).has_value()) return;
+    v1::ControllerMessage message;
+    message.mutable_log_cancel()->set_id(id);
+    Queue(std::move(message));
+  }
+
+ private:
+  // gRPC's callbacks.
+  void OnReadDone(bool ok) override {
+    // On gRPC's thread: nobody else looks at what is read.
+    grpc::Status parsed = grpc::Status::OK;
+    if (ok) {
+      parsed = DecodeWeighed(encoded_, kMaxParsed, incoming_);
+      encoded_.Clear();
+    }
+    sessions_->loop_->Post([this, ok, parsed = std::move(parsed)] {
+      if (!ok) return Close(grpc::Status::OK);
+      if (closing_) return;
+      if (!parsed.ok()) {
+        sessions_->metrics_->limits().Refused(Limit::kWorkerMessage);
+        return Refuse(parsed);
+      }
+      Handle();
+      if (!closing_) ReadInTime();
+    });
+  }
+  void OnWriteDone(bool ok) override {
+    sessions_->loop_->Post([this, ok] {
+      writing_ = false;
+      outgoing_.Clear();  // A plan may have megabytes.
+      if (closing_) {
+        ForgetTimer();
+        return Finish(status_);
+      }
+      if (!ok) return Close(grpc::Status::CANCELLED);
+      Write();
+    });
+  }
+  void OnCancel() override {
+    sessions_->loop_->Post([this] { Close(grpc::Status::CANCELLED); });
+  }
+  void OnDone() override {
+    sessions_->loop_->Post([this] {
+      sessions_->streams_.erase(this);
+      ForgetTimer();
+      if (!certificate_.empty()) {
+        const auto counted = sessions_->by_certificate_.find(certificate_);
+        if (--counted->second == 0) sessions_->by_certificate_.erase(counted);
+      }
+      const auto current = sessions_->by_node_.find(node_);
+      if (current != sessions_->by_node_.end() && current->second == this) {
+        sessions_->by_node_.erase(current);
+        sessions_->metrics_->WorkerConnected(false);
+        sessions_->control_->Apply(NodeDisconnected{node_});
+      }
+      for (auto& [id, log] : logs_) {
+        log.answer(MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
+                             absl::StrCat("node ", node_.value(), " is not connected")),
+                   {});
+      }
+      delete this;
+    });
+  }
+
+  // A request that is not waited for any more; nothing when there is none.
+  std::optional<LogCallback> TakeLog(int64_t id) {
+    const auto found = logs_.find(id);
+    if (found == logs_.end()) return std::nullopt;
+    const auto reader = log_readers_.find(found->second.reader);
+    if (--reader->second == 0) log_readers_.erase(reader);
+    LogCallback answer = std::move(found->second.answer);
+    logs_.erase(found);
+    return answer;
+  }
+
+  // The next message. What the last one lay in is used again.
+  void Read() {
+    arena_.Reset();
+    incoming_ = google::protobuf::Arena::CreateMessage<v1::WorkerMessage>(&arena_);
+    StartRead(&encoded_);
+  }
+
+  // The next message, later if this one and those before it were too many.
+  void ReadInTime() {
+    const absl::Duration wait = pace_.Spend(CostOf(*incoming_), EventLoop::Now());
+    if (wait <= absl::ZeroDuration()) return Read();
+    sessions_->metrics_->limits().Refused(Limit::kWorkerRate);
+    read_timer_ = sessions_->loop_->After(wait, [this] {
+      read_timer_ = 0;
+      Read();
+    });
+  }
+
+  // Of one node's certificate few at once. False: the session is closed.
+  bool CountSession() {
+    const Principal caller = sessions_->find_caller_(*context_);
+    if (caller.role != Role::kWorker) return true;  // In plain text; or it will not pass the hello.
+    certificate_ = caller.name;
+    if (++sessions_->by_certificate_[certificate_] <= kMaxSessions) return true;
+    sessions_->metrics_->limits().Refused(Limit::kSessions);
+    Close(MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_SESSIONS",
+                    absl::StrCat("node \"", certificate_, "\" has ", kMaxSessions,
+                                 " sessions already; those without a hello end in seconds")));
+    return false;
+  }
+
+  void Handle() {
+    LimitMessage(incoming_);
+    if (node_.value().empty() && incoming_->kind_case() != v1::WorkerMessage::kHello) {
+      return Close(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_HELLO",
+                             "the first message of a session must be a hello"));
+    }
+    if (incoming_->has_steps()) return TakeSteps(incoming_->steps());
+    if (!node_.value().empty()) {
+      grpc::Status foreign = CheckMessage(sessions_->control_->cluster(), node_, *incoming_);
+      if (!foreign.ok()) return Refuse(std::move(foreign));
+    }
+    switch (incoming_->kind_case()) {
+      case v1::WorkerMessage::kHello:
+        return Greet(incoming_->hello());
+      case v1::WorkerMessage::kReport:
+        sessions_->control_->Apply(Own(ReportedBy(node_, incoming_->report())));
+        return Answer(incoming_->report().number());
+      case v1::WorkerMessage::kLog: {
+        const std::optional<LogCallback> answer = TakeLog(incoming_->log().id());
+        if (answer.has_value()) (*answer)(grpc::Status::OK, incoming_->log());
+        return;
+      }
+      case v1::WorkerMessage::kCodeRequest:
+        code_wanted_ = incoming_->code_request();
+        return Write();
+      case v1::WorkerMessage::kSteps:
+      case v1::WorkerMessage::KIND_NOT_SET:
+        return;
+    }
+  }
+
+  void TakeSteps(const v1::NodeSteps& steps) {
+    if (StepsIn(steps) > kMaxStepsTold) {
+      sessions_->metrics_->limits().Refused(Limit::kWorkerMessage);
+      return Refuse(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "TOO_MANY_STEPS",
+                              absl::StrCat("a message has at most ", kMaxStepsTold, " steps")));
+    }
+    std::vector<TrainerSteps> own;
+    grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &own);
+    if (!foreign.ok()) return Refuse(std::move(foreign));
+    sessions_->metrics_->AddDropped(sessions_->dropped_.Take(node_, steps.dropped()));
+    for (const auto& [trainer, batch] : own) {
+      sessions_->metrics_->AddSteps(trainer.job, *batch);
+      sessions_->control_->TakeSteps(node_, trainer, StepsOf(*batch));
+    }
+  }
+
+  // What was waited for has come, or nobody waits for it.
+  void ForgetTimer() {
+    if (timer_ != 0) sessions_->loop_->Cancel(std::exchange(timer_, 0));
+  }
+
+  // What came from a node, without the results of tasks that it was not asked for.
+  template <typename Told>
+  Told Own(Told told) const {
+    DropForeignResults(sessions_->control_->cluster(), node_, &told.task_results);
+    return told;
+  }
+
+  void Refuse(grpc::Status refusal) {
+    PACELINE_LOG(WARNING) << "worker_refused peer=" << peer_ << " reason=\""
+                          << refusal.error_message() << "\"";
+    Close(std::move(refusal));
+  }
+
+  // What was sent before the report has arrived, and the lease of its sender, if it has one, begins
+  // anew. Only the newest answer counts.
+  void Answer(int64_t report) {
+    outbox_.Answer(report);
+    Write();
+  }
+
+  double LeaseSeconds() const {
+    return absl::ToDoubleSeconds(sessions_->control_->cluster().options().node_lease);
+  }
+
+  void Greet(const v1::Hello& hello) {
+    grpc::Status refusal = Refusal(hello);
+    if (!refusal.ok()) return Refuse(std::move(refusal));
+    ForgetTimer();
+    node_ = NodeName(hello.node());
+    uid_ = hello.node_uid();
+    Stream*& current = sessions_->by_node_[node_];
+    if (current != nullptr) {
+      current->Close(grpc::Status(grpc::StatusCode::ABORTED, "the worker has connected again"));
+    } else {
+      sessions_->metrics_->WorkerConnected(true);
+    }
+    current = this;
+    sessions_->dropped_.Begin(node_, hello.daemon_uid(), hello.dropped_confirmed());
+    PACELINE_LOG(INFO) << "worker_connected node=" << node_.value() << " peer=" << peer_
+                       << " slots=" << hello.slots()
+                       << " trainers=" << hello.report().trainers_size();
+    v1::ControllerMessage welcome;
+    welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
+    welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
+    welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
+    welcome.mutable_welcome()->set_term(sessions_->control_->term());
+    Queue(std::move(welcome));
+    sessions_->control_->Apply(Own(ConnectedBy(hello)));
+    Answer(hello.report().number());
+  }
+
+  grpc::Status Refusal(const v1::Hello& hello) const {
+    if (!node_.value().empty()) {
+      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "SECOND_HELLO",
+                       "a session has one hello");
+    }
+    const absl::Status possible = CheckHello(hello);
+    if (!possible.ok()) {
+      sessions_->metrics_->limits().Refused(Limit::kNodeSize);
+      return MakeError(grpc::StatusCode::INVALID_ARGUMENT,
+                       IsNodeName(hello.node()) ? "HELLO_INVALID" : "NODE_NAME_INVALID",
+                       std::string(possible.message()));
+    }
+    // A session is let in without a hello; meanwhile its certificate may have been revoked.
+    const Principal caller = sessions_->find_caller_(*context_);
+    if (caller.role == Role::kNone) {
+      return MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED",
+                       absl::StrCat("what node \"", hello.node(),
+                                    "\" has proved itself by holds no longer: it joins again by a "
+                                    "new token of `paceline pki token`"));
+    }
+    grpc::Status foreign = CheckHello(caller, hello);
+    if (foreign.ok()) {
+      foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), *incoming_);
+    }
+    if (!foreign.ok()) return foreign;
+    if (IsLaterRelease(hello.version(), kVersion)) {
+      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
+                       absl::StrCat("the worker of node \"", hello.node(), "\" has version ",
+                                    hello.version(), ", this controller ", kVersion,
+                                    ", which does not know all that a newer one says: upgrade the "
+                                    "controller first; the worker joins by itself then"));
+    }
+    const std::string& ours = sessions_->control_->cluster_id();
+    if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
+      return MakeError(
+          grpc::StatusCode::FAILED_PRECONDITION, "WRONG_CLUSTER",
+          absl::StrCat("the worker's state belongs to cluster ", hello.cluster_id(), ", this is ",
+                       ours, ": give the worker an empty state directory to move it here"),
+          {{"cluster_id", ours}});
+    }
+    const auto current = sessions_->by_node_.find(NodeName(hello.node()));
+    if (current != sessions_->by_node_.end() && current->second->uid_ != hello.node_uid()) {
+      return MakeError(grpc::StatusCode::ALREADY_EXISTS, "NODE_NAME_TAKEN",
+                       absl::StrCat("another worker is connected as \"", hello.node(), "\" from ",
+                                    current->second->peer_, ": choose another --name"));
+    }
+    return grpc::Status::OK;
+  }
+
+  void Queue(v1::ControllerMessage message) {
+    if (closing_) return;
+    if (!outbox_.Queue(std::move(message))) {
+      // It does not read. The session has not been finished, so the call is there.
+      PACELINE_LOG(WARNING) << "worker_does_not_read node=" << node_.value();
+      sessions_->metrics_->limits().Refused(Limit::kWorkerBacklog);
+      return context_->TryCancel();
+    }
+    Write();
+  }
+
+  // Starts the next write, if none is under way.
+  void Write() {
+    if (writing_ || closing_ || !sessions_->may_act_()) return;
+    std::optional<v1::ControllerMessage> message = outbox_.Next();
+    if (!message.has_value() && code_wanted_.has_value()) {
+      // Last of all, and one at a time: what is large holds up no plan.
+      *message.emplace().mutable_code() = sessions_->code_->Read(node_, *code_wanted_);
+      code_wanted_.reset();
+    }
+    if (!message.has_value()) return;
+    outgoing_ = Encode(*message);
+    writing_ = true;
+    StartWrite(&outgoing_);
+  }
+
+  WorkerSessions* const sessions_;
+  const grpc::CallbackServerContext* const context_;
+  const std::string peer_;
+
+  // On the loop.
+  EventLoop::TimerId timer_ = 0;  // Of the hello, later of the last write; 0: none.
+  NodeName node_;                 // Empty before the hello.
+  std::string uid_;
+  bool writing_ = false;
+  bool closing_ = false;
+  grpc::Status status_;
+  // Nothing keeps a part of a message when it has been handled.
+  alignas(8) std::array<char, kFirstBlock> first_block_;
+  google::protobuf::Arena arena_{BlocksOf(first_block_)};
+  v1::WorkerMessage* incoming_ = nullptr;  // In the arena.
+  grpc::ByteBuffer encoded_;               // The same as it comes.
+  ReadPace pace_{kPace};
+  EventLoop::TimerId read_timer_ = 0;  // Of the next read; 0: it need not wait.
+  std::string certificate_;            // The node of the caller's; empty: it has none.
+  grpc::ByteBuffer outgoing_;          // Empty unless it is being written.
+  SessionOutbox outbox_;
+  std::optional<v1::CodeRequest> code_wanted_;  // The newest one that was not answered.
+  struct Log {
+    std::string reader;
+    LogCallback answer;
+  };
+  std::map<int64_t, Log> logs_;
+  std::map<std::string, int> log_readers_;  // Of logs_; none has 0.
+};
+
+grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerSessions::Session(
+    grpc::CallbackServerContext* context) {
+  return new Stream(this, context);
+}
+
+void WorkerSessions::SendPlan(const NodeName& node, const v1::NodePlan& plan) {
+  const auto stream = by_node_.find(node);
+  if (stream != by_node_.end()) stream->second->SendPlan(plan);
+}
+
+grpc::Status WorkerSessions::RequestLog(const NodeName& node, const std::string& reader,
+                                        v1::LogRequest request, LogCallback answer, int64_t* id) {
+  const auto stream = by_node_.find(node);
+  if (stream == by_node_.end()) {
+    return MakeError(grpc::StatusCode::UNAVAILABLE, "NODE_UNREACHABLE",
+                     absl::StrCat("node ", node.value(), " is not connected"));
+  }
+  *id = next_log_id_++;
+  request.set_id(*id);
+  return stream->second->RequestLog(std::move(request), reader, std::move(answer));
+}
+
+void WorkerSessions::CancelLog(const NodeName& node, int64_t id) {
+  const auto stream = by_node_.find(node);
+  if (stream != by_node_.end()) stream->second->CancelLog(id);
+}
+
+void WorkerSessions::CloseRevoked(const NodeName& node, const std::string& message) {
+  const auto stream = by_node_.find(node);
+  if (stream == by_node_.end()) return;
+  PACELINE_LOG(WARNING) << "worker_revoked node=" << node.value();
+  stream->second->Close(MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED", message));
+}
+
+void WorkerSessions::CloseAll() {
+  for (Stream* stream : streams_) {
+    stream->Close(grpc::Status(grpc::StatusCode::UNAVAILABLE, "the controller is shutting down"));
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,374 @@
+#include "controller/core/checkpoint/saving.h"
+
+#include <algorithm>
+#include <set>
+#include <string>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/recovery/membership.h"
+
+namespace paceline {
+namespace {
+
+// A part only moves forward through these.
+int StageOf(SaveState state) {
+  switch (state) {
+    case SaveState::kWriting:
+      return 0;
+    case SaveState::kDurable:
+      return 1;
+    default:
+      return 2;
+  }
+}
+
+bool IsDurable(const std::optional<Save::Part>& part) {
+  return part.has_value() && part->state == SaveState::kDurable;
+}
+
+bool MayCommit(const Save& save) {
+  return save.outcome == Save::Outcome::kUnderWay &&
+         std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
+}
+
+// Every rank is done with its part.
+bool IsToldByAll(const Save& save) {
+  return std::all_of(save.parts.begin(), save.parts.end(), [](const auto& part) {
+    return part.has_value() && part->state != SaveState::kWriting;
+  });
+}
+
+bool HasEnded(const Save& save) {
+  return save.outcome == Save::Outcome::kComplete || save.outcome == Save::Outcome::kUnknown ||
+         (save.outcome == Save::Outcome::kFailed && IsToldByAll(save));
+}
+
+bool LeavesFiles(const Save& save) {
+  return std::any_of(save.parts.begin(), save.parts.end(), [](const auto& part) {
+    return part.has_value() && part->state != SaveState::kSkipped;
+  });
+}
+
+CheckpointKey KeyOf(const Job& job, const Save& save) {
+  return {save.step, job.generation.value()};
+}
+
+std::string RankName(const Job& job, const RankState& rank) {
+  return absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value());
+}
+
+std::string SaveText(int64_t step) { return absl::StrCat("save after step ", step, ": "); }
+
+// "; nothing is heard of node w1": who may be why ranks do not agree; empty: all are heard of.
+std::string SilentText(const Job& job) {
+  std::set<std::string> silent;
+  for (const RankState& rank : job.ranks) {
+    if (rank.silent_since != absl::InfiniteFuture()) silent.insert(rank.place.node.value());
+  }
+  if (silent.empty()) return "";
+  return absl::StrCat("; nothing is heard of node", silent.size() > 1 ? "s " : " ",
+                      absl::StrJoin(silent, ", "));
+}
+
+// Saves of an earlier generation are looked for on disk (membership.h).
+bool IsOfThisGeneration(const Job& job, const RankState& rank, const SaveStatus& status) {
+  const Generation made =
+      status.generation == Generation(0) ? rank.report.id.generation : status.generation;
+  return made == job.generation;
+}
+
+// Null: it has ended long ago, or there are too many.
+Save* FindOrAdd(Job& job, int64_t step, Moment now) {
+  auto& saves = job.checkpoints.saves;
+  const auto place = std::lower_bound(saves.begin(), saves.end(), step,
+                                      [](const Save& save, int64_t s) { return save.step < s; });
+  if (place != saves.end() && place->step == step) return &*place;
+  if (step <= job.checkpoints.forgotten_step || saves.size() >= kMaxSaves) return nullptr;
+  Save save;
+  save.step = step;
+  save.begun = now.steady;
+  save.parts.resize(job.ranks.size());
+  return &*saves.insert(place, std::move(save));
+}
+
+void Complete(Job& job, Save& save, Moment now) {
+  save.outcome = Save::Outcome::kComplete;
+  Checkpoint checkpoint;
+  checkpoint.key = KeyOf(job, save);
+  checkpoint.base = BaseOf(job, save.order);
+  for (const auto& part : save.parts) checkpoint.bytes += part.has_value() ? part->bytes : 0;
+  checkpoint.ranks = static_cast<int>(job.ranks.size());
+  checkpoint.created = now.wall;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  if (FindCheckpoint(job, checkpoint.key) == nullptr) AddCheckpoint(job, std::move(checkpoint));
+  ++checkpoints.committed;
+  checkpoints.last_error.clear();
+  checkpoints.durable = now.steady - save.begun;
+  checkpoints.blocked = absl::ZeroDuration();
+  for (const RankState& rank : job.ranks) {
+    checkpoints.blocked = std::max(checkpoints.blocked, rank.report.blocked);
+  }
+  if (save.order != 0) CompleteOrder(job, save.order, save.step);
+  PlanNextSave(job, now);
+}
+
+void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status) {
+  save.outcome = Save::Outcome::kFailed;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  std::string why = status.error;
+  if (status.state == SaveState::kSkipped) {
+    ++checkpoints.skipped;
+    if (why.empty()) why = "left out, for the buffers were still in use";
+  } else {
+    ++checkpoints.failed[status.failure];
+    if (why.empty()) why = "failed";
+  }
+  why = absl::StrCat(SaveText(save.step), RankName(job, rank), ": ", why, SilentText(job));
+  if (save.order != 0) FailOrder(job, save.order, why, MayPass(status.failure));
+  if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
+}
+
+void LeaveRemnants(Job& job, const Save& save, const std::string& base) {
+  auto& remnants = job.checkpoints.remnants;
+  const Remnant left{KeyOf(job, save), base};
+  if (remnants.size() >= kMaxRemnants) return;
+  if (std::count(remnants.begin(), remnants.end(), left) == 0) remnants.push_back(left);
+}
+
+// A rank tells of a later order for the state after this step. What was told of the one before
+// counts no more: shards in two directories make no checkpoint.
+void BeginAnew(Save& save, int64_t order, Moment now) {
+  const auto is_told = [](const auto& part) { return part.has_value(); };
+  if (std::any_of(save.parts.begin(), save.parts.end(), is_told)) {
+    save.earlier.push_back(save.order);
+  }
+  save.order = order;
+  save.outcome = Save::Outcome::kUnderWay;
+  save.begun = now.steady;
+  for (auto& part : save.parts) part.reset();
+}
+
+bool MayBeginAnew(const Save& save) {
+  return save.outcome == Save::Outcome::kUnderWay || save.outcome == Save::Outcome::kFailed;
+}
+
+// An order that the ranks could not agree on belongs to no save.
+JobChange TakeDisagreement(Job& job, const RankState& rank, const SaveStatus& status) {
+  if (status.state != SaveState::kFailed || !IsOrderPending(job) ||
+      job.checkpoints.order->number != status.order) {
+    return JobChange::kNone;
+  }
+  ++job.checkpoints.failed[status.failure];
+  job.checkpoints.last_error =
+      absl::StrCat("save (", job.checkpoints.order->reason, "): ", RankName(job, rank), ": ",
+                   status.error.empty() ? "failed" : status.error, SilentText(job));
+  FailOrder(job, status.order, job.checkpoints.last_error);
+  return JobChange::kState;
+}
+
+JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment now) {
+  const int r = RankOf(job, rank).value();
+  // Only rank 0 writes manifests.
+  if (r != 0 && status.state == SaveState::kCommitted) status.state = SaveState::kDurable;
+  Save* save = FindOrAdd(job, status.step, now);
+  if (save == nullptr) return JobChange::kNone;
+  if (status.order > save->order && MayBeginAnew(*save)) {
+    BeginAnew(*save, status.order, now);
+  }
+  if (status.order != save->order) return JobChange::kNone;
+  std::optional<Save::Part>& part = save->parts[static_cast<size_t>(r)];
+  if (part.has_value() && StageOf(status.state) <= StageOf(part->state)) return JobChange::kNone;
+  part = Save::Part{status.state, status.bytes};
+  JobChange change = JobChange::kProgress;
+  if (save->outcome == Save::Outcome::kUnknown && status.state == SaveState::kCommitted) {
+    save->outcome = Save::Outcome::kUnderWay;
+  }
+  if (save->outcome == Save::Outcome::kUnderWay) {
+    if (status.state == SaveState::kFailed || status.state == SaveState::kSkipped) {
+      Fail(job, *save, rank, status);
+      change = JobChange::kState;
+    } else if (status.state == SaveState::kCommitted) {
+      Complete(job, *save, now);
+      change = JobChange::kState;
+    } else if (MayCommit(*save)) {
+      change = JobChange::kState;
+    }
+  }
+  if (save->outcome == Save::Outcome::kFailed && IsToldByAll(*save) && LeavesFiles(*save)) {
+    LeaveRemnants(job, *save, BaseOf(job, save->order));
+    change = JobChange::kState;
+  }
+  return change;
+}
+
+bool IsHeld(const SaveStatus& status) {
+  return status.state == SaveState::kWriting && !status.error.empty();
+}
+
+// Of several ranks that hold their state the first one's reason is shown.
+JobChange TakeHold(Job& job) {
+  for (const RankState& rank : job.ranks) {
+    for (const SaveStatus& status : rank.report.saves) {
+      if (!IsHeld(status) || !IsOfThisGeneration(job, rank, status)) continue;
+      std::string why =
+          absl::StrCat(SaveText(status.step), RankName(job, rank), ": ", status.error);
+      // Who asked for a save elsewhere hears that it does not work there either.
+      const bool is_asked = IsOrderPending(job) && job.checkpoints.order->number == status.order &&
+                            !BaseOf(job, status.order).empty();
+      if (is_asked) FailOrder(job, status.order, why, MayPass(status.failure));
+      if (why == job.checkpoints.last_error) {
+        return is_asked ? JobChange::kState : JobChange::kNone;
+      }
+      ++job.checkpoints.failed[status.failure];
+      job.checkpoints.last_error = std::move(why);
+      return JobChange::kState;
+    }
+  }
+  return JobChange::kNone;
+}
+
+// Of a job without checkpoints, whose final weights are held.
+JobChange TakeHoldOfWeights(Job& job) {
+  if (std::any_of(job.ranks.begin(), job.ranks.end(), HoldsState)) return TakeHold(job);
+  if (job.checkpoints.last_error.empty()) return JobChange::kNone;
+  job.checkpoints.last_error.clear();
+  return JobChange::kState;
+}
+
+// What was told of the save while it was held.
+JobChange ForgetHold(Job& job, int64_t step) {
+  if (!absl::StartsWith(job.checkpoints.last_error, SaveText(step))) return JobChange::kNone;
+  job.checkpoints.last_error.clear();
+  return JobChange::kState;
+}
+
+// Rank 0 tells of a save no more that it was allowed to commit: it may well lie complete on disk.
+void LoseOutcome(Job& job, const RankState& rank, Save& save) {
+  save.outcome = Save::Outcome::kUnknown;
+  job.checkpoints.last_error = absl::StrCat(
+      "save after step ", save.step, ": ", RankName(job, rank),
+      " does not tell any more whether it is complete: it is looked for when the ranks have ended");
+  if (save.order != 0) FailOrder(job, save.order, job.checkpoints.last_error);
+}
+
+// A rank that tells of as many saves as it can, and not of one that it owes, will never do so.
+JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
+  const auto& told = rank.report.saves;
+  if (told.size() < kMaxSavesTold) return JobChange::kNone;
+  const auto r = static_cast<size_t>(RankOf(job, rank).value());
+  const int64_t oldest = told.front().step;
+  std::vector<int64_t> lost;
+  for (const Save& save : job.checkpoints.saves) {
+    const auto& part = save.parts[r];
+    const bool owes = !part.has_value() || StageOf(part->state) < (r == 0 ? 2 : 1);
+    const bool open = save.outcome == Save::Outcome::kUnderWay ||
+                      (save.outcome == Save::Outcome::kFailed && !IsToldByAll(save));
+    if (open && save.step < oldest && owes) {
+      lost.push_back(save.step);
+    }
+  }
+  JobChange change = JobChange::kNone;
+  for (const int64_t step : lost) {
+    Save& save = *FindOrAdd(job, step, now);
+    if (MayCommit(save)) {
+      LoseOutcome(job, rank, save);
+      change = JobChange::kState;
+      continue;
+    }
+    SaveStatus status;
+    status.step = step;
+    status.order = save.order;
+    status.state = SaveState::kFailed;
+    status.failure = SaveFailure::kInconsistent;
+    status.error = "does not tell any more what became of its part";
+    change = std::max(change, TakePart(job, rank, std::move(status), now));
+  }
+  return change;
+}
+
+bool IsTold(const Job& job, int64_t step) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
+    const auto& saves = rank.report.saves;
+    return std::any_of(saves.begin(), saves.end(),
+                       [&](const SaveStatus& status) { return status.step == step; });
+  });
+}
+
+// What the save has left where persons wanted it, by this order and those before.
+void LeaveElsewhere(Job& job, const Save& save) {
+  std::set<std::string> bases;
+  for (const int64_t order : save.earlier) bases.insert(BaseOf(job, order));
+  bases.insert(BaseOf(job, save.order));
+  if (save.outcome == Save::Outcome::kComplete) bases.erase(BaseOf(job, save.order));
+  bases.erase("");  // The job's own is looked through.
+  for (const std::string& base : bases) LeaveRemnants(job, save, base);
+}
+
+void ForgetEnded(Job& job) {
+  auto& saves = job.checkpoints.saves;
+  while (!saves.empty() && HasEnded(saves.front()) && !IsTold(job, saves.front().step)) {
+    job.checkpoints.forgotten_step = saves.front().step;
+    LeaveElsewhere(job, saves.front());
+    saves.erase(saves.begin());
+  }
+}
+
+}  // namespace
+
+JobChange TakeSaves(Job& job, const RankState& rank, Moment now) {
+  if (!SavesCheckpoints(job.request)) {
+    return rank.report.saves.empty() ? JobChange::kNone : TakeHoldOfWeights(job);
+  }
+  JobChange change = JobChange::kNone;
+  for (const SaveStatus& status : rank.report.saves) {
+    if (!IsOfThisGeneration(job, rank, status)) continue;
+    change = std::max(change, status.step > 0 ? TakePart(job, rank, status, now)
+                                              : TakeDisagreement(job, rank, status));
+    if (IsHeld(status)) change = std::max(change, TakeHold(job));
+    if (status.state == SaveState::kCommitted && status.order == OrderOfSave(job, status.step)) {
+      change = std::max(change, ForgetHold(job, status.step));
+    }
+  }
+  change = std::max(change, MissLostParts(job, rank, now));
+  ForgetEnded(job);
+  return change;
+}
+
+bool HoldsState(const RankState& rank) {
+  const auto& saves = rank.report.saves;
+  return std::any_of(saves.begin(), saves.end(), IsHeld);
+}
+
+std::vector<int64_t> CommitSteps(const Job& job) {
+  std::vector<int64_t> steps;
+  for (const Save& save : job.checkpoints.saves) {
+    if (MayCommit(save)) steps.push_back(save.step);
+  }
+  return steps;
+}
+
+int64_t OrderOfSave(const Job& job, int64_t step) {
+  for (const Save& save : job.checkpoints.saves) {
+    if (save.step == step) return save.order;
+  }
+  return 0;
+}
+
+void LeaveSavesElsewhere(Job& job) {
+  for (const Save& save : job.checkpoints.saves) LeaveElsewhere(job, save);
+}
+
+std::vector<int64_t> StepsUnderWay(const Job& job) {
+  std::vector<int64_t> steps;
+  for (const Save& save : job.checkpoints.saves) {
+    if (save.outcome == Save::Outcome::kUnderWay) steps.push_back(save.step);
+  }
+  return steps;
+}
+
+}  // namespace paceline

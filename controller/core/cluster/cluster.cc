@@ -1,0 +1,406 @@
+#include "controller/core/cluster/cluster.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/container/flat_hash_set.h"
+#include "absl/strings/str_cat.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/retention.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/job/trainer_finder.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/recovery.h"
+#include "controller/core/recovery/restart.h"
+
+namespace paceline {
+namespace {
+
+// Steady times do not survive a controller.
+void RestoreDeadlines(Job& job, Moment now) {
+  if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kNodeSilence;
+  JobCheckpoints& checkpoints = job.checkpoints;
+  if (checkpoints.stop_after.has_value()) {
+    checkpoints.stop_after->deadline = now.steady + kStopPatience;
+    // It was held: else the job would have been stopped.
+    if (checkpoints.order.has_value() && checkpoints.order->state == SaveOrder::State::kFailed) {
+      checkpoints.order->may_pass = true;
+    }
+  }
+  if (checkpoints.next_save_wall != absl::InfiniteFuture()) {
+    const absl::Duration left = checkpoints.next_save_wall - now.wall;
+    checkpoints.next_save =
+        now.steady + std::clamp(left, absl::ZeroDuration(), checkpoints.interval);
+  }
+  for (Save& save : checkpoints.saves) save.begun = now.steady;
+  if (checkpoints.settlement.has_value()) {
+    checkpoints.settlement->deadline = now.steady + kSettlementPatience;
+  }
+  RestoreRecovery(job, now);
+}
+
+// The node that the event is about, and no other; null: it may be about all. What such an event
+// changes are that node, and the jobs that its report names or that are to be shown.
+const NodeName* NodeOf(const Event& event) {
+  if (const auto* reported = std::get_if<NodeReported>(&event)) return &reported->node;
+  if (const auto* connected = std::get_if<NodeConnected>(&event)) return &connected->facts.name;
+  if (const auto* gone = std::get_if<NodeDisconnected>(&event)) return &gone->node;
+  return nullptr;
+}
+
+std::vector<CheckpointTask> TasksOn(const NodeName& node,
+                                    const std::map<JobId, TaskAssignment>& assignments) {
+  std::vector<CheckpointTask> tasks;
+  for (const auto& [id, assignment] : assignments) {
+    if (assignment.node != node) continue;
+    tasks.insert(tasks.end(), assignment.tasks.begin(), assignment.tasks.end());
+  }
+  return tasks;
+}
+
+// Whether a job holds on to the checkpoint in this directory to start from it.
+bool StartsFrom(const Job& job, const std::string& directory) {
+  if (job.ended_already()) return false;
+  if (job.restored_from == directory && job.holds_slots() && job.state != JobState::kRunning) {
+    return true;
+  }
+  const bool from_start_point = job.start.directory == directory;
+  return (job.state == JobState::kQueued || from_start_point) && ChooseStart(job) == directory;
+}
+
+}  // namespace
+
+void Actions::Merge(Actions later) {
+  for (const JobId& id : later.delete_jobs) {
+    store_jobs.erase(id);
+    show_jobs.erase(id);
+    changed_jobs.erase(id);
+  }
+  store_jobs.merge(later.store_jobs);
+  delete_jobs.merge(later.delete_jobs);
+  store_nodes.merge(later.store_nodes);
+  store_automation = store_automation || later.store_automation;
+  send_plans.merge(later.send_plans);
+  show_jobs.merge(later.show_jobs);
+  changed_jobs.merge(later.changed_jobs);
+  show_nodes.merge(later.show_nodes);
+}
+
+void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
+                      Automation automation) {
+  automation_ = std::move(automation);
+  for (Job& job : jobs) {
+    next_number_ = std::max(next_number_, job.number + 1);
+    RestoreDeadlines(job, now);
+    const JobId id = job.request.id;
+    // Its end makes room, even if that is the first that is heard of it.
+    if (!job.ended_already()) job_marks_.emplace(id, JobMark());
+    Insert(std::move(job));
+  }
+  for (Node& node : nodes) {
+    RestoreNode(node, options_.node_lease, now);
+    const NodeName name = node.facts.name;
+    if (node.contact != Contact::kReachable) silent_.insert(name);
+    nodes_.emplace(name, std::move(node));
+  }
+  IndexAll();
+  SetDeadlines(/*about=*/nullptr, {});
+}
+
+Actions Cluster::Step(const Event& event, Moment now) {
+  Actions actions;
+  const NodeName* const about = NodeOf(event);
+  touched_.clear();
+  std::visit([&](const auto& e) { On(e, now, actions); }, event);
+  if (about == nullptr) {
+    IndexAll();
+  } else {
+    IndexTouched(actions);
+  }
+  DrainNodes(now, actions);
+  AdvanceMemberships(!std::holds_alternative<NodeReported>(event), about, now, actions);
+  RetainCheckpoints(actions);
+  IndexTouched(actions);
+  AssignTasks(now, actions);
+  Schedule(about, now, actions);
+  IndexTouched(actions);
+  ForgetOldJobs(actions);
+  ShowNodes(about, now, actions);
+  SetDeadlines(about, actions);
+  return actions;
+}
+
+const Job* Cluster::FindJob(const JobId& id) const {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+Job* Cluster::Find(const JobId& id) {
+  const auto found = by_id_.find(id);
+  return found == by_id_.end() ? nullptr : found->second;
+}
+
+const std::map<int64_t, const Job*>* Cluster::JobsNamed(const std::string& name) const {
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &found->second;
+}
+
+Job& Cluster::Insert(Job job) {
+  const JobId id = job.request.id;
+  Job& inserted = jobs_.emplace(id, std::move(job)).first->second;
+  by_id_[id] = &inserted;
+  by_name_[inserted.request.name].emplace(inserted.number, &inserted);
+  return inserted;
+}
+
+void Cluster::SetDeadlines(const NodeName* about, const Actions& actions) {
+  const auto set_job = [this](const JobId& id) {
+    const Job* job = Find(id);
+    job_deadlines_.Set(id, job == nullptr ? absl::InfiniteFuture() : paceline::NextDeadline(*job));
+  };
+  for (const JobId& id : actions.delete_jobs) set_job(id);
+  if (about == nullptr) {
+    for (const auto& [id, job] : jobs_) job_deadlines_.Set(id, paceline::NextDeadline(job));
+    for (const auto& [name, node] : nodes_) {
+      node_deadlines_.Set(name, paceline::NextDeadline(node));
+    }
+    return;
+  }
+  for (const JobId& id : touched_) set_job(id);
+  for (const JobId& id : actions.show_jobs) set_job(id);
+  const auto node = nodes_.find(*about);
+  if (node != nodes_.end()) node_deadlines_.Set(*about, paceline::NextDeadline(node->second));
+}
+
+void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
+  Job& job = Insert(NewJob(event.request, next_number_++, now));
+  job.submitter = event.submitter;
+  Note(job, JobChange::kState, actions);
+}
+
+void Cluster::On(const CancelRequested& event, Moment now, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  if (event.save) {
+    StopWhenSaved(job->second, event.reason, event.grace, now);
+    return Note(job->second, JobChange::kState, actions);
+  }
+  Note(job->second, CancelJob(job->second, event.reason, event.grace, now), actions);
+}
+
+void Cluster::On(const SaveRequested& event, Moment now, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  OrderSave(job->second, event.now, "asked for by a user", now, event.directory);
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const ResumeRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.request.id);
+  if (job == jobs_.end()) return;
+  ResumeJob(job->second, event.request, event.from);
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const RemovalRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
+  if (checkpoint == nullptr || checkpoint->state == CheckpointState::kDeleting) return;
+  checkpoint->state = CheckpointState::kDeleting;
+  checkpoint->reason.clear();
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
+  if (checkpoint == nullptr || checkpoint->state == CheckpointState::kDeleting) return;
+  checkpoint->pinned = event.pinned;
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const PlanChanged& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  ChangePlan(job->second, event.plan);
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  job->second.profile = event.profile;
+  Note(job->second, JobChange::kState, actions);
+}
+
+void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
+  for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
+  for (const JobId& id : look_pace_.TakeDue(now.steady)) {
+    Note(jobs_.at(id), JobChange::kProgress, actions);
+  }
+  TickNodes(now, actions);
+}
+
+void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
+                     Actions& actions) {
+  std::map<JobId, JobChange> changes;
+  for (const TrainerReport* report : OwnOf(node, trainers)) {
+    const JobId& id = report->id.job;
+    touched_.insert(id);
+    JobChange& change = changes.emplace(id, JobChange::kNone).first->second;
+    change = std::max(change, ApplyReport(*Find(id), node, *report, now));
+  }
+  for (const auto& [id, change] : changes) NoteReport(node, *Find(id), change, now, actions);
+}
+
+// Each that is taken in is a look at the ranks of its job: a node that lies must not have as many
+// as it names.
+std::vector<const TrainerReport*> Cluster::OwnOf(const NodeName& node,
+                                                 const std::vector<TrainerReport>& trainers) const {
+  std::vector<const TrainerReport*> own;
+  TrainerFinder finder;
+  absl::flat_hash_set<const RankState*> seen;
+  for (const TrainerReport& report : trainers) {
+    const Job* job = FindJob(report.id.job);
+    const RankState* known = job == nullptr ? nullptr : finder.Find(*job, report.id);
+    if (known == nullptr || known->place.node != node || !seen.insert(known).second) continue;
+    own.push_back(&report);
+  }
+  return own;
+}
+
+void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results,
+                     Moment now, Actions& actions) {
+  for (const CheckpointTaskResult& result : results) {
+    for (const JobId& id : with_tasks_) {
+      Job& job = jobs_.at(id);
+      Note(job, TakeTaskResult(job, node, result, now), actions);
+    }
+  }
+}
+
+void Cluster::NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
+                         Actions& actions) {
+  if (change == JobChange::kState) return Note(job, change, actions);
+  const JobId& id = job.request.id;
+  if (change == JobChange::kTrainer) {
+    actions.store_jobs.insert(id);
+    NoteOn(node, job, actions);
+  }
+  const bool news = change != JobChange::kNone;
+  if (look_pace_.MayLook(id, job.ranks.size(), news, now.steady)) {
+    Note(job, JobChange::kProgress, actions);
+  }
+}
+
+void Cluster::Note(const Job& job, JobChange change, Actions& actions) {
+  if (change == JobChange::kNone) return;
+  actions.show_jobs.insert(job.request.id);
+  if (change == JobChange::kProgress) return;
+  actions.store_jobs.insert(job.request.id);
+  actions.changed_jobs.insert(job.request.id);
+  for (const NodeName& node : job.nodes) NoteOn(node, job, actions);
+}
+
+void Cluster::NoteOn(const NodeName& node, const Job& job, Actions& actions) {
+  actions.send_plans.insert(node);
+  if (job.state != JobState::kRunning && job.state != JobState::kStopping) {
+    actions.show_nodes.insert(node);
+  }
+}
+
+void Cluster::RetainCheckpoints(Actions& actions) {
+  if (actions.changed_jobs.empty()) return;  // Nothing has changed that matters here.
+  for (auto& [id, job] : jobs_) {
+    const auto in_use = [&, &owner = job](const CheckpointKey& key) {
+      const std::string directory = DirectoryOf(owner, *FindCheckpoint(owner, key));
+      return std::any_of(jobs_.begin(), jobs_.end(),
+                         [&](const auto& other) { return StartsFrom(other.second, directory); });
+    };
+    const auto surplus = FindSurplus(job.checkpoints.records, job.request.checkpoints, in_use);
+    for (const CheckpointKey& key : surplus) {
+      FindCheckpoint(job, key)->state = CheckpointState::kDeleting;
+    }
+    if (!surplus.empty()) Note(job, JobChange::kState, actions);
+  }
+}
+
+void Cluster::AssignTasks(Moment now, Actions& actions) {
+  std::map<JobId, TaskAssignment> assignments;
+  for (const JobId& id : with_tasks_) {
+    auto assignment = paceline::AssignTasks(jobs_.at(id), nodes_, AssignmentOf(id), now.steady);
+    if (assignment.has_value()) assignments.emplace(id, *std::move(assignment));
+  }
+  const auto before = std::exchange(assignments_, std::move(assignments));
+  std::set<NodeName> nodes;
+  for (const auto* part : {&before, &std::as_const(assignments_)}) {
+    for (const auto& [id, assignment] : *part) nodes.insert(assignment.node);
+  }
+  for (const NodeName& name : nodes) {
+    if (TasksOn(name, before) != TasksOn(name, assignments_)) actions.send_plans.insert(name);
+  }
+}
+
+const TaskAssignment* Cluster::AssignmentOf(const JobId& job) const {
+  const auto found = assignments_.find(job);
+  return found == assignments_.end() ? nullptr : &found->second;
+}
+
+void Cluster::ForgetOldJobs(Actions& actions) {
+  while (ended_.size() > options_.ended_jobs_kept ||
+         (ended_.size() > 1 && ended_.ranks() > options_.ended_ranks_kept)) {
+    const JobId id = ended_.oldest();
+    const Job& job = *by_id_.at(id);
+    const auto named = by_name_.find(job.request.name);
+    if (named != by_name_.end() && named->second.erase(job.number) > 0 && named->second.empty()) {
+      by_name_.erase(named);
+    }
+    by_id_.erase(id);
+    jobs_.erase(id);
+    look_pace_.Forget(id);
+    IndexJob(id);
+    actions.store_jobs.erase(id);
+    actions.show_jobs.erase(id);
+    actions.changed_jobs.erase(id);
+    actions.delete_jobs.insert(id);
+  }
+}
+
+absl::Time Cluster::NextDeadline() const {
+  absl::Time next =
+      std::min({job_deadlines_.Next(), node_deadlines_.Next(), look_pace_.NextDeadline()});
+  for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
+  return next;
+}
+
+std::vector<CheckpointTask> Cluster::TasksFor(const NodeName& node) const {
+  return TasksOn(node, assignments_);
+}
+
+std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& checkpoint,
+                                              bool force) const {
+  const std::string directory = DirectoryOf(job, checkpoint);
+  if (checkpoint.pinned) {
+    return Refusal{Refusal::Kind::kState, "CHECKPOINT_PINNED",
+                   absl::StrCat(directory, " is pinned: unpin it first")};
+  }
+  for (const auto& [id, other] : jobs_) {
+    if (!StartsFrom(other, directory)) continue;
+    return Refusal{Refusal::Kind::kState, "CHECKPOINT_IN_USE",
+                   absl::StrCat("job ", id.value(), " starts from ", directory,
+                                ": wait until it trains, or cancel it")};
+  }
+  if (!force && NewestComplete(job) == &checkpoint) {
+    return Refusal{Refusal::Kind::kState, "CHECKPOINT_NEWEST",
+                   absl::StrCat(directory, " is the newest complete checkpoint of job ",
+                                job.request.id.value(),
+                                ": without it the job goes on from an older one or from the "
+                                "start; give --force to remove it all the same")};
+  }
+  return std::nullopt;
+}
+
+}  // namespace paceline

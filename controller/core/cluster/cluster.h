@@ -1,0 +1,374 @@
+// All jobs and nodes, and what an event does to them: the controller's decisions in one
+// state machine without IO.
+//
+// Step takes an event, changes the state and returns what the edges must now do, in order:
+// everything to be stored comes before everything that tells somebody. The same events at
+// the same times give the same actions.
+//
+// Thread-compatible.
+#ifndef CONTROLLER_CORE_CLUSTER_CLUSTER_H_
+#define CONTROLLER_CORE_CLUSTER_CLUSTER_H_
+
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <set>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "absl/container/flat_hash_map.h"
+#include "absl/status/status.h"
+#include "absl/time/time.h"
+#include "common/core/ids.h"
+#include "common/core/moment.h"
+#include "controller/core/checkpoint/checkpoint_tasks.h"
+#include "controller/core/cluster/deadlines.h"
+#include "controller/core/cluster/look_pace.h"
+#include "controller/core/job/ended_jobs.h"
+#include "controller/core/job/job.h"
+#include "controller/core/node/automation.h"
+#include "controller/core/node/drain.h"
+#include "controller/core/node/node.h"
+#include "controller/core/node/node_events.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/recovery.h"
+#include "controller/core/requests/refusal.h"
+#include "controller/core/schedule/placement.h"
+#include "controller/core/schedule/schedule.h"
+
+namespace paceline {
+
+// Events.
+struct JobSubmitted {
+  JobRequest request;
+  std::string submitter = {};  // As Job::submitter.
+};
+struct CancelRequested {
+  JobId job;
+  std::string reason;
+  absl::Duration grace;
+  bool save = false;  // First; requires: RefuseSave has no objection.
+};
+// Requires: RefuseSave has no objection.
+struct SaveRequested {
+  JobId job;
+  bool now = false;
+  std::string directory = {};  // Where to; empty: the job's own.
+};
+// Requires: RefuseResume has no objection.
+struct ResumeRequested {
+  JobRequest request;
+  std::string from;  // Directory of a checkpoint; empty: the newest complete one.
+};
+// Requires: RefuseRemoval has no objection.
+struct RemovalRequested {
+  JobId job;
+  CheckpointKey checkpoint;
+};
+struct PinRequested {
+  JobId job;
+  CheckpointKey checkpoint;
+  bool pinned = false;
+};
+// As ChangePlan.
+struct PlanChanged {
+  JobId job;
+  JobPlan plan;
+};
+// The job's ranks shall leave the node for others, and take no more places there. It happens unless
+// WhyRanksCannotMove objects.
+struct ReplacementRequested {
+  JobId job;
+  NodeName node;
+  std::string why;
+};
+// They may stay, as far as they are still there.
+struct ReplacementWithdrawn {
+  JobId job;
+  NodeName node;
+};
+// The job's ranks there are given up, and it goes on without them, or others take their places on
+// other nodes.
+struct RanksGivenUp {
+  JobId job;
+  NodeName node;
+  std::string why;
+};
+struct ProfileOrdered {
+  JobId job;
+  JobProfile profile;  // Of MakeProfile.
+};
+struct TimePassed {};
+using Event =
+    std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
+                 PinRequested, PlanChanged, ReplacementRequested, ReplacementWithdrawn,
+                 RanksGivenUp, ProfileOrdered, NodeConnected, NodeReported, NodeDisconnected,
+                 HoldRequested, UncordonRequested, NodeResumeRequested, LossDeclared,
+                 CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
+                 AutomationResumeRequested, TimePassed>;
+
+// What is to be done after an event. Sorted, without repetitions.
+struct Actions {
+  // 1. Store these, in one transaction.
+  std::set<JobId> store_jobs;
+  std::set<JobId> delete_jobs;
+  std::set<NodeName> store_nodes;
+  bool store_automation = false;
+  // 2. Then send these nodes their plans.
+  std::set<NodeName> send_plans;
+  // 3. And look at these, and show them to those who watch; what else has come of large jobs waits
+  // for its turn (LookPace). At once those that changed, which are stored, too; the others
+  // progress.
+  std::set<JobId> show_jobs;
+  std::set<JobId> changed_jobs;
+  std::set<NodeName> show_nodes;
+
+  // Those of a later event, to be done with these.
+  void Merge(Actions later);
+};
+
+// A trainer that should exist on a node. proto/worker.proto, TrainerPlan.
+struct PlannedTrainer {
+  TrainerId id;
+  const Job* job;  // Valid until the next Step.
+  int place = 0;   // Number of its place on the node.
+  std::string store_address;
+  std::optional<absl::Duration> stop_grace;
+  Membership membership;
+  bool save_stacks = false;
+  bool leased = false;
+  bool restores = false;  // It starts from the job's checkpoint, if there is one.
+};
+
+// What the scheduler knows of a job or node: it need not run while these stay the same.
+struct JobMark {
+  std::tuple<JobState, Generation, bool, bool, bool> state;
+  size_t places = 0;  // Hash.
+  std::string settles;
+
+  friend bool operator==(const JobMark& a, const JobMark& b) {
+    return std::tie(a.state, a.places, a.settles) == std::tie(b.state, b.places, b.settles);
+  }
+};
+using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
+
+class Cluster {
+ public:
+  struct Options {
+    // Of the jobs that have ended, the newest so many are kept, with no more ranks together than
+    // these, 1.3 kB each; but always the newest one.
+    size_t ended_jobs_kept = 10000;
+    size_t ended_ranks_kept = 131'072;
+    // A node that has not reported for so long, and a margin, counts as LOST; zero: never.
+    absl::Duration node_lease = absl::ZeroDuration();
+    // Share of the nodes that may be out before the automation brakes (automation.h).
+    double max_out_share = 0.25;
+    Queues queues = DefaultQueues();
+    // Jobs that have not ended: each is stored, planned for and shown. Of one submitter fewer, so
+    // that a script that runs wild leaves room for others'. 0: any number.
+    size_t open_jobs = 20000;
+    size_t open_jobs_per_submitter = 1000;
+    LookPace::Options looks = {};
+  };
+
+  explicit Cluster(Options options) : options_(std::move(options)), look_pace_(options_.looks) {}
+  Cluster(const Cluster&) = delete;
+  Cluster& operator=(const Cluster&) = delete;
+
+  // Takes over what a store held; before the first Step. Nodes count as UNREACHABLE until
+  // they say hello, and running stops get their whole time again.
+  void Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
+               Automation automation = {});
+
+  Actions Step(const Event& event, Moment now);
+
+  // When TimePassed has something to do next; InfiniteFuture() if never. Steady.
+  absl::Time NextDeadline() const;
+
+  // Why no set of known nodes, or its queue's quota, could ever hold the job; OK if one could.
+  absl::Status CanEverFit(const JobRequest& request) const;
+
+  // QUEUE_UNKNOWN if the job's queue is.
+  std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
+
+  // PRIORITY_TOO_HIGH if the job's is, for one of a submitter, who is no operator. Requires: its
+  // queue is known.
+  std::optional<Refusal> RefusePriority(const JobRequest& request) const;
+
+  // TOO_MANY_JOBS, TOO_MANY_OWN_JOBS if one more job of the submitter's would be too many. Those
+  // without a submitter are one's.
+  std::optional<Refusal> RefuseOpenJob(const std::string& submitter) const;
+
+  // Why the job waits, or is not whole: a sentence for each obstacle (why.h). `now`: wall.
+  std::vector<std::string> Why(const Job& job, absl::Time now) const;
+
+  // Every node's places as they are now, for PlaceOne; by name. Valid until the next Step.
+  std::vector<NodeSpace> Spaces(Device device) const;
+
+  // The trainers that should exist on the node, by id.
+  std::vector<PlannedTrainer> PlanFor(const NodeName& node) const;
+
+  // What the node should do in checkpoint directories.
+  std::vector<CheckpointTask> TasksFor(const NodeName& node) const;
+
+  // Whether the checkpoint, which exists, can be removed: CHECKPOINT_PINNED, CHECKPOINT_IN_USE;
+  // CHECKPOINT_NEWEST unless `force`.
+  std::optional<Refusal> RefuseRemoval(const Job& job, const Checkpoint& checkpoint,
+                                       bool force) const;
+
+  // Numbers of the places that jobs hold on the node.
+  std::set<int> PlacesUsed(const NodeName& node, Device device) const;
+
+  // What a drain in `mode` does to each job on the node; by job.
+  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode) const;
+
+  // Whether the automation must not drain the node: RefuseAutomaticDrain, or DRAIN_IN_FLIGHT when
+  // it empties another node of the same job.
+  std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
+
+  // Free places on other nodes for trainers of the job, of so many as are wanted.
+  int CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const;
+
+  // The check that the node shall do, if one is due.
+  std::optional<CheckOrder> CheckFor(const NodeName& node) const;
+
+  const Automation& automation() const { return automation_; }
+  const Options& options() const { return options_; }
+  // Null: there is no such job. By hash, for what comes with every message of a worker. Valid until
+  // the job is forgotten.
+  const Job* FindJob(const JobId& id) const;
+  // Of that name, by number: the last is the newest. Null: there is none. Valid as above.
+  const std::map<int64_t, const Job*>* JobsNamed(const std::string& name) const;
+  const std::map<JobId, Job>& jobs() const { return jobs_; }
+  const std::map<NodeName, Node>& nodes() const { return nodes_; }
+
+ private:
+  void On(const JobSubmitted& event, Moment now, Actions& actions);
+  void On(const CancelRequested& event, Moment now, Actions& actions);
+  void On(const SaveRequested& event, Moment now, Actions& actions);
+  void On(const ResumeRequested& event, Moment now, Actions& actions);
+  void On(const RemovalRequested& event, Moment now, Actions& actions);
+  void On(const PinRequested& event, Moment now, Actions& actions);
+  void On(const PlanChanged& event, Moment now, Actions& actions);
+  void On(const ReplacementRequested& event, Moment now, Actions& actions);
+  void On(const ReplacementWithdrawn& event, Moment now, Actions& actions);
+  void On(const RanksGivenUp& event, Moment now, Actions& actions);
+  void On(const ProfileOrdered& event, Moment now, Actions& actions);
+  void On(const NodeConnected& event, Moment now, Actions& actions);
+  void On(const NodeReported& event, Moment now, Actions& actions);
+  void On(const NodeDisconnected& event, Moment now, Actions& actions);
+  void On(const HoldRequested& event, Moment now, Actions& actions);
+  void On(const UncordonRequested& event, Moment now, Actions& actions);
+  void On(const NodeResumeRequested& event, Moment now, Actions& actions);
+  void On(const LossDeclared& event, Moment now, Actions& actions);
+  void On(const CheckRequested& event, Moment now, Actions& actions);
+  void On(const AutomaticDrainRequested& event, Moment now, Actions& actions);
+  void On(const AutomationPauseRequested& event, Moment now, Actions& actions);
+  void On(const AutomationResumeRequested& event, Moment now, Actions& actions);
+  void On(const TimePassed& event, Moment now, Actions& actions);
+
+  // Null: there is no such job.
+  Job* Find(const JobId& id);
+  // The job that has its id already, if there is one.
+  Job& Insert(Job job);
+
+  void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
+              Actions& actions);
+  // Of the reports, those of trainers that jobs have on the node, and one of each: no other can
+  // change a job (ApplyReport).
+  std::vector<const TrainerReport*> OwnOf(const NodeName& node,
+                                          const std::vector<TrainerReport>& trainers) const;
+  void TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results, Moment now,
+              Actions& actions);
+  void TakeIn(Node& node, const std::optional<CheckResult>& check, Moment now, Actions& actions);
+  void TickNodes(Moment now, Actions& actions);
+  // Stores and shows what somebody has done with the node.
+  void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
+                  Actions& actions);
+  // Goes on with changes of membership: of all jobs, or of those that the event was about. `about`:
+  // of NodeOf; so below.
+  void AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions);
+  // Free places for so many more trainers of the job, as many as there are.
+  std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
+  // Goes on with the drains: tells the jobs that still have ranks there.
+  void DrainNodes(Moment now, Actions& actions);
+  // Names the nodes that the ranks of a swap move to.
+  void FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const;
+  // After a change of the node's holds: takes back what jobs were asked for and need not do.
+  void EndDrain(const Node& node, Actions& actions);
+  JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
+  // Derives the nodes' states; records, stores and shows those that have changed.
+  // Whether trainers are there, or should be.
+  bool IsOccupied(const Node& node) const;
+  void ShowNodes(const NodeName* about, Moment now, Actions& actions);
+  // Records what the reports of its trainers on the node ask for.
+  void NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
+                  Actions& actions);
+  // Records what a change of `job` asks for, which is more than one trainer's.
+  void Note(const Job& job, JobChange change, Actions& actions);
+  // The same, for one of its nodes.
+  static void NoteOn(const NodeName& node, const Job& job, Actions& actions);
+  // Starts jobs that wait, and lets others make room (schedule.h), if anything has changed that
+  // matters to it.
+  void Schedule(const NodeName* about, Moment now, Actions& actions);
+  bool MustSchedule(const NodeName* about, const Actions& actions);
+  ScheduleInput MakeScheduleInput() const;
+  // Marks for removal what no job keeps.
+  void RetainCheckpoints(Actions& actions);
+  // Sends plans to the nodes whose tasks have changed.
+  void AssignTasks(Moment now, Actions& actions);
+  const TaskAssignment* AssignmentOf(const JobId& job) const;
+  void ForgetOldJobs(Actions& actions);
+  // Bring the indexes below up to date: with all jobs and nodes, with those jobs that the step has
+  // touched, with one job.
+  void IndexAll();
+  void IndexTouched(const Actions& actions);
+  void IndexJob(const JobId& id);
+  void IndexNodesOf(const JobId& id, Job* live);
+  // Live jobs that use the node.
+  const std::map<JobId, Job*>& JobsOn(const NodeName& node) const;
+  // The same for the deadlines, after a step about one node, or all.
+  void SetDeadlines(const NodeName* about, const Actions& actions);
+
+  const Options options_;
+  std::map<JobId, Job> jobs_;
+  std::map<NodeName, Node> nodes_;
+  std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
+  Automation automation_;
+  std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
+  std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
+  int64_t next_number_ = 1;
+  LookPace look_pace_;
+
+  // Indexes of the above: most events are reports, which come from each node every second, and must
+  // not look at all other nodes and jobs.
+  absl::flat_hash_map<JobId, Job*> by_id_;  // All. Never looked at one by one: it has no order.
+  absl::flat_hash_map<std::string, std::map<int64_t, const Job*>> by_name_;
+  std::map<JobId, Job*> live_;  // Have not ended.
+  EndedJobs ended_;
+  std::set<JobId> queued_;      // Are kQueued.
+  std::set<JobId> recovering_;  // Are kRecovering.
+  std::set<JobId> with_tasks_;  // Have work in their directories.
+  std::set<NodeName> held_;     // Have holds.
+  // Of the nodes that live jobs use, those jobs; and the same by job, as Job::nodes was.
+  std::map<NodeName, std::map<JobId, Job*>> jobs_on_;
+  std::map<JobId, std::vector<NodeName>> nodes_of_;
+  std::set<JobId> touched_;  // By the step under way, although nothing may be to be shown.
+  Deadlines<JobId> job_deadlines_;
+  Deadlines<NodeName> node_deadlines_;
+
+  std::optional<NodeIndex> node_index_;  // Of nodes_, as long as no labels change.
+  std::map<NodeName, size_t> label_hashes_;
+
+  // Of the last pass of the scheduler.
+  ScheduleDecision schedule_;
+  std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
+  std::map<NodeName, NodeMark> node_marks_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_CLUSTER_CLUSTER_H_

@@ -1,0 +1,244 @@
+// The cluster's part in the membership of jobs: which nodes answer, which places are free, and what
+// the trainers are told; and what is asked of jobs with ranks on a node that drains.
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/recovery.h"
+#include "controller/core/recovery/silence.h"
+
+namespace paceline {
+namespace {
+
+// A job whose save for a drain has failed is asked again after so long.
+constexpr absl::Duration kSaveAgain = absl::Minutes(1);
+
+bool IsActive(const Job& job) { return job.holds_slots() && !job.stop.has_value(); }
+
+// Any event may make a place free that it waits for.
+bool WaitsForPlaces(const Job& job) {
+  return job.state == JobState::kRecovering &&
+         std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
+}
+
+void Take(const Place& place, std::vector<NodeSpace>& spaces) {
+  for (NodeSpace& space : spaces) {
+    if (space.name != place.node) continue;
+    space.free.erase(std::remove(space.free.begin(), space.free.end(), place.number),
+                     space.free.end());
+  }
+}
+
+PlaceWish WishOf(const Job& job, PlaceUse use) {
+  PlaceWish wish;
+  wish.use = use == PlaceUse::kSpare ? PlaceWish::Use::kSpare : PlaceWish::Use::kRank;
+  for (const RankState& member : job.ranks) {
+    if (!IsLost(member)) wish.ranks.push_back(member.place);
+  }
+  for (const RankState& spare : job.spares) wish.spares.push_back(spare.place);
+  for (const auto& [node, why] : job.recovery.vacate) wish.avoid.insert(node);
+  for (const auto& [node, why] : job.recovery.avoid) wish.avoid.insert(node);
+  return wish;
+}
+
+}  // namespace
+
+std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode) const {
+  std::vector<DrainEffect> effects;
+  for (const auto& [id, job] : JobsOn(node)) {
+    if (!job->holds_slots() || !HasTrainersOn(*job, node)) continue;
+    effects.push_back(ChooseEffect(*job, node, mode));
+    if (effects.back().way == DrainWay::kSwap) FindSubstitutes(*job, node, effects.back());
+  }
+  return effects;
+}
+
+void Cluster::FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const {
+  Job leaving = job;
+  leaving.recovery.vacate.emplace(node, "");
+  const size_t ranks = effect.ranks.size();
+  std::vector<NodeName> spares;
+  for (const RankState& spare : leaving.spares) {
+    if (spares.size() < ranks && IsUsable(leaving, spare)) spares.push_back(spare.place.node);
+  }
+  std::vector<NodeName> places;
+  const int wanted = static_cast<int>(ranks - spares.size());
+  for (const Place& place : FindPlacesFor(leaving, PlaceUse::kRank, wanted)) {
+    places.push_back(place.node);
+  }
+  NameSubstitutes(effect, spares, places);
+}
+
+int Cluster::CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const {
+  Job leaving = job;
+  leaving.recovery.vacate.emplace(node, "");
+  return static_cast<int>(FindPlacesFor(leaving, PlaceUse::kRank, wanted).size());
+}
+
+void Cluster::DrainNodes(Moment now, Actions& actions) {
+  for (const NodeName& name : held_) {
+    const Node& node = nodes_.at(name);
+    const Hold* drain = EffectiveDrain(node.holds);
+    if (drain == nullptr || node.contact == Contact::kLost) continue;
+    const std::string why = absl::StrCat("node ", name.value(), " is ", DescribeHold(*drain));
+    for (const auto& [id, known] : JobsOn(name)) {
+      Job& job = *known;
+      if (!job.holds_slots() || !HasTrainersOn(job, name)) continue;
+      Note(job, Drain(job, ChooseEffect(job, name, *drain->drain).way, name, why, now), actions);
+    }
+  }
+}
+
+JobChange Cluster::Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why,
+                         Moment now) {
+  switch (way) {
+    case DrainWay::kFinish:
+      return JobChange::kNone;
+    case DrainWay::kSwap:
+      return RequestReplacement(job, node, why);
+    case DrainWay::kSaveAndRequeue: {
+      if (job.checkpoints.stop_after.has_value() || RefuseSave(job).has_value()) {
+        return JobChange::kNone;
+      }
+      const auto [asked, first] = saves_for_drains_.emplace(job.request.id, now.steady);
+      if (!first && now.steady < asked->second + kSaveAgain) return JobChange::kNone;
+      asked->second = now.steady;
+      RequeueWhenSaved(job, why, node, now);
+      return JobChange::kState;
+    }
+    case DrainWay::kRequeue:
+      return RequeueJob(job, why, kFailureGrace, now);
+    case DrainWay::kEndRanks:
+      return EndTrainersOn(job, node, why, now);
+  }
+  return JobChange::kNone;
+}
+
+void Cluster::On(const ReplacementRequested& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  const JobChange change = RequestReplacement(job->second, event.node, event.why);
+  if (change == JobChange::kState) job->second.recovery.avoid[event.node] = event.why;
+  Note(job->second, change, actions);
+}
+
+void Cluster::On(const ReplacementWithdrawn& event, Moment, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end()) return;
+  const JobChange change = WithdrawReplacement(job->second, event.node);
+  if (change == JobChange::kState) job->second.recovery.avoid.erase(event.node);
+  Note(job->second, change, actions);
+}
+
+void Cluster::On(const RanksGivenUp& event, Moment now, Actions& actions) {
+  const auto job = jobs_.find(event.job);
+  if (job == jobs_.end() || !Recovers(job->second)) return;
+  const JobChange change = EndTrainersOn(job->second, event.node, event.why, now);
+  if (change == JobChange::kState) job->second.recovery.avoid[event.node] = event.why;
+  Note(job->second, change, actions);
+}
+
+void Cluster::EndDrain(const Node& node, Actions& actions) {
+  const Hold* drain = EffectiveDrain(node.holds);
+  for (auto& [id, job] : jobs_) {
+    if (drain == nullptr || drain->drain == DrainMode::kFinish) {
+      Note(job, WithdrawRequeue(job, node.facts.name), actions);
+    }
+    if (drain == nullptr || drain->drain != DrainMode::kSwap) {
+      Note(job, WithdrawReplacement(job, node.facts.name), actions);
+    }
+  }
+}
+
+std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int count) const {
+  std::vector<Place> places;
+  if (count <= 0) return places;
+  std::vector<NodeSpace> spaces = Spaces(job.request.device);
+  PlaceWish wish = WishOf(job, use);
+  while (static_cast<int>(places.size()) < count) {
+    Placement found = PlaceOne(job.request, spaces, wish);
+    if (found.places.empty() && use == PlaceUse::kRankAnywhere) {
+      PlaceWish any = wish;
+      for (const auto& [node, why] : job.recovery.avoid) any.avoid.erase(node);
+      for (const auto& [node, why] : job.recovery.vacate) any.avoid.insert(node);
+      found = PlaceOne(job.request, spaces, any);
+    }
+    if (found.places.empty()) break;
+    const Place& place = found.places.front();
+    Take(place, spaces);
+    (use == PlaceUse::kSpare ? wish.spares : wish.ranks).push_back(place);
+    places.push_back(place);
+  }
+  return places;
+}
+
+void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions) {
+  const auto look_at = [&](const NodeName& name, const Node& node) {
+    const bool silent = node.contact != Contact::kReachable;
+    const bool changed = silent ? silent_.insert(name).second : silent_.erase(name) > 0;
+    all = all || changed;
+  };
+  if (about == nullptr) {
+    for (const auto& [name, node] : nodes_) look_at(name, node);
+  } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
+    look_at(node->first, node->second);
+  }
+  const FindPlaces find = [this](const Job& job, PlaceUse use, int count) {
+    return FindPlacesFor(job, use, count);
+  };
+  std::set<JobId> concerned = actions.show_jobs;
+  concerned.insert(recovering_.begin(), recovering_.end());
+  if (all) {
+    // What one node does matters to those that are there, and to those that wait for places; others
+    // that could use one look for it at times of their own.
+    for (const auto& [id, job] : about == nullptr ? live_ : JobsOn(*about)) concerned.insert(id);
+  }
+  for (const JobId& id : concerned) {
+    Job& job = *Find(id);
+    if (!IsActive(job)) continue;
+    if (!all && actions.show_jobs.count(id) == 0) {
+      const bool looks = WaitsForPlaces(job) &&
+                         look_pace_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady);
+      if (!looks) continue;
+      Note(job, JobChange::kProgress, actions);  // Something else may have waited for this turn.
+    }
+    touched_.insert(id);
+    SetSilentNodes(job, silent_, now);
+    const JobChange change = AdvanceMembership(job, find, now);
+    Note(job, change, actions);
+    // Places are taken and given back, also while it trains.
+    if (change == JobChange::kState) actions.show_nodes.insert(job.nodes.begin(), job.nodes.end());
+  }
+}
+
+std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
+  std::vector<PlannedTrainer> plan;
+  for (const auto& [id, known] : JobsOn(node)) {
+    const Job& job = *known;
+    if (!job.holds_slots()) continue;
+    for (const RankState* trainer : TrainersOf(job)) {
+      if (trainer->place.node != node) continue;
+      PlannedTrainer planned;
+      planned.id = trainer->report.id;
+      planned.job = &job;
+      planned.place = trainer->place.number;
+      planned.membership = MembershipOf(job, *trainer);
+      planned.store_address = planned.membership.store_address;
+      planned.stop_grace = StopGrace(job, *trainer);
+      planned.save_stacks = !trainer->hangs.empty();
+      planned.leased = Recovers(job);
+      planned.restores = trainer->report.id.generation == job.recovery.started &&
+                         trainer->report.id.rank.value() < job.request.ranks;
+      plan.push_back(std::move(planned));
+    }
+  }
+  std::sort(plan.begin(), plan.end(),
+            [](const PlannedTrainer& a, const PlannedTrainer& b) { return a.id < b.id; });
+  return plan;
+}
+
+}  // namespace paceline

@@ -1,0 +1,253 @@
+// The cluster's nodes: what workers tell of them, and what people do with them.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/silence.h"
+
+namespace paceline {
+namespace {
+
+std::string DescribeDone(const Hold& hold, absl::Time wall_now) {
+  const std::string term =
+      hold.until == absl::InfiniteFuture()
+          ? ""
+          : absl::FormatDuration(
+                absl::Trunc(hold.until - wall_now + absl::Milliseconds(500), absl::Seconds(1)));
+  const std::string what = hold.drain.has_value()
+                               ? absl::StrCat("drain (", DrainModeName(*hold.drain),
+                                              term.empty() ? "" : ", deadline in ", term, ")")
+                               : absl::StrCat("cordon", term.empty() ? "" : " for ", term);
+  return absl::StrCat(what, ": ", hold.reason);
+}
+
+int CountRunning(const std::vector<TrainerReport>& trainers) {
+  return static_cast<int>(std::count_if(
+      trainers.begin(), trainers.end(),
+      [](const TrainerReport& report) { return report.state != TrainerState::kExited; }));
+}
+
+bool SameHardware(const NodeFacts& a, const NodeFacts& b) {
+  return a.cpus == b.cpus && a.gpus == b.gpus;
+}
+
+std::string RackOf(const NodeFacts& facts) {
+  const auto rack = facts.labels.find("rack");
+  return rack == facts.labels.end() ? "" : rack->second;
+}
+
+// Whom a node measures the network with: one of its rack if there is one, rather one without
+// trainers, else the first by name. Null: nobody answers.
+const Node* PeerFor(const Node& node, const std::map<NodeName, Node>& nodes) {
+  const Node* best = nullptr;
+  const auto cost = [&](const Node& peer) {
+    return std::make_pair(RackOf(peer.facts) != RackOf(node.facts), peer.trainers > 0);
+  };
+  for (const auto& [name, peer] : nodes) {
+    if (&peer == &node || peer.contact != Contact::kReachable) continue;
+    if (peer.facts.probe_address.empty()) continue;
+    if (best == nullptr || cost(peer) < cost(*best)) best = &peer;
+  }
+  return best;
+}
+
+}  // namespace
+
+void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
+  const NodeName& name = event.facts.name;
+  Node& node = nodes_[name];
+  if (!node.facts.uid.empty() && node.facts.uid != event.facts.uid) {
+    for (auto& [id, job] : jobs_) {
+      Note(job, LoseNode(job, name, "the node came back without its trainers", now), actions);
+    }
+  }
+  WelcomeNode(node, event.facts, options_.node_lease, now);
+  node.trainers = CountRunning(event.trainers);
+  actions.store_nodes.insert(name);
+  actions.show_nodes.insert(name);
+  TakeIn(name, event.trainers, now, actions);
+  TakeIn(name, event.task_results, now, actions);
+  TakeIn(node, event.check, now, actions);
+  actions.send_plans.insert(name);
+}
+
+void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end()) return;
+  HearFromNode(node->second, options_.node_lease, now);
+  node->second.trainers = CountRunning(event.trainers);
+  TakeIn(event.node, event.trainers, now, actions);
+  TakeIn(event.node, event.task_results, now, actions);
+  TakeIn(node->second, event.check, now, actions);
+}
+
+void Cluster::On(const NodeDisconnected& event, Moment, Actions&) {
+  const auto node = nodes_.find(event.node);
+  if (node != nodes_.end()) DisconnectNode(node->second);
+}
+
+void Cluster::On(const HoldRequested& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end() || !SetHold(node->second.holds, event.hold, now)) return;
+  RecordDone(node->second, event.hold.owner, DescribeDone(event.hold, now.wall), now, actions);
+  EndDrain(node->second, actions);
+}
+
+void Cluster::On(const UncordonRequested& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end() || !RemoveCordon(node->second.holds, event.owner)) return;
+  RecordDone(node->second, event.owner, "uncordon", now, actions);
+}
+
+void Cluster::On(const NodeResumeRequested& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end() || !RemoveHolds(node->second.holds, event.owner)) return;
+  RecordDone(node->second, event.owner, "resume", now, actions);
+  EndDrain(node->second, actions);
+}
+
+void Cluster::On(const LossDeclared& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end()) return;
+  const std::string what = absl::StrCat("declared lost by ", event.owner, ": ", event.reason);
+  if (!LoseContact(node->second, what)) return;
+  RecordDone(node->second, event.owner, absl::StrCat("declared lost: ", event.reason), now,
+             actions);
+  for (auto& [id, job] : jobs_) {
+    Note(job, LoseNode(job, event.node, absl::StrCat("its node was ", what), now), actions);
+  }
+}
+
+void Cluster::On(const CheckRequested& event, Moment now, Actions& actions) {
+  const auto node = nodes_.find(event.node);
+  if (node == nodes_.end()) return;
+  NodeChecks& checks = node->second.checks;
+  ++checks.asked;
+  checks.running = true;
+  checks.begun = now.wall;
+  const Node* peer = PeerFor(node->second, nodes_);
+  checks.peer = peer == nullptr ? "" : peer->facts.name.value();
+  checks.peer_address = peer == nullptr ? "" : peer->facts.probe_address;
+  actions.store_nodes.insert(event.node);
+  actions.show_nodes.insert(event.node);
+  actions.send_plans.insert(event.node);
+}
+
+void Cluster::On(const AutomaticDrainRequested& event, Moment now, Actions& actions) {
+  const std::optional<Refusal> refusal = RefuseAutomatic(event.node);
+  if (refusal.has_value()) {
+    if (!PullsBrake(*refusal)) return;
+    automation_ = {true, kBrakeOwner, refusal->message, now.wall};
+    actions.store_automation = true;
+    return;
+  }
+  Hold hold;
+  hold.drain = event.mode;
+  hold.owner = std::string(kAutomationOwner);
+  hold.reason = event.reason;
+  hold.until = event.until;
+  On(HoldRequested{event.node, std::move(hold)}, now, actions);
+}
+
+void Cluster::On(const AutomationPauseRequested& event, Moment now, Actions& actions) {
+  if (automation_.paused && automation_.owner != kBrakeOwner) return;
+  automation_ = {true, event.owner, event.reason, now.wall};
+  actions.store_automation = true;
+}
+
+void Cluster::On(const AutomationResumeRequested&, Moment, Actions& actions) {
+  if (!automation_.paused) return;
+  automation_ = {};
+  actions.store_automation = true;
+}
+
+void Cluster::TakeIn(Node& node, const std::optional<CheckResult>& check, Moment now,
+                     Actions& actions) {
+  if (!check.has_value()) return;
+  std::vector<const CheckResult*> peers;
+  for (const auto& [name, peer] : nodes_) {
+    if (&peer == &node || !peer.checks.result.has_value()) continue;
+    if (SameHardware(peer.facts, node.facts)) peers.push_back(&*peer.checks.result);
+  }
+  CheckResult result = *check;
+  result.time = now.wall;
+  Judge(result, node.checks, peers);
+  if (!TakeCheckResult(node.checks, std::move(result))) return;
+  actions.store_nodes.insert(node.facts.name);
+  actions.show_nodes.insert(node.facts.name);
+  actions.send_plans.insert(node.facts.name);
+}
+
+void Cluster::TickNodes(Moment now, Actions& actions) {
+  for (auto& [name, node] : nodes_) {
+    const Contact before = node.contact;
+    if (!TickNode(node, now)) continue;
+    actions.store_nodes.insert(name);
+    actions.show_nodes.insert(name);
+    if (before == Contact::kLost || node.contact != Contact::kLost) continue;
+    for (auto& [id, job] : jobs_) {
+      if (!Recovers(job)) continue;
+      const std::string why = absl::StrCat("its node is lost: ", node.contact_reason);
+      Note(job, TakeLostNode(job, name, why, now), actions);
+    }
+  }
+}
+
+void Cluster::RecordDone(Node& node, const std::string& who, std::string what, Moment now,
+                         Actions& actions) {
+  node.occupied = IsOccupied(node);
+  ShowState(node);
+  Record(node, who, std::move(what), now);
+  actions.store_nodes.insert(node.facts.name);
+  actions.show_nodes.insert(node.facts.name);
+}
+
+bool Cluster::IsOccupied(const Node& node) const {
+  return node.trainers > 0 || !PlanFor(node.facts.name).empty();
+}
+
+void Cluster::ShowNodes(const NodeName* about, Moment now, Actions& actions) {
+  const auto show = [&](const NodeName& name, Node& node) {
+    if (!node.holds.empty()) {
+      node.occupied = IsOccupied(node);
+      ShowState(node);
+    }
+    if (!RecordState(node, now)) return;
+    actions.store_nodes.insert(name);
+    actions.show_nodes.insert(name);
+  };
+  if (about == nullptr) {
+    for (auto& [name, node] : nodes_) show(name, node);
+    return;
+  }
+  const auto node = nodes_.find(*about);
+  if (node != nodes_.end()) show(node->first, node->second);
+  // Whether something runs there depends on jobs.
+  for (const NodeName& name : held_) show(name, nodes_.at(name));
+}
+
+std::optional<Refusal> Cluster::RefuseAutomatic(const NodeName& node) const {
+  auto refusal = RefuseAutomaticDrain(automation_, nodes_, node, options_.max_out_share);
+  if (refusal.has_value()) return refusal;
+  for (const NodeName& other : DrainedByAutomation(nodes_)) {
+    if (other == node) continue;
+    for (const auto& [id, job] : jobs_) {
+      if (!HasTrainersOn(job, node) || !HasTrainersOn(job, other)) continue;
+      return Refusal{Refusal::Kind::kState, "DRAIN_IN_FLIGHT",
+                     absl::StrCat("the automation empties ", other.value(), " of job ", id.value(),
+                                  " already: one node of a job at a time")};
+    }
+  }
+  return std::nullopt;
+}
+
+std::optional<CheckOrder> Cluster::CheckFor(const NodeName& node) const {
+  const auto found = nodes_.find(node);
+  if (found == nodes_.end() || !found->second.checks.running) return std::nullopt;
+  return CheckOrder{found->second.checks.asked, found->second.checks.peer_address};
+}
+
+}  // namespace paceline

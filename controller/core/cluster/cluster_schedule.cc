@@ -1,0 +1,269 @@
+// The cluster's side of scheduling: what the pass is told (schedule.h), when there is need for
+// one, and what becomes of its decision. Before it, what is found without a look at all jobs: those
+// that live, wait, recover, have ended, have tasks, and those of a node.
+#include <algorithm>
+#include <array>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "absl/hash/hash.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/checkpoint/checkpoint_tasks.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/schedule/spaces.h"
+#include "controller/core/schedule/why.h"
+
+namespace paceline {
+namespace {
+
+void SetMember(std::set<JobId>& set, const JobId& id, bool is_member) {
+  if (is_member) {
+    set.insert(id);
+  } else {
+    set.erase(id);
+  }
+}
+
+NodeMark Mark(const Node& node) { return {IsOpen(node), node.facts.slots, node.facts.gpus.size()}; }
+
+JobMark Mark(const Job& job, std::string settles) {
+  JobMark mark;
+  mark.state = {job.state, job.generation, IsOnItsWayOut(job), CanBeDisplaced(job),
+                KeepsPlaceInQueue(job)};
+  ForEachPlace(job, [&](const Place&) { ++mark.places; });
+  for (const RankState& spare : job.spares) {
+    mark.places = absl::HashOf(mark.places, spare.place.node.value(), spare.place.number);
+  }
+  mark.settles = std::move(settles);
+  return mark;
+}
+
+}  // namespace
+
+void Cluster::IndexAll() {
+  for (const auto& [id, job] : jobs_) IndexJob(id);
+  for (const auto& [name, node] : nodes_) {
+    if (node.holds.empty()) {
+      held_.erase(name);
+    } else {
+      held_.insert(name);
+    }
+  }
+}
+
+void Cluster::IndexTouched(const Actions& actions) {
+  for (const JobId& id : touched_) IndexJob(id);
+  for (const JobId& id : actions.show_jobs) IndexJob(id);
+}
+
+void Cluster::IndexJob(const JobId& id) {
+  Job* const job = Find(id);
+  const bool is_live = job != nullptr && !job->ended_already();
+  if (is_live) {
+    live_[id] = job;
+  } else {
+    live_.erase(id);
+  }
+  if (job != nullptr && !is_live) {
+    ended_.Set(id, job->ended, job->ranks.size());
+  } else {
+    ended_.Remove(id);
+  }
+  SetMember(queued_, id, is_live && job->state == JobState::kQueued);
+  SetMember(recovering_, id, is_live && job->state == JobState::kRecovering);
+  SetMember(with_tasks_, id, job != nullptr && !TasksOf(*job).empty());
+  IndexNodesOf(id, is_live ? job : nullptr);
+}
+
+void Cluster::IndexNodesOf(const JobId& id, Job* live) {
+  const auto known = nodes_of_.find(id);
+  if (known != nodes_of_.end()) {
+    if (live != nullptr && known->second == live->nodes) return;
+    for (const NodeName& name : known->second) {
+      const auto jobs = jobs_on_.find(name);
+      jobs->second.erase(id);
+      if (jobs->second.empty()) jobs_on_.erase(jobs);
+    }
+    nodes_of_.erase(known);
+  }
+  if (live == nullptr || live->nodes.empty()) return;
+  for (const NodeName& name : live->nodes) jobs_on_[name].emplace(id, live);
+  nodes_of_.emplace(id, live->nodes);
+}
+
+const std::map<JobId, Job*>& Cluster::JobsOn(const NodeName& node) const {
+  static const auto& none = *new std::map<JobId, Job*>;
+  const auto found = jobs_on_.find(node);
+  return found == jobs_on_.end() ? none : found->second;
+}
+
+std::optional<Refusal> Cluster::RefuseQueue(const JobRequest& request) const {
+  if (options_.queues.count(request.queue) > 0) return std::nullopt;
+  const std::string known = absl::StrJoin(
+      options_.queues, ", ", [](std::string* out, const auto& queue) { out->append(queue.first); });
+  return Refusal{Refusal::Kind::kState, "QUEUE_UNKNOWN",
+                 absl::StrCat("there is no queue \"", request.queue, "\": submit to one of ", known,
+                              ", or add it to the controller's file of queues (--queues)")};
+}
+
+std::optional<Refusal> Cluster::RefusePriority(const JobRequest& request) const {
+  const int most = options_.queues.at(request.queue).submitter_priority;
+  if (request.priority <= most) return std::nullopt;
+  return Refusal{
+      Refusal::Kind::kState, "PRIORITY_TOO_HIGH",
+      absl::StrCat("priority is ", request.priority, ", and jobs of submitters have at most ", most,
+                   " in queue ", request.queue,
+                   ": lower it, or ask an operator to submit the job, or for a greater "
+                   "submitter_priority of the queue (--queues)")};
+}
+
+std::optional<Refusal> Cluster::RefuseOpenJob(const std::string& submitter) const {
+  if (options_.open_jobs > 0 && live_.size() >= options_.open_jobs) {
+    return Refusal{
+        Refusal::Kind::kLimit, "TOO_MANY_JOBS",
+        absl::StrCat("there are ", live_.size(), " jobs that have not ended, as many as ",
+                     "the controller takes: wait, or cancel some")};
+  }
+  const size_t limit = options_.open_jobs_per_submitter;
+  if (limit == 0) return std::nullopt;
+  const auto own = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+    return entry.second->submitter == submitter;
+  });
+  if (static_cast<size_t>(own) < limit) return std::nullopt;
+  return Refusal{
+      Refusal::Kind::kLimit, "TOO_MANY_OWN_JOBS",
+      absl::StrCat(submitter.empty() ? "callers without a name have" : submitter + " has", " ", own,
+                   " jobs that have not ended, as many as one submitter may have: wait, or cancel "
+                   "some (the controller's --jobs-per-submitter is ",
+                   limit, ")")};
+}
+
+absl::Status Cluster::CanEverFit(const JobRequest& request) const {
+  const absl::Status fits = paceline::CanEverFit(request, Spaces(request.device));
+  if (!fits.ok()) return fits;
+  const auto queue = options_.queues.find(request.queue);
+  if (queue == options_.queues.end()) return fits;
+  const std::optional<int> quota = queue->second.Quota(request.device);
+  if (!quota.has_value() || request.ranks <= *quota) return fits;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the job needs ", request.ranks, " ", PlaceName(request.device, request.ranks), " and queue ",
+      request.queue, " may hold ", *quota, ": ask for fewer ranks or submit to another queue"));
+}
+
+std::vector<std::string> Cluster::Why(const Job& job, absl::Time now) const {
+  return FindObstacles({job, jobs_, nodes_, options_.queues, schedule_, now});
+}
+
+std::vector<NodeSpace> Cluster::Spaces(Device device) const {
+  std::vector<NodeSpace> spaces = SpacesOf(nodes_, jobs_, device);
+  MarkKept(schedule_.reservations, jobs_, device, spaces);
+  return spaces;
+}
+
+bool Cluster::MustSchedule(const NodeName* about, const Actions& actions) {
+  bool changed = !actions.store_nodes.empty();
+  const auto look_at = [&](const NodeName& name, const Node& node) {
+    const NodeMark now = Mark(node);
+    const auto [before, added] = node_marks_.try_emplace(name, now);
+    if (added || std::exchange(before->second, now) != now) changed = true;
+  };
+  if (about == nullptr || node_marks_.size() != nodes_.size()) {
+    for (const auto& [name, node] : nodes_) look_at(name, node);
+  } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
+    look_at(node->first, node->second);
+  }
+  const auto look = [&](const JobId& id) {
+    const auto job = jobs_.find(id);
+    if (job == jobs_.end() || job->second.ended_already()) {
+      if (job_marks_.erase(id) > 0) changed = true;
+      return;
+    }
+    JobMark now = Mark(job->second, WaitsForSettlement(job->second, AssignmentOf(id)));
+    const auto [before, added] = job_marks_.try_emplace(id);
+    if (!added && before->second == now) return;
+    before->second = std::move(now);
+    changed = true;
+  };
+  for (const JobId& id : actions.show_jobs) look(id);
+  // Which node looks through their directories changes without an event of theirs.
+  for (const auto& [id, wait] : schedule_.waits) {
+    if (wait.kind == Wait::Kind::kSettlement) look(id);
+  }
+  return changed;
+}
+
+ScheduleInput Cluster::MakeScheduleInput() const {
+  ScheduleInput input;
+  input.queues = &options_.queues;
+  input.index = &*node_index_;
+  Survey(nodes_, jobs_, input);
+  for (const JobId& id : queued_) {
+    const Job& job = jobs_.at(id);
+    input.waiting.push_back(
+        {&job, WaitsForSettlement(job, AssignmentOf(id)), KeepsPlaceInQueue(job)});
+  }
+  input.reservations = schedule_.reservations;
+  return input;
+}
+
+void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
+  for (const NodeName& name : actions.store_nodes) {
+    const size_t hash = absl::HashOf(nodes_.at(name).facts.labels);
+    const auto [known, added] = label_hashes_.try_emplace(name, hash);
+    if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
+  }
+  if (!MustSchedule(about, actions)) return;
+  // When all workers come back at once, there is a pass for each, unless nobody waits for one.
+  if (queued_.empty()) {
+    schedule_ = ScheduleDecision();
+    return;
+  }
+  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes_.size())) {
+    node_index_.emplace(IndexOf(nodes_));
+  }
+  schedule_ = DecideSchedule(MakeScheduleInput());
+  for (const auto& preemption : schedule_.preemptions) {
+    Job& job = jobs_.at(preemption.victim);
+    const JobRequest& other = jobs_.at(preemption.beneficiary).request;
+    RequeueWhenSaved(job,
+                     absl::StrCat("preempted by job ", other.id.value(), " (", other.name,
+                                  ") of a higher priority"),
+                     NodeName(), now);
+    Note(job, JobChange::kState, actions);
+  }
+  for (auto& start : schedule_.starts) {
+    Job& job = jobs_.at(start.job);
+    PlaceJob(job, std::move(start.placement.places), now);
+    for (Place& place : start.placement.spares) StartSpare(job, std::move(place), now);
+    Note(job, JobChange::kState, actions);
+  }
+  for (const auto& [id, wait] : schedule_.waits) {
+    Job& job = jobs_.at(id);
+    std::string reason = job.restart_reason.empty()
+                             ? wait.reason
+                             : absl::StrCat(job.restart_reason, "; ", wait.reason);
+    if (job.reason == reason) continue;
+    job.reason = std::move(reason);
+    Note(job, JobChange::kProgress, actions);
+  }
+  schedule_.starts.clear();
+  schedule_.preemptions.clear();
+  MustSchedule(about, actions);  // Nothing follows from what it has done itself.
+}
+
+std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
+  std::set<int> used;
+  for (const auto& [id, job] : JobsOn(node)) {
+    if (job->request.device != device) continue;
+    ForEachPlace(*job, [&](const Place& place) {
+      if (place.node == node) used.insert(place.number);
+    });
+  }
+  return used;
+}
+
+}  // namespace paceline

@@ -1,0 +1,102 @@
+// What a job has spent its time on, and how many steps it has done and lost: sums that only grow,
+// from how the job changes and what its ranks measure of their steps.
+//
+// Each moment since the job was submitted belongs to one category:
+//
+//   QUEUED          queued
+//   STARTING        startup
+//   RUNNING         productive + data_wait   as far as its ranks were in steps, by their mean
+//                   outside_steps            else: evaluations, saves, a rank that hangs
+//   RECOVERING      recovery; so is all from a failure that is followed by a restart until the job
+//                   trains again
+//   STOPPING        stopping
+//
+// A step is told when it is over, and then on its way for a second or so; so the newest part of the
+// time in RUNNING is not counted at once.
+//
+// Pure. Thread-compatible.
+#ifndef CONTROLLER_CORE_JOB_JOB_ACCOUNT_H_
+#define CONTROLLER_CORE_JOB_JOB_ACCOUNT_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+
+#include "absl/time/time.h"
+#include "common/core/moment.h"
+#include "controller/core/job/job.h"
+
+namespace paceline {
+
+enum class TimeCategory {
+  kQueued,
+  kStartup,
+  kProductive,
+  kDataWait,
+  kOutsideSteps,
+  kRecovery,
+  kStopping,
+};
+inline constexpr size_t kTimeCategories = 7;
+
+// "queued", "outside_steps".
+const char* NameOf(TimeCategory category);
+
+class JobAccount {
+ public:
+  // Of a job that begins now, or that is found as it is: what it has done before does not count.
+  JobAccount(const Job& job, Moment now);
+
+  // The job is now so; or only time has passed.
+  void Follow(const Job& job, Moment now);
+
+  // A rank has told of a step, in seconds.
+  void TakeStep(double total_s, double data_wait_s);
+
+  // Seconds, by TimeCategory.
+  const std::array<double, kTimeCategories>& seconds() const { return seconds_; }
+  // By all ranks together, done again after a restart or not.
+  int64_t steps_executed() const { return executed_; }
+  // Done, and thrown away by a restart or a recovery.
+  int64_t steps_lost() const { return lost_; }
+  // Wall, when the newest step was seen; infinite past: none yet.
+  absl::Time progressed() const { return progressed_; }
+
+ private:
+  TimeCategory CategoryOf(const Job& job) const;
+  void CountTime(absl::Time steady);
+  void Divide(bool all);
+  void CountSteps(const Job& job, Moment now);
+  void Lose(int64_t step);
+  void Add(TimeCategory category, double seconds) {
+    seconds_[static_cast<size_t>(category)] += seconds;
+  }
+
+  std::array<double, kTimeCategories> seconds_{};
+  int64_t executed_ = 0;
+  int64_t lost_ = 0;
+  absl::Time progressed_ = absl::InfinitePast();
+
+  // Of the job as it was at `since_`.
+  absl::Time since_;  // Steady.
+  bool ended_ = false;
+  TimeCategory category_ = TimeCategory::kQueued;
+  int ranks_ = 1;
+  int restarts_ = 0;
+  bool restarting_ = false;  // From a restart until it trains.
+  Generation started_{0};
+  Generation generation_{0};  // Newest whose beginning is taken in.
+
+  // In seconds: of RUNNING, not divided yet; and what ranks have told of it, their mean.
+  double running_ = 0;
+  double told_productive_ = 0;
+  double told_wait_ = 0;
+  double longest_step_ = 0;  // Of those told of since the job trains.
+
+  bool is_step_known_ = true;
+  int64_t step_ = 0;  // Newest that is counted.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_JOB_JOB_ACCOUNT_H_

@@ -1,0 +1,52 @@
+// How far a job has come, by what its ranks have told.
+#include <algorithm>
+
+#include "controller/core/job/job.h"
+#include "controller/core/recovery/membership.h"
+
+namespace paceline {
+
+JobProgress Summarize(const Job& job, absl::Time wall_now) {
+  JobProgress sum;
+  if (job.ranks.empty()) return sum;
+  const bool replaced = job.generation != job.recovery.started;
+  const auto is_silent = [](const RankState& rank) {
+    return rank.silent_since != absl::InfiniteFuture();
+  };
+  // What silent ranks told last is old: it is no rate of now, and counts for step and loss only
+  // where nobody knows more.
+  const bool all_silent = std::all_of(job.ranks.begin(), job.ranks.end(), is_silent);
+  bool any = false;
+  double mfu = 0;
+  int with_mfu = 0;
+  int with_loss = 0;
+  for (const RankState& rank : job.ranks) {
+    const Progress& progress = rank.report.progress;
+    const bool is_old = !all_silent && is_silent(rank);
+    if (!is_old && (!replaced || HasState(job, rank))) {  // A newcomer has done no step yet.
+      // Who has just met the others may not have told of its progress yet.
+      const int64_t step = std::max(progress.step, rank.report.membership.step);
+      const bool is_newer = job.plan.slipstream.has_value() ? step > sum.step : step < sum.step;
+      if (!any || is_newer) sum.step = step;
+      any = true;
+    }
+    if (!is_old) {
+      sum.loss += progress.loss;
+      ++with_loss;
+    }
+    if (is_silent(rank)) continue;
+    sum.samples_per_second += progress.samples_per_second;
+    sum.tokens_per_second += rank.report.figures.tokens_per_second;
+    if (!rank.report.figures.mfu.has_value()) continue;
+    mfu += *rank.report.figures.mfu;
+    ++with_mfu;
+  }
+  sum.loss /= with_loss;
+  if (with_mfu > 0) sum.mfu = mfu / with_mfu;
+  if (job.started != absl::InfinitePast()) {
+    sum.training = (job.ended_already() ? job.ended : wall_now) - job.started;
+  }
+  return sum;
+}
+
+}  // namespace paceline

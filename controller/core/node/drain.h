@@ -1,0 +1,47 @@
+// What a drain does to a job that has trainers on the node.
+//
+//   mode         a job that recovers        one with checkpoints     any other
+//   swap         ranks move, it trains on   as checkpoint            as finish
+//   checkpoint   saves, stops, is queued again; without a directory for checkpoints as finish
+//   finish       trains to its end
+//   now          its ranks there end: it    stops at once and is queued again
+//                recovers
+//
+// What stops for a drain is not counted as a restart. A job that has not begun to train is queued
+// again at once, unless the mode is finish.
+#ifndef CONTROLLER_CORE_NODE_DRAIN_H_
+#define CONTROLLER_CORE_NODE_DRAIN_H_
+
+#include <string>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "controller/core/job/job.h"
+#include "controller/core/node/hold.h"
+
+namespace paceline {
+
+enum class DrainWay { kSwap, kSaveAndRequeue, kRequeue, kFinish, kEndRanks };
+
+struct DrainEffect {
+  JobId job;
+  std::vector<int> ranks;  // On the node; ascending.
+  DrainWay way = DrainWay::kFinish;
+  std::string text;  // One line for people.
+  int missing = 0;   // Of a swap: ranks for which there is no other place now.
+};
+
+// Requires: HasTrainersOn(job, node).
+DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode);
+
+// Says in a swap's text where its ranks go: first to spares that are there, on these nodes, then to
+// new trainers on free places. One node per rank; what they fall short of is `missing`.
+void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
+                     const std::vector<NodeName>& places);
+
+// The mode that a way stands for.
+DrainMode ModeOf(DrainWay way);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_NODE_DRAIN_H_

@@ -1,0 +1,226 @@
+#include "controller/core/recovery/hang.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/checkpoint/saving.h"
+#include "controller/core/recovery/blame.h"
+#include "controller/core/recovery/membership.h"
+
+namespace paceline {
+namespace {
+
+// Numbers of a paceline.v1.Phase.
+constexpr int kIdle = 0;
+constexpr int kCommunication = 4;
+constexpr int kAveraging = 6;
+constexpr int kRoundWait = 7;
+constexpr int kEvaluating = 8;
+
+constexpr size_t kLateTold = 3;  // Ranks that are named.
+
+bool WaitsForOthers(const RankState& rank) {
+  const Progress& progress = rank.report.progress;
+  const int phase = progress.phase;
+  const bool has_evaluated =
+      phase == kEvaluating && progress.evaluated_batches == progress.evaluation_batches;
+  return (phase == kCommunication || phase == kAveraging || phase == kRoundWait || has_evaluated) &&
+         !rank.report.suspended;
+}
+
+// Since when the rank makes no step, as far as that means anything; infinite future: it does not.
+// A command that has made none that were seen may never make one.
+absl::Time StuckSince(const Job& job, const RankState& rank) {
+  if (rank.report.state != TrainerState::kRunning || IsLost(rank) ||
+      rank.silent_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast() ||
+      (job.request.command.has_value() && rank.report.progress.step == 0)) {
+    return absl::InfiniteFuture();
+  }
+  return rank.progressed;
+}
+
+absl::Duration Patience(const Job& job, const RankState& rank, absl::Duration usual) {
+  const bool first_steps =
+      rank.first_step < 0 || rank.report.progress.step - rank.first_step < kFirstSteps;
+  return first_steps ? std::max(usual, job.request.timeouts.startup) : usual;
+}
+
+bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
+  const absl::Time since = StuckSince(job, rank);
+  return since != absl::InfiniteFuture() &&
+         std::min(now, rank.heard) - since >= Patience(job, rank, job.request.timeouts.hang);
+}
+
+// A rank that has made a step since `culprit` is in one phase of its own; null: there is none, or
+// it proves nothing. (What ranks do between steps, such as an evaluation or a save, may take long.)
+const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
+  const Progress& progress = culprit.report.progress;
+  if (!job.plan.slipstream.has_value() || progress.phase == kIdle ||
+      progress.phase == kEvaluating || progress.in_phase < job.request.timeouts.hang) {
+    return nullptr;
+  }
+  for (const RankState& rank : job.ranks) {
+    const absl::Time since = StuckSince(job, rank);
+    if (since != absl::InfiniteFuture() && since > culprit.progressed) return &rank;
+  }
+  return nullptr;
+}
+
+// "5 min", "2 h 5 min".
+std::string WholeText(absl::Duration time) {
+  const int64_t minutes = absl::ToInt64Minutes(time);
+  if (minutes == 0) return absl::StrCat(absl::ToInt64Seconds(time), " s");
+  if (minutes < 60) return absl::StrCat(minutes, " min");
+  return absl::StrCat(minutes / 60, " h ", minutes % 60, " min");
+}
+
+// Of programs of the job's own that make no steps. Nobody knows who waits for whom, so that one
+// stands for all.
+std::string DescribeQuiet(const Job& job) {
+  const RankState* longest = nullptr;
+  int others = 0;
+  for (const RankState& rank : job.ranks) {
+    const absl::Duration quiet = QuietTime(job, rank.report);
+    if (quiet == absl::ZeroDuration() || rank.silent_since != absl::InfiniteFuture()) continue;
+    if (longest != nullptr) ++others;
+    if (longest == nullptr || quiet > QuietTime(job, longest->report)) longest = &rank;
+  }
+  if (longest == nullptr) return "";
+  return absl::StrCat("rank ", RankOf(job, *longest).value(), " on ", longest->place.node.value(),
+                      " has been quiet for ", WholeText(QuietTime(job, longest->report)),
+                      longest->report.suspended ? " (its process is stopped)" : "",
+                      ": no output, almost no processor time",
+                      others > 0 ? absl::StrCat("; so have ", others, " more") : "");
+}
+
+std::string WhereIs(const RankState& rank, absl::Time now) {
+  return absl::StrFormat("in %s of step %d, without a step for %.1f s",
+                         PhaseName(rank.report.progress.phase), rank.report.progress.step,
+                         absl::ToDoubleSeconds(now - rank.progressed));
+}
+
+}  // namespace
+
+std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
+  // Nobody knows who waits for whom in a program that is not ours.
+  if (job.request.command.has_value()) return std::nullopt;
+  const RankState* culprit = nullptr;
+  const RankState* victim = nullptr;
+  bool all_wait = !job.ranks.empty();
+  for (const RankState& rank : job.ranks) {
+    const bool hangs = Hangs(job, rank, steady_now);
+    all_wait = all_wait && hangs && WaitsForOthers(rank);
+    if (!hangs) continue;
+    if (WaitsForOthers(rank)) {
+      if (victim == nullptr) victim = &rank;
+    } else if (culprit == nullptr || rank.progressed < culprit->progressed ||
+               (rank.report.suspended && !culprit->report.suspended)) {
+      culprit = &rank;
+    }
+  }
+  HangVerdict verdict;
+  if (all_wait && job.ranks.size() > 1) {
+    verdict.all_wait = true;
+    verdict.why = absl::StrCat("all ranks wait in collectives, rank 0 ",
+                               WhereIs(job.ranks.front(), steady_now));
+    return verdict;
+  }
+  if (culprit == nullptr) return std::nullopt;
+  const RankState* const goes_on = victim == nullptr ? WhoGoesOn(job, *culprit) : nullptr;
+  if (victim == nullptr && goes_on == nullptr && !culprit->report.suspended) return std::nullopt;
+  verdict.rank = RankOf(job, *culprit);
+  verdict.why = absl::StrCat("hangs", culprit->report.suspended ? " (its process is stopped)" : "",
+                             " ", WhereIs(*culprit, steady_now));
+  if (victim != nullptr) {
+    absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *victim).value(), " waits for it");
+  } else if (goes_on != nullptr) {
+    absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *goes_on).value(), " makes steps");
+  }
+  return verdict;
+}
+
+absl::Duration QuietTime(const Job& job, const TrainerReport& report) {
+  const Progress& progress = report.progress;
+  if (!job.request.command.has_value() || report.state != TrainerState::kRunning ||
+      progress.step > 0 || progress.phase != kIdle ||
+      progress.in_phase < job.request.timeouts.stall_warning) {
+    return absl::ZeroDuration();
+  }
+  return absl::Floor(progress.in_phase,
+                     progress.in_phase < absl::Minutes(1) ? absl::Seconds(1) : absl::Minutes(1));
+}
+
+std::string DescribeStall(const Job& job, absl::Time steady_now) {
+  const RankState* slowest = nullptr;
+  for (const RankState& rank : job.ranks) {
+    const absl::Time since = StuckSince(job, rank);
+    if (since == absl::InfiniteFuture() || WaitsForOthers(rank) || HoldsState(rank) ||
+        steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning)) {
+      continue;
+    }
+    if (slowest == nullptr || since < slowest->progressed) slowest = &rank;
+  }
+  if (slowest == nullptr) return DescribeQuiet(job);
+  return absl::StrCat("rank ", RankOf(job, *slowest).value(), " on ", slowest->place.node.value(),
+                      " is slow: ", WhereIs(*slowest, steady_now));
+}
+
+std::string DescribeStart(const Job& job, absl::Time wall_now) {
+  if (job.state != JobState::kStarting || wall_now - job.placed < kStartPatience) return "";
+  const auto starts = [](const RankState& rank) {
+    return rank.report.state == TrainerState::kStarting;
+  };
+  const bool all_ready = std::none_of(job.ranks.begin(), job.ranks.end(), starts);
+  std::vector<std::string> late;
+  for (const RankState& rank : job.ranks) {
+    if (!starts(rank) && !(all_ready && rank.report.state == TrainerState::kReady)) continue;
+    late.push_back(absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value(),
+                                rank.report.suspended ? " (its process is stopped)" : ""));
+  }
+  if (late.empty()) return "";
+  const size_t told = std::min(kLateTold, late.size());
+  std::string text = absl::StrJoin(late.begin(), late.begin() + static_cast<int64_t>(told), ", ");
+  if (told < late.size()) absl::StrAppend(&text, " and ", late.size() - told, " more");
+  const absl::Duration since = absl::Floor(wall_now - job.placed, kStartPace);
+  return absl::StrCat(all_ready ? "not met after " : "not ready after ",
+                      absl::ToInt64Seconds(since), " s: ", text);
+}
+
+absl::Time NextHangCheck(const Job& job, absl::Time steady_now) {
+  absl::Time next = absl::InfiniteFuture();
+  for (const RankState& rank : job.ranks) {
+    const absl::Time since = StuckSince(job, rank);
+    if (since == absl::InfiniteFuture()) continue;
+    for (const absl::Duration limit :
+         {job.request.timeouts.stall_warning, job.request.timeouts.hang}) {
+      const absl::Time due = since + Patience(job, rank, limit);
+      if (due > steady_now) next = std::min(next, due);
+    }
+  }
+  return next;
+}
+
+void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now) {
+  const TrainerReport& report = trainer.report;
+  trainer.heard = now.steady;
+  trainer.heard_wall = now.wall;
+  if (report.state == TrainerState::kRunning && trainer.first_step < 0) {
+    trainer.first_step = report.progress.step;
+  }
+  const Progress& progress = report.progress;
+  const bool evaluates = progress.phase == kEvaluating &&
+                         (before.progress.phase != kEvaluating ||
+                          progress.evaluated_batches != before.progress.evaluated_batches);
+  if (evaluates || progress.step != before.progress.step || report.state != before.state ||
+      report.membership.generation != before.membership.generation ||
+      trainer.progressed == absl::InfinitePast()) {
+    trainer.progressed = now.steady;
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,295 @@
+#include "controller/core/recovery/hang.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "controller/core/recovery/membership.h"
+#include "controller/core/testing/member_job.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kIdle = 0;
+constexpr int kForward = 2;
+constexpr int kCommunication = 4;
+constexpr int kAveraging = 6;
+constexpr int kRoundWait = 7;
+constexpr int kEvaluating = 8;
+
+// Four ranks that were seen at steps 10 to 12, the last time at 5 s; `phases` then.
+MemberJob StuckJob(const std::vector<int>& phases) {
+  MemberJob played;
+  for (int step = 10; step <= 12; ++step) {
+    for (int rank = 0; rank < 4; ++rank) {
+      TrainerReport report = played.Last(played.Id(rank));
+      report.progress.step = step;
+      report.progress.phase = phases[static_cast<size_t>(rank)];
+      played.Tell(report, step - 7);
+    }
+  }
+  return played;
+}
+
+// All nodes tell that nothing has changed.
+void Hear(Job& job, double at) {
+  for (RankState& rank : job.ranks) rank.heard = At(at).steady;
+}
+
+TEST(HangTest, RankThatOthersWaitForIsTheCulprit) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kAveraging});
+  Hear(played.job, 24.9);
+  EXPECT_EQ(FindHung(played.job, At(24.9).steady), std::nullopt);
+  Hear(played.job, 25);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(2));
+  EXPECT_EQ(verdict->why,
+            "hangs in forward of step 12, without a step for 20.0 s, while rank 0 waits for it");
+}
+
+TEST(HangTest, SlowRankThatNobodyWaitsForHangsNot) {
+  MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  Hear(played.job, 1000);
+  EXPECT_EQ(FindHung(played.job, At(1000).steady), std::nullopt);
+}
+
+// Nobody waits for a rank of a job with Slipstream.
+TEST(HangTest, RankWithoutStepsHangsWhereTheOthersGoOnWithoutIt) {
+  MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  played.job.plan.slipstream = SlipstreamChoice();
+  Progress& progress = played.job.ranks[0].report.progress;
+  progress.in_phase = absl::Seconds(20);
+  Hear(played.job, 25);
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "none of them goes on";
+  played.Train(played.Id(3), 24, 100);
+  Hear(played.job, 25);
+  progress.in_phase = absl::Seconds(19);
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "all have stood still meanwhile";
+  progress.in_phase = absl::Seconds(20);
+  progress.phase = kIdle;
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "it evaluates";
+  progress.phase = kForward;
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(0));
+  EXPECT_EQ(verdict->why,
+            "hangs in forward of step 12, without a step for 20.0 s, while rank 3 makes steps");
+  played.job.plan.slipstream.reset();
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt);
+}
+
+TEST(HangTest, WhoWaitsForARoundIsNotTakenForTheRankThatHangs) {
+  MemberJob played = StuckJob({kRoundWait, kForward, kRoundWait, kRoundWait});
+  played.job.plan.slipstream = SlipstreamChoice();
+  played.Train(played.Id(3), 7, 100);  // It has come to the stop later.
+  Hear(played.job, 25);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(1));
+}
+
+// Rank 3 waits for the others' evaluation, which takes longer than hang_timeout_s in all.
+TEST(HangTest, RankThatEvaluatesBatchAfterBatchHangsNot) {
+  MemberJob played = StuckJob({kEvaluating, kEvaluating, kEvaluating, kEvaluating});
+  for (int at = 6; at <= 60; ++at) {
+    for (int rank = 0; rank < 4; ++rank) {
+      TrainerReport report = played.Last(played.Id(rank));
+      report.progress.evaluation_batches = 100;
+      report.progress.evaluated_batches = rank == 3 || (rank == 0 && at > 36) ? 100 : at;
+      if (rank == 1) report.progress.evaluated_batches = std::min(at, 40);
+      played.Tell(report, at);
+    }
+    EXPECT_EQ(FindHung(played.job, At(std::min(at, 59)).steady), std::nullopt) << at;
+    EXPECT_EQ(DescribeStall(played.job, At(at).steady).find("rank 2"), std::string::npos);
+  }
+  const auto verdict = FindHung(played.job, At(60).steady);
+  ASSERT_TRUE(verdict.has_value()) << "rank 1 has evaluated none for 20 s";
+  EXPECT_EQ(verdict->rank, Rank(1));
+  EXPECT_EQ(verdict->why,
+            "hangs in evaluation of step 12, without a step for 20.0 s, while rank 0 waits for it");
+}
+
+TEST(HangTest, StoppedProcessIsNoVictim) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kCommunication, kCommunication});
+  TrainerReport report = played.Last(played.Id(1));
+  report.suspended = true;
+  played.Tell(report, 6);
+  Hear(played.job, 25);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->all_wait);
+  EXPECT_EQ(verdict->rank, Rank(1));
+}
+
+TEST(HangTest, WhenAllWaitNobodyIsTheCulprit) {
+  MemberJob played = StuckJob({kCommunication, kRoundWait, kCommunication, kAveraging});
+  Hear(played.job, 25);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_TRUE(verdict->all_wait);
+}
+
+TEST(HangTest, FirstStepsMayTakeLong) {
+  MemberJob played;
+  for (int rank = 0; rank < 4; ++rank) {
+    TrainerReport report = played.Last(played.Id(rank));
+    report.progress.phase = rank == 2 ? kForward : kCommunication;
+    played.Tell(report, 2);
+  }
+  Hear(played.job, 50);
+  EXPECT_EQ(FindHung(played.job, At(50).steady), std::nullopt);
+  Hear(played.job, 102);
+  EXPECT_TRUE(FindHung(played.job, At(102).steady).has_value());
+}
+
+TEST(HangTest, SilentNodeProvesNothing) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  SetSilentNodes(played.job, {NodeName("c")}, At(10));
+  Hear(played.job, 30);
+  EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt);
+}
+
+TEST(HangTest, TimeAfterTheLatestReportProvesNothing) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  Hear(played.job, 25);
+  played.job.ranks[2].heard = At(24.9).steady;
+  EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt);
+  Hear(played.job, 25);
+  EXPECT_TRUE(FindHung(played.job, At(30).steady).has_value());
+}
+
+TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  Job& job = played.job;
+  played.places.Add("e");
+  EXPECT_EQ(NextDeadline(job), At(15).steady) << "the warning";
+  Hear(played.job, 15);
+  EXPECT_EQ(played.Advance(15), JobChange::kProgress);
+  EXPECT_EQ(job.reason, "rank 2 on c is slow: in forward of step 12, without a step for 10.0 s");
+  EXPECT_EQ(NextDeadline(job), At(25).steady);
+  Hear(played.job, 25);
+  EXPECT_EQ(played.Advance(25), JobChange::kState);
+  EXPECT_EQ(job.generation, Generation(1));
+  EXPECT_FALSE(job.ranks[2].hangs.empty()) << "its stacks are wanted";
+  EXPECT_EQ(StopGrace(job, job.ranks[2]), std::nullopt);
+  const TrainerId culprit = played.Id(2);
+  TrainerReport report = played.Last(culprit);
+  report.stacks_file = "/var/stacks";
+  played.Tell(report, 25.5);
+  EXPECT_EQ(job.generation, Generation(2));
+  EXPECT_EQ(played.Nodes(), "abed");
+  ASSERT_EQ(job.leaving.size(), 1U);
+  EXPECT_EQ(job.leaving[0].report.id, culprit);
+  EXPECT_EQ(StopGrace(job, job.leaving[0]), absl::ZeroDuration());
+  EXPECT_EQ(job.recovery.history.back().reason,
+            "rank 2 on c: hangs in forward of step 12, without a step for 20.0 s, while rank 0 "
+            "waits for it; its stacks are in /var/stacks; a new trainer on e takes seat 2");
+}
+
+TEST(HangTest, CulpritIsReplacedAlsoWithoutStacks) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  played.places.Add("e");
+  Hear(played.job, 25);
+  played.Advance(25);
+  Hear(played.job, 26.9);
+  played.Advance(26.9);
+  EXPECT_EQ(played.job.generation, Generation(1));
+  Hear(played.job, 27);
+  played.Advance(27);
+  EXPECT_EQ(played.job.generation, Generation(2));
+}
+
+TEST(HangTest, StoppedProcessIsReplacedAtOnceForItCannotTellItsStacks) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
+  played.places.Add("e");
+  TrainerReport report = played.Last(played.Id(2));
+  report.suspended = true;
+  played.Tell(report, 6);
+  Hear(played.job, 25);
+  played.Advance(25);
+  Hear(played.job, 25);
+  played.Advance(25);
+  EXPECT_EQ(played.job.generation, Generation(2));
+}
+
+TEST(HangTest, ReasonOfAStallGoesWhenTheRankGoesOn) {
+  MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
+  Hear(played.job, 16);
+  played.Advance(16);
+  EXPECT_NE(played.job.reason, "all ranks train");
+  for (int rank = 0; rank < 4; ++rank) played.Train(played.Id(rank), 17, 13);
+  EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
+TEST(HangTest, AJobThatDoesNotStartTellsWhichRankItWaitsFor) {
+  MemberJob played;
+  played.job = NewJob(MemberRequest(), 1, At(0));
+  PlaceJob(played.job,
+           {{NodeName("a"), 0}, {NodeName("b"), 0}, {NodeName("c"), 0}, {NodeName("d"), 0}}, At(0));
+  for (const int rank : {0, 2, 3}) played.Ready(played.Id(rank), 1);
+  TrainerReport report = played.Last(played.Id(1));
+  report.suspended = true;
+  played.Tell(report, 2);
+  played.Advance(29);
+  EXPECT_EQ(played.job.reason, "trainers start");
+  EXPECT_EQ(NextDeadline(played.job), At(39).steady);
+  EXPECT_EQ(played.Advance(47), JobChange::kProgress);
+  EXPECT_EQ(played.job.reason,
+            "trainers start; not ready after 40 s: rank 1 on b (its process is stopped)");
+  EXPECT_EQ(played.Advance(48), JobChange::kNone);
+  played.Ready(played.Id(1), 50);
+  played.Advance(50);
+  EXPECT_EQ(played.job.reason,
+            "trainers start; not met after 50 s: rank 0 on a, rank 1 on b (its process is "
+            "stopped), rank 2 on c and 1 more");
+  played.TrainAll(51);
+  EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
+// A job with programs of its own, whose ranks have been quiet for so many seconds.
+MemberJob QuietJob(const std::vector<double>& quiet) {
+  JobRequest request = MemberRequest();
+  request.command = CommandPolicy();
+  request.timeouts.stall_warning = absl::Seconds(100);
+  MemberJob played(request);
+  for (size_t rank = 0; rank < quiet.size(); ++rank) {
+    TrainerReport report = played.Last(played.Id(static_cast<int>(rank)));
+    report.progress.step = 0;
+    report.progress.phase = kIdle;
+    report.progress.in_phase = absl::Seconds(quiet[rank]);
+    played.Tell(report, 1);
+  }
+  return played;
+}
+
+TEST(HangTest, AProgramWithoutStepsIsQuietAndNeverSlow) {
+  EXPECT_EQ(DescribeStall(QuietJob({0, 99, 0, 0}).job, At(10000).steady), "");
+  EXPECT_EQ(DescribeStall(QuietJob({0, 0, 330, 0}).job, At(10000).steady),
+            "rank 2 on c has been quiet for 5 min: no output, almost no processor time");
+  EXPECT_EQ(DescribeStall(QuietJob({100, 7500, 7200, 0}).job, At(10000).steady),
+            "rank 1 on b has been quiet for 2 h 5 min: no output, almost no processor time; so "
+            "have 2 more");
+  EXPECT_EQ(FindHung(QuietJob({9000, 9000, 9000, 0}).job, At(10000).steady), std::nullopt);
+}
+
+TEST(HangTest, AQuietProgramIsLookedAtWhenItsNodeTellsMore) {
+  MemberJob played = QuietJob({0, 0, 99.5, 0});
+  TrainerReport report = played.Last(played.Id(2));
+  report.progress.in_phase = absl::Seconds(99.9);
+  EXPECT_EQ(played.Tell(report, 2), JobChange::kNone);
+  report.progress.in_phase = absl::Seconds(100.4);
+  EXPECT_EQ(played.Tell(report, 3), JobChange::kProgress);
+  played.Advance(3);
+  EXPECT_EQ(played.job.reason,
+            "rank 2 on c has been quiet for 1 min: no output, almost no processor time");
+  report.progress.in_phase = absl::Seconds(101);
+  EXPECT_EQ(played.Tell(report, 4), JobChange::kNone);
+  report.progress.in_phase = absl::ZeroDuration();
+  EXPECT_EQ(played.Tell(report, 5), JobChange::kProgress);
+  played.Advance(5);
+  EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,320 @@
+#include "controller/core/recovery/membership.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/checkpoint/saving.h"
+#include "controller/core/job/plan.h"
+#include "controller/core/recovery/state_groups.h"
+
+namespace paceline {
+namespace {
+
+bool Vacates(const Job& job, const RankState& trainer) {
+  return job.recovery.vacate.count(trainer.place.node) > 0;
+}
+
+void UseNode(Job& job, const NodeName& node) {
+  const auto place = std::lower_bound(job.nodes.begin(), job.nodes.end(), node);
+  if (place == job.nodes.end() || *place != node) job.nodes.insert(place, node);
+}
+
+// What the generation before had not finished is given up; an order goes to the next one.
+void CarryOverSaves(Job& job) {
+  JobCheckpoints& checkpoints = job.checkpoints;
+  LeaveSavesElsewhere(job);
+  checkpoints.saves.clear();
+  checkpoints.forgotten_step = 0;
+  if (!IsOrderPending(job)) return;
+  SaveOrder& order = *checkpoints.order;
+  const std::string base = BaseOf(job, order.number);
+  ++order.number;
+  if (!base.empty()) checkpoints.places[order.number] = base;
+  order.generation = job.generation;
+}
+
+RankBatch BatchOf(const Job& job, int ranks) {
+  const RecoveryPolicy& policy = job.request.recovery;
+  return BatchFor(policy.rule, job.request.ranks, policy.batch, ranks, policy.least_samples)
+      .value_or(policy.batch);
+}
+
+}  // namespace
+
+bool HasMembers(const Job& job) {
+  return job.state == JobState::kStarting || job.state == JobState::kRunning ||
+         job.state == JobState::kRecovering;
+}
+
+bool Recovers(const Job& job) { return job.request.recovery.max_failures > 0; }
+
+std::vector<const RankState*> TrainersOf(const Job& job) {
+  std::vector<const RankState*> all;
+  for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (const RankState& trainer : *part) all.push_back(&trainer);
+  }
+  return all;
+}
+
+RankState* FindTrainer(Job& job, const TrainerId& id) {
+  // Mostly nobody has been replaced.
+  const int r = id.rank.value();
+  if (r >= 0 && r < static_cast<int>(job.ranks.size()) &&
+      job.ranks[static_cast<size_t>(r)].report.id == id) {
+    return &job.ranks[static_cast<size_t>(r)];
+  }
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      if (trainer.report.id == id) return &trainer;
+    }
+  }
+  return nullptr;
+}
+
+bool UsesNode(const Job& job, const NodeName& node) {
+  return std::binary_search(job.nodes.begin(), job.nodes.end(), node);
+}
+
+bool HasTrainersOn(const Job& job, const NodeName& node) {
+  const auto trainers = TrainersOf(job);
+  return std::any_of(trainers.begin(), trainers.end(),
+                     [&](const RankState* trainer) { return trainer->place.node == node; });
+}
+
+Rank RankOf(const Job& job, const RankState& trainer) {
+  const int known = trainer.report.id.rank.value();
+  if (known >= 0 && known < static_cast<int>(job.ranks.size()) &&
+      job.ranks[static_cast<size_t>(known)].report.id == trainer.report.id) {
+    return Rank(known);
+  }
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    if (job.ranks[r].report.id == trainer.report.id) return Rank(static_cast<int>(r));
+  }
+  return Rank(-1);
+}
+
+const RankState* HolderOf(const Job& job, int seat) {
+  for (const RankState& member : job.ranks) {
+    if (member.seat == seat) return &member;
+  }
+  return nullptr;
+}
+
+std::vector<bool> FilledSeats(const Job& job) {
+  std::vector<bool> filled(job.homes.size(), false);
+  for (const RankState& member : job.ranks) {
+    if (member.seat >= 0 && member.seat < static_cast<int>(filled.size())) {
+      filled[static_cast<size_t>(member.seat)] = true;
+    }
+  }
+  return filled;
+}
+
+Membership MembershipOf(const Job& job, const RankState& trainer) {
+  const MembershipChange* change = ChangeUnderWay(job);
+  Membership membership;
+  membership.generation = job.generation;
+  membership.rank = RankOf(job, trainer);
+  membership.world_size = static_cast<int>(job.ranks.size());
+  membership.planned = change != nullptr && change->planned;
+  if (membership.rank == Rank(-1)) return membership;
+  membership.store_address = StoreAddress(job);
+  membership.batch = job.recovery.batch;
+  return membership;
+}
+
+bool HasEnded(const RankState& trainer) { return trainer.report.state == TrainerState::kExited; }
+
+bool HasFailed(const RankState& trainer) {
+  return HasEnded(trainer) && trainer.report.exit.has_value() &&
+         trainer.report.exit->failure != FailureKind::kNone;
+}
+
+bool HoldsPlace(const Job& job, const RankState& trainer) {
+  return !Recovers(job) || !HasEnded(trainer) || !IsLost(trainer);
+}
+
+bool IsLost(const RankState& member) { return HasFailed(member) || !member.lost.empty(); }
+
+bool IsUsable(const Job& job, const RankState& spare) {
+  return !HasEnded(spare) && !Vacates(job, spare) && spare.silent_since == absl::InfiniteFuture();
+}
+
+bool IsReady(const RankState& trainer) {
+  return trainer.report.state != TrainerState::kStarting && !HasEnded(trainer) &&
+         !trainer.report.store_address.empty();
+}
+
+bool IsOver(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& member) {
+    return member.report.state == TrainerState::kFinished || (HasEnded(member) && !IsLost(member));
+  });
+}
+
+bool HasTrained(const RankState& trainer) {
+  return trainer.report.membership.generation != Generation(0);
+}
+
+bool HasState(const Job& job, const RankState& trainer) {
+  return HasTrained(trainer) && !(trainer.report.membership.generation < NewestThatCameAbout(job));
+}
+
+Generation NewestThatCameAbout(const Job& job) {
+  const auto& history = job.recovery.history;
+  for (auto change = history.rbegin(); change != history.rend(); ++change) {
+    if (change->ended != absl::InfinitePast()) {
+      return std::max(change->generation, job.recovery.started);
+    }
+  }
+  return job.recovery.started;
+}
+
+const MembershipChange* ChangeUnderWay(const Job& job) {
+  const auto& history = job.recovery.history;
+  if (history.empty() || history.back().generation != job.generation) return nullptr;
+  return history.back().ended == absl::InfinitePast() ? &history.back() : nullptr;
+}
+
+MembershipChange* ChangeUnderWay(Job& job) {
+  return const_cast<MembershipChange*>(ChangeUnderWay(std::as_const(job)));
+}
+
+void StartSpare(Job& job, Place place, Moment now) {
+  RankState spare;
+  spare.report.id = {job.request.id, job.generation, Rank(job.recovery.next_spare++)};
+  UseNode(job, place.node);
+  spare.place = std::move(place);
+  spare.progressed = now.steady;
+  job.spares.push_back(std::move(spare));
+}
+
+int WantedSpares(const Job& job) {
+  if (IsOver(job)) return 0;
+  int wanted = job.request.spares;
+  if (job.state == JobState::kStarting) return wanted;
+  wanted += static_cast<int>(std::count_if(job.ranks.begin(), job.ranks.end(),
+                                           [&](const RankState& r) { return Vacates(job, r); }));
+  return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
+}
+
+int MissingSpares(const Job& job, Moment now) {
+  const bool idle = job.state == JobState::kStarting || job.state == JobState::kRunning;
+  if (!Recovers(job) || !idle || now.steady < job.recovery.next_spare_start ||
+      ChangeUnderWay(job) != nullptr) {
+    return 0;
+  }
+  const auto there = std::count_if(job.spares.begin(), job.spares.end(),
+                                   [&](const RankState& spare) { return IsUsable(job, spare); });
+  return std::max(0, WantedSpares(job) - static_cast<int>(there));
+}
+
+std::optional<std::string> WhyRanksCannotMove(const Job& job) {
+  if (!Recovers(job)) return "recovery.max_failures of its spec is 0";
+  if (job.asked_to_stop || job.stop.has_value()) return "it is being stopped";
+  if (job.checkpoints.stop_after.has_value()) return "it is saved to be stopped";
+  if (job.state != JobState::kRunning && job.state != JobState::kRecovering) {
+    return "it does not train yet";
+  }
+  if (HasLoneMember(job)) return "no other rank has the same state to give it on";
+  return std::nullopt;
+}
+
+JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why) {
+  if (!HasTrainersOn(job, node) || WhyRanksCannotMove(job).has_value()) return JobChange::kNone;
+  if (!job.recovery.vacate.emplace(node, why).second) return JobChange::kNone;
+  return JobChange::kState;
+}
+
+JobChange WithdrawReplacement(Job& job, const NodeName& node) {
+  return job.recovery.vacate.erase(node) > 0 ? JobChange::kState : JobChange::kNone;
+}
+
+void BeginGeneration(Job& job, NextGeneration next, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  MembershipChange change;
+  change.ranks_before = static_cast<int>(job.ranks.size());
+  job.generation = NextUnused(job);
+  TakePlanOver(job, next.planned);
+  job.ranks = std::move(next.members);
+  job.spares = std::move(next.spares);
+  job.leaving = std::move(next.leaving);
+  change.generation = job.generation;
+  change.reason = next.reason;
+  change.begun = now.wall;
+  change.ranks_after = static_cast<int>(job.ranks.size());
+  change.planned = next.planned;
+  recovery.history.push_back(std::move(change));
+  if (recovery.history.size() > kChangesKept) recovery.history.erase(recovery.history.begin());
+  ++recovery.changes;
+  recovery.batch = BatchOf(job, static_cast<int>(job.ranks.size()));
+  recovery.next_spare = job.request.ranks;
+  recovery.trouble_since = absl::InfiniteFuture();
+  recovery.deadline = absl::InfiniteFuture();
+  for (RankState& member : job.ranks) {
+    UseNode(job, member.place.node);
+    member.stop.reset();
+  }
+  if (!next.planned) {
+    job.state = JobState::kRecovering;
+    recovery.recovering_since = std::min(recovery.recovering_since, now.steady);
+  }
+  job.reason = std::move(next.reason);
+  if (job.profile.has_value()) job.profile->ranks.clear();
+  if (SavesCheckpoints(job.request)) CarryOverSaves(job);
+}
+
+void CompleteChange(Job& job, Moment now) {
+  MembershipChange* change = ChangeUnderWay(job);
+  change->ended = now.wall;
+  change->step = Summarize(job, now.wall).step;
+  JobRecovery& recovery = job.recovery;
+  recovery.deadline = recovery.recovering_since = recovery.trouble_since = absl::InfiniteFuture();
+  recovery.next_planned = now.steady + kPlannedPause;
+  job.former_plan.reset();
+  job.state = JobState::kRunning;
+  job.reason = "all ranks train";
+  for (RankState& member : job.ranks) member.progressed = now.steady;
+  for (RankState& trainer : job.leaving) {
+    if (!trainer.stop.has_value()) trainer.stop = StopOrder{StopGraceOf(job.request), now.steady};
+  }
+  if (!SavesCheckpoints(job.request)) return;
+  job.checkpoints.settlement =
+      Settlement{Generation(job.generation.value() - 1), "", now.steady + kSettlementPatience};
+  PlanNextSave(job, now);
+}
+
+std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer) {
+  // A node that has lost its state must not start anew what has ended.
+  if (!trainer.lost.empty() || HasEnded(trainer)) return absl::ZeroDuration();
+  if (job.stop.has_value()) return job.stop->grace;
+  if (trainer.stop.has_value()) return trainer.stop->grace;
+  return std::nullopt;
+}
+
+JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, Moment now) {
+  bool changed = false;
+  for (RankState& member : job.ranks) {
+    if (member.place.node != node || HasEnded(member) || IsLost(member)) continue;
+    member.lost = why;
+    member.counted = true;  // It is no failure.
+    changed = true;
+  }
+  for (size_t i = job.spares.size(); i-- > 0;) {
+    if (job.spares[i].place.node != node) continue;
+    RankState spare = std::move(job.spares[i]);
+    job.spares.erase(job.spares.begin() + static_cast<int64_t>(i));
+    Release(job, std::move(spare), absl::ZeroDuration(), now);
+    changed = true;
+  }
+  return changed ? JobChange::kState : JobChange::kNone;
+}
+
+void Release(Job& job, RankState trainer, absl::Duration grace, Moment now) {
+  trainer.stop = StopOrder{grace, now.steady + grace};
+  job.leaving.push_back(std::move(trainer));
+}
+
+}  // namespace paceline

@@ -1,0 +1,354 @@
+#include "controller/core/recovery/recovery.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/recovery/blame.h"
+#include "controller/core/recovery/collectives.h"
+#include "controller/core/recovery/failure_budget.h"
+#include "controller/core/recovery/hang.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/next_generation.h"
+#include "controller/core/recovery/planned_change.h"
+#include "controller/core/recovery/silence.h"
+#include "controller/core/recovery/state_groups.h"
+
+namespace paceline {
+namespace {
+
+// Errors of generations before those that are to train now are echoes of what ended these.
+bool WaitsWithError(const Job& job, const RankState& member) {
+  const MembershipStatus& status = member.report.membership;
+  if (!status.waiting || status.error.empty() || HasEnded(member)) return false;
+  const MembershipChange* change = ChangeUnderWay(job);
+  const bool planned = change != nullptr && change->planned;
+  return !(status.left < (planned ? NewestThatCameAbout(job) : job.generation));
+}
+
+const RankState* FindWaiting(const Job& job) {
+  for (const RankState& member : job.ranks) {
+    if (!IsLost(member) && WaitsWithError(job, member)) return &member;
+  }
+  return nullptr;
+}
+
+std::string Describe(const Job& job, const RankState& member) {
+  const std::string& why = HasFailed(member) ? member.report.exit->message : member.lost;
+  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.place.node.value(), ": ",
+                      why);
+}
+
+std::vector<const RankState*> LostMembers(const Job& job) {
+  std::vector<const RankState*> lost;
+  for (const RankState& member : job.ranks) {
+    if (IsLost(member)) lost.push_back(&member);
+  }
+  return lost;
+}
+
+// The one that explains the others.
+const RankState& FirstCause(const std::vector<const RankState*>& lost) {
+  const auto cause = std::find_if(lost.begin(), lost.end(), [](const RankState* member) {
+    return !HasFailed(*member) || !IsEcho(*member->report.exit);
+  });
+  return cause == lost.end() ? *lost.front() : **cause;
+}
+
+JobChange Fail(Job& job, const RankState& member, const std::string& why, Moment now) {
+  JobFailure failure{
+      RankOf(job, member), member.place.node,
+      HasFailed(member)
+          ? *member.report.exit
+          : LostExit(member.report,
+                     member.lost.empty() ? member.report.membership.error : member.lost)};
+  const std::string reason = absl::StrCat(why, ": rank ", failure.rank.value(), " on ",
+                                          failure.node.value(), ": ", failure.exit.message);
+  StopForFailure(job, std::move(failure), reason, now);
+  return JobChange::kState;
+}
+
+// Why the losses cannot be recovered from; empty: they can. `news`: some were just counted.
+std::string WhyNot(Job& job, const std::vector<const RankState*>& lost, bool news) {
+  if (news) {
+    for (const RankState* member : lost) {
+      std::string why = WhyHopeless(job, *member);
+      if (why.empty()) continue;
+      job.recovery.hopeless = true;
+      return why;
+    }
+    if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
+  }
+  if (IsOver(job)) return "other ranks have done all steps";
+  return WhyStateIsLost(job);
+}
+
+JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
+  const std::vector<const RankState*> lost = LostMembers(job);
+  if (lost.empty()) return JobChange::kNone;
+  const bool news = std::any_of(lost.begin(), lost.end(),
+                                [](const RankState* member) { return !member->counted; });
+  if (news) {
+    ForgetTrouble(job);
+    for (RankState& member : job.ranks) {
+      if (IsLost(member)) CountLoss(job, member, now);
+    }
+  }
+  // While they wait for a place, the last who have the state may be lost.
+  const std::string why = WhyNot(job, lost, news);
+  if (!why.empty()) return Fail(job, FirstCause(lost), why, now);
+  const bool begins = std::exchange(job.state, JobState::kRecovering) != JobState::kRecovering;
+  job.recovery.recovering_since = std::min(job.recovery.recovering_since, now.steady);
+  const std::string cause =
+      absl::StrCat(Describe(job, FirstCause(lost)),
+                   lost.size() > 1 ? absl::StrCat(", and ", lost.size() - 1, " more lost") : "");
+  const JobChange change = Replace(job, cause, find_places, now);
+  return news || begins ? JobChange::kState : change;
+}
+
+// The same members once more. That another strategy, which was ordered, cannot be is no failure of
+// the job: it goes on by the one before.
+JobChange MeetAnew(Job& job, const RankState& told, const std::string& why,
+                   const FindPlaces& find_places, Moment now) {
+  std::string over;
+  if (!job.former_plan.has_value()) {
+    CountTrouble(job, now);
+    over = WhyBudgetIsSpent(job);
+  }
+  if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
+  if (!over.empty()) return Fail(job, told, over, now);
+  job.recovery.next_planned = now.steady + kPlannedPause;
+  return Replace(job, why, find_places, now);
+}
+
+JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
+  const RankState* waiting = FindWaiting(job);
+  JobRecovery& recovery = job.recovery;
+  if (waiting == nullptr) {
+    recovery.trouble_since = absl::InfiniteFuture();
+    return JobChange::kNone;
+  }
+  recovery.trouble_since = std::min(recovery.trouble_since, now.steady);
+  // A rank that is lost and waits for a place is the explanation; a silent node, or a rank that
+  // hangs, will be.
+  const bool explained = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& m) {
+    return IsLost(m) || m.silent_since != absl::InfiniteFuture() ||
+           m.stacks_deadline != absl::InfiniteFuture();
+  });
+  if (explained || now.steady < recovery.trouble_since + kEchoPatience) return JobChange::kNone;
+  return MeetAnew(job, *waiting,
+                  absl::StrCat("rank ", RankOf(job, *waiting).value(), " on ",
+                               waiting->place.node.value(), ": ", waiting->report.membership.error),
+                  find_places, now);
+}
+
+// Looks for a rank that hangs, and gives it up when its stacks are saved.
+JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
+  for (RankState& member : job.ranks) {
+    if (member.stacks_deadline == absl::InfiniteFuture()) continue;
+    const std::string& file = member.report.stacks_file;
+    if (now.steady < member.stacks_deadline && file.empty() && !HasEnded(member)) {
+      return JobChange::kNone;
+    }
+    member.stacks_deadline = absl::InfiniteFuture();
+    member.lost =
+        file.empty() ? member.hangs : absl::StrCat(member.hangs, "; its stacks are in ", file);
+    return JobChange::kState;
+  }
+  if (job.state != JobState::kRunning || IsOver(job)) return JobChange::kNone;
+  const auto verdict = FindHung(job, now.steady);
+  if (!verdict.has_value()) return JobChange::kNone;
+  if (verdict->all_wait) {
+    return MeetAnew(job, job.ranks.front(), verdict->why, find_places, now);
+  }
+  RankState& culprit = job.ranks[static_cast<size_t>(verdict->rank.value())];
+  culprit.hangs = verdict->why;
+  culprit.stacks_deadline = culprit.report.suspended ? now.steady : now.steady + kStacksPatience;
+  return JobChange::kState;
+}
+
+// Whether all members of the present generation train in it.
+bool AllTrain(const Job& job) {
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+    return !IsLost(member) && member.report.membership.generation == job.generation;
+  });
+}
+
+JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now) {
+  const MembershipChange* change = ChangeUnderWay(job);
+  if (change == nullptr) return JobChange::kNone;
+  if (AllTrain(job)) {
+    CompleteChange(job, now);
+    return JobChange::kState;
+  }
+  // One that was lost after it had met, and waits to be replaced, is the reason.
+  if (!LostMembers(job).empty()) return JobChange::kNone;
+  JobRecovery& recovery = job.recovery;
+  if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
+    recovery.deadline = now.steady + job.request.timeouts.collective;
+  }
+  if (now.steady < recovery.deadline) return JobChange::kNone;
+  bool stopped = false;
+  for (RankState& member : job.ranks) {
+    if (!member.report.suspended || IsLost(member)) continue;
+    member.lost = "its process is stopped";
+    stopped = true;
+  }
+  if (stopped) return RecoverLost(job, find_places, now);
+  const auto missing =
+      std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+        return member.report.membership.generation != job.generation;
+      });
+  const std::string why = absl::StrCat(
+      "generation ", job.generation.value(), " did not come about within ",
+      absl::ToDoubleSeconds(job.request.timeouts.collective), " s: rank ",
+      RankOf(job, *missing).value(), " on ", missing->place.node.value(), " is missing");
+  return MeetAnew(job, *missing, why, find_places, now);
+}
+
+JobChange GiveUp(Job& job, Moment now) {
+  const absl::Duration patience = job.request.timeouts.give_up;
+  if (job.state != JobState::kRecovering || now.steady < job.recovery.recovering_since + patience) {
+    return JobChange::kNone;
+  }
+  const auto lost = LostMembers(job);
+  return Fail(job, lost.empty() ? job.ranks.front() : FirstCause(lost),
+              absl::StrCat("the members could not go on within give_up_s (",
+                           absl::ToDoubleSeconds(patience), " s)"),
+              now);
+}
+
+// Trainers whose end was reported are forgotten.
+JobChange ForgetEnded(Job& job, Moment now) {
+  JobChange change = JobChange::kNone;
+  for (const RankState& spare : job.spares) {
+    JobRecovery& recovery = job.recovery;
+    if (IsReady(spare)) recovery.spares_failed = 0;
+    if (!HasEnded(spare)) continue;
+    const int doublings = std::min(recovery.spares_failed++, 6);
+    recovery.next_spare_start =
+        now.steady + std::min(kFirstSparePause * (1 << doublings), kMaxSparePause);
+  }
+  for (auto* part : {&job.spares, &job.leaving}) {
+    const auto first = std::remove_if(part->begin(), part->end(), HasEnded);
+    if (first != part->end()) change = JobChange::kState;
+    part->erase(first, part->end());
+  }
+  return change;
+}
+
+JobChange TellStall(Job& job, Moment now) {
+  if (job.state != JobState::kRunning || job.checkpoints.stop_after.has_value()) {
+    return JobChange::kNone;
+  }
+  std::string reason = DescribeStall(job, now.steady);
+  if (job.recovery.silence_counts == absl::InfiniteFuture() &&
+      !job.ranks.front().node_lost.empty()) {
+    reason =
+        "none of its nodes answers; the ranks may train on, so nothing is moved until one answers, "
+        "or is declared lost (paceline node lost)";
+  }
+  const JobChange asked = TellCollectives(job, !reason.empty(), now);
+  const bool told = job.recovery.stalled;
+  job.recovery.stalled = !reason.empty();
+  if (reason.empty() && !told) return asked;
+  if (reason.empty()) reason = "all ranks train";
+  if (!job.collectives.findings.empty()) {
+    absl::StrAppend(&reason, "; ", job.collectives.findings.front());
+  }
+  const bool is_new = std::exchange(job.reason, reason) != reason;
+  return std::max(asked, is_new ? JobChange::kProgress : JobChange::kNone);
+}
+
+// The same of a job that starts.
+JobChange TellStart(Job& job, Moment now) {
+  if (job.state != JobState::kStarting) return JobChange::kNone;
+  const std::string late = DescribeStart(job, now.wall);
+  if (late.empty()) return JobChange::kNone;
+  const std::string reason = absl::StrCat(StartReason(job), "; ", late);
+  return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kProgress;
+}
+
+void SetWake(Job& job, Moment now) {
+  const JobRecovery& recovery = job.recovery;
+  absl::Time wake = absl::InfiniteFuture();
+  const auto at = [&](absl::Time time) {
+    if (time > now.steady) wake = std::min(wake, time);
+  };
+  at(NextHangCheck(job, now.steady));
+  at(NextCollectives(job));
+  if (job.state == JobState::kStarting) at(now.steady + kStartPace);
+  if (Recovers(job)) {
+    at(recovery.deadline);
+    at(recovery.silence_counts);
+    at(recovery.trouble_since + kEchoPatience);
+    at(recovery.recovering_since + kReturn);
+    at(recovery.recovering_since + job.request.timeouts.give_up);
+    at(recovery.next_planned);
+    at(recovery.next_spare_start);
+    for (const RankState& member : job.ranks) {
+      at(member.stacks_deadline);
+      at(SilentUntil(job, member));
+    }
+  }
+  job.recovery.wake = wake;
+}
+
+JobChange Advance(Job& job, const FindPlaces& find_places, Moment now) {
+  const bool counts = DoesSilenceCount(job, now);
+  JobChange change = counts ? LoseNodes(job, now) : JobChange::kNone;
+  change = std::max(change, ForgetEnded(job, now));
+  const auto take = [&](JobChange next) { change = std::max(change, next); };
+  if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_places, now));
+  take(TakeHang(job, find_places, now));
+  if (counts) GiveUpSilent(job, now);
+  take(GiveUp(job, now));
+  // Each may end the job, or queue it again.
+  const auto goes_on = [&] {
+    return job.state == JobState::kRunning || job.state == JobState::kRecovering;
+  };
+  if (goes_on()) take(RecoverLost(job, find_places, now));
+  if (goes_on()) take(TakeTrouble(job, find_places, now));
+  if (goes_on()) take(TakeChangeUnderWay(job, find_places, now));
+  if (job.state != JobState::kRunning) return change;
+  take(BeginPlannedChange(job, now));
+  return std::max(change, KeepSpares(job, find_places, now));
+}
+
+}  // namespace
+
+JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now) {
+  JobChange change = JobChange::kNone;
+  if (!HasMembers(job)) {
+    job.recovery.wake = absl::InfiniteFuture();
+    return change;
+  }
+  if (Recovers(job)) change = Advance(job, find_places, now);
+  change = std::max({change, TellStall(job, now), TellStart(job, now)});
+  SetWake(job, now);
+  return change;
+}
+
+void RestoreRecovery(Job& job, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  for (MemberFailure& failure : recovery.failures) {
+    failure.steady = now.steady - std::max(now.wall - failure.wall, absl::ZeroDuration());
+  }
+  RestoreSilence(job, now);
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      if (trainer.stop.has_value()) trainer.stop->deadline = now.steady + trainer.stop->grace;
+      if (!trainer.hangs.empty() && trainer.lost.empty()) {
+        trainer.stacks_deadline = now.steady + kStacksPatience;
+      }
+    }
+  }
+  if (job.state == JobState::kRecovering) recovery.recovering_since = now.steady;
+  if (!Recovers(job) || job.ended_already()) return;
+  recovery.next_planned = now.steady + kPlannedPause;
+  recovery.next_spare_start = now.steady + kReconnectGrace;
+  recovery.wake = now.steady;
+}
+
+}  // namespace paceline

@@ -1,0 +1,107 @@
+#include "controller/core/recovery/silence.h"
+
+#include <algorithm>
+#include <map>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/recovery/membership.h"
+
+namespace paceline {
+namespace {
+
+// Since when others wait for the member's node to answer; infinite: they do not.
+absl::Time NeededSince(const Job& job, const RankState& member) {
+  const bool recovering =
+      job.state == JobState::kRecovering && member.report.membership.generation != job.generation;
+  const absl::Time since = recovering
+                               ? std::min(job.recovery.recovering_since, job.recovery.trouble_since)
+                               : job.recovery.trouble_since;
+  if (since == absl::InfiniteFuture()) return since;
+  return std::max(since, member.silent_since);
+}
+
+// As far as can be told, the controller is cut off from them, and not they from each other.
+bool IsCutOff(const Job& job, Moment now) {
+  bool silent = false;
+  std::set<NodeName> nodes;
+  for (const RankState& member : job.ranks) {
+    if (HasEnded(member)) continue;
+    if (member.silent_since != absl::InfiniteFuture()) {
+      silent = true;
+    } else if (member.heard == absl::InfinitePast() || now.steady < member.heard + kFreshness) {
+      return false;
+    }
+    nodes.insert(member.place.node);
+  }
+  return silent && nodes.size() > 1;
+}
+
+}  // namespace
+
+void SetSilentNodes(Job& job, const std::set<NodeName>& silent, Moment now) {
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      if (silent.count(trainer.place.node) == 0) {
+        trainer.silent_since = absl::InfiniteFuture();
+        trainer.node_lost.clear();
+      } else if (trainer.silent_since == absl::InfiniteFuture()) {
+        trainer.silent_since = now.steady;
+      }
+    }
+  }
+}
+
+JobChange TakeLostNode(Job& job, const NodeName& node, const std::string& why, Moment now) {
+  if (!HasMembers(job) || job.stop.has_value()) return LoseNode(job, node, why, now);
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      if (trainer.place.node == node) trainer.node_lost = why;
+    }
+  }
+  return JobChange::kNone;
+}
+
+void RestoreSilence(Job& job, Moment now) {
+  for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) {
+      trainer.silent_since = now.steady + kReconnectGrace;
+      trainer.heard_wall = now.wall;  // At the latest.
+    }
+  }
+}
+
+bool DoesSilenceCount(Job& job, Moment now) {
+  absl::Time& counts = job.recovery.silence_counts;
+  if (IsCutOff(job, now)) {
+    counts = absl::InfiniteFuture();
+  } else if (counts == absl::InfiniteFuture()) {
+    counts = now.steady + kReconnectGrace;
+  }
+  return now.steady >= counts;
+}
+
+JobChange LoseNodes(Job& job, Moment now) {
+  std::map<NodeName, std::string> lost;
+  for (const RankState* trainer : TrainersOf(job)) {
+    if (!HasEnded(*trainer) && !trainer->node_lost.empty()) {
+      lost.emplace(trainer->place.node, trainer->node_lost);
+    }
+  }
+  JobChange change = JobChange::kNone;
+  for (const auto& [node, why] : lost) change = std::max(change, LoseNode(job, node, why, now));
+  return change;
+}
+
+void GiveUpSilent(Job& job, Moment now) {
+  for (RankState& member : job.ranks) {
+    if (IsLost(member) || now.steady < SilentUntil(job, member)) continue;
+    member.lost = absl::StrCat("node ", member.place.node.value(),
+                               " does not answer, and others wait for the rank");
+  }
+}
+
+absl::Time SilentUntil(const Job& job, const RankState& member) {
+  return NeededSince(job, member) + kEvidencePatience;
+}
+
+}  // namespace paceline

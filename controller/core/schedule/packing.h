@@ -1,0 +1,65 @@
+// Which nodes of many take a number of ranks, so that few failure domains are touched.
+//
+// In this order: one node that is just large enough; else one island; else one rack; else whole
+// racks, the largest first, and the rest as before. Of domains that are large enough the one with
+// the fewest nodes (as if all were as free as its freest ever was), then the smallest is taken.
+// Between equals the lower number decides. This is not always the least that is possible, which
+// would be a knapsack problem.
+//
+// Thread-compatible.
+#ifndef CONTROLLER_CORE_SCHEDULE_PACKING_H_
+#define CONTROLLER_CORE_SCHEDULE_PACKING_H_
+
+#include <vector>
+
+#include "controller/core/schedule/node_index.h"
+
+namespace paceline {
+
+struct NodeShare {
+  int node = 0;
+  int count = 0;
+};
+
+class Packing {
+ public:
+  // No node has room. `index` outlives this.
+  explicit Packing(const NodeIndex& index);
+
+  void SetRoom(int node, int room);
+
+  // Places on all nodes.
+  int room() const { return total_; }
+
+  // `count` places in all; empty when there is less room. They are not taken.
+  std::vector<NodeShare> Pack(int count);
+
+ private:
+  struct Domain {
+    int room = 0;
+    int largest = 0;  // Node's room, at most.
+  };
+
+  // What follows is on the way to a result. `rack`: to which it is confined; -1: none.
+  void Take(int node);
+  bool TakeFromOneNode(int rack);
+  int FindEnough(const std::vector<Domain>& domains, int rack) const;
+  int FindLargest(const std::vector<Domain>& domains, int rack) const;
+  // Nodes of a rack, or of one of its islands (-1: all), with room; those with the most first.
+  std::vector<int> Members(int rack, int island) const;
+  void TakeAll(const std::vector<int>& nodes);
+  void Fill(const std::vector<int>& nodes);
+
+  const NodeIndex& index_;
+  std::vector<int> room_;  // By node.
+  std::vector<Domain> racks_, islands_;
+  int largest_ = 0;  // Node's room, at most.
+  int total_ = 0;
+
+  int left_ = 0;
+  std::vector<NodeShare> shares_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SCHEDULE_PACKING_H_

@@ -1,0 +1,119 @@
+#include "controller/core/schedule/place_table.h"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+namespace paceline {
+namespace {
+
+// Most jobs have one of a few policies; each that is kept takes some 10 bytes per node.
+constexpr size_t kPackingsKept = 16;
+
+}  // namespace
+
+PlaceTable::PlaceTable(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
+    : nodes_(nodes), index_(index), open_(size()), used_(nodes.size()) {
+  room_.reserve(nodes.size());
+  kept_.reserve(nodes.size());
+  for (int n = 0; n < size(); ++n) {
+    const NodeSpace& node = nodes_[n];
+    const int free = node.open ? static_cast<int>(node.free.size()) : 0;
+    kept_.push_back(std::min(free, node.kept));
+    room_.push_back(free - kept_.back());
+    if (node.open) open_.Add(n);
+  }
+}
+
+void PlaceTable::Keep(int index, int count) {
+  const int kept = std::min(room_[index], std::max(0, count));
+  room_[index] -= kept;
+  kept_[index] += kept;
+  changes_.push_back(index);
+}
+
+Packing& PlaceTable::PackingOf(const NodeSet& nodes) {
+  const auto known = known_.find(&nodes);
+  if (known != known_.end()) {
+    Known& found = known->second;
+    for (; found.changes < changes_.size(); ++found.changes) {
+      const int n = changes_[found.changes];
+      if (nodes.Contains(n)) found.packing.SetRoom(n, room_[n]);
+    }
+    return found.packing;
+  }
+  Packing packing(index_);
+  nodes.ForEach([&](int n) {
+    if (room_[n] > 0) packing.SetRoom(n, room_[n]);
+  });
+  if (known_.size() < kPackingsKept) {
+    return known_.emplace(&nodes, Known{std::move(packing), changes_.size()}).first->second.packing;
+  }
+  other_.reset();
+  return other_.emplace(std::move(packing));
+}
+
+PlaceTable::Packed PlaceTable::Pack(const JobRequest& job) {
+  const NodeSet& allowed = index_.Allowed(job.placement, /*with_pool=*/false);
+  if (!job.placement.same.empty()) return PackInOneGroup(job, allowed);
+  Packing& packing = PackingOf(allowed);
+  return {packing.Pack(job.ranks), packing.room()};
+}
+
+PlaceTable::Packed PlaceTable::PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const {
+  struct Sum {
+    int room = 0;
+    int largest = 0;
+  };
+  const std::vector<int>& groups = index_.Groups(job.placement.same);
+  std::vector<Sum> sums(nodes_.size());
+  Packed packed;
+  nodes.ForEach([&](int n) {
+    if (groups[n] < 0) return;
+    Sum& sum = sums[groups[n]];
+    sum.room += room_[n];
+    sum.largest = std::max(sum.largest, room_[n]);
+    packed.room = std::max(packed.room, sum.room);
+  });
+  int best = -1;
+  std::pair<int, int> least;
+  for (int g = 0; g < static_cast<int>(sums.size()); ++g) {
+    if (sums[g].room < job.ranks) continue;
+    const std::pair<int, int> cost = {(job.ranks + sums[g].largest - 1) / sums[g].largest,
+                                      sums[g].room};
+    if (best >= 0 && !(cost < least)) continue;
+    best = g;
+    least = cost;
+  }
+  if (best < 0) return packed;
+  Packing packing(index_);
+  nodes.ForEach([&](int n) {
+    if (groups[n] == best) packing.SetRoom(n, room_[n]);
+  });
+  packed.shares = packing.Pack(job.ranks);
+  return packed;
+}
+
+std::vector<Place> PlaceTable::Take(const std::vector<NodeShare>& shares) {
+  std::vector<Place> places;
+  for (const NodeShare& share : shares) {
+    for (int i = 0; i < share.count; ++i) places.push_back(TakeOne(share.node));
+  }
+  return places;
+}
+
+Place PlaceTable::TakeOne(int index) {
+  --(room_[index] > 0 ? room_[index] : kept_[index]);
+  changes_.push_back(index);
+  const NodeSpace& node = nodes_[index];
+  return {node.name, node.free[used_[index]++], index_.rack_name(index)};
+}
+
+NodeIndex IndexOf(const std::vector<NodeSpace>& nodes) {
+  std::vector<NodeIndex::NodeLabels> labels;
+  labels.reserve(nodes.size());
+  for (const NodeSpace& node : nodes) labels.push_back({&node.name, node.labels});
+  return NodeIndex(std::move(labels));
+}
+
+}  // namespace paceline

@@ -1,0 +1,88 @@
+// All places of one kind of device while one decision, or a whole pass of the scheduler, is made:
+// what is free, and what has been taken so far.
+//
+// Thread-compatible.
+#ifndef CONTROLLER_CORE_SCHEDULE_PLACE_TABLE_H_
+#define CONTROLLER_CORE_SCHEDULE_PLACE_TABLE_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "controller/core/schedule/node_index.h"
+#include "controller/core/schedule/node_set.h"
+#include "controller/core/schedule/packing.h"
+#include "controller/core/schedule/placement.h"
+
+namespace paceline {
+
+class PlaceTable {
+ public:
+  // `nodes` by name, and the index of just these; they outlive this.
+  PlaceTable(const std::vector<NodeSpace>& nodes, const NodeIndex& index);
+
+  int size() const { return static_cast<int>(nodes_.size()); }
+  const NodeSpace& node(int node) const { return nodes_[node]; }
+  const NodeIndex& index() const { return index_; }
+  const NodeSet& open() const { return open_; }
+
+  // Grows with each change of what is free.
+  int64_t version() const { return static_cast<int64_t>(changes_.size()); }
+
+  // Free places that are neither taken nor kept; 0 when the node is not open.
+  int room(int index) const { return room_[index]; }
+  // The same with those that are kept.
+  int free(int index) const { return room_[index] + kept_[index]; }
+  // Keeps so many of the node's free places from those who ask later; all if it has fewer.
+  void Keep(int index, int count);
+
+  // Nodes for the job's ranks among those that its policy allows; none, and the most places that
+  // its ranks could have, if these are too few.
+  struct Packed {
+    std::vector<NodeShare> shares;
+    int room = 0;
+  };
+  Packed Pack(const JobRequest& job);
+  // Takes them. Requires: there is so much room.
+  std::vector<Place> Take(const std::vector<NodeShare>& shares);
+  // Takes one, even if it is kept.
+  Place TakeOne(int index);
+
+ private:
+  // The nodes' rooms; one that was asked for lately is only brought up to date.
+  Packing& PackingOf(const NodeSet& nodes);
+  // Within one group of the policy's `same`: the one with the fewest nodes that can hold the ranks,
+  // then the smallest.
+  Packed PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const;
+
+  struct Known {
+    Packing packing;
+    size_t changes = 0;  // So many of changes_ are in it.
+  };
+
+  const std::vector<NodeSpace>& nodes_;
+  const NodeIndex& index_;
+  NodeSet open_;
+  std::vector<int> room_, kept_, used_;  // By node.
+  std::vector<int> changes_;             // Nodes whose room has changed, in order.
+  std::map<const NodeSet*, Known> known_;
+  std::optional<Packing> other_;  // Of the last set that is not in known_.
+};
+
+// The index of these nodes.
+NodeIndex IndexOf(const std::vector<NodeSpace>& nodes);
+
+// The steps of PlaceRanks (placement.h) on a table, from which they take what they return.
+std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& ranks, int count,
+                               PlaceTable& table);  // As many as there is room for.
+
+// "waits for 4 slots": and "3 free now, 2 on nodes that do not answer".
+std::string DescribeWish(const JobRequest& job);
+std::string DescribeShortage(const NodeSet& allowed, const PlaceTable& table);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SCHEDULE_PLACE_TABLE_H_

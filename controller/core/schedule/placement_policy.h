@@ -1,0 +1,39 @@
+// Which nodes a job may use: core's form of proto/job_spec.proto, PlacementPolicy, where each
+// field is documented.
+#ifndef CONTROLLER_CORE_SCHEDULE_PLACEMENT_POLICY_H_
+#define CONTROLLER_CORE_SCHEDULE_PLACEMENT_POLICY_H_
+
+#include <map>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "common/core/ids.h"
+
+namespace paceline {
+
+struct PlacementPolicy {
+  std::map<std::string, std::string> labels;
+  std::vector<NodeName> nodes;  // Empty: all but those excluded.
+  std::vector<NodeName> exclude_nodes;
+  std::vector<std::string> tolerate;  // KEY or KEY=VALUE.
+  std::string same;                   // A label; empty: none.
+
+  friend bool operator==(const PlacementPolicy& a, const PlacementPolicy& b) {
+    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same) ==
+           std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same);
+  }
+  template <typename H>
+  friend H AbslHashValue(H hash, const PlacementPolicy& policy) {
+    for (const auto* nodes : {&policy.nodes, &policy.exclude_nodes}) {
+      for (const NodeName& node : *nodes) hash = H::combine(std::move(hash), node.value());
+      hash = H::combine(std::move(hash), nodes->size());
+    }
+    return H::combine(std::move(hash), policy.labels, policy.tolerate, policy.same);
+  }
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SCHEDULE_PLACEMENT_POLICY_H_

@@ -1,0 +1,201 @@
+#include "controller/core/schedule/placement.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <list>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+JobRequest Ranks(int ranks, Device device = Device::kCpu) {
+  return {JobId("job-1"), "digits", ranks, device, ""};
+}
+
+// A node whose last `free` places are free.
+NodeSpace Space(const char* name, int total, int free, bool open = true) {
+  NodeSpace space{NodeName(name), total, {}, open};
+  for (int number = total - free; number < total; ++number) space.free.push_back(number);
+  return space;
+}
+
+std::vector<std::string> Names(const Placement& placement) {
+  std::vector<std::string> names;
+  for (const Place& place : placement.places) {
+    names.push_back(place.node.value() + std::to_string(place.number));
+  }
+  return names;
+}
+
+TEST(PlacementTest, TakesTheEmptiestNodesFirstAndFillsTheLastOne) {
+  EXPECT_THAT(Names(PlaceRanks(Ranks(4), {Space("a", 4, 1), Space("b", 4, 3), Space("c", 4, 2)})),
+              ElementsAre("b1", "b2", "b3", "a3"));
+}
+
+class PlacementOnRacks : public ::testing::Test {
+ protected:
+  using Labels = std::map<std::string, std::string>;
+
+  // All places are free.
+  void Add(const char* name, int places, Labels labels = {}) {
+    labels_.push_back(std::move(labels));
+    NodeSpace space = Space(name, places, places);
+    space.labels = &labels_.back();
+    nodes_.push_back(std::move(space));
+  }
+
+  // Names of the nodes of rank 0, 1, ...; then, behind a bar, of the spares.
+  std::string Nodes(const JobRequest& job) {
+    const Placement placement = PlaceRanks(job, nodes_);
+    std::string text;
+    for (const Place& place : placement.places) text += place.node.value();
+    if (!placement.spares.empty()) text += '|';
+    for (const Place& place : placement.spares) text += place.node.value();
+    return text;
+  }
+
+  std::string One(const JobRequest& job, const PlaceWish& wish) {
+    const Placement placement = PlaceOne(job, nodes_, wish);
+    return placement.places.empty() ? placement.reason : placement.places[0].node.value();
+  }
+
+  std::list<Labels> labels_;  // Does not move what is borrowed.
+  std::vector<NodeSpace> nodes_;
+};
+
+TEST_F(PlacementOnRacks, NodeThatIsFilledExactlyGoesBeforeAnEmptyOne) {
+  Add("a", 8);
+  Add("b", 2);
+  Add("c", 3);
+  EXPECT_EQ(Nodes(Ranks(2)), "bb");
+  EXPECT_EQ(Nodes(Ranks(4)), "aaaa");
+}
+
+TEST_F(PlacementOnRacks, OneIslandGoesBeforeOneRackBeforeSeveral) {
+  Add("a", 2, {{"rack", "1"}, {"island", "x"}});
+  Add("b", 2, {{"rack", "1"}, {"island", "y"}});
+  Add("c", 2, {{"rack", "2"}, {"island", "x"}});
+  Add("d", 2, {{"rack", "2"}, {"island", "x"}});
+  Add("e", 2, {{"rack", "2"}, {"island", "z"}});
+  EXPECT_EQ(Nodes(Ranks(4)), "ccdd");
+  EXPECT_EQ(Nodes(Ranks(5)), "ccdde") << "in rack 2";
+  EXPECT_EQ(Nodes(Ranks(7)), "ccddeea") << "all of rack 2, and one node more";
+}
+
+TEST_F(PlacementOnRacks, SmallestRackThatSufficesIsTaken) {
+  Add("a", 2, {{"rack", "1"}});
+  Add("b", 2, {{"rack", "1"}});
+  Add("c", 2, {{"rack", "1"}});
+  Add("d", 2, {{"rack", "2"}});
+  Add("e", 2, {{"rack", "2"}});
+  EXPECT_EQ(Nodes(Ranks(4)), "ddee");
+}
+
+TEST_F(PlacementOnRacks, PolicyIsKept) {
+  Add("a", 1, {{"kind", "old"}});
+  Add("b", 1, {{"kind", "new"}});
+  Add("c", 1, {{"kind", "new"}, {"taint.team", "vision"}});
+  Add("d", 1, {{"pool", "spare"}});
+  JobRequest job = Ranks(1);
+  job.placement.labels = {{"kind", "new"}};
+  EXPECT_EQ(Nodes(job), "b");
+  job.placement.exclude_nodes = {NodeName("b")};
+  EXPECT_EQ(Nodes(job), "");
+  job.placement.tolerate = {"team"};
+  EXPECT_EQ(Nodes(job), "c");
+  job.placement.tolerate = {"team=speech"};
+  EXPECT_EQ(Nodes(job), "");
+  job.placement = {};
+  job.placement.nodes = {NodeName("a"), NodeName("gone")};
+  EXPECT_EQ(Nodes(job), "a");
+  job.placement.nodes = {NodeName("d")};
+  EXPECT_EQ(Nodes(job), "") << "a pool of spares takes no ranks";
+}
+
+TEST_F(PlacementOnRacks, SameLabelIsSharedByAllRanksAndSpares) {
+  Add("a", 3, {{"rack", "1"}});
+  Add("b", 2, {{"rack", "2"}});
+  Add("c", 2, {{"rack", "2"}});
+  Add("d", 4);
+  JobRequest job = Ranks(4);
+  job.placement.same = "rack";
+  EXPECT_EQ(Nodes(job), "bbcc");
+  job.ranks = 2;
+  job.spares = 3;
+  EXPECT_EQ(Nodes(job), "aa|a") << "nothing else is in rack 1";
+}
+
+TEST_F(PlacementOnRacks, SparesGoToThePoolThenToOtherRacksThenToOtherNodes) {
+  Add("a", 3, {{"rack", "1"}});
+  Add("b", 1, {{"rack", "1"}});
+  Add("c", 1, {{"rack", "2"}});
+  Add("d", 1, {{"rack", "1"}, {"pool", "spare"}});
+  JobRequest job = Ranks(2);
+  job.placement.nodes = {NodeName("a"), NodeName("b"), NodeName("c"), NodeName("d")};
+  job.spares = 9;
+  EXPECT_EQ(Nodes(job), "aa|dcba");
+}
+
+TEST_F(PlacementOnRacks, ReplacementStaysNearTheRanksAndMayTakeWhatIsKept) {
+  Add("a", 1, {{"rack", "1"}});
+  Add("b", 1, {{"rack", "1"}});
+  Add("c", 5, {{"rack", "2"}});
+  Add("d", 1, {{"rack", "2"}, {"pool", "spare"}});
+  PlaceWish wish;
+  wish.ranks = {{NodeName("x"), 0, "1"}};
+  EXPECT_EQ(One(Ranks(2), wish), "a");
+  wish.avoid = {NodeName("a")};
+  EXPECT_EQ(One(Ranks(2), wish), "b");
+  nodes_[1].kept = 1;
+  EXPECT_EQ(One(Ranks(2), wish), "b");
+  wish.avoid.insert(NodeName("b"));
+  EXPECT_EQ(One(Ranks(2), wish), "c") << "before the pool";
+  wish.avoid.insert(NodeName("c"));
+  EXPECT_EQ(One(Ranks(2), wish), "d");
+  wish.avoid.insert(NodeName("d"));
+  EXPECT_THAT(One(Ranks(2), wish), HasSubstr("no slot is free for a replacement"));
+}
+
+TEST_F(PlacementOnRacks, SpareTakesNothingThatIsKept) {
+  Add("a", 1);
+  nodes_[0].kept = 1;
+  PlaceWish wish;
+  wish.use = PlaceWish::Use::kSpare;
+  EXPECT_THAT(One(Ranks(1), wish), HasSubstr("no slot is free for a spare"));
+}
+
+TEST(PlacementTest, AllRanksOrNone) {
+  const Placement placement = PlaceRanks(Ranks(4), {Space("a", 2, 2), Space("b", 2, 1)});
+  EXPECT_THAT(placement.places, IsEmpty());
+  EXPECT_THAT(placement.reason, HasSubstr("waits for 4 slots: 3 free now"));
+}
+
+TEST(PlacementTest, NodeThatDoesNotAnswerTakesNoRankAndIsNamed) {
+  const Placement placement = PlaceRanks(Ranks(2), {Space("a", 2, 2, /*open=*/false)});
+  EXPECT_THAT(placement.places, IsEmpty());
+  EXPECT_THAT(placement.reason, HasSubstr("2 on nodes that do not answer"));
+}
+
+TEST(PlacementTest, WhatCouldNeverFitIsRefusedWithTheReason) {
+  const auto nodes = {Space("a", 2, 0), Space("b", 1, 0, /*open=*/false)};
+  EXPECT_TRUE(CanEverFit(Ranks(3), nodes).ok());
+  const absl::Status refused = CanEverFit(Ranks(4), nodes);
+  EXPECT_EQ(refused.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(refused.message()), HasSubstr("needs 4 slots and the 2 nodes have 3"));
+  EXPECT_THAT(std::string(CanEverFit(Ranks(1), {}).message()), HasSubstr("no worker"));
+  JobRequest bound = Ranks(2);
+  bound.placement.nodes = {NodeName("b")};
+  EXPECT_THAT(std::string(CanEverFit(bound, nodes).message()),
+              HasSubstr("needs 2 slots and its placement allows 1 of 3"));
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,163 @@
+#include "controller/core/schedule/reserve.h"
+
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "absl/time/time.h"
+
+namespace paceline {
+namespace {
+
+// Nodes that keep the job's places, and how many of these others still hold and do not give back
+// by themselves.
+struct Candidate {
+  std::vector<NodeShare> kept;
+  int lacking = 0;
+};
+
+class Planner {
+ public:
+  explicit Planner(const ReservationWish& wish)
+      : wish_(wish), table_(*wish.table), coming_(wish.coming) {}
+
+  std::optional<ReservationPlan> Plan() {
+    ReservationPlan plan;
+    std::vector<NodeSet> choices;
+    for (NodeSet& choice : table_.index().Choices(wish_.job->placement, wish_.nodes)) {
+      if (Total(choice) >= wish_.job->ranks) choices.push_back(std::move(choice));
+    }
+    if (choices.empty()) return std::nullopt;
+    if (wish_.may_displace) plan.victims = ChooseVictims(choices);
+    std::optional<Candidate> best = Present();
+    for (const NodeSet& choice : choices) {
+      Candidate candidate = Choose(choice);
+      if (!best.has_value() || candidate.lacking < best->lacking) best = std::move(candidate);
+    }
+    plan.kept = std::move(best->kept);
+    return plan;
+  }
+
+ private:
+  int Soon(int n) const { return table_.free(n) + coming_[n]; }
+
+  int Total(const NodeSet& nodes) const {
+    int total = 0;
+    nodes.ForEach([&](int n) { total += table_.node(n).total; });
+    return total;
+  }
+
+  // The places that come by themselves, if they suffice; else as few nodes as hold the ranks. Those
+  // with the most places soon go first.
+  Candidate Choose(const NodeSet& nodes) const {
+    std::vector<std::pair<int, int>> order;
+    int sum = 0;
+    nodes.ForEach([&](int n) {
+      if (table_.node(n).total > 0) order.emplace_back(-Soon(n), n);
+      sum += Soon(n);
+    });
+    std::sort(order.begin(), order.end());
+    const bool comes = sum >= wish_.job->ranks;
+    Candidate candidate;
+    int left = wish_.job->ranks;
+    for (const auto& [soon, n] : order) {
+      if (left == 0) break;
+      const int kept = std::min(left, comes ? Soon(n) : table_.node(n).total);
+      candidate.kept.push_back({n, kept});
+      candidate.lacking += std::max(0, kept - Soon(n));
+      left -= kept;
+    }
+    return candidate;
+  }
+
+  // The reservation as it is; nothing if it does not hold any more.
+  std::optional<Candidate> Present() const {
+    if (wish_.present == nullptr) return std::nullopt;
+    Candidate candidate;
+    int count = 0;
+    for (const auto& [name, kept] : wish_.present->kept) {
+      const int n = table_.index().Find(name);
+      if (n < 0 || !wish_.nodes.Contains(n) || table_.node(n).total < kept) return std::nullopt;
+      candidate.kept.push_back({n, kept});
+      candidate.lacking += std::max(0, kept - Soon(n));
+      count += kept;
+    }
+    if (count != wish_.job->ranks) return std::nullopt;
+    return candidate;
+  }
+
+  // The fewest that make room in one of the choices; their places count as coming from then on.
+  std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
+    std::vector<size_t> best;
+    for (const NodeSet& choice : choices) {
+      int soon = 0;
+      choice.ForEach([&](int n) { soon += Soon(n); });
+      const int needed = wish_.job->ranks - soon;
+      if (needed <= 0) return {};  // It will fit there.
+      std::vector<size_t> victims = VictimsIn(choice, needed);
+      if (!victims.empty() && (best.empty() || victims.size() < best.size())) {
+        best = std::move(victims);
+      }
+    }
+    for (const size_t victim : best) {
+      for (const NodeShare& share : wish_.held[victim].shares) coming_[share.node] += share.count;
+    }
+    return best;
+  }
+
+  static int PlacesIn(const NodeSet& nodes, const HeldPlaces& held) {
+    int places = 0;
+    for (const NodeShare& share : held.shares) {
+      if (nodes.Contains(share.node)) places += share.count;
+    }
+    return places;
+  }
+
+  // Empty: the jobs that could be displaced do not hold as many places.
+  std::vector<size_t> VictimsIn(const NodeSet& choice, int needed) const {
+    std::vector<size_t> order;
+    for (size_t h = 0; h < wish_.held.size(); ++h) {
+      const HeldPlaces& held = wish_.held[h];
+      if (held.priority < wish_.priority && !held.leaves && CanBeDisplaced(*held.job)) {
+        order.push_back(h);
+      }
+    }
+    const auto cost = [this](size_t h) {
+      const HeldPlaces& held = wish_.held[h];
+      return std::make_tuple(held.priority, -absl::ToUnixNanos(held.job->started),
+                             -held.job->number);
+    };
+    std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
+    std::vector<std::pair<size_t, int>> chosen;
+    int surplus = -needed;
+    for (auto h = order.begin(); h != order.end() && surplus < 0; ++h) {
+      const int places = PlacesIn(choice, wish_.held[*h]);
+      if (places == 0) continue;
+      chosen.emplace_back(*h, places);
+      surplus += places;
+    }
+    if (surplus < 0) return {};
+    // Without those that are not needed after all, the dearest first.
+    std::vector<size_t> victims;
+    for (auto entry = chosen.rbegin(); entry != chosen.rend(); ++entry) {
+      if (entry->second <= surplus) {
+        surplus -= entry->second;
+      } else {
+        victims.push_back(entry->first);
+      }
+    }
+    return victims;
+  }
+
+  const ReservationWish& wish_;
+  PlaceTable& table_;
+  std::vector<int> coming_;
+};
+
+}  // namespace
+
+std::optional<ReservationPlan> PlanReservation(const ReservationWish& wish) {
+  return Planner(wish).Plan();
+}
+
+}  // namespace paceline

@@ -1,0 +1,37 @@
+// Places that are kept for a job that does not fit now, and who has to go for it: a step of
+// schedule.h.
+#ifndef CONTROLLER_CORE_SCHEDULE_RESERVE_H_
+#define CONTROLLER_CORE_SCHEDULE_RESERVE_H_
+
+#include <cstddef>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "controller/core/schedule/place_table.h"
+#include "controller/core/schedule/schedule.h"
+
+namespace paceline {
+
+struct ReservationWish {
+  const JobRequest* job = nullptr;
+  std::pair<int, int> priority;
+  const NodeSet& nodes;  // That it may use and that are open.
+  PlaceTable* table = nullptr;
+  const std::vector<int>& coming;  // By node: places of jobs that are on their way out.
+  const std::vector<HeldPlaces>& held;
+  const Reservation* present = nullptr;  // Null: none.
+  bool may_displace = false;
+};
+
+struct ReservationPlan {
+  std::vector<NodeShare> kept;  // As many places as the job has ranks.
+  std::vector<size_t> victims;  // Jobs to be displaced: indices in `held`.
+};
+
+// Nothing: the nodes could not hold the job if they were empty.
+std::optional<ReservationPlan> PlanReservation(const ReservationWish& wish);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SCHEDULE_RESERVE_H_

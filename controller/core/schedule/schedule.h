@@ -1,0 +1,124 @@
+// Which of the jobs that wait start now, which running ones make room for them, and what keeps the
+// others: one pass over all jobs and nodes.
+//
+// Jobs are taken in the order of their queue's priority, their own, and their submission. A job
+// starts when all its ranks have a place, and its queue's quota allows them. One that cannot start
+// is passed over (backfill) on these conditions:
+//   - Its queue's quota is counted as if it held its places, so those behind it in the queue cannot
+//     keep it from them.
+//   - If it could run were all other jobs gone, places are reserved for it: those that come free by
+//     themselves, if they suffice, else so many that its ranks fit, on the nodes with the most free
+//     ones. Nobody behind it gets a place of such a node unless more are free there than are
+//     reserved; so what it lacks only becomes less, and it starts when the jobs there have ended,
+//     or earlier where other places become free. A reservation stays as it is unless another one
+//     lacks less, or one of its nodes takes no ranks any more.
+//   - A job whose possible nodes touch those of a reservation ahead of it has none itself.
+// A job that has a reservation may displace running ones of a lower priority (of queue, then job):
+// the lowest first, then those that started last, and no more than are needed. Only jobs that save
+// checkpoints are displaced; they save, stop and wait again. No displaced job can displace the one
+// that took its place.
+//
+// The result depends on nothing but the input.
+#ifndef CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
+#define CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
+
+#include <array>
+#include <map>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "common/core/ids.h"
+#include "controller/core/job/job.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/core/schedule/node_index.h"
+#include "controller/core/schedule/packing.h"
+#include "controller/core/schedule/placement.h"
+#include "controller/core/schedule/queue.h"
+
+namespace paceline {
+
+struct WaitingJob {
+  const Job* job = nullptr;
+  std::string settles;       // It cannot start yet: why; empty: it can.
+  bool keeps_place = false;  // While it cannot, its places are kept as if it started.
+};
+
+// What a job holds, by node.
+struct HeldPlaces {
+  const Job* job = nullptr;
+  std::vector<NodeShare> shares;      // Nodes by their index in ScheduleInput.spaces.
+  std::pair<int, int> priority = {};  // PriorityOf; set by the pass.
+  bool leaves = false;                // It is on its way out; set by the pass.
+};
+
+// Places that are kept for a job that waits.
+struct Reservation {
+  JobId job;
+  std::map<NodeName, int> kept;  // Free now or later.
+};
+
+struct ScheduleInput {
+  const Queues* queues = nullptr;
+  std::array<std::vector<NodeSpace>, 2> spaces;  // By Device; the same nodes, by name.
+  const NodeIndex* index = nullptr;              // Of these nodes.
+  std::vector<WaitingJob> waiting;
+  std::vector<HeldPlaces> holding;        // Jobs that hold places.
+  std::vector<Reservation> reservations;  // Of the last pass.
+};
+
+struct Wait {
+  enum class Kind {
+    kQueueUnknown,
+    kQuota,
+    kSettlement,
+    kReservation,  // Has one.
+    kBehind,       // Waits for the job `behind`, which has a reservation.
+    kPlaces,       // Its nodes could not hold it if they were empty.
+  };
+  Kind kind = Kind::kPlaces;
+  std::string reason;  // One line.
+  std::optional<JobId> behind = std::nullopt;
+};
+
+struct ScheduleDecision {
+  struct Start {
+    JobId job;
+    Placement placement;
+  };
+  struct Preemption {
+    JobId victim;
+    JobId beneficiary;
+  };
+  std::vector<Start> starts;
+  std::vector<Preemption> preemptions;
+  std::map<JobId, Wait> waits;
+  std::vector<Reservation> reservations;
+};
+
+ScheduleDecision DecideSchedule(ScheduleInput input);
+
+// Greater: may displace. {priority of the queue, of the job}.
+std::pair<int, int> PriorityOf(const JobRequest& job, const Queues& queues);
+
+// Whether it saves checkpoints and has not failed to in this generation; and is not about to stop.
+bool CanBeDisplaced(const Job& job);
+
+// It gives its places back: it stops, or does when it is saved.
+bool IsOnItsWayOut(const Job& job);
+
+// Calls `visit(place)` for each place that the job holds.
+template <typename Visit>
+void ForEachPlace(const Job& job, Visit visit) {
+  if (!job.holds_slots()) return;
+  for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
+    for (const RankState& trainer : *part) {
+      if (HoldsPlace(job, trainer)) visit(trainer.place);
+    }
+  }
+}
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_

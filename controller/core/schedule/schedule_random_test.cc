@@ -1,0 +1,201 @@
+// Random clusters and histories against what must always hold.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "controller/core/schedule/place_table.h"
+#include "controller/core/testing/small_cluster.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kHistories = 60;
+constexpr int kEvents = 80;
+
+class History {
+ public:
+  explicit History(int seed) : random_(static_cast<uint64_t>(seed)) {
+    cluster_.queues = {{"default", {}}, {"high", {1}}, {"narrow", {}}};
+    cluster_.queues["narrow"].slots = 5;
+    for (int n = 0; n < 3 + Below(8); ++n) {
+      SmallCluster::Labels labels = {{"rack", absl::StrCat(n / 3)}, {"kind", Below(2) ? "x" : "y"}};
+      if (Below(6) == 0) labels["taint.old"] = "yes";
+      if (Below(8) == 0) labels["pool"] = "spare";
+      cluster_.AddNode(absl::StrCat("n", n), 1 + Below(5), labels, Below(3));
+    }
+  }
+
+  void Run() {
+    for (int event = 0; event < kEvents; ++event) {
+      Happen();
+      ScheduleDecision again = cluster_.Decide();
+      cluster_.Pass();
+      ASSERT_EQ(Text(again), Text(cluster_.last)) << "deterministic";
+      Check();
+      ASSERT_EQ(cluster_.Decide().starts.size(), 0u) << "one pass starts all that can start";
+    }
+  }
+
+ private:
+  int Below(int end) { return std::uniform_int_distribution<int>(0, end - 1)(random_); }
+
+  void Happen() {
+    const int kind = Below(10);
+    if (kind < 5) return Submit();
+    if (kind == 5) {
+      auto node = std::next(cluster_.nodes.begin(), Below(static_cast<int>(cluster_.nodes.size())));
+      node->second.open = !node->second.open;
+      return;
+    }
+    if (cluster_.jobs.empty()) return;
+    auto job = std::next(cluster_.jobs.begin(), Below(static_cast<int>(cluster_.jobs.size())));
+    if (job->second.checkpoints.stop_after.has_value()) {
+      cluster_.Requeue(job->first.value());
+    } else if (kind < 9) {
+      cluster_.End(job->first.value());
+    }
+  }
+
+  void Submit() {
+    const char* const queues[] = {"default", "default", "high", "narrow"};
+    Job& job = cluster_.SubmitSaving(absl::StrCat("j", ++submitted_), 1 + Below(6), Below(3),
+                                     queues[Below(4)]);
+    if (Below(3) == 0) job.request.checkpoints.directory.clear();
+    if (Below(4) == 0) job.request.device = Device::kCuda;
+    if (Below(4) == 0) job.request.spares = 1;
+    PlacementPolicy& policy = job.request.placement;
+    if (Below(4) == 0) policy.labels["kind"] = "x";
+    if (Below(5) == 0) policy.same = "rack";
+    if (Below(5) == 0) policy.tolerate = {"old"};
+    if (Below(8) == 0) policy.exclude_nodes = {NodeName("n1")};
+  }
+
+  static std::string Text(const ScheduleDecision& decision) {
+    std::string text;
+    for (const auto& start : decision.starts) {
+      absl::StrAppend(&text, start.job.value(), ":");
+      for (const Place& place : start.placement.places) {
+        absl::StrAppend(&text, " ", place.node.value(), ".", place.number);
+      }
+    }
+    for (const auto& [job, wait] : decision.waits) absl::StrAppend(&text, job.value(), wait.reason);
+    for (const auto& p : decision.preemptions) absl::StrAppend(&text, p.victim.value());
+    return text;
+  }
+
+  void Check() {
+    std::set<std::tuple<Device, NodeName, int>> held;
+    std::map<std::string, int> slots;
+    for (const auto& [id, job] : cluster_.jobs) {
+      ForEachPlace(job, [&, &j = job](const Place& place) {
+        ASSERT_TRUE(held.insert({j.request.device, place.node, place.number}).second)
+            << "two on one place";
+        if (j.request.device == Device::kCpu) ++slots[j.request.queue];
+      });
+    }
+    ASSERT_LE(slots["narrow"], 5);
+    for (const auto& start : cluster_.last.starts) CheckStart(start);
+    for (const auto& preemption : cluster_.last.preemptions) {
+      Job& victim = cluster_.jobs.at(preemption.victim);
+      const Job& other = cluster_.jobs.at(preemption.beneficiary);
+      ASSERT_LT(PriorityOf(victim.request, cluster_.queues),
+                PriorityOf(other.request, cluster_.queues));
+      ASSERT_TRUE(CanBeDisplaced(victim));
+      victim.checkpoints.stop_after.emplace();
+    }
+  }
+
+  void CheckStart(const ScheduleDecision::Start& start) {
+    const JobRequest& job = cluster_.jobs.at(start.job).request;
+    ASSERT_EQ(static_cast<int>(start.placement.places.size()), job.ranks);
+    ASSERT_LE(static_cast<int>(start.placement.spares.size()), job.spares);
+    std::set<std::string> racks;
+    for (const Place& place : start.placement.places) {
+      const SmallCluster::TestNode& node = cluster_.nodes.at(place.node);
+      ASSERT_TRUE(node.open);
+      ASSERT_LT(place.number, job.device == Device::kCuda ? node.gpus : node.slots);
+      ASSERT_EQ(node.labels.count("pool"), 0u);
+      CheckPolicy(job.placement, place.node, node);
+      racks.insert(place.rack);
+    }
+    for (const Place& place : start.placement.spares) {
+      CheckPolicy(job.placement, place.node, cluster_.nodes.at(place.node));
+      racks.insert(place.rack);
+    }
+    if (job.placement.same == "rack") {
+      ASSERT_EQ(racks.size(), 1u);
+    }
+  }
+
+  static void CheckPolicy(const PlacementPolicy& policy, const NodeName& name,
+                          const SmallCluster::TestNode& node) {
+    for (const auto& [label, value] : policy.labels) ASSERT_EQ(node.labels.at(label), value);
+    for (const NodeName& excluded : policy.exclude_nodes) ASSERT_NE(excluded, name);
+    if (node.labels.count("taint.old") > 0) {
+      ASSERT_EQ(policy.tolerate.size(), 1u);
+    }
+  }
+
+  std::mt19937_64 random_;
+  SmallCluster cluster_;
+  int submitted_ = 0;
+};
+
+TEST(ScheduleRandomTest, InvariantsHoldInEveryHistory) {
+  for (int seed = 0; seed < kHistories && !::testing::Test::HasFatalFailure(); ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    History(seed).Run();
+  }
+}
+
+// Whatever jobs of the same priority keep coming, every job that could run alone starts.
+TEST(ScheduleRandomTest, NoJobStarves) {
+  for (int seed = 0; seed < kHistories; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    const auto below = [&](int end) {
+      return static_cast<int>(random() % static_cast<uint64_t>(end));
+    };
+    SmallCluster cluster;
+    int total = 0;
+    for (int n = 0; n < 2 + below(5); ++n) {
+      total += cluster.AddNode(absl::StrCat("n", n), 1 + below(4)).slots;
+    }
+    std::vector<std::string> running;
+    int submitted = 0;
+    const auto pass = [&] {
+      cluster.Pass();
+      for (const auto& start : cluster.last.starts) running.push_back(start.job.value());
+    };
+    const auto submit_small = [&] {
+      cluster.Submit(absl::StrCat("s", ++submitted), 1 + below((total + 2) / 3));
+    };
+    for (int i = 0; i < total; ++i) submit_small();
+    pass();
+    cluster.Submit("large", total - below(std::max(1, total / 3)));
+    // Jobs end in any order; each that ends is followed by others. Those that run when it comes,
+    // those ahead of it, and no more than these can keep it.
+    const int bound = static_cast<int>(cluster.jobs.size()) + 1;
+    std::set<std::string> before(running.begin(), running.end());
+    int generations = 0;
+    while (cluster["large"].state == JobState::kQueued && generations++ < bound * 4) {
+      submit_small();
+      submit_small();
+      ASSERT_FALSE(running.empty());
+      const auto ends = running.begin() + below(static_cast<int>(running.size()));
+      cluster.End(*ends);
+      running.erase(ends);
+      pass();
+    }
+    EXPECT_EQ(cluster["large"].state, JobState::kRunning);
+  }
+}
+
+}  // namespace
+}  // namespace paceline

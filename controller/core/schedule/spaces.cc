@@ -1,0 +1,135 @@
+#include "controller/core/schedule/spaces.h"
+
+#include <algorithm>
+#include <array>
+#include <cstddef>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+
+// Not by its state, which is derived only when an event has been taken in.
+bool IsOpen(const Node& node) { return node.contact == Contact::kReachable && node.holds.empty(); }
+
+std::string WhyClosed(const Node& node) {
+  if (node.contact == Contact::kLost) return "are lost";
+  if (node.contact == Contact::kUnreachable) return "do not answer";
+  if (node.holds.empty()) return "";
+  return absl::StrCat("are ", DescribeHold(node.holds.front()));
+}
+
+namespace {
+
+// Places of one kind of device, while jobs are gone through.
+struct Filling {
+  std::vector<NodeSpace> spaces;
+  std::vector<size_t> first;  // By node: of its places in `used`.
+  std::vector<char> used;     // By place.
+};
+
+Filling Begin(const std::map<NodeName, Node>& nodes, Device device) {
+  Filling filling;
+  filling.spaces.reserve(nodes.size());
+  filling.first.reserve(nodes.size());
+  size_t places = 0;
+  for (const auto& [name, node] : nodes) {
+    NodeSpace& space = filling.spaces.emplace_back();
+    space.name = name;
+    space.total =
+        device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
+    filling.first.push_back(places);
+    places += static_cast<size_t>(std::max(0, space.total));
+    space.open = IsOpen(node);
+    if (!space.open) space.closed = WhyClosed(node);
+    space.labels = &node.facts.labels;
+  }
+  filling.used.resize(places);
+  return filling;
+}
+
+std::vector<NodeSpace> Finish(Filling filling) {
+  for (size_t n = 0; n < filling.spaces.size(); ++n) {
+    NodeSpace& space = filling.spaces[n];
+    const char* const used = filling.used.data() + filling.first[n];
+    const auto free = std::count(used, used + std::max(0, space.total), 0);
+    space.free.reserve(static_cast<size_t>(free));
+    for (int number = 0; number < space.total; ++number) {
+      if (used[number] == 0) space.free.push_back(number);
+    }
+  }
+  return std::move(filling.spaces);
+}
+
+// Marks what the job holds as used.
+template <typename Find>
+std::vector<NodeShare> Mark(const Job& job, Find find, Filling& filling) {
+  std::vector<NodeShare> shares;
+  const NodeName* last = nullptr;  // Ranks of a node are neighbours.
+  int n = -1;
+  ForEachPlace(job, [&](const Place& place) {
+    if (last == nullptr || *last != place.node) {
+      n = find(place.node);
+      if (n >= 0) shares.push_back({n, 0});
+    }
+    last = &place.node;
+    if (n < 0) return;
+    ++shares.back().count;
+    if (place.number < 0 || place.number >= filling.spaces[static_cast<size_t>(n)].total) return;
+    filling.used[filling.first[static_cast<size_t>(n)] + static_cast<size_t>(place.number)] = 1;
+  });
+  return shares;
+}
+
+}  // namespace
+
+std::vector<NodeSpace> SpacesOf(const std::map<NodeName, Node>& nodes,
+                                const std::map<JobId, Job>& jobs, Device device) {
+  Filling filling = Begin(nodes, device);
+  const auto find = [&](const NodeName& name) {
+    const auto found = std::lower_bound(
+        filling.spaces.begin(), filling.spaces.end(), name,
+        [](const NodeSpace& space, const NodeName& wanted) { return space.name < wanted; });
+    const bool known = found != filling.spaces.end() && found->name == name;
+    return known ? static_cast<int>(found - filling.spaces.begin()) : -1;
+  };
+  for (const auto& [id, job] : jobs) {
+    if (job.request.device == device) Mark(job, find, filling);
+  }
+  return Finish(std::move(filling));
+}
+
+void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& jobs,
+            ScheduleInput& input) {
+  std::array<Filling, 2> fillings = {Begin(nodes, Device::kCpu), Begin(nodes, Device::kCuda)};
+  const auto find = [&](const NodeName& name) { return input.index->Find(name); };
+  for (const auto& [id, job] : jobs) {
+    if (!job.holds_slots()) continue;
+    const auto device = static_cast<size_t>(job.request.device);
+    input.holding.push_back({&job, Mark(job, find, fillings[device])});
+  }
+  for (const size_t device : {0, 1}) input.spaces[device] = Finish(std::move(fillings[device]));
+}
+
+NodeIndex IndexOf(const std::map<NodeName, Node>& nodes) {
+  std::vector<NodeIndex::NodeLabels> labels;
+  labels.reserve(nodes.size());
+  for (const auto& [name, node] : nodes) labels.push_back({&name, &node.facts.labels});
+  return NodeIndex(std::move(labels));
+}
+
+void MarkKept(const std::vector<Reservation>& reservations, const std::map<JobId, Job>& jobs,
+              Device device, std::vector<NodeSpace>& spaces) {
+  for (const Reservation& reservation : reservations) {
+    const auto job = jobs.find(reservation.job);
+    if (job == jobs.end() || job->second.request.device != device) continue;
+    for (const auto& [name, kept] : reservation.kept) {
+      const auto found = std::lower_bound(
+          spaces.begin(), spaces.end(), name,
+          [](const NodeSpace& space, const NodeName& wanted) { return space.name < wanted; });
+      if (found != spaces.end() && found->name == name) found->kept += kept;
+    }
+  }
+}
+
+}  // namespace paceline

@@ -1,0 +1,39 @@
+// What the scheduler sees of the nodes: their places, and which of them jobs hold.
+#ifndef CONTROLLER_CORE_SCHEDULE_SPACES_H_
+#define CONTROLLER_CORE_SCHEDULE_SPACES_H_
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "controller/core/job/job.h"
+#include "controller/core/node/node.h"
+#include "controller/core/schedule/placement.h"
+#include "controller/core/schedule/schedule.h"
+
+namespace paceline {
+
+// Whether new ranks may be put there.
+bool IsOpen(const Node& node);
+
+// Why not, as in "nodes that ...": "do not answer".
+std::string WhyClosed(const Node& node);
+
+// Every node's places, by name. Borrows from `nodes`.
+std::vector<NodeSpace> SpacesOf(const std::map<NodeName, Node>& nodes,
+                                const std::map<JobId, Job>& jobs, Device device);
+
+// The same for all kinds of devices, and who holds the places. Borrows from `jobs` too.
+void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& jobs,
+            ScheduleInput& input);
+
+// Borrows from `nodes`.
+NodeIndex IndexOf(const std::map<NodeName, Node>& nodes);
+
+// Marks what is kept for jobs that wait for the device.
+void MarkKept(const std::vector<Reservation>& reservations, const std::map<JobId, Job>& jobs,
+              Device device, std::vector<NodeSpace>& spaces);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_CORE_SCHEDULE_SPACES_H_

@@ -1,0 +1,264 @@
+#include "controller/core/schedule/why.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/hang.h"
+#include "controller/core/schedule/node_index.h"
+#include "controller/core/schedule/placement.h"
+#include "controller/core/schedule/spaces.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kNamesTold = 5;
+
+// "a, b, c and 7 more".
+std::string Names(const std::vector<std::string>& names) {
+  const size_t told = std::min(kNamesTold, names.size());
+  std::string text = absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(told), ", ");
+  if (told < names.size()) absl::StrAppend(&text, " and ", names.size() - told, " more");
+  return text;
+}
+
+std::string NameOf(const Job& job) {
+  return absl::StrCat("job ", job.request.id.value(), " (", job.request.name, ")");
+}
+
+int CountPlaces(const Job& job) {
+  int count = 0;
+  ForEachPlace(job, [&](const Place&) { ++count; });
+  return count;
+}
+
+// Nodes of which the same can be said.
+struct Group {
+  int places = 0;
+  std::vector<std::string> names;
+};
+
+class Explanation {
+ public:
+  explicit Explanation(const WhyInput& input)
+      : in_(input), job_(input.job), index_(IndexOf(input.nodes)) {}
+
+  std::vector<std::string> Find() {
+    if (job_.state == JobState::kQueued) {
+      ExplainWait();
+    } else if (job_.ended_already()) {
+      Say("It has ended: ", job_.reason);
+    } else {
+      ExplainWhatIsMissing();
+    }
+    if (const std::string trouble = SaveTrouble(job_, in_.now); !trouble.empty()) {
+      Say(trouble);
+    }
+    return std::move(obstacles_);
+  }
+
+ private:
+  template <typename... Parts>
+  void Say(const Parts&... parts) {
+    obstacles_.push_back(absl::StrCat(parts..., "."));
+  }
+
+  std::string Count(int count) const {
+    return absl::StrCat(count, " ", PlaceName(job_.request.device, count));
+  }
+
+  int Total(const Node& node) const {
+    return job_.request.device == Device::kCuda ? static_cast<int>(node.facts.gpus.size())
+                                                : node.facts.slots;
+  }
+
+  void ExplainWait() {
+    const auto found = in_.schedule.waits.find(job_.request.id);
+    if (found == in_.schedule.waits.end()) return;
+    const Wait& wait = found->second;
+    switch (wait.kind) {
+      case Wait::Kind::kQueueUnknown:
+        Say("The controller has no queue ", job_.request.queue,
+            " any more: add it to the file of --queues, or cancel the job");
+        break;
+      case Wait::Kind::kSettlement:
+        Say("It ", wait.reason);
+        break;
+      case Wait::Kind::kQuota:
+        ExplainQuota();
+        break;
+      case Wait::Kind::kReservation:
+        ExplainPlaces();
+        ExplainReservation();
+        break;
+      case Wait::Kind::kPlaces:
+        ExplainPlaces();
+        break;
+      case Wait::Kind::kBehind: {
+        const Job& ahead = in_.jobs.at(*wait.behind);
+        Say("It waits behind ", NameOf(ahead), ", which is ahead of it and has ",
+            Count(ahead.request.ranks), " reserved");
+        ExplainPlaces();
+        break;
+      }
+    }
+    if (!job_.restart_reason.empty()) Say("It was queued again: ", job_.restart_reason);
+  }
+
+  void ExplainQuota() {
+    const JobRequest& request = job_.request;
+    std::vector<std::string> holders;
+    int held = 0;
+    for (const auto& [id, other] : in_.jobs) {
+      if (other.request.queue != request.queue || other.request.device != request.device) continue;
+      const int count = CountPlaces(other);
+      if (count > 0) holders.push_back(absl::StrCat(NameOf(other), ": ", count));
+      held += count;
+    }
+    const int quota = *in_.queues.at(request.queue).Quota(request.device);
+    Say("Its queue ", request.queue, " may hold ", Count(quota), ", and ", held, " are held",
+        holders.empty() ? "" : absl::StrCat(" (", Names(holders), ")"), "; it needs ",
+        request.ranks);
+    if (held + request.ranks <= quota) Say("The rest is kept for jobs of the queue ahead of it");
+  }
+
+  void ExplainPlaces() {
+    const NodeSet& allowed = index_.Allowed(job_.request.placement, /*with_pool=*/false);
+    const std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
+    int free = 0;
+    int held = 0;
+    std::map<std::string, Group> closed, refused;
+    int n = 0;
+    for (const auto& [name, node] : in_.nodes) {
+      const NodeSpace& space = spaces[static_cast<size_t>(n)];
+      if (!allowed.Contains(n)) {
+        Add(refused[WhyRefused(n, name, node)], name, space.total);
+      } else if (!space.open) {
+        Add(closed[WhyClosed(node)], name, space.total);
+      } else {
+        free += static_cast<int>(space.free.size());
+        held += space.total - static_cast<int>(space.free.size());
+      }
+      ++n;
+    }
+    const std::string& same = job_.request.placement.same;
+    Say("It needs ", Count(job_.request.ranks),
+        same.empty() ? "" : absl::StrCat(" on nodes with the same label ", same), ": ", free,
+        " are free and ", held, " held by jobs, of those that it may use");
+    Tell(closed);
+    Tell(refused);
+  }
+
+  static void Add(Group& group, const NodeName& name, int places) {
+    group.places += places;
+    if (places > 0) group.names.push_back(name.value());
+  }
+
+  void Tell(const std::map<std::string, Group>& groups) {
+    for (const auto& [why, group] : groups) {
+      if (group.places > 0)
+        Say(Count(group.places), group.places == 1 ? " is" : " are", " on nodes that ", why, " (",
+            Names(group.names), ")");
+    }
+  }
+
+  std::string WhyRefused(int n, const NodeName& name, const Node& node) const {
+    const PlacementPolicy& policy = job_.request.placement;
+    const auto has = [&](const std::vector<NodeName>& names) {
+      return std::find(names.begin(), names.end(), name) != names.end();
+    };
+    if (!policy.nodes.empty() && !has(policy.nodes)) return "its placement.nodes do not name";
+    if (has(policy.exclude_nodes)) return "its placement.exclude_nodes name";
+    for (const auto& [label, value] : policy.labels) {
+      if (index_.Label(n, label) != value)
+        return absl::StrCat("lack the label ", label, "=", value);
+    }
+    if (index_.pool().Contains(n)) return "are kept for spares (pool=spare)";
+    for (const auto& [label, value] : node.facts.labels) {
+      if (absl::StartsWith(label, kTaintPrefix)) {
+        return absl::StrCat("have the taint ", label.substr(sizeof(kTaintPrefix) - 1), "=", value);
+      }
+    }
+    return "its placement does not allow";
+  }
+
+  void ExplainReservation() {
+    const auto reservation =
+        std::find_if(in_.schedule.reservations.begin(), in_.schedule.reservations.end(),
+                     [&](const Reservation& r) { return r.job == job_.request.id; });
+    if (reservation == in_.schedule.reservations.end()) return;
+    std::vector<std::string> nodes;
+    for (const auto& [node, kept] : reservation->kept) {
+      nodes.push_back(absl::StrCat(kept, " on ", node.value()));
+    }
+    std::vector<std::string> holders, leaving, lasting;
+    for (const auto& [id, other] : in_.jobs) {
+      if (other.request.device != job_.request.device || !HoldsReserved(other, *reservation)) {
+        continue;
+      }
+      (IsOnItsWayOut(other) ? leaving : holders).push_back(NameOf(other));
+      const bool lower =
+          PriorityOf(other.request, in_.queues) < PriorityOf(job_.request, in_.queues);
+      if (lower && !IsOnItsWayOut(other) && !CanBeDisplaced(other))
+        lasting.push_back(NameOf(other));
+    }
+    Say("Reserved for it are ", Names(nodes));
+    if (!leaving.empty()) Say("Room is made there by ", Names(leaving), ", which save or stop");
+    if (!holders.empty()) Say("There it waits for the end of ", Names(holders));
+    if (!lasting.empty()) {
+      Say("Of a lower priority, but not displaced since they save no checkpoints now: ",
+          Names(lasting));
+    }
+  }
+
+  static bool HoldsReserved(const Job& job, const Reservation& reservation) {
+    bool holds = false;
+    ForEachPlace(job, [&](const Place& place) { holds |= reservation.kept.count(place.node) > 0; });
+    return holds;
+  }
+
+  void ExplainWhatIsMissing() {
+    const auto& stop = job_.checkpoints.stop_after;
+    if (job_.state == JobState::kStopping) {
+      Say("It stops: ", job_.reason);
+    } else if (stop.has_value()) {
+      Say("It saves a checkpoint, and is then ", stop->requeue ? "queued again" : "stopped", ": ",
+          stop->reason);
+    }
+    if (job_.state == JobState::kRecovering) Say("Its ranks change: ", job_.reason);
+    if (job_.state == JobState::kStarting) {
+      const std::string late = DescribeStart(job_, in_.now);
+      Say("Its trainers start", late.empty() ? "" : "; ", late);
+    }
+    const int ranks = static_cast<int>(job_.ranks.size());
+    const int spares = static_cast<int>(job_.spares.size());
+    if (ranks < job_.request.ranks) {
+      Say("It trains with ", ranks, " of its ", job_.request.ranks,
+          " ranks; the others return when places are free");
+    }
+    const int missing = job_.request.spares - spares;
+    if (missing > 0 && job_.state != JobState::kStopping) {
+      PlaceWish wish{PlaceWish::Use::kSpare, {}, {}};
+      for (const RankState& rank : job_.ranks) wish.ranks.push_back(rank.place);
+      std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
+      MarkKept(in_.schedule.reservations, in_.jobs, job_.request.device, spaces);
+      const std::string why = PlaceOne(job_.request, spaces, wish).reason;
+      Say(missing, " of its ", job_.request.spares, missing == 1 ? " spares is" : " spares are",
+          " missing", why.empty() ? "" : ": ", why);
+    }
+  }
+
+  const WhyInput& in_;
+  const Job& job_;
+  const NodeIndex index_;
+  std::vector<std::string> obstacles_;
+};
+
+}  // namespace
+
+std::vector<std::string> FindObstacles(const WhyInput& input) { return Explanation(input).Find(); }
+
+}  // namespace paceline

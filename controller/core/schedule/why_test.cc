@@ -1,0 +1,143 @@
+#include "controller/core/schedule/why.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "controller/core/testing/small_cluster.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+
+const absl::Time kNow = absl::FromUnixSeconds(10000);
+
+class WhyTest : public ::testing::Test {
+ protected:
+  Node& AddNode(const char* name, int slots, SmallCluster::Labels labels = {}) {
+    cluster_.AddNode(name, slots, labels);
+    Node& node = nodes_[NodeName(name)];
+    node.facts.name = NodeName(name);
+    node.facts.slots = slots;
+    node.facts.labels = std::move(labels);
+    node.contact = Contact::kReachable;
+    return node;
+  }
+
+  // After a pass.
+  std::vector<std::string> Why(const char* job) {
+    for (auto& [name, node] : cluster_.nodes) node.open = IsOpenNow(nodes_.at(name));
+    cluster_.Pass();
+    return FindObstacles(
+        {cluster_[job], cluster_.jobs, nodes_, cluster_.queues, cluster_.last, kNow});
+  }
+
+  static bool IsOpenNow(const Node& node) {
+    return node.contact == Contact::kReachable && node.holds.empty();
+  }
+
+  SmallCluster cluster_;
+  std::map<NodeName, Node> nodes_;
+};
+
+TEST_F(WhyTest, PlacesAreCountedAndEachKindOfClosedNodeIsNamed) {
+  AddNode("a", 2);
+  AddNode("b", 2).contact = Contact::kUnreachable;
+  Hold cordon;
+  cordon.owner = "ann";
+  cordon.reason = "its fan is loud";
+  AddNode("c", 3).holds.push_back(cordon);
+  AddNode("d", 4, {{"taint.team", "vision"}});
+  AddNode("e", 5, {{"kind", "old"}});
+  AddNode("f", 1, {{"pool", "spare"}, {"kind", "new"}});
+  cluster_.Submit("job", 9).request.placement.exclude_nodes = {NodeName("e")};
+  EXPECT_THAT(
+      Why("job"),
+      ElementsAre("It needs 9 slots: 2 are free and 0 held by jobs, of those that it may use.",
+                  "3 slots are on nodes that are cordoned by ann: its fan is loud (c).",
+                  "2 slots are on nodes that do not answer (b).",
+                  "1 slot is on nodes that are kept for spares (pool=spare) (f).",
+                  "4 slots are on nodes that have the taint team=vision (d).",
+                  "5 slots are on nodes that its placement.exclude_nodes name (e)."));
+}
+
+TEST_F(WhyTest, LabelThatIsMissingIsNamed) {
+  AddNode("a", 2);
+  cluster_.Submit("job", 1).request.placement.labels = {{"kind", "new"}};
+  EXPECT_THAT(Why("job"), Contains(HasSubstr("lack the label kind=new (a)")));
+}
+
+TEST_F(WhyTest, HeadNamesItsReservationAndWhoHoldsIt) {
+  AddNode("a", 2);
+  cluster_.Submit("running", 1);
+  cluster_.Pass();
+  cluster_.Submit("head", 2, 1);
+  cluster_.Submit("behind", 1);
+  EXPECT_THAT(
+      Why("head"),
+      ElementsAre(HasSubstr("It needs 2 slots: 1 are free and 1 held"),
+                  "Reserved for it are 2 on a.",
+                  "There it waits for the end of job running (name-running).",
+                  HasSubstr("not displaced since they save no checkpoints now: job running")));
+  EXPECT_THAT(Why("behind"), Contains("It waits behind job head (name-head), which is ahead of it "
+                                      "and has 2 slots reserved."));
+}
+
+TEST_F(WhyTest, JobsThatMakeRoomAreNamed) {
+  AddNode("a", 1);
+  cluster_.SubmitSaving("low", 1);
+  cluster_.Pass();
+  cluster_.Submit("high", 1, 1);
+  cluster_.Pass();
+  StopAfterSave stop;
+  stop.requeue = true;
+  stop.reason = "preempted by high";
+  cluster_["low"].checkpoints.stop_after = stop;
+  EXPECT_THAT(Why("high"),
+              Contains("Room is made there by job low (name-low), which save or stop."));
+  EXPECT_THAT(Why("low"),
+              ElementsAre("It saves a checkpoint, and is then queued again: preempted by high."));
+}
+
+TEST_F(WhyTest, QuotaNamesItsHolders) {
+  cluster_.queues["default"].slots = 2;
+  AddNode("a", 8);
+  cluster_.Submit("running", 1);
+  cluster_.Pass();
+  cluster_.Submit("job", 2);
+  EXPECT_THAT(Why("job"), ElementsAre("Its queue default may hold 2 slots, and 1 are held (job "
+                                      "running (name-running): 1); it needs 2."));
+}
+
+TEST_F(WhyTest, SavesThatFailAreToldWithTheirCauseAndWhatThereIsToGoOnFrom) {
+  AddNode("a", 2);
+  Job& job = cluster_.SubmitSaving("job", 2);
+  EXPECT_THAT(Why("job"), IsEmpty());
+  job.checkpoints.last_error = "save after step 9: rank 1 on a: no space left";
+  EXPECT_THAT(Why("job"),
+              ElementsAre("Its checkpoints cannot be saved, and it has none: save after "
+                          "step 9: rank 1 on a: no space left."));
+  Checkpoint checkpoint;
+  checkpoint.key = {6, 1};
+  checkpoint.created = kNow - absl::Minutes(90);
+  job.checkpoints.records.push_back(checkpoint);
+  EXPECT_THAT(Why("job"),
+              ElementsAre("Its checkpoints cannot be saved (the newest is of step 6, 1h30m old): "
+                          "save after step 9: rank 1 on a: no space left."));
+}
+
+TEST_F(WhyTest, RunningJobTellsWhatItLacks) {
+  AddNode("a", 2);
+  cluster_.Submit("job", 2).request.spares = 1;
+  EXPECT_THAT(Why("job"),
+              ElementsAre("1 of its 1 spares is missing: no slot is free for a spare where the job "
+                          "may run."));
+  cluster_["job"].request.spares = 0;
+  EXPECT_THAT(Why("job"), IsEmpty());
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,175 @@
+#include "controller/election/election.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/boot_clock.h"
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "controller/store/etcd_store.h"
+#include "etcd/rpc.pb.h"
+
+namespace paceline {
+namespace {
+
+// Of a standby's questions; it asks again and again.
+constexpr EtcdClient::Patience kPatience = {absl::Seconds(2), absl::Milliseconds(700)};
+constexpr absl::Duration kRetry = absl::Milliseconds(200);
+// A standby looks again so often, also when its watch has not told of anything: the member that
+// it watches at may have died with the leader's machine, without a word.
+constexpr absl::Duration kLookAgain = absl::Seconds(2);
+
+}  // namespace
+
+Election::Election(EtcdClient* client, Options options, Observer observer)
+    : client_(client),
+      options_(std::move(options)),
+      observer_(std::move(observer)),
+      key_(EtcdLeaderKey(options_.prefix)),
+      thread_([this] { Run(); }) {}
+
+Election::~Election() {
+  {
+    absl::MutexLock lock(&mutex_);
+    ending_ = true;
+  }
+  // A leader waits for nobody: its thread gives the lease back. A standby waits for etcd.
+  if (end_ns_ == 0) client_->Cancel();
+  thread_.join();
+}
+
+bool Election::MayAct() const { return absl::ToUnixNanos(BootNow()) < end_ns_; }
+
+bool Election::WaitUntil(absl::Time time) {
+  absl::MutexLock lock(&mutex_);
+  return !mutex_.AwaitWithTimeout(absl::Condition(&ending_), time - BootNow());
+}
+
+void Election::Run() {
+  while (!deposed_ && WaitUntil(BootNow())) {
+    const absl::StatusOr<Seat> seat = Look();
+    if (!seat.ok()) {
+      if (!std::exchange(silent_, true)) {
+        PACELINE_LOG(WARNING) << "etcd_unreachable reason=\"" << seat.status().message()
+                              << "\" retrying";
+      }
+      Tell("");
+      WaitUntil(BootNow() + kRetry);
+      continue;
+    }
+    if (std::exchange(silent_, false)) PACELINE_LOG(INFO) << "etcd_back";
+    if (seat->address.empty()) {
+      Tell("");
+      Campaign();
+    } else if (lease_ != 0 && seat->lease == lease_) {
+      Lead(seat->term);
+    } else {
+      Tell(seat->address);
+      // One that ends at once must not end again and again without a pause.
+      if (!client_->WaitForDeletion(key_, seat->revision, kLookAgain)) {
+        WaitUntil(BootNow() + kRetry);
+      }
+    }
+  }
+}
+
+void Election::Tell(const std::string& leader) {
+  if (std::exchange(told_, leader) != leader) observer_.follows(leader);
+}
+
+absl::StatusOr<Election::Seat> Election::Look() {
+  etcdserverpb::RangeRequest request;
+  request.set_key(key_);
+  PACELINE_ASSIGN_OR_RETURN(const auto response, client_->Range(request, kPatience));
+  Seat seat;
+  seat.revision = response.header().revision();
+  if (response.kvs().empty()) return seat;
+  seat.address = response.kvs(0).value();
+  seat.lease = response.kvs(0).lease();
+  seat.term = response.kvs(0).create_revision();
+  return seat;
+}
+
+// Makes the key unless somebody has. Whether that went well, the next look tells: an answer may be
+// lost.
+void Election::Campaign() {
+  const absl::Time sent = BootNow();
+  const absl::StatusOr<EtcdClient::Lease> lease = client_->GrantLease(options_.lease, kPatience);
+  if (!lease.ok()) return LoseCampaign(lease.status());
+  // Together: the key may yet be made with the lease of an earlier campaign, which counts from
+  // then.
+  lease_ = lease->id;
+  lease_sent_ = sent;
+  lease_length_ = lease->length;
+  etcdserverpb::TxnRequest request;
+  etcdserverpb::Compare& nobody = *request.add_compare();
+  nobody.set_target(etcdserverpb::Compare::CREATE);
+  nobody.set_key(key_);
+  nobody.set_create_revision(0);
+  etcdserverpb::PutRequest& put = *request.add_success()->mutable_request_put();
+  put.set_key(key_);
+  put.set_value(options_.address);
+  put.set_lease(lease_);
+  const absl::StatusOr<etcdserverpb::TxnResponse> made = client_->Txn(request, kPatience);
+  if (!made.ok()) return LoseCampaign(made.status());
+  if (!made->succeeded()) client_->RevokeLease(lease_, kPatience).IgnoreError();
+  campaign_lost_ = false;
+}
+
+// etcd answers questions, and does not let the key be made: it is full, say.
+void Election::LoseCampaign(const absl::Status& why) {
+  if (!std::exchange(campaign_lost_, true)) {
+    PACELINE_LOG(WARNING) << "campaign_failed reason=\"" << why.message() << "\" retrying";
+  }
+  WaitUntil(BootNow() + kRetry);
+}
+
+void Election::Lead(int64_t term) {
+  Tenure tenure(lease_sent_, lease_length_);
+  if (!tenure.MayAct(BootNow())) {  // It took too long: somebody else, or once more.
+    client_->RevokeLease(lease_, kPatience).IgnoreError();
+    lease_ = 0;
+    return;
+  }
+  end_ns_ = absl::ToUnixNanos(tenure.end());
+  PACELINE_LOG(INFO) << "elected term=" << term << " address=" << options_.address
+                     << " lease=" << absl::FormatDuration(lease_length_);
+  told_ = options_.address;
+  observer_.elected(term);
+  while (WaitUntil(std::min(tenure.NextRenewal(), tenure.end()))) {
+    if (tenure.MayAct(BootNow())) Renew(tenure);
+    if (!deposed_ && !tenure.MayAct(BootNow())) {
+      deposed_ = true;
+      observer_.deposed(
+          "its lease was not renewed in time: etcd did not answer, or this process "
+          "stood still");
+    }
+    if (deposed_) return;
+  }
+  client_->RevokeLease(lease_, {tenure.Attempt() * 3, tenure.Attempt()}).IgnoreError();
+  PACELINE_LOG(INFO) << "stood_back term=" << term;
+}
+
+void Election::Renew(Tenure& tenure) {
+  const absl::Time sent = BootNow();
+  // One attempt, after which the clock is looked at again: the patience of calls does not count
+  // while the machine is suspended.
+  const absl::Duration attempt = std::min(tenure.Attempt(), tenure.end() - sent);
+  const absl::StatusOr<absl::Duration> length = client_->KeepLeaseAlive(lease_, {attempt, attempt});
+  if (!length.ok()) {
+    PACELINE_LOG(WARNING) << "lease_not_renewed reason=\"" << length.status().message() << "\"";
+    WaitUntil(std::min(sent + kRetry, tenure.end()));
+    return;
+  }
+  if (*length == absl::ZeroDuration()) {
+    deposed_ = true;
+    end_ns_ = 0;
+    observer_.deposed("etcd has ended its lease");
+    return;
+  }
+  tenure.Renewed(sent, *length);
+  end_ns_ = absl::ToUnixNanos(tenure.end());
+}
+
+}  // namespace paceline

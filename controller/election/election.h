@@ -1,0 +1,103 @@
+// The election of the controller that leads, by a lease in etcd.
+//
+//              nobody leads            elected
+//   STANDBY -------------> CAMPAIGN -----------> LEADER ---> deposed: for good
+//     ^                        |                             the lease is not renewed in time,
+//     +--- somebody was first -+                             or etcd says that it has run out
+//
+// The leader is who has made the key PREFIX/leader, which goes with the leader's lease. Its value
+// is the leader's address, its create_revision the term: no two leaders have the same, and later
+// ones have higher ones. A leader renews its lease each third of it and acts no longer than the
+// lease can last (controller/core/tenure.h); what it writes all the same, etcd refuses
+// (controller/store/etcd_store.h).
+//
+// Thread-safe. A thread of its own calls the observer.
+#ifndef CONTROLLER_ELECTION_ELECTION_H_
+#define CONTROLLER_ELECTION_ELECTION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <thread>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "controller/core/tenure.h"
+#include "controller/store/etcd_client.h"
+
+namespace paceline {
+
+class Election {
+ public:
+  struct Options {
+    std::string prefix;   // As of the store.
+    std::string address;  // HOST:PORT under which clients reach this controller.
+    // After so long without a renewal another controller takes over. etcd has at least 2 s.
+    absl::Duration lease = absl::Seconds(3);
+  };
+
+  struct Observer {
+    // Who leads, when it changes; empty: nobody, or etcd does not answer.
+    std::function<void(const std::string& address)> follows;
+    std::function<void(int64_t term)> elected;
+    // Once, after `elected`: this controller must not act any more. Why, for people.
+    std::function<void(const std::string& why)> deposed;
+  };
+
+  // Begins. `client`, of its own, outlives the election.
+  Election(EtcdClient* client, Options options, Observer observer);
+  // Stands back: another may lead at once.
+  ~Election();
+  Election(const Election&) = delete;
+  Election& operator=(const Election&) = delete;
+
+  // Whether this controller leads, by its own clock. From any thread.
+  bool MayAct() const;
+
+ private:
+  struct Seat {
+    std::string address;  // Empty: nobody leads.
+    int64_t lease = 0;
+    int64_t term = 0;
+    int64_t revision = 0;  // Of etcd, when this was so.
+  };
+
+  void Run();
+  absl::StatusOr<Seat> Look();
+  void Campaign();
+  void LoseCampaign(const absl::Status& why);
+  void Lead(int64_t term);
+  void Renew(Tenure& tenure);
+  void Tell(const std::string& leader);
+  // False when it is to end.
+  bool WaitUntil(absl::Time time) ABSL_LOCKS_EXCLUDED(mutex_);
+
+  EtcdClient* const client_;
+  const Options options_;
+  const Observer observer_;
+  const std::string key_;
+
+  // On the thread.
+  int64_t lease_ = 0;      // 0: none.
+  absl::Time lease_sent_;  // When it was asked for, BootNow.
+  absl::Duration lease_length_;
+  std::string told_;            // Who leads.
+  bool silent_ = false;         // etcd does not answer.
+  bool campaign_lost_ = false;  // Nobody leads, and etcd does not let this one.
+  bool deposed_ = false;
+
+  std::atomic<int64_t> end_ns_{0};  // Of the tenure, BootNow; 0: does not lead.
+
+  absl::Mutex mutex_;
+  bool ending_ ABSL_GUARDED_BY(mutex_) = false;
+
+  std::thread thread_;  // Last: uses all the others.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_ELECTION_ELECTION_H_

@@ -1,0 +1,335 @@
+#include "controller/loop/control_loop.h"
+
+#include <algorithm>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "absl/time/clock.h"
+#include "controller/metrics/metrics.h"
+#include "controller/wire/convert.h"
+#include "controller/wire/convert_node.h"
+#include "controller/wire/convert_plan.h"
+
+namespace paceline {
+namespace {
+
+// A watcher that is further behind has to list again. An event tells of each rank of its job:
+// those of large jobs have megabytes, and fewer of them are kept.
+constexpr size_t kWatchedChanges = 8192;
+constexpr size_t kWatchedBytes = 64 << 20;
+
+// One more of each; one fewer.
+template <typename Key>
+void Begin(const std::set<Key>& keys, std::map<Key, int>& counts) {
+  for (const Key& key : keys) ++counts[key];
+}
+template <typename Key>
+void Finish(const std::set<Key>& keys, std::map<Key, int>& counts) {
+  for (const Key& key : keys) {
+    const auto count = counts.find(key);
+    if (--count->second == 0) counts.erase(count);
+  }
+}
+
+}  // namespace
+
+Moment ControlLoop::Now() { return {EventLoop::Now(), absl::Now()}; }
+
+ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics,
+                         StoredState state, const Cluster::Options& options,
+                         const StragglerOptions& stragglers)
+    : loop_(loop),
+      metrics_(metrics),
+      cluster_id_(std::move(state.cluster_id)),
+      term_(state.term),
+      cluster_(options),
+      stragglers_(stragglers, WithLadder, StrategyOf),
+      job_log_(state.starts, kWatchedChanges, kWatchedBytes),
+      node_log_(state.starts, kWatchedChanges, kWatchedBytes),
+      pace_(kProgressPeriod),
+      refreshes_(loop) {
+  cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
+                   std::move(state.automation));
+  changes_.Restore(cluster_, state.decisions);
+  WriteBatch batch;
+  Write(histories_.Restore(std::move(state.events), cluster_, state.decisions), batch);
+  StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
+  for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
+  ForgetRequests(batch);
+  for (const auto& [id, job] : cluster_.jobs()) shown_jobs_.emplace(id, job.submitter);
+  for (const auto& [name, node] : cluster_.nodes()) shown_nodes_.insert(name);
+  metrics_->ShowCluster(cluster_, Now());
+  commits_ = std::make_unique<CommitQueue>(
+      loop, store,
+      CommitQueue::Callbacks{[this](const JobId& id, WriteBatch& batch) {
+                               const Job* job = cluster_.FindJob(id);
+                               if (job != nullptr) batch.puts[JobKey(id)] = EncodeJob(*job);
+                             },
+                             [this](absl::Duration took) { metrics_->Committed(took); },
+                             [this](absl::Status status) { listeners_.store_failed(status); }});
+  Carry({}, std::move(decided), std::move(batch), [](const absl::Status&) {});
+  RefreshMetrics();
+}
+
+ControlLoop::~ControlLoop() = default;
+
+void ControlLoop::RefreshMetrics() {
+  metrics_->QueuesSeen(loop_->TakeMostWaiting(), commits_->TakeMostInLine());
+  const auto refresh = [this](const JobId& id) {
+    return 1 + metrics_->RefreshJob(id, cluster_, stragglers_, Now());
+  };
+  refreshes_.Add<JobId>(metrics_->RefreshNodes(cluster_), refresh, [this] {
+    loop_->After(kMetricsRefresh, [this, due = EventLoop::Now() + kMetricsRefresh] {
+      metrics_->LoopDelayed(EventLoop::Now() - due);
+      RefreshMetrics();
+    });
+  });
+}
+
+void ControlLoop::Apply(const Event& event) {
+  Run(event, {}, [](const absl::Status&) {});
+}
+
+void ControlLoop::ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
+                               CommitQueue::Then then) {
+  Run(event, Remember(request, job), std::move(then));
+}
+
+void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
+                            absl::Span<const StepTimes> steps) {
+  loop_->CheckOnLoop();
+  steps_.TakeSteps(cluster_, node, trainer, steps);
+  StragglerActions decided = stragglers_.TakeSteps(cluster_, node, trainer, steps, Now());
+  if (!decided.empty()) return Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+  if (!histories_.HasNewVerdicts(trainer.job, stragglers_)) return;
+  const HistoryActions told =
+      histories_.FollowVerdicts(trainer.job, cluster_, stragglers_, Now().wall);
+  WriteBatch batch;
+  Write(told, batch);
+  commits_->Add({std::move(batch), {}}, [this, told](const absl::Status& stored) {
+    if (stored.ok()) ShowHistories(told, /*deleted=*/false);
+  });
+}
+
+std::optional<Refusal> ControlLoop::RefuseAdvice(const JobId& job, int64_t advice) {
+  return stragglers_.RefuseApply(cluster_, job, advice);
+}
+
+void ControlLoop::ApplyAdvice(const RequestId& request, const JobId& job, int64_t advice,
+                              const std::string& by, CommitQueue::Then then) {
+  Carry({}, stragglers_.Apply(cluster_, job, advice, by, Now()), Remember(request, job),
+        std::move(then));
+}
+
+void ControlLoop::Store(const std::optional<RequestId>& request, WriteBatch batch,
+                        CommitQueue::Then then) {
+  loop_->CheckOnLoop();
+  if (request.has_value()) {
+    WriteBatch remembered = Remember(*request, JobId());
+    batch.puts.merge(remembered.puts);
+    batch.deletes.insert(batch.deletes.end(), remembered.deletes.begin(), remembered.deletes.end());
+  }
+  commits_->Add({std::move(batch), {}}, std::move(then));
+}
+
+WriteBatch ControlLoop::Remember(const RequestId& request, const JobId& job) {
+  WriteBatch batch;
+  ForgetRequests(batch);
+  const RequestLog::Entry entry{request.fingerprint, job, absl::Now(), request.checkpoint};
+  batch.puts[RequestKey(request.id)] = EncodeRequest(entry);
+  requests_.Add(request.id, entry);
+  return batch;
+}
+
+void ControlLoop::ForgetRequests(WriteBatch& batch) {
+  for (const std::string& id : requests_.Expire(absl::Now())) {
+    batch.deletes.push_back(RequestKey(id));
+  }
+}
+
+void ControlLoop::Run(const Event& event, WriteBatch batch, CommitQueue::Then then) {
+  loop_->CheckOnLoop();
+  const absl::Time begun = EventLoop::Now();
+  Actions actions = cluster_.Step(event, Now());
+  StragglerActions decided = stragglers_.Follow(cluster_, actions, Now());
+  metrics_->EventTaken(EventLoop::Now() - begun);
+  Carry(std::move(actions), std::move(decided), std::move(batch), std::move(then));
+}
+
+void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch batch,
+                        CommitQueue::Then then) {
+  const auto follow = [this](const Actions& stepped) {
+    return stragglers_.Follow(cluster_, stepped, Now());
+  };
+  CarryOut(cluster_, follow, Now(), actions, decided);
+  steps_.Follow(cluster_, actions, Now());
+  for (const StragglerActions::Key& key : decided.store) {
+    const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
+    batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);
+    metrics_->Decided(key.first, *decision);
+  }
+  for (const auto& [job, id] : decided.forget) batch.deletes.push_back(DecisionKey(job, id));
+  for (const JobId& id : actions.delete_jobs) batch.deletes.push_back(JobKey(id));
+  for (const NodeName& name : actions.store_nodes) {
+    batch.puts[NodeKey(name)] = EncodeNode(cluster_.nodes().at(name), cluster_);
+  }
+  if (actions.store_automation) {
+    batch.puts[kAutomationKey] = EncodeAutomation(cluster_.automation());
+  }
+  const HistoryActions told =
+      histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall);
+  Write(told, batch);
+  // As they are now: a later event may change them before this one is durable.
+  std::vector<ChangeLine> changes = changes_.Look(cluster_, stragglers_, actions, decided);
+  std::vector<std::pair<NodeName, v1::NodePlan>> plans;
+  for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
+  ArmTimer();
+  Begin(actions.changed_jobs, job_changes_);
+  Begin(actions.store_nodes, node_changes_);
+  commits_->Add({std::move(batch), actions.store_jobs},
+                [this, actions, told, changes = std::move(changes), plans = std::move(plans),
+                 then = std::move(then)](const absl::Status& stored) {
+                  Finish(actions.changed_jobs, job_changes_);
+                  Finish(actions.store_nodes, node_changes_);
+                  if (stored.ok()) {
+                    ChangeLog::Write(changes);
+                    for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
+                    Show(actions);
+                    ShowHistories(told, !actions.delete_jobs.empty());
+                  }
+                  then(stored);
+                });
+}
+
+void ControlLoop::Write(const HistoryActions& told, WriteBatch& batch) const {
+  for (const auto& [job, id] : told.store) {
+    batch.puts[EventKey(job, id)] = EncodeEvent(*histories_.Find(job)->Find(id));
+  }
+  for (const auto& [job, id] : told.forget) batch.deletes.push_back(EventKey(job, id));
+}
+
+void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
+  if (told.store.empty() && !deleted) return;
+  histories_.Release(told);
+  listeners_.histories_changed();
+}
+
+void ControlLoop::Show(const Actions& actions) {
+  const int64_t told = job_log_.revision();
+  for (const JobId& id : actions.show_jobs) {
+    const bool is_progress = actions.changed_jobs.count(id) == 0;
+    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(id);
+  }
+  for (const JobId& id : actions.delete_jobs) {
+    v1::JobEvent event;
+    event.set_type(v1::DELETED);
+    event.mutable_job()->set_id(id.value());
+    WatchKey key{id.value(), ""};
+    // For who may know of it.
+    const auto shown = shown_jobs_.find(id);
+    if (shown != shown_jobs_.end()) {
+      key.submitter = shown->second;
+      event.mutable_job()->set_submitter(key.submitter);
+      shown_jobs_.erase(shown);
+    }
+    job_log_.Append(std::move(key), std::move(event));
+    pace_.Forget(id);
+  }
+  for (const NodeName& name : actions.show_nodes) ShowNode(name);
+  if (job_log_.revision() != told) listeners_.jobs_changed();
+  if (!actions.show_nodes.empty()) listeners_.nodes_changed();
+  metrics_->ShowChanges(cluster_, actions, Now());
+  ArmProgressTimer();
+}
+
+void ControlLoop::ShowJob(const JobId& id) {
+  const Job* job = cluster_.FindJob(id);
+  if (job == nullptr || job_changes_.count(id) > 0) return;  // Null: deleted by a later event.
+  v1::JobEvent event;
+  *event.mutable_job() = ToProto(*job, absl::Now());
+  event.set_type(shown_jobs_.emplace(id, job->submitter).second ? v1::ADDED : v1::MODIFIED);
+  event.mutable_job()->set_revision(job_log_.revision() + 1);
+  job_log_.Append({id.value(), job->submitter}, std::move(event));
+  if (job->ended_already()) {
+    pace_.Forget(id);
+  } else {
+    pace_.Shown(id, EventLoop::Now());
+  }
+}
+
+void ControlLoop::ShowNode(const NodeName& name) {
+  if (node_changes_.count(name) > 0) return;
+  v1::NodeEvent event;
+  *event.mutable_node() = ToProto(cluster_.nodes().at(name), cluster_);
+  event.set_type(shown_nodes_.insert(name).second ? v1::ADDED : v1::MODIFIED);
+  event.mutable_node()->set_revision(node_log_.revision() + 1);
+  node_log_.Append({name.value(), ""}, std::move(event));
+}
+
+void ControlLoop::ArmProgressTimer() {
+  const absl::Time due = pace_.NextDue();
+  if (due == progress_due_) return;
+  if (progress_due_ != absl::InfiniteFuture()) loop_->Cancel(progress_timer_);
+  progress_due_ = due;
+  if (due == absl::InfiniteFuture()) return;
+  progress_timer_ = loop_->After(due - EventLoop::Now(), [this] {
+    progress_due_ = absl::InfiniteFuture();
+    WhenDurable([this, due = pace_.TakeDue(EventLoop::Now())](const absl::Status& stored) {
+      if (!stored.ok()) return;
+      for (const JobId& id : due) ShowJob(id);
+      listeners_.jobs_changed();
+    });
+    ArmProgressTimer();
+  });
+}
+
+void ControlLoop::ArmTimer() {
+  const absl::Time due = std::min(cluster_.NextDeadline(), stragglers_.NextDeadline());
+  if (due == timer_due_) return;
+  if (timer_due_ != absl::InfiniteFuture()) loop_->Cancel(timer_);
+  timer_due_ = due;
+  if (due == absl::InfiniteFuture()) return;
+  timer_ = loop_->After(due - EventLoop::Now(), [this] {
+    timer_due_ = absl::InfiniteFuture();
+    Apply(TimePassed{});
+    StragglerActions decided = stragglers_.Tick(cluster_, Now());
+    if (!decided.empty()) Carry({}, std::move(decided), {}, [](const absl::Status&) {});
+    ArmTimer();
+  });
+}
+
+v1::Job ControlLoop::Describe(const Job& job) const {
+  v1::Job described = ToProto(job, absl::Now());
+  described.set_revision(job_log_.revision());
+  return described;
+}
+
+v1::Node ControlLoop::Describe(const Node& node) const {
+  v1::Node described = ToProto(node, cluster_);
+  described.set_revision(node_log_.revision());
+  return described;
+}
+
+v1::NodePlan ControlLoop::PlanFor(const NodeName& node) const {
+  v1::NodePlan plan = ToProto(cluster_.PlanFor(node), cluster_.TasksFor(node));
+  const std::optional<CheckOrder> check = cluster_.CheckFor(node);
+  if (check.has_value()) *plan.mutable_check() = ToProto(*check);
+  plan.set_log_level(LogLevelOf(node));
+  return plan;
+}
+
+v1::LogLevel ControlLoop::LogLevelOf(const NodeName& node) const {
+  const auto found = log_levels_.find(node);
+  return found == log_levels_.end() ? v1::LOG_LEVEL_UNSPECIFIED : found->second;
+}
+
+void ControlLoop::SetLogLevel(const NodeName& node, v1::LogLevel level) {
+  log_levels_[node] = level;
+  // The plan may hold what is not durable yet.
+  WhenDurable([this, node, plan = PlanFor(node)](const absl::Status& stored) {
+    if (stored.ok()) listeners_.plan(node, plan);
+  });
+}
+
+}  // namespace paceline

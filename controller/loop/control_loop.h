@@ -1,0 +1,175 @@
+// The controller's heart: takes events to the cluster's state machine and carries out what
+// it answers, in the order store, send, show.
+//
+//   event ──▶ Cluster::Step ──▶ Actions ──▶ CommitQueue ──▶ plans to workers
+//               ▲      │                                └─▶ changes to watchers, and to the log
+//               │      ▼                                └─▶ the answer to the caller
+//   steps ──▶ Stragglers, StepHistory
+//
+// What is decided about stragglers becomes events of its own, which are stored in one transaction
+// with the decision. So are the events of the jobs' histories, with what they tell of.
+//
+// Runs on the loop.
+#ifndef CONTROLLER_LOOP_CONTROL_LOOP_H_
+#define CONTROLLER_LOOP_CONTROL_LOOP_H_
+
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+
+#include "absl/status/status.h"
+#include "absl/types/span.h"
+#include "common/event_loop.h"
+#include "common/turns.h"
+#include "controller/api/services/watch_log.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/history/job_histories.h"
+#include "controller/core/job/progress_pace.h"
+#include "controller/core/requests/request_log.h"
+#include "controller/core/steps/step_history.h"
+#include "controller/core/stragglers/job/stragglers.h"
+#include "controller/loop/change_log.h"
+#include "controller/loop/commit_queue.h"
+#include "controller/store/records.h"
+#include "proto/job.pb.h"
+#include "proto/node.pb.h"
+#include "proto/worker.pb.h"
+
+namespace paceline {
+
+class ControllerMetrics;
+
+// What is no more than progress of a job is shown so often: ProgressPace.
+inline constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
+
+class ControlLoop {
+ public:
+  // A mutation's identity: see RequestLog.
+  struct RequestId {
+    std::string id;
+    uint64_t fingerprint = 0;
+    CheckpointKey checkpoint = {};  // That it is about, if one.
+  };
+
+  // Whom to tell. All on the loop, and only of what is durable.
+  struct Listeners {
+    std::function<void(const NodeName&, const v1::NodePlan&)> plan;
+    std::function<void()> jobs_changed;              // job_log() has grown; kProgressPeriod.
+    std::function<void()> nodes_changed;             // node_log() has grown.
+    std::function<void()> histories_changed;         // Of jobs; or one is deleted.
+    std::function<void(absl::Status)> store_failed;  // The process must end.
+  };
+
+  // All pointers outlive this.
+  ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* metrics, StoredState state,
+              const Cluster::Options& options, const StragglerOptions& stragglers = {});
+  ~ControlLoop();
+
+  // Before the first event.
+  void SetListeners(Listeners listeners) { listeners_ = std::move(listeners); }
+
+  // Takes the event in.
+  void Apply(const Event& event);
+
+  // As Apply, for a mutation of `job` by a client: remembers the request. `then` hears when
+  // the effects are durable, or that they could not be stored.
+  void ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
+                    CommitQueue::Then then);
+
+  // Steps that a trainer on the node has finished, oldest first.
+  void TakeSteps(const NodeName& node, const TrainerId& trainer, absl::Span<const StepTimes> steps);
+
+  // Stragglers::RefuseApply. Requires: the job exists.
+  std::optional<Refusal> RefuseAdvice(const JobId& job, int64_t advice);
+  // As ApplyRequest: has the advice carried out. Requires: RefuseAdvice has no objection.
+  void ApplyAdvice(const RequestId& request, const JobId& job, int64_t advice,
+                   const std::string& by, CommitQueue::Then then);
+
+  // Stores what others keep beside the cluster, and remembers the request, if it is one. `then` as
+  // of ApplyRequest.
+  void Store(const std::optional<RequestId>& request, WriteBatch batch, CommitQueue::Then then);
+
+  // As `then` of ApplyRequest, for everything so far.
+  void WhenDurable(CommitQueue::Then then) { commits_->Add({}, std::move(then)); }
+
+  const Cluster& cluster() const { return cluster_; }
+  const Stragglers& stragglers() const { return stragglers_; }
+  const StepHistory& steps() const { return steps_; }
+  const JobHistories& histories() const { return histories_; }
+  const RequestLog& requests() const { return requests_; }
+  const std::string& cluster_id() const { return cluster_id_; }
+  int64_t term() const { return term_; }
+  const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
+  const WatchLog<v1::NodeEvent>& node_log() const { return node_log_; }
+
+  // Messages for clients, as of now.
+  v1::Job Describe(const Job& job) const;
+  v1::Node Describe(const Node& node) const;
+  // What the node should run.
+  v1::NodePlan PlanFor(const NodeName& node) const;
+
+  // What the node's daemon writes to its log, as long as this controller runs.
+  v1::LogLevel LogLevelOf(const NodeName& node) const;
+  void SetLogLevel(const NodeName& node, v1::LogLevel level);
+
+  static Moment Now();
+
+ private:
+  // Remembers the request, in the batch.
+  WriteBatch Remember(const RequestId& request, const JobId& job);
+  // Forgets those that are not remembered any more, in the batch.
+  void ForgetRequests(WriteBatch& batch);
+  // Shows metrics again and again.
+  void RefreshMetrics();
+  // Steps the cluster; what follows from it goes in line behind `batch`.
+  void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
+  // Has done what was decided about stragglers, and puts all of it in line.
+  void Carry(Actions actions, StragglerActions decided, WriteBatch batch, CommitQueue::Then then);
+  // Puts what the histories have come to in the batch.
+  void Write(const HistoryActions& told, WriteBatch& batch) const;
+  void ShowHistories(const HistoryActions& told, bool deleted);
+  void Show(const Actions& actions);
+  // Unless a change of it is not durable: with that it is shown.
+  void ShowJob(const JobId& id);
+  void ShowNode(const NodeName& name);
+  // Shows the progress that has waited for it, when it is time.
+  void ArmProgressTimer();
+  void ArmTimer();
+
+  EventLoop* const loop_;
+  ControllerMetrics* const metrics_;
+  const std::string cluster_id_;
+  const int64_t term_;
+
+  Cluster cluster_;
+  Stragglers stragglers_;
+  StepHistory steps_;
+  JobHistories histories_;
+  RequestLog requests_;
+  WatchLog<v1::JobEvent> job_log_;
+  WatchLog<v1::NodeEvent> node_log_;
+  ChangeLog changes_;
+  // Changes that are not durable yet. Jobs and nodes are shown as they are now, and thus not
+  // before all that has changed them is.
+  std::map<JobId, int> job_changes_;
+  std::map<NodeName, int> node_changes_;
+  // What is not in here is ADDED when it is shown.
+  std::map<JobId, std::string> shown_jobs_;  // And who submitted them.
+  std::set<NodeName> shown_nodes_;
+  ProgressPace pace_;
+  Turns refreshes_;  // Of metrics.
+  EventLoop::TimerId progress_timer_ = 0;
+  absl::Time progress_due_ = absl::InfiniteFuture();
+  std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.
+  Listeners listeners_;
+  EventLoop::TimerId timer_ = 0;
+  absl::Time timer_due_ = absl::InfiniteFuture();
+  std::unique_ptr<CommitQueue> commits_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_LOOP_CONTROL_LOOP_H_

@@ -1,0 +1,60 @@
+// Metrics about checkpoints: gauges for each job that is shown, and counters of all.
+//
+// Thread-compatible, but for what Prometheus reads.
+#ifndef CONTROLLER_METRICS_CHECKPOINT_METRICS_H_
+#define CONTROLLER_METRICS_CHECKPOINT_METRICS_H_
+
+#include <map>
+
+#include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
+#include "controller/core/job/job.h"
+
+namespace paceline {
+
+class CheckpointMetrics {
+ public:
+  // `registry` outlives this.
+  explicit CheckpointMetrics(MetricRegistry& registry);
+
+  // A job from before the start: what it has done is not counted again.
+  void Begin(const Job& job);
+  // Counts what has happened to the job since the last call.
+  void Count(const Job& job);
+  void Forget(const JobId& id);
+
+  // Sets the job's gauges, and takes them away.
+  void Show(const Job& job);
+  void Remove(const JobId& id);
+
+ private:
+  // Of a job, as last counted.
+  struct Counts {
+    int64_t committed = 0;
+    std::map<SaveFailure, int64_t> failed;
+    int64_t skipped = 0;
+  };
+  struct Series {
+    prometheus::Gauge* complete = nullptr;
+    prometheus::Gauge* saves_fail = nullptr;
+    // Null before the first checkpoint.
+    prometheus::Gauge* last_time = nullptr;
+    prometheus::Gauge* last_step = nullptr;
+  };
+
+  Gauges& last_time_;
+  Gauges& last_step_;
+  Gauges& complete_;
+  Gauges& saves_fail_;
+  Counters& failures_;
+  prometheus::Counter& committed_;
+  prometheus::Histogram& commit_seconds_;
+  prometheus::Histogram& blocking_seconds_;
+
+  std::map<JobId, Counts> counts_;
+  std::map<JobId, Series> series_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_METRICS_CHECKPOINT_METRICS_H_

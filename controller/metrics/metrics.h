@@ -1,0 +1,138 @@
+// The controller's metrics (metric_families.h), and when they change: what happens is counted when
+// it happens, what is is shown once a second (Refresh).
+//
+// Series of a job disappear when the job has ended for kEndedJobSeries, or kEndedJobsShown others
+// have ended after it.
+//
+// The methods run on the loop, but for those under "From any thread". A scrape reads what is there
+// and never waits for the loop.
+#ifndef CONTROLLER_METRICS_METRICS_H_
+#define CONTROLLER_METRICS_METRICS_H_
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/core/moment.h"
+#include "common/metrics/metric_registry.h"
+#include "common/metrics/process_metrics.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/core/stragglers/job/stragglers.h"
+#include "controller/metrics/checkpoint_metrics.h"
+#include "controller/metrics/job_metrics.h"
+#include "controller/metrics/node_metrics.h"
+#include "controller/metrics/rpc_metrics.h"
+#include "controller/metrics/straggler_metrics.h"
+#include "controller/metrics/watch_metrics.h"
+
+namespace paceline {
+
+namespace v1 {
+class StepBatch;
+}
+
+inline constexpr absl::Duration kEndedJobSeries = absl::Minutes(10);
+// A job's series take some 200 kB of memory, and 5 kB of each scrape.
+inline constexpr size_t kEndedJobsShown = 500;
+inline constexpr absl::Duration kMetricsRefresh = absl::Seconds(1);
+
+class ControllerMetrics {
+ public:
+  explicit ControllerMetrics(const std::string& version);
+
+  // The whole cluster; once, after a start.
+  void ShowCluster(const Cluster& cluster, Moment now);
+  // What changed.
+  void ShowChanges(const Cluster& cluster, const Actions& actions, Moment now);
+  // A decision about a job's stragglers was made, or has come to another state.
+  void Decided(const JobId& job, const RemedyDecision& decision);
+  // Steps that a rank of the job, which the batch names, has finished.
+  void AddSteps(const JobId& job, const v1::StepBatch& batch);
+  // Records of steps that were lost; at least 0.
+  void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
+  // Shows all nodes as they are now. Returns the jobs that are shown, for RefreshJob.
+  std::vector<JobId> RefreshNodes(const Cluster& cluster);
+  // Shows the job as it is now; takes its series away if it ended long ago. Returns how many ranks
+  // it has.
+  int RefreshJob(const JobId& id, const Cluster& cluster, const Stragglers& stragglers, Moment now);
+
+  void EventTaken(absl::Duration took) { events_.Observe(absl::ToDoubleSeconds(took)); }
+  void LoopDelayed(absl::Duration delay) { loop_delays_.Observe(absl::ToDoubleSeconds(delay)); }
+  // The most that waited since the last Refresh: tasks for the loop, batches to be durable.
+  void QueuesSeen(size_t tasks, int64_t batches) {
+    loop_queue_.Set(static_cast<double>(tasks));
+    commit_queue_.Set(static_cast<double>(batches));
+  }
+  void Committed(absl::Duration took) { commits_.Observe(absl::ToDoubleSeconds(took)); }
+  void RequestReplayed() { replays_.Increment(); }
+  void WorkerConnected(bool connected) {
+    connected ? sessions_.Increment() : sessions_.Decrement();
+  }
+  WatchMetrics& job_watches() { return job_watches_; }
+  WatchMetrics& node_watches() { return node_watches_; }
+
+  // From any thread:
+
+  // Whether this controller leads; at first it does not.
+  void SetLeads(bool leads) { leader_.Set(leads ? 1 : 0); }
+  // None: it has no certificate, or one that cannot be read; what was shown stays.
+  void ShowCertificateEnd(std::optional<absl::Time> end);
+  // All series in Prometheus' text format. `state_bytes`: of the store, on disk.
+  std::string Text(int64_t state_bytes);
+  RpcMetrics& rpcs() { return rpcs_; }
+  AccessMetrics& access() { return access_; }
+  LimitMetrics& limits() { return limits_; }
+
+  // For tests.
+  const MetricRegistry& registry() const { return registry_; }
+
+ private:
+  std::array<prometheus::Gauge*, 2> NewPauses();
+  WatchMetrics NewWatches(const char* resource);
+  // The job, which is shown, has ended.
+  void NoteEnd(const Job& job, const Cluster& cluster);
+  // Takes the job's series away.
+  void Remove(const JobId& id);
+
+  MetricRegistry registry_;
+  ProcessMetrics process_;
+  prometheus::Gauge& leader_;
+  Gauges& certificate_ends_;
+  prometheus::Histogram& commits_;
+  prometheus::Gauge& commit_queue_;
+  prometheus::Gauge& state_bytes_;
+  prometheus::Histogram& events_;
+  prometheus::Histogram& loop_delays_;
+  prometheus::Gauge& loop_queue_;
+  prometheus::Counter& replays_;
+  prometheus::Counter& dropped_;
+  prometheus::Gauge& sessions_;
+  // By a person, and by the brake.
+  std::array<prometheus::Gauge*, 2> automation_paused_;
+  Gauges& watch_streams_;
+  Counters& watch_resyncs_;
+  WatchMetrics job_watches_;
+  WatchMetrics node_watches_;
+
+  RpcMetrics rpcs_;
+  AccessMetrics access_;
+  LimitMetrics limits_;
+  QueueMetrics queues_;
+  JobMetrics jobs_;
+  NodeMetrics nodes_;
+  StragglerMetrics stragglers_;
+  CheckpointMetrics checkpoints_;
+  MembershipMetrics memberships_;
+  // The newest ends of jobs that were shown; since then a job may have gone on.
+  std::set<std::pair<absl::Time, JobId>> ended_;
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_METRICS_METRICS_H_

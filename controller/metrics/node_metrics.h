@@ -1,0 +1,74 @@
+// The series of each node: what it is, its state, what it holds, and how its drains ended.
+//
+// Thread-compatible, but for what Prometheus reads.
+#ifndef CONTROLLER_METRICS_NODE_METRICS_H_
+#define CONTROLLER_METRICS_NODE_METRICS_H_
+
+#include <array>
+#include <map>
+#include <string>
+
+#include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
+#include "controller/core/cluster/cluster.h"
+#include "controller/metrics/metric_labels.h"
+
+namespace paceline {
+
+class NodeMetrics {
+ public:
+  // `registry` outlives this.
+  explicit NodeMetrics(MetricRegistry& registry);
+
+  // A node found at the start of the controller: how its drain began is not counted.
+  void Begin(const Node& node);
+  // The node has changed.
+  void Follow(const Node& node);
+  // Shows all nodes as they are now.
+  void Show(const Cluster& cluster);
+
+ private:
+  struct Drain {
+    bool automatic = false;
+    bool counted = false;  // It has come to its end.
+  };
+  struct Places {
+    int slots = 0;
+    int gpus = 0;
+  };
+  struct Series {
+    prometheus::Labels facts;  // As shown by `info`.
+    prometheus::Gauge* info = nullptr;
+    std::array<prometheus::Gauge*, kNodeStates> states = {};
+    prometheus::Gauge* heartbeat = nullptr;
+    // Null while they say nothing.
+    prometheus::Gauge* slots_used = nullptr;
+    prometheus::Gauge* slots_free = nullptr;
+    prometheus::Gauge* gpus_used = nullptr;
+    prometheus::Gauge* gpus_free = nullptr;
+    // Asked for by a person, and by the automation.
+    std::array<prometheus::Gauge*, 2> drain_started = {};
+    prometheus::Gauge* bad_measurements = nullptr;
+  };
+
+  void CountDrain(const Drain& drain, const char* outcome);
+  void ShowFacts(const Node& node, Series& series);
+  void ShowPlaces(const Node& node, const Places& used, Series& series);
+  void ShowRest(const Node& node, Series& series);
+
+  Gauges& info_;
+  Gauges& states_;
+  Gauges& slots_;
+  Gauges& gpus_;
+  Gauges& heartbeat_;
+  Gauges& drain_started_;
+  Gauges& bad_measurements_;
+  Counters& drains_;
+
+  std::map<NodeName, Series> shown_;
+  std::map<NodeName, Drain> draining_;  // Nodes that a drain holds.
+};
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_METRICS_NODE_METRICS_H_

@@ -1,0 +1,190 @@
+// A job goes on with a change of membership wherever its controller was killed.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <string>
+
+#include "common/job_spec/job_spec.h"
+#include "controller/core/testing/member_job.h"
+#include "controller/store/memory_store.h"
+#include "controller/store/record.pb.h"
+#include "controller/store/records.h"
+#include "controller/wire/convert.h"
+#include "google/protobuf/text_format.h"
+#include "proto/job_spec.pb.h"
+
+namespace paceline {
+namespace {
+
+JobRequest Request(const std::string& recovery = "max_failures: 3") {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'digits' ranks: 4 steps: 1000 strategy { hsgd { ladder { period: 2 size: 2 } ladder { "
+      "period: 4 level: SCOPE_ALL } } } recovery { " +
+          recovery + " }",
+      &spec));
+  FillDefaults(&spec);
+  return FromProto(JobId("job-1"), spec);
+}
+
+// The job as the next controller has it, at once.
+Job Reborn(const Job& job, double at) {
+  MemoryStore store;
+  EXPECT_TRUE(store.Commit({{{JobKey(job.request.id), EncodeJob(job)}}, {}}).ok());
+  auto state = LoadState(store);
+  EXPECT_TRUE(state.ok()) << state.status();
+  Job again = state->jobs.at(0);
+  EXPECT_EQ(EncodeJob(again), EncodeJob(job)) << "what is stored is what there is";
+  RestoreRecovery(again, At(at));
+  return again;
+}
+
+void Die(MemberJob& played, double at) {
+  played.job = Reborn(played.job, at);
+  SetSilentNodes(played.job, {}, At(at));  // The workers have connected again.
+  played.Advance(at);
+}
+
+TEST(MembershipRecordsTest, RecoveryGoesOnWhereverTheControllerDied) {
+  for (int died = 0; died < 5; ++died) {
+    SCOPED_TRACE(died);
+    MemberJob played(Request());
+    auto maybe_die = [&, stage = 0](double at) mutable {
+      if (stage++ == died) Die(played, at);
+    };
+    maybe_die(4);
+    played.End(played.Id(2), 5);  // There is no place.
+    maybe_die(5);
+    EXPECT_EQ(played.job.state, JobState::kRecovering);
+    EXPECT_EQ(played.job.generation, Generation(1));
+    played.places.Add("e");
+    played.Advance(6);
+    EXPECT_EQ(played.job.generation, Generation(2));
+    maybe_die(6);
+    played.Ready(played.Id(2), 7);
+    EXPECT_NE(MembershipOf(played.job, played.job.ranks[0]).store_address, "");
+    maybe_die(7);
+    played.TrainAll(8, 20);
+    maybe_die(8);
+    const Job& job = played.job;
+    EXPECT_EQ(job.state, JobState::kRunning);
+    EXPECT_EQ(job.generation, Generation(2)) << "none was begun for nothing";
+    EXPECT_EQ(played.Nodes(), "abed");
+    EXPECT_EQ(job.recovery.failures.size(), 1U);
+    EXPECT_EQ(job.recovery.history.size(), 1U);
+    EXPECT_EQ(job.plan.ladder.front().size, 2);
+  }
+}
+
+TEST(MembershipRecordsTest, MoveGoesOnWhereverTheControllerDied) {
+  for (int died = 0; died < 5; ++died) {
+    SCOPED_TRACE(died);
+    MemberJob played(Request());
+    auto maybe_die = [&, stage = 0](double at) mutable {
+      if (stage++ == died) Die(played, at);
+    };
+    played.places.Add("e");
+    RequestReplacement(played.job, NodeName("c"), "drained");
+    maybe_die(4);
+    played.Advance(20);
+    const TrainerId newcomer = played.job.spares.at(0).report.id;
+    maybe_die(20);
+    played.Ready(newcomer, 31);
+    played.Advance(31);
+    EXPECT_EQ(played.job.generation, Generation(2));
+    const TrainerId old = played.job.leaving.at(0).report.id;
+    maybe_die(31);
+    EXPECT_TRUE(MembershipOf(played.job, played.job.leaving.at(0)).planned);
+    EXPECT_EQ(StopGrace(played.job, played.job.leaving.at(0)), std::nullopt);
+    played.TrainAll(32, 20);
+    maybe_die(32);
+    EXPECT_TRUE(StopGrace(played.job, played.job.leaving.at(0)).has_value());
+    played.End(old, 33, FailureKind::kNone, "");
+    maybe_die(33);
+    EXPECT_EQ(played.job.state, JobState::kRunning);
+    EXPECT_EQ(played.Nodes(), "abed");
+    EXPECT_EQ(played.job.generation, Generation(2));
+    EXPECT_TRUE(played.job.leaving.empty() && played.job.spares.empty());
+    EXPECT_TRUE(played.job.recovery.vacate.empty());
+  }
+}
+
+TEST(MembershipRecordsTest, ShrunkJobGrowsUnderTheNextController) {
+  MemberJob played(Request("max_failures: 3 min_ranks: 2"));
+  played.End(played.Id(1), 5);
+  ASSERT_EQ(played.Nodes(), "ac");
+  Die(played, 5);
+  EXPECT_EQ(MembershipOf(played.job, played.job.ranks[1]).batch, (RankBatch{32, 2}));
+  EXPECT_EQ(FilledSeats(played.job), (std::vector<bool>{true, false, true, false}));
+  played.TrainAll(6);
+  played.places.Add("e");
+  played.Advance(30);
+  ASSERT_EQ(played.job.spares.size(), 2U);
+  played.Ready(played.job.spares[1].report.id, 31);
+  EXPECT_EQ(played.Nodes().size(), 4U);
+}
+
+TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {
+  MemberJob played(Request("max_failures: 1"));
+  played.places.Add("e");
+  played.End(played.Id(2), 5);
+  played.TrainAll(6, 20);
+  Die(played, 7);
+  played.End(played.Id(1), 8);
+  EXPECT_EQ(played.job.state, JobState::kStopping);
+
+  MemberJob hung(Request());
+  hung.job.ranks[1].hangs = "hangs";
+  hung.job.ranks[2].lost = "gone";
+  hung.job.ranks[2].counted = true;
+  const Job again = Reborn(hung.job, 7);
+  EXPECT_EQ(again.ranks[1].stacks_deadline, At(9).steady);
+  EXPECT_EQ(again.ranks[2].lost, "gone");
+  EXPECT_TRUE(again.ranks[2].counted);
+}
+
+TEST(MembershipRecordsTest, SilenceIsNoEvidenceUntilWorkersHadTimeToConnect) {
+  MemberJob played(Request());
+  played.places.Add("e");
+  played.Wait(played.Id(0), 5);
+  played.job = Reborn(played.job, 6);
+  SetSilentNodes(played.job, {NodeName("a"), NodeName("b"), NodeName("c"), NodeName("d")}, At(6));
+  played.Advance(6);
+  played.Advance(15);
+  EXPECT_EQ(played.job.generation, Generation(1));
+  SetSilentNodes(played.job, {NodeName("c")}, At(15));
+  played.Advance(15);
+  played.Advance(24);
+  EXPECT_EQ(played.job.generation, Generation(1)) << "c has 10 s more than the others";
+  played.Advance(25);
+  EXPECT_EQ(played.job.generation, Generation(2));
+  EXPECT_EQ(played.Nodes(), "abed");
+}
+
+TEST(MembershipRecordsTest, RecordOfAVersionWithoutMembershipsIsUnderstood) {
+  MemberJob played(Request("max_failures: 0"));
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(EncodeJob(played.job)));
+  for (int r = 0; r < 4; ++r) {
+    record.add_store_addresses("x:1");
+    record.add_racks("r1");
+    record.mutable_job()->mutable_ranks(r)->clear_started_generation();
+    record.mutable_job()->mutable_ranks(r)->clear_started_rank();
+  }
+  record.clear_members();
+  record.clear_homes();
+  record.clear_recovery();
+  MemoryStore store;
+  ASSERT_TRUE(store.Commit({{{"job/job-1", record.SerializeAsString()}}, {}}).ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok());
+  const Job& job = state->jobs.at(0);
+  EXPECT_EQ(job.ranks[2].report.id, played.Id(2));
+  EXPECT_EQ(job.ranks[2].seat, 2);
+  EXPECT_EQ(job.homes.size(), 4U);
+  EXPECT_EQ(job.homes[2].rack, "r1");
+  EXPECT_EQ(StoreAddress(job), "x:1");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,56 @@
+// How jobs train: their strategies, what is done about stragglers, and who is a member, to and from
+// core's types; as convert.h.
+#ifndef CONTROLLER_WIRE_CONVERT_PLAN_H_
+#define CONTROLLER_WIRE_CONVERT_PLAN_H_
+
+#include <optional>
+#include <string>
+
+#include "common/core/ladder.h"
+#include "controller/core/job/job.h"
+#include "controller/core/job/straggler_mode.h"
+#include "controller/core/recovery/membership.h"
+#include "controller/store/record.pb.h"
+#include "google/protobuf/repeated_ptr_field.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
+#include "proto/plan.pb.h"
+#include "proto/worker.pb.h"
+
+namespace paceline {
+
+using LadderMessages = google::protobuf::RepeatedPtrField<v1::LadderLevel>;
+
+JobStrategy FromProto(const v1::Strategy& strategy);
+SlipstreamChoice FromProto(const v1::Slipstream& slipstream);
+v1::Slipstream ToProto(const SlipstreamChoice& choice);
+StragglerMode FromProto(const v1::StragglerPolicy& policy);
+
+Ladder FromProto(const LadderMessages& ladder);
+LadderMessages ToProto(const Ladder& ladder);
+
+// The serialized strategy, with another ladder. Requires: it has one that can be changed, and the
+// ladder of a local_sgd job is one level over all ranks.
+std::string WithLadder(const std::string& strategy, const Ladder& ladder);
+
+// The serialized strategy of a job that asked for `auto`, when it trains by this; nothing: ddp.
+std::string StrategyOf(const std::string& asked, const std::optional<SlipstreamChoice>& choice);
+
+// Core to wire. `rank`: in the present generation, -1 for a spare.
+v1::Rank ToProto(int rank, const RankState& trainer);
+v1::Membership ToProto(const Membership& membership);
+v1::MembershipChange ToProto(const MembershipChange& change);
+
+// Wire to core.
+MembershipStatus FromProto(const v1::MembershipStatus& status);
+RecoveryPolicy RecoveryOf(const v1::JobSpec& spec);
+JobTimeouts TimeoutsOf(const v1::JobSpec& spec);
+
+// What is stored beside the message that clients see, and both back.
+void EncodeMembership(const Job& job, v1::JobRecord* record);
+// Requires: the rest of the job is decoded.
+void DecodeMembership(const v1::JobRecord& record, Job* job);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_WIRE_CONVERT_PLAN_H_

@@ -1,0 +1,29 @@
+// Between the wire's messages about stragglers and core's types: see convert.h.
+//
+// Decisions are stored as messages. Of a plan of ladders only what people are shown is kept, and of
+// a verdict not the number of its node, which is -1 when it comes back: names count.
+#ifndef CONTROLLER_WIRE_CONVERT_STRAGGLER_H_
+#define CONTROLLER_WIRE_CONVERT_STRAGGLER_H_
+
+#include "controller/core/stragglers/job/job_stragglers.h"
+#include "controller/core/stragglers/job/told_verdicts.h"
+#include "controller/core/stragglers/ladder/ladder_planner.h"
+#include "controller/core/stragglers/remedy/remedy.h"
+#include "proto/straggler.pb.h"
+
+namespace paceline {
+
+// Core to wire.
+v1::StragglerVerdict ToProto(const ToldVerdict& told);
+v1::LadderPlan ToProto(const LadderPlan& plan);
+v1::StrategyPlan ToProto(const StrategyAdvice& advice);
+v1::RemedyDecision ToProto(const RemedyDecision& decision);
+// `stragglers` null: nothing is known of them.
+v1::JobAdvice ToProto(const JobView& view, const JobStragglers* stragglers);
+
+// Wire to core. An unknown kind is for people, an unknown state WITHDRAWN.
+RemedyDecision FromProto(const v1::RemedyDecision& decision);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_WIRE_CONVERT_STRAGGLER_H_

@@ -1,0 +1,40 @@
+// From what running jobs measure to the wire's messages about it: see convert.h. The controller's
+// page shows the same.
+//
+// `measured` and `stragglers` null: nothing is known.
+#ifndef CONTROLLER_WIRE_CONVERT_TELEMETRY_H_
+#define CONTROLLER_WIRE_CONVERT_TELEMETRY_H_
+
+#include "controller/core/job/job.h"
+#include "controller/core/steps/step_history.h"
+#include "controller/core/stragglers/job/job_stragglers.h"
+#include "proto/telemetry.pb.h"
+
+namespace paceline {
+
+// Verdicts that a JobTelemetry holds at most, and points of its recent_step_s.
+inline constexpr int kSlowTold = 8;
+inline constexpr int kRecentPoints = 60;
+// Rows of a JobSteps, if nothing is asked for, and at most.
+inline constexpr int kDefaultStepRows = 256;
+inline constexpr int kMaxStepRows = 1024;
+
+// Whether it has begun to train, and has not ended.
+bool HasTelemetry(const Job& job);
+
+// Ranks, nodes and groups of ranks that are slow: slow_count of a JobTelemetry.
+int CountSlow(const JobStragglers* stragglers);
+
+v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
+                                   const JobStragglers* stragglers);
+// `slowest`: as in GetJobRanksRequest.
+v1::JobRanks DescribeRanks(const Job& job, const MeasuredJob* measured,
+                           const JobStragglers* stragglers, int slowest);
+// Requires: rows is positive.
+v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int steps, int rows);
+// Of the points whose period has ended after `since` (wall).
+v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since);
+
+}  // namespace paceline
+
+#endif  // CONTROLLER_WIRE_CONVERT_TELEMETRY_H_

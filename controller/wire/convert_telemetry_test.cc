@@ -1,0 +1,125 @@
+#include "controller/wire/convert_telemetry.h"
+
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/wire/convert.h"
+
+namespace paceline {
+namespace {
+
+class ConvertTelemetryTest : public ::testing::Test {
+ protected:
+  ConvertTelemetryTest() { Follow(); }
+
+  void Follow() {
+    Actions actions;
+    actions.show_jobs.insert(watched_.id);
+    history_.Follow(*watched_.cluster, actions, watched_.now);
+  }
+  // A synchronous step; so many seconds of each rank's own.
+  void Train(int64_t step, const std::vector<double>& own) {
+    const double longest = *std::max_element(own.begin(), own.end());
+    for (size_t r = 0; r < own.size(); ++r) {
+      StepTimes times;
+      times.step = step;
+      times.forward_s = own[r];
+      times.communication_s = longest - own[r];
+      times.total_s = longest;
+      const RankState& rank = watched_.job().ranks[r];
+      history_.TakeSteps(*watched_.cluster, rank.place.node, rank.report.id, {&times, 1});
+    }
+    watched_.Wait(absl::Seconds(1));
+    Follow();
+  }
+  const MeasuredJob* Known() const { return history_.Find(watched_.id); }
+
+  WatchedJob watched_{WatchedRequest(StragglerMode::kAdvise, /*ranks=*/4)};
+  StepHistory history_;
+};
+
+TEST_F(ConvertTelemetryTest, NothingIsKnownOfAJobWithoutHistory) {
+  const Job& job = watched_.job();
+  EXPECT_EQ(DescribeTelemetry(job, nullptr, nullptr).step_s(), 0);
+  EXPECT_EQ(DescribeRanks(job, nullptr, nullptr, 0).ranks_size(), 4);
+  EXPECT_EQ(DescribeSteps(job, nullptr, 0, 10).rows_size(), 0);
+  EXPECT_EQ(DescribeSeries(job, nullptr, absl::InfinitePast()).points_size(), 0);
+}
+
+TEST_F(ConvertTelemetryTest, TellsRanksWithTheirWaitsTheSlowestFirst) {
+  for (int64_t step = 0; step < 5; ++step) Train(step, {0.5, 1, 2, 1});
+  const v1::JobRanks all = DescribeRanks(watched_.job(), Known(), nullptr, 0);
+  ASSERT_EQ(all.ranks_size(), 4);
+  EXPECT_EQ(all.rank_count(), 4);
+  EXPECT_NEAR(all.median_own_s(), 1, 0.01);
+  EXPECT_NEAR(all.median_step_s(), 2, 0.01);
+  EXPECT_EQ(all.ranks(2).node(), watched_.NodeOf(2));
+  EXPECT_NEAR(all.ranks(0).wait_share(), 0.75, 0.01);
+  EXPECT_EQ(all.ranks(0).state(), v1::TRAINER_RUNNING);
+  const v1::JobRanks slowest = DescribeRanks(watched_.job(), Known(), nullptr, 2);
+  ASSERT_EQ(slowest.ranks_size(), 2);
+  EXPECT_EQ(slowest.ranks(0).rank(), 2);
+  EXPECT_EQ(slowest.ranks(1).rank(), 1);
+  EXPECT_EQ(slowest.rank_count(), 4);
+}
+
+TEST_F(ConvertTelemetryTest, TellsWhenARankWhoseNodeDoesNotAnswerWasHeardOfLast) {
+  Job job = watched_.job();
+  job.ranks[1].heard_wall = absl::FromUnixSeconds(1000);
+  EXPECT_FALSE(DescribeRanks(job, nullptr, nullptr, 0).ranks(1).has_last_heard());
+  EXPECT_FALSE(ToProto(job, absl::FromUnixSeconds(1060)).ranks(1).has_last_heard());
+  job.ranks[1].silent_since = absl::FromUnixSeconds(1010);
+  const v1::JobRanks ranks = DescribeRanks(job, nullptr, nullptr, 0);
+  EXPECT_EQ(ranks.ranks(1).last_heard().seconds(), 1000);
+  EXPECT_FALSE(ranks.ranks(0).has_last_heard());
+  EXPECT_EQ(ToProto(job, absl::FromUnixSeconds(1060)).ranks(1).last_heard().seconds(), 1000);
+}
+
+TEST_F(ConvertTelemetryTest, TellsStepsByRow) {
+  for (int64_t step = 0; step < 3; ++step) Train(step, {1, 1, 2, 1});
+  const v1::JobSteps steps = DescribeSteps(watched_.job(), Known(), 2, 2);
+  EXPECT_EQ(steps.first_step(), 1);
+  EXPECT_EQ(steps.steps(), 2);
+  EXPECT_EQ(steps.ranks_per_row(), 2);
+  ASSERT_EQ(steps.rows_size(), 2);
+  EXPECT_EQ(steps.rows(1).first_rank(), 2);
+  EXPECT_EQ(steps.rows(1).nodes_size(), 2);
+  EXPECT_NEAR(steps.rows(1).own_s(1), 2, 0.01);
+  EXPECT_NEAR(steps.rows(0).own_s(1), 1, 0.01);
+}
+
+TEST_F(ConvertTelemetryTest, TellsTheLastMinutes) {
+  for (int64_t step = 0; step < 20; ++step) Train(step, {1, 1, 3, 1});
+  const v1::JobSeries series = DescribeSeries(watched_.job(), Known(), absl::InfinitePast());
+  ASSERT_GT(series.points_size(), 15);
+  EXPECT_EQ(series.period_s(), 1);
+  EXPECT_NEAR(series.points(5).step_s(), 3, 0.01);
+  EXPECT_NEAR(series.points(5).wait_share(), 0.5, 0.01);
+  const v1::JobSeries last =
+      DescribeSeries(watched_.job(), Known(), watched_.now.wall - absl::Seconds(3.5));
+  EXPECT_EQ(last.points_size(), 4);
+  const v1::JobTelemetry telemetry = DescribeTelemetry(watched_.job(), Known(), nullptr);
+  EXPECT_NEAR(telemetry.step_s(), 3, 0.01);
+  EXPECT_NEAR(telemetry.wait_share(), 0.5, 0.01);
+  EXPECT_EQ(telemetry.recent_step_s_size(), series.points_size());
+}
+
+TEST(DescribeTelemetryTest, TellsWhoIsSlowAndWhatWasDecided) {
+  WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
+  watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
+  const JobStragglers* stragglers = watched.stragglers->Find(watched.id);
+  const v1::JobTelemetry telemetry = DescribeTelemetry(watched.job(), nullptr, stragglers);
+  EXPECT_EQ(telemetry.slow_count(), 1);
+  ASSERT_EQ(telemetry.slow_size(), 1);
+  EXPECT_EQ(telemetry.slow(0).rank(), 2);
+  EXPECT_FALSE(telemetry.decision().empty());
+  EXPECT_EQ(telemetry.decision_state(), v1::DECISION_ADVISED);
+  const v1::JobRanks ranks = DescribeRanks(watched.job(), nullptr, stragglers, 0);
+  EXPECT_TRUE(ranks.ranks(2).has_verdict());
+  EXPECT_FALSE(ranks.ranks(1).has_verdict());
+}
+
+}  // namespace
+}  // namespace paceline
