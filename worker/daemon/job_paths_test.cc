@@ -18,8 +18,9 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 
 // Texts that no node opens; resume_from is resolved by the controller, into restore_from. A command
-// opens what its user may, whatever it is called with.
-const std::set<std::string> kNoPaths = {"paceline.v1.JobSpec.name",
+// opens what its user may, whatever it is called with. Code is unpacked where the daemon says.
+const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
+                                        "paceline.v1.JobSpec.name",
                                         "paceline.v1.JobSpec.command",
                                         "paceline.v1.JobSpec.queue",
                                         "paceline.v1.JobSpec.resume_from",
