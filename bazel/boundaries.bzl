@@ -4,7 +4,7 @@ The aspect follows `deps` and fails the analysis when
   - a target reaches both gRPC and torch: a hung collective must never take a daemon down,
     and the two bring different protobuf headers;
   - a target in a `core` folder reaches anything but other `core` code, `common/core`,
-    `common/identity` and Abseil: core decides, and does no IO. So must those two.
+    `common/identity`, `slipstream` and Abseil: core decides, and does no IO. So must those three.
 """
 
 BoundaryInfo = provider(
@@ -20,7 +20,7 @@ def _name(label):
     return "@%s%s" % (label.workspace_name, package) if label.workspace_name else package
 
 # As pure as core, under a name of its own.
-_PURE = ["common/identity"]
+_PURE = ["common/identity", "slipstream", "slipstream/testing"]
 
 def _is_core(package):
     return "core" in package.split("/") or package in _PURE

@@ -39,7 +39,8 @@ def precompiled(pch):
 
 def _plays_histories(package):
     """Whether tests play thousands of histories with the package's code: it is optimised a little."""
-    return "core" in package.split("/") or package in ["bench/stragglers", "tests/sim"]
+    parts = package.split("/")
+    return "core" in parts or parts[0] == "slipstream" or package in ["bench/stragglers", "tests/sim"]
 
 _SOMEWHAT_OPTIMISED = select({
     "//bazel:development": ["-O1"],

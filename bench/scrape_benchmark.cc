@@ -12,7 +12,7 @@
 #include "absl/time/time.h"
 #include "controller/metrics/metrics.h"
 #include "proto/worker.pb.h"
-#include "worker/daemon/metrics.h"
+#include "worker/daemon/metrics/metrics.h"
 
 namespace paceline {
 namespace {

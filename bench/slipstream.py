@@ -63,7 +63,7 @@ STRATEGIES = {"ddp": "ddp {}", "sync": "slipstream { mode: SLIPSTREAM_SYNC }",
 
 
 def mix(x):
-    """As in worker/trainer/fault.cc; of an array of uint64."""
+    """As in worker/trainer/loop/fault.cc; of an array of uint64."""
     x = x + numpy.uint64(0x9E3779B97F4A7C15)
     x = (x ^ (x >> numpy.uint64(30))) * numpy.uint64(0xBF58476D1CE4E5B9)
     x = (x ^ (x >> numpy.uint64(27))) * numpy.uint64(0x94D049BB133111EB)

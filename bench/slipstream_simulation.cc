@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <limits>
 
-#include "worker/trainer/core/slipstream/round_state.h"
+#include "slipstream/round_state.h"
 
 namespace paceline {
 namespace {

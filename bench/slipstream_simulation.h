@@ -1,5 +1,5 @@
 // Thousands of ranks with Slipstream in simulated time: the trainers' own state machines
-// (worker/trainer/core/slipstream/rank.h), both threads of each, without models.
+// (slipstream/rank.h), both threads of each, without models.
 //
 // Steps take what is given; a message takes as long for all ranks, from when the last has joined,
 // and a pass over the parameters always the same. A rank whose communication stands still joins
@@ -15,7 +15,7 @@
 #include "absl/time/time.h"
 #include "controller/core/stragglers/slipstream/own_steps.h"
 #include "controller/core/stragglers/slipstream/slipstream_model.h"
-#include "worker/trainer/core/slipstream/rank.h"
+#include "slipstream/rank.h"
 
 namespace paceline {
 

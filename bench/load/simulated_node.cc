@@ -9,11 +9,11 @@
 namespace paceline {
 namespace {
 
-// worker/daemon/session.h
+// worker/daemon/session/session.h
 constexpr absl::Duration kGreetingLimit = absl::Seconds(10);
 const Backoff::Options kBackoff = {absl::Milliseconds(100), absl::Seconds(4)};
 
-// As worker/daemon/session.cc: a channel per attempt, of its own.
+// As worker/daemon/session/session.cc: a channel per attempt, of its own.
 std::shared_ptr<grpc::Channel> MakeChannel(
     const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;

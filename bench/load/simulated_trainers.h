@@ -20,7 +20,7 @@ namespace paceline {
 class SimulatedTrainers {
  public:
   static constexpr absl::Duration kStartUp = absl::Milliseconds(300);
-  // worker/daemon/ring_tail.h.
+  // worker/daemon/trainers/ring_tail.h.
   static constexpr int64_t kMaxKept = 4096;
   static constexpr int64_t kMaxBatch = 1024;
 

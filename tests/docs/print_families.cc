@@ -9,7 +9,7 @@
 #include "absl/strings/str_split.h"
 #include "common/metrics/metric_family.h"
 #include "controller/metrics/metric_families.h"
-#include "worker/daemon/metric_families.h"
+#include "worker/daemon/metrics/metric_families.h"
 
 namespace paceline {
 namespace {

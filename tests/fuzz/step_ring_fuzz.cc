@@ -11,7 +11,7 @@
 #include "absl/strings/string_view.h"
 #include "tests/fuzz/expect.h"
 #include "tests/fuzz/input_file.h"
-#include "worker/daemon/ring_tail.h"
+#include "worker/daemon/trainers/ring_tail.h"
 #include "worker/ring/ring_layout.h"
 
 namespace paceline {

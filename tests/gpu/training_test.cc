@@ -10,11 +10,11 @@
 #include <vector>
 
 #include "tests/gpu/gpu_test.h"
-#include "worker/trainer/autocast.h"
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/loop/autocast.h"
+#include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/model/model.h"
-#include "worker/trainer/optimizer.h"
 
 namespace paceline {
 namespace {

@@ -34,7 +34,7 @@ class Disk {
   // The complete ones of a job's directory, by name.
   std::vector<std::string> Complete(const std::string& job_directory) const;
 
-  // As worker/daemon/run_checkpoint_task.h.
+  // As worker/daemon/checkpoints/run_checkpoint_task.h.
   CheckpointTaskResult Run(const CheckpointTask& task);
 
  private:

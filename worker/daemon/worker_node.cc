@@ -14,7 +14,7 @@
 #include "common/leader_address.h"
 #include "common/log.h"
 #include "common/log_level.h"
-#include "worker/daemon/lease_file.h"
+#include "worker/daemon/trainers/lease_file.h"
 
 namespace paceline {
 namespace {

@@ -1,7 +1,7 @@
 // What a trainer may do besides training: as whom it runs, within which limits of the kernel.
 //
-// The daemon decides (worker/daemon/job_user.h), the shim is told on its command line, and its
-// child takes it upon itself before it becomes the trainer.
+// The daemon decides (worker/daemon/state/job_user.h), the shim is told on its command line, and
+// its child takes it upon itself before it becomes the trainer.
 #ifndef WORKER_SHIM_CONFINEMENT_H_
 #define WORKER_SHIM_CONFINEMENT_H_
 

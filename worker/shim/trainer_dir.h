@@ -2,8 +2,8 @@
 //
 // The folder is the daemon's; the trainer, which may run as another user, cannot write it. What
 // the trainer writes lies in its own directory, a folder of that folder with the trainer's name
-// (worker/daemon/node_paths.h): its working directory, its log, its last words. Whoever reads there
-// reads what a stranger may have put there (common/foreign_dir.h).
+// (worker/daemon/state/node_paths.h): its working directory, its log, its last words. Whoever reads
+// there reads what a stranger may have put there (common/foreign_dir.h).
 #ifndef WORKER_SHIM_TRAINER_DIR_H_
 #define WORKER_SHIM_TRAINER_DIR_H_
 
@@ -24,7 +24,7 @@ inline constexpr char kStoreSecret[] =
 inline constexpr char kPort[] = "port";  // Reserved for a command; text, written by the daemon.
 inline constexpr char kEnvironment[] =
     "environment";  // Of a command: "KEY=value" and a NUL each, written by the daemon.
-inline constexpr char kMarks[] = "marks";  // worker/daemon/log_marks.h.
+inline constexpr char kMarks[] = "marks";  // worker/daemon/logs/log_marks.h.
 
 // In the trainer's own directory.
 inline constexpr char kStatus[] = "status";  // paceline.v1.TrainerStatus, its last words.

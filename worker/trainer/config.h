@@ -12,8 +12,8 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "slipstream/plan.h"
 #include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/core/slipstream/plan.h"
 
 namespace paceline {
 

@@ -10,8 +10,8 @@
 
 #include "common/exit_codes.h"
 #include "worker/ring/step_ring.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/run_trainer.h"
+#include "worker/trainer/generation/control.h"
+#include "worker/trainer/loop/run_trainer.h"
 
 namespace paceline {
 namespace {

@@ -2,7 +2,7 @@
 #ifndef CONTROLLER_CORE_JOB_SLIPSTREAM_CHOICE_H_
 #define CONTROLLER_CORE_JOB_SLIPSTREAM_CHOICE_H_
 
-#include "worker/trainer/core/slipstream/plan.h"
+#include "slipstream/plan.h"
 
 namespace paceline {
 

@@ -15,8 +15,8 @@
 namespace paceline {
 namespace {
 
-// Nodes wait so long for an answer of a rank's process (worker/daemon/asked_collectives.h); then
-// its report has to come.
+// Nodes wait so long for an answer of a rank's process
+// (worker/daemon/trainers/asked_collectives.h); then its report has to come.
 constexpr absl::Duration kAnswerPatience = absl::Seconds(7);
 constexpr absl::Duration kLeastPace = absl::Minutes(1);
 constexpr size_t kRangesTold = 8;

@@ -32,8 +32,8 @@
 #include "worker/trainer/checkpoint/shard_saver.h"
 #include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/model/model.h"
-#include "worker/trainer/optimizer.h"
 
 namespace paceline {
 

@@ -12,7 +12,7 @@
 #include <unordered_map>
 #include <utility>
 
-#include "worker/trainer/gradients.h"
+#include "worker/trainer/loop/gradients.h"
 
 namespace paceline {
 namespace {

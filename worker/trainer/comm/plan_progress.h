@@ -10,8 +10,8 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/generation/control.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 

@@ -21,7 +21,7 @@
 #include "worker/trainer/comm/int8_codec.h"
 #include "worker/trainer/comm/step_graph.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/report/figures.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
 namespace c10d {

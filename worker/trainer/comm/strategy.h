@@ -27,10 +27,10 @@
 #include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/control.h"
 #include "worker/trainer/core/meeting.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/generation/control.h"
 #include "worker/trainer/model/model.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "absl/status/status.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 

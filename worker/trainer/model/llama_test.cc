@@ -11,9 +11,9 @@
 #include <string>
 #include <vector>
 
-#include "worker/trainer/autocast.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/model/models.h"
 
 namespace paceline {

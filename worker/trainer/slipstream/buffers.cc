@@ -20,8 +20,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/checkpoint/checksum.h"
-#include "worker/trainer/core/slipstream/copies.h"
-#include "worker/trainer/gradients.h"
+#include "slipstream/copies.h"
+#include "worker/trainer/loop/gradients.h"
 
 namespace paceline {
 namespace {

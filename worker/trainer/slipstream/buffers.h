@@ -24,7 +24,7 @@
 #include <vector>
 
 #include "absl/status/status.h"
-#include "worker/trainer/core/slipstream/rank.h"
+#include "slipstream/rank.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {

@@ -8,7 +8,7 @@
 
 #include <vector>
 
-#include "worker/trainer/optimizer.h"
+#include "worker/trainer/loop/optimizer.h"
 
 namespace paceline {
 

@@ -22,8 +22,8 @@
 #include <cstdint>
 #include <memory>
 
+#include "slipstream/pass_use.h"
 #include "worker/trainer/comm/device_streams.h"
-#include "worker/trainer/core/slipstream/pass_use.h"
 
 namespace paceline {
 

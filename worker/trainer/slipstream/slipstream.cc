@@ -13,9 +13,9 @@
 
 #include "absl/status/status.h"
 #include "absl/types/span.h"
+#include "slipstream/quorum.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/training_plan.h"
-#include "worker/trainer/core/slipstream/quorum.h"
 #include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {

@@ -9,7 +9,7 @@
 #include <optional>
 
 #include "worker/ring/step_ring.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 

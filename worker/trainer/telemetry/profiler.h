@@ -15,7 +15,7 @@
 
 #include "absl/status/status.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/report/figures.h"
 
 namespace at {
 struct RecordFunction;

@@ -13,7 +13,7 @@
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "worker/trainer/control.h"
+#include "worker/trainer/generation/control.h"
 
 namespace paceline {
 namespace {

@@ -9,8 +9,8 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/control.h"
-#include "worker/trainer/figures.h"
+#include "worker/trainer/generation/control.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 

@@ -3,9 +3,9 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
-#include "worker/trainer/core/slipstream/late_gradients.h"
-#include "worker/trainer/core/slipstream/quorum.h"
-#include "worker/trainer/core/slipstream/rhythm.h"
+#include "slipstream/late_gradients.h"
+#include "slipstream/quorum.h"
+#include "slipstream/rhythm.h"
 
 namespace paceline {
 namespace {

@@ -11,8 +11,8 @@
 #include "absl/time/time.h"
 #include "controller/core/stragglers/slipstream/own_steps.h"
 #include "controller/core/stragglers/slipstream/slipstream_model.h"
-#include "worker/trainer/core/slipstream/running_median.h"
-#include "worker/trainer/core/slipstream/window.h"
+#include "slipstream/running_median.h"
+#include "slipstream/window.h"
 
 namespace paceline {
 

@@ -1,6 +1,6 @@
 // The model beside the ranks' own state machines (simulated_ranks.h): other draws of the same
 // stalls, so that it is tested as a prediction.
-#include "worker/trainer/core/slipstream/testing/simulated_ranks.h"
+#include "slipstream/testing/simulated_ranks.h"
 
 #include <gtest/gtest.h>
 

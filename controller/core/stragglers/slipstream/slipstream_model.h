@@ -22,7 +22,7 @@
 #define CONTROLLER_CORE_STRAGGLERS_SLIPSTREAM_SLIPSTREAM_MODEL_H_
 
 #include "controller/core/stragglers/slipstream/own_steps.h"
-#include "worker/trainer/core/slipstream/plan.h"
+#include "slipstream/plan.h"
 
 namespace paceline {
 

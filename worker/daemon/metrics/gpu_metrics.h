@@ -1,0 +1,53 @@
+// The part of /metrics about the node's GPUs (names: metric_families.h). What is not known of a GPU
+// has no series.
+//
+// Thread-safe: set by the thread that reads the GPUs.
+#ifndef WORKER_DAEMON_METRICS_GPU_METRICS_H_
+#define WORKER_DAEMON_METRICS_GPU_METRICS_H_
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "common/metrics/metric_registry.h"
+
+namespace paceline {
+
+// What the driver tells of a GPU now; units as in the names of the families.
+struct GpuFigures {
+  int index = 0;
+  std::string uuid;
+  std::optional<double> utilization;
+  std::optional<int64_t> memory_used;
+  std::optional<int64_t> memory_capacity;
+  std::optional<int> celsius;
+  std::optional<double> joules;  // Only grows.
+  std::optional<double> sm_hertz;
+  std::optional<bool> throttled;
+  std::optional<int64_t> ecc_errors;
+  std::optional<bool> row_remap_failed;
+};
+
+class GpuMetrics {
+ public:
+  // `registry` outlives this object.
+  explicit GpuMetrics(MetricRegistry& registry);
+
+  // All GPUs of the node; always the same ones. `now`: wall.
+  void Set(const std::vector<GpuFigures>& gpus, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
+
+ private:
+  std::vector<Gauges*> gauges_;
+  Counters& energy_;
+  Gauges& last_read_;
+
+  absl::Mutex mutex_;  // Energy counters are raised by one thread at a time.
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_METRICS_GPU_METRICS_H_

@@ -1,0 +1,106 @@
+// What the daemon shows at /metrics (names and units: metric_families.h).
+//
+// Thread-safe: set on the loop, read by the HTTP threads.
+#ifndef WORKER_DAEMON_METRICS_METRICS_H_
+#define WORKER_DAEMON_METRICS_METRICS_H_
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "absl/time/time.h"
+#include "common/core/ids.h"
+#include "common/metrics/metric_registry.h"
+#include "common/metrics/process_metrics.h"
+#include "proto/plan.pb.h"
+#include "proto/status.pb.h"
+#include "worker/daemon/metrics/figure_metrics.h"
+#include "worker/daemon/metrics/gpu_metrics.h"
+#include "worker/daemon/metrics/trainer_checkpoint_metrics.h"
+#include "worker/ring/step_ring.h"
+
+namespace paceline {
+
+class WorkerMetrics {
+ public:
+  explicit WorkerMetrics(const std::string& version);
+  WorkerMetrics(const WorkerMetrics&) = delete;
+  WorkerMetrics& operator=(const WorkerMetrics&) = delete;
+
+  void SetConnected(bool connected, int64_t reconnects);
+  void SetTrainers(const std::map<v1::TrainerState, int>& by_state);
+  void AddStarted() { started_.Increment(); }
+  void AddAdopted() { adopted_.Increment(); }
+  void AddEnded(v1::FailureKind kind);
+  // A connection to the trainers' socket, by `cause`: "user" or "process".
+  void AddRefused(const std::string& cause);
+  void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
+
+  // `phase_ns`: totals that only grow, by phase.
+  void SetTrainer(const TrainerId& id, const v1::Progress& progress,
+                  const std::array<uint64_t, kPhases>& phase_ns);
+  void SetFigures(const TrainerId& id, const v1::RankFigures& figures, const v1::PlanStatus& plan) {
+    figures_.Set(id, figures, plan);
+  }
+  void SetCheckpoints(const TrainerId& id, const v1::CheckpointFigures& figures) {
+    checkpoints_.Set(id, figures);
+  }
+  // From any thread. None: it has no certificate, or one that cannot be read; what was shown stays.
+  void ShowCertificateEnd(std::optional<absl::Time> end);
+  // From any thread.
+  void SetGpus(const std::vector<GpuFigures>& gpus, absl::Time now) { gpus_.Set(gpus, now); }
+  // Its metrics are no more shown.
+  void ForgetTrainer(const TrainerId& id);
+
+  // In Prometheus' text format.
+  std::string Text();
+
+  // For tests.
+  const MetricRegistry& registry() const { return registry_; }
+
+ private:
+  struct Trainer {
+    prometheus::Gauge* step;
+    prometheus::Gauge* samples;
+    prometheus::Gauge* current_phase;
+    std::array<prometheus::Counter*, kPhases> phases;
+    // Null before its first step.
+    prometheus::Gauge* step_seconds = nullptr;
+    prometheus::Gauge* loss = nullptr;
+    prometheus::Gauge* evaluated = nullptr;  // Null: it does not evaluate.
+  };
+  Trainer& TrainerOf(const TrainerId& id);
+  void ShowEvaluation(const TrainerId& id, const v1::Progress& progress, Trainer& trainer);
+
+  MetricRegistry registry_;
+  ProcessMetrics process_;
+  Gauges& certificate_ends_;
+  prometheus::Gauge& connected_;
+  prometheus::Counter& reconnects_;
+  prometheus::Counter& started_;
+  prometheus::Counter& adopted_;
+  prometheus::Counter& dropped_;
+  Gauges& trainers_;
+  Counters& ended_;
+  Counters& refused_;
+  Gauges& step_;
+  Gauges& step_seconds_;
+  Gauges& samples_;
+  Gauges& loss_;
+  Gauges& current_phase_;
+  Gauges& evaluated_;
+  Counters& phases_;
+
+  // Owned by the loop.
+  std::map<TrainerId, Trainer> shown_;
+  FigureMetrics figures_{registry_};
+  TrainerCheckpointMetrics checkpoints_{registry_};
+  GpuMetrics gpus_{registry_};
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_METRICS_METRICS_H_

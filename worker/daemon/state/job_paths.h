@@ -1,0 +1,35 @@
+// The paths that a job has a node open.
+#ifndef WORKER_DAEMON_STATE_JOB_PATHS_H_
+#define WORKER_DAEMON_STATE_JOB_PATHS_H_
+
+#include <vector>
+
+#include "proto/worker.pb.h"
+#include "worker/shim/allowed_roots.h"
+
+namespace paceline {
+
+// Those of a trainer, by the job file's keys; only those that are given. `restore_from` of the plan
+// is what "resume_from" means, or a checkpoint of the job's own.
+inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
+  const v1::JobSpec& spec = plan.spec();
+  std::vector<NamedPath> given;
+  for (const NamedPath& named : {
+           NamedPath{"model.file", spec.model().torchscript().file()},
+           NamedPath{"data.train", spec.data().train()},
+           NamedPath{"data.eval", spec.data().eval()},
+           NamedPath{"init_from", spec.init_from()},
+           NamedPath{"export_final", spec.export_final()},
+           NamedPath{"checkpoint.directory", spec.checkpoint().directory()},
+           NamedPath{"working_directory", spec.working_directory()},
+           NamedPath{"venv", spec.venv()},
+           NamedPath{"resume_from", plan.restore_from()},
+       }) {
+    if (!named.path.empty()) given.push_back(named);
+  }
+  return given;
+}
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_STATE_JOB_PATHS_H_

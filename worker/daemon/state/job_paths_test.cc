@@ -1,0 +1,73 @@
+#include "worker/daemon/state/job_paths.h"
+
+#include <gmock/gmock.h>
+#include <google/protobuf/descriptor.h>
+#include <google/protobuf/message.h>
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+
+namespace paceline {
+namespace {
+
+using google::protobuf::FieldDescriptor;
+using google::protobuf::Message;
+using ::testing::Contains;
+using ::testing::Field;
+using ::testing::IsEmpty;
+
+// Texts that no node opens; resume_from is resolved by the controller, into restore_from. A command
+// opens what its user may, whatever it is called with. Code is unpacked where the daemon says.
+const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
+                                        "paceline.v1.JobSpec.name",
+                                        "paceline.v1.JobSpec.command",
+                                        "paceline.v1.JobSpec.queue",
+                                        "paceline.v1.JobSpec.resume_from",
+                                        "paceline.v1.PlacementPolicy.nodes",
+                                        "paceline.v1.PlacementPolicy.same",
+                                        "paceline.v1.PlacementPolicy.exclude_nodes",
+                                        "paceline.v1.PlacementPolicy.tolerate"};
+
+// Gives each text of `message` its own name as value; returns those that are not in kNoPaths.
+std::set<std::string> FillTexts(Message* message) {
+  std::set<std::string> filled;
+  const google::protobuf::Reflection& reflection = *message->GetReflection();
+  for (int i = 0; i < message->GetDescriptor()->field_count(); ++i) {
+    const FieldDescriptor* field = message->GetDescriptor()->field(i);
+    if (field->is_map()) continue;
+    if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field->is_repeated()) {
+      // A choice has one of its members only: of the models the one with a path.
+      if (field->containing_oneof() != nullptr && field->name() != "torchscript") continue;
+      filled.merge(FillTexts(reflection.MutableMessage(message, field)));
+    } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&
+               kNoPaths.count(field->full_name()) == 0) {
+      EXPECT_FALSE(field->is_repeated()) << field->full_name() << " is not in PathsOf";
+      if (field->is_repeated()) continue;
+      reflection.SetString(message, field, field->full_name());
+      filled.insert(field->full_name());
+    }
+  }
+  return filled;
+}
+
+TEST(JobPathsTest, EveryTextOfASpecIsAPathOrKnownToBeNone) {
+  v1::TrainerPlan plan;
+  const std::set<std::string> texts = FillTexts(plan.mutable_spec());
+  EXPECT_EQ(texts.size(), 8U);
+  for (const std::string& text : texts) {
+    EXPECT_THAT(PathsOf(plan), Contains(Field(&NamedPath::path, text)));
+  }
+}
+
+TEST(JobPathsTest, OnlyWhatIsGivenIsNamed) {
+  v1::TrainerPlan plan;
+  EXPECT_THAT(PathsOf(plan), IsEmpty());
+  plan.set_restore_from("/c/step-1");
+  ASSERT_EQ(PathsOf(plan).size(), 1U);
+  EXPECT_EQ(PathsOf(plan)[0].field, "resume_from");
+  EXPECT_EQ(PathsOf(plan)[0].path, "/c/step-1");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,123 @@
+#include "worker/daemon/trainers/asked_collectives.h"
+
+#include <google/protobuf/util/json_util.h>
+
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
+#include "worker/daemon/logs/log_files.h"
+#include "worker/shim/trainer_dir.h"
+
+namespace paceline {
+namespace {
+
+// In a report of the node; more than _collectives.py ever tells.
+constexpr size_t kMostTold = 32 << 10;
+
+void MakeUtf8(std::string* text) { *text = ToUtf8(std::move(*text)); }
+
+}  // namespace
+
+absl::StatusOr<v1::RankCollectives> ParseCollectives(absl::string_view json) {
+  v1::RankCollectives told;
+  const auto parsed =
+      google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &told);
+  if (!parsed.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("it is not what is expected: ", parsed.message().ToString()));
+  }
+  if (told.ByteSizeLong() > kMostTold) {
+    return absl::ResourceExhaustedError(
+        absl::StrCat("it tells more than ", kMostTold, " bytes of collectives"));
+  }
+  MakeUtf8(told.mutable_unavailable());
+  for (v1::GroupCollectives& group : *told.mutable_groups()) {
+    MakeUtf8(group.mutable_name());
+    MakeUtf8(group.mutable_description());
+    for (v1::Collective& collective : *group.mutable_collectives()) {
+      MakeUtf8(collective.mutable_operation());
+      MakeUtf8(collective.mutable_input());
+    }
+  }
+  return told;
+}
+
+bool AskedCollectives::Poll(int64_t wanted, int rank, absl::Time now) {
+  if (wanted == 0) {
+    waits_ = false;
+    wanted_ = 0;
+    return std::exchange(told_, std::nullopt).has_value();
+  }
+  if (wanted != wanted_) {
+    wanted_ = wanted;
+    waits_ = true;
+    asked_ = false;
+    deadline_ = now + kPatience;
+  }
+  if (!waits_) return false;
+  if (!asked_ && !Ask()) {
+    if (now >= deadline_) Refuse("no process of the rank waits to be asked");
+    return !waits_;
+  }
+  if (!waits_) return true;
+  absl::StatusOr<v1::RankCollectives> answer = ReadAnswer(rank);
+  if (answer.ok() && answer->wanted() == wanted) {
+    told_ = *std::move(answer);
+    waits_ = false;
+  } else if (!answer.ok() && !absl::IsNotFound(answer.status())) {
+    Refuse(answer.status().message());
+  } else if (now >= deadline_) {
+    Refuse(absl::StrCat("its Python has not answered within ", absl::FormatDuration(kPatience)));
+  }
+  return !waits_;
+}
+
+bool AskedCollectives::Ask() {
+  const absl::StatusOr<ForeignDir> dir = ForeignDir::Open(own_dir_);
+  const absl::Status status =
+      dir.ok() ? dir->WriteToPipe(trainer_dir::kCollectivesAsk, absl::StrCat(wanted_, "\n"))
+               : dir.status();
+  asked_ = status.ok();
+  if (asked_ || absl::IsUnavailable(status)) return asked_;
+  if (absl::IsNotFound(status)) {  // It has no process group.
+    Refuse("");
+  } else {
+    Refuse(status.message());
+  }
+  return true;
+}
+
+absl::StatusOr<v1::RankCollectives> AskedCollectives::ReadAnswer(int rank) const {
+  PACELINE_ASSIGN_OR_RETURN(const ForeignDir dir, ForeignDir::Open(own_dir_));
+  PACELINE_ASSIGN_OR_RETURN(const ForeignFile file, dir.OpenFile(trainer_dir::kCollectives));
+  PACELINE_ASSIGN_OR_RETURN(const std::string text, file.ReadAll(kMostBytes));
+  absl::StatusOr<v1::RankCollectives> told = ParseCollectives(text);
+  if (!told.ok()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("cannot read ", file.path(), ": ", told.status().message()));
+  }
+  if (told->unavailable().empty() && told->rank() != rank) {
+    told->clear_groups();
+    told->set_unavailable(
+        absl::StrCat("torch numbers a process of it rank ", told->rank(), ", not ", rank));
+  }
+  return told;
+}
+
+void AskedCollectives::TakeLeft(int rank) {
+  absl::StatusOr<v1::RankCollectives> left = ReadAnswer(rank);
+  // Not what it answered when it stood still at some other time.
+  if (left.ok() && (left->wanted() == 0 || left->wanted() == wanted_)) told_ = *std::move(left);
+  waits_ = false;
+}
+
+void AskedCollectives::Refuse(absl::string_view why) {
+  told_.emplace();
+  told_->set_wanted(wanted_);
+  told_->set_unavailable(ToUtf8(std::string(why)));
+  waits_ = false;
+}
+
+}  // namespace paceline

@@ -1,0 +1,63 @@
+// Asks a rank of a watched command which collectives it has entered
+// (python/paceline/_collectives.py), and waits for the answer.
+//
+// Runs on the loop.
+#ifndef WORKER_DAEMON_TRAINERS_ASKED_COLLECTIVES_H_
+#define WORKER_DAEMON_TRAINERS_ASKED_COLLECTIVES_H_
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <utility>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/time/time.h"
+#include "proto/status.pb.h"
+
+namespace paceline {
+
+// What a process of the job's has written; an error says what is wrong with it.
+absl::StatusOr<v1::RankCollectives> ParseCollectives(absl::string_view json);
+
+class AskedCollectives {
+ public:
+  static constexpr size_t kMostBytes = 128 << 10;
+  // An interpreter may be busy for a moment.
+  static constexpr absl::Duration kPatience = absl::Seconds(3);
+
+  // `own_dir`: the rank's own directory, which may hold anything.
+  explicit AskedCollectives(std::string own_dir) : own_dir_(std::move(own_dir)) {}
+
+  // Asks, and looks for an answer; to be called again and again while the rank runs. `wanted`: of
+  // its plan; 0: not any more. `rank`: what torch should number it. True: told() has changed.
+  bool Poll(int64_t wanted, int rank, absl::Time now);
+
+  // Whether an answer is waited for.
+  bool waits() const { return waits_; }
+
+  // The rank has ended: what it has left then counts, if there is anything.
+  void TakeLeft(int rank);
+
+  // The newest answer, or why there is none.
+  const std::optional<v1::RankCollectives>& told() const { return told_; }
+
+ private:
+  // Whether it was asked by now, or told_ says why it cannot be.
+  bool Ask();
+  // NotFound: there is none.
+  absl::StatusOr<v1::RankCollectives> ReadAnswer(int rank) const;
+  void Refuse(absl::string_view why);
+
+  const std::string own_dir_;
+  int64_t wanted_ = 0;
+  bool waits_ = false;
+  bool asked_ = false;
+  absl::Time deadline_;
+  std::optional<v1::RankCollectives> told_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_DAEMON_TRAINERS_ASKED_COLLECTIVES_H_

@@ -1,0 +1,536 @@
+#include "worker/daemon/trainers/node_trainer.h"
+
+#include <signal.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/boot_clock.h"
+#include "common/core/host_port.h"
+#include "common/core/status_macros.h"
+#include "common/foreign_dir.h"
+#include "common/log.h"
+#include "common/uuid.h"
+#include "worker/daemon/logs/log_files.h"
+#include "worker/daemon/session/kept_message.h"
+#include "worker/daemon/state/job_paths.h"
+#include "worker/daemon/trainers/command_words.h"
+#include "worker/daemon/trainers/trainer_sockets.h"
+#include "worker/link/interface_host.h"
+#include "worker/shim/exit_record.h"
+#include "worker/shim/small_file.h"
+#include "worker/shim/trainer_dir.h"
+#include "worker/shim/trainer_lock.h"
+
+namespace paceline {
+namespace {
+
+constexpr uint32_t kRingCapacity = 4096;
+constexpr int kTailLines = 20;
+constexpr size_t kTailBytes = 8 * 1024;
+
+static_assert(static_cast<int>(FailureKind::kSignal) == v1::FAILURE_SIGNAL);
+static_assert(static_cast<int>(FailureKind::kExitCode) == v1::FAILURE_EXIT_CODE);
+static_assert(static_cast<int>(FailureKind::kError) == v1::FAILURE_ERROR);
+static_assert(static_cast<int>(FailureKind::kOutOfMemory) == v1::FAILURE_OUT_OF_MEMORY);
+static_assert(static_cast<int>(FailureKind::kCollective) == v1::FAILURE_COLLECTIVE);
+static_assert(static_cast<int>(FailureKind::kInput) == v1::FAILURE_INPUT);
+static_assert(static_cast<int>(FailureKind::kStart) == v1::FAILURE_START);
+static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
+static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
+static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
+
+// Leaves out what is meant for other nodes.
+void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
+  auto* chaos = spec.mutable_chaos();
+  chaos->erase(std::remove_if(chaos->begin(), chaos->end(),
+                              [&](const v1::Fault& fault) {
+                                return !fault.node().empty() && fault.node() != node;
+                              }),
+               chaos->end());
+}
+
+constexpr size_t kMaxLastWords = 16 << 20;
+constexpr size_t kMaxErrorFile = 1 << 20;
+constexpr size_t kMaxModules = 1 << 20;
+// Of a command's output, in which its error is looked for.
+constexpr int kWordsLines = 60;
+constexpr size_t kWordsBytes = 32 * 1024;
+
+// The trainer's folder, which its user passes through and cannot write, and in it its own.
+absl::Status MakeDirs(const std::string& dir, const std::string& own_dir, const JobUser& user) {
+  std::error_code error;
+  std::filesystem::create_directories(dir, error);
+  if (error) return absl::ErrnoToStatus(error.value(), absl::StrCat("cannot create ", dir));
+  if (::chmod(dir.c_str(), 0711) != 0 || (::mkdir(own_dir.c_str(), 0700) != 0 && errno != EEXIST)) {
+    return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", own_dir));
+  }
+  return GiveTo(user, own_dir);
+}
+
+std::optional<ProcessEnd> ProcessEndOf(const std::optional<ExitRecord>& record) {
+  if (!record.has_value()) return std::nullopt;
+  return ProcessEnd{record->exit_code, record->signal, record->out_of_memory, record->start_error,
+                    record->is_input_error};
+}
+
+}  // namespace
+
+NodeTrainer::Remains NodeTrainer::Examine(const NodePaths& paths, const TrainerId& id) {
+  const std::string dir = paths.TrainerDir(id);
+  if (!ReadMessage<v1::TrainerPlan>(absl::StrCat(dir, "/", trainer_dir::kPlan))) {
+    return Remains::kOld;
+  }
+  for (const char* sign : {trainer_dir::kResult, trainer_dir::kExit}) {
+    if (::access(absl::StrCat(dir, "/", sign).c_str(), F_OK) == 0) return Remains::kStarted;
+  }
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir);
+  if (processes.ok() && processes->alive) return Remains::kStarted;
+  // The shim writes into the lock once its trainer runs.
+  struct stat lock;
+  const bool written =
+      ::stat(absl::StrCat(dir, "/", trainer_dir::kLock).c_str(), &lock) == 0 && lock.st_size > 0;
+  return written ? Remains::kStarted : Remains::kUnborn;
+}
+
+NodeTrainer::NodeTrainer(const TrainerSetup& setup, TrainerId id)
+    : setup_(setup),
+      id_(std::move(id)),
+      dir_(setup.paths.TrainerDir(id_)),
+      last_step_(BootNow()),
+      command_(setup, id_),
+      collectives_(setup.paths.OwnDir(id_)) {}
+
+absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
+  PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
+  plan_ = plan;
+  PACELINE_RETURN_IF_ERROR(TakeStoreSecret());
+  // A command's store is its own, and knows no secret of ours.
+  if (store_secret_.empty() && !IsCommand()) {
+    store_secret_ = NewUuid();
+    PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_));
+  }
+  PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kPlan), plan_.SerializeAsString()));
+  result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
+  return absl::OkStatus();
+}
+
+absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
+  PACELINE_RETURN_IF_ERROR(Prepare(plan));
+  if (ended()) return absl::OkStatus();
+  if (!IsCommand() || (plan_.spec().watch() && !setup_.watch_dir.empty())) {
+    PACELINE_RETURN_IF_ERROR(OpenRing());
+  }
+  if (IsCommand()) {
+    PACELINE_ASSIGN_OR_RETURN(const int port, command_.ReservePort());
+    status_.set_state(v1::TRAINER_READY);
+    status_.set_store_port(port);
+    return absl::OkStatus();
+  }
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand()));
+  return absl::OkStatus();
+}
+
+absl::Status NodeTrainer::OpenRing() {
+  const std::string ring = setup_.paths.Ring(id_);
+  PACELINE_RETURN_IF_ERROR(CreateStepRing(ring, kRingCapacity));
+  PACELINE_ASSIGN_OR_RETURN(ring_, RingTail::Open(ring));
+  // Nobody else can write its folder, so it is still the file that was made.
+  return GiveTo(setup_.user, ring);
+}
+
+bool NodeTrainer::IsUnlaunched() const {
+  return IsCommand() && !ended() && status_.state() == v1::TRAINER_READY;
+}
+
+bool NodeTrainer::CanLaunch() const {
+  return IsUnlaunched() && !waits_for_code_ && !plan_.has_stop() && !plan_.store_address().empty();
+}
+
+absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
+                                 std::optional<TrainerProcess> stood_by) {
+  if (stood_by.has_value()) {
+    process_ = std::move(stood_by);
+  } else {
+    PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
+  }
+  // Only rank 0's is used.
+  if (Member().rank.value() != 0) command_.FreePort();
+  status_.set_state(v1::TRAINER_RUNNING);
+  KeepMessage(File(trainer_dir::kSeen), status_);
+  return absl::OkStatus();
+}
+
+void NodeTrainer::EndUnlaunched() {
+  v1::TrainerReport result = Report();
+  result.set_state(v1::TRAINER_EXITED);
+  result.mutable_exit()->set_message("stopped on request before it was started");
+  SetResult(std::move(result));
+}
+
+absl::StatusOr<TrainerProcess::Command> NodeTrainer::PrepareLaunch() const {
+  PACELINE_RETURN_IF_ERROR(command_.WriteEnvironment(plan_, ring_.has_value()));
+  return UserProgram();
+}
+
+TrainerProcess::Command NodeTrainer::UserProgram() const {
+  TrainerProcess::Command command = StartCommand();
+  command_.Complete(plan_.spec(), command);
+  return command;
+}
+
+std::string NodeTrainer::ModulesPath() const {
+  return absl::StrCat(setup_.paths.OwnDir(id_), "/", trainer_dir::kModules);
+}
+
+std::optional<std::string> NodeTrainer::LeftModules() const {
+  return OwnFile(trainer_dir::kModules, kMaxModules);
+}
+
+TrainerProcess::Command NodeTrainer::StartCommand() const {
+  TrainerProcess::Command command;
+  command.shim = setup_.shim;
+  command.program = {plan_.spec().device() == v1::CUDA ? setup_.trainer_cuda : setup_.trainer,
+                     "--dir",
+                     setup_.paths.OwnDir(id_),
+                     "--socket",
+                     setup_.paths.Socket(),
+                     "--ring",
+                     setup_.paths.Ring(id_),
+                     "--log-segment-bytes",
+                     absl::StrCat(setup_.log_segment_bytes),
+                     "--orphan-timeout-s",
+                     absl::StrCat(setup_.orphan_timeout_s)};
+  command.environment = setup_.environment;
+  command.trainer_dir = dir_;
+  command.own_dir = setup_.paths.OwnDir(id_);
+  command.confinement = setup_.limits;
+  command.confinement.user = setup_.user.switched();
+  command.roots = setup_.roots;
+  command.paths = PathsOf(plan_);
+  return command;
+}
+
+void NodeTrainer::FailStart(const absl::Status& status) {
+  v1::TrainerReport result = Report();
+  result.set_state(v1::TRAINER_EXITED);
+  result.mutable_exit()->set_failure(v1::FAILURE_START);
+  result.mutable_exit()->set_message(ToUtf8(std::string(status.message())));
+  SetResult(std::move(result));
+}
+
+void NodeTrainer::Skip(const v1::TrainerPlan& plan) {
+  const absl::Status prepared = Prepare(plan);
+  if (!prepared.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << prepared.message() << "\"";
+  if (!ended()) EndUnlaunched();
+}
+
+absl::Status NodeTrainer::Adopt() {
+  plan_ = ReadMessage<v1::TrainerPlan>(File(trainer_dir::kPlan)).value_or(plan_);
+  status_ = ReadMessage<v1::TrainerStatus>(File(trainer_dir::kSeen)).value_or(status_);
+  result_ = ReadMessage<v1::TrainerReport>(File(trainer_dir::kResult));
+  if (ended()) return absl::OkStatus();
+  killed_ = plan_.has_stop();
+  if (::access(StacksPath().c_str(), F_OK) == 0) stacks_ = Stacks::kSaved;
+  if (const absl::Status taken = TakeStoreSecret(); !taken.ok()) {
+    PACELINE_LOG(ERROR) << "store_secret_lost " << Named() << " reason=\"" << taken.message()
+                        << "\"";
+  }
+  absl::StatusOr<RingTail> ring = RingTail::Open(setup_.paths.Ring(id_));
+  if (ring.ok()) {
+    ring_ = *std::move(ring);
+    steps_seen_ = ring_->written();
+    if (ring_->last().has_value()) {
+      const uint64_t end_ns = ring_->last()->start_ns + ring_->last()->total_ns;
+      last_step_ = BootNow() - absl::Nanoseconds(static_cast<int64_t>(MonotonicNanos() - end_ns));
+    }
+  }
+  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
+  // It may end before the next Poll, and its end tells no ids.
+  if (process_.has_value()) FindPid();
+  return absl::OkStatus();
+}
+
+void NodeTrainer::SetPlan(const v1::TrainerPlan& plan) {
+  if (plan.SerializeAsString() == plan_.SerializeAsString()) return;
+  plan_ = plan;
+  KeepMessage(File(trainer_dir::kPlan), plan_);
+}
+
+Tell NodeTrainer::OnStatus(const v1::TrainerStatus& status) {
+  if (ended()) return Tell::kNothing;
+  const Tell tell = HowSoon(status_, status);
+  status_ = status;
+  if (tell != Tell::kNothing) KeepMessage(File(trainer_dir::kSeen), status_);
+  return tell;
+}
+
+bool NodeTrainer::FindPid() {
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+  if (!processes.ok() || processes->trainer == 0) return false;
+  pid_ = processes->trainer;
+  state_.emplace(processes->trainer);
+  return true;
+}
+
+Tell NodeTrainer::Poll(absl::Time now) {
+  if (ring_.has_value()) {
+    ring_->Poll();
+    if (std::exchange(steps_seen_, ring_->written()) != steps_seen_) last_step_ = now;
+  }
+  if (!process_.has_value()) return Tell::kNothing;
+  Tell tell = Tell::kNothing;
+  if (pid_ == 0) {
+    if (!FindPid()) return Tell::kNothing;
+    tell = Tell::kSoon;
+    if (IsCommand()) {  // It tells nothing itself, and a later daemon may find it ended.
+      status_.set_pid(pid_);
+      KeepMessage(File(trainer_dir::kSeen), status_);
+    }
+  }
+  const bool asked = AskCollectives(now, tell);
+  was_asked_ = was_asked_ || asked;
+  if (IsSilentCommand() && command_.LookForLife(now, plan_.spec(), process_->shim(), was_asked_)) {
+    was_asked_ = asked;
+  }
+  if (stacks_ == Stacks::kBeingSaved) return tell;
+  const bool suspended = state_->Suspended();
+  if (std::exchange(suspended_, suspended) != suspended) tell = Tell::kNow;
+  return tell;
+}
+
+bool NodeTrainer::AskCollectives(absl::Time now, Tell& tell) {
+  if (!IsWatchedCommand() || !process_.has_value()) return false;
+  const bool waited = collectives_.waits();
+  if (collectives_.Poll(plan_.collectives_wanted(), Member().rank.value(), now)) tell = Tell::kNow;
+  return waited || collectives_.waits();
+}
+
+std::optional<pid_t> NodeTrainer::BeginStacks() {
+  if (!plan_.save_stacks() || stacks_ != Stacks::kNone || ended() || pid_ == 0) {
+    return std::nullopt;
+  }
+  stacks_ = Stacks::kBeingSaved;
+  return static_cast<pid_t>(pid_);
+}
+
+std::string NodeTrainer::StacksPath() const { return File(trainer_dir::kStacks); }
+
+void NodeTrainer::EndStacks(bool saved) {
+  stacks_ = Stacks::kSaved;
+  if (!saved || !ended()) return;
+  result_->set_stacks_file(StacksPath());
+  KeepResult();
+}
+
+HeldTrainer NodeTrainer::Held() const {
+  HeldTrainer held;
+  held.id = id_;
+  held.generation = Member().generation;
+  held.rank = Member().rank.value();
+  held.world_size = plan_.has_membership() ? plan_.membership().world_size() : plan_.world_size();
+  held.leased = plan_.leased();
+  held.running = process_.has_value() && !fenced_;
+  held.waiting = status_.membership().waiting();
+  held.last_step = last_step_;
+  if (ring_.has_value() && ring_->last().has_value()) {
+    held.step_length = absl::Nanoseconds(static_cast<int64_t>(ring_->last()->total_ns));
+  }
+  return held;
+}
+
+void NodeTrainer::Stop(bool kill) {
+  killed_ = killed_ || kill;
+  kill ? process_->Kill() : process_->Terminate();
+}
+
+void NodeTrainer::Fence(const std::string& why) {
+  fenced_ = true;
+  const absl::Status kept = WriteSmallFile(File(trainer_dir::kFenced), why);
+  if (!kept.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << kept.message() << "\"";
+  process_->Kill();
+}
+
+absl::Status NodeTrainer::Vouch(pid_t pid) const {
+  if (!process_.has_value()) return absl::UnavailableError("it does not run");
+  if (process_->IsTrainer(pid, dir_)) return absl::OkStatus();
+  if (IsCommand() && process_->HasStarted(pid)) return absl::OkStatus();
+  const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(dir_);
+  if (processes.ok() && !processes->alive) return absl::UnavailableError("it has ended");
+  return absl::PermissionDeniedError(
+      absl::StrCat("it says that it is ", TrainerName(id_), ", which is another process"));
+}
+
+void NodeTrainer::Judge(bool stop_requested) {
+  if (process_.has_value()) process_->Reap();
+  Poll(BootNow());
+  const absl::StatusOr<std::optional<std::string>> fenced =
+      ReadSmallFile(File(trainer_dir::kFenced));
+  const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
+  const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
+  const std::optional<ProcessEnd> process_end = ProcessEndOf(known);
+  // Somebody else has killed it, before or after it was asked to end.
+  if (process_end.has_value() && process_end->signal == SIGKILL && !killed_) stop_requested = false;
+  const TrainerEnd end =
+      JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
+               stop_requested, fenced.ok() ? fenced->value_or("") : "");
+  // Of one that was asked to end an error does not count, and yet may tell why others failed.
+  if (IsWatchedCommand() &&
+      (end.failure != FailureKind::kNone || plan_.collectives_wanted() != 0)) {
+    collectives_.TakeLeft(Member().rank.value());
+  }
+  v1::TrainerReport result = Report();
+  if (ring_.has_value() && known.has_value()) {
+    *result.mutable_progress() = ProgressAt(known->end_ns);
+  }
+  result.set_state(v1::TRAINER_EXITED);
+  v1::TrainerExit& exit = *result.mutable_exit();
+  exit.set_failure(static_cast<v1::FailureKind>(end.failure));
+  exit.set_exit_code(end.exit_code);
+  exit.set_signal(end.signal);
+  exit.set_message(ToUtf8(end.message));
+  exit.set_step(result.progress().step());
+  exit.set_phase(result.progress().phase());
+  exit.set_phase_s(result.progress().phase_s());
+  if (end.failure != FailureKind::kNone) {
+    exit.set_log_tail(LogFiles(setup_.paths.LogDir(id_)).Tail(kTailLines, kTailBytes));
+  }
+  process_.reset();
+  command_.FreePort();
+  result_ = std::move(result);
+}
+
+void NodeTrainer::Forget() {
+  ::unlink(File(trainer_dir::kPlan).c_str());
+  ::unlink(setup_.paths.Ring(id_).c_str());
+}
+
+std::string NodeTrainer::Named() const {
+  const TrainerId member = Member();
+  return absl::StrCat("trainer=", TrainerName(id_), " generation=", member.generation.value(),
+                      " rank=", member.rank.value());
+}
+
+v1::TrainerReport NodeTrainer::Report() const {
+  if (ended()) return *result_;
+  v1::TrainerReport report;
+  *report.mutable_id() = IdToProto(id_);
+  report.set_state(status_.state() == v1::TRAINER_STATE_UNSPECIFIED ? v1::TRAINER_STARTING
+                                                                    : status_.state());
+  report.set_pid(pid_ != 0 ? pid_ : status_.pid());
+  if (waits_for_code_) {
+    report.set_state(v1::TRAINER_STARTING);
+  } else if (status_.store_port() > 0) {
+    report.set_store_address(StoreAddress());
+  }
+  if (ring_.has_value()) *report.mutable_progress() = ProgressAt(MonotonicNanos());
+  if (IsSilentCommand()) command_.TellQuiet(plan_.spec(), *report.mutable_progress());
+  if (status_.has_evaluation()) *report.mutable_evaluation() = status_.evaluation();
+  if (status_.has_plan()) *report.mutable_plan() = status_.plan();
+  if (status_.has_figures()) *report.mutable_figures() = status_.figures();
+  if (status_.has_profile()) *report.mutable_profile() = status_.profile();
+  *report.mutable_saves() = status_.saves();
+  if (status_.has_checkpoints()) *report.mutable_checkpoints() = status_.checkpoints();
+  report.set_asked_to_end(status_.asked_to_end());
+  if (status_.has_membership()) *report.mutable_membership() = status_.membership();
+  report.set_no_slipstream(status_.no_slipstream());
+  report.set_suspended(suspended_);
+  if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
+    report.set_stacks_file(StacksPath());
+  }
+  if (collectives_.told().has_value()) *report.mutable_collectives() = *collectives_.told();
+  return report;
+}
+
+v1::Progress NodeTrainer::ProgressAt(uint64_t now_ns) const {
+  v1::Progress progress = ring_->Progress(now_ns);
+  // Who watches a command cannot know it, which is not a loss that is none.
+  if (IsCommand()) progress.clear_loss();
+  return progress;
+}
+
+v1::TrainerCommand NodeTrainer::Command() const {
+  v1::TrainerCommand command;
+  v1::TrainerConfig& config = *command.mutable_config();
+  *config.mutable_id() = plan_.id();
+  *config.mutable_spec() = plan_.spec();
+  KeepChaosOf(setup_.node, *config.mutable_spec());
+  config.set_world_size(plan_.world_size());
+  config.set_place(plan_.place());
+  config.set_threads(plan_.spec().threads_per_rank() > 0 ? plan_.spec().threads_per_rank()
+                                                         : setup_.default_threads);
+  config.set_interface(setup_.interface);
+  config.set_restore_from(plan_.restore_from());
+  config.mutable_allowed_roots()->Assign(setup_.roots.begin(), setup_.roots.end());
+  command.set_store_address(plan_.store_address());
+  if (plan_.has_plan()) *command.mutable_plan() = plan_.plan();
+  if (plan_.has_profile()) *command.mutable_profile() = plan_.profile();
+  if (plan_.has_checkpoints()) *command.mutable_checkpoints() = plan_.checkpoints();
+  command.set_stopping(plan_.has_stop());
+  if (plan_.has_membership()) *command.mutable_membership() = plan_.membership();
+  return command;
+}
+
+TrainerId NodeTrainer::Member() const {
+  if (!plan_.has_membership()) return id_;
+  return {id_.job, Generation(plan_.membership().generation()), Rank(plan_.membership().rank())};
+}
+
+void NodeTrainer::SetResult(v1::TrainerReport result) {
+  process_.reset();
+  command_.FreePort();
+  result_ = std::move(result);
+  KeepResult();
+}
+
+void NodeTrainer::KeepResult() {
+  ::unlink(setup_.paths.Ring(id_).c_str());
+  KeepMessage(File(trainer_dir::kResult), *result_);
+}
+
+std::optional<std::string> NodeTrainer::OwnFile(const char* name, size_t most_bytes) const {
+  const absl::StatusOr<ForeignDir> dir = ForeignDir::Open(setup_.paths.OwnDir(id_));
+  if (!dir.ok()) return std::nullopt;
+  const absl::StatusOr<ForeignFile> file = dir->OpenFile(name);
+  if (!file.ok()) return std::nullopt;
+  absl::StatusOr<std::string> text = file->ReadAll(most_bytes);
+  return text.ok() ? std::optional<std::string>(*std::move(text)) : std::nullopt;
+}
+
+LastWords NodeTrainer::TakeLastWords() {
+  v1::TrainerStatus last;
+  const std::optional<std::string> text = OwnFile(trainer_dir::kStatus, kMaxLastWords);
+  if (text.has_value() && last.ParseFromString(*text)) status_ = MergeLastWords(status_, last);
+  return {status_.state() == v1::TRAINER_FINISHED, static_cast<FailureKind>(status_.error().kind()),
+          status_.error().message()};
+}
+
+LastWords NodeTrainer::WordsOfCommand(const std::optional<ProcessEnd>& end) const {
+  return CommandWords(end, OwnFile(trainer_dir::kErrorFile, kMaxErrorFile).value_or(""),
+                      LogFiles(setup_.paths.LogDir(id_)).Tail(kWordsLines, kWordsBytes));
+}
+
+absl::Status NodeTrainer::TakeStoreSecret() {
+  store_host_ = setup_.interface.empty() ? setup_.address
+                                         : InterfaceHost(setup_.interface).value_or(setup_.address);
+  PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
+                            ReadSmallFile(File(trainer_dir::kStoreSecret)));
+  store_secret_ = kept.value_or("");
+  return absl::OkStatus();
+}
+
+std::string NodeTrainer::StoreAddress() const {
+  const std::string place = JoinHostPort(store_host_, status_.store_port());
+  // One that an earlier version has started knows no secret.
+  return store_secret_.empty() ? place : absl::StrCat(place, "/", store_secret_);
+}
+
+std::string NodeTrainer::File(const char* name) const { return absl::StrCat(dir_, "/", name); }
+
+}  // namespace paceline

@@ -1,0 +1,153 @@
+#include "worker/daemon/trainers/trainer_environment.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <iterator>
+#include <map>
+#include <utility>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "worker/shim/trainer_dir.h"
+
+namespace paceline {
+namespace {
+
+constexpr absl::string_view kNames[] = {
+    "PATH",         "HOME",         "USER",          "LOGNAME",         "SHELL",
+    "LANG",         "TZ",           "TMPDIR",        "LD_LIBRARY_PATH", "LD_PRELOAD",
+    "ASAN_OPTIONS", "TSAN_OPTIONS", "UBSAN_OPTIONS", "LSAN_OPTIONS",
+};
+constexpr absl::string_view kPrefixes[] = {
+    "LC_",  "CUDA_", "NVIDIA_", "NCCL_",    "GLOO_",   "OMP_",      "MKL_",
+    "KMP_", "GOMP_", "TORCH_",  "PYTORCH_", "MALLOC_", "PACELINE_",
+};
+
+// Torch's own default since it has one for all backends.
+constexpr char kRecordedCollectives[] = "2000";
+
+// Of CommandEnvironment: what a rank's next start has another value of.
+constexpr absl::string_view kOfOneStart[] = {
+    "MASTER_ADDR",
+    "MASTER_PORT",
+    "TORCHELASTIC_RESTART_COUNT",
+    "TORCHELASTIC_ERROR_FILE",
+    "PACELINE_GENERATION",
+    "PACELINE_DIR",
+    "PACELINE_RING",
+};
+
+bool IsKept(absl::string_view entry) {
+  const absl::string_view name = entry.substr(0, entry.find('='));
+  return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
+         std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
+                     [name](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
+}
+
+using Variables = std::map<std::string, std::string>;
+
+// Puts `entry` before what a list of folders has.
+void PutFirst(const std::string& entry, const char* name, Variables& variables) {
+  std::string& list = variables[name];
+  list = list.empty() ? entry : absl::StrCat(entry, ":", list);
+}
+
+// What torchrun tells its workers.
+void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surroundings,
+             Variables& variables) {
+  const v1::LocalRanks& local = plan.local();
+  const std::string rank = absl::StrCat(plan.membership().rank());
+  const std::string world = absl::StrCat(plan.membership().world_size());
+  variables["RANK"] = variables["ROLE_RANK"] = rank;
+  variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world;
+  variables["ROLE_NAME"] = "default";
+  variables["LOCAL_RANK"] = absl::StrCat(local.index());
+  variables["LOCAL_WORLD_SIZE"] = absl::StrCat(local.places_size());
+  variables["GROUP_RANK"] = absl::StrCat(local.node());
+  variables["GROUP_WORLD_SIZE"] = absl::StrCat(local.nodes());
+  variables["MASTER_ADDR"] = surroundings.master_host;
+  variables["MASTER_PORT"] = absl::StrCat(surroundings.master_port);
+  variables["TORCHELASTIC_RUN_ID"] = plan.id().job_id();
+  variables["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(local.restarts());
+  variables["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(plan.spec().max_restarts());
+  // There is no agent with a store: rank 0 opens it.
+  variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
+  variables["TORCHELASTIC_ERROR_FILE"] =
+      absl::StrCat(surroundings.own_dir, "/", trainer_dir::kErrorFile);
+  if (plan.spec().device() == v1::CUDA) {
+    variables["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(local.places(), ",");
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> CommandEnvironment(const std::vector<std::string>& passed_on,
+                                            const v1::TrainerPlan& plan,
+                                            const CommandSurroundings& surroundings) {
+  const v1::JobSpec& spec = plan.spec();
+  Variables variables = {{"OMP_NUM_THREADS", absl::StrCat(surroundings.threads)},
+                         {"PYTHONUNBUFFERED", "1"},
+                         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}};
+  if (!surroundings.device.empty()) {
+    variables["GLOO_SOCKET_IFNAME"] = variables["NCCL_SOCKET_IFNAME"] = surroundings.device;
+  }
+  for (const std::string& entry : passed_on) {
+    std::pair<std::string, std::string> parts = absl::StrSplit(entry, absl::MaxSplits('=', 1));
+    variables[std::move(parts.first)] = std::move(parts.second);
+  }
+  for (const auto& [name, value] : spec.environment()) variables[name] = value;
+  if (!spec.venv().empty()) {
+    PutFirst(absl::StrCat(spec.venv(), "/bin"), "PATH", variables);
+    variables["VIRTUAL_ENV"] = spec.venv();
+    variables.erase("PYTHONHOME");
+  }
+  SetRank(plan, surroundings, variables);
+  variables["PACELINE_JOB_ID"] = plan.id().job_id();
+  variables["PACELINE_GENERATION"] = absl::StrCat(plan.membership().generation());
+  variables["PACELINE_DIR"] = surroundings.own_dir;
+  variables["PACELINE_SOCKET"] = surroundings.socket;
+  if (!surroundings.ring.empty()) {
+    variables["PACELINE_RING"] = surroundings.ring;
+    PutFirst(surroundings.watch_dir, "PYTHONPATH", variables);
+    // What a rank says of its collectives when it hangs (python/paceline/_collectives.py).
+    if (variables.count("TORCH_NCCL_TRACE_BUFFER_SIZE") == 0) {
+      variables.emplace("TORCH_FR_BUFFER_SIZE", kRecordedCollectives);
+    }
+  }
+  std::vector<std::string> entries;
+  for (const auto& [name, value] : variables) entries.push_back(absl::StrCat(name, "=", value));
+  return entries;
+}
+
+bool IsSameRank(const std::string& a, const std::string& b) {
+  const auto lasting = [](const std::string& text) {
+    std::vector<std::string> entries = absl::StrSplit(text, '\0', absl::SkipEmpty());
+    entries.erase(std::remove_if(entries.begin(), entries.end(),
+                                 [](absl::string_view entry) {
+                                   const absl::string_view name = entry.substr(0, entry.find('='));
+                                   return std::find(std::begin(kOfOneStart), std::end(kOfOneStart),
+                                                    name) != std::end(kOfOneStart);
+                                 }),
+                  entries.end());
+    return entries;
+  };
+  return lasting(a) == lasting(b);
+}
+
+std::vector<std::string> ScrubEnvironment(const std::vector<std::string>& environment) {
+  std::vector<std::string> kept;
+  std::copy_if(environment.begin(), environment.end(), std::back_inserter(kept), IsKept);
+  return kept;
+}
+
+std::vector<std::string> OwnEnvironment() {
+  std::vector<std::string> entries;
+  for (char** entry = environ; *entry != nullptr; ++entry) entries.emplace_back(*entry);
+  return entries;
+}
+
+}  // namespace paceline

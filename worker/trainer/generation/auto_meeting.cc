@@ -1,0 +1,109 @@
+#include "worker/trainer/generation/auto_meeting.h"
+
+#include <ATen/core/grad_mode.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "worker/trainer/generation/meeting_rows.h"
+#include "worker/trainer/generation/slipstream_meeting.h"
+#include "worker/trainer/slipstream/optimizer_state.h"
+
+namespace paceline {
+namespace {
+
+// What a rank tells of itself. Travels as bytes: all run the same program.
+struct KindRow {
+  int64_t generation = 0;  // That it has trained in last; 0: none.
+  bool slipstream = false;
+};
+
+// Of the state of the training.
+struct StateKind {
+  int64_t generation = 0;  // 0: nobody has trained.
+  bool slipstream = false;
+};
+
+StateKind KindOf(const std::vector<KindRow>& rows, bool planned) {
+  StateKind kind;
+  for (const KindRow& row : rows) kind.generation = std::max(kind.generation, row.generation);
+  if (kind.generation == 0) return {0, planned};
+  kind.slipstream = std::any_of(rows.begin(), rows.end(), [&](const KindRow& row) {
+    return row.generation == kind.generation && row.slipstream;
+  });
+  return kind;
+}
+
+void Forget(TrainingState& state) {
+  state.position = RankPosition();
+  state.in_step = state.is_open = false;
+  EndSlipstream(state.slipstream);
+}
+
+// The mean over all ranks of what each has for itself.
+void AverageOptimizer(const Meeting& meeting) {
+  OptimizerState state(meeting.optimizer);
+  const at::Tensor flat = state.Fill(/*has_state=*/true);
+  if (flat.numel() == 0) return;
+  meeting.groups.all().Sum(flat);
+  state.Apply(meeting.groups.all().size());
+}
+
+// The state that MeetSlipstream has left as one of ranks that keep together.
+void LeaveSlipstream(const Meeting& meeting, int64_t generation, TrainingState& state) {
+  SlipstreamMemory& memory = state.slipstream;
+  memory.buffers->Copy(ComputeOrder::Copy::kLoad, memory.rank->buffers());
+  memory.buffers->DropGradients();
+  if (IsLocal(memory.rank->state().plan.mode)) AverageOptimizer(meeting);
+  const int64_t evaluated = state.position.evaluated;
+  const int64_t step = state.position.step;
+  const int ranks = meeting.groups.all().size();
+  state.position = RankPosition();
+  state.position.generation = generation;
+  state.position.step = step;
+  state.position.evaluated = evaluated;
+  state.position.rank = meeting.config.rank();
+  state.position.gradients = {0, ranks};
+  state.position.exchange = {meeting.config.rank(), 1};
+  state.position.layout = LayoutOf(meeting.config.member, meeting.plan);
+  state.data = state.together;
+  state.member = meeting.config.member;
+  state.in_step = state.is_open = false;
+  EndSlipstream(memory);
+}
+
+}  // namespace
+
+void EndSlipstream(SlipstreamMemory& memory) {
+  memory.rank.reset();
+  memory.buffers.reset();
+  memory.figures = SlipstreamFigures();
+}
+
+absl::StatusOr<bool> MeetAuto(const Meeting& meeting, TrainingState& state) {
+  const at::NoGradGuard no_grad;
+  const KindRow own{state.position.generation, state.slipstream.rank.has_value()};
+  const bool planned = meeting.plan.slipstream.has_value();
+  const StateKind kind =
+      KindOf(GatherByRank(meeting.groups.all(), meeting.model.device(), own), planned);
+  const bool is_of_other_kind = own.generation > 0 && own.slipstream != kind.slipstream;
+  if (is_of_other_kind) Forget(state);
+  PACELINE_ASSIGN_OR_RETURN(
+      const bool begins,
+      kind.slipstream ? MeetSlipstream(meeting, state.slipstream, state) : Meet(meeting, state));
+  if (begins || kind.slipstream == planned) return begins;
+  PACELINE_LOG(INFO) << "strategy_changed generation=" << meeting.config.member.generation
+                     << " step=" << state.position.step
+                     << (planned ? " from=ddp to=slipstream" : " from=slipstream to=ddp");
+  if (planned) {
+    state.is_open = false;  // Its step is done; nobody is told of its times.
+    return false;
+  }
+  LeaveSlipstream(meeting, kind.generation, state);
+  return Meet(meeting, state);
+}
+
+}  // namespace paceline

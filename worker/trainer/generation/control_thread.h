@@ -1,0 +1,68 @@
+// The thread that keeps the connection to the daemon (control.h says what it does).
+#ifndef WORKER_TRAINER_GENERATION_CONTROL_THREAD_H_
+#define WORKER_TRAINER_GENERATION_CONTROL_THREAD_H_
+
+#include <atomic>
+#include <functional>
+#include <thread>
+
+#include "absl/time/time.h"
+#include "common/core/backoff.h"
+#include "worker/link/frame.h"
+#include "worker/trainer/generation/control.h"
+#include "worker/trainer/generation/control_state.h"
+#include "worker/trainer/report/log_file.h"
+
+namespace paceline {
+
+// Thread-safe.
+class ControlThread {
+ public:
+  // `state` outlives this object. `signal_fd` is a signalfd for SIGTERM and is closed at the end;
+  // `on_stop` is called, on the thread, when it came while training and ends it.
+  ControlThread(const Control::Options& options, ControlState& state, LogFile log, int signal_fd,
+                std::function<void()> on_stop);
+  ~ControlThread();
+
+  // Sends what is unsent, if that takes no longer than the last words may, and ends the thread.
+  void Stop();
+
+ private:
+  void Run();
+  void Poll(absl::Duration limit);
+  void Connect();
+  void Disconnect();
+  void Receive();
+  void SendStatus();
+  void TakeSignal();
+  // What follows from a signal that came while training.
+  void EndIfAsked();
+  void TurnOverLog();
+  void LeaveIfOrphaned();
+  bool MayLeave();
+  [[noreturn]] void EndProcess(int code);
+
+  const Control::Options options_;
+  ControlState& state_;
+  const int signal_fd_;
+  const std::function<void()> on_stop_;
+  std::atomic<bool> stopping_{false};
+
+  // Owned by the thread.
+  bool asked_to_end_ = false;
+  LogFile log_;
+  bool log_failed_ = false;
+  Backoff backoff_;
+  int socket_ = -1;
+  FrameDecoder decoder_;
+  bool was_connected_ = false;
+  absl::Time next_dial_ = absl::InfinitePast();
+  absl::Time alone_since_;
+  absl::Time leave_at_ = absl::InfiniteFuture();
+
+  std::thread thread_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_GENERATION_CONTROL_THREAD_H_

@@ -1,0 +1,102 @@
+// What the members of a generation tell each other of themselves when they meet, and what follows
+// from it for what others get.
+//
+// Thread-compatible. A failed collective is a CollectiveError.
+#ifndef WORKER_TRAINER_GENERATION_MEETING_ROWS_H_
+#define WORKER_TRAINER_GENERATION_MEETING_ROWS_H_
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/empty.h>
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "common/checkpoint/checksum.h"
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/core/meeting.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/generation/meeting.h"
+#include "worker/trainer/loop/training_state.h"
+
+namespace paceline {
+
+// Of a ladder. Group sizes at least double from one to the next.
+constexpr size_t kMaxLevels = 16;
+
+// What a rank tells of itself. Travels as bytes: all run the same program.
+struct MeetingRow {
+  RankPosition position;
+  uint64_t layout = 0;  // In this generation.
+  uint64_t model = 0;   // A hash of the names, types and shapes of model and optimizer.
+  DataPosition data;
+  DataPosition open_data;
+  double grad_norm = 0;  // Of the open step.
+  int64_t mean_step = -1;
+  int64_t mean_bytes = 0;
+  bool all_equal = true;
+  RankRange equal;
+  std::array<int64_t, kMaxLevels> references{};  // Their numbers, by level; 0: none.
+  bool has_order = false;
+  bool save_due = false;
+  int64_t last_order = 0;
+};
+
+// A hash of the names, types and shapes of model and optimizer.
+uint64_t HashOfModel(const Model& model, const Optimizer& optimizer);
+
+// InvalidArgument unless the hashes of all ranks are the same.
+absl::Status CheckModels(const std::vector<uint64_t>& hashes);
+
+// What each member has passed, by rank. Collective. The type is trivially copyable. Rows carry
+// their checksums: a collective that a member has broken off may look finished on a device.
+template <typename Row>
+std::vector<Row> GatherByRank(Group& all, at::Device device, const Row& own) {
+  static_assert(std::is_trivially_copyable_v<Row>);
+  constexpr size_t kSum = sizeof(uint64_t);
+  constexpr size_t kBytes = sizeof(Row) + kSum;
+  const auto checksum_of = [](const char* row) { return ChecksumOf({row, sizeof(Row)}); };
+  at::Tensor input = at::empty({static_cast<int64_t>(kBytes)}, at::kByte);
+  char* const sent = static_cast<char*>(input.mutable_data_ptr());
+  std::memcpy(sent, &own, sizeof(Row));
+  const uint64_t own_checksum = checksum_of(sent);
+  std::memcpy(sent + sizeof(Row), &own_checksum, kSum);
+  input = input.to(device);
+  at::Tensor output = at::empty({all.size() * input.numel()}, input.options());
+  all.Gather(output, input);
+  output = output.cpu();
+  std::vector<Row> rows(static_cast<size_t>(all.size()));
+  const char* told = static_cast<const char*>(output.const_data_ptr());
+  for (Row& row : rows) {
+    uint64_t checksum = 0;
+    std::memcpy(&checksum, told + sizeof(Row), kSum);
+    if (checksum != checksum_of(told)) {
+      throw CollectiveError("meeting of the ranks", "what one tells has changed on its way");
+    }
+    std::memcpy(&row, told, sizeof(Row));
+    told += kBytes;
+  }
+  return rows;
+}
+
+// By rank. Collective.
+std::vector<MeetingRow> GatherRows(const Meeting& meeting, const TrainingState& state);
+
+// Whether a rank that takes the mean of another one gets parameters with it: those that the
+// exchange gave, or a later one. (An exchange may have been one of figures only.)
+bool HasMean(const MeetingRow& from, const RankPosition& to);
+
+// Makes the rows those of the ranks as they are after the transfers: others get what a rank has
+// then. Positions are left as they were told.
+void Foresee(const MeetingDecision& decision, std::vector<MeetingRow>* rows);
+
+// Whether the members of each group that sends int8 refer to the same vector (comm/int8_mean.h).
+bool ReferencesAgree(const std::vector<MeetingRow>& rows, const TrainingPlan& plan);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_GENERATION_MEETING_ROWS_H_

@@ -1,0 +1,170 @@
+#include "worker/trainer/generation/session.h"
+
+#include <ATen/Parallel.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "common/core/status_macros.h"
+#include "common/log.h"
+#include "worker/trainer/checkpoint/train_state.h"
+#include "worker/trainer/checkpoint/weights.h"
+#include "worker/trainer/loop/dry_step.h"
+
+namespace paceline {
+namespace {
+
+constexpr absl::Duration kLockPatience = absl::Minutes(1);
+
+std::string FormatText(const SampleFormat& format) {
+  if (!format.image.has_value()) return "tokens";
+  const ImageFormat& image = *format.image;
+  return absl::StrCat("images of ", image.channels, " x ", image.height, " x ", image.width, " in ",
+                      image.classes, " classes");
+}
+
+absl::Status OpenAllData(Session& session) {
+  const TrainerConfig& config = *session.config;
+  PACELINE_ASSIGN_OR_RETURN(session.train_data,
+                            OpenDataset("data.train", config.data.train, config.data));
+  const int64_t needed = config.member.batch * config.member.world_size;
+  if (session.train_data->size() < needed) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("data.train: ", config.data.train, " has ", session.train_data->size(),
+                     " samples, less than the ", needed, " of one batch of all ranks"));
+  }
+  if (config.data.eval.empty()) return absl::OkStatus();
+  PACELINE_ASSIGN_OR_RETURN(session.eval_data,
+                            OpenDataset("data.eval", config.data.eval, config.data));
+  const std::string train = FormatText(session.train_data->format());
+  const std::string eval = FormatText(session.eval_data->format());
+  if (train != eval) {
+    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.data.eval, " holds ", eval,
+                                                   ", and ", config.data.train, " ", train));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status PrepareOutput(Session& session) {
+  const TrainerConfig& config = *session.config;
+  const int number = config.id.rank.value();
+  // Who joins ranks that have a state must not end them: a disk that is full now may have room when
+  // it is needed.
+  const bool joins = config.recovery.enabled && config.id.generation.value() > 1;
+  const auto prepare = [joins](absl::string_view key, const std::string& named,
+                               const std::string& directory, int rank) {
+    absl::Status prepared = PrepareOutputDirectory(key, named, directory, rank);
+    if (prepared.ok() || !joins) return prepared;
+    PACELINE_LOG(WARNING) << prepared.message();
+    return absl::OkStatus();
+  };
+  if (!config.checkpoint.directory.empty()) {
+    PACELINE_RETURN_IF_ERROR(prepare("checkpoint.directory", config.checkpoint.directory,
+                                     config.output_directory(), number));
+    PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
+  }
+  if (config.export_final.empty()) return absl::OkStatus();
+  const size_t slash = config.export_final.rfind('/');
+  const std::string folder =
+      slash == std::string::npos ? "." : config.export_final.substr(0, slash);
+  return prepare("export_final", folder, folder, config.rank());
+}
+
+// Model and optimizer as they were in the checkpoint.
+absl::Status Restore(Session& session) {
+  const TrainerConfig& config = *session.config;
+  const absl::Time began = absl::Now();
+  absl::StatusOr<StateReader> opened = StateReader::Open(config.restore_from, config.threads);
+  if (!opened.ok()) return RestoreError(config.restore_from, opened.status());
+  auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
+  const Manifest& manifest = checkpoint->manifest();
+  if (manifest.step > config.steps) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("steps is ", config.steps, ", and the checkpoint ", config.restore_from,
+                     " was made after ", manifest.step, " steps: give more"));
+  }
+  const absl::Status restored =
+      RestoreState(*checkpoint, config, *session.model, *session.optimizer);
+  if (!restored.ok()) return RestoreError(config.restore_from, restored);
+  TrainingState& state = session.state;
+  state.position.step = manifest.step;
+  state.data = {manifest.data_epoch, manifest.data_offset};
+  state.saver.last_saved = manifest.step;
+  if (config.member.world_size > 1 && manifest.step > 0) {
+    PACELINE_ASSIGN_OR_RETURN(state.memory.gradient_order,
+                              TrainDry(config, *session.train_data, *session.model, state.data));
+  }
+  state.figures.restored_step = manifest.step;
+  state.figures.restored_bytes = checkpoint->bytes_read();
+  state.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
+  PACELINE_LOG(INFO) << "restored step=" << manifest.step << " from " << config.restore_from
+                     << " bytes=" << state.figures.restored_bytes
+                     << " seconds=" << state.figures.restore_s;
+  state.checkpoint = std::move(checkpoint);
+  return absl::OkStatus();
+}
+
+}  // namespace
+
+absl::Status LockOutput(Session& session, const TrainerConfig& config) {
+  if (config.checkpoint.directory.empty()) return absl::OkStatus();
+  if (config.rank() != 0) {
+    session.output.reset();
+    return absl::OkStatus();
+  }
+  if (session.output.has_value()) return absl::OkStatus();
+  // One that was given up may live on for a while, and a network's file system may take as long
+  // to notice that it is dead.
+  absl::StatusOr<OutputLock> lock = OutputLock::Take(
+      "checkpoint.directory", config.output_directory(),
+      absl::StrCat("job ", config.id.job.value(), ", generation ", config.member.generation),
+      std::min(kLockPatience, config.startup_timeout / 10));
+  if (!lock.ok()) return absl::InternalError(lock.status().message());
+  session.output.emplace(*std::move(lock));
+  return absl::OkStatus();
+}
+
+absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform) {
+  PACELINE_ASSIGN_OR_RETURN(session.config, control.WaitForConfig());
+  const TrainerConfig& config = *session.config;
+  session.store.emplace(config.interface);
+  at::set_num_threads(config.threads);
+  at::set_num_interop_threads(1);
+  PACELINE_ASSIGN_OR_RETURN(const c10::Device device, platform.OpenDevice(config));
+  PACELINE_RETURN_IF_ERROR(OpenAllData(session));
+  PACELINE_ASSIGN_OR_RETURN(
+      session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
+  PACELINE_RETURN_IF_ERROR(
+      session.model->CheckBatch(config.member.batch, config.member.world_size));
+  session.optimizer = MakeOptimizer(config.optimizer, TensorsOf(session.model->parameters()));
+  PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
+  const bool spare = config.rank() < 0;
+  if (!spare) session.state.position.step = 0;
+  if (!config.restore_from.empty() && !spare) {
+    PACELINE_RETURN_IF_ERROR(Restore(session));
+  } else if (!config.init_from.empty() && !spare) {
+    PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
+                              LoadWeights(config.init_from, *session.model));
+    for (const std::string& note : notes) {
+      if (config.rank() == 0) PACELINE_LOG(WARNING) << config.init_from << ": " << note;
+    }
+  }
+  // What it prepares is then there when a rank is lost.
+  if (spare)
+    PACELINE_RETURN_IF_ERROR(
+        TrainDry(config, *session.train_data, *session.model, DataPosition()).status());
+  session.timer = platform.MakeStepTimer(ring);
+  if (config.recovery.enabled) session.undo.emplace(*session.model);
+  if (!config.checkpoint.directory.empty()) {
+    session.saver.emplace(
+        Saver::Parts{config, *session.model, *session.optimizer, control, platform},
+        session.state.figures);
+  }
+  return absl::OkStatus();
+}
+
+}  // namespace paceline

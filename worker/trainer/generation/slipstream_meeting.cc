@@ -1,0 +1,147 @@
+#include "worker/trainer/generation/slipstream_meeting.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "slipstream/meeting.h"
+#include "worker/trainer/checkpoint/train_state.h"
+#include "worker/trainer/generation/meeting_rows.h"
+#include "worker/trainer/generation/state_transfer.h"
+
+namespace paceline {
+namespace {
+
+using Takes = SlipstreamDecision::Takes;
+
+// What a rank tells of itself. Travels as bytes: all run the same program.
+struct Row {
+  bool has_trained = false;
+  int64_t step = 0;  // Of the checkpoint that it has loaded; 0: none, negative: nothing yet.
+  RoundState rounds;
+  uint64_t model = 0;  // HashOfModel.
+  DataPosition data;
+  DataPosition together;
+  int64_t together_steps = 0;
+  int64_t own_steps = 0;
+  int64_t evaluated = -1;
+  int64_t last_order = 0;
+};
+
+Row RowOf(const Meeting& meeting, const SlipstreamMemory& memory, const TrainingState& state) {
+  Row row;
+  row.has_trained = memory.rank.has_value();
+  if (row.has_trained) row.rounds = memory.rank->state();
+  row.step = state.position.step;
+  row.model = HashOfModel(meeting.model, meeting.optimizer);
+  row.data = state.data;
+  row.together = state.together;
+  row.together_steps = state.together_steps;
+  row.own_steps = memory.own_steps;
+  row.evaluated = state.position.evaluated;
+  row.last_order = state.saver.last_order;
+  return row;
+}
+
+// What a rank sends or gets; the same on both sides.
+std::vector<at::Tensor> Taken(const Meeting& meeting, Takes takes, SlipstreamMode mode,
+                              const SlipstreamBuffers& buffers, const RandomNumbers& random) {
+  std::vector<at::Tensor> tensors{buffers.z()};
+  if (takes == Takes::kAll || !IsLocal(mode)) {
+    for (const at::Tensor& tensor : meeting.optimizer.State()) tensors.push_back(tensor);
+  }
+  if (takes != Takes::kAll) return tensors;
+  for (const NamedTensor& buffer : meeting.model.buffers()) {
+    if (!buffer.frozen && !buffer.tensor.is_floating_point()) tensors.push_back(buffer.tensor);
+  }
+  for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
+  return tensors;
+}
+
+// All begin from the same.
+absl::Status CheckLoaded(const std::vector<Row>& rows) {
+  for (size_t rank = 1; rank < rows.size(); ++rank) {
+    if (rows[rank].step == rows[0].step) continue;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "rank ", rank, " begins at step ", rows[rank].step, ", rank 0 at step ", rows[0].step,
+        ": all ranks must load the same checkpoint; look whether it is the same on all nodes"));
+  }
+  return absl::OkStatus();
+}
+
+// The newest order that all have dealt with which have trained.
+int64_t LastOrder(const std::vector<Row>& rows) {
+  int64_t last = std::numeric_limits<int64_t>::max();
+  for (const Row& row : rows) {
+    if (row.has_trained) last = std::min(last, row.last_order);
+  }
+  return last;
+}
+
+}  // namespace
+
+absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& memory,
+                                    TrainingState& state) {
+  const at::NoGradGuard no_grad;
+  const at::Device device = meeting.model.device();
+  Group& all = meeting.groups.all();
+  const std::vector<Row> rows = GatherByRank(all, device, RowOf(meeting, memory, state));
+  std::vector<uint64_t> models;
+  std::vector<std::optional<RoundState>> told;
+  for (const Row& row : rows) {
+    models.push_back(row.model);
+    told.push_back(row.has_trained ? std::optional(row.rounds) : std::nullopt);
+  }
+  const absl::Status same = CheckModels(models);
+  if (!same.ok()) return same;
+  const SlipstreamDecision decision = DecideSlipstreamMeeting(told);
+  if (!decision.source.has_value()) {
+    PACELINE_RETURN_IF_ERROR(CheckLoaded(rows));
+    return true;
+  }
+
+  const Row& source = rows[static_cast<size_t>(*decision.source)];
+  const SlipstreamMode mode = source.rounds.plan.mode;
+  const int me = meeting.config.rank();
+  if (memory.buffers == nullptr)
+    memory.buffers = std::make_unique<SlipstreamBuffers>(meeting.model);
+  for (int rank = 0; rank < all.size(); ++rank) {
+    const Takes takes = decision.takes[static_cast<size_t>(rank)];
+    if (takes == Takes::kNothing || (me != rank && me != *decision.source)) continue;
+    const RandomNumbers random(device);
+    const std::vector<at::Tensor> tensors = Taken(meeting, takes, mode, *memory.buffers, random);
+    if (me == *decision.source) {
+      SendTensors(all, tensors, device, rank);
+      continue;
+    }
+    ReceiveTensors(all, tensors, device, *decision.source, /*in_place=*/takes == Takes::kAll);
+    if (takes != Takes::kAll) continue;
+    random.Restore();
+    state.data = source.data;
+    memory.own_steps = source.own_steps;
+  }
+  // With what it has now it is at this round, whether or not the others get there.
+  const RoundState next =
+      ForGeneration(source.rounds, meeting.config.member.generation, all.size());
+  memory.Join(meeting.config, next);
+  state.position.step = next.total.steps();
+  state.together = source.together;
+  state.together_steps = source.together_steps;
+  state.position.evaluated = source.evaluated;
+  state.saver.due = false;
+  state.saver.last_order = LastOrder(rows);
+  state.saver.last_saved = -1;
+  at::Tensor sum = at::zeros({1}, at::TensorOptions().device(device));
+  all.Sum(sum);  // Who gets it knows that all have what they need.
+  return false;
+}
+
+}  // namespace paceline

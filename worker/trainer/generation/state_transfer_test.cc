@@ -1,0 +1,42 @@
+#include "worker/trainer/generation/state_transfer.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/config.h"
+
+namespace paceline {
+namespace {
+
+// Scalars, odd sizes, types, one that is not contiguous, and one too large to be packed.
+std::vector<at::Tensor> State() {
+  return {at::full({}, 3.5, at::kFloat),           at::full({7}, 9, at::kByte),
+          at::full({3, 5}, 2.25, at::kDouble).t(), at::full({0}, 1, at::kFloat),
+          at::full({600, 600}, -1.5, at::kFloat),  at::full({1}, 1LL << 40, at::kLong)};
+}
+
+TEST(StateTransferTest, TheReceiverHasWhatTheSenderHas) {
+  TrainerConfig config;
+  config.member.world_size = 3;
+  config.startup_timeout = absl::Seconds(20);
+  for (const bool in_place : {false, true}) {
+    RunRanks(config, [&](const TrainerConfig& own, Groups& groups) {
+      const std::vector<at::Tensor> expected = State();
+      if (own.rank() == 2) SendTensors(groups.all(), expected, at::kCPU, 0);
+      if (own.rank() != 0) return;
+      std::vector<at::Tensor> received;
+      for (const at::Tensor& tensor : expected) received.push_back(at::zeros_like(tensor));
+      ReceiveTensors(groups.all(), received, at::kCPU, 2, in_place);
+      for (size_t i = 0; i < expected.size(); ++i) {
+        EXPECT_TRUE(received[i].equal(expected[i])) << i;
+      }
+    });
+  }
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,71 @@
+// The planned change from one generation to the next while training goes on.
+//
+//   this thread    step ── step ── step ── step ── step (agreed) ── leaves, meets the newcomers
+//   connecting     ├──── groups of the next ────┤
+//   agreement                                   ├── greatest promise of all ──┤
+//
+// The groups of the next generation are connected beside those in use. When they are, which is when
+// the newcomers wait at the other end, the ranks agree on a step after which all of them leave: by
+// their promises, as for saves (comm/save_agreement.h), or, with Slipstream, by its vote. A rank
+// that is none of the next generation's takes part in that as soon as another one says that it is
+// connected.
+//
+// Used by the training thread, between steps.
+#ifndef WORKER_TRAINER_GENERATION_SUCCESSION_H_
+#define WORKER_TRAINER_GENERATION_SUCCESSION_H_
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+
+#include "worker/trainer/comm/connecting.h"
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/save_agreement.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/generation/conductor.h"
+
+namespace paceline {
+
+class Succession {
+ public:
+  // Begins to connect the members of a generation.
+  using Connect = std::function<std::unique_ptr<Connecting>(const Assignment&)>;
+
+  // `groups`: of the present generation, in which so many steps are done.
+  Succession(Conductor& conductor, Groups groups, int64_t steps_done, Connect connect);
+
+  // After each step: true when the present generation is to be left now. Throws CollectiveError.
+  bool AfterStep(int64_t steps_done);
+
+  // Instead of AfterStep, where ranks agree by a vote: the generation that this one is ready to
+  // leave for; 0: none.
+  int64_t ReadyFor();
+
+  // The next generation's groups, if it is connected.
+  struct Next {
+    int64_t generation = 0;
+    Connected connected;
+  };
+  std::optional<Next> TakeNext();
+
+ private:
+  void ConnectTo(int64_t generation);
+
+  Conductor& conductor_;
+  Groups groups_;
+  const Connect connect_;
+  int64_t connecting_to_ = 0;
+  std::unique_ptr<Connecting> connecting_;
+  std::optional<Next> next_;
+  int64_t ready_for_ = 0;
+  std::atomic<int64_t> leaving_for_{0};  // The generation that is being agreed on.
+  int64_t attempts_ = 0;
+  std::atomic<bool> must_propose_{true};
+  SaveAgreement agreement_;  // The last member: its thread uses the others.
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_GENERATION_SUCCESSION_H_
