@@ -1,5 +1,5 @@
 // The meeting of the members of a generation with Slipstream: who has which state of the training,
-// and who gets it (core/slipstream/meeting.h).
+// and who gets it (slipstream/meeting.h).
 //
 // What is missing goes from the most advanced member to the others one by one:
 //

@@ -1,4 +1,4 @@
-// The buffers of a rank with Slipstream, and the passes over them (core/slipstream/copies.h).
+// The buffers of a rank with Slipstream, and the passes over them (slipstream/copies.h).
 //
 // x is the model's own tensors: parameters, then floating-point buffers that are not frozen. All
 // others are flat, with the elements of x in the same order: z, the three that take turns as pub,
@@ -11,7 +11,7 @@
 // begun (slipstream/pass_order.h).
 //
 // Two threads may make passes at the same time if no buffer that one writes is used by the other
-// one (core/slipstream/rank.h orders them so). Torch's exceptions pass through.
+// one (slipstream/rank.h orders them so). Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_SLIPSTREAM_BUFFERS_H_
 #define WORKER_TRAINER_SLIPSTREAM_BUFFERS_H_
 

@@ -2,7 +2,7 @@
 //
 // Each of the two threads works in a stream of the device. SlipstreamRank lets a thread begin a
 // pass when those before it that conflict have been told to be done. On a device they may only have
-// been given to the other stream, so for each part of the memory (core/slipstream/pass_use.h) an
+// been given to the other stream, so for each part of the memory (slipstream/pass_use.h) an
 // event is recorded behind a pass that reads it, and one behind a pass that writes it; a pass
 // starts after the other stream's events of what it uses: to read, after the write; to write, after
 // both. Events are those of the buffers as they lie in memory, whatever their names are then. No

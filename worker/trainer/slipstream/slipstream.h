@@ -15,7 +15,7 @@
 // there. It is at most one step ahead. The stream of one thread waits for the other one's passes
 // over the same memory and for nothing else (pass_order.h), in particular not for a collective.
 //
-// Steps of the job are rank-steps over ranks, whoever has made them (core/slipstream/rank_steps.h).
+// Steps of the job are rank-steps over ranks, whoever has made them (slipstream/rank_steps.h).
 //
 // When the first steps of all ranks are over, collectives may take the job's collective_timeout;
 // until then, what the groups were made with.
