@@ -14,7 +14,7 @@
 #include <vector>
 
 #include "common/core/ladder.h"
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
 

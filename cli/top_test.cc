@@ -15,7 +15,7 @@
 #include "cli/testing/command_test.h"
 #include "cli/testing/played_terminal.h"
 #include "cli/text/neutral.h"
-#include "cli/top/top_testing.h"
+#include "cli/top/testing/top_testing.h"
 
 namespace paceline {
 namespace {

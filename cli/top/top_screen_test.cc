@@ -8,7 +8,7 @@
 
 #include "absl/strings/str_join.h"
 #include "cli/text/neutral.h"
-#include "cli/top/top_testing.h"
+#include "cli/top/testing/top_testing.h"
 #include "proto/job.pb.h"
 
 namespace paceline {

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/top/top_testing.h"
+#include "cli/top/testing/top_testing.h"
 #include "proto/job.pb.h"
 #include "proto/telemetry.pb.h"
 

@@ -3,7 +3,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/job_spec/job_spec.h"
-#include "common/job_spec/sound_spec.h"
+#include "common/job_spec/testing/sound_spec.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -1,7 +1,7 @@
 #include <vector>
 
 #include "common/job_spec/job_spec.h"
-#include "common/job_spec/sound_spec.h"
+#include "common/job_spec/testing/sound_spec.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/util/message_differencer.h"
 #include "gtest/gtest.h"

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "common/job_spec/sound_spec.h"
+#include "common/job_spec/testing/sound_spec.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
 #include "gtest/gtest.h"

@@ -1,4 +1,4 @@
-#include "common/metrics/metric_lint.h"
+#include "common/metrics/testing/metric_lint.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

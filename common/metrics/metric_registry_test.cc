@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/time/clock.h"
-#include "common/metrics/metric_lint.h"
+#include "common/metrics/testing/metric_lint.h"
 #include "common/metrics/process_metrics.h"
 
 namespace paceline {

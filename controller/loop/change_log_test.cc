@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/core/testing/member_job.h"
 
 namespace paceline {

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "absl/synchronization/notification.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 
 namespace paceline {
 namespace {

@@ -8,7 +8,7 @@
 #include "controller/core/testing/node_facts.h"
 #include "controller/core/testing/played_job.h"
 #include "controller/metrics/metrics.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/wire/encoded_message.h"
 
 namespace paceline {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/metrics/metric_lint.h"
+#include "common/metrics/testing/metric_lint.h"
 #include "controller/metrics/metric_families.h"
 #include "controller/testing/played_metrics.h"
 #include "proto/worker.pb.h"

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/testing/played_metrics.h"
 
 namespace paceline {

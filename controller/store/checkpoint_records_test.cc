@@ -8,7 +8,7 @@
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/restart.h"
 #include "controller/core/testing/played_job.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/store/record.pb.h"
 #include "controller/store/records.h"
 #include "controller/wire/convert.h"

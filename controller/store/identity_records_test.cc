@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/store/records.h"
 
 namespace paceline {

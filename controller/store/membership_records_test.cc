@@ -6,7 +6,7 @@
 
 #include "common/job_spec/job_spec.h"
 #include "controller/core/testing/member_job.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/store/record.pb.h"
 #include "controller/store/records.h"
 #include "controller/wire/convert.h"

@@ -2,7 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/core/cluster/cluster.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/store/records.h"
 
 namespace paceline {

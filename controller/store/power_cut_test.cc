@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/store/power_cut_vfs.h"
+#include "controller/store/testing/power_cut_vfs.h"
 #include "controller/store/sqlite_store.h"
 
 namespace paceline {

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job/plan.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
 #include "controller/wire/convert.h"

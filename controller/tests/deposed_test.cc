@@ -16,7 +16,7 @@
 #include "common/exit_codes.h"
 #include "common/not_leader.h"
 #include "controller/server.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/testing/running_server.h"
 #include "proto/node.grpc.pb.h"
 #include "proto/worker.grpc.pb.h"

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/wire/convert.h"
 
 namespace paceline {

@@ -23,7 +23,7 @@
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
 #include "controller/core/stragglers/job/stragglers.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/records.h"
 #include "controller/wire/convert.h"

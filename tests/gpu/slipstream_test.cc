@@ -29,7 +29,7 @@
 #include "tests/gpu/gpu_test.h"
 #include "tests/gpu/nccl_ranks.h"
 #include "worker/trainer/slipstream/pass_order.h"
-#include "worker/trainer/slipstream/test_rank.h"
+#include "worker/trainer/slipstream/testing/test_rank.h"
 
 namespace paceline {
 namespace {

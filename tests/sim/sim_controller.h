@@ -17,7 +17,7 @@
 
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/stragglers/job/stragglers.h"
-#include "controller/store/memory_store.h"
+#include "controller/store/testing/memory_store.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/network.h"
 #include "tests/sim/world.h"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 
 namespace paceline {
 namespace {

@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "common/metrics/metric_lint.h"
+#include "common/metrics/testing/metric_lint.h"
 #include "worker/daemon/metrics/metric_families.h"
 
 namespace paceline {

@@ -31,7 +31,7 @@
 #include "absl/time/clock.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/node_sum.h"
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 
 // FlightRecorder.hpp, which includes all of ATen.
 namespace c10d {

@@ -11,7 +11,7 @@
 #include <random>
 #include <vector>
 
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 
 namespace paceline {
 namespace {

@@ -12,7 +12,7 @@
 #include <cstring>
 
 #include "worker/trainer/comm/cpu_int8_codec.h"
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 
 namespace paceline {
 namespace {

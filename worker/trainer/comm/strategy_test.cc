@@ -8,8 +8,8 @@
 
 #include <vector>
 
-#include "worker/trainer/comm/rank_threads.h"
-#include "worker/trainer/comm/test_rank.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/comm/testing/test_rank.h"
 
 namespace paceline {
 namespace {

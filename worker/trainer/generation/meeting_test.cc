@@ -9,7 +9,7 @@
 #include <memory>
 #include <vector>
 
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/generation/meeting_rows.h"
 #include "worker/trainer/model/model.h"
 

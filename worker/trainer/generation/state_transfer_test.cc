@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/config.h"
 
 namespace paceline {

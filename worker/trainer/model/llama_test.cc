@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/gradient_mean.h"
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/model/models.h"
 

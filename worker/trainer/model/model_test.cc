@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/model/models.h"
 
 namespace paceline {

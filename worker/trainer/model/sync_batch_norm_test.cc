@@ -10,7 +10,7 @@
 
 #include <vector>
 
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 
 namespace paceline {
 namespace {

@@ -13,7 +13,7 @@
 
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/slipstream/buffers.h"
-#include "worker/trainer/slipstream/stream_races.h"
+#include "worker/trainer/slipstream/testing/stream_races.h"
 
 namespace paceline {
 namespace {

@@ -12,9 +12,9 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
-#include "worker/trainer/comm/rank_threads.h"
-#include "worker/trainer/slipstream/stream_races.h"
-#include "worker/trainer/slipstream/test_rank.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/slipstream/testing/stream_races.h"
+#include "worker/trainer/slipstream/testing/test_rank.h"
 
 namespace paceline {
 namespace {

@@ -11,9 +11,9 @@
 
 #include "absl/synchronization/notification.h"
 #include "worker/trainer/comm/connections.h"
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/slipstream/slipstream.h"
-#include "worker/trainer/slipstream/test_rank.h"
+#include "worker/trainer/slipstream/testing/test_rank.h"
 
 namespace paceline {
 namespace {

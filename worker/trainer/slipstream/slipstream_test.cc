@@ -10,8 +10,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
-#include "worker/trainer/comm/rank_threads.h"
-#include "worker/trainer/slipstream/test_rank.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/slipstream/testing/test_rank.h"
 
 namespace paceline {
 namespace {

@@ -6,7 +6,7 @@
 #include <new>
 
 #include "controller/core/stragglers/detector/detector.h"
-#include "controller/core/stragglers/detector/sample_job.h"
+#include "controller/core/stragglers/detector/testing/sample_job.h"
 
 namespace {
 

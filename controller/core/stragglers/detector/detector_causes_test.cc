@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "controller/core/stragglers/detector/detector.h"
-#include "controller/core/stragglers/detector/sample_job.h"
+#include "controller/core/stragglers/detector/testing/sample_job.h"
 
 namespace paceline {
 namespace {

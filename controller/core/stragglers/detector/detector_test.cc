@@ -5,7 +5,7 @@
 #include <cmath>
 #include <limits>
 
-#include "controller/core/stragglers/detector/sample_job.h"
+#include "controller/core/stragglers/detector/testing/sample_job.h"
 
 namespace paceline {
 namespace {

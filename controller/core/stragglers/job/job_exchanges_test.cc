@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <random>
 
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/core/stragglers/job/stragglers.h"
 
 namespace paceline {

@@ -2,7 +2,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 
 namespace paceline {
 namespace {

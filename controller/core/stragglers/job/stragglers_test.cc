@@ -5,7 +5,7 @@
 
 #include <limits>
 
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 
 namespace paceline {
 namespace {

@@ -3,7 +3,7 @@
 
 #include <utility>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 
 namespace paceline {

@@ -7,7 +7,7 @@
 #include <numeric>
 #include <set>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 namespace paceline {
 namespace {

@@ -8,7 +8,7 @@
 #include <random>
 #include <string>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 namespace paceline {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 namespace paceline {
 namespace {

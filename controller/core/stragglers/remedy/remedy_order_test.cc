@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "controller/core/stragglers/remedy/remedy_policy.h"
-#include "controller/core/stragglers/remedy/remedy_testing.h"
+#include "controller/core/stragglers/remedy/testing/remedy_testing.h"
 
 namespace paceline {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <cmath>
 
-#include "controller/core/stragglers/remedy/remedy_testing.h"
+#include "controller/core/stragglers/remedy/testing/remedy_testing.h"
 
 namespace paceline {
 namespace {

@@ -8,7 +8,7 @@
 #include <set>
 #include <vector>
 
-#include "controller/core/stragglers/remedy/remedy_testing.h"
+#include "controller/core/stragglers/remedy/testing/remedy_testing.h"
 
 namespace paceline {
 namespace {

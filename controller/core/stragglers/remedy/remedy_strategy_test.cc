@@ -4,7 +4,7 @@
 #include <optional>
 
 #include "controller/core/stragglers/remedy/remedy_policy.h"
-#include "controller/core/stragglers/remedy/remedy_testing.h"
+#include "controller/core/stragglers/remedy/testing/remedy_testing.h"
 
 namespace paceline {
 namespace {

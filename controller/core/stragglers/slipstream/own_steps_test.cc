@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 namespace paceline {
 namespace {

@@ -7,7 +7,7 @@
 #include <algorithm>
 
 #include "absl/time/time.h"
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/slipstream/slipstream_model.h"
 
 namespace paceline {

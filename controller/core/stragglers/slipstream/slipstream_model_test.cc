@@ -5,7 +5,7 @@
 #include <numeric>
 #include <vector>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/ladder/ladder_model.h"
 
 namespace paceline {

@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 namespace paceline {
 namespace {

@@ -1,6 +1,6 @@
 // StateStore in memory: for tests and simulations.
-#ifndef CONTROLLER_STORE_MEMORY_STORE_H_
-#define CONTROLLER_STORE_MEMORY_STORE_H_
+#ifndef CONTROLLER_STORE_TESTING_MEMORY_STORE_H_
+#define CONTROLLER_STORE_TESTING_MEMORY_STORE_H_
 
 #include <map>
 #include <string>
@@ -38,4 +38,4 @@ class MemoryStore : public StateStore {
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_STORE_MEMORY_STORE_H_
+#endif  // CONTROLLER_STORE_TESTING_MEMORY_STORE_H_

@@ -1,6 +1,6 @@
 // For tests: the ranks of a job as threads of one process, connected by Gloo.
-#ifndef WORKER_TRAINER_COMM_RANK_THREADS_H_
-#define WORKER_TRAINER_COMM_RANK_THREADS_H_
+#ifndef WORKER_TRAINER_COMM_TESTING_RANK_THREADS_H_
+#define WORKER_TRAINER_COMM_TESTING_RANK_THREADS_H_
 
 #include <functional>
 #include <memory>
@@ -25,4 +25,4 @@ void RunRanks(
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_COMM_RANK_THREADS_H_
+#endif  // WORKER_TRAINER_COMM_TESTING_RANK_THREADS_H_

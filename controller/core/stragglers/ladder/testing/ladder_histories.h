@@ -1,6 +1,6 @@
 // Own times as the notes on hierarchical SGD draw them, for tests.
-#ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_HISTORIES_H_
-#define CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_HISTORIES_H_
+#ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_TESTING_LADDER_HISTORIES_H_
+#define CONTROLLER_CORE_STRAGGLERS_LADDER_TESTING_LADDER_HISTORIES_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -41,4 +41,4 @@ std::vector<int> Equal(int ranks, int size);
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_HISTORIES_H_
+#endif  // CONTROLLER_CORE_STRAGGLERS_LADDER_TESTING_LADDER_HISTORIES_H_

@@ -1,7 +1,7 @@
 // A cluster with a job whose trainers are played, step by step, for tests: all ranks wait for one
 // another at each step.
-#ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
-#define CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
+#ifndef CONTROLLER_CORE_STRAGGLERS_JOB_TESTING_STRAGGLER_TESTING_H_
+#define CONTROLLER_CORE_STRAGGLERS_JOB_TESTING_STRAGGLER_TESTING_H_
 
 #include <cstddef>
 #include <cstdint>
@@ -108,4 +108,4 @@ std::vector<const RemedyDecision*> Orders(const WatchedJob& watched);
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLER_TESTING_H_
+#endif  // CONTROLLER_CORE_STRAGGLERS_JOB_TESTING_STRAGGLER_TESTING_H_

@@ -1,6 +1,6 @@
 // Ranks for tests of the strategy: jobs and plans in short, and a rank with two small parameters.
-#ifndef WORKER_TRAINER_COMM_TEST_RANK_H_
-#define WORKER_TRAINER_COMM_TEST_RANK_H_
+#ifndef WORKER_TRAINER_COMM_TESTING_TEST_RANK_H_
+#define WORKER_TRAINER_COMM_TESTING_TEST_RANK_H_
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
@@ -90,4 +90,4 @@ struct TestRank {
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_COMM_TEST_RANK_H_
+#endif  // WORKER_TRAINER_COMM_TESTING_TEST_RANK_H_

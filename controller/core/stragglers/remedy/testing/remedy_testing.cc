@@ -1,4 +1,4 @@
-#include "controller/core/stragglers/remedy/remedy_testing.h"
+#include "controller/core/stragglers/remedy/testing/remedy_testing.h"
 
 #include <algorithm>
 #include <utility>

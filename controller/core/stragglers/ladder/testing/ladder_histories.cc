@@ -1,4 +1,4 @@
-#include "controller/core/stragglers/ladder/ladder_histories.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 #include <random>
 

@@ -1,6 +1,6 @@
 // A cluster as `paceline top` sees it, for tests.
-#ifndef CLI_TOP_TOP_TESTING_H_
-#define CLI_TOP_TOP_TESTING_H_
+#ifndef CLI_TOP_TESTING_TOP_TESTING_H_
+#define CLI_TOP_TESTING_TOP_TESTING_H_
 
 #include <string>
 
@@ -91,4 +91,4 @@ inline v1::JobRanks PlayedRanks(int ranks = 4) {
 
 }  // namespace paceline
 
-#endif  // CLI_TOP_TOP_TESTING_H_
+#endif  // CLI_TOP_TESTING_TOP_TESTING_H_

@@ -1,4 +1,4 @@
-#include "worker/trainer/comm/rank_threads.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>

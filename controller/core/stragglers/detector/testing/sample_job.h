@@ -1,6 +1,6 @@
 // A job whose ranks' steps differ by reproducible chance, for tests of the detector.
-#ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_SAMPLE_JOB_H_
-#define CONTROLLER_CORE_STRAGGLERS_DETECTOR_SAMPLE_JOB_H_
+#ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_TESTING_SAMPLE_JOB_H_
+#define CONTROLLER_CORE_STRAGGLERS_DETECTOR_TESTING_SAMPLE_JOB_H_
 
 #include <algorithm>
 #include <cmath>
@@ -73,4 +73,4 @@ struct SampleJob {
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_CORE_STRAGGLERS_DETECTOR_SAMPLE_JOB_H_
+#endif  // CONTROLLER_CORE_STRAGGLERS_DETECTOR_TESTING_SAMPLE_JOB_H_

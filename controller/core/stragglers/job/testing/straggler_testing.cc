@@ -1,4 +1,4 @@
-#include "controller/core/stragglers/job/straggler_testing.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 
 #include <algorithm>
 #include <random>

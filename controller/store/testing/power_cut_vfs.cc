@@ -1,4 +1,4 @@
-#include "controller/store/power_cut_vfs.h"
+#include "controller/store/testing/power_cut_vfs.h"
 
 #include <algorithm>
 #include <cstdlib>

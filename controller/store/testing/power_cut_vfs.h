@@ -10,8 +10,8 @@
 // real disks).
 //
 // Thread-compatible. One connection to a file at a time.
-#ifndef CONTROLLER_STORE_POWER_CUT_VFS_H_
-#define CONTROLLER_STORE_POWER_CUT_VFS_H_
+#ifndef CONTROLLER_STORE_TESTING_POWER_CUT_VFS_H_
+#define CONTROLLER_STORE_TESTING_POWER_CUT_VFS_H_
 
 #include <sqlite3.h>
 
@@ -90,4 +90,4 @@ class PowerCutVfs {
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_STORE_POWER_CUT_VFS_H_
+#endif  // CONTROLLER_STORE_TESTING_POWER_CUT_VFS_H_

@@ -1,4 +1,4 @@
-#include "worker/trainer/slipstream/stream_races.h"
+#include "worker/trainer/slipstream/testing/stream_races.h"
 
 #include <ATen/core/Tensor.h>
 #include <ATen/core/function_schema.h>

@@ -1,7 +1,7 @@
 // For tests: a rank that trains a small network with Slipstream, as a thread of a job of several
 // (comm/rank_threads.h).
-#ifndef WORKER_TRAINER_SLIPSTREAM_TEST_RANK_H_
-#define WORKER_TRAINER_SLIPSTREAM_TEST_RANK_H_
+#ifndef WORKER_TRAINER_SLIPSTREAM_TESTING_TEST_RANK_H_
+#define WORKER_TRAINER_SLIPSTREAM_TESTING_TEST_RANK_H_
 
 #include <ATen/CPUGeneratorImpl.h>
 #include <ATen/core/grad_mode.h>
@@ -193,4 +193,4 @@ struct SmallRank {
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_SLIPSTREAM_TEST_RANK_H_
+#endif  // WORKER_TRAINER_SLIPSTREAM_TESTING_TEST_RANK_H_

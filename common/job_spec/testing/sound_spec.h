@@ -1,6 +1,6 @@
 // A job spec without a problem, for tests that change it.
-#ifndef COMMON_JOB_SPEC_SOUND_SPEC_H_
-#define COMMON_JOB_SPEC_SOUND_SPEC_H_
+#ifndef COMMON_JOB_SPEC_TESTING_SOUND_SPEC_H_
+#define COMMON_JOB_SPEC_TESTING_SOUND_SPEC_H_
 
 #include <string>
 #include <vector>
@@ -30,4 +30,4 @@ inline std::vector<std::string> Fields(const v1::JobSpec& spec) {
 
 }  // namespace paceline
 
-#endif  // COMMON_JOB_SPEC_SOUND_SPEC_H_
+#endif  // COMMON_JOB_SPEC_TESTING_SOUND_SPEC_H_

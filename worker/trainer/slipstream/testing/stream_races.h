@@ -8,8 +8,8 @@
 // their inputs and outputs by torch's own hook for profilers.
 //
 // Thread-safe. One for each rank; tensors belong to one rank.
-#ifndef WORKER_TRAINER_SLIPSTREAM_STREAM_RACES_H_
-#define WORKER_TRAINER_SLIPSTREAM_STREAM_RACES_H_
+#ifndef WORKER_TRAINER_SLIPSTREAM_TESTING_STREAM_RACES_H_
+#define WORKER_TRAINER_SLIPSTREAM_TESTING_STREAM_RACES_H_
 
 #include <c10/core/Storage.h>
 
@@ -70,4 +70,4 @@ class StreamRaces : public DeviceStreams {
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_SLIPSTREAM_STREAM_RACES_H_
+#endif  // WORKER_TRAINER_SLIPSTREAM_TESTING_STREAM_RACES_H_
