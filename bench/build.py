@@ -21,7 +21,7 @@ ROOT = paceline_bench.ROOT
 EDITS = [
     ("a .cc of the controller's core", "controller/core/job/plan.cc",
      ["//controller/core:core_test", "--test_filter=Plan*"], 10),
-    ("a verb", "cli/verbs/job_changes.cc", ["//cli:cli_test", "--test_filter=Job*"], 10),
+    ("a verb", "cli/verbs/job/job_changes.cc", ["//cli:cli_test", "--test_filter=Job*"], 10),
     ("a .cc of the trainer", "worker/trainer/loop/optimizer.cc",
      ["//worker/trainer:trainer_test", "--test_filter=Optimizer*"], 30),
     ("controller/core/job/job.h, all tests that depend on it", "controller/core/job/job.h",

@@ -15,8 +15,8 @@
 
 #include "absl/time/time.h"
 #include "bench/slipstream_simulation.h"
-#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/slipstream/strategy_planner.h"
 
 namespace paceline {

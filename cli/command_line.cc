@@ -15,8 +15,8 @@
 #include "cli/text/nearest.h"
 #include "cli/text/neutral.h"
 #include "cli/text/wrapped.h"
-#include "cli/verbs/examples.h"
-#include "cli/verbs/value_check.h"
+#include "cli/verbs/program/examples.h"
+#include "cli/verbs/program/value_check.h"
 #include "cli/verbs/verbs.h"
 #include "common/version.h"
 

@@ -10,7 +10,7 @@
 #include "cli/text/neutral.h"
 #include "cli/text/style.h"
 #include "cli/top/top_rows.h"
-#include "cli/view/job_text.h"
+#include "cli/view/job/job_text.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
 

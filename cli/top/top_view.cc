@@ -6,7 +6,7 @@
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
-#include "cli/view/job_text.h"
+#include "cli/view/job/job_text.h"
 #include "proto/job.pb.h"
 #include "proto/telemetry.pb.h"
 

@@ -4,8 +4,8 @@
 #include <gtest/gtest.h>
 
 #include "absl/time/clock.h"
-#include "common/metrics/testing/metric_lint.h"
 #include "common/metrics/process_metrics.h"
+#include "common/metrics/testing/metric_lint.h"
 
 namespace paceline {
 namespace {

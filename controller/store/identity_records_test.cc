@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "controller/store/testing/memory_store.h"
 #include "controller/store/records.h"
+#include "controller/store/testing/memory_store.h"
 
 namespace paceline {
 namespace {

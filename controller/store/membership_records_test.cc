@@ -6,9 +6,9 @@
 
 #include "common/job_spec/job_spec.h"
 #include "controller/core/testing/member_job.h"
-#include "controller/store/testing/memory_store.h"
 #include "controller/store/record.pb.h"
 #include "controller/store/records.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/wire/convert.h"
 #include "google/protobuf/text_format.h"
 #include "proto/job_spec.pb.h"

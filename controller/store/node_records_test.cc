@@ -2,8 +2,8 @@
 #include <gtest/gtest.h>
 
 #include "controller/core/cluster/cluster.h"
-#include "controller/store/testing/memory_store.h"
 #include "controller/store/records.h"
+#include "controller/store/testing/memory_store.h"
 
 namespace paceline {
 namespace {

@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "controller/store/testing/power_cut_vfs.h"
 #include "controller/store/sqlite_store.h"
+#include "controller/store/testing/power_cut_vfs.h"
 
 namespace paceline {
 namespace {

@@ -5,9 +5,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/job/plan.h"
-#include "controller/store/testing/memory_store.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
+#include "controller/store/testing/memory_store.h"
 #include "controller/wire/convert.h"
 #include "proto/job_spec.pb.h"
 

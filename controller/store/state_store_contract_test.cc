@@ -9,9 +9,9 @@
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
 #include "controller/store/etcd_store.h"
-#include "controller/store/testing/memory_store.h"
 #include "controller/store/sqlite_store.h"
 #include "controller/store/testing/leader_key.h"
+#include "controller/store/testing/memory_store.h"
 #include "tests/etcd/etcd_cluster.h"
 
 namespace paceline {

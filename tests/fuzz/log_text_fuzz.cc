@@ -6,7 +6,7 @@
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/text/neutral.h"
-#include "cli/verbs/rank_log.h"
+#include "cli/verbs/job/rank_log.h"
 #include "common/core/last_written.h"
 #include "tests/fuzz/expect.h"
 

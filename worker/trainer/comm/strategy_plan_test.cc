@@ -14,8 +14,8 @@
 
 #include "absl/synchronization/mutex.h"
 #include "worker/trainer/comm/cpu_platform.h"
-#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/comm/strategy.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/comm/testing/test_rank.h"
 #include "worker/trainer/comm/training_plan.h"
 

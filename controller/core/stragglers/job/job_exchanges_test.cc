@@ -5,8 +5,8 @@
 #include <cstddef>
 #include <random>
 
-#include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/core/stragglers/job/stragglers.h"
+#include "controller/core/stragglers/job/testing/straggler_testing.h"
 
 namespace paceline {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <utility>
 
-#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
+#include "controller/core/stragglers/ladder/testing/ladder_histories.h"
 
 namespace paceline {
 namespace {

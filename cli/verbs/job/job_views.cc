@@ -1,0 +1,398 @@
+// paceline job list, describe, events and metrics: what is known of jobs.
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "cli/rpc/resumption.h"
+#include "cli/rpc/watch.h"
+#include "cli/text/neutral.h"
+#include "cli/text/utf8_locale.h"
+#include "cli/verbs/program/live_view.h"
+#include "cli/verbs/program/value_check.h"
+#include "cli/verbs/program/verb_parts.h"
+#include "cli/verbs/program/watch_flag.h"
+#include "cli/verbs/verbs.h"
+#include "cli/view/job/event_text.h"
+#include "cli/view/job/job_page.h"
+#include "cli/view/job/job_table.h"
+#include "cli/view/job/job_text.h"
+#include "cli/view/job/series_page.h"
+#include "proto/job.pb.h"
+#include "proto/job_history.pb.h"
+#include "proto/telemetry.pb.h"
+
+namespace paceline {
+namespace {
+
+constexpr int kMostPerPage = 1000;
+
+struct JobListFlags {
+  std::vector<std::string> states;
+  int limit = 50;
+  bool watch = false;
+};
+
+std::vector<std::string> StateNames() {
+  std::vector<std::string> names;
+  for (int i = v1::JobState_MIN + 1; i <= v1::JobState_MAX; ++i) {
+    names.push_back(absl::AsciiStrToLower(v1::JobState_Name(i)));
+  }
+  return names;
+}
+
+std::vector<v1::JobState> StatesOf(const JobListFlags& flags) {
+  std::vector<v1::JobState> states;
+  for (const std::string& name : flags.states) {
+    v1::JobState_Parse(absl::AsciiStrToUpper(name), &states.emplace_back());
+  }
+  return states;
+}
+
+// Pages until there are `limit` jobs, or no more, with the revision of the first one: what changed
+// while the others came is told by a watch from there.
+grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobsResponse* jobs) {
+  v1::ListJobsRequest request;
+  for (const v1::JobState state : StatesOf(flags)) request.add_states(state);
+  do {
+    request.set_page_size(std::min(kMostPerPage, flags.limit - jobs->jobs_size()));
+    v1::ListJobsResponse page;
+    const grpc::Status status = program.client().ListJobs(request, &page);
+    if (!status.ok()) return status;
+    jobs->mutable_jobs()->MergeFrom(page.jobs());
+    if (request.page_token().empty()) jobs->set_revision(page.revision());
+    jobs->set_next_page_token(page.next_page_token());
+    request.set_page_token(page.next_page_token());
+  } while (!request.page_token().empty() && jobs->jobs_size() < flags.limit);
+  return grpc::Status::OK;
+}
+
+std::vector<v1::Job> JobsOf(const v1::ListJobsResponse& jobs) {
+  return {jobs.jobs().begin(), jobs.jobs().end()};
+}
+
+bool IsWanted(const v1::Job& job, const std::vector<v1::JobState>& states) {
+  return states.empty() || std::count(states.begin(), states.end(), job.state()) > 0;
+}
+
+// Newest first. A job that was listed later than it was so stays as it is.
+void PutInto(std::vector<v1::Job>* jobs, const v1::JobEvent& event, bool wanted) {
+  const v1::Job& job = event.job();
+  const auto at = std::find_if(jobs->begin(), jobs->end(),
+                               [&](const v1::Job& known) { return known.id() == job.id(); });
+  const bool kept = wanted && event.type() != v1::DELETED;
+  if (at != jobs->end() && event.type() != v1::DELETED && job.revision() < at->revision()) return;
+  if (at != jobs->end() && kept) {
+    *at = job;
+  } else if (at != jobs->end()) {
+    jobs->erase(at);
+  } else if (kept) {
+    const auto newer = [](const v1::Job& a, const v1::Job& b) {
+      return TimeOf(true, a.create_time()) > TimeOf(true, b.create_time());
+    };
+    jobs->insert(std::upper_bound(jobs->begin(), jobs->end(), job, newer), job);
+  }
+}
+
+// The table in place, until Ctrl-C. `first`: what is shown at first.
+grpc::Status WatchTable(Program& program, const JobListFlags& flags,
+                        const v1::ListJobsResponse& first) {
+  const std::vector<v1::JobState> states = StatesOf(flags);
+  std::vector<v1::Job> jobs = JobsOf(first);
+  LiveView view(program, [&] {
+    std::vector<v1::Job> shown = jobs;
+    if (shown.size() > static_cast<size_t>(flags.limit)) shown.resize(flags.limit);
+    return shown.empty() ? "no jobs\n" : JobTable(shown, absl::Now(), program.style());
+  });
+  JobWatch watch;
+  watch.after_revision = first.revision();
+  watch.each = [&](const v1::JobEvent& event) {
+    view.Update([&] { PutInto(&jobs, event, IsWanted(event.job(), states)); });
+    return true;
+  };
+  watch.on_outage = [&](const grpc::Status&) { view.Say(program.OutageText()); };
+  watch.on_gap = [&] {
+    v1::ListJobsResponse again;
+    if (!FetchJobs(program, flags, &again).ok()) return;
+    view.Update([&] { jobs = JobsOf(again); });
+  };
+  return WatchJobs(program.client(), watch);
+}
+
+int WatchList(Program& program, const JobListFlags& flags) {
+  if (!WatchesInPlace(program)) {
+    return TellJobChanges(
+        program, [states = StatesOf(flags)](const v1::Job& job) { return IsWanted(job, states); });
+  }
+  v1::ListJobsResponse jobs;
+  grpc::Status status = FetchJobs(program, flags, &jobs);
+  if (status.ok()) status = WatchTable(program, flags, jobs);
+  return program.Fail(status);
+}
+
+int ListJobs(Program& program, const JobListFlags& flags) {
+  if (flags.watch) return WatchList(program, flags);
+  v1::ListJobsResponse jobs;
+  const grpc::Status status = FetchJobs(program, flags, &jobs);
+  if (!status.ok()) return program.Fail(status);
+  if (program.json()) {
+    program.PrintJson(jobs);
+    return kCliOk;
+  }
+  if (program.names()) {
+    for (const v1::Job& job : jobs.jobs()) program.out() << NeutralLine(job.id()) << "\n";
+    return kCliOk;
+  }
+  if (jobs.jobs().empty()) {
+    program.Note(flags.states.empty() ? "no jobs yet; `paceline submit FILE` makes one"
+                                      : "no job in such a state");
+    return kCliOk;
+  }
+  program.out() << JobTable(JobsOf(jobs), absl::Now(), program.style()) << std::flush;
+  if (!jobs.next_page_token().empty()) {
+    program.Note(absl::StrCat("there are more; --limit shows more than ", flags.limit));
+  }
+  return kCliOk;
+}
+
+void AddJobList(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobListFlags>();
+  CLI::App* verb = parent.add_subcommand("list", "List jobs, newest first");
+  verb->add_option("--state", flags->states, "Only jobs in one of these states")
+      ->delimiter(',')
+      ->check(CLI::IsMember(StateNames(), CLI::ignore_case));
+  verb->add_option("--limit", flags->limit, "List at most so many jobs")
+      ->check(WholeNumber(1, 1000000))
+      ->capture_default_str();
+  AddWatchFlag(*verb, &flags->watch);
+  RunWith(*verb, program, flags, ListJobs);
+}
+
+struct JobDescribeFlags {
+  std::string job;
+  bool watch = false;
+};
+
+void ShowJob(Program& program, const v1::Job& job) {
+  if (program.json()) {
+    program.PrintJson(job);
+  } else {
+    program.out() << JobPage(job, absl::Now(), program.style()) << std::flush;
+  }
+}
+
+// `each` is given the job after each change, `say` a line about an outage. OK when the job has
+// ended or was deleted.
+grpc::Status WatchJob(Program& program, const v1::Job& job,
+                      const std::function<void(const v1::Job&)>& each,
+                      const std::function<void(const std::string&)>& say) {
+  JobWatch watch;
+  watch.job_id = job.id();
+  watch.after_revision = job.revision();
+  watch.each = [&](const v1::JobEvent& event) {
+    if (event.type() == v1::DELETED) return false;
+    each(event.job());
+    return !HasEnded(event.job().state());
+  };
+  watch.on_outage = [&](const grpc::Status&) { say(program.OutageText()); };
+  return HasEnded(job.state()) ? grpc::Status::OK : WatchJobs(program.client(), watch);
+}
+
+// The page in place, until the job has ended.
+grpc::Status WatchPage(Program& program, v1::Job job) {
+  LiveView view(program, [&] { return JobPage(job, absl::Now(), program.style()); });
+  return WatchJob(
+      program, job, [&](const v1::Job& next) { view.Update([&] { job = next; }); },
+      [&](const std::string& line) { view.Say(line); });
+}
+
+// The page again after each change of state; JSON after each change.
+grpc::Status WatchPages(Program& program, const v1::Job& job) {
+  v1::JobState shown = job.state();
+  if (program.json()) {
+    program.PrintJsonLine(job);
+  } else {
+    ShowJob(program, job);
+  }
+  const auto each = [&](const v1::Job& next) {
+    if (program.json()) {
+      program.PrintJsonLine(next);
+    } else if (next.state() != shown) {
+      program.out() << "\n";
+      ShowJob(program, next);
+    }
+    shown = next.state();
+  };
+  return WatchJob(program, job, each, [&](const std::string& line) { program.Note(line); });
+}
+
+int DescribeJob(Program& program, const JobDescribeFlags& flags) {
+  v1::Job job;
+  grpc::Status status = GetJob(program, flags.job, &job);
+  if (!status.ok()) return program.Fail(status);
+  if (flags.watch) {
+    status = WatchesInPlace(program) ? WatchPage(program, job) : WatchPages(program, job);
+    return status.ok() ? kCliOk : program.Fail(status);
+  }
+  ShowJob(program, job);
+  return kCliOk;
+}
+
+void AddJobDescribe(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobDescribeFlags>();
+  CLI::App* verb = parent.add_subcommand(
+      "describe", "Show everything about a job: progress, ranks, failure, spec");
+  AddJob(*verb, flags->job);
+  AddWatchFlag(*verb, &flags->watch);
+  RunWith(*verb, program, flags, DescribeJob);
+}
+
+struct JobEventsFlags {
+  std::string job;
+  int64_t after = 0;
+  int tail = 0;
+  bool follow = false;
+  bool warnings = false;
+};
+
+bool IsWanted(const v1::JobHistoryEvent& event, const JobEventsFlags& flags) {
+  return !flags.warnings || event.warning();
+}
+
+void PrintEvent(Program& program, const v1::JobHistoryEvent& event) {
+  if (program.json()) return program.PrintJsonLine(event);
+  program.out() << EventLines(event, program.style()) << std::flush;
+}
+
+// Leaves those that are asked for.
+void ChooseEvents(const JobEventsFlags& flags, v1::JobHistory* history) {
+  auto& events = *history->mutable_events();
+  events.erase(std::remove_if(events.begin(), events.end(),
+                              [&](const auto& event) { return !IsWanted(event, flags); }),
+               events.end());
+  if (flags.tail > 0 && events.size() > flags.tail) {
+    events.erase(events.begin(), events.end() - flags.tail);
+  }
+}
+
+// Each event after `last`, until the job has ended.
+int FollowEvents(Program& program, const std::string& job_id, int64_t last,
+                 const JobEventsFlags& flags) {
+  Client& client = program.client();
+  Resumption resumption(client, absl::InfiniteFuture(),
+                        [&](const grpc::Status&) { program.Note(program.OutageText()); });
+  // It was there a moment ago: an outage at once is waited for, too.
+  resumption.Arrived();
+  grpc::Status status;
+  do {
+    v1::WatchJobHistoryRequest request;
+    request.set_job(job_id);
+    request.set_after_id(last);
+    status = client.WatchJobHistory(request, [&](const v1::JobHistoryEvent& event) {
+      resumption.Arrived();
+      last = event.id();
+      if (IsWanted(event, flags)) PrintEvent(program, event);
+      return program.out().good();
+    });
+  } while (resumption.Again(&status));
+  return status.ok() ? kCliOk : program.Fail(status);
+}
+
+int ShowEvents(Program& program, const JobEventsFlags& flags) {
+  v1::GetJobHistoryRequest request;
+  request.set_job(flags.job);
+  request.set_after_id(flags.after);
+  v1::JobHistory history;
+  const grpc::Status status = program.client().GetJobHistory(request, &history);
+  if (!status.ok()) return program.Fail(status);
+  const int64_t last = history.events().empty() ? flags.after : history.events().rbegin()->id();
+  ChooseEvents(flags, &history);
+  if (program.json() && !flags.follow) {
+    program.PrintJson(history);
+    return kCliOk;
+  }
+  if (!program.json()) {
+    if (history.events().empty() && !flags.follow) {
+      program.Note("nothing is known to have happened");
+      return kCliOk;
+    }
+    if (!program.flags.no_headers) program.out() << EventHeading(program.style());
+  }
+  for (const v1::JobHistoryEvent& event : history.events()) PrintEvent(program, event);
+  return flags.follow ? FollowEvents(program, history.job_id(), last, flags) : kCliOk;
+}
+
+void AddJobEvents(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobEventsFlags>();
+  CLI::App* verb = parent.add_subcommand("events", "Show what happened to a job, and when");
+  AddJob(*verb, flags->job);
+  verb->add_flag("-f,--follow", flags->follow, "Go on until the job has ended");
+  verb->add_flag("--warnings", flags->warnings, "Only what did not go well");
+  verb->add_option("--tail", flags->tail, "Begin with the newest so many. Default: all")
+      ->check(WholeNumber(1, 1000000));
+  verb->add_option("--after", flags->after, "Only events after the one of this id")
+      ->check(WholeNumber(0, INT64_MAX));
+  RunWith(*verb, program, flags, ShowEvents);
+}
+
+struct JobMetricsFlags {
+  std::string job;
+  double minutes = 10;
+};
+
+int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
+  v1::Job job;
+  grpc::Status status = GetJob(program, flags.job, &job);
+  if (!status.ok()) return program.Fail(status);
+  v1::GetJobSeriesRequest request;
+  request.set_job(job.id());
+  request.set_minutes(flags.minutes);
+  v1::JobSeries series;
+  status = program.client().GetJobSeries(request, &series);
+  if (!status.ok()) return program.Fail(status);
+  if (program.json()) {
+    program.PrintJson(series);
+    return kCliOk;
+  }
+  const bool utf8 = SpeaksUtf8([&](const char* name) { return program.Variable(name); });
+  const std::string page = SeriesPage(series, program.style(), utf8);
+  if (page.empty()) {
+    program.Note(absl::StrCat(job.id(), " is ", StateText(job.state()),
+                              ", and nothing of its last minutes is known"));
+    return kCliOk;
+  }
+  program.out() << JobNameText(job) << " is " << StateText(job.state()) << ", step "
+                << StepsDoneText(job, " of ") << "\n\n"
+                << page << std::flush;
+  return kCliOk;
+}
+
+void AddJobMetrics(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobMetricsFlags>();
+  CLI::App* verb = parent.add_subcommand(
+      "metrics", "Show how step time, throughput, loss, MFU and waits of a job went lately");
+  AddJob(*verb, flags->job);
+  verb->add_option("--minutes", flags->minutes, "The last so many; 0: all that are kept")
+      ->check(Number(0, 1e6))
+      ->capture_default_str();
+  RunWith(*verb, program, flags, ShowMetrics);
+}
+
+}  // namespace
+
+void AddJobViews(CLI::App& parent, Program& program) {
+  AddJobList(parent, program);
+  AddJobDescribe(parent, program);
+}
+
+void AddJobHistory(CLI::App& parent, Program& program) {
+  AddJobEvents(parent, program);
+  AddJobMetrics(parent, program);
+}
+
+}  // namespace paceline

@@ -1,0 +1,30 @@
+// Jobs whose code travels with them: `submit --ship`, `run --ship`.
+#ifndef CLI_VERBS_JOB_SHIP_H_
+#define CLI_VERBS_JOB_SHIP_H_
+
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "cli/program.h"
+#include "proto/job.pb.h"
+#include "proto/job_spec.pb.h"
+
+namespace paceline {
+
+inline constexpr char kShipHelp[] =
+    "Send the files of the working directory with the job, to nodes that do not have it: those "
+    "that "
+    "git tracks, as they are on disk, or, with a .pacelineignore or without git, all that it does "
+    "not exclude. At most 32 MiB";
+
+// Packs the working directory of the spec, puts the code in its place, and says what travels.
+// Returns the bytes that SubmitShipped sends.
+absl::StatusOr<std::string> Ship(Program& program, v1::JobSpec* spec);
+
+// Submits the job; sends its code when the controller does not have it. `code`: of Ship, or empty.
+grpc::Status SubmitShipped(Program& program, const v1::SubmitJobRequest& request,
+                           const std::string& code, v1::Job* job);
+
+}  // namespace paceline
+
+#endif  // CLI_VERBS_JOB_SHIP_H_

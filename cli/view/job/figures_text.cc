@@ -1,0 +1,163 @@
+#include "cli/view/job/figures_text.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "cli/text/neutral.h"
+#include "cli/text/table.h"
+#include "cli/view/job/job_text.h"
+#include "cli/view/numbers.h"
+#include "proto/job_spec.pb.h"
+#include "proto/plan.pb.h"
+#include "proto/status.pb.h"
+
+namespace paceline {
+namespace {
+
+struct FigureColumn {
+  const char* heading;
+  // Empty: the rank has no such figure.
+  std::string (*text)(const v1::RankFigures& figures);
+};
+
+std::string NormText(double norm) { return std::isnan(norm) ? "" : LossText(norm); }
+
+const FigureColumn kColumns[] = {
+    {"TOKENS/S",
+     [](const v1::RankFigures& f) {
+       return f.tokens_per_s() > 0 ? RateText(f.tokens_per_s()) : std::string();
+     }},
+    {"MFU", [](const v1::RankFigures& f) { return f.has_mfu() ? PercentText(f.mfu()) : ""; }},
+    {"LR", [](const v1::RankFigures& f) { return absl::StrCat(f.learning_rate()); }},
+    {"GRAD NORM", [](const v1::RankFigures& f) { return NormText(f.grad_norm()); }},
+    {"DATA WAIT", [](const v1::RankFigures& f) { return PercentText(f.data_wait_share()); }},
+    {"RSS", [](const v1::RankFigures& f) { return BytesText(f.memory().rss()); }},
+    {"RSS PEAK", [](const v1::RankFigures& f) { return BytesText(f.memory().rss_peak()); }},
+    {"GPU PEAK",
+     [](const v1::RankFigures& f) {
+       const v1::MemoryFigures& memory = f.memory();
+       if (!memory.has_reserved_peak()) return std::string();
+       return absl::StrCat(BytesText(memory.reserved_peak()), " of ", BytesText(memory.capacity()));
+     }},
+    {"RETRIES",
+     [](const v1::RankFigures& f) {
+       return f.memory().alloc_retries() > 0 ? absl::StrCat(f.memory().alloc_retries()) : "";
+     }},
+    {"SKIPPED",
+     [](const v1::RankFigures& f) {
+       return f.skipped_steps() > 0 ? absl::StrCat(f.skipped_steps()) : "";
+     }},
+    {"DRIFT",
+     [](const v1::RankFigures& f) {
+       // With Slipstream it is one of the rounds (strategy_text.h).
+       return f.drift() > 0 && !f.has_slipstream() ? LossText(f.drift()) : "";
+     }},
+};
+
+// Those of now: what a rank told whose node does not answer any more is old.
+bool HasFigures(const v1::Rank& rank) { return rank.has_figures() && !rank.has_last_heard(); }
+
+const v1::Rank* FindRank(const v1::Job& job, int rank) {
+  for (const v1::Rank& candidate : job.ranks()) {
+    if (candidate.rank() == rank) return &candidate;
+  }
+  return nullptr;
+}
+
+std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
+  const v1::Rank* const rank = FindRank(job, number);
+  const std::string node = rank == nullptr ? "" : NeutralLine(rank->node());
+  if (!HasAnswered(job, number)) {
+    return {absl::StrCat(number), node, "", "", "", "", HasEnded(job.state()) ? "none" : "awaited"};
+  }
+  const v1::ProfileResult& result = rank->profile();
+  if (!result.error().empty()) {
+    return {
+        absl::StrCat(number), node, "", "", "", "", {NeutralLine(result.error()), Colour::kRed}};
+  }
+  const std::string files =
+      result.memory().empty() ? result.trace() : absl::StrCat(result.trace(), " ", result.memory());
+  return {absl::StrCat(number),
+          node,
+          absl::StrCat(result.first_step(), "-", result.first_step() + result.steps() - 1),
+          BytesText(result.trace_bytes()),
+          DurationText(result.dump_s()),
+          NeutralLine(files),
+          ""};
+}
+
+}  // namespace
+
+double TokensPerSecond(const v1::Job& job) {
+  if (job.progress().tokens_per_s() > 0) return job.progress().tokens_per_s();
+  if (!job.spec().model().has_llama()) return 0;  // A module may train on images as well.
+  return job.progress().samples_per_s() * static_cast<double>(job.spec().data().sequence_length());
+}
+
+std::string PaceText(const v1::Job& job) {
+  v1::JobProgress progress = job.progress();
+  progress.set_tokens_per_s(TokensPerSecond(job));
+  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0) {
+    const v1::JobSpec& spec = job.spec();
+    const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *
+                           spec.batch_per_rank() *
+                           static_cast<double>(std::max<int64_t>(1, spec.accumulation_steps()));
+    progress.set_samples_per_s(samples / progress.training_s());
+    if (progress.tokens_per_s() > 0) {
+      progress.set_tokens_per_s(progress.samples_per_s() *
+                                static_cast<double>(spec.data().sequence_length()));
+    }
+  }
+  if (progress.tokens_per_s() > 0) {
+    return absl::StrCat(RateText(progress.tokens_per_s()), " tokens/s");
+  }
+  if (progress.samples_per_s() <= 0) return "";
+  return absl::StrCat(RateText(progress.samples_per_s()), " samples/s");
+}
+
+std::string FigureTable(const v1::Job& job, int width, bool colours) {
+  std::vector<Table::Column> columns = {{"RANK", true}};
+  std::vector<const FigureColumn*> shown;
+  bool any = false;
+  for (const FigureColumn& column : kColumns) {
+    for (const v1::Rank& rank : job.ranks()) {
+      any = any || HasFigures(rank);
+      if (!HasFigures(rank) || column.text(rank.figures()).empty()) continue;
+      columns.push_back({column.heading, true});
+      shown.push_back(&column);
+      break;
+    }
+  }
+  if (!any) return "";
+  Table table(std::move(columns));
+  for (const v1::Rank& rank : job.ranks()) {
+    if (!HasFigures(rank)) continue;
+    std::vector<Table::Cell> row = {absl::StrCat(rank.rank())};
+    for (const FigureColumn* column : shown) row.emplace_back(column->text(rank.figures()));
+    table.Add(std::move(row));
+  }
+  return table.Rendered(width, colours);
+}
+
+bool HasAnswered(const v1::Job& job, int rank) {
+  const v1::Rank* const found = FindRank(job, rank);
+  return found != nullptr && found->profile().id() == job.profile().request().id();
+}
+
+std::string ProfileTable(const v1::Job& job, int width, bool colours) {
+  Table table({{"RANK", true},
+               {"NODE"},
+               {"STEPS", true},
+               {"SIZE", true},
+               {"DUMP", true},
+               {"FILE"},
+               {"ERROR"}});
+  for (const int rank : job.profile().ranks()) table.Add(ProfileRow(job, rank));
+  return table.Rendered(width, colours);
+}
+
+}  // namespace paceline

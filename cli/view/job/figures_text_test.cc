@@ -1,0 +1,101 @@
+#include "cli/view/job/figures_text.h"
+
+#include <limits>
+
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+v1::Job Parsed(const std::string& text) {
+  v1::Job job;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &job));
+  return job;
+}
+
+TEST(FiguresTextTest, PaceIsInTokensWhereThereAreSome) {
+  v1::Job job;
+  EXPECT_EQ(PaceText(job), "");
+  job.mutable_progress()->set_samples_per_s(8);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s");
+  job.mutable_progress()->set_tokens_per_s(2048);
+  EXPECT_EQ(PaceText(job), "2048 tokens/s");
+}
+
+TEST(FiguresTextTest, PaceKeepsItsUnitBeforeTokensAreMeasured) {
+  v1::Job job;
+  job.set_state(v1::RUNNING);
+  job.mutable_spec()->mutable_data()->set_sequence_length(256);  // Its default.
+  job.mutable_progress()->set_samples_per_s(8);
+  EXPECT_EQ(PaceText(job), "8.00 samples/s") << "of images";
+  job.mutable_spec()->mutable_model()->mutable_llama();
+  EXPECT_EQ(PaceText(job), "2048 tokens/s");
+  job.mutable_progress()->set_tokens_per_s(2000);
+  EXPECT_EQ(PaceText(job), "2000 tokens/s");
+}
+
+TEST(FiguresTextTest, PaceOfAnEndedJobIsThatOfItsWholeTraining) {
+  v1::Job job = Parsed(R"(
+    state: SUCCEEDED spec { ranks: 2 batch_per_rank: 4 accumulation_steps: 5 model { llama {} }
+                            data { sequence_length: 16 } }
+    progress { step: 100 training_s: 50 samples_per_s: 8 })");
+  EXPECT_EQ(PaceText(job), "1280 tokens/s");
+  job.mutable_progress()->set_tokens_per_s(2048);
+  EXPECT_EQ(PaceText(job), "1280 tokens/s");
+  job.mutable_spec()->mutable_data()->clear_sequence_length();
+  job.mutable_progress()->clear_tokens_per_s();
+  EXPECT_EQ(PaceText(job), "80.0 samples/s");
+}
+
+TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {
+  v1::Job job = Parsed(R"(
+    ranks { rank: 0 figures { steps: 10 learning_rate: 0.1 grad_norm: 1.5 data_wait_share: 0.02
+                              memory { rss: 1048576 rss_peak: 2097152 } } }
+    ranks { rank: 1 })");
+  EXPECT_EQ(FigureTable(job, 0, false),
+            "RANK   LR  GRAD NORM  DATA WAIT      RSS  RSS PEAK\n"
+            "   0  0.1     1.5000      2.0 %  1.0 MiB   2.0 MiB\n");
+  v1::RankFigures* figures = job.mutable_ranks(0)->mutable_figures();
+  figures->set_grad_norm(std::numeric_limits<double>::quiet_NaN());
+  figures->set_tokens_per_s(1000);
+  figures->set_mfu(0.345);
+  figures->mutable_memory()->set_reserved_peak(1 << 30);
+  figures->mutable_memory()->set_capacity(int64_t{2} << 30);
+  EXPECT_EQ(FigureTable(job, 0, false),
+            "RANK  TOKENS/S     MFU   LR  DATA WAIT      RSS  RSS PEAK            GPU PEAK\n"
+            "   0      1000  34.5 %  0.1      2.0 %  1.0 MiB   2.0 MiB  1.0 GiB of 2.0 GiB\n");
+  job.mutable_ranks(0)->mutable_last_heard()->set_seconds(1000);
+  EXPECT_EQ(FigureTable(job, 0, false), "") << "they are of then";
+  job.mutable_ranks(0)->clear_last_heard();
+  job.mutable_ranks(0)->clear_figures();
+  EXPECT_EQ(FigureTable(job, 0, false), "");
+}
+
+TEST(FiguresTextTest, DriftIsToldOnceWithSlipstream) {
+  v1::Job job = Parsed("ranks { rank: 0 figures { steps: 10 drift: 0.012 } }");
+  EXPECT_THAT(FigureTable(job, 0, false), testing::HasSubstr("DRIFT"));
+  job.mutable_ranks(0)->mutable_figures()->mutable_slipstream()->set_drift(0.012);
+  EXPECT_THAT(FigureTable(job, 0, false), testing::Not(testing::HasSubstr("DRIFT")));
+}
+
+TEST(FiguresTextTest, ProfileTellsFileStepsSizeTimeOrError) {
+  const v1::Job job = Parsed(R"(
+    state: RUNNING
+    profile { request { id: 2 first_step: 40 steps: 3 } ranks: [0, 1, 2] }
+    ranks { rank: 0 node: "w0" profile { id: 2 trace: "/p/rank0.json" first_step: 40 steps: 3
+                                         trace_bytes: 2048 dump_s: 0.5 } }
+    ranks { rank: 1 node: "w0" profile { id: 2 error: "too late" } }
+    ranks { rank: 2 node: "w1" profile { id: 1 trace: "/old" } })");
+  EXPECT_TRUE(HasAnswered(job, 1));
+  EXPECT_FALSE(HasAnswered(job, 2));
+  EXPECT_EQ(ProfileTable(job, 0, false),
+            "RANK  NODE  STEPS     SIZE   DUMP  FILE           ERROR\n"
+            "   0  w0    40-42  2.0 KiB  0.5 s  /p/rank0.json  -\n"
+            "   1  w0        -        -      -  -              too late\n"
+            "   2  w1        -        -      -  -              awaited\n");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,271 @@
+#include "cli/view/job/job_page.h"
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/strip.h"
+#include "cli/job_file/job_file.h"
+#include "cli/text/neutral.h"
+#include "cli/text/table.h"
+#include "cli/view/checkpoint/checkpoint_text.h"
+#include "cli/view/job/figures_text.h"
+#include "cli/view/job/job_text.h"
+#include "cli/view/job/strategy_text.h"
+#include "cli/view/numbers.h"
+#include "proto/status.pb.h"
+
+namespace paceline {
+namespace {
+
+std::string EvaluationText(const v1::EvaluationResult& result) {
+  return absl::StrCat(
+      result.has_accuracy() ? absl::StrCat("accuracy ", PercentText(result.accuracy()), ", ") : "",
+      "loss ", LossText(result.loss()), " on ", result.samples(), " samples after step ",
+      result.step());
+}
+
+std::string PlanText(const v1::Job& job) {
+  const v1::JobPlan& plan = job.plan();
+  std::string text = absl::StrCat("epoch ", plan.epoch());
+  if (plan.active_epoch() == plan.epoch()) {
+    absl::StrAppend(&text, " since step ", plan.active_since_step());
+  } else if (HasEnded(job.state())) {
+    absl::StrAppend(&text, " was never taken up");
+    if (plan.active_epoch() > 0) {
+      absl::StrAppend(&text, ", epoch ", plan.active_epoch(), " since step ",
+                      plan.active_since_step());
+    }
+  } else if (plan.active_epoch() > 0) {
+    absl::StrAppend(&text, " is being prepared, epoch ", plan.active_epoch(), " since step ",
+                    plan.active_since_step());
+  }
+  const std::string failure = PlanFailureText(job);
+  if (!failure.empty()) absl::StrAppend(&text, "; ", failure);
+  return text;
+}
+
+std::string ProgressFacts(const v1::Job& job) {
+  const v1::JobProgress& progress = job.progress();
+  std::string text = absl::StrCat("step ", StepsDoneText(job, " of "));
+  if (progress.step() == 0) return text;
+  absl::StrAppend(&text, ", loss ", LossText(progress.loss()), ", ");
+  if (const std::string pace = PaceText(job); !pace.empty()) {
+    absl::StrAppend(&text, pace, ", ");
+  }
+  if (progress.has_mfu()) absl::StrAppend(&text, "MFU ", PercentText(progress.mfu()), ", ");
+  absl::StrAppend(&text, DurationText(progress.training_s()), " of training");
+  return text;
+}
+
+std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style, ToldOnce* told) {
+  Table table({{"RANK", true},
+               {"NODE"},
+               {"PID", true},
+               {"STATE"},
+               {"STEP", true},
+               {"PHASE"},
+               {"FOR", true},
+               {"LOSS", true},
+               {"SAMPLES/S", true},
+               {"EXIT"}});
+  const auto add = [&](const std::string& name, const v1::Rank& rank) {
+    const bool silent = rank.has_last_heard();  // What it told is of then.
+    const bool trains = rank.state() == v1::TRAINER_RUNNING && !silent;
+    const bool stepped = rank.progress().step_s() > 0 && !silent;  // Itself.
+    const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
+    table.Add({name,
+               rank.node(),
+               rank.pid() == 0 ? "" : absl::StrCat(rank.pid()),
+               {silent ? LastHeardText(rank.last_heard(), now) : StateText(rank.state()),
+                failed   ? Colour::kRed
+                : silent ? Colour::kYellow
+                         : Colour::kNone},
+               absl::StrCat(rank.progress().step()),
+               trains ? PhaseText(rank.progress()) : "",
+               trains ? DurationText(rank.progress().phase_s()) : "",
+               stepped ? LossText(rank.progress().loss()) : "",
+               stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
+               rank.has_exit() ? TellOnce(told, ExitText(rank.exit())) : ""});
+  };
+  for (const v1::Rank& rank : job.ranks()) add(absl::StrCat(rank.rank()), rank);
+  for (const v1::Rank& spare : job.spares()) add("spare", spare);
+  return table.Rendered(style.width, style.colours);
+}
+
+// In which collectives its ranks stand, and since when that is known.
+void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
+  if (!job.has_collectives()) return;
+  const v1::JobCollectives& collectives = job.collectives();
+  AddLine(page, "Collective",
+          absl::StrCat(collectives.findings().empty() ? "no rank waits in one, " : "", "as of ",
+                       MomentText(TimeOf(true, collectives.time()), now)));
+  for (const std::string& finding : collectives.findings()) {
+    absl::StrAppend(page, "  ", NeutralLine(finding), "\n");
+  }
+}
+
+// Where they are at the end, for people.
+std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
+  const v1::JobSpec& spec = job.spec();
+  if (!KeepsWeights(spec)) {
+    return {"not kept, as the job file has neither checkpoint.directory nor export_final"};
+  }
+  std::vector<std::string> places;
+  // They lie beside the last checkpoint.
+  const v1::SaveOrderStatus& order = job.checkpoints().order();
+  const bool elsewhere = !order.directory().empty() && order.step() == spec.steps() &&
+                         order.state() == v1::SaveOrderStatus::COMPLETE;
+  const std::string& base = elsewhere ? order.directory() : spec.checkpoint().directory();
+  if (!base.empty()) {
+    places.push_back(
+        absl::StrCat(NeutralLine(base), "/", NeutralLine(job.id()), "/final.safetensors"));
+  }
+  if (!spec.export_final().empty()) {
+    const std::string name = NeutralLine(absl::StripSuffix(spec.export_final(), ".safetensors"));
+    const std::string last = absl::StrCat(" to ", ".rank", spec.ranks() - 1, ".safetensors");
+    places.push_back(
+        absl::StrCat(name, ".rank0.safetensors", spec.ranks() > 1 ? last : std::string()));
+  }
+  return places;
+}
+
+}  // namespace
+
+std::string FailureText(const v1::Job& job, const PageStyle& style, ToldOnce* told) {
+  if (!job.has_failure()) return "";
+  const v1::JobFailure& failure = job.failure();
+  const v1::TrainerExit& exit = failure.exit();
+  const std::string what =
+      absl::StrCat("rank ", failure.rank(), " on node ", NeutralLine(failure.node()),
+                   " failed: ", TellOnce(told, ExitText(exit)));
+  std::string text = absl::StrCat(Painted(what, Colour::kRed, style.colours), "\n");
+  const bool trained = exit.step() > 0 || exit.phase() != v1::IDLE;
+  if (trained) {
+    absl::StrAppend(&text, "  in step ", exit.step(), ", phase ", PhaseText(exit.phase()), " for ",
+                    DurationText(exit.phase_s()), "\n");
+  }
+  if (!exit.log_tail().empty()) {
+    absl::StrAppend(&text, "  its last log lines:\n", Indented(exit.log_tail(), "    "));
+  }
+  return text;
+}
+
+bool KeepsWeights(const v1::JobSpec& spec) {
+  return !spec.command().empty() || !spec.checkpoint().directory().empty() ||
+         !spec.export_final().empty();
+}
+
+// "4 ready", "3 ready, 1 importing", "none: its imports open /dev/nvidia0", of a command's
+// interpreters that stand by; empty: nothing is known of them.
+std::string StandbyText(const v1::Job& job) {
+  std::map<std::string, int> counts;
+  for (const v1::Rank& rank : job.ranks()) {
+    if (!rank.standby().empty()) ++counts[NeutralLine(rank.standby())];
+  }
+  if (counts.size() == 1 && absl::StartsWith(counts.begin()->first, "none")) {
+    return counts.begin()->first;
+  }
+  return absl::StrJoin(counts, ", ", [](std::string* out, const auto& one) {
+    absl::StrAppend(out, one.second, " ", one.first);
+  });
+}
+
+std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
+                        ToldOnce* told) {
+  const v1::JobProgress& progress = job.progress();
+  std::string text =
+      absl::StrCat(JobNameText(job), " ",
+                   Painted(StateText(job.state()), StateColour(job.state()), style.colours));
+  if (MakesSteps(job)) absl::StrAppend(&text, ": ", StepsDoneText(job, " of "), " steps");
+  const double run = RunSeconds(job, now);
+  const int64_t before = StepsBefore(job);
+  if (run >= 0 && before > 0 && progress.step() > before)
+    absl::StrAppend(&text, ", the last ", progress.step() - before);
+  if (run >= 0) absl::StrAppend(&text, " in ", DurationText(run));
+  if (const std::string pace = PaceText(job); !pace.empty()) {
+    absl::StrAppend(&text, ", ", pace);
+  }
+  if (HasAccuracy(job)) {
+    absl::StrAppend(&text, ", accuracy ", PercentText(job.evaluation().accuracy()));
+  }
+  absl::StrAppend(&text, "\n");
+  // A failure has the reason and more.
+  if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
+    absl::StrAppend(&text, "  ", TellOnce(told, NeutralLine(job.reason())), "\n");
+  }
+  if (job.state() == v1::SUCCEEDED && job.spec().command().empty()) {
+    for (const std::string& place : PlacesOfWeights(job)) {
+      absl::StrAppend(&text, "  weights: ", place, "\n");
+    }
+  }
+  return text;
+}
+
+std::string JobFileText(const v1::JobSpec& spec, const PageStyle& style) {
+  const auto shown = style.wide ? ShownKeys::kAll : ShownKeys::kGiven;
+  return absl::StrCat("Job file",
+                      style.wide ? ":" : ", without defaults (-o wide shows them):", "\n",
+                      Indented(SpecAsJobFile(spec, shown), "  "));
+}
+
+std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) {
+  ToldOnce once;
+  ToldOnce* const told = style.wide ? nullptr : &once;
+  std::string page;
+  AddLine(&page, "Name", NeutralLine(job.spec().name()));
+  AddLine(&page, "Id", NeutralLine(job.id()));
+  AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
+  AddLine(&page, "Reason", TellOnce(told, NeutralLine(job.reason())));
+  AddLine(&page, "Submitter", NeutralLine(job.submitter()));
+  AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
+  if (job.has_start_time()) {
+    AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));
+  }
+  if (job.has_end_time()) AddLine(&page, "Ended", MomentText(TimeOf(true, job.end_time()), now));
+  const double run = RunSeconds(job, now);
+  if (run >= 0) AddLine(&page, "Ran", DurationText(run));
+  if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
+  if (const std::string fewer = FewerRanksText(job); !fewer.empty()) {
+    AddLine(&page, "Shrunk", fewer);
+  }
+  if (!job.spec().command().empty()) AddLine(&page, "Command", CommandText(job.spec()));
+  if (job.spec().has_code()) {
+    AddLine(&page, "Code",
+            NeutralLine(absl::StrCat(CodeText(job.spec().code()), ", sha256 ",
+                                     job.spec().code().sha256())));
+  }
+  if (const std::string standby = StandbyText(job); !standby.empty()) {
+    AddLine(&page, "Standby", standby);
+  }
+  AddCollectives(&page, job, now);
+  if (job.plan().epoch() > 0 && job.spec().command().empty()) {
+    const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
+    AddLine(&page, "Strategy",
+            absl::StrCat(chosen ? "auto, at present " : "", StrategyText(job.plan().strategy())));
+    AddLine(&page, "Plan", PlanText(job));
+    AddLine(&page, "Rounds", RoundsText(job));
+  }
+  AddCheckpointLines(&page, job, now, told);
+  if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
+  if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
+  if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, told));
+  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style, told));
+  const std::string changes = ChangeTable(job, now, style.width, style.colours, told);
+  if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
+  const std::string figures = FigureTable(job, style.width, style.colours);
+  if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
+  const std::string rounds = RoundTable(job, style.width, style.colours);
+  if (!rounds.empty()) absl::StrAppend(&page, "\nRounds:\n", rounds);
+  if (job.has_profile()) {
+    absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
+                    ProfileTable(job, style.width, style.colours));
+  }
+  absl::StrAppend(&page, "\n", JobFileText(job.spec(), style));
+  return page;
+}
+
+}  // namespace paceline

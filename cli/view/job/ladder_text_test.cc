@@ -1,0 +1,53 @@
+#include "cli/view/job/strategy_text.h"
+#include "gmock/gmock.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+
+std::string Again(const std::vector<v1::LadderLevel>& ladder) {
+  return LadderText({ladder.begin(), ladder.end()});
+}
+
+v1::Strategy Hsgd(const std::vector<v1::LadderLevel>& ladder) {
+  v1::Strategy strategy;
+  strategy.mutable_hsgd()->mutable_ladder()->Add(ladder.begin(), ladder.end());
+  return strategy;
+}
+
+TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
+  for (const char* text :
+       {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous"}) {
+    const auto ladder = ParseLadder(text);
+    ASSERT_TRUE(ladder.ok()) << ladder.status();
+    EXPECT_EQ(Again(*ladder), text);
+  }
+  EXPECT_EQ(Again(*ParseLadder("4:8:fp32")), "4:8") << "the default is not shown";
+}
+
+TEST(LadderTextTest, LevelThatCannotBeReadIsNamed) {
+  for (const char* level :
+       {"", "4", "synchronous", "x:2", "4:two", "4:2:fp16", "4:2:int8:x", "4:", ":2", "4.5:2"}) {
+    const auto ladder = ParseLadder(std::string("2:2,") + level);
+    ASSERT_FALSE(ladder.ok()) << level;
+    EXPECT_THAT(std::string(ladder.status().message()),
+                HasSubstr("\"" + std::string(level) + "\" is no level"));
+  }
+}
+
+TEST(LadderTextTest, Strategies) {
+  EXPECT_EQ(StrategyText({}), "ddp");
+  v1::Strategy local;
+  local.mutable_local_sgd()->set_period(8);
+  EXPECT_EQ(StrategyText(local), "local_sgd 8:all");
+  EXPECT_EQ(StrategyText(Hsgd(*ParseLadder("2:2,4:all"))), "hsgd 2:2,4:all");
+  EXPECT_EQ(StrategyText(Hsgd({})), "hsgd synchronous");
+  v1::Strategy slipstream;
+  slipstream.mutable_slipstream()->set_mode(v1::SLIPSTREAM_DROP);
+  EXPECT_EQ(StrategyText(slipstream), "slipstream drop");
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,29 @@
+// One line that says how far a job is.
+#ifndef CLI_VIEW_JOB_PROGRESS_LINE_H_
+#define CLI_VIEW_JOB_PROGRESS_LINE_H_
+
+#include <string>
+
+#include "cli/text/told_once.h"
+#include "proto/job.pb.h"
+
+namespace paceline {
+
+// Seconds until the last step at the present pace, the rest of an evaluation that is under way
+// included, but none that is to come; negative when there is none to go by.
+double SecondsToGo(const v1::Job& job);
+
+// "[=====>    ]" of so many columns, filled to a share of 0 to 1.
+std::string BarText(double share, int length);
+
+// For a terminal: name, bar, and as many of step, loss, tokens/s or samples/s, ETA, accuracy
+// and newest checkpoint as `width` columns hold; never wider than that. Before the training it says
+// what is awaited.
+std::string ProgressBar(const v1::Job& job, int width);
+
+// For a log: "digits RUNNING step 60/150 loss 0.4242 812 samples/s eta 12 s accuracy 95.3 %".
+std::string ProgressText(const v1::Job& job, ToldOnce* told = nullptr);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_JOB_PROGRESS_LINE_H_

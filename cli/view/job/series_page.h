@@ -1,0 +1,18 @@
+// The last minutes of a job in numbers and small pictures.
+#ifndef CLI_VIEW_JOB_SERIES_PAGE_H_
+#define CLI_VIEW_JOB_SERIES_PAGE_H_
+
+#include <string>
+
+#include "cli/view/page.h"
+#include "proto/telemetry.pb.h"
+
+namespace paceline {
+
+// A row for each thing that is known: its newest value, the least and the most of the time that is
+// shown, and how it went. Empty: nothing is known. With `utf8` the pictures are blocks, else ASCII.
+std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool utf8);
+
+}  // namespace paceline
+
+#endif  // CLI_VIEW_JOB_SERIES_PAGE_H_

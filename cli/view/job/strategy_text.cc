@@ -1,0 +1,225 @@
+#include "cli/view/job/strategy_text.h"
+
+#include <cstdint>
+#include <optional>
+
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+#include "absl/strings/str_join.h"
+#include "absl/strings/str_split.h"
+#include "cli/text/neutral.h"
+#include "cli/text/table.h"
+#include "cli/view/numbers.h"
+#include "common/job_spec/enum_name.h"
+#include "proto/status.pb.h"
+
+namespace paceline {
+namespace {
+
+constexpr char kSynchronous[] = "synchronous";
+constexpr char kForm[] =
+    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
+    "be, such as 8:all:int8; \"synchronous\" alone stands for none";
+
+std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
+  for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
+    if (EnumName(*v1::Scope_descriptor(), scope) == name) return scope;
+  }
+  return std::nullopt;
+}
+
+std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
+  for (const v1::WireFormat format : {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_INT8}) {
+    if (EnumName(*v1::WireFormat_descriptor(), format) == name) return format;
+  }
+  return std::nullopt;
+}
+
+std::optional<v1::LadderLevel> ParseLevel(absl::string_view text) {
+  const std::vector<std::string> parts = absl::StrSplit(text, ':');
+  if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
+  v1::LadderLevel level;
+  int64_t period = 0;
+  int32_t size = 0;
+  if (!absl::SimpleAtoi(parts[0], &period)) return std::nullopt;
+  level.set_period(period);
+  if (absl::SimpleAtoi(parts[1], &size)) {
+    level.set_size(size);
+  } else if (const std::optional<v1::Scope> scope = ScopeNamed(parts[1]); scope.has_value()) {
+    level.set_level(*scope);
+  } else {
+    return std::nullopt;
+  }
+  if (parts.size() == 3) {
+    const std::optional<v1::WireFormat> format = FormatNamed(parts[2]);
+    if (!format.has_value()) return std::nullopt;
+    level.set_format(*format);
+  }
+  return level;
+}
+
+std::string LevelText(const v1::LadderLevel& level) {
+  std::string text = absl::StrCat(level.period(), ":");
+  if (level.level() == v1::SCOPE_UNSPECIFIED) {
+    absl::StrAppend(&text, level.size());
+  } else {
+    absl::StrAppend(&text, EnumName(*v1::Scope_descriptor(), level.level()));
+  }
+  if (level.format() != v1::WIRE_FORMAT_UNSPECIFIED && level.format() != v1::WIRE_FORMAT_FP32) {
+    absl::StrAppend(&text, ":", EnumName(*v1::WireFormat_descriptor(), level.format()));
+  }
+  return text;
+}
+
+bool HasRounds(const v1::Rank& rank) { return rank.figures().slipstream().rounds() > 0; }
+
+int64_t LostSteps(const v1::SlipstreamFigures& figures) {
+  return figures.lost_updates() + figures.dropped_gradients();
+}
+
+double Share(int64_t part, int64_t whole) {
+  return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
+}
+
+// Of the rank that knows of the most rounds.
+v1::SlipstreamFigures NewestFigures(const v1::Job& job) {
+  v1::SlipstreamFigures newest;
+  for (const v1::Rank& rank : job.ranks()) {
+    const v1::SlipstreamFigures& figures = rank.figures().slipstream();
+    if (figures.rounds() > newest.rounds()) newest = figures;
+  }
+  return newest;
+}
+
+bool IsLocal(v1::SlipstreamMode mode) {
+  return mode == v1::SLIPSTREAM_FREE || mode == v1::SLIPSTREAM_PAUSE;
+}
+
+}  // namespace
+
+absl::StatusOr<std::vector<v1::LadderLevel>> ParseLadder(absl::string_view text) {
+  std::vector<v1::LadderLevel> ladder;
+  if (text == kSynchronous) return ladder;
+  for (const absl::string_view part : absl::StrSplit(text, ',')) {
+    std::optional<v1::LadderLevel> level = ParseLevel(part);
+    if (!level.has_value()) {
+      return absl::InvalidArgumentError(absl::StrCat("\"", part, "\" is no level: ", kForm));
+    }
+    ladder.push_back(*std::move(level));
+  }
+  return ladder;
+}
+
+std::string LadderText(const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder) {
+  if (ladder.empty()) return kSynchronous;
+  return absl::StrJoin(ladder, ",", [](std::string* out, const v1::LadderLevel& level) {
+    absl::StrAppend(out, LevelText(level));
+  });
+}
+
+std::string StrategyText(const v1::Strategy& strategy) {
+  if (strategy.has_hsgd()) return absl::StrCat("hsgd ", LadderText(strategy.hsgd().ladder()));
+  if (strategy.has_local_sgd()) {
+    return absl::StrCat("local_sgd ", strategy.local_sgd().period(), ":all");
+  }
+  if (strategy.has_slipstream()) return SlipstreamText(strategy);
+  if (strategy.has_auto_()) return "auto, at present ddp";
+  return "ddp";
+}
+
+std::string PlanFailureText(const v1::Job& job) {
+  for (const v1::Rank& rank : job.ranks()) {
+    if (rank.plan().failed_epoch() == 0 || rank.plan().failed_epoch() != job.plan().epoch()) {
+      continue;
+    }
+    return absl::StrCat("rank ", rank.rank(),
+                        " could not prepare it: ", NeutralLine(rank.plan().error()));
+  }
+  return "";
+}
+
+absl::StatusOr<v1::SlipstreamWindow> ParseWindow(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
+  std::vector<int64_t> steps;
+  for (const absl::string_view part : parts) {
+    int64_t number = 0;
+    if (!absl::SimpleAtoi(part, &number) || number < 1) break;
+    steps.push_back(number);
+  }
+  if (steps.size() != parts.size() || steps.size() < 2 || steps.size() > 3) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("\"", text,
+                     "\" is no window: it is MIN:MAX or MIN:MAX:CAP, each 1 step or more, such as "
+                     "2:16:64"));
+  }
+  v1::SlipstreamWindow window;
+  window.set_min_steps(steps[0]);
+  window.set_max_steps(steps[1]);
+  if (steps.size() == 3) window.set_max_cap(steps[2]);
+  return window;
+}
+
+std::string SlipstreamText(const v1::Strategy& strategy) {
+  const v1::Slipstream& slipstream = strategy.slipstream();
+  std::string text =
+      absl::StrCat("slipstream ", EnumName(*v1::SlipstreamMode_descriptor(), slipstream.mode()));
+  if (IsLocal(slipstream.mode())) {
+    const v1::SlipstreamWindow& window = slipstream.window();
+    absl::StrAppend(&text, ", window ", window.min_steps(), ":", window.max_steps(), ":",
+                    window.max_cap());
+  }
+  if (strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE) {
+    absl::StrAppend(&text, ", optimizer state averaged");
+  }
+  return text;
+}
+
+std::string RoundsText(const v1::Job& job) {
+  const v1::SlipstreamFigures newest = NewestFigures(job);
+  if (newest.rounds() == 0) return "";
+  std::string text = absl::StrCat(
+      newest.rounds(), " rounds, ",
+      PercentText(Share(newest.contributing_ranks(), newest.rounds() * job.ranks_size())),
+      " of the ranks in each");
+  if (IsLocal(newest.mode())) {
+    absl::StrAppend(&text, ", window ", ShortDurationText(newest.window_s()), ", cap ",
+                    newest.cap(), " steps");
+  }
+  int64_t lost = 0;
+  int64_t steps = 0;
+  for (const v1::Rank& rank : job.ranks()) {
+    lost += LostSteps(rank.figures().slipstream());
+    steps += rank.figures().slipstream().steps();
+  }
+  absl::StrAppend(&text, ", ", PercentText(Share(lost, steps)), " of the steps dropped");
+  if (newest.drift() > 0) absl::StrAppend(&text, ", drift ", LossText(newest.drift()));
+  return text;
+}
+
+std::string RoundTable(const v1::Job& job, int width, bool colours) {
+  Table table({{"RANK", true},
+               {"STEPS", true},
+               {"DROPPED", true},
+               {"ROUNDS", true},
+               {"IN", true},
+               {"STALE", true},
+               {"CAP WAIT", true},
+               {"ROUND WAIT", true},
+               {"COLLECTIVES", true}});
+  bool any = false;
+  for (const v1::Rank& rank : job.ranks()) {
+    if (!HasRounds(rank)) continue;
+    any = true;
+    const v1::SlipstreamFigures& figures = rank.figures().slipstream();
+    table.Add({absl::StrCat(rank.rank()), absl::StrCat(figures.steps()),
+               absl::StrCat(LostSteps(figures)), absl::StrCat(figures.rounds()),
+               PercentText(Share(figures.contributions(), figures.rounds())),
+               absl::StrFormat("%.2f", Share(figures.stale_rounds(), figures.contributions())),
+               DurationText(figures.cap_wait_s()), DurationText(figures.round_wait_s()),
+               DurationText(figures.collective_s())});
+  }
+  return any ? table.Rendered(width, colours) : "";
+}
+
+}  // namespace paceline
