@@ -127,7 +127,7 @@ class HttpConnections::Client : public httplib::Stream {
   // All of it, or nothing more.
   ssize_t write(const char* data, size_t size) override {
     if (ssl_ != nullptr) {
-      // One record after the other: the patience begins anew with each.
+      // One record after the other: the patience starts over with each.
       for (size_t sent = 0; sent < size;) {
         const size_t most = std::min(size - sent, kRecordBytes);
         const int now = Drive([&] { return SSL_write(ssl_, data + sent, static_cast<int>(most)); });

@@ -3,7 +3,7 @@
 // answers are lines of JSON.
 //
 //   (at the start)  {"event": "running", "seconds": N}   all jobs train
-//   measure         {"event": "measuring"}               figures begin anew
+//   measure         {"event": "measuring"}               figures start over
 //   stop            {"event": "result", ...}              no steps any more; all are confirmed
 //   storm           {"event": "waiting"}, {"event": "back", ...}
 //                                                        once all nodes were lost and are back

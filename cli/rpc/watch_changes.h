@@ -51,7 +51,7 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
     lists = request.after_revision() == 0;
     status = open(request, [&](const Event& event) {
       resumption.Arrived();
-      // A list that breaks off begins anew, whatever changes came with its parts.
+      // A list that breaks off starts over, whatever changes came with its parts.
       if (!lists || event.type() == v1::BOOKMARK) {
         request.set_after_revision(std::max(request.after_revision(), event.revision()));
       }

@@ -23,7 +23,7 @@ class Checksum {
   Checksum& operator=(const Checksum&) = delete;
 
   void Add(absl::string_view bytes);
-  // Of all so far. Starts anew.
+  // Of all so far. Starts over.
   uint64_t Take();
 
  private:

@@ -19,7 +19,7 @@ TEST(ChecksumTest, PiecesGiveThatOfTheWhole) {
   checksum.Add(absl::string_view(bytes).substr(3, 70'000));
   checksum.Add(absl::string_view(bytes).substr(70'003));
   EXPECT_EQ(checksum.Take(), ChecksumOf(bytes));
-  // It starts anew.
+  // It starts over.
   checksum.Add("abc");
   EXPECT_EQ(checksum.Take(), ChecksumOf("abc"));
   EXPECT_EQ(checksum.Take(), ChecksumOf(""));

@@ -162,7 +162,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   ProblemList problems;
   CheckLimits(given, problems);
-  // What is beyond them is not looked through.
+  // What is beyond them is not scanned.
   if (!problems.empty()) return problems.Take();
   v1::JobSpec spec = given;
   FillDefaults(&spec);

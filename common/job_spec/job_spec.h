@@ -49,7 +49,7 @@ void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder);
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);
 
 // Of these problems those by size alone. A spec from elsewhere may take much memory, so that is
-// asked before it is copied or looked through.
+// asked before it is copied or scanned.
 std::vector<SpecProblem> CheckSpecSizes(const v1::JobSpec& spec);
 
 // Problems that a spec without others has under a controller whose node lease is `lease_s` seconds,

@@ -28,7 +28,7 @@ struct MessageLimits {
 };
 
 // Each text, list and map that is larger, by its path: "placement.nodes[1]". Lists and maps that
-// have too many entries are not looked through.
+// have too many entries are not scanned.
 std::vector<SpecProblem> CheckMessageLimits(const google::protobuf::Message& message,
                                             const MessageLimits& limits);
 

@@ -69,7 +69,7 @@ class SimulatedRanks {
 
   // All ranks prepare it, each a random time of up to `longest_delay` later.
   void Prepare(const SlipstreamPlan& plan, absl::Duration longest_delay);
-  // The rank dies; the others meet anew, with a newcomer in its place if `replaced`.
+  // The rank dies; the others rendezvous again, with a newcomer in its place if `replaced`.
   void Kill(int rank, bool replaced);
   // Models that differ are found by the ranks themselves.
   void IgnoreDivergence() { checks_models_ = false; }

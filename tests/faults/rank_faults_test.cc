@@ -38,7 +38,7 @@ TEST_F(RankFaultsTest, ASpareTakesThePlaceOfAKilledRank) {
   EXPECT_GE(last.step(), before.progress().step());
   for (const v1::MembershipChange& change : after.membership_changes()) {
     if (&change == &last) break;
-    EXPECT_THAT(change.reason(), HasSubstr("the members meet anew")) << after.DebugString();
+    EXPECT_THAT(change.reason(), HasSubstr("the members rendezvous again")) << after.DebugString();
   }
   ExpectUndisturbedEnd();
 }

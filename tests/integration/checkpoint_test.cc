@@ -317,7 +317,7 @@ TEST_F(CheckpointTest, JobWhoseOwnDirectoryFailsIsSavedElsewhereWhileItTrainsAnd
               HasSubstr("`paceline checkpoint save " + id + " --to DIR`"));
   ASSERT_TRUE(Save(id, /*now=*/false, spare).ok());
   cluster_.WaitUntil(id, is_saved(2));
-  Unblock(own);  // It is looked through at the end.
+  Unblock(own);  // It is scanned at the end.
   const v1::Job ended = cluster_.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
   EXPECT_EQ(ended.checkpoints().last_error(), "");

@@ -17,7 +17,7 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
     {"its stacks are in", "rank that hung replaced"},
     {"its process is stopped", "rank that was stopped replaced"},
     {"did not come about", "generation that did not come about"},
-    {"the members meet anew", "members met anew, nobody lost"},
+    {"the members rendezvous again", "members rendezvoused again, nobody lost"},
     {"recovery.max_failures is", "budget of failures spent"},
     {"waits for ", "recovery waited for a place"},
     {"is left with", "state lost"},

@@ -125,7 +125,7 @@ absl::Status CheckReceived(const Received& received) {
                                           "): try again"));
 }
 
-// The file is complete under another name: looked through before it takes the place of an older.
+// The file is complete under another name: scanned before it takes the place of an older.
 absl::Status PutInPlace(const std::string& part, const std::string& file) {
   absl::Status status = CheckStateFile(part);
   if (status.ok() && std::rename(part.c_str(), file.c_str()) != 0) {

@@ -175,7 +175,7 @@ TEST(CheckHelloTest, AWorkerSpeaksForItsOwnNode) {
 }
 
 TEST_F(WorkerIdentityTest, ResultsOfTasksThatTheNodeDoesNotHaveAreDropped) {
-  // After a start the job's directory is looked through, by the first node that answers.
+  // After a start the job's directory is scanned, by the first node that answers.
   Job job = RunningJob();
   job.checkpoints.settlement = Settlement();
   Cluster cluster{Cluster::Options()};

@@ -4,7 +4,7 @@
 // A checkpoint is what one generation saved after one step. It begins to exist when rank 0, which
 // is allowed to once the shards of all ranks are on disk, has written its manifest. A report tells
 // of that; and should nobody be left to tell, the directory does: after each generation it is
-// looked through ("settled") before anything is started from it.
+// scanned ("settled") before anything is started from it.
 #ifndef CONTROLLER_CORE_CHECKPOINT_CHECKPOINT_H_
 #define CONTROLLER_CORE_CHECKPOINT_CHECKPOINT_H_
 
@@ -102,10 +102,10 @@ struct StopAfterSave {
   absl::Time next_try = absl::InfiniteFuture();    // Steady; infinite: one is under way.
 };
 
-// A queued job keeps its place in the queue for so long while its directory is looked through.
+// A queued job keeps its place in the queue for so long while its directory is scanned.
 inline constexpr absl::Duration kSettlementPatience = absl::Seconds(10);
 
-// The directory must be looked through before it is relied on.
+// The directory must be scanned before it is relied on.
 struct Settlement {
   Generation up_to;   // What generations up to this one left incomplete is removed.
   std::string error;  // Why it could not be done so far.

@@ -216,12 +216,14 @@ JobChange TakeTaskResult(Job& job, const NodeName& node, const CheckpointTaskRes
 
 std::string WaitsForSettlement(const Job& job, const TaskAssignment* assignment) {
   if (!job.checkpoints.settlement.has_value()) return "";
-  const std::string what =
-      absl::StrCat("waits until ", JobDirectory(job.request), " was looked through");
-  if (assignment == nullptr) return absl::StrCat(what, ": no node answers");
   const std::string& error = job.checkpoints.settlement->error;
-  return absl::StrCat(what, " on node ", assignment->node.value(),
-                      error.empty() ? "" : absl::StrCat(" (", error, ")"));
+  return absl::StrCat(
+      "waits for ",
+      assignment == nullptr ? "a node" : absl::StrCat("node ", assignment->node.value()),
+      " to scan ", JobDirectory(job.request), " for checkpoints",
+      assignment == nullptr ? ": no node answers"
+      : error.empty()       ? ""
+                            : absl::StrCat(" (", error, ")"));
 }
 
 bool KeepsPlaceInQueue(const Job& job) {

@@ -285,7 +285,7 @@ class TaskNodeTest : public ::testing::Test {
 TEST_F(TaskNodeTest, NodeOfTheRanksIsPreferredAndAnotherTakesOver) {
   EXPECT_EQ(Assign({{"0", kReady}, {"a", kReady}, {"b", kReady}}, 6), "a");
   EXPECT_EQ(WaitsForSettlement(job_, &*assignment_),
-            "waits until /ckpt/job-1 was looked through on node a");
+            "waits for node a to scan /ckpt/job-1 for checkpoints");
   EXPECT_EQ(Assign({{"0", kReady}, {"a", kGone}, {"b", kReady}}, 7), "b");
   EXPECT_EQ(Assign({{"0", kReady}, {"a", kGone}, {"b", kGone}}, 8), "0");
   EXPECT_EQ(Assign({{"a", kGone}}, 9), "");

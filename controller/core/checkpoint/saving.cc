@@ -305,7 +305,7 @@ void LeaveElsewhere(Job& job, const Save& save) {
   for (const int64_t order : save.earlier) bases.insert(BaseOf(job, order));
   bases.insert(BaseOf(job, save.order));
   if (save.outcome == Save::Outcome::kComplete) bases.erase(BaseOf(job, save.order));
-  bases.erase("");  // The job's own is looked through.
+  bases.erase("");  // The job's own is scanned.
   for (const std::string& base : bases) LeaveRemnants(job, save, base);
 }
 

@@ -7,7 +7,7 @@
 //   a part WRITING with an error ──▶ the rank has done all steps, could not write what it must, and
 //   tries again: the save goes on, and the error is shown
 //   a part of a later order for the same step ──▶ all ranks save that state once more, elsewhere:
-//   the save begins anew, and what was told of the try before counts no more
+//   the save starts over, and what was told of the try before counts no more
 //
 // What ranks tell is complete and repeated; a repeat changes nothing. Saves are kept as long as a
 // rank tells of them, so that none is counted twice.
@@ -40,7 +40,7 @@ std::vector<int64_t> CommitSteps(const Job& job);
 int64_t OrderOfSave(const Job& job, int64_t step);
 
 // The generation has ended: what its saves have left where persons wanted them is to be removed.
-// (The job's own directory is looked through.)
+// (The job's own directory is scanned.)
 void LeaveSavesElsewhere(Job& job);
 
 // Steps of the saves under way.

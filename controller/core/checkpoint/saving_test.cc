@@ -143,7 +143,7 @@ TEST(SavingTest, StateThatIsHeldIsSavedElsewhereByAllRanksAnew) {
   EXPECT_EQ(DirectoryOf(job, *NewestComplete(job)), "/spare/job-1/step-000000001000.g1");
   EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kComplete);
   EXPECT_EQ(SaveTrouble(job, At(19).wall), "");
-  EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "the job's own is looked through";
+  EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "the job's own is scanned";
 }
 
 TEST(SavingTest, OrderToSaveElsewhereFailsWhenThatDoesNotWorkEitherAndTheNextOneMayWork) {

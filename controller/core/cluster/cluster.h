@@ -78,8 +78,8 @@ struct PlanChanged {
   JobId job;
   JobPlan plan;
 };
-// The job's ranks shall leave the node for others, and take no more places there. It happens unless
-// WhyRanksCannotMove objects.
+// The job's ranks have to leave the node for others, and take no more places there. It happens
+// unless WhyRanksCannotMove objects.
 struct ReplacementRequested {
   JobId job;
   NodeName node;

@@ -83,7 +83,7 @@ TEST_F(ClusterCheckpointsTest, FailedJobIsPlacedAgainOnlyWhenItsDirectoryWasLook
   Tell(1, TrainerState::kExited, {}, FailureKind::kSignal);
   const Actions actions = Tell(0, TrainerState::kExited);
   EXPECT_EQ(job().state, JobState::kQueued);
-  EXPECT_THAT(job().reason, HasSubstr("waits until /ckpt/job-1 was looked through on node a"));
+  EXPECT_THAT(job().reason, HasSubstr("waits for node a to scan /ckpt/job-1 for checkpoints"));
   EXPECT_THAT(job().reason, HasSubstr("restart 1 of 1: rank 1 on b"));
   EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
@@ -322,7 +322,7 @@ TEST_F(ClusterCheckpointsTest, EndedJobIsResumedOnFewerRanks) {
   JobRequest request = PlayedRequest();
   request.ranks = 1;
   cluster_.Step(ResumeRequested{request, ""}, At(++now_));
-  EXPECT_EQ(job().state, JobState::kQueued) << "not before its directory was looked through";
+  EXPECT_EQ(job().state, JobState::kQueued) << "not before its directory was scanned";
   FoundCheckpoint found;
   found.key = {20, 1};
   Finish("a", cluster_.TasksFor(NodeName("a"))[0], {found});

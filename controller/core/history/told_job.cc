@@ -152,7 +152,7 @@ void ToldJob::LookAtMembership(const Job& job, News& news) const {
   for (const auto& [node, why] : job.recovery.vacate) {
     if (vacated_.count(node) > 0) continue;
     news.Add(JobEventKind::kMembership, false,
-             absl::StrCat("its ranks shall leave ", node.value(), ": ", why));
+             absl::StrCat("its ranks will move off ", node.value(), ": ", why));
   }
   const std::vector<MembershipChange>& history = job.recovery.history;
   const int64_t first = job.recovery.changes - static_cast<int64_t>(history.size()) + 1;

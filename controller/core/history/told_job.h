@@ -54,7 +54,7 @@ class ToldJob {
   Generation started_{0};  // That the newest start began.
   int restarts_ = 0;
   ToldChange change_;
-  std::set<NodeName> vacated_;  // That its ranks shall leave.
+  std::set<NodeName> vacated_;  // That its ranks will move off.
   std::string strategy_;        // Of the plan, serialized.
   PlanEpoch pending_{0};        // Of a plan of which it is to be told who takes it up; 0: none.
   int64_t committed_ = 0;

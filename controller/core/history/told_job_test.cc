@@ -229,7 +229,7 @@ TEST(ToldJobTest, TellsDrainsThatMoveIt) {
   ToldJob told(played.job);
   RequestReplacement(played.job, NodeName("b"), "drained by ann: its fan is loud");
   EXPECT_THAT(Look(told, played.job),
-              ElementsAre("its ranks shall leave b: drained by ann: its fan is loud"));
+              ElementsAre("its ranks will move off b: drained by ann: its fan is loud"));
   EXPECT_THAT(Look(told, played.job), IsEmpty());
 }
 

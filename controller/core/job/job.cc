@@ -52,7 +52,7 @@ void BeginStop(Job& job, absl::Duration grace, Moment now) {
   job.stop = StopOrder{grace, now.steady + grace + kStopConfirmation};
 }
 
-// The trainers are gone, or given up: what they leave on disk is to be looked through.
+// The trainers are gone, or given up: what they leave on disk is to be scanned.
 void EndGeneration(Job& job, Moment now) {
   job.stop.reset();
   if (job.ranks.empty()) return;

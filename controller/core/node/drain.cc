@@ -16,7 +16,7 @@ namespace {
 std::string StartText(const Job& job) {
   if (job.request.command.has_value()) return "starts its program again";
   const std::string from = ChooseStart(job);
-  return from.empty() ? "begins anew" : absl::StrCat("goes on from ", from);
+  return from.empty() ? "starts over" : absl::StrCat("goes on from ", from);
 }
 
 DrainWay ChooseWay(const Job& job, DrainMode mode) {

@@ -38,7 +38,7 @@ TEST(DrainTest, JobWithoutCheckpointsMovesOnlyNow) {
   const DrainEffect effect = ChooseEffect(job, kB, DrainMode::kCheckpoint);
   EXPECT_EQ(effect.way, DrainWay::kFinish);
   EXPECT_THAT(effect.text, HasSubstr("checkpoint.directory"));
-  EXPECT_THAT(effect.text, HasSubstr("begins anew"));
+  EXPECT_THAT(effect.text, HasSubstr("starts over"));
   EXPECT_EQ(ChooseEffect(job, kB, DrainMode::kNow).way, DrainWay::kRequeue);
 }
 

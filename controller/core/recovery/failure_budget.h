@@ -1,9 +1,9 @@
 // How many failures a job may recover from, and which are hopeless.
 //
 // At most recovery.max_failures within recovery.window; each lost rank counts, and each time that
-// the members had to meet anew although none was lost. A rank that fails twice at the same step by
-// its own error would do so for ever: that is a crash loop, and nothing is tried any more. Nor is
-// it after bad input, or a checkpoint that cannot be read.
+// the members had to rendezvous again although none was lost. A rank that fails twice at the same
+// step by its own error would do so for ever: that is a crash loop, and nothing is tried any more.
+// Nor is it after bad input, or a checkpoint that cannot be read.
 #ifndef CONTROLLER_CORE_RECOVERY_FAILURE_BUDGET_H_
 #define CONTROLLER_CORE_RECOVERY_FAILURE_BUDGET_H_
 

@@ -38,7 +38,7 @@ TEST(FailureBudgetTest, SpentBudgetLeavesTheRestartsOfTheSpec) {
   TickJob(job, At(20));
   EXPECT_EQ(job.state, JobState::kQueued);
   EXPECT_EQ(job.restarts, 1);
-  EXPECT_TRUE(job.recovery.failures.empty()) << "it begins anew";
+  EXPECT_TRUE(job.recovery.failures.empty()) << "it starts over";
 }
 
 TEST(FailureBudgetTest, FailuresOutsideTheWindowDoNotCount) {

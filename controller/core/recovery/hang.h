@@ -3,8 +3,8 @@
 // A rank counts as hung when it has made no step for hang_timeout_s while another, which has made
 // none for as long either, waits in a collective; a batch that it evaluates counts as a step. A
 // rank that waits in a collective itself, or for the others' evaluation, is a victim, unless its
-// process is stopped. When all wait, nobody can tell who does not: then the members meet anew
-// (recovery.h). The first steps of a process may take startup_timeout_s.
+// process is stopped. When all wait, nobody can tell who does not: then the members rendezvous
+// again (recovery.h). The first steps of a process may take startup_timeout_s.
 //
 // With Slipstream nobody may ever wait for it. There it is also the culprit when it has been in one
 // phase of its step for hang_timeout_s, and another rank has made a step since its own latest.

@@ -100,8 +100,8 @@ int WantedSpares(const Job& job);
 
 // Whether ranks can move to other nodes while the job trains; why not, else.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);
-// All trainers of the job shall leave the node, as soon as others can take their places between two
-// steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.
+// All trainers of the job have to leave the node, as soon as others can take their places between
+// two steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why);
 // They may stay, as far as they are still there.
 JobChange WithdrawReplacement(Job& job, const NodeName& node);

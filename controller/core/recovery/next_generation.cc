@@ -189,7 +189,7 @@ JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_pla
     holders.next.members.push_back(Newcomer(job, holders.vacant[i], std::move(places[i]), now));
   }
   SortBySeat(holders.next.members);
-  holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members meet anew")
+  holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members rendezvous again")
                                          : absl::StrCat(cause, "; ", absl::StrJoin(outcomes, ", "));
   BeginGeneration(job, std::move(holders.next), now);
   return JobChange::kState;

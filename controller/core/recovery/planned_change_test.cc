@@ -101,7 +101,7 @@ TEST(PlannedChangeTest, AnotherStrategyThatRanksRefuseIsCalledOff) {
   played.Advance(30);
   EXPECT_EQ(job.generation, Generation(3));
   EXPECT_EQ(job.state, JobState::kRecovering) << job.reason;
-  EXPECT_EQ(job.reason, "rank 0 on a: w is not float32; the members meet anew");
+  EXPECT_EQ(job.reason, "rank 0 on a: w is not float32; the members rendezvous again");
   EXPECT_EQ(job.plan.strategy, "");
   EXPECT_TRUE(job.recovery.failures.empty()) << "the job has done nothing wrong";
   played.TrainAll(31, 30);
@@ -343,7 +343,7 @@ TEST(PlannedChangeTest, OldHolderOnASilentNodeGivesItsStateToNobody) {
   SetSilentNodes(job, {NodeName("a")}, At(22));
   played.places.Add("f");
   played.End(job.ranks[1].report.id, 23);
-  EXPECT_EQ(job.state, JobState::kStopping) << "a generation without any state would begin anew";
+  EXPECT_EQ(job.state, JobState::kStopping) << "a generation without any state would start over";
 }
 
 }  // namespace

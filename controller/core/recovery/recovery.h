@@ -15,13 +15,13 @@
 // next one. A rank that was lost without its end being known (a silent node, a hang), and could be
 // replaced by shrinking only, gets kReturn to end or to come back first.
 //
-// Members that wait with an error although none is lost meet anew, as the next generation, after
-// kEchoPatience: mostly a loss is reported meanwhile.
+// Members that wait with an error although none is lost rendezvous again, as the next generation,
+// after kEchoPatience: mostly a loss is reported meanwhile.
 //
 // Nobody has a rank's state any more when all ranks of its group of the lowest level of the ladder
 // are lost that had taken part in training; without a ladder, all ranks are one group.
 //
-// When nothing is lost, ranks move away from nodes that the job shall leave, and empty seats are
+// When nothing is lost, ranks move away from nodes that the job has to leave, and empty seats are
 // filled, as soon as enough trainers stand by, and all go on by another strategy when that is
 // decided: planned generations, between two saves, and not within kPlannedPause of another change.
 // One that does not come about in collective_timeout_s is called off, by an unplanned one in which

@@ -18,7 +18,7 @@ TEST(RecoveryMeetingTest, MembersThatWaitWithAnErrorMeetAnewAfterAMoment) {
   EXPECT_EQ(job.generation, Generation(2));
   EXPECT_EQ(job.state, JobState::kRecovering);
   EXPECT_EQ(played.Nodes(), "abcd");
-  EXPECT_EQ(job.reason, "rank 0 on a: connection reset; the members meet anew");
+  EXPECT_EQ(job.reason, "rank 0 on a: connection reset; the members rendezvous again");
   EXPECT_EQ(job.recovery.failures.size(), 1U);
   EXPECT_EQ(job.recovery.failures[0].seat, -1);
   played.TrainAll(6);
@@ -63,7 +63,7 @@ TEST(RecoveryMeetingTest, MeetingThatDoesNotComeAboutIsTriedAgainThenGivenUp) {
   EXPECT_EQ(job.generation, Generation(3));
   EXPECT_EQ(job.reason,
             "generation 2 did not come about within 30 s: rank 1 on b is missing; the members "
-            "meet anew");
+            "rendezvous again");
   played.Advance(37);
   played.Advance(67);
   EXPECT_EQ(job.generation, Generation(4));

@@ -67,7 +67,7 @@ struct JobRecovery {
   std::vector<MembershipChange> history;   // Oldest first; at most kChangesKept.
   int64_t changes = 0;                     // That were begun since it was submitted.
   std::vector<MemberFailure> failures;     // Oldest first; within the window, as far as it matters.
-  std::map<NodeName, std::string> vacate;  // Nodes that its ranks shall leave, and why.
+  std::map<NodeName, std::string> vacate;  // Nodes that its ranks have to leave, and why.
   // Nodes that it takes no places on while it has others, until a new start, and why.
   std::map<NodeName, std::string> avoid;
   bool hopeless = false;  // Its failure is one that a restart would only repeat.

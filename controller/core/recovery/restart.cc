@@ -130,7 +130,7 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
     return Refusal{
         Refusal::Kind::kState, "NO_CHECKPOINT",
         absl::StrCat(name, " has no checkpoint that is known; ", JobDirectory(job.request),
-                     " is being looked through: try again when it was")};
+                     " is being scanned for checkpoints: try again in a moment")};
   }
   if (!start.empty()) {
     return Refusal{Refusal::Kind::kState, "NO_CHECKPOINT",
@@ -164,7 +164,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
 void TakeUpAfterRestoration(Job& job, Generation used, Moment now) {
   job.generations_used = std::max(job.generations_used, used);
   RequeueJob(job, kRestoredReason, StopGraceOf(job.request), now);
-  // One that is stopping has its directory looked through when it has stopped.
+  // One that is stopping has its directory scanned when it has stopped.
   if (job.state == JobState::kQueued && SavesCheckpoints(job.request)) {
     job.checkpoints.settlement = Settlement{NewestUsed(job), "", now.steady + kSettlementPatience};
   }

@@ -26,7 +26,7 @@ std::string ChooseStart(const Job& job);
 bool DecideRestart(Job& job);
 
 // A queued job's newest checkpoint has turned out to be damaged: it fails, unless it may go on
-// from the one before and there is one. It never begins anew for that.
+// from the one before and there is one. It never starts over for that.
 void FailForDamage(Job& job, const Checkpoint& damaged, Moment now);
 
 // Why the job cannot be resumed: JOB_NOT_ENDED; NO_CHECKPOINT unless `has_from`.
@@ -40,7 +40,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from);
 // Jobs of a state that was put back from a backup. What happened after the backup is not known:
 // generations were made and given up, and trainers of them may still run. So nothing of before is
 // relied on: a job that had ranks is queued again and its trainers are stopped (those of later
-// generations too, since no plan names them); its directory is looked through, so that it goes on
+// generations too, since no plan names them); its directory is scanned, so that it goes on
 // from the newest checkpoint that is there, also from one that was made after the backup; and its
 // next generation has a number that none has had.
 

@@ -21,7 +21,7 @@ JobRequest RestartingRequest(int max_restarts = 2) {
   return request;
 }
 
-// As if its directory had been looked through.
+// As if its directory had been scanned.
 void PlaceAgain(Job& job, Moment now) {
   job.checkpoints.settlement.reset();
   PlaceOnBoth(job, now);
@@ -98,7 +98,7 @@ TEST(RestartTest, CancelledJobIsNotRestarted) {
   FailRank1(queued, FailureKind::kSignal, At(5));
   CancelJob(queued, "enough", absl::Seconds(1), At(6));
   EXPECT_EQ(queued.state, JobState::kCancelled);
-  EXPECT_TRUE(queued.checkpoints.settlement.has_value()) << "its files are still looked through";
+  EXPECT_TRUE(queued.checkpoints.settlement.has_value()) << "its files are still scanned";
 }
 
 TEST(RestartTest, NodeThatDoesNotAnswerRestartsTheJobElsewhere) {
@@ -291,7 +291,7 @@ TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextEpoch) {
 TEST(RestartTest, JobWithoutACheckpointIsNotResumed) {
   Job job = RunningJob(RestartingRequest());
   FailRank1(job, FailureKind::kInput, At(6));
-  EXPECT_THAT(RefuseResume(job, false)->message, HasSubstr("is being looked through"));
+  EXPECT_THAT(RefuseResume(job, false)->message, HasSubstr("is being scanned"));
   job.checkpoints.settlement.reset();
   EXPECT_EQ(Reason(RefuseResume(job, false)), "NO_CHECKPOINT");
   EXPECT_EQ(Reason(RefuseResume(job, true)), "");

@@ -53,7 +53,7 @@ TEST(SilenceTest, NodeThatComesBackInTimeKeepsItsRank) {
   played.Wait(played.Id(0), 6);
   SetSilentNodes(job, {}, At(7));
   played.Advance(7);
-  EXPECT_EQ(job.generation, Generation(2)) << "the members meet anew";
+  EXPECT_EQ(job.generation, Generation(2)) << "the members rendezvous again";
   EXPECT_EQ(played.Nodes(), "abcd");
 }
 

@@ -11,7 +11,7 @@
 // the series of `max_jobs` jobs 13 MB more. A job beyond these is not kept until another is
 // forgotten; one that finds no row has no table until its next generation.
 //
-// Nothing is stored: after a restart the history begins anew.
+// Nothing is stored: after a restart the history starts over.
 //
 // Pure. Thread-compatible. References are valid until the next call of a method that is not const.
 #ifndef CONTROLLER_CORE_STEPS_STEP_HISTORY_H_

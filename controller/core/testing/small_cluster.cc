@@ -63,7 +63,7 @@ ScheduleDecision SmallCluster::Decide() const {
     if (job.holds_slots()) input.holding.push_back({&job, Shares(job, index)});
     if (job.state != JobState::kQueued) continue;
     const auto settles = settling.find(id);
-    input.waiting.push_back({&job, settles == settling.end() ? "" : "is looked through",
+    input.waiting.push_back({&job, settles == settling.end() ? "" : "is scanned",
                              settles != settling.end() && settles->second});
   }
   input.reservations = last.reservations;

@@ -60,7 +60,7 @@ class SmallCluster {
   Queues queues = DefaultQueues();
   std::map<NodeName, TestNode> nodes;
   std::map<JobId, Job> jobs;
-  std::map<JobId, bool> settling;  // Jobs whose directory is looked through: do they keep places?
+  std::map<JobId, bool> settling;  // Jobs whose directory is scanned: do they keep places?
   ScheduleDecision last;
 
  private:

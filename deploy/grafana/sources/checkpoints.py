@@ -25,7 +25,7 @@ NOW = [
     number("Skipped", "Saves left out since those before were still being written.",
            'sum(increase(paceline_checkpoint_failures_total{cause="skipped"}[$__range]))',
            "short", decimals=0, thresholds=[(None, "green"), (1, "orange")]),
-    number("Oldest newest one", "Of the jobs chosen: the longest time since the newest checkpoint.",
+    number("Age of the newest checkpoint", "Of the jobs chosen: the longest time since the newest checkpoint.",
            f"max(time() - paceline_job_last_checkpoint_timestamp_seconds{SOME})", "s",
            thresholds=[(None, "green"), (3600, "red")]),
     number("Standing still", "Share of the ranks' time in which training stands still for saves.",
@@ -33,7 +33,7 @@ NOW = [
            "[$__rate_interval])) / count(paceline_trainer_step"
            f"{SOME})", "percentunit", decimals=2,
            thresholds=[(None, "green"), (0.01, "orange"), (0.05, "red")]),
-    number("Steps lost", "Thrown away by starts anew and recoveries in the time shown.",
+    number("Steps lost", "Lost to restarts and recoveries in the time shown.",
            f"sum(increase(paceline_job_steps_lost_total{SOME}[$__range]))", "short", decimals=0,
            thresholds=NONE_OF_THESE),
 ]

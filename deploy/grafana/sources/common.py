@@ -34,8 +34,8 @@ GENERATIONS = events(
     "New generations", 'changes(paceline_job_generation{job_id=~"$job_id"}[$__rate_interval]) > 0',
     "{{job_id}}: its members changed", "purple")
 RESTARTS = events(
-    "Starts anew", 'changes(paceline_job_attempt{job_id=~"$job_id"}[$__rate_interval]) > 0',
-    "{{job_id}} was started anew", "red")
+    "Restarts", 'changes(paceline_job_attempt{job_id=~"$job_id"}[$__rate_interval]) > 0',
+    "{{job_id}} was restarted", "red")
 CHECKPOINTS = events(
     "Checkpoints",
     'changes(paceline_job_last_checkpoint_step{job_id=~"$job_id"}[$__rate_interval]) > 0',

@@ -41,7 +41,7 @@ NOW = [
            "max(paceline_automation_paused)", "short", thresholds=NONE_OF_THESE),
     number("Workers connected", "Sessions of workers with the controller.",
            "sum(paceline_worker_sessions)", "short"),
-    number("Starts anew", "Starts of jobs after a failure, in the time shown.",
+    number("Restarts", "Starts of jobs after a failure, in the time shown.",
            "sum(increase(paceline_job_restarts_total[$__range]))", "short", decimals=0,
            thresholds=NONE_OF_THESE),
     number("Alerts firing", "Alerts of deploy/prometheus/alerts.yaml.",
@@ -100,10 +100,10 @@ NODES = [
     lines("Drains", "That ended, by who wanted them and how they ended.",
           [("sum by (source, outcome) (increase(paceline_node_drains_total[$__rate_interval]))",
             "{{source}}: {{outcome}}")], "short"),
-    lines("Starts anew and new generations", "After failures of ranks, by kind; and changes of the "
+    lines("Restarts and new generations", "After failures of ranks, by kind; and changes of the "
           "members while jobs train, by cause.",
           [("sum by (failure) (increase(paceline_job_restarts_total[$__rate_interval]))",
-            "start anew: {{failure}}"),
+            "restart: {{failure}}"),
            ("sum by (cause) (increase(paceline_job_membership_changes_total[$__rate_interval]))",
             "generation: {{cause}}")], "short"),
     lines("Recovery", "From the decision on a generation until all its members trained.",

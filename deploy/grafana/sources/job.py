@@ -38,7 +38,7 @@ NOW = [
            "short", thresholds=[(None, "green"), (2, "orange")]),
     number("Generation", "One more for each change of the members.",
            f"max(paceline_job_generation{ONE})", "short"),
-    number("Steps lost", "Thrown away by starts anew and recoveries.",
+    number("Steps lost", "Lost to restarts and recoveries.",
            f"max(increase(paceline_job_steps_lost_total{ONE}[$__range]))", "short", decimals=0,
            thresholds=NONE_OF_THESE),
     number("Newest checkpoint", "Since it was made.",

@@ -38,7 +38,7 @@ class Lease {
   // The one that an earlier daemon held.
   Lease(absl::Duration length, absl::Time end) : length_(length), end_(end) {}
 
-  // The numbers of reports begin anew.
+  // The numbers of reports start over.
   void BeginSession() { sent_.clear(); }
   // The controller's Welcome. Zero: leases are off, and the one that was held is void.
   void SetLength(absl::Duration length);

@@ -91,7 +91,7 @@ class SlipstreamRecoveryTest : public RecoveryTest {
     daemon->SetMembers({{0, 3, 2}});
     WaitUntilMet(*daemon);
     const int64_t before = daemon->status(2).membership().step();
-    EXPECT_GT(before, 0) << "nothing begins anew";
+    EXPECT_GT(before, 0) << "nothing starts over";
     WaitForSteps(*daemon, 3, 20);
     daemon->Signal(0, SIGKILL);
     WaitForEnd(*daemon, 0);

@@ -154,7 +154,7 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
     Change(*daemon, {0, 3, 2}, to_slipstream ? Ddp() : Slipstream(v1::SLIPSTREAM_FREE),
            /*planned=*/false);
     WaitUntilMet(*daemon);
-    EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing begins anew";
+    EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing starts over";
     ExpectGoodEnd(*daemon, {0, 3, 2});
   }
 }

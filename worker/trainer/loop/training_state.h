@@ -47,7 +47,7 @@ struct TrainingState {
   DataPosition open_data;
   StepResult open_result;
 
-  // Of a restore; null: training begins anew. Let go of when training begins.
+  // Of a restore; null: training starts over. Let go of when training begins.
   std::unique_ptr<StateReader> checkpoint;
   CheckpointFigures figures;
 };

@@ -52,7 +52,7 @@ class StragglerDetector {
   void Close(std::vector<Verdict>& verdicts);
 
   // The job's membership, plan or pace changes on purpose here: all is forgotten but the counts and
-  // the episodes of the nodes' ranks; warm-up begins anew, and any step number may follow.
+  // the episodes of the nodes' ranks; warm-up starts over, and any step number may follow.
   void Restart(std::vector<DetectorRank> ranks);
 
   const DetectorCounts& counts() const { return counts_; }

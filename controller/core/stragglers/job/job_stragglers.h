@@ -6,7 +6,7 @@
 //                            ╰─▶ ExchangeWatch ─▶ verdicts, for people only
 //
 // Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
-// and the watch of the exchanges begin anew. While ranks are being replaced nothing is taken in,
+// and the watch of the exchanges start over. While ranks are being replaced nothing is taken in,
 // and steps from before are dropped when they come late. Ranks are compared with those on the same
 // kind of hardware.
 //

@@ -260,7 +260,7 @@ TEST(RemedyOutcomeTest, RestartGoesOnWithWhatIsUnderWay) {
   job.Train(60, 0.1);
   job.Restart(StragglerMode::kAuto);
   job.Train(110, 0.1);
-  EXPECT_EQ(job.stored.at(1).state, DecisionState::kChecking) << "the check begins anew";
+  EXPECT_EQ(job.stored.at(1).state, DecisionState::kChecking) << "the check starts over";
   job.Train(20, 0.1);
   EXPECT_EQ(job.stored.at(1).state, DecisionState::kHelped);
 }

@@ -124,7 +124,7 @@ class RemedyPolicy {
   RemedyPolicy(const RemedyOptions& options, StragglerMode mode);
 
   // Takes over what was stored, by id; before anything else. Advices are withdrawn, as the detector
-  // begins anew, too; orders are still under way, and checks begin anew.
+  // starts over, too; orders are still under way, and checks start over.
   RemedyActions Restore(std::vector<RemedyDecision> decisions, Moment now);
 
   RemedyActions SetMode(StragglerMode mode, const RemedyFacts& facts, Moment now);
