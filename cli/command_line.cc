@@ -13,7 +13,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "cli/text/nearest.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/wrapped.h"
 #include "cli/verbs/program/examples.h"
 #include "cli/verbs/program/value_check.h"
@@ -234,7 +234,7 @@ int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& erro
     what = absl::StrCat(command ? "unknown command" : "unexpected", " \"", word, "\"",
                         meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"));
   }
-  program.err() << "error: " << NeutralLine(what) << "\n  `" << FullName(at)
+  program.err() << "error: " << SanitizeLine(what) << "\n  `" << FullName(at)
                 << " --help` shows what there is" << std::endl;
   return kCliUsage;
 }

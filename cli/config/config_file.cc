@@ -13,7 +13,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/text/nearest.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "common/atomic_file/atomic_file.h"
 #include "common/core/host_port.h"
 #include "common/core/status_macros.h"
@@ -36,7 +36,7 @@ absl::Status Problem(const std::string& path, const YAML::Mark& mark, const std:
 absl::Status CheckOneAddress(const std::string& server) {
   const auto refused = [&](const std::string& why) {
     return absl::InvalidArgumentError(
-        absl::StrCat("\"", NeutralLine(server), "\" is no address of a controller: ", why));
+        absl::StrCat("\"", SanitizeLine(server), "\" is no address of a controller: ", why));
   };
   if (absl::StrContains(server, "://") || absl::StrContains(server, '/')) {
     return refused("give HOST or HOST:PORT, without http:// and path");
@@ -70,7 +70,7 @@ absl::Status Unknown(const YAML::Node& key, const std::vector<std::string>& know
   const std::string meant = Nearest(word, known);
   return Problem(
       path, key.Mark(),
-      absl::StrCat("unknown key \"", Shortened(NeutralLine(word), 60), "\"",
+      absl::StrCat("unknown key \"", Shortened(SanitizeLine(word), 60), "\"",
                    meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
 }
 
@@ -254,7 +254,7 @@ absl::Status CheckContextName(const std::string& name) {
                      std::all_of(name.begin(), name.end(), usual);
   if (sound) return absl::OkStatus();
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", NeutralLine(name),
+      absl::StrCat("\"", SanitizeLine(name),
                    "\" cannot be the name of a context: give 1 to 64 letters, digits and . _ -, "
                    "beginning with a letter or digit"));
 }
@@ -275,7 +275,7 @@ absl::StatusOr<CliContext> FindContext(const CliConfig& config, const std::strin
   for (const auto& [known, context] : config.contexts) names.push_back(known);
   const std::string meant = Nearest(name, names);
   return absl::NotFoundError(
-      absl::StrCat("there is no context \"", NeutralLine(name), "\" in ", path,
+      absl::StrCat("there is no context \"", SanitizeLine(name), "\" in ", path,
                    meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?"),
                    names.empty() ? " (`paceline context add NAME HOST` adds one)"
                                  : " (`paceline context list` shows those that there are)"));

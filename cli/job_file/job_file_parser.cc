@@ -11,7 +11,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/text/nearest.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/shell_path.h"
 
 namespace paceline {
@@ -32,7 +32,7 @@ FilePosition PositionOfNode(const YAML::Node& node) {
 
 // A value as it is quoted in a message.
 std::string Quoted(const YAML::Node& value) {
-  return StrCat("\"", Shortened(NeutralLine(value.Scalar()), 60), "\"");
+  return StrCat("\"", Shortened(SanitizeLine(value.Scalar()), 60), "\"");
 }
 
 // YAML gives quoted scalars the tag "!".
@@ -307,7 +307,7 @@ void JobFileParser::ParseText(const JobKey& key, const std::string& path, const 
   const bool place = key.type == KeyType::kPath || path == "resume_from";
   const std::string problem = place ? ShellPathProblem(text) : "";
   if (!problem.empty()) {
-    TellAt(path, StrCat("is ", Quoted(value), "; ", NeutralLine(problem)));
+    TellAt(path, StrCat("is ", Quoted(value), "; ", SanitizeLine(problem)));
     return;
   }
   if (key.type == KeyType::kPath) {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "google/rpc/error_details.pb.h"
 #include "google/rpc/status.pb.h"
 
@@ -132,19 +132,19 @@ CliExit ExitOf(const absl::Status& status) {
 
 std::string ErrorText(const grpc::Status& status, absl::string_view server,
                       absl::string_view meant) {
-  std::string text = absl::StrCat("error: ", NeutralLine(WhatText(status, server)), "\n");
+  std::string text = absl::StrCat("error: ", SanitizeLine(WhatText(status, server)), "\n");
   for (const FieldViolation& violation : FieldViolations(status)) {
-    absl::StrAppend(&text, "  ", NeutralLine(violation.field), ": ",
-                    NeutralLine(violation.description), "\n");
+    absl::StrAppend(&text, "  ", SanitizeLine(violation.field), ": ",
+                    SanitizeLine(violation.description), "\n");
   }
-  if (!meant.empty()) absl::StrAppend(&text, "  did you mean \"", NeutralLine(meant), "\"?\n");
+  if (!meant.empty()) absl::StrAppend(&text, "  did you mean \"", SanitizeLine(meant), "\"?\n");
   const std::string advice = AdviceOf(status);
   if (!advice.empty()) absl::StrAppend(&text, "  ", advice, "\n");
   return text;
 }
 
 std::string ErrorText(const absl::Status& status) {
-  return absl::StrCat("error: ", NeutralLine(status.message()), "\n");
+  return absl::StrCat("error: ", SanitizeLine(status.message()), "\n");
 }
 
 }  // namespace paceline

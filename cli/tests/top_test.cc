@@ -14,7 +14,7 @@
 #include "cli/exit_codes.h"
 #include "cli/testing/command_test.h"
 #include "cli/testing/played_terminal.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/top/testing/top_testing.h"
 
 namespace paceline {

@@ -2,7 +2,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/civil_time.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 namespace paceline {
 namespace {
@@ -12,7 +12,7 @@ constexpr const char* kClockFormats[] = {"%H:%M:%E*S", "%H:%M"};
 
 absl::Status Refused(absl::string_view text, absl::string_view why) {
   return absl::InvalidArgumentError(
-      absl::StrCat("\"", NeutralLine(text), "\" ", why,
+      absl::StrCat("\"", SanitizeLine(text), "\" ", why,
                    "; give a duration such as 10m or 1h30m, or a time such as 14:05 or "
                    "\"2026-11-22 14:05\""));
 }

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 namespace paceline {
 namespace {
@@ -16,7 +16,7 @@ constexpr int kGoodLastColumn = 20;
 }  // namespace
 
 void Table::Add(std::vector<Cell> row) {
-  for (Cell& cell : row) cell.text = cell.text.empty() ? "-" : NeutralLine(cell.text);
+  for (Cell& cell : row) cell.text = cell.text.empty() ? "-" : SanitizeLine(cell.text);
   rows_.push_back(std::move(row));
 }
 

@@ -1,6 +1,6 @@
 // A table for people: a line of headings and aligned columns, two spaces apart.
 //
-// Cells are neutralised (cli/text/neutral.h), so that they may hold text from elsewhere.
+// Cells are neutralised (cli/text/sanitize.h), so that they may hold text from elsewhere.
 // Thread-compatible.
 #ifndef CLI_TEXT_TABLE_H_
 #define CLI_TEXT_TABLE_H_

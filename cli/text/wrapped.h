@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 namespace paceline {
 

@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "yaml-cpp/yaml.h"
 
 namespace paceline {
@@ -33,7 +33,7 @@ bool IsPlain(const std::string& text) {
 void EmitText(const std::string& text, YAML::Emitter* out) {
   if (IsPlain(text)) {
     *out << text;
-  } else if (NeutralLine(text) == text) {
+  } else if (SanitizeLine(text) == text) {
     *out << YAML::DoubleQuoted << text;
   } else {
     *out << YAML::EscapeNonAscii << YAML::DoubleQuoted << text;

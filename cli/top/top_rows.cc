@@ -7,7 +7,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/sparkline.h"
 #include "cli/text/table.h"
 #include "cli/text/told_once.h"
@@ -53,10 +53,10 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
     subject = absl::StrCat("exchange of ranks ", group.first_rank(), "-",
                            group.first_rank() + group.ranks() - 1);
   } else if (verdict.rank() >= 0) {
-    subject = absl::StrCat("rank ", verdict.rank(), " on ", NeutralLine(verdict.node()));
+    subject = absl::StrCat("rank ", verdict.rank(), " on ", SanitizeLine(verdict.node()));
   } else {
     subject = verdict.node().empty() ? absl::StrCat("peer group ", verdict.peer_group())
-                                     : absl::StrCat("node ", NeutralLine(verdict.node()));
+                                     : absl::StrCat("node ", SanitizeLine(verdict.node()));
   }
   return absl::StrFormat("%s %.2f x, %s", subject, verdict.slowdown(), WordOf(verdict.cause()));
 }
@@ -70,7 +70,7 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
     news.push_back(told.Tell(trouble));
   }
   if (job.state() != v1::RUNNING && !job.reason().empty()) {
-    news.push_back(told.Tell(NeutralLine(job.reason())));
+    news.push_back(told.Tell(SanitizeLine(job.reason())));
   }
   if (telemetry != nullptr && telemetry->slow_count() > 0 && telemetry->slow_size() > 0) {
     news.push_back(absl::StrCat("slow: ", SlowText(telemetry->slow(0))));
@@ -80,10 +80,10 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
   }
   if (telemetry != nullptr && !telemetry->decision().empty() &&
       telemetry->decision_state() != v1::DECISION_WITHDRAWN) {
-    news.push_back(
-        absl::StrCat(NeutralLine(telemetry->decision()), " ", WordOf(telemetry->decision_state())));
+    news.push_back(absl::StrCat(SanitizeLine(telemetry->decision()), " ",
+                                WordOf(telemetry->decision_state())));
   }
-  if (news.empty()) news.push_back(NeutralLine(job.reason()));
+  if (news.empty()) news.push_back(SanitizeLine(job.reason()));
   return absl::StrJoin(news, "; ");
 }
 
@@ -238,7 +238,7 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
                                  const TopStyle& style) {
   const auto at = std::find_if(model.jobs.begin(), model.jobs.end(),
                                [&](const v1::Job& job) { return job.id() == view.job; });
-  if (at == model.jobs.end()) return {NeutralLine(view.job), "waiting for what it does"};
+  if (at == model.jobs.end()) return {SanitizeLine(view.job), "waiting for what it does"};
   const v1::Job& job = *at;
   std::vector<std::string> facts;
   if (MakesSteps(job)) facts.push_back(absl::StrCat("step ", StepsDoneText(job)));
@@ -257,7 +257,7 @@ std::vector<std::string> JobHead(const TopModel& model, const TopView& view,
   facts.push_back(absl::StrCat(RunningRanks(job), "/", job.spec().ranks(), " ranks by ",
                                NameOf(view.rank_order), view.reversed ? " (reversed)" : ""));
   const std::string name =
-      absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ")  ");
+      absl::StrCat(SanitizeLine(job.spec().name()), " (", SanitizeLine(job.id()), ")  ");
   return {absl::StrCat(Painted(name, Colour::kBold, style.colours),
                        Painted(StateText(job.state()), StateColour(job.state()), style.colours),
                        "  ", absl::StrJoin(facts, ", ")),

@@ -7,7 +7,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/style.h"
 #include "cli/top/top_rows.h"
 #include "cli/view/job/job_text.h"
@@ -28,11 +28,11 @@ std::string TitleLine(const TopModel& model, const TopStyle& style, absl::Time n
   const bool trouble = !model.trouble.empty();
   // The trouble names the server.
   const std::string left =
-      trouble ? "paceline top" : absl::StrCat("paceline top  ", NeutralLine(model.server));
+      trouble ? "paceline top" : absl::StrCat("paceline top  ", SanitizeLine(model.server));
   std::string right = ClockText(now);
   if (trouble) {
     const bool seen = model.fetched != absl::InfinitePast();
-    right = absl::StrCat(NeutralLine(model.trouble),
+    right = absl::StrCat(SanitizeLine(model.trouble),
                          seen ? absl::StrCat("; as of ", ClockText(model.fetched)) : "");
   }
   const int gap = style.width - DisplayWidth(left) - DisplayWidth(right);

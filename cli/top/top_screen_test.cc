@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/top/testing/top_testing.h"
 #include "proto/job.pb.h"
 

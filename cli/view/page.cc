@@ -4,7 +4,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_split.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 namespace paceline {
 
@@ -15,7 +15,7 @@ void AddLine(std::string* page, absl::string_view label, absl::string_view value
 
 std::string Indented(absl::string_view text, absl::string_view margin) {
   std::string out;
-  const std::string neutral = Neutral(text);
+  const std::string neutral = Sanitize(text);
   for (absl::string_view line : absl::StrSplit(neutral, '\n')) {
     absl::StrAppend(&out, margin, line, "\n");
   }

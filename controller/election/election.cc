@@ -126,20 +126,20 @@ void Election::LoseCampaign(const absl::Status& why) {
 }
 
 void Election::Lead(int64_t term) {
-  Tenure tenure(lease_sent_, lease_length_);
-  if (!tenure.MayAct(BootNow())) {  // It took too long: somebody else, or once more.
+  LeaderLease lease(lease_sent_, lease_length_);
+  if (!lease.MayAct(BootNow())) {  // It took too long: somebody else, or once more.
     client_->RevokeLease(lease_, kPatience).IgnoreError();
     lease_ = 0;
     return;
   }
-  end_ns_ = absl::ToUnixNanos(tenure.end());
+  end_ns_ = absl::ToUnixNanos(lease.end());
   PACELINE_LOG(INFO) << "elected term=" << term << " address=" << options_.address
                      << " lease=" << absl::FormatDuration(lease_length_);
   told_ = options_.address;
   observer_.elected(term);
-  while (WaitUntil(std::min(tenure.NextRenewal(), tenure.end()))) {
-    if (tenure.MayAct(BootNow())) Renew(tenure);
-    if (!deposed_ && !tenure.MayAct(BootNow())) {
+  while (WaitUntil(std::min(lease.NextRenewal(), lease.end()))) {
+    if (lease.MayAct(BootNow())) Renew(lease);
+    if (!deposed_ && !lease.MayAct(BootNow())) {
       deposed_ = true;
       observer_.deposed(
           "its lease was not renewed in time: etcd did not answer, or this process "
@@ -147,19 +147,19 @@ void Election::Lead(int64_t term) {
     }
     if (deposed_) return;
   }
-  client_->RevokeLease(lease_, {tenure.Attempt() * 3, tenure.Attempt()}).IgnoreError();
+  client_->RevokeLease(lease_, {lease.Attempt() * 3, lease.Attempt()}).IgnoreError();
   PACELINE_LOG(INFO) << "stood_back term=" << term;
 }
 
-void Election::Renew(Tenure& tenure) {
+void Election::Renew(LeaderLease& lease) {
   const absl::Time sent = BootNow();
   // One attempt, after which the clock is looked at again: the patience of calls does not count
   // while the machine is suspended.
-  const absl::Duration attempt = std::min(tenure.Attempt(), tenure.end() - sent);
+  const absl::Duration attempt = std::min(lease.Attempt(), lease.end() - sent);
   const absl::StatusOr<absl::Duration> length = client_->KeepLeaseAlive(lease_, {attempt, attempt});
   if (!length.ok()) {
     PACELINE_LOG(WARNING) << "lease_not_renewed reason=\"" << length.status().message() << "\"";
-    WaitUntil(std::min(sent + kRetry, tenure.end()));
+    WaitUntil(std::min(sent + kRetry, lease.end()));
     return;
   }
   if (*length == absl::ZeroDuration()) {
@@ -168,8 +168,8 @@ void Election::Renew(Tenure& tenure) {
     observer_.deposed("etcd has ended its lease");
     return;
   }
-  tenure.Renewed(sent, *length);
-  end_ns_ = absl::ToUnixNanos(tenure.end());
+  lease.Renewed(sent, *length);
+  end_ns_ = absl::ToUnixNanos(lease.end());
 }
 
 }  // namespace paceline

@@ -8,7 +8,7 @@
 // The leader is who has made the key PREFIX/leader, which goes with the leader's lease. Its value
 // is the leader's address, its create_revision the term: no two leaders have the same, and later
 // ones have higher ones. A leader renews its lease each third of it and acts no longer than the
-// lease can last (controller/core/tenure.h); what it writes all the same, etcd refuses
+// lease can last (controller/core/leader_lease.h); what it writes all the same, etcd refuses
 // (controller/store/etcd_store.h).
 //
 // Thread-safe. A thread of its own calls the observer.
@@ -26,7 +26,7 @@
 #include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "controller/core/tenure.h"
+#include "controller/core/leader_lease.h"
 #include "controller/store/etcd_client.h"
 
 namespace paceline {
@@ -71,7 +71,7 @@ class Election {
   void Campaign();
   void LoseCampaign(const absl::Status& why);
   void Lead(int64_t term);
-  void Renew(Tenure& tenure);
+  void Renew(LeaderLease& lease);
   void Tell(const std::string& leader);
   // False when it is to end.
   bool WaitUntil(absl::Time time) ABSL_LOCKS_EXCLUDED(mutex_);
@@ -90,7 +90,7 @@ class Election {
   bool campaign_lost_ = false;  // Nobody leads, and etcd does not let this one.
   bool deposed_ = false;
 
-  std::atomic<int64_t> end_ns_{0};  // Of the tenure, BootNow; 0: does not lead.
+  std::atomic<int64_t> end_ns_{0};  // Of the lease, BootNow; 0: does not lead.
 
   absl::Mutex mutex_;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/job/rank_log.h"
 #include "common/core/last_written.h"
 #include "tests/fuzz/expect.h"
@@ -16,22 +16,22 @@ namespace {
 constexpr size_t kLongestLine = 64 << 10;
 
 void CheckLine(const std::string& line) {
-  const std::string neutral = NeutralLine(line);
-  for (const char c : neutral) {
+  const std::string safe = SanitizeLine(line);
+  for (const char c : safe) {
     PACELINE_EXPECT(static_cast<unsigned char>(c) >= 0x20 && c != 0x7f);
   }
-  PACELINE_EXPECT(NeutralLine(neutral) == neutral);
+  PACELINE_EXPECT(SanitizeLine(safe) == safe);
   for (const int width : {0, 1, 5, 6, 80}) {
-    const std::string shortened = Shortened(neutral, width);
+    const std::string shortened = Shortened(safe, width);
     PACELINE_EXPECT(DisplayWidth(shortened) <= width);
-    PACELINE_EXPECT(NeutralLine(shortened) == shortened);
+    PACELINE_EXPECT(SanitizeLine(shortened) == shortened);
   }
 }
 
 void Read(absl::string_view log) {
-  const std::string neutral = Neutral(log);
-  PACELINE_EXPECT(neutral.size() <= 4 * log.size());
-  PACELINE_EXPECT(Neutral(neutral) == neutral);
+  const std::string safe = Sanitize(log);
+  PACELINE_EXPECT(safe.size() <= 4 * log.size());
+  PACELINE_EXPECT(Sanitize(safe) == safe);
 
   // In parts of any size the lines are the same, and none is lost.
   const size_t part = log.empty() ? 1 : 1 + static_cast<unsigned char>(log[0]);

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/view/job/progress_line.h"
 #include "cli/view/numbers.h"
 

@@ -5,7 +5,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/checkpoint_place.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -37,7 +37,7 @@ bool IsPending(const v1::Job& job, int64_t order) {
 }
 
 std::string LaterSaveText(const v1::Job& job) {
-  const std::string why = NeutralLine(job.checkpoints().order().reason());
+  const std::string why = SanitizeLine(job.checkpoints().order().reason());
   return absl::StrCat("a later save", why.empty() ? "" : absl::StrCat(", ", why, ","),
                       " takes the place of this one");
 }
@@ -55,7 +55,7 @@ int TellSaved(Program& program, const v1::Job& job) {
   if (!status.ok()) return program.Fail(status);
   const std::string cost = SaveCostText(job.checkpoints());
   program.out() << CheckpointNameText(saved) << ": " << BytesText(saved.bytes()) << " in "
-                << NeutralLine(saved.directory()) << (cost.empty() ? "" : "; ") << cost
+                << SanitizeLine(saved.directory()) << (cost.empty() ? "" : "; ") << cost
                 << std::endl;
   return kCliOk;
 }
@@ -68,7 +68,7 @@ int TellOutcome(Program& program, const v1::Job& job, int64_t order) {
   if (program.json()) program.PrintJson(job);
   if (outcome.number() >= order && outcome.state() == v1::SaveOrderStatus::FAILED) {
     return program.Fail(kCliFailed,
-                        absl::StrCat("nothing was saved: ", NeutralLine(outcome.error())));
+                        absl::StrCat("nothing was saved: ", SanitizeLine(outcome.error())));
   }
   return program.Fail(kCliFailed,
                       absl::StrCat(JobNameText(job), " ended as ", StateText(job.state()),
@@ -133,7 +133,7 @@ int DeleteCheckpoint(Program& program, const CheckpointDeleteFlags& flags) {
   v1::Checkpoint checkpoint;
   const grpc::Status status = program.client().DeleteCheckpoint(request, &checkpoint);
   return TellAnswer(program, status, checkpoint, [&](std::ostream& out) {
-    out << CheckpointNameText(checkpoint) << " (" << NeutralLine(checkpoint.directory())
+    out << CheckpointNameText(checkpoint) << " (" << SanitizeLine(checkpoint.directory())
         << ") is being removed\n";
   });
 }

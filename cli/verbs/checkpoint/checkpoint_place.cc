@@ -7,7 +7,7 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "common/checkpoint/checkpoint_files.h"
 #include "common/checkpoint/checkpoint_paths.h"
 
@@ -31,7 +31,7 @@ bool IsReadable(const std::string& path) {
 
 int LeaveToTheNodes(Program& program, const std::string& path) {
   program.Note(
-      absl::StrCat(NeutralLine(path), " cannot be read on this machine; the nodes have to"));
+      absl::StrCat(SanitizeLine(path), " cannot be read on this machine; the nodes have to"));
   return kCliOk;
 }
 
@@ -74,7 +74,7 @@ int CheckWeights(Program& program, const std::string& path) {
   std::error_code ignored;
   if (!fs::is_directory(at, ignored) || HoldsWeights(at)) return kCliOk;
   return program.Fail(kCliNotFound,
-                      absl::StrCat(NeutralLine(at), " holds no weights: there is neither ",
+                      absl::StrCat(SanitizeLine(at), " holds no weights: there is neither ",
                                    kManifestName, " nor model.safetensors in it"));
 }
 
@@ -89,7 +89,7 @@ int FindCheckpoint(Program& program, const std::string& text, CheckpointPlace* p
     std::error_code ignored;
     if (fs::is_directory(place->directory, ignored)) return kCliOk;
     return program.Fail(kCliNotFound,
-                        absl::StrCat("there is no directory ", NeutralLine(place->directory)));
+                        absl::StrCat("there is no directory ", SanitizeLine(place->directory)));
   }
   v1::GetCheckpointRequest request;
   request.set_checkpoint(text);

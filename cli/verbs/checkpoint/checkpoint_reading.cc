@@ -11,7 +11,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/byte_bar.h"
 #include "cli/verbs/checkpoint/checkpoint_place.h"
 #include "cli/verbs/program/value_check.h"
@@ -60,8 +60,8 @@ std::string TypedJob(Program& program, const v1::Checkpoint& checkpoint) {
   request.set_job(checkpoint.job_name());
   v1::Job newest;
   const bool found = program.client().GetJob(request, &newest).ok();
-  return NeutralLine(found && newest.id() == checkpoint.job_id() ? checkpoint.job_name()
-                                                                 : checkpoint.job_id());
+  return SanitizeLine(found && newest.id() == checkpoint.job_id() ? checkpoint.job_name()
+                                                                  : checkpoint.job_id());
 }
 
 // One for each, which the controller understands: JOB/STEP, with the generation where a later one
@@ -213,17 +213,17 @@ int TellVerdict(Program& program, const std::string& directory, const Verdict& v
     return sound ? kCliOk : kCliFailed;
   }
   for (const std::string& damage : verdict.damages) {
-    program.out() << NeutralLine(damage) << "\n";
+    program.out() << SanitizeLine(damage) << "\n";
   }
   program.out() << std::flush;
   if (sound) {
-    program.out() << NeutralLine(directory) << " is sound: all " << BytesText(verdict.bytes)
+    program.out() << SanitizeLine(directory) << " is sound: all " << BytesText(verdict.bytes)
                   << " are as they were saved" << std::endl;
     return kCliOk;
   }
   const size_t count = verdict.damages.size();
   return program.Fail(kCliFailed,
-                      absl::StrCat(NeutralLine(directory), " is damaged in ",
+                      absl::StrCat(SanitizeLine(directory), " is damaged in ",
                                    count == 1 ? "one place" : absl::StrCat(count, " places")));
 }
 
@@ -289,14 +289,14 @@ bool NamesAPickle(const std::string& path) {
 int RefusePickle(Program& program, const std::string& to) {
   const std::string stem = to.substr(0, to.rfind('.'));
   const int exit =
-      program.Fail(kCliUsage, absl::StrCat(NeutralLine(to),
+      program.Fail(kCliUsage, absl::StrCat(SanitizeLine(to),
                                            " would be a file of torch.save, which is not "
                                            "written; export to ",
-                                           NeutralLine(stem), ".safetensors, and in Python:"));
+                                           SanitizeLine(stem), ".safetensors, and in Python:"));
   program.err() << "  import safetensors.torch, torch\n"
-                << "  state = safetensors.torch.load_file(\"" << NeutralLine(stem)
+                << "  state = safetensors.torch.load_file(\"" << SanitizeLine(stem)
                 << ".safetensors\")\n"
-                << "  torch.save(state, \"" << NeutralLine(to) << "\")" << std::endl;
+                << "  torch.save(state, \"" << SanitizeLine(to) << "\")" << std::endl;
   return exit;
 }
 
@@ -315,8 +315,8 @@ int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
   }
   const size_t files = result->files.size();
   program.out() << result->tensors << " tensors, " << BytesText(result->bytes) << ", in "
-                << NeutralLine(flags.to) << (files == 1 ? "" : absl::StrCat(" (", files, " files)"))
-                << std::endl;
+                << SanitizeLine(flags.to)
+                << (files == 1 ? "" : absl::StrCat(" (", files, " files)")) << std::endl;
   return kCliOk;
 }
 

@@ -13,7 +13,7 @@
 #include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/byte_bar.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -160,7 +160,7 @@ int BackupVerb(Program& program, const std::string& path) {
     program.PrintJsonText(json.dump(1));
     return kCliOk;
   }
-  program.out() << NeutralLine(path) << ": " << BytesText(received.bytes) << ", checked"
+  program.out() << SanitizeLine(path) << ": " << BytesText(received.bytes) << ", checked"
                 << std::endl;
   return kCliOk;
 }
@@ -195,10 +195,10 @@ int RestoreVerb(Program& program, const RestoreFlags& flags) {
     program.PrintJsonText(json.dump(1));
     return kCliOk;
   }
-  program.out() << NeutralLine(flags.state_dir) << " holds the state of " << NeutralLine(flags.file)
-                << "\n";
+  program.out() << SanitizeLine(flags.state_dir) << " holds the state of "
+                << SanitizeLine(flags.file) << "\n";
   if (!restored->kept.empty()) {
-    program.out() << "the state before is kept as " << NeutralLine(restored->kept) << "\n";
+    program.out() << "the state before is kept as " << SanitizeLine(restored->kept) << "\n";
   }
   program.out() << "start the controller: jobs that trained then go on from their newest "
                    "checkpoints"

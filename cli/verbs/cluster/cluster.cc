@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
 #include "cli/view/job/job_table.h"
@@ -62,7 +62,7 @@ int ListQueues(Program& program) {
   } else if (program.names()) {
     std::map<std::string, int> queues;
     for (const v1::Job& job : jobs) ++queues[QueueOf(job)];
-    for (const auto& [name, count] : queues) program.out() << NeutralLine(name) << "\n";
+    for (const auto& [name, count] : queues) program.out() << SanitizeLine(name) << "\n";
   } else if (jobs.empty()) {
     program.Note("no job waits or trains");
   } else {

@@ -9,7 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "cli/config/config_file.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -30,7 +30,7 @@ struct ContextFlags {
 std::string OverruledBy(const Program& program) {
   for (const char* variable : {"PACELINE_SERVER", "PACELINE_CONTEXT"}) {
     const std::string value = program.Variable(variable);
-    if (!value.empty()) return absl::StrCat("$", variable, "=", NeutralLine(value));
+    if (!value.empty()) return absl::StrCat("$", variable, "=", SanitizeLine(value));
   }
   return "";
 }
@@ -162,11 +162,11 @@ int Show(Program& program) {
     return kCliOk;
   }
   std::string page;
-  AddLine(&page, "Server", NeutralLine(choice->address));
-  AddLine(&page, "Context", choice->context.empty() ? "none" : NeutralLine(choice->context));
+  AddLine(&page, "Server", SanitizeLine(choice->address));
+  AddLine(&page, "Context", choice->context.empty() ? "none" : SanitizeLine(choice->context));
   AddLine(&page, "Overruled", choice->context.empty() ? OverruledBy(program) : "");
-  AddLine(&page, "File", NeutralLine(program.config_path()));
-  AddLine(&page, "Token file", NeutralLine(choice->token_file));
+  AddLine(&page, "File", SanitizeLine(program.config_path()));
+  AddLine(&page, "Token file", SanitizeLine(choice->token_file));
   program.out() << page << std::flush;
   return kCliOk;
 }

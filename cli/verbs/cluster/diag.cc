@@ -10,8 +10,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/config/config_file.h"
-#include "cli/text/neutral.h"
 #include "cli/text/redacted.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/cluster/cluster.h"
 #include "cli/verbs/job/rank_log.h"
 #include "cli/verbs/program/value_check.h"
@@ -60,7 +60,7 @@ class Report {
   }
 
   // Without secrets and control characters.
-  std::string Text() const { return Neutral(Redacted(text_)); }
+  std::string Text() const { return Sanitize(Redacted(text_)); }
 
  private:
   std::string text_;
@@ -168,7 +168,7 @@ int Write(Program& program, const DiagFlags& flags, const std::string& text) {
                                              : flags.out;
   const absl::Status written = WriteFileAtomically(path, {absl::string_view(text)});
   if (!written.ok()) return program.Fail(written);
-  program.out() << NeutralLine(path) << std::endl;
+  program.out() << SanitizeLine(path) << std::endl;
   program.Note(
       "it holds names of nodes, jobs and files, and lines of logs; what looks like a secret "
       "is removed, but read it before you send it");

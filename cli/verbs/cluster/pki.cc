@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/time/clock.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/verbs/cluster/pki_files.h"
 #include "cli/verbs/program/value_check.h"
@@ -228,7 +228,7 @@ int Token(Program& program, const IdentityFlags& flags) {
   } else {
     program.out() << response.token() << std::endl;
   }
-  program.Note(absl::StrCat("for node ", NeutralLine(flags.node), ", once, until ",
+  program.Note(absl::StrCat("for node ", SanitizeLine(flags.node), ", once, until ",
                             MomentText(response.expire_time()),
                             "; it is a secret: `paceline-worker --join-token-file FILE` takes it"));
   return kCliOk;
@@ -246,7 +246,7 @@ int Revoke(Program& program, const IdentityFlags& flags) {
   v1::Revocation revocation;
   const grpc::Status status = program.client().Revoke(request, &revocation);
   return TellAnswer(program, status, revocation, [&](std::ostream& out) {
-    out << "refused from now on: certificates of " << NeutralLine(revocation.principal())
+    out << "refused from now on: certificates of " << SanitizeLine(revocation.principal())
         << " issued before " << MomentText(revocation.before()) << "\n";
   });
 }
@@ -330,11 +330,11 @@ int WhoAmI(Program& program) {
   std::string page;
   AddLine(&page, "Principal",
           response.principal().empty() ? "nobody, as nothing proves it"
-                                       : NeutralLine(response.principal()));
-  AddLine(&page, "Role", NeutralLine(response.role()));
+                                       : SanitizeLine(response.principal()));
+  AddLine(&page, "Role", SanitizeLine(response.role()));
   AddLine(&page, "Until", response.has_expire_time() ? MomentText(response.expire_time()) : "");
   const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
-  AddLine(&page, "Token file", choice.ok() ? NeutralLine(choice->token_file) : "");
+  AddLine(&page, "Token file", choice.ok() ? SanitizeLine(choice->token_file) : "");
   AddLine(&page, "Server", program.ServerText());
   if (response.plaintext()) {
     AddLine(&page, "Plain text", "everybody on this machine is an administrator");

@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/told_once.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -26,7 +26,7 @@ int TellWhy(Program& program, const std::string& name) {
   return TellAnswer(program, status, response, [&](std::ostream& out) {
     ToldOnce told;
     for (const std::string& obstacle : response.obstacles()) {
-      out << told.Tell(NeutralLine(obstacle)) << "\n";
+      out << told.Tell(SanitizeLine(obstacle)) << "\n";
     }
     if (response.obstacles().empty()) out << "Nothing is in its way.\n";
   });

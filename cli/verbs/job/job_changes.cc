@@ -9,7 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "cli/rpc/watch.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/job/rank_log.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -301,7 +301,7 @@ int CancelJob(Program& program, const JobCancelFlags& flags, const std::string& 
   if (flags.save && (job.state() == v1::RUNNING || job.state() == v1::STARTING)) {
     program.out() << JobNameText(job) << " saves a checkpoint and then ends; until then it is "
                   << StateText(job.state()) << std::endl;
-    program.Note(absl::StrCat("next: paceline job watch ", NeutralLine(job.id())));
+    program.Note(absl::StrCat("next: paceline job watch ", SanitizeLine(job.id())));
     return kCliOk;
   }
   const bool ended = HasEnded(job.state()) && job.state() != v1::CANCELLED;

@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/told_once.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -84,7 +84,7 @@ class ProgressView {
     saves_fail_ = !trouble.empty();
     if (HasEnded(job.state())) return;
     Clear();
-    program_.out() << NeutralLine(job.spec().name()) << ": "
+    program_.out() << SanitizeLine(job.spec().name()) << ": "
                    << (saves_fail_ ? told_.Tell(trouble)
                                    : absl::StrCat("checkpoints are saved again: step ",
                                                   job.checkpoints().newest_step()))
@@ -119,7 +119,7 @@ void ShowEnd(Program& program, const v1::Job& job, ToldOnce& told) {
     }
   }
   // It says from which checkpoint the job can go on.
-  if (unusable) program.out() << told.Tell(NeutralLine(job.reason())) << "\n";
+  if (unusable) program.out() << told.Tell(SanitizeLine(job.reason())) << "\n";
   program.out() << std::flush;
 }
 

@@ -18,8 +18,8 @@
 #include "cli/rpc/error_text.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
-#include "cli/text/neutral.h"
 #include "cli/text/past_moment.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/job/job_output.h"
 #include "cli/verbs/job/rank_log.h"
 #include "cli/verbs/program/value_check.h"
@@ -61,7 +61,7 @@ class LogPrinter {
     for (const std::string& line : lines) {
       if (pattern_ != nullptr && !RE2::PartialMatch(line, *pattern_)) continue;
       Clear();
-      program_.out() << Prefix(rank) << Neutral(line) << "\n";
+      program_.out() << Prefix(rank) << Sanitize(line) << "\n";
     }
     program_.out() << std::flush;
   }
@@ -72,7 +72,7 @@ class LogPrinter {
     if (draft.empty() || !program_.out_is_terminal() || width <= 0 || pattern_ != nullptr) return;
     const absl::MutexLock lock(&mutex_);
     Clear();
-    program_.out() << Shortened(absl::StrCat(Prefix(rank), NeutralLine(draft)), width - 1)
+    program_.out() << Shortened(absl::StrCat(Prefix(rank), SanitizeLine(draft)), width - 1)
                    << std::flush;
     drawn_ = true;
   }
@@ -166,7 +166,7 @@ void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrint
   log.on_trainer = [&](const std::string& node) {
     print_rest();
     end.node = node;
-    program.Note(absl::StrCat("rank ", rank, " is now on ", NeutralLine(node)));
+    program.Note(absl::StrCat("rank ", rank, " is now on ", SanitizeLine(node)));
   };
   log.on_gap = [&](int64_t bytes) {
     program.Note(absl::StrCat("rank ", rank, ": ", bytes, " bytes are no longer kept"));
@@ -176,7 +176,7 @@ void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrint
     const std::string what =
         ErrorReason(status).empty()
             ? absl::StrCat("the controller at ", program.ServerText(), " does not answer")
-            : NeutralLine(status.error_message());
+            : SanitizeLine(status.error_message());
     program.Note(absl::StrCat("rank ", rank, ": ", what, "; going on when it is back"));
   };
   end.status = ReadRankLog(client, log);
@@ -206,7 +206,7 @@ grpc::Status AwaitRanks(Program& program, v1::Job* job) {
   };
   watch.on_outage = [](const grpc::Status&) {};
   program.Note(
-      absl::StrCat(job->id(), " is ", StateText(job->state()), ": ", NeutralLine(job->reason())));
+      absl::StrCat(job->id(), " is ", StateText(job->state()), ": ", SanitizeLine(job->reason())));
   return WatchJobs(program.client(), watch);
 }
 
@@ -225,7 +225,7 @@ absl::StatusOr<std::vector<int>> OnNodes(const v1::Job& job, const std::vector<i
   if (!chosen.empty()) return chosen;
   return absl::NotFoundError(absl::StrCat("no such rank of ", job.id(), " is on ",
                                           absl::StrJoin(nodes, ", "), "; they are on ",
-                                          NeutralLine(absl::StrJoin(present, ", "))));
+                                          SanitizeLine(absl::StrJoin(present, ", "))));
 }
 
 // The ranks asked for. NotFound when the job lacks one of them, or none is on such a node;
@@ -272,7 +272,7 @@ int TellMissing(Program& program, const std::vector<LogEnd>& ends) {
     const bool one = ranks.size() == 1;
     program.Fail(kCliFailed,
                  absl::StrCat(one ? "rank " : "ranks ", absl::StrJoin(ranks, ", "), " on ",
-                              NeutralLine(what.first), ": ", NeutralLine(what.second), "; ",
+                              SanitizeLine(what.first), ": ", SanitizeLine(what.second), "; ",
                               one ? "its" : "their", " lines are missing"));
   }
   return exit;
@@ -350,7 +350,7 @@ grpc::Status PrintJobOutput(Program& program, Client& client, const std::string&
   watch.each = [&](const v1::JobEvent& event) {
     *job = event.job();
     if (job->state() == v1::QUEUED && job->reason() != std::exchange(told, job->reason())) {
-      program.Note(absl::StrCat(job_id, " waits: ", NeutralLine(job->reason())));
+      program.Note(absl::StrCat(job_id, " waits: ", SanitizeLine(job->reason())));
     }
     return job->ranks().empty() && !HasEnded(job->state()) && event.type() != v1::DELETED;
   };

@@ -13,7 +13,7 @@
 #include "absl/strings/str_cat.h"
 #include "cli/job_file/job_file.h"
 #include "cli/rpc/error_text.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/checkpoint_place.h"
 #include "cli/verbs/job/job_follow.h"
 #include "cli/verbs/job/ship.h"
@@ -53,7 +53,7 @@ int TellAcceptedJob(Program& program, const v1::Job& job, const std::string& don
   } else if (program.json()) {
     if (!stay) program.PrintJson(job);
   } else {
-    program.out() << done << " " << NeutralLine(job.spec().name()) << " (" << job.id() << ")"
+    program.out() << done << " " << SanitizeLine(job.spec().name()) << " (" << job.id() << ")"
                   << std::endl;
     if (!KeepsWeights(job.spec())) {
       program.Note(
@@ -83,15 +83,15 @@ struct SubmitFlags {
 };
 
 std::string PlaceText(const std::string& file, FilePosition at) {
-  return absl::StrCat(NeutralLine(file), ":", at.line, ":", at.column, ": ");
+  return absl::StrCat(SanitizeLine(file), ":", at.line, ":", at.column, ": ");
 }
 
 int TellProblems(Program& program, const std::string& file, const JobFile& job_file) {
   const size_t count = job_file.problems.size();
-  program.err() << "error: " << NeutralLine(file) << " has "
+  program.err() << "error: " << SanitizeLine(file) << " has "
                 << (count == 1 ? "a problem" : absl::StrCat(count, " problems")) << "\n";
   for (const FileProblem& problem : job_file.problems) {
-    program.err() << "  " << PlaceText(file, problem.position) << NeutralLine(problem.message)
+    program.err() << "  " << PlaceText(file, problem.position) << SanitizeLine(problem.message)
                   << "\n";
   }
   program.err() << std::flush;
@@ -132,7 +132,7 @@ void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
   for (const auto& [key, path] : files) {
     if (path->empty() || access(path->c_str(), F_OK) == 0) continue;
     if (errno != ENOENT && errno != ENOTDIR) continue;
-    program.Note(absl::StrCat("warning: ", key, ": ", NeutralLine(*path),
+    program.Note(absl::StrCat("warning: ", key, ": ", SanitizeLine(*path),
                               " is not on this machine; every node has to have it there"));
   }
 }

@@ -11,7 +11,7 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/resumption.h"
 #include "cli/rpc/watch.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/utf8_locale.h"
 #include "cli/verbs/program/live_view.h"
 #include "cli/verbs/program/value_check.h"
@@ -145,7 +145,7 @@ int ListJobs(Program& program, const JobListFlags& flags) {
     return kCliOk;
   }
   if (program.names()) {
-    for (const v1::Job& job : jobs.jobs()) program.out() << NeutralLine(job.id()) << "\n";
+    for (const v1::Job& job : jobs.jobs()) program.out() << SanitizeLine(job.id()) << "\n";
     return kCliOk;
   }
   if (jobs.jobs().empty()) {

@@ -22,7 +22,7 @@
 #include "cli/dev/dev_cluster.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/checkpoint_place.h"
 #include "cli/verbs/cluster/dev_start.h"
 #include "cli/verbs/job/job_output.h"
@@ -248,7 +248,7 @@ int FollowOutput(Program& program, const std::string& job_id, const RunFlags& fl
   if (!status.ok()) return program.Fail(status);
   if (job.has_failure()) program.err() << FailureText(job, program.style()) << std::flush;
   if (job.state() == v1::CANCELLED && interrupts == 0) {
-    program.Note(absl::StrCat(job_id, " was cancelled: ", NeutralLine(job.reason())));
+    program.Note(absl::StrCat(job_id, " was cancelled: ", SanitizeLine(job.reason())));
   }
   return ExitCodeOf(job, interrupts > 0);
 }
@@ -286,8 +286,8 @@ int RunScript(Program& program, const RunFlags& flags) {
     return program.Fail(status);
   }
   if (!choice->is_default) {
-    program.Note(absl::StrCat("submitted ", NeutralLine(job.spec().name()), " (", job.id(), ") to ",
-                              program.ServerText()));
+    program.Note(absl::StrCat("submitted ", SanitizeLine(job.spec().name()), " (", job.id(),
+                              ") to ", program.ServerText()));
   }
   return FollowOutput(program, job.id(), flags);
 }

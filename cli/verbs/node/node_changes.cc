@@ -14,7 +14,7 @@
 #include "absl/time/time.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/program/watch_flag.h"

@@ -9,7 +9,7 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/host_list.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/program/live_view.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -41,7 +41,7 @@ int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>
       return true;
     }
     if (same) return true;
-    program.out() << (program.names() ? NeutralLine(name) : line) << std::endl;
+    program.out() << (program.names() ? SanitizeLine(name) : line) << std::endl;
     return true;
   };
   watch.on_outage = OutageNote(program);
@@ -147,7 +147,7 @@ int ListNodes(Program& program, const NodeListFlags& flags) {
   if (program.json()) {
     program.PrintJson(nodes);
   } else if (program.names()) {
-    for (const v1::Node& node : nodes.nodes()) program.out() << NeutralLine(node.name()) << "\n";
+    for (const v1::Node& node : nodes.nodes()) program.out() << SanitizeLine(node.name()) << "\n";
   } else if (nodes.nodes().empty()) {
     program.Note(flags.states.empty() ? "no nodes yet; a worker daemon registers its node by itself"
                                       : "no node in such a state");

@@ -7,7 +7,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "cli/digits/digits.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/tokenize/byte_corpus.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -28,8 +28,8 @@ int ImportDigits(Program& program, const ImportDigitsFlags& flags) {
   if (!digits.ok()) return program.Fail(digits.status());
   const absl::StatusOr<DigitShards> shards = WriteDigitShards(*digits, flags.size, flags.out);
   if (!shards.ok()) return program.Fail(shards.status());
-  program.out() << NeutralLine(shards->train) << "  " << shards->train_count << " images\n"
-                << NeutralLine(shards->test) << "  " << shards->test_count << " images"
+  program.out() << SanitizeLine(shards->train) << "  " << shards->train_count << " images\n"
+                << SanitizeLine(shards->test) << "  " << shards->test_count << " images"
                 << std::endl;
   return kCliOk;
 }
@@ -51,7 +51,7 @@ void AddImportDigits(CLI::App& parent, Program& program) {
 void PrintPart(Program& program, const std::string& path, const ByteCorpus::Part& part) {
   std::error_code error;
   const auto bytes = static_cast<int64_t>(std::filesystem::file_size(path, error));
-  program.out() << NeutralLine(path) << "  " << part.files << " files, " << part.tokens
+  program.out() << SanitizeLine(path) << "  " << part.files << " files, " << part.tokens
                 << " tokens, " << BytesText(error ? 0 : bytes) << std::endl;
 }
 

@@ -12,7 +12,7 @@
 #include "cli/completion/man_page.h"
 #include "cli/config/config_file.h"
 #include "cli/rpc/known_names.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/verbs/program/examples.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -56,7 +56,7 @@ int PrintNames(Program& program, const std::string& kind) {
                                          : kind == "nodes" ? NodeNames(program.client(), kMostNames)
                                          : kind == "checkpoints" ? CheckpointNames(program)
                                                                  : ContextNames(program);
-  for (const std::string& name : names) program.out() << NeutralLine(name) << "\n";
+  for (const std::string& name : names) program.out() << SanitizeLine(name) << "\n";
   return kCliOk;
 }
 

@@ -6,7 +6,7 @@
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/shell_path.h"
 
 namespace paceline {
@@ -74,7 +74,7 @@ CLI::Validator Seconds(double least, double most) {
 }
 
 CLI::Validator PlainPath() {
-  const auto check = [](std::string& text) { return NeutralLine(ShellPathProblem(text)); };
+  const auto check = [](std::string& text) { return SanitizeLine(ShellPathProblem(text)); };
   return CLI::Validator(check, "");
 }
 

@@ -8,7 +8,7 @@
 #include "CLI/Formatter.hpp"
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/told_once.h"
 #include "cli/view/job/progress_line.h"
 
@@ -57,11 +57,11 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
       return true;
     }
     if (event.type() == v1::DELETED) {
-      program.out() << NeutralLine(job.id()) << " deleted" << std::endl;
+      program.out() << SanitizeLine(job.id()) << " deleted" << std::endl;
       return true;
     }
     if (!tell) return true;
-    program.out() << NeutralLine(job.id());
+    program.out() << SanitizeLine(job.id());
     if (!program.names()) program.out() << " " << ProgressText(job, &told);
     program.out() << std::endl;
     return true;

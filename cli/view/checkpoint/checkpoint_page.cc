@@ -8,7 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/checkpoint/checkpoint_text.h"
 #include "cli/view/job/job_page.h"
@@ -56,11 +56,11 @@ void AddFromController(std::string* page, const v1::Checkpoint& checkpoint, absl
                        const PageStyle& style) {
   AddLine(page, "Name", CheckpointNameText(checkpoint));
   AddLine(page, "Job",
-          absl::StrCat(NeutralLine(checkpoint.job_name()), " (", NeutralLine(checkpoint.job_id()),
+          absl::StrCat(SanitizeLine(checkpoint.job_name()), " (", SanitizeLine(checkpoint.job_id()),
                        ")"));
   AddLine(page, "State",
           Painted(StateText(checkpoint.state()), StateColour(checkpoint.state()), style.colours));
-  AddLine(page, "Reason", NeutralLine(checkpoint.reason()));
+  AddLine(page, "Reason", SanitizeLine(checkpoint.reason()));
   AddLine(page, "Step", absl::StrCat(checkpoint.step()));
   AddLine(page, "Generation", absl::StrCat(checkpoint.generation()));
   AddLine(page, "Ranks", absl::StrCat(checkpoint.ranks()));
@@ -78,7 +78,7 @@ int64_t FileBytes(const Manifest& manifest) {
 
 // What the controller says too, for when it has not been asked.
 void AddIdentity(std::string* page, const Manifest& manifest, absl::Time now) {
-  AddLine(page, "Job", NeutralLine(manifest.job_id));
+  AddLine(page, "Job", SanitizeLine(manifest.job_id));
   AddLine(page, "Step", absl::StrCat(manifest.step));
   AddLine(page, "Generation", absl::StrCat(manifest.generation));
   AddLine(page, "Ranks", absl::StrCat(manifest.ranks));
@@ -87,14 +87,14 @@ void AddIdentity(std::string* page, const Manifest& manifest, absl::Time now) {
 }
 
 void AddFromManifest(std::string* page, const Manifest& manifest) {
-  AddLine(page, "Ladder", manifest.ladder.empty() ? "none" : NeutralLine(manifest.ladder));
+  AddLine(page, "Ladder", manifest.ladder.empty() ? "none" : SanitizeLine(manifest.ladder));
   AddLine(page, "Plan", absl::StrCat("epoch ", manifest.plan_epoch));
   AddLine(page, "Data",
           absl::StrCat("epoch ", manifest.data_epoch, ", offset ", manifest.data_offset));
   AddLine(page, "Versions",
           absl::StrCat("format ", manifest.version, ", paceline ",
-                       NeutralLine(manifest.paceline_version), ", torch ",
-                       NeutralLine(manifest.torch_version)));
+                       SanitizeLine(manifest.paceline_version), ", torch ",
+                       SanitizeLine(manifest.torch_version)));
 }
 
 }  // namespace
@@ -106,7 +106,7 @@ std::string CheckpointPage(const CheckpointFacts& facts, absl::Time now, const P
   } else if (facts.manifest.has_value()) {
     AddIdentity(&page, *facts.manifest, now);
   }
-  AddLine(&page, "Directory", NeutralLine(facts.directory));
+  AddLine(&page, "Directory", SanitizeLine(facts.directory));
   if (!facts.manifest.has_value()) return page;
   AddFromManifest(&page, *facts.manifest);
   absl::StrAppend(&page, "\nTensors:\n", GroupTable(*facts.manifest, style));

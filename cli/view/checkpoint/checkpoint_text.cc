@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/numbers.h"
@@ -32,7 +32,7 @@ std::string SavingText(const v1::JobCheckpoints& checkpoints) {
   if (order.state() == v1::SaveOrderStatus::PENDING) {
     saves.push_back(order.reason().empty()
                         ? "one more was asked for"
-                        : absl::StrCat("one more, ", NeutralLine(order.reason())));
+                        : absl::StrCat("one more, ", SanitizeLine(order.reason())));
   }
   return absl::StrJoin(saves, ", ");
 }
@@ -75,7 +75,7 @@ Colour StateColour(v1::CheckpointState state) {
 }
 
 std::string CheckpointNameText(const v1::Checkpoint& checkpoint) {
-  return absl::StrCat(NeutralLine(checkpoint.job_name()), "/", checkpoint.step());
+  return absl::StrCat(SanitizeLine(checkpoint.job_name()), "/", checkpoint.step());
 }
 
 std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
@@ -124,7 +124,7 @@ std::string SaveTroubleText(const v1::Job& job, absl::Time now) {
     }
   }
   return absl::StrCat("checkpoints cannot be saved (", newest,
-                      "): ", NeutralLine(checkpoints.last_error()));
+                      "): ", SanitizeLine(checkpoints.last_error()));
 }
 
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
@@ -142,7 +142,7 @@ void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now, T
   }
   AddLine(
       page, "Resumed",
-      job.restored_from().empty() ? "" : absl::StrCat("from ", NeutralLine(job.restored_from())));
+      job.restored_from().empty() ? "" : absl::StrCat("from ", SanitizeLine(job.restored_from())));
   if (!job.has_checkpoints()) return;
   const v1::JobCheckpoints& checkpoints = job.checkpoints();
   AddLine(page, "Checkpoint", StateOfSaves(job, now));
@@ -150,7 +150,7 @@ void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now, T
   AddLine(page, "Last save", SaveCostText(checkpoints));
   AddLine(page, "Next save", NextText(checkpoints, now));
   AddLine(page, "Saves", TroubleText(checkpoints));
-  AddLine(page, "Save error", TellOnce(told, NeutralLine(checkpoints.last_error())));
+  AddLine(page, "Save error", TellOnce(told, SanitizeLine(checkpoints.last_error())));
 }
 
 }  // namespace paceline

@@ -4,7 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/style.h"
 #include "cli/text/wrapped.h"
 #include "cli/view/job/job_text.h"
@@ -47,7 +47,7 @@ std::string EventLines(const v1::JobHistoryEvent& event, const PageStyle& style)
   const int room = style.width - kMargin;
   bool first = true;
   for (const std::string& line :
-       Wrapped(NeutralLine(event.what()), room >= kLeastText ? room : 0)) {
+       Wrapped(SanitizeLine(event.what()), room >= kLeastText ? room : 0)) {
     absl::StrAppend(&out, first ? "" : std::string(kMargin, ' '), line, "\n");
     first = false;
   }

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/numbers.h"
@@ -70,14 +70,14 @@ const v1::Rank* FindRank(const v1::Job& job, int rank) {
 
 std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
   const v1::Rank* const rank = FindRank(job, number);
-  const std::string node = rank == nullptr ? "" : NeutralLine(rank->node());
+  const std::string node = rank == nullptr ? "" : SanitizeLine(rank->node());
   if (!HasAnswered(job, number)) {
     return {absl::StrCat(number), node, "", "", "", "", HasEnded(job.state()) ? "none" : "awaited"};
   }
   const v1::ProfileResult& result = rank->profile();
   if (!result.error().empty()) {
     return {
-        absl::StrCat(number), node, "", "", "", "", {NeutralLine(result.error()), Colour::kRed}};
+        absl::StrCat(number), node, "", "", "", "", {SanitizeLine(result.error()), Colour::kRed}};
   }
   const std::string files =
       result.memory().empty() ? result.trace() : absl::StrCat(result.trace(), " ", result.memory());
@@ -86,7 +86,7 @@ std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
           absl::StrCat(result.first_step(), "-", result.first_step() + result.steps() - 1),
           BytesText(result.trace_bytes()),
           DurationText(result.dump_s()),
-          NeutralLine(files),
+          SanitizeLine(files),
           ""};
 }
 

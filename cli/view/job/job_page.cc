@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "cli/job_file/job_file.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/checkpoint/checkpoint_text.h"
 #include "cli/view/job/figures_text.h"
@@ -104,7 +104,7 @@ void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
           absl::StrCat(collectives.findings().empty() ? "no rank waits in one, " : "", "as of ",
                        MomentText(TimeOf(true, collectives.time()), now)));
   for (const std::string& finding : collectives.findings()) {
-    absl::StrAppend(page, "  ", NeutralLine(finding), "\n");
+    absl::StrAppend(page, "  ", SanitizeLine(finding), "\n");
   }
 }
 
@@ -122,10 +122,10 @@ std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
   const std::string& base = elsewhere ? order.directory() : spec.checkpoint().directory();
   if (!base.empty()) {
     places.push_back(
-        absl::StrCat(NeutralLine(base), "/", NeutralLine(job.id()), "/final.safetensors"));
+        absl::StrCat(SanitizeLine(base), "/", SanitizeLine(job.id()), "/final.safetensors"));
   }
   if (!spec.export_final().empty()) {
-    const std::string name = NeutralLine(absl::StripSuffix(spec.export_final(), ".safetensors"));
+    const std::string name = SanitizeLine(absl::StripSuffix(spec.export_final(), ".safetensors"));
     const std::string last = absl::StrCat(" to ", ".rank", spec.ranks() - 1, ".safetensors");
     places.push_back(
         absl::StrCat(name, ".rank0.safetensors", spec.ranks() > 1 ? last : std::string()));
@@ -140,7 +140,7 @@ std::string FailureText(const v1::Job& job, const PageStyle& style, ToldOnce* to
   const v1::JobFailure& failure = job.failure();
   const v1::TrainerExit& exit = failure.exit();
   const std::string what =
-      absl::StrCat("rank ", failure.rank(), " on node ", NeutralLine(failure.node()),
+      absl::StrCat("rank ", failure.rank(), " on node ", SanitizeLine(failure.node()),
                    " failed: ", TellOnce(told, ExitText(exit)));
   std::string text = absl::StrCat(Painted(what, Colour::kRed, style.colours), "\n");
   const bool trained = exit.step() > 0 || exit.phase() != v1::IDLE;
@@ -164,7 +164,7 @@ bool KeepsWeights(const v1::JobSpec& spec) {
 std::string StandbyText(const v1::Job& job) {
   std::map<std::string, int> counts;
   for (const v1::Rank& rank : job.ranks()) {
-    if (!rank.standby().empty()) ++counts[NeutralLine(rank.standby())];
+    if (!rank.standby().empty()) ++counts[SanitizeLine(rank.standby())];
   }
   if (counts.size() == 1 && absl::StartsWith(counts.begin()->first, "none")) {
     return counts.begin()->first;
@@ -195,7 +195,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   absl::StrAppend(&text, "\n");
   // A failure has the reason and more.
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
-    absl::StrAppend(&text, "  ", TellOnce(told, NeutralLine(job.reason())), "\n");
+    absl::StrAppend(&text, "  ", TellOnce(told, SanitizeLine(job.reason())), "\n");
   }
   if (job.state() == v1::SUCCEEDED && job.spec().command().empty()) {
     for (const std::string& place : PlacesOfWeights(job)) {
@@ -216,11 +216,11 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   ToldOnce once;
   ToldOnce* const told = style.wide ? nullptr : &once;
   std::string page;
-  AddLine(&page, "Name", NeutralLine(job.spec().name()));
-  AddLine(&page, "Id", NeutralLine(job.id()));
+  AddLine(&page, "Name", SanitizeLine(job.spec().name()));
+  AddLine(&page, "Id", SanitizeLine(job.id()));
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
-  AddLine(&page, "Reason", TellOnce(told, NeutralLine(job.reason())));
-  AddLine(&page, "Submitter", NeutralLine(job.submitter()));
+  AddLine(&page, "Reason", TellOnce(told, SanitizeLine(job.reason())));
+  AddLine(&page, "Submitter", SanitizeLine(job.submitter()));
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
     AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));
@@ -235,8 +235,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (!job.spec().command().empty()) AddLine(&page, "Command", CommandText(job.spec()));
   if (job.spec().has_code()) {
     AddLine(&page, "Code",
-            NeutralLine(absl::StrCat(CodeText(job.spec().code()), ", sha256 ",
-                                     job.spec().code().sha256())));
+            SanitizeLine(absl::StrCat(CodeText(job.spec().code()), ", sha256 ",
+                                      job.spec().code().sha256())));
   }
   if (const std::string standby = StandbyText(job); !standby.empty()) {
     AddLine(&page, "Standby", standby);

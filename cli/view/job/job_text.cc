@@ -12,7 +12,7 @@
 #include "absl/strings/str_replace.h"
 #include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/numbers.h"
 #include "common/core/checkpoint_key.h"
@@ -68,7 +68,7 @@ std::string PhaseOf(const Rank& rank) {
 }  // namespace
 
 std::string JobNameText(const v1::Job& job) {
-  return absl::StrCat(NeutralLine(job.spec().name()), " (", NeutralLine(job.id()), ")");
+  return absl::StrCat(SanitizeLine(job.spec().name()), " (", SanitizeLine(job.id()), ")");
 }
 
 bool HasEnded(v1::JobState state) {
@@ -141,7 +141,7 @@ std::string SignalText(int signal) {
 }
 
 std::string ExitText(const v1::TrainerExit& exit) {
-  const std::string message = NeutralLine(exit.message());
+  const std::string message = SanitizeLine(exit.message());
   std::string text;
   if (exit.failure() == v1::FAILURE_KIND_UNSPECIFIED) {
     if (!message.empty()) return message;
@@ -172,11 +172,11 @@ namespace {
 // What a shell's user would call it: the script that an interpreter is given, else the program.
 std::string CommandName(const v1::JobSpec& spec) {
   const auto base = [](const std::string& path) {
-    return NeutralLine(path.substr(path.rfind('/') + 1));
+    return SanitizeLine(path.substr(path.rfind('/') + 1));
   };
   const auto& command = spec.command();
   for (int i = 1; i < command.size() && absl::StrContains(command[0], "python"); ++i) {
-    if (command[i] == "-m" && i + 1 < command.size()) return NeutralLine(command[i + 1]);
+    if (command[i] == "-m" && i + 1 < command.size()) return SanitizeLine(command[i + 1]);
     if (!absl::StartsWith(command[i], "-")) return base(command[i]);
   }
   return base(command[0]);
@@ -185,7 +185,7 @@ std::string CommandName(const v1::JobSpec& spec) {
 }  // namespace
 
 std::string CommandText(const v1::JobSpec& spec) {
-  return NeutralLine(
+  return SanitizeLine(
       absl::StrCat(absl::StrJoin(spec.command(), " "), " in ",
                    spec.has_code() ? "the folder of its code" : spec.working_directory()));
 }
@@ -292,7 +292,7 @@ std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colo
                         : "not done",
                RanksText(change), done ? absl::StrCat(change.step()) : "",
                change.planned() ? "planned" : "failure",
-               TellOnce(told, NeutralLine(change.reason()))});
+               TellOnce(told, SanitizeLine(change.reason()))});
   }
   return table.Rendered(width, colours);
 }
@@ -303,7 +303,7 @@ std::string RestartCause(const v1::Job& job) {
   if (!absl::ConsumePrefix(&cause, absl::StrCat(number, " of ", job.spec().max_restarts(), ": "))) {
     absl::ConsumePrefix(&cause, absl::StrCat(number, ": "));
   }
-  return NeutralLine(cause);
+  return SanitizeLine(cause);
 }
 
 std::string RestartsOf(const v1::Job& job) {

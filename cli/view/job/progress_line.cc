@@ -6,7 +6,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/view/job/figures_text.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/numbers.h"
@@ -99,10 +99,10 @@ double SecondsToGo(const v1::Job& job) {
 }
 
 std::string ProgressBar(const v1::Job& job, int width) {
-  const std::string name = Shortened(NeutralLine(job.spec().name()), kLongestName);
+  const std::string name = Shortened(SanitizeLine(job.spec().name()), kLongestName);
   if (!MakesSteps(job) || (job.state() != v1::RUNNING && job.progress().step() == 0)) {
     const std::string why = job.reason().empty() ? "" : absl::StrCat(": ", job.reason());
-    return Shortened(absl::StrCat(name, "  ", StateText(job.state()), NeutralLine(why)), width);
+    return Shortened(absl::StrCat(name, "  ", StateText(job.state()), SanitizeLine(why)), width);
   }
   const std::vector<std::string> facts = Facts(job);
   std::string text = job.state() == v1::RECOVERING
@@ -121,13 +121,13 @@ std::string ProgressBar(const v1::Job& job, int width) {
 }
 
 std::string ProgressText(const v1::Job& job, ToldOnce* told) {
-  std::string text = absl::StrCat(NeutralLine(job.spec().name()), " ", StateText(job.state()));
+  std::string text = absl::StrCat(SanitizeLine(job.spec().name()), " ", StateText(job.state()));
   if (MakesSteps(job) && (job.state() == v1::RUNNING || job.progress().step() > 0)) {
     absl::StrAppend(&text, " ", absl::StrJoin(Facts(job), " "));
   }
   const bool well = job.state() == v1::RUNNING || job.state() == v1::SUCCEEDED;
   if (!well && !job.reason().empty()) {
-    absl::StrAppend(&text, " (", TellOnce(told, NeutralLine(job.reason())), ")");
+    absl::StrAppend(&text, " (", TellOnce(told, SanitizeLine(job.reason())), ")");
   }
   return text;
 }

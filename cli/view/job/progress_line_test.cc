@@ -1,6 +1,6 @@
 #include "cli/view/job/progress_line.h"
 
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
 

@@ -5,7 +5,7 @@
 
 #include <sstream>
 
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 namespace paceline {
 namespace {

@@ -8,7 +8,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/numbers.h"
 #include "common/job_spec/enum_name.h"
@@ -134,7 +134,7 @@ std::string PlanFailureText(const v1::Job& job) {
       continue;
     }
     return absl::StrCat("rank ", rank.rank(),
-                        " could not prepare it: ", NeutralLine(rank.plan().error()));
+                        " could not prepare it: ", SanitizeLine(rank.plan().error()));
   }
   return "";
 }

@@ -5,7 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/style.h"
 #include "cli/view/checkpoint/checkpoint_text.h"
 #include "cli/view/job/job_text.h"
@@ -19,7 +19,7 @@ constexpr size_t kMostNames = 5;
 
 std::string NamesText(const std::vector<std::string>& names) {
   const size_t shown = std::min(names.size(), kMostNames);
-  std::string text = NeutralLine(absl::StrJoin(names.begin(), names.begin() + shown, ", "));
+  std::string text = SanitizeLine(absl::StrJoin(names.begin(), names.begin() + shown, ", "));
   if (names.size() > shown) absl::StrAppend(&text, " and ", names.size() - shown, " more");
   return text;
 }
@@ -76,8 +76,8 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
   AddNodes(facts, v1::NODE_UNREACHABLE, kNodeChecks, &attention);
   if (facts.automation.paused()) {
     attention.push_back(absl::StrCat("the automation is paused by ",
-                                     NeutralLine(facts.automation.owner()), ": ",
-                                     NeutralLine(facts.automation.reason()),
+                                     SanitizeLine(facts.automation.owner()), ": ",
+                                     SanitizeLine(facts.automation.reason()),
                                      "; `paceline automation resume` lets it act again"));
   }
   for (const v1::Job& job : facts.jobs) {
@@ -86,14 +86,14 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
       attention.push_back(absl::StrCat(name, ": ", trouble));
     }
     if (job.state() == v1::RECOVERING) {
-      attention.push_back(absl::StrCat(name, " is RECOVERING: ", NeutralLine(job.reason())));
+      attention.push_back(absl::StrCat(name, " is RECOVERING: ", SanitizeLine(job.reason())));
     } else if (job.state() == v1::QUEUED) {
       const double waited =
           absl::ToDoubleSeconds(now - TimeOf(job.has_create_time(), job.create_time()));
       attention.push_back(
           absl::StrCat(name, " is QUEUED",
                        job.has_create_time() ? absl::StrCat(" for ", DurationText(waited)) : "",
-                       ": ", NeutralLine(job.reason())));
+                       ": ", SanitizeLine(job.reason())));
     }
   }
   AddNodes(facts, v1::NODE_DRAINED, "`paceline node resume NODE` lets them take ranks again",
@@ -105,7 +105,7 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
 std::string ClusterPage(const ClusterFacts& facts, absl::Time now, const PageStyle& style) {
   const ClusterCounts counts = CountsOf(facts);
   std::string page;
-  AddLine(&page, "Controller", NeutralLine(facts.server));
+  AddLine(&page, "Controller", SanitizeLine(facts.server));
   AddLine(&page, "Nodes", CountsText(counts.nodes, static_cast<int>(facts.nodes.size())));
   AddLine(&page, "Slots", absl::StrCat(counts.slots_used, " of ", counts.slots, " used"));
   if (counts.gpus > 0) {

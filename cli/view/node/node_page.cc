@@ -10,7 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/text/told_once.h"
 #include "cli/view/job/job_text.h"
@@ -23,7 +23,7 @@ namespace {
 std::string LabelsText(const v1::Node& node) {
   // Sorted: a proto map has no order of its own.
   std::map<std::string, std::string> sorted(node.labels().begin(), node.labels().end());
-  return NeutralLine(absl::StrJoin(sorted, ", ", absl::PairFormatter("=")));
+  return SanitizeLine(absl::StrJoin(sorted, ", ", absl::PairFormatter("=")));
 }
 
 // "swap".
@@ -39,14 +39,14 @@ void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now, ToldO
   for (const v1::Hold& hold : node.holds()) {
     std::string line = absl::StrCat(
         IsDrain(hold) ? absl::StrCat("drain (", ModeText(hold.drain()), ")") : "cordon", " by ",
-        NeutralLine(hold.owner()), " since ",
+        SanitizeLine(hold.owner()), " since ",
         MomentText(TimeOf(hold.has_since(), hold.since()), now));
     if (hold.has_until()) {
       const double left = absl::ToDoubleSeconds(TimeOf(true, hold.until()) - now);
       absl::StrAppend(&line, IsDrain(hold) ? ", deadline in " : ", ends in ",
                       DurationText(std::max(0.0, left)));
     }
-    AddLine(page, label, absl::StrCat(line, ": ", TellOnce(told, NeutralLine(hold.reason()))));
+    AddLine(page, label, absl::StrCat(line, ": ", TellOnce(told, SanitizeLine(hold.reason()))));
     label = "";
   }
 }
@@ -61,7 +61,7 @@ const v1::Hold* MainHold(const v1::Node& node) {
 }
 
 std::string ValueText(double value, const std::string& unit) {
-  return absl::StrCat(absl::StrFormat("%.4g", value), unit.empty() ? "" : " ", NeutralLine(unit));
+  return absl::StrCat(absl::StrFormat("%.4g", value), unit.empty() ? "" : " ", SanitizeLine(unit));
 }
 
 // "pair_latency to w2".
@@ -119,29 +119,29 @@ std::string NodeTable(const v1::ListNodesResponse& nodes, absl::Time now, const 
 }
 
 std::string NodeLine(const v1::Node& node, const PageStyle& style) {
-  return absl::StrCat(NeutralLine(node.name()), " is ",
+  return absl::StrCat(SanitizeLine(node.name()), " is ",
                       Painted(StateText(node.state()), StateColour(node.state()), style.colours),
-                      ": ", NeutralLine(node.reason()));
+                      ": ", SanitizeLine(node.reason()));
 }
 
 std::string DrainLine(const v1::Node& node, const PageStyle& style) {
   std::string line =
-      absl::StrCat(NeutralLine(node.name()), " ",
+      absl::StrCat(SanitizeLine(node.name()), " ",
                    Painted(StateText(node.state()), StateColour(node.state()), style.colours), ": ",
-                   NeutralLine(node.reason()));
+                   SanitizeLine(node.reason()));
   if (node.state() == v1::NODE_DRAINING && node.jobs_size() > 0) {
-    absl::StrAppend(&line, "; still there: ", NeutralLine(absl::StrJoin(node.jobs(), ", ")));
+    absl::StrAppend(&line, "; still there: ", SanitizeLine(absl::StrJoin(node.jobs(), ", ")));
   }
   return line;
 }
 
 std::string DrainText(const v1::DrainNodeResponse& response, bool dry_run, const PageStyle& style) {
-  const std::string name = NeutralLine(response.node().name());
+  const std::string name = SanitizeLine(response.node().name());
   std::string text = dry_run ? absl::StrCat(name, " would be drained\n")
                              : absl::StrCat(NodeLine(response.node(), style), "\n");
   if (response.effects().empty() && dry_run) absl::StrAppend(&text, "  nothing runs there\n");
   for (const v1::DrainEffect& effect : response.effects()) {
-    absl::StrAppend(&text, "  ", NeutralLine(effect.job()), ": ", NeutralLine(effect.effect()),
+    absl::StrAppend(&text, "  ", SanitizeLine(effect.job()), ": ", SanitizeLine(effect.effect()),
                     "\n");
   }
   return text;
@@ -149,29 +149,29 @@ std::string DrainText(const v1::DrainNodeResponse& response, bool dry_run, const
 
 std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style) {
   std::string page;
-  AddLine(&page, "Name", NeutralLine(node.name()));
+  AddLine(&page, "Name", SanitizeLine(node.name()));
   AddLine(&page, "State",
           Painted(StateText(node.state()), StateColour(node.state()), style.colours));
   ToldOnce once;
   ToldOnce* const told = style.wide ? nullptr : &once;
-  AddLine(&page, "Reason", TellOnce(told, NeutralLine(node.reason())));
+  AddLine(&page, "Reason", TellOnce(told, SanitizeLine(node.reason())));
   AddHoldLines(&page, node, now, told);
   AddLine(&page, "Slots", absl::StrCat(node.slots_used(), " of ", node.slots(), " used"));
   AddLine(&page, "GPUs",
           absl::StrCat(node.gpus_used(), " of ", node.hardware().gpus_size(), " used"));
-  for (const std::string& gpu : node.hardware().gpus()) AddLine(&page, "", NeutralLine(gpu));
+  for (const std::string& gpu : node.hardware().gpus()) AddLine(&page, "", SanitizeLine(gpu));
   AddLine(&page, "Processors", absl::StrCat(node.hardware().cpus()));
   AddLine(&page, "Memory", BytesText(node.hardware().memory_bytes()));
-  AddLine(&page, "System", NeutralLine(node.hardware().os()));
+  AddLine(&page, "System", SanitizeLine(node.hardware().os()));
   AddLine(&page, "Labels", LabelsText(node));
-  AddLine(&page, "Address", NeutralLine(node.address()));
-  AddLine(&page, "Metrics", NeutralLine(node.metrics_address()));
-  AddLine(&page, "Jobs", NeutralLine(absl::StrJoin(node.jobs(), ", ")));
+  AddLine(&page, "Address", SanitizeLine(node.address()));
+  AddLine(&page, "Metrics", SanitizeLine(node.metrics_address()));
+  AddLine(&page, "Jobs", SanitizeLine(absl::StrJoin(node.jobs(), ", ")));
   AddLine(&page, "Registered",
           MomentText(TimeOf(node.has_register_time(), node.register_time()), now));
   AddLine(&page, "Reported",
           MomentText(TimeOf(node.has_last_report_time(), node.last_report_time()), now));
-  AddLine(&page, "Version", NeutralLine(node.version()));
+  AddLine(&page, "Version", SanitizeLine(node.version()));
   if (node.has_check()) {
     absl::StrAppend(&page, "\nCheck ", node.check().id(), ", ",
                     MomentText(TimeOf(node.check().has_time(), node.check().time()), now), ":\n",
@@ -195,7 +195,7 @@ std::string CheckTable(const v1::NodeCheckResult& result, const PageStyle& style
   const std::string missing =
       result.error().empty()
           ? ""
-          : absl::StrCat("could not be measured: ", NeutralLine(result.error()), "\n");
+          : absl::StrCat("could not be measured: ", SanitizeLine(result.error()), "\n");
   if (result.measurements().empty()) return missing;
   Table table({{"MEASUREMENT"},
                {"VALUE", true},
@@ -220,13 +220,13 @@ std::string AutomationPage(const v1::AutomationStatus& automation, absl::Time no
           automation.paused() ? Painted("paused", Colour::kYellow, style.colours)
                               : Painted("active", Colour::kGreen, style.colours));
   if (automation.paused()) {
-    AddLine(&page, "By", NeutralLine(automation.owner()));
-    AddLine(&page, "Reason", NeutralLine(automation.reason()));
+    AddLine(&page, "By", SanitizeLine(automation.owner()));
+    AddLine(&page, "Reason", SanitizeLine(automation.reason()));
     AddLine(&page, "Since", MomentText(TimeOf(automation.has_since(), automation.since()), now));
   }
   AddLine(&page, "Brake",
           absl::StrCat("at more than ", PercentText(automation.max_share()), " of the nodes"));
-  AddLine(&page, "Drains", NeutralLine(absl::StrJoin(automation.draining(), ", ")));
+  AddLine(&page, "Drains", SanitizeLine(absl::StrJoin(automation.draining(), ", ")));
   return page;
 }
 

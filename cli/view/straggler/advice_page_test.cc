@@ -1,6 +1,6 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/view/straggler/remedy_page.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"

@@ -7,7 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/text/table.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/strategy_text.h"
@@ -93,7 +93,7 @@ void AddDecision(std::string* page, const v1::RemedyDecision& decision, const st
                  int width) {
   constexpr char kMargin[] = "     ";
   absl::StrAppend(page, absl::StrFormat("%3d", decision.id()), "  ",
-                  NeutralLine(decision.summary()), "\n");
+                  SanitizeLine(decision.summary()), "\n");
   const auto add = [&](absl::string_view label, absl::string_view value) {
     AddParagraph(page, kMargin, label, value, width);
   };
@@ -103,7 +103,7 @@ void AddDecision(std::string* page, const v1::RemedyDecision& decision, const st
   add("By", OwnerText(decision));
   const bool applies = decision.state() == v1::DECISION_ADVISED;
   if (applies && decision.kind() != v1::REMEDY_ASK_PERSON) {
-    absl::StrAppend(page, kMargin, "Do it:      paceline job apply ", NeutralLine(job), " ",
+    absl::StrAppend(page, kMargin, "Do it:      paceline job apply ", SanitizeLine(job), " ",
                     decision.id(), "\n");
   }
 }
@@ -313,7 +313,7 @@ std::string DecisionLine(const v1::RemedyDecision& decision, const PageStyle& st
   return absl::StrCat(
       "advice ", decision.id(), " is ",
       Painted(WordOf(decision.state()), StateColour(decision.state()), style.colours),
-      owner.empty() ? "" : absl::StrCat(" by ", owner), ": ", NeutralLine(decision.summary()));
+      owner.empty() ? "" : absl::StrCat(" by ", owner), ": ", SanitizeLine(decision.summary()));
 }
 
 std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,

@@ -6,7 +6,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/str_split.h"
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 #include "cli/view/numbers.h"
 #include "common/job_spec/enum_name.h"
 
@@ -79,7 +79,7 @@ std::string GainText(double before_s, double after_s) {
 }
 
 std::string OwnerText(const v1::RemedyDecision& decision) {
-  return decision.automatic() ? "automation" : NeutralLine(decision.by());
+  return decision.automatic() ? "automation" : SanitizeLine(decision.by());
 }
 
 bool IsOpen(const v1::RemedyDecision& decision) {
@@ -89,7 +89,7 @@ bool IsOpen(const v1::RemedyDecision& decision) {
 
 void AddParagraph(std::string* page, absl::string_view margin, absl::string_view label,
                   absl::string_view value, int width) {
-  const std::string neutral = NeutralLine(value);
+  const std::string neutral = SanitizeLine(value);
   if (neutral.empty()) return;
   std::string line =
       absl::StrCat(margin, absl::StrFormat("%-*s", kLabel, absl::StrCat(label, ":")));

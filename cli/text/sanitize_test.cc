@@ -1,4 +1,4 @@
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 #include <string>
 
@@ -8,44 +8,44 @@
 namespace paceline {
 namespace {
 
-TEST(NeutralTest, KeepsPlainAndInternationalText) {
-  EXPECT_EQ(Neutral("step 5\tloss 0.1\nZürich 東京"), "step 5\tloss 0.1\nZürich 東京");
+TEST(SanitizeTest, KeepsPlainAndInternationalText) {
+  EXPECT_EQ(Sanitize("step 5\tloss 0.1\nZürich 東京"), "step 5\tloss 0.1\nZürich 東京");
 }
 
-TEST(NeutralTest, ShowsEscapeSequencesInsteadOfObeyingThem) {
-  EXPECT_EQ(Neutral("\x1b[2J\x1b]0;title\x07"), "\\x1b[2J\\x1b]0;title\\x07");
+TEST(SanitizeTest, ShowsEscapeSequencesInsteadOfObeyingThem) {
+  EXPECT_EQ(Sanitize("\x1b[2J\x1b]0;title\x07"), "\\x1b[2J\\x1b]0;title\\x07");
 }
 
-TEST(NeutralTest, ShowsEightBitControlsInBothEncodings) {
-  EXPECT_EQ(Neutral("\xc2\x9b"
-                    "31m"),
+TEST(SanitizeTest, ShowsEightBitControlsInBothEncodings) {
+  EXPECT_EQ(Sanitize("\xc2\x9b"
+                     "31m"),
             "\\x9b31m");
-  EXPECT_EQ(Neutral("\x9b"
-                    "31m"),
+  EXPECT_EQ(Sanitize("\x9b"
+                     "31m"),
             "\\x9b31m");
 }
 
-TEST(NeutralTest, CarriageReturnCannotOverwriteALine) {
-  EXPECT_EQ(Neutral("good\rbad"), "good\\x0dbad");
-  EXPECT_EQ(Neutral("windows\r\n"), "windows\n");
+TEST(SanitizeTest, CarriageReturnCannotOverwriteALine) {
+  EXPECT_EQ(Sanitize("good\rbad"), "good\\x0dbad");
+  EXPECT_EQ(Sanitize("windows\r\n"), "windows\n");
 }
 
-TEST(NeutralTest, ShowsMarksThatReorderText) {
-  EXPECT_EQ(Neutral("a\xe2\x80\xae"
-                    "b"),
+TEST(SanitizeTest, ShowsMarksThatReorderText) {
+  EXPECT_EQ(Sanitize("a\xe2\x80\xae"
+                     "b"),
             "a\\u202eb");
-  EXPECT_EQ(Neutral("a\xd8\x9c"
-                    "b"),
+  EXPECT_EQ(Sanitize("a\xd8\x9c"
+                     "b"),
             "a\\u061cb");
 }
 
-TEST(NeutralTest, ShowsBytesThatAreNotUtf8) {
-  EXPECT_EQ(Neutral("\xff\xc0\xaf"), "\\xff\\xc0\\xaf");
-  EXPECT_EQ(Neutral("cut \xe6\x9d"), "cut \\xe6\\x9d");
-  EXPECT_EQ(Neutral("\xed\xa0\x80"), "\\xed\\xa0\\x80");
+TEST(SanitizeTest, ShowsBytesThatAreNotUtf8) {
+  EXPECT_EQ(Sanitize("\xff\xc0\xaf"), "\\xff\\xc0\\xaf");
+  EXPECT_EQ(Sanitize("cut \xe6\x9d"), "cut \\xe6\\x9d");
+  EXPECT_EQ(Sanitize("\xed\xa0\x80"), "\\xed\\xa0\\x80");
 }
 
-TEST(NeutralTest, LineHasNoNewlines) { EXPECT_EQ(NeutralLine("a\nb\tc"), "a b c"); }
+TEST(SanitizeTest, LineHasNoNewlines) { EXPECT_EQ(SanitizeLine("a\nb\tc"), "a b c"); }
 
 TEST(DisplayWidthTest, CountsCodePointsAndNoColours) {
   EXPECT_EQ(DisplayWidth("Zürich"), 6);

@@ -1,4 +1,4 @@
-#include "cli/text/neutral.h"
+#include "cli/text/sanitize.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -24,7 +24,7 @@ bool IsControl(uint32_t point) {
 
 }  // namespace
 
-std::string Neutral(absl::string_view text) {
+std::string Sanitize(absl::string_view text) {
   std::string out;
   out.reserve(text.size());
   while (!text.empty()) {
@@ -48,8 +48,8 @@ std::string Neutral(absl::string_view text) {
   return out;
 }
 
-std::string NeutralLine(absl::string_view text) {
-  std::string line = Neutral(text);
+std::string SanitizeLine(absl::string_view text) {
+  std::string line = Sanitize(text);
   std::replace(line.begin(), line.end(), '\n', ' ');
   std::replace(line.begin(), line.end(), '\t', ' ');
   return line;

@@ -3,8 +3,8 @@
 // Logs, reasons and names come from other machines and from user code. Printed as they are
 // they could move the cursor, retitle the window or hide what follows; here every control
 // character is shown instead of obeyed.
-#ifndef CLI_TEXT_NEUTRAL_H_
-#define CLI_TEXT_NEUTRAL_H_
+#ifndef CLI_TEXT_SANITIZE_H_
+#define CLI_TEXT_SANITIZE_H_
 
 #include <string>
 
@@ -14,10 +14,10 @@ namespace paceline {
 
 // `text` with control characters (C0 except tab and newline, C1, DEL), marks that reorder
 // text, and bytes that are not UTF-8 written as \xNN or \uNNNN. "\r\n" becomes "\n".
-std::string Neutral(absl::string_view text);
+std::string Sanitize(absl::string_view text);
 
 // The same for one line: newlines become spaces.
-std::string NeutralLine(absl::string_view text);
+std::string SanitizeLine(absl::string_view text);
 
 // Columns that `text` takes on a terminal: its code points, without colour sequences of ours.
 int DisplayWidth(absl::string_view text);
@@ -27,4 +27,4 @@ std::string Shortened(absl::string_view text, int width);
 
 }  // namespace paceline
 
-#endif  // CLI_TEXT_NEUTRAL_H_
+#endif  // CLI_TEXT_SANITIZE_H_

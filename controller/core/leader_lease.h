@@ -4,17 +4,17 @@
 // longer here than where it was granted. A tenth is left out for clocks that run at another rate.
 //
 // Thread-compatible.
-#ifndef CONTROLLER_CORE_TENURE_H_
-#define CONTROLLER_CORE_TENURE_H_
+#ifndef CONTROLLER_CORE_LEADER_LEASE_H_
+#define CONTROLLER_CORE_LEADER_LEASE_H_
 
 #include "absl/time/time.h"
 
 namespace paceline {
 
-class Tenure {
+class LeaderLease {
  public:
   // A lease of `length` was asked for at `sent`, and granted.
-  Tenure(absl::Time sent, absl::Duration length) { Renewed(sent, length); }
+  LeaderLease(absl::Time sent, absl::Duration length) { Renewed(sent, length); }
 
   // The same, for a renewal. One that was sent before the newest changes nothing.
   void Renewed(absl::Time sent, absl::Duration length);
@@ -36,7 +36,7 @@ class Tenure {
   absl::Time end_ = absl::InfinitePast();
 };
 
-inline void Tenure::Renewed(absl::Time sent, absl::Duration length) {
+inline void LeaderLease::Renewed(absl::Time sent, absl::Duration length) {
   if (sent <= sent_) return;
   sent_ = sent;
   length_ = length;
@@ -45,4 +45,4 @@ inline void Tenure::Renewed(absl::Time sent, absl::Duration length) {
 
 }  // namespace paceline
 
-#endif  // CONTROLLER_CORE_TENURE_H_
+#endif  // CONTROLLER_CORE_LEADER_LEASE_H_
