@@ -40,13 +40,13 @@
 
 #include "absl/time/time.h"
 #include "absl/types/span.h"
+#include "common/core/startup_steps.h"
 #include "slipstream/header.h"
 #include "slipstream/late_gradients.h"
 #include "slipstream/plan.h"
 #include "slipstream/quorum.h"
 #include "slipstream/round_state.h"
 #include "slipstream/running_median.h"
-#include "worker/trainer/core/startup_steps.h"
 
 namespace paceline {
 

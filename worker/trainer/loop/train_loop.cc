@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "common/core/startup_steps.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/core/startup_steps.h"
 #include "worker/trainer/generation/meeting.h"
 #include "worker/trainer/generation/standstill.h"
 

@@ -1,6 +1,6 @@
 // The first steps of a process.
-#ifndef WORKER_TRAINER_CORE_STARTUP_STEPS_H_
-#define WORKER_TRAINER_CORE_STARTUP_STEPS_H_
+#ifndef COMMON_CORE_STARTUP_STEPS_H_
+#define COMMON_CORE_STARTUP_STEPS_H_
 
 #include <cstdint>
 
@@ -12,4 +12,4 @@ inline constexpr int64_t kStartupSteps = 2;
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_CORE_STARTUP_STEPS_H_
+#endif  // COMMON_CORE_STARTUP_STEPS_H_
