@@ -106,13 +106,14 @@ def groups_of(world, entries):
 
 
 def summary(c10d):
-    entries = recorded()
-    answer = {"rank": c10d.get_rank(), "groups": groups_of(c10d._world, entries)}
-    if not entries and any(group["last"] for group in answer["groups"]):
-        raise LookupError("its flight recorder has no entry of " + c10d.get_backend()
-                          + (", as TORCH_FR_BUFFER_SIZE=0" if
-                             os.environ.get("TORCH_FR_BUFFER_SIZE") == "0" else ""))
-    return answer
+    for _ in range(2):  # The first collective of all may have been entered between the two looks.
+        entries = recorded()
+        answer = {"rank": c10d.get_rank(), "groups": groups_of(c10d._world, entries)}
+        if entries or not any(group["last"] for group in answer["groups"]):
+            return answer
+    raise LookupError("its flight recorder has no entry of " + c10d.get_backend()
+                      + (", as TORCH_FR_BUFFER_SIZE=0" if
+                         os.environ.get("TORCH_FR_BUFFER_SIZE") == "0" else ""))
 
 
 def is_of_collective(error):
