@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/escaping.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -21,6 +22,8 @@ using nlohmann::json;
 
 constexpr char kDriver[] = "/usr/bin/chromedriver";
 constexpr absl::Duration kPatience = absl::Minutes(1);
+
+constexpr int kStarts = 5;
 
 // A short path: the browser has a socket in there.
 std::string MakeDirectory() {
@@ -44,13 +47,19 @@ int PortIn(const std::string& log) {
 }  // namespace
 
 Browser::Browser() : directory_(MakeDirectory()) {
-  const std::string log = directory_ + "/chromedriver.log";
-  driver_ = std::make_unique<Process>(
-      std::vector<std::string>{"/usr/bin/env", "HOME=" + directory_, "TMPDIR=" + directory_,
-                               kDriver, "--port=0"},
-      log);
-  EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0; }, kPatience))
-      << kDriver << ": " << ReadFile(log);
+  std::string log;
+  // It takes a free port of IPv6 and ends when that of IPv4 with the same number is in use.
+  const auto port_is_taken = [&] { return absl::StrContains(ReadFile(log), "not available"); };
+  for (int start = 0; start < kStarts && (start == 0 || port_is_taken()); ++start) {
+    log = absl::StrCat(directory_, "/chromedriver.", start, ".log");
+    driver_ = std::make_unique<Process>(
+        std::vector<std::string>{"/usr/bin/env", "HOME=" + directory_, "TMPDIR=" + directory_,
+                                 kDriver, "--port=0"},
+        log);
+    EXPECT_TRUE(Eventually([&] { return PortIn(log) > 0 || port_is_taken(); }, kPatience))
+        << kDriver << ": " << ReadFile(log);
+  }
+  EXPECT_GT(PortIn(log), 0) << ReadFile(log);
   address_ = absl::StrCat("http://127.0.0.1:", PortIn(log));
   const json options = {
       {"args",
