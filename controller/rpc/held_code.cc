@@ -109,7 +109,10 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
       files = forgotten.count(index) > 0 ? ForgetOne(files, batch) : std::next(files);
     }
     control_->Store(std::nullopt, std::move(batch), [](const absl::Status&) {});
-    found = uploads_.emplace(key, Files{{code.bytes(), {submitter}}, NewUuid()}).first;
+    found = uploads_.try_emplace(key).first;
+    found->second.use.bytes = code.bytes();
+    found->second.use.senders.insert(submitter);
+    found->second.upload = NewUuid();
   }
   Files& files = found->second;
   files.use.touched = EventLoop::Now();
