@@ -55,8 +55,8 @@ std::shared_ptr<grpc::Channel> NewChannel(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  // gRPC would let come what it measures that the connection carries: on a slow machine tens of
-  // megabytes of a log before they are shown.
+  // gRPC's own window grows with what the connection carries: on a slow machine tens of MiB of a
+  // log would wait in memory to be shown.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
   // A proxy of the environment is for the web; a controller is reached directly.

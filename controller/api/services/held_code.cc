@@ -102,14 +102,19 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
   if (found == uploads_.end()) {
     const CodeRoom room = MakeCodeRoom(Uses(), code.bytes(), submitter, EventLoop::Now(), limits_);
     if (room.refusal.has_value()) return answer(MakeError(*room.refusal));
-    WriteBatch batch;
-    std::set<size_t> forgotten(room.forgotten.begin(), room.forgotten.end());
-    size_t index = 0;
-    for (auto files = files_.begin(); files != files_.end(); ++index) {
-      files = forgotten.count(index) > 0 ? ForgetOne(files, batch) : std::next(files);
+    if (!room.forgotten.empty()) {
+      const std::set<size_t> forgotten(room.forgotten.begin(), room.forgotten.end());
+      WriteBatch batch;
+      size_t index = 0;  // Of Uses.
+      for (auto files = files_.begin(); files != files_.end(); ++index) {
+        files = forgotten.count(index) > 0 ? ForgetOne(files, batch) : std::next(files);
+      }
+      control_->Store(std::nullopt, std::move(batch), [](const absl::Status&) {});
     }
-    control_->Store(std::nullopt, std::move(batch), [](const absl::Status&) {});
-    found = uploads_.emplace(key, Files{{code.bytes(), {submitter}}, NewUuid()}).first;
+    found = uploads_.try_emplace(key).first;
+    found->second.use.bytes = code.bytes();
+    found->second.use.senders.insert(submitter);
+    found->second.upload = NewUuid();
   }
   Files& files = found->second;
   files.use.touched = EventLoop::Now();

@@ -359,11 +359,12 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     }
     if (!foreign.ok()) return foreign;
     if (IsLaterRelease(hello.version(), kVersion)) {
-      return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
-                       absl::StrCat("the worker of node \"", hello.node(), "\" has version ",
-                                    hello.version(), ", this controller ", kVersion,
-                                    ", which does not know all that a newer one says: upgrade the "
-                                    "controller first; the worker joins by itself then"));
+      return MakeError(
+          grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
+          absl::StrCat("the worker of node \"", hello.node(), "\" has version ", hello.version(),
+                       ", which is newer than this controller's ", kVersion,
+                       ": upgrade the controller first; the worker then joins by "
+                       "itself"));
     }
     const std::string& ours = sessions_->control_->cluster_id();
     if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {

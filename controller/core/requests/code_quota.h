@@ -42,7 +42,8 @@ struct CodeRoom {
   std::optional<Refusal> refusal;  // There is no room; nothing is forgotten.
 };
 
-// Room for so many bytes more of `sender`: what rests makes way, that first which rests longest.
+// Room for so many bytes more of `sender`: what rests makes way, that first which rests longest; of
+// the sender's own as much as its share wants, then of anybody's.
 inline CodeRoom MakeCodeRoom(const std::vector<CodeUse>& uses, int64_t bytes,
                              const std::string& sender, absl::Time now, const CodeLimits& limits) {
   const auto is_own = [&](const CodeUse& use) { return use.senders.count(sender) > 0; };
@@ -58,12 +59,17 @@ inline CodeRoom MakeCodeRoom(const std::vector<CodeUse>& uses, int64_t bytes,
   std::stable_sort(resting.begin(), resting.end(),
                    [&](size_t a, size_t b) { return uses[a].touched < uses[b].touched; });
   CodeRoom room;
-  for (const size_t i : resting) {
-    const bool helps = own > limits.bytes_of_submitter ? is_own(uses[i]) : all > limits.bytes;
-    if (!helps) continue;
+  const auto forget = [&](size_t i) {
     room.forgotten.push_back(i);
     all -= uses[i].bytes;
     if (is_own(uses[i])) own -= uses[i].bytes;
+  };
+  for (const size_t i : resting) {
+    if (own > limits.bytes_of_submitter && is_own(uses[i])) forget(i);
+  }
+  for (const size_t i : resting) {
+    const bool is_left = std::count(room.forgotten.begin(), room.forgotten.end(), i) == 0;
+    if (all > limits.bytes && is_left) forget(i);
   }
   const auto refused = [&](const char* whose, int64_t sum, const char* who, int64_t limit) {
     return CodeRoom{

@@ -53,6 +53,12 @@ TEST(CodeQuotaTest, WhatRestsLongestMakesRoom) {
   EXPECT_THAT(forgotten(10, "ann"), ElementsAre(3)) << "her own, the oldest first";
   EXPECT_THAT(forgotten(20, "ann"), ElementsAre(3, 0));
   EXPECT_THAT(forgotten(31, "eve"), ElementsAre(1)) << "of all, the oldest";
+  // Both bounds are passed: of her own the oldest, then of all, though that is older.
+  const std::vector<CodeUse> full = {rests(30, "bob", 0), rests(30, "ann", 1), Used(30, {"eve"})};
+  EXPECT_THAT(
+      MakeCodeRoom(full, 40, "ann", kStart + absl::Minutes(1), {95, 40, {}, {}, absl::Seconds(10)})
+          .forgotten,
+      ElementsAre(1, 0));
   const CodeRoom none = MakeCodeRoom(uses, 21, "ann", kStart + absl::Minutes(1), kLimits);
   EXPECT_TRUE(none.refusal.has_value()) << "what came ten seconds ago may have its job on its way";
   EXPECT_THAT(none.forgotten, IsEmpty());
