@@ -45,6 +45,8 @@ const std::vector<JobKey>& JobKeys() {
       {"placement.tolerate", T::kTexts, "", "none", "each KEY or KEY=VALUE", "[team=vision]",
        "Taints (labels taint.KEY) that do not matter; a node with another one is not used."},
       {"placement.same", T::kText, "", "none", "", "rack", "A label of which all ranks' nodes must have the same value."},
+      {"placement.ranks_per_node", T::kInteger, "", "as many as fit", "1 to 4096; divides ranks", "8",
+       "Each node that the job gets runs exactly so many of its ranks, with consecutive numbers. Not with recovery.max_failures, whose replacements come to any node.", true},
 
       {"command", T::kTexts, "", "none", "1 to 256 texts", "[python3, train.py, --width, \"512\"]",
        "The program of each rank and its arguments, in the place of model, data, optimizer and what else says how to train ([own-script.md](own-script.md)). The first is looked up in PATH, or is a path from working_directory."},

@@ -34,6 +34,21 @@ void CheckQueue(const std::string& queue, ProblemList& problems) {
 constexpr size_t kMaxPathBytes = 4095;  // PATH_MAX of Linux, without its end.
 constexpr size_t kShownBytes = 200;
 
+// A rank that is replaced would come to whichever node has room.
+void CheckRanksPerNode(const v1::JobSpec& spec, ProblemList& problems) {
+  const std::string field = "placement.ranks_per_node";
+  const int per_node = spec.placement().ranks_per_node();
+  if (!problems.CheckAtLeast(field, per_node, 0) || per_node == 0) return;
+  if (spec.ranks() % per_node != 0) {
+    problems.Add(field, StrCat("is ", per_node, ", which does not divide ranks, ", spec.ranks()));
+  }
+  if (spec.recovery().max_failures() > 0) {
+    problems.Add(field,
+                 "does not go with recovery.max_failures: a rank that is replaced comes to any "
+                 "node that has room; leave one of them out");
+  }
+}
+
 bool GoesUp(absl::string_view path) {
   for (const absl::string_view part : absl::StrSplit(path, '/')) {
     if (part == "..") return true;
@@ -80,6 +95,7 @@ void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems) {
                    StrCat("is ", node, ", which is in exclude_nodes too; give it in one of them"));
     }
   }
+  CheckRanksPerNode(spec, problems);
   for (int i = 0; i < placement.tolerate_size(); ++i) {
     const std::string& taint = placement.tolerate(i);
     const std::string field = StrCat("placement.tolerate[", i, "]");

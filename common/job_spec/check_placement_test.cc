@@ -47,6 +47,17 @@ TEST(CheckPlacementTest, SoundPolicyHasNoProblem) {
               IsEmpty());
 }
 
+TEST(CheckPlacementTest, RanksPerNodeDivideTheRanksWhichAreNeverReplaced) {
+  EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 4 }"), IsEmpty());
+  EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 8 } max_restarts: 1"), IsEmpty());
+  EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 3 }"),
+              ElementsAre("placement.ranks_per_node is 3, which does not divide ranks, 8"));
+  EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: -1 }"),
+              ElementsAre(HasSubstr("placement.ranks_per_node is -1; allowed is at least 0")));
+  EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 4 } recovery { max_failures: 1 }"),
+              ElementsAre(HasSubstr("placement.ranks_per_node does not go with recovery")));
+}
+
 TEST(CheckPlacementTest, EveryProblemIsTold) {
   EXPECT_THAT(
       Problems("queue: 'My queue' priority: 1001 placement { nodes: 'a' nodes: '' "

@@ -383,6 +383,7 @@ PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
   for (const std::string& node : placement.exclude_nodes()) policy.exclude_nodes.emplace_back(node);
   policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
   policy.same = placement.same();
+  policy.ranks_per_node = placement.ranks_per_node();
   return policy;
 }
 

@@ -95,6 +95,15 @@ else:
   EXPECT_NE(job.ranks(1).node(), job.ranks(2).node());
 }
 
+TEST_F(CommandJobTest, EachNodeRunsAsManyRanksAsTheJobSays) {
+  v1::JobSpec spec = Bash(2, "echo $LOCAL_RANK $LOCAL_WORLD_SIZE $GROUP_RANK $GROUP_WORLD_SIZE");
+  spec.mutable_placement()->set_ranks_per_node(1);  // One node has two slots.
+  const v1::Job job = cluster_.WaitForEnd(cluster_.Submit(spec).id());
+  ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString();
+  EXPECT_EQ(cluster_.Log(job.id(), 0), "0 1 0 2\n");
+  EXPECT_EQ(cluster_.Log(job.id(), 1), "0 1 1 2\n");
+}
+
 TEST_F(CommandJobTest, TheFirstErrorIsTheReasonAndItsEchoesAreNot) {
   const v1::Job job = cluster_.WaitForEnd(cluster_
                                               .Submit(Python(2, R"(
@@ -540,6 +549,17 @@ TEST_F(RunTest, EndsAsTheScriptDoesAndLeavesNothing) {
   Process run(Run("echo $RANK of $WORLD_SIZE: $*; exit 7\n"), folder_ + "/out");
   EXPECT_EQ(run.Wait(), 7);
   EXPECT_THAT(Text("out"), StartsWith("0 of 1: --lr 3\n"));
+  ExpectNothingLeft();
+}
+
+TEST_F(RunTest, NodesOfTorchrunAreNodes) {
+  std::vector<std::string> command = Run("echo $LOCAL_RANK of $LOCAL_WORLD_SIZE on $GROUP_RANK\n");
+  command.insert(command.begin() + 2, {"--nnodes", "2", "--nproc-per-node=2", "--all-ranks"});
+  Process run(command, folder_ + "/out");
+  EXPECT_EQ(run.Wait(), 0);
+  for (const char* line : {"0 of 2 on 0\n", "1 of 2 on 0\n", "0 of 2 on 1\n", "1 of 2 on 1\n"}) {
+    EXPECT_THAT(Text("out"), HasSubstr(line));
+  }
   ExpectNothingLeft();
 }
 

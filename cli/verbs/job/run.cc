@@ -48,7 +48,7 @@ struct RunFlags {
   bool is_module = false;
   bool no_python = false;
   int ranks = 0;
-  int nodes = 1;
+  int nodes = 0;  // 0: any number.
   int per_node = 0;
   std::string device = "cpu";
   std::string venv;
@@ -65,7 +65,7 @@ struct RunFlags {
 };
 
 int RanksOf(const RunFlags& flags) {
-  return flags.ranks > 0 ? flags.ranks : flags.nodes * std::max(1, flags.per_node);
+  return flags.ranks > 0 ? flags.ranks : std::max(1, flags.nodes) * std::max(1, flags.per_node);
 }
 
 bool IsFile(const std::string& path) {
@@ -119,6 +119,9 @@ absl::StatusOr<v1::JobSpec> SpecOf(const Program& program, const RunFlags& flags
   spec.mutable_command()->Add(command.begin(), command.end());
   spec.set_name(flags.name.empty() ? NameOf(flags.command.front()) : flags.name);
   spec.set_ranks(RanksOf(flags));
+  if (flags.nodes > 0) {
+    spec.mutable_placement()->set_ranks_per_node(std::max(1, flags.per_node));
+  }
   spec.set_device(flags.device == "cuda" ? v1::CUDA : v1::CPU);
   spec.set_working_directory(std::filesystem::current_path().string());
   // Whose python3 the user would start.
@@ -169,7 +172,7 @@ class OwnCluster {
     PACELINE_ASSIGN_OR_RETURN(DevCluster cluster, DevCluster::Open(dir_));
     cluster_.emplace(std::move(cluster));
     DevSettings settings;
-    settings.workers = flags.ranks > 0 ? 1 : flags.nodes;
+    settings.workers = std::max(1, flags.nodes);
     settings.slots = RanksOf(flags) / settings.workers;
     const auto started = StartDevCluster(program, *cluster_, dir_, settings, ProgramDir());
     if (!started.ok()) return started.status();
@@ -306,13 +309,13 @@ void AddRun(CLI::App& parent, Program& program) {
                  "SCRIPT is no Python script, even if it ends in .py");
   auto* ranks = verb->add_option("--ranks", flags->ranks, "Number of ranks. Default: 1")
                     ->check(WholeNumber(1, 4096));
-  verb->add_option(
-          "--nodes,--nnodes", flags->nodes,
-          "With --per-node the number of ranks, which lie on as few nodes as have room. Default: 1")
+  verb->add_option("--nodes,--nnodes", flags->nodes,
+                   "Number of nodes, each of which runs --per-node ranks. Default: as few as have "
+                   "room for all ranks")
       ->check(WholeNumber(1, 4096))
       ->excludes(ranks);
   verb->add_option("--per-node,--nproc-per-node,--nproc_per_node", flags->per_node,
-                   "Ranks on each node. Default: 1")
+                   "Ranks on each node of --nodes; without --nodes, of the job. Default: 1")
       ->check(WholeNumber(1, 4096))
       ->excludes(ranks);
   verb->add_option("--device", flags->device, "cpu or cuda: each rank takes a slot or a GPU")

@@ -1,4 +1,5 @@
-// Which nodes of many take a number of ranks, so that few failure domains are touched.
+// Which nodes of many take a number of ranks, so that few failure domains are touched. It counts in
+// places, or in larger blocks of ranks that have to share a node (RankBlocks).
 //
 // In this order: one node that is just large enough; else one island; else one rack; else whole
 // racks, the largest first, and the rest as before. Of domains that are large enough the one with

@@ -10,6 +10,11 @@ namespace {
 // Most jobs have one of a few policies; each that is kept takes some 10 bytes per node.
 constexpr size_t kPackingsKept = 16;
 
+std::vector<NodeShare> InPlaces(std::vector<NodeShare> shares, const RankBlocks& blocks) {
+  for (NodeShare& share : shares) share.count *= blocks.size;
+  return shares;
+}
+
 }  // namespace
 
 PlaceTable::PlaceTable(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
@@ -32,22 +37,22 @@ void PlaceTable::Keep(int index, int count) {
   changes_.push_back(index);
 }
 
-Packing& PlaceTable::PackingOf(const NodeSet& nodes) {
-  const auto known = known_.find(&nodes);
+Packing& PlaceTable::PackingOf(const NodeSet& allowed, const RankBlocks& blocks) {
+  const auto known = known_.find(&allowed);
   if (known != known_.end()) {
     Known& found = known->second;
     for (; found.changes < changes_.size(); ++found.changes) {
       const int n = changes_[found.changes];
-      if (nodes.Contains(n)) found.packing.SetRoom(n, room_[n]);
+      if (allowed.Contains(n)) found.packing.SetRoom(n, blocks.Fit(room_[n]));
     }
     return found.packing;
   }
   Packing packing(index_);
-  nodes.ForEach([&](int n) {
-    if (room_[n] > 0) packing.SetRoom(n, room_[n]);
+  allowed.ForEach([&](int n) {
+    if (room_[n] > 0) packing.SetRoom(n, blocks.Fit(room_[n]));
   });
   if (known_.size() < kPackingsKept) {
-    return known_.emplace(&nodes, Known{std::move(packing), changes_.size()}).first->second.packing;
+    return known_.emplace(&allowed, Known{std::move(packing), changes_.size()}).first->second.packing;
   }
   other_.reset();
   return other_.emplace(std::move(packing));
@@ -56,8 +61,9 @@ Packing& PlaceTable::PackingOf(const NodeSet& nodes) {
 PlaceTable::Packed PlaceTable::Pack(const JobRequest& job) {
   const NodeSet& allowed = index_.Allowed(job.placement, /*with_pool=*/false);
   if (!job.placement.same.empty()) return PackInOneGroup(job, allowed);
-  Packing& packing = PackingOf(allowed);
-  return {packing.Pack(job.ranks), packing.room()};
+  const RankBlocks blocks(job);
+  Packing& packing = PackingOf(allowed, blocks);
+  return {InPlaces(packing.Pack(blocks.count), blocks), packing.room()};
 }
 
 PlaceTable::Packed PlaceTable::PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const {
@@ -65,21 +71,22 @@ PlaceTable::Packed PlaceTable::PackInOneGroup(const JobRequest& job, const NodeS
     int room = 0;
     int largest = 0;
   };
+  const RankBlocks blocks(job);
   const std::vector<int>& groups = index_.Groups(job.placement.same);
   std::vector<Sum> sums(nodes_.size());
   Packed packed;
   nodes.ForEach([&](int n) {
     if (groups[n] < 0) return;
     Sum& sum = sums[groups[n]];
-    sum.room += room_[n];
-    sum.largest = std::max(sum.largest, room_[n]);
+    sum.room += blocks.Fit(room_[n]);
+    sum.largest = std::max(sum.largest, blocks.Fit(room_[n]));
     packed.room = std::max(packed.room, sum.room);
   });
   int best = -1;
   std::pair<int, int> least;
   for (int g = 0; g < static_cast<int>(sums.size()); ++g) {
-    if (sums[g].room < job.ranks) continue;
-    const std::pair<int, int> cost = {(job.ranks + sums[g].largest - 1) / sums[g].largest,
+    if (sums[g].room < blocks.count) continue;
+    const std::pair<int, int> cost = {(blocks.count + sums[g].largest - 1) / sums[g].largest,
                                       sums[g].room};
     if (best >= 0 && !(cost < least)) continue;
     best = g;
@@ -88,9 +95,9 @@ PlaceTable::Packed PlaceTable::PackInOneGroup(const JobRequest& job, const NodeS
   if (best < 0) return packed;
   Packing packing(index_);
   nodes.ForEach([&](int n) {
-    if (groups[n] == best) packing.SetRoom(n, room_[n]);
+    if (groups[n] == best) packing.SetRoom(n, blocks.Fit(room_[n]));
   });
-  packed.shares = packing.Pack(job.ranks);
+  packed.shares = InPlaces(packing.Pack(blocks.count), blocks);
   return packed;
 }
 

@@ -39,11 +39,11 @@ class PlaceTable {
   // Keeps so many of the node's free places from those who ask later; all if it has fewer.
   void Keep(int index, int count);
 
-  // Nodes for the job's ranks among those that its policy allows; none, and the most places that
-  // its ranks could have, if these are too few.
+  // Nodes for the job's ranks among those that its policy allows; none, and how many of its
+  // RankBlocks fit at most, if these are too few.
   struct Packed {
-    std::vector<NodeShare> shares;
-    int room = 0;
+    std::vector<NodeShare> shares;  // In places.
+    int room = 0;                   // In blocks.
   };
   Packed Pack(const JobRequest& job);
   // Takes them. Requires: there is so much room.
@@ -52,8 +52,9 @@ class PlaceTable {
   Place TakeOne(int index);
 
  private:
-  // The nodes' rooms; one that was asked for lately is only brought up to date.
-  Packing& PackingOf(const NodeSet& nodes);
+  // How many blocks fit into each of the allowed nodes. One that was asked for lately
+  // is only brought up to date.
+  Packing& PackingOf(const NodeSet& allowed, const RankBlocks& blocks);
   // Within one group of the policy's `same`: the one with the fewest nodes that can hold the ranks,
   // then the smallest.
   Packed PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const;
@@ -68,6 +69,7 @@ class PlaceTable {
   NodeSet open_;
   std::vector<int> room_, kept_, used_;  // By node.
   std::vector<int> changes_;             // Nodes whose room has changed, in order.
+  // By what NodeIndex::Allowed returns, which is another for another ranks_per_node.
   std::map<const NodeSet*, Known> known_;
   std::optional<Packing> other_;  // Of the last set that is not in known_.
 };
@@ -81,7 +83,8 @@ std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& 
 
 // "waits for 4 slots": and "3 free now, 2 on nodes that do not answer".
 std::string DescribeWish(const JobRequest& job);
-std::string DescribeShortage(const NodeSet& allowed, const PlaceTable& table);
+std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
+                             const PlaceTable& table);
 
 }  // namespace paceline
 

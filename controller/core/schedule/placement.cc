@@ -68,6 +68,13 @@ int FindOne(const JobRequest& job, PlaceTable& table, const PlaceWish& wish) {
 
 }  // namespace
 
+RankBlocks::RankBlocks(const JobRequest& job) : count(job.ranks) {
+  if (job.placement.ranks_per_node == 0) return;
+  one_per_node = true;
+  size = job.placement.ranks_per_node;
+  count = job.ranks / size;
+}
+
 const char* PlaceName(Device device, int count) {
   if (device == Device::kCuda) return count == 1 ? "GPU" : "GPUs";
   return count == 1 ? "slot" : "slots";
@@ -86,13 +93,22 @@ std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& 
 
 std::string DescribeWish(const JobRequest& job) {
   std::string text = absl::StrCat("waits for ", job.ranks, " ", PlaceName(job.device, job.ranks));
+  const RankBlocks blocks(job);
+  if (blocks.one_per_node && blocks.count == 1) {
+    absl::StrAppend(&text, " on one node");
+  } else if (blocks.one_per_node) {
+    absl::StrAppend(&text, ", ", blocks.size, " on each of ", blocks.count, " nodes");
+  }
   if (!job.placement.same.empty()) absl::StrAppend(&text, " with the same ", job.placement.same);
   return text;
 }
 
-std::string DescribeShortage(const NodeSet& allowed, const PlaceTable& table) {
+std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
+                             const PlaceTable& table) {
+  const RankBlocks blocks(job);
   int free = 0;
   int kept = 0;
+  int fit = 0;
   std::map<std::string, int> closed;
   allowed.ForEach([&](int n) {
     const NodeSpace& node = table.node(n);
@@ -100,10 +116,14 @@ std::string DescribeShortage(const NodeSet& allowed, const PlaceTable& table) {
       closed[node.closed.empty() ? "do not answer" : node.closed] += node.total;
     } else {
       free += table.room(n);
+      fit += blocks.Fit(table.room(n));
       kept += table.free(n) - table.room(n);
     }
   });
   std::string text = absl::StrCat(free, " free now");
+  if (blocks.one_per_node) {
+    absl::StrAppend(&text, " (", blocks.size, " on ", fit, fit == 1 ? " node)" : " nodes)");
+  }
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   for (const auto& [why, count] : closed) {
     if (count > 0) absl::StrAppend(&text, ", ", count, " on nodes that ", why);
@@ -119,7 +139,7 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
   if (placement.places.empty()) {
     placement.reason =
         absl::StrCat(DescribeWish(job), ": ",
-                     DescribeShortage(index.Allowed(job.placement, /*with_pool=*/false), table));
+                     DescribeShortage(job, index.Allowed(job.placement, /*with_pool=*/false), table));
   } else {
     placement.spares = PlaceSpares(job, placement.places, job.spares, table);
   }
@@ -147,13 +167,20 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
   PlaceTable table(nodes, index);
   int all = 0;
   for (const NodeSpace& node : nodes) all += node.total;
+  const RankBlocks blocks(job);
   int most = 0;
+  int most_blocks = 0;
   for (const NodeSet& choice : Choices(job, table)) {
     int total = 0;
-    choice.ForEach([&](int n) { total += nodes[n].total; });
+    int fit = 0;
+    choice.ForEach([&](int n) {
+      total += nodes[n].total;
+      fit += blocks.Fit(nodes[n].total);
+    });
     most = std::max(most, total);
+    most_blocks = std::max(most_blocks, fit);
   }
-  if (most >= job.ranks) return absl::OkStatus();
+  if (most_blocks >= blocks.count) return absl::OkStatus();
   if (all == 0 && job.device == Device::kCuda) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks),
@@ -174,11 +201,18 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         "no node that the job may use takes commands (label commands=on): start workers with "
         "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
   }
+  const std::string with_same =
+      job.placement.same.empty()
+          ? ""
+          : absl::StrCat(" with the same label \"", job.placement.same, "\"");
+  if (most >= job.ranks) {
+    return absl::FailedPreconditionError(absl::StrCat(
+        "the job needs ", blocks.count, blocks.count == 1 ? " node" : " nodes", with_same, " with ",
+        blocks.size, " ", PlaceName(job.device, blocks.size), blocks.count == 1 ? "" : " each",
+        " and may use ", most_blocks,
+        " of that size: ask for fewer ranks on a node (placement.ranks_per_node), or add workers"));
+  }
   if (all >= job.ranks) {
-    const std::string with_same =
-        job.placement.same.empty()
-            ? ""
-            : absl::StrCat(" with the same label \"", job.placement.same, "\"");
     return absl::FailedPreconditionError(absl::StrCat(
         "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks), " and its placement",
         " allows ", most, " of ", all, with_same,

@@ -1,4 +1,5 @@
-// Which nodes a job's ranks run on: all ranks at once or none, packed as densely as it goes.
+// Which nodes a job's ranks run on: all ranks at once or none, packed as densely as it goes; or, if
+// the job says how many ranks run on each node, exactly so many.
 //
 // A place is a slot for a CPU rank, a GPU for a CUDA rank. Of all sets of free places that the
 // job's policy allows, one with few failure domains is taken: few racks (label "rack"), then few
@@ -32,6 +33,18 @@ struct NodeSpace {
   const std::map<std::string, std::string>* labels = nullptr;
   std::string closed = {};  // While it is not open: why, "does not answer".
   int kept = 0;             // So many of its free places are kept for jobs that wait.
+};
+
+// What the scheduler counts in: ranks that have to share a node.
+struct RankBlocks {
+  explicit RankBlocks(const JobRequest& job);
+
+  // How many blocks fit into a node with so many places.
+  int Fit(int places) const { return one_per_node ? places >= size : places; }
+
+  int size = 1;   // Ranks of each block.
+  int count = 0;  // Blocks of the job.
+  bool one_per_node = false;
 };
 
 struct Placement {

@@ -19,10 +19,11 @@ struct PlacementPolicy {
   std::vector<NodeName> exclude_nodes;
   std::vector<std::string> tolerate;  // KEY or KEY=VALUE.
   std::string same;                   // A label; empty: none.
+  int ranks_per_node = 0;             // Exactly so many on each; 0: as many as fit.
 
   friend bool operator==(const PlacementPolicy& a, const PlacementPolicy& b) {
-    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same) ==
-           std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same);
+    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same, a.ranks_per_node) ==
+           std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same, b.ranks_per_node);
   }
   template <typename H>
   friend H AbslHashValue(H hash, const PlacementPolicy& policy) {
@@ -30,7 +31,8 @@ struct PlacementPolicy {
       for (const NodeName& node : *nodes) hash = H::combine(std::move(hash), node.value());
       hash = H::combine(std::move(hash), nodes->size());
     }
-    return H::combine(std::move(hash), policy.labels, policy.tolerate, policy.same);
+    return H::combine(std::move(hash), policy.labels, policy.tolerate, policy.same,
+                      policy.ranks_per_node);
   }
 };
 

@@ -133,6 +133,28 @@ TEST_F(PlacementOnRacks, SameLabelIsSharedByAllRanksAndSpares) {
   EXPECT_EQ(Nodes(job), "aa|a") << "nothing else is in rack 1";
 }
 
+TEST_F(PlacementOnRacks, EachNodeRunsAsManyRanksAsTheJobSays) {
+  Add("a", 4, {{"rack", "1"}});
+  Add("b", 1, {{"rack", "1"}});
+  Add("c", 3, {{"rack", "2"}});
+  Add("d", 2, {{"rack", "2"}});
+  JobRequest job = Ranks(4);
+  EXPECT_EQ(Nodes(job), "aaaa");
+  job.placement.ranks_per_node = 2;
+  EXPECT_EQ(Nodes(job), "ccdd") << "in one rack; a would hold both, but only one may be there";
+  job.placement.ranks_per_node = 1;
+  EXPECT_EQ(Nodes(job), "abcd");
+  job = Ranks(6);
+  job.placement.ranks_per_node = 3;
+  EXPECT_EQ(Nodes(job), "aaaccc");
+  job.placement.same = "rack";
+  EXPECT_EQ(Nodes(job), "") << "one node in each rack has room";
+  job = Ranks(4);
+  job.placement.ranks_per_node = 2;
+  job.placement.same = "rack";
+  EXPECT_EQ(Nodes(job), "ccdd");
+}
+
 TEST_F(PlacementOnRacks, SparesGoToThePoolThenToOtherRacksThenToOtherNodes) {
   Add("a", 3, {{"rack", "1"}});
   Add("b", 1, {{"rack", "1"}});
@@ -178,6 +200,16 @@ TEST(PlacementTest, AllRanksOrNone) {
   EXPECT_THAT(placement.reason, HasSubstr("waits for 4 slots: 3 free now"));
 }
 
+TEST(PlacementTest, WaitSaysHowManyNodesHaveRoomForTheirRanks) {
+  JobRequest job = Ranks(4);
+  job.placement.ranks_per_node = 2;
+  const Placement placement =
+      PlaceRanks(job, {Space("a", 4, 3), Space("b", 4, 1), Space("c", 4, 1)});
+  EXPECT_THAT(placement.places, IsEmpty());
+  EXPECT_EQ(placement.reason,
+            "waits for 4 slots, 2 on each of 2 nodes: 5 free now (2 on 1 node)");
+}
+
 TEST(PlacementTest, NodeThatDoesNotAnswerTakesNoRankAndIsNamed) {
   const Placement placement = PlaceRanks(Ranks(2), {Space("a", 2, 2, /*open=*/false)});
   EXPECT_THAT(placement.places, IsEmpty());
@@ -195,6 +227,14 @@ TEST(PlacementTest, WhatCouldNeverFitIsRefusedWithTheReason) {
   bound.placement.nodes = {NodeName("b")};
   EXPECT_THAT(std::string(CanEverFit(bound, nodes).message()),
               HasSubstr("needs 2 slots and its placement allows 1 of 3"));
+  JobRequest even = Ranks(2);
+  even.placement.ranks_per_node = 1;
+  EXPECT_TRUE(CanEverFit(even, nodes).ok());
+  even.placement.ranks_per_node = 2;
+  EXPECT_TRUE(CanEverFit(even, nodes).ok());
+  even.ranks = 4;
+  EXPECT_THAT(std::string(CanEverFit(even, {Space("a", 3, 0), Space("b", 1, 0)}).message()),
+              HasSubstr("needs 2 nodes with 2 slots each and may use 1 of that size: ask for fewer"));
 }
 
 }  // namespace

@@ -19,13 +19,13 @@ struct Candidate {
 class Planner {
  public:
   explicit Planner(const ReservationWish& wish)
-      : wish_(wish), table_(*wish.table), coming_(wish.coming) {}
+      : wish_(wish), blocks_(*wish.job), table_(*wish.table), coming_(wish.coming) {}
 
   std::optional<ReservationPlan> Plan() {
     ReservationPlan plan;
     std::vector<NodeSet> choices;
     for (NodeSet& choice : table_.index().Choices(wish_.job->placement, wish_.nodes)) {
-      if (Total(choice) >= wish_.job->ranks) choices.push_back(std::move(choice));
+      if (Total(choice) >= blocks_.count) choices.push_back(std::move(choice));
     }
     if (choices.empty()) return std::nullopt;
     if (wish_.may_displace) plan.victims = ChooseVictims(choices);
@@ -41,9 +41,10 @@ class Planner {
  private:
   int Soon(int n) const { return table_.free(n) + coming_[n]; }
 
+  // Blocks that fit into the nodes when they are empty.
   int Total(const NodeSet& nodes) const {
     int total = 0;
-    nodes.ForEach([&](int n) { total += table_.node(n).total; });
+    nodes.ForEach([&](int n) { total += blocks_.Fit(table_.node(n).total); });
     return total;
   }
 
@@ -53,19 +54,20 @@ class Planner {
     std::vector<std::pair<int, int>> order;
     int sum = 0;
     nodes.ForEach([&](int n) {
-      if (table_.node(n).total > 0) order.emplace_back(-Soon(n), n);
-      sum += Soon(n);
+      if (blocks_.Fit(table_.node(n).total) > 0) order.emplace_back(-Soon(n), n);
+      sum += blocks_.Fit(Soon(n));
     });
     std::sort(order.begin(), order.end());
-    const bool comes = sum >= wish_.job->ranks;
+    const bool comes = sum >= blocks_.count;
     Candidate candidate;
-    int left = wish_.job->ranks;
+    int left = blocks_.count;
     for (const auto& [soon, n] : order) {
       if (left == 0) break;
-      const int kept = std::min(left, comes ? Soon(n) : table_.node(n).total);
+      const int blocks = std::min(left, blocks_.Fit(comes ? Soon(n) : table_.node(n).total));
+      const int kept = blocks * blocks_.size;
       candidate.kept.push_back({n, kept});
       candidate.lacking += std::max(0, kept - Soon(n));
-      left -= kept;
+      left -= blocks;
     }
     return candidate;
   }
@@ -91,8 +93,8 @@ class Planner {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {
       int soon = 0;
-      choice.ForEach([&](int n) { soon += Soon(n); });
-      const int needed = wish_.job->ranks - soon;
+      choice.ForEach([&](int n) { soon += blocks_.Fit(Soon(n)); });
+      const int needed = blocks_.count - soon;
       if (needed <= 0) return {};  // It will fit there.
       std::vector<size_t> victims = VictimsIn(choice, needed);
       if (!victims.empty() && (best.empty() || victims.size() < best.size())) {
@@ -105,15 +107,12 @@ class Planner {
     return best;
   }
 
-  static int PlacesIn(const NodeSet& nodes, const HeldPlaces& held) {
-    int places = 0;
-    for (const NodeShare& share : held.shares) {
-      if (nodes.Contains(share.node)) places += share.count;
-    }
-    return places;
+  static bool HoldsOn(const NodeSet& nodes, const HeldPlaces& held) {
+    return std::any_of(held.shares.begin(), held.shares.end(),
+                       [&](const NodeShare& share) { return nodes.Contains(share.node); });
   }
 
-  // Empty: the jobs that could be displaced do not hold as many places.
+  // Empty: so many blocks would not fit without all jobs that could be displaced either.
   std::vector<size_t> VictimsIn(const NodeSet& choice, int needed) const {
     std::vector<size_t> order;
     for (size_t h = 0; h < wish_.held.size(); ++h) {
@@ -128,28 +127,42 @@ class Planner {
                              -held.job->number);
     };
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
-    std::vector<std::pair<size_t, int>> chosen;
+    std::vector<int> gone(static_cast<size_t>(table_.size()));  // By node: places of the chosen.
+    // How many more blocks fit when the job's places are added to those, or (sign -1) taken back.
+    const auto change = [&](size_t h, int sign) {
+      int blocks = 0;
+      for (const NodeShare& share : wish_.held[h].shares) {
+        if (!choice.Contains(share.node)) continue;
+        const int before = Soon(share.node) + gone[share.node];
+        gone[share.node] += sign * share.count;
+        blocks += blocks_.Fit(Soon(share.node) + gone[share.node]) - blocks_.Fit(before);
+      }
+      return blocks;
+    };
+    std::vector<size_t> chosen;
     int surplus = -needed;
     for (auto h = order.begin(); h != order.end() && surplus < 0; ++h) {
-      const int places = PlacesIn(choice, wish_.held[*h]);
-      if (places == 0) continue;
-      chosen.emplace_back(*h, places);
-      surplus += places;
+      if (!HoldsOn(choice, wish_.held[*h])) continue;
+      chosen.push_back(*h);
+      surplus += change(*h, 1);
     }
     if (surplus < 0) return {};
     // Without those that are not needed after all, the dearest first.
     std::vector<size_t> victims;
-    for (auto entry = chosen.rbegin(); entry != chosen.rend(); ++entry) {
-      if (entry->second <= surplus) {
-        surplus -= entry->second;
+    for (auto h = chosen.rbegin(); h != chosen.rend(); ++h) {
+      const int lost = -change(*h, -1);
+      if (lost <= surplus) {
+        surplus -= lost;
       } else {
-        victims.push_back(entry->first);
+        change(*h, 1);
+        victims.push_back(*h);
       }
     }
     return victims;
   }
 
   const ReservationWish& wish_;
+  const RankBlocks blocks_;
   PlaceTable& table_;
   std::vector<int> coming_;
 };

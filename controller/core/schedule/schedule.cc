@@ -23,8 +23,8 @@ struct DevicePass {
   NodeSet reserved;         // Nodes on which places are kept.
   std::vector<std::pair<NodeSet, JobId>> keepers;  // For whom.
   std::vector<HeldPlaces> held;
-  // By set of allowed nodes and `same`: room for ranks when it was last looked for; it only
-  // shrinks.
+  // By set of allowed nodes and `same`: room for blocks of ranks when it was last looked for; it
+  // only shrinks.
   std::map<std::pair<const NodeSet*, std::string>, int> room;
   // By set of allowed nodes: what is free, as of a version of the table.
   std::map<const NodeSet*, std::pair<int64_t, std::string>> shortages;
@@ -112,7 +112,7 @@ class Pass {
   std::vector<Place> TryToPlace(const JobRequest& job, DevicePass& device) const {
     const NodeSet& allowed = input_.index->Allowed(job.placement, /*with_pool=*/false);
     const auto [room, first] = device.room.try_emplace({&allowed, job.placement.same}, 0);
-    if (!first && room->second < job.ranks) return {};
+    if (!first && room->second < RankBlocks(job).count) return {};
     const PlaceTable::Packed packed = device.table.Pack(job);
     room->second = packed.room;
     return device.table.Take(packed.shares);
@@ -184,7 +184,7 @@ class Pass {
     auto& [version, text] = device.shortages[allowed];
     if (text.empty() || version != device.table.version()) {
       version = device.table.version();
-      text = paceline::DescribeShortage(*allowed, device.table);
+      text = paceline::DescribeShortage(job, *allowed, device.table);
     }
     return absl::StrCat(DescribeWish(job), ": ", text);
   }

@@ -74,6 +74,10 @@ class History {
     if (Below(5) == 0) policy.same = "rack";
     if (Below(5) == 0) policy.tolerate = {"old"};
     if (Below(8) == 0) policy.exclude_nodes = {NodeName("n1")};
+    if (Below(4) == 0) {
+      policy.ranks_per_node = 1 + Below(3);
+      job.request.ranks = policy.ranks_per_node * (1 + Below(3));
+    }
   }
 
   static std::string Text(const ScheduleDecision& decision) {
@@ -127,6 +131,13 @@ class History {
     for (const Place& place : start.placement.spares) {
       CheckPolicy(job.placement, place.node, cluster_.nodes.at(place.node));
       racks.insert(place.rack);
+    }
+    std::map<NodeName, int> on_node;
+    for (const Place& place : start.placement.places) ++on_node[place.node];
+    for (const auto& [node, count] : on_node) {
+      if (job.placement.ranks_per_node > 0) {
+        ASSERT_EQ(count, job.placement.ranks_per_node);
+      }
     }
     if (job.placement.same == "rack") {
       ASSERT_EQ(racks.size(), 1u);

@@ -286,6 +286,38 @@ TEST_F(ScheduleTest, SmallJobOfOneGroupDoesNotHideTheRoomOfALargerGroup) {
   EXPECT_EQ(cluster_.Started(), "large small");
 }
 
+TEST_F(ScheduleTest, RanksPerNodeHaveWholeNodesReservedAndMakeRoomThere) {
+  cluster_.AddNode("a", 2);
+  cluster_.AddNode("b", 3);
+  cluster_.AddNode("c", 3);
+  cluster_.SubmitSaving("low-1", 1, 0).request.placement.nodes = {NodeName("a")};
+  cluster_.SubmitSaving("low-2", 2, 0).request.placement.nodes = {NodeName("b")};
+  cluster_.SubmitSaving("low-3", 1, 0).request.placement.nodes = {NodeName("c")};
+  cluster_.Pass();
+  Job& even = cluster_.SubmitSaving("even", 4, 1);
+  even.request.placement.ranks_per_node = 2;
+  cluster_.Pass();
+  EXPECT_EQ(Victims(), "low-2") << "4 places are free, 2 of them on c, where low-3 may stay";
+  cluster_.Requeue("low-2");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.PlacesOf("even"), "b0 b1 c1 c2");
+}
+
+TEST_F(ScheduleTest, PlacesThatComeCountOnlyWhereAllRanksOfANodeFit) {
+  cluster_.AddNode("a", 2);
+  cluster_.AddNode("b", 2);
+  cluster_.Submit("one", 1).request.placement.nodes = {NodeName("a")};
+  cluster_.Submit("two", 1).request.placement.nodes = {NodeName("b")};
+  cluster_.Pass();
+  cluster_.Submit("even", 2).request.placement.ranks_per_node = 2;
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.Started(), "");
+  EXPECT_EQ(wait("even").reason, "waits for 2 slots on one node: 2 free now (2 on 0 nodes)");
+  cluster_.End("two");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.PlacesOf("even"), "b0 b1");
+}
+
 TEST_F(ScheduleTest, QueuePriorityDisplacesToo) {
   cluster_.queues["high"] = {1};
   cluster_.AddNode("a", 1);

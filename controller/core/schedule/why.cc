@@ -130,6 +130,8 @@ class Explanation {
     const std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
     int free = 0;
     int held = 0;
+    int fit = 0;
+    const RankBlocks blocks(job_.request);
     std::map<std::string, Group> closed, refused;
     int n = 0;
     for (const auto& [name, node] : in_.nodes) {
@@ -140,6 +142,7 @@ class Explanation {
         Add(closed[WhyClosed(node)], name, space.total);
       } else {
         free += static_cast<int>(space.free.size());
+        fit += blocks.Fit(static_cast<int>(space.free.size()));
         held += space.total - static_cast<int>(space.free.size());
       }
       ++n;
@@ -148,6 +151,10 @@ class Explanation {
     Say("It needs ", Count(job_.request.ranks),
         same.empty() ? "" : absl::StrCat(" on nodes with the same label ", same), ": ", free,
         " are free and ", held, " held by jobs, of those that it may use");
+    if (blocks.one_per_node) {
+      Say("It needs ", blocks.count, blocks.count == 1 ? " node" : " nodes", " with ",
+          Count(blocks.size), " free: there ", fit == 1 ? "is " : "are ", fit);
+    }
     Tell(closed);
     Tell(refused);
   }

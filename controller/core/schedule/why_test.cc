@@ -70,6 +70,15 @@ TEST_F(WhyTest, LabelThatIsMissingIsNamed) {
   EXPECT_THAT(Why("job"), Contains(HasSubstr("lack the label kind=new (a)")));
 }
 
+TEST_F(WhyTest, NodesWithRoomForTheirRanksAreCounted) {
+  AddNode("a", 2);
+  AddNode("b", 2);
+  cluster_.Submit("running", 1);
+  cluster_.Pass();
+  cluster_.Submit("job", 4).request.placement.ranks_per_node = 2;
+  EXPECT_THAT(Why("job"), Contains("It needs 2 nodes with 2 slots free: there is 1."));
+}
+
 TEST_F(WhyTest, HeadNamesItsReservationAndWhoHoldsIt) {
   AddNode("a", 2);
   cluster_.Submit("running", 1);
