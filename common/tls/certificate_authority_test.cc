@@ -142,6 +142,12 @@ TEST(SecretTest, IsLongAndOnceOnly) {
   EXPECT_EQ(Sha256Hex("abc"), "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad");
 }
 
+TEST(Sha256Test, OfPartsIsThatOfTheWhole) {
+  Sha256 parts;
+  for (const char* part : {"a", "", "bc"}) parts.Add(part);
+  EXPECT_EQ(parts.Hex(), Sha256Hex("abc"));
+}
+
 TEST(KeyDigestTest, IsOfTheKeyAndNotOfTheRequest) {
   const std::string key = *NewKey();
   EXPECT_EQ(*KeyDigest(*MakeRequest(key, "a")), *KeyDigest(*MakeRequest(key, "b")));

@@ -42,9 +42,23 @@ absl::StatusOr<std::string> KeyDigest(absl::string_view request_pem) {
 }
 
 std::string Sha256Hex(absl::string_view bytes) {
+  Sha256 sha256;
+  sha256.Add(bytes);
+  return sha256.Hex();
+}
+
+Sha256::Sha256() : context_(EVP_MD_CTX_new(), EVP_MD_CTX_free) {
+  EVP_DigestInit_ex(context_.get(), EVP_sha256(), nullptr);
+}
+
+void Sha256::Add(absl::string_view part) {
+  EVP_DigestUpdate(context_.get(), part.data(), part.size());
+}
+
+std::string Sha256::Hex() {
   unsigned char digest[EVP_MAX_MD_SIZE];
   unsigned int size = 0;
-  EVP_Digest(bytes.data(), bytes.size(), digest, &size, EVP_sha256(), nullptr);
+  EVP_DigestFinal_ex(context_.get(), digest, &size);
   return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
 }
 

@@ -1,10 +1,13 @@
-// Private keys, and requests for certificates of them. ECDSA over P-256 (FIPS 186-4), which every
+// Private keys, requests for certificates of them, and digests. ECDSA over P-256 (FIPS 186-4), which every
 // TLS library of today takes.
 //
 // Thread-safe.
 #ifndef COMMON_TLS_KEY_AND_REQUEST_H_
 #define COMMON_TLS_KEY_AND_REQUEST_H_
 
+#include <openssl/types.h>
+
+#include <memory>
 #include <string>
 
 #include "absl/status/statusor.h"
@@ -24,6 +27,18 @@ absl::StatusOr<std::string> KeyDigest(absl::string_view request_pem);
 
 // SHA-256 of bytes, 64 hexadecimal digits.
 std::string Sha256Hex(absl::string_view bytes);
+
+// The same of bytes that come in parts.
+class Sha256 {
+ public:
+  Sha256();
+  void Add(absl::string_view part);
+  // Of all parts. Once, at the end.
+  std::string Hex();
+
+ private:
+  std::unique_ptr<EVP_MD_CTX, void (*)(EVP_MD_CTX*)> context_;
+};
 
 // 32 random bytes as 43 characters of base64url, for secrets.
 absl::StatusOr<std::string> NewSecret();

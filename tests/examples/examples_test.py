@@ -21,6 +21,38 @@ EXAMPLES = pathlib.Path(sys.argv[1]).resolve().parent
 PROGRAMS = pathlib.Path(sys.argv[-1]).absolute()
 VENV = pathlib.Path(sys.prefix)
 LIMIT_S = 300
+# Is killed while two processes load for it, and looks for them when it is started again.
+LOADS = """
+import os, pathlib, signal
+from torch.utils.data import DataLoader, Dataset
+
+class Samples(Dataset):
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, index):
+        return os.getpid()
+
+def lives(pid):
+    try:
+        os.kill(pid, 0)
+        return True
+    except ProcessLookupError:
+        return False
+
+pids = pathlib.Path("loaders")
+first = os.environ["TORCHELASTIC_RESTART_COUNT"] == "0"
+if not first:
+    print("outlived:", [pid for pid in map(int, pids.read_text().split()) if lives(pid)], flush=True)
+seen = set()
+for batch in DataLoader(Samples(), 1, num_workers=2, persistent_workers=True):
+    if len(seen) < 2 and int(batch) not in seen:
+        seen.add(int(batch))
+        print("loads in", int(batch), flush=True)
+        pids.write_text(" ".join(map(str, seen)))
+    if first and len(seen) == 2:
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
 # Trains until it is started again, and then for three steps.
 TRAINS_ON = """
 import os, sys, time
@@ -188,6 +220,17 @@ class ExamplesTest(unittest.TestCase):
         self.expect_steps(output, job, 3)
         # No restart is left.
         self.assertFalse(any(rank.get("standby") for rank in job["ranks"]), job["ranks"])
+
+    def test_loader_workers_do_not_outlive_a_killed_rank(self):
+        script = self.folder / "loads.py"
+        script.write_text(LOADS)
+        process, log = self.start("--max-restarts", 1, script, ranks=1)
+        output, job = self.finish(process, log, "loads")
+        self.assertEqual(job["restarts"], 1, output)
+        workers = [int(pid) for pid in re.findall("loads in (\\d+)", output)]
+        self.assertEqual(len(set(workers)), 4, output)  # Two of each start.
+        # The second start found none of the first.
+        self.assertRegex(output, r"outlived: \[\]")
 
     def test_a_program_under_a_wrapper_is_watched_and_has_its_grace(self):
         script = self.folder / "wrapped.py"

@@ -9,7 +9,6 @@
 #include "common/core/status_macros.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
-#include "common/tls/key_and_request.h"
 #include "common/uuid.h"
 #include "controller/store/record.pb.h"
 #include "controller/wire/errors.h"
@@ -133,9 +132,10 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
                      expected, "; these are ", request.data().size(), " of ", code.bytes())));
   }
   files.bytes += request.data();
+  files.sum.Add(request.data());
   reply->set_received(received + expected);
   if (received + expected < files.use.bytes) return answer(grpc::Status::OK);
-  if (Sha256Hex(files.bytes) != code.sha256()) {
+  if (files.sum.Hex() != code.sha256()) {
     uploads_.erase(found);
     return answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "CODE_INVALID",
                             absl::StrCat("the code is not what its hash ", code.sha256(),

@@ -28,6 +28,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/event_loop.h"
+#include "common/tls/key_and_request.h"
 #include "controller/core/requests/code_quota.h"
 #include "controller/loop/control_loop.h"
 #include "controller/store/state_store.h"
@@ -45,6 +46,7 @@ class HeldCode {
     CodeUse use = {};
     std::string upload = {};  // In the keys of its parts.
     std::string bytes = {};
+    Sha256 sum = {};  // Of those that have come; as they come, so that the loop never waits long.
   };
   struct Stored {
     std::map<std::string, Files> files;  // By hash.
