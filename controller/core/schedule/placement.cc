@@ -66,6 +66,23 @@ int FindOne(const JobRequest& job, PlaceTable& table, const PlaceWish& wish) {
   return best;
 }
 
+// Of a job whose command, or whose code, no node that it may use takes.
+absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
+  const bool takes_commands = std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
+    if (node.labels == nullptr) return false;
+    const auto label = node.labels->find(kCommandsLabel);
+    return label != node.labels->end() && label->second == kTakesCommands;
+  });
+  if (takes_commands && !job.command->code.empty()) {
+    return absl::FailedPreconditionError(
+        "no node that the job may use takes code that travels with a job (label code=on): "
+        "update its worker, or put the folder where the nodes see it and submit without --ship");
+  }
+  return absl::FailedPreconditionError(
+      "no node that the job may use takes commands (label commands=on): start workers with "
+      "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
+}
+
 }  // namespace
 
 RankBlocks::RankBlocks(const JobRequest& job) : count(job.ranks) {
@@ -186,21 +203,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks),
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
-  if (most == 0 && job.command.has_value()) {
-    const bool takes_commands = std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
-      if (node.labels == nullptr) return false;
-      const auto label = node.labels->find(kCommandsLabel);
-      return label != node.labels->end() && label->second == kTakesCommands;
-    });
-    if (takes_commands && !job.command->code.empty()) {
-      return absl::FailedPreconditionError(
-          "no node that the job may use takes code that travels with a job (label code=on): "
-          "update its worker, or put the folder where the nodes see it and submit without --ship");
-    }
-    return absl::FailedPreconditionError(
-        "no node that the job may use takes commands (label commands=on): start workers with "
-        "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
-  }
+  if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
   const std::string with_same =
       job.placement.same.empty()
           ? ""
