@@ -120,7 +120,7 @@ std::string Program::UserOfToken() {
   const absl::StatusOr<ServerChoice> choice = ChooseServer();
   if (!choice.ok() || choice->token_file.empty()) return "";
   v1::WhoAmIResponse response;
-  token_status_ = client().WhoAmI({}, &response);
+  token_status_ = client().Call(methods::kIdentityWhoAmI, {}, &response);
   if (!token_status_.ok()) return "";
   const absl::StatusOr<Principal> principal = ParsePrincipalUri(response.principal());
   if (principal.ok()) return principal->name;

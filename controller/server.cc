@@ -35,7 +35,6 @@
 #include "common/tls/tls_files.h"
 #include "common/version.h"
 #include "controller/api/admission/access.h"
-#include "controller/api/admission/access_table.h"
 #include "controller/api/admission/call_limits.h"
 #include "controller/api/admission/caller.h"
 #include "controller/api/admission/user_tokens.h"
@@ -233,8 +232,6 @@ ServerFailure Server::Parts::OpenState(Elected& elected) {
 }
 
 ServerFailure Server::Parts::OpenAccess() {
-  const absl::Status table = CheckRules(MethodRules(), ServedMethods());
-  if (!table.ok()) return {table, kExitFailure};
   if (options_.plaintext && !options_.user_tokens.empty()) {
     return {absl::FailedPreconditionError(
                 "--user-tokens is of no use without TLS: tokens would be sent in plain text"),

@@ -92,10 +92,11 @@ def generate_protos():
          f"--grpc_out={GENERATED}", "--plugin=protoc-gen-grpc=/usr/bin/grpc_cpp_plugin",
          *our_files("*.proto"), *(f"etcd/{path.name}" for path in etcd.glob("*.proto")),
          "google/rpc/status.proto", "google/rpc/error_details.proto"], check=True)
-    # The build makes the whole list (controller/api/BUILD).
-    methods = GENERATED / "controller/api/admission/served_methods.inc"
-    methods.parent.mkdir(parents=True)
-    methods.write_text('PACELINE_NEEDS_ROW("/paceline.v1.JobService/Get");\n', encoding="utf-8")
+    # As proto/BUILD does.
+    subprocess.run(
+        f"protoc -I. --descriptor_set_out={GENERATED}/set proto/*.proto && "
+        "protoc --decode=google.protobuf.FileDescriptorSet google/protobuf/descriptor.proto "
+        f"< {GENERATED}/set | awk -f proto/methods.awk > {GENERATED}/proto/methods.h", shell=True, check=True)
 
 
 @functools.lru_cache(maxsize=None)

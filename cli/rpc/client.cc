@@ -15,15 +15,9 @@
 #include "common/not_leader.h"
 #include "common/user_metadata.h"
 #include "common/uuid.h"
+#include "google/protobuf/message_lite.h"
+#include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
-#include "proto/admin.grpc.pb.h"
-#include "proto/checkpoint.grpc.pb.h"
-#include "proto/identity.grpc.pb.h"
-#include "proto/job.grpc.pb.h"
-#include "proto/job_history.grpc.pb.h"
-#include "proto/node.grpc.pb.h"
-#include "proto/straggler.pb.h"
-#include "proto/telemetry.grpc.pb.h"
 
 namespace paceline {
 namespace {
@@ -89,11 +83,33 @@ grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
 
+// The operations of one call, which are begun and waited for one after the other.
+class Operations {
+ public:
+  ~Operations() {
+    queue_.Shutdown();
+    Wait();
+  }
+  grpc::CompletionQueue* queue() { return &queue_; }
+  // Whether the one that was begun went well.
+  bool Wait() {
+    void* tag = nullptr;
+    bool went_well = false;
+    return queue_.Next(&tag, &went_well) && went_well;
+  }
+
+ private:
+  grpc::CompletionQueue queue_;
+};
+
 }  // namespace
 
-// The services, and how calls to them are made.
-struct Client::Calls {
-  Calls(const Options& wanted, Interrupt& raised)
+// The controllers, and how calls to them are made.
+struct Client::Connections {
+  using MessageLite = google::protobuf::MessageLite;
+  using Stub = grpc::TemplatedGenericStub<MessageLite, MessageLite>;
+
+  Connections(const Options& wanted, Interrupt& raised)
       : options(wanted),
         interrupt(raised),
         controllers(SplitAddresses(options.server), options.credentials == nullptr,
@@ -103,33 +119,23 @@ struct Client::Calls {
 
   // Not OK: the call cannot be made.
   grpc::Status Prepare(absl::Time deadline, grpc::ClientContext* context) const;
-  template <typename Call>
-  grpc::Status Unary(const Call& call);
-  template <typename Message, typename Open>
-  grpc::Status Stream(const Open& open, const std::function<bool(const Message&)>& each,
-                      bool endless, absl::Time deadline);
+  // One attempt.
+  grpc::Status Ask(const char* path, const MessageLite& request, MessageLite* reply,
+                   grpc::ClientContext* context) const;
 
   const Options& options;
   Interrupt& interrupt;
   Controllers controllers;
-  const StubOf<v1::JobService> jobs{controllers};
-  const StubOf<v1::CheckpointService> checkpoints{controllers};
-  const StubOf<v1::NodeService> nodes{controllers};
-  const StubOf<v1::AutomationService> automation{controllers};
-  const StubOf<v1::AdminService> admin{controllers};
-  const StubOf<v1::JobHistoryService> histories{controllers};
-  const StubOf<v1::TelemetryService> telemetry{controllers};
-  const StubOf<v1::IdentityService> identity{controllers};
 };
 
 Client::Client(Options options, Interrupt& interrupt)
     : options_(std::move(options)),
       interrupt_(interrupt),
-      calls_(std::make_unique<Calls>(options_, interrupt)) {}
+      connections_(std::make_unique<Connections>(options_, interrupt)) {}
 
 Client::~Client() = default;
 
-grpc::Status Client::Calls::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
+grpc::Status Client::Connections::Prepare(absl::Time deadline, grpc::ClientContext* context) const {
   context->set_deadline(absl::ToChronoTime(deadline));
   if (!options.user.empty()) context->AddMetadata(kUserMetadata, UserValue(options.user));
   if (!options.token) return grpc::Status::OK;
@@ -142,8 +148,23 @@ grpc::Status Client::Calls::Prepare(absl::Time deadline, grpc::ClientContext* co
   return grpc::Status::OK;
 }
 
-template <typename Call>
-grpc::Status Client::Calls::Unary(const Call& call) {
+grpc::Status Client::Connections::Ask(const char* path, const MessageLite& request,
+                                      MessageLite* reply, grpc::ClientContext* context) const {
+  const Interrupt::Listener listener(interrupt, [context] { context->TryCancel(); });
+  grpc::Status status;
+  Operations operations;
+  const auto call =
+      Stub(controllers.channel()).PrepareUnaryCall(context, path, request, operations.queue());
+  call->StartCall();
+  call->Finish(reply, &status, nullptr);
+  operations.Wait();
+  return status;
+}
+
+grpc::Status Client::CallUnary(const char* path, const google::protobuf::MessageLite& request,
+                               google::protobuf::MessageLite* reply) {
+  const Options& options = options_;
+  Controllers& controllers = connections_->controllers;
   if (!options.problem.ok()) return ToGrpc(options.problem);
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + options.timeout;
@@ -155,18 +176,15 @@ grpc::Status Client::Calls::Unary(const Call& call) {
     const absl::Time limit =
         controllers.several() ? std::min(deadline, absl::Now() + kLeaderAnswer) : deadline;
     grpc::ClientContext context;
-    const grpc::Status prepared = Prepare(limit, &context);
+    const grpc::Status prepared = connections_->Prepare(limit, &context);
     if (!prepared.ok()) return prepared;
-    grpc::Status status = [&] {
-      const Interrupt::Listener listener(interrupt, [&context] { context.TryCancel(); });
-      return call(&context);
-    }();
+    grpc::Status status = connections_->Ask(path, request, reply, &context);
     if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is silent");
     }
     // A server that shuts down cancels its calls. A change has a request id: to ask again is safe.
     if (status.error_code() == grpc::StatusCode::CANCELLED && ErrorReason(status).empty() &&
-        !interrupt.raised()) {
+        !interrupt_.raised()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it shuts down");
     }
     // The last attempt may have no time left to learn that nobody is there.
@@ -190,33 +208,44 @@ grpc::Status Client::Calls::Unary(const Call& call) {
                                   " s more"));
       told = true;
     }
-    if (interrupt.WaitFor(at_once ? absl::ZeroDuration() : std::min(left, backoff.Next()))) {
+    if (interrupt_.WaitFor(at_once ? absl::ZeroDuration() : std::min(left, backoff.Next()))) {
       return grpc::Status(grpc::StatusCode::CANCELLED, "interrupted");
     }
   }
 }
 
-template <typename Message, typename Open>
-grpc::Status Client::Calls::Stream(const Open& open,
-                                   const std::function<bool(const Message&)>& each, bool endless,
-                                   absl::Time deadline) {
-  if (!options.problem.ok()) return ToGrpc(options.problem);
+grpc::Status Client::ReadStream(const char* path, const google::protobuf::MessageLite& request,
+                                google::protobuf::MessageLite* message,
+                                const std::function<bool()>& each, const StreamOptions& stream) {
+  if (!options_.problem.ok()) return ToGrpc(options_.problem);
+  Controllers& controllers = connections_->controllers;
   const std::string server = controllers.address();
   grpc::ClientContext context;
-  const grpc::Status prepared =
-      Prepare(std::min(deadline, absl::Now() + options.stream_limit), &context);
+  const grpc::Status prepared = connections_->Prepare(
+      std::min(stream.deadline, absl::Now() + options_.stream_limit), &context);
   if (!prepared.ok()) return prepared;
-  const Interrupt::Listener listener(interrupt, [&context] { context.TryCancel(); });
-  const auto reader = open(&context);
-  Message message;
-  while (reader->Read(&message)) {
-    if (each(message)) continue;
-    context.TryCancel();
-    reader->Finish();
-    return grpc::Status::OK;
+  const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
+  Operations operations;
+  const auto call = Connections::Stub(controllers.channel())
+                        .PrepareCall(&context, path, operations.queue());
+  call->StartCall(nullptr);
+  bool goes_on = operations.Wait();
+  if (goes_on) {
+    call->WriteLast(request, grpc::WriteOptions(), nullptr);
+    goes_on = operations.Wait();
   }
-  grpc::Status status = reader->Finish();
-  if (status.ok() && endless) {
+  bool wanted = true;
+  while (goes_on && wanted) {
+    call->Read(message, nullptr);
+    goes_on = operations.Wait();
+    if (goes_on) wanted = each();
+  }
+  if (!wanted) context.TryCancel();
+  grpc::Status status;
+  call->Finish(&status, nullptr);
+  operations.Wait();
+  if (!wanted) return grpc::Status::OK;
+  if (status.ok() && stream.endless) {
     status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "the server ended the stream");
   }
   // A server that shuts down cancels its calls.
@@ -224,265 +253,6 @@ grpc::Status Client::Calls::Stream(const Open& open,
     controllers.Failed(server, status);
   }
   return status;
-}
-
-grpc::Status Client::Submit(const v1::SubmitJobRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Submit(c, request, job); });
-}
-
-grpc::Status Client::UploadCode(const v1::UploadCodeRequest& request,
-                                v1::UploadCodeResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->UploadCode(c, request, response); });
-}
-
-grpc::Status Client::GetJob(const v1::GetJobRequest& request, v1::Job* job) {
-  return calls_->Unary([&](grpc::ClientContext* c) { return calls_->jobs->Get(c, request, job); });
-}
-
-grpc::Status Client::ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->List(c, request, response); });
-}
-
-grpc::Status Client::CancelJob(const v1::CancelJobRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Cancel(c, request, job); });
-}
-
-grpc::Status Client::ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->ChangeLadder(c, request, job); });
-}
-
-grpc::Status Client::ChangeMode(const v1::ChangeModeRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->ChangeMode(c, request, job); });
-}
-
-grpc::Status Client::ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Profile(c, request, job); });
-}
-
-grpc::Status Client::WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Why(c, request, response); });
-}
-
-grpc::Status Client::AdviseJob(const v1::AdviseRequest& request, v1::JobAdvice* advice) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Advise(c, request, advice); });
-}
-
-grpc::Status Client::ApplyAdvice(const v1::ApplyAdviceRequest& request,
-                                 v1::RemedyDecision* decision) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->ApplyAdvice(c, request, decision); });
-}
-
-grpc::Status Client::ListDecisions(const v1::ListDecisionsRequest& request,
-                                   v1::ListDecisionsResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->ListDecisions(c, request, response); });
-}
-
-grpc::Status Client::ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Resume(c, request, job); });
-}
-
-grpc::Status Client::SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->checkpoints->Save(c, request, job); });
-}
-
-grpc::Status Client::GetCheckpoint(const v1::GetCheckpointRequest& request,
-                                   v1::Checkpoint* checkpoint) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->checkpoints->Get(c, request, checkpoint); });
-}
-
-grpc::Status Client::ListCheckpoints(const v1::ListCheckpointsRequest& request,
-                                     v1::ListCheckpointsResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->checkpoints->List(c, request, response); });
-}
-
-grpc::Status Client::DeleteCheckpoint(const v1::DeleteCheckpointRequest& request,
-                                      v1::Checkpoint* checkpoint) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->checkpoints->Delete(c, request, checkpoint); });
-}
-
-grpc::Status Client::PinCheckpoint(const v1::PinCheckpointRequest& request,
-                                   v1::Checkpoint* checkpoint) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->checkpoints->Pin(c, request, checkpoint); });
-}
-
-grpc::Status Client::GetNode(const v1::GetNodeRequest& request, v1::Node* node) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Get(c, request, node); });
-}
-
-grpc::Status Client::ListNodes(const v1::ListNodesRequest& request,
-                               v1::ListNodesResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->List(c, request, response); });
-}
-
-grpc::Status Client::CordonNode(const v1::CordonNodeRequest& request, v1::Node* node) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Cordon(c, request, node); });
-}
-
-grpc::Status Client::UncordonNode(const v1::UncordonNodeRequest& request, v1::Node* node) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Uncordon(c, request, node); });
-}
-
-grpc::Status Client::DrainNode(const v1::DrainNodeRequest& request,
-                               v1::DrainNodeResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Drain(c, request, response); });
-}
-
-grpc::Status Client::ResumeNode(const v1::ResumeNodeRequest& request, v1::Node* node) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Resume(c, request, node); });
-}
-
-grpc::Status Client::DeclareNodeLost(const v1::DeclareNodeLostRequest& request, v1::Node* node) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->DeclareLost(c, request, node); });
-}
-
-grpc::Status Client::NodeHistory(const v1::NodeHistoryRequest& request, v1::NodeHistory* history) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->History(c, request, history); });
-}
-
-grpc::Status Client::CheckNode(const v1::CheckNodeRequest& request, v1::Node* node) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Check(c, request, node); });
-}
-
-grpc::Status Client::GetAutomationStatus(const v1::GetAutomationStatusRequest& request,
-                                         v1::AutomationStatus* automation) {
-  return calls_->Unary([&](grpc::ClientContext* c) {
-    return calls_->automation->GetStatus(c, request, automation);
-  });
-}
-
-grpc::Status Client::PauseAutomation(const v1::PauseAutomationRequest& request,
-                                     v1::AutomationStatus* automation) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->automation->Pause(c, request, automation); });
-}
-
-grpc::Status Client::ResumeAutomation(const v1::ResumeAutomationRequest& request,
-                                      v1::AutomationStatus* automation) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->automation->Resume(c, request, automation); });
-}
-
-grpc::Status Client::GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->admin->GetLogLevel(c, request, reply); });
-}
-
-grpc::Status Client::SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->admin->SetLogLevel(c, request, reply); });
-}
-
-grpc::Status Client::Backup(const v1::BackupRequest& request,
-                            const std::function<bool(const v1::BackupChunk&)>& each) {
-  return calls_->Stream<v1::BackupChunk>(
-      [&](grpc::ClientContext* c) { return calls_->admin->Backup(c, request); }, each, false,
-      absl::InfiniteFuture());
-}
-
-grpc::Status Client::WhoAmI(const v1::WhoAmIRequest& request, v1::WhoAmIResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->identity->WhoAmI(c, request, response); });
-}
-
-grpc::Status Client::Renew(const v1::RenewRequest& request, v1::RenewResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->identity->Renew(c, request, response); });
-}
-
-grpc::Status Client::CreateJoinToken(const v1::CreateJoinTokenRequest& request,
-                                     v1::CreateJoinTokenResponse* response) {
-  return calls_->Unary([&](grpc::ClientContext* c) {
-    return calls_->identity->CreateJoinToken(c, request, response);
-  });
-}
-
-grpc::Status Client::Revoke(const v1::RevokeRequest& request, v1::Revocation* revocation) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->identity->Revoke(c, request, revocation); });
-}
-
-grpc::Status Client::ListRevoked(const v1::ListRevokedRequest& request,
-                                 v1::ListRevokedResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->identity->ListRevoked(c, request, response); });
-}
-
-grpc::Status Client::GetJobHistory(const v1::GetJobHistoryRequest& request,
-                                   v1::JobHistory* history) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->histories->Get(c, request, history); });
-}
-
-grpc::Status Client::ListTelemetry(const v1::ListJobTelemetryRequest& request,
-                                   v1::ListJobTelemetryResponse* response) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->telemetry->ListJobs(c, request, response); });
-}
-
-grpc::Status Client::GetJobRanks(const v1::GetJobRanksRequest& request, v1::JobRanks* ranks) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->telemetry->GetRanks(c, request, ranks); });
-}
-
-grpc::Status Client::GetJobSeries(const v1::GetJobSeriesRequest& request, v1::JobSeries* series) {
-  return calls_->Unary(
-      [&](grpc::ClientContext* c) { return calls_->telemetry->GetSeries(c, request, series); });
-}
-
-grpc::Status Client::WatchJobs(const v1::WatchJobsRequest& request,
-                               const std::function<bool(const v1::JobEvent&)>& each,
-                               absl::Time deadline) {
-  return calls_->Stream<v1::JobEvent>(
-      [&](grpc::ClientContext* c) { return calls_->jobs->Watch(c, request); }, each, true,
-      deadline);
-}
-
-grpc::Status Client::WatchNodes(const v1::WatchNodesRequest& request,
-                                const std::function<bool(const v1::NodeEvent&)>& each,
-                                absl::Time deadline) {
-  return calls_->Stream<v1::NodeEvent>(
-      [&](grpc::ClientContext* c) { return calls_->nodes->Watch(c, request); }, each, true,
-      deadline);
-}
-
-grpc::Status Client::StreamLogs(const v1::StreamLogsRequest& request,
-                                const std::function<bool(const v1::LogChunk&)>& each) {
-  return calls_->Stream<v1::LogChunk>(
-      [&](grpc::ClientContext* c) { return calls_->jobs->StreamLogs(c, request); }, each, false,
-      absl::InfiniteFuture());
-}
-
-grpc::Status Client::WatchJobHistory(const v1::WatchJobHistoryRequest& request,
-                                     const std::function<bool(const v1::JobHistoryEvent&)>& each) {
-  return calls_->Stream<v1::JobHistoryEvent>(
-      [&](grpc::ClientContext* c) { return calls_->histories->Watch(c, request); }, each, false,
-      absl::InfiniteFuture());
 }
 
 }  // namespace paceline

@@ -17,91 +17,22 @@
 #include "absl/time/time.h"
 #include "cli/rpc/interrupt.h"
 #include "grpcpp/support/status.h"
+#include "proto/methods.h"
 
 namespace grpc {
 class ChannelCredentials;
 }
-
-// Of proto/*.pb.h: who makes a call includes what it takes.
-namespace paceline::v1 {
-class AdviseRequest;
-class ApplyAdviceRequest;
-class AutomationStatus;
-class BackupChunk;
-class BackupRequest;
-class CancelJobRequest;
-class ChangeLadderRequest;
-class ChangeModeRequest;
-class CheckNodeRequest;
-class Checkpoint;
-class CordonNodeRequest;
-class CreateJoinTokenRequest;
-class CreateJoinTokenResponse;
-class DeclareNodeLostRequest;
-class DeleteCheckpointRequest;
-class DrainNodeRequest;
-class DrainNodeResponse;
-class GetAutomationStatusRequest;
-class GetCheckpointRequest;
-class GetJobHistoryRequest;
-class GetJobRanksRequest;
-class GetJobRequest;
-class GetJobSeriesRequest;
-class GetLogLevelRequest;
-class GetNodeRequest;
-class Job;
-class JobAdvice;
-class JobEvent;
-class JobHistory;
-class JobHistoryEvent;
-class JobRanks;
-class JobSeries;
-class ListCheckpointsRequest;
-class ListCheckpointsResponse;
-class ListDecisionsRequest;
-class ListDecisionsResponse;
-class ListJobTelemetryRequest;
-class ListJobTelemetryResponse;
-class ListJobsRequest;
-class ListJobsResponse;
-class ListNodesRequest;
-class ListNodesResponse;
-class ListRevokedRequest;
-class ListRevokedResponse;
-class LogChunk;
-class LogLevelReply;
-class Node;
-class NodeEvent;
-class NodeHistory;
-class NodeHistoryRequest;
-class PauseAutomationRequest;
-class PinCheckpointRequest;
-class ProfileJobRequest;
-class RemedyDecision;
-class RenewRequest;
-class RenewResponse;
-class ResumeAutomationRequest;
-class ResumeJobRequest;
-class ResumeNodeRequest;
-class Revocation;
-class RevokeRequest;
-class SaveCheckpointRequest;
-class SetLogLevelRequest;
-class StreamLogsRequest;
-class SubmitJobRequest;
-class UncordonNodeRequest;
-class UploadCodeRequest;
-class UploadCodeResponse;
-class WatchJobHistoryRequest;
-class WatchJobsRequest;
-class WatchNodesRequest;
-class WhoAmIRequest;
-class WhoAmIResponse;
-class WhyRequest;
-class WhyResponse;
-}  // namespace paceline::v1
+namespace google::protobuf {
+class MessageLite;
+}
 
 namespace paceline {
+
+// How long a stream of messages is read.
+struct StreamOptions {
+  bool endless = false;  // It is UNAVAILABLE when the server ends it; else OK.
+  absl::Time deadline = absl::InfiniteFuture();
+};
 
 class Client {
  public:
@@ -131,80 +62,36 @@ class Client {
   absl::Duration timeout() const { return options_.timeout; }
   Interrupt& interrupt() { return interrupt_; }
 
-  grpc::Status Submit(const v1::SubmitJobRequest& request, v1::Job* job);
-  grpc::Status UploadCode(const v1::UploadCodeRequest& request, v1::UploadCodeResponse* response);
-  grpc::Status GetJob(const v1::GetJobRequest& request, v1::Job* job);
-  grpc::Status ListJobs(const v1::ListJobsRequest& request, v1::ListJobsResponse* response);
-  grpc::Status CancelJob(const v1::CancelJobRequest& request, v1::Job* job);
-  grpc::Status ChangeLadder(const v1::ChangeLadderRequest& request, v1::Job* job);
-  grpc::Status ChangeMode(const v1::ChangeModeRequest& request, v1::Job* job);
-  grpc::Status ProfileJob(const v1::ProfileJobRequest& request, v1::Job* job);
-  grpc::Status WhyJob(const v1::WhyRequest& request, v1::WhyResponse* response);
-  grpc::Status AdviseJob(const v1::AdviseRequest& request, v1::JobAdvice* advice);
-  grpc::Status ApplyAdvice(const v1::ApplyAdviceRequest& request, v1::RemedyDecision* decision);
-  grpc::Status ListDecisions(const v1::ListDecisionsRequest& request,
-                             v1::ListDecisionsResponse* response);
-  grpc::Status ResumeJob(const v1::ResumeJobRequest& request, v1::Job* job);
-  grpc::Status SaveCheckpoint(const v1::SaveCheckpointRequest& request, v1::Job* job);
-  grpc::Status GetCheckpoint(const v1::GetCheckpointRequest& request, v1::Checkpoint* checkpoint);
-  grpc::Status ListCheckpoints(const v1::ListCheckpointsRequest& request,
-                               v1::ListCheckpointsResponse* response);
-  grpc::Status DeleteCheckpoint(const v1::DeleteCheckpointRequest& request,
-                                v1::Checkpoint* checkpoint);
-  grpc::Status PinCheckpoint(const v1::PinCheckpointRequest& request, v1::Checkpoint* checkpoint);
-  grpc::Status GetNode(const v1::GetNodeRequest& request, v1::Node* node);
-  grpc::Status ListNodes(const v1::ListNodesRequest& request, v1::ListNodesResponse* response);
-  grpc::Status CordonNode(const v1::CordonNodeRequest& request, v1::Node* node);
-  grpc::Status UncordonNode(const v1::UncordonNodeRequest& request, v1::Node* node);
-  grpc::Status DrainNode(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* response);
-  grpc::Status ResumeNode(const v1::ResumeNodeRequest& request, v1::Node* node);
-  grpc::Status DeclareNodeLost(const v1::DeclareNodeLostRequest& request, v1::Node* node);
-  grpc::Status NodeHistory(const v1::NodeHistoryRequest& request, v1::NodeHistory* history);
-  grpc::Status CheckNode(const v1::CheckNodeRequest& request, v1::Node* node);
-  grpc::Status GetAutomationStatus(const v1::GetAutomationStatusRequest& request,
-                                   v1::AutomationStatus* automation);
-  grpc::Status PauseAutomation(const v1::PauseAutomationRequest& request,
-                               v1::AutomationStatus* automation);
-  grpc::Status ResumeAutomation(const v1::ResumeAutomationRequest& request,
-                                v1::AutomationStatus* automation);
-  grpc::Status GetLogLevel(const v1::GetLogLevelRequest& request, v1::LogLevelReply* reply);
-  grpc::Status SetLogLevel(const v1::SetLogLevelRequest& request, v1::LogLevelReply* reply);
-  // As the streams below: a backup that ends is OK.
-  grpc::Status Backup(const v1::BackupRequest& request,
-                      const std::function<bool(const v1::BackupChunk&)>& each);
-  grpc::Status WhoAmI(const v1::WhoAmIRequest& request, v1::WhoAmIResponse* response);
-  grpc::Status Renew(const v1::RenewRequest& request, v1::RenewResponse* response);
-  grpc::Status CreateJoinToken(const v1::CreateJoinTokenRequest& request,
-                               v1::CreateJoinTokenResponse* response);
-  grpc::Status Revoke(const v1::RevokeRequest& request, v1::Revocation* revocation);
-  grpc::Status ListRevoked(const v1::ListRevokedRequest& request,
-                           v1::ListRevokedResponse* response);
-  grpc::Status GetJobHistory(const v1::GetJobHistoryRequest& request, v1::JobHistory* history);
-  grpc::Status ListTelemetry(const v1::ListJobTelemetryRequest& request,
-                             v1::ListJobTelemetryResponse* response);
-  grpc::Status GetJobRanks(const v1::GetJobRanksRequest& request, v1::JobRanks* ranks);
-  grpc::Status GetJobSeries(const v1::GetJobSeriesRequest& request, v1::JobSeries* series);
+  // A unary call: client.Call(methods::kNodeCordon, request, &node). Who makes it includes the
+  // messages' *.pb.h.
+  template <typename Request, typename Reply>
+  grpc::Status Call(const UnaryMethod<Request, Reply>& method, const Request& request,
+                    Reply* reply) {
+    return CallUnary(method.path, request, reply);
+  }
 
-  // Hand each message to `each` until that returns false (then OK) or the stream ends. A
-  // watch that the server ends is UNAVAILABLE; a log or history that ends is OK; DEADLINE_EXCEEDED
-  // after stream_limit, or at `deadline` if that is earlier.
-  grpc::Status WatchJobs(const v1::WatchJobsRequest& request,
-                         const std::function<bool(const v1::JobEvent&)>& each,
-                         absl::Time deadline = absl::InfiniteFuture());
-  grpc::Status WatchNodes(const v1::WatchNodesRequest& request,
-                          const std::function<bool(const v1::NodeEvent&)>& each,
-                          absl::Time deadline = absl::InfiniteFuture());
-  grpc::Status StreamLogs(const v1::StreamLogsRequest& request,
-                          const std::function<bool(const v1::LogChunk&)>& each);
-  grpc::Status WatchJobHistory(const v1::WatchJobHistoryRequest& request,
-                               const std::function<bool(const v1::JobHistoryEvent&)>& each);
+  // Hands each message to `each`, bool(const Message&), until that returns false (then OK) or the
+  // stream ends. DEADLINE_EXCEEDED after stream_limit, or at the deadline if that is earlier.
+  template <typename Request, typename Message, typename Each>
+  grpc::Status Stream(const StreamMethod<Request, Message>& method, const Request& request,
+                      const Each& each, const StreamOptions& stream = {}) {
+    Message message;
+    const auto take = [&] { return each(message); };
+    return ReadStream(method.path, request, &message, take, stream);
+  }
 
  private:
-  struct Calls;
+  struct Connections;
+
+  grpc::Status CallUnary(const char* path, const google::protobuf::MessageLite& request,
+                         google::protobuf::MessageLite* reply);
+  grpc::Status ReadStream(const char* path, const google::protobuf::MessageLite& request,
+                          google::protobuf::MessageLite* message,
+                          const std::function<bool()>& each, const StreamOptions& stream);
 
   const Options options_;
   Interrupt& interrupt_;
-  const std::unique_ptr<Calls> calls_;
+  const std::unique_ptr<Connections> connections_;
 };
 
 }  // namespace paceline

@@ -41,20 +41,6 @@ class Controllers {
   mutable std::map<std::string, std::shared_ptr<grpc::Channel>> channels_ ABSL_GUARDED_BY(mutex_);
 };
 
-// A service of the controller that is called: used like a pointer to its stub.
-template <typename Service>
-class StubOf {
- public:
-  explicit StubOf(const Controllers& controllers) : controllers_(controllers) {}
-
-  std::unique_ptr<typename Service::Stub> operator->() const {
-    return Service::NewStub(controllers_.channel());
-  }
-
- private:
-  const Controllers& controllers_;
-};
-
 }  // namespace paceline
 
 #endif  // CLI_RPC_CONTROLLERS_H_

@@ -59,7 +59,7 @@ class FollowingTest : public ::testing::Test {
     v1::GetJobRequest request;
     request.set_job("job-1");
     v1::Job job;
-    return client.GetJob(request, &job);
+    return client.Call(methods::kJobGet, request, &job);
   }
 
   Interrupt interrupt_;
@@ -78,7 +78,7 @@ TEST_F(FollowingTest, ACallThatTheServerCancelsIsMadeAgain) {
   options.timeout = absl::Seconds(20);
   Client client(options, interrupt_);
   v1::Job job;
-  const grpc::Status status = client.Submit(v1::SubmitJobRequest(), &job);
+  const grpc::Status status = client.Call(methods::kJobSubmit, v1::SubmitJobRequest(), &job);
   EXPECT_TRUE(status.ok()) << status.error_message();
 }
 
@@ -92,9 +92,9 @@ TEST_F(FollowingTest, AStandbyLeadsToTheLeader) {
   options.server = standby.address();
   Client client(options, interrupt_);
   const auto take_one = [](const v1::JobEvent&) { return false; };
-  EXPECT_EQ(client.WatchJobs(v1::WatchJobsRequest(), take_one).error_code(),
+  EXPECT_EQ(client.Stream(methods::kJobWatch, v1::WatchJobsRequest(), take_one).error_code(),
             grpc::StatusCode::UNAVAILABLE);
-  EXPECT_TRUE(client.WatchJobs(v1::WatchJobsRequest(), take_one).ok());
+  EXPECT_TRUE(client.Stream(methods::kJobWatch, v1::WatchJobsRequest(), take_one).ok());
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ std::vector<std::string> JobNames(Client& client, int most) {
   request.set_page_size(most);
   v1::ListJobsResponse jobs;
   std::vector<std::string> names;
-  if (!client.ListJobs(request, &jobs).ok()) return names;
+  if (!client.Call(methods::kJobList, request, &jobs).ok()) return names;
   std::set<std::string> seen;
   for (const v1::Job& job : jobs.jobs()) {
     if (seen.insert(job.spec().name()).second) names.push_back(job.spec().name());
@@ -35,7 +35,7 @@ std::vector<std::string> NodeNames(Client& client, int most) {
   request.set_page_size(most);
   v1::ListNodesResponse nodes;
   std::vector<std::string> names;
-  if (!client.ListNodes(request, &nodes).ok()) return names;
+  if (!client.Call(methods::kNodeList, request, &nodes).ok()) return names;
   for (const v1::Node& node : nodes.nodes()) names.push_back(node.name());
   return names;
 }

@@ -2,7 +2,7 @@
 //
 //   Resumption resumption(client, deadline, on_outage);
 //   do {
-//     status = client.WatchJobs(request, [&](event) { resumption.Arrived(); ... });
+//     status = client.Stream(methods::kJobWatch, request, [&](event) { resumption.Arrived(); });
 //   } while (resumption.Again(&status));
 //
 // A stream that never brought anything is given up when the client's timeout is over; one

@@ -14,7 +14,7 @@ grpc::Status WatchJobs(Client& client, const JobWatch& watch) {
   return WatchChanges<v1::JobEvent>(
       client, request, watch,
       [&](const v1::WatchJobsRequest& from, const std::function<bool(const v1::JobEvent&)>& each) {
-        return client.WatchJobs(from, each, watch.deadline);
+        return client.Stream(methods::kJobWatch, from, each, {/*endless=*/true, watch.deadline});
       },
       [](const v1::JobEvent& event) {
         return std::make_pair(event.job().id(), event.job().revision());
@@ -32,7 +32,7 @@ grpc::Status WatchNodes(Client& client, const ChangeWatch<v1::NodeEvent>& watch)
       client, v1::WatchNodesRequest(), watch,
       [&](const v1::WatchNodesRequest& from,
           const std::function<bool(const v1::NodeEvent&)>& each) {
-        return client.WatchNodes(from, each, watch.deadline);
+        return client.Stream(methods::kNodeWatch, from, each, {/*endless=*/true, watch.deadline});
       },
       [](const v1::NodeEvent& event) {
         return std::make_pair(event.node().name(), event.node().revision());

@@ -88,7 +88,7 @@ class TokenTest : public CommandTest {
     v1::DeleteCheckpointRequest request;
     request.set_checkpoint("small/60");
     v1::Checkpoint checkpoint;
-    return client.DeleteCheckpoint(request, &checkpoint);
+    return client.Call(methods::kCheckpointDelete, request, &checkpoint);
   }
 
   const std::string directory_ = NewFolder();
@@ -208,7 +208,8 @@ TEST_F(TokenTest, IsReadAnewForEachCall) {
   ASSERT_TRUE(RemoveFile(token_file_).ok());
   EXPECT_EQ(DeleteBy(client).error_code(), grpc::StatusCode::UNAUTHENTICATED);
   v1::WatchJobsRequest watch;
-  const grpc::Status watched = client.WatchJobs(watch, [](const v1::JobEvent&) { return false; });
+  const grpc::Status watched =
+      client.Stream(methods::kJobWatch, watch, [](const v1::JobEvent&) { return false; });
   EXPECT_EQ(watched.error_code(), grpc::StatusCode::UNAUTHENTICATED);
   EXPECT_THAT(secure_.watches(), IsEmpty());
   EXPECT_THAT(secure_.deletes(), SizeIs(2));

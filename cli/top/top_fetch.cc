@@ -35,7 +35,7 @@ grpc::Status FetchPages(Client& client, const JobPages& wanted, const char* kind
   for (const v1::JobState state : wanted.states) request.add_states(state);
   for (int page = 0; page < wanted.pages; ++page) {
     v1::ListJobsResponse response;
-    const grpc::Status status = client.ListJobs(request, &response);
+    const grpc::Status status = client.Call(methods::kJobList, request, &response);
     if (!status.ok()) return status;
     for (v1::Job& job : *response.mutable_jobs()) jobs->push_back(std::move(job));
     request.set_page_token(response.next_page_token());
@@ -49,7 +49,7 @@ grpc::Status FetchJobs(Client& client, const TopQuery& query, TopModel* model) {
   if (!query.job.empty()) {
     v1::GetJobRequest request;
     request.set_job(query.job);
-    return client.GetJob(request, &model->jobs.emplace_back());
+    return client.Call(methods::kJobGet, request, &model->jobs.emplace_back());
   }
   // Asked in the order of a job's life: one that goes on meanwhile is told of twice, not missed.
   std::vector<v1::Job> waiting;
@@ -79,7 +79,7 @@ grpc::Status FetchNodes(Client& client, TopModel* model) {
   request.set_page_size(kMostPerPage);
   do {
     v1::ListNodesResponse page;
-    const grpc::Status status = client.ListNodes(request, &page);
+    const grpc::Status status = client.Call(methods::kNodeList, request, &page);
     if (!status.ok()) return status;
     for (v1::Node& node : *page.mutable_nodes()) model->nodes.push_back(std::move(node));
     request.set_page_token(page.next_page_token());
@@ -95,7 +95,7 @@ bool IsMissing(const grpc::Status& status) {
 
 grpc::Status FetchTelemetry(Client& client, TopModel* model) {
   v1::ListJobTelemetryResponse response;
-  const grpc::Status status = client.ListTelemetry({}, &response);
+  const grpc::Status status = client.Call(methods::kTelemetryListJobs, {}, &response);
   for (v1::JobTelemetry& job : *response.mutable_jobs()) {
     model->telemetry[job.job_id()] = std::move(job);
   }
@@ -105,7 +105,7 @@ grpc::Status FetchTelemetry(Client& client, TopModel* model) {
 grpc::Status FetchRanks(Client& client, const TopQuery& query, TopModel* model) {
   v1::GetJobRanksRequest request;
   request.set_job(query.job);
-  const grpc::Status status = client.GetJobRanks(request, &model->ranks);
+  const grpc::Status status = client.Call(methods::kTelemetryGetRanks, request, &model->ranks);
   if (!IsMissing(status)) return status;
   model->ranks = RanksOf(model->jobs.front());
   return grpc::Status::OK;

@@ -26,11 +26,6 @@ namespace {
 
 using ::testing::HasSubstr;
 
-TEST(AccessTableTest, EachServedMethodHasARowAndEachRowAMethod) {
-  const absl::Status fits = CheckRules(MethodRules(), ServedMethods());
-  EXPECT_TRUE(fits.ok()) << fits;
-}
-
 // Viewers change nothing, and submitters nothing but jobs. Who joins shows a token instead, and who
 // renews its certificate.
 TEST(AccessTableTest, WhatChangesSomethingNeedsARoleForIt) {

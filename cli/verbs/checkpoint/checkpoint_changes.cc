@@ -51,7 +51,7 @@ int TellSaved(Program& program, const v1::Job& job) {
   v1::GetCheckpointRequest request;
   request.set_checkpoint(absl::StrCat(job.id(), "/", job.checkpoints().order().step()));
   v1::Checkpoint saved;
-  const grpc::Status status = program.client().GetCheckpoint(request, &saved);
+  const grpc::Status status = program.client().Call(methods::kCheckpointGet, request, &saved);
   if (!status.ok()) return program.Fail(status);
   const std::string cost = SaveCostText(job.checkpoints());
   program.out() << CheckpointNameText(saved) << ": " << BytesText(saved.bytes()) << " in "
@@ -110,7 +110,7 @@ int SaveCheckpoint(Program& program, const CheckpointSaveFlags& flags) {
   request.set_now(flags.now);
   if (!flags.to.empty()) request.set_directory(AbsolutePath(flags.to));
   v1::Job job;
-  const grpc::Status status = program.client().SaveCheckpoint(request, &job);
+  const grpc::Status status = program.client().Call(methods::kCheckpointSave, request, &job);
   if (status.ok() && !flags.no_wait) return AwaitSave(program, flags, std::move(job));
   return TellAnswer(program, status, job, [&](std::ostream& out) {
     out << "asked " << JobNameText(job) << " for a checkpoint\n";
@@ -131,7 +131,7 @@ int DeleteCheckpoint(Program& program, const CheckpointDeleteFlags& flags) {
   request.set_request_id(RequestId(flags.request_id));
   request.set_force(flags.force);
   v1::Checkpoint checkpoint;
-  const grpc::Status status = program.client().DeleteCheckpoint(request, &checkpoint);
+  const grpc::Status status = program.client().Call(methods::kCheckpointDelete, request, &checkpoint);
   return TellAnswer(program, status, checkpoint, [&](std::ostream& out) {
     out << CheckpointNameText(checkpoint) << " (" << SanitizeLine(checkpoint.directory())
         << ") is being removed\n";
@@ -162,7 +162,7 @@ int PinCheckpoint(Program& program, const CheckpointPinFlags& flags, bool pinned
   request.set_request_id(RequestId(flags.request_id));
   request.set_pinned(pinned);
   v1::Checkpoint checkpoint;
-  const grpc::Status status = program.client().PinCheckpoint(request, &checkpoint);
+  const grpc::Status status = program.client().Call(methods::kCheckpointPin, request, &checkpoint);
   return TellAnswer(program, status, checkpoint, [&](std::ostream& out) {
     out << CheckpointNameText(checkpoint)
         << (checkpoint.pinned() ? " is pinned: it is kept until it is unpinned\n"

@@ -94,7 +94,7 @@ int FindCheckpoint(Program& program, const std::string& text, CheckpointPlace* p
   v1::GetCheckpointRequest request;
   request.set_checkpoint(text);
   v1::Checkpoint& checkpoint = place->checkpoint.emplace();
-  const grpc::Status status = program.client().GetCheckpoint(request, &checkpoint);
+  const grpc::Status status = program.client().Call(methods::kCheckpointGet, request, &checkpoint);
   if (!status.ok()) return program.Fail(status);
   place->directory = checkpoint.directory();
   return kCliOk;

@@ -45,7 +45,7 @@ grpc::Status FetchCheckpoints(Program& program, const CheckpointListFlags& flags
   do {
     request.set_page_size(std::min(kMostPerPage, flags.limit - checkpoints->checkpoints_size()));
     v1::ListCheckpointsResponse page;
-    const grpc::Status status = program.client().ListCheckpoints(request, &page);
+    const grpc::Status status = program.client().Call(methods::kCheckpointList, request, &page);
     if (!status.ok()) return status;
     checkpoints->mutable_checkpoints()->MergeFrom(page.checkpoints());
     checkpoints->set_next_page_token(page.next_page_token());
@@ -59,7 +59,7 @@ std::string TypedJob(Program& program, const v1::Checkpoint& checkpoint) {
   v1::GetJobRequest request;
   request.set_job(checkpoint.job_name());
   v1::Job newest;
-  const bool found = program.client().GetJob(request, &newest).ok();
+  const bool found = program.client().Call(methods::kJobGet, request, &newest).ok();
   return SanitizeLine(found && newest.id() == checkpoint.job_id() ? checkpoint.job_name()
                                                                   : checkpoint.job_id());
 }

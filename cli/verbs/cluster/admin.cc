@@ -54,7 +54,7 @@ int LogLevelVerb(Program& program, const LogLevelFlags& flags) {
   if (flags.level.empty()) {
     v1::GetLogLevelRequest request;
     request.set_node(flags.node);
-    status = program.client().GetLogLevel(request, &reply);
+    status = program.client().Call(methods::kAdminGetLogLevel, request, &reply);
   } else {
     v1::SetLogLevelRequest request;
     request.set_node(flags.node);
@@ -62,7 +62,7 @@ int LogLevelVerb(Program& program, const LogLevelFlags& flags) {
     request.set_request_id(NewUuid());
     request.set_owner(program.user());
     if (request.owner().empty()) return program.FailWithoutUser();
-    status = program.client().SetLogLevel(request, &reply);
+    status = program.client().Call(methods::kAdminSetLogLevel, request, &reply);
   }
   return TellAnswer(program, status, reply, [&](std::ostream& out) {
     out << (flags.node.empty() ? "controller" : flags.node) << ": " << LevelText(reply.level())
@@ -101,7 +101,7 @@ grpc::Status Receive(Program& program, AtomicFile& file, Received* received) {
   ByteBar bar(program, "receiving");
   Checksum checksum;
   int64_t all = 0;
-  const grpc::Status status = program.client().Backup({}, [&](const v1::BackupChunk& chunk) {
+  const grpc::Status status = program.client().Stream(methods::kAdminBackup, {}, [&](const v1::BackupChunk& chunk) {
     if (chunk.total_bytes() > 0) all = chunk.total_bytes();
     if (chunk.has_end()) received->end = chunk.end();
     checksum.Add(chunk.data());

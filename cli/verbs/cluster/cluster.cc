@@ -25,7 +25,7 @@ int ShowCluster(Program& program) {
   const grpc::Status status = FetchCluster(program, &facts);
   if (!status.ok()) return program.Fail(status);
   v1::WhoAmIResponse own;
-  if (program.client().WhoAmI({}, &own).ok() && own.plaintext()) {
+  if (program.client().Call(methods::kIdentityWhoAmI, {}, &own).ok() && own.plaintext()) {
     program.Note("the controller speaks plain text: everybody on its machine is an administrator");
   }
   if (program.json()) {
@@ -82,7 +82,7 @@ grpc::Status FetchActiveJobs(Program& program, std::vector<v1::Job>* jobs) {
   }
   do {
     v1::ListJobsResponse page;
-    const grpc::Status status = program.client().ListJobs(request, &page);
+    const grpc::Status status = program.client().Call(methods::kJobList, request, &page);
     if (!status.ok()) return status;
     jobs->insert(jobs->end(), page.jobs().begin(), page.jobs().end());
     request.set_page_token(page.next_page_token());
@@ -95,7 +95,7 @@ grpc::Status FetchAllNodes(Program& program, std::vector<v1::Node>* nodes) {
   request.set_page_size(kMostPerPage);
   do {
     v1::ListNodesResponse page;
-    const grpc::Status status = program.client().ListNodes(request, &page);
+    const grpc::Status status = program.client().Call(methods::kNodeList, request, &page);
     if (!status.ok()) return status;
     nodes->insert(nodes->end(), page.nodes().begin(), page.nodes().end());
     request.set_page_token(page.next_page_token());
@@ -107,7 +107,7 @@ grpc::Status FetchCluster(Program& program, ClusterFacts* facts) {
   facts->server = program.ServerText();
   grpc::Status status = FetchAllNodes(program, &facts->nodes);
   if (status.ok()) status = FetchActiveJobs(program, &facts->jobs);
-  if (status.ok()) status = program.client().GetAutomationStatus({}, &facts->automation);
+  if (status.ok()) status = program.client().Call(methods::kAutomationGetStatus, {}, &facts->automation);
   return status;
 }
 

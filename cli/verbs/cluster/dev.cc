@@ -126,14 +126,14 @@ std::set<std::string> AwaitReady(Program& program, const std::string& controller
   Resumption resumption(client, deadline, [](const grpc::Status&) {});
   grpc::Status status;
   do {
-    status = client.WatchNodes(
-        v1::WatchNodesRequest(),
+    status = client.Stream(
+        methods::kNodeWatch, v1::WatchNodesRequest(),
         [&](const v1::NodeEvent& event) {
           resumption.Arrived();
           if (Answers(event.node())) missing.erase(event.node().name());
           return !missing.empty();
         },
-        deadline);
+        {/*endless=*/true, deadline});
   } while (resumption.Again(&status));
   return missing;
 }
@@ -216,14 +216,14 @@ void CancelJobs(Program& program, const DevDir& dir) {
     request.add_states(state);
   }
   v1::ListJobsResponse jobs;
-  if (!client.ListJobs(request, &jobs).ok()) return;
+  if (!client.Call(methods::kJobList, request, &jobs).ok()) return;
   for (const v1::Job& job : jobs.jobs()) {
     v1::CancelJobRequest cancel;
     cancel.set_job(job.id());
     cancel.set_request_id(NewUuid());
     cancel.set_reason("the dev cluster was taken down");
     v1::Job cancelled;
-    if (client.CancelJob(cancel, &cancelled).ok()) {
+    if (client.Call(methods::kJobCancel, cancel, &cancelled).ok()) {
       program.Note(absl::StrCat("cancelled ", JobNameText(job)));
     }
   }

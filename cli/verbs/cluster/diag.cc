@@ -100,7 +100,7 @@ void AddCluster(Program& program, Report* report) {
   v1::ListJobsRequest request;
   request.set_page_size(50);
   v1::ListJobsResponse jobs;
-  const grpc::Status listed = program.client().ListJobs(request, &jobs);
+  const grpc::Status listed = program.client().Call(methods::kJobList, request, &jobs);
   PageStyle style;
   style.wide = true;
   report->Add("jobs", listed.ok()
@@ -133,19 +133,19 @@ void AddJob(Program& program, const v1::Job& job, int log_lines, Report* report)
   report->AddMessage<v1::WhyResponse>("why", [&](v1::WhyResponse* response) {
     v1::WhyRequest request;
     request.set_job(job.id());
-    return client.WhyJob(request, response);
+    return client.Call(methods::kJobWhy, request, response);
   });
   report->AddMessage<v1::JobAdvice>("advice", [&](v1::JobAdvice* advice) {
     v1::AdviseRequest request;
     request.set_job(job.id());
-    return client.AdviseJob(request, advice);
+    return client.Call(methods::kJobAdvise, request, advice);
   });
   report->AddMessage<v1::ListCheckpointsResponse>(
       "checkpoints", [&](v1::ListCheckpointsResponse* checkpoints) {
         v1::ListCheckpointsRequest request;
         request.set_job(job.id());
         request.set_page_size(20);
-        return client.ListCheckpoints(request, checkpoints);
+        return client.Call(methods::kCheckpointList, request, checkpoints);
       });
   std::vector<int> ranks;
   if (job.has_failure()) ranks.push_back(job.failure().rank());
@@ -180,7 +180,7 @@ int Diagnose(Program& program, const DiagFlags& flags) {
   if (!flags.job.empty()) {
     v1::GetJobRequest request;
     request.set_job(flags.job);
-    const grpc::Status status = program.client().GetJob(request, &job);
+    const grpc::Status status = program.client().Call(methods::kJobGet, request, &job);
     // A name that is wrong is mended at once; all else is what the report is about.
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return program.Fail(status);
   }

@@ -218,7 +218,7 @@ int Token(Program& program, const IdentityFlags& flags) {
   request.set_owner(program.user());
   if (request.owner().empty()) return program.FailWithoutUser();
   v1::CreateJoinTokenResponse response;
-  const grpc::Status status = program.client().CreateJoinToken(request, &response);
+  const grpc::Status status = program.client().Call(methods::kIdentityCreateJoinToken, request, &response);
   if (!status.ok()) return program.Fail(status);
   if (!flags.out.empty()) {
     const absl::Status written = WritePrivate(flags.out, response.token() + "\n");
@@ -244,7 +244,7 @@ int Revoke(Program& program, const IdentityFlags& flags) {
   request.set_owner(program.user());
   if (request.owner().empty()) return program.FailWithoutUser();
   v1::Revocation revocation;
-  const grpc::Status status = program.client().Revoke(request, &revocation);
+  const grpc::Status status = program.client().Call(methods::kIdentityRevoke, request, &revocation);
   return TellAnswer(program, status, revocation, [&](std::ostream& out) {
     out << "refused from now on: certificates of " << SanitizeLine(revocation.principal())
         << " issued before " << MomentText(revocation.before()) << "\n";
@@ -253,7 +253,7 @@ int Revoke(Program& program, const IdentityFlags& flags) {
 
 int Revoked(Program& program) {
   v1::ListRevokedResponse response;
-  const grpc::Status status = program.client().ListRevoked({}, &response);
+  const grpc::Status status = program.client().Call(methods::kIdentityListRevoked, {}, &response);
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {
     program.PrintJson(response);
@@ -288,7 +288,7 @@ int RenewOwn(Program& program, const TlsFiles& files) {
   v1::RenewRequest request;
   request.set_csr_pem(*csr);
   v1::RenewResponse response;
-  const grpc::Status status = program.client().Renew(request, &response);
+  const grpc::Status status = program.client().Call(methods::kIdentityRenew, request, &response);
   if (!status.ok()) return program.Fail(status);
   const absl::Status written = WritePublic(files.certificate, response.certificate_pem());
   if (!written.ok()) return program.Fail(written);
@@ -321,7 +321,7 @@ int Rotate(Program& program, const IdentityFlags& flags) {
 
 int WhoAmI(Program& program) {
   v1::WhoAmIResponse response;
-  const grpc::Status status = program.client().WhoAmI({}, &response);
+  const grpc::Status status = program.client().Call(methods::kIdentityWhoAmI, {}, &response);
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {
     program.PrintJson(response);

@@ -22,7 +22,7 @@ int TellWhy(Program& program, const std::string& name) {
   v1::WhyRequest request;
   request.set_job(name);
   v1::WhyResponse response;
-  const grpc::Status status = program.client().WhyJob(request, &response);
+  const grpc::Status status = program.client().Call(methods::kJobWhy, request, &response);
   return TellAnswer(program, status, response, [&](std::ostream& out) {
     ToldOnce told;
     for (const std::string& obstacle : response.obstacles()) {
@@ -44,7 +44,7 @@ int TellAdvice(Program& program, const std::string& name) {
   v1::AdviseRequest request;
   request.set_job(name);
   v1::JobAdvice advice;
-  const grpc::Status status = program.client().AdviseJob(request, &advice);
+  const grpc::Status status = program.client().Call(methods::kJobAdvise, request, &advice);
   return TellAnswer(program, status, advice,
                     [&](std::ostream& out) { out << AdvicePage(advice, name, program.style()); });
 }
@@ -71,7 +71,7 @@ int ApplyAdvice(Program& program, const JobApplyFlags& flags) {
   request.set_request_id(RequestId(flags.request_id));
   if (request.by().empty()) return program.FailWithoutUser();
   v1::RemedyDecision decision;
-  const grpc::Status status = program.client().ApplyAdvice(request, &decision);
+  const grpc::Status status = program.client().Call(methods::kJobApplyAdvice, request, &decision);
   return TellAnswer(program, status, decision, [&](std::ostream& out) {
     out << DecisionLine(decision, program.style()) << "\n";
   });
@@ -115,7 +115,7 @@ int TellDecisions(Program& program, const JobDecisionsFlags& flags) {
   v1::ListDecisionsRequest request;
   request.set_job(flags.job);
   v1::ListDecisionsResponse decisions;
-  const grpc::Status status = program.client().ListDecisions(request, &decisions);
+  const grpc::Status status = program.client().Call(methods::kJobListDecisions, request, &decisions);
   if (!status.ok()) return program.Fail(status);
   if (flags.id != 0) return TellDecision(program, decisions, flags);
   if (program.json()) {

@@ -102,7 +102,7 @@ int ChangeLadder(Program& program, const JobLadderFlags& flags) {
   request.set_request_id(RequestId(flags.request_id));
   request.mutable_ladder()->Add(ladder->begin(), ladder->end());
   v1::Job job;
-  const grpc::Status status = program.client().ChangeLadder(request, &job);
+  const grpc::Status status = program.client().Call(methods::kJobChangeLadder, request, &job);
   if (!status.ok()) return program.Fail(status);
   return flags.wait ? AwaitPlan(program, std::move(job)) : ShowPlan(program, job);
 }
@@ -162,7 +162,7 @@ int ChangeMode(Program& program, const JobModeFlags& flags) {
   const absl::StatusOr<v1::ChangeModeRequest> request = RequestOf(flags);
   if (!request.ok()) return program.Fail(request.status());
   v1::Job job;
-  const grpc::Status status = program.client().ChangeMode(*request, &job);
+  const grpc::Status status = program.client().Call(methods::kJobChangeMode, *request, &job);
   if (!status.ok()) return program.Fail(status);
   return flags.wait ? AwaitPlan(program, std::move(job)) : ShowPlan(program, job);
 }
@@ -226,7 +226,7 @@ int ProfileJob(Program& program, const JobProfileFlags& flags) {
   const std::vector<int> ranks = ParseRanks(flags.ranks);
   request.mutable_ranks()->Add(ranks.begin(), ranks.end());
   v1::Job job;
-  grpc::Status status = program.client().ProfileJob(request, &job);
+  grpc::Status status = program.client().Call(methods::kJobProfile, request, &job);
   if (!status.ok()) return program.Fail(status);
   if (flags.no_wait) {
     if (program.json()) {
@@ -292,7 +292,7 @@ int CancelJob(Program& program, const JobCancelFlags& flags, const std::string& 
   request.set_grace_s(flags.grace_s);
   request.set_save(flags.save);
   v1::Job job;
-  const grpc::Status status = program.client().CancelJob(request, &job);
+  const grpc::Status status = program.client().Call(methods::kJobCancel, request, &job);
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {
     program.PrintJsonLine(job);

@@ -239,11 +239,11 @@ int ResumeJob(Program& program, const JobResumeFlags& flags) {
   if (ChangesBatch(flags) || flags.steps != 0) {
     v1::GetJobRequest get;
     get.set_job(flags.job);
-    const grpc::Status status = program.client().GetJob(get, &before);
+    const grpc::Status status = program.client().Call(methods::kJobGet, get, &before);
     if (!status.ok()) return program.Fail(status);
   }
   v1::Job job;
-  const grpc::Status status = program.client().ResumeJob(request, &job);
+  const grpc::Status status = program.client().Call(methods::kJobResume, request, &job);
   if (!status.ok()) return TellLadderRefusal(program, status);
   if (ChangesBatch(flags)) {
     const std::string change = BatchChangeText(before.spec(), job.spec(), request);

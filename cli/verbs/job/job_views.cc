@@ -62,7 +62,7 @@ grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobs
   do {
     request.set_page_size(std::min(kMostPerPage, flags.limit - jobs->jobs_size()));
     v1::ListJobsResponse page;
-    const grpc::Status status = program.client().ListJobs(request, &page);
+    const grpc::Status status = program.client().Call(methods::kJobList, request, &page);
     if (!status.ok()) return status;
     jobs->mutable_jobs()->MergeFrom(page.jobs());
     if (request.page_token().empty()) jobs->set_revision(page.revision());
@@ -293,7 +293,7 @@ int FollowEvents(Program& program, const std::string& job_id, int64_t last,
     v1::WatchJobHistoryRequest request;
     request.set_job(job_id);
     request.set_after_id(last);
-    status = client.WatchJobHistory(request, [&](const v1::JobHistoryEvent& event) {
+    status = client.Stream(methods::kJobHistoryWatch, request, [&](const v1::JobHistoryEvent& event) {
       resumption.Arrived();
       last = event.id();
       if (IsWanted(event, flags)) PrintEvent(program, event);
@@ -308,7 +308,7 @@ int ShowEvents(Program& program, const JobEventsFlags& flags) {
   request.set_job(flags.job);
   request.set_after_id(flags.after);
   v1::JobHistory history;
-  const grpc::Status status = program.client().GetJobHistory(request, &history);
+  const grpc::Status status = program.client().Call(methods::kJobHistoryGet, request, &history);
   if (!status.ok()) return program.Fail(status);
   const int64_t last = history.events().empty() ? flags.after : history.events().rbegin()->id();
   ChooseEvents(flags, &history);
@@ -353,7 +353,7 @@ int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
   request.set_job(job.id());
   request.set_minutes(flags.minutes);
   v1::JobSeries series;
-  status = program.client().GetJobSeries(request, &series);
+  status = program.client().Call(methods::kTelemetryGetSeries, request, &series);
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {
     program.PrintJson(series);

@@ -32,7 +32,7 @@ bool IsOver(Client& client, const RankLog& log) {
   v1::GetJobRequest request;
   request.set_job(log.job_id);
   v1::Job job;
-  return client.GetJob(request, &job).ok() && HasEnded(job.state());
+  return client.Call(methods::kJobGet, request, &job).ok() && HasEnded(job.state());
 }
 
 }  // namespace
@@ -56,7 +56,7 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
     if (!begun && log.since != absl::InfinitePast()) {
       request.set_since_s(absl::ToDoubleSeconds(absl::Now() - log.since));
     }
-    status = client.StreamLogs(request, [&](const v1::LogChunk& chunk) {
+    status = client.Stream(methods::kJobStreamLogs, request, [&](const v1::LogChunk& chunk) {
       resumption.Arrived();
       absl::string_view data = chunk.data();
       if (IsFromAnother(request, chunk)) {

@@ -205,7 +205,7 @@ void Cancel(Program& program, const std::string& job_id, bool now) {
   request.set_reason("interrupted");
   if (now) request.set_grace_s(0.001);
   v1::Job job;
-  const grpc::Status status = program.client().CancelJob(request, &job);
+  const grpc::Status status = program.client().Call(methods::kJobCancel, request, &job);
   if (!status.ok()) program.Fail(status);
 }
 

@@ -75,16 +75,16 @@ absl::StatusOr<std::string> Ship(Program& program, v1::JobSpec* spec) {
 
 grpc::Status SubmitShipped(Program& program, const v1::SubmitJobRequest& request,
                            const std::string& code, v1::Job* job) {
-  grpc::Status status = program.client().Submit(request, job);
+  grpc::Status status = program.client().Call(methods::kJobSubmit, request, job);
   if (code.empty() || ErrorReason(status) != "CODE_NOT_FOUND") return status;
   v1::UploadCodeRequest part;
   *part.mutable_code() = request.spec().code();
   while (true) {
     v1::UploadCodeResponse reply;
-    status = program.client().UploadCode(part, &reply);
+    status = program.client().Call(methods::kJobUploadCode, part, &reply);
     if (!status.ok()) return status;
     const auto received = static_cast<size_t>(std::max<int64_t>(reply.received(), 0));
-    if (received >= code.size()) return program.client().Submit(request, job);
+    if (received >= code.size()) return program.client().Call(methods::kJobSubmit, request, job);
     part.set_offset(reply.received());
     part.set_data(code.substr(received, kMaxCodePart));
   }

@@ -24,7 +24,7 @@ int Tell(Program& program, const grpc::Status& status, const v1::AutomationStatu
 
 int ShowStatus(Program& program) {
   v1::AutomationStatus automation;
-  const grpc::Status status = program.client().GetAutomationStatus({}, &automation);
+  const grpc::Status status = program.client().Call(methods::kAutomationGetStatus, {}, &automation);
   return Tell(program, status, automation);
 }
 
@@ -35,7 +35,7 @@ int Pause(Program& program, const AutomationFlags& flags) {
   request.set_request_id(RequestId(flags.request_id));
   request.set_reason(flags.reason);
   v1::AutomationStatus automation;
-  const grpc::Status status = program.client().PauseAutomation(request, &automation);
+  const grpc::Status status = program.client().Call(methods::kAutomationPause, request, &automation);
   return Tell(program, status, automation);
 }
 
@@ -45,7 +45,7 @@ int Resume(Program& program, const AutomationFlags& flags) {
   if (request.owner().empty()) return program.FailWithoutUser();
   request.set_request_id(RequestId(flags.request_id));
   v1::AutomationStatus automation;
-  const grpc::Status status = program.client().ResumeAutomation(request, &automation);
+  const grpc::Status status = program.client().Call(methods::kAutomationResume, request, &automation);
   return Tell(program, status, automation);
 }
 

@@ -145,7 +145,7 @@ int CordonNode(Program& program, const NodeCordonFlags& flags, const std::string
     request.mutable_until()->set_seconds(absl::ToUnixSeconds(until));
   }
   v1::Node node;
-  const grpc::Status status = program.client().CordonNode(request, &node);
+  const grpc::Status status = program.client().Call(methods::kNodeCordon, request, &node);
   return TellNode(program, status, node);
 }
 
@@ -168,7 +168,7 @@ void AddNodeCordon(CLI::App& parent, Program& program) {
 int UncordonNode(Program& program, const NodeAction& action, const std::string& name) {
   auto request = RequestFor<v1::UncordonNodeRequest>(program, action, name);
   v1::Node node;
-  const grpc::Status status = program.client().UncordonNode(request, &node);
+  const grpc::Status status = program.client().Call(methods::kNodeUncordon, request, &node);
   return TellNode(program, status, node);
 }
 
@@ -209,7 +209,7 @@ int DrainNode(Program& program, const NodeDrainFlags& flags, const std::string& 
   request.set_dry_run(flags.dry_run);
   request.set_replace(flags.replace);
   v1::DrainNodeResponse response;
-  const grpc::Status status = program.client().DrainNode(request, &response);
+  const grpc::Status status = program.client().Call(methods::kNodeDrain, request, &response);
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {
     program.PrintJsonLine(response);
@@ -273,7 +273,7 @@ void AddNodeReplace(CLI::App& parent, Program& program) {
 int ResumeNode(Program& program, const NodeAction& action, const std::string& name) {
   auto request = RequestFor<v1::ResumeNodeRequest>(program, action, name);
   v1::Node node;
-  const grpc::Status status = program.client().ResumeNode(request, &node);
+  const grpc::Status status = program.client().Call(methods::kNodeResume, request, &node);
   return TellNode(program, status, node);
 }
 
@@ -289,7 +289,7 @@ int DeclareLost(Program& program, const NodeAction& action, const std::string& n
   auto request = RequestFor<v1::DeclareNodeLostRequest>(program, action, name);
   request.set_reason(action.reason);
   v1::Node node;
-  const grpc::Status status = program.client().DeclareNodeLost(request, &node);
+  const grpc::Status status = program.client().Call(methods::kNodeDeclareLost, request, &node);
   return TellNode(program, status, node);
 }
 

@@ -84,7 +84,7 @@ grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
   request.set_page_size(1000);
   do {
     v1::ListNodesResponse page;
-    const grpc::Status status = program.client().ListNodes(request, &page);
+    const grpc::Status status = program.client().Call(methods::kNodeList, request, &page);
     if (!status.ok()) return status;
     nodes->mutable_nodes()->MergeFrom(page.nodes());
     if (request.page_token().empty()) nodes->set_revision(page.revision());
@@ -191,7 +191,7 @@ int DescribeNode(Program& program, const NodeDescribeFlags& flags) {
   v1::GetNodeRequest request;
   request.set_name(flags.node);
   v1::Node node;
-  grpc::Status status = program.client().GetNode(request, &node);
+  grpc::Status status = program.client().Call(methods::kNodeGet, request, &node);
   if (!status.ok()) return program.Fail(status);
   if (flags.watch && !WatchesInPlace(program)) {
     return TellNodeChanges(program,
@@ -221,7 +221,7 @@ int ShowHistory(Program& program, const std::string& name) {
   v1::NodeHistoryRequest request;
   request.set_name(name);
   v1::NodeHistory history;
-  const grpc::Status status = program.client().NodeHistory(request, &history);
+  const grpc::Status status = program.client().Call(methods::kNodeHistory, request, &history);
   return TellAnswer(program, status, history, [&](std::ostream& out) {
     out << HistoryTable(history, absl::Now(), program.style());
   });
@@ -259,7 +259,7 @@ int CheckNode(Program& program, const NodeCheckFlags& flags) {
   request.set_name(flags.node);
   request.set_request_id(RequestId(flags.request_id));
   v1::Node node;
-  grpc::Status status = program.client().CheckNode(request, &node);
+  grpc::Status status = program.client().Call(methods::kNodeCheck, request, &node);
   if (status.ok()) status = AwaitResult(program, flags, node.check().id(), &node);
   if (!status.ok()) return program.Fail(status);
   const v1::NodeCheckResult& result = node.check();

@@ -31,7 +31,7 @@ std::vector<std::string> CheckpointNames(Program& program) {
   request.set_page_size(kMostNames);
   v1::ListCheckpointsResponse checkpoints;
   std::vector<std::string> names;
-  if (!program.client().ListCheckpoints(request, &checkpoints).ok()) return names;
+  if (!program.client().Call(methods::kCheckpointList, request, &checkpoints).ok()) return names;
   std::set<std::string> seen;
   for (const v1::Checkpoint& checkpoint : checkpoints.checkpoints()) {
     const std::string name = absl::StrCat(checkpoint.job_name(), "/", checkpoint.step());

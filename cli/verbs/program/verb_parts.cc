@@ -32,7 +32,7 @@ std::string RequestId(const std::string& flag) { return flag.empty() ? NewUuid()
 grpc::Status GetJob(Program& program, const std::string& name, v1::Job* job) {
   v1::GetJobRequest request;
   request.set_job(name);
-  return program.client().GetJob(request, job);
+  return program.client().Call(methods::kJobGet, request, job);
 }
 
 int TellAnswer(Program& program, const grpc::Status& status,

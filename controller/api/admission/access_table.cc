@@ -1,14 +1,9 @@
 #include "controller/api/admission/access_table.h"
 
-#include <google/protobuf/descriptor.h>
-#include <google/protobuf/descriptor_database.h>
-
-#include <algorithm>
 #include <iterator>
 #include <map>
-#include <set>
 
-#include "absl/strings/str_cat.h"
+#include "proto/methods.h"
 
 namespace paceline {
 namespace {
@@ -83,24 +78,20 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.WorkerService/Session", Role::kWorker},
 };
 
-constexpr bool HasRow(absl::string_view method) {
-  for (const MethodRule& rule : kRules) {
-    if (rule.method == method) return true;
-  }
-  return false;
+constexpr int CountRows(absl::string_view method) {
+  int rows = 0;
+  for (const MethodRule& rule : kRules) rows += rule.method == method ? 1 : 0;
+  return rows;
 }
 
-// A method of proto/*.proto without a row is no program. The other way round is CheckRules'.
-#define PACELINE_NEEDS_ROW(method) static_assert(HasRow(method), "no row for " method)
-#include "controller/api/admission/served_methods.inc"
+// Each method of the protos has one row, and beside these there are gRPC's own three.
+#define PACELINE_NEEDS_ROW(path) static_assert(CountRows(path) == 1, "not one row for " path);
+#define PACELINE_ONE_MORE(path) +1
+PACELINE_FOR_EACH_METHOD(PACELINE_NEEDS_ROW)
+static_assert(std::size(kRules) == 3 PACELINE_FOR_EACH_METHOD(PACELINE_ONE_MORE),
+              "a row of what is no method");
+#undef PACELINE_ONE_MORE
 #undef PACELINE_NEEDS_ROW
-
-// Health is served without a descriptor.
-constexpr const char* kStandardMethods[] = {
-    "/grpc.health.v1.Health/Check",
-    "/grpc.health.v1.Health/Watch",
-    "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
-};
 
 }  // namespace
 
@@ -119,45 +110,6 @@ const MethodRule* FindRule(absl::string_view method) {
 bool MayCall(Role role, const MethodRule& rule) {
   if (rule.scope == Scope::kSelf) return role != Role::kNone;
   return Includes(role, rule.role);
-}
-
-std::vector<std::string> ServedMethods() {
-  using google::protobuf::DescriptorPool;
-  std::vector<std::string> methods(std::begin(kStandardMethods), std::end(kStandardMethods));
-  std::vector<std::string> files;
-  DescriptorPool::internal_generated_database()->FindAllFileNames(&files);
-  for (const std::string& name : files) {
-    const auto* file = DescriptorPool::generated_pool()->FindFileByName(name);
-    if (file == nullptr || file->package() != "paceline.v1") continue;
-    for (int s = 0; s < file->service_count(); ++s) {
-      const google::protobuf::ServiceDescriptor& service = *file->service(s);
-      for (int m = 0; m < service.method_count(); ++m) {
-        methods.push_back(absl::StrCat("/", service.full_name(), "/", service.method(m)->name()));
-      }
-    }
-  }
-  std::sort(methods.begin(), methods.end());
-  return methods;
-}
-
-absl::Status CheckRules(absl::Span<const MethodRule> rules,
-                        const std::vector<std::string>& methods) {
-  std::set<std::string> without_rule(methods.begin(), methods.end());
-  const std::set<std::string> served = without_rule;
-  std::set<std::string> seen;
-  std::string problems;
-  for (const MethodRule& rule : rules) {
-    const std::string method(rule.method);
-    without_rule.erase(method);
-    if (!seen.insert(method).second) absl::StrAppend(&problems, "\n  two rows for ", method);
-    if (served.count(method) == 0) absl::StrAppend(&problems, "\n  no method for row ", method);
-  }
-  for (const std::string& method : without_rule) {
-    absl::StrAppend(&problems, "\n  no row for ", method);
-  }
-  if (problems.empty()) return absl::OkStatus();
-  return absl::FailedPreconditionError(
-      absl::StrCat("the table of roles does not fit the services:", problems));
 }
 
 }  // namespace paceline

@@ -1,13 +1,9 @@
 // Who may call which method: the one table of all methods that the controller serves, those of
-// gRPC's own services included. A method of the protos without a row fails the build; one that gets
-// by that is served to nobody, and the controller does not start.
+// gRPC's own services included. A method of the protos without a row, and a row of what is no
+// method, fail the build; what has no row is served to nobody.
 #ifndef CONTROLLER_API_ADMISSION_ACCESS_TABLE_H_
 #define CONTROLLER_API_ADMISSION_ACCESS_TABLE_H_
 
-#include <string>
-#include <vector>
-
-#include "absl/status/status.h"
 #include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/identity/principal.h"
@@ -33,13 +29,6 @@ const MethodRule* FindRule(absl::string_view method);
 
 // Whether who has this role may call the method.
 bool MayCall(Role role, const MethodRule& rule);
-
-// The methods of Paceline's services that are linked into this program, and of gRPC's own.
-std::vector<std::string> ServedMethods();
-
-// FailedPrecondition that names each method without a row, row without a method, and second row.
-absl::Status CheckRules(absl::Span<const MethodRule> rules,
-                        const std::vector<std::string>& methods);
 
 }  // namespace paceline
 

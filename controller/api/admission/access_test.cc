@@ -80,17 +80,6 @@ TEST(AccessTableTest, WhatIsAboutJobsIsOfScopeOwn) {
   }
 }
 
-TEST(AccessTableTest, AMethodWithoutARowAndARowWithoutAMethodAreFound) {
-  const std::vector<MethodRule> rules = {{"/a", Role::kViewer}, {"/b", Role::kViewer}};
-  EXPECT_TRUE(CheckRules(rules, {"/a", "/b"}).ok());
-  const absl::Status missing = CheckRules(rules, {"/a", "/b", "/c"});
-  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition);
-  EXPECT_THAT(std::string(missing.message()), HasSubstr("no row for /c"));
-  EXPECT_THAT(std::string(CheckRules(rules, {"/a"}).message()), HasSubstr("no method for row /b"));
-  EXPECT_THAT(std::string(CheckRules({rules[0], rules[0]}, {"/a"}).message()),
-              HasSubstr("two rows for /a"));
-}
-
 class LinesOnly : public AuditLog {
  public:
   void Write(const std::string& line) override { lines.push_back(nlohmann::json::parse(line)); }
