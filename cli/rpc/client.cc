@@ -226,8 +226,8 @@ grpc::Status Client::ReadStream(const char* path, const google::protobuf::Messag
   if (!prepared.ok()) return prepared;
   const Interrupt::Listener listener(interrupt_, [&context] { context.TryCancel(); });
   Operations operations;
-  const auto call = Connections::Stub(controllers.channel())
-                        .PrepareCall(&context, path, operations.queue());
+  const auto call =
+      Connections::Stub(controllers.channel()).PrepareCall(&context, path, operations.queue());
   call->StartCall(nullptr);
   bool goes_on = operations.Wait();
   if (goes_on) {

@@ -86,8 +86,8 @@ class Client {
   grpc::Status CallUnary(const char* path, const google::protobuf::MessageLite& request,
                          google::protobuf::MessageLite* reply);
   grpc::Status ReadStream(const char* path, const google::protobuf::MessageLite& request,
-                          google::protobuf::MessageLite* message,
-                          const std::function<bool()>& each, const StreamOptions& stream);
+                          google::protobuf::MessageLite* message, const std::function<bool()>& each,
+                          const StreamOptions& stream);
 
   const Options options_;
   Interrupt& interrupt_;

@@ -1,5 +1,5 @@
-// Private keys, requests for certificates of them, and digests. ECDSA over P-256 (FIPS 186-4), which every
-// TLS library of today takes.
+// Private keys, requests for certificates of them, and digests. ECDSA over P-256 (FIPS 186-4),
+// which every TLS library of today takes.
 //
 // Thread-safe.
 #ifndef COMMON_TLS_KEY_AND_REQUEST_H_

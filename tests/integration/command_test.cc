@@ -360,11 +360,11 @@ TEST_F(CommandJobTest, WhatItLeavesBehindIsKilledAndHoldsNobodyUp) {
 }
 
 TEST_F(CommandJobTest, ARankThatIsKilledTakesItsChildrenAlongBeforeTheNextStart) {
-  v1::JobSpec spec =
-      Bash(1,
-           "if test $TORCHELASTIC_RESTART_COUNT = 1; then kill -0 $(cat child); exit $((! $?)); fi; "
-           "bash -c 'echo $$ > child; trap \"\" TERM; while true; do sleep 1; done' & "
-           "until test -s child; do sleep 0.01; done; kill -9 $$");
+  v1::JobSpec spec = Bash(
+      1,
+      "if test $TORCHELASTIC_RESTART_COUNT = 1; then kill -0 $(cat child); exit $((! $?)); fi; "
+      "bash -c 'echo $$ > child; trap \"\" TERM; while true; do sleep 1; done' & "
+      "until test -s child; do sleep 0.01; done; kill -9 $$");
   spec.set_max_restarts(1);
   const v1::Job job = cluster_.WaitForEnd(cluster_.Submit(spec).id());
   EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();

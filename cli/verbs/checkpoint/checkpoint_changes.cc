@@ -131,7 +131,8 @@ int DeleteCheckpoint(Program& program, const CheckpointDeleteFlags& flags) {
   request.set_request_id(RequestId(flags.request_id));
   request.set_force(flags.force);
   v1::Checkpoint checkpoint;
-  const grpc::Status status = program.client().Call(methods::kCheckpointDelete, request, &checkpoint);
+  const grpc::Status status =
+      program.client().Call(methods::kCheckpointDelete, request, &checkpoint);
   return TellAnswer(program, status, checkpoint, [&](std::ostream& out) {
     out << CheckpointNameText(checkpoint) << " (" << SanitizeLine(checkpoint.directory())
         << ") is being removed\n";

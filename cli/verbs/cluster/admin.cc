@@ -101,15 +101,16 @@ grpc::Status Receive(Program& program, AtomicFile& file, Received* received) {
   ByteBar bar(program, "receiving");
   Checksum checksum;
   int64_t all = 0;
-  const grpc::Status status = program.client().Stream(methods::kAdminBackup, {}, [&](const v1::BackupChunk& chunk) {
-    if (chunk.total_bytes() > 0) all = chunk.total_bytes();
-    if (chunk.has_end()) received->end = chunk.end();
-    checksum.Add(chunk.data());
-    received->bytes += static_cast<int64_t>(chunk.data().size());
-    received->written = file.Append(chunk.data());
-    bar.Show(received->bytes, all);
-    return received->written.ok();
-  });
+  const grpc::Status status =
+      program.client().Stream(methods::kAdminBackup, {}, [&](const v1::BackupChunk& chunk) {
+        if (chunk.total_bytes() > 0) all = chunk.total_bytes();
+        if (chunk.has_end()) received->end = chunk.end();
+        checksum.Add(chunk.data());
+        received->bytes += static_cast<int64_t>(chunk.data().size());
+        received->written = file.Append(chunk.data());
+        bar.Show(received->bytes, all);
+        return received->written.ok();
+      });
   received->checksum = ChecksumText(checksum.Take());
   return status;
 }

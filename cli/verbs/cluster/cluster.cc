@@ -107,7 +107,8 @@ grpc::Status FetchCluster(Program& program, ClusterFacts* facts) {
   facts->server = program.ServerText();
   grpc::Status status = FetchAllNodes(program, &facts->nodes);
   if (status.ok()) status = FetchActiveJobs(program, &facts->jobs);
-  if (status.ok()) status = program.client().Call(methods::kAutomationGetStatus, {}, &facts->automation);
+  if (status.ok())
+    status = program.client().Call(methods::kAutomationGetStatus, {}, &facts->automation);
   return status;
 }
 

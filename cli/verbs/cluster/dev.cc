@@ -126,14 +126,13 @@ std::set<std::string> AwaitReady(Program& program, const std::string& controller
   Resumption resumption(client, deadline, [](const grpc::Status&) {});
   grpc::Status status;
   do {
-    status = client.Stream(
-        methods::kNodeWatch, v1::WatchNodesRequest(),
-        [&](const v1::NodeEvent& event) {
-          resumption.Arrived();
-          if (Answers(event.node())) missing.erase(event.node().name());
-          return !missing.empty();
-        },
-        {/*endless=*/true, deadline});
+    status = client.Stream(methods::kNodeWatch, v1::WatchNodesRequest(),
+                           [&](const v1::NodeEvent& event) {
+                             resumption.Arrived();
+                             if (Answers(event.node())) missing.erase(event.node().name());
+                             return !missing.empty();
+                           },
+                           {/*endless=*/true, deadline});
   } while (resumption.Again(&status));
   return missing;
 }

@@ -218,7 +218,8 @@ int Token(Program& program, const IdentityFlags& flags) {
   request.set_owner(program.user());
   if (request.owner().empty()) return program.FailWithoutUser();
   v1::CreateJoinTokenResponse response;
-  const grpc::Status status = program.client().Call(methods::kIdentityCreateJoinToken, request, &response);
+  const grpc::Status status =
+      program.client().Call(methods::kIdentityCreateJoinToken, request, &response);
   if (!status.ok()) return program.Fail(status);
   if (!flags.out.empty()) {
     const absl::Status written = WritePrivate(flags.out, response.token() + "\n");

@@ -115,7 +115,8 @@ int TellDecisions(Program& program, const JobDecisionsFlags& flags) {
   v1::ListDecisionsRequest request;
   request.set_job(flags.job);
   v1::ListDecisionsResponse decisions;
-  const grpc::Status status = program.client().Call(methods::kJobListDecisions, request, &decisions);
+  const grpc::Status status =
+      program.client().Call(methods::kJobListDecisions, request, &decisions);
   if (!status.ok()) return program.Fail(status);
   if (flags.id != 0) return TellDecision(program, decisions, flags);
   if (program.json()) {

@@ -293,12 +293,13 @@ int FollowEvents(Program& program, const std::string& job_id, int64_t last,
     v1::WatchJobHistoryRequest request;
     request.set_job(job_id);
     request.set_after_id(last);
-    status = client.Stream(methods::kJobHistoryWatch, request, [&](const v1::JobHistoryEvent& event) {
-      resumption.Arrived();
-      last = event.id();
-      if (IsWanted(event, flags)) PrintEvent(program, event);
-      return program.out().good();
-    });
+    status =
+        client.Stream(methods::kJobHistoryWatch, request, [&](const v1::JobHistoryEvent& event) {
+          resumption.Arrived();
+          last = event.id();
+          if (IsWanted(event, flags)) PrintEvent(program, event);
+          return program.out().good();
+        });
   } while (resumption.Again(&status));
   return status.ok() ? kCliOk : program.Fail(status);
 }

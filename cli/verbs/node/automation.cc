@@ -35,7 +35,8 @@ int Pause(Program& program, const AutomationFlags& flags) {
   request.set_request_id(RequestId(flags.request_id));
   request.set_reason(flags.reason);
   v1::AutomationStatus automation;
-  const grpc::Status status = program.client().Call(methods::kAutomationPause, request, &automation);
+  const grpc::Status status =
+      program.client().Call(methods::kAutomationPause, request, &automation);
   return Tell(program, status, automation);
 }
 
@@ -45,7 +46,8 @@ int Resume(Program& program, const AutomationFlags& flags) {
   if (request.owner().empty()) return program.FailWithoutUser();
   request.set_request_id(RequestId(flags.request_id));
   v1::AutomationStatus automation;
-  const grpc::Status status = program.client().Call(methods::kAutomationResume, request, &automation);
+  const grpc::Status status =
+      program.client().Call(methods::kAutomationResume, request, &automation);
   return Tell(program, status, automation);
 }
 

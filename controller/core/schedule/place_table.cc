@@ -52,7 +52,8 @@ Packing& PlaceTable::PackingOf(const NodeSet& allowed, const RankBlocks& blocks)
     if (room_[n] > 0) packing.SetRoom(n, blocks.Fit(room_[n]));
   });
   if (known_.size() < kPackingsKept) {
-    return known_.emplace(&allowed, Known{std::move(packing), changes_.size()}).first->second.packing;
+    return known_.emplace(&allowed, Known{std::move(packing), changes_.size()})
+        .first->second.packing;
   }
   other_.reset();
   return other_.emplace(std::move(packing));

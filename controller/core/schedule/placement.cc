@@ -154,9 +154,9 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
   Placement placement;
   placement.places = table.Take(table.Pack(job).shares);
   if (placement.places.empty()) {
-    placement.reason =
-        absl::StrCat(DescribeWish(job), ": ",
-                     DescribeShortage(job, index.Allowed(job.placement, /*with_pool=*/false), table));
+    placement.reason = absl::StrCat(
+        DescribeWish(job), ": ",
+        DescribeShortage(job, index.Allowed(job.placement, /*with_pool=*/false), table));
   } else {
     placement.spares = PlaceSpares(job, placement.places, job.spares, table);
   }
@@ -204,10 +204,9 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
-  const std::string with_same =
-      job.placement.same.empty()
-          ? ""
-          : absl::StrCat(" with the same label \"", job.placement.same, "\"");
+  const std::string with_same = job.placement.same.empty() ? ""
+                                                           : absl::StrCat(" with the same label \"",
+                                                                          job.placement.same, "\"");
   if (most >= job.ranks) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job needs ", blocks.count, blocks.count == 1 ? " node" : " nodes", with_same, " with ",

@@ -206,8 +206,7 @@ TEST(PlacementTest, WaitSaysHowManyNodesHaveRoomForTheirRanks) {
   const Placement placement =
       PlaceRanks(job, {Space("a", 4, 3), Space("b", 4, 1), Space("c", 4, 1)});
   EXPECT_THAT(placement.places, IsEmpty());
-  EXPECT_EQ(placement.reason,
-            "waits for 4 slots, 2 on each of 2 nodes: 5 free now (2 on 1 node)");
+  EXPECT_EQ(placement.reason, "waits for 4 slots, 2 on each of 2 nodes: 5 free now (2 on 1 node)");
 }
 
 TEST(PlacementTest, NodeThatDoesNotAnswerTakesNoRankAndIsNamed) {
@@ -233,8 +232,9 @@ TEST(PlacementTest, WhatCouldNeverFitIsRefusedWithTheReason) {
   even.placement.ranks_per_node = 2;
   EXPECT_TRUE(CanEverFit(even, nodes).ok());
   even.ranks = 4;
-  EXPECT_THAT(std::string(CanEverFit(even, {Space("a", 3, 0), Space("b", 1, 0)}).message()),
-              HasSubstr("needs 2 nodes with 2 slots each and may use 1 of that size: ask for fewer"));
+  EXPECT_THAT(
+      std::string(CanEverFit(even, {Space("a", 3, 0), Space("b", 1, 0)}).message()),
+      HasSubstr("needs 2 nodes with 2 slots each and may use 1 of that size: ask for fewer"));
 }
 
 }  // namespace
