@@ -9,15 +9,16 @@ namespace {
 
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
 constexpr int kPatienceSteps = 32;
-constexpr int kFew = 8;  // One of so many ranks; of fewer ranks one.
+constexpr int kHardlyAny = 8;  // One of so many ranks; of fewer ranks one.
 constexpr double kLateRate = 1.0 / 32;
 constexpr double kOftenLate = 0.25;
 
 }  // namespace
 
-StepAssembler::StepAssembler(int ranks, int open_steps)
+StepAssembler::StepAssembler(int ranks, int open_steps, int few)
     : ranks_(ranks),
       open_steps_(open_steps),
+      few_(few),
       present_(static_cast<size_t>(ranks) * static_cast<size_t>(open_steps)),
       progress_(static_cast<size_t>(ranks), RankProgress{kNoStep, kNoStep, 0, 0}),
       patience_(open_steps),
@@ -67,7 +68,7 @@ StepAssembler::Added StepAssembler::Add(int rank, int64_t step) {
 bool StepAssembler::settled() const {
   if (open_.front().awaited <= 0) return true;
   const auto younger = static_cast<size_t>(patience_);
-  return younger < open_.size() && FewAwaited(open_.front()) && FewAwaited(open_[younger]);
+  return younger < open_.size() && open_.front().awaited <= few_ && open_[younger].awaited <= few_;
 }
 
 void StepAssembler::RemoveOldest() {
@@ -94,7 +95,7 @@ bool StepAssembler::Has(int64_t step) const {
 }
 
 bool StepAssembler::FewHaveReported(const Open& open) const {
-  return open.present <= std::max(1, ranks_ / kFew);
+  return open.present <= std::max(1, ranks_ / kHardlyAny);
 }
 
 int StepAssembler::StepsAhead(int rank) const {
@@ -149,10 +150,6 @@ size_t StepAssembler::BitOf(const Open& open, int rank) const {
 
 bool StepAssembler::IsAwaited(const RankProgress& rank, int64_t step) const {
   return rank.silent < open_steps_ && step > rank.settled;
-}
-
-bool StepAssembler::FewAwaited(const Open& open) const {
-  return open.awaited <= (ranks_ + kFew / 2) / kFew;
 }
 
 void StepAssembler::CountLate(RankProgress& rank) {

@@ -8,7 +8,7 @@
 // A silent rank is awaited again after anything new from it, even if that is late; so is a rank
 // that was ahead of the others.
 //
-// Reports get lost. So a step is also settled when few ranks are awaited for it, and few for the
+// Reports get lost. So a step is also settled when only `few` ranks are awaited for it, and for the
 // step that is `patience` younger. Patience is how far ranks lay behind lately with what they
 // reported in order. It doubles for good when a rank is often late.
 //
@@ -43,8 +43,9 @@ class StepAssembler {
     bool is_first;  // If taken: the first report of its step.
   };
 
-  // Requires: both > 0.
-  StepAssembler(int ranks, int open_steps);
+  // `few`: ranks that a step may do without, as their reports get lost. Requires: ranks > 0,
+  // open_steps > 0, few >= 0.
+  StepAssembler(int ranks, int open_steps, int few);
 
   // Whether the oldest step has to leave before this one of the rank can be taken.
   bool NeedsRoom(int rank, int64_t step) const;
@@ -91,7 +92,6 @@ class StepAssembler {
   size_t BitOf(const Open& open, int rank) const;
   bool IsPresent(const Open& open, int rank) const { return present_[BitOf(open, rank)]; }
   bool IsAwaited(const RankProgress& rank, int64_t step) const;
-  bool FewAwaited(const Open& open) const;
   void CountLate(RankProgress& rank);
   // For all open steps after this one that it has not reported.
   void AwaitAgain(int rank, int64_t after);
@@ -99,6 +99,7 @@ class StepAssembler {
 
   const int ranks_;
   const int open_steps_;
+  const int few_;
   std::vector<bool> present_;  // [slot][rank]: it has reported the step.
   std::vector<int> free_;      // Slots.
   Steps open_;                 // In ascending order.

@@ -15,7 +15,7 @@ void AddAll(StepAssembler& window, int64_t step, int without = 0) {
 }
 
 TEST(StepAssemblerTest, StepIsSettledWhenAllHaveReported) {
-  StepAssembler window(2, 8);
+  StepAssembler window(2, 8, 0);
   EXPECT_TRUE(window.empty());
   EXPECT_EQ(Add(window, 0, 5), StepAssembler::Taken::kTaken);
   EXPECT_FALSE(window.settled());
@@ -28,7 +28,7 @@ TEST(StepAssemblerTest, StepIsSettledWhenAllHaveReported) {
 }
 
 TEST(StepAssemblerTest, ReportsOfAStepHaveItsSlot) {
-  StepAssembler window(2, 2);
+  StepAssembler window(2, 2, 0);
   const StepAssembler::Added first = window.Add(0, 5);
   EXPECT_TRUE(first.is_first);
   const StepAssembler::Added other = window.Add(0, 6);
@@ -45,7 +45,7 @@ TEST(StepAssemblerTest, ReportsOfAStepHaveItsSlot) {
 }
 
 TEST(StepAssemblerTest, RepeatedAndLateReportsAreNotTaken) {
-  StepAssembler window(2, 8);
+  StepAssembler window(2, 8, 0);
   Add(window, 0, 5);
   EXPECT_EQ(Add(window, 0, 5), StepAssembler::Taken::kRepeated);
   Add(window, 1, 5);
@@ -56,7 +56,7 @@ TEST(StepAssemblerTest, RepeatedAndLateReportsAreNotTaken) {
 }
 
 TEST(StepAssemblerTest, StepsLeaveInTheirOrderNotThatOfReports) {
-  StepAssembler window(2, 8);
+  StepAssembler window(2, 8, 0);
   for (const int64_t step : {30, 10, 20}) Add(window, 0, step);
   for (const int64_t step : {20, 30, 10}) Add(window, 1, step);
   for (const int64_t step : {10, 20, 30}) {
@@ -67,7 +67,7 @@ TEST(StepAssemblerTest, StepsLeaveInTheirOrderNotThatOfReports) {
 }
 
 TEST(StepAssemblerTest, RankThatHasGoneOnIsNotAwaited) {
-  StepAssembler window(2, 8);
+  StepAssembler window(2, 8, 0);
   for (int64_t step = 0; step < 4; ++step) Add(window, 0, step);
   for (int64_t step = 1; step < 3; ++step) Add(window, 1, step);
   EXPECT_FALSE(window.settled());
@@ -80,7 +80,7 @@ TEST(StepAssemblerTest, RankThatHasGoneOnIsNotAwaited) {
 }
 
 TEST(StepAssemblerTest, FullWindowGivesUpItsOldestStep) {
-  StepAssembler window(3, 4);
+  StepAssembler window(3, 4, 0);
   for (int64_t step = 0; step < 4; ++step) {
     for (const int rank : {0, 1}) Add(window, rank, step);
   }
@@ -95,7 +95,7 @@ TEST(StepAssemblerTest, FullWindowGivesUpItsOldestStep) {
 }
 
 TEST(StepAssemblerTest, RankThatRunsAheadWaitsForTheOthers) {
-  StepAssembler window(8, 8);
+  StepAssembler window(8, 8, 1);
   for (int64_t step = 0; step < 20; ++step) {
     EXPECT_FALSE(window.NeedsRoom(5, step));
     EXPECT_EQ(Add(window, 5, step),
@@ -109,7 +109,7 @@ TEST(StepAssemblerTest, RankThatRunsAheadWaitsForTheOthers) {
 
 TEST(StepAssemblerTest, InventedStepsBlockNobody) {
   for (const int liars : {1, 4}) {
-    StepAssembler window(32, 16);
+    StepAssembler window(32, 16, 4);
     int64_t invented = 1000;
     int rows = 0;
     int missing = 0;
@@ -138,7 +138,7 @@ TEST(StepAssemblerTest, InventedStepsBlockNobody) {
 }
 
 TEST(StepAssemblerTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
-  StepAssembler window(3, 4);
+  StepAssembler window(3, 4, 0);
   int64_t step = 0;
   for (; step < 8; ++step) {
     if (window.NeedsRoom(0, step)) window.RemoveOldest();
@@ -159,7 +159,7 @@ TEST(StepAssemblerTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
 }
 
 TEST(StepAssemblerTest, SilentRankThatComesBackLastIsHeard) {
-  StepAssembler window(8, 16);
+  StepAssembler window(8, 16, 1);
   int64_t step = 0;
   const auto play = [&](int steps, int ranks) {
     int taken = 0;
@@ -183,8 +183,18 @@ TEST(StepAssemblerTest, SilentRankThatComesBackLastIsHeard) {
   EXPECT_TRUE(window.empty()) << "what it has told before is no news of it";
 }
 
+TEST(StepAssemblerTest, GapsOfTheStepsDoNotMatter) {
+  StepAssembler window(1, 8, 0);
+  for (const int64_t step : {0, 1, 2, 50000, 50002, 90000}) {
+    Add(window, 0, step);
+    EXPECT_TRUE(window.settled());
+    EXPECT_EQ(window.step(), step);
+    window.RemoveOldest();
+  }
+}
+
 TEST(StepAssemblerTest, LostReportsOfFewRanksDelayLittle) {
-  StepAssembler window(16, 64);
+  StepAssembler window(16, 64, 2);
   int64_t step = 0;
   for (; step < 40; ++step) {
     AddAll(window, step);
@@ -201,7 +211,7 @@ TEST(StepAssemblerTest, LostReportsOfFewRanksDelayLittle) {
 }
 
 TEST(StepAssemblerTest, RanksWhoseReportsComeInBatchesAreWaitedFor) {
-  StepAssembler window(16, 64);
+  StepAssembler window(16, 64, 2);
   int missing = 0;
   for (int64_t batch = 0; batch < 20; ++batch) {
     for (int rank = 0; rank < 16; ++rank) {
@@ -219,7 +229,7 @@ TEST(StepAssemblerTest, RanksWhoseReportsComeInBatchesAreWaitedFor) {
 }
 
 TEST(StepAssemblerTest, PatienceGrowsForARankThatComesTooLate) {
-  StepAssembler window(16, 64);
+  StepAssembler window(16, 64, 2);
   const auto play = [&](int64_t from, int64_t to, int64_t behind) {
     int late = 0;
     for (int64_t step = from; step < to; ++step) {

@@ -9,6 +9,7 @@ namespace paceline {
 namespace {
 
 constexpr double kLeastWork = 1e-9;  // Seconds.
+constexpr int kFew = 8;              // A row may lack one of so many ranks.
 
 bool IsDuration(double seconds, double max) {
   return seconds >= 0 && seconds <= max;  // False for NaN.
@@ -80,7 +81,8 @@ void StragglerDetector::Close(std::vector<Verdict>& verdicts) {
 void StragglerDetector::Restart(std::vector<DetectorRank> ranks) {
   history_.Place(ranks, counts_.rows);
   rows_to_warm_up_ = options_.warm_up_steps;
-  steps_ = std::make_unique<StepAssembler>(static_cast<int>(ranks.size()), options_.open_steps);
+  const int count = static_cast<int>(ranks.size());
+  steps_ = std::make_unique<StepAssembler>(count, options_.open_steps, (count + kFew / 2) / kFew);
   cells_.assign(ranks.size() * static_cast<size_t>(options_.open_steps), StepCell());
   watch_ = std::make_unique<JobWatch>(options_, std::move(ranks), history_);
 }
