@@ -75,7 +75,7 @@ nlohmann::json Run(const Case& c, int seeds) {
   for (int seed = 2; seed < seeds + 2; ++seed) {
     later.push_back(InputsOf(c.ranks, c.stall_share, kStepsPlayed, static_cast<uint64_t>(seed)));
   }
-  const int window = LadderStalls(c.ranks).window();
+  const int window = LadderWindow(c.ranks);
   const LadderPlan plan = PlanLadder(InputsOf(c.ranks, c.stall_share, window, 1));
   nlohmann::json published = nlohmann::json::object();
   for (const auto& inner : c.published) {

@@ -36,7 +36,7 @@ constexpr Case kCases[] = {{0.005, 0}, {0.02, 0}, {0.05, 0}, {0.02, 0.3}};
 OwnTimes History(int ranks, double stall_share, uint64_t seed) {
   DrawnTimes wish = Stalling(ranks, stall_share);
   wish.jitter = 0.03;
-  wish.steps = LadderStalls(ranks).window();
+  wish.steps = LadderWindow(ranks);
   wish.seed = seed;
   return Draw(wish);
 }

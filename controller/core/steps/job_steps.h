@@ -7,7 +7,8 @@
 //                                                  is the longest
 //
 // A generation may do steps again that were done before: what it tells of a step replaces what
-// earlier ones told, and steps after its newest are no longer shown.
+// earlier ones told, and steps after its newest are no longer shown. Nothing waits for a step to be
+// complete (step_assembler.h): people want to see which rank has not reported it.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STEPS_JOB_STEPS_H_

@@ -1,5 +1,6 @@
 #include "controller/core/stragglers/detector/detector.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <utility>
@@ -8,6 +9,7 @@ namespace paceline {
 namespace {
 
 constexpr double kLeastWork = 1e-9;  // Seconds.
+constexpr int kFew = 8;              // A row may lack one of so many ranks.
 
 bool IsDuration(double seconds, double max) {
   return seconds >= 0 && seconds <= max;  // False for NaN.
@@ -27,6 +29,18 @@ bool IsValid(const StepSample& sample, double max_s) {
          sample.workload >= 0 && sample.workload <= 1e30;
 }
 
+StepCell CellOf(const StepSample& sample) {
+  StepCell cell;
+  cell.forward_s = static_cast<float>(sample.forward_s);
+  cell.backward_s = static_cast<float>(sample.backward_s);
+  cell.data_wait_s = static_cast<float>(sample.data_wait_s);
+  cell.wall_s = static_cast<float>(sample.wall_s);
+  cell.workload = static_cast<float>(sample.workload);
+  cell.present = true;
+  cell.masked = sample.masked;
+  return cell;
+}
+
 }  // namespace
 
 StragglerDetector::StragglerDetector(DetectorOptions options, std::vector<DetectorRank> ranks)
@@ -40,30 +54,36 @@ void StragglerDetector::Add(const StepSample& sample, std::vector<Verdict>& verd
     ++counts_.invalid;
     return;
   }
-  while (window_->NeedsRoom(sample.rank, sample.step)) CloseOldest(verdicts);
-  switch (window_->Add(sample)) {
-    case StepWindow::Taken::kTaken:
+  while (steps_->NeedsRoom(sample.rank, sample.step)) CloseOldest(verdicts);
+  const StepAssembler::Added added = steps_->Add(sample.rank, sample.step);
+  switch (added.taken) {
+    case StepAssembler::Taken::kTaken:
       ++counts_.taken;
       if (sample.masked) ++counts_.masked;
       break;
-    case StepWindow::Taken::kLate:
+    case StepAssembler::Taken::kLate:
       ++counts_.late;
       return;
-    case StepWindow::Taken::kRepeated:
+    case StepAssembler::Taken::kRepeated:
       ++counts_.repeated;
       return;
   }
-  while (!window_->empty() && window_->settled()) CloseOldest(verdicts);
+  const absl::Span<StepCell> cells = CellsOf(added.slot);
+  if (added.is_first) std::fill(cells.begin(), cells.end(), StepCell());
+  cells[static_cast<size_t>(sample.rank)] = CellOf(sample);
+  while (!steps_->empty() && steps_->settled()) CloseOldest(verdicts);
 }
 
 void StragglerDetector::Close(std::vector<Verdict>& verdicts) {
-  while (!window_->empty()) CloseOldest(verdicts);
+  while (!steps_->empty()) CloseOldest(verdicts);
 }
 
 void StragglerDetector::Restart(std::vector<DetectorRank> ranks) {
   history_.Place(ranks, counts_.rows);
   rows_to_warm_up_ = options_.warm_up_steps;
-  window_ = std::make_unique<StepWindow>(static_cast<int>(ranks.size()), options_.open_steps);
+  const int count = static_cast<int>(ranks.size());
+  steps_ = std::make_unique<StepAssembler>(count, options_.open_steps, (count + kFew / 2) / kFew);
+  cells_.assign(ranks.size() * static_cast<size_t>(options_.open_steps), StepCell());
   watch_ = std::make_unique<JobWatch>(options_, std::move(ranks), history_);
 }
 
@@ -72,18 +92,24 @@ RankStatus StragglerDetector::status(int rank) const {
   return rows_to_warm_up_ > 0 && status == RankStatus::kHealthy ? RankStatus::kWarmingUp : status;
 }
 
+absl::Span<StepCell> StragglerDetector::CellsOf(int slot) {
+  const auto ranks = static_cast<size_t>(watch_->ranks());
+  return absl::MakeSpan(cells_).subspan(static_cast<size_t>(slot) * ranks, ranks);
+}
+
 void StragglerDetector::CloseOldest(std::vector<Verdict>& verdicts) {
-  counts_.missing += window_->missing();
-  if (window_->masked()) {
+  const absl::Span<const StepCell> cells = CellsOf(steps_->slot());
+  counts_.missing += steps_->missing();
+  if (std::any_of(cells.begin(), cells.end(), [](const StepCell& cell) { return cell.masked; })) {
     ++counts_.left_out;
   } else if (rows_to_warm_up_ > 0) {
     --rows_to_warm_up_;
     ++counts_.left_out;
   } else {
-    watch_->AddRow(window_->step(), window_->cells(), counts_.rows, verdicts);
+    watch_->AddRow(steps_->step(), cells, counts_.rows, verdicts);
     ++counts_.rows;
   }
-  window_->RemoveOldest();
+  steps_->RemoveOldest();
 }
 
 }  // namespace paceline

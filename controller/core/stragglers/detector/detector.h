@@ -1,9 +1,9 @@
 // Which ranks, nodes or peer groups of a job are slow, since when, by how much and why: a streaming
 // decision from the steps' times that the ranks measured themselves.
 //
-//   samples, in any order ─▶ StepWindow ─▶ PeerResiduals ─▶ RankWatch ─▶ verdicts
-//                            open steps    ln(own / peers)  evidence, verification, state
-//                                        ╰───────── JobWatch ───────╯
+//   samples, in any order ─▶ StepAssembler ─▶ PeerResiduals ─▶ RankWatch ─▶ verdicts
+//                            open steps       ln(own / peers)  evidence, verification, state
+//                                           ╰───────── JobWatch ───────╯
 //
 // A step that all ranks have reported, or are no longer expected to, is a row; decisions count
 // rows, whatever numbers the steps have. Waits for others are no part of what a rank reports: they
@@ -18,11 +18,12 @@
 #include <memory>
 #include <vector>
 
+#include "absl/types/span.h"
+#include "controller/core/steps/step_assembler.h"
 #include "controller/core/stragglers/detector/detector_options.h"
 #include "controller/core/stragglers/detector/job_watch.h"
 #include "controller/core/stragglers/detector/node_history.h"
 #include "controller/core/stragglers/detector/step_sample.h"
-#include "controller/core/stragglers/detector/step_window.h"
 #include "controller/core/stragglers/detector/verdict.h"
 
 namespace paceline {
@@ -61,13 +62,15 @@ class StragglerDetector {
   RankStatus status(int rank) const;
 
  private:
+  absl::Span<StepCell> CellsOf(int slot);
   void CloseOldest(std::vector<Verdict>& verdicts);
 
   const DetectorOptions options_;
   DetectorCounts counts_;
   NodeHistory history_;
   int rows_to_warm_up_ = 0;
-  std::unique_ptr<StepWindow> window_;
+  std::unique_ptr<StepAssembler> steps_;
+  std::vector<StepCell> cells_;  // [slot][rank]
   std::unique_ptr<JobWatch> watch_;
 };
 

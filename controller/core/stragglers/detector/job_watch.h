@@ -23,7 +23,6 @@
 #include "controller/core/stragglers/detector/peer_residuals.h"
 #include "controller/core/stragglers/detector/row_times.h"
 #include "controller/core/stragglers/detector/step_sample.h"
-#include "controller/core/stragglers/detector/step_window.h"
 #include "controller/core/stragglers/detector/verdict.h"
 #include "controller/core/stragglers/detector/work_exponent.h"
 

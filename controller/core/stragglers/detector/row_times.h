@@ -12,7 +12,7 @@
 #include <vector>
 
 #include "absl/types/span.h"
-#include "controller/core/stragglers/detector/step_window.h"
+#include "controller/core/stragglers/detector/step_sample.h"
 
 namespace paceline {
 

@@ -28,6 +28,17 @@ struct StepSample {
   bool masked = false;
 };
 
+// What is kept of a sample, of each rank of a step. Seconds.
+struct StepCell {
+  float forward_s = 0;
+  float backward_s = 0;
+  float data_wait_s = 0;
+  float wall_s = 0;
+  float workload = 0;
+  bool present = false;  // The rank has reported the step.
+  bool masked = false;
+};
+
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_STRAGGLERS_DETECTOR_STEP_SAMPLE_H_

@@ -23,8 +23,9 @@ constexpr double kForgetting = 0.1;
 constexpr int64_t kStallsForShare = 20;
 // Copies of a rank in a round of updates: two before, one after.
 constexpr double kCopiesPerRound = 3;
-// What the detector may keep open, in reports.
+// Of how many steps reports are waited for, at most, in reports and in steps.
 constexpr int kOpenReports = 1 << 20;
+constexpr int kOpenSteps = 256;
 
 // Steps done when the ranks of the present generation began.
 int64_t FirstStep(const Job& job) {
@@ -163,15 +164,16 @@ void JobStragglers::Begin(const JobView& view) {
     const std::string& hardware = view.hardware[static_cast<size_t>(r)];
     peers.push_back({node, groups.emplace(hardware, groups.size()).first->second});
   }
+  const int open_steps = std::clamp(kOpenReports / ranks, options_.detector.open_steps, kOpenSteps);
   if (detector_ == nullptr) {
     DetectorOptions options = options_.detector;
-    options.open_steps = std::clamp(kOpenReports / ranks, options.open_steps, kOpenSteps);
+    options.open_steps = open_steps;
     detector_ = std::make_unique<StragglerDetector>(options, std::move(peers));
   } else {
     detector_->Restart(std::move(peers));
   }
   if (is_new_generation || measured_ == nullptr) {
-    measured_ = std::make_unique<Measured>(ranks, first_step_, job.plan.slipstream.has_value());
+    measured_ = std::make_unique<Measured>(ranks, open_steps, job.plan.slipstream.has_value());
     measured_->rows_to_skip = kRowsToSkip;
     plan_.reset();
     strategy_advice_.reset();
@@ -203,12 +205,7 @@ void JobStragglers::TakeStep(int rank, const StepTimes& told, const JobView& vie
     ++dropped_;
     return;
   }
-  if (times.masked) {
-    measured_->stalls.Mask(times.step);
-  } else {
-    measured_->stalls.Add(rank, times.step, OwnSeconds(times));
-    if (measured_->own.has_value()) measured_->own->Add(rank, OwnSeconds(times));
-  }
+  if (measured_->own.has_value() && !times.masked) measured_->own->Add(rank, OwnSeconds(times));
   measured_->rows.Add(rank, times, found_rows_);
   for (const StepRow& row : found_rows_) TakeRow(row, view, now);
   found_rows_.clear();
@@ -216,8 +213,12 @@ void JobStragglers::TakeStep(int rank, const StepTimes& told, const JobView& vie
 
 void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now) {
   ++rows_seen_;
-  if (row.masked || measured_->rows_to_skip-- > 0) return;
-  measured_->rows_to_skip = 0;
+  if (row.masked) return;
+  measured_->stalls.Add(row.own_s);
+  if (measured_->rows_to_skip > 0) {
+    --measured_->rows_to_skip;
+    return;
+  }
   step_s_ = row.total_s;
   if (exchanges_.has_value()) exchanges_->Add(row, found_exchanges_);
   for (const auto& [ranks, seconds] : row.averaging_s) measured_->averaging.Add(ranks, seconds);

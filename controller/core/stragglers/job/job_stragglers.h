@@ -1,8 +1,8 @@
 // The stragglers of one job: from what its ranks measure to what is decided.
 //
-//   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ───────────╮
-//              ├─▶ LadderStalls, costs ─▶ PlanLadder ────────┼─▶ RemedyPolicy ─▶ RemedyActions
-//              ╰─▶ StepRows ─┬─▶ mean step, Trial ───────────╯
+//   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ─────────────╮
+//              ╰─▶ StepRows ─┬─▶ LadderStalls ─▶ PlanLadder ──┼─▶ RemedyPolicy ─▶ RemedyActions
+//                            ├─▶ mean step, costs, Trial ─────╯
 //                            ╰─▶ ExchangeWatch ─▶ verdicts, for people only
 //
 // Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
@@ -98,8 +98,8 @@ class JobStragglers {
  private:
   // What is measured of one generation, and forgotten with it.
   struct Measured {
-    Measured(int ranks, int64_t first_step, bool slipstream)
-        : stalls(ranks), rows(ranks, first_step, /*ranks_skip=*/slipstream) {
+    Measured(int ranks, int open_steps, bool slipstream)
+        : stalls(ranks), rows(ranks, open_steps, /*ranks_skip=*/slipstream) {
       if (slipstream) own.emplace(ranks);
     }
 

@@ -1,6 +1,8 @@
 #include "controller/core/stragglers/job/step_rows.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <utility>
 
 #include "absl/types/span.h"
 #include "controller/core/stragglers/detector/median.h"
@@ -8,48 +10,30 @@
 namespace paceline {
 namespace {
 
-// Own times of those that have told; the others get their median.
-void FillGaps(const std::vector<bool>& told, std::vector<float>& own_s) {
-  std::vector<float> known;
-  for (size_t r = 0; r < own_s.size(); ++r) {
-    if (told[r]) known.push_back(own_s[r]);
-  }
-  const float median = MedianOf(absl::MakeSpan(known));
-  for (size_t r = 0; r < own_s.size(); ++r) {
-    if (!told[r]) own_s[r] = median;
-  }
+StepRow EmptyRow(int64_t step, int ranks) {
+  StepRow row;
+  row.step = step;
+  row.communication_s = kLongestStepS;
+  row.own_s.assign(static_cast<size_t>(ranks), 0);
+  row.exchanges.assign(static_cast<size_t>(ranks), RankExchange());
+  return row;
 }
 
 }  // namespace
 
-StepRows::StepRows(int ranks, int64_t first_step, bool ranks_skip)
+StepRows::StepRows(int ranks, int open_steps, bool ranks_skip)
     : ranks_(ranks),
       enough_(ranks_skip ? ranks / 2 + 1 : (ranks * 19 + 19) / 20),
-      newest_(first_step - 1),
-      open_(kOpenSteps) {}
-
-bool StepRows::Begin(Open& slot, int64_t step) {
-  if (step == slot.row.step) return !slot.closed;
-  if (step < slot.row.step && slot.row.step <= newest_ + kFarAhead) return false;
-  const auto ranks = static_cast<size_t>(ranks_);
-  slot.row = StepRow();
-  slot.row.step = step;
-  slot.row.communication_s = kLongestStepS;
-  slot.row.own_s.assign(ranks, 0);
-  slot.row.exchanges.assign(ranks, RankExchange());
-  slot.told = 0;
-  slot.by.assign(ranks, false);
-  slot.closed = false;
-  return true;
-}
+      steps_(ranks, open_steps, ranks - enough_),
+      open_(static_cast<size_t>(open_steps)) {}
 
 void StepRows::Add(int rank, const StepTimes& times, std::vector<StepRow>& rows) {
-  Open& slot = SlotOf(times.step);
+  while (steps_.NeedsRoom(rank, times.step)) CloseOldest(rows);
+  const StepAssembler::Added added = steps_.Add(rank, times.step);
+  if (added.taken != StepAssembler::Taken::kTaken) return;
+  StepRow& row = open_[static_cast<size_t>(added.slot)];
+  if (added.is_first) row = EmptyRow(times.step, ranks_);
   const auto r = static_cast<size_t>(rank);
-  if (!Begin(slot, times.step) || slot.by[r]) return;
-  slot.by[r] = true;
-  ++slot.told;
-  StepRow& row = slot.row;
   row.masked = row.masked || times.masked;
   row.total_s += times.total_s;
   row.own_s[r] = static_cast<float>(OwnSeconds(times));
@@ -62,22 +46,29 @@ void StepRows::Add(int rank, const StepTimes& times, std::vector<StepRow>& rows)
         row.averaging_s.try_emplace(times.averaging_ranks, times.averaging_s);
     if (!is_new) least->second = std::min(least->second, times.averaging_s);
   }
-  if (slot.told == enough_) {
-    newest_ = std::max(newest_, times.step);
-    const int64_t earlier = times.step - kPatience;
-    Open& waiting = SlotOf(std::max<int64_t>(0, earlier));
-    if (waiting.row.step == earlier && waiting.told >= enough_ && !waiting.closed) {
-      Close(waiting, rows);
-    }
-  }
-  if (slot.told == ranks_) Close(slot, rows);
+  while (!steps_.empty() && steps_.settled()) CloseOldest(rows);
 }
 
-void StepRows::Close(Open& slot, std::vector<StepRow>& rows) {
-  slot.closed = true;
-  slot.row.total_s /= slot.told;
-  if (slot.told < ranks_) FillGaps(slot.by, slot.row.own_s);
-  rows.push_back(slot.row);
+void StepRows::CloseOldest(std::vector<StepRow>& rows) {
+  const int reported = ranks_ - steps_.missing();
+  if (reported >= enough_) {
+    StepRow& row = open_[static_cast<size_t>(steps_.slot())];
+    row.total_s /= reported;
+    if (reported < ranks_) FillGaps(row.own_s);
+    rows.push_back(std::move(row));
+  }
+  steps_.RemoveOldest();
+}
+
+void StepRows::FillGaps(std::vector<float>& own_s) const {
+  std::vector<float> known;
+  for (size_t r = 0; r < own_s.size(); ++r) {
+    if (steps_.has_reported(static_cast<int>(r))) known.push_back(own_s[r]);
+  }
+  const float median = MedianOf(absl::MakeSpan(known));
+  for (size_t r = 0; r < own_s.size(); ++r) {
+    if (!steps_.has_reported(static_cast<int>(r))) own_s[r] = median;
+  }
 }
 
 }  // namespace paceline

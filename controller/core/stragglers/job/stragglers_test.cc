@@ -283,6 +283,27 @@ JobRequest LadderRequest(StragglerMode mode) {
   return request;
 }
 
+TEST(StragglersTest, StepsThatAreNotTypicalAreNotPlannedBy) {
+  WatchedJob watched(LadderRequest(StragglerMode::kAuto));
+  watched.step = 6000;
+  for (int i = 0; i < 3; ++i) watched.Report();
+  const auto& plan = watched.stragglers->Find(watched.id)->plan();
+  for (const bool masked : {true, false}) {
+    watched.TrainAs(400, [&](const std::vector<RankState>& ranks, int64_t) {
+      std::vector<StepTimes> row(ranks.size());
+      for (StepTimes& times : row) {
+        times.forward_s = 0.1;
+        times.communication_s = 0.001;
+        times.total_s = 0.101;
+      }
+      row[3].masked = masked;
+      return row;
+    });
+    ASSERT_TRUE(plan.has_value());
+    EXPECT_EQ(plan->advice == LadderAdvice::kNotMeasured, masked) << plan->reason;
+  }
+}
+
 TEST(StragglersTest, RandomStallsLeadToALadder) {
   WatchedJob watched(LadderRequest(StragglerMode::kAuto));
   watched.step = 6000;  // Beyond the first twentieth of its steps.

@@ -1,7 +1,8 @@
 // One plan of a ladder, from the measured steps to the advice: as many steps as are kept.
 #include <benchmark/benchmark.h>
 
-#include <utility>
+#include <cstddef>
+#include <vector>
 
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/testing/ladder_histories.h"
@@ -14,7 +15,7 @@ void Plan(benchmark::State& state) {
   const int per_node = static_cast<int>(state.range(1));
   LadderInputs inputs;
   DrawnTimes wish = Stalling(ranks, 0.01);
-  wish.steps = LadderStalls(ranks).window();
+  wish.steps = LadderWindow(ranks);
   inputs.times = Draw(wish);
   inputs.homes = Homes(ranks, per_node, ranks);
   inputs.costs.Add(ranks, 0.001);
@@ -37,11 +38,8 @@ BENCHMARK(Plan)
 void Add(benchmark::State& state) {
   const int ranks = static_cast<int>(state.range(0));
   LadderStalls stalls(ranks);
-  int64_t step = 0;
-  for (auto _ : state) {
-    for (int rank = 0; rank < ranks; ++rank) stalls.Add(rank, step, 0.1);
-    ++step;
-  }
+  const std::vector<float> own_s(static_cast<size_t>(ranks), 0.1F);
+  for (auto _ : state) stalls.Add(own_s);
   state.SetItemsProcessed(state.iterations() * ranks);
 }
 BENCHMARK(Add)->Arg(64)->Arg(1024);

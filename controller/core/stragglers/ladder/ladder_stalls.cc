@@ -75,71 +75,23 @@ StallSummary SummarizeStalls(const OwnTimes& times) {
 }
 
 LadderStalls::LadderStalls(int ranks)
-    : ranks_(ranks),
-      enough_((ranks * 19 + 19) / 20),
-      slots_(static_cast<size_t>(LadderWindow(ranks))),
-      times_(slots_.size() * static_cast<size_t>(ranks), -1.0F) {}
-
-bool LadderStalls::IsComplete(const Slot& slot) const {
-  return slot.step >= 0 && !slot.masked && slot.present >= enough_;
+    : ranks_(ranks), most_(static_cast<size_t>(LadderWindow(ranks)) * static_cast<size_t>(ranks)) {
+  times_.reserve(most_);
 }
 
-float* LadderStalls::RowOf(const Slot* slot) {
-  return times_.data() + static_cast<size_t>(slot - slots_.data()) * static_cast<size_t>(ranks_);
-}
-
-LadderStalls::Slot* LadderStalls::Open(int64_t step) {
-  if (step < 0) return nullptr;
-  Slot* slot = &slots_[static_cast<size_t>(step) % slots_.size()];
-  if (slot->step == step) return slot;
-  // What lies further ahead than a window is nonsense that some rank has told, unless others come
-  // to the same: it does not keep a real step away.
-  const bool plausible = slot->step <= newest_ + static_cast<int64_t>(slots_.size());
-  if (step < slot->step && plausible) return nullptr;
-  *slot = {step, 0, false};
-  std::fill_n(RowOf(slot), ranks_, -1.0F);
-  return slot;
-}
-
-void LadderStalls::Add(int rank, int64_t step, double own_s) {
-  Slot* const slot = rank >= 0 && rank < ranks_ && own_s >= 0 && own_s <= kMaxOwnS  // No NaN.
-                         ? Open(step)
-                         : nullptr;
-  if (slot == nullptr || RowOf(slot)[rank] >= 0) {
-    ++refused_;
+void LadderStalls::Add(const std::vector<float>& own_s) {
+  if (times_.size() < most_) {
+    times_.insert(times_.end(), own_s.begin(), own_s.end());
     return;
   }
-  RowOf(slot)[rank] = static_cast<float>(own_s);
-  ++slot->present;
-  if (IsComplete(*slot)) newest_ = std::max(newest_, step);
-}
-
-void LadderStalls::Mask(int64_t step) {
-  if (Slot* slot = Open(step)) slot->masked = true;
+  std::copy(own_s.begin(), own_s.end(), times_.begin() + static_cast<std::ptrdiff_t>(oldest_));
+  oldest_ = (oldest_ + own_s.size()) % most_;
 }
 
 OwnTimes LadderStalls::Take() const {
-  std::vector<const Slot*> complete;
-  for (const Slot& slot : slots_) {
-    if (IsComplete(slot)) complete.push_back(&slot);
-  }
-  std::sort(complete.begin(), complete.end(),
-            [](const Slot* a, const Slot* b) { return a->step < b->step; });
-  OwnTimes times;
-  times.ranks = ranks_;
-  times.steps = static_cast<int>(complete.size());
-  times.seconds.reserve(complete.size() * static_cast<size_t>(ranks_));
-  std::vector<float> told;
-  for (const Slot* slot : complete) {
-    const auto row = times_.begin() + (slot - slots_.data()) * ranks_;
-    times.seconds.insert(times.seconds.end(), row, row + ranks_);
-    if (slot->present == ranks_) continue;
-    told.clear();
-    std::copy_if(row, row + ranks_, std::back_inserter(told), [](float s) { return s >= 0; });
-    std::replace_if(
-        times.seconds.end() - ranks_, times.seconds.end(), [](float s) { return s < 0; },
-        Median(told));
-  }
+  OwnTimes times{ranks_, static_cast<int>(times_.size()) / ranks_, times_};
+  std::rotate(times.seconds.begin(), times.seconds.begin() + static_cast<std::ptrdiff_t>(oldest_),
+              times.seconds.end());
   return times;
 }
 

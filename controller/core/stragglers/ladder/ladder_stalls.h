@@ -44,42 +44,24 @@ int LadderWindow(int ranks);
 // Requires: ranks > 0, steps > 0.
 StallSummary SummarizeStalls(const OwnTimes& times);
 
-// Of one generation of a job.
+// Of one generation of a job: the latest LadderWindow steps.
 class LadderStalls {
  public:
   // Requires: ranks > 0.
   explicit LadderStalls(int ranks);
 
-  // Ranks are 0-based; steps count up, and their times may come in any order. What is not a rank or
-  // a time (negative, not a number, above an hour), comes twice, or belongs to a step that has left
-  // the window, changes nothing and is counted.
-  void Add(int rank, int64_t step, double own_s);
-  // The step is not like others (checkpoint, evaluation, profile, compile): it is left out.
-  void Mask(int64_t step);
+  // The next step: seconds of each rank. Not one that is unlike others (checkpoint, evaluation,
+  // profile, compile).
+  void Add(const std::vector<float>& own_s);
 
-  // The steps that 95 % of the ranks have told of, oldest first; who has not told gets the median.
+  // Oldest first.
   OwnTimes Take() const;
 
-  int64_t refused() const { return refused_; }
-  int window() const { return static_cast<int>(slots_.size()); }
-
  private:
-  struct Slot {
-    int64_t step = -1;
-    int present = 0;
-    bool masked = false;
-  };
-  // The slot of a step; null: it has left the window.
-  Slot* Open(int64_t step);
-  bool IsComplete(const Slot& slot) const;
-  float* RowOf(const Slot* slot);
-
   const int ranks_;
-  const int enough_;          // Ranks that make a step complete.
-  std::vector<Slot> slots_;   // Of step s: s modulo their number.
-  std::vector<float> times_;  // [slot * ranks + rank]; negative: not told.
-  int64_t newest_ = -1;       // Complete step.
-  int64_t refused_ = 0;
+  const size_t most_;         // Times that are kept.
+  std::vector<float> times_;  // Grows to most_; then the oldest step is replaced.
+  size_t oldest_ = 0;         // Where it begins.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-#include "controller/core/stragglers/detector/step_window.h"
+#include "controller/core/steps/step_assembler.h"
 
 #include <algorithm>
 #include <cstddef>
@@ -9,16 +9,17 @@ namespace {
 
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
 constexpr int kPatienceSteps = 32;
-constexpr int kFew = 8;  // One of so many ranks; of fewer ranks one.
+constexpr int kHardlyAny = 8;  // One of so many ranks; of fewer ranks one.
 constexpr double kLateRate = 1.0 / 32;
 constexpr double kOftenLate = 0.25;
 
 }  // namespace
 
-StepWindow::StepWindow(int ranks, int open_steps)
+StepAssembler::StepAssembler(int ranks, int open_steps, int few)
     : ranks_(ranks),
       open_steps_(open_steps),
-      cells_(static_cast<size_t>(ranks) * static_cast<size_t>(open_steps)),
+      few_(few),
+      present_(static_cast<size_t>(ranks) * static_cast<size_t>(open_steps)),
       progress_(static_cast<size_t>(ranks), RankProgress{kNoStep, kNoStep, 0, 0}),
       patience_(open_steps),
       removed_(kNoStep) {
@@ -26,75 +27,59 @@ StepWindow::StepWindow(int ranks, int open_steps)
   for (int slot = 0; slot < open_steps; ++slot) free_.push_back(slot);
 }
 
-bool StepWindow::NeedsRoom(int rank, int64_t step) const {
+bool StepAssembler::NeedsRoom(int rank, int64_t step) const {
   if (!free_.empty() || step <= open_.front().step || Has(step)) return false;
   return !IsAhead(rank) && Dispensable(rank, step) == open_.size();
 }
 
-StepWindow::Taken StepWindow::Add(const StepSample& sample) {
-  RankProgress& progress = progress_[static_cast<size_t>(sample.rank)];
-  if (sample.step <= removed_) {
+StepAssembler::Added StepAssembler::Add(int rank, int64_t step) {
+  RankProgress& progress = progress_[static_cast<size_t>(rank)];
+  if (step <= removed_) {
     CountLate(progress);
-    const bool is_back = progress.silent >= open_steps_ && sample.step > progress.newest;
-    if (is_back || StepsAhead(sample.rank) > kReorder) {
-      progress.newest = sample.step;
-      AwaitAgain(sample.rank, sample.step);
+    const bool is_back = progress.silent >= open_steps_ && step > progress.newest;
+    if (is_back || StepsAhead(rank) > kReorder) {
+      progress.newest = step;
+      AwaitAgain(rank, step);
     }
-    return Taken::kLate;
+    return {Taken::kLate, 0, false};
   }
-  auto open = Find(sample.step);
-  if (open == open_.end() || open->step != sample.step) {
+  auto open = Find(step);
+  if (open == open_.end() || open->step != step) {
     if (free_.empty()) {
-      const size_t position = Dispensable(sample.rank, sample.step);
-      if (position == open_.size()) return Taken::kLate;
+      const size_t position = Dispensable(rank, step);
+      if (position == open_.size()) return {Taken::kLate, 0, false};
       Drop(position);
-      open = Find(sample.step);
+      open = Find(step);
     }
-    open = Insert(open, sample.step);
+    open = Insert(open, step);
   }
-  StepCell& cell = cells_[CellIndex(*open, sample.rank)];
-  if (cell.present) return Taken::kRepeated;
-  cell.forward_s = static_cast<float>(sample.forward_s);
-  cell.backward_s = static_cast<float>(sample.backward_s);
-  cell.data_wait_s = static_cast<float>(sample.data_wait_s);
-  cell.wall_s = static_cast<float>(sample.wall_s);
-  cell.workload = static_cast<float>(sample.workload);
-  cell.present = true;
+  if (IsPresent(*open, rank)) return {Taken::kRepeated, 0, false};
+  present_[BitOf(*open, rank)] = true;
+  ++open->present;
   progress.late -= kLateRate * progress.late;
-  if (sample.step > progress.newest) {
-    progress.newest = sample.step;
+  if (step > progress.newest) {
+    progress.newest = step;
     behind_ = std::max(behind_, static_cast<int>(open_.end() - open) - 1);
   }
-  ++open->present;
-  open->masked = open->masked || sample.masked;
-  Settle(sample.rank, open);
-  return Taken::kTaken;
+  Settle(rank, open);
+  return {Taken::kTaken, open->slot, open->present == 1};
 }
 
-bool StepWindow::settled() const {
+bool StepAssembler::settled() const {
   if (open_.front().awaited <= 0) return true;
   const auto younger = static_cast<size_t>(patience_);
-  return younger < open_.size() && FewAwaited(open_.front()) && FewAwaited(open_[younger]);
+  return younger < open_.size() && open_.front().awaited <= few_ && open_[younger].awaited <= few_;
 }
 
-absl::Span<const StepCell> StepWindow::cells() const {
-  return absl::MakeConstSpan(cells_).subspan(
-      static_cast<size_t>(open_.front().slot) * static_cast<size_t>(ranks_),
-      static_cast<size_t>(ranks_));
-}
-
-void StepWindow::RemoveOldest() {
+void StepAssembler::RemoveOldest() {
   const Open& oldest = open_.front();
   if (oldest.present < ranks_) {
-    const absl::Span<const StepCell> row = cells();
-    for (size_t rank = 0; rank < row.size(); ++rank) {
-      RankProgress& progress = progress_[rank];
-      if (row[rank].present || progress.silent >= open_steps_) continue;
+    for (int rank = 0; rank < ranks_; ++rank) {
+      RankProgress& progress = progress_[static_cast<size_t>(rank)];
+      if (has_reported(rank) || progress.silent >= open_steps_) continue;
       if (++progress.silent < open_steps_) continue;
       for (size_t i = 1; i < open_.size(); ++i) {
-        if (open_[i].step > progress.settled && !IsPresent(open_[i], static_cast<int>(rank))) {
-          --open_[i].awaited;
-        }
+        if (open_[i].step > progress.settled && !IsPresent(open_[i], rank)) --open_[i].awaited;
       }
     }
   }
@@ -103,32 +88,32 @@ void StepWindow::RemoveOldest() {
   open_.erase(open_.begin());
 }
 
-bool StepWindow::Has(int64_t step) const {
+bool StepAssembler::Has(int64_t step) const {
   const auto at = std::lower_bound(open_.begin(), open_.end(), step,
                                    [](const Open& open, int64_t s) { return open.step < s; });
   return at != open_.end() && at->step == step;
 }
 
-bool StepWindow::FewHaveTold(const Open& open) const {
-  return open.present <= std::max(1, ranks_ / kFew);
+bool StepAssembler::FewHaveReported(const Open& open) const {
+  return open.present <= std::max(1, ranks_ / kHardlyAny);
 }
 
-int StepWindow::StepsAhead(int rank) const {
+int StepAssembler::StepsAhead(int rank) const {
   return static_cast<int>(std::count_if(open_.begin(), open_.end(), [&](const Open& open) {
-    return FewHaveTold(open) && IsPresent(open, rank);
+    return FewHaveReported(open) && IsPresent(open, rank);
   }));
 }
 
-size_t StepWindow::Dispensable(int rank, int64_t step) const {
+size_t StepAssembler::Dispensable(int rank, int64_t step) const {
   for (size_t i = open_.size(); i > 0 && open_[i - 1].step > step; --i) {
-    if (FewHaveTold(open_[i - 1])) return i - 1;
+    if (FewHaveReported(open_[i - 1])) return i - 1;
   }
-  const bool is_old = FewHaveTold(open_.front()) && open_.front().step < step;
+  const bool is_old = FewHaveReported(open_.front()) && open_.front().step < step;
   return is_old && !IsAhead(rank) ? 0 : open_.size();
 }
 
-// Who has told it told no step of the present: it is awaited as if it had not.
-void StepWindow::Drop(size_t position) {
+// Who has reported it has reported no step of the present: it is awaited as if it had not.
+void StepAssembler::Drop(size_t position) {
   const Open dropped = open_[position];
   open_.erase(open_.begin() + static_cast<ptrdiff_t>(position));
   free_.push_back(dropped.slot);
@@ -140,50 +125,41 @@ void StepWindow::Drop(size_t position) {
   }
 }
 
-std::vector<StepWindow::Open>::iterator StepWindow::Find(int64_t step) {
+StepAssembler::Steps::iterator StepAssembler::Find(int64_t step) {
   if (!open_.empty() && open_.back().step == step) return open_.end() - 1;
   return std::lower_bound(open_.begin(), open_.end(), step,
                           [](const Open& open, int64_t s) { return open.step < s; });
 }
 
-std::vector<StepWindow::Open>::iterator StepWindow::Insert(std::vector<Open>::iterator before,
-                                                           int64_t step) {
+StepAssembler::Steps::iterator StepAssembler::Insert(Steps::iterator before, int64_t step) {
   if (++opened_ > kPatienceSteps) {
     patience_ = std::min(std::max(behind_ + 1, least_patience_), open_steps_);
     opened_ = behind_ = 0;
   }
-  Open open{step, free_.back(), 0, 0, false};
+  Open open{step, free_.back(), 0, 0};
   free_.pop_back();
-  const auto row = cells_.begin() + static_cast<ptrdiff_t>(open.slot) * ranks_;
-  std::fill(row, row + ranks_, StepCell());
+  const auto row = present_.begin() + static_cast<ptrdiff_t>(open.slot) * ranks_;
+  std::fill(row, row + ranks_, false);
   for (const RankProgress& rank : progress_) open.awaited += IsAwaited(rank, step) ? 1 : 0;
   return open_.insert(before, open);
 }
 
-size_t StepWindow::CellIndex(const Open& open, int rank) const {
+size_t StepAssembler::BitOf(const Open& open, int rank) const {
   return static_cast<size_t>(open.slot) * static_cast<size_t>(ranks_) + static_cast<size_t>(rank);
 }
 
-bool StepWindow::IsPresent(const Open& open, int rank) const {
-  return cells_[CellIndex(open, rank)].present;
-}
-
-bool StepWindow::IsAwaited(const RankProgress& rank, int64_t step) const {
+bool StepAssembler::IsAwaited(const RankProgress& rank, int64_t step) const {
   return rank.silent < open_steps_ && step > rank.settled;
 }
 
-bool StepWindow::FewAwaited(const Open& open) const {
-  return open.awaited <= (ranks_ + kFew / 2) / kFew;
-}
-
-void StepWindow::CountLate(RankProgress& rank) {
+void StepAssembler::CountLate(RankProgress& rank) {
   rank.late += kLateRate * (1 - rank.late);
   if (rank.late <= kOftenLate) return;
   least_patience_ = patience_ = std::min(2 * patience_, open_steps_);
   for (RankProgress& each : progress_) each.late = 0;
 }
 
-void StepWindow::AwaitAgain(int rank, int64_t after) {
+void StepAssembler::AwaitAgain(int rank, int64_t after) {
   RankProgress& progress = progress_[static_cast<size_t>(rank)];
   const RankProgress before = progress;
   progress.silent = 0;
@@ -195,7 +171,7 @@ void StepWindow::AwaitAgain(int rank, int64_t after) {
   }
 }
 
-void StepWindow::Settle(int rank, std::vector<Open>::iterator reported) {
+void StepAssembler::Settle(int rank, Steps::iterator reported) {
   RankProgress& progress = progress_[static_cast<size_t>(rank)];
   if (progress.silent >= open_steps_) {
     for (Open& open : open_) {

@@ -1,52 +1,62 @@
-#include "controller/core/stragglers/detector/step_window.h"
+#include "controller/core/steps/step_assembler.h"
 
 #include <gtest/gtest.h>
 
 namespace paceline {
 namespace {
 
-StepWindow::Taken Add(StepWindow& window, int rank, int64_t step, bool masked = false) {
-  StepSample sample;
-  sample.rank = rank;
-  sample.step = step;
-  sample.forward_s = rank + 1;
-  sample.masked = masked;
-  return window.Add(sample);
+StepAssembler::Taken Add(StepAssembler& window, int rank, int64_t step) {
+  return window.Add(rank, step).taken;
 }
 
 // All but the last `without` ranks of 16.
-void AddAll(StepWindow& window, int64_t step, int without = 0) {
+void AddAll(StepAssembler& window, int64_t step, int without = 0) {
   for (int rank = 0; rank < 16 - without; ++rank) Add(window, rank, step);
 }
 
-TEST(StepWindowTest, StepIsSettledWhenAllHaveReported) {
-  StepWindow window(2, 8);
+TEST(StepAssemblerTest, StepIsSettledWhenAllHaveReported) {
+  StepAssembler window(2, 8, 0);
   EXPECT_TRUE(window.empty());
-  EXPECT_EQ(Add(window, 0, 5), StepWindow::Taken::kTaken);
+  EXPECT_EQ(Add(window, 0, 5), StepAssembler::Taken::kTaken);
   EXPECT_FALSE(window.settled());
-  EXPECT_EQ(Add(window, 1, 5, /*masked=*/true), StepWindow::Taken::kTaken);
+  EXPECT_EQ(Add(window, 1, 5), StepAssembler::Taken::kTaken);
   EXPECT_TRUE(window.settled());
   EXPECT_EQ(window.step(), 5);
-  EXPECT_TRUE(window.masked());
   EXPECT_EQ(window.missing(), 0);
-  EXPECT_EQ(window.cells()[1].forward_s, 2);
   window.RemoveOldest();
   EXPECT_TRUE(window.empty());
 }
 
-TEST(StepWindowTest, RepeatedAndLateReportsAreNotTaken) {
-  StepWindow window(2, 8);
+TEST(StepAssemblerTest, ReportsOfAStepHaveItsSlot) {
+  StepAssembler window(2, 2, 0);
+  const StepAssembler::Added first = window.Add(0, 5);
+  EXPECT_TRUE(first.is_first);
+  const StepAssembler::Added other = window.Add(0, 6);
+  EXPECT_TRUE(other.is_first);
+  EXPECT_NE(other.slot, first.slot);
+  const StepAssembler::Added second = window.Add(1, 5);
+  EXPECT_FALSE(second.is_first);
+  EXPECT_EQ(second.slot, first.slot);
+  EXPECT_EQ(window.slot(), first.slot);
+  window.RemoveOldest();
+  const StepAssembler::Added next = window.Add(0, 7);
+  EXPECT_TRUE(next.is_first) << "it has the slot of a step that has left";
+  EXPECT_EQ(next.slot, first.slot);
+}
+
+TEST(StepAssemblerTest, RepeatedAndLateReportsAreNotTaken) {
+  StepAssembler window(2, 8, 0);
   Add(window, 0, 5);
-  EXPECT_EQ(Add(window, 0, 5), StepWindow::Taken::kRepeated);
+  EXPECT_EQ(Add(window, 0, 5), StepAssembler::Taken::kRepeated);
   Add(window, 1, 5);
   window.RemoveOldest();
-  EXPECT_EQ(Add(window, 0, 5), StepWindow::Taken::kLate);
-  EXPECT_EQ(Add(window, 0, 4), StepWindow::Taken::kLate);
+  EXPECT_EQ(Add(window, 0, 5), StepAssembler::Taken::kLate);
+  EXPECT_EQ(Add(window, 0, 4), StepAssembler::Taken::kLate);
   EXPECT_TRUE(window.empty());
 }
 
-TEST(StepWindowTest, StepsLeaveInTheirOrderNotThatOfReports) {
-  StepWindow window(2, 8);
+TEST(StepAssemblerTest, StepsLeaveInTheirOrderNotThatOfReports) {
+  StepAssembler window(2, 8, 0);
   for (const int64_t step : {30, 10, 20}) Add(window, 0, step);
   for (const int64_t step : {20, 30, 10}) Add(window, 1, step);
   for (const int64_t step : {10, 20, 30}) {
@@ -56,21 +66,21 @@ TEST(StepWindowTest, StepsLeaveInTheirOrderNotThatOfReports) {
   }
 }
 
-TEST(StepWindowTest, RankThatHasGoneOnIsNotAwaited) {
-  StepWindow window(2, 8);
+TEST(StepAssemblerTest, RankThatHasGoneOnIsNotAwaited) {
+  StepAssembler window(2, 8, 0);
   for (int64_t step = 0; step < 4; ++step) Add(window, 0, step);
   for (int64_t step = 1; step < 3; ++step) Add(window, 1, step);
   EXPECT_FALSE(window.settled());
   Add(window, 1, 3);
   EXPECT_TRUE(window.settled());
   EXPECT_EQ(window.missing(), 1);
-  EXPECT_FALSE(window.cells()[1].present);
+  EXPECT_FALSE(window.has_reported(1));
   window.RemoveOldest();
   EXPECT_EQ(window.missing(), 0);
 }
 
-TEST(StepWindowTest, FullWindowGivesUpItsOldestStep) {
-  StepWindow window(3, 4);
+TEST(StepAssemblerTest, FullWindowGivesUpItsOldestStep) {
+  StepAssembler window(3, 4, 0);
   for (int64_t step = 0; step < 4; ++step) {
     for (const int rank : {0, 1}) Add(window, rank, step);
   }
@@ -81,31 +91,31 @@ TEST(StepWindowTest, FullWindowGivesUpItsOldestStep) {
   Add(window, 0, 4);
   EXPECT_EQ(window.step(), 1);
   EXPECT_FALSE(window.NeedsRoom(2, 0)) << "too late, not in need of room";
-  EXPECT_EQ(Add(window, 2, 0), StepWindow::Taken::kLate);
+  EXPECT_EQ(Add(window, 2, 0), StepAssembler::Taken::kLate);
 }
 
-TEST(StepWindowTest, RankThatRunsAheadWaitsForTheOthers) {
-  StepWindow window(8, 8);
+TEST(StepAssemblerTest, RankThatRunsAheadWaitsForTheOthers) {
+  StepAssembler window(8, 8, 1);
   for (int64_t step = 0; step < 20; ++step) {
     EXPECT_FALSE(window.NeedsRoom(5, step));
     EXPECT_EQ(Add(window, 5, step),
-              step < 8 ? StepWindow::Taken::kTaken : StepWindow::Taken::kLate);
+              step < 8 ? StepAssembler::Taken::kTaken : StepAssembler::Taken::kLate);
   }
   EXPECT_EQ(window.step(), 0);
   EXPECT_FALSE(window.NeedsRoom(2, 500)) << "one rank's steps are no rows";
-  EXPECT_EQ(Add(window, 2, 500), StepWindow::Taken::kTaken);
+  EXPECT_EQ(Add(window, 2, 500), StepAssembler::Taken::kTaken);
   EXPECT_EQ(window.step(), 1);
 }
 
-TEST(StepWindowTest, InventedStepsBlockNobody) {
+TEST(StepAssemblerTest, InventedStepsBlockNobody) {
   for (const int liars : {1, 4}) {
-    StepWindow window(32, 16);
+    StepAssembler window(32, 16, 4);
     int64_t invented = 1000;
     int rows = 0;
     int missing = 0;
     const auto add = [&](int rank, int64_t step) {
       while (window.NeedsRoom(rank, step)) window.RemoveOldest();
-      const StepWindow::Taken taken = Add(window, rank, step);
+      const StepAssembler::Taken taken = Add(window, rank, step);
       while (!window.empty() && window.settled()) {
         ++rows;
         missing += window.missing();
@@ -118,7 +128,7 @@ TEST(StepWindowTest, InventedStepsBlockNobody) {
       for (int i = 0; i < 40 && step % 10 == 5; ++i) add(31 - i % liars, ++invented);
       for (int rank = 0; rank < 32; ++rank) {
         const bool is_liar = rank >= 32 - liars && step % 10 == 5;
-        if (add(rank, step) == StepWindow::Taken::kTaken) continue;
+        if (add(rank, step) == StepAssembler::Taken::kTaken) continue;
         EXPECT_TRUE(is_liar) << rank << " in " << step;
       }
     }
@@ -127,8 +137,8 @@ TEST(StepWindowTest, InventedStepsBlockNobody) {
   }
 }
 
-TEST(StepWindowTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
-  StepWindow window(3, 4);
+TEST(StepAssemblerTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
+  StepAssembler window(3, 4, 0);
   int64_t step = 0;
   for (; step < 8; ++step) {
     if (window.NeedsRoom(0, step)) window.RemoveOldest();
@@ -148,15 +158,15 @@ TEST(StepWindowTest, SilentRankIsNotAwaitedUntilItReportsAgain) {
   EXPECT_FALSE(window.settled()) << "it is awaited again";
 }
 
-TEST(StepWindowTest, SilentRankThatComesBackLastIsHeard) {
-  StepWindow window(8, 16);
+TEST(StepAssemblerTest, SilentRankThatComesBackLastIsHeard) {
+  StepAssembler window(8, 16, 1);
   int64_t step = 0;
   const auto play = [&](int steps, int ranks) {
     int taken = 0;
     for (int i = 0; i < steps; ++i, ++step) {
       for (int rank = 0; rank < ranks; ++rank) {
         if (window.NeedsRoom(rank, step)) window.RemoveOldest();
-        if (Add(window, rank, step) == StepWindow::Taken::kTaken) ++taken;
+        if (Add(window, rank, step) == StepAssembler::Taken::kTaken) ++taken;
         while (!window.empty() && window.settled()) window.RemoveOldest();
       }
     }
@@ -166,15 +176,25 @@ TEST(StepWindowTest, SilentRankThatComesBackLastIsHeard) {
   EXPECT_TRUE(window.empty()) << "nobody awaits the eighth";
   EXPECT_EQ(play(1, 8), 7);
   EXPECT_EQ(play(100, 8), 800);
-  EXPECT_EQ(Add(window, 7, 3), StepWindow::Taken::kLate);
+  EXPECT_EQ(Add(window, 7, 3), StepAssembler::Taken::kLate);
   EXPECT_EQ(play(100, 7), 700);
   Add(window, 7, 3);
   EXPECT_EQ(play(20, 7), 140);
   EXPECT_TRUE(window.empty()) << "what it has told before is no news of it";
 }
 
-TEST(StepWindowTest, LostReportsOfFewRanksDelayLittle) {
-  StepWindow window(16, 64);
+TEST(StepAssemblerTest, GapsOfTheStepsDoNotMatter) {
+  StepAssembler window(1, 8, 0);
+  for (const int64_t step : {0, 1, 2, 50000, 50002, 90000}) {
+    Add(window, 0, step);
+    EXPECT_TRUE(window.settled());
+    EXPECT_EQ(window.step(), step);
+    window.RemoveOldest();
+  }
+}
+
+TEST(StepAssemblerTest, LostReportsOfFewRanksDelayLittle) {
+  StepAssembler window(16, 64, 2);
   int64_t step = 0;
   for (; step < 40; ++step) {
     AddAll(window, step);
@@ -190,8 +210,8 @@ TEST(StepWindowTest, LostReportsOfFewRanksDelayLittle) {
   EXPECT_FALSE(window.settled()) << "these are not few";
 }
 
-TEST(StepWindowTest, RanksWhoseReportsComeInBatchesAreWaitedFor) {
-  StepWindow window(16, 64);
+TEST(StepAssemblerTest, RanksWhoseReportsComeInBatchesAreWaitedFor) {
+  StepAssembler window(16, 64, 2);
   int missing = 0;
   for (int64_t batch = 0; batch < 20; ++batch) {
     for (int rank = 0; rank < 16; ++rank) {
@@ -208,13 +228,13 @@ TEST(StepWindowTest, RanksWhoseReportsComeInBatchesAreWaitedFor) {
   EXPECT_TRUE(window.empty());
 }
 
-TEST(StepWindowTest, PatienceGrowsForARankThatComesTooLate) {
-  StepWindow window(16, 64);
+TEST(StepAssemblerTest, PatienceGrowsForARankThatComesTooLate) {
+  StepAssembler window(16, 64, 2);
   const auto play = [&](int64_t from, int64_t to, int64_t behind) {
     int late = 0;
     for (int64_t step = from; step < to; ++step) {
       AddAll(window, step, /*without=*/1);
-      if (Add(window, 15, step - behind) == StepWindow::Taken::kLate) ++late;
+      if (Add(window, 15, step - behind) == StepAssembler::Taken::kLate) ++late;
       while (!window.empty() && window.settled()) window.RemoveOldest();
     }
     return late;
