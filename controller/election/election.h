@@ -41,7 +41,7 @@ class Election {
   };
 
   struct Observer {
-    // Called when another leader is known; empty: nobody leads, or etcd does not answer.
+    // Called when the known leader changes; empty: nobody leads, or etcd does not answer.
     std::function<void(const std::string& address)> follows;
     std::function<void(int64_t term)> elected;
     // Called once, after `elected`: this controller must no longer act. `why` is for people.
