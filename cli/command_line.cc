@@ -27,7 +27,7 @@ constexpr char kFooter[] =
     "\nExit codes: 0 ok, 1 the job or the command failed, 2 wrong usage, 3 not found, "
     "4 refused, 5 not permitted, 6 server unavailable, 7 timeout, 130 interrupted.";
 
-// Help for a terminal of so many columns; 0: unknown. CLI11's own does not break lines.
+// Formats help for a terminal of `width` columns; 0: unknown. CLI11's own formatter does not wrap.
 class WrappedHelp : public CLI::Formatter {
  public:
   explicit WrappedHelp(int width) : width_(std::max(40, width == 0 ? 80 : width)) {
@@ -52,7 +52,7 @@ class WrappedHelp : public CLI::Formatter {
   }
 
  private:
-  // Each line is broken, and goes on with its own margin. Examples stay whole, to be copied.
+  // Wraps each line, keeping its margin. Examples are left whole, so that they can be copied.
   std::string Lines(const std::string& text) const {
     std::vector<std::string> lines = absl::StrSplit(text, '\n');
     for (std::string& line : lines) {
@@ -121,7 +121,7 @@ void AddGlobalFlags(CLI::App& app, GlobalFlags& flags) {
   app.add_flag("-q,--quiet", flags.quiet, "No messages besides data and errors");
 }
 
-// The command that was being read when something went wrong.
+// Returns the command that was being parsed when something went wrong.
 const CLI::App& Deepest(const CLI::App& app) {
   const CLI::App* deepest = &app;
   while (!deepest->get_subcommands().empty()) deepest = deepest->get_subcommands().front();
@@ -133,7 +133,7 @@ std::string FullName(const CLI::App& app) {
   return absl::StrCat(FullName(*app.get_parent()), " ", app.get_name());
 }
 
-// The words that `app` would have understood in place of `word`.
+// Returns the words that `app` would have understood in place of `word`.
 std::vector<std::string> Candidates(const CLI::App& app, const std::string& word) {
   std::vector<std::string> candidates;
   if (absl::StartsWith(word, "-")) {
@@ -150,17 +150,17 @@ std::vector<std::string> Candidates(const CLI::App& app, const std::string& word
   return candidates;
 }
 
-// Commands whose output has names for other commands.
+// Whether the command can print names for other commands to take.
 bool PrintsNames(const CLI::App& verb) {
   const std::string path = FullName(verb);
   return verb.get_name() == "list" || path == "paceline submit" || path == "paceline job resume";
 }
 
-// Words that people know from other tools, and the command that is meant; `at`: behind which
-// command.
+// Words that people know from other tools, and the command that is meant. `at`: the command after
+// which they are typed.
 struct Habit {
   const char* at;
-  const char* words;  // Between blanks.
+  const char* words;  // Separated by blanks.
   const char* meant;
 };
 constexpr Habit kHabits[] = {
@@ -196,14 +196,14 @@ bool HasCommand(const CLI::App& group, const std::string& name) {
                      [&](const CLI::App* sub) { return sub->get_name() == name; });
 }
 
-// The command that `words`, which were not understood behind `at`, stand for elsewhere; or empty.
+// Returns the command that `words`, not understood after `at`, mean in other tools; empty: none.
 std::string MeantElsewhere(const CLI::App& at, const std::vector<std::string>& words) {
   const std::string path = FullName(at);
   std::string verb = words.front();
   std::string group = path;
-  // `describe node w0` is known by its second word.
+  // `describe node w0` is recognised by its second word.
   if (HasCommand(at, verb)) return absl::StrCat(path, " ", verb);
-  // `get jobs`, `describe nodes`: the verb first.
+  // `get jobs`, `describe nodes`: the verb comes first.
   if (path == "paceline" && words.size() > 1) {
     for (const char* const thing : {"job", "node", "checkpoint"}) {
       if (words[1] != thing && words[1] != absl::StrCat(thing, "s")) continue;
@@ -239,7 +239,7 @@ int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& erro
   return kCliUsage;
 }
 
-// One for each part of what there is.
+// One function per group of verbs.
 void AddJobVerbs(CLI::App& app, Program& program) {
   AddRun(app, program);
   AddSubmit(app, program);
@@ -293,14 +293,15 @@ void AddOtherVerbs(CLI::App& app, Program& program) {
   AddSelfVerbs(app, program);
 }
 
-// Each command's help begins its last part with its examples.
+// Puts the examples at the beginning of each command's footer.
 void AddExamples(CLI::App& app) {
   const std::string examples = ExamplesText(FullName(app));
   if (!examples.empty()) app.footer(absl::StrCat("\n", examples, app.get_footer()));
   for (CLI::App* sub : app.get_subcommands([](CLI::App*) { return true; })) AddExamples(*sub);
 }
 
-// Whether `word` is an option of `app`, or of a command above it, whose value is the next word.
+// Whether `word` is an option, of `app` or of a command above it, that takes the next word as its
+// value.
 bool TakesNextWord(const CLI::App& app, const std::string& word) {
   if (absl::StrContains(word, '=')) return false;
   for (const CLI::App* at = &app; at != nullptr; at = at->get_parent()) {
@@ -310,7 +311,7 @@ bool TakesNextWord(const CLI::App& app, const std::string& word) {
   return false;
 }
 
-// `paceline run train.py --lr 3`: what follows the script is its own, as if "--" were before it.
+// In `paceline run train.py --lr 3`, what follows the script belongs to it, as after "--".
 void SetScriptApart(CLI::App& app, std::vector<std::string>& arguments) {
   const CLI::App* at = &app;
   for (size_t i = 0; i < arguments.size() && arguments[i] != "--"; ++i) {
@@ -332,7 +333,7 @@ std::unique_ptr<CLI::App> MakeCommandLine(Program& program) {
   auto app =
       std::make_unique<CLI::App>("Trains models on many machines and keeps the pace.", "paceline");
   app->formatter(std::make_shared<WrappedHelp>(program.width()));
-  // Global flags may stand behind the verb too.
+  // Allows global flags after the verb, too.
   app->fallthrough();
   app->require_subcommand(1);
   app->footer(kFooter);
@@ -357,7 +358,7 @@ int RunCommandLine(Program& program, std::vector<std::string> arguments) {
   try {
     ParseCommandLine(*app, std::move(arguments));
   } catch (const CLI::ParseError& error) {
-    // --help and --version come this way too.
+    // --help and --version arrive here, too.
     if (error.get_exit_code() == 0) {
       app->exit(error, program.out(), program.err());
       return kCliOk;

@@ -1,5 +1,4 @@
-// The command line of `paceline`: all verbs, the global flags, and what is said about usage
-// that is wrong.
+// The command line of `paceline`: all verbs, the global flags, and the messages about wrong usage.
 #ifndef CLI_COMMAND_LINE_H_
 #define CLI_COMMAND_LINE_H_
 
@@ -18,10 +17,10 @@ namespace paceline {
 // The whole tree of commands. `program` outlives it.
 std::unique_ptr<CLI::App> MakeCommandLine(Program& program);
 
-// `arguments`: without the program's name. Throws CLI::ParseError.
+// `arguments` exclude the program's name. Throws CLI::ParseError.
 void ParseCommandLine(CLI::App& app, std::vector<std::string> arguments);
 
-// Parses, runs the verb, returns the exit code (cli/exit_codes.h). `arguments`: without the
+// Parses, runs the verb, and returns the exit code (cli/exit_codes.h). `arguments` exclude the
 // program's name.
 int RunCommandLine(Program& program, std::vector<std::string> arguments);
 

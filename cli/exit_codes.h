@@ -1,4 +1,4 @@
-// How `paceline` ends, for scripts (docs/cli.md). The daemons' codes are in
+// Exit codes of `paceline`, for scripts (docs/cli.md). Those of the daemons are in
 // common/exit_codes.h.
 #ifndef CLI_EXIT_CODES_H_
 #define CLI_EXIT_CODES_H_
@@ -7,13 +7,13 @@ namespace paceline {
 
 enum CliExit : int {
   kCliOk = 0,
-  // The job that was waited for failed or was cancelled, or the command itself could not do
-  // its work for a reason that has no code of its own.
+  // The awaited job failed or was cancelled, or the command failed for a reason that has no code of
+  // its own.
   kCliFailed = 1,
-  kCliUsage = 2,        // Wrong flags, or a job file or request that cannot be.
+  kCliUsage = 2,        // Wrong flags, or an impossible job file or request.
   kCliNotFound = 3,     // No such job, node, checkpoint, context or file.
-  kCliRefused = 4,      // The state of things does not allow it; nothing was changed.
-  kCliPermission = 5,   // Not allowed to.
+  kCliRefused = 4,      // The present state does not allow it; nothing was changed.
+  kCliPermission = 5,   // Not permitted.
   kCliUnavailable = 6,  // The server did not answer.
   kCliTimeout = 7,      // Not done within the time given.
   kCliInterrupted = 130,

@@ -1,4 +1,4 @@
-// paceline: the terminal, the output, the environment and Ctrl-C for the command line.
+// paceline: connects the command line to the terminal, the output, the environment and Ctrl-C.
 #include <fcntl.h>
 #include <pthread.h>
 #include <pwd.h>
@@ -23,7 +23,7 @@
 namespace paceline {
 namespace {
 
-// All 0 when the output is no terminal.
+// All 0 if the output is no terminal.
 winsize TerminalSize() {
   winsize size = {};
   if (isatty(STDOUT_FILENO) == 0 || ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0) return {};
@@ -35,7 +35,7 @@ std::string Variable(const char* name) {
   return value == nullptr ? "" : value;
 }
 
-// Of the passwd entry; empty if there is none.
+// From the passwd entry; empty if there is none.
 std::string AccountName() {
   passwd entry = {};
   passwd* found = nullptr;
@@ -46,18 +46,19 @@ std::string AccountName() {
   return found == nullptr ? "" : found->pw_name;
 }
 
-// Standard output, with the cause when it cannot be written, which std::cout forgets. Text waits
-// until it is flushed, on a terminal until its line ends. What fails first raises the interrupt, so
-// that no command goes on for nobody.
+// Standard output. Unlike std::cout it keeps the cause of a failed write. Text is buffered until it
+// is flushed, on a terminal until the end of the line. The first failure raises the interrupt, so
+// that no command continues when nobody reads.
 class Output : public std::streambuf {
  public:
   explicit Output(Interrupt& interrupt)
       : by_line_(isatty(STDOUT_FILENO) != 0), interrupt_(interrupt) {}
 
-  // 0, or the errno of the first write or of the close that failed. Nothing is written after it.
+  // Returns 0, or the errno of the first write, or of the close, that failed. Nothing is written
+  // after it.
   int Close() {
     sync();
-    // Who has closed the output wants none, and that nothing was written is no fault.
+    // Whoever has closed the output wants none, so not writing is no error.
     if (close(STDOUT_FILENO) != 0 && errno != EBADF) Fail(errno);
     return error_;
   }
@@ -104,16 +105,16 @@ class Output : public std::streambuf {
   int error_ = 0;
 };
 
-// A closed standard stream stays one that cannot be written: else a socket or a file of ours would
-// take its number, and the text that is meant for people.
+// Reserves the numbers of closed standard streams: otherwise a socket or file of ours would get the
+// number, and the text meant for people.
 void KeepClosedStreams() {
   int fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   while (fd >= 0 && fd <= STDERR_FILENO) fd = open("/dev/null", O_RDONLY | O_CLOEXEC);
   if (fd >= 0) close(fd);
 }
 
-// SIGINT and SIGTERM, told to `interrupt`. The second one, or one that nobody listens to,
-// ends the process.
+// Passes SIGINT and SIGTERM to `interrupt`. The second signal, or one without a listener, ends the
+// process.
 [[noreturn]] void WaitForSignals(const sigset_t& signals, Interrupt& interrupt) {
   while (true) {
     int signal = 0;
@@ -125,15 +126,15 @@ void KeepClosedStreams() {
 
 int Main(int argc, char** argv) {
   KeepClosedStreams();
-  // Blocked before any thread starts, so that all inherit it; one thread waits for them.
+  // Blocked before any thread starts, so that all threads inherit it; one thread waits for them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGINT);
   sigaddset(&signals, SIGTERM);
   pthread_sigmask(SIG_BLOCK, &signals, nullptr);
-  // Ends quietly when nobody reads the output any more, also where the parent ignores the signal.
+  // End quietly when the output is no longer read, even if the parent ignores the signal.
   signal(SIGPIPE, SIG_DFL);
-  // Lives until the process ends, as does the thread that uses it.
+  // Lives until the process ends, like the thread that uses it.
   static Interrupt interrupt;
   std::thread([signals] { WaitForSignals(signals, interrupt); }).detach();
 
@@ -149,9 +150,9 @@ int Main(int argc, char** argv) {
     exit = program.Fail(kCliFailed,
                         absl::StrCat("the output cannot be written: ", std::strerror(error)));
   }
-  // As coreutils do: what people were not told is a failure too.
+  // As in coreutils: failing to write messages is a failure, too.
   if (!std::cerr && exit == kCliOk) exit = kCliFailed;
-  // Without the destructors of what the signal thread still uses.
+  // Skips the destructors of objects that the signal thread still uses.
   _exit(exit);
 }
 

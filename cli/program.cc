@@ -30,7 +30,7 @@ namespace {
 constexpr char kDefaultServer[] = "127.0.0.1:7450";
 constexpr int kDefaultPort = 7450;
 
-// The same of CheckIdentity, of who has a token. The token itself is read with each call.
+// As CheckIdentity, for a user with a token. The token itself is read at each call.
 absl::Status CheckTokenIdentity(const ServerChoice& choice) {
   if (!choice.files.has_value()) {
     return absl::PermissionDeniedError(
@@ -47,7 +47,7 @@ absl::Status CheckTokenIdentity(const ServerChoice& choice) {
       "admin gives it to you, and --tls-dir names its folder"));
 }
 
-// What keeps the choice from being used; PermissionDenied.
+// PermissionDenied, with the reason why the choice cannot be used.
 absl::Status CheckIdentity(const ServerChoice& choice) {
   if (!choice.token_file.empty()) return CheckTokenIdentity(choice);
   if (!choice.files.has_value()) {
@@ -68,14 +68,14 @@ absl::Status CheckIdentity(const ServerChoice& choice) {
                                   : ""));
 }
 
-// Whom the certificate names; empty: nobody, in plain text or by files that cannot be used.
+// Name in the certificate; empty: there is none (plain text, or files that cannot be used).
 std::string CertifiedName(const absl::StatusOr<ServerChoice>& choice) {
   if (!choice.ok() || !choice->files.has_value()) return "";
   const absl::StatusOr<Certificate> own = CheckTlsFiles(*choice->files, absl::Now());
   return own.ok() ? own->principal.name : "";
 }
 
-// Of one address, or of each of several.
+// Adds the default port to one or more addresses.
 std::string WithPorts(const std::string& server) {
   std::vector<std::string> addresses = SplitAddresses(server);
   for (std::string& address : addresses) address = WithPort(address, kDefaultPort);
@@ -111,7 +111,7 @@ std::string Program::UserWithoutAsking() const {
   const absl::StatusOr<ServerChoice> choice = ChooseServer();
   const std::string certified = CertifiedName(choice);
   if (!certified.empty()) return certified;
-  // The controller knows the name of who has a token better than the system does.
+  // The controller knows a token's owner better than the system does.
   const bool token = choice.ok() && !choice->token_file.empty();
   return token ? UserOfEnvironment() : local_user();
 }
@@ -160,7 +160,7 @@ ServerChoice Program::ChoiceOf(const std::string& server, const std::string& nam
     choice.token_file = Variable("PACELINE_TOKEN_FILE");
   }
   if (!flags.token_file.empty()) choice.token_file = flags.token_file;
-  // To controllers a certificate goes before a token, so none is shown beside it.
+  // Controllers prefer a certificate to a token, so none is shown along with one.
   if (choice.files.has_value() && !choice.token_file.empty()) {
     choice.files = TlsFiles{choice.files->ca, "", ""};
   }
@@ -218,7 +218,7 @@ Client::Options Program::ClientOptions() const {
   options.timeout = absl::Seconds(flags.timeout_s);
   options.user = UserWithoutAsking();
   options.problem = choice.ok() ? CheckIdentity(*choice) : choice.status();
-  // With a problem it is never called.
+  // Unused if there is a problem.
   options.server = choice.ok() ? choice->address : kDefaultServer;
   if (!options.problem.ok()) return options;
   if (choice->files.has_value()) options.credentials = ChannelCredentials(*choice->files);

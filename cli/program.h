@@ -1,5 +1,5 @@
-// One run of `paceline`: where its text goes, what the global flags say, and the client
-// that its verb uses. Each verb (cli/verbs) adds a subcommand that sets `action`.
+// One run of `paceline`: where its text goes, what the global flags say, and the client that its
+// verb uses. Each verb (cli/verbs) adds a subcommand that sets `action`.
 //
 // Thread-compatible; `Note` is thread-safe.
 #ifndef CLI_PROGRAM_H_
@@ -29,42 +29,43 @@ namespace paceline {
 
 struct CliContext;
 
-// The world around a run; a test has its own.
+// Environment of a run; tests have their own.
 struct Surroundings {
   std::ostream& out;  // Data.
   std::ostream& err;  // Messages.
   bool out_is_terminal = false;
   int width = 0;  // Columns of the terminal; 0: unlimited.
-  // Value of an environment variable; empty when it is not set.
+  // Returns an environment variable; empty if it is not set.
   std::function<std::string(const char*)> variable;
   int height = 0;  // Rows of the terminal; 0: unlimited.
-  // Name of the account that runs this, as the system has it; unset, or empty: it has none.
+  // Returns the system's name of the account that runs this; unset or empty: it has none.
   std::function<std::string()> account = {};
 };
 
 struct GlobalFlags {
   std::string server;   // Empty: see Program::ChooseServer().
-  std::string context;  // The same.
+  std::string context;  // As for `server`.
   std::string output = "table";
   double timeout_s = 30;
   bool no_headers = false;
   bool no_color = false;
   bool quiet = false;
-  std::string owner;       // Of the verbs that have it; empty: see Program::user().
+  std::string owner;       // For verbs that have it; empty: see Program::user().
   std::string tls_dir;     // Empty: see Program::ChooseServer().
-  std::string token_file;  // The same.
+  std::string token_file;  // As for `tls_dir`.
   bool plaintext = false;
 };
 
-// Where requests go.
+// The server that requests go to.
 struct ServerChoice {
   std::string address;  // HOST:PORT.
-  std::string context;  // That it comes from; empty: from elsewhere.
-  // By what the two know each other; none: plain text. With a token: the authority alone.
+  std::string context;  // Context that it comes from; empty: none.
+  // Files that identify server and user to each other; none: plain text. With a token: the
+  // authority's certificate only.
   std::optional<TlsFiles> files = {};
-  // Of the token by which the controller knows who asks; empty: there is none.
+  // File of the user's token; empty: none.
   std::string token_file = {};
-  bool is_default = false;  // Nothing names it, and no dev cluster is up.
+  bool is_default = false;  // Nothing names a server, and no dev cluster is up.
 };
 
 class Program {
@@ -72,89 +73,89 @@ class Program {
   Program(Surroundings surroundings, Interrupt& interrupt);
 
   GlobalFlags flags;
-  // Set by the verb that was named; returns the exit code.
+  // Set by the verb on the command line; returns the exit code.
   std::function<int()> action;
 
   std::ostream& out() { return surroundings_.out; }
   std::ostream& err() { return surroundings_.err; }
   bool out_is_terminal() const { return surroundings_.out_is_terminal; }
-  // Whether text on the output can be replaced in place.
+  // Whether text on the output can be overwritten.
   bool redraws() const { return out_is_terminal() && Variable("TERM") != "dumb"; }
   int width() const { return surroundings_.width; }
   int height() const { return surroundings_.height; }
   Interrupt& interrupt() { return interrupt_; }
   std::string Variable(const char* name) const { return surroundings_.variable(name); }
 
-  // The output is for programs: JSON, or the same as YAML.
+  // Whether the output is for programs: JSON, or the same as YAML.
   bool json() const { return flags.output == "json" || flags.output == "yaml"; }
-  // The output is names alone, one a line, that other commands take.
+  // Whether the output is only names, one per line, which other commands take.
   bool names() const { return flags.output == "name"; }
-  // Colours only on a terminal, and not against the user's wish.
+  // Colours are used on a terminal only, and not against the user's wish.
   PageStyle style() const;
 
-  // What --server or --context names, else $PACELINE_SERVER, $PACELINE_CONTEXT, the current context
-  // of the configuration (cli/config), the dev cluster when it is up, or 127.0.0.1:7450; with port
-  // 7450 when it has none. NotFound when there is no such context; errors of ReadConfig.
-  // The identity is what --tls-dir or --plaintext says, else the context, else plain text for the
-  // dev cluster, else $PACELINE_TLS_DIR, or plain text if $PACELINE_PLAINTEXT is 1, else the files
-  // of DefaultTlsDir. --token-file goes before the certificate of any of them, and
-  // $PACELINE_TOKEN_FILE before that of the last three.
+  // Returns the server of --server or --context, else of $PACELINE_SERVER, $PACELINE_CONTEXT, the
+  // current context of the configuration (cli/config), the dev cluster if it is up, or
+  // 127.0.0.1:7450; 7450 is the default port. NotFound if there is no such context; errors of
+  // ReadConfig. The identity is that of --tls-dir or --plaintext, else of the context, else plain
+  // text for the dev cluster, else $PACELINE_TLS_DIR, or plain text if $PACELINE_PLAINTEXT is 1,
+  // else the files of DefaultTlsDir. --token-file overrides the certificate of any of these, and
+  // $PACELINE_TOKEN_FILE that of the last three.
   absl::StatusOr<ServerChoice> ChooseServer() const;
-  // Its address, and "ADDRESS (context NAME)" for people; empty after an error. Settled once there
-  // is a client.
+  // Its address, and "ADDRESS (context NAME)" for people; empty after an error. Fixed once there is
+  // a client.
   std::string server() const;
   std::string ServerText() const;
-  // A line about a watch whose controller is away.
+  // A line for a watch that says that the controller is away.
   std::string OutageText() const;
-  // Of a client for that server, as the user.
+  // Options of a client for that server, on behalf of the user.
   Client::Options ClientOptions() const;
-  // Made at the first call. Without a server, each of its calls tells why there is none.
+  // Created at the first call. Without a server, each of its calls returns the reason.
   Client& client();
   std::string config_path() const;
-  // In whose name requests are made: --owner, else the name in the certificate that is used, else
-  // $USER or $LOGNAME, else whom the controller takes the user's token for, which is asked once, or
-  // without a token local_user(). Reads the certificate's files. Empty: FailWithoutUser().
+  // User on whose behalf requests are made: --owner, else the name in the certificate used, else
+  // $USER or $LOGNAME, else the owner of the user's token, which the controller is asked for once,
+  // or without a token local_user(). Reads the certificate's files. Empty: call FailWithoutUser().
   std::string user();
   // $USER, else $LOGNAME, else the account's name; empty if there is none.
   std::string local_user() const;
 
-  // A line on the error stream, unless --quiet.
+  // Writes a line to the error stream, unless --quiet.
   void Note(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The message as JSON (cli/text/message_json.h).
+  // Returns the message as JSON (cli/text/message_json.h).
   static std::string JsonOf(const google::protobuf::Message& message);
-  // The same on the output, as JSON or YAML.
+  // Prints the message, as JSON or YAML.
   void PrintJson(const google::protobuf::Message& message);
-  // The same for streams: a line of JSON, or a YAML document.
+  // Prints the message in a stream: as a line of JSON, or a YAML document.
   void PrintJsonLine(const google::protobuf::Message& message);
-  // JSON made elsewhere; must be valid.
+  // Prints JSON made elsewhere; it must be valid.
   void PrintJsonText(const std::string& json);
 
-  // Tells the error; returns its exit code.
+  // Prints the error; returns its exit code.
   int Fail(const grpc::Status& status);
   int Fail(const absl::Status& status);
   int Fail(CliExit exit, const std::string& message);
-  // Tells why there is no user(); returns the exit code.
+  // Prints why there is no user(); returns the exit code.
   int FailWithoutUser();
 
  private:
-  // user() as far as nobody has to be asked; or empty.
+  // user() as far as it is known without asking the controller; else empty.
   std::string UserWithoutAsking() const;
   // $USER, else $LOGNAME.
   std::string UserOfEnvironment() const;
-  // Empty: there is no token, or `token_status_` says why.
+  // Empty: there is no token, or `token_status_` has the reason.
   std::string UserOfToken();
-  // The server, by the name of its context or without, and by what it and the caller know each
-  // other. `context` may be null.
+  // Makes the choice of a server, from the context `name` if that is not empty, with its identity.
+  // `context` may be null.
   ServerChoice ChoiceOf(const std::string& server, const std::string& name,
                         const CliContext* context) const;
 
   const Surroundings surroundings_;
   Interrupt& interrupt_;
   std::unique_ptr<Client> client_;
-  ServerChoice client_server_;             // The server that `client_` speaks to.
-  std::optional<std::string> token_user_;  // Unset: not asked.
+  ServerChoice client_server_;             // The server that `client_` talks to.
+  std::optional<std::string> token_user_;  // Unset: not asked yet.
   grpc::Status token_status_;
-  absl::Mutex mutex_;  // Orders lines of the error stream.
+  absl::Mutex mutex_;  // Keeps lines on the error stream whole.
 };
 
 }  // namespace paceline

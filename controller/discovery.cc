@@ -12,7 +12,7 @@ std::string DescribeTargets(const Cluster& cluster) {
     const std::string& address = node.facts.metrics_address;
     if (address.empty()) continue;
     nlohmann::json labels = {{"node", name.value()}, {"__meta_paceline_component", "worker"}};
-    // Over a network nothing else is served.
+    // Over a network the metrics are served by TLS only.
     if (!IsLoopback(address)) labels["__scheme__"] = "https";
     targets.push_back({{"targets", {address}}, {"labels", labels}});
   }

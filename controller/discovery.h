@@ -1,4 +1,4 @@
-// What Prometheus is told of the workers of a cluster, at /sd: its HTTP service discovery.
+// Prometheus' HTTP service discovery at /sd: the workers of the cluster.
 #ifndef CONTROLLER_DISCOVERY_H_
 #define CONTROLLER_DISCOVERY_H_
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// JSON: a list of targets with their labels, of the nodes that say where they tell their metrics.
+// Returns JSON: a list of targets with labels, for the nodes that have a metrics address.
 std::string DescribeTargets(const Cluster& cluster);
 
 }  // namespace paceline

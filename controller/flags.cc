@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-// Exit codes of common/exit_codes.h.
+// The exit codes are those of common/exit_codes.h.
 constexpr char kFooter[] =
     "\nExit codes: 0 ended on request, 1 failure, 2 wrong usage, 10 cannot listen,\n"
     "11 state directory not writable, 12 state from a newer version, 13 state damaged,\n"

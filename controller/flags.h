@@ -12,15 +12,15 @@
 namespace paceline {
 
 struct ControllerFlags {
-  ServerOptions server;         // Its queues are those of the file below.
-  std::string queues;           // controller/queue_file.h. Empty: one queue.
+  ServerOptions server;         // Its queues come from the file `queues`.
+  std::string queues;           // Path; see controller/queue_file.h. Empty: one queue.
   std::string store;            // "sqlite" or "etcd".
-  Leadership::Options leading;  // What the flags say of it; the rest is as of `server`.
+  Leadership::Options leading;  // Set as far as flags say; the rest is as in `server`.
   LogFlags log;
 };
 
-// Reads the command line and the file that it names. Returns the exit code when the process has to
-// end: after --help or --version, or for wrong usage, which has been told on stderr.
+// Reads the command line and the file that it names. Returns an exit code if the process has to
+// end: after --help or --version, or after wrong usage, which is then reported on stderr.
 std::optional<int> ParseFlags(int argc, const char* const* argv, ControllerFlags& flags);
 
 }  // namespace paceline

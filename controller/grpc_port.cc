@@ -24,43 +24,43 @@ namespace paceline {
 namespace {
 
 constexpr int kKeepaliveMillis = 10000;
-// Who knows several controllers asks often whether this one is still there
+// Clients that know several controllers often check whether this one is still there
 // (common/leader_address.h).
 constexpr int kMinPingMillis = 1000;
-// A worker's report with its trainers' log tails; a job is far smaller (common/job_spec).
+// Fits a worker's report with its trainers' log tails; a job is far smaller (common/job_spec).
 constexpr int kMaxMessageBytes = 16 << 20;
-// Of a call's headers: names and a token. gRPC's own default.
+// Names and a token in a call's headers. This is gRPC's own default.
 constexpr int kMaxHeaderBytes = 8 << 10;
-// Calls at once over one connection: more wait at the client. Many nodes, or many watchers, may
+// Calls at once on one connection; further calls wait at the client. Many nodes or watchers may
 // come through one proxy.
 constexpr int kMaxCallsPerConnection = 4096;
-// All that gRPC may hold for all connections: 16 of the largest messages, and 10,000 streams'
-// buffers. Beyond it gRPC takes from connections what it can.
+// Memory of gRPC for all connections: 16 of the largest messages, and the buffers of 10,000
+// streams. Beyond it gRPC takes back what it can from connections.
 constexpr size_t kMaxGrpcBytes = size_t{512} << 20;
-// Of gRPC's synchronous services, which is reflection alone: each of its open streams holds a
-// thread, and one more thread refuses those that there is none for. Tools ask once and go. Our
-// services and health have callbacks, whose threads this does not count.
+// Threads of gRPC's synchronous services, which is reflection alone: each of its open streams holds
+// a thread, and one more thread refuses streams beyond that. Tools ask once and go. Our services
+// and health use callbacks, whose threads do not count.
 constexpr int kMaxSyncThreads = 16;
-// A client without calls is gone; it connects again by itself when it has one.
+// A client that makes no calls is taken for gone; it reconnects by itself when it has one.
 constexpr absl::Duration kMaxIdle = absl::Minutes(10);
 
-// Lines of gRPC's own, a second and in a burst: it writes one for each handshake that fails.
+// gRPC's own log lines per second, and in a burst: it writes one for each failed handshake.
 constexpr double kLogLines = 1;
 constexpr double kLogBurst = 20;
 
-// Takes the lines that gRPC would write itself. Thread-safe.
+// Receives the lines that gRPC would log by itself. Thread-safe.
 class GrpcLog {
  public:
   static void Take(gpr_log_func_args* line) {
     static auto& log = *new GrpcLog;
-    // Others come only where somebody has asked for them (GRPC_VERBOSITY).
+    // Other severities come only if somebody has asked for them (GRPC_VERBOSITY).
     const int64_t left_out = line->severity == GPR_LOG_SEVERITY_ERROR ? log.Admit() : 0;
     if (left_out < 0) return;
     PACELINE_LOG(WARNING) << "grpc reason=\"" << line->message << "\" left_out=" << left_out;
   }
 
  private:
-  // How many were left out before this one; negative: this one is, too.
+  // Returns how many lines were left out before this one; negative: this one is left out, too.
   int64_t Admit() ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     if (rate_.Take("", EventLoop::Now()) == absl::ZeroDuration()) {

@@ -17,7 +17,7 @@ class ServerCredentials;
 
 namespace paceline {
 
-// For a connection to become one of HTTP/2, TLS included.
+// Time for a connection to complete its handshakes, TLS included.
 inline constexpr absl::Duration kHandshakePatience = absl::Seconds(10);
 
 struct GrpcPort {
@@ -25,14 +25,13 @@ struct GrpcPort {
   std::string address;  // HOST:PORT, with the real port.
 };
 
-// Bounds how large calls may be, how many they may be, and what all of them together hold, in
-// memory and in threads; ends connections that are half open, slow or silent. From the first call
-// on, the lines that gRPC writes in this process go to our log, by a rate: what a client does wrong
-// makes one.
+// Limits the size of calls, their number, and the memory and threads that all of them take; closes
+// connections that are half-open, slow or silent. From the first call on, gRPC's log lines in this
+// process go to our log, at a limited rate, since a client's mistake causes one.
 void LimitClients(grpc::ServerBuilder& builder, absl::Duration handshake_patience);
 
-// Serves the builder's services at `listen`, HOST:PORT, port 0: any. FailedPrecondition when it
-// cannot.
+// Serves the builder's services at `listen` (HOST:PORT; port 0: any free port). FailedPrecondition
+// if it cannot.
 absl::StatusOr<GrpcPort> OpenGrpcPort(grpc::ServerBuilder& builder, const std::string& listen,
                                       const std::shared_ptr<grpc::ServerCredentials>& credentials);
 

@@ -29,8 +29,8 @@
 namespace paceline {
 namespace {
 
-// Does what it was last told to do when the process is asked to end: SIGTERM or SIGINT, which are
-// blocked in all threads, as is SIGUSR1, which ends the waiting.
+// Runs the last given function when the process is asked to end (SIGTERM or SIGINT). These signals
+// are blocked in all threads, as is SIGUSR1, which ends the wait for them.
 class EndSignal {
  public:
   explicit EndSignal(const sigset_t& signals) : thread_([this, signals] { Wait(signals); }) {}
@@ -41,7 +41,7 @@ class EndSignal {
   EndSignal(const EndSignal&) = delete;
   EndSignal& operator=(const EndSignal&) = delete;
 
-  // At once if the signal has come before.
+  // Sets the function; runs it at once if the signal has already come.
   void Then(std::function<void()> then) {
     absl::MutexLock lock(&mutex_);
     then_ = std::move(then);
@@ -64,8 +64,8 @@ class EndSignal {
   std::thread thread_;  // Last: uses all the others.
 };
 
-// At once: whatever else this process did would be done beside another leader. It is started again
-// as a standby.
+// Exits at once: anything more that this process did would be done beside another leader. It is
+// restarted as a standby.
 void EndAsDeposed(const std::string& why) {
   PACELINE_LOG(ERROR) << "deposed reason=\"" << why << "\"";
   std::_Exit(kExitDeposed);
@@ -76,7 +76,7 @@ int Fail(const ServerFailure& failure) {
   return failure.exit_code;
 }
 
-// Stands by until this controller leads. The exit code when the process has to end before.
+// Stands by until this controller leads. Returns an exit code if the process has to end first.
 std::optional<int> Lead(ControllerFlags& flags, EndSignal& end,
                         std::unique_ptr<Leadership>& leadership, Elected& elected) {
   ServerOptions& server = flags.server;
@@ -105,7 +105,7 @@ std::optional<int> Lead(ControllerFlags& flags, EndSignal& end,
   return std::nullopt;
 }
 
-// Serves until a signal comes. The signals are blocked in all threads.
+// Serves until a signal comes. Requires: the signals are blocked in all threads.
 int Serve(ControllerFlags flags, const sigset_t& signals) {
   EndSignal end(signals);
   std::unique_ptr<Leadership> leadership;  // Outlives the server.
@@ -125,12 +125,11 @@ int Serve(ControllerFlags flags, const sigset_t& signals) {
 
 int Main(int argc, char** argv) {
 #ifdef NDEBUG
-  // The distribution's Abseil is built to look for cycles: each lock of a mutex, gRPC's own
-  // included, is then noted in one graph of the process, under a lock. Builds that are not
-  // optimised look.
+  // The distribution's Abseil is built with deadlock detection: each lock of a mutex, gRPC's own
+  // included, is entered into one global graph, under a lock. Optimised builds switch that off.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
 #endif
-  // What it keeps is nobody else's: the environments of jobs may hold secrets.
+  // Files must be readable by this user only: the environments of jobs may hold secrets.
   ::umask(077);
   ControllerFlags flags;
   if (const std::optional<int> code = ParseFlags(argc, argv, flags)) return *code;
@@ -143,7 +142,7 @@ int Main(int argc, char** argv) {
     flags.server.cluster.queues = *std::move(read);
   }
 
-  // Blocked before any thread starts, so that all inherit it; one thread waits for them.
+  // Blocked before any thread starts, so that all threads inherit it; one thread waits for them.
   sigset_t signals;
   sigemptyset(&signals);
   sigaddset(&signals, SIGTERM);

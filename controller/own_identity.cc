@@ -60,7 +60,7 @@ std::optional<TlsFiles> IdentityFiles(const ServerOptions& options) {
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options) {
   if (options.credentials != nullptr) return options.credentials;
   if (options.plaintext) return grpc::InsecureServerCredentials();
-  // A call without a certificate goes on: a node that joins has none yet.
+  // Calls without a certificate are accepted here: a joining node has none yet.
   return ServerCredentials(FilesIn(options.tls_dir), /*require_client_certificate=*/false);
 }
 

@@ -1,4 +1,4 @@
-// Who a controller is at its ports, by the options that it is started with.
+// A controller's identity at its ports, according to its options.
 #ifndef CONTROLLER_OWN_IDENTITY_H_
 #define CONTROLLER_OWN_IDENTITY_H_
 
@@ -11,17 +11,17 @@
 
 namespace paceline {
 
-// Whether it may serve where it was told to: in plain text on the loopback only, and loudly; else
-// with a usable certificate of a controller.
+// Checks whether the controller may serve: in plain text on loopback only, with a warning;
+// otherwise with a usable certificate of a controller.
 ServerFailure CheckIdentity(const ServerOptions& options);
 
-// Its certificate's files. None: plain text, or credentials of a test.
+// The files of its certificate. None: plain text, or the credentials of a test.
 std::optional<TlsFiles> IdentityFiles(const ServerOptions& options);
 
-// After CheckIdentity.
+// Requires: CheckIdentity succeeded.
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options);
 
-// The same of HTTP. Nothing: plain text. It asks CheckReader (common/identity/principal.h).
+// The same for HTTP. None: plain text. It asks CheckReader (common/identity/principal.h).
 std::optional<HttpTls> HttpTlsOf(const ServerOptions& options);
 
 }  // namespace paceline

@@ -18,7 +18,7 @@ namespace {
 
 constexpr int kHighestPriority = 1000000;
 constexpr char kKeys[] = "priority, submitter_priority, slots and gpus";
-constexpr int kHighestOfJob = 1000;  // As common/job_spec has it.
+constexpr int kHighestOfJob = 1000;  // The limit that common/job_spec has.
 
 bool IsName(const std::string& text) {
   bool sound = !text.empty() && text.size() <= 63 && absl::ascii_islower(text[0]);

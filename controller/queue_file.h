@@ -1,5 +1,5 @@
-// The file of queues that the controller is given (--queues), in YAML: a group for each queue, by
-// its name, with the keys priority, submitter_priority, slots and gpus (docs/scheduling.md).
+// The controller's file of queues (--queues), in YAML: one group per queue, by name, with the keys
+// priority, submitter_priority, slots and gpus (docs/scheduling.md).
 #ifndef CONTROLLER_QUEUE_FILE_H_
 #define CONTROLLER_QUEUE_FILE_H_
 
@@ -10,11 +10,11 @@
 
 namespace paceline {
 
-// The queue "default" is there even if the file does not have it. NotFound: the file cannot be
-// read. InvalidArgument: all problems, a line "FILE:LINE:COLUMN: ..." each.
+// The result always has the queue "default". NotFound if the file cannot be read; InvalidArgument
+// with one line "FILE:LINE:COLUMN: ..." per problem.
 absl::StatusOr<Queues> ReadQueueFile(const std::string& path);
 
-// The same of a file's contents; `name` is for messages.
+// The same for a file's contents; `name` is used in messages.
 absl::StatusOr<Queues> ParseQueues(const std::string& yaml, const std::string& name);
 
 }  // namespace paceline

@@ -64,10 +64,10 @@
 namespace paceline {
 namespace {
 
-// Requests under way get so long to finish when the controller ends. They take milliseconds,
-// and clients with an idle connection use up all of it.
+// How long requests under way may take to finish when the controller ends. They take milliseconds,
+// but clients with an idle connection use up all of it.
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
-// The certificate's end is told from so long before on.
+// The certificate's end is announced from this long before on.
 constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
 constexpr absl::Duration kCertificateLook = absl::Hours(1);
 
@@ -75,13 +75,13 @@ constexpr absl::Duration kCertificateLook = absl::Hours(1);
 
 ServerFailure StateFailure(const absl::Status& status) { return {status, StateExitCode(status)}; }
 
-// What the server is made of, and how it is wired.
+// The parts of the server, and their wiring.
 class Server::Parts {
  public:
   explicit Parts(ServerOptions options);
   ~Parts();
 
-  // As the server's.
+  // As Server::Start.
   ServerFailure Start(Elected elected);
   ServerFailure Run();
   void Shutdown();
@@ -89,9 +89,9 @@ class Server::Parts {
  private:
   ServerFailure OpenAuthority();
   ServerFailure OpenState(Elected& elected);
-  // Checks the table of roles, and makes access_ unless `plaintext`.
+  // Checks the table of roles, and makes access_ unless in plain text.
   ServerFailure OpenAccess();
-  // Serves both ports and tells where. On failure neither is served any more.
+  // Serves both ports and writes their addresses. On failure neither is served.
   ServerFailure Serve();
   ServerFailure ListenHttp();
   ServerFailure ListenGrpc();
@@ -99,14 +99,14 @@ class Server::Parts {
   Principal FindCaller(const grpc::ServerContextBase& context) const;
   std::optional<HttpTls> HttpSecurity();
   IdentityService::Options IdentityOptions();
-  // Ends what clients watch and read; they may open it again.
+  // Ends what clients watch and read; they may reopen it.
   void CloseStreams(const char* why);
-  // Tells in the log, again and again, when the certificate comes to its end.
+  // Periodically logs that the certificate is about to expire.
   void WatchCertificate();
-  // Of the state store's files. From any thread.
+  // Size of the state store's files. From any thread.
   int64_t StateBytes() const;
   void UpdateDiscovery();
-  // Once after a burst of changes. On the loop.
+  // Updates once after a burst of changes. On the loop.
   void UpdateDiscoverySoon();
   HttpServer::Routes Routes();
   HttpServer::Streams Streams();
@@ -118,13 +118,13 @@ class Server::Parts {
   CallLimits limits_;
   Lists lists_{&loop_, &sender_, &limits_};
   std::atomic<bool> ready_{false};
-  ServerFailure failure_;  // On the loop; so below.
+  ServerFailure failure_;  // On the loop, as are the next members.
   bool discovery_is_old_ = false;
 
   absl::Mutex mutex_;
   std::string discovery_ ABSL_GUARDED_BY(mutex_) = "[]";  // Body of /sd.
 
-  // In the order of construction in Start.
+  // In the order in which Start makes them.
   std::unique_ptr<StateLock> lock_;
   std::unique_ptr<StateStore> store_;
   std::unique_ptr<ControlLoop> control_;
@@ -136,17 +136,17 @@ class Server::Parts {
   std::unique_ptr<CheckpointService> checkpoints_;
   std::unique_ptr<AdminService> admin_;
   std::optional<CertificateAuthority> authority_;
-  std::optional<Identities> restored_;  // Until the service has them.
+  std::optional<Identities> restored_;  // Until the service takes them over.
   std::unique_ptr<IdentityService> identities_;
   std::unique_ptr<AuditLog> audit_;
-  std::unique_ptr<Access> access_;  // Null: plain text.
+  std::unique_ptr<Access> access_;  // Null in plain text.
   std::unique_ptr<TelemetryService> telemetry_;
   std::unique_ptr<Page> page_;
   std::unique_ptr<HistoryService> histories_;
   std::unique_ptr<HttpServer> http_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
-  std::thread shutdown_;  // Waits for gRPC's requests under way.
+  std::thread shutdown_;  // Waits for requests under way to finish.
 };
 
 Server::Parts::Parts(ServerOptions options)
@@ -301,18 +301,18 @@ ServerFailure Server::Parts::ListenGrpc() {
 }
 
 ServerFailure Server::Parts::Serve() {
-  // gRPC last: from then on there are calls, whose handlers wait for the loop.
+  // gRPC comes last: from then on there are calls, whose handlers wait for the loop.
   ServerFailure failure = ListenHttp();
   if (failure.status.ok()) failure = ListenGrpc();
   if (!failure.status.ok()) {
     http_.reset();
     return failure;
   }
-  // With the real port.
+  // The address file gets the real ports.
   const absl::Status written =
       WriteAddressFile(options_.address_file, grpc_address_, http_->address());
   if (written.ok()) return {};
-  // Without the loop gRPC would wait for those calls for ever.
+  // The loop must run, or else gRPC would wait for those calls for ever.
   Shutdown();
   Run();
   return StateFailure(written);
@@ -379,10 +379,9 @@ IdentityService::Options Server::Parts::IdentityOptions() {
     if (principal.role == Role::kWorker) {
       return workers_->CloseRevoked(NodeName(principal.name), text);
     }
-    // Whose they are is not known here. Readers open them again where they were; who is revoked
-    // cannot.
+    // The streams' owners are not known here. Readers reopen theirs; revoked callers cannot.
     CloseStreams("somebody was revoked: open the stream again");
-    // While the server ends, its streams do, too, and another thread has it.
+    // A server that is shutting down ends its streams anyway, on another thread.
     if (!shutdown_.joinable()) http_->EndStreams();
   };
   return options;
@@ -421,7 +420,7 @@ void Server::Parts::CloseStreams(const char* why) {
 }
 
 int64_t Server::Parts::StateBytes() const {
-  if (lock_ == nullptr) return store_->SizeBytes();  // Of etcd; safe from any thread.
+  if (lock_ == nullptr) return store_->SizeBytes();  // The size of etcd; safe from any thread.
   int64_t bytes = 0;
   for (const char* name : {"state.db", "state.db-wal"}) {
     std::error_code error;

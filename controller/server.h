@@ -1,6 +1,6 @@
-// The controller as a whole: owns all parts and wires them; decides nothing.
+// The controller as a whole: owns and wires all parts; makes no decisions.
 //
-// Threads: the event loop (Run's caller), the store's, gRPC's, the HTTP server's.
+// Threads: the event loop (which runs on Run's caller), and those of the store, gRPC and HTTP.
 #ifndef CONTROLLER_SERVER_H_
 #define CONTROLLER_SERVER_H_
 
@@ -30,35 +30,35 @@ struct ServerOptions {
   std::string address_file;  // common/address_file.h.
   std::string audit_log;     // controller/api/audit/audit.h. Empty: audit.jsonl in state_dir.
   Cluster::Options cluster = {};
-  std::string tls_dir = {};  // Of the controller's TlsFiles; unless `plaintext`.
-  std::string ca_dir = {};   // Of the authority; empty: nobody gets certificates here.
-  // gRPC without TLS, on the loopback: whoever is on this machine is believed all that they say.
+  std::string tls_dir = {};  // Folder of the controller's TlsFiles; unused with `plaintext`.
+  std::string ca_dir = {};   // Folder of the authority; empty: it issues no certificates.
+  // Serves gRPC without TLS, on loopback: whatever callers on this machine claim is believed.
   bool plaintext = false;
   absl::Duration worker_certificate_life = kWorkerLife;
-  // Instead of those of tls_dir, for tests.
+  // Replaces the credentials of tls_dir, for tests.
   std::shared_ptr<grpc::ServerCredentials> credentials = nullptr;
-  std::string user_tokens = {};  // controller/api/admission/user_tokens.h. Empty: there are none.
+  std::string user_tokens = {};  // See controller/api/admission/user_tokens.h. Empty: none.
   CallLimitOptions limits = {};
   absl::Duration handshake_patience = kHandshakePatience;
 };
 
-// With what a controller serves that was elected among several (controller/election/leadership.h).
-// Without a store: SQLite in the state directory, which it locks.
+// What an elected controller serves with (controller/election/leadership.h). Without a store:
+// SQLite in the state directory, which it locks.
 struct Elected {
   std::unique_ptr<StateStore> store;
-  int64_t term = 0;  // 0: how often a controller has opened the store.
+  int64_t term = 0;  // 0: count how often a controller has opened the store instead.
   std::function<bool()> may_act = [] { return true; };
-  // Called when all is ready to serve: frees the addresses.
+  // Called when all is ready to serve, to free the addresses.
   std::function<void()> make_way = [] {};
 };
 
-// An error at the start or while running, and the exit code that tells it apart.
+// An error at the start or while running, with the exit code that identifies it.
 struct ServerFailure {
   absl::Status status;
   int exit_code = 0;
 };
 
-// Of a state that cannot be opened or written: common/exit_codes.h.
+// Failure for a state that cannot be opened or written; see common/exit_codes.h.
 ServerFailure StateFailure(const absl::Status& status);
 
 class Server {
@@ -66,14 +66,14 @@ class Server {
   explicit Server(ServerOptions options);
   ~Server();
 
-  // Opens the state and begins to serve. On failure nothing was overwritten, and calls that came
+  // Opens the state and begins to serve. On failure nothing was overwritten, and calls that came in
   // meanwhile have been ended.
   ServerFailure Start(Elected elected = {});
 
-  // Serves until Shutdown, or until the state cannot be stored any more.
+  // Serves until Shutdown, or until the state can no longer be stored.
   ServerFailure Run();
 
-  // Ends Run: streams are closed, requests under way answered. From any thread, once.
+  // Ends Run: closes streams and answers requests under way. From any thread, once.
   void Shutdown();
 
  private:

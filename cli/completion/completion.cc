@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// The members of a choice, which CLI11 tells as "TEXT:{table,json}".
+// Members of a choice, which CLI11 describes as "TEXT:{table,json}".
 std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   const size_t begin = type.find('{');
@@ -24,7 +24,7 @@ std::vector<std::string> ChoicesOf(const CLI::Option& option) {
   return absl::StrSplit(type.substr(begin + 1, end - begin - 1), ',');
 }
 
-// What the names that a value stands for are called in the tree of commands.
+// Maps the name of a value in the tree of commands to a kind of names.
 std::string KindOf(const std::string& name) {
   if (name == "JOB") return "jobs";
   if (name == "NODE" || name == "--node") return "nodes";
@@ -94,8 +94,8 @@ std::string FlagWords(const CompletionCommand& command) {
   return absl::StrJoin(words, " ");
 }
 
-// The arms of a `case` that bash and zsh read alike: from the path and the word behind it to
-// the longer path; from the path to its words; from the path and a flag to the flag's values.
+// Arms of a `case` for bash and zsh alike: from a path and the next word to the longer path; from a
+// path to its words; from a path and a flag to the flag's values.
 std::string StepArms(const std::vector<CompletionCommand>& commands) {
   std::vector<std::string> patterns;
   for (const CompletionCommand& command : commands) {
@@ -139,7 +139,7 @@ std::string FishQuoted(const std::string& text) {
   return absl::StrCat("'", absl::StrReplaceAll(text, {{"\\", "\\\\"}, {"'", "\\'"}}), "'");
 }
 
-// What `complete` is told of the flag.
+// Arguments of `complete` for the flag.
 std::string FishFlag(const CompletionFlag& flag) {
   std::string told;
   for (const std::string& name : flag.names) {
@@ -256,7 +256,7 @@ std::string FishCompletion(const std::vector<CompletionCommand>& commands) {
                                     : absl::StrCat("(__paceline_names ", argument.kind, ")");
       absl::StrAppend(&script, at, " -f -a ", FishQuoted(words), " -d ", FishQuoted(argument.what),
                       "\n");
-      break;  // As in the other shells, the first one.
+      break;  // The first one, as in the other shells.
     }
     for (const CompletionFlag& flag : command.flags) {
       absl::StrAppend(&script, at, FishFlag(flag), "\n");

@@ -1,5 +1,5 @@
-// Completion scripts for shells, made from the tree of commands itself. Names of jobs, nodes and so
-// on are asked for when they are wanted: `paceline __names KIND`, which is quick and never fails.
+// Completion scripts for shells, made from the tree of commands. Names of jobs, nodes and so on are
+// looked up when needed, by `paceline __names KIND`, which is quick and never fails.
 #ifndef CLI_COMPLETION_COMPLETION_H_
 #define CLI_COMPLETION_COMPLETION_H_
 
@@ -16,10 +16,10 @@ namespace paceline {
 struct CompletionFlag {
   std::vector<std::string> names;  // "--follow", "-f".
   bool takes_value = false;
-  std::vector<std::string> choices;  // What the value may be; empty: anything.
-  std::string kind;                  // Of its value, in kNameKinds; empty: other things.
+  std::vector<std::string> choices;  // Allowed values; empty: any.
+  std::string kind;                  // Kind of names of its value, in kNameKinds; empty: none.
   std::string what;
-  std::string standard;  // The value that it has when it is not given; may be empty.
+  std::string standard;  // Default value; may be empty.
 };
 
 struct CompletionArgument {
@@ -27,7 +27,7 @@ struct CompletionArgument {
   bool required = false;
   bool many = false;
   std::vector<std::string> choices;
-  std::string kind;  // As of a flag.
+  std::string kind;  // As for a flag.
   std::string what;
 };
 
@@ -35,16 +35,16 @@ struct CompletionArgument {
 struct CompletionCommand {
   std::string path;  // "paceline job list".
   std::string what;
-  std::vector<std::string> subcommands;       // Names.
-  std::vector<CompletionArgument> arguments;  // In their order.
-  std::vector<CompletionFlag> flags;  // With those of the commands above it, which come last.
-  size_t own_flags = 0;               // So many of them are its own.
+  std::vector<std::string> subcommands;       // Their names.
+  std::vector<CompletionArgument> arguments;  // In order.
+  std::vector<CompletionFlag> flags;  // Its own, then those of the commands above it.
+  size_t own_flags = 0;               // Number of its own flags.
 };
 
-// What `paceline __names` lists.
+// Kinds that `paceline __names` lists.
 inline constexpr const char* kNameKinds[] = {"jobs", "nodes", "checkpoints", "contexts"};
 
-// All commands that --help shows, the root first.
+// Returns all commands that --help shows, the root first.
 std::vector<CompletionCommand> CompletionCommands(const CLI::App& root);
 
 std::string BashCompletion(const std::vector<CompletionCommand>& commands);

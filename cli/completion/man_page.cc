@@ -40,7 +40,7 @@ constexpr Named kVariables[] = {
     {"NO_COLOR", "Not empty: no colours."},
 };
 
-// As text of the page: nothing in it is taken for a command of roff.
+// Escapes text, so that nothing in it is taken for a roff command.
 std::string Escaped(const std::string& text) {
   const std::string plain =
       absl::StrReplaceAll(text, {{"\\", "\\e"}, {"-", "\\-"}, {"'", "\\(aq"}, {"`", "\\(ga"}});

@@ -1,4 +1,4 @@
-// The manual page, made from the tree of commands itself.
+// The manual page, made from the tree of commands.
 #ifndef CLI_COMPLETION_MAN_PAGE_H_
 #define CLI_COMPLETION_MAN_PAGE_H_
 
@@ -10,8 +10,8 @@
 
 namespace paceline {
 
-// paceline(1), in the macros of man(7). `examples` gives the examples of a command (by its path) as
-// lines of text; may be empty.
+// Returns paceline(1), in the macros of man(7). `examples` returns the examples of a command, given
+// by its path, as lines of text; the function may be empty.
 std::string ManPage(const std::vector<CompletionCommand>& commands, const std::string& version,
                     const std::function<std::string(const std::string&)>& examples);
 

@@ -52,7 +52,7 @@ absl::Status CheckOneAddress(const std::string& server) {
       "[::1]:7450");
 }
 
-// The value of a key that takes one text.
+// Reads the value of a key that takes a single text.
 absl::StatusOr<std::string> TextOf(const YAML::Node& value, const std::string& key,
                                    const std::string& path) {
   if (value.IsScalar()) return value.Scalar();
@@ -74,7 +74,7 @@ absl::Status Unknown(const YAML::Node& key, const std::vector<std::string>& know
                    meant.empty() ? "" : absl::StrCat("; did you mean \"", meant, "\"?")));
 }
 
-// The value of `key` in a context.
+// Sets the value of `key` in a context.
 absl::Status SetValue(const YAML::Node& value, const std::string& key, const std::string& path,
                       CliContext* context) {
   PACELINE_ASSIGN_OR_RETURN(const std::string text, TextOf(value, key, path));
@@ -97,7 +97,7 @@ absl::Status SetValue(const YAML::Node& value, const std::string& key, const std
   return absl::OkStatus();
 }
 
-// Whether it says all of who somebody is there, or nothing.
+// Whether a context's identity is complete or absent.
 bool IsWhole(const CliContext& context) {
   const bool certified = !context.certificate.empty() || !context.key.empty();
   if (context.ca.empty()) return !certified && context.token_file.empty();
@@ -184,7 +184,7 @@ std::string ConfigPath(const std::function<std::string(const char*)>& variable) 
   const std::string named = variable("PACELINE_CONFIG");
   if (!named.empty()) return named;
   const std::string config = variable("XDG_CONFIG_HOME");
-  // As its specification says, a relative path is not one.
+  // The XDG specification says to ignore relative paths.
   if (absl::StartsWith(config, "/")) return absl::StrCat(config, "/paceline/config.yaml");
   const std::string home = variable("HOME");
   return home.empty() ? "" : absl::StrCat(home, "/.config/paceline/config.yaml");
@@ -241,7 +241,7 @@ absl::Status WriteConfig(const std::string& path, const CliConfig& config) {
   if (target.has_parent_path()) fs::create_directories(target.parent_path(), error);
   const std::string text = TextOf(config);
   const absl::Status written = WriteFileAtomically(target.string(), {absl::string_view(text)});
-  // "Unavailable" is said of servers here.
+  // In this program, Unavailable is for servers.
   return absl::IsUnavailable(written) ? absl::FailedPreconditionError(written.message()) : written;
 }
 

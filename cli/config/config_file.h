@@ -1,4 +1,4 @@
-// The file in which a person keeps the controllers that they use, each under a name: a context.
+// The file in which people keep the controllers that they use, each under a name: a context.
 //
 //   current: prod
 //   contexts:
@@ -25,17 +25,17 @@
 namespace paceline {
 
 struct CliContext {
-  std::string server;  // HOST or HOST:PORT; several with commas between them.
-  // Files by which this person is known there: the first three, `ca` and `token_file`, or none.
+  std::string server;  // HOST or HOST:PORT; several are separated by commas.
+  // Files that identify the user to it: the first three, `ca` and `token_file`, or none.
   std::string ca = {};
   std::string certificate = {};
   std::string key = {};
   std::string token_file = {};  // user_token.h.
-  bool plaintext = false;       // Without them: plain text, to a server on this machine.
+  bool plaintext = false;       // Instead of files: plain text, to a server on this machine.
 };
 
 struct CliConfig {
-  std::string current;  // Empty: no context is used unless it is named.
+  std::string current;  // Empty: a context is only used if it is named.
   std::map<std::string, CliContext> contexts;
 };
 
@@ -43,28 +43,28 @@ struct CliConfig {
 // ~/.config/paceline/config.yaml; empty without a home. `variable` reads the environment.
 std::string ConfigPath(const std::function<std::string(const char*)>& variable);
 
-// Where the files of a person's identity are that no context names: the folder "tls" beside the
+// Returns the folder of the user's identity if no context names one: "tls" beside the
 // configuration; empty without a home.
 std::string DefaultTlsDir(const std::function<std::string(const char*)>& variable);
 
-// An empty configuration when there is no such file. InvalidArgument, with line and column, when it
-// cannot be understood; PermissionDenied or FailedPrecondition when it cannot be read.
+// Returns an empty configuration if the file is missing. InvalidArgument, with line and column, if
+// it cannot be parsed; PermissionDenied or FailedPrecondition if it cannot be read.
 absl::StatusOr<CliConfig> ReadConfig(const std::string& path);
-// The same of the file's contents; `path` is for what is said of it.
+// The same for the file's contents; `path` is used in messages.
 absl::StatusOr<CliConfig> ParseConfig(const std::string& text, const std::string& path);
 
-// Whole or not at all; makes the folder. What the file had besides (comments) is not kept. A
-// symbolic link stays one, its target is written. FailedPrecondition when `path` is empty or cannot
-// be written; NotFound, PermissionDenied and ResourceExhausted as of AtomicFile.
+// Replaces the file completely or not at all; creates its folder. Comments are lost. Follows a
+// symbolic link. FailedPrecondition if `path` is empty or cannot be written; NotFound,
+// PermissionDenied and ResourceExhausted as in AtomicFile.
 absl::Status WriteConfig(const std::string& path, const CliConfig& config);
 
-// InvalidArgument, saying what is allowed, unless it can be the name of a context (1 to 64 letters,
-// digits and . _ -, beginning with a letter or digit) or the address of a server, or of several.
+// InvalidArgument, with what is allowed, unless the text can be the name of a context (1 to 64
+// letters, digits and . _ -, beginning with a letter or digit), or the addresses of one or more
+// servers.
 absl::Status CheckContextName(const std::string& name);
 absl::Status CheckServerAddress(const std::string& servers);
 
-// NotFound, with the nearest name and what to do, when `config`, which was read from `path`, has no
-// such context.
+// NotFound, with the nearest name and advice, if `config`, read from `path`, has no such context.
 absl::StatusOr<CliContext> FindContext(const CliConfig& config, const std::string& name,
                                        const std::string& path);
 

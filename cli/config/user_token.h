@@ -1,4 +1,4 @@
-// The file with the token by which a person is known who has no certificate.
+// The file with the token of a user without a certificate.
 //
 // Thread-safe.
 #ifndef CLI_CONFIG_USER_TOKEN_H_
@@ -10,10 +10,10 @@
 
 namespace paceline {
 
-// The token in the file, which is a line of kMinUserToken to kMaxUserToken characters
-// (common/user_token.h). NotFound: there is no file; PermissionDenied: it cannot be read, or others
-// than its owner may; InvalidArgument: it is no regular file, or holds no token. No error has
-// anything of what the file holds.
+// Returns the token in the file: one line of kMinUserToken to kMaxUserToken characters
+// (common/user_token.h). NotFound: the file is missing; PermissionDenied: it cannot be read, or
+// others than its owner can read it; InvalidArgument: it is not a regular file, or holds no token.
+// Errors never contain anything of the file.
 absl::StatusOr<std::string> ReadUserToken(const std::string& path);
 
 }  // namespace paceline

@@ -23,7 +23,7 @@ namespace fs = std::filesystem;
 
 constexpr int kLogLines = 10;
 
-// Any port of this machine's own address, which may be one of IPv6 alone.
+// Any port of this machine's loopback address, which may be IPv6 only.
 std::string AnyPort() {
   sockaddr_in address{};
   address.sin_family = AF_INET;
@@ -35,7 +35,7 @@ std::string AnyPort() {
   return has_ipv4 ? "127.0.0.1:0" : "[::1]:0";
 }
 
-// Host and port of an earlier run, so that daemons which still run find it there again.
+// Reuses the address of an earlier run, so that daemons that still run find the controller again.
 std::string ListenAddress(const std::string& earlier, bool keep) {
   return keep && !earlier.empty() ? earlier : AnyPort();
 }
@@ -47,7 +47,7 @@ absl::Status MakeDirectory(const std::string& path) {
   return absl::PermissionDeniedError(absl::StrCat("cannot make ", path, ": ", error.message()));
 }
 
-// /dev/shm belongs to everybody: a directory of that name that another user made is not used.
+// Everybody can write to /dev/shm, so a directory that another user has made there is refused.
 absl::Status MakePrivateDirectory(const std::string& path) {
   if (mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) {
     return absl::PermissionDeniedError(
@@ -137,7 +137,7 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
                     {bin_dir + "/paceline-worker", "--controller", address, "--name", worker.name,
                      "--runtime-dir", absl::StrCat(dir_.RuntimeDir(), "/", worker.name), "--slots",
                      absl::StrCat(settings.slots), "--listen", AnyPort(), "--plaintext",
-                     // Who can submit to it is its own user.
+                     // Only its own user can submit to it.
                      "--commands", "on", "--pass-environment"},
                     timeout));
     started.push_back(worker.name);
@@ -147,7 +147,7 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
 
 absl::StatusOr<int> DevCluster::Stop(absl::Duration grace) {
   int ended = 0;
-  // The controller first, so that it takes nothing of what follows for a failure.
+  // The controller comes first, so that it does not take the end of the workers for a failure.
   std::vector<DaemonPlace> daemons = {ControllerPlace(dir_)};
   std::vector<std::string> state_dirs;
   for (const std::string& name : dir_.Workers()) {
@@ -170,7 +170,7 @@ absl::Status DevCluster::Purge() {
     PACELINE_RETURN_IF_ERROR(RemoveAll(dir_.root + name));
   }
   PACELINE_RETURN_IF_ERROR(RemoveAll(dir_.root + "/lock"));
-  // Whatever else lies in the folder is not ours: it then stays.
+  // Fails, and keeps the folder, if it holds other files: they are not ours.
   rmdir(dir_.root.c_str());
   return absl::OkStatus();
 }

@@ -1,7 +1,6 @@
-// A whole cluster on this machine: a controller and some workers, each a daemon of its own.
+// A whole cluster on this machine: a controller and some workers, each a separate daemon.
 //
-// One `DevCluster` at a time works on a folder: it holds the folder's lock.
-// Thread-compatible.
+// Only one `DevCluster` works on a folder at a time: it holds the folder's lock. Thread-compatible.
 #ifndef CLI_DEV_DEV_CLUSTER_H_
 #define CLI_DEV_DEV_CLUSTER_H_
 
@@ -18,19 +17,19 @@ namespace paceline {
 
 class DevCluster {
  public:
-  // Makes the folder if it is missing. FailedPrecondition when another command works on it.
+  // Creates the folder if missing. FailedPrecondition if another command is working on it.
   static absl::StatusOr<DevCluster> Open(const DevDir& dir);
 
-  // Starts what does not run: the controller, then workers up to `settings.workers`. Each
-  // has `timeout` to serve. `bin_dir`: where the programs lie. Returns the names of those
-  // that were started. FailedPrecondition when workers run with another number of slots.
-  // What had been started runs on after an error.
+  // Starts what is not running: the controller, then workers up to `settings.workers`. Each may
+  // take up to `timeout` to serve. `bin_dir`: folder of the programs. Returns the names of those
+  // started. FailedPrecondition if workers run with another number of slots. After an error, what
+  // was started keeps running.
   absl::StatusOr<std::vector<std::string>> Start(const DevSettings& settings,
                                                  const std::string& bin_dir,
                                                  absl::Duration timeout);
 
-  // Ends the daemons, then every trainer that they left, and removes the runtime directory.
-  // Returns the number of processes ended. State and logs stay.
+  // Ends the daemons and all their trainers, and removes the runtime directory. Returns the number
+  // of processes ended. State and logs stay.
   absl::StatusOr<int> Stop(absl::Duration grace);
 
   // Removes state and logs too. Requires: stopped.
@@ -47,7 +46,7 @@ class DevCluster {
   StateLock lock_;
 };
 
-// Folder of the running program, where its siblings lie.
+// Folder of the running program, which also has the other programs.
 std::string ProgramDir();
 
 }  // namespace paceline

@@ -1,5 +1,5 @@
-// With daemons that are shell scripts: they take their lock and write their address file as
-// the real ones do.
+// The daemons are shell scripts here, which take their lock and write their address file as the
+// real ones do.
 #include "cli/dev/dev_cluster.h"
 
 #include <signal.h>
@@ -27,7 +27,7 @@ using ::testing::IsEmpty;
 
 constexpr absl::Duration kLong = absl::Seconds(30);
 
-// Answers to --state-dir and --address-file; says its arguments.
+// Understands --state-dir and --address-file; prints its arguments.
 constexpr char kDaemon[] = R"(#!/bin/bash
 echo "$0 $*"
 while (($# > 1)); do
@@ -143,7 +143,7 @@ TEST_F(DevClusterTest, StopFindsTrainersWhoseDaemonWasKilled) {
   Crash(worker);
   const std::string trainer = worker.state_dir + "/trainers/job-1.1.0";
   fs::create_directories(trainer);
-  // A shim that holds the lock and does not heed SIGTERM.
+  // A shim that holds the lock and ignores SIGTERM.
   const auto shim = StartDetached({{"/bin/bash", "-c",
                                     absl::StrCat("exec 9>>", trainer,
                                                  "/lock; flock 9; trap '' TERM; "

@@ -18,14 +18,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// FNV-1a: the same in every run and every build, which absl's hash is not.
+// FNV-1a: stable over runs and builds, which absl's hash is not.
 uint32_t HashOf(absl::string_view text) {
   uint32_t hash = 2166136261u;
   for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 16777619u;
   return hash;
 }
 
-// A JSON object; an empty one when the file is missing or is none.
+// Reads a JSON object; an empty one if the file is missing or is no object.
 nlohmann::json ReadObject(const std::string& path) {
   std::ifstream in(path);
   nlohmann::json object = nlohmann::json::parse(in, nullptr, /*allow_exceptions=*/false);
@@ -54,7 +54,7 @@ std::vector<std::string> DevDir::Workers() const {
   for (const auto& entry : fs::directory_iterator(root + "/workers", none)) {
     if (entry.is_directory(none)) names.push_back(entry.path().filename().string());
   }
-  // w2 before w10.
+  // Puts w2 before w10.
   std::sort(names.begin(), names.end(), [](const std::string& a, const std::string& b) {
     return a.size() != b.size() ? a.size() < b.size() : a < b;
   });

@@ -1,4 +1,4 @@
-// The folder of a dev cluster, and what lies where in it.
+// The folder of a dev cluster and its layout.
 //
 //   lock                 held by a `paceline dev` command at work (common/state_lock)
 //   cluster.json         {"workers", "slots"} of the last `dev up`
@@ -7,8 +7,8 @@
 //   workers/w0/          state directory of a worker; workers/w0.json its addresses
 //   logs/controller.log  logs/w0.log  ...
 //
-// Sockets and step rings need short paths in memory: they lie in /dev/shm/paceline-<8 hex
-// digits of a hash of the folder>/w0/ and so on.
+// Sockets and step rings need short paths in memory: they are in /dev/shm/paceline-<8 hex digits of
+// a hash of the folder>/w0/ and so on.
 #ifndef CLI_DEV_DEV_DIR_H_
 #define CLI_DEV_DEV_DIR_H_
 
@@ -40,15 +40,15 @@ struct DaemonPlace {
   std::string address_file;
   std::string log_file;
 
-  // The running daemon's process; 0: it does not run.
+  // Process id of the running daemon; 0: it is not running.
   pid_t Pid() const;
 };
 
 DaemonPlace ControllerPlace(const DevDir& dir);
 DaemonPlace WorkerPlace(const DevDir& dir, const std::string& worker);
 
-// What a daemon writes into its address file once it serves. Empty strings when there is no
-// such file.
+// What a daemon writes to its address file once it serves. The strings are empty if the file is
+// missing.
 struct DaemonAddresses {
   pid_t pid = 0;
   std::string grpc;
@@ -63,11 +63,11 @@ struct DevSettings {
 DevSettings ReadSettings(const DevDir& dir);
 absl::Status WriteSettings(const DevDir& dir, const DevSettings& settings);
 
-// `variable` reads the environment: $PACELINE_DEV_DIR, else ~/.paceline/dev.
+// $PACELINE_DEV_DIR, else ~/.paceline/dev. `variable` reads the environment.
 DevDir DefaultDevDir(const std::function<std::string(const char*)>& variable);
 DevDir DevDirAt(const std::string& path);
 
-// host:port of the running controller's gRPC; empty when it does not run.
+// gRPC address (host:port) of the running controller; empty if it is not running.
 std::string RunningDevController(const DevDir& dir);
 
 }  // namespace paceline

@@ -18,7 +18,7 @@ constexpr absl::Duration kKillWait = absl::Seconds(10);
 
 bool Lives(const std::string& trainer_dir) {
   const absl::StatusOr<TrainerProcesses> processes = ReadTrainerLock(trainer_dir);
-  // One that cannot be read may live: better to say so than to leave it behind.
+  // A trainer whose state cannot be read may be alive: better to report it than to leave it behind.
   return !processes.ok() || processes->alive;
 }
 
@@ -30,7 +30,7 @@ std::vector<std::string> LiveTrainersOf(const std::vector<std::string>& state_di
   return live;
 }
 
-// Signals the shim of a trainer, and the trainer itself too where `both`.
+// Signals the shim of a trainer and, if `both`, the trainer itself.
 void SignalTrainer(const std::string& trainer_dir, int signal, bool both) {
   const absl::StatusOr<TrainerProcesses> now = ReadTrainerLock(trainer_dir);
   if (!now.ok() || !now->alive) return;
@@ -57,7 +57,7 @@ std::vector<std::string> LiveTrainers(const std::string& worker_state_dir) {
 }
 
 absl::Status EndTrainers(const std::vector<std::string>& worker_state_dirs, absl::Duration grace) {
-  // A shim that has just been started has not written its id yet: hence again and again.
+  // A shim that has just started has not written its id yet, so this is repeated.
   const auto end_with = [&](int signal, bool both) {
     return [&worker_state_dirs, signal, both] {
       const std::vector<std::string> live = LiveTrainersOf(worker_state_dirs);
@@ -66,7 +66,7 @@ absl::Status EndTrainers(const std::vector<std::string>& worker_state_dirs, absl
     };
   };
   if (WaitUntil(end_with(SIGTERM, false), grace)) return absl::OkStatus();
-  // The shim kills its trainer's whole process group and leaves a record of the end.
+  // The shim kills its trainer's whole process group and records how it ended.
   if (WaitUntil(end_with(SIGUSR1, false), kKillWait)) return absl::OkStatus();
   if (WaitUntil(end_with(SIGKILL, true), kKillWait)) return absl::OkStatus();
   return absl::DeadlineExceededError(

@@ -1,5 +1,5 @@
-// The trainers that a worker of a dev cluster has left running. They outlive their daemon,
-// so that taking a cluster down has to look for them by itself.
+// Trainers that a worker of a dev cluster has left running. They outlive their daemon, so taking a
+// cluster down has to find them.
 #ifndef CLI_DEV_DEV_TRAINERS_H_
 #define CLI_DEV_DEV_TRAINERS_H_
 
@@ -11,11 +11,11 @@
 
 namespace paceline {
 
-// The trainer dirs below a worker's state directory in which a trainer lives.
+// Returns the trainer directories below a worker's state directory that have a live trainer.
 std::vector<std::string> LiveTrainers(const std::string& worker_state_dir);
 
-// Asks all of them to stop, kills those that still live after `grace`, and waits until none
-// is left. Requires: the worker's daemon is gone, so that no new one is started.
+// Asks all trainers to stop, kills those that are alive after `grace`, and waits until all are
+// gone. Requires: the worker's daemon has ended, so that no new trainer starts.
 absl::Status EndTrainers(const std::vector<std::string>& worker_state_dirs, absl::Duration grace);
 
 }  // namespace paceline

@@ -84,7 +84,7 @@ std::string EndOfChild(pid_t child) {
 }
 
 bool SignalIfOurs(pid_t pid, int signal, const std::function<bool()>& is_ours) {
-  // While the descriptor is open, the id cannot come to mean another process unnoticed.
+  // While the descriptor is open, reuse of the id by another process is noticed.
   const int fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0) return false;
   const bool sent = is_ours() && syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0) == 0;
@@ -99,15 +99,15 @@ absl::Status EndProcess(const std::function<pid_t()>& holder, absl::Duration gra
   const absl::Cleanup closed = [&end] {
     if (end.fd >= 0) close(end.fd);
   };
-  // While the descriptor is open, the id cannot come to mean another process.
+  // While the descriptor is open, it cannot refer to another process.
   if (end.fd < 0 || holder() != pid) return absl::OkStatus();
   const auto signal = [&](int number) {
     syscall(SYS_pidfd_send_signal, end.fd, number, nullptr, 0);
   };
-  // It may give up what makes it the holder some time before it ends.
+  // A process may stop being the holder some time before it ends.
   const auto gone = [&] {
     const bool holds = holder() == pid;
-    waitpid(pid, nullptr, WNOHANG);  // A child of ours keeps its entry until it is waited for.
+    waitpid(pid, nullptr, WNOHANG);  // A child stays a zombie until it is waited for.
     return !holds && poll(&end, 1, 0) == 1;
   };
   signal(SIGTERM);

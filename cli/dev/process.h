@@ -1,5 +1,5 @@
-// Daemons of a dev cluster as processes: started detached, ended without ever hitting
-// another process that got the same id.
+// Daemons of a dev cluster as processes: started detached, and ended without ever hitting another
+// process that got the same id.
 #ifndef CLI_DEV_PROCESS_H_
 #define CLI_DEV_PROCESS_H_
 
@@ -17,29 +17,29 @@ namespace paceline {
 
 struct Command {
   std::vector<std::string> arguments;  // The first is the program's path.
-  std::string log_file;                // Output and errors are added to it.
-  std::string directory;               // Where it runs.
+  std::string log_file;                // Standard output and error are appended to it.
+  std::string directory;               // Working directory.
 };
 
-// Starts the program in a session of its own, with no open file of ours and no blocked
-// signal, and returns its process id. It is a child until this process ends.
+// Starts the program in a new session, without our open files and blocked signals, and returns its
+// process id. It stays a child until this process ends.
 absl::StatusOr<pid_t> StartDetached(const Command& command);
 
-// How a child of ours ended: "exit code 10", "killed by SIGSEGV". Empty: it runs.
+// How a child process ended: "exit code 10", "killed by SIGSEGV". Empty: it is running.
 std::string EndOfChild(pid_t child);
 
-// Sends `signal` to `pid` if `is_ours()` still says so once no other process can get that
-// id. False when it is gone or not ours.
+// Sends `signal` to `pid` if `is_ours()` still returns true once no other process can get that id.
+// Returns false if the process is gone or not ours.
 bool SignalIfOurs(pid_t pid, int signal, const std::function<bool()>& is_ours);
 
-// SIGTERM, and SIGKILL after `grace`; waits until the process is gone. `holder` returns the
-// id of the process to end, 0 once there is none. DeadlineExceeded when it stays.
+// Sends SIGTERM, and SIGKILL after `grace`, and waits until the process is gone. `holder` returns
+// the id of the process to end, or 0 if there is none. DeadlineExceeded if it stays.
 absl::Status EndProcess(const std::function<pid_t()>& holder, absl::Duration grace);
 
-// Waits until `done()` is true, looking often; false when `timeout` is over.
+// Polls until `done()` is true; returns false after `timeout`.
 bool WaitUntil(const std::function<bool()>& done, absl::Duration timeout);
 
-// The last `lines` lines of a file; empty when there are none.
+// Last `lines` lines of a file; empty if there are none.
 std::string LastLines(const std::string& path, int lines);
 
 }  // namespace paceline

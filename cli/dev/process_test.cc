@@ -69,7 +69,7 @@ TEST(EndProcessTest, KillsWhatDoesNotGo) {
   EXPECT_TRUE(gone);
 }
 
-// A daemon lets go of its lock before it ends, and is waited for all the same.
+// A daemon releases its lock before it ends; EndProcess still waits for its end.
 TEST(EndProcessTest, WaitsForWhatHoldsNothingAnyMore) {
   const std::string log = Temp("slow.log");
   const pid_t pid = StartShell(

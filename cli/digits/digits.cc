@@ -20,7 +20,7 @@ namespace paceline {
 namespace {
 
 constexpr int kColumns = kDigitSide * kDigitSide + 1;
-constexpr size_t kMostBytes = 64u << 20;  // Far beyond any such file.
+constexpr size_t kMostBytes = 64u << 20;  // Far more than such a file ever has.
 constexpr size_t kTestEvery = 5;
 
 absl::Status WrongLine(int line, absl::string_view what) {

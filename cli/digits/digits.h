@@ -1,7 +1,7 @@
 // The handwritten digits of the UCI repository, as image shards.
 //
-// The CSV file (plain or gzip) has a line per image: 64 pixels of an 8x8 image, 0 to 16, row
-// by row, then the label, 0 to 9.
+// The CSV file (plain or gzip) has one line per image: 64 pixels of an 8x8 image, from 0 to 16, row
+// by row, then the label, from 0 to 9.
 #ifndef CLI_DIGITS_DIGITS_H_
 #define CLI_DIGITS_DIGITS_H_
 
@@ -16,7 +16,7 @@
 namespace paceline {
 
 inline constexpr int kDigitSide = 8;
-inline constexpr int kDigitLevels = 16;  // Pixels are 0 to this.
+inline constexpr int kDigitLevels = 16;  // Highest value of a pixel.
 inline constexpr int kDigitClasses = 10;
 
 struct Digit {
@@ -24,11 +24,11 @@ struct Digit {
   uint32_t label = 0;
 };
 
-// NotFound, or InvalidArgument with the line that is wrong.
+// Fails with NotFound, or InvalidArgument with the wrong line.
 absl::StatusOr<std::vector<Digit>> ReadDigits(const std::string& path);
 absl::StatusOr<std::vector<Digit>> ParseDigits(absl::string_view csv);
 
-// A square image of `side` pixels, 0 to 255, bilinear between the centres of the pixels.
+// A square image of `side` pixels, from 0 to 255, bilinear between the centres of the pixels.
 std::vector<uint8_t> Enlarged(const Digit& digit, int side);
 
 struct DigitShards {
@@ -38,8 +38,8 @@ struct DigitShards {
   int test_count = 0;
 };
 
-// Writes digits-train.shard and digits-test.shard into `directory`, which is made if it is
-// missing. Every fifth image is a test image.
+// Writes digits-train.shard and digits-test.shard into `directory`, which is created if missing.
+// Every fifth image is a test image.
 absl::StatusOr<DigitShards> WriteDigitShards(const std::vector<Digit>& digits, int side,
                                              const std::string& directory);
 

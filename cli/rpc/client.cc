@@ -25,12 +25,12 @@ namespace {
 constexpr int kKeepaliveMs = 30'000;
 constexpr int kFirstReconnectMs = 100;
 constexpr int kMaxReconnectMs = 1000;
-// What a connection may take, on a busy machine too: grpc gives up an attempt after that.
+// How long connecting may take, even on a busy machine; then gRPC gives up the attempt.
 constexpr int kConnectMs = 2000;
-// Of one message; a job of ten thousand ranks is some megabytes.
+// Per message; a job of ten thousand ranks takes some megabytes.
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr absl::Duration kNoticeAfter = absl::Seconds(1);
-// Of a user's name: all metadata of a call must not exceed some kilobytes.
+// Limit of a user's name: all metadata of a call must not exceed some kilobytes.
 constexpr size_t kMaxUserBytes = 256;
 constexpr int kLookaheadBytes = 4 << 20;
 
@@ -38,7 +38,7 @@ int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-// `several`: there are other controllers, for which one that is silent is left.
+// `several`: there are other controllers to turn to when this one is silent.
 std::shared_ptr<grpc::Channel> NewChannel(
     const std::string& server, bool several,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
@@ -49,11 +49,11 @@ std::shared_ptr<grpc::Channel> NewChannel(
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
-  // gRPC's own window grows with what the connection carries: on a slow machine tens of MiB of a
+  // gRPC's own window grows with the connection's throughput: on a slow machine tens of MiB of a
   // log would wait in memory to be shown.
   arguments.SetInt(GRPC_ARG_HTTP2_BDP_PROBE, 0);
   arguments.SetInt(GRPC_ARG_HTTP2_STREAM_LOOKAHEAD_BYTES, kLookaheadBytes);
-  // A proxy of the environment is for the web; a controller is reached directly.
+  // A proxy in the environment is for the web; a controller is reached directly.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   return grpc::CreateCustomChannel(
       server, credentials == nullptr ? grpc::InsecureChannelCredentials() : credentials, arguments);
@@ -64,7 +64,7 @@ bool IsAway(const grpc::Status& status) {
          (ErrorReason(status).empty() || LeaderNamedIn(status).has_value());
 }
 
-// As common/user_metadata.h wants it.
+// In the form that common/user_metadata.h requires.
 std::string UserValue(absl::string_view user) {
   std::string value;
   for (const char c : user.substr(0, kMaxUserBytes)) {
@@ -78,7 +78,7 @@ std::string UserValue(absl::string_view user) {
   return value;
 }
 
-// The two libraries number the codes alike.
+// Abseil and gRPC use the same numbers for codes.
 grpc::Status ToGrpc(const absl::Status& status) {
   return grpc::Status(static_cast<grpc::StatusCode>(status.code()), std::string(status.message()));
 }
@@ -117,7 +117,7 @@ struct Client::Connections {
                       return NewChannel(server, several, credentials);
                     }) {}
 
-  // Not OK: the call cannot be made.
+  // Returns an error if the call cannot be made.
   grpc::Status Prepare(absl::Time deadline, grpc::ClientContext* context) const;
   // One attempt.
   grpc::Status Ask(const char* path, const MessageLite& request, MessageLite* reply,
@@ -143,7 +143,7 @@ grpc::Status Client::Connections::Prepare(absl::Time deadline, grpc::ClientConte
   if (!token.ok()) {
     return grpc::Status(grpc::StatusCode::UNAUTHENTICATED, std::string(token.status().message()));
   }
-  // As "authorization: Bearer TOKEN", which gRPC keeps off connections that are not encrypted.
+  // Sent as "authorization: Bearer TOKEN", which gRPC keeps off unencrypted connections.
   context->set_credentials(grpc::AccessTokenCredentials(*token));
   return grpc::Status::OK;
 }
@@ -182,12 +182,12 @@ grpc::Status Client::CallUnary(const char* path, const google::protobuf::Message
     if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is silent");
     }
-    // A server that shuts down cancels its calls. A change has a request id: to ask again is safe.
+    // A server that shuts down cancels its calls. Changes have a request id, so repeating is safe.
     if (status.error_code() == grpc::StatusCode::CANCELLED && ErrorReason(status).empty() &&
         !interrupt_.raised()) {
       status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it shuts down");
     }
-    // The last attempt may have no time left to learn that nobody is there.
+    // The last attempt may have no time left to find out that the server is away.
     if (status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED && !away.ok()) return away;
     if (!IsAway(status)) {
       controllers.Answered(server);

@@ -1,8 +1,8 @@
-// The calls to a controller, each with a deadline.
+// Calls to a controller, each with a deadline.
 //
-// A unary call that finds the controller away is tried again until the client's timeout is
-// over; that is safe because each is a read, carries a request_id or may be repeated. A stream is
-// not tried again here: its reader knows from where to go on (resumption.h).
+// A unary call that finds the controller away is retried until the client's timeout is over. That
+// is safe because each is a read, carries a request_id, or may be repeated. Streams are not retried
+// here: their readers know where to continue (resumption.h).
 //
 // Thread-safe.
 #ifndef CLI_RPC_CLIENT_H_
@@ -37,24 +37,25 @@ struct StreamOptions {
 class Client {
  public:
   struct Options {
-    std::string server;                          // host:port, or several with commas between them.
-    absl::Status problem;                        // Not OK: each call ends with it.
-    absl::Duration timeout = absl::Seconds(30);  // Of one unary call with its repetitions.
-    absl::Duration stream_limit = absl::Minutes(10);  // A stream is opened anew after that.
-    std::string user;  // Told to the controller with each call, for its audit record; or empty.
-    // Of the user's token, read anew for each call; empty: there is none. When it cannot be had, or
-    // the connection is not one over TLS, the call ends with UNAUTHENTICATED and no token is sent.
+    std::string server;                          // host:port; several are separated by commas.
+    absl::Status problem;                        // If not OK, each call returns it.
+    absl::Duration timeout = absl::Seconds(30);  // For a unary call, including retries.
+    absl::Duration stream_limit = absl::Minutes(10);  // After that a stream is opened anew.
+    std::string user;  // Sent with each call, for the controller's audit record; may be empty.
+    // Returns the user's token, which is read anew for each call; unset: there is none. If it
+    // cannot be had, or the connection is not TLS, the call ends with UNAUTHENTICATED and no token
+    // is sent.
     std::function<absl::StatusOr<std::string>()> token = {};
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // Null: plain text.
-    // Why the controller at the address cannot be reached, if it is more than that nobody answers;
-    // else empty. Asked when a call finds it away; what it says ends the call.
+    // Returns why the controller at an address cannot be reached, if there is more to say than that
+    // it does not answer, else "". Called when a call finds it away; a reason ends the call.
     std::function<std::string(const std::string&)> explain = {};
-    // One line for people, without a newline, when a call has to wait for the controller.
+    // Gets one line for people, without a newline, when a call has to wait for the controller.
     std::function<void(const std::string&)> notice;
   };
 
-  // Connects at the first call. `interrupt` outlives the client; when it is raised, calls
-  // end with CANCELLED.
+  // Connects at the first call. `interrupt` outlives the client; raising it makes calls end with
+  // CANCELLED.
   Client(Options options, Interrupt& interrupt);
   ~Client();
 

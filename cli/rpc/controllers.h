@@ -1,4 +1,4 @@
-// The controllers that a client knows, and the one of them that it calls.
+// The controllers that a client knows, and the one that it currently calls.
 //
 // Thread-safe.
 #ifndef CLI_RPC_CONTROLLERS_H_
@@ -20,17 +20,17 @@ namespace paceline {
 
 class Controllers {
  public:
-  // `connect(address, several)` makes a channel. `plaintext`: as of LeaderAddress.
+  // `connect(address, several)` makes a channel. `plaintext`: as in LeaderAddress.
   using Connect = std::function<std::shared_ptr<grpc::Channel>(const std::string&, bool)>;
   Controllers(std::vector<std::string> addresses, bool plaintext, Connect connect);
 
   bool several() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::string address() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // To `address()`; connects at the first call.
+  // Channel to `address()`; connects at the first call.
   std::shared_ptr<grpc::Channel> channel() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // How a call to `address` went. Failed: as of LeaderAddress; nothing if somebody has left it
-  // already.
+  // Report how a call to `address` went. Failed: as in LeaderAddress; does nothing if the client
+  // has already turned to another address.
   void Answered(const std::string& address) ABSL_LOCKS_EXCLUDED(mutex_);
   bool Failed(const std::string& address, const grpc::Status& status) ABSL_LOCKS_EXCLUDED(mutex_);
 

@@ -38,7 +38,7 @@ TEST(ControllersTest, TheNamedOneIsCalledNext) {
   EXPECT_TRUE(controllers.Failed("a:1", NotLeader("b:1")));
   EXPECT_EQ(controllers.address(), "b:1");
   EXPECT_NE(controllers.channel(), first);
-  // Another call has found out, too.
+  // Another call has noticed, too.
   EXPECT_TRUE(controllers.Failed("a:1", NotLeader("b:1")));
   EXPECT_EQ(controllers.address(), "b:1");
 }
@@ -70,7 +70,7 @@ TEST_F(FollowingTest, OneThatIsGoneIsLeftForTheNext) {
   EXPECT_TRUE(Get(absl::StrCat("127.0.0.1:1,", leader_.address())).ok());
 }
 
-// As a leader does that ends while it answers.
+// For example by a leader that shuts down while it answers.
 TEST_F(FollowingTest, ACallThatTheServerCancelsIsMadeAgain) {
   leader_.FailNext(grpc::Status(grpc::StatusCode::CANCELLED, ""));
   Client::Options options;

@@ -52,7 +52,7 @@ std::string WhatText(const grpc::Status& status, absl::string_view server) {
   }
   const std::string& message = status.error_message();
   if (message.empty()) return "the request failed";
-  // Its other lines are the field violations, which are listed below it.
+  // The other lines of the message are the field violations, which are listed below it.
   const auto request = DetailOf<google::rpc::BadRequest>(status);
   return request.field_violations().empty() ? message : message.substr(0, message.find('\n'));
 }
@@ -98,7 +98,7 @@ std::vector<FieldViolation> FieldViolations(const grpc::Status& status) {
 }
 
 CliExit ExitOf(const grpc::Status& status) {
-  // The two libraries number the codes alike.
+  // Abseil and gRPC use the same numbers for codes.
   return ExitOf(absl::Status(static_cast<absl::StatusCode>(status.error_code()), ""));
 }
 

@@ -1,4 +1,4 @@
-// What went wrong, where, and what to do about it, from the status of a call.
+// Describes the error of a call: what went wrong, where, and what to do about it.
 #ifndef CLI_RPC_ERROR_TEXT_H_
 #define CLI_RPC_ERROR_TEXT_H_
 
@@ -12,26 +12,26 @@
 
 namespace paceline {
 
-// A field of the request that the server refused.
+// A field of the request that the server rejected.
 struct FieldViolation {
   std::string field;
   std::string description;
 };
 
-// The reason of the status' google.rpc.ErrorInfo; empty when it has none.
+// Reason in the status's google.rpc.ErrorInfo; empty if it has none.
 std::string ErrorReason(const grpc::Status& status);
 
-// What its google.rpc.ErrorInfo says of `key`; empty when it says nothing.
+// Value of `key` in the status's google.rpc.ErrorInfo; empty if it has none.
 std::string ErrorMetadata(const grpc::Status& status, const std::string& key);
 
-// Of its google.rpc.BadRequest.
+// Violations in the status's google.rpc.BadRequest.
 std::vector<FieldViolation> FieldViolations(const grpc::Status& status);
 
 CliExit ExitOf(const grpc::Status& status);
 CliExit ExitOf(const absl::Status& status);
 
-// Lines that begin with "error: "; neutralised. `server` is where the call went, `meant` the name
-// that the user may have meant; empty: none.
+// Lines that begin with "error: ", safe for a terminal. `server`: where the call went. `meant`: the
+// name that the user may have meant; empty: none.
 std::string ErrorText(const grpc::Status& status, absl::string_view server,
                       absl::string_view meant = "");
 std::string ErrorText(const absl::Status& status);

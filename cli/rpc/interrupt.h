@@ -1,4 +1,4 @@
-// Ctrl-C, as something that calls under way can be told about.
+// Ctrl-C, in a form that interrupts calls under way.
 //
 // Thread-safe.
 #ifndef CLI_RPC_INTERRUPT_H_
@@ -15,8 +15,8 @@ namespace paceline {
 
 class Interrupt {
  public:
-  // While it lives, `callback` is called at the interrupt, from the thread that raises it;
-  // at once when it has been raised before. It must be quick and must not use the Interrupt.
+  // During its life, `callback` is called when the interrupt is raised, on the raising thread; at
+  // once if it was raised before. The callback must be quick and must not use the Interrupt.
   class Listener {
    public:
     Listener(Interrupt& interrupt, std::function<void()> callback);
@@ -33,19 +33,19 @@ class Interrupt {
   Interrupt(const Interrupt&) = delete;
   Interrupt& operator=(const Interrupt&) = delete;
 
-  // True when somebody listens, or when it had been raised already.
+  // Returns true if there is a listener, or if it had already been raised.
   bool Raise() ABSL_LOCKS_EXCLUDED(mutex_);
-  // As if it had not been raised: for who has done what was asked for by it, and goes on.
+  // Resets it, for a caller that has handled it and continues.
   void Lower() ABSL_LOCKS_EXCLUDED(mutex_);
   bool raised() const ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Waits; returns at once, with true, when the interrupt is raised.
+  // Waits for `duration`; returns true at once when the interrupt is raised.
   bool WaitFor(absl::Duration duration) const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   mutable absl::Mutex mutex_;
   bool raised_ ABSL_GUARDED_BY(mutex_) = false;
-  // Called under the lock, so that a listener that is gone is never called.
+  // Called under the lock, so that a destroyed listener is never called.
   std::list<std::function<void()>> callbacks_ ABSL_GUARDED_BY(mutex_);
 };
 

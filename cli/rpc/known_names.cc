@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-// Of the newest: those that people still have in mind.
+// Only the newest, which people still have in mind.
 constexpr int kJobsAsked = 200;
 constexpr int kNodesAsked = 1000;
 

@@ -1,4 +1,4 @@
-// Names that the controller knows, for people who type them.
+// Names that the controller knows, for completing and correcting what people type.
 #ifndef CLI_RPC_KNOWN_NAMES_H_
 #define CLI_RPC_KNOWN_NAMES_H_
 
@@ -10,16 +10,15 @@
 
 namespace paceline {
 
-// The names of the newest `most` jobs, the newest first, each once; then their ids. Empty when they
-// cannot be had.
+// Names of the newest `most` jobs, newest first, without duplicates, followed by their ids. Empty
+// if the controller cannot be asked.
 std::vector<std::string> JobNames(Client& client, int most);
 
-// The names of up to `most` nodes. Empty when they cannot be had.
+// Names of up to `most` nodes. Empty if the controller cannot be asked.
 std::vector<std::string> NodeNames(Client& client, int most);
 
-// The name of a job or node that is nearest to the one of which `status` says that there is none;
-// empty when nothing is near, or `status` says something else. Asks the controller, which may fail:
-// then it is empty too.
+// If `status` says that a job or node does not exist: the nearest existing name. Empty if none is
+// near, `status` is another error, or the controller cannot be asked.
 std::string MeantName(Client& client, const grpc::Status& status);
 
 }  // namespace paceline

@@ -1,12 +1,12 @@
-// When to open a stream again after it ended.
+// Decides when to reopen a stream that has ended.
 //
 //   Resumption resumption(client, deadline, on_outage);
 //   do {
 //     status = client.Stream(methods::kJobWatch, request, [&](event) { resumption.Arrived(); });
 //   } while (resumption.Again(&status));
 //
-// A stream that never brought anything is given up when the client's timeout is over; one
-// that did is opened again for as long as the deadline allows, since the job goes on too.
+// A stream that never brought anything is given up after the client's timeout. One that did is
+// reopened for as long as the deadline allows, since the job also continues.
 //
 // Thread-compatible.
 #ifndef CLI_RPC_RESUMPTION_H_
@@ -23,19 +23,19 @@ namespace paceline {
 
 class Resumption {
  public:
-  // `on_outage`: told once per outage.
+  // `on_outage` is called once per outage.
   Resumption(Client& client, absl::Time deadline,
              std::function<void(const grpc::Status&)> on_outage);
 
-  // Something came: the server is there.
+  // Call when something arrived, so the server is there.
   void Arrived();
 
-  // The server is there, and tells that what was asked for is not: it is waited for.
+  // The server is there but says that what was asked for is not; keep waiting for it.
   void Answered() { arrived_ = true; }
 
-  // True when the stream that ended with `status` should be opened again; has waited then.
-  // False when it is over: `status` was OK, or an error that stays, or the deadline has
-  // passed, or the user interrupted. `status` then says which.
+  // Waits, and returns true, if the stream that ended with `status` should be reopened. Returns
+  // false if it is over: `status` was OK or a permanent error, the deadline has passed, or the user
+  // interrupted; `status` then says which.
   bool Again(grpc::Status* status);
 
  private:

@@ -1,4 +1,4 @@
-// The changes that a watch brings, without gaps, however often the connection is lost.
+// Watches without gaps, however often the connection is lost.
 #ifndef CLI_RPC_WATCH_H_
 #define CLI_RPC_WATCH_H_
 
@@ -15,15 +15,15 @@ namespace paceline {
 template <typename Event>
 struct ChangeWatch {
   absl::Time deadline = absl::InfiniteFuture();
-  // Only changes after this revision, of a list. 0: first each present object.
+  // Only changes after this revision, which comes from a list. 0: first each present object.
   int64_t after_revision = 0;
-  // First each present object, then each change; a state that was seen is not shown again.
-  // False ends the watch.
+  // Called for each present object, then for each change; never twice for the same state. Returns
+  // false to end the watch.
   std::function<bool(const Event&)> each;
-  // The controller is away; told once per outage. The watch goes on when it is back.
+  // Called once per outage, when the controller is away. The watch continues when it is back.
   std::function<void(const grpc::Status&)> on_outage;
-  // Changes were missed and are not kept any more: what is present follows, as at the beginning,
-  // and then what has gone of that which was shown before. May be empty.
+  // Called when changes were missed that are no longer kept: the present objects follow as at the
+  // beginning, then the deletions of those shown before that are gone. May be empty.
   std::function<void()> on_gap;
 };
 
@@ -32,8 +32,8 @@ struct JobWatch : ChangeWatch<v1::JobEvent> {
   std::string job_id;
 };
 
-// OK when `each` returned false; CANCELLED when interrupted; DEADLINE_EXCEEDED after the deadline;
-// UNAVAILABLE when the controller was never there; else what it answered.
+// OK if `each` returned false; CANCELLED if interrupted; DEADLINE_EXCEEDED after the deadline;
+// UNAVAILABLE if the controller was never there; else the controller's error.
 grpc::Status WatchJobs(Client& client, const JobWatch& watch);
 grpc::Status WatchNodes(Client& client, const ChangeWatch<v1::NodeEvent>& watch);
 

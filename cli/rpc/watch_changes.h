@@ -1,4 +1,4 @@
-// How the watches of watch.h are kept without gaps.
+// Implements the gapless watches of watch.h.
 #ifndef CLI_RPC_WATCH_CHANGES_H_
 #define CLI_RPC_WATCH_CHANGES_H_
 
@@ -16,18 +16,18 @@
 
 namespace paceline {
 
-// `open(request, each)` opens a stream; `seen(event)` is a pair: what the event's object is known
-// by, and its revision; `gone(id)` makes the DELETED event of an object. OK when `each` returned
-// false; CANCELLED when interrupted; DEADLINE_EXCEEDED after the deadline; UNAVAILABLE when the
-// controller was never there; else what it answered.
+// `open(request, each)` opens a stream; `seen(event)` returns the id of the event's object and its
+// revision; `gone(id)` makes the DELETED event of an object. Returns the status that watch.h
+// describes.
 template <typename Event, typename Request, typename Open, typename Seen, typename Gone>
 grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Event>& watch,
                           const Open& open, const Seen& seen, const Gone& gone) {
   std::map<std::string, int64_t> revisions;
-  // While the stream tells what is present: up to the first BOOKMARK of one that begins at 0.
+  // Whether the stream is listing present objects: until the first BOOKMARK of one that begins at
+  // 0.
   bool lists = false;
-  std::set<std::string> present;  // As far as it was told.
-  // The rest has gone while nobody watched.
+  std::set<std::string> present;  // Objects listed so far.
+  // Objects that were not listed were deleted while nobody watched.
   const auto tell_gone = [&] {
     for (auto known = revisions.begin(); known != revisions.end();) {
       if (present.count(known->first) > 0) {
@@ -43,7 +43,7 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
   };
   Resumption resumption(client, watch.deadline, watch.on_outage);
   request.set_after_revision(watch.after_revision);
-  // Whoever gave the list was there.
+  // The list came from a controller that was there.
   if (watch.after_revision > 0) resumption.Arrived();
   grpc::Status status;
   do {
@@ -51,7 +51,7 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
     lists = request.after_revision() == 0;
     status = open(request, [&](const Event& event) {
       resumption.Arrived();
-      // A list that breaks off starts over, whatever changes came with its parts.
+      // A list that breaks off starts over, whatever changes came along with it.
       if (!lists || event.type() == v1::BOOKMARK) {
         request.set_after_revision(std::max(request.after_revision(), event.revision()));
       }
@@ -67,7 +67,7 @@ grpc::Status WatchChanges(Client& client, Request request, const ChangeWatch<Eve
       known = revision;
       return watch.each(event);
     });
-    // What lies between is no longer kept: begin again with the present state.
+    // The changes since then are no longer kept: start again with the present state.
     if (status.error_code() == grpc::StatusCode::OUT_OF_RANGE) {
       request.set_after_revision(0);
       if (watch.on_gap) watch.on_gap();

@@ -24,10 +24,10 @@ v1::JobEvent EventOf(v1::EventType type, const std::string& id, int64_t revision
   return event;
 }
 
-// Each stream of a server that a test plays: its events, and how it ends.
+// Streams of a server played by a test: each one's events, and its status.
 using Played = std::vector<std::pair<std::vector<v1::JobEvent>, grpc::Status>>;
 
-// What a watcher is shown, as "TYPE id", and from where each stream was asked to begin.
+// What a watcher gets, as "TYPE id", and from where it asked each stream to begin.
 struct Shown {
   std::vector<std::string> events;
   std::vector<int64_t> begins;
@@ -108,7 +108,7 @@ TEST(WatchChangesTest, BehindAnotherLeaderNothingIsMissed) {
        grpc::Status::OK},
   });
   EXPECT_THAT(shown.begins, ElementsAre(0, 8, 0));
-  // Of what was shown before, b is told anew and a has gone; c had gone before.
+  // Of the objects shown before, b is listed again and a is gone; c was gone before.
   EXPECT_THAT(shown.events, ElementsAre("ADDED a", "ADDED b", "ADDED c", "DELETED c", "ADDED b",
                                         "ADDED d", "DELETED a"));
 }

@@ -1,5 +1,5 @@
-// A fixture for tests of the verbs about checkpoints: a controller that knows two of a job, and
-// files of the newer one.
+// A fixture for tests of the verbs about checkpoints: a controller that knows two checkpoints of a
+// job, and the files of the newer one.
 #ifndef CLI_TESTING_CHECKPOINT_COMMAND_TEST_H_
 #define CLI_TESTING_CHECKPOINT_COMMAND_TEST_H_
 
@@ -31,7 +31,7 @@ class CheckpointTest : public CommandTest {
   }
   ~CheckpointTest() override { std::filesystem::remove_all(root_); }
 
-  // `changes` in protobuf's text format.
+  // `changes` is in protobuf's text format.
   static v1::Job Job(const std::string& changes) {
     auto job = Parsed<v1::Job>(
         "id: 'job-0123456789ab' state: RUNNING spec { name: 'small' ranks: 2 steps: 200 }");
@@ -52,7 +52,7 @@ class CheckpointTest : public CommandTest {
     return checkpoint;
   }
 
-  // On disk, of a llama (with two of its tensors).
+  // Writes a checkpoint of a llama, with two of its tensors, to disk.
   void Store() const {
     Manifest manifest;
     manifest.job_id = kId;

@@ -13,7 +13,7 @@
 
 namespace paceline {
 
-// What a command left behind.
+// Output and exit code of a command.
 struct Ran {
   int exit = 0;
   std::string out;
@@ -22,7 +22,7 @@ struct Ran {
 
 class CommandTest : public ::testing::Test {
  protected:
-  // Runs `paceline` with these arguments; on a terminal of 100 columns, or none.
+  // Runs `paceline` with these arguments, on a terminal of 100 columns or without one.
   Ran Paceline(std::vector<std::string> arguments, bool terminal = false);
 
   FakeController controller_;
@@ -30,7 +30,7 @@ class CommandTest : public ::testing::Test {
   std::map<std::string, std::string> environment_ = {{"PACELINE_SERVER", controller_.address()},
                                                      {"PACELINE_DEV_DIR", "/nonexistent"},
                                                      {"PACELINE_PLAINTEXT", "1"}};
-  std::string account_;  // The system's name of who runs the command.
+  std::string account_;  // The system's name for the user who runs the command.
 };
 
 }  // namespace paceline

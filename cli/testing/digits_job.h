@@ -1,4 +1,4 @@
-// A job of two ranks and 100 steps, "digits", as a controller tells of it while it goes on.
+// A job "digits" of two ranks and 100 steps, as a controller describes it while it trains.
 #ifndef CLI_TESTING_DIGITS_JOB_H_
 #define CLI_TESTING_DIGITS_JOB_H_
 

@@ -1,4 +1,4 @@
-// What the fake controller (fake_controller.h) is asked about itself and its callers. Thread-safe.
+// The fake controller's (fake_controller.h) daemons and callers. Thread-safe.
 #ifndef CLI_TESTING_FAKE_ADMIN_H_
 #define CLI_TESTING_FAKE_ADMIN_H_
 
@@ -17,8 +17,8 @@ class ServerBuilder;
 
 namespace paceline {
 
-// Each daemon's level is the one last asked for. Node "nowhere" is unknown. A backup is what the
-// test says.
+// Each daemon has the level last asked for. Node "nowhere" is unknown. The test provides the
+// backup.
 class FakeAdmin {
  public:
   FakeAdmin();
@@ -29,7 +29,7 @@ class FakeAdmin {
   void SetBackup(std::vector<v1::BackupChunk> chunks) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What gRPC calls.
+  // The service for gRPC.
   class Calls;
 
   const std::unique_ptr<Calls> calls_;
@@ -39,26 +39,26 @@ class FakeAdmin {
   std::vector<v1::BackupChunk> backup_ ABSL_GUARDED_BY(mutex_);
 };
 
-// Knows people by the tokens that a test has said.
+// Knows users by the tokens that the test registers.
 class FakeIdentity {
  public:
   FakeIdentity();
   ~FakeIdentity();
   void RegisterWith(grpc::ServerBuilder& builder);
 
-  // Of whoever shows the token: "paceline://operator/ann".
+  // Sets the principal of a token: "paceline://operator/ann".
   void SetPrincipal(const std::string& token, const std::string& principal)
       ABSL_LOCKS_EXCLUDED(mutex_);
-  // How often somebody has asked who they are.
+  // How often WhoAmI was called.
   int asked() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What gRPC calls.
+  // The service for gRPC.
   class Calls;
 
   const std::unique_ptr<Calls> calls_;
   mutable absl::Mutex mutex_;
-  std::map<std::string, std::string> principals_ ABSL_GUARDED_BY(mutex_);  // By what is shown.
+  std::map<std::string, std::string> principals_ ABSL_GUARDED_BY(mutex_);  // By token.
   int asked_ ABSL_GUARDED_BY(mutex_) = 0;
 };
 

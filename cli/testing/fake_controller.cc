@@ -28,23 +28,23 @@ class FakeController::JobCalls : public v1::JobService::Service {
   grpc::Status UploadCode(grpc::ServerContext*, const v1::UploadCodeRequest*,
                           v1::UploadCodeResponse*) override;
   grpc::Status Get(grpc::ServerContext*, const v1::GetJobRequest*, v1::Job*) override;
-  // Tells the job's reason.
+  // Answers with the job's reason.
   grpc::Status Why(grpc::ServerContext*, const v1::WhyRequest*, v1::WhyResponse*) override;
   grpc::Status List(grpc::ServerContext*, const v1::ListJobsRequest*,
                     v1::ListJobsResponse*) override;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobsRequest*,
                      grpc::ServerWriter<v1::JobEvent>*) override;
-  // Answers with the job, STOPPING, or as it is if it shall save first.
+  // Answers with the job: STOPPING, or unchanged if it is to save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
-  // Answer with the first job, in epoch 2 of this ladder or mode, or asked for profile 1.
+  // Answer with the first job: in epoch 2 with this ladder or mode, or with profile 1 asked for.
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
   grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
   grpc::Status Profile(grpc::ServerContext*, const v1::ProfileJobRequest*, v1::Job*) override;
-  // Answers with the first job, QUEUED, its ranks and batch changed.
+  // Answers with the first job: QUEUED, with its ranks and batch changed.
   grpc::Status Resume(grpc::ServerContext*, const v1::ResumeJobRequest*, v1::Job*) override;
   grpc::Status Advise(grpc::ServerContext*, const v1::AdviseRequest*, v1::JobAdvice*) override;
-  // Answers with the decision, ORDERED.
+  // Answers with the decision in state ORDERED.
   grpc::Status ApplyAdvice(grpc::ServerContext*, const v1::ApplyAdviceRequest*,
                            v1::RemedyDecision*) override;
   grpc::Status ListDecisions(grpc::ServerContext*, const v1::ListDecisionsRequest*,
@@ -56,7 +56,7 @@ class FakeController::JobCalls : public v1::JobService::Service {
   template <typename Message>
   static std::optional<StreamScript<Message>> Next(std::deque<StreamScript<Message>>& scripts);
   static grpc::Status PlayLarge(int64_t bytes, grpc::ServerWriter<v1::LogChunk>* writer);
-  // Sends the script; calls `idle`, if any, when it stays open.
+  // Sends the script; if the stream stays open, calls `idle`, unless that is null.
   template <typename Message>
   grpc::Status Play(grpc::ServerContext* context,
                     const std::optional<StreamScript<Message>>& script,

@@ -1,8 +1,7 @@
-// A controller on a real socket that says what a test tells it to.
+// A controller on a real socket that answers what a test tells it to.
 //
-// Jobs and checkpoints are lists; watches and logs are scripts, one per call: messages and
-// how the stream ends. A script that does not end stays open until the client goes or the fake is
-// gone.
+// Jobs and checkpoints are lists. Watches and logs are scripts, one per call: messages, and how the
+// stream ends. A script without an end stays open until the client or the fake is gone.
 //
 // Thread-safe.
 #ifndef CLI_TESTING_FAKE_CONTROLLER_H_
@@ -35,7 +34,7 @@ class Service;
 
 namespace paceline {
 
-// What one call of a stream sends.
+// What one call to a stream sends.
 template <typename Message>
 struct StreamScript {
   std::vector<Message> messages;
@@ -45,8 +44,7 @@ struct StreamScript {
 
 class FakeController {
  public:
-  // Serves on 127.0.0.1 and the port; 0: one of the system's choice. Without credentials: plain
-  // text.
+  // Serves on 127.0.0.1 at `port`; 0: a free port. Without credentials: in plain text.
   explicit FakeController(int port = 0,
                           const std::shared_ptr<grpc::ServerCredentials>& credentials = nullptr);
   ~FakeController();
@@ -55,30 +53,31 @@ class FakeController {
   std::string address() const;
   int port() const { return port_; }
 
-  // Its nodes, and its automation.
+  // Nodes and automation.
   FakeNodes& nodes() { return nodes_; }
   FakeAdmin& admin() { return admin_; }
-  // Whom it knows.
+  // Users that it knows.
   FakeIdentity& identity() { return identity_; }
-  // The histories of its jobs, and what they measure.
+  // Histories and telemetry of its jobs.
   FakeTelemetry& telemetry() { return telemetry_; }
 
-  // Get and List answer from these.
-  // `per_page`: what List tells of at most; a page that is asked for later has a greater revision.
+  // Sets the jobs for Get and List. `per_page`: most jobs in a page of List; later pages have
+  // higher revisions.
   void SetJobs(std::vector<v1::Job> jobs, int per_page = 1000) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Each is known as JOB/STEP, JOB being its id or name, or JOB for the first of the job.
+  // A checkpoint can be named JOB/STEP, where JOB is the job's id or name; JOB names the job's
+  // first one.
   void SetCheckpoints(std::vector<v1::Checkpoint> checkpoints) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Of the first job. ListDecisions answers with those of the advice.
+  // Sets the advice for the first job; ListDecisions answers with its decisions.
   void SetAdvice(v1::JobAdvice advice) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The answer to the next change when it is no success.
+  // Makes the next change fail with this status.
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(StreamScript<v1::JobEvent> script) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddLog(int rank, StreamScript<v1::LogChunk> script) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Each log is so many bytes, in lines of 64; instead of scripts.
+  // Makes each log `bytes` long, in lines of 64 bytes, instead of scripts.
   void SetLargeLog(int64_t bytes) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::vector<v1::SubmitJobRequest> submits() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // All that UploadCode was given, whatever hash it was for.
+  // All data given to UploadCode, for any hash.
   std::string code() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -91,16 +90,16 @@ class FakeController {
   std::vector<v1::PinCheckpointRequest> pins() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::WatchJobsRequest> watches() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::StreamLogsRequest> logs() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Whom the last Submit, Delete or ApplyAdvice said that it comes from, as it was sent.
+  // User named by the last Submit, Delete or ApplyAdvice, as it was sent.
   std::optional<std::string> last_user() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // What the same call had as the metadata "authorization".
+  // Metadata "authorization" of the same call.
   std::optional<std::string> last_authorization() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Called when a watch has sent all its messages and stays open.
   void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What gRPC calls.
+  // The service for gRPC.
   class JobCalls;
   class CheckpointCalls;
   std::unique_ptr<grpc::Service> NewCheckpointCalls();

@@ -1,8 +1,8 @@
 // The nodes and the automation of the fake controller (fake_controller.h).
 //
-// A change is answered with the node that it names, in the state that follows. Watches are scripts,
-// one per call: their events are sent, then the connection is lost if another one is left, else the
-// stream stays open until the client goes or Stop.
+// A change is answered with the node that it names, in the new state. Watches are scripts, one per
+// call: after its events the connection is lost if another script is left; otherwise the stream
+// stays open until the client goes or Stop.
 //
 // Thread-safe.
 #ifndef CLI_TESTING_FAKE_NODES_H_
@@ -33,20 +33,20 @@ class FakeNodes {
 
   void SetNodes(std::vector<v1::Node> nodes) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetHistory(v1::NodeHistory history) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Told with each drain.
+  // Effects that each drain returns.
   void SetEffects(std::vector<v1::DrainEffect> effects) ABSL_LOCKS_EXCLUDED(mutex_);
   void AddWatch(std::vector<v1::NodeEvent> events) ABSL_LOCKS_EXCLUDED(mutex_);
   // Called when the last watch has sent all its events and stays open.
   void OnWatchIdle(std::function<void()> callback) ABSL_LOCKS_EXCLUDED(mutex_);
-  // The answer to the next change when it is no success.
+  // Makes the next change fail with this status.
   void FailNext(grpc::Status status) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Changes in their order: "Cordon name: \"a\" request_id: ...".
+  // Changes in order: "Cordon name: \"a\" request_id: ...".
   std::vector<std::string> requests() const ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends open streams.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What gRPC calls.
+  // The service for gRPC.
   class Calls;
 
   // Records the change and answers it.

@@ -11,7 +11,7 @@ class FakeTelemetry::Calls : public v1::JobHistoryService::Service,
  public:
   explicit Calls(FakeTelemetry& fake) : fake_(fake) {}
 
-  // Events after the id that is asked for.
+  // Answers with the events after the given id.
   grpc::Status Get(grpc::ServerContext*, const v1::GetJobHistoryRequest*, v1::JobHistory*) override;
   grpc::Status Watch(grpc::ServerContext*, const v1::WatchJobHistoryRequest*,
                      grpc::ServerWriter<v1::JobHistoryEvent>*) override;

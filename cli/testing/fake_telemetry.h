@@ -1,7 +1,7 @@
-// What the fake controller (fake_controller.h) tells of its jobs' histories and of what they
-// measure.
+// Job histories and telemetry of the fake controller (fake_controller.h).
 //
-// Watches are scripts, one per call: their events are sent, and then the stream ends so.
+// Watches are scripts, one per call: their events are sent, then the stream ends with the script's
+// status.
 //
 // Thread-safe.
 #ifndef CLI_TESTING_FAKE_TELEMETRY_H_
@@ -38,11 +38,11 @@ class FakeTelemetry {
   void SetTelemetry(v1::ListJobTelemetryResponse telemetry) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetRanks(v1::JobRanks ranks) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetSeries(v1::JobSeries series) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Calls about what is measured are not known.
+  // Makes calls about telemetry UNIMPLEMENTED.
   void SetUnimplemented() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  // What gRPC calls.
+  // The service for gRPC.
   class Calls;
 
   grpc::Status Known() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);

@@ -1,4 +1,4 @@
-// A terminal played by a test: a program runs on it, and what it shows is read.
+// A terminal played by a test: runs a program, and reads what it shows.
 #ifndef CLI_TESTING_PLAYED_TERMINAL_H_
 #define CLI_TESTING_PLAYED_TERMINAL_H_
 
@@ -24,8 +24,8 @@ namespace paceline {
 
 class PlayedTerminal {
  public:
-  // Runs the program on a terminal of that size, with nothing else in its environment but the
-  // options of the sanitizers.
+  // Runs the program on a terminal of that size, with only this environment and the options of the
+  // sanitizers.
   PlayedTerminal(std::vector<std::string> command, std::vector<std::string> environment, int width,
                  int height) {
     winsize size = {};
@@ -56,7 +56,7 @@ class PlayedTerminal {
   PlayedTerminal(const PlayedTerminal&) = delete;
   PlayedTerminal& operator=(const PlayedTerminal&) = delete;
 
-  // Reads until `text` is among what was shown since the last call, and returns that.
+  // Reads until `text` has been shown since the last call; returns all that was shown since then.
   std::string ReadUntil(const std::string& text) {
     return ReadUntil([&](const std::string& shown) { return shown.find(text) != shown.npos; },
                      text);
@@ -84,14 +84,14 @@ class PlayedTerminal {
     EXPECT_EQ(ioctl(master_, TIOCSWINSZ, &size), 0);
   }
   void Signal(int signal) { kill(child_, signal); }
-  // As when the window is closed.
+  // Hangs up, as when the window is closed.
   void HangUp() {
     if (slave_ >= 0) close(slave_);
     if (master_ >= 0) close(master_);
     master_ = slave_ = -1;
   }
 
-  // Reads the rest and returns how the program ended: its exit code, or minus the signal.
+  // Reads the rest and returns the program's exit code, or minus its signal.
   int End() {
     const absl::Time deadline = absl::Now() + absl::Seconds(20);
     int status = 0;
@@ -107,10 +107,10 @@ class PlayedTerminal {
     child_ = 0;
     return WIFEXITED(status) ? WEXITSTATUS(status) : -WTERMSIG(status);
   }
-  // What was shown since the last ReadUntil.
+  // Text shown since the last ReadUntil.
   const std::string& shown() const { return shown_; }
 
-  // Whether keys are echoed and read by lines, as they were before the program.
+  // Whether keys are echoed and read by lines again, as before the program.
   bool IsAsBefore() const {
     termios now = {};
     tcgetattr(slave_, &now);
@@ -125,7 +125,7 @@ class PlayedTerminal {
     pointers.push_back(nullptr);
     return pointers;
   }
-  // False: nothing came.
+  // Returns false if nothing came.
   bool ReadSome(absl::Duration patience) {
     pollfd source = {master_, POLLIN, 0};
     if (poll(&source, 1, static_cast<int>(absl::ToInt64Milliseconds(patience))) <= 0) return false;
@@ -137,7 +137,7 @@ class PlayedTerminal {
   }
 
   int master_ = -1;
-  int slave_ = -1;  // Kept, so that the terminal outlives the program.
+  int slave_ = -1;  // Kept open, so that the terminal outlives the program.
   termios before_ = {};
   pid_t child_ = 0;
   std::string shown_;

@@ -71,7 +71,7 @@ std::vector<std::string> PacelineMentions(absl::string_view page) {
     if (absl::StartsWith(line, "```")) fenced = !fenced;
     if (fenced) continue;
     const std::vector<std::string> parts = absl::StrSplit(line, '`');
-    // Every second part stands between marks.
+    // Every second part is between marks.
     for (size_t i = 1; i + 1 < parts.size(); i += 2) {
       if (absl::StartsWith(parts[i], "paceline ")) mentions.push_back(parts[i]);
     }

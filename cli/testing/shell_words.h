@@ -1,4 +1,4 @@
-// Command lines of examples and of pages, as a shell would read them.
+// Parses the command lines of examples and pages as a shell would.
 #ifndef CLI_TESTING_SHELL_WORDS_H_
 #define CLI_TESTING_SHELL_WORDS_H_
 
@@ -9,15 +9,15 @@
 
 namespace paceline {
 
-// The words of the first command of `line`: quotes are taken away, and what follows "#", "|", "&",
-// ";", "<" or ">" is left out, where it is not quoted or within a word.
+// Words of the first command in `line`. Quotes are removed; what follows "#", "|", "&", ";", "<" or
+// ">" is left out, unless it is quoted or within a word.
 std::vector<std::string> ShellWords(absl::string_view line);
 
-// The lines in fenced blocks of a Markdown page that begin with "paceline " or "$ paceline ", with
-// what follows a backslash at their end. Blocks marked as text (```text) are left out.
+// Lines in fenced blocks of a Markdown page that begin with "paceline " or "$ paceline ", joined
+// with the next line after a backslash. Blocks marked as text (```text) are left out.
 std::vector<std::string> PacelineLines(absl::string_view page);
 
-// What stands in code marks (`...`) outside of such blocks and begins with "paceline ".
+// Texts in code marks (`...`) outside such blocks that begin with "paceline ".
 std::vector<std::string> PacelineMentions(absl::string_view page);
 
 }  // namespace paceline

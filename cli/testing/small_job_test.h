@@ -1,5 +1,5 @@
-// A fixture for tests of what changes a job: a controller with one of two ranks that trains,
-// "small", by hierarchical SGD.
+// A fixture for tests of changes to a job: a controller with a job "small" of two ranks, which
+// trains by hierarchical SGD.
 #ifndef CLI_TESTING_SMALL_JOB_TEST_H_
 #define CLI_TESTING_SMALL_JOB_TEST_H_
 
@@ -20,7 +20,7 @@ class SmallJobTest : public CommandTest {
  protected:
   SmallJobTest() { controller_.SetJobs({Job(1, "")}); }
 
-  // Epoch 1 since step 0; `changes` in protobuf's text format.
+  // In epoch 1 since step 0; `changes` is in protobuf's text format.
   static v1::Job Job(int64_t revision, const std::string& changes) {
     auto job = Parsed<v1::Job>(R"(
       id: "job-0123456789ab" state: RUNNING spec { name: "small" ranks: 2 steps: 100 }

@@ -1,4 +1,4 @@
-// The verbs about the daemons themselves against a controller on a real socket.
+// The verbs about the daemons, against a controller on a real socket.
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -67,7 +67,7 @@ class BackupTest : public AdminTest {
     const std::filesystem::directory_iterator files(folder_);
     return static_cast<int>(std::distance(begin(files), end(files)));
   }
-  // The last message of a stream of this data.
+  // Last message of a stream with this data.
   static v1::BackupChunk End(const std::string& data) {
     v1::BackupChunk chunk;
     chunk.mutable_end()->set_bytes(static_cast<int64_t>(data.size()));

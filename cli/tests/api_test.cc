@@ -1,5 +1,5 @@
-// The verbs against a controller on a real socket: which one it is, jobs and nodes as they are, and
-// watches that outlive a connection.
+// The verbs against a controller on a real socket: choosing it, JSON of jobs and nodes, and watches
+// that outlive a connection.
 #include <map>
 #include <optional>
 #include <sstream>
@@ -179,7 +179,7 @@ TEST_F(ApiTest, JsonHasTheShortNamesOfEnumerations) {
 }
 
 TEST_F(ApiTest, ServerThatIsAwayIsUnavailable) {
-  // Port 1 of the loopback: nothing serves there.
+  // Nothing serves on port 1 of the loopback.
   const Ran ran = Paceline({"--server", "127.0.0.1:1", "--timeout", "0.1", "job", "list"});
   EXPECT_EQ(ran.exit, kCliUnavailable);
   EXPECT_THAT(ran.err, HasSubstr("the controller at 127.0.0.1:1 does not answer"));

@@ -132,7 +132,7 @@ TEST_F(CheckpointTest, InterruptedExportLeavesNothing) {
     EXPECT_EQ(ran.exit, kCliInterrupted);
     EXPECT_THAT(ran.err, HasSubstr("nothing was exported"));
   }
-  // The checkpoint alone.
+  // Only the checkpoint.
   EXPECT_EQ(std::distance(fs::directory_iterator(root_), {}), 1);
 }
 

@@ -28,7 +28,7 @@ using ::testing::StartsWith;
 constexpr char kOlderId[] = "job-ba9876543210";
 
 TEST_F(CheckpointTest, ListedNamesCanBeTypedBack) {
-  // An older job of the same name, and a step that two generations saved.
+  // Includes an older job of the same name, and a step that two generations saved.
   controller_.SetCheckpoints(
       {Known(kId, 120, 2), Known(kId, 60, 2), Known(kId, 60, 1), Known(kOlderId, 60, 1)});
   const Ran ran = Paceline({"checkpoint", "list"});

@@ -46,7 +46,7 @@ Ran Paceline(std::vector<std::string> arguments, int width = 0) {
   return ran;
 }
 
-// What a command prints; it must succeed.
+// Output of a command, which must succeed.
 std::string Printed(const std::string& command) {
   FILE* out = popen((command + " 2>&1").c_str(), "r");
   std::string text;
@@ -69,7 +69,7 @@ std::string Quoted(const std::vector<std::string>& words) {
   });
 }
 
-// What bash completes for a line of these words, of which the last is being typed. `before` is run
+// What bash completes on a line with these words, the last of which is being typed. `before` runs
 // first.
 std::string BashCompletes(const std::vector<std::string>& words, const std::string& before = "") {
   return Printed("bash -eu " +
@@ -79,7 +79,7 @@ std::string BashCompletes(const std::vector<std::string>& words, const std::stri
                                              "echo \"${COMPREPLY[*]}\"\n")));
 }
 
-// What zsh is given to choose from.
+// Choices that zsh gets.
 std::string ZshCompletes(const std::vector<std::string>& words, const std::string& before = "") {
   return Printed(
       "zsh -f " +
@@ -90,7 +90,7 @@ std::string ZshCompletes(const std::vector<std::string>& words, const std::strin
                                  ")\n", "CURRENT=$#words\n_paceline\n")));
 }
 
-// What fish completes for a line, one a line.
+// What fish completes on a line, one per line.
 std::string FishCompletes(const std::string& line, const std::string& before = "") {
   const std::string home = "HOME=" + ::testing::TempDir() + " ";
   return Printed(home + "fish --no-config " +
@@ -265,7 +265,7 @@ TEST(CompletionTest, BashCompletesChoicesOfArguments) {
 }
 
 TEST(CompletionTest, BashAsksForNames) {
-  // Stands for the program: tells how it was asked.
+  // Replaces the program, and prints how it was called.
   const std::string fake = "paceline() { local IFS=+; echo \"ask/$*\"; }\n";
   EXPECT_EQ(BashCompletes({"paceline", "job", "logs", ""}, fake), "ask/__names+jobs\n");
   EXPECT_EQ(BashCompletes({"paceline", "node", "drain", "as"}, fake), "ask/__names+nodes\n");

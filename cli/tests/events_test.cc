@@ -1,4 +1,4 @@
-// `paceline job events` and `job metrics` against a controller that the test plays.
+// `paceline job events` and `job metrics` against a controller played by the test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ v1::JobHistoryEvent Event(int64_t id, const std::string& what, bool warning = fa
   return event;
 }
 
-// The last words of each line but the headings.
+// Last column of each line except for the headings.
 std::vector<std::string> Texts(const std::string& out) {
   std::vector<std::string> texts;
   for (size_t begin = out.find('\n') + 1; begin < out.size();) {

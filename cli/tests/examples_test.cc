@@ -1,6 +1,6 @@
-// Every example of --help, and every command line of the pages, is one that works: they are run
-// against a controller that knows a few jobs, nodes and checkpoints and has done all that is asked.
-// The pages may say JOB, NODE and ID for names.
+// Every example of --help, and every command line in the pages, works: each is run against a
+// controller that knows some jobs, nodes and checkpoints and has done all that is asked for. Pages
+// may use JOB, NODE and ID for names.
 #include "cli/verbs/program/examples.h"
 
 #include <algorithm>
@@ -32,7 +32,7 @@ namespace fs = std::filesystem;
 using ::testing::Contains;
 using ::testing::HasSubstr;
 
-// Only their usage is checked here: they start processes, or need data of people's own.
+// Only parsed here: these start processes, or need people's own data.
 constexpr const char* kOnlyParsed[] = {
     "paceline run ",                // tests/integration/command_test.cc
     "paceline dev ",                // tests/integration/dev_test.cc
@@ -53,7 +53,7 @@ struct Placeholder {
 };
 constexpr Placeholder kPlaceholders[] = {{"JOB", "digits"}, {"NODE", "w1"}, {"ID", "1"}};
 
-// A job that has done whatever is waited for.
+// A job that has done whatever commands wait for.
 constexpr char kDone[] = R"(
     id: 'job-0123456789ab' state: SUCCEEDED revision: 9
     spec { ranks: 2 steps: 500 } progress { step: 500 loss: 0.1 samples_per_s: 80 }
@@ -67,13 +67,13 @@ bool IsOnlyParsed(const std::string& line) {
                      [&](const char* prefix) { return absl::StartsWith(line, prefix); });
 }
 
-// Goes on until Ctrl-C.
+// Whether the command runs until Ctrl-C.
 bool IsEndless(const std::string& line) {
   return absl::StrContains(line, "--watch") || absl::StrContains(line, "node watch") ||
          line == "paceline job watch";
 }
 
-// The words of a line of the shell behind the program's name.
+// Words after the program's name in a shell command.
 std::vector<std::string> ArgumentsOf(const std::string& line) {
   std::vector<std::string> words = ShellWords(line);
   words.erase(words.begin());
@@ -85,7 +85,7 @@ std::vector<std::string> ArgumentsOf(const std::string& line) {
   return words;
 }
 
-// In a folder of its own, as examples write files.
+// Uses a new folder, since examples write files.
 class ExampleWorld : public CheckpointTest {
  protected:
   ExampleWorld() : home_(fs::current_path()) {
@@ -165,7 +165,7 @@ class ExampleWorld : public CheckpointTest {
   const fs::path home_;
 };
 
-// Usage alone; empty: it is right.
+// What is wrong with the usage; empty: nothing.
 std::string UsageProblem(const std::string& line) {
   Interrupt interrupt;
   std::ostringstream sink;
@@ -259,8 +259,8 @@ TEST(PagesTest, EveryCommandLineIsRightUsage) {
   }
 }
 
-// What is wrong with the command and the flags that a text mentions, which may leave the rest out;
-// empty: nothing.
+// What is wrong with the command and flags that a text mentions; the rest may be missing. Empty:
+// nothing.
 std::string MentionProblem(const std::string& mention,
                            const std::vector<CompletionCommand>& commands) {
   std::string path = "paceline";
@@ -304,7 +304,7 @@ TEST(PagesTest, EveryMentionIsOfACommandThatThereIs) {
   EXPECT_GT(count, 100);
 }
 
-// What reads files of people's own, or goes through other ones, is not run here.
+// Commands that read people's own files, or use redirections, are not run here.
 bool IsRunnable(const std::string& line) {
   return !IsOnlyParsed(line) && !absl::StartsWith(line, "paceline submit") &&
          !absl::StartsWith(line, "paceline data");

@@ -1,5 +1,5 @@
-// What changes how a job trains (`job ladder`, `mode`, `profile`), and what is seen of it, against
-// a controller on a real socket.
+// Changes of how a job trains (`job ladder`, `mode`, `profile`), and their output, against a
+// controller on a real socket.
 #include <string>
 
 #include "cli/exit_codes.h"
@@ -91,7 +91,7 @@ TEST_F(JobChangesTest, LadderOfAPeriodIsShownAsOneLevel) {
 }
 
 TEST_F(JobChangesTest, WaitFailsWhenARankCannotPrepareTheLadder) {
-  // Of an epoch before, and of this one.
+  // From a previous epoch, and from this one.
   WatchShows({R"(plan { epoch: 2 } ranks { rank: 1 plan { failed_epoch: 1 error: "old" } })",
               R"(plan { epoch: 2 } ranks { rank: 1 plan { failed_epoch: 2 error: "late" } })"});
   const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});

@@ -1,4 +1,4 @@
-// What a job starts from (`job resume`, `submit --from`), and what it leaves for that (`cancel
+// Where a job starts from (`job resume`, `submit --from`), and what it leaves for that (`cancel
 // --save`), against a controller on a real socket.
 #include <filesystem>
 #include <fstream>

@@ -34,7 +34,7 @@ v1::LogChunk Chunk(int64_t offset, const std::string& data) {
   return chunk;
 }
 
-// Of the trainer of rank 0 that was started for this generation.
+// A chunk of the trainer of rank 0 that was started for this generation.
 v1::LogChunk ChunkOf(int64_t generation, const std::string& node, int64_t offset,
                      const std::string& data) {
   v1::LogChunk chunk = Chunk(offset, data);

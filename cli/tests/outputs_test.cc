@@ -1,4 +1,4 @@
-// What is common to many verbs: contexts, forms of the output, watching, names that do not exist.
+// Features of many verbs: contexts, output formats, watching, unknown names.
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -54,7 +54,7 @@ class OutputsTest : public CommandTest {
   }
   ~OutputsTest() override { fs::remove_all(root_); }
 
-  // Watches end when all that was scripted has arrived.
+  // Ends watches once everything scripted has arrived.
   void EndWhenIdle() {
     controller_.AddWatch({{}, std::nullopt});
     controller_.OnWatchIdle([this] { interrupt_.Raise(); });
@@ -193,7 +193,7 @@ TEST_F(OutputsTest, WatchedListIsKeptUpToDateOnATerminal) {
   EndWhenIdle();
   const Ran ran = Paceline({"job", "list", "-w", "--no-color"}, /*terminal=*/true);
   EXPECT_EQ(ran.exit, kCliInterrupted);
-  // The last picture that was drawn.
+  // The last picture drawn.
   const std::string last = ran.out.substr(ran.out.rfind("\x1b[J"));
   EXPECT_THAT(last, HasSubstr("job-third"));
   EXPECT_LT(last.find("job-third"), last.find("job-digits")) << "newest first";

@@ -33,7 +33,7 @@ class ProcessTest : public ::testing::Test {
     controller_.SetJobs({job});
   }
 
-  // Its messages go to our error stream, or to where `more` leads them.
+  // Runs the program by a shell; the pipe carries its output and its messages.
   FILE* Start(const std::string& arguments, const std::string& before = "exec ") {
     const std::string line = absl::StrCat("PACELINE_SERVER=", controller_.address(),
                                           " PACELINE_CONFIG=/nonexistent PACELINE_PLAINTEXT=1; "
@@ -45,7 +45,7 @@ class ProcessTest : public ::testing::Test {
     return out;
   }
 
-  // All that it still prints.
+  // The rest of its output.
   static std::string Rest(FILE* out) {
     std::string text;
     char buffer[4096];
@@ -58,7 +58,7 @@ class ProcessTest : public ::testing::Test {
 
 TEST_F(ProcessTest, ClosedPipeEndsItQuietly) {
   controller_.SetLargeLog(1 << 30);
-  // Also where the parent ignores the signal, as some do.
+  // Even if the parent ignores the signal, as some do.
   for (const char* before : {"exec ", "trap '' PIPE; exec "}) {
     FILE* out = Start("job logs digits", before);
     char line[65] = "";
@@ -69,7 +69,7 @@ TEST_F(ProcessTest, ClosedPipeEndsItQuietly) {
   }
 }
 
-// What the shell prints of the program's messages and exit code, with its output led to `to`.
+// What the shell prints: the program's messages and exit code, with its output redirected.
 class OutputTest : public ProcessTest {
  protected:
   std::string Run(const std::string& arguments, const std::string& to,
@@ -148,7 +148,7 @@ TEST_F(ProcessTest, IsRunByAnAccountOfTheSystem) {
   EXPECT_EQ(controller_.applied().at(0).by(), account->pw_name);
 }
 
-// The most that a process has had in memory so far, in KiB; 0: it is gone.
+// Peak memory of a process so far, in KiB; 0: it is gone.
 int64_t PeakKib(const std::string& pid) {
   std::ifstream status("/proc/" + pid + "/status");
   std::string word;
@@ -159,7 +159,7 @@ int64_t PeakKib(const std::string& pid) {
   return kib;
 }
 
-// Of the process alone: what getrusage tells of children begins with what their parent has.
+// Measures the process itself: getrusage for children starts from the parent's memory.
 TEST_F(ProcessTest, LargeLogTakesLittleMemory) {
   controller_.SetLargeLog(128 * kMiB);
   FILE* out = Start("job logs digits", "echo $$; exec ");
@@ -170,7 +170,7 @@ TEST_F(ProcessTest, LargeLogTakesLittleMemory) {
   static char buffer[1 << 16];
   while (const size_t got = fread(buffer, 1, sizeof(buffer), out)) {
     bytes += static_cast<int64_t>(got);
-    // It cannot have ended: a pipe does not hold what is left.
+    // It cannot have ended, since a pipe does not hold the rest.
     if (bytes <= 127 * kMiB) peak = PeakKib(std::string(absl::StripAsciiWhitespace(pid)));
   }
   EXPECT_EQ(pclose(out), 0);

@@ -1,4 +1,4 @@
-// `submit` and what --follow and --wait show, against a controller on a real socket.
+// `submit` and the output of --follow and --wait, against a controller on a real socket.
 #include <unistd.h>
 
 #include <filesystem>
@@ -205,7 +205,7 @@ TEST_F(SubmitTest, CodeIsSentWhenTheControllerDoesNotHaveIt) {
   EXPECT_EQ(spec.working_directory(), "");
   EXPECT_EQ(spec.code().bytes(), static_cast<int64_t>(controller_.code().size()));
   EXPECT_THAT(controller_.code(), HasSubstr(script));
-  // It is there now.
+  // The controller has it now.
   EXPECT_EQ(Paceline({"submit", "--ship", folder + "/job.yaml"}).exit, kCliOk);
   EXPECT_EQ(spec.code().bytes(), static_cast<int64_t>(controller_.code().size()));
 }

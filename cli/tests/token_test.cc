@@ -1,4 +1,4 @@
-// Tokens of users: where they are taken from, and to whom they are shown.
+// Users' tokens: where they come from, and to whom they are shown.
 #include <stdlib.h>
 #include <sys/stat.h>
 
@@ -45,8 +45,8 @@ v1::Checkpoint SomeCheckpoint() {
   return checkpoint;
 }
 
-// A controller that speaks TLS, the folder "lab" with its authority's certificate and nothing else,
-// and the token of a file.
+// A controller with TLS, the folder "lab" with its authority's certificate only, and a token in a
+// file.
 class TokenTest : public CommandTest {
  protected:
   TokenTest() {
@@ -68,7 +68,7 @@ class TokenTest : public CommandTest {
     ASSERT_TRUE(WritePrivate(token_file_, token + "\n").ok());
   }
 
-  // A change, with these flags before it; nothing that it writes has the token.
+  // Makes a change, with these flags before it; the token must not be in the output.
   Ran Delete(std::vector<std::string> flags = {}) {
     flags.insert(flags.end(), {"checkpoint", "delete", "small/60"});
     Ran ran = Paceline(flags);
@@ -76,7 +76,7 @@ class TokenTest : public CommandTest {
     return ran;
   }
 
-  // That nothing was sent to either controller, and why.
+  // Expects that nothing was sent to either controller, for this reason.
   void ExpectRefused(const Ran& ran, const std::string& why) const {
     EXPECT_EQ(ran.exit, kCliPermission) << ran.err;
     EXPECT_THAT(ran.err, HasSubstr(why));
@@ -159,7 +159,7 @@ TEST_F(TokenTest, IsNotSentInPlainText) {
   environment_["PACELINE_TOKEN_FILE"] = token_file_;
   ExpectRefused(Delete(), "is not sent in plain text");
   EXPECT_EQ(Delete({"--plaintext", "--token-file", token_file_}).exit, kCliUsage);
-  // TLS with a controller that does not speak it.
+  // Speaks TLS to a controller that does not.
   ExpectRefused(Delete({"--tls-dir", lab_, "--token-file", token_file_}), "does not speak TLS");
 }
 

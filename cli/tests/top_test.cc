@@ -1,4 +1,4 @@
-// `paceline top`, as lines and on a real pseudo-terminal, against a controller that the test plays.
+// `paceline top`, as lines and on a real pseudo-terminal, against a controller played by the test.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -157,7 +157,7 @@ TEST_F(TopTerminalTest, FillsTheTerminalAfterAChangeOfSize) {
   auto terminal = Start();
   terminal->ReadUntil("slow: rank 2");
   terminal->Resize(40, 10);
-  // The last frame that is whole.
+  // The last complete frame.
   const auto fits = [](const std::string& shown) {
     const size_t end = shown.rfind("\x1b[?2026l");
     if (end == shown.npos) return false;
@@ -204,7 +204,7 @@ TEST_F(TopTerminalTest, KeysAreAnsweredWhileTheControllerIsAway) {
 }
 
 TEST_F(TopTerminalTest, AStopGivesTheTerminalBackAndTakesItAgain) {
-  // Nobody could wake it here, and then the system does not stop it.
+  // The process cannot be woken here, and then the system does not stop it.
   auto terminal = Start();
   terminal->ReadUntil("slow: rank 2");
   terminal->Type("\x1a");

@@ -1,5 +1,5 @@
-// Whom changes come from, as the controller is told with each call, for its audit record, and in
-// the requests that have an owner.
+// The user that changes are attributed to: sent with each call for the controller's audit record,
+// and in requests that have an owner.
 #include <stdlib.h>
 
 #include <fstream>
@@ -53,7 +53,7 @@ class UserTest : public CommandTest {
     controller_.SetAdvice(std::move(advice));
   }
 
-  // What was sent with a change that has no owner.
+  // User sent with a change that has no owner.
   std::optional<std::string> SentByDelete() {
     const Ran ran = Paceline({"checkpoint", "delete", "small/60"});
     EXPECT_EQ(ran.exit, kCliOk) << ran.err;
@@ -104,7 +104,7 @@ TEST_F(UserTest, WhatIsNotPrintableAsciiIsEncoded) {
   EXPECT_EQ(SentByDelete(), std::string(256, 'x'));
 }
 
-// A controller that speaks TLS, and the certificate of an operator, ann, where $USER is root.
+// A controller with TLS, and the certificate of operator ann, with $USER set to root.
 class CertifiedUserTest : public UserTest {
  protected:
   CertifiedUserTest() {
@@ -164,7 +164,7 @@ TEST_F(CertifiedUserTest, AuthorityIsMadeForThePersonAtTheMachine) {
   EXPECT_EQ(admin->principal.name, "root");
 }
 
-// A controller that speaks TLS and knows a token of tom's, where there is no $USER.
+// A controller with TLS that knows a token of tom's; $USER is not set.
 class TokenUserTest : public UserTest {
  protected:
   TokenUserTest() {

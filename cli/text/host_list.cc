@@ -55,7 +55,7 @@ absl::Status AppendRange(absl::string_view word, absl::string_view range,
   return absl::OkStatus();
 }
 
-// All names that begin so far, each continued with what the next part stands for.
+// Returns all names that begin as `word` does so far, each continued with what the next part means.
 absl::StatusOr<std::vector<std::string>> Expand(absl::string_view word) {
   std::vector<std::string> names = {""};
   absl::string_view rest = word;
@@ -84,7 +84,7 @@ absl::StatusOr<std::vector<std::string>> Expand(absl::string_view word) {
   return names;
 }
 
-// At the commas that are not in brackets.
+// Splits at the commas that are not in brackets.
 std::vector<absl::string_view> SplitWord(absl::string_view word) {
   std::vector<absl::string_view> parts;
   size_t begin = 0;

@@ -12,10 +12,10 @@ namespace paceline {
 
 inline constexpr size_t kMaxHosts = 10000;
 
-// The names that the words stand for, in their order, without repetitions. In brackets are numbers
-// and ranges of them, which keep their leading zeros. InvalidArgument, naming the word, when it
-// cannot be read, has a character that no node's name has ([A-Za-z0-9-_.]), or they are more than
-// kMaxHosts.
+// Expands words to names, in order and without duplicates. Brackets hold numbers and ranges of
+// numbers, whose leading zeros are kept. InvalidArgument, naming the word, if it cannot be parsed
+// or has a character that no node's name has ([A-Za-z0-9-_.]), or if there are more than kMaxHosts
+// names.
 absl::StatusOr<std::vector<std::string>> ExpandHosts(const std::vector<std::string>& words);
 
 }  // namespace paceline

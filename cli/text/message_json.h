@@ -1,5 +1,5 @@
-// Messages of the API as JSON, as `-o json` prints them: the names of the .proto files, defaults
-// written out, enumerations by their short names (common/job_spec/enum_name.h).
+// API messages as JSON, as `-o json` prints them: names as in the .proto files, defaults included,
+// and enumerations by their short names (common/job_spec/enum_name.h).
 #ifndef CLI_TEXT_MESSAGE_JSON_H_
 #define CLI_TEXT_MESSAGE_JSON_H_
 
@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-// Our types, with the short names of enumerations.
+// Resolves our types, with short names of enumerations.
 class ShortNamedTypes : public google::protobuf::util::TypeResolver {
  public:
   static std::string UrlOf(const google::protobuf::Message& message) {
@@ -42,7 +42,7 @@ class ShortNamedTypes : public google::protobuf::util::TypeResolver {
   }
 
  private:
-  // By which protobuf knows its own types, such as Timestamp, when it reads.
+  // Prefix of protobuf's own types, such as Timestamp, when it parses.
   static constexpr char kPrefix[] = "type.googleapis.com";
 
   static const google::protobuf::DescriptorPool* Pool() {
@@ -53,7 +53,7 @@ class ShortNamedTypes : public google::protobuf::util::TypeResolver {
       google::protobuf::util::NewTypeResolverForDescriptorPool(kPrefix, Pool())};
 };
 
-// On lines of its own, with `spaced`, or on one without a newline.
+// With `spaced` on several lines, else on one line without a newline.
 inline std::string MessageAsJson(const google::protobuf::Message& message, bool spaced) {
   google::protobuf::util::JsonPrintOptions options;
   options.add_whitespace = spaced;
@@ -61,14 +61,14 @@ inline std::string MessageAsJson(const google::protobuf::Message& message, bool 
   options.preserve_proto_field_names = true;
   ShortNamedTypes types;
   std::string text;
-  // Fails only for messages that hold an Any, which ours do not.
+  // Only fails for messages that contain an Any, which ours do not.
   const auto status = google::protobuf::util::BinaryToJsonString(
       &types, ShortNamedTypes::UrlOf(message), message.SerializeAsString(), &text, options);
   PACELINE_CHECK(status.ok());
   return text;
 }
 
-// False when the text is no such message.
+// Returns false if the text is not such a message.
 inline bool MessageFromJson(const std::string& json, google::protobuf::Message* message) {
   ShortNamedTypes types;
   std::string bytes;

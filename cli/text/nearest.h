@@ -9,11 +9,11 @@
 
 namespace paceline {
 
-// Insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
+// Number of insertions, deletions, replacements and swaps of neighbours that turn `a` into `b`.
 int EditDistance(absl::string_view a, absl::string_view b);
 
-// The candidate nearest to `word`, the first of equals; empty when none is so near that it
-// could be meant (at most a third of the longer one's letters differ, and at least one may).
+// Returns the candidate nearest to `word`, the first of equals; empty if none is near enough to be
+// meant (at most a third of the longer word's letters may differ, but always one).
 std::string Nearest(absl::string_view word, const std::vector<std::string>& candidates);
 
 }  // namespace paceline

@@ -17,7 +17,7 @@ absl::Status Refused(absl::string_view text, absl::string_view why) {
                    "\"2026-11-22 14:05\""));
 }
 
-// Of the day of `now`, or of the day before where that is to come.
+// Returns that time on the day of `now`, or on the day before if it is still to come.
 absl::Time LastTimeOfDay(absl::CivilSecond clock, absl::Time now, absl::TimeZone zone) {
   const absl::CivilDay today = absl::ToCivilDay(now, zone);
   const auto on = [&](absl::CivilDay day) {
@@ -43,7 +43,7 @@ absl::StatusOr<absl::Time> ParsePastMoment(absl::string_view text, absl::Time no
   for (const char* format : kFormats) {
     if (!absl::ParseTime(format, text, zone, &moment, nullptr)) continue;
     if (moment > now) return Refused(text, "lies in the future");
-    // Its word, which each format takes.
+    // absl::ParseTime accepts "infinite-past" in each format.
     if (moment == absl::InfinitePast()) return Refused(text, "is no time");
     return moment;
   }

@@ -8,9 +8,9 @@
 
 namespace paceline {
 
-// "10m" or "1h30m" (before `now`), "14:05" or "14:05:30" (the last time that the clock showed it),
-// "2026-11-22 14:05", with seconds or without, or "2026-11-22T14:05:00Z" (RFC 3339). In `zone`
-// where the text names none. InvalidArgument for anything else, and for what is to come.
+// Parses "10m" or "1h30m" (before `now`), "14:05" or "14:05:30" (the last time that the clock
+// showed it), "2026-11-22 14:05", with or without seconds, or "2026-11-22T14:05:00Z" (RFC 3339).
+// `zone` applies if the text names none. InvalidArgument for other texts, and for the future.
 absl::StatusOr<absl::Time> ParsePastMoment(absl::string_view text, absl::Time now,
                                            absl::TimeZone zone);
 

@@ -10,7 +10,7 @@ struct Rule {
   const char* replacement;
 };
 
-// In this order: what a rule has replaced is no longer matched by a later one.
+// The order matters: text that a rule has replaced is not matched by later rules.
 constexpr Rule kRules[] = {
     {"-----BEGIN [A-Z ]*PRIVATE KEY-----(?s:.)*?-----END [A-Z ]*PRIVATE KEY-----", "[removed]"},
     {R"re((?i)\b((?:bearer|authorization:?\s+basic)\s+)[A-Za-z0-9._~+/=-]{8,})re",

@@ -1,4 +1,4 @@
-// Text that leaves the house, without secrets.
+// Removes secrets from text that is to be sent to others.
 #ifndef CLI_TEXT_REDACTED_H_
 #define CLI_TEXT_REDACTED_H_
 
@@ -8,10 +8,10 @@
 
 namespace paceline {
 
-// `text` with what looks like a secret replaced by "[removed]": values behind names such as
+// Returns `text` with whatever looks like a secret replaced by "[removed]": values of names such as
 // password, secret, token, api_key or credential; credentials in URLs and Authorization headers;
-// keys in the forms of AWS, GitHub, Hugging Face and OpenAI, JSON Web Tokens, and private keys in
-// PEM. It may miss secrets of other forms, so people should read the text before they send it.
+// keys in the forms of AWS, GitHub, Hugging Face and OpenAI; JSON Web Tokens; private keys in PEM.
+// It may miss other secrets, so people should read the text before they send it.
 std::string Redacted(absl::string_view text);
 
 }  // namespace paceline

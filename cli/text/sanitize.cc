@@ -11,7 +11,7 @@
 namespace paceline {
 namespace {
 
-// Marks that change the order or direction of the text around them, and line separators.
+// Whether the character changes the order or direction of the text around it, or separates lines.
 bool Reorders(uint32_t point) {
   return (point >= 0x202a && point <= 0x202e) || (point >= 0x2066 && point <= 0x2069) ||
          point == 0x061c || point == 0x200e || point == 0x200f || point == 0x2028 ||

@@ -66,7 +66,7 @@ TEST(ToldOnceTest, ALongTextIsCutWhenItWasTold) {
   EXPECT_EQ(told.Tell("rank 1: " + cause), "rank 1: " + cause);
   EXPECT_EQ(told.Tell("it ended: " + cause + "; starts again"),
             "it ended: the disk of node w1 is full: 0 B of...; starts again");
-  // Nothing is cut that was not told, or is short.
+  // Text that is new or short is not cut.
   EXPECT_EQ(told.Tell("waits for 2 slots"), "waits for 2 slots");
   EXPECT_EQ(told.Tell("waits for 2 slots"), "waits for 2 slots");
   const std::string other(200, 'x');

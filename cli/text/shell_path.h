@@ -1,4 +1,4 @@
-// Paths in which only a shell would see more than letters.
+// Paths that only a shell would expand.
 #ifndef CLI_TEXT_SHELL_PATH_H_
 #define CLI_TEXT_SHELL_PATH_H_
 
@@ -8,9 +8,9 @@
 
 namespace paceline {
 
-// What is wrong with a path that begins with ~ or has a $NAME or ${NAME} in it, and what to do;
-// empty: nothing. Nobody expands them, since files are on nodes, with homes and variables of their
-// own.
+// Returns what is wrong with a path that begins with ~ or contains $NAME or ${NAME}, and what to
+// do; empty: nothing is wrong. Nothing expands them, since the files are on nodes, which have homes
+// and variables of their own.
 std::string ShellPathProblem(absl::string_view path);
 
 }  // namespace paceline

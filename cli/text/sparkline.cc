@@ -12,7 +12,7 @@ constexpr const char* kAscii[] = {"_", ".", "-", "=", "*", "#"};
 
 bool IsThere(double value) { return std::isfinite(value) && value > 0; }
 
-// As many means as there are columns; 0: a gap.
+// Returns one mean per column; 0: a gap.
 std::vector<double> Columns(const std::vector<double>& values, int width) {
   const size_t columns = std::min(values.size(), static_cast<size_t>(std::max(0, width)));
   std::vector<double> means;
@@ -47,7 +47,7 @@ std::string Sparkline(const std::vector<double>& values, int width, bool utf8) {
       line += ' ';
       continue;
     }
-    // What does not change lies in the middle.
+    // A constant series is drawn in the middle.
     const double share = high > low ? (value - low) / (high - low) : 0.5;
     const int level = std::min(levels - 1, static_cast<int>(share * levels));
     line += utf8 ? kBlocks[level] : kAscii[level];

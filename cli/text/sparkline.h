@@ -1,4 +1,4 @@
-// A series of numbers in one line of text: a small picture of how it went.
+// Draws a series of numbers as one line of text.
 #ifndef CLI_TEXT_SPARKLINE_H_
 #define CLI_TEXT_SPARKLINE_H_
 
@@ -7,9 +7,9 @@
 
 namespace paceline {
 
-// `width` columns, or fewer when there are fewer values: the lowest value is the lowest mark, the
-// highest the highest. Of more values than columns each column shows a mean. A value that is not
-// finite or not above 0 is a gap. Without `utf8` the marks are ASCII: "_.-=*#".
+// Draws `width` columns, or one per value if there are fewer values: the lowest value gets the
+// lowest mark, the highest the highest. If there are more values, each column shows a mean. Values
+// that are not finite or not above 0 are gaps. Without `utf8` the marks are ASCII: "_.-=*#".
 std::string Sparkline(const std::vector<double>& values, int width, bool utf8);
 
 }  // namespace paceline

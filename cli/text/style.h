@@ -11,7 +11,7 @@ namespace paceline {
 
 enum class Colour { kNone, kBold, kDim, kRed, kGreen, kYellow, kCyan };
 
-// `text` in `colour` where `enabled`, else as it is.
+// Returns `text` in `colour` if `enabled`, else unchanged.
 inline std::string Painted(absl::string_view text, Colour colour, bool enabled) {
   if (!enabled || colour == Colour::kNone) return std::string(text);
   constexpr const char* kCodes[] = {"0", "1", "2", "31", "32", "33", "36"};

@@ -1,6 +1,6 @@
 // A table for people: a line of headings and aligned columns, two spaces apart.
 //
-// Cells are neutralised (cli/text/sanitize.h), so that they may hold text from elsewhere.
+// Cells are sanitized (cli/text/sanitize.h), so they may hold text from elsewhere.
 // Thread-compatible.
 #ifndef CLI_TEXT_TABLE_H_
 #define CLI_TEXT_TABLE_H_
@@ -19,7 +19,7 @@ class Table {
   struct Column {
     std::string heading;
     bool right = false;  // Numbers are aligned to the right.
-    bool spare = false;  // May be left out where lines are short of room.
+    bool spare = false;  // May be left out if lines are too long.
   };
 
   struct Cell {
@@ -35,14 +35,14 @@ class Table {
   // Requires: one cell per column.
   void Add(std::vector<Cell> row);
 
-  // All lines, each ending in a newline. With `width` > 0 spare columns are left out, the
-  // rightmost first, and then the last column is shortened, until lines fit; the other
-  // columns are never cut.
+  // Returns all lines, each ending in a newline. With `width` > 0, lines are made to fit: spare
+  // columns are left out, the rightmost first, and then the last column is shortened. Other columns
+  // are never cut.
   std::string Rendered(int width, bool colours, bool headings = true) const;
 
  private:
   std::vector<int> Widths() const;
-  // The places of the columns that lines of `width` have room for.
+  // Indices of the columns that fit in lines of `width`.
   std::vector<size_t> Shown(const std::vector<int>& widths, int width) const;
 
   const std::vector<Column> columns_;

@@ -1,4 +1,4 @@
-// What a view has told, so that a long reason is told in full once and by its beginning elsewhere.
+// Remembers what a view has shown, so that a long reason is shown in full only once.
 //
 // Thread-compatible.
 #ifndef CLI_TEXT_TOLD_ONCE_H_
@@ -16,10 +16,10 @@ namespace paceline {
 
 class ToldOnce {
  public:
-  // `text`, which is told now. If `kLong` bytes or more of it in a row were told before, those are
-  // cut to `kShort` columns.
+  // Returns `text`, which counts as shown from now on. If `kLong` or more consecutive bytes of it
+  // were shown before, those are cut to `kShort` columns.
   std::string Tell(absl::string_view text) {
-    // Some window of each stretch that is so long begins at a multiple of its size.
+    // Each stretch of that length contains a window that begins at a multiple of the window's size.
     for (size_t i = 0; i + kWindow <= text.size(); i += kWindow) {
       size_t begin = i;
       size_t at = told_.find(text.data() + i, 0, kWindow);
@@ -43,12 +43,12 @@ class ToldOnce {
   static constexpr size_t kLong = 80;
   static constexpr size_t kWindow = kLong / 2;
   static constexpr int kShort = 40;
-  static constexpr size_t kMost = 1 << 13;  // Bytes that are remembered.
+  static constexpr size_t kMost = 1 << 13;  // Bytes to remember.
 
-  std::string told_;  // Each text with a newline.
+  std::string told_;  // The texts, each with a newline.
 };
 
-// The same; without a `told`, all of the text.
+// The same; a null `told` leaves the text whole.
 inline std::string TellOnce(ToldOnce* told, const std::string& text) {
   return told == nullptr ? text : told->Tell(text);
 }

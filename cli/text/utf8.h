@@ -1,4 +1,4 @@
-// What is UTF-8, and what it says.
+// Checks and decodes UTF-8.
 #ifndef CLI_TEXT_UTF8_H_
 #define CLI_TEXT_UTF8_H_
 
@@ -9,11 +9,11 @@
 
 namespace paceline {
 
-// Of a character, but for its first byte.
+// Whether the byte belongs to a character but is not its first.
 inline bool IsContinuation(char c) { return (static_cast<unsigned char>(c) & 0xc0) == 0x80; }
 
-// Length of the well-formed UTF-8 sequence at the start of a text and its code point; length 0 when
-// there is none.
+// Length and code point of the well-formed UTF-8 sequence at the start of a text; length 0 if there
+// is none.
 struct Utf8Character {
   size_t length = 0;
   uint32_t point = 0;
@@ -37,7 +37,7 @@ inline Utf8Character FirstCharacter(absl::string_view text) {
   return {length, point};
 }
 
-// How many bytes at the start of the text are UTF-8.
+// Number of bytes at the start of the text that are valid UTF-8.
 inline size_t Utf8Length(absl::string_view text) {
   size_t length = 0;
   while (length < text.size()) {

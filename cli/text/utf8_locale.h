@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// By the first of LC_ALL, LC_CTYPE and LANG that is set, as everywhere in POSIX. `variable(name)`:
-// the value in the environment, empty when it is not set.
+// Decides by the first of LC_ALL, LC_CTYPE and LANG that is set, as POSIX requires.
+// `variable(name)` returns an environment variable, empty if it is not set.
 template <typename Variable>
 bool SpeaksUtf8(const Variable& variable) {
   for (const char* name : {"LC_ALL", "LC_CTYPE", "LANG"}) {

@@ -1,4 +1,4 @@
-// Breaks text into lines.
+// Wraps text.
 #ifndef CLI_TEXT_WRAPPED_H_
 #define CLI_TEXT_WRAPPED_H_
 
@@ -12,8 +12,8 @@
 
 namespace paceline {
 
-// The words of `text`, in lines of `room` columns; 0: in one line. A longer word has a line of its
-// own, or several, each of which ends with a comma.
+// Returns the words of `text` in lines of `room` columns; 0: in one line. A longer word gets a line
+// of its own, or several, broken after commas.
 inline std::vector<std::string> Wrapped(absl::string_view text, int room) {
   std::vector<std::string> lines(1);
   for (absl::string_view word : absl::StrSplit(text, ' ', absl::SkipEmpty())) {

@@ -15,11 +15,11 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// What YAML 1.1 or 1.2 reads as null or a truth value where it stands without quotes.
+// Words that YAML 1.1 or 1.2 reads as null or a boolean if they are not quoted.
 constexpr const char* kWords[] = {"null", "true", "false", "yes", "no", "on", "off", "y", "n"};
 
-// Whether every reader takes `text` for this text, without quotes: words of letters, digits and
-// a few marks, the first a letter.
+// Whether every YAML reader reads `text` unquoted as this text: words of letters, digits and a few
+// marks, beginning with a letter.
 bool IsPlain(const std::string& text) {
   const auto usual = [](unsigned char c) {
     return std::isalnum(c) != 0 || c == '_' || c == '-' || c == '.' || c == '/' || c == ' ';
@@ -40,7 +40,7 @@ void EmitText(const std::string& text, YAML::Emitter* out) {
   }
 }
 
-// YAML 1.1 wants a point in a number with an exponent.
+// YAML 1.1 requires a point in a number with an exponent.
 std::string NumberText(std::string number) {
   const size_t exponent = number.find('e');
   if (exponent != std::string::npos && !absl::StrContains(number, '.')) {

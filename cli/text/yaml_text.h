@@ -1,4 +1,4 @@
-// JSON, written as YAML for people.
+// Writes JSON as YAML for people.
 #ifndef CLI_TEXT_YAML_TEXT_H_
 #define CLI_TEXT_YAML_TEXT_H_
 
@@ -8,9 +8,9 @@
 
 namespace paceline {
 
-// The same values in the same order, as YAML 1.1 and 1.2 read them: texts that a reader could take
-// for something else are quoted; control characters and marks that reorder text are escaped. Ends
-// in a newline. Requires: `json` is valid.
+// Returns the same values in the same order, as YAML 1.1 and 1.2 read them: ambiguous texts are
+// quoted, and control characters and marks that reorder text are escaped. Ends in a newline.
+// Requires: `json` is valid.
 std::string JsonAsYaml(absl::string_view json);
 
 }  // namespace paceline

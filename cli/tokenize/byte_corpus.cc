@@ -54,7 +54,7 @@ absl::Status ListFiles(const std::string& directory, const std::vector<std::stri
   return absl::OkStatus();
 }
 
-// Calls `use` with piece after piece of the file, until it returns false.
+// Calls `use` with one piece of the file after another, until it returns false.
 template <typename Use>
 absl::Status ForEachPiece(const std::string& path, std::string* buffer, const Use& use) {
   std::ifstream in(path, std::ios::binary);
@@ -68,7 +68,7 @@ absl::Status ForEachPiece(const std::string& path, std::string* buffer, const Us
   return absl::OkStatus();
 }
 
-// One of the files that are written.
+// One of the output files.
 class Output {
  public:
   static absl::StatusOr<Output> Create(const std::string& path) {
@@ -114,7 +114,7 @@ absl::StatusOr<std::vector<std::string>> ListAll(const ByteCorpusOptions& option
   return paths;
 }
 
-// How many of the first `files` files are for the evaluation.
+// Number of evaluation files among the first `files` files.
 int64_t EvalFiles(int64_t files, const ByteCorpusOptions& options) {
   return static_cast<int64_t>(static_cast<double>(files) * options.eval_share + 1e-9);
 }

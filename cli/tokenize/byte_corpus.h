@@ -1,8 +1,8 @@
-// Files of text as one token file, each byte a token (docs/token-files.md).
+// Turns text files into one token file, with a token per byte (docs/token-files.md).
 //
-// The files follow one another folder by folder, within a folder sorted by their path below it,
-// and the token 0 stands between two of them; so the same files make the same tokens. Left out
-// are binary files (with a byte 0), empty ones and symbolic links.
+// The files come folder by folder, sorted by path within a folder, with the token 0 between two
+// files; so the same files make the same tokens. Binary files (with a byte 0), empty files and
+// symbolic links are left out.
 #ifndef CLI_TOKENIZE_BYTE_CORPUS_H_
 #define CLI_TOKENIZE_BYTE_CORPUS_H_
 
@@ -21,9 +21,9 @@ struct ByteCorpusOptions {
   std::vector<std::string> directories;
   std::vector<std::string> include;  // Shell patterns of file names; empty: every name.
   std::string out;
-  // Of the files, evenly spread, whatever their size: 0.05 is every twentieth.
+  // Share of the files, evenly spread and regardless of size: 0.05 is every twentieth.
   double eval_share = 0;
-  std::string eval_out;  // Empty: there is none.
+  std::string eval_out;  // Empty: none.
 };
 
 struct ByteCorpus {
@@ -36,9 +36,9 @@ struct ByteCorpus {
   int64_t binary_files = 0;  // Left out.
 };
 
-// Writes `out` and `eval_out`, atomically. Errors name the file or folder: NotFound when one is
-// missing or holds no text, InvalidArgument when the outputs are the same file or the share
-// leaves one of them without a file; else as AtomicFile.
+// Writes `out` and `eval_out`, atomically. Errors name the file or folder: NotFound if one is
+// missing or holds no text, InvalidArgument if both outputs are the same file or the share leaves
+// one of them without a file; otherwise as AtomicFile.
 absl::StatusOr<ByteCorpus> WriteByteCorpus(const ByteCorpusOptions& options);
 
 }  // namespace paceline

@@ -14,21 +14,21 @@
 namespace paceline {
 namespace {
 
-// The alternate screen, no cursor, no wrapping of long lines.
+// Switches to the alternate screen, without cursor and line wrapping.
 constexpr char kTake[] = "\x1b[?1049h\x1b[?25l\x1b[?7l";
 constexpr char kGiveBack[] = "\x1b[?2026l\x1b[0m\x1b[?7h\x1b[?25h\x1b[?1049l";
-// Around what terminals that know this show all at once.
+// Brackets output that terminals which know these sequences show all at once.
 constexpr char kBeginFrame[] = "\x1b[?2026h\x1b[H";
 constexpr char kEndFrame[] = "\x1b[?2026l";
-// A terminal that takes nothing for so long is as good as gone.
+// A terminal that accepts nothing for this long counts as gone.
 constexpr int kWriteMillis = 5000;
-// The bytes of one key, of which ESC is the first, may come apart over a network by so much.
+// Over a network the bytes of one key, beginning with ESC, may arrive this far apart.
 constexpr int kKeyMillis = 50;
 constexpr char kEscape = '\x1b';
-// Signals that end the process, beside those that people send it (cli/rpc/interrupt.h).
+// Signals that end the process, apart from those that people send (cli/rpc/interrupt.h).
 constexpr int kEnds[] = {SIGHUP, SIGQUIT, SIGABRT, SIGSEGV, SIGBUS};
 
-// Where a change of size is told; -1: nowhere.
+// Descriptor to which changes of size are written; -1: none.
 std::atomic<int> resized_out{-1};
 
 void OnResize(int) {
@@ -38,7 +38,7 @@ void OnResize(int) {
   errno = error;
 }
 
-// For OnEnd; set before that can be called.
+// State for OnEnd; set before it can be called.
 struct Taken {
   int in = -1;
   int out = -1;
@@ -49,13 +49,13 @@ Taken taken;
 void OnEnd(int signal) {
   (void)!write(taken.out, kGiveBack, sizeof(kGiveBack) - 1);
   tcsetattr(taken.in, TCSANOW, &taken.before);
-  raise(signal);  // It has its usual meaning again: SA_RESETHAND.
+  raise(signal);  // The signal has its default action again: SA_RESETHAND.
 }
 
 void SetHandler(int signal, void (*handler)(int), int flags) {
   struct sigaction action = {};
   sigaction(signal, nullptr, &action);
-  if (action.sa_handler == SIG_IGN) return;  // As whoever started the process wants it.
+  if (action.sa_handler == SIG_IGN) return;  // The parent wants it ignored.
   action = {};
   action.sa_handler = handler;
   action.sa_flags = flags;
@@ -98,11 +98,11 @@ void Terminal::Take() {
   termios raw = before_;
   raw.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
   raw.c_oflag &= ~static_cast<tcflag_t>(OPOST);
-  // Ctrl-S would hold the screen for ever.
+  // Ctrl-S would freeze the screen.
   raw.c_iflag &= ~static_cast<tcflag_t>(IXON);
   raw.c_cc[VMIN] = 1;
   raw.c_cc[VTIME] = 0;
-  // Ctrl-Z comes as a key, so that the terminal is given back before the process stops.
+  // Ctrl-Z arrives as a key, so that the terminal is given back before the process stops.
   raw.c_cc[VSUSP] = _POSIX_VDISABLE;
   tcsetattr(in_, TCSANOW, &raw);
   Write(kTake);
@@ -123,7 +123,7 @@ Terminal::Size Terminal::size() const {
 }
 
 bool Terminal::Draw(const std::vector<std::string>& lines) {
-  // What was there is erased before a line: after one that fills its row, its end would be, too.
+  // Rows are erased before they are written: after a full line that would erase its end.
   std::string text = kBeginFrame;
   for (size_t i = 0; i < lines.size(); ++i) {
     const bool last = i + 1 == lines.size();

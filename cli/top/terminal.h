@@ -1,5 +1,5 @@
-// The terminal while a program has all of it: keys come one by one and unseen, and what was on the
-// screen comes back at the end, also when a signal ends the process.
+// Takes over the whole terminal: keys arrive one by one and without echo, and the screen is
+// restored at the end, even if a signal ends the process.
 //
 // Plain ANSI sequences and termios. Thread-compatible; one at a time in a process.
 #ifndef CLI_TOP_TERMINAL_H_
@@ -23,44 +23,44 @@ class Terminal {
     int height = 24;
   };
 
-  // Takes over the terminal that `in` and `out` are; both stay open. FailedPrecondition if they are
-  // none.
+  // Takes over the terminal that `in` and `out` refer to; both stay open. FailedPrecondition if
+  // they are no terminal.
   static absl::StatusOr<std::unique_ptr<Terminal>> Open(int in, int out);
-  // Gives it back.
+  // Gives the terminal back.
   ~Terminal();
   Terminal(const Terminal&) = delete;
   Terminal& operator=(const Terminal&) = delete;
 
   Size size() const;
 
-  // Shows the lines in place of what is there. False: the terminal is gone.
+  // Replaces the screen by the lines. Returns false if the terminal is gone.
   bool Draw(const std::vector<std::string>& lines);
 
   struct Input {
     std::string bytes;
-    bool gone = false;  // The terminal is.
+    bool gone = false;  // Whether the terminal is gone.
   };
-  // Waits for keys, for Wake, for a change of size, or for the time.
+  // Waits for keys, for Wake, for a change of size, or until `duration` is over.
   Input Wait(absl::Duration duration);
 
-  // Ends Wait, or the next one. From any thread.
+  // Ends the present Wait, or the next one. From any thread.
   void Wake();
 
-  // Gives the terminal back, stops the process as Ctrl-Z does, and takes it over again after.
+  // Gives the terminal back, stops the process as Ctrl-Z does, and takes the terminal over again.
   void Suspend();
 
  private:
   Terminal(int in, int out, int wake_in, int wake_out, const termios& before);
   void Take();
   void GiveBack();
-  // False: the terminal is gone.
+  // Returns false if the terminal is gone.
   bool Write(const std::string& text);
   bool Read(std::string* bytes);
 
   const int in_;
   const int out_;
-  const int wake_in_;   // Of a pipe: what is read here,
-  const int wake_out_;  // was written there.
+  const int wake_in_;   // Reading end of a pipe.
+  const int wake_out_;  // Writing end.
   const termios before_;
 };
 

@@ -15,19 +15,19 @@ namespace paceline {
 namespace {
 
 constexpr int kMostPerPage = 1000;
-// Of jobs that train: more would take longer than one waits between two looks.
+// For jobs that train. More pages would take longer than people wait for an update.
 constexpr int kMostPages = 10;
-// Of jobs that have ended the newest are shown.
+// Number of the newest ended jobs that are shown.
 constexpr int kEndedJobs = 200;
 
-// The newest jobs in one of the states: so many pages of so many at most.
+// Asks for the newest jobs in one of the states: at most so many pages of so many jobs.
 struct JobPages {
   std::vector<v1::JobState> states;
   int pages = 1;
   int per_page = kMostPerPage;
 };
 
-// `kind`: what to call them if there are more.
+// `kind`: name of these jobs, used if there are more of them.
 grpc::Status FetchPages(Client& client, const JobPages& wanted, const char* kind, TopModel* model,
                         std::vector<v1::Job>* jobs) {
   v1::ListJobsRequest request;
@@ -51,7 +51,7 @@ grpc::Status FetchJobs(Client& client, const TopQuery& query, TopModel* model) {
     request.set_job(query.job);
     return client.Call(methods::kJobGet, request, &model->jobs.emplace_back());
   }
-  // Asked in the order of a job's life: one that goes on meanwhile is told of twice, not missed.
+  // Asked in the order of a job's life: a job that advances meanwhile is listed twice, not missed.
   std::vector<v1::Job> waiting;
   std::vector<v1::Job> training;
   std::vector<v1::Job> ended;
@@ -87,7 +87,7 @@ grpc::Status FetchNodes(Client& client, TopModel* model) {
   return grpc::Status::OK;
 }
 
-// What is measured comes beside: without, the rest is shown.
+// Whether the telemetry is missing; the rest is then shown without it.
 bool IsMissing(const grpc::Status& status) {
   return status.error_code() == grpc::StatusCode::UNIMPLEMENTED ||
          status.error_code() == grpc::StatusCode::NOT_FOUND;

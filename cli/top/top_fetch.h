@@ -1,5 +1,5 @@
-// Fetches what `paceline top` shows, again and again, on a thread of its own: a controller that is
-// slow or away holds up no key.
+// Fetches what `paceline top` shows, repeatedly and on a separate thread, so that a slow or
+// unreachable controller delays no key.
 //
 // Thread-safe.
 #ifndef CLI_TOP_TOP_FETCH_H_
@@ -21,26 +21,26 @@
 namespace paceline {
 
 struct TopQuery {
-  std::string job;     // Id of the one whose ranks are wanted; empty: all jobs.
-  bool ended = false;  // Jobs that have ended too.
+  std::string job;     // Id of the job whose ranks are wanted; empty: all jobs.
+  bool ended = false;  // Include ended jobs.
 };
 
-// Once. A controller that knows no telemetry tells what it does know.
+// Fetches once. A controller without telemetry provides the rest.
 grpc::Status FetchTop(Client& client, const TopQuery& query, TopModel* model);
 
 class TopFetcher {
  public:
-  // `on_news`: something can be taken; from the fetcher's thread, and quick.
+  // `on_news` is called on the fetcher's thread when there is something to take; it must be quick.
   TopFetcher(Client::Options options, absl::Duration interval, TopQuery query,
              std::function<void()> on_news);
-  // Ends a call under way.
+  // Aborts a call under way.
   ~TopFetcher();
 
-  // From now on this is fetched, first at once.
+  // Fetches `query` from now on, for the first time at once.
   void Ask(TopQuery query) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The newest, unless it was taken. While the controller is away it is what was known last, with
-  // the trouble.
+  // Returns the newest model unless it was already taken. While the controller is away: the last
+  // known state, with the trouble.
   std::optional<TopModel> Take() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

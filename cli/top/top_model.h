@@ -1,4 +1,4 @@
-// What `paceline top` shows: the messages of the API as they were fetched last.
+// What `paceline top` shows: the API's messages as last fetched.
 #ifndef CLI_TOP_TOP_MODEL_H_
 #define CLI_TOP_TOP_MODEL_H_
 
@@ -15,23 +15,23 @@ namespace paceline {
 
 struct TopModel {
   std::string server;
-  absl::Time fetched = absl::InfinitePast();  // Infinite: nothing was fetched yet.
-  // Why nothing newer could be; empty: it could.
+  absl::Time fetched = absl::InfinitePast();  // Infinite past: never.
+  // Why nothing newer could be fetched; empty: no problem.
   std::string trouble;
 
-  // Those that train, those that wait, those that have ended, each the newest first.
+  // Jobs that train, then jobs that wait, then ended jobs, each newest first.
   std::vector<v1::Job> jobs;
   // Kinds of jobs of which older ones were left out: "queued".
   std::vector<std::string> cut;
-  std::map<std::string, v1::JobTelemetry> telemetry;  // By job id; of those that train.
+  std::map<std::string, v1::JobTelemetry> telemetry;  // By job id, for jobs that train.
   std::vector<v1::Node> nodes;
-  v1::JobRanks ranks;  // Of the job that is shown alone; without an id: of none.
+  v1::JobRanks ranks;  // Ranks of the job that is shown alone; the id is empty if none is.
 };
 
-// The same from what JobService tells, where there is no telemetry: without waits and own times.
+// Makes the same from JobService's data, without telemetry: waits and own times are missing.
 v1::JobRanks RanksOf(const v1::Job& job);
 
-// Seconds of a step; 0: not known.
+// Duration of a step in seconds; 0: not known.
 double StepSeconds(const TopModel& model, const v1::Job& job);
 
 }  // namespace paceline

@@ -25,7 +25,7 @@ namespace paceline {
 namespace {
 
 constexpr int kSparkColumns = 12;
-// So much over the median is worth a colour.
+// Ratio to the median from which a value is coloured.
 constexpr double kSlowRatio = 1.2;
 
 // "8.1k", "950", "1.2M".
@@ -61,7 +61,7 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
   return absl::StrFormat("%s %.2f x, %s", subject, verdict.slowdown(), WordOf(verdict.cause()));
 }
 
-// What there is to say about a job: why it does not train, who is slow, and what is done about it.
+// What to say about a job: why it does not train, who is slow, and what is done about it.
 std::string NewsOf(const TopModel& model, const v1::Job& job) {
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   std::vector<std::string> news;
@@ -87,7 +87,7 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
   return absl::StrJoin(news, "; ");
 }
 
-// Red: steps that were done may be lost.
+// Red: completed steps may be lost.
 Colour NewsColour(const TopModel& model, const v1::Job& job) {
   if (!SaveTroubleText(job, model.fetched).empty()) return Colour::kRed;
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
@@ -109,11 +109,11 @@ std::string RateOf(const v1::Job& job) {
 
 std::vector<std::string> SplitLines(const std::string& text) {
   std::vector<std::string> lines = absl::StrSplit(text, '\n');
-  lines.pop_back();  // Behind the last newline.
+  lines.pop_back();  // The empty part after the last newline.
   return lines;
 }
 
-// "1.65": its own time over the median; empty: not known.
+// "1.65": own time relative to the median; empty: not known.
 double SlownessOf(const v1::JobRanks& ranks, const v1::RankTelemetry& rank) {
   if (rank.own_s() > 0 && ranks.median_own_s() > 0) return rank.own_s() / ranks.median_own_s();
   if (rank.step_s() > 0 && ranks.median_step_s() > 0) return rank.step_s() / ranks.median_step_s();
@@ -145,7 +145,7 @@ std::string DoingText(const v1::RankTelemetry& rank, absl::Time now) {
 
 std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
                                  const TopStyle& style) {
-  // Of those that may be left out, what matters least stands to the right.
+  // Among the columns that may be left out, the least important are to the right.
   std::vector<Table::Column> columns = {{"NAME"},
                                         {"STATE"},
                                         {"RANKS", true},
@@ -157,7 +157,7 @@ std::vector<std::string> JobRows(const TopModel& model, const TopView& view,
                                         {"LAST MINUTES", false, true},
                                         {"ID", false, true},
                                         {"NEWS"}};
-  // The cursor needs no colours.
+  // The cursor works without colours.
   if (style.interactive) columns.insert(columns.begin(), Table::Column{""});
   Table table(std::move(columns));
   const std::vector<const v1::Job*> jobs = ShownJobs(model, view);
@@ -205,7 +205,7 @@ std::vector<std::string> RankRows(const TopModel& model, const TopView& view, co
                {"RATE", true, true},
                {"DOING"}});
   for (const v1::RankTelemetry* rank : ShownRanks(model, view)) {
-    if (rank->has_last_heard()) {  // Its figures are of then.
+    if (rank->has_last_heard()) {  // Its figures date from then.
       std::vector<Table::Cell> row = {absl::StrCat(rank->rank()), rank->node(),
                                       absl::StrCat(rank->step())};
       row.resize(11, Table::Cell(""));

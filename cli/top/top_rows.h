@@ -1,4 +1,4 @@
-// What `paceline top` tells of jobs and ranks: tables as lines of text, the headings first.
+// Tables of jobs and ranks for `paceline top`, as lines of text, headings first.
 //
 // Pure.
 #ifndef CLI_TOP_TOP_ROWS_H_
@@ -15,11 +15,11 @@ namespace paceline {
 
 std::vector<std::string> JobRows(const TopModel& model, const TopView& view, const TopStyle& style);
 
-// Of the one job that is shown. `now` tells since when ranks are not heard of.
+// Ranks of the one job that is shown. `now` is needed for when ranks were last heard from.
 std::vector<std::string> RankRows(const TopModel& model, const TopView& view, const TopStyle& style,
                                   absl::Time now);
 
-// Two lines about it.
+// Two lines about the job.
 std::vector<std::string> JobHead(const TopModel& model, const TopView& view, const TopStyle& style);
 
 }  // namespace paceline

@@ -17,16 +17,16 @@
 namespace paceline {
 namespace {
 
-// Lines beside the rows: above them, and below when keys are read.
-constexpr int kLinesAbove = 5;  // Title, two about what is shown, an empty one, the headings.
+// Lines besides the rows: above, and below if keys are read.
+constexpr int kLinesAbove = 5;  // Title, two lines about the content, a blank one, the headings.
 constexpr int kLinesBelow = 2;
 
 std::string ClockText(absl::Time time) { return LocalTimeText(time, "%H:%M:%S"); }
 
-// The title, with the time, or the trouble, to the right.
+// The title; on the right the time, or the trouble.
 std::string TitleLine(const TopModel& model, const TopStyle& style, absl::Time now) {
   const bool trouble = !model.trouble.empty();
-  // The trouble names the server.
+  // The trouble already names the server.
   const std::string left =
       trouble ? "paceline top" : absl::StrCat("paceline top  ", SanitizeLine(model.server));
   std::string right = ClockText(now);
@@ -109,7 +109,7 @@ std::string KeyLine(const TopView& view) {
                       view.only ? "esc, q quit" : "q quit");
 }
 
-// The rows that fit, with those that the cursor or the scrolling asks for.
+// The rows that fit, including those that the cursor or the scrolling asks for.
 std::vector<std::string> Window(const std::vector<std::string>& rows, int page, int place,
                                 bool centred) {
   const int count = static_cast<int>(rows.size());

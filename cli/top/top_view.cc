@@ -30,10 +30,10 @@ bool Matches(const v1::Job& job, const std::string& filter) {
                      [&](const v1::Rank& rank) { return Holds(rank.node(), filter); });
 }
 
-// What is no number cannot be sorted by.
+// NaN and infinities would break sorting.
 double Sortable(double value) { return std::isfinite(value) ? value : 0; }
 
-// How much a row is worth by the order; the greatest comes first.
+// Sort key of a job; the greatest comes first.
 double WorthOf(const TopModel& model, const v1::Job& job, JobOrder order) {
   switch (order) {
     case JobOrder::kStepTime:
@@ -109,10 +109,10 @@ TopAction TakeTyped(const KeyPress& press, TopView& view) {
   return TopAction::kNone;
 }
 
-// Back from a job to all of them; from all, without the filter.
+// Goes back from a job to all jobs; there it removes the filter.
 TopAction GoBack(TopView& view) {
   if (view.job.empty() || view.only) {
-    // The screen that top began with, and nothing to take away: there is no other to go back to.
+    // This is the first screen, and nothing is left to remove: nowhere to go back to.
     if (view.only && view.filter.empty()) return TopAction::kQuit;
     view.filter.clear();
     return TopAction::kNone;
@@ -160,7 +160,7 @@ TopAction TakeCharacter(char character, TopView& view) {
   }
 }
 
-// Some letters are other keys, too.
+// Some letters stand for other keys.
 Key MeaningOf(const KeyPress& press) {
   if (press.key != Key::kCharacter) return press.key;
   if (press.character == 'j') return Key::kDown;
@@ -196,7 +196,7 @@ std::vector<KeyPress> ReadKeys(absl::string_view bytes) {
     } else if (bytes.size() == 1 || (bytes[1] != '[' && bytes[1] != 'O')) {
       presses.push_back({Key::kEscape});
       bytes.remove_prefix(1);
-    } else {  // A sequence that is not known: up to its last byte.
+    } else {  // Skips an unknown sequence up to its last byte.
       size_t end = 2;
       while (end < bytes.size() && (bytes[end] < '@' || bytes[end] > '~')) ++end;
       bytes.remove_prefix(std::min(end + 1, bytes.size()));
@@ -266,7 +266,7 @@ std::vector<const v1::Job*> ShownJobs(const TopModel& model, const TopView& view
 
 std::vector<const v1::RankTelemetry*> ShownRanks(const TopModel& model, const TopView& view) {
   std::vector<const v1::RankTelemetry*> ranks;
-  if (model.ranks.job_id() != view.job) return ranks;  // Another job's are still here.
+  if (model.ranks.job_id() != view.job) return ranks;  // The ranks are still those of another job.
   for (const v1::RankTelemetry& rank : model.ranks.ranks()) {
     if (view.filter.empty() || Holds(rank.node(), view.filter) ||
         Holds(PhaseText(rank.phase()), view.filter) ||

@@ -1,6 +1,6 @@
-// What the keys of `paceline top` have chosen: which job, in which order, what is filtered.
+// What the user of `paceline top` has selected by keys: the job, the order, the filter.
 //
-// Pure: a key and what is shown give the next view.
+// Pure: a key and the present content give the next view.
 #ifndef CLI_TOP_TOP_VIEW_H_
 #define CLI_TOP_TOP_VIEW_H_
 
@@ -12,21 +12,21 @@
 
 namespace paceline {
 
-// kNewest: as in the model.
+// kNewest: the order of the model.
 enum class JobOrder { kNewest, kName, kStepTime, kRate, kMfu };
 enum class RankOrder { kRank, kSlowest, kWait, kMemory, kMfu };
 
 struct TopView {
-  std::string job;     // Id of the one that is shown alone; empty: all are.
-  bool only = false;   // It was named on the command line: there is no way back to all.
-  std::string cursor;  // Id of the job that Enter shows; empty: the first.
-  int first = 0;       // Of the ranks: so many are scrolled away.
+  std::string job;     // Id of the job that is shown alone; empty: all jobs.
+  bool only = false;   // Named on the command line: there is no way back to all jobs.
+  std::string cursor;  // Id of the job that Enter opens; empty: the first.
+  int first = 0;       // Number of ranks scrolled off the top.
   JobOrder job_order = JobOrder::kNewest;
   RankOrder rank_order = RankOrder::kRank;
   bool reversed = false;
-  std::string filter;   // Part of a name, an id, a node or a state; empty: everything.
+  std::string filter;   // Part of a name, id, node or state; empty: show everything.
   bool typing = false;  // The filter is being typed.
-  bool ended = false;   // Jobs that have ended are shown too.
+  bool ended = false;   // Show ended jobs, too.
   bool help = false;
 };
 
@@ -45,23 +45,23 @@ enum class Key {
 
 struct KeyPress {
   Key key = Key::kCharacter;
-  char character = 0;  // Of kCharacter.
+  char character = 0;  // Only for kCharacter.
 };
 
-// What a terminal sent; what is not known is left out. Of several bytes that begin with ESC a
-// sequence is made, ESC alone is kEscape.
+// Parses what a terminal sent, dropping what is unknown. ESC followed by more bytes is read as a
+// sequence, ESC alone as kEscape.
 std::vector<KeyPress> ReadKeys(absl::string_view bytes);
 
 enum class TopAction { kNone, kQuit, kFetch, kSuspend };
 
-// `page`: rows that are shown at once. kFetch: something else is to be fetched.
+// `page`: number of rows shown. kFetch: other data must be fetched.
 TopAction TakeKey(const KeyPress& press, const TopModel& model, int page, TopView& view);
 
-// What is shown, in order. Pointers are into the model.
+// The jobs to show, in order. The pointers refer to the model.
 std::vector<const v1::Job*> ShownJobs(const TopModel& model, const TopView& view);
 std::vector<const v1::RankTelemetry*> ShownRanks(const TopModel& model, const TopView& view);
 
-// Place of the cursor among the jobs that are shown; 0 where there is none.
+// Index of the cursor among the jobs shown; 0 if there is none.
 int CursorPlace(const std::vector<const v1::Job*>& jobs, const TopView& view);
 
 // "newest", "slowest".

@@ -1,6 +1,5 @@
-// The verbs of `paceline`, by noun. Each function adds subcommands to `parent`, in the order of its
-// comment; the one that is named on the command line sets program.action. `program` outlives the
-// parser.
+// The verbs of `paceline`, by noun. Each function adds the subcommands in its comment to `parent`,
+// in that order; the one on the command line sets program.action. `program` outlives the parser.
 #ifndef CLI_VERBS_VERBS_H_
 #define CLI_VERBS_VERBS_H_
 
@@ -16,7 +15,7 @@ void AddRun(CLI::App& parent, Program& program);
 void AddSubmit(CLI::App& parent, Program& program);
 void AddTop(CLI::App& parent, Program& program);
 
-// To `job`.
+// Subcommands of `job`:
 void AddJobViews(CLI::App& parent, Program& program);  // list, describe.
 void AddJobLogs(CLI::App& parent, Program& program);
 void AddJobChanges(CLI::App& parent, Program& program);  // ladder, mode, profile, cancel.
@@ -25,19 +24,19 @@ void AddJobFollowing(CLI::App& parent, Program& program);  // wait, watch.
 void AddJobAdvice(CLI::App& parent, Program& program);     // why, advise, apply, decisions.
 void AddJobHistory(CLI::App& parent, Program& program);    // events, metrics.
 
-// To `checkpoint`.
+// Subcommands of `checkpoint`:
 void AddCheckpointViews(CLI::App& parent, Program& program);  // list, describe.
 void AddCheckpointSave(CLI::App& parent, Program& program);
 void AddCheckpointFiles(CLI::App& parent, Program& program);    // verify, export.
 void AddCheckpointChanges(CLI::App& parent, Program& program);  // delete, pin, unpin.
 
-// To `node`.
+// Subcommands of `node`:
 void AddNodeViews(CLI::App& parent, Program& program);  // list, describe.
 // cordon, uncordon, drain, replace, resume, lost.
 void AddNodeChanges(CLI::App& parent, Program& program);
 void AddNodeHistory(CLI::App& parent, Program& program);  // history, check, watch.
 
-// To the noun that they are named after.
+// Subcommands of the noun in the name:
 void AddAutomationVerbs(CLI::App& parent, Program& program);  // status, pause, resume.
 void AddAdminVerbs(CLI::App& parent, Program& program);       // log-level, backup, restore.
 void AddDevVerbs(CLI::App& parent, Program& program);         // up, down, status.
@@ -50,8 +49,8 @@ void AddClusterStatus(CLI::App& parent, Program& program);
 void AddQueueList(CLI::App& parent, Program& program);
 
 void AddDiag(CLI::App& parent, Program& program);
-// completion, man, version; and __names, which the scripts of completion ask. Like man, it is not
-// shown in --help.
+// completion, man, version; and __names, which completion scripts call. Like man, it is not shown
+// in --help.
 void AddSelfVerbs(CLI::App& parent, Program& program);
 
 }  // namespace paceline

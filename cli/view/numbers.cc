@@ -25,7 +25,7 @@ std::string ShortDurationText(double seconds) {
 }
 
 std::string LossText(double loss) {
-  if (std::isnan(loss)) return "nan";  // printf tells its sign too.
+  if (std::isnan(loss)) return "nan";  // printf would print its sign.
   if (loss != 0 && std::fabs(loss) < 1e-4) return absl::StrFormat("%.1e", loss);
   return absl::StrFormat("%.4f", loss);
 }

@@ -1,4 +1,4 @@
-// Quantities as people read them.
+// Formats quantities for people.
 #ifndef CLI_VIEW_NUMBERS_H_
 #define CLI_VIEW_NUMBERS_H_
 
@@ -12,7 +12,7 @@ namespace paceline {
 // "0.4 s", "12 s", "3 min 05 s", "2 h 03 min", "3 d 4 h". Negative or not finite: "-".
 std::string DurationText(double seconds);
 
-// The same, but with what counts below a second: "12 ms", "0.93 s".
+// The same, but precise below a second: "12 ms", "0.93 s".
 std::string ShortDurationText(double seconds);
 
 // "0.1234", "1.2e-05"; not finite: "nan", "inf".

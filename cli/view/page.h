@@ -1,4 +1,4 @@
-// Pages about one thing: lines of a label and a value, and blocks of text below them.
+// Pages about one thing: lines with a label and a value, and blocks of text below them.
 #ifndef CLI_VIEW_PAGE_H_
 #define CLI_VIEW_PAGE_H_
 
@@ -11,14 +11,14 @@ namespace paceline {
 struct PageStyle {
   int width = 0;  // Columns; 0: unlimited.
   bool colours = false;
-  bool wide = false;     // More columns in tables of objects.
-  bool headings = true;  // Of such tables.
+  bool wide = false;     // More columns in tables.
+  bool headings = true;  // Headings of tables.
 };
 
-// "Label:      value"; nothing when there is no value, which is taken as it is.
+// Adds "Label:      value", or nothing if the value is empty. The value is not sanitized.
 void AddLine(std::string* page, absl::string_view label, absl::string_view value);
 
-// Each line of `text`, neutralised, after `margin`.
+// Each line of `text`, sanitized, after `margin`.
 std::string Indented(absl::string_view text, absl::string_view margin);
 
 }  // namespace paceline

@@ -13,11 +13,11 @@
 namespace paceline {
 namespace {
 
-// Of a standby's questions; it asks again and again.
+// For the calls of a standby, which tries again and again.
 constexpr EtcdClient::Patience kPatience = {absl::Seconds(2), absl::Milliseconds(700)};
 constexpr absl::Duration kRetry = absl::Milliseconds(200);
-// A standby looks again so often, also when its watch has not told of anything: the member that
-// it watches at may have died with the leader's machine, without a word.
+// A standby checks this often even if its watch reports nothing: the etcd member that it watches at
+// may have died silently with the leader's machine.
 constexpr absl::Duration kLookAgain = absl::Seconds(2);
 
 }  // namespace
@@ -34,7 +34,7 @@ Election::~Election() {
     absl::MutexLock lock(&mutex_);
     ending_ = true;
   }
-  // A leader waits for nobody: its thread gives the lease back. A standby waits for etcd.
+  // A leader's thread only has to give the lease back. A standby's may be waiting for etcd.
   if (end_ns_ == 0) client_->Cancel();
   thread_.join();
 }
@@ -66,7 +66,7 @@ void Election::Run() {
       Lead(seat->term);
     } else {
       Tell(seat->address);
-      // One that ends at once must not end again and again without a pause.
+      // A watch that ends at once must not be repeated without a pause.
       if (!client_->WaitForDeletion(key_, seat->revision, kLookAgain)) {
         WaitUntil(BootNow() + kRetry);
       }
@@ -91,14 +91,14 @@ absl::StatusOr<Election::Seat> Election::Look() {
   return seat;
 }
 
-// Makes the key unless somebody has. Whether that went well, the next look tells: an answer may be
-// lost.
+// Makes the key unless another controller has it. The next look shows whether that worked, since an
+// answer may be lost.
 void Election::Campaign() {
   const absl::Time sent = BootNow();
   const absl::StatusOr<EtcdClient::Lease> lease = client_->GrantLease(options_.lease, kPatience);
   if (!lease.ok()) return LoseCampaign(lease.status());
-  // Together: the key may yet be made with the lease of an earlier campaign, which counts from
-  // then.
+  // Set together: the key may yet be made with the lease of an earlier campaign; that lease counts
+  // from its own start.
   lease_ = lease->id;
   lease_sent_ = sent;
   lease_length_ = lease->length;
@@ -117,7 +117,7 @@ void Election::Campaign() {
   campaign_lost_ = false;
 }
 
-// etcd answers questions, and does not let the key be made: it is full, say.
+// etcd answers questions but does not let the key be made: for example, it is full.
 void Election::LoseCampaign(const absl::Status& why) {
   if (!std::exchange(campaign_lost_, true)) {
     PACELINE_LOG(WARNING) << "campaign_failed reason=\"" << why.message() << "\" retrying";
@@ -127,7 +127,7 @@ void Election::LoseCampaign(const absl::Status& why) {
 
 void Election::Lead(int64_t term) {
   LeaderLease lease(lease_sent_, lease_length_);
-  if (!lease.MayAct(BootNow())) {  // It took too long: somebody else, or once more.
+  if (!lease.MayAct(BootNow())) {  // Too late: another leads, or this one tries again.
     client_->RevokeLease(lease_, kPatience).IgnoreError();
     lease_ = 0;
     return;
@@ -153,8 +153,8 @@ void Election::Lead(int64_t term) {
 
 void Election::Renew(LeaderLease& lease) {
   const absl::Time sent = BootNow();
-  // One attempt, after which the clock is looked at again: the patience of calls does not count
-  // while the machine is suspended.
+  // Makes one attempt, after which the clock is checked again: the patience of calls does not count
+  // time in which the machine is suspended.
   const absl::Duration attempt = std::min(lease.Attempt(), lease.end() - sent);
   const absl::StatusOr<absl::Duration> length = client_->KeepLeaseAlive(lease_, {attempt, attempt});
   if (!length.ok()) {

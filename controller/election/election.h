@@ -1,15 +1,15 @@
-// The election of the controller that leads, by a lease in etcd.
+// Elects the controller that leads, by a lease in etcd.
 //
 //              nobody leads            elected
 //   STANDBY -------------> CAMPAIGN -----------> LEADER ---> deposed: for good
 //     ^                        |                             the lease is not renewed in time,
 //     +--- somebody was first -+                             or etcd says that it has run out
 //
-// The leader is who has made the key PREFIX/leader, which goes with the leader's lease. Its value
-// is the leader's address, its create_revision the term: no two leaders have the same, and later
-// ones have higher ones. A leader renews its lease each third of it and acts no longer than the
-// lease can last (controller/core/leader_lease.h); what it writes all the same, etcd refuses
-// (controller/store/etcd_store.h).
+// The leader is the controller that has made the key PREFIX/leader, which vanishes with the
+// leader's lease. Its value is the leader's address, its create_revision the term: terms are
+// unique, and later leaders have higher ones. A leader renews its lease every third of its length,
+// and does not act beyond the lease's end (controller/core/leader_lease.h); if it writes
+// nevertheless, etcd refuses it (controller/store/etcd_store.h).
 //
 // Thread-safe. A thread of its own calls the observer.
 #ifndef CONTROLLER_ELECTION_ELECTION_H_
@@ -34,23 +34,23 @@ namespace paceline {
 class Election {
  public:
   struct Options {
-    std::string prefix;   // As of the store.
-    std::string address;  // HOST:PORT under which clients reach this controller.
-    // After so long without a renewal another controller takes over. etcd has at least 2 s.
+    std::string prefix;   // The same as the store's.
+    std::string address;  // HOST:PORT at which clients reach this controller.
+    // After this long without a renewal another controller takes over. etcd's minimum is 2 s.
     absl::Duration lease = absl::Seconds(3);
   };
 
   struct Observer {
-    // Who leads, when it changes; empty: nobody, or etcd does not answer.
+    // Called when the known leader changes; empty: nobody leads, or etcd does not answer.
     std::function<void(const std::string& address)> follows;
     std::function<void(int64_t term)> elected;
-    // Once, after `elected`: this controller must not act any more. Why, for people.
+    // Called once, after `elected`: this controller must no longer act. `why` is for people.
     std::function<void(const std::string& why)> deposed;
   };
 
-  // Begins. `client`, of its own, outlives the election.
+  // Begins. `client` is used by this election only, and outlives it.
   Election(EtcdClient* client, Options options, Observer observer);
-  // Stands back: another may lead at once.
+  // Gives up the leadership, so that another controller can lead at once.
   ~Election();
   Election(const Election&) = delete;
   Election& operator=(const Election&) = delete;
@@ -63,7 +63,7 @@ class Election {
     std::string address;  // Empty: nobody leads.
     int64_t lease = 0;
     int64_t term = 0;
-    int64_t revision = 0;  // Of etcd, when this was so.
+    int64_t revision = 0;  // etcd's revision at that moment.
   };
 
   void Run();
@@ -73,7 +73,7 @@ class Election {
   void Lead(int64_t term);
   void Renew(LeaderLease& lease);
   void Tell(const std::string& leader);
-  // False when it is to end.
+  // Returns false when the election is to end.
   bool WaitUntil(absl::Time time) ABSL_LOCKS_EXCLUDED(mutex_);
 
   EtcdClient* const client_;
@@ -83,14 +83,14 @@ class Election {
 
   // On the thread.
   int64_t lease_ = 0;      // 0: none.
-  absl::Time lease_sent_;  // When it was asked for, BootNow.
+  absl::Time lease_sent_;  // When it was asked for, by BootNow.
   absl::Duration lease_length_;
-  std::string told_;            // Who leads.
+  std::string told_;            // The leader last reported.
   bool silent_ = false;         // etcd does not answer.
-  bool campaign_lost_ = false;  // Nobody leads, and etcd does not let this one.
+  bool campaign_lost_ = false;  // Nobody leads, and etcd does not let this controller lead.
   bool deposed_ = false;
 
-  std::atomic<int64_t> end_ns_{0};  // Of the lease, BootNow; 0: does not lead.
+  std::atomic<int64_t> end_ns_{0};  // End of the lease, by BootNow; 0: not leading.
 
   absl::Mutex mutex_;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;

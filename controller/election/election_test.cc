@@ -20,7 +20,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kPatience = absl::Seconds(30);
 
-// One controller's part in an election.
+// One controller that takes part in an election.
 class Candidate {
  public:
   // `on_elected` is called on the election's thread.
@@ -125,7 +125,7 @@ TEST(ElectionTest, SlowAnswersEndNoTerm) {
   Candidate leader("a:1", {wire.address()});
   leader.WaitForTerm();
   wire.Delay(absl::Milliseconds(50));
-  // Longer than the lease: it was renewed over the slow wire.
+  // This is longer than the lease, so it was renewed over the slow link.
   const absl::Time until = absl::Now() + absl::Seconds(4);
   EXPECT_TRUE(Eventually([&] { return absl::Now() > until || !leader.MayAct(); }));
   EXPECT_TRUE(leader.MayAct());

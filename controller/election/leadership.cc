@@ -53,8 +53,9 @@ ServerFailure Leadership::Start() {
                            standby_->SetLeader(leader);
                          },
                          [this, address](int64_t term) {
-                           // Before it counts the leases of nodes: who is told from now on that
-                           // nobody leads would hold one for longer than it is counted.
+                           // Done before this controller counts the nodes' leases: a node that
+                           // hears after that that nobody leads would hold its lease longer than
+                           // counted.
                            standby_->SetLeader(address);
                            term_ = term;
                            loop_.Stop();

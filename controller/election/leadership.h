@@ -1,16 +1,16 @@
-// One of several controllers over the same etcd: stands by until it is elected, and says then with
-// what a Server serves.
+// One of several controllers over the same etcd: stands by until it is elected, then returns what a
+// Server needs to serve.
 //
 //   Leadership leadership(options);
 //   leadership.Start();                      // Serves as a standby.
 //   auto elected = leadership.Wait();        // Blocks.
 //   server.Start(*std::move(elected));       // Takes the addresses over.
 //
-// The standby says that nobody leads until this controller is elected, and never after, while it
-// still serves: nodes hold their leases by that (worker/daemon/core/standby_answers.h), and the
-// server counts them from when it starts.
+// Until this controller is elected the standby answers that nobody leads; after that never, though
+// it still serves. Nodes extend their leases by that answer (worker/daemon/core/standby_answers.h),
+// and the server counts the leases from its own start.
 //
-// It outlives the server. Its end gives the leadership back, so that another one leads at once.
+// Outlives the server. Its destructor gives up the leadership: another leads at once.
 //
 // Thread-compatible, except for Stop.
 #ifndef CONTROLLER_ELECTION_LEADERSHIP_H_
@@ -41,42 +41,42 @@ class Leadership {
  public:
   struct Options {
     EtcdClient::Options etcd;
-    std::string prefix = "/paceline";         // Of all keys.
-    std::string advertise;                    // HOST:PORT for clients; empty: that of `listen`.
+    std::string prefix = "/paceline";         // Prefix of all keys.
+    std::string advertise;                    // HOST:PORT for clients; empty: `listen`.
     absl::Duration lease = absl::Seconds(3);  // Election::Options.
-    // Of the standby's ports.
+    // Credentials of the standby's port.
     std::shared_ptr<grpc::ServerCredentials> credentials;
     std::optional<HttpTls> http_tls;
     std::optional<TlsFiles> identity;
-    // As of ServerOptions.
+    // As in ServerOptions.
     std::string listen;
     std::string http;
     std::string state_dir;
     std::string address_file;
-    // This controller must not act any more, and does nothing from when this has returned. Called
-    // on a thread of the election.
+    // Called on a thread of the election: this controller must no longer act, and does nothing once
+    // this has returned.
     std::function<void(const std::string& why)> deposed;
   };
 
   explicit Leadership(Options options);
   ~Leadership();
 
-  // Takes the state directory, serves as a standby, and takes part in the election.
+  // Locks the state directory, serves as a standby, and joins the election.
   ServerFailure Start();
 
-  // Until it is elected. Cancelled after Stop; errors of EtcdStore::Open.
+  // Blocks until elected. Cancelled after Stop; errors of EtcdStore::Open.
   absl::StatusOr<Elected> Wait();
 
   // Ends Wait. From any thread.
   void Stop() { loop_.Stop(); }
 
-  // Where it serves, with the real ports.
+  // Addresses at which it serves, with the real ports.
   const std::string& listen() const { return listen_; }
   const std::string& http() const { return http_; }
 
  private:
   const Options options_;
-  EventLoop loop_;  // While it stands by.
+  EventLoop loop_;  // Runs while it stands by.
   std::string listen_;
   std::string http_;
   std::atomic<int64_t> term_{0};  // Set by the election before it stops the loop.

@@ -59,7 +59,7 @@ class Controller {
     EXPECT_TRUE(failure.status.ok()) << failure.status;
     thread_ = std::thread([this] { Run(); });
   }
-  // As after SIGTERM.
+  // Ends as after SIGTERM.
   ~Controller() {
     {
       absl::MutexLock lock(&mutex_);
@@ -164,7 +164,7 @@ TEST(LeadershipTest, AStandbyTakesOverWithAllThatWasAnswered) {
   ASSERT_TRUE(at_first->List(&context, v1::ListJobsRequest(), &before).ok());
   first.reset();
   second.WaitUntilItLeads();
-  // Its channel may be waiting after the refusals of before.
+  // Its channel may still be backing off after the earlier refusals.
   v1::ListJobsResponse after;
   ASSERT_TRUE(Eventually([&] {
     grpc::ClientContext again;

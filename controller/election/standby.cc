@@ -17,7 +17,7 @@
 namespace paceline {
 namespace {
 
-// One call that is answered at once.
+// A call that is refused at once.
 class Refused : public grpc::ServerGenericBidiReactor {
  public:
   explicit Refused(grpc::Status status) { Finish(std::move(status)); }

@@ -1,6 +1,6 @@
-// What a controller serves while another one leads, at the addresses where it would serve itself:
-// every call is answered NOT_LEADER (common/not_leader.h), /healthz 200, /readyz 503 with the
-// leader, /metrics with what there is to tell of the process and its certificate.
+// What a controller serves while another one leads, at the addresses where it would serve as
+// leader: it answers every call with NOT_LEADER (common/not_leader.h), /healthz with 200, /readyz
+// with 503 and the leader, and /metrics with the metrics of the process and its certificate.
 //
 // Thread-safe.
 #ifndef CONTROLLER_ELECTION_STANDBY_H_
@@ -26,8 +26,8 @@ namespace paceline {
 
 class Standby : private grpc::CallbackGenericService {
  public:
-  // Serves at `listen` and `http`, HOST:PORT, port 0: any. `identity`: the files of the
-  // certificate, if there is one. FailedPrecondition when it cannot.
+  // Serves at `listen` and `http` (HOST:PORT; port 0: any free port). `identity`: the files of the
+  // certificate, if any. FailedPrecondition if it cannot.
   static absl::StatusOr<std::unique_ptr<Standby>> Start(
       const std::string& listen, const std::string& http,
       const std::shared_ptr<grpc::ServerCredentials>& credentials, std::optional<HttpTls> http_tls,
@@ -36,10 +36,10 @@ class Standby : private grpc::CallbackGenericService {
   // Frees the addresses.
   ~Standby() override;
 
-  // Whom it names from now on; empty: nobody.
+  // Sets the leader that it names from now on; empty: nobody.
   void SetLeader(const std::string& leader) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // With the real ports.
+  // Addresses with the real ports.
   const std::string& grpc_address() const { return grpc_address_; }
   std::string http_address() const { return http_->address(); }
 

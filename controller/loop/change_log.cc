@@ -16,7 +16,7 @@ void Add(std::vector<ChangeLine>& lines, std::string text) {
   lines.push_back({LogLevel::kInfo, std::move(text)});
 }
 
-// Those after generation `told`, oldest first.
+// Adds lines for the generations after `told`, oldest first.
 void LookAtGenerations(const Job& job, Generation told, std::vector<ChangeLine>& lines) {
   const auto line = [&](Generation generation, const char* cause, size_t ranks,
                         const std::string& reason) {

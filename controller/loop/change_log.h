@@ -1,14 +1,13 @@
-// What the controller writes to its log of what changes: a line for each state that a job, a node,
-// a decision about stragglers or the automation has come to, for each generation of a job, and for
-// each checkpoint that is complete or has failed.
+// Log lines about changes: one for each new state of a job, a node, a decision about stragglers or
+// the automation, for each generation of a job, and for each checkpoint that completes or fails.
 //
 //   job_state job=job-1 state=RECOVERING reason="rank 1 on w1: killed by SIGKILL"
 //   job_generation job=job-1 generation=2 cause=failure ranks=4 reason="rank 1 on w1: ..."
 //
-// `cause`: start (also a new one), failure (ranks were lost), planned (ranks moved, or were added).
+// `cause`: start (or restart), failure (ranks were lost), planned (ranks moved, or were added).
 //
-// Lines are made when the cluster has taken an event in, since the next one may change things
-// again; and written when that is durable.
+// Lines are made right after an event, since the next event may change things again, and are
+// written once the event is durable.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_LOOP_CHANGE_LOG_H_
@@ -34,18 +33,18 @@ struct ChangeLine {
 
 class ChangeLog {
  public:
-  // All that was stored counts as told. `cluster` has taken it over.
+  // Takes all that was stored as already logged. Requires: `cluster` has been restored from it.
   void Restore(const Cluster& cluster,
                const std::map<JobId, std::vector<RemedyDecision>>& decisions);
 
-  // What there is to tell of what was just done. A decision first, then the jobs and nodes.
+  // Returns the lines about what was just done: a decision first, then jobs and nodes.
   std::vector<ChangeLine> Look(const Cluster& cluster, const Stragglers& stragglers,
                                const Actions& actions, const StragglerActions& decided);
 
   static void Write(const std::vector<ChangeLine>& lines);
 
  private:
-  // Of a job, as last told.
+  // What was last logged of a job.
   struct Told {
     std::optional<JobState> state;
     Generation generation{0};

@@ -23,7 +23,7 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// Lines without their reasons.
+// The lines without their reasons.
 std::vector<std::string> Heads(const std::vector<ChangeLine>& lines) {
   std::vector<std::string> heads;
   for (const ChangeLine& line : lines) {
@@ -50,11 +50,11 @@ class ChangeLogTest : public ::testing::Test {
     const std::vector<ChangeLine> lines = changes_.Look(cluster_, stragglers_, actions, {});
     lines_.insert(lines_.end(), lines.begin(), lines.end());
   }
-  // What was told since the last call.
+  // Returns the lines since the last call.
   std::vector<ChangeLine> Lines() { return std::exchange(lines_, {}); }
 
   const Job& job() const { return cluster_.jobs().at(JobId("job-1")); }
-  // Of the member, as it trains in the present generation.
+  // Report of a member that trains in the present generation.
   static TrainerReport Training(const Job& job, const RankState& member) {
     TrainerReport report = member.report;
     report.state = TrainerState::kRunning;
@@ -139,7 +139,7 @@ TEST_F(ChangeLogTest, TheAutomationsPausesAreTold) {
   EXPECT_THAT(lines[0].text, HasSubstr("racks move"));
 }
 
-// A job with a slow rank, for which the automation does something.
+// A job with a slow rank for which the automation acts.
 class DecisionLogTest : public ::testing::Test {
  protected:
   std::vector<ChangeLine> Look(ChangeLog& changes) const {

@@ -18,7 +18,8 @@ CommitQueue::~CommitQueue() {
     stopping_ = true;
   }
   thread_.join();
-  // No loop will hear of it, nor that the last one has failed: after that this one must not be.
+  // The loop has stopped, so it would not hear of a failure. After a failed commit nothing more may
+  // be written.
   if (failure_.ok() && last_.ok() && HasWaiting()) {
     store_->Commit(TakeWaiting()).IgnoreError();
   }
@@ -81,7 +82,7 @@ void CommitQueue::Finish(const absl::Status& status, absl::Duration took) {
   failure_ = status;
   if (failure_.ok()) {
     callbacks_.committed(took);
-    // The disk works while what depends on this one is done.
+    // Lets the disk work while the work that depends on this commit is done.
     if (HasWaiting()) Begin();
   } else {
     callbacks_.failed(failure_);

@@ -39,7 +39,7 @@ CommitQueue::Callbacks NoCallbacks() {
 
 CommitQueue::Change Put(const char* key) { return {{{{key, "value"}}, {}}, {}}; }
 
-// Tells when its first commit is done. Its entries are the queue's thread's, not the loop's.
+// Says when its first commit is done. The queue's thread owns its entries, not the loop.
 class TellingStore : public MemoryStore {
  public:
   absl::Status Commit(const WriteBatch& batch) override {
@@ -74,7 +74,7 @@ TEST(CommitQueueTest, RunsWhatDependsOnABatchAfterItIsStoredAndInOrder) {
   EXPECT_EQ(queue.TakeMostInLine(), 3) << "they were in line when it was asked last";
 }
 
-// Counts commits; the first one, when it has `begun`, waits for `go`.
+// Counts commits. The first one sets `begun` and waits for `go`.
 class WaitingStore : public MemoryStore {
  public:
   absl::Status Commit(const WriteBatch& batch) override {
@@ -96,7 +96,7 @@ class WaitingStore : public MemoryStore {
   int commits_ = 0;
 };
 
-// A disk that is full for one commit: the first one fails when `go` says so.
+// A disk that is full for one commit: the first one fails once `go` is set.
 class FullForAMoment : public MemoryStore {
  public:
   absl::Status Commit(const WriteBatch& batch) override {
@@ -226,7 +226,7 @@ TEST(CommitQueueTest, WorkWithoutABatchIsDoneWithTheLastBatch) {
   int done = 0;
   loop.Post([&] {
     queue.Add(Put("a"), [&](const absl::Status&) {
-      // Comes to the loop before all that the thread could still send there.
+      // Reaches the loop before anything that the thread could still send there.
       loop.Post([&] {
         EXPECT_EQ(done, kWork) << "it stood in line for the thread";
         bool ran = false;
@@ -250,7 +250,7 @@ TEST(CommitQueueTest, AfterAFailureNothingMoreIsWritten) {
     const auto hear = [&](const absl::Status& status) { heard.push_back(status.code()); };
     loop.Post([&] {
       queue.Add(Put("a"), hear);
-      queue.Add(Put("a"), hear);  // Of the next transaction.
+      queue.Add(Put("a"), hear);  // Belongs to the next transaction.
       queue.Add(Put("b"), [&](const absl::Status& status) {
         hear(status);
         loop.Stop();

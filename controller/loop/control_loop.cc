@@ -14,12 +14,12 @@
 namespace paceline {
 namespace {
 
-// A watcher that is further behind has to list again. An event tells of each rank of its job:
-// those of large jobs have megabytes, and fewer of them are kept.
+// A watcher that is further behind has to list again. An event shows each rank of its job, so that
+// events of large jobs have megabytes; of those fewer are kept.
 constexpr size_t kWatchedChanges = 8192;
 constexpr size_t kWatchedBytes = 64 << 20;
 
-// One more of each; one fewer.
+// Begin counts one more for each key, Finish one fewer.
 template <typename Key>
 void Begin(const std::set<Key>& keys, std::map<Key, int>& counts) {
   for (const Key& key : keys) ++counts[key];
@@ -180,7 +180,7 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   const HistoryActions told =
       histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall);
   Write(told, batch);
-  // As they are now: a later event may change them before this one is durable.
+  // Made now: a later event may change things before this one is durable.
   std::vector<ChangeLine> changes = changes_.Look(cluster_, stragglers_, actions, decided);
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
@@ -226,7 +226,7 @@ void ControlLoop::Show(const Actions& actions) {
     event.set_type(v1::DELETED);
     event.mutable_job()->set_id(id.value());
     WatchKey key{id.value(), ""};
-    // For who may know of it.
+    // For watchers who may know of the job.
     const auto shown = shown_jobs_.find(id);
     if (shown != shown_jobs_.end()) {
       key.submitter = shown->second;
@@ -245,7 +245,7 @@ void ControlLoop::Show(const Actions& actions) {
 
 void ControlLoop::ShowJob(const JobId& id) {
   const Job* job = cluster_.FindJob(id);
-  if (job == nullptr || job_changes_.count(id) > 0) return;  // Null: deleted by a later event.
+  if (job == nullptr || job_changes_.count(id) > 0) return;  // Null: a later event deleted it.
   v1::JobEvent event;
   *event.mutable_job() = ToProto(*job, absl::Now());
   event.set_type(shown_jobs_.emplace(id, job->submitter).second ? v1::ADDED : v1::MODIFIED);
@@ -326,7 +326,7 @@ v1::LogLevel ControlLoop::LogLevelOf(const NodeName& node) const {
 
 void ControlLoop::SetLogLevel(const NodeName& node, v1::LogLevel level) {
   log_levels_[node] = level;
-  // The plan may hold what is not durable yet.
+  // Sent when durable, since the plan may hold changes that are not yet.
   WhenDurable([this, node, plan = PlanFor(node)](const absl::Status& stored) {
     if (stored.ok()) listeners_.plan(node, plan);
   });

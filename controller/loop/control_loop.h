@@ -1,13 +1,13 @@
-// The controller's heart: takes events to the cluster's state machine and carries out what
-// it answers, in the order store, send, show.
+// The controller's heart: passes events to the cluster's state machine and carries out the actions
+// it returns, in the order store, send, show.
 //
 //   event ──▶ Cluster::Step ──▶ Actions ──▶ CommitQueue ──▶ plans to workers
 //               ▲      │                                └─▶ changes to watchers, and to the log
 //               │      ▼                                └─▶ the answer to the caller
 //   steps ──▶ Stragglers, StepHistory
 //
-// What is decided about stragglers becomes events of its own, which are stored in one transaction
-// with the decision. So are the events of the jobs' histories, with what they tell of.
+// Decisions about stragglers become events of their own, which are stored in one transaction with
+// the decision. So are the events of the jobs' histories, with the changes they describe.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_LOOP_CONTROL_LOOP_H_
@@ -42,7 +42,7 @@ namespace paceline {
 
 class ControllerMetrics;
 
-// What is no more than progress of a job is shown so often: ProgressPace.
+// Shortest time between updates of a job that show nothing but progress: see ProgressPace.
 inline constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
 
 class ControlLoop {
@@ -51,15 +51,15 @@ class ControlLoop {
   struct RequestId {
     std::string id;
     uint64_t fingerprint = 0;
-    CheckpointKey checkpoint = {};  // That it is about, if one.
+    CheckpointKey checkpoint = {};  // That the request is about, if any.
   };
 
-  // Whom to tell. All on the loop, and only of what is durable.
+  // Called on the loop, and only for what is durable.
   struct Listeners {
     std::function<void(const NodeName&, const v1::NodePlan&)> plan;
-    std::function<void()> jobs_changed;              // job_log() has grown; kProgressPeriod.
+    std::function<void()> jobs_changed;              // job_log() has grown; see kProgressPeriod.
     std::function<void()> nodes_changed;             // node_log() has grown.
-    std::function<void()> histories_changed;         // Of jobs; or one is deleted.
+    std::function<void()> histories_changed;         // They have grown, or a job is deleted.
     std::function<void(absl::Status)> store_failed;  // The process must end.
   };
 
@@ -68,31 +68,31 @@ class ControlLoop {
               const Cluster::Options& options, const StragglerOptions& stragglers = {});
   ~ControlLoop();
 
-  // Before the first event.
+  // Requires: no event has been applied yet.
   void SetListeners(Listeners listeners) { listeners_ = std::move(listeners); }
 
   // Takes the event in.
   void Apply(const Event& event);
 
-  // As Apply, for a mutation of `job` by a client: remembers the request. `then` hears when
-  // the effects are durable, or that they could not be stored.
+  // As Apply, for a client's mutation of `job`, and remembers the request. `then` runs once the
+  // effects are durable, or could not be stored.
   void ApplyRequest(const RequestId& request, const JobId& job, const Event& event,
                     CommitQueue::Then then);
 
-  // Steps that a trainer on the node has finished, oldest first.
+  // Takes steps that a trainer on the node has finished, oldest first.
   void TakeSteps(const NodeName& node, const TrainerId& trainer, absl::Span<const StepTimes> steps);
 
-  // Stragglers::RefuseApply. Requires: the job exists.
+  // As Stragglers::RefuseApply. Requires: the job exists.
   std::optional<Refusal> RefuseAdvice(const JobId& job, int64_t advice);
-  // As ApplyRequest: has the advice carried out. Requires: RefuseAdvice has no objection.
+  // As ApplyRequest: carries out the advice. Requires: RefuseAdvice returned nothing.
   void ApplyAdvice(const RequestId& request, const JobId& job, int64_t advice,
                    const std::string& by, CommitQueue::Then then);
 
-  // Stores what others keep beside the cluster, and remembers the request, if it is one. `then` as
-  // of ApplyRequest.
+  // Stores what others keep beside the cluster, and remembers the request, if any. `then` as in
+  // ApplyRequest.
   void Store(const std::optional<RequestId>& request, WriteBatch batch, CommitQueue::Then then);
 
-  // As `then` of ApplyRequest, for everything so far.
+  // Runs `then` once everything so far is durable, as in ApplyRequest.
   void WhenDurable(CommitQueue::Then then) { commits_->Add({}, std::move(then)); }
 
   const Cluster& cluster() const { return cluster_; }
@@ -105,37 +105,37 @@ class ControlLoop {
   const WatchLog<v1::JobEvent>& job_log() const { return job_log_; }
   const WatchLog<v1::NodeEvent>& node_log() const { return node_log_; }
 
-  // Messages for clients, as of now.
+  // Messages for clients, in the present state.
   v1::Job Describe(const Job& job) const;
   v1::Node Describe(const Node& node) const;
-  // What the node should run.
+  // The trainers and tasks that the node should run.
   v1::NodePlan PlanFor(const NodeName& node) const;
 
-  // What the node's daemon writes to its log, as long as this controller runs.
+  // Log level of the node's daemon, for as long as this controller runs.
   v1::LogLevel LogLevelOf(const NodeName& node) const;
   void SetLogLevel(const NodeName& node, v1::LogLevel level);
 
   static Moment Now();
 
  private:
-  // Remembers the request, in the batch.
+  // Adds the remembered request to the batch.
   WriteBatch Remember(const RequestId& request, const JobId& job);
-  // Forgets those that are not remembered any more, in the batch.
+  // Adds the deletion of requests that are no longer remembered to the batch.
   void ForgetRequests(WriteBatch& batch);
-  // Shows metrics again and again.
+  // Refreshes the metrics periodically.
   void RefreshMetrics();
-  // Steps the cluster; what follows from it goes in line behind `batch`.
+  // Steps the cluster, and queues the effects together with `batch`.
   void Run(const Event& event, WriteBatch batch, CommitQueue::Then then);
-  // Has done what was decided about stragglers, and puts all of it in line.
+  // Carries out decisions about stragglers, and queues all effects together.
   void Carry(Actions actions, StragglerActions decided, WriteBatch batch, CommitQueue::Then then);
-  // Puts what the histories have come to in the batch.
+  // Adds changes of the histories to the batch.
   void Write(const HistoryActions& told, WriteBatch& batch) const;
   void ShowHistories(const HistoryActions& told, bool deleted);
   void Show(const Actions& actions);
-  // Unless a change of it is not durable: with that it is shown.
+  // Shows the job unless a change of it is not durable yet; then it is shown with that change.
   void ShowJob(const JobId& id);
   void ShowNode(const NodeName& name);
-  // Shows the progress that has waited for it, when it is time.
+  // Shows progress that was held back, when its time has come.
   void ArmProgressTimer();
   void ArmTimer();
 
@@ -152,18 +152,18 @@ class ControlLoop {
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;
   ChangeLog changes_;
-  // Changes that are not durable yet. Jobs and nodes are shown as they are now, and thus not
-  // before all that has changed them is.
+  // Number of changes that are not durable yet. Jobs and nodes are shown in their present state, so
+  // only once everything that changed them is durable.
   std::map<JobId, int> job_changes_;
   std::map<NodeName, int> node_changes_;
-  // What is not in here is ADDED when it is shown.
-  std::map<JobId, std::string> shown_jobs_;  // And who submitted them.
+  // A job that is not in here is shown as ADDED.
+  std::map<JobId, std::string> shown_jobs_;  // With their submitters.
   std::set<NodeName> shown_nodes_;
   ProgressPace pace_;
-  Turns refreshes_;  // Of metrics.
+  Turns refreshes_;  // For metrics.
   EventLoop::TimerId progress_timer_ = 0;
   absl::Time progress_due_ = absl::InfiniteFuture();
-  std::map<NodeName, v1::LogLevel> log_levels_;  // Of those that were asked for.
+  std::map<NodeName, v1::LogLevel> log_levels_;  // Only levels that were asked for.
   Listeners listeners_;
   EventLoop::TimerId timer_ = 0;
   absl::Time timer_due_ = absl::InfiniteFuture();

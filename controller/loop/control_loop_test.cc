@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// A disk that commits when it is let.
+// A disk that commits only when it is allowed to.
 class SlowStore : public MemoryStore {
  public:
   absl::Status Commit(const WriteBatch& batch) override {
@@ -48,7 +48,7 @@ class ControlLoopTest : public ::testing::Test {
 
   const Job& job() { return control_->cluster().jobs().at(JobId("job-1")); }
 
-  // Number `n` of what watchers have been told, from 0.
+  // Event number `n` that watchers have got, from 0.
   v1::JobEvent Shown(int n) {
     v1::JobEvent event;
     EXPECT_TRUE(DecodeRequest(control_->job_log().After(begin_ + n)->encoded, &event).ok());

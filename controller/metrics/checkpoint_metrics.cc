@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// By SaveFailure.
+// Indexed by SaveFailure.
 constexpr std::array<const char*, 7> kCauses = {
     "unknown", "no_space", "no_permission", "io", "not_agreed", "inconsistent", "nan"};
 constexpr char kSkipped[] = "skipped";

@@ -1,6 +1,6 @@
-// Metrics about checkpoints: gauges for each job that is shown, and counters of all.
+// Metrics about checkpoints: gauges per job that is shown, and counters over all jobs.
 //
-// Thread-compatible, but for what Prometheus reads.
+// Thread-compatible, except for what Prometheus reads.
 #ifndef CONTROLLER_METRICS_CHECKPOINT_METRICS_H_
 #define CONTROLLER_METRICS_CHECKPOINT_METRICS_H_
 
@@ -17,18 +17,18 @@ class CheckpointMetrics {
   // `registry` outlives this.
   explicit CheckpointMetrics(MetricRegistry& registry);
 
-  // A job from before the start: what it has done is not counted again.
+  // Takes in a job from before the start; what it did before is not counted again.
   void Begin(const Job& job);
   // Counts what has happened to the job since the last call.
   void Count(const Job& job);
   void Forget(const JobId& id);
 
-  // Sets the job's gauges, and takes them away.
+  // Show sets the job's gauges, Remove removes them.
   void Show(const Job& job);
   void Remove(const JobId& id);
 
  private:
-  // Of a job, as last counted.
+  // Counts of a job as of the last call.
   struct Counts {
     int64_t committed = 0;
     std::map<SaveFailure, int64_t> failed;
@@ -37,7 +37,7 @@ class CheckpointMetrics {
   struct Series {
     prometheus::Gauge* complete = nullptr;
     prometheus::Gauge* saves_fail = nullptr;
-    // Null before the first checkpoint.
+    // Null until the first checkpoint.
     prometheus::Gauge* last_time = nullptr;
     prometheus::Gauge* last_step = nullptr;
   };

@@ -17,7 +17,7 @@ constexpr const char* kRoleNames[] = {"active", "spare", "leaving"};
 
 double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
-// By number of the phase.
+// Durations by number of the phase, in nanoseconds.
 std::array<int64_t, v1::Phase_ARRAYSIZE> PhasesOf(const v1::StepRecord& step) {
   const int64_t idle = step.total_ns() - step.data_wait_ns() - step.forward_ns() -
                        step.backward_ns() - step.communication_ns() - step.optimizer_ns() -
@@ -32,7 +32,7 @@ std::array<int64_t, v1::Phase_ARRAYSIZE> PhasesOf(const v1::StepRecord& step) {
           step.round_wait_ns()};
 }
 
-// Adds the series when its value is known first, and sets it.
+// Sets the series, adding it when its value first becomes known.
 void SetIfKnown(Gauges& family, const JobId& id, prometheus::Gauge*& gauge,
                 std::optional<double> value) {
   if (!value.has_value()) return;
@@ -90,7 +90,7 @@ void JobMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {
   Series& series = *found->second.series;
   double samples = 0;
   double tokens = 0;
-  // In nanoseconds, of all steps: to add to a counter, which scrapes read, costs more.
+  // Nanoseconds over all steps. Adding to counters, which scrapes read, for each step costs more.
   std::array<double, v1::Phase_ARRAYSIZE> sums{};
   for (const v1::StepRecord& step : batch.records()) {
     const auto total = static_cast<double>(step.total_ns());
@@ -189,7 +189,7 @@ void JobMetrics::ShowTrainers(const Job& job, Series& series) {
   size_t role = 0;
   for (const auto* trainers : {&job.ranks, &job.spares, &job.leaving}) {
     const size_t before = nodes.size();
-    // An ended job's trainers hold nothing, and are kept for people.
+    // The trainers of an ended job hold nothing; they are only kept to be shown.
     const size_t held = job.holds_slots() ? trainers->size() : 0;
     for (size_t i = 0; i < held; ++i) nodes.insert((*trainers)[i].place.node);
     series.ranks[role]->Set(static_cast<double>(held));
@@ -205,8 +205,8 @@ void JobMetrics::ShowProgress(const Job& job, Moment now, Series& series) {
   const JobProgress progress = Summarize(job, now.wall);
   const double pace = job.ended_already() ? 0 : 1;
   series.step->Set(static_cast<double>(progress.step));
-  // Before their first step, or that of a newcomer, the mean over the ranks is not known; that they
-  // have done no steps and samples is.
+  // Before the first step of the job or of a new member, the mean over the ranks is not known; that
+  // they have done no steps and samples is.
   const bool all_told = std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankState& rank) {
     return rank.report.progress.step_time > absl::ZeroDuration();
   });
@@ -248,7 +248,7 @@ void JobMetrics::Remove(Series& series) {
   steps_lost_.Remove(series.steps_lost);
   samples_.Remove(series.samples);
   step_duration_.Remove(series.step_duration);
-  // The others where they are known; to remove nothing does nothing.
+  // Removed where they exist; removing a missing series does nothing.
   loss_.Remove(series.loss);
   tokens_.Remove(series.tokens);
   tokens_per_second_.Remove(series.tokens_per_second);
@@ -293,7 +293,7 @@ QueueMetrics::Queued& QueueMetrics::Get(const std::string& queue) {
   }
   queued.wait = &wait_.Add({{"queue", queue}});
   queued.start = &start_.Add({{"queue", queue}});
-  // Rates begin at the first job's end, not at the second's.
+  // Starts the series at 0, so that rates count the first job's end, and not only the second's.
   finished_.Add({{"queue", queue}, {"state", "succeeded"}, {"failure", "none"}});
   finished_.Add({{"queue", queue}, {"state", "cancelled"}, {"failure", "none"}});
   for (int k = 0; k < kFailureKinds; ++k) {
@@ -321,7 +321,7 @@ bool QueueMetrics::Count(const Job& job) {
     JobsIn(counted).Increment();
   }
   const Queued& queued = Get(job.request.queue);
-  // A resumption counts from 0 again.
+  // After a resumption it counts from 0 again.
   const int restarts = job.restarts - std::exchange(counted.restarts, job.restarts);
   if (restarts > 0) {
     restarts_.Add({{"queue", counted.queue}, {"failure", LabelOf(job.restart_failure)}})
@@ -371,7 +371,7 @@ void MembershipMetrics::Begin(const Job& job) {
 void MembershipMetrics::Count(const Job& job) {
   if (job.recovery.history.empty()) return;
   Counted& counted = counted_[job.request.id];
-  // One that another followed before it was done lasts until that one is.
+  // A change that another one followed before it was done lasts until that one is done.
   absl::Time since = absl::InfiniteFuture();
   for (const MembershipChange& change : job.recovery.history) {
     since = std::min(since, change.begun);

@@ -1,7 +1,6 @@
-// What jobs do: the series of each one, how they go through the queues, and how their memberships
-// change.
+// What jobs do: series per job, how jobs pass through the queues, and how their memberships change.
 //
-// Thread-compatible, but for what Prometheus reads.
+// Thread-compatible, except for what Prometheus reads.
 #ifndef CONTROLLER_METRICS_JOB_METRICS_H_
 #define CONTROLLER_METRICS_JOB_METRICS_H_
 
@@ -27,20 +26,20 @@ namespace v1 {
 class StepBatch;
 }
 
-// The series of each job that has begun: what it is, holds, and does. They appear with its first
-// start; what it did while it was queued before that is in its sums.
+// Series per job: what it is, what it holds, and what it does. They appear with the job's first
+// start; their sums include what it did while it was queued before that.
 class JobMetrics {
  public:
   // `registry` outlives this.
   explicit JobMetrics(MetricRegistry& registry);
 
-  // The job has changed, or was found at the start of the controller.
+  // Call when the job has changed, or was found at the start of the controller.
   void Follow(const Job& job, Moment now);
-  // A rank of the job, which the batch names, has finished steps.
+  // Adds steps that one rank of the job, named in the batch, has finished.
   void AddSteps(const JobId& job, const v1::StepBatch& batch);
-  // Shows the job as it is now, if it has begun.
+  // Shows the job's present state, if it has begun.
   void Show(const Job& job, Moment now);
-  // Takes the series away, and forgets the job.
+  // Removes the series and forgets the job.
   void Forget(const JobId& id);
 
   // Jobs with series; sorted.
@@ -48,10 +47,10 @@ class JobMetrics {
   bool Shows(const JobId& id) const;
 
  private:
-  // In the order of roles: active, spare, leaving.
+  // Order of roles: active, spare, leaving.
   static constexpr size_t kRoles = 3;
 
-  // Of one job; all of its own, and removed with it.
+  // Series of one job; removed together.
   struct Series {
     std::array<prometheus::Gauge*, kJobStates> states;
     prometheus::Gauge* info;
@@ -69,7 +68,7 @@ class JobMetrics {
     prometheus::Counter* steps_lost;
     prometheus::Counter* samples;
     prometheus::Histogram* step_duration;
-    std::vector<prometheus::Counter*> phases;  // By number of the phase.
+    std::vector<prometheus::Counter*> phases;  // Indexed by number of the phase.
     std::array<prometheus::Counter*, kTimeCategories> times;
     // Null until they are known.
     prometheus::Gauge* loss = nullptr;
@@ -83,7 +82,7 @@ class JobMetrics {
   struct Known {
     explicit Known(const JobAccount& begun) : account(begun) {}
     JobAccount account;
-    std::unique_ptr<Series> series;  // Null before it has begun.
+    std::unique_ptr<Series> series;  // Null until it begins.
   };
 
   void Begin(const Job& job, Series& series);
@@ -117,27 +116,27 @@ class JobMetrics {
   Counters& phases_;
   Counters& times_;
 
-  // That are not over, or are shown. By hash: each batch of steps looks its job up.
+  // Jobs that are not over, or are shown. A hash map, since each batch of steps looks its job up.
   absl::node_hash_map<JobId, Known> jobs_;
 };
 
-// How many jobs are in each state, how long they waited and started, how they ended, and how often
-// they were restarted.
+// How many jobs are in each state, how long they waited and took to start, how they ended, and how
+// often they were restarted.
 class QueueMetrics {
  public:
   // `registry` outlives this.
   explicit QueueMetrics(MetricRegistry& registry);
 
-  // Queues that are shown although they have no job.
+  // Sets queues that are shown even if they have no job.
   void SetQueues(const Queues& queues);
-  // A job from before the start: what it has done is not counted again.
+  // Takes in a job from before the start; what it did before is not counted again.
   void Begin(const Job& job);
-  // Counts what has happened to the job since the last call. True: it is in another state.
+  // Counts what happened to the job since the last call. Returns whether its state changed.
   bool Count(const Job& job);
   void Forget(const JobId& id);
 
  private:
-  // Of a job, as last counted.
+  // What was last counted of a job.
   struct Counted {
     std::string queue;
     JobState state = JobState::kQueued;
@@ -170,14 +169,14 @@ class MembershipMetrics {
   // `registry` outlives this.
   explicit MembershipMetrics(MetricRegistry& registry);
 
-  // A job from before the start: what it has done is not counted again.
+  // Takes in a job from before the start; what it did before is not counted again.
   void Begin(const Job& job);
   // Counts what has happened to the job since the last call.
   void Count(const Job& job);
   void Forget(const JobId& id) { counted_.erase(id); }
 
  private:
-  // Of a job: the newest generations that were counted as begun, and as done.
+  // Newest generations of a job that were counted as begun, and as done.
   struct Counted {
     Generation begun{0};
     Generation done{0};

@@ -1,9 +1,9 @@
-// Every metric family of the controller: its table.
+// The table of every metric family of the controller.
 //
-// Series of a job appear with its first start and disappear when it has ended for kEndedJobSeries
-// (metrics.h); one waiting for that first start is only in paceline_queue_jobs. No series of the
-// controller has a label for ranks, but for the slowest suspects of each job: what each rank
-// measures, its worker tells.
+// The series of a job appear with its first start and disappear once it has been over for
+// kEndedJobSeries (metrics.h); a job that waits for its first start is only in paceline_queue_jobs.
+// No series has a label for ranks, except for the slowest suspects of each job: what ranks measure
+// is exported by their workers.
 #ifndef CONTROLLER_METRICS_METRIC_FAMILIES_H_
 #define CONTROLLER_METRICS_METRIC_FAMILIES_H_
 

@@ -65,7 +65,7 @@ void ControllerMetrics::ShowChanges(const Cluster& cluster, const Actions& actio
     if (job == nullptr) continue;
     checkpoints_.Count(*job);
     memberships_.Count(*job);
-    // What only progresses is looked at by Refresh.
+    // A job that only made progress is left to Refresh.
     if (!queues_.Count(*job)) continue;
     jobs_.Follow(*job, now);
     jobs_.Show(*job, now);
@@ -98,7 +98,7 @@ void ControllerMetrics::Remove(const JobId& id) {
 }
 
 void ControllerMetrics::Decided(const JobId& job, const RemedyDecision& decision) {
-  // Else its series would outlive it.
+  // Otherwise the decision's series would outlive the job's.
   if (jobs_.Shows(job)) stragglers_.Decided(job, decision);
 }
 

@@ -1,11 +1,11 @@
-// The controller's metrics (metric_families.h), and when they change: what happens is counted when
-// it happens, what is is shown once a second (Refresh).
+// The controller's metrics (metric_families.h), and when they are updated: events are counted when
+// they happen, states are shown once a second (Refresh...).
 //
-// Series of a job disappear when the job has ended for kEndedJobSeries, or kEndedJobsShown others
-// have ended after it.
+// The series of a job disappear once it has been over for kEndedJobSeries, or once kEndedJobsShown
+// others have ended after it.
 //
-// The methods run on the loop, but for those under "From any thread". A scrape reads what is there
-// and never waits for the loop.
+// The methods run on the loop, except for those under "From any thread". A scrape reads the present
+// values and never waits for the loop.
 #ifndef CONTROLLER_METRICS_METRICS_H_
 #define CONTROLLER_METRICS_METRICS_H_
 
@@ -38,7 +38,7 @@ class StepBatch;
 }
 
 inline constexpr absl::Duration kEndedJobSeries = absl::Minutes(10);
-// A job's series take some 200 kB of memory, and 5 kB of each scrape.
+// The series of a job take some 200 kB of memory, and 5 kB of each scrape.
 inline constexpr size_t kEndedJobsShown = 500;
 inline constexpr absl::Duration kMetricsRefresh = absl::Seconds(1);
 
@@ -46,25 +46,25 @@ class ControllerMetrics {
  public:
   explicit ControllerMetrics(const std::string& version);
 
-  // The whole cluster; once, after a start.
+  // Shows the whole cluster; called once after a start.
   void ShowCluster(const Cluster& cluster, Moment now);
-  // What changed.
+  // Shows what changed.
   void ShowChanges(const Cluster& cluster, const Actions& actions, Moment now);
-  // A decision about a job's stragglers was made, or has come to another state.
+  // Call when a decision about a job's stragglers was made or changed its state.
   void Decided(const JobId& job, const RemedyDecision& decision);
-  // Steps that a rank of the job, which the batch names, has finished.
+  // Adds steps that one rank of the job, named in the batch, has finished.
   void AddSteps(const JobId& job, const v1::StepBatch& batch);
-  // Records of steps that were lost; at least 0.
+  // Adds lost step records; `records` is at least 0.
   void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
-  // Shows all nodes as they are now. Returns the jobs that are shown, for RefreshJob.
+  // Shows all nodes in their present state. Returns the jobs that are shown, for RefreshJob.
   std::vector<JobId> RefreshNodes(const Cluster& cluster);
-  // Shows the job as it is now; takes its series away if it ended long ago. Returns how many ranks
-  // it has.
+  // Shows the job's present state; removes its series if it ended long ago. Returns its number of
+  // ranks.
   int RefreshJob(const JobId& id, const Cluster& cluster, const Stragglers& stragglers, Moment now);
 
   void EventTaken(absl::Duration took) { events_.Observe(absl::ToDoubleSeconds(took)); }
   void LoopDelayed(absl::Duration delay) { loop_delays_.Observe(absl::ToDoubleSeconds(delay)); }
-  // The most that waited since the last Refresh: tasks for the loop, batches to be durable.
+  // Longest queues since the last Refresh: tasks for the loop, and batches to be made durable.
   void QueuesSeen(size_t tasks, int64_t batches) {
     loop_queue_.Set(static_cast<double>(tasks));
     commit_queue_.Set(static_cast<double>(batches));
@@ -79,11 +79,11 @@ class ControllerMetrics {
 
   // From any thread:
 
-  // Whether this controller leads; at first it does not.
+  // Whether this controller leads; initially false.
   void SetLeads(bool leads) { leader_.Set(leads ? 1 : 0); }
-  // None: it has no certificate, or one that cannot be read; what was shown stays.
+  // None: there is no certificate, or it cannot be read; the value shown before stays.
   void ShowCertificateEnd(std::optional<absl::Time> end);
-  // All series in Prometheus' text format. `state_bytes`: of the store, on disk.
+  // All series in Prometheus' text format. `state_bytes`: size of the store on disk.
   std::string Text(int64_t state_bytes);
   RpcMetrics& rpcs() { return rpcs_; }
   AccessMetrics& access() { return access_; }
@@ -95,9 +95,9 @@ class ControllerMetrics {
  private:
   std::array<prometheus::Gauge*, 2> NewPauses();
   WatchMetrics NewWatches(const char* resource);
-  // The job, which is shown, has ended.
+  // Call when a job that is shown has ended.
   void NoteEnd(const Job& job, const Cluster& cluster);
-  // Takes the job's series away.
+  // Removes the job's series.
   void Remove(const JobId& id);
 
   MetricRegistry registry_;
@@ -113,7 +113,7 @@ class ControllerMetrics {
   prometheus::Counter& replays_;
   prometheus::Counter& dropped_;
   prometheus::Gauge& sessions_;
-  // By a person, and by the brake.
+  // Paused by a person, and by the brake.
   std::array<prometheus::Gauge*, 2> automation_paused_;
   Gauges& watch_streams_;
   Counters& watch_resyncs_;
@@ -129,7 +129,7 @@ class ControllerMetrics {
   StragglerMetrics stragglers_;
   CheckpointMetrics checkpoints_;
   MembershipMetrics memberships_;
-  // The newest ends of jobs that were shown; since then a job may have gone on.
+  // Latest ends of the jobs that are shown; a job may have been resumed since.
   std::set<std::pair<absl::Time, JobId>> ended_;
 };
 

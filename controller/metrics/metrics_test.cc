@@ -122,8 +122,8 @@ TEST_F(ControllerMetricsTest, RunningJobIsShownWithWhatItHoldsAndDoes) {
   EXPECT_EQ(Value(Of("paceline_job_step_duration_seconds_count")), "2");
   EXPECT_EQ(Value(Of("paceline_job_phase_seconds_total", "phase", "data_wait")), "0.25");
   EXPECT_EQ(Value(Of("paceline_job_phase_seconds_total", "phase", "forward")), "0.75");
-  // One of two ranks has told of a second; the rest of 20 s is in no step, but for what may be told
-  // late.
+  // One of two ranks has reported a second; the rest of 20 s is in no step, except for what may
+  // still be reported late.
   EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "startup")), "3");
   EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "productive")), "0.375");
   EXPECT_EQ(Value(Of("paceline_job_time_seconds_total", "category", "data_wait")), "0.125");
@@ -236,7 +236,7 @@ TEST_F(ControllerMetricsTest, OfManyEndedJobsTheNewestHaveSeries) {
   const int most = static_cast<int>(kEndedJobsShown);
   for (int number = 1; number <= most; ++number) run(number);
   EXPECT_TRUE(shown(1));
-  // The oldest goes on, and has not ended any more.
+  // The oldest is resumed, and so has no longer ended.
   request.id = JobId("job-1");
   Apply(ResumeRequested{request, ""}, now);
   run(most + 1);

@@ -13,8 +13,9 @@ using prometheus::Labels;
 
 double UnixSeconds(absl::Time time) { return absl::ToDoubleSeconds(time - absl::UnixEpoch()); }
 
-// Sets the series while there is a value, and takes it away while there is none. `state`: its label
-// of this name; null: it has none. Labels are made for a new series only: most are set each second.
+// Sets the series while there is a value, and removes it while there is none. `state`: value of its
+// "state" label; null: it has no such label. Labels are made for new series only, since most series
+// are set each second.
 void SetWhileKnown(Gauges& family, const Node& node, Labels labels, prometheus::Gauge*& gauge,
                    std::optional<double> value) {
   if (value.has_value()) {

@@ -1,6 +1,6 @@
-// The series of each node: what it is, its state, what it holds, and how its drains ended.
+// Series per node: what it is, its state, what it holds, and how its drains ended.
 //
-// Thread-compatible, but for what Prometheus reads.
+// Thread-compatible, except for what Prometheus reads.
 #ifndef CONTROLLER_METRICS_NODE_METRICS_H_
 #define CONTROLLER_METRICS_NODE_METRICS_H_
 
@@ -20,17 +20,17 @@ class NodeMetrics {
   // `registry` outlives this.
   explicit NodeMetrics(MetricRegistry& registry);
 
-  // A node found at the start of the controller: how its drain began is not counted.
+  // Takes in a node found at the start; the beginning of its drain is not counted.
   void Begin(const Node& node);
-  // The node has changed.
+  // Call when the node has changed.
   void Follow(const Node& node);
-  // Shows all nodes as they are now.
+  // Shows all nodes in their present state.
   void Show(const Cluster& cluster);
 
  private:
   struct Drain {
     bool automatic = false;
-    bool counted = false;  // It has come to its end.
+    bool counted = false;  // Its end was counted.
   };
   struct Places {
     int slots = 0;
@@ -41,12 +41,12 @@ class NodeMetrics {
     prometheus::Gauge* info = nullptr;
     std::array<prometheus::Gauge*, kNodeStates> states = {};
     prometheus::Gauge* heartbeat = nullptr;
-    // Null while they say nothing.
+    // Null while there is no value.
     prometheus::Gauge* slots_used = nullptr;
     prometheus::Gauge* slots_free = nullptr;
     prometheus::Gauge* gpus_used = nullptr;
     prometheus::Gauge* gpus_free = nullptr;
-    // Asked for by a person, and by the automation.
+    // Indexed by who asked: a person, the automation.
     std::array<prometheus::Gauge*, 2> drain_started = {};
     prometheus::Gauge* bad_measurements = nullptr;
   };
@@ -66,7 +66,7 @@ class NodeMetrics {
   Counters& drains_;
 
   std::map<NodeName, Series> shown_;
-  std::map<NodeName, Drain> draining_;  // Nodes that a drain holds.
+  std::map<NodeName, Drain> draining_;  // Nodes with a drain.
 };
 
 }  // namespace paceline

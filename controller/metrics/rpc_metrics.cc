@@ -33,7 +33,7 @@ class CallCounter : public grpc::experimental::Interceptor {
       : metrics_(metrics),
         begun_(EventLoop::Now()),
         method_(metrics->Begin(info.method(), info.type())) {}
-  // A call that nobody answered was given up by its client.
+  // A call that was never answered was given up by its client.
   ~CallCounter() override { End(grpc::StatusCode::CANCELLED); }
 
   void Intercept(grpc::experimental::InterceptorBatchMethods* methods) override {
@@ -52,7 +52,7 @@ class CallCounter : public grpc::experimental::Interceptor {
 
   RpcMetrics* const metrics_;
   const absl::Time begun_;
-  RpcMetrics::Method* method_;  // Null once its end was told.
+  RpcMetrics::Method* method_;  // Null once its end was counted.
 };
 
 class CallCounters : public grpc::experimental::ServerInterceptorFactoryInterface {
@@ -83,7 +83,7 @@ class RpcMetrics::Method {
  public:
   prometheus::Labels labels;
   prometheus::Counter* started = nullptr;
-  prometheus::Histogram* handling = nullptr;  // Of unary ones.
+  prometheus::Histogram* handling = nullptr;  // For unary methods only.
 };
 
 RpcMetrics::RpcMetrics(MetricRegistry& registry)

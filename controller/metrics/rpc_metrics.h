@@ -1,4 +1,4 @@
-// What clients ask of the controller, and what it refuses them.
+// What clients ask of the controller, and what it refuses.
 //
 // Thread-safe.
 #ifndef CONTROLLER_METRICS_RPC_METRICS_H_
@@ -22,11 +22,10 @@ namespace paceline {
 // "InvalidArgument", as in grpc_code.
 const char* RpcCodeLabel(grpc::StatusCode code);
 
-// Calls, by the names that other servers' interceptors use (grpc_server_...): an interceptor counts
-// them when they begin and end, and times unary ones.
+// Calls, under the names that other servers' interceptors use (grpc_server_...). An interceptor
+// counts calls when they begin and end, and times unary ones.
 //
-// The labels are those of methods that the program knows; a name that a client made up counts as
-// "unknown".
+// Labels name methods that the program knows; any other name from a client counts as "unknown".
 class RpcMetrics {
  public:
   using Type = grpc::experimental::ServerRpcInfo::Type;
@@ -41,7 +40,8 @@ class RpcMetrics {
   // For ServerBuilder; this outlives the server.
   std::unique_ptr<grpc::experimental::ServerInterceptorFactoryInterface> NewInterceptors();
 
-  // A call of "/package.Service/Method" has begun; what is returned is told of its end.
+  // Counts the start of a call of "/package.Service/Method". Its end is to be reported to the
+  // result.
   Method* Begin(const std::string& path, Type type) ABSL_LOCKS_EXCLUDED(mutex_);
   void End(Method* method, grpc::StatusCode code, absl::Duration took);
 
@@ -54,20 +54,20 @@ class RpcMetrics {
   std::map<std::string, std::unique_ptr<Method>> methods_ ABSL_GUARDED_BY(mutex_);  // By path.
 };
 
-// What was missing.
+// Why a call was not admitted.
 enum class AccessRefusal {
-  kNoIdentity,      // The method wants to know who asks.
-  kBadCertificate,  // It is the cluster's, and names nobody or has ended.
+  kNoIdentity,      // The method requires an identity.
+  kBadCertificate,  // From the cluster's authority, but invalid or expired.
   kUnknownToken,
   kRevoked,
-  kRole,  // The caller's is too low, or another.
+  kRole,  // The caller's role is too low, or of another kind.
   kUnknownMethod,
 };
 
-// "no_identity", as in the label.
+// "no_identity", the value of the label.
 const char* AccessRefusalLabel(AccessRefusal refusal);
 
-// Calls that are not let in.
+// Calls that are not admitted.
 class AccessMetrics {
  public:
   // `registry` outlives this.
@@ -76,37 +76,37 @@ class AccessMetrics {
   void Refused(AccessRefusal refusal);
 
  private:
-  std::array<prometheus::Counter*, 6> refusals_;  // By AccessRefusal.
+  std::array<prometheus::Counter*, 6> refusals_;  // Indexed by AccessRefusal.
 };
 
 enum class Limit {
-  kCallRate,          // Calls of any kind of one caller.
-  kMutationRate,      // Changes of one caller.
+  kCallRate,          // Calls of any kind, per caller.
+  kMutationRate,      // Mutations, per caller.
   kStreamsPerCaller,  // Watches and logs.
   kStreams,
   kSlowReader,  // A watch, log or backup that nobody reads.
   kOpenJobs,
   kOpenJobsPerSubmitter,
   kJobSize,
-  kCode,           // That travels with jobs.
-  kRequestSize,    // Of another request.
-  kSessionHello,   // A worker's session without a hello in time.
-  kNodeSize,       // A hello of a node that cannot be.
-  kSessions,       // Of one node's certificate.
-  kWorkerMessage,  // That is no message, or too large.
-  kWorkerRate,     // A worker that says too much: it has to wait.
+  kCode,           // Code of jobs.
+  kRequestSize,    // Other requests.
+  kSessionHello,   // A worker's session sent no hello in time.
+  kNodeSize,       // A hello of an impossible node.
+  kSessions,       // Sessions per node's certificate.
+  kWorkerMessage,  // Malformed, or too large.
+  kWorkerRate,     // A worker that sends too much has to wait.
   kWorkerBacklog,  // A worker that does not read.
-  kLogReaders,     // Of one node.
+  kLogReaders,     // Log readers per node.
   kHttpConnections,
   kHttpStreams,
 };
 
-// "mutation_rate", as in the label.
+// "mutation_rate", the value of the label.
 const char* LimitLabel(Limit limit);
 
-// What the limits have refused, or ended (docs/limits.md). Not what gRPC refuses by itself:
-// messages and headers that are too long, connections that do not begin, streams of reflection that
-// there is no thread for.
+// What the limits have refused or ended (docs/limits.md). This does not include what gRPC refuses
+// by itself: messages and headers that are too long, failed handshakes, and streams of reflection
+// beyond its threads.
 class LimitMetrics {
  public:
   // `registry` outlives this.
@@ -115,7 +115,7 @@ class LimitMetrics {
   void Refused(Limit limit);
 
  private:
-  std::array<prometheus::Counter*, 19> refusals_;  // By Limit.
+  std::array<prometheus::Counter*, 19> refusals_;  // Indexed by Limit.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What the controller counts of its clients' calls, over real sockets.
+// Tests the metrics of clients' calls over real sockets.
 #include "controller/metrics/rpc_metrics.h"
 
 #include <gmock/gmock.h>
@@ -72,7 +72,7 @@ TEST_F(RpcMetricsTest, NamesThatClientsMakeUpAreNoLabels) {
     ASSERT_TRUE(queue.Next(&tag, &ok));
     EXPECT_EQ(status.error_code(), grpc::StatusCode::UNIMPLEMENTED);
   }
-  // What gRPC answers to names that it does not know can be any kind of call.
+  // Unknown names are answered by gRPC, for which any kind of call is possible.
   const std::string unknown = Labels("unknown", "unknown", "bidi_stream");
   const std::string text = ReadMetrics(Handled("Unimplemented", unknown) + "2\n");
   EXPECT_THAT(text, Not(HasSubstr("Gamble")));

@@ -10,13 +10,13 @@ namespace {
 
 using prometheus::Labels;
 
-// What is counted; kChecking only says that kOrdered is done.
+// States that are counted; kChecking only says that kOrdered is done.
 constexpr DecisionState kOutcomes[] = {DecisionState::kAdvised,   DecisionState::kOrdered,
                                        DecisionState::kHelped,    DecisionState::kDidNotHelp,
                                        DecisionState::kUnchecked, DecisionState::kDone,
                                        DecisionState::kFailed,    DecisionState::kWithdrawn};
 
-// The slowest first.
+// Slowest first.
 std::vector<ToldVerdict> SuspectsOf(const ToldVerdicts& told) {
   std::vector<ToldVerdict> suspects;
   for (const auto& [rank, slow] : told.slow()) {
@@ -68,8 +68,7 @@ void StragglerMetrics::Decided(const JobId& job, const RemedyDecision& decision)
           {{"job_id", job.value()}, {"remedy", LabelOf(decision.kind)}, {"what", what}}));
     }
   }
-  // Where it is known what the same steps would have taken without, that is what they are held
-  // against.
+  // Compares with what the same steps would have taken without it, if that is known.
   gauges[0]->Set(decision.without_s > 0 ? decision.without_s : decision.before.seconds);
   gauges[1]->Set(decision.predicted_s);
   gauges[2]->Set(decision.measured_s);

@@ -1,6 +1,6 @@
-// What is found of each job's stragglers, and what became of the remedies.
+// Findings about each job's stragglers, and the outcomes of remedies.
 //
-// Thread-compatible, but for what Prometheus reads.
+// Thread-compatible, except for what Prometheus reads.
 #ifndef CONTROLLER_METRICS_STRAGGLER_METRICS_H_
 #define CONTROLLER_METRICS_STRAGGLER_METRICS_H_
 
@@ -19,7 +19,7 @@
 
 namespace paceline {
 
-// So many suspects of a job have a series of their own.
+// Suspects per job that have a series of their own.
 inline constexpr size_t kSuspectsShown = 10;
 
 class StragglerMetrics {
@@ -27,11 +27,11 @@ class StragglerMetrics {
   // `registry` outlives this.
   explicit StragglerMetrics(MetricRegistry& registry);
 
-  // A decision of the job was made, or has come to another state.
+  // Call when a decision about the job was made or changed its state.
   void Decided(const JobId& job, const RemedyDecision& decision);
-  // Shows the job as it is now. Null: nothing is known of its stragglers.
+  // Shows the job's present state. Null: nothing is known of its stragglers.
   void Show(const JobId& job, const JobStragglers* stragglers);
-  // Takes the series away.
+  // Removes the job's series.
   void Remove(const JobId& job);
 
  private:

@@ -1,4 +1,4 @@
-// What is counted of the streams that watch one kind of resource. Thread-safe.
+// Counts about the streams that watch one kind of resource. Thread-safe.
 #ifndef CONTROLLER_METRICS_WATCH_METRICS_H_
 #define CONTROLLER_METRICS_WATCH_METRICS_H_
 

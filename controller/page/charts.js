@@ -1,7 +1,6 @@
-// Lines of the last minutes and of a whole run: small ones beside a number, and larger ones with an area.
+// Line charts of the last minutes and of a whole run: small ones, and larger ones with an area.
 
-// Points of a line through the values that are known, in a box of 100 by `height`; `low` is at the
-// bottom.
+// Path through the known values, in a box of 100 by `height`; `low` is at the bottom.
 function pathOf(values, low, high, height) {
   const step = values.length > 1 ? 100 / (values.length - 1) : 0;
   const range = high - low || 1;
@@ -24,7 +23,7 @@ function limits(values) {
   if (known.length === 0) return null;
   const low = Math.min(...known);
   const high = Math.max(...known);
-  // Noise of a percent is no mountain.
+  // Noise of one percent must not fill the chart.
   const slack = Math.max((high - low) * 0.05, Math.abs(high) * 0.04, 1e-9);
   return [low - slack, high + slack];
 }
@@ -37,7 +36,7 @@ function makeLine(className, height) {
   return svg;
 }
 
-// `describe`: what a reader hears.
+// `describe` returns the text for screen readers.
 function updateLine(svg, values, describe) {
   const height = Number(svg.getAttribute('viewBox').split(' ')[3]);
   const [area, line] = svg.children;

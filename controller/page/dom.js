@@ -1,10 +1,10 @@
-// Elements, texts and numbers. Text of users gets into the page as text only (textContent); the
-// policy of the page forbids everything that would parse it.
+// Helpers for elements, texts and numbers. User-provided text enters the page only as text
+// (textContent); the page's policy forbids everything that would parse it.
 
 const byId = (id) => document.getElementById(id);
 
-// An element with properties; its children are elements, never texts: those are set by setText or
-// as a property, textContent.
+// Makes an element with properties. Its children are elements; text is set by setText or by the
+// property textContent.
 function make(tag, properties = {}, ...children) {
   const element = document.createElement(tag);
   Object.assign(element, properties);
@@ -21,7 +21,7 @@ function makeSvg(tag, attributes = {}, ...children) {
   return element;
 }
 
-// Changes nothing when the text is the same, so that selections and readers are left alone.
+// Does nothing if the text is the same, so that selections and screen readers are not disturbed.
 function setText(element, text) {
   if (element.textContent !== text) element.textContent = text;
 }
@@ -30,8 +30,8 @@ function show(element, shown) {
   if (element.hidden === shown) element.hidden = !shown;
 }
 
-// Makes the children of `parent` those of `items`, in their order: an element stays what it is as
-// long as its item's key is there, with the focus that it may have. Keys differ.
+// Makes the children of `parent` match `items`, in their order. An element persists while an item
+// has its key, and so keeps the focus. Keys must be unique.
 function showList(parent, items, keyOf, create, update) {
   const known = new Map(Array.from(parent.children, (child) => [child.dataset.key, child]));
   let place = parent.firstChild;
@@ -56,7 +56,7 @@ function showList(parent, items, keyOf, create, update) {
   }
 }
 
-// Above each box that scrolls sideways: that it does, while there is more than fits.
+// Shows a hint above a box that scrolls sideways while its content does not fit.
 function watchOverflow(box) {
   const hint = make('p', {
     className: 'quiet hint', textContent: 'Scroll sideways for more columns →', hidden: true,
@@ -70,7 +70,7 @@ document.querySelectorAll('.scroll').forEach(watchOverflow);
 
 const NONE = '–';
 
-// So many digits, and all of those before the point.
+// At least `count` digits, including all digits before the point.
 function digits(value, count) {
   const text = value.toPrecision(count);
   return text.includes('e') && Math.abs(value) >= 1 ? value.toFixed(0) : text;

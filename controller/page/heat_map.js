@@ -1,11 +1,11 @@
-// The steps of a job's ranks: a row for each rank (or some consecutive ones), a column for each
-// step. The colour tells the rank's own time over the median of all, or the share of waiting.
+// The steps of a job's ranks: a row per rank (or per some consecutive ranks), a column per step.
+// Colour shows the rank's own time relative to the median of all, or its share of waiting.
 //
-// A pointer or the arrow keys choose a cell, whose figures are told beside the legend.
+// A pointer or the arrow keys select a cell, whose figures appear beside the legend.
 
 const DARK = matchMedia('(prefers-color-scheme: dark)');
 
-// Colours between which is blended, from fast to slow; readable with all kinds of sight.
+// Colours to interpolate between, from fast to slow; readable with all kinds of colour vision.
 const SCALES = {
   light: [[0.0, [118, 169, 224]], [0.25, [222, 231, 242]], [0.5, [250, 205, 120]],
     [0.75, [226, 96, 52]], [1.0, [122, 18, 60]]],
@@ -24,7 +24,7 @@ function colourOf(place) {
   return from.map((value, i) => Math.round(value + share * (to[i] - value)));
 }
 
-// Codes of times: controller/core/steps/step_code.h.
+// Codes of times are those of controller/core/steps/step_code.h.
 const SHORTEST_S = 1e-6;
 const LN_RANGE = Math.log(1e5 / SHORTEST_S);
 const decodeSeconds = (code) => (code === 0 ? 0
@@ -66,7 +66,7 @@ function drawLegend() {
 
 const styleOf = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 
-// One pixel a cell, then enlarged without smoothing; gaps between the rows if there is room.
+// One pixel per cell, enlarged without smoothing; gaps between the rows if there is room.
 function drawHeatMap() {
   const { canvas, table, cursor } = heatMap;
   const rows = table.rows.length;

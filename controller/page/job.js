@@ -1,4 +1,4 @@
-// One job in detail: heat map, the last minutes, its slowest ranks, and what happened to it.
+// One job in detail: heat map, the last minutes, its slowest ranks, and its history.
 
 const CHARTS = [
   ['Step time', 'step_s', seconds],
@@ -7,7 +7,7 @@ const CHARTS = [
   ['Loss', 'loss', (value) => number(value, 4)],
 ];
 
-// Tokens if it has any, else samples.
+// Tokens per second if the job has any, else samples.
 function rateOf(job) {
   if (job.tokens_per_s !== null) return `${number(job.tokens_per_s)} tokens/s`;
   return job.samples_per_s === null ? NONE : `${number(job.samples_per_s)} samples/s`;
@@ -86,7 +86,7 @@ function updateRanks(detail, now) {
   showList(byId('rank-rows'), detail.ranks, (rank) => rank.rank, makeRankRow, (row, rank) => {
     const ratio = rank.own_s !== null && detail.median_own_s !== null
       ? `${(rank.own_s / detail.median_own_s).toFixed(2)} ×` : NONE;
-    const silent = rank.last_heard !== null; // Its figures are of then.
+    const silent = rank.last_heard !== null; // Its figures date from then.
     const phase = rank.phase === 'idle' ? rank.state : `${rank.state}: ${rank.phase}`;
     const doing = silent ? `last heard ${ago(rank.last_heard, now)}` : phase;
     const figures = silent ? [NONE, NONE, NONE, NONE, NONE, NONE, ''] : [seconds(rank.own_s), ratio,

@@ -12,13 +12,13 @@ const toneOf = (tones, state) => `tone-${tones[state] || 'idle'}`;
 
 const total = (counts) => Object.values(counts).reduce((sum, count) => sum + count, 0);
 
-// Jobs that hold places, of counts by state.
+// Number of jobs that hold slots, from counts by state.
 function countTraining(jobs) {
   return (jobs.running || 0) + (jobs.starting || 0) + (jobs.recovering || 0)
     + (jobs.stopping || 0);
 }
 
-// Lists may be cut: what is summed up here comes from the controller.
+// Lists may be cut, so the controller sends the sums.
 function updateSummary(state) {
   const jobs = state.job_counts;
   const nodes = state.node_counts;
@@ -74,7 +74,7 @@ function updateJobRow(row, job, chosen) {
   state.title = job.reason;
   const share = job.steps > 0 ? Math.min(1, job.step / job.steps) : 0;
   progress.firstChild.value = share;
-  const of = job.steps > 0 ? job.steps : null;  // A command need not say how many it makes.
+  const of = job.steps > 0 ? job.steps : null;  // A command need not say how many steps it makes.
   progress.firstChild.setAttribute('aria-label', `${job.step}${of ? ` of ${of}` : ''} steps`);
   setText(progress.lastChild, `${number(job.step)}${of ? ` / ${number(of)}` : ''}`);
   const [spark, latest] = time.firstChild.children;

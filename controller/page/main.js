@@ -1,17 +1,17 @@
-// The connection to the controller, and what is chosen: "#job=ID" in the address.
+// The connection to the controller, and the selection: "#job=ID" in the address.
 
 let source = null;
-let chosen = ''; // Id of the job that is looked at; empty: none.
-let isNew = false; // It has just been chosen, and is not shown yet.
-let state = null; // The newest "cluster" event,
-let detail = null; // and the newest "job" event of the chosen job.
-let heard = 0; // When something came last, by this machine's clock.
-let tried = 0; // When a connection was begun last.
+let chosen = ''; // Id of the selected job; empty: none.
+let isNew = false; // It was just selected, and is not shown yet.
+let state = null; // The newest "cluster" event.
+let detail = null; // The newest "job" event of the selected job.
+let heard = 0; // When anything last arrived, by this machine's clock.
+let tried = 0; // When the last connection was started.
 let retries = 0;
 let retry = null;
 
-// No state for so long (they come once a second): the controller does not answer. A connection that
-// stays silent for twice as long is begun anew.
+// Without a state for this long (they come once a second) the controller counts as not answering.
+// After twice as long without an event the connection is replaced.
 const SILENCE_MS = 5000;
 
 function tellConnection(kind, text) {
@@ -25,13 +25,13 @@ function tellLost() {
   tellConnection('lost', 'Connection lost, trying again …');
 }
 
-// The chosen job, if the controller knows it: the list need not have it.
+// The selected job, if the list has it; the controller may know it anyway.
 function findChosen() {
   const listed = state.jobs.find((one) => one.id === chosen);
   return listed || (detail && detail.id === chosen && detail.known ? detail.job : undefined);
 }
 
-// A job that is not in the list: it has not been told of yet, or it is gone.
+// Handles a job that is not in the list: it has not arrived yet, or it is gone.
 function updateMissing() {
   show(byId('job'), true);
   setText(byId('job-name'), chosen);
@@ -80,7 +80,7 @@ function connect() {
   });
   source.addEventListener('error', () => {
     tellLost();
-    // The browser's own attempts end with some errors, and take their time.
+    // The browser itself gives up after some errors, and retries slowly.
     source.close();
     retries += 1;
     clearTimeout(retry);
@@ -97,7 +97,7 @@ function choose(job) {
   if (state) update();
 }
 
-// Other anchors are places in the page. No id of a job is longer.
+// Other anchors are places in the page. No job id is longer.
 function followAddress() {
   const match = /^#job=([\w.-]{1,64})$/.exec(location.hash);
   if (!match && location.hash !== '') return;

@@ -12,7 +12,7 @@ namespace paceline {
 namespace {
 
 constexpr absl::Duration kPeriod = absl::Seconds(1);
-// Whoever begins to look need not wait, but many of them cost no more than one.
+// A new reader need not wait long, and many new readers cost no more than one.
 constexpr absl::Duration kSoonest = absl::Milliseconds(100);
 // Ids of jobs are shorter.
 constexpr size_t kLongestJob = 64;

@@ -1,5 +1,5 @@
-// The page that the controller's HTTP port serves to people: what it consists of, and its events,
-// made once a second while somebody looks.
+// The page for people at the controller's HTTP port: its contents, and its events, which are made
+// once a second while somebody has it open.
 //
 //   GET /            ──▶ Html()
 //   GET /events?job= ──▶ Listen() ──▶ PageFeed ◀── Publish, on the loop
@@ -20,13 +20,13 @@ namespace paceline {
 
 class Page {
  public:
-  // Both outlive this, and this outlives all streams.
+  // `loop` and `control` outlive this; this outlives all streams.
   Page(EventLoop* loop, const ControlLoop* control) : loop_(loop), control_(control) {}
 
-  // Everything in one: styles and code are part of it. Thread-safe.
+  // The whole page in one: styles and code are inlined. Thread-safe.
   static HttpResponse Html();
 
-  // A stream of events; `query` may name the job to look at by its id. Thread-safe.
+  // Opens a stream of events; `query` may name the id of a job to follow. Thread-safe.
   std::unique_ptr<HttpStream> Listen(const HttpServer::Query& query);
 
  private:
@@ -37,10 +37,10 @@ class Page {
   EventLoop* const loop_;
   const ControlLoop* const control_;
   PageFeed feed_;
-  std::atomic<bool> waking_{false};  // Wake is posted.
+  std::atomic<bool> waking_{false};  // Wake has been posted.
 
   // On the loop.
-  bool armed_ = false;  // The timer is.
+  bool armed_ = false;  // The timer is armed.
   absl::Time published_ = absl::InfinitePast();
 };
 

@@ -1,7 +1,7 @@
-// Hands the newest state of the cluster to everybody who looks at the page, as server-sent events.
+// Sends the newest state of the cluster to everybody who has the page open, as server-sent events.
 //
-// A state replaces the one before: a reader that is slow misses some, and what waits for it is one
-// state, which all readers share.
+// A state replaces the one before: a slow reader misses some. At most one state waits, and all
+// readers share it.
 //
 // Thread-safe.
 #ifndef CONTROLLER_PAGE_PAGE_FEED_H_
@@ -20,27 +20,27 @@
 
 namespace paceline {
 
-// With nothing new a stream sends a comment so often: the server finds out that a reader is gone.
+// Interval of comments on an idle stream, by which the server notices that a reader is gone.
 inline constexpr absl::Duration kPageAlive = absl::Seconds(10);
 
 class PageFeed {
  public:
   struct State {
     std::string cluster;                      // JSON on one line.
-    std::map<std::string, std::string> jobs;  // The same of each job that is looked at, by id.
+    std::map<std::string, std::string> jobs;  // JSON of each job that somebody follows, by id.
   };
 
   explicit PageFeed(absl::Duration alive = kPageAlive) : alive_(alive) {}
 
-  // A reader; `job`: the id of the one it looks at, empty: none. The feed outlives it.
+  // Adds a reader. `job`: id of the job that it follows; empty: none. The feed outlives the stream.
   std::unique_ptr<HttpStream> Listen(std::string job);
 
-  // Whether anybody listens, and the jobs they look at.
+  // Whether there are readers, and which jobs they follow.
   bool HasReaders() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::set<std::string> Jobs() const ABSL_LOCKS_EXCLUDED(mutex_);
 
   void Publish(State state) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Forgets the state: it is not kept up to date any more.
+  // Forgets the state, which is no longer kept up to date.
   void Clear() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -48,9 +48,9 @@ class PageFeed {
 
   const absl::Duration alive_;
   mutable absl::Mutex mutex_;
-  std::multiset<std::string> readers_ ABSL_GUARDED_BY(mutex_);  // The job of each.
+  std::multiset<std::string> readers_ ABSL_GUARDED_BY(mutex_);  // Job of each reader.
   std::shared_ptr<const State> state_ ABSL_GUARDED_BY(mutex_);  // Null: none.
-  int64_t version_ ABSL_GUARDED_BY(mutex_) = 0;                 // Of the state.
+  int64_t version_ ABSL_GUARDED_BY(mutex_) = 0;                 // Version of state_.
 };
 
 }  // namespace paceline

@@ -42,7 +42,7 @@ json DescribeVerdict(const v1::StragglerVerdict& verdict) {
   return out;
 }
 
-// By row, then step: the codes (step_code.h) of own time and step, each two bytes, the lower first.
+// By row, then step: codes (step_code.h) of own time and step time, two bytes each, little-endian.
 std::string EncodeCells(const v1::JobSteps& steps) {
   std::string bytes;
   const auto add = [&](double seconds) {
@@ -106,7 +106,7 @@ json DescribeRanksForPage(const v1::JobRanks& ranks) {
   return out;
 }
 
-// Those that may be told, the newest first.
+// Events that are durable, newest first.
 json DescribeEvents(const JobId& job, const JobHistories& histories) {
   const auto* history = histories.Find(job);
   std::deque<const JobLifeEvent*> newest;

@@ -1,5 +1,5 @@
-// One job as the page shows it, as JSON: a line of the list, or all of its detail. Bounded: the
-// newest events and points, the slowest ranks. As page_state.h otherwise.
+// One job as the page shows it, as JSON: a line of the list, or all its detail. Bounded: only the
+// newest events and points, and the slowest ranks. Otherwise see page_state.h.
 #ifndef CONTROLLER_PAGE_PAGE_JOB_H_
 #define CONTROLLER_PAGE_PAGE_JOB_H_
 
@@ -19,24 +19,24 @@
 
 namespace paceline {
 
-// Values as the page shows them. Four digits are as many as it does.
+// Rounds to four digits, which is what the page shows.
 double Short(double value);
 
-// Null of what is not known: no positive value, or the infinite past. Times are seconds since 1970.
+// Null if the value is not known: not positive, or the infinite past. Times are seconds since 1970.
 nlohmann::json Known(double value);
 nlohmann::json Known(absl::Time time);
 
-// "host pause" of CAUSE_HOST_PAUSE without the prefix CAUSE_.
+// "host pause" for CAUSE_HOST_PAUSE with the prefix CAUSE_.
 std::string Words(absl::string_view name, absl::string_view prefix = "");
 
 std::string NameOfState(JobState state);
 std::string NameOfState(NodeState state);
 
-// What is shown of a job at most.
+// Most entries shown of a job.
 inline constexpr size_t kPageEvents = 30;
-inline constexpr int kPageRows = 128;       // Of its heat map.
-inline constexpr int kPageRanks = 16;       // The slowest.
-inline constexpr size_t kPagePoints = 180;  // Of its series.
+inline constexpr int kPageRows = 128;       // Rows of its heat map.
+inline constexpr int kPageRanks = 16;       // Its slowest ranks.
+inline constexpr size_t kPagePoints = 180;  // Points of its series.
 
 struct PageSources {
   const Cluster& cluster;
@@ -45,10 +45,10 @@ struct PageSources {
   const JobHistories& histories;
 };
 
-// Of the list of jobs.
+// The job's line in the list.
 nlohmann::json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall_now);
 
-// Of any job, shown among the others or not; {"id": ..., "known": false} of one that is not known.
+// Details of any job, listed or not; {"id": ..., "known": false} if the job is not known.
 nlohmann::json DescribeJobForPage(const PageSources& sources, const JobId& job,
                                   absl::Time wall_now);
 

@@ -20,7 +20,7 @@ namespace {
 
 using nlohmann::json;
 
-// Those that hold slots, those that wait, and those that have ended, each the newest first.
+// Jobs that hold slots, then jobs that wait, then ended jobs, each newest first.
 std::vector<const Job*> ShownJobs(const Cluster& cluster) {
   std::vector<const Job*> live;
   std::vector<const Job*> ended;
@@ -42,7 +42,7 @@ std::vector<const Job*> ShownJobs(const Cluster& cluster) {
   return live;
 }
 
-// How many there are in each state.
+// Number of items in each state.
 template <typename Items>
 json CountStates(const Items& items) {
   json counts = json::object();
@@ -53,7 +53,7 @@ json CountStates(const Items& items) {
   return counts;
 }
 
-// What of these counts of all jobs is not shown: only states of which something is not.
+// Counts of the jobs that are not shown: only states in which some are not.
 json CountLeftOut(json counts, const std::vector<const Job*>& shown) {
   for (const Job* job : shown) {
     json& count = counts[NameOfState(job->state)];
@@ -65,7 +65,7 @@ json CountLeftOut(json counts, const std::vector<const Job*>& shown) {
   return counts;
 }
 
-// What the jobs hold of a node.
+// What jobs use of a node.
 struct NodeUse {
   int cpu = 0;
   int cuda = 0;
@@ -89,7 +89,7 @@ std::map<NodeName, NodeUse> UsesOf(const Cluster& cluster) {
   return uses;
 }
 
-// Of all jobs and nodes, shown or not.
+// Sums over all jobs and nodes, shown or not.
 json DescribeSums(const PageSources& sources, const std::map<NodeName, NodeUse>& uses) {
   int64_t ranks = 0;
   int64_t slow = 0;
@@ -107,7 +107,7 @@ json DescribeSums(const PageSources& sources, const std::map<NodeName, NodeUse>&
   return {{"ranks", ranks}, {"slow", slow}, {"places", places}, {"places_used", used}};
 }
 
-// By name. Where there are too many, those that are not ready are kept.
+// Nodes by name. If there are too many, nodes that are not ready are preferred.
 json DescribeNodes(const Cluster& cluster, const std::map<NodeName, NodeUse>& uses) {
   std::vector<const Node*> shown;
   for (const auto& [name, node] : cluster.nodes()) shown.push_back(&node);
@@ -134,7 +134,7 @@ json DescribeNodes(const Cluster& cluster, const std::map<NodeName, NodeUse>& us
   return nodes;
 }
 
-// One of the two.
+// A decision or a membership change.
 struct Decided {
   absl::Time time;
   const Job* job;
@@ -166,7 +166,7 @@ json DescribeDecision(const Decided& decided) {
   return out;
 }
 
-// What was decided about stragglers, and how memberships changed, of all jobs; the newest first.
+// Decisions about stragglers and membership changes of all jobs, newest first.
 json DescribeDecisions(const PageSources& sources) {
   std::vector<Decided> all;
   for (const auto& [id, job] : sources.cluster.jobs()) {

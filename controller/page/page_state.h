@@ -1,9 +1,10 @@
 // What the page shows of the cluster as a whole, as JSON; page_job.h has one job in detail.
 //
-// Complete each time, so that a page that missed some knows all again with the next. Bounded: jobs
-// that hold slots before those that wait, nodes that are not ready before those that are, the
-// newest of jobs and decisions; with the number of those left out. Sums are over all. Text of users
-// (names, reasons) is in it as they wrote it: the page shows it as text and never as markup.
+// Each state is complete, so that a page that missed some is up to date with the next. Lists are
+// bounded: jobs that hold slots come before jobs that wait, nodes that are not ready before ready
+// ones, and the newest jobs and decisions first; the number left out is included. Sums cover
+// everything. Users' text (names, reasons) is passed on unchanged: the page shows it as text and
+// never as markup.
 #ifndef CONTROLLER_PAGE_PAGE_STATE_H_
 #define CONTROLLER_PAGE_PAGE_STATE_H_
 
@@ -15,13 +16,13 @@
 
 namespace paceline {
 
-// What is shown at most.
-inline constexpr size_t kPageJobs = 100;  // That have not ended,
+// Most entries shown.
+inline constexpr size_t kPageJobs = 100;  // Not ended.
 inline constexpr size_t kPageEndedJobs = 20;
 inline constexpr size_t kPageNodes = 400;
 inline constexpr size_t kPageDecisions = 30;
 
-// Times are seconds since 1970, durations seconds; what is not known is null.
+// Times are seconds since 1970, durations are seconds; unknown values are null.
 nlohmann::json DescribeForPage(const PageSources& sources, absl::Time wall_now);
 
 }  // namespace paceline

@@ -31,7 +31,7 @@ class PageStateTest : public ::testing::Test {
   json Describe() const { return DescribeForPage(Sources(), watched_.now.wall); }
   json DescribeJob() const { return DescribeJobForPage(Sources(), watched_.id, watched_.now.wall); }
 
-  // A step of each rank: so many seconds of its own, and all wait for the slowest.
+  // Plays a step: each rank takes its own number of seconds, and all wait for the slowest.
   void Train(int64_t step, const std::vector<double>& own) {
     const double longest = *std::max_element(own.begin(), own.end());
     for (size_t r = 0; r < own.size(); ++r) {
@@ -74,7 +74,7 @@ TEST_F(PageStateTest, TellsJobsAndNodes) {
   const json state = Describe();
   ASSERT_EQ(state["jobs"].size(), 1U);
   const json& job = state["jobs"][0];
-  // As it was written: escaping is the page's matter.
+  // Unchanged: escaping is the page's task.
   EXPECT_EQ(job["name"], "<img src=x onerror=alert(1)>");
   EXPECT_EQ(job["state"], "running");
   EXPECT_EQ(job["steps"], 100000);

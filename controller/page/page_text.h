@@ -1,11 +1,11 @@
-// The page as text; made from page.html and what it names by make_page.py.
+// The page as text; make_page.py makes it from page.html and the files it names.
 #ifndef CONTROLLER_PAGE_PAGE_TEXT_H_
 #define CONTROLLER_PAGE_PAGE_TEXT_H_
 
 namespace paceline {
 
 extern const char kPageHtml[];
-// Its Content-Security-Policy: nothing but its own styles and code, and events from its server.
+// Its Content-Security-Policy: only its own styles and code, and events from its server.
 extern const char kPagePolicy[];
 
 }  // namespace paceline

@@ -1,4 +1,5 @@
-// A job that is stored at any point goes on under the next controller as if nothing had been.
+// A job that is stored at any moment continues under the next controller as if nothing had
+// happened.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -39,7 +40,7 @@ JobRequest SavingRequest() {
   return FromProto(JobId("job-1"), spec);
 }
 
-// As the next controller finds it.
+// The job as the next controller loads it.
 Job Stored(const Job& job) {
   MemoryStore store;
   EXPECT_TRUE(store.Commit({{{JobKey(job.request.id), EncodeJob(job)}}, {}}).ok());
@@ -211,7 +212,7 @@ TEST(CheckpointRecordsTest, StatesPinsAndStartPointStay) {
 }
 
 TEST(CheckpointRecordsTest, NextSaveByTimeStaysDue) {
-  Job job = RunningJob(SavingRequest());  // Since 2 s, on the wall clock too.
+  Job job = RunningJob(SavingRequest());  // It has run for 2 s, on the wall clock too.
   job = Stored(job);
   EXPECT_EQ(job.checkpoints.next_save_wall, At(62).wall);
   EXPECT_EQ(NextDeadline(job), At(1000).steady) << "it was due while the controller was away";

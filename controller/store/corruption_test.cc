@@ -1,5 +1,5 @@
-// Bytes of the state file that change by themselves are noticed at the start: never is something
-// else read than what was written.
+// Bytes of the state file that change by themselves are noticed at the start: nothing is ever read
+// that was not written.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,7 +19,7 @@ namespace {
 using ::testing::HasSubstr;
 using Entries = std::map<std::string, std::string>;
 
-// Prime, so that all parts of pages are met.
+// Prime, so that all parts of pages are hit.
 constexpr size_t kStride = 61;
 
 class CorruptionTest : public ::testing::Test {
@@ -40,7 +40,7 @@ class CorruptionTest : public ::testing::Test {
     bytes_ = all.str();
   }
 
-  // Opens a file of these bytes.
+  // Reads a file with these bytes.
   absl::StatusOr<Entries> Read(const std::string& bytes) {
     for (const char* suffix : {"-wal", "-shm", "-journal"}) {
       std::filesystem::remove(path_ + suffix);
@@ -51,7 +51,8 @@ class CorruptionTest : public ::testing::Test {
     return (*store)->Load("");
   }
 
-  // With `text` spoilt wherever it stands: pages keep bytes of records that were moved.
+  // Reads a file in which `text` is spoilt wherever it occurs: pages keep bytes of records that
+  // were moved.
   absl::Status ReadWithout(const std::string& text) {
     std::string bytes = bytes_;
     EXPECT_NE(bytes.find(text), std::string::npos) << text;

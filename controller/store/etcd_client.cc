@@ -23,15 +23,15 @@
 namespace paceline {
 namespace {
 
-// etcd refuses pings that come more often than each 5 s (--grpc-keepalive-min-time).
+// etcd refuses pings that come more often than every 5 s (--grpc-keepalive-min-time).
 constexpr int kKeepaliveMillis = 10'000;
 constexpr int kKeepaliveTimeoutMillis = 3'000;
 constexpr int kFirstReconnectMillis = 100;
 constexpr int kMaxReconnectMillis = 1000;
 constexpr absl::Duration kPause = absl::Milliseconds(50);
 
-// What is wrong with the files at the start is said; those that come later are for connections that
-// come later.
+// Problems with the files are reported at the start; files that change later apply to later
+// connections.
 absl::StatusOr<std::shared_ptr<grpc::ChannelCredentials>> Credentials(const std::string& tls_dir) {
   if (tls_dir.empty()) return grpc::InsecureChannelCredentials();
   const TlsFiles files = FilesIn(tls_dir);
@@ -49,14 +49,14 @@ std::shared_ptr<grpc::Channel> NewChannel(
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMillis);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kMaxReconnectMillis);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMillis);
-  // Of the environment: it is for the world outside.
+  // Ignores the proxy of the environment, which is meant for the outside world.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
-  // A page of a load may be large; etcd bounds what is written.
+  // Pages of a load may be large; etcd limits what is written.
   arguments.SetMaxReceiveMessageSize(-1);
   return grpc::CreateCustomChannel(endpoint, credentials, arguments);
 }
 
-// Another member may answer.
+// Whether another member may still answer.
 bool IsAway(const grpc::Status& status) {
   switch (status.error_code()) {
     case grpc::StatusCode::UNAVAILABLE:
@@ -86,7 +86,7 @@ struct EtcdClient::Member {
   const std::unique_ptr<etcdserverpb::Maintenance::Stub> maintenance;
 };
 
-// A call that Cancel ends.
+// A call that Cancel can end.
 class EtcdClient::Running {
  public:
   Running(EtcdClient& client, absl::Duration limit) : client_(client) {
@@ -143,7 +143,7 @@ void EtcdClient::Leave(size_t member) {
 }
 
 bool EtcdClient::Pause() {
-  // gRPC connects again only while somebody waits for it.
+  // gRPC reconnects only while somebody waits for it.
   members_[member_]->channel->WaitForConnected(absl::ToChronoTime(absl::Now() + kPause));
   absl::MutexLock lock(&mutex_);
   return cancelled_;
@@ -167,7 +167,7 @@ absl::Status EtcdClient::Try(Patience patience, const Call& call) {
     }
     if (status.ok()) return absl::OkStatus();
     const std::string line = absl::StrCat(name_, ": ", status.error_message());
-    // The two libraries number the codes alike.
+    // Abseil and gRPC use the same numbers for codes.
     if (!IsAway(status)) {
       return absl::Status(static_cast<absl::StatusCode>(status.error_code()), line);
     }
@@ -239,7 +239,7 @@ bool EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl:
   const size_t member = member_;
   const absl::Time over = EventLoop::Now() + limit;
   Running running(*this, limit);
-  // A member that has lost its leader ends the watch.
+  // Makes a member that has lost its leader end the watch.
   running.context()->AddMetadata("hasleader", "true");
   const auto stream = members_[member]->watch->Watch(running.context());
   etcdserverpb::WatchResponse response;
@@ -252,7 +252,7 @@ bool EtcdClient::WaitForDeletion(const std::string& key, int64_t revision, absl:
   running.context()->TryCancel();
   const grpc::Status status = stream->Finish();
   if (deleted || status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) return true;
-  // A member that saw the limit before this side did ends it with another status.
+  // A member that reaches the limit before this side ends the watch with another status.
   if (EventLoop::Now() >= over) return true;
   Leave(member);
   return false;

@@ -1,13 +1,13 @@
 // Calls to the members of an etcd cluster, each with a deadline.
 //
-// A call goes to the member that has answered last. One that is away, slow or without a leader is
-// left for the next, until the call's patience is over. So a call may be carried out more than
-// once, even after it has ended with an error: whoever writes says by compares what may follow
-// what.
+// A call goes to the member that answered last; if that one is away, slow or without a leader, it
+// goes to the next, until the call's patience is over. So a call may be carried out more than once,
+// even after it has ended with an error: writers must state by compares what their write may
+// follow.
 //
-// Errors: Unavailable: no member has answered in time; Cancelled: after Cancel; what etcd says else
-// (ResourceExhausted: its quota is used up; PermissionDenied, Unauthenticated). All name the
-// members.
+// Errors: Unavailable: no member answered in time; Cancelled: after Cancel; other errors as etcd
+// reports them (ResourceExhausted: its quota is used up; PermissionDenied, Unauthenticated). All
+// name the members.
 //
 // Thread-safe.
 #ifndef CONTROLLER_STORE_ETCD_CLIENT_H_
@@ -51,15 +51,15 @@ class EtcdClient {
     std::string tls_dir;
   };
 
-  // How long a call goes on in all, and at one member.
+  // Time limits of a call: in all, and per member.
   struct Patience {
     absl::Duration limit = absl::Seconds(10);
     absl::Duration attempt = absl::Seconds(1);
   };
 
-  // Connects at the first call. InvalidArgument for endpoints that cannot be, or that are reached
-  // over a network without TLS; NotFound or PermissionDenied, naming the file, when one of the TLS
-  // files cannot be read.
+  // Connects at the first call. InvalidArgument if an endpoint is malformed, or reached over a
+  // network without TLS; NotFound or PermissionDenied, naming the file, if a TLS file cannot be
+  // read.
   static absl::StatusOr<std::unique_ptr<EtcdClient>> Create(const Options& options);
   ~EtcdClient();
 
@@ -70,22 +70,23 @@ class EtcdClient {
 
   struct Lease {
     int64_t id = 0;
-    absl::Duration length;  // As etcd has decided.
+    absl::Duration length;  // As granted by etcd.
   };
   absl::StatusOr<Lease> GrantLease(absl::Duration length, Patience patience);
-  // The lease's new length, from when etcd heard of it; zero: it has run out.
+  // Renews the lease. Returns its new length, counted from when etcd got the call; zero: it has
+  // expired.
   absl::StatusOr<absl::Duration> KeepLeaseAlive(int64_t lease, Patience patience);
-  // Deletes the keys of the lease, too.
+  // Also deletes the keys of the lease.
   absl::Status RevokeLease(int64_t lease, Patience patience);
 
-  // Waits until `key` is deleted in a revision after `revision`, the watch breaks, or `limit` is
-  // over: then the caller looks again. False: it broke, perhaps at once.
+  // Waits until `key` is deleted in a revision after `revision`, or `limit` is over, or the watch
+  // breaks; then the caller looks again. Returns false if it broke, perhaps at once.
   bool WaitForDeletion(const std::string& key, int64_t revision, absl::Duration limit);
 
-  // Bytes of a member's database, that of all users of this etcd.
+  // Size of a member's database, which all users of this etcd share.
   absl::StatusOr<int64_t> DatabaseBytes(Patience patience);
 
-  // Ends all calls, now and later.
+  // Ends all present and future calls.
   void Cancel() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -97,14 +98,14 @@ class EtcdClient {
                       const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
   absl::Status Try(Patience patience, const Call& call);
-  // The member that was at work is left, unless somebody has left it already.
+  // Moves on from `member`, unless another call has already done so.
   void Leave(size_t member);
-  // Waits a moment; true when all is to end.
+  // Waits a moment. Returns true after Cancel.
   bool Pause() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  const std::string name_;                        // For errors.
+  const std::string name_;                        // For error messages.
   std::vector<std::unique_ptr<Member>> members_;  // Constant.
-  std::atomic<size_t> member_{0};                 // That calls go to.
+  std::atomic<size_t> member_{0};                 // Index of the member that calls go to.
 
   absl::Mutex mutex_;
   bool cancelled_ ABSL_GUARDED_BY(mutex_) = false;

@@ -18,20 +18,20 @@ using etcdserverpb::TxnResponse;
 
 constexpr int kFormat = 1;
 constexpr size_t kPartBytes = 512 << 10;
-// Of one transaction. etcd's limits are 128 operations and 1.5 MiB, the sequence among them.
+// Limits of one transaction. etcd's are 128 operations and 1.5 MiB, including the sequence.
 constexpr size_t kMaxOperations = 100;
 constexpr size_t kMaxBytes = 1 << 20;
-// Of an operation besides its key and value.
+// Bytes of an operation, apart from key and value.
 constexpr size_t kOperationBytes = 64;
-constexpr size_t kDigits = 8;  // Of a part's number.
+constexpr size_t kDigits = 8;  // In the number of a part.
 constexpr int64_t kPage = 500;
-// A scrape of metrics does not wait for an etcd that is away.
+// A scrape of metrics must not wait for an etcd that is away.
 constexpr EtcdClient::Patience kSizePatience = {absl::Milliseconds(500), absl::Milliseconds(500)};
 constexpr EtcdClient::Patience kLoadPatience = {absl::Seconds(30), absl::Seconds(10)};
 
 std::string Number(size_t number) { return absl::StrCat(absl::Dec(number, absl::kZeroPad8)); }
 
-// The first key behind all that begin with `prefix`.
+// Returns the first key after all that begin with `prefix`.
 std::string EndOf(std::string prefix) {
   while (!prefix.empty() && prefix.back() == '\xff') prefix.pop_back();
   if (!prefix.empty()) ++prefix.back();
@@ -65,7 +65,7 @@ RequestOp ReadOf(const std::string& key) {
 
 size_t BytesOf(const RequestOp& operation) { return operation.ByteSizeLong() + kOperationBytes; }
 
-// Behind the last operation that one transaction takes from `begin` on.
+// Returns the index after the last operation that fits in one transaction from `begin` on.
 size_t EndOfTransaction(const std::vector<RequestOp>& operations, size_t begin) {
   size_t bytes = 0;
   size_t end = begin;
@@ -121,7 +121,7 @@ absl::Status EtcdStore::FinishJournal() {
   const std::string journal = prefix_ + "/journal/";
   PACELINE_ASSIGN_OR_RETURN(const auto entries, ReadAll(journal));
   if (entries.empty()) return absl::OkStatus();
-  // The last in the order of keys: the parts have numbers.
+  // It comes last in the order of keys, since the parts have numbers.
   if (entries.back().key() == journal + "complete") {
     std::string whole;
     for (size_t i = 0; i + 1 < entries.size(); ++i) whole += entries[i].value();
@@ -173,7 +173,7 @@ void EtcdStore::AddDelete(const std::string& key, Operations& operations) {
   SetParts(key, 1, operations);
 }
 
-// Deletes those that the value had before and has no more.
+// Deletes the parts that the value used to have and no longer has.
 void EtcdStore::SetParts(const std::string& key, size_t parts, Operations& operations) {
   const auto before = parts_.find(key);
   if (before != parts_.end()) {
@@ -212,7 +212,7 @@ absl::Status EtcdStore::Refused(const TxnResponse& response, const std::string& 
   const auto& leader = response.responses(0).response_range().kvs();
   const auto& sequence = response.responses(1).response_range().kvs();
   if (!sequence.empty() && sequence[0].value() == mine) {
-    // An earlier try of the same transaction was carried out, its answer was lost.
+    // An earlier attempt of this transaction was carried out, but its answer was lost.
     sequence_revision_ = sequence[0].mod_revision();
     return absl::OkStatus();
   }
@@ -279,8 +279,8 @@ absl::StatusOr<std::map<std::string, std::string>> EtcdStore::Load(const std::st
   }
   PACELINE_ASSIGN_OR_RETURN(const auto further, ReadAll(more + prefix));
   for (const mvccpb::KeyValue& part : further) {
-    const size_t end = part.key().size() - 1 - kDigits;  // FindParts has seen them.
-    // A part of `a/b` may begin with a prefix that its key does not.
+    const size_t end = part.key().size() - 1 - kDigits;  // FindParts has checked its length.
+    // A part of `a/b` may match a prefix that its key does not.
     if (end < more.size() + prefix.size()) continue;
     const auto entry = entries.find(part.key().substr(more.size(), end - more.size()));
     if (entry == entries.end()) {

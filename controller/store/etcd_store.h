@@ -2,19 +2,20 @@
 //
 // Under the prefix, by default /paceline:
 //
-//   leader         who leads (controller/election/election.h); its create_revision is the leader's
-//   term format         version of this layout sequence       TERM/NUMBER of the newest transaction
+//   leader         who leads (controller/election/election.h); its create_revision is the term
+//   format         version of this layout
+//   sequence       TERM/NUMBER of the newest transaction
 //   state/KEY      the first 512 KiB of a value
 //   more/KEY/N     its further parts, N = 00000001, ...
 //   journal/...    a batch that is too large for one transaction, while it is carried out
 //
-// Every transaction has two compares. The leader's key is still of this term: what a deposed leader
-// writes is refused by etcd itself. And the sequence is where this store has left it: a transaction
-// that was tried again because no answer came, and arrives twice, is carried out once, also when
-// others have followed meanwhile.
+// Every transaction makes two compares. The leader's key must still be of this term, so that etcd
+// itself refuses the writes of a deposed leader. And the sequence must be where this store left it,
+// so that a transaction that was retried because no answer came is carried out only once, even if
+// others have followed since.
 //
-// A batch above etcd's limits (128 operations, 1.5 MiB a request) is written to the journal first.
-// It exists from when journal/complete does; Open finishes what it finds there.
+// A batch above etcd's limits (128 operations, 1.5 MiB per request) is first written to the
+// journal. It counts as committed once journal/complete exists; Open finishes such a batch.
 //
 // Commit returns Aborted when the term is over. SizeBytes may be called from any thread.
 #ifndef CONTROLLER_STORE_ETCD_STORE_H_
@@ -35,14 +36,14 @@
 
 namespace paceline {
 
-// Of the key whose create_revision is the leader's term.
+// Returns the key whose create_revision is the leader's term.
 std::string EtcdLeaderKey(const std::string& prefix);
 
 class EtcdStore : public StateStore {
  public:
-  // `client` outlives the store; `term`: create_revision of EtcdLeaderKey. Errors: Aborted: the
-  // term is over; OutOfRange: from a newer version; DataLoss: damaged or not ours; those of
-  // EtcdClient.
+  // `client` outlives the store. `term`: create_revision of EtcdLeaderKey. Errors: Aborted: the
+  // term is over; OutOfRange: written by a newer version; DataLoss: damaged or not ours; and those
+  // of EtcdClient.
   static absl::StatusOr<std::unique_ptr<EtcdStore>> Open(EtcdClient* client,
                                                          const std::string& prefix, int64_t term,
                                                          EtcdClient::Patience patience = {});
@@ -65,13 +66,13 @@ class EtcdStore : public StateStore {
   void AddPut(const std::string& key, absl::string_view value, Operations& operations);
   void AddDelete(const std::string& key, Operations& operations);
   void SetParts(const std::string& key, size_t parts, Operations& operations);
-  // One transaction. Requires: within etcd's limits.
+  // Writes one transaction. Requires: it is within etcd's limits.
   absl::Status Write(const Operations& operations);
   absl::Status Refused(const etcdserverpb::TxnResponse& response, const std::string& mine);
-  // As many transactions as it takes.
+  // Writes as many transactions as it takes.
   absl::Status WriteAll(const Operations& operations);
   absl::Status WriteThroughJournal(const Operations& operations);
-  // All keys that begin with `prefix`, in their order. One reader and writer: pages fit together.
+  // Reads all keys that begin with `prefix`, in order. Pages fit together, as nobody else writes.
   absl::StatusOr<std::vector<mvccpb::KeyValue>> ReadAll(const std::string& prefix,
                                                         bool keys_only = false);
 
@@ -79,9 +80,9 @@ class EtcdStore : public StateStore {
   const std::string prefix_;
   const int64_t term_;
   const EtcdClient::Patience patience_;
-  int64_t number_ = 0;                   // Of this term's newest transaction.
-  int64_t sequence_revision_ = 0;        // In which the sequence was written; 0: never.
-  std::map<std::string, size_t> parts_;  // Of values that have more than one.
+  int64_t number_ = 0;                   // Of the newest transaction of this term.
+  int64_t sequence_revision_ = 0;        // Revision that wrote the sequence; 0: none.
+  std::map<std::string, size_t> parts_;  // Parts of values with more than one.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What EtcdStore promises beyond every store: fencing, single execution, a journal, TLS.
+// What EtcdStore guarantees beyond StateStore: fencing, single execution, a journal, TLS.
 #include "controller/store/etcd_store.h"
 
 #include <gmock/gmock.h>
@@ -78,7 +78,7 @@ TEST_F(EtcdStoreTest, ADeposedLeaderIsRefusedByEtcd) {
 }
 
 TEST_F(EtcdStoreTest, ALateRepetitionDoesNotUndoWhatFollowed) {
-  // As if its transaction had been on its way since before the others.
+  // Plays a transaction that was sent before the others.
   const auto late = Open(term_);
   const auto store = Open(term_);
   for (const char* value : {"1", "2", "3"}) {
@@ -188,7 +188,7 @@ TEST(EtcdSpaceTest, AnEtcdThatIsFullIsNamedAndLosesNothing) {
   EXPECT_THAT(std::string(status.message()), HasSubstr("etcd at " + etcd.endpoints()[0]));
   EXPECT_THAT(std::string(status.message()), HasSubstr("space"));
   EXPECT_GT(stored, 0u);
-  // What was answered is there; the one that was refused may be.
+  // What was acknowledged is there; the refused batch may be.
   const size_t found = store->Load("")->size();
   EXPECT_GE(found, stored);
   EXPECT_LE(found, stored + 1);
@@ -199,7 +199,7 @@ TEST(EtcdSpaceTest, AnEtcdThatIsFullIsNamedAndLosesNothing) {
 TEST(EtcdTlsTest, TalksToAnEtcdThatWantsCertificates) {
   std::string folder = std::string(std::getenv("TEST_TMPDIR")) + "/tlsXXXXXX";
   ASSERT_NE(mkdtemp(folder.data()), nullptr);
-  // One certificate for all: signed by itself, for the server and for its clients.
+  // One self-signed certificate for the server and its clients.
   const Finished made = RunToEnd({"/usr/bin/openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt",
                                   "ec_paramgen_curve:P-256", "-nodes", "-days", "1", "-subj",
                                   "/CN=etcd", "-addext", "subjectAltName=IP:127.0.0.1", "-keyout",
@@ -216,7 +216,7 @@ TEST(EtcdTlsTest, TalksToAnEtcdThatWantsCertificates) {
   etcdserverpb::RangeRequest request;
   request.set_key("a");
   EXPECT_FALSE(stranger->Range(request, {absl::Seconds(1), absl::Seconds(1)}).ok());
-  // With a key that everybody may read no controller begins.
+  // A controller does not start with a key that everybody can read.
   ASSERT_EQ(RunToEnd({"/usr/bin/chmod", "644", folder + "/key.pem"}).exit_code, 0);
   EXPECT_EQ(EtcdClient::Create({etcd.endpoints(), folder}).status().code(),
             absl::StatusCode::kPermissionDenied);
@@ -234,13 +234,13 @@ TEST(EtcdTlsTest, ANewCertificateIsUsedWithoutARestart) {
   etcdserverpb::RangeRequest request;
   request.set_key("a");
   ASSERT_TRUE(client->Range(request, {}).ok());
-  // The key changes, too. The connection that is open goes on.
+  // The key changes, too. The open connection continues.
   std::string key;
   const std::string certificate = TestCertificate(second, own, absl::Now(), &key);
   ASSERT_TRUE(WritePrivate(folder + "/client/key.pem", key).ok());
   ASSERT_TRUE(WritePublic(folder + "/client/cert.pem", certificate).ok());
   EXPECT_TRUE(client->Range(request, {}).ok());
-  // From now on etcd believes nobody who shows the old one.
+  // From now on etcd accepts nobody who shows the old certificate.
   ASSERT_TRUE(WritePublic(folder + "/etcd/ca.pem", second.certificate_pem()).ok());
   etcd.Kill(0);
   etcd.Start(0);

@@ -8,7 +8,7 @@ namespace {
 
 const absl::Time kNow = absl::FromUnixMillis(1'700'000'000'250);
 
-// What a controller that starts now knows.
+// Identities as a controller that starts now loads them.
 Identities Stored(StateStore& store) {
   auto identities = LoadIdentities(store);
   EXPECT_TRUE(identities.ok()) << identities.status();

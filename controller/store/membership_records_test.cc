@@ -1,4 +1,4 @@
-// A job goes on with a change of membership wherever its controller was killed.
+// A job continues a change of membership wherever its controller was killed.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -27,7 +27,7 @@ JobRequest Request(const std::string& recovery = "max_failures: 3") {
   return FromProto(JobId("job-1"), spec);
 }
 
-// The job as the next controller has it, at once.
+// The job as the next controller loads it at that moment.
 Job Reborn(const Job& job, double at) {
   MemoryStore store;
   EXPECT_TRUE(store.Commit({{{JobKey(job.request.id), EncodeJob(job)}}, {}}).ok());
@@ -41,7 +41,7 @@ Job Reborn(const Job& job, double at) {
 
 void Die(MemberJob& played, double at) {
   played.job = Reborn(played.job, at);
-  SetSilentNodes(played.job, {}, At(at));  // The workers have connected again.
+  SetSilentNodes(played.job, {}, At(at));  // The workers have reconnected.
   played.Advance(at);
 }
 
@@ -53,7 +53,7 @@ TEST(MembershipRecordsTest, RecoveryGoesOnWhereverTheControllerDied) {
       if (stage++ == died) Die(played, at);
     };
     maybe_die(4);
-    played.End(played.Id(2), 5);  // There is no place.
+    played.End(played.Id(2), 5);  // There is no free place.
     maybe_die(5);
     EXPECT_EQ(played.job.state, JobState::kRecovering);
     EXPECT_EQ(played.job.generation, Generation(1));

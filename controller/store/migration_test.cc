@@ -1,7 +1,7 @@
-// A state of each earlier version becomes one of the present, with everything that was in it.
+// A state of each earlier version is converted to the present one without loss.
 //
-// testdata has a dump for each form that records have had (record.proto) in each schema. What a
-// version wrote is never changed; a version whose form is new adds a dump of the one before.
+// testdata has a dump for each form of records (record.proto) in each schema. Existing dumps are
+// never changed; a version with a new form adds a dump of the previous one.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -44,7 +44,7 @@ std::string Contents(const std::string& path) {
   return all.str();
 }
 
-// Runs the statements in the file; gives the rows of the last, of two columns.
+// Runs the statements in the file; returns the rows of the last, which have two columns.
 Entries RunSql(const std::string& path, const std::string& sql) {
   Entries rows;
   sqlite3* db = nullptr;
@@ -53,7 +53,7 @@ Entries RunSql(const std::string& path, const std::string& sql) {
     if (values[1] != nullptr) (*static_cast<Entries*>(out))[values[0]] = values[1];
     return 0;
   };
-  // Only rows of two columns are asked for, but for pragmas, whose rows have one.
+  // Selects return rows of two columns; the rows of pragmas have one.
   const bool has_rows = sql.rfind("SELECT", 0) == 0;
   EXPECT_EQ(sqlite3_exec(db, sql.c_str(), has_rows ? +take : nullptr, &rows, nullptr), SQLITE_OK)
       << sqlite3_errmsg(db);
@@ -68,7 +68,7 @@ class MigrationTest : public ::testing::TestWithParam<std::string> {
     return mkdtemp(folder.data());
   }
 
-  // Whether records have had this form when the dump was made: forms are numbered by letters.
+  // Whether the dump's records have this form or a later one; forms are letters.
   static bool Since(char form) { return GetParam().back() >= form; }
 };
 
@@ -85,7 +85,7 @@ TEST_P(MigrationTest, EverythingIsThere) {
     ASSERT_TRUE(store.ok()) << store.status();
   }
   EXPECT_EQ(RunSql(path, all), before);
-  // The file as it was.
+  // A copy of the file as it was.
   EXPECT_EQ(RunSql(path + ".v1", all), before);
   EXPECT_EQ(RunSql(path + ".v1", "SELECT 'columns', count(*) FROM pragma_table_info('state')"),
             (Entries{{"columns", "2"}}));

@@ -24,7 +24,7 @@ class NodeRecordsTest : public ::testing::Test {
     cluster_.Step(NodeConnected{facts, {}}, At(0));
   }
 
-  // The node as a store would give it back.
+  // The node as it is loaded from a store.
   Node Again() {
     MemoryStore store;
     const Node& node = cluster_.nodes().at(NodeName("a"));

@@ -1,5 +1,5 @@
-// The state store on a disk that loses its power at every call that changes it, and on one that
-// is full.
+// Tests the state store on a disk that loses power at every call that changes it, and on a disk
+// that is full.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sqlite3.h>
@@ -22,10 +22,10 @@ using Survives = PowerCutVfs::Survives;
 
 constexpr char kPath[] = "/disk/state.db";
 constexpr int kBatches = 60;
-// Then it is closed, which writes the log back, and opened again.
+// Then the store is closed, which writes the log back, and reopened.
 constexpr int kBatchesPerOpening = 7;
 
-// Batches, and what the store holds after so many of them.
+// Batches, and the contents of the store after each number of them.
 struct History {
   std::vector<WriteBatch> batches;
   std::vector<Entries> states = {{}};
@@ -54,7 +54,7 @@ History MakeHistory(uint32_t seed) {
   return history;
 }
 
-// Until its end or the first error; how many batches were acknowledged.
+// Commits until the end or the first error; returns how many batches were acknowledged.
 size_t Play(const History& history) {
   size_t acknowledged = 0;
   while (acknowledged < history.batches.size()) {
@@ -68,14 +68,14 @@ size_t Play(const History& history) {
   return acknowledged;
 }
 
-// What is wrong with the state that is found; empty: nothing.
+// Returns what is wrong with the state found; empty: nothing.
 std::string Problem(const History& history, size_t acknowledged) {
   const auto store = SqliteStore::Open(kPath);
   if (!store.ok()) return absl::StrCat("cannot be opened: ", store.status().ToString());
   const auto found = (*store)->Load("");
   if (!found.ok()) return absl::StrCat("cannot be loaded: ", found.status().ToString());
   if (*found == history.states[acknowledged]) return "";
-  // The batch under way may have come to the disk, but only whole.
+  // The batch under way may have reached the disk, but only as a whole.
   if (acknowledged < history.batches.size() && *found == history.states[acknowledged + 1]) {
     return "";
   }
@@ -84,8 +84,8 @@ std::string Problem(const History& history, size_t acknowledged) {
 
 Survives Variant(int64_t call) { return static_cast<Survives>(call % 4); }
 
-// Cuts at each call of the history in turn. Returns how many calls there are; `problems`: how
-// many of the cuts lost something.
+// Cuts the power at each call of the history in turn. Returns the number of calls; `problems` is
+// set to the number of cuts that lost something.
 int64_t CutEverywhere(PowerCutVfs& disk, uint32_t seed, int64_t* problems, std::string* first) {
   const History history = MakeHistory(seed);
   for (int64_t call = 1;; ++call) {
@@ -155,7 +155,7 @@ TEST(PowerCutTest, MigrationIsMadeWholeOrBegunAnew) {
     const auto found = (*store)->Load("job/");
     ASSERT_EQ(found->size(), 40u) << "cut at call " << call;
     EXPECT_THAT(found->at("job/117"), HasSubstr("value 117"));
-    // The file as it was is there as soon as it is not as it was.
+    // A copy of the old file exists as soon as the file has changed.
     ASSERT_NE(disk.Contents(absl::StrCat(kPath, ".v1")), nullptr) << "cut at call " << call;
   }
   EXPECT_GT(call, 10);

@@ -37,7 +37,7 @@ NodeChecks DecodeChecks(const v1::NodeRecord& record) {
   return checks;
 }
 
-// Of a version without: those of the ranks.
+// Returns the stored nodes, or the ranks' nodes for a record of a version without the field.
 std::vector<NodeName> DecodeNodes(const v1::JobRecord& record) {
   std::set<NodeName> nodes;
   for (const std::string& node : record.nodes()) nodes.insert(NodeName(node));
@@ -72,7 +72,7 @@ Job DecodeJob(const v1::JobRecord& record) {
   if (stored.has_evaluation()) job.evaluation = FromProto(stored.evaluation());
   if (stored.has_plan()) {
     job.plan = {PlanEpoch(stored.plan().epoch()), stored.plan().strategy().SerializeAsString()};
-  } else {  // Of a version without plans.
+  } else {  // The version had no plans.
     job.plan.strategy = job.request.strategy_spec;
   }
   if (stored.has_profile()) job.profile = FromProto(stored.profile());
@@ -104,10 +104,10 @@ absl::Status ForEach(StateStore& store, const std::string& prefix, Use use) {
   return absl::OkStatus();
 }
 
-// What a restoration means for the jobs (core/restart.h), and an event that tells of it. Ids of
-// events after it were not used either: a job has less than one a minute.
+// Adjusts the jobs to a restoration (controller/core/recovery/restart.h), and adds an event about
+// it. The ids of later events were not used before: a job has less than one event per minute.
 void TakeUpRestored(StoredState& state, absl::Time wall_now, WriteBatch& batch) {
-  // Steady times are made anew for each start.
+  // Steady times do not survive a restart.
   const Moment now{absl::UnixEpoch(), wall_now};
   for (Job& job : state.jobs) {
     const bool goes_on = !job.ended_already();
@@ -194,7 +194,7 @@ Revocation Decode(const v1::RevocationRecord& record) {
   return {FromProto(record.before()), record.reason(), record.owner()};
 }
 
-// All records under `prefix`, by the rest of their keys.
+// Loads all records under `prefix`, by the rest of their keys.
 template <typename Record, typename Value>
 absl::Status Load(StateStore& store, const std::string& prefix,
                   std::map<std::string, Value>* values) {
@@ -275,7 +275,7 @@ std::string EventKey(const JobId& job, int64_t id) {
 std::string EncodeJob(const Job& job) {
   v1::JobRecord record;
   *record.mutable_job() = ToProto(job, job.created);
-  // Who is heard of now is nothing that a later controller needs.
+  // Which nodes are heard from now is of no use to a later controller.
   for (v1::Rank& rank : *record.mutable_job()->mutable_ranks()) rank.clear_last_heard();
   for (v1::Rank& spare : *record.mutable_job()->mutable_spares()) spare.clear_last_heard();
   record.set_number(job.number);
@@ -350,7 +350,7 @@ absl::StatusOr<StoredState> LoadState(StateStore& store) {
 }
 
 int64_t TermOf(const StoredState& state, int64_t elected) {
-  // Above all terms of before, of which there are less than 2^32.
+  // Above all earlier terms, of which there are less than 2^32.
   return elected > 0 ? (state.last_restored << 32) + elected : state.starts;
 }
 

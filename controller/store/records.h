@@ -1,4 +1,4 @@
-// What is stored under which key, and back.
+// Encodes and decodes what is stored, by these keys:
 //
 //   job/<job id>          v1::JobRecord
 //   node/<node name>      v1::NodeRecord
@@ -50,10 +50,10 @@ std::string EncodeEvent(const JobLifeEvent& event);
 // Everything that a store holds.
 struct StoredState {
   std::string cluster_id;
-  int64_t starts = 0;    // This one included.
+  int64_t starts = 0;    // Includes this one.
   int64_t restored = 0;  // Number of a restoration since the last start (state_file.h); 0: none.
-  int64_t last_restored = 0;  // Of the last restoration; 0: there never was one.
-  int64_t term = 0;           // Welcome.term; not stored.
+  int64_t last_restored = 0;  // Number of the last restoration; 0: never.
+  int64_t term = 0;           // As Welcome.term; not stored.
   std::vector<Job> jobs;
   std::vector<Node> nodes;
   Automation automation;
@@ -62,19 +62,20 @@ struct StoredState {
   std::map<JobId, std::vector<JobLifeEvent>> events;       // By id.
 };
 
-// Loads all and counts the start; a new store gets a cluster id, and jobs of a restored one are
-// taken up (core/restart.h). DataLoss, naming the key, when a record cannot be read.
+// Loads everything and counts the start. A new store gets a cluster id; after a restoration jobs
+// are adjusted (controller/core/recovery/restart.h). DataLoss, naming the key, when a record cannot
+// be read.
 absl::StatusOr<StoredState> LoadState(StateStore& store);
 
-// Welcome.term of the controller that has loaded the state. `elected`: the term of an election,
-// counted by etcd, which begins with lower ones again when its snapshot was restored; 0: one
+// Returns Welcome.term of the controller that loaded the state. `elected`: term of an election as
+// counted by etcd, where terms restart low when a snapshot was restored; 0: there is a single
 // controller, whose starts are counted.
 int64_t TermOf(const StoredState& state, int64_t elected);
 
-// Of join tokens and revocations: puts the changes, which `identities` has made, into the batch.
+// Adds the changes that `identities` has made to join tokens and revocations to the batch.
 void Write(const Identities::Changes& changes, const Identities& identities, WriteBatch* batch);
 
-// Everything of them that a store holds. DataLoss, naming the key, when a record cannot be read.
+// Loads all join tokens and revocations. DataLoss, naming the key, when a record cannot be read.
 absl::StatusOr<Identities> LoadIdentities(StateStore& store);
 
 }  // namespace paceline

@@ -122,7 +122,7 @@ TEST(RecordsTest, NumbersOfARestoredStateAreAboveThoseOfBefore) {
   const auto before = LoadState(store);
   EXPECT_EQ(before->last_restored, 0);
   EXPECT_EQ(TermOf(*before, 900), 900);
-  // As docs/ha.md has it done to a snapshot of etcd.
+  // As docs/ha.md says for a snapshot of etcd.
   ASSERT_TRUE(store.Commit({{{kRestoredKey, "195000000"}}, {}}).ok());
   for (const int64_t start : {0, 1}) {
     const auto restored = LoadState(store);

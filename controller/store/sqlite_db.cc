@@ -15,7 +15,7 @@ namespace {
 // 4 MiB with the usual pages.
 constexpr int kPagesAtOnce = 1024;
 
-// Of a statement that always has a row in a sound file.
+// Error of a statement that always returns a row if the file is sound.
 constexpr char kNoRow[] = "an answer is missing";
 
 absl::Status CopyPages(SqliteDb& from, SqliteDb& to, const std::function<bool()>& is_cancelled) {
@@ -27,7 +27,7 @@ absl::Status CopyPages(SqliteDb& from, SqliteDb& to, const std::function<bool()>
     code = sqlite3_backup_step(backup, kPagesAtOnce);
     cancelled = is_cancelled();
   }
-  // Gives the first error again, of either side.
+  // Returns the first error of either side once more.
   const int finished = sqlite3_backup_finish(backup);
   if (cancelled) return absl::CancelledError("the copy was cancelled");
   if (code == SQLITE_DONE && finished == SQLITE_OK) return absl::OkStatus();
@@ -54,7 +54,7 @@ absl::StatusOr<SqliteDb> SqliteDb::Open(const std::string& path, int flags) {
 
 absl::Status SqliteDb::Error(int code) const {
   const std::string line = absl::StrCat(path_, ": ", sqlite3_errmsg(db_.get()));
-  // What the system says of a failed write or of a map that cannot grow.
+  // The system's error for a failed write, or for a map that cannot grow.
   const int system = sqlite3_system_errno(db_.get());
   switch (code & 0xff) {
     case SQLITE_FULL:
@@ -110,7 +110,7 @@ absl::Status CopyDatabase(SqliteDb& from, const std::string& to, bool durable,
                           const std::function<bool()>& is_cancelled) {
   sqlite3_vfs* files = sqlite3_vfs_find(nullptr);
   for (const char* suffix : {"", "-journal", "-wal", "-shm"}) {
-    files->xDelete(files, (to + suffix).c_str(), 0);  // What is not there need not be removed.
+    files->xDelete(files, (to + suffix).c_str(), 0);  // A missing file need not be removed.
   }
   PACELINE_ASSIGN_OR_RETURN(
       SqliteDb copy,
@@ -118,12 +118,12 @@ absl::Status CopyDatabase(SqliteDb& from, const std::string& to, bool durable,
   PACELINE_RETURN_IF_ERROR(
       copy.Execute(durable ? "PRAGMA synchronous = FULL"
                            : "PRAGMA journal_mode = OFF; PRAGMA synchronous = OFF"));
-  // One view of `from` for all steps.
+  // All steps see the same state of `from`.
   PACELINE_RETURN_IF_ERROR(from.Execute("BEGIN"));
   absl::Status status = from.ReadNumber("SELECT count(*) FROM sqlite_master").status();
   if (status.ok()) status = CopyPages(from, copy, is_cancelled);
   from.Execute("ROLLBACK").IgnoreError();
-  // The copy says of itself that it has a log, as `from` does.
+  // The copy is marked as having a write-ahead log, as `from` is.
   if (status.ok()) status = copy.Execute("PRAGMA journal_mode = DELETE");
   return status;
 }

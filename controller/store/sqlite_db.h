@@ -1,7 +1,7 @@
-// One connection to an SQLite file, with our errors.
+// A connection to an SQLite file, with Abseil's errors.
 //
-// Errors, with a line that names the file: PermissionDenied: cannot be opened or written;
-// DataLoss: damaged, or no database; ResourceExhausted: no space left; else Unavailable.
+// Errors, with a line that names the file: PermissionDenied: cannot be opened or written; DataLoss:
+// damaged, or not a database; ResourceExhausted: no space left; otherwise Unavailable.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_STORE_SQLITE_DB_H_
@@ -30,19 +30,19 @@ class SqliteDb {
  public:
   using Statement = std::unique_ptr<sqlite3_stmt, Close>;
 
-  // `flags`: SQLITE_OPEN_... of sqlite3.h.
+  // `flags`: SQLITE_OPEN_... from sqlite3.h.
   static absl::StatusOr<SqliteDb> Open(const std::string& path, int flags);
 
   sqlite3* get() const { return db_.get(); }
   const std::string& path() const { return path_; }
 
   absl::Status Execute(const std::string& sql);
-  // Of the first row, the first column.
+  // Returns the first column of the first row.
   absl::StatusOr<int64_t> ReadNumber(const std::string& sql);
   absl::StatusOr<std::string> ReadText(const std::string& sql);
   absl::StatusOr<Statement> Prepare(const std::string& sql);
 
-  // Of the call before, which has returned `code`.
+  // Returns the error of the last call, which returned `code`.
   absl::Status Error(int code) const;
 
  private:
@@ -52,10 +52,10 @@ class SqliteDb {
   std::unique_ptr<sqlite3, Close> db_;
 };
 
-// Copies all of `from` as it is at the begin into the file `to`, which is replaced; a writer of
-// `from` is not held up. The copy is one file, complete without a log beside it. Is asked every
-// few megabytes whether it `is_cancelled`, and returns Cancelled then. `durable`: the copy
-// survives a power cut after it; else it is faster.
+// Copies the present state of `from` to the file `to`, replacing it, without holding up writers of
+// `from`. The copy is one file, complete without a log. Asks every few megabytes whether it
+// `is_cancelled`, and then returns Cancelled. `durable`: the copy survives a power cut afterwards;
+// otherwise it is faster.
 absl::Status CopyDatabase(SqliteDb& from, const std::string& to, bool durable,
                           const std::function<bool()>& is_cancelled);
 

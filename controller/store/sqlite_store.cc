@@ -18,7 +18,7 @@ absl::StatusOr<std::unique_ptr<SqliteStore>> SqliteStore::Open(const std::string
 }
 
 absl::Status SqliteStore::Initialize() {
-  // Some builds sync less by default: say what we need, and see that we have it.
+  // Some builds of SQLite sync less by default: set what we need, and check it.
   PACELINE_RETURN_IF_ERROR(db_.Execute("PRAGMA synchronous = FULL"));
   PACELINE_RETURN_IF_ERROR(PrepareState(db_));
   PACELINE_RETURN_IF_ERROR(db_.Execute("PRAGMA journal_mode = WAL"));
@@ -45,7 +45,7 @@ absl::Status SqliteStore::Commit(const WriteBatch& batch) {
 absl::Status SqliteStore::Apply(const WriteBatch& batch) {
   const auto run = [this](sqlite3_stmt* statement) {
     const int code = sqlite3_step(statement);
-    // Before the reset, which may put another error in the place of this one's text.
+    // Read before the reset, which may replace this error's text.
     absl::Status status = code == SQLITE_DONE ? absl::OkStatus() : db_.Error(code);
     sqlite3_reset(statement);
     return status;

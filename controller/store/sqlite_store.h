@@ -1,7 +1,7 @@
 // StateStore in one SQLite file: write-ahead log, one connection, every commit synced.
 //
-// What is not ours, newer, or damaged is refused and left as it is; what is older is brought to
-// the present form (state_schema.h). Not for network file systems.
+// Files that are damaged, not ours, or newer are refused and left unchanged; older ones are
+// converted to the present form (state_schema.h). Not for network file systems.
 #ifndef CONTROLLER_STORE_SQLITE_STORE_H_
 #define CONTROLLER_STORE_SQLITE_STORE_H_
 
@@ -17,9 +17,9 @@ namespace paceline {
 
 class SqliteStore : public StateStore {
  public:
-  // Opens the file, or makes it. Errors, with a line that names the file:
-  // PermissionDenied: cannot be opened or written; OutOfRange: from a newer version;
-  // DataLoss: damaged or not ours; ResourceExhausted: no space left.
+  // Opens the file, or creates it. Errors, with a line that names the file: PermissionDenied:
+  // cannot be opened or written; OutOfRange: written by a newer version; DataLoss: damaged or not
+  // ours; ResourceExhausted: no space left.
   static absl::StatusOr<std::unique_ptr<SqliteStore>> Open(const std::string& path);
 
   absl::Status Commit(const WriteBatch& batch) override;
@@ -33,7 +33,7 @@ class SqliteStore : public StateStore {
   absl::Status Apply(const WriteBatch& batch);
 
   SqliteDb db_;
-  // Prepared once; made in Initialize.
+  // Prepared once, by Initialize.
   SqliteDb::Statement put_;
   SqliteDb::Statement delete_;
   SqliteDb::Statement load_;

@@ -31,7 +31,7 @@ bool Exists(const std::string& path) {
   return lstat(path.c_str(), &status) == 0;
 }
 
-// A log alone would be read as if it belonged to the file that is put beside it.
+// A log without its file counts, since it would be read as the log of any file put beside it.
 bool HoldsState(const std::string& state) { return Exists(state) || Exists(state + "-wal"); }
 
 absl::Status SystemError(const std::string& what) {
@@ -56,13 +56,13 @@ absl::Status Lost(const std::string& path, const std::string& how) {
       "cluster without it, remove what is left"));
 }
 
-// That a store which was closed is one file.
+// Checks that closing a store has left no log beside its file.
 absl::Status CheckNoLog(const std::string& path) {
   if (!Exists(path + "-wal")) return absl::OkStatus();
   return absl::UnavailableError(absl::StrCat(path, ": its log could not be written back"));
 }
 
-// Says in the store at `path` that it was put back.
+// Marks the store at `path` as restored.
 absl::Status MarkRestored(const std::string& path, int64_t number) {
   PACELINE_ASSIGN_OR_RETURN(const std::unique_ptr<SqliteStore> store, SqliteStore::Open(path));
   PACELINE_ASSIGN_OR_RETURN(const auto meta, store->Load(kStartsKey));
@@ -77,7 +77,7 @@ absl::Status MarkRestored(const std::string& path, int64_t number) {
   return store->Commit(batch);
 }
 
-// The copy that will be the state, marked, in one file.
+// Makes the future state: a marked copy, in one file.
 absl::Status PrepareCopy(const std::string& file, const std::string& copy, int64_t number) {
   {
     PACELINE_ASSIGN_OR_RETURN(SqliteDb from, OpenToRead(file));
@@ -85,17 +85,17 @@ absl::Status PrepareCopy(const std::string& file, const std::string& copy, int64
     PACELINE_RETURN_IF_ERROR(CopyDatabase(from, copy, /*durable=*/true, [] { return false; }));
   }
   PACELINE_RETURN_IF_ERROR(MarkRestored(copy, number));
-  // `file` is still there for whoever wants the older form.
+  // `file` still exists for anybody who wants the older form.
   for (int64_t version = 1; version < kStateSchemaVersion; ++version) {
     RemoveWithLog(absl::StrCat(copy, ".v", version));
   }
   return CheckNoLog(copy);
 }
 
-// Gives the state before a second name. Its log, if one is left, goes with it.
+// Gives the old state a second name, along with its log, if one is left.
 absl::Status Keep(const std::string& state, const std::string& kept) {
   {
-    // Writes the log back, if the file is sound.
+    // Writes the log back if the file is sound.
     auto db = SqliteDb::Open(state, SQLITE_OPEN_READWRITE | SQLITE_OPEN_NOMUTEX);
     if (db.ok()) db->ReadNumber("SELECT count(*) FROM sqlite_master").status().IgnoreError();
   }
@@ -106,13 +106,13 @@ absl::Status Keep(const std::string& state, const std::string& kept) {
     }
   }
   PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(kept));
-  // A log without its own file must not be there for the next one.
+  // The next state must not find a log of another file.
   unlink((state + "-wal").c_str());
   unlink((state + "-shm").c_str());
   return SyncDirectoryOf(state);
 }
 
-// Root may restore for a controller that runs as another user: what it finds is that user's.
+// Root may restore for a controller that runs as another user, who then must own the state.
 absl::Status GiveToOwner(const std::string& directory, const std::string& state) {
   struct stat owner = {};
   if (geteuid() != 0 || stat(directory.c_str(), &owner) != 0) return absl::OkStatus();
@@ -136,7 +136,7 @@ absl::StatusOr<bool> MakeStateIfNone(const std::string& path) {
   if (Exists(path + "-wal")) return Lost(path, "it is not there, but its log is");
   const std::string made = path + ".new";
   RemoveWithLog(made);
-  // Closed at once.
+  // The store is closed at once.
   absl::Status status = SqliteStore::Open(made).status();
   if (status.ok()) status = CheckNoLog(made);
   if (status.ok() && std::rename(made.c_str(), path.c_str()) != 0) {

@@ -1,5 +1,5 @@
-// A state file as a whole, while no controller uses it: making one, is it sound, and putting a
-// backup back.
+// Operations on a whole state file while no controller uses it: create it, check it, restore a
+// backup.
 #ifndef CONTROLLER_STORE_STATE_FILE_H_
 #define CONTROLLER_STORE_STATE_FILE_H_
 
@@ -12,33 +12,35 @@
 
 namespace paceline {
 
-// In a controller's state directory.
+// Name of the state file in a controller's state directory.
 inline constexpr char kStateFileName[] = "state.db";
 
-// Makes an empty state at `path` if there is none; true: it was made. It is there whole or not at
-// all, also after a power cut or on a full disk. So what remains of a lost state is never taken for
-// a new one: DataLoss for a file of no bytes, a link that leads nowhere, a log without its file.
-// Else as SqliteDb.
+// Creates an empty state at `path` if there is none; returns whether it did. The file appears
+// completely or not at all, even after a power cut or on a full disk. The remains of a lost state
+// are never taken for a new one: DataLoss for an empty file, a dangling link, or a log without its
+// file. Other errors as in SqliteDb.
 absl::StatusOr<bool> MakeStateIfNone(const std::string& path);
 
-// Reads all of it, changing nothing. NotFound: it is not there; DataLoss: damaged, or no state;
-// OutOfRange: from a newer version; else as SqliteDb.
+// Reads the whole file without changing it. NotFound: it is missing; DataLoss: damaged, or not a
+// state; OutOfRange: written by a newer version; other errors as in SqliteDb.
 absl::Status CheckStateFile(const std::string& path);
 
-// The number of a restoration: seconds since the begin of 2020. A number that grows by less than
-// one a second, as those of starts and generations do, has not come there by itself: so what is
-// counted from here on was never used in what the restoration took back, nor after another one.
+// Returns the number of a restoration: seconds since the beginning of 2020. Starts and generations
+// grow by less than one per second, so they cannot have reached it by themselves. Counting
+// continues from it, so that no number is reused that the lost state, or an earlier restoration,
+// has used.
 int64_t RestorationNumber(absl::Time now);
 
 struct Restoration {
-  std::string kept;  // Where the state before is; empty: there was none.
+  std::string kept;  // Where the old state was moved; empty: there was none.
   int64_t number = 0;
 };
 
-// Makes the backup `file` the state in `directory`, which is made if it is missing. What was there
-// is kept beside it under a name with the time, and only `force` has it replaced. A power cut
-// leaves the one or the other. Errors, in each of which the state is as it was: as CheckStateFile;
-// FailedPrecondition: the directory is in use, or holds a state and `force` is not set.
+// Makes the backup `file` the state in `directory`, which is created if missing. An old state is
+// only replaced with `force`; it is kept beside the new one, under a name with the time. A power
+// cut leaves one or the other. Errors, all of which leave the state unchanged: those of
+// CheckStateFile; FailedPrecondition: the directory is in use, or holds a state and `force` is
+// false.
 absl::StatusOr<Restoration> RestoreState(const std::string& file, const std::string& directory,
                                          bool force, absl::Time now);
 

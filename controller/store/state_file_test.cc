@@ -128,7 +128,7 @@ TEST_F(StateFileTest, StateThatIsThereIsReplacedByForceOnlyAndKept) {
   EXPECT_EQ(restored->kept, state_ + ".replaced-20260301T120000Z");
   EXPECT_EQ(Get(state_).at("job/1"), "old");
   EXPECT_EQ(Get(restored->kept).at("job/1"), "new");
-  // And back again, with numbers that neither has used.
+  // And back again, with numbers that neither state has used.
   const auto back =
       RestoreState(restored->kept, directory_, /*force=*/true, kNow + absl::Seconds(2));
   ASSERT_TRUE(back.ok()) << back.status();

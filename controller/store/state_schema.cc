@@ -11,13 +11,13 @@
 namespace paceline {
 namespace {
 
-// "PCLN": says that a file is ours.
+// "PCLN": marks a file as ours.
 constexpr int64_t kApplicationId = 0x50434c4e;
 constexpr char kSchema[] =
     "CREATE TABLE state (key TEXT PRIMARY KEY NOT NULL, value BLOB NOT NULL, "
     "checksum INTEGER NOT NULL) WITHOUT ROWID";
 
-// From the version before to `version`. A released step is never changed.
+// Migrates from the previous version to `version`. Released migrations must not be changed.
 struct Migration {
   int64_t version;
   const char* sql;
@@ -32,12 +32,12 @@ static_assert(kOldestVersion + sizeof(kMigrations) / sizeof(kMigrations[0]) == k
               "each version but the oldest has its step");
 
 absl::string_view BytesOf(sqlite3_value* value) {
-  // The pointer first: asking for it may convert the value.
+  // The pointer comes first: asking for it may convert the value, and so change its size.
   const void* bytes = sqlite3_value_blob(value);
   return {static_cast<const char*>(bytes), static_cast<size_t>(sqlite3_value_bytes(value))};
 }
 
-// record_checksum(key, value) of the steps.
+// SQL function record_checksum(key, value) for the migrations.
 void ChecksumForSql(sqlite3_context* context, int, sqlite3_value** values) {
   sqlite3_result_int64(context, RecordChecksum(BytesOf(values[0]), BytesOf(values[1])));
 }
@@ -46,7 +46,7 @@ absl::Status Damaged(const SqliteDb& db, absl::string_view how) {
   return absl::DataLossError(absl::StrCat(db.path(), ": damaged: ", how));
 }
 
-// The tables are made in one transaction with the file's first page.
+// The tables are created in the same transaction as the file's first page.
 absl::Status CheckTables(SqliteDb& db) {
   PACELINE_ASSIGN_OR_RETURN(const int64_t tables,
                             db.ReadNumber("SELECT count(*) FROM sqlite_master"));
@@ -76,7 +76,7 @@ absl::Status CheckRecords(SqliteDb& db) {
   return code == SQLITE_DONE ? absl::OkStatus() : db.Error(code);
 }
 
-// Of a file with tables: its version, if it is one of ours that this program knows.
+// Returns the version of a file with tables, if it is ours and this program knows the version.
 absl::StatusOr<int64_t> KnownVersion(SqliteDb& db) {
   PACELINE_ASSIGN_OR_RETURN(const int64_t application, db.ReadNumber("PRAGMA application_id"));
   if (application != kApplicationId) {
@@ -115,7 +115,7 @@ absl::Status Migrate(SqliteDb& db, int64_t from) {
 }  // namespace
 
 int64_t RecordChecksum(absl::string_view key, absl::string_view value) {
-  // The value's sum has a fixed length, so no two pairs are the same text.
+  // The value's checksum has a fixed length, so that different pairs never give the same text.
   return static_cast<int64_t>(
       ChecksumOf(absl::StrCat(absl::Hex(ChecksumOf(value), absl::kZeroPad16), key)));
 }
@@ -138,7 +138,7 @@ absl::Status CheckState(SqliteDb& db) {
   PACELINE_RETURN_IF_ERROR(CheckTables(db));
   PACELINE_ASSIGN_OR_RETURN(const int64_t version, KnownVersion(db));
   PACELINE_RETURN_IF_ERROR(CheckPages(db));
-  // Older ones have no checksums.
+  // Older versions have no checksums.
   return version == kStateSchemaVersion ? CheckRecords(db) : absl::OkStatus();
 }
 

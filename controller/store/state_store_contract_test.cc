@@ -26,7 +26,7 @@ struct Implementation {
   std::function<std::unique_ptr<StateStore>(const std::string& path)> open;
 };
 
-// In the one etcd of all tests, below a prefix of its own.
+// Uses the one etcd of all tests, under its own prefix.
 class OwnEtcdStore : public StateStore {
  public:
   explicit OwnEtcdStore(const std::string& prefix)
@@ -77,7 +77,7 @@ TEST_P(StateStoreTest, ValuesAreBytes) {
   EXPECT_THAT(*store_->Load("a%_"), ElementsAre(Pair("a%_", value)));
   ASSERT_TRUE(store_->Commit({{{"big", std::string(1 << 20, 'x')}}, {}}).ok());
   EXPECT_EQ(store_->Load("big")->at("big").size(), 1u << 20);
-  // etcd tells the size of its file, which it writes to a little later.
+  // etcd reports the size of its file, which it writes to with a delay.
   const absl::Time limit = absl::Now() + absl::Seconds(10);
   while (store_->SizeBytes() < 1 << 20 && absl::Now() < limit) {
     absl::SleepFor(absl::Milliseconds(20));
@@ -86,7 +86,7 @@ TEST_P(StateStoreTest, ValuesAreBytes) {
 }
 
 TEST_P(StateStoreTest, LargeBatchIsOneToo) {
-  // More than one page of an answer of etcd.
+  // More than one page of an answer from etcd.
   constexpr int kMany = 1200;
   WriteBatch batch;
   for (int i = 0; i < kMany; ++i) batch.puts["key" + std::to_string(i)] = std::to_string(i);

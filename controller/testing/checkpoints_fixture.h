@@ -1,4 +1,4 @@
-// A controller over real sockets and one worker, played by the test, on which a job of two ranks
+// A controller over real sockets, with a worker played by the test, on which a job of two ranks
 // trains and saves.
 #ifndef CONTROLLER_TESTING_CHECKPOINTS_FIXTURE_H_
 #define CONTROLLER_TESTING_CHECKPOINTS_FIXTURE_H_
@@ -21,15 +21,15 @@ class CheckpointsTest : public ServerTest {
   v1::JobSpec SavingSpec(int max_restarts = 0);
 
   void Start(const v1::JobSpec& spec);
-  // Takes up the newest generation's plan and trains.
+  // Takes up the plan of the newest generation and trains.
   void Run(int ranks);
 
   static v1::SaveStatus Save(int64_t step, v1::SaveState state, int64_t order = 0);
 
-  // All ranks are in `state`; rank r tells of saves[r], or of none.
+  // Reports that all ranks are in `state`; rank r reports saves[r], if any.
   void Tell(v1::TrainerState state, const std::vector<v1::SaveStatus>& saves = {});
   void TellResult(const v1::CheckpointTask& task, const std::vector<int64_t>& found = {});
-  // Both ranks save and rank 0 commits when it may.
+  // Both ranks save, and rank 0 commits as soon as it may.
   void Complete(int64_t step, int64_t order = 0);
   void FailRank1();
   v1::CheckpointTask ReadTask();

@@ -1,4 +1,4 @@
-// The metrics of a cluster without a server, whose workers are played by the test.
+// The metrics of a cluster without a server; the test plays the workers.
 #ifndef CONTROLLER_TESTING_PLAYED_METRICS_H_
 #define CONTROLLER_TESTING_PLAYED_METRICS_H_
 
@@ -21,17 +21,17 @@ class PlayedMetrics : public ::testing::Test {
   static NodeFacts Facts(const std::string& name, int slots = 1);
   void Join(const std::vector<std::string>& names, double at = 0);
 
-  // Each rank of the job is told of as `state`, at this step.
+  // Reports each rank of the job in `state`, at this step.
   void Tell(TrainerState state, double at, int64_t step = 0);
-  // Job 1, of two ranks, trains on two of the nodes.
+  // Lets job 1, with two ranks, train on two of the nodes.
   void Train(double at, JobRequest request = PlayedRequest());
-  // Rank 0 has done a step.
+  // Adds a step of rank 0.
   void AddStep(double total_s, double data_wait_s, int samples = 32, int tokens = 0);
 
   const Job& job() const { return cluster_.jobs().at(JobId("job-1")); }
 
   std::string Text() { return metrics_.Text(4096); }
-  // The value of a series as it is written, "" when there is none.
+  // Value of a series as text; "": there is none.
   std::string Value(const std::string& series);
 
   Cluster cluster_{Cluster::Options()};

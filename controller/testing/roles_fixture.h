@@ -1,5 +1,5 @@
-// A controller that wants to know who calls, over real sockets: users with tokens, on one
-// connection for all of them, through gRPC's credentials for local connections.
+// A controller that identifies its callers, over real sockets. Users have tokens and share one
+// connection, which uses gRPC's credentials for local connections.
 #ifndef CONTROLLER_TESTING_ROLES_FIXTURE_H_
 #define CONTROLLER_TESTING_ROLES_FIXTURE_H_
 
@@ -26,18 +26,18 @@ class Call {
   grpc::ClientContext context_;
 };
 
-// Of two jobs that train, one of alice, whom the other does not know of, and one of bob.
+// Two jobs that train: one of alice, and one of bob; neither user may know of the other's.
 class RolesTest : public ServerTest {
  protected:
   RolesTest();
 
   void WriteTokens(const std::vector<std::string>& users);
 
-  // Without TLS, by the name that the caller says; it trains then.
+  // Submits without TLS, under the claimed name; the job then trains.
   std::string SubmitAs(const std::string& user, PlayedWorker* worker, int trainers);
 
   grpc::Status GetAs(const std::string& user, const std::string& reference);
-  // Ids, from pages of one.
+  // Lists ids by pages of one job.
   std::vector<std::string> ListAs(const std::string& user);
   std::string NextId();
 

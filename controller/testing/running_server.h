@@ -1,4 +1,4 @@
-// A controller for tests: in this process, on free ports, its loop on a thread of its own.
+// A controller for tests: in this process, on free ports, with its loop on a separate thread.
 #ifndef CONTROLLER_TESTING_RUNNING_SERVER_H_
 #define CONTROLLER_TESTING_RUNNING_SERVER_H_
 
@@ -13,21 +13,21 @@
 
 namespace paceline {
 
-// A new directory of this test's own.
+// Makes a new directory for this test.
 std::string NewDirectory();
 
-// Serves from the constructor to Stop or the destructor. Thread-compatible.
+// Serves from the constructor until Stop or the destructor. Thread-compatible.
 class RunningServer {
  public:
   explicit RunningServer(const std::string& state_dir, const std::string& listen = "127.0.0.1:0",
                          const Cluster::Options& cluster = {});
-  // With an address file.
+  // Adds an address file to the options.
   explicit RunningServer(const ServerOptions& options);
   ~RunningServer();
 
   void Stop();
 
-  // Of "grpc" or "http": HOST:PORT.
+  // Address for "grpc" or "http", as HOST:PORT.
   std::string Address(const char* kind) const;
   std::shared_ptr<grpc::Channel> Channel() const;
   const ServerFailure& failure() const { return failure_; }

@@ -23,18 +23,18 @@ class PlayedWorker {
   PlayedWorker(const std::shared_ptr<grpc::Channel>& channel, v1::Hello hello);
   ~PlayedWorker();
 
-  // The next message that is no answer to a report: those come at any time. None when the session
-  // has ended.
+  // Returns the next message, skipping answers to reports, which may come at any time. None if the
+  // session has ended.
   std::optional<v1::ControllerMessage> Read();
-  // Skips to the answer to the report of that number. False: the session has ended.
+  // Skips to the answer to that report. Returns false if the session has ended.
   bool ReadAnswer(int64_t report);
-  // Skips to a plan with so many trainers.
+  // Skips to a plan with this many trainers.
   v1::NodePlan ReadPlan(int trainers);
-  // Skips to a plan that `holds`.
+  // Skips to a plan for which `holds`.
   v1::NodePlan ReadUntil(const std::function<bool(const v1::NodePlan&)>& holds);
   void Write(const v1::WorkerMessage& message);
   void Report(const std::vector<v1::TrainerReport>& trainers);
-  // How a session that has ended did so.
+  // Status of the session, which has ended.
   grpc::Status Finish();
 
  private:
@@ -48,7 +48,7 @@ v1::Hello Hello(const std::string& node, int slots = 2, const std::string& uid =
 
 v1::JobSpec Spec(int ranks = 1);
 
-// Of google.rpc.ErrorInfo; empty: there is none.
+// Reason in the google.rpc.ErrorInfo; empty: there is none.
 std::string Reason(const grpc::Status& status);
 
 v1::TrainerReport Trainer(const v1::TrainerPlan& plan, v1::TrainerState state);
@@ -60,7 +60,7 @@ class ServerTest : public ::testing::Test {
   void Connect();
   void Restart();
 
-  // A worker whose hello has been taken in.
+  // Connects a worker and waits until its hello has been processed.
   std::unique_ptr<PlayedWorker> Join(const v1::Hello& hello);
 
   grpc::Status Submit(const v1::JobSpec& spec, const std::string& request_id, v1::Job* job);
@@ -68,7 +68,8 @@ class ServerTest : public ::testing::Test {
   // Watches the job until it is in `state`.
   v1::Job WaitFor(const std::string& id, v1::JobState state);
 
-  // The controller's metrics once they hold `wanted`: what is stored is shown, and a bit later.
+  // Metrics of the controller once they contain `wanted`; they are shown a bit after the change is
+  // stored.
   std::string ReadMetrics(const std::string& wanted);
 
   const std::string directory_ = NewDirectory();

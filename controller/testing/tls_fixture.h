@@ -1,4 +1,4 @@
-// A controller with TLS over real sockets, and clients with certificates, or without any.
+// A controller with TLS over real sockets, and clients with or without certificates.
 #ifndef CONTROLLER_TESTING_TLS_FIXTURE_H_
 #define CONTROLLER_TESTING_TLS_FIXTURE_H_
 
@@ -22,15 +22,15 @@ namespace paceline {
 
 class TlsServerTest : public ::testing::Test {
  protected:
-  // Of a server that can be started: with them, or with some changed.
+  // Options of a server that can start; tests may change some.
   ServerOptions Options();
   void Start(const ServerOptions& options);
 
-  // The folder of the principal's files.
+  // Issues a certificate; returns the folder of the principal's files.
   std::string Issue(const Principal& principal, const std::vector<std::string>& hosts = {});
 
   std::shared_ptr<grpc::Channel> ChannelOf(const Principal& principal);
-  // Proves nothing of itself.
+  // A client that proves no identity.
   std::shared_ptr<grpc::Channel> ChannelOfNobody();
 
   static void Prepare(grpc::ClientContext& context, const std::string& token = "");

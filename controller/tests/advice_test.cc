@@ -1,4 +1,4 @@
-// A slow rank, from what workers tell of its steps to a remedy that a person applies.
+// A slow rank, from the steps that workers report to a remedy that a person applies.
 #include <gmock/gmock.h>
 
 #include <memory>
@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-constexpr int kNodes = 4;  // With two ranks each; one more is free.
+constexpr int kNodes = 4;  // With two ranks each; one more node is free.
 constexpr int kSlowRank = 5;
 
 class AdviceTest : public ServerTest {
@@ -40,8 +40,8 @@ class AdviceTest : public ServerTest {
     job_ = WaitFor(job_.id(), v1::RUNNING);
   }
 
-  // All ranks do steps of a second, the slow one of `factor` seconds; until the controller has
-  // seen them.
+  // All ranks do steps of one second, the slow one of `factor` seconds; waits until the controller
+  // has seen them.
   void Train(int64_t steps, double factor) {
     constexpr int64_t kBatch = 50;
     for (const int64_t end = step_ + steps; step_ < end; step_ += kBatch) {

@@ -73,7 +73,7 @@ grpc::Status Submit(const RunningServer& server, const std::string& user) {
   return v1::JobService::NewStub(server.Channel())->Submit(&context, request, &reply);
 }
 
-// Says nothing of the user when that is empty.
+// Names no user if `user` is empty.
 grpc::Status Delete(const RunningServer& server, const std::string& user) {
   grpc::ClientContext context;
   if (!user.empty()) context.AddMetadata("paceline-user", user);
@@ -103,8 +103,8 @@ TEST(AuditTest, RecordsWhoTheCallerSaysItIs) {
   EXPECT_EQ(records[3].value("user", ""), std::string(512, 'x') + "... (1000 bytes)");
 }
 
-// A new method that changes something takes a request_id, and so leaves a record. One that only
-// reads is added here. Workers tell what happens by Session, and ask for nothing.
+// A new method that changes something takes a request_id, and is recorded. Add one that only reads
+// here. Session is not recorded: workers report by it, and ask for nothing.
 TEST(AuditTest, CallsWithoutARecordAskForNoChange) {
   using google::protobuf::DescriptorPool;
   std::vector<std::string> files;
@@ -138,7 +138,7 @@ TEST(AuditTest, CallsWithoutARecordAskForNoChange) {
       "JobService.List",
       "JobService.ListDecisions",
       "JobService.StreamLogs",
-      "JobService.UploadCode",  // Of which the Submit is recorded.
+      "JobService.UploadCode",  // Its Submit is recorded.
       "JobService.Watch",
       "JobService.Why",
       "NodeService.Get",
@@ -165,7 +165,7 @@ TEST(AuditTest, ReadingIsNotRecorded) {
 
 class LogLevelTest : public ::testing::Test {
  protected:
-  // The log is this process' own.
+  // The log level is shared by the whole process.
   ~LogLevelTest() override { SetLogLevel(LogLevel::kInfo); }
 
   grpc::Status Set(v1::LogLevel level, const std::string& owner = "ann",

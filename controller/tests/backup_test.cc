@@ -39,7 +39,7 @@ Fetched Fetch(const RunningServer& server) {
   return fetched;
 }
 
-// A record that no controller reads.
+// Adds a record that no controller reads.
 void AddLargeRecord(const std::string& directory, size_t bytes) {
   std::filesystem::create_directories(directory);
   auto store = SqliteStore::Open(absl::StrCat(directory, "/", kStateFileName));
@@ -63,7 +63,7 @@ TEST(BackupTest, RunningControllersStateComesWholeAndStartsAnother) {
     backup = directory + "/../" + std::filesystem::path(directory).filename().string() + ".db";
     std::ofstream(backup, std::ios::binary) << fetched.bytes;
     EXPECT_FALSE(std::filesystem::exists(directory + "/state.db.backup"));
-    // It goes on, and makes another.
+    // The controller continues, and makes another backup.
     EXPECT_TRUE(Fetch(server).status.ok());
   }
   EXPECT_TRUE(CheckStateFile(backup).ok()) << CheckStateFile(backup);
@@ -84,13 +84,13 @@ TEST(BackupTest, ClientThatGoesAwayLeavesNothingBehind) {
     const auto reader = stub->Backup(&context, {});
     v1::BackupChunk chunk;
     ASSERT_TRUE(reader->Read(&chunk));
-    // As long as the client reads no further, it holds up only other backups.
+    // While the client reads no further, it only holds up other backups.
     const Fetched refused = Fetch(server);
     EXPECT_EQ(refused.status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
     context.TryCancel();
     EXPECT_FALSE(reader->Finish().ok());
   }
-  // The controller hears of it in its own time.
+  // The controller notices with a delay.
   Fetched fetched;
   do {
     fetched = Fetch(server);
@@ -100,7 +100,7 @@ TEST(BackupTest, ClientThatGoesAwayLeavesNothingBehind) {
 
 TEST(BackupTest, ClientThatNeverReadsLosesItsStreamAndOthersGetTheirTurn) {
   const std::string directory = NewDirectory();
-  // More than gRPC takes for a client that never reads.
+  // More than gRPC buffers for a client that never reads.
   AddLargeRecord(directory, 16 << 20);
   ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory, directory + "/address", ""};
   options.plaintext = true;
@@ -117,7 +117,7 @@ TEST(BackupTest, ClientThatNeverReadsLosesItsStreamAndOthersGetTheirTurn) {
     fetched = Fetch(server);
   } while (fetched.status.error_code() == grpc::StatusCode::FAILED_PRECONDITION);
   EXPECT_TRUE(fetched.status.ok()) << fetched.status.error_message();
-  // What gRPC had taken in for it; the end is not there.
+  // Reads what gRPC has buffered; the end is not among it.
   while (silent->Read(&chunk)) EXPECT_FALSE(chunk.has_end());
   EXPECT_EQ(silent->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }

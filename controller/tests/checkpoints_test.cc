@@ -226,7 +226,7 @@ TEST_F(CheckpointsTest, RankThatWasAskedToEndHasItsJobSavedAndStopped) {
   const v1::Job job = WaitUntil([](const v1::Job& j) { return j.checkpoints().has_order(); });
   EXPECT_EQ(job.checkpoints().order().reason(), "rank 1 on w0 was asked to end (SIGTERM)");
   v1::SaveStatus failed = Save(20, v1::SAVE_FAILED, 1);
-  failed.set_failure(v1::SAVE_NAN);  // That does not pass: it is not tried again.
+  failed.set_failure(v1::SAVE_NAN);  // A lasting failure: the save is not tried again.
   Tell(v1::TRAINER_RUNNING, {failed});
   Tell(v1::TRAINER_EXITED);
   EXPECT_THAT(WaitFor(job_.id(), v1::CANCELLED).reason(),

@@ -1,4 +1,4 @@
-// Code that travels with jobs: taken, kept, given to the nodes that run them, over real sockets.
+// Code of jobs: uploaded, kept, and given to the nodes that run the jobs, over real sockets.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class CodeTest : public ServerTest {
     received_ = response.received();
     return status;
   }
-  // As a client does.
+  // Uploads as a client does.
   grpc::Status UploadAll(const std::string& bytes, const std::string& user = "ann") {
     const v1::Code code = CodeOf(bytes);
     grpc::Status status = Upload(code, 0, "", user);
@@ -65,7 +65,7 @@ class CodeTest : public ServerTest {
     if (takes_code) (*hello.mutable_labels())["code"] = "on";
     return hello;
   }
-  // Of what the node asks for.
+  // Asks for code as a node does.
   static v1::CodeData Ask(PlayedWorker& worker, const v1::Job& job, int64_t offset) {
     v1::WorkerMessage message;
     message.mutable_code_request()->set_job(job.id());

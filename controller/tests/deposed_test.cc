@@ -1,4 +1,4 @@
-// A controller whose store refuses it, since another one leads.
+// A controller whose store refuses its writes, since another controller leads.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Optional;
 
-// As etcd to a leader that was deposed, from when `fenced` is set.
+// Once `fenced` is set, refuses writes as etcd does for a deposed leader.
 class FencedStore : public MemoryStore {
  public:
   absl::Status Commit(const WriteBatch& batch) override {
@@ -85,7 +85,7 @@ TEST(DeposedTest, WorkersAreToldNothingWhenTheLeaseIsOver) {
   hello.mutable_hello()->set_node_uid("u0");
   hello.mutable_hello()->set_slots(1);
   ASSERT_TRUE(session->Write(hello));
-  // It was heard.
+  // The event was received.
   grpc::ClientContext watch_context;
   const auto watch =
       v1::NodeService::NewStub(channel)->Watch(&watch_context, v1::WatchNodesRequest());
@@ -121,7 +121,7 @@ TEST(DeposedTest, ARefusedChangeIsForTheNextLeaderAndTheProcessEnds) {
   const grpc::Status refused = Pause(*automation, "r2");
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::UNAVAILABLE);
   EXPECT_THAT(LeaderNamedIn(refused), Optional(std::string()));
-  // By itself: nobody asks it to.
+  // It ends by itself, without being asked to.
   running.join();
   EXPECT_EQ(ended.exit_code, kExitDeposed);
   EXPECT_THAT(std::string(ended.status.message()), HasSubstr("leads no more"));

@@ -1,4 +1,4 @@
-// What happened to a job, as clients are told of it.
+// The history of a job, as clients get it.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -43,7 +43,7 @@ class HistoryTest : public ServerTest {
     for (const v1::JobHistoryEvent& event : events) texts.push_back(event.what());
     return texts;
   }
-  // To its end.
+  // Reads the stream to its end.
   static std::vector<v1::JobHistoryEvent> ReadAll(Stream& stream) {
     std::vector<v1::JobHistoryEvent> events;
     v1::JobHistoryEvent event;
@@ -97,7 +97,7 @@ TEST_F(HistoryTest, SurvivesTheControllerAndIsNotToldTwice) {
   EXPECT_EQ(TextsOf(after), TextsOf(before));
   EXPECT_THAT(Read(job.id(), after.back().id()), IsEmpty());
 
-  // Who has seen the first before goes on with the second.
+  // A reader that has seen the first event continues with the second.
   grpc::ClientContext context;
   auto stream = Watch(context, job.id(), before.front().id());
   v1::JobHistoryEvent event;

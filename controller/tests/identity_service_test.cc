@@ -1,4 +1,4 @@
-// What certificates and tokens can be asked for over a real connection, and what a revocation ends.
+// Who gets certificates and tokens over a real connection, and what a revocation ends.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using ::testing::HasSubstr;
 
 constexpr grpc::StatusCode kInvalid = grpc::StatusCode::INVALID_ARGUMENT;
 constexpr grpc::StatusCode kUnknown = grpc::StatusCode::UNAUTHENTICATED;
-// More than a certificate request may have.
+// Longer than a certificate request may be.
 constexpr size_t kTooLong = 17 << 10;
 
 class IdentityServiceTest : public TlsServerTest {
@@ -34,7 +34,7 @@ class IdentityServiceTest : public TlsServerTest {
   IdentityServiceTest() {
     EXPECT_TRUE(authority_.Save(directory_ + "/ca").ok());
     ServerOptions options = Options();
-    options.http = "0.0.0.0:0";  // On the loopback alone HTTP is in plain text.
+    options.http = "0.0.0.0:0";  // HTTP is only in plain text on loopback.
     options.ca_dir = directory_ + "/ca";
     Start(options);
     ann_ = v1::IdentityService::NewStub(ChannelOf({Role::kAdmin, "ann"}));
@@ -131,14 +131,14 @@ TEST_F(IdentityServiceTest, WhoIsRevokedGetsNoNewCertificateOverAnOpenConnection
   EXPECT_TRUE(Renew(*other, Request()).ok());
 }
 
-// It would end nothing: workers and users believe what has a certificate.
+// It would have no effect: workers and users trust whatever has a certificate.
 TEST_F(IdentityServiceTest, AControllerIsNotRevoked) {
   const grpc::Status refused = TryRevoke({Role::kController, "c2"});
   EXPECT_EQ(refused.error_code(), kInvalid);
   EXPECT_THAT(refused.error_message(), HasSubstr("know no revocations"));
 }
 
-// The page and the metrics are for who may look at everything.
+// The page and the metrics are for callers who may see everything.
 TEST_F(IdentityServiceTest, PagesAreNotForWorkersAndSubmitters) {
   const std::string http = server_->Address("http");
   const std::string address = "127.0.0.1" + http.substr(http.rfind(':'));
@@ -172,7 +172,7 @@ TEST_F(IdentityServiceTest, ARevocationEndsWatchesThatAreOpen) {
   while (watch->Read(&event)) {
   }
   EXPECT_EQ(watch->Finish().error_code(), grpc::StatusCode::UNAVAILABLE);
-  page.HearAll();  // It does end.
+  page.HearAll();  // The stream does end.
   grpc::ClientContext again;
   Prepare(again);
   const auto refused = jobs->Watch(&again, {});

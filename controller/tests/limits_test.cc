@@ -1,4 +1,4 @@
-// What the controller does with clients that ask for too much, or too slowly.
+// How the controller treats clients that ask for too much, or too slowly.
 #include <arpa/inet.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -42,12 +42,12 @@ class Watch {
     if (!ended_) End();
   }
 
-  // Whether it is open: it has told of something.
+  // Whether it is open: reads one message.
   bool Read() {
     v1::JobEvent event;
     return stream_->Read(&event);
   }
-  // How the controller has ended it.
+  // The status with which the controller ended it.
   grpc::Status Refusal() {
     ended_ = true;
     return stream_->Finish();
@@ -103,7 +103,7 @@ class LimitsTest : public ::testing::Test {
     return jobs_->Cancel(&context, request, &job);
   }
 
-  // How often the limit has refused or ended something.
+  // How often the limit has refused or ended something, as text.
   std::string Refused(const char* limit) {
     const std::string series =
         absl::StrCat("\npaceline_limit_refusals_total{limit=\"", limit, "\"} ");
@@ -115,7 +115,7 @@ class LimitsTest : public ::testing::Test {
     return answer->body.substr(begin, answer->body.find('\n', begin) - begin);
   }
 
-  // Until a watch is let in: others that have ended are forgotten a bit later.
+  // Tries until a watch is admitted: ended ones are forgotten with a delay.
   bool CanWatch() {
     const auto until = std::chrono::steady_clock::now() + kLong;
     while (std::chrono::steady_clock::now() < until) {
@@ -169,7 +169,7 @@ TEST_F(LimitsTest, MutationsOfACallerAreBounded) {
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::RESOURCE_EXHAUSTED);
   EXPECT_EQ(Reason(refused), "TOO_MANY_REQUESTS");
   EXPECT_EQ(Refused("mutation_rate"), "1");
-  // Who only looks is not meant.
+  // Callers who only read are not affected.
   grpc::ClientContext context;
   v1::ListJobsResponse jobs;
   EXPECT_TRUE(jobs_->List(&context, {}, &jobs).ok());
@@ -236,7 +236,7 @@ TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
   const v1::NodePlan plan = worker->ReadPlan(1);
   worker->Report({Trainer(plan.trainers(0), v1::TRAINER_RUNNING)});
 
-  // The log has always more.
+  // The log always has more to read.
   std::thread writer([&] {
     while (const auto message = worker->Read()) {
       if (!message->has_log_request()) continue;
@@ -253,7 +253,7 @@ TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
   const auto logs = jobs_->StreamLogs(&context, wanted);
   v1::LogChunk chunk;
   EXPECT_TRUE(logs->Read(&chunk));
-  // There is no room for another stream before this one is given up.
+  // Another stream only has room once this one was given up.
   EXPECT_TRUE(CanWatch());
   while (logs->Read(&chunk)) {
   }
@@ -266,7 +266,7 @@ TEST_F(LimitsTest, ReaderThatNeverReadsLosesItsStream) {
 }
 
 TEST_F(LimitsTest, LogReadersOfANodeAreBounded) {
-  constexpr int kMost = 128;  // Of one caller.
+  constexpr int kMost = 128;  // Streams per caller.
   Serve([](ServerOptions&) {});
   const auto worker = Join(Hello("a"));
   v1::Job job;
@@ -316,7 +316,7 @@ TEST_F(LimitsTest, SessionWithoutAHelloIsEnded) {
 TEST_F(LimitsTest, SessionWithAHelloStays) {
   Serve([](ServerOptions& options) { options.limits.hello_patience = absl::Milliseconds(50); });
   const auto worker = Join(Hello("a"));
-  // Its patience has passed when that of a later session has.
+  // Once the patience for a later session is over, that for this one is, too.
   const auto stub = v1::WorkerService::NewStub(channel_);
   grpc::ClientContext context;
   const auto silent = stub->Session(&context);
@@ -405,7 +405,7 @@ TEST_F(LimitsTest, WorkerThatSaysTooMuchWaitsAndIsHeard) {
   EXPECT_NE(Refused("worker_rate"), "0");
 }
 
-// A connection by hand.
+// A connection without gRPC.
 class RawConnection {
  public:
   explicit RawConnection(const std::string& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -426,7 +426,7 @@ class RawConnection {
   void Send(const std::string& bytes) const {
     send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
   }
-  // Takes what the server says until it hangs up. False: it does not.
+  // Reads what the server sends until it hangs up. Returns false if it does not.
   bool HearsTheEnd() const {
     char bytes[4096];
     ssize_t got = 0;

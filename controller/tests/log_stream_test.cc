@@ -16,7 +16,7 @@ class LogStreamTest : public ServerTest {
  protected:
   ~LogStreamTest() override { context_.TryCancel(); }
 
-  // A job of two ranks trains on w0, which has room for one more.
+  // Starts a job of two ranks on w0, which has room for one more.
   void StartJob() {
     worker_ = Join(Hello("w0", 3));
     v1::JobSpec spec = Spec(2);
@@ -27,7 +27,7 @@ class LogStreamTest : public ServerTest {
     worker_->Report(AllTrain(10));
     WaitFor(job_.id(), v1::RUNNING);
   }
-  // Rank 1 dies, and another trainer is to take its place; the worker has not told of it.
+  // Rank 1 dies, and another trainer is to take its place, but the worker has not reported it yet.
   void LoseRank1() {
     std::vector<v1::TrainerReport> reports = AllTrain(11);
     reports.at(1).set_state(v1::TRAINER_EXITED);
@@ -53,7 +53,7 @@ class LogStreamTest : public ServerTest {
     return reports;
   }
 
-  // Takes in the worker's next message. False: its session has ended.
+  // Reads the worker's next message. Returns false if its session has ended.
   bool ReadOne() {
     const auto message = worker_->Read();
     if (!message.has_value()) return false;
@@ -61,7 +61,7 @@ class LogStreamTest : public ServerTest {
     if (message->has_log_request()) asked_.push_back(message->log_request());
     return true;
   }
-  // The next log request that the worker has got.
+  // Next log request that the worker gets.
   v1::LogRequest Asked() {
     while (asked_.empty() && ReadOne()) {
     }
@@ -96,7 +96,7 @@ class LogStreamTest : public ServerTest {
     context_.set_deadline(std::chrono::system_clock::now() + std::chrono::seconds(20));
     stream_ = jobs_->StreamLogs(&context_, request);
   }
-  // "GENERATION/NODE/OFFSET: DATA" of the next chunk; "end: CODE REASON" of the stream's end.
+  // "GENERATION/NODE/OFFSET: DATA" for the next chunk; "end: CODE REASON" for the stream's end.
   std::string ReadChunk() {
     v1::LogChunk chunk;
     if (stream_->Read(&chunk)) {
@@ -109,7 +109,7 @@ class LogStreamTest : public ServerTest {
 
   std::unique_ptr<PlayedWorker> worker_;
   v1::Job job_;
-  v1::NodePlan plan_;  // The newest.
+  v1::NodePlan plan_;  // The newest one.
   std::vector<v1::LogRequest> asked_;
   grpc::ClientContext context_;
   std::unique_ptr<grpc::ClientReader<v1::LogChunk>> stream_;
@@ -216,7 +216,7 @@ TEST_F(LogStreamTest, ReaderThatComesBackBeginsTheNewLogWhenTheOldOneCannotBeHad
   }
 }
 
-// Its session stays: nobody tells that it will not answer.
+// The node's session stays open, so nothing says that it will not answer.
 TEST_F(LogStreamTest, ReaderOfANodeThatIsNotHeardOfIsToldSo) {
   StartJob();
   Open(FollowRank1());

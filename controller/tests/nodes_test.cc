@@ -1,4 +1,4 @@
-// What is done with nodes, over real sockets: holds, leases, checks, the automation.
+// Operations on nodes over real sockets: holds, leases, checks, the automation.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -24,13 +24,13 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// What a method of scope kOwn answers a submitter about a job. For a stream: what it ends with,
-// OK if it begins.
+// Status of a method of scope kOwn when a submitter calls it about a job; for a stream, the status
+// that it ends with, or OK if it begins.
 class OwnScopeTest : public RolesTest {
  protected:
   using Ask = std::function<grpc::Status(const std::string& user, const std::string& job)>;
 
-  // Methods that take a job, by name.
+  // Calls, by method, that take a job.
   std::map<std::string, Ask> Asks() {
     std::map<std::string, Ask> asks;
     const auto add = [&](const std::string& service, auto& stub, const std::string& method,
@@ -93,7 +93,7 @@ class OwnScopeTest : public RolesTest {
       Fill(&request, job);
       return Begin<v1::LogChunk>(context, jobs_->StreamLogs(context, request));
     };
-    // To start from its newest checkpoint.
+    // Starts from its newest checkpoint.
     asks["/paceline.v1.JobService/Submit"] = [this](const std::string& user,
                                                     const std::string& job) {
       Call context(user);
@@ -107,7 +107,7 @@ class OwnScopeTest : public RolesTest {
     return asks;
   }
 
-  // Sets what the request has of: the job, the checkpoint, a request's id, who applies.
+  // Sets the fields that the request has, of: job, checkpoint, request id, who applies.
   void Fill(google::protobuf::Message* request, const std::string& job) {
     const auto set = [&](const char* name, const std::string& value) {
       const auto* field = request->GetDescriptor()->FindFieldByName(name);
@@ -135,8 +135,8 @@ class OwnScopeTest : public RolesTest {
       v1::TelemetryService::NewStub(channel_);
 };
 
-// A new method of scope kOwn needs a case here, or in a test of lists below. Code is nobody's job
-// yet: code_test.cc.
+// A new method of scope kOwn needs a case here, or in a test of lists below. Code belongs to no job
+// yet, so see code_test.cc.
 TEST_F(OwnScopeTest, OthersJobsAreNotThereForASubmitter) {
   const std::set<std::string> lists = {
       "/paceline.v1.JobService/List", "/paceline.v1.JobService/UploadCode",
@@ -161,7 +161,7 @@ TEST_F(RolesTest, ListsHaveASubmittersOwnJobsOnly) {
   EXPECT_THAT(ListAs("bob"), ElementsAre(bob_));
   EXPECT_THAT(ListAs("alice"), ElementsAre(alice_));
   EXPECT_THAT(ListAs("vic"), ElementsAre(bob_, alice_));
-  // With others' jobs between them.
+  // Others' jobs come between them.
   std::vector<std::string> bobs = {bob_};
   for (const char* user : {"bob", "alice", "bob"}) {
     Call call(user);
@@ -197,7 +197,7 @@ TEST_F(RolesTest, AWatchShowsASubmittersOwnJobsOnly) {
   EXPECT_EQ(event.job().id(), bob_);
   ASSERT_TRUE(stream->Read(&event));
   EXPECT_EQ(event.type(), v1::BOOKMARK);
-  // A change of another's job, and then one of his.
+  // Changes somebody else's job, and then one of his.
   const std::vector<std::pair<std::string, std::string>> cancelled = {{"alice", alice_},
                                                                       {"bob", bob_}};
   for (const auto& [user, job] : cancelled) {

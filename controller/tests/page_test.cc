@@ -24,7 +24,7 @@ class PageTest : public ServerTest {
     return client;
   }
 
-  // The data of the first event of that kind for which `holds`; null: the stream ended before.
+  // Data of the first event of that kind for which `holds`; null: the stream ended first.
   json ReadEvent(const std::string& path, const std::string& kind,
                  const std::function<bool(const json&)>& holds) {
     std::string text;
@@ -58,7 +58,7 @@ TEST_F(PageTest, IsOneFileThatMayLoadNothing) {
   const std::string policy = page->get_header_value("Content-Security-Policy");
   EXPECT_NE(policy.find("default-src 'none'"), std::string::npos);
   EXPECT_EQ(policy.find("unsafe"), std::string::npos);
-  // Names of a namespace are no addresses.
+  // XML namespaces look like addresses, but are not fetched.
   const std::string body = absl::StrReplaceAll(page->body, {{"http://www.w3.org/2000/svg", ""}});
   EXPECT_EQ(body.find("http://"), std::string::npos);
   EXPECT_EQ(body.find("https://"), std::string::npos);
@@ -83,7 +83,7 @@ TEST_F(PageTest, EventsFollowTheCluster) {
 TEST_F(PageTest, StreamsEndWithTheController) {
   bool first = true;
   auto client = Client();
-  // Would last for ever otherwise.
+  // Otherwise it would last for ever.
   std::thread stopper;
   client.Get("/events", [&](const char*, size_t) {
     if (std::exchange(first, false)) stopper = std::thread([this] { server_->Stop(); });

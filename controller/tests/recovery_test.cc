@@ -1,4 +1,4 @@
-// Ranks are replaced inside a running job, as its workers see it.
+// Ranks are replaced while a job runs, as its workers see it.
 #include <gtest/gtest.h>
 
 #include <algorithm>

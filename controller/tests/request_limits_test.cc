@@ -1,4 +1,4 @@
-// What the controller does with requests that are too large, over real sockets.
+// How the controller treats requests that are too large, over real sockets.
 #include "controller/api/admission/request_limits.h"
 
 #include <gmock/gmock.h>
@@ -29,10 +29,10 @@ using google::protobuf::Message;
 using google::protobuf::MethodDescriptor;
 using ::testing::HasSubstr;
 
-// A field of a request: the fields of the messages that it lies in, and then it.
+// A field of a request, after the fields of the messages that contain it.
 using Path = std::vector<const FieldDescriptor*>;
 
-// Methods that ask for a change, by the table of roles.
+// Methods that ask for a change, according to the table of roles.
 std::vector<const MethodDescriptor*> Mutations() {
   std::vector<const MethodDescriptor*> mutations;
   for (const MethodRule& rule : MethodRules()) {
@@ -43,7 +43,7 @@ std::vector<const MethodDescriptor*> Mutations() {
   return mutations;
 }
 
-// Adds each text, list and map of a message that lies at `above`.
+// Adds the paths of all texts, lists and maps in a message that lies at `above`.
 void FindSizes(const Descriptor& message, Path& above, std::vector<Path>& found) {
   ASSERT_LT(above.size(), 16U) << message.full_name() << " is in itself";
   for (int i = 0; i < message.field_count(); ++i) {
@@ -72,7 +72,7 @@ std::unique_ptr<Message> NewRequest(const MethodDescriptor& method) {
                                       ->New());
 }
 
-// The message that has the path's last field, with an entry in each list on the way.
+// The message that has the path's last field; each list on the way gets an entry.
 Message* MakeWay(Message* message, const Path& path) {
   for (size_t i = 0; i + 1 < path.size(); ++i) {
     const auto* reflection = message->GetReflection();
@@ -104,7 +104,7 @@ void AddEntry(Message* message, const FieldDescriptor& field, int i) {
     case FieldDescriptor::CPPTYPE_MESSAGE: {
       Message* entry = reflection->AddMessage(message, &field);
       if (!field.is_map()) return;
-      // Those of a map differ.
+      // The keys of a map must differ.
       const FieldDescriptor* key = field.message_type()->map_key();
       return entry->GetReflection()->SetString(entry, key, absl::StrCat(i));
     }
@@ -133,7 +133,7 @@ class RequestSizesTest : public ServerTest {
     return status;
   }
 
-  // `what`: of the request is too large.
+  // `what`: the field that is too large.
   void ExpectRefused(const MethodDescriptor& method, const Message& request,
                      const std::string& what) {
     const grpc::Status refused = Ask(method, request);
@@ -163,7 +163,7 @@ class RequestSizesTest : public ServerTest {
   }
 };
 
-// A new method that changes something is among them. One that fails here does not ask
+// Covers every method that changes something. One that fails here does not call
 // CallLimits::AdmitMutation.
 TEST_F(RequestSizesTest, EachTextOfEachMutationIsBounded) {
   const std::string text(2 * kMaxCsrBytes, 'x');
@@ -228,7 +228,7 @@ TEST_F(RequestSizesTest, AJobIsResumedFromAPlainPathOrACheckpointsName) {
   }
 }
 
-// It is kept as long as the stream is open.
+// The request is kept while the stream is open.
 TEST_F(RequestSizesTest, WhatAStreamIsAskedForIsBounded) {
   grpc::ClientContext context;
   v1::StreamLogsRequest request;

@@ -1,4 +1,4 @@
-// What is remembered of requests for changes, over a restart.
+// What is remembered of mutations over a restart.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -16,7 +16,7 @@
 namespace paceline {
 namespace {
 
-// Of a version that kept all of a day.
+// As stored by a version that kept all requests of a day.
 TEST(RequestMemoryTest, TooManyRequestsAreForgottenAtTheStartTheOldestFirst) {
   const std::string directory = NewDirectory();
   RunningServer(directory).Stop();

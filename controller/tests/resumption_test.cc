@@ -1,4 +1,4 @@
-// Where jobs start from, over real sockets: ended ones that are resumed, and new ones that name a
+// Where jobs start from, over real sockets: ended jobs that are resumed, and new jobs that name a
 // checkpoint.
 #include <gmock/gmock.h>
 

@@ -26,8 +26,8 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Viewers change nothing, and submitters nothing but jobs. Who joins shows a token instead, and who
-// renews its certificate.
+// Viewers may change nothing, and submitters nothing but jobs. Join needs a token instead of a
+// role, and Renew a certificate.
 TEST(AccessTableTest, WhatChangesSomethingNeedsARoleForIt) {
   int changes = 0;
   for (const MethodRule& rule : MethodRules()) {
@@ -90,7 +90,7 @@ TEST_F(RolesTest, JobsOfSubmittersDoNotGoBeforeAllOthers) {
   EXPECT_TRUE(submit("ops", 1000).ok());
 }
 
-// All calls are on one connection.
+// All calls share one connection.
 TEST_F(RolesTest, ATokenSpeaksForItsOwnCallOnly) {
   EXPECT_TRUE(GetAs("ops", alice_).ok());
   EXPECT_EQ(GetAs("", alice_).error_code(), grpc::StatusCode::UNAUTHENTICATED);

@@ -1,4 +1,4 @@
-// Roles by certificates: who a caller is, its connection proves.
+// Roles by certificates: the connection proves who the caller is.
 #include <arpa/inet.h>
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
@@ -40,9 +40,9 @@ constexpr grpc::StatusCode kUnknown = grpc::StatusCode::UNAUTHENTICATED;
 
 const std::string kToken(40, 't');
 const std::string kOthersToken(40, 'o');
-// In a burst; then there are none.
+// Burst of mutations; after it none are allowed.
 constexpr int kChanges = 8;
-// The same of calls of any kind.
+// The same for calls of any kind.
 constexpr int kCalls = 32;
 
 class RolesTlsTest : public TlsServerTest {
@@ -67,7 +67,7 @@ class RolesTlsTest : public TlsServerTest {
     v1::ListJobsResponse response;
     return v1::JobService::NewStub(channel)->List(&context, {}, &response);
   }
-  // NOT_FOUND when it was let in.
+  // Ends with NOT_FOUND if the call was admitted.
   static grpc::Status Uncordon(const std::shared_ptr<grpc::Channel>& channel,
                                const std::string& token = "") {
     grpc::ClientContext context;
@@ -153,7 +153,7 @@ TEST_F(RolesTlsTest, ANodesCertificateHasFewSessionsAtOnce) {
   for (grpc::ClientContext& context : contexts) context.TryCancel();
   for (std::thread& session : sessions) session.join();
   EXPECT_EQ(refused, 1);
-  // Those that have ended do not count, once the controller has heard of it.
+  // Ended calls stop counting once the controller has noticed their end.
   bool welcome = false;
   while (!welcome && absl::Now() < until) {
     welcome = PlayedWorker(ChannelOf({Role::kWorker, "w0"}), Hello("w0")).Read().has_value();
@@ -170,7 +170,7 @@ TEST_F(RolesTlsTest, ASessionWithoutAHelloDoesNotOutliveARevocation) {
   const auto session = stub->Session(&context);
   const auto identity = v1::IdentityService::NewStub(channel);
   {
-    // Answered on the same connection: the session was let in by then.
+    // Answered on the same connection, so the session has been admitted by then.
     grpc::ClientContext asked;
     Prepare(asked);
     v1::WhoAmIResponse response;
@@ -214,7 +214,7 @@ TEST_F(RolesTlsTest, RenewalIsForTheCertificateOfTheConnectionAndNotForControlle
       << "there is no request in it";
 }
 
-// All call from one host.
+// All callers use one host.
 TEST_F(RolesTlsTest, OneCallersChangesDoNotCountAsAnothers) {
   const auto channel = ChannelOfNobody();
   for (int i = 0; i < kChanges; ++i) {
@@ -295,7 +295,7 @@ TEST_F(RolesTlsTest, HandshakesThatFailLeaveFewLinesInTheLog) {
     const std::string garbage = "GET / HTTP/1.1\r\n\r\n";
     EXPECT_GT(::send(fd, garbage.data(), garbage.size(), MSG_NOSIGNAL), 0);
     char byte = 0;
-    // Until it is hung up on: its line, if any, was written before.
+    // Reads until it is hung up on; its log line, if any, was written before.
     while (::recv(fd, &byte, 1, 0) > 0) {
     }
     ::close(fd);
@@ -306,11 +306,11 @@ TEST_F(RolesTlsTest, HandshakesThatFailLeaveFewLinesInTheLog) {
     return absl::StrContains(line, "andshake");
   });
   EXPECT_GE(failed, 1) << said;
-  // A burst, and one a second: the test does not last for a minute.
+  // A burst, and then one per second: the test takes less than a minute.
   EXPECT_LE(failed, 80) << said;
 }
 
-// One caller's readers leave room for another's.
+// One caller's log readers leave room for another's.
 class LogReadersTlsTest : public TlsServerTest {
  protected:
   struct Reading {

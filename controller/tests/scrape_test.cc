@@ -1,4 +1,4 @@
-// Scrapes of a controller that works, and of one that goes away meanwhile.
+// Scrapes of a controller that is working, and of one that ends meanwhile.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -21,7 +21,7 @@ TEST_F(ScrapeTest, TellsOfTheProcessTheStoreAndTheLoop) {
   auto worker = Join(Hello("w0"));
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "r1", &job).ok());
-  // Shown once it is stored, and what the node holds once a second.
+  // Shown once stored; the node's use once a second.
   ReadMetrics("paceline_job_state{job_id=\"" + job.id() + "\",state=\"starting\"} 1\n");
   const std::string text = ReadMetrics("paceline_node_slots{node=\"w0\",state=\"used\"} 1\n");
   EXPECT_THAT(text, HasSubstr("paceline_node_state{node=\"w0\",state=\"ready\"} 1\n"));
@@ -33,7 +33,7 @@ TEST_F(ScrapeTest, TellsOfTheProcessTheStoreAndTheLoop) {
   EXPECT_EQ(text.find("paceline_controller_event_duration_seconds_count 0\n"), std::string::npos);
 }
 
-// Each answer is whole, or there is none.
+// Each answer is complete, or missing.
 TEST_F(ScrapeTest, ScrapesDuringTheShutdownAreSafe) {
   auto worker = Join(Hello("w0"));
   v1::Job job;

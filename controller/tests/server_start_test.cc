@@ -1,4 +1,4 @@
-// How a controller starts, or does not, over real sockets.
+// How a controller starts, or fails to, over real sockets.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -22,10 +22,10 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Without waiting for anybody; with room for a machine that is busy.
+// Without waiting for anything; allows for a busy machine.
 constexpr absl::Duration kSoon = absl::Seconds(20);
 
-// Clients that call a controller again and again, whether it is there or not.
+// Clients that keep calling a controller, whether it is there or not.
 class Callers {
  public:
   explicit Callers(const std::string& address) {
@@ -44,7 +44,7 @@ class Callers {
   Callers& operator=(const Callers&) = delete;
 
  private:
-  // By a connection of its own: one that has failed would wait before it is tried again.
+  // Uses a new connection: one that has failed would back off before it tries again.
   static void Call(const std::string& address) {
     grpc::ChannelArguments arguments;
     arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
@@ -67,11 +67,11 @@ class FailedStartTest : public ::testing::Test {
     options_.address_file = options_.state_dir + "/address";
     options_.http = "127.0.0.1:0";
     options_.plaintext = true;
-    // Of a port that is free again.
+    // A port that is free again.
     options_.listen = RunningServer(NewDirectory()).Address("grpc");
   }
 
-  // Many times, as calls come in at any moment of a start.
+  // Repeated, since calls may arrive at any moment of a start.
   void ExpectFailures(int exit_code, const std::string& reason) const {
     constexpr int kTries = 10;
     const Callers callers(options_.listen);
@@ -125,7 +125,7 @@ TEST(ServerStartTest, EachObstacleHasItsExitCodeAndNamesItself) {
   std::ofstream(damaged + "/state.db") << std::string(5000, 'x');
   EXPECT_EQ(RunningServer(damaged).failure().exit_code, kExitStateDamaged);
 
-  // Once there was a state.
+  // There used to be a state.
   const std::string lost = NewDirectory();
   std::ofstream(lost + "/state.db").close();
   EXPECT_EQ(RunningServer(lost).failure().exit_code, kExitStateDamaged);

@@ -173,7 +173,7 @@ TEST_F(ServerTest, WatchResumesWhereItWasAndSaysWhenItCannot) {
     revision = event.revision();
     context.TryCancel();
   }
-  // Missed while nobody watched:
+  // Happens while nobody watches.
   ASSERT_TRUE(Submit(Spec(2), "r2", &job).ok());
   v1::WatchJobsRequest resume;
   resume.set_after_revision(revision);
@@ -288,7 +288,7 @@ TEST_F(ServerTest, LogReaderLearnsThatTheNodeIsAway) {
   ASSERT_TRUE(Submit(Spec(), "r1", &job).ok());
   worker.reset();
   grpc::Status status;
-  // The session's end and the request race: either way the reason is the same.
+  // The session's end and the request race; the reason is the same in both cases.
   grpc::ClientContext context;
   v1::StreamLogsRequest request;
   request.set_job(job.id());
@@ -349,7 +349,7 @@ TEST_F(ServerTest, RecordsThatADaemonHasLostCountOnceInAllItsSessions) {
   tell(hello, 130, "130");
   hello.set_daemon_uid("d2");
   tell(hello, 7, "137");
-  // Another controller counts what the daemon does not know to have been heard.
+  // Another controller counts what the daemon does not know to have arrived.
   Restart();
   hello.set_dropped_confirmed(5);
   tell(hello, 7, "2");

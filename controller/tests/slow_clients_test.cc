@@ -1,5 +1,4 @@
-// What the controller does with clients of its gRPC port that begin and do not go on, are gone
-// without a word, or never read.
+// How the controller treats clients of its gRPC port that stall, vanish silently, or never read.
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -36,7 +35,7 @@ class SlowClientsTest : public ServerTest {
     return answer && absl::StrContains(answer->body, series);
   }
 
-  // Readers of the job's log that come and go.
+  // Opens readers of the job's log that go away again.
   void ReadAndLeave(const std::string& job) {
     constexpr int kReaders = 100;
     std::vector<std::unique_ptr<grpc::ClientContext>> contexts;
@@ -47,7 +46,7 @@ class SlowClientsTest : public ServerTest {
       contexts.push_back(std::make_unique<grpc::ClientContext>());
       readers.push_back(jobs_->StreamLogs(contexts.back().get(), request));
     }
-    Get(job);  // They have been let in by then.
+    Get(job);  // They have been admitted by then.
     for (const auto& context : contexts) context->TryCancel();
     v1::LogChunk chunk;
     for (const auto& reader : readers) {
@@ -59,7 +58,7 @@ class SlowClientsTest : public ServerTest {
 };
 
 TEST_F(SlowClientsTest, AClientThatIsGoneWithoutAWordIsNoticed) {
-  // More than two pings: gRPC has a limit of those without data between them.
+  // Longer than two pings: gRPC limits the number of pings without data between them.
   constexpr absl::Duration kQuiet = absl::Seconds(35);
   TcpProxy wire(server_->Address("grpc"));
   const auto jobs = v1::JobService::NewStub(
@@ -99,8 +98,8 @@ TEST_F(SlowClientsTest, AWorkerThatNeverReadsLosesItsSession) {
   session->Write(said);
   WaitFor(job.id(), v1::RUNNING);
 
-  // From now on it reads nothing. Each reader of its log is two messages to it; gRPC itself takes
-  // some thousands.
+  // From now on it reads nothing. Each reader of its log causes two messages to it; gRPC itself
+  // buffers some thousands.
   const auto ended = [&] {
     return Shows("\npaceline_limit_refusals_total{limit=\"worker_backlog\"} 1\n");
   };
@@ -117,7 +116,7 @@ TEST_F(SlowClientsTest, AClosedSessionThatNobodyReadsLeavesItsName) {
   PlayedWorker silent(channel_, Hello("a", kRanks));
   const auto welcome = silent.Read();
   ASSERT_TRUE(welcome.has_value());
-  // Its plan has some megabytes: more than gRPC takes for a client that never reads.
+  // Its plan takes some megabytes: more than gRPC buffers for a client that never reads.
   v1::JobSpec spec = Spec(kRanks);
   for (int i = 0; i < 2500; ++i) {
     spec.mutable_placement()->add_exclude_nodes(absl::StrCat("node-", i, std::string(50, 'x')));
@@ -127,7 +126,7 @@ TEST_F(SlowClientsTest, AClosedSessionThatNobodyReadsLeavesItsName) {
   WaitFor(job.id(), v1::STARTING);
   v1::WorkerMessage said;
   *said.mutable_hello() = Hello("a");
-  silent.Write(said);  // A second hello, for which it is put out.
+  silent.Write(said);  // A second hello, for which its session is ended.
   EXPECT_TRUE(Eventually([&] {
     PlayedWorker other(channel_, Hello("a", 2, "another"));
     const auto answer = other.Read();
@@ -146,7 +145,7 @@ TEST(HalfOpenTest, AHandshakeThatDoesNotGoOnIsClosed) {
   options.handshake_patience = absl::Milliseconds(200);
   const RunningServer server(options);
   ASSERT_TRUE(server.failure().status.ok()) << server.failure().status;
-  // Nothing, and a record of 512 bytes of which the first have come.
+  // Nothing, and the first bytes of a TLS record of 512.
   for (const std::string& said : {std::string(), std::string("\x16\x03\x01\x02\x00\x01", 6)}) {
     EXPECT_EQ(AnswerToBytes(server.Address("grpc"), said), "");
   }

@@ -1,5 +1,5 @@
-// The services that every gRPC tool expects: health and reflection. Their messages are small
-// enough to be written here as bytes.
+// The services that every gRPC tool expects: health and reflection. Their messages are small enough
+// to be written as bytes here.
 #include <gmock/gmock.h>
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
@@ -55,7 +55,7 @@ std::string Call(const std::shared_ptr<grpc::Channel>& channel, const std::strin
   return bytes;
 }
 
-// Streams of reflection on which nothing is ever asked.
+// Streams of reflection on which nothing is asked.
 class SilentStreams {
  public:
   SilentStreams(const std::shared_ptr<grpc::Channel>& channel, size_t count)
@@ -76,7 +76,7 @@ class SilentStreams {
   SilentStreams(const SilentStreams&) = delete;
   SilentStreams& operator=(const SilentStreams&) = delete;
 
-  // How the next one has ended.
+  // Status of the next stream to end.
   grpc::Status WaitForEnd() {
     const auto* end = static_cast<const grpc::Status*>(Next());
     ++ended_;
@@ -99,7 +99,7 @@ class SilentStreams {
   std::vector<std::unique_ptr<grpc::GenericClientAsyncReaderWriter>> streams_;
 };
 
-// Of this process, in which the server is, too.
+// Threads of this process, which includes the server.
 int Threads() {
   std::ifstream status("/proc/self/status");
   std::string word;
@@ -129,7 +129,7 @@ TEST(StandardServicesTest, ReflectionListsOurServices) {
 TEST(StandardServicesTest, SilentReflectionTakesFewThreadsAndHoldsUpNothingElse) {
   constexpr size_t kStreams = 300;
   constexpr size_t kMostOpen = 16;
-  constexpr int kFew = 100;  // gRPC's own for other work come and go.
+  constexpr int kFew = 100;  // gRPC's own threads for other work come and go.
   const RunningServer server(NewDirectory());
   const auto channel = server.Channel();
   Call(channel, "/grpc.health.v1.Health/Check", "");

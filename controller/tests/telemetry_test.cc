@@ -9,7 +9,7 @@ namespace {
 
 class TelemetryTest : public ServerTest {
  protected:
-  // A job of two ranks on one played worker, which all train.
+  // Starts a job of two ranks on one played worker; both train.
   v1::Job StartJob() {
     worker_ = Join(Hello("a"));
     v1::Job job;

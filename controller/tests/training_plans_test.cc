@@ -1,4 +1,4 @@
-// Changes of a running job over real sockets: ladders, modes, profiles, and what ranks measure.
+// Changes of a running job over real sockets: ladders, modes, profiles; and the ranks' figures.
 #include <gmock/gmock.h>
 #include <google/protobuf/text_format.h>
 
@@ -24,7 +24,7 @@ v1::JobSpec HsgdSpec() {
 
 class TrainingPlansTest : public ServerTest {
  protected:
-  // Two nodes in a rack each, with two ranks each.
+  // Starts a job with two ranks on each of two nodes, which are in different racks.
   void StartJob(const v1::JobSpec& spec) {
     for (int n = 0; n < 2; ++n) {
       v1::Hello hello = Hello("w" + std::to_string(n), 2, "uid" + std::to_string(n));
@@ -37,7 +37,7 @@ class TrainingPlansTest : public ServerTest {
     job_ = WaitFor(job_.id(), v1::RUNNING);
   }
 
-  // All ranks run, have done `step` steps and train by `epoch`; rank 3 could not prepare `failed`.
+  // Reports that all ranks run, at these epoch and step; rank 3 could not prepare epoch `failed`.
   void Report(int64_t epoch, int64_t step, int64_t profile = 0, int64_t failed = 0) {
     for (size_t n = 0; n < workers_.size(); ++n) {
       std::vector<v1::TrainerReport> reports;
@@ -111,7 +111,7 @@ class TrainingPlansTest : public ServerTest {
     return jobs_->Profile(&context, request, job);
   }
 
-  // Skips to a plan that `holds`.
+  // Skips to a plan for which `holds`.
   v1::TrainerPlan ReadUntil(size_t node, bool (*holds)(const v1::TrainerPlan&)) {
     while (true) {
       const v1::NodePlan plan = workers_[node]->ReadPlan(2);

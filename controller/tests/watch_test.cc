@@ -1,4 +1,4 @@
-// Watches of jobs and nodes over real sockets, as bytes where it is the bytes that count.
+// Watches of jobs and nodes over real sockets; reads bytes where those matter.
 #include <grpcpp/generic/generic_stub.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ namespace {
 constexpr char kWatchJobs[] = "/paceline.v1.JobService/Watch";
 constexpr char kWatchNodes[] = "/paceline.v1.NodeService/Watch";
 
-// A watch that reads bytes, whatever its request.
+// A watch that reads bytes, for any request.
 class RawWatch {
  public:
   RawWatch(const std::shared_ptr<grpc::Channel>& channel, const std::string& method,
@@ -49,7 +49,7 @@ class RawWatch {
     for (const grpc::Slice& slice : slices) bytes.append(slice.begin(), slice.end());
     return bytes;
   }
-  // How it has ended.
+  // Status with which it ended.
   grpc::Status Finish() {
     finished_ = true;
     grpc::Status status;
@@ -85,7 +85,7 @@ TEST_F(ServerTest, AllWatchersOfAChangeAreSentTheSameBytes) {
   v1::Job job;
   ASSERT_TRUE(Submit(Spec(), "r1", &job).ok());
   ASSERT_TRUE(Submit(Spec(2), "r2", &job).ok());
-  // One that comes later reads the same.
+  // A later watch reads the same bytes.
   RawWatch third(channel_, kWatchJobs, request.SerializeAsString());
   for (int i = 1; i <= 2; ++i) {
     const std::string bytes = first.Read().value_or("");

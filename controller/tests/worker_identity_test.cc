@@ -37,7 +37,7 @@ class WorkerIdentityTest : public ServerTest {
     return message;
   }
 
-  // How the worker's session ends.
+  // Reason for which the worker's session ends.
   static std::string EndOf(PlayedWorker& worker) {
     while (worker.Read().has_value()) {
     }
@@ -46,7 +46,7 @@ class WorkerIdentityTest : public ServerTest {
 
   v1::Job job_;
   std::unique_ptr<PlayedWorker> workers_[2];
-  v1::TrainerPlan plans_[2];  // Of the trainer on each.
+  v1::TrainerPlan plans_[2];  // Plan of the trainer on each node.
 };
 
 TEST_F(WorkerIdentityTest, AReportOfAnothersTrainerEndsTheSessionAndNothingElse) {
@@ -55,7 +55,7 @@ TEST_F(WorkerIdentityTest, AReportOfAnothersTrainerEndsTheSessionAndNothingElse)
   workers_[1]->Report({Trainer(plans_[1], v1::TRAINER_RUNNING), dead});
   EXPECT_EQ(EndOf(*workers_[1]), "NOT_YOUR_TRAINER");
   EXPECT_EQ(Get(job_.id()).state(), v1::RUNNING);
-  // It comes back when it tells of its own again.
+  // The worker comes back when it reports its own trainers again.
   v1::Hello hello = Hello("w1", 1, "uid1");
   *hello.mutable_report()->add_trainers() = Trainer(plans_[1], v1::TRAINER_RUNNING);
   EXPECT_NE(Join(hello), nullptr);
@@ -84,7 +84,7 @@ TEST_F(WorkerIdentityTest, StepsOfAJobThatTheNodeHasNoPartInAreNotCounted) {
   v1::TrainerPlan unknown = plans_[0];
   unknown.mutable_id()->set_generation(99);
   stranger->Write(Steps(unknown));
-  // Answered in order: the steps have been read by then.
+  // Answers come in order, so the steps have been read by then.
   stranger->Write(Steps(plans_[0]));
   EXPECT_EQ(EndOf(*stranger), "NOT_YOUR_TRAINER");
   workers_[0]->Write(Steps(plans_[0]));
@@ -113,7 +113,7 @@ TEST_F(WorkerIdentityTest, ALogIsTakenFromTheNodeThatWasAsked) {
     message.mutable_log()->set_end(true);
     return message;
   };
-  // The other's message is read before the end of its session, which is waited for.
+  // The other worker's message is read before the end of its session, which is waited for.
   workers_[1]->Write(answer("forged"));
   workers_[1]->Write(Steps(plans_[0]));
   EXPECT_EQ(EndOf(*workers_[1]), "NOT_YOUR_TRAINER");

@@ -52,7 +52,7 @@ v1::TrainerExit ToProto(const TrainerExit& exit) {
   return out;
 }
 
-// Core's trainer states are the wire's without UNSPECIFIED.
+// Core's trainer states have the wire's numbers without UNSPECIFIED.
 v1::TrainerState ToProto(TrainerState state) {
   return static_cast<v1::TrainerState>(static_cast<int>(state) + 1);
 }
@@ -109,7 +109,7 @@ v1::TrainingPlan PlanOf(const Job& job) {
   return MakeTrainingPlan(job.plan.epoch.value(), strategy, HomesOf(job), FilledSeats(job));
 }
 
-// Where the rank in this seat is among those of the job.
+// Where the rank is among the job's ranks on its node, and the node among the job's nodes.
 v1::LocalRanks LocalRanksOf(const Job& job, int rank) {
   v1::LocalRanks local;
   const NodeName& own = job.ranks[static_cast<size_t>(rank)].place.node;
@@ -421,7 +421,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           FromProto(spec.checkpoint()),
           spec.max_restarts(),
           spec.resume_from(),
-          spec.queue().empty() ? "default" : spec.queue(),  // Of a version without: empty.
+          spec.queue().empty() ? "default" : spec.queue(),  // Empty in a version without queues.
           spec.priority(),
           PlacementOf(spec),
           spec.recovery().spares(),

@@ -1,7 +1,7 @@
-// Between the wire's messages and core's types: the only code that knows both.
+// Converts between the wire's messages and core's types; the only code that knows both.
 //
-// Input from the wire is not trusted: what has no meaning here becomes the neutral value or
-// an InvalidArgument.
+// Input from the wire is not trusted: meaningless values become the neutral value or an
+// InvalidArgument.
 #ifndef CONTROLLER_WIRE_CONVERT_H_
 #define CONTROLLER_WIRE_CONVERT_H_
 
@@ -18,20 +18,20 @@
 
 namespace paceline {
 
-// Core to wire.
+// Core to wire:
 google::protobuf::Timestamp ToProto(absl::Time time);
-// When a rank whose node does not answer was heard of last; nothing: its node answers.
+// When the rank was last heard from, if its node does not answer; nothing: the node answers.
 std::optional<google::protobuf::Timestamp> LastHeard(const RankState& rank);
 v1::TrainerId ToProto(const TrainerId& id);
 v1::JobState ToProto(JobState state);
-// `wall_now` dates the progress. The revision is left unset.
+// `wall_now` is used to date the progress. The revision is left unset.
 v1::Job ToProto(const Job& job, absl::Time wall_now);
-// The node's trainers and tasks; the revision is left unset.
+// Converts the node's trainers and tasks; the revision is left unset.
 v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
                      const std::vector<CheckpointTask>& tasks);
 v1::JobHistoryEvent ToProto(const JobLifeEvent& event);
 
-// Wire to core.
+// Wire to core:
 absl::Time FromProto(const google::protobuf::Timestamp& time);
 TrainerId FromProto(const v1::TrainerId& id);
 TrainerState FromProto(v1::TrainerState state);
@@ -44,10 +44,10 @@ ProfileResult FromProto(const v1::ProfileResult& profile);
 JobProfile FromProto(const v1::JobProfile& profile);
 TrainerExit FromProto(const v1::TrainerExit& exit);
 std::vector<TrainerReport> FromProto(const v1::NodeReport& report);
-// Requires: the spec was checked.
+// Requires: the spec has been checked.
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
 
-// An unknown kind is that of a state.
+// Events of an unknown kind become state events.
 JobLifeEvent FromProto(const v1::JobHistoryEvent& event);
 
 }  // namespace paceline

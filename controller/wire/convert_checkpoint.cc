@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// Core's states are the wire's without UNSPECIFIED.
+// Core's states have the wire's numbers without UNSPECIFIED.
 v1::SaveState ToProto(SaveState state) {
   return static_cast<v1::SaveState>(static_cast<int>(state) + 1);
 }
@@ -57,7 +57,7 @@ void AddPlaces(const JobCheckpoints& checkpoints,
   }
 }
 
-// Also of what a broken sender may have put there.
+// Also handles values from a broken sender.
 absl::Duration Seconds(double seconds) {
   return std::isfinite(seconds) && seconds > 0 ? absl::Seconds(seconds) : absl::ZeroDuration();
 }
@@ -189,7 +189,7 @@ v1::JobCheckpoints SummarizeCheckpoints(const Job& job) {
 v1::CheckpointPlan CheckpointPlanFor(const Job& job, Rank rank) {
   v1::CheckpointPlan out;
   const auto& order = job.checkpoints.order;
-  // While the membership changes, the ranks could answer for either generation.
+  // While the membership changes, the ranks might answer for either generation.
   if (order.has_value() && order->generation == job.generation && rank != Rank(-1) &&
       ChangeUnderWay(job) == nullptr) {
     out.mutable_save()->set_number(order->number);

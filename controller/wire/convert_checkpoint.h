@@ -1,4 +1,4 @@
-// The wire's messages about checkpoints, to and from core's types; as convert.h.
+// Converts messages about checkpoints to and from core's types; see convert.h.
 #ifndef CONTROLLER_WIRE_CONVERT_CHECKPOINT_H_
 #define CONTROLLER_WIRE_CONVERT_CHECKPOINT_H_
 
@@ -13,23 +13,23 @@
 
 namespace paceline {
 
-// Core to wire.
+// Core to wire:
 v1::Checkpoint ToProto(const Job& job, const Checkpoint& checkpoint);
 // Requires: the job has a checkpoint directory.
 v1::JobCheckpoints SummarizeCheckpoints(const Job& job);
-// What the rank is told.
+// Returns what the rank is told about checkpoints.
 v1::CheckpointPlan CheckpointPlanFor(const Job& job, Rank rank);
 v1::CheckpointTask ToProto(const CheckpointTask& task);
 
-// Wire to core.
+// Wire to core:
 CheckpointPolicy FromProto(const v1::CheckpointPolicy& policy);
-// The newest kMaxSavesTold.
+// Keeps the newest kMaxSavesTold.
 std::vector<SaveStatus> FromProto(const google::protobuf::RepeatedPtrField<v1::SaveStatus>& saves);
-// Of a rank's figures: how long training stood still for the latest save.
+// From a rank's figures: how long training stood still for the latest save.
 absl::Duration BlockedTime(const v1::CheckpointFigures& figures);
 std::vector<CheckpointTaskResult> TaskResults(const v1::NodeReport& report);
 
-// What is stored beside the message that clients see, and both back.
+// What is stored beside the message that clients see: to the record, and back.
 v1::SavingRecord EncodeSaving(const JobCheckpoints& checkpoints);
 JobCheckpoints DecodeCheckpoints(const v1::JobRecord& record);
 

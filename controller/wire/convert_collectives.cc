@@ -34,7 +34,7 @@ void LimitCollectives(v1::RankCollectives* told) {
   for (v1::GroupCollectives& group : *told->mutable_groups()) {
     Cut(group.mutable_name());
     Cut(group.mutable_description());
-    if (group.ranks_size() > kMostRanks) group.clear_ranks();  // A part would name others' absent.
+    if (group.ranks_size() > kMostRanks) group.clear_ranks();  // A part would be misleading.
     KeepFirst(group.mutable_collectives(), kMostCollectives);
     for (v1::Collective& collective : *group.mutable_collectives()) {
       Cut(collective.mutable_operation());

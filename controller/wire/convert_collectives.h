@@ -1,4 +1,4 @@
-// Collectives of watched commands: protos to core's types, and back.
+// Converts collectives of watched commands to and from core's types.
 #ifndef CONTROLLER_WIRE_CONVERT_COLLECTIVES_H_
 #define CONTROLLER_WIRE_CONVERT_COLLECTIVES_H_
 
@@ -8,12 +8,12 @@
 
 namespace paceline {
 
-// Limits what a node tells: a job's process made it up, perhaps.
+// Limits a node's report, which a process of the job may have made up.
 void LimitCollectives(v1::RankCollectives* told);
 
 RankCollectives FromProto(const v1::RankCollectives& told);
 
-// Unset: nobody was asked, or has answered yet.
+// Leaves the field unset if nobody was asked, or has answered yet.
 void SetCollectives(const JobCollectives& collectives, v1::Job& job);
 
 }  // namespace paceline

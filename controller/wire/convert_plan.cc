@@ -39,7 +39,7 @@ v1::Scope WireScope(LadderScope scope) {
   return v1::SCOPE_UNSPECIFIED;
 }
 
-// Core's values are the wire's in another order.
+// Core has the wire's values in another order.
 SlipstreamMode ModeOf(v1::SlipstreamMode mode) {
   switch (mode) {
     case v1::SLIPSTREAM_DROP:
@@ -67,7 +67,7 @@ v1::SlipstreamMode WireMode(SlipstreamMode mode) {
   return v1::SLIPSTREAM_UNSPECIFIED;
 }
 
-// Also of what a version without left unset.
+// `otherwise` also replaces values that an older version left unset.
 absl::Duration Timeout(double seconds, absl::Duration otherwise) {
   return std::isfinite(seconds) && seconds > 0 ? absl::Seconds(seconds) : otherwise;
 }
@@ -89,7 +89,7 @@ v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
 RankState DecodeTrainer(const Job& job, const v1::Rank& shown) {
   RankState trainer;
   trainer.place = {NodeName(shown.node()), shown.place()};
-  // Of a version without: that of its generation.
+  // An older version stored no id: use that of the generation.
   trainer.report.id = shown.started_generation() > 0
                           ? TrainerId{job.request.id, Generation(shown.started_generation()),
                                       Rank(shown.started_rank())}
@@ -359,7 +359,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
   job->plan.ladder = strategy.ladder;
   job->plan.slipstream = strategy.slipstream;
   if (record.has_recovery()) return;
-  // Of a version without.
+  // Not stored by an older version.
   job->recovery.started = job->generation;
   job->recovery.next_spare = job->request.ranks;
   for (size_t r = 0; r < job->ranks.size(); ++r) {

@@ -1,5 +1,5 @@
-// How jobs train: their strategies, what is done about stragglers, and who is a member, to and from
-// core's types; as convert.h.
+// Converts strategies, the handling of stragglers, and memberships to and from core's types; see
+// convert.h.
 #ifndef CONTROLLER_WIRE_CONVERT_PLAN_H_
 #define CONTROLLER_WIRE_CONVERT_PLAN_H_
 
@@ -29,26 +29,26 @@ StragglerMode FromProto(const v1::StragglerPolicy& policy);
 Ladder FromProto(const LadderMessages& ladder);
 LadderMessages ToProto(const Ladder& ladder);
 
-// The serialized strategy, with another ladder. Requires: it has one that can be changed, and the
-// ladder of a local_sgd job is one level over all ranks.
+// Returns the serialized strategy with another ladder. Requires: the strategy's ladder can be
+// changed; for local_sgd, `ladder` is one level over all ranks.
 std::string WithLadder(const std::string& strategy, const Ladder& ladder);
 
-// The serialized strategy of a job that asked for `auto`, when it trains by this; nothing: ddp.
+// Returns the serialized strategy by which a job that asked for `auto` trains; no choice: ddp.
 std::string StrategyOf(const std::string& asked, const std::optional<SlipstreamChoice>& choice);
 
-// Core to wire. `rank`: in the present generation, -1 for a spare.
+// Core to wire; `rank`: in the present generation, -1 for a spare:
 v1::Rank ToProto(int rank, const RankState& trainer);
 v1::Membership ToProto(const Membership& membership);
 v1::MembershipChange ToProto(const MembershipChange& change);
 
-// Wire to core.
+// Wire to core:
 MembershipStatus FromProto(const v1::MembershipStatus& status);
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec);
 JobTimeouts TimeoutsOf(const v1::JobSpec& spec);
 
-// What is stored beside the message that clients see, and both back.
+// What is stored beside the message that clients see: to the record, and back.
 void EncodeMembership(const Job& job, v1::JobRecord* record);
-// Requires: the rest of the job is decoded.
+// Requires: the rest of the job has been decoded.
 void DecodeMembership(const v1::JobRecord& record, Job* job);
 
 }  // namespace paceline

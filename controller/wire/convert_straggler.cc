@@ -11,7 +11,7 @@ namespace {
 using paceline::FromProto;
 using paceline::ToProto;
 
-// Core's values are the wire's without UNSPECIFIED.
+// Core's values have the wire's numbers without UNSPECIFIED.
 static_assert(static_cast<int>(VerdictKind::kGroup) + 1 == v1::VERDICT_GROUP);
 static_assert(static_cast<int>(StragglerCause::kImbalance) + 1 == v1::CAUSE_IMBALANCE);
 static_assert(static_cast<int>(RemedyKind::kStrategy) + 1 == v1::REMEDY_STRATEGY);
@@ -23,7 +23,7 @@ Wire ToWire(Core value) {
   return static_cast<Wire>(static_cast<int>(value) + 1);
 }
 
-// `other` of what is not known. `last`: core's greatest value.
+// Returns `other` for an unknown value. `last`: core's greatest value.
 template <typename Core, typename Wire>
 Core ToCore(Wire value, Core last, Core other) {
   const int number = static_cast<int>(value) - 1;
@@ -42,7 +42,7 @@ v1::StragglerMode ToProto(StragglerMode mode) {
   return v1::STRAGGLER_MODE_UNSPECIFIED;
 }
 
-// Without its time.
+// Leaves the time unset.
 v1::StragglerVerdict ToProto(const Verdict& verdict, const NodeName& node) {
   v1::StragglerVerdict out;
   out.set_kind(ToWire<v1::VerdictKind>(verdict.kind));
@@ -107,7 +107,7 @@ LadderPlan FromProto(const v1::LadderPlan& plan) {
   return out;
 }
 
-// Of ddp: without a mode.
+// A prediction for ddp, which has no mode.
 v1::StrategyPrediction DdpOf(double step_s, double ideal_s) {
   v1::StrategyPrediction out;
   out.set_step_s(step_s);
@@ -151,7 +151,7 @@ v1::Strategy ToProto(const std::optional<SlipstreamChoice>& choice) {
   return out;
 }
 
-// What a strategy comes to among the predictions.
+// Returns the prediction for a chosen strategy.
 v1::StrategyPrediction Find(const StrategyPlan& plan, const std::optional<SlipstreamChoice>& choice,
                             double step_s) {
   for (const SlipstreamPrediction& one : plan.slipstreams) {
@@ -160,7 +160,7 @@ v1::StrategyPrediction Find(const StrategyPlan& plan, const std::optional<Slipst
   return DdpOf(step_s, plan.ideal_s);
 }
 
-// As far as it is shown.
+// Decodes what is shown of it.
 StrategyAdvice FromProto(const v1::StrategyPlan& plan) {
   StrategyAdvice out;
   out.reason = plan.reason();

@@ -1,7 +1,7 @@
-// Between the wire's messages about stragglers and core's types: see convert.h.
+// Converts messages about stragglers to and from core's types; see convert.h.
 //
-// Decisions are stored as messages. Of a plan of ladders only what people are shown is kept, and of
-// a verdict not the number of its node, which is -1 when it comes back: names count.
+// Decisions are stored as messages. Of a ladder plan only what people are shown is kept. A
+// verdict's node number is not kept either and becomes -1, since the node's name identifies it.
 #ifndef CONTROLLER_WIRE_CONVERT_STRAGGLER_H_
 #define CONTROLLER_WIRE_CONVERT_STRAGGLER_H_
 
@@ -13,15 +13,15 @@
 
 namespace paceline {
 
-// Core to wire.
+// Core to wire:
 v1::StragglerVerdict ToProto(const ToldVerdict& told);
 v1::LadderPlan ToProto(const LadderPlan& plan);
 v1::StrategyPlan ToProto(const StrategyAdvice& advice);
 v1::RemedyDecision ToProto(const RemedyDecision& decision);
-// `stragglers` null: nothing is known of them.
+// `stragglers`: null if nothing is known of them.
 v1::JobAdvice ToProto(const JobView& view, const JobStragglers* stragglers);
 
-// Wire to core. An unknown kind is for people, an unknown state WITHDRAWN.
+// Wire to core: an unknown kind becomes one for people, an unknown state WITHDRAWN.
 RemedyDecision FromProto(const v1::RemedyDecision& decision);
 
 }  // namespace paceline

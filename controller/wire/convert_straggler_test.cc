@@ -71,7 +71,7 @@ StrategyAdvice SampleAdvice() {
   return advice;
 }
 
-// Every field that is stored has a value of its own.
+// Every stored field has a different value.
 RemedyDecision SampleDecision(RemedyKind kind) {
   RemedyDecision decision;
   decision.id = 12;
@@ -113,7 +113,7 @@ RemedyDecision SampleDecision(RemedyKind kind) {
   return decision;
 }
 
-// Fields of the message that have no value.
+// Fields of the message that are not set.
 std::string Unset(const google::protobuf::Message& message) {
   std::string names;
   for (int i = 0; i < message.GetDescriptor()->field_count(); ++i) {
@@ -244,7 +244,7 @@ class JobAdviceTest : public ::testing::Test {
 
   static NodeName NodeOf(int rank) { return NodeName(absl::StrCat("n", rank / 2)); }
 
-  // All ranks do steps; one is slow.
+  // Lets all ranks do steps, one of them slowly.
   void Train(int64_t steps, int slow, double factor) {
     for (int64_t end = step_ + steps; step_ < end; ++step_) {
       for (int r = 0; r < kRanks; ++r) {

@@ -13,12 +13,12 @@
 namespace paceline {
 namespace {
 
-// What the mean step of a job is taken over.
+// Period over which the mean step of a job is taken.
 constexpr absl::Duration kRecently = absl::Seconds(10);
-// Names of nodes in a row.
+// Most names of nodes in a row.
 constexpr int kNodesTold = 8;
 
-// The share of `whole` that is not `part`; 0 of nothing.
+// Share of `whole` that is not in `part`; 0 if `whole` is 0.
 double ShareWithout(double part, double whole) {
   return whole > 0 ? std::clamp(1 - part / whole, 0.0, 1.0) : 0;
 }
@@ -27,7 +27,7 @@ double MeanStep(const SeriesPoint& point) {
   return point.records > 0 ? point.step_s / static_cast<double>(point.records) : 0;
 }
 
-// Those that cost the most first.
+// Slow ranks, nodes and groups, the costliest first.
 std::vector<const ToldVerdict*> SlowOf(const JobStragglers* stragglers) {
   std::vector<const ToldVerdict*> slow;
   if (stragglers == nullptr) return slow;
@@ -82,7 +82,7 @@ v1::RankTelemetry DescribeRank(int rank, const RankState& state, const RankMeans
   return out;
 }
 
-// Of the values that are known.
+// Median of the known values.
 double KnownMedian(std::vector<double> values) {
   values.erase(std::remove(values.begin(), values.end(), 0), values.end());
   return values.empty() ? 0 : MedianOf(absl::MakeSpan(values));
@@ -176,7 +176,7 @@ v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int step
   for (const StepTable::Row& row : table.rows) {
     v1::StepRow* shown = out.add_rows();
     shown->set_first_rank(row.first_rank);
-    // After an end, or while ranks are replaced, they may be fewer.
+    // After the job's end, or while ranks are replaced, there may be fewer.
     const int end =
         std::min(row.first_rank + table.ranks_per_row, static_cast<int>(job.ranks.size()));
     for (int r = row.first_rank; r < end && shown->nodes_size() < kNodesTold; ++r) {

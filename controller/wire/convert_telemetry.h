@@ -1,7 +1,7 @@
-// From what running jobs measure to the wire's messages about it: see convert.h. The controller's
-// page shows the same.
+// Converts what running jobs measure to the wire's messages; see convert.h. The controller's page
+// shows the same.
 //
-// `measured` and `stragglers` null: nothing is known.
+// `measured` and `stragglers` may be null: nothing is known.
 #ifndef CONTROLLER_WIRE_CONVERT_TELEMETRY_H_
 #define CONTROLLER_WIRE_CONVERT_TELEMETRY_H_
 
@@ -12,17 +12,17 @@
 
 namespace paceline {
 
-// Verdicts that a JobTelemetry holds at most, and points of its recent_step_s.
+// Most verdicts in a JobTelemetry, and most points of its recent_step_s.
 inline constexpr int kSlowTold = 8;
 inline constexpr int kRecentPoints = 60;
-// Rows of a JobSteps, if nothing is asked for, and at most.
+// Rows of a JobSteps: by default, and at most.
 inline constexpr int kDefaultStepRows = 256;
 inline constexpr int kMaxStepRows = 1024;
 
-// Whether it has begun to train, and has not ended.
+// Whether the job has begun to train and has not ended.
 bool HasTelemetry(const Job& job);
 
-// Ranks, nodes and groups of ranks that are slow: slow_count of a JobTelemetry.
+// Number of slow ranks, nodes and groups: slow_count of a JobTelemetry.
 int CountSlow(const JobStragglers* stragglers);
 
 v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
@@ -32,7 +32,7 @@ v1::JobRanks DescribeRanks(const Job& job, const MeasuredJob* measured,
                            const JobStragglers* stragglers, int slowest);
 // Requires: rows is positive.
 v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int steps, int rows);
-// Of the points whose period has ended after `since` (wall).
+// Only points whose period ended after `since` (wall clock).
 v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since);
 
 }  // namespace paceline

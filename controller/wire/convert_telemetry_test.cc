@@ -19,7 +19,7 @@ class ConvertTelemetryTest : public ::testing::Test {
     actions.show_jobs.insert(watched_.id);
     history_.Follow(*watched_.cluster, actions, watched_.now);
   }
-  // A synchronous step; so many seconds of each rank's own.
+  // Plays a synchronous step; each rank takes its own number of seconds.
   void Train(int64_t step, const std::vector<double>& own) {
     const double longest = *std::max_element(own.begin(), own.end());
     for (size_t r = 0; r < own.size(); ++r) {

@@ -27,7 +27,7 @@ grpc::ByteBuffer Encode(const google::protobuf::MessageLite& message) {
 
 grpc::Status DecodeRequest(const grpc::ByteBuffer& encoded,
                            google::protobuf::MessageLite* request) {
-  grpc::ByteBuffer read = encoded;  // It is emptied.
+  grpc::ByteBuffer read = encoded;  // Reading empties a buffer.
   if (Traits::Deserialize(&read, request).ok()) return grpc::Status::OK;
   return MakeError(grpc::StatusCode::INVALID_ARGUMENT, "REQUEST_MALFORMED",
                    absl::StrCat("the request is no ", request->GetTypeName()));
@@ -36,7 +36,7 @@ grpc::Status DecodeRequest(const grpc::ByteBuffer& encoded,
 grpc::Status DecodeWeighed(const grpc::ByteBuffer& encoded, size_t most,
                            google::protobuf::Message* message) {
   if (encoded.Length() > kNotWeighed) {
-    grpc::ByteBuffer weighed = encoded;  // A reader may change what it reads.
+    grpc::ByteBuffer weighed = encoded;  // A reader may change the buffer that it reads.
     grpc::ProtoBufferReader bytes(&weighed);
     if (ParsedSize(*message->GetDescriptor(), &bytes, most) > most) {
       return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "MESSAGE_TOO_LARGE",

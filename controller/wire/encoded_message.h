@@ -1,5 +1,5 @@
-// Messages as the bytes that gRPC sends and has received. The copies of a grpc::ByteBuffer share
-// its bytes, also between threads: what goes to many is encoded once.
+// Messages as the bytes that gRPC sends and receives. Copies of a grpc::ByteBuffer share its bytes,
+// even between threads, so what goes to many is encoded only once.
 #ifndef CONTROLLER_WIRE_ENCODED_MESSAGE_H_
 #define CONTROLLER_WIRE_ENCODED_MESSAGE_H_
 
@@ -12,15 +12,16 @@
 
 namespace paceline {
 
-// As gRPC would.
+// Encodes as gRPC would.
 grpc::ByteBuffer Encode(const google::protobuf::MessageLite& message);
 
-// INVALID_ARGUMENT, reason REQUEST_MALFORMED: the bytes are no such message.
+// INVALID_ARGUMENT, reason REQUEST_MALFORMED, if the bytes are no such message.
 grpc::Status DecodeRequest(const grpc::ByteBuffer& encoded, google::protobuf::MessageLite* request);
 
-// The same of a message that may come from an enemy. RESOURCE_EXHAUSTED, reason MESSAGE_TOO_LARGE,
-// and nothing is parsed: it would take more than `most` bytes of memory (common/parsed_size.h). One
-// of less than 64 KiB is not weighed: it takes some megabytes at the worst.
+// The same for a message that may come from an attacker. RESOURCE_EXHAUSTED, reason
+// MESSAGE_TOO_LARGE, without parsing, if it would take more than `most` bytes of memory
+// (common/parsed_size.h). Messages below 64 KiB are not weighed: they take some megabytes at the
+// worst.
 grpc::Status DecodeWeighed(const grpc::ByteBuffer& encoded, size_t most,
                            google::protobuf::Message* message);
 

@@ -8,11 +8,11 @@
 namespace paceline {
 namespace {
 
-// An error travels in HTTP/2's trailers, of which clients take 8 KiB: its text is there twice, and
-// what it quotes may have come from anybody.
+// An error travels in HTTP/2 trailers, of which clients accept 8 KiB. They contain its text twice,
+// and the text may quote input of any length.
 constexpr size_t kMaxMessage = 2048;
 constexpr size_t kMaxMetadata = 256;
-// Of the lines about fields, which are there three times.
+// Limit for the lines about fields, which trailers contain three times.
 constexpr size_t kMaxFieldLines = 1400;
 
 google::rpc::Status NewStatus(grpc::StatusCode code, const std::string& reason,

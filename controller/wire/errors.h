@@ -1,5 +1,5 @@
-// Errors as clients see them: a code, a line for people, and for programs a
-// google.rpc.ErrorInfo with domain "paceline" and a reason in UPPER_SNAKE.
+// Errors as clients see them: a code, a line for people, and for programs a google.rpc.ErrorInfo
+// with domain "paceline" and a reason in UPPER_SNAKE.
 #ifndef CONTROLLER_WIRE_ERRORS_H_
 #define CONTROLLER_WIRE_ERRORS_H_
 
@@ -14,20 +14,20 @@
 
 namespace paceline {
 
-// Of a message at most 2 KiB are sent, of a value of `metadata` 256 bytes.
+// At most 2 KiB of `message` are sent, and 256 bytes of each value of `metadata`.
 grpc::Status MakeError(grpc::StatusCode code, const std::string& reason, const std::string& message,
                        const std::map<std::string, std::string>& metadata = {});
 
-// INVALID_ARGUMENT with a google.rpc.BadRequest that names every field. `what` is the first
-// line's beginning: "the ladder does not fit". Of many problems the first are told, and how many
-// there are more.
+// INVALID_ARGUMENT with a google.rpc.BadRequest that names the fields. `what` begins the message:
+// "the ladder does not fit". If there are many problems, the first are listed, and the rest
+// counted.
 grpc::Status FieldsError(const std::string& reason, const std::string& what,
                          const std::vector<SpecProblem>& problems);
 
-// The same, reason SPEC_INVALID.
+// The same, with reason SPEC_INVALID.
 grpc::Status SpecError(const std::vector<SpecProblem>& problems);
 
-// INVALID_ARGUMENT or FAILED_PRECONDITION.
+// INVALID_ARGUMENT, RESOURCE_EXHAUSTED or FAILED_PRECONDITION, by the refusal's kind.
 grpc::Status MakeError(const Refusal& refusal);
 
 }  // namespace paceline

@@ -10,10 +10,10 @@
 namespace paceline {
 namespace {
 
-// What a gRPC client takes of trailers unless told otherwise.
+// Size of trailers that a gRPC client accepts by default.
 constexpr size_t kTrailers = 8192;
 
-// Of an error in trailers, where a newline takes three bytes and details are in base 64.
+// Size of an error in trailers, where a newline takes three bytes and details are in base 64.
 size_t WireBytes(const grpc::Status& status) {
   size_t bytes = status.error_details().size() * 4 / 3;
   for (const char c : status.error_message()) bytes += c == '\n' ? 3 : 1;

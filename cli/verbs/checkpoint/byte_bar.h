@@ -1,4 +1,4 @@
-// A bar for work that is counted in bytes; only on a terminal.
+// A progress bar in bytes; only on a terminal.
 //
 // Thread-compatible.
 #ifndef CLI_VERBS_CHECKPOINT_BYTE_BAR_H_
@@ -14,9 +14,9 @@ namespace paceline {
 
 class ByteBar {
  public:
-  // `verb`: what is done, such as "verifying".
+  // `verb`: what is being done, such as "verifying".
   ByteBar(Program& program, std::string verb);
-  ~ByteBar();  // Takes the bar away.
+  ~ByteBar();  // Removes the bar.
   ByteBar(const ByteBar&) = delete;
   ByteBar& operator=(const ByteBar&) = delete;
 

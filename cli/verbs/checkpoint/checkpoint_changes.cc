@@ -29,7 +29,7 @@ struct CheckpointSaveFlags {
   double wait_s = 0;
 };
 
-// A later order takes the place of one that is pending, and covers it.
+// A later order replaces a pending one, and covers it.
 bool IsPending(const v1::Job& job, int64_t order) {
   return job.checkpoints().order().number() >= order &&
          job.checkpoints().order().state() == v1::SaveOrderStatus::PENDING &&
@@ -42,7 +42,7 @@ std::string LaterSaveText(const v1::Job& job) {
                       " takes the place of this one");
 }
 
-// "digits/120: 44.7 MiB in /srv/...; training stood still for ...".
+// Prints "digits/120: 44.7 MiB in /srv/...; training stood still for ...".
 int TellSaved(Program& program, const v1::Job& job) {
   if (program.json()) {
     program.PrintJson(job);

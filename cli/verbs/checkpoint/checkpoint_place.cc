@@ -16,7 +16,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// The directory of a path that a user gave.
+// Directory that a user's path refers to.
 std::string DirectoryAt(const std::string& text) {
   const fs::path path = AbsolutePath(text);
   std::error_code ignored;

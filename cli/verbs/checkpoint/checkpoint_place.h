@@ -1,7 +1,7 @@
-// Which checkpoint is meant on a command line, and where it lies.
+// Finds the checkpoint that a command line means.
 //
-// What begins with "/" or "." is the path of its directory, or of the manifest in it; anything else
-// is a name for the controller: JOB, JOB/STEP or JOB/STEP.gGENERATION.
+// Text that begins with "/" or "." is the path of its directory, or of the manifest in it; other
+// text is a name for the controller: JOB, JOB/STEP or JOB/STEP.gGENERATION.
 #ifndef CLI_VERBS_CHECKPOINT_CHECKPOINT_PLACE_H_
 #define CLI_VERBS_CHECKPOINT_CHECKPOINT_PLACE_H_
 
@@ -15,25 +15,25 @@
 
 namespace paceline {
 
-// How the option is described in --help.
+// Describes the option in --help.
 inline constexpr char kCheckpointHelp[] =
     "Name JOB, JOB/STEP or JOB/STEP.gGENERATION, or path of a directory (begins with / or .)";
 
 bool IsPath(absl::string_view text);
 
-// From the working directory, without "." and "..".
+// Makes a path absolute, without "." and "..".
 std::string AbsolutePath(const std::string& path);
 
-// As requests to the controller have it: names as they are, paths absolute and of the directory.
+// Converts to the form of requests: names unchanged, paths absolute and those of the directory.
 std::string ForController(const std::string& text);
 
-// The nodes shall start from this checkpoint, or take weights from this path. Tells it and returns
-// an exit code when what lies there on this machine cannot be used, else kCliOk; a path that cannot
-// be read here is left to the nodes, with a note. Names are not looked up.
+// Checks a checkpoint that nodes are to start from, or a path to take weights from. Returns kCliOk,
+// or prints an error and returns its exit code if what is there on this machine cannot be used.
+// Paths that cannot be read here are left to the nodes, with a note. Names are not looked up.
 int CheckStart(Program& program, const std::string& text);
 int CheckWeights(Program& program, const std::string& path);
 
-// For delete, pin and unpin, which take names only.
+// Refuses a path, for delete, pin and unpin, which take only names.
 int RefusePath(Program& program, const std::string& text);
 
 struct CheckpointPlace {
@@ -41,12 +41,12 @@ struct CheckpointPlace {
   std::string directory;                     // Absolute.
 };
 
-// Asks the controller where a name's checkpoint lies; a path must be a directory here. Tells what
-// went wrong and returns its exit code, else kCliOk.
+// Asks the controller where a named checkpoint is; a path must be a directory here. Returns kCliOk,
+// or prints the error and returns its exit code.
 int FindCheckpoint(Program& program, const std::string& text, CheckpointPlace* place);
 
-// `status`: why the files there could not be used. The same; but if the directory that the
-// controller named is not to be seen from here, FailedPrecondition says so and what to do.
+// Returns `status`, which says why the files could not be used. If the directory named by the
+// controller is not visible here, returns FailedPrecondition with that and what to do.
 absl::Status Explained(const absl::Status& status, const CheckpointPlace& place);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// paceline checkpoint list, describe, verify and export: what checkpoints there are and hold.
+// paceline checkpoint list, describe, verify and export: existing checkpoints and their contents.
 #include <algorithm>
 #include <map>
 #include <memory>
@@ -37,7 +37,7 @@ struct CheckpointListFlags {
   int limit = 50;
 };
 
-// Pages until there are `limit` checkpoints, or no more.
+// Fetches pages until there are `limit` checkpoints, or no more.
 grpc::Status FetchCheckpoints(Program& program, const CheckpointListFlags& flags,
                               v1::ListCheckpointsResponse* checkpoints) {
   v1::ListCheckpointsRequest request;
@@ -54,7 +54,7 @@ grpc::Status FetchCheckpoints(Program& program, const CheckpointListFlags& flags
   return grpc::Status::OK;
 }
 
-// The name of the job if it stands for this one now, else the id.
+// Returns the job's name if it refers to this job now, else its id.
 std::string TypedJob(Program& program, const v1::Checkpoint& checkpoint) {
   v1::GetJobRequest request;
   request.set_job(checkpoint.job_name());
@@ -64,8 +64,8 @@ std::string TypedJob(Program& program, const v1::Checkpoint& checkpoint) {
                                                                   : checkpoint.job_id());
 }
 
-// One for each, which the controller understands: JOB/STEP, with the generation where a later one
-// has saved the same step.
+// Returns a name for each checkpoint that the controller understands: JOB/STEP, with the generation
+// if a later one has saved the same step.
 std::vector<std::string> TypedNames(Program& program,
                                     const v1::ListCheckpointsResponse& checkpoints) {
   std::map<std::string, std::string> jobs;
@@ -269,7 +269,7 @@ absl::StatusOr<ExportResult> Export(Program& program, const CheckpointExportFlag
   ExportOptions options;
   options.floats = FloatsOf(flags.dtype);
   options.max_file_bytes = static_cast<int64_t>(flags.max_shard_bytes);
-  // Listening keeps the first Ctrl-C from ending the process before what was written is removed.
+  // A listener keeps the first Ctrl-C from ending the process before the file is removed.
   const Interrupt::Listener listener(program.interrupt(), [] {});
   options.is_cancelled = [&program] { return program.interrupt().raised(); };
   options.on_progress = [&bar](int64_t done, int64_t all) { bar.Show(done, all); };
@@ -280,7 +280,7 @@ absl::StatusOr<ExportResult> Export(Program& program, const CheckpointExportFlag
   return hugging_face ? ExportHuggingFace(files, to, options) : ExportFile(files, to, options);
 }
 
-// What torch.load reads is not written here.
+// Whether the path names a file for torch.load, which this program does not write.
 bool NamesAPickle(const std::string& path) {
   return absl::EndsWith(path, ".pt") || absl::EndsWith(path, ".pth") ||
          absl::EndsWith(path, ".bin");

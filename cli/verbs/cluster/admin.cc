@@ -36,7 +36,7 @@ struct LogLevelFlags {
   std::string node;
 };
 
-// "debug"; "default" stands for what the daemon was started with.
+// "debug"; "default" is the level that the daemon was started with.
 std::string LevelText(v1::LogLevel level) {
   if (level == v1::LOG_LEVEL_UNSPECIFIED) return "default";
   return EnumName(*v1::LogLevel_descriptor(), level);
@@ -81,15 +81,15 @@ void AddAdminLogLevel(CLI::App& parent, Program& program) {
   RunWith(*verb, program, flags, LogLevelVerb);
 }
 
-// What has come of the stream.
+// Outcome of the stream.
 struct Received {
-  absl::Status written;  // Of what could be written.
+  absl::Status written;  // Status of writing the file.
   int64_t bytes = 0;
   std::optional<v1::BackupEnd> end;
   std::string checksum;
 };
 
-// The state tells of everybody's jobs: nobody else is to read it.
+// Only the user may read the file, since the state describes everybody's jobs.
 absl::StatusOr<AtomicFile> CreatePrivate(const std::string& path) {
   const mode_t before = umask(077);
   absl::StatusOr<AtomicFile> file = AtomicFile::Create(path);
@@ -126,7 +126,7 @@ absl::Status CheckReceived(const Received& received) {
                                           "): try again"));
 }
 
-// The file is complete under another name: scanned before it takes the place of an older.
+// Checks the complete file under another name, before it replaces an older one.
 absl::Status PutInPlace(const std::string& part, const std::string& file) {
   absl::Status status = CheckStateFile(part);
   if (status.ok() && std::rename(part.c_str(), file.c_str()) != 0) {
@@ -139,7 +139,7 @@ absl::Status PutInPlace(const std::string& part, const std::string& file) {
 }
 
 int BackupVerb(Program& program, const std::string& path) {
-  // Listening keeps the first Ctrl-C from ending the process before what was written is removed.
+  // A listener keeps the first Ctrl-C from ending the process before the file is removed.
   const Interrupt::Listener listener(program.interrupt(), [] {});
   const std::string part = path + ".part";
   Received received;
@@ -185,7 +185,7 @@ struct RestoreFlags {
 };
 
 int RestoreVerb(Program& program, const RestoreFlags& flags) {
-  // As the controller does: the state tells of everybody's jobs.
+  // As in the controller: the state describes everybody's jobs.
   ::umask(077);
   const absl::StatusOr<Restoration> restored =
       RestoreState(flags.file, flags.state_dir, flags.force, absl::Now());

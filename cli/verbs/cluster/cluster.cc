@@ -36,7 +36,7 @@ int ShowCluster(Program& program) {
   return kCliOk;
 }
 
-// Ids of the jobs that wait and of those that train, by queue.
+// Ids of the waiting and of the training jobs, by queue.
 std::string QueuesAsJson(const std::vector<v1::Job>& jobs) {
   std::map<std::string, std::vector<const v1::Job*>> queues;
   for (const v1::Job& job : jobs) queues[QueueOf(job)].push_back(&job);

@@ -1,5 +1,4 @@
-// What verbs about the whole cluster ask the controller for; cluster.cc has `cluster status` and
-// `queue list` beside it.
+// Requests of verbs about the whole cluster; cluster.cc also has `cluster status` and `queue list`.
 #ifndef CLI_VERBS_CLUSTER_CLUSTER_H_
 #define CLI_VERBS_CLUSTER_CLUSTER_H_
 
@@ -11,10 +10,10 @@
 
 namespace paceline {
 
-// All jobs that have not ended, newest first.
+// Fetches all jobs that have not ended, newest first.
 grpc::Status FetchActiveJobs(Program& program, std::vector<v1::Job>* jobs);
 
-// By name.
+// Fetches all nodes, by name.
 grpc::Status FetchAllNodes(Program& program, std::vector<v1::Node>* nodes);
 
 grpc::Status FetchCluster(Program& program, ClusterFacts* facts);

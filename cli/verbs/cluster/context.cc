@@ -26,7 +26,7 @@ struct ContextFlags {
   bool none = false;
 };
 
-// What overrules the current context in this shell; empty: nothing does.
+// Returns what overrides the current context in this shell; empty: nothing.
 std::string OverruledBy(const Program& program) {
   for (const char* variable : {"PACELINE_SERVER", "PACELINE_CONTEXT"}) {
     const std::string value = program.Variable(variable);
@@ -42,7 +42,7 @@ int Write(Program& program, const CliConfig& config, const std::string& done) {
   return kCliOk;
 }
 
-// Who somebody is there, by the flags. InvalidArgument: half of it.
+// Sets the identity given by the flags. InvalidArgument if it is incomplete.
 absl::Status SetIdentity(const GlobalFlags& flags, CliContext* context) {
   std::error_code error;
   context->plaintext = flags.plaintext;
@@ -74,7 +74,7 @@ int Add(Program& program, const ContextFlags& flags) {
   if (!config.ok()) return program.Fail(config.status());
   const bool known = config->contexts.count(flags.name) > 0;
   config->contexts[flags.name] = context;
-  // The first one is what its owner wants to use.
+  // The first context is the one that its owner wants to use.
   const bool use = flags.use || (!known && config->contexts.size() == 1);
   if (use) config->current = flags.name;
   const int exit = Write(program, *config,
@@ -149,7 +149,7 @@ int List(Program& program) {
   return kCliOk;
 }
 
-// Where commands of this shell go, and what says so.
+// Shows where commands in this shell go, and why.
 int Show(Program& program) {
   const absl::StatusOr<ServerChoice> choice = program.ChooseServer();
   if (!choice.ok()) return program.Fail(choice.status());

@@ -82,8 +82,8 @@ DevDir ChosenDevDir(const Program& program, const std::string& dir_flag) {
   return DefaultDevDir([&program](const char* name) { return program.Variable(name); });
 }
 
-// The daemons of the cluster: state, process, addresses, live trainers, log; as a table, or as
-// JSON. True when the controller and every worker run.
+// Shows the daemons of the cluster (state, process, addresses, live trainers, log) as a table, or
+// as JSON. Returns true if the controller and every worker run.
 bool ShowCluster(Program& program, const DevDir& dir) {
   std::vector<Row> rows = {RowOf(ControllerPlace(dir), false)};
   for (const std::string& name : dir.Workers()) rows.push_back(RowOf(WorkerPlace(dir, name), true));
@@ -103,17 +103,17 @@ bool ShowCluster(Program& program, const DevDir& dir) {
 struct DevUpFlags {
   std::string dir;
   std::string bin_dir;
-  int workers = 0;  // 0: as the last time.
+  int workers = 0;  // 0: as many as last time.
   int slots = 0;
 };
 
-// One that is cordoned or drained is up, too.
+// Cordoned and drained nodes are up, too.
 bool Answers(const v1::Node& node) {
   return node.state() != v1::NODE_STATE_UNSPECIFIED && node.state() != v1::NODE_UNREACHABLE &&
          node.state() != v1::NODE_LOST;
 }
 
-// Waits until every worker reports to the controller. Returns those that are missing.
+// Waits until every worker reports to the controller. Returns the missing ones.
 std::set<std::string> AwaitReady(Program& program, const std::string& controller, int workers,
                                  absl::Time deadline) {
   std::set<std::string> missing;
@@ -200,8 +200,8 @@ struct DevDownFlags {
   double grace_s = 5;
 };
 
-// So that jobs are not taken for failed because their trainers were ended. A controller that
-// does not answer is no reason to leave its cluster up.
+// Cancels jobs, which would otherwise count as failed when their trainers are ended. If the
+// controller does not answer, the cluster is taken down anyway.
 void CancelJobs(Program& program, const DevDir& dir) {
   Client::Options options;
   options.server = RunningDevController(dir);

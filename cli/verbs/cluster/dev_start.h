@@ -1,4 +1,4 @@
-// How a cluster on this machine comes up, for `paceline dev up` and `paceline run`.
+// Starts a cluster on this machine, for `paceline dev up` and `paceline run`.
 #ifndef CLI_VERBS_CLUSTER_DEV_START_H_
 #define CLI_VERBS_CLUSTER_DEV_START_H_
 
@@ -12,9 +12,9 @@
 
 namespace paceline {
 
-// Starts what does not run of the cluster in `dir` and waits until its workers report. Errors as
-// DevCluster::Start; DeadlineExceeded when one does not report in time. Returns the names of those
-// that were started.
+// Starts what is not running of the cluster in `dir` and waits until its workers report. Returns
+// the names of the daemons started. Errors as in DevCluster::Start; DeadlineExceeded if a worker
+// does not report in time.
 absl::StatusOr<std::vector<std::string>> StartDevCluster(Program& program, DevCluster& cluster,
                                                          const DevDir& dir,
                                                          const DevSettings& settings,

@@ -28,7 +28,7 @@
 namespace paceline {
 namespace {
 
-// The logs of so many ranks, that which failed first.
+// Number of ranks whose logs are included, the failed one first.
 constexpr int kMostLogs = 8;
 constexpr size_t kMostLogBytes = 256 * 1024;
 
@@ -38,8 +38,8 @@ struct DiagFlags {
   int log_lines = 200;
 };
 
-// Sections of text, each under its name. What cannot be had is told in its place, so that a report
-// comes about whatever is broken.
+// Sections of text with titles. What cannot be had is reported in its place, so that a report is
+// made whatever is broken.
 class Report {
  public:
   void Add(const std::string& name, const std::string& text) {
@@ -59,7 +59,7 @@ class Report {
                         static_cast<int>(status.error_code()), ")");
   }
 
-  // Without secrets and control characters.
+  // The text without secrets and control characters.
   std::string Text() const { return Sanitize(Redacted(text_)); }
 
  private:
@@ -120,7 +120,7 @@ std::string LogText(Program& program, const v1::Job& job, int rank, int lines) {
   };
   log.on_trainer = [](const std::string&) {};
   log.on_gap = [](int64_t) {};
-  // Somebody waits for the report: what is away is left out.
+  // Somebody waits for the report, so what cannot be reached is left out.
   log.patient = false;
   log.on_outage = [](const grpc::Status&) {};
   const grpc::Status status = ReadRankLog(program.client(), log);
@@ -181,7 +181,7 @@ int Diagnose(Program& program, const DiagFlags& flags) {
     v1::GetJobRequest request;
     request.set_job(flags.job);
     const grpc::Status status = program.client().Call(methods::kJobGet, request, &job);
-    // A name that is wrong is mended at once; all else is what the report is about.
+    // A wrong name is easily corrected; all other errors are what the report is about.
     if (status.error_code() == grpc::StatusCode::NOT_FOUND) return program.Fail(status);
   }
   Report report;

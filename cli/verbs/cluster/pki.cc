@@ -27,7 +27,7 @@
 namespace paceline {
 namespace {
 
-// Of what needs no controller.
+// Flags of verbs that need no controller.
 struct PkiFlags {
   std::string dir;
   std::string ca_dir;
@@ -42,7 +42,7 @@ absl::Duration LifeOf(const PkiFlags& flags, Role role) {
   return flags.days == 0 ? UsualLife(role) : absl::Hours(24) * flags.days;
 }
 
-// Names and addresses without the brackets that an IPv6 address has in front of a port.
+// Removes the brackets of IPv6 addresses from names and addresses.
 std::vector<std::string> HostsOf(const PkiFlags& flags) {
   std::vector<std::string> hosts = flags.hosts;
   for (std::string& host : hosts) {
@@ -103,7 +103,7 @@ int Issue(Program& program, const PkiFlags& flags) {
   return kCliOk;
 }
 
-// Of the files in a folder, or of those that commands use.
+// Shows the files in a folder, or those that commands use.
 int Show(Program& program, const PkiFlags& flags) {
   TlsFiles files = FilesIn(flags.dir);
   if (flags.dir.empty()) {
@@ -192,7 +192,7 @@ void AddPkiShow(CLI::App& parent, Program& program) {
   RunWith(*verb, program, flags, Show);
 }
 
-// Of what the controller is asked.
+// Flags of verbs that ask the controller.
 struct IdentityFlags {
   std::string node;
   double ttl_s = 3600;
@@ -280,7 +280,7 @@ int TellRenewed(Program& program, const Certificate& made) {
   return kCliOk;
 }
 
-// By the controller, for the files that commands use.
+// Has the controller renew the files that commands use.
 int RenewOwn(Program& program, const TlsFiles& files) {
   const absl::StatusOr<std::string> key = ReadPrivate(files.key);
   if (!key.ok()) return program.Fail(key.status());

@@ -45,7 +45,7 @@ absl::StatusOr<Certificate> RotateIn(const CertificateAuthority& authority, cons
   const TlsFiles files = FilesIn(dir);
   PACELINE_ASSIGN_OR_RETURN(const std::string pem, ReadWhole(files.certificate));
   PACELINE_ASSIGN_OR_RETURN(const Certificate old, ReadCertificate(pem));
-  // Whoever can write this file does not choose whom the authority vouches for. It may have ended.
+  // Whoever can write this file must not choose whom the authority vouches for. May be expired.
   const absl::Status ours = CheckCertificate(pem, authority.certificate_pem(), old.not_before);
   if (!ours.ok()) {
     return absl::FailedPreconditionError(

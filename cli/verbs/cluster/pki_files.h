@@ -1,4 +1,4 @@
-// What the verbs of `paceline pki` do with files.
+// File operations of the `paceline pki` verbs.
 #ifndef CLI_VERBS_CLUSTER_PKI_FILES_H_
 #define CLI_VERBS_CLUSTER_PKI_FILES_H_
 
@@ -12,19 +12,19 @@
 
 namespace paceline {
 
-// Makes a key and its certificate, and writes both with that of the authority: DIR/key.pem,
-// DIR/cert.pem, DIR/ca.pem. FailedPrecondition when DIR has a certificate already.
+// Makes a key and a certificate, and writes both along with the authority's certificate:
+// DIR/key.pem, DIR/cert.pem, DIR/ca.pem. FailedPrecondition if DIR already has a certificate.
 absl::Status IssueInto(const CertificateAuthority& authority,
                        const CertificateAuthority::Grant& grant, const std::string& dir,
                        absl::Time now);
 
-// A certificate for the same principal and hosts as that in DIR, of the same key, or of a new one.
-// `life` zero: the usual one of the role. Returns what it names. FailedPrecondition, and nothing is
-// written, when the authority has not signed that in DIR.
+// Makes a certificate for the principal and hosts of the one in DIR, with the same key or a new
+// one. `life` zero: the usual life for the role. Returns the new certificate. FailedPrecondition,
+// without writing anything, if the authority has not signed the one in DIR.
 absl::StatusOr<Certificate> RotateIn(const CertificateAuthority& authority, const std::string& dir,
                                      bool new_key, absl::Duration life, absl::Time now);
 
-// "worker/w1" or "paceline://worker/w1" as the latter. InvalidArgument: neither.
+// Returns "paceline://worker/w1" for that or for "worker/w1". InvalidArgument for other text.
 absl::StatusOr<std::string> PrincipalUriOf(const std::string& text);
 
 }  // namespace paceline

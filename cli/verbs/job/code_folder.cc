@@ -31,7 +31,7 @@ namespace fs = std::filesystem;
 constexpr char kIgnoreFile[] = ".pacelineignore";
 constexpr size_t kMaxIgnoreFile = 1 << 20;
 constexpr size_t kLargest = 5;
-// Of a file besides its path and data, at most.
+// Most bytes that a file takes besides its path and data.
 constexpr int64_t kFileBytes = 32;
 
 bool InGitRepository(fs::path folder) {
@@ -42,7 +42,7 @@ bool InGitRepository(fs::path folder) {
   }
 }
 
-// The paths that git tells, each with a NUL behind it. What it has to complain of is on stderr.
+// Returns the paths that git lists, each followed by a NUL. git's complaints go to stderr.
 absl::StatusOr<std::vector<std::string>> AskGit(const std::string& folder, const char* what) {
   const std::string command = absl::StrCat(
       "git -C '", absl::StrReplaceAll(folder, {{"'", "'\\''"}}), "' ls-files -z ", what);
@@ -100,13 +100,13 @@ absl::StatusOr<std::vector<std::string>> ChoosePaths(const std::string& folder,
   return Walk(folder, file);
 }
 
-// The link's target; or whether it may be executed, and its size.
+// A link's target; or a file's size, and whether it is executable.
 struct Entry {
   v1::CodeFile file;
   int64_t bytes = 0;
 };
 
-// NotFound: it is not there.
+// NotFound if it does not exist.
 absl::StatusOr<Entry> Look(const std::string& folder, const std::string& path) {
   const std::string full = absl::StrCat(folder, "/", path);
   struct stat info;
@@ -205,7 +205,7 @@ absl::StatusOr<PackedCode> PackFolder(const std::string& folder) {
     entry.file.clear_data();
     packed.paths.insert(path);
   }
-  if (static_cast<int64_t>(packed.bytes.size()) > kMaxCodeBytes) {  // They grew meanwhile.
+  if (static_cast<int64_t>(packed.bytes.size()) > kMaxCodeBytes) {  // The files grew meanwhile.
     return TooMuch(folder, BytesText(static_cast<int64_t>(packed.bytes.size())), sizes);
   }
   packed.code.set_sha256(Sha256Hex(packed.bytes));

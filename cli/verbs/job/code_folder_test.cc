@@ -50,7 +50,7 @@ class CodeFolderTest : public ::testing::Test {
   CodeFolderTest() {
     std::string made = absl::StrCat(::testing::TempDir(), "/code-XXXXXX");
     folder_ = fs::canonical(::mkdtemp(made.data())).string();
-    // A repository that the test itself lies in is none of its business.
+    // Keeps git from finding a repository that contains the test itself.
     ::setenv("GIT_CEILING_DIRECTORIES", folder_.c_str(), 1);
     ::setenv("GIT_CONFIG_GLOBAL", "/dev/null", 1);
   }
@@ -67,7 +67,7 @@ class CodeFolderTest : public ::testing::Test {
               0)
         << arguments;
   }
-  // Paths and contents; of links, the target.
+  // Contents by path; for links, their targets.
   std::map<std::string, std::string> Packed() const {
     const auto packed = PackFolder(folder_);
     EXPECT_TRUE(packed.ok()) << packed.status();

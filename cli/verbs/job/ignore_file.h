@@ -1,7 +1,7 @@
-// A .pacelineignore: what of a folder does not travel with a job. Each line is a pattern with *, ?
-// and [...], as in a .gitignore: with a slash before its end it is matched from the folder on, else
-// with the name at any depth; with a slash at its end, with folders only. Empty lines and those
-// that begin with # say nothing.
+// A .pacelineignore lists what in a folder does not travel with a job. Each line is a pattern with
+// *, ? and [...], as in a .gitignore. A pattern with a slash before its end is matched from the
+// folder on, others match names at any depth; a slash at the end restricts it to folders. Empty
+// lines and lines that begin with # are ignored.
 //
 // Pure.
 #ifndef CLI_VERBS_JOB_IGNORE_FILE_H_
@@ -17,10 +17,10 @@ namespace paceline {
 
 class IgnoreFile {
  public:
-  // InvalidArgument, with the line, for what a .gitignore may have and this not: ! and **.
+  // InvalidArgument, with the line, for features of .gitignore that are not supported: ! and **.
   static absl::StatusOr<IgnoreFile> Parse(absl::string_view text);
 
-  // `path`: from the folder on. What lies below a folder that is excluded is not asked for.
+  // `path` is relative to the folder. Not to be called for what is below an excluded folder.
   bool Excludes(const std::string& path, bool is_folder) const;
 
  private:

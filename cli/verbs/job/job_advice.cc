@@ -1,5 +1,4 @@
-// paceline job why, advise, apply and decisions: what is in the way of jobs, and what is done about
-// it.
+// paceline job why, advise, apply and decisions: obstacles of jobs, and remedies.
 #include <cstdint>
 #include <memory>
 #include <string>

@@ -1,4 +1,4 @@
-// paceline job ladder, mode, profile and cancel: what a job is told while it trains.
+// paceline job ladder, mode, profile and cancel: changes of a job while it trains.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -44,7 +44,7 @@ std::string PlanText(const v1::Job& job) {
   return text;
 }
 
-// The plan, or the job as JSON.
+// Shows the plan, or the job as JSON.
 int ShowPlan(Program& program, const v1::Job& job) {
   if (program.json()) {
     program.PrintJson(job);
@@ -60,7 +60,7 @@ int ShowPlanOf(Program& program, const std::string& job) {
   return status.ok() ? ShowPlan(program, found) : program.Fail(status);
 }
 
-// Until all ranks train by the job's epoch, or one could not prepare it; then shows it.
+// Waits until all ranks train by the job's epoch, or one could not prepare it; then shows it.
 int AwaitPlan(Program& program, v1::Job job) {
   const int64_t epoch = job.plan().epoch();
   const auto active = [&] { return job.plan().active_epoch() >= epoch; };
@@ -137,7 +137,7 @@ absl::StatusOr<v1::ChangeModeRequest> RequestOf(const JobModeFlags& flags) {
   v1::ChangeModeRequest request;
   request.set_job(flags.job);
   request.set_request_id(RequestId(flags.request_id));
-  // The parser has let values pass only that are known.
+  // The parser only accepts known values.
   if (!flags.mode.empty()) {
     v1::SlipstreamMode mode = v1::SLIPSTREAM_UNSPECIFIED;
     v1::SlipstreamMode_Parse(absl::StrCat("SLIPSTREAM_", absl::AsciiStrToUpper(flags.mode)), &mode);
@@ -241,7 +241,7 @@ int ProfileJob(Program& program, const JobProfileFlags& flags) {
   JobWatch watch;
   watch.job_id = job.id();
   watch.each = [&](const v1::JobEvent& event) {
-    // Somebody may ask for the next one once this is done.
+    // Somebody else may ask for the next profile once this one is done.
     if (event.type() == v1::DELETED || event.job().profile().request().id() != id) return false;
     job = event.job();
     return !AllAnswered(job) && !HasEnded(job.state());

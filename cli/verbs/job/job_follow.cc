@@ -28,7 +28,7 @@ constexpr absl::Duration kBarInterval = absl::Milliseconds(100);
 constexpr absl::Duration kLineInterval = absl::Seconds(5);
 constexpr int kDefaultWidth = 80;
 
-// Shows the present state of a job in place (terminal) or line by line. Thread-compatible.
+// Shows the present state of a job, in place (terminal) or line by line. Thread-compatible.
 class ProgressView {
  public:
   explicit ProgressView(Program& program)
@@ -52,17 +52,17 @@ class ProgressView {
     }
   }
 
-  // What was told above the next line.
+  // What was shown in the lines so far.
   ToldOnce& told() { return told_; }
 
-  // Takes the bar away, so that a line can be written.
+  // Removes the bar, so that a line can be written.
   void Clear() {
     if (drawn_) program_.out() << "\r\x1b[K" << std::flush;
     drawn_ = false;
   }
 
  private:
-  // A line that stays, when it has started again since the last look.
+  // Writes a permanent line if the job has restarted since the last call.
   void ShowRestart(const v1::Job& job) {
     const bool again = restarts_.has_value() && job.restarts() > *restarts_;
     restarts_ = job.restarts();
@@ -73,8 +73,8 @@ class ProgressView {
                    << std::endl;
   }
 
-  // A line that stays, when saves begin to fail or work again; once for each. After the last step
-  // one for each error: the job's end depends on it.
+  // Writes a permanent line when saves start to fail or work again, once per change. After the last
+  // step it writes one for each error, since the job's end depends on it.
   void ShowSaveTrouble(const v1::Job& job, absl::Time now) {
     const std::string trouble = SaveTroubleText(job, now);
     const std::string& error = job.checkpoints().last_error();
@@ -118,7 +118,7 @@ void ShowEnd(Program& program, const v1::Job& job, ToldOnce& told) {
       program.out() << "      paceline job resume " << job.id() << "\n";
     }
   }
-  // It says from which checkpoint the job can go on.
+  // The reason says from which checkpoint the job can continue.
   if (unusable) program.out() << told.Tell(SanitizeLine(job.reason())) << "\n";
   program.out() << std::flush;
 }

@@ -1,5 +1,5 @@
-// Follows one job until it ends: a progress bar on a terminal, a line every few seconds
-// elsewhere, then a summary. The job does not depend on being followed.
+// Follows one job until it ends: a progress bar on a terminal, otherwise a line every few seconds,
+// then a summary. The job does not depend on being followed.
 #ifndef CLI_VERBS_JOB_JOB_FOLLOW_H_
 #define CLI_VERBS_JOB_JOB_FOLLOW_H_
 
@@ -12,12 +12,12 @@ namespace paceline {
 
 struct FollowOptions {
   bool progress = true;  // Else only the end is shown.
-  bool silent = false;   // Not even that.
-  bool events = false;   // As JSON: a line for each change, the end among them.
+  bool silent = false;   // Not even the end is shown.
+  bool events = false;   // As JSON: a line for each change, including the end.
   absl::Time deadline = absl::InfiniteFuture();
 };
 
-// `job_id`: full. Returns the exit code: that of the job's end, or of what kept from seeing it.
+// `job_id`: full. Returns the exit code for the job's end, or for what prevented seeing it.
 int FollowJob(Program& program, const std::string& job_id, const FollowOptions& options);
 
 }  // namespace paceline

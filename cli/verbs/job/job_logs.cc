@@ -33,9 +33,9 @@
 namespace paceline {
 namespace {
 
-// Each has a thread while it is followed.
+// Each followed rank has a thread.
 constexpr size_t kMostFollowed = 64;
-// Up to their ends, at once.
+// Logs read at once, when they are not followed.
 constexpr size_t kMostRead = 16;
 
 struct JobLogsFlags {
@@ -49,10 +49,10 @@ struct JobLogsFlags {
   bool no_prefix = false;
 };
 
-// Writes the lines of several ranks that match, each line whole. Thread-safe.
+// Writes the matching lines of several ranks, keeping each line whole. Thread-safe.
 class LogPrinter {
  public:
-  // `pattern`: null for all lines.
+  // `pattern`: null matches all lines.
   LogPrinter(Program& program, bool prefixed, const RE2* pattern)
       : program_(program), prefixed_(prefixed), pattern_(pattern) {}
 
@@ -66,7 +66,7 @@ class LogPrinter {
     program_.out() << std::flush;
   }
 
-  // On a terminal, shows a line that is still written over, in the place of the one before.
+  // On a terminal: shows a line that is still being overwritten, in place of the previous one.
   void Draw(int rank, const std::string& draft) ABSL_LOCKS_EXCLUDED(mutex_) {
     const int width = program_.style().width;
     if (draft.empty() || !program_.out_is_terminal() || width <= 0 || pattern_ != nullptr) return;
@@ -91,18 +91,18 @@ class LogPrinter {
   bool drawn_ ABSL_GUARDED_BY(mutex_) = false;
 };
 
-// Which rank's lines are printed now, of logs that are read at once up to their ends: one whole log
-// after the other, by rank; only a rank that has not answered for kPatience holds nobody up.
-// Thread-safe.
+// Decides whose lines are printed now when several logs are read at once up to their ends: one
+// whole log after the other, by rank. A rank that has not answered for kPatience does not hold up
+// others. Thread-safe.
 class LogTurns {
  public:
-  // The rank's log has been asked for; never before that of a lower rank.
+  // The rank's log has been asked for; call it in the order of ranks.
   void Begin(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     open_[rank].asked = absl::Now();
   }
 
-  // It has lines: waits for its turn, which it keeps until its end.
+  // The rank has lines: waits for its turn, which it keeps until its end.
   void Take(int rank) ABSL_LOCKS_EXCLUDED(mutex_) {
     const absl::MutexLock lock(&mutex_);
     open_[rank].has_lines = true;
@@ -139,15 +139,15 @@ class LogTurns {
   std::map<int, Rank> open_ ABSL_GUARDED_BY(mutex_);
 };
 
-// How the reading of a rank's log has ended.
+// How reading one rank's log ended.
 struct LogEnd {
   int rank = 0;
   std::string node;
   grpc::Status status;
 };
 
-// `wanted`: what is common to all ranks. `end`: of the rank and its node. `turns`: null, each line
-// is printed as it comes.
+// `wanted`: the settings that all ranks share. `end`: of this rank and its node. `turns`: null
+// prints each line as it comes.
 void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrinter& printer,
                LogTurns* turns, LogEnd& end) {
   const int rank = end.rank;
@@ -172,7 +172,7 @@ void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrint
     program.Note(absl::StrCat("rank ", rank, ": ", bytes, " bytes are no longer kept"));
   };
   log.on_outage = [&](const grpc::Status& status) {
-    // The controller gives reasons; without one it is the controller that is away.
+    // The controller gives reasons for its errors; without one the controller itself is away.
     const std::string what =
         ErrorReason(status).empty()
             ? absl::StrCat("the controller at ", program.ServerText(), " does not answer")
@@ -183,7 +183,7 @@ void PrintRank(Program& program, Client& client, const RankLog& wanted, LogPrint
   print_rest();
 }
 
-// Bytes as they come, as if the program wrote to this terminal.
+// Prints bytes as they come, as if the rank wrote to this terminal.
 void PrintRaw(Program& program, Client& client, const RankLog& wanted, LogEnd& end) {
   RankLog log = wanted;
   log.rank = end.rank;
@@ -196,7 +196,7 @@ void PrintRaw(Program& program, Client& client, const RankLog& wanted, LogEnd& e
   end.status = ReadRankLog(client, log);
 }
 
-// Waits until the job has ranks, or has ended without.
+// Waits until the job has ranks, or has ended without any.
 grpc::Status AwaitRanks(Program& program, v1::Job* job) {
   JobWatch watch;
   watch.job_id = job->id();
@@ -210,8 +210,8 @@ grpc::Status AwaitRanks(Program& program, v1::Job* job) {
   return WatchJobs(program.client(), watch);
 }
 
-// Those of `ranks` that run, or ran, on one of the nodes. NotFound, with the job's nodes, when none
-// does.
+// Returns those of `ranks` that run, or ran, on one of the nodes. NotFound, with the job's nodes,
+// if none does.
 absl::StatusOr<std::vector<int>> OnNodes(const v1::Job& job, const std::vector<int>& ranks,
                                          const std::string& words) {
   PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> nodes, ExpandHosts({words}));
@@ -228,8 +228,8 @@ absl::StatusOr<std::vector<int>> OnNodes(const v1::Job& job, const std::vector<i
                                           SanitizeLine(absl::StrJoin(present, ", "))));
 }
 
-// The ranks asked for. NotFound when the job lacks one of them, or none is on such a node;
-// InvalidArgument when they are too many to be followed.
+// Returns the ranks asked for. NotFound if the job lacks one of them, or none is on such a node;
+// InvalidArgument if there are too many to follow.
 absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFlags& flags) {
   const int count = job.ranks_size();
   std::vector<int> ranks = ParseRanks(flags.ranks);
@@ -251,12 +251,12 @@ absl::StatusOr<std::vector<int>> ChosenRanks(const v1::Job& job, const JobLogsFl
   return ranks;
 }
 
-// Whether it is about the log of one rank, and not about the command.
+// Whether the error is about the log of one rank, and not about the command.
 bool IsOfOneRank(const grpc::Status& status) {
   return NodeIsAway(status) || absl::StartsWith(ErrorReason(status), "LOG_");
 }
 
-// Tells whose lines are missing. Returns the exit code.
+// Reports whose lines are missing. Returns the exit code.
 int TellMissing(Program& program, const std::vector<LogEnd>& ends) {
   using Missing = std::pair<std::string, std::string>;  // Node, and why.
   std::map<Missing, std::vector<int>> missing;
@@ -333,7 +333,7 @@ int PrintLogs(Program& program, const JobLogsFlags& flags) {
   return PrintRanks(program, wanted, std::move(ends), flags);
 }
 
-// What is wrong with a regular expression; empty: nothing.
+// Returns what is wrong with a regular expression; empty: nothing.
 std::string ProblemOf(const std::string& pattern) {
   const RE2 compiled(pattern, RE2::Quiet);
   return compiled.ok() ? "" : absl::StrCat("is no regular expression: ", compiled.error());

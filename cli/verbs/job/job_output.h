@@ -1,4 +1,4 @@
-// What the ranks of a job write, as it comes, until the job has ended.
+// Prints the output of a job's ranks as it comes, until the job has ended.
 #ifndef CLI_VERBS_JOB_JOB_OUTPUT_H_
 #define CLI_VERBS_JOB_JOB_OUTPUT_H_
 
@@ -12,9 +12,9 @@ namespace paceline {
 
 inline constexpr int kAllRanks = -1;
 
-// Prints the output of `rank` as it is, or of all ranks line by line, each with its rank in front;
-// what the job waits for, on the error stream. OK once the job has ended, which is in `job` then.
-// Asks by `client`, and ends early when that one is interrupted.
+// Prints the output of `rank` unchanged, or of all ranks line by line, each line with its rank in
+// front. What the job waits for goes to the error stream. Returns OK once the job has ended; `job`
+// is then its final state. Calls by `client`, and ends early if that is interrupted.
 grpc::Status PrintJobOutput(Program& program, Client& client, const std::string& job_id, int rank,
                             v1::Job* job);
 

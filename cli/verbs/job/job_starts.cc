@@ -1,4 +1,4 @@
-// paceline submit and paceline job resume: how jobs begin, and begin again.
+// paceline submit and paceline job resume: starting jobs, and starting them again.
 #include <unistd.h>
 
 #include <cerrno>
@@ -43,8 +43,8 @@ void AddAcceptedJobFlags(CLI::App& verb, AcceptedJobFlags* flags) {
   verb.add_flag("--parsable", flags->parsable, "Print the job's id and nothing else");
 }
 
-// What comes after the controller has taken a job: its id, and the job followed if wanted. `done`:
-// what became of it, "submitted". Returns the exit code.
+// What follows after the controller has accepted a job: prints its id, and follows the job if
+// wanted. `done`: what was done, "submitted". Returns the exit code.
 int TellAcceptedJob(Program& program, const v1::Job& job, const std::string& done,
                     const AcceptedJobFlags& flags) {
   const bool stay = flags.wait || flags.follow;
@@ -98,7 +98,7 @@ int TellProblems(Program& program, const std::string& file, const JobFile& job_f
   return kCliUsage;
 }
 
-// What the server refused, at the places of the file that it is about.
+// Reports what the server refused, at the places of the file that it is about.
 int TellRefusal(Program& program, const std::string& file, const JobFile& job_file,
                 const grpc::Status& status) {
   JobFile refused = job_file;
@@ -110,7 +110,7 @@ int TellRefusal(Program& program, const std::string& file, const JobFile& job_fi
   return refused.problems.empty() ? program.Fail(status) : TellProblems(program, file, refused);
 }
 
-// A job begins from one thing: what a flag names takes the place of all that the file says.
+// A job has only one beginning: one that a flag names replaces those in the file.
 void SetBeginning(const SubmitFlags& flags, v1::JobSpec* spec) {
   if (flags.from.empty() && flags.from_weights.empty()) return;
   spec->set_resume_from(ForController(flags.from));
@@ -122,7 +122,7 @@ int CheckBeginning(Program& program, const SubmitFlags& flags) {
   return flags.from_weights.empty() ? kCliOk : CheckWeights(program, flags.from_weights);
 }
 
-// What a job reads and this machine does not have. Only told: nodes may have it.
+// Reports files that a job reads and this machine lacks. Only a note: nodes may have them.
 void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
   const std::pair<const char*, const std::string*> files[] = {
       {"data.train", &spec.data().train()},

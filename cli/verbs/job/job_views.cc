@@ -54,8 +54,8 @@ std::vector<v1::JobState> StatesOf(const JobListFlags& flags) {
   return states;
 }
 
-// Pages until there are `limit` jobs, or no more, with the revision of the first one: what changed
-// while the others came is told by a watch from there.
+// Fetches pages until there are `limit` jobs, or no more. Keeps the revision of the first page, so
+// that a watch from there shows what changed while the others were fetched.
 grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobsResponse* jobs) {
   v1::ListJobsRequest request;
   for (const v1::JobState state : StatesOf(flags)) request.add_states(state);
@@ -80,7 +80,7 @@ bool IsWanted(const v1::Job& job, const std::vector<v1::JobState>& states) {
   return states.empty() || std::count(states.begin(), states.end(), job.state()) > 0;
 }
 
-// Newest first. A job that was listed later than it was so stays as it is.
+// Inserts the job of an event, newest first, unless the list has a later state of it.
 void PutInto(std::vector<v1::Job>* jobs, const v1::JobEvent& event, bool wanted) {
   const v1::Job& job = event.job();
   const auto at = std::find_if(jobs->begin(), jobs->end(),
@@ -99,7 +99,7 @@ void PutInto(std::vector<v1::Job>* jobs, const v1::JobEvent& event, bool wanted)
   }
 }
 
-// The table in place, until Ctrl-C. `first`: what is shown at first.
+// Updates the table in place until Ctrl-C. `first`: what to show first.
 grpc::Status WatchTable(Program& program, const JobListFlags& flags,
                         const v1::ListJobsResponse& first) {
   const std::vector<v1::JobState> states = StatesOf(flags);
@@ -186,7 +186,7 @@ void ShowJob(Program& program, const v1::Job& job) {
   }
 }
 
-// `each` is given the job after each change, `say` a line about an outage. OK when the job has
+// Calls `each` with the job after each change, `say` with a line about an outage. OK if the job has
 // ended or was deleted.
 grpc::Status WatchJob(Program& program, const v1::Job& job,
                       const std::function<void(const v1::Job&)>& each,
@@ -203,7 +203,7 @@ grpc::Status WatchJob(Program& program, const v1::Job& job,
   return HasEnded(job.state()) ? grpc::Status::OK : WatchJobs(program.client(), watch);
 }
 
-// The page in place, until the job has ended.
+// Updates the page in place until the job has ended.
 grpc::Status WatchPage(Program& program, v1::Job job) {
   LiveView view(program, [&] { return JobPage(job, absl::Now(), program.style()); });
   return WatchJob(
@@ -211,7 +211,7 @@ grpc::Status WatchPage(Program& program, v1::Job job) {
       [&](const std::string& line) { view.Say(line); });
 }
 
-// The page again after each change of state; JSON after each change.
+// Prints the page after each change of state; JSON after each change.
 grpc::Status WatchPages(Program& program, const v1::Job& job) {
   v1::JobState shown = job.state();
   if (program.json()) {
@@ -269,7 +269,7 @@ void PrintEvent(Program& program, const v1::JobHistoryEvent& event) {
   program.out() << EventLines(event, program.style()) << std::flush;
 }
 
-// Leaves those that are asked for.
+// Keeps only the events asked for.
 void ChooseEvents(const JobEventsFlags& flags, v1::JobHistory* history) {
   auto& events = *history->mutable_events();
   events.erase(std::remove_if(events.begin(), events.end(),
@@ -280,13 +280,13 @@ void ChooseEvents(const JobEventsFlags& flags, v1::JobHistory* history) {
   }
 }
 
-// Each event after `last`, until the job has ended.
+// Prints each event after `last`, until the job has ended.
 int FollowEvents(Program& program, const std::string& job_id, int64_t last,
                  const JobEventsFlags& flags) {
   Client& client = program.client();
   Resumption resumption(client, absl::InfiniteFuture(),
                         [&](const grpc::Status&) { program.Note(program.OutageText()); });
-  // It was there a moment ago: an outage at once is waited for, too.
+  // The controller was there a moment ago, so even an immediate outage is waited out.
   resumption.Arrived();
   grpc::Status status;
   do {

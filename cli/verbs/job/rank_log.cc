@@ -19,14 +19,14 @@ namespace {
 constexpr size_t kLongestLine = 64 * 1024;
 constexpr int kMostRanks = 1 << 16;
 
-// An older controller does not tell whose a chunk is, and ends the stream with the trainer.
+// An older controller does not name the trainer of a chunk, and ends the stream with it.
 bool IsFromAnother(const v1::StreamLogsRequest& request, const v1::LogChunk& chunk) {
   if (!request.has_trainer() || !chunk.has_trainer()) return false;
   return chunk.trainer().generation() != request.trainer().generation() ||
          chunk.trainer().rank() != request.trainer().rank();
 }
 
-// Whether nothing follows when the node is back, as far as is known.
+// Whether nothing more will come when the node is back, as far as known.
 bool IsOver(Client& client, const RankLog& log) {
   if (!log.follow) return true;
   v1::GetJobRequest request;
@@ -52,7 +52,7 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
   Resumption resumption(client, absl::InfiniteFuture(), log.on_outage);
   grpc::Status status;
   do {
-    // By the clock of the node, which may differ from ours.
+    // By the node's clock, which may differ from ours.
     if (!begun && log.since != absl::InfinitePast()) {
       request.set_since_s(absl::ToDoubleSeconds(absl::Now() - log.since));
     }
@@ -63,7 +63,7 @@ grpc::Status ReadRankLog(Client& client, const RankLog& log) {
         log.on_trainer(chunk.node());
         next = 0;
       }
-      // Where it begins is known only now; what was rotated away before that is no gap.
+      // The log's start is only known now; what was rotated away before it is no gap.
       if (!begun && !from_beginning) next = chunk.offset();
       begun = true;
       if (chunk.offset() > next) log.on_gap(chunk.offset() - next);
@@ -101,7 +101,7 @@ std::vector<std::string> LineSplitter::Add(absl::string_view data) {
   if (begin > 0) is_draft_ = false;
   rest_.erase(0, begin);
   is_draft_ = is_draft_ || absl::StrContains(rest_, '\r');
-  // The "\r" at its end stays: what follows may write over this.
+  // Keeps the "\r" at the end: what follows may overwrite the line.
   rest_.erase(0, static_cast<size_t>(LastWritten(rest_).data() - rest_.data()));
   while (rest_.size() >= kLongestLine) {
     lines.push_back(rest_.substr(0, kLongestLine));

@@ -1,5 +1,5 @@
-// The log of one rank, without losing or repeating a byte when the connection is lost in between,
-// and when followed, that of each trainer that takes the rank over, until the job has ended.
+// Reads the log of one rank without losing or repeating a byte when the connection breaks. When it
+// is followed: also the logs of trainers that take the rank over, until the job has ended.
 #ifndef CLI_VERBS_JOB_RANK_LOG_H_
 #define CLI_VERBS_JOB_RANK_LOG_H_
 
@@ -18,40 +18,40 @@ namespace paceline {
 struct RankLog {
   std::string job_id;
   int rank = 0;
-  // Where it begins: so many lines before the end, else with what was written since then, else at
+  // Where to start: so many lines before the end, else at what was written since `since`, else at
   // the beginning.
   int tail_lines = 0;
   absl::Time since = absl::InfinitePast();
   bool follow = false;
   bool patient = true;  // Else it ends with the first outage.
-  // Bytes in order.
+  // Gets the bytes in order.
   std::function<void(absl::string_view)> each;
   // What follows is the log of another trainer, on this node, from its beginning.
   std::function<void(const std::string& node)> on_trainer;
-  // So many bytes were rotated away before the next ones.
+  // This many bytes before the next ones were rotated away.
   std::function<void(int64_t)> on_gap;
-  // The log cannot be had at the moment; told once per outage.
+  // Called once per outage, when the log cannot be had at the moment.
   std::function<void(const grpc::Status&)> on_outage;
 };
 
-// OK at the end of the log; CANCELLED when interrupted; else what kept from reading it. A node that
-// is not heard of (NodeIsAway) is waited for only while the log is followed and the job goes on.
+// Returns OK at the end of the log; CANCELLED if interrupted; else why it could not be read. Waits
+// for an unreachable node (NodeIsAway) only while the log is followed and the job continues.
 grpc::Status ReadRankLog(Client& client, const RankLog& log);
 
-// Whether the controller has no word from the node whose log was asked for.
+// Whether the controller does not hear from the node whose log was asked for.
 bool NodeIsAway(const grpc::Status& status);
 
-// Cuts a stream of bytes into lines. Of a line that was written over ("\r", as progress bars do)
-// only what was written last is kept. Thread-compatible.
+// Splits a stream of bytes into lines. Of a line that was overwritten ("\r", as by progress bars)
+// only the last version is kept. Thread-compatible.
 class LineSplitter {
  public:
-  // The lines that `data` completes, without their newlines. A line beyond 64 KiB is cut.
+  // Returns the lines that `data` completes, without newlines. Lines beyond 64 KiB are cut.
   std::vector<std::string> Add(absl::string_view data);
 
-  // What came after the last newline, if it is a line that is written over; else empty.
+  // The text after the last newline if that line is being overwritten; else empty.
   std::string Draft() const;
 
-  // What came after the last newline.
+  // The text after the last newline.
   std::string Rest();
 
  private:
@@ -59,7 +59,7 @@ class LineSplitter {
   bool is_draft_ = false;
 };
 
-// "0,3-5" as 0, 3, 4, 5. Empty when it is not such a list.
+// Parses "0,3-5" as 0, 3, 4, 5. Empty if the text is no such list.
 std::vector<int> ParseRanks(absl::string_view text);
 
 }  // namespace paceline

@@ -28,7 +28,7 @@ std::string Some(const std::vector<std::string>& paths) {
   return text;
 }
 
-// A file that the command names, is there, and stays behind.
+// Refuses a file that the command names and that exists, but stays behind.
 absl::Status CheckCommand(const v1::JobSpec& spec, const PackedCode& packed) {
   const std::filesystem::path folder(spec.working_directory());
   for (const std::string& argument : spec.command()) {

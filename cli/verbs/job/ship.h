@@ -1,4 +1,4 @@
-// Jobs whose code travels with them: `submit --ship`, `run --ship`.
+// Jobs that take their code along: `submit --ship`, `run --ship`.
 #ifndef CLI_VERBS_JOB_SHIP_H_
 #define CLI_VERBS_JOB_SHIP_H_
 
@@ -17,11 +17,11 @@ inline constexpr char kShipHelp[] =
     "git tracks, as they are on disk, or, with a .pacelineignore or without git, all that it does "
     "not exclude. At most 32 MiB";
 
-// Packs the working directory of the spec, puts the code in its place, and says what travels.
-// Returns the bytes that SubmitShipped sends.
+// Packs the spec's working directory, replaces it by the code in the spec, and says what travels.
+// Returns the bytes for SubmitShipped.
 absl::StatusOr<std::string> Ship(Program& program, v1::JobSpec* spec);
 
-// Submits the job; sends its code when the controller does not have it. `code`: of Ship, or empty.
+// Submits the job, and uploads its code if the controller lacks it. `code`: from Ship, or empty.
 grpc::Status SubmitShipped(Program& program, const v1::SubmitJobRequest& request,
                            const std::string& code, v1::Job* job);
 

@@ -1,4 +1,4 @@
-// paceline node cordon, uncordon, drain, replace, resume and lost: what is done with nodes.
+// paceline node cordon, uncordon, drain, replace, resume and lost: changes of nodes.
 #include <algorithm>
 #include <functional>
 #include <map>
@@ -25,14 +25,14 @@
 namespace paceline {
 namespace {
 
-// What the verbs have in common: names of several nodes, who asks and why, one answer per node.
+// Common parts of the verbs: names of several nodes, who asks and why, and one answer per node.
 struct NodeAction {
-  std::vector<std::string> nodes;  // As written.
+  std::vector<std::string> nodes;  // As on the command line.
   std::string reason;
   std::string request_id;
 };
 
-// NODE..., --owner, --request-id.
+// Adds NODE..., --owner, --request-id.
 void AddNodeAction(CLI::App& verb, Program& program, NodeAction& action) {
   verb.add_option("NODE", action.nodes, "Names of nodes; n[01-16] stands for sixteen")->required();
   AddOwner(verb, program);
@@ -40,8 +40,8 @@ void AddNodeAction(CLI::App& verb, Program& program, NodeAction& action) {
                   "Name of this request, such as a UUID, for one node. Default: a new one");
 }
 
-// Runs `act` with each name. When a name or the owner cannot be, nothing is done. All that can be
-// done is, though another fails; returns the first exit code that is not 0.
+// Runs `act` for each name. Does nothing if a name or the owner is invalid. If one fails, the
+// others are still done; returns the first exit code that is not 0.
 int ForEachNode(Program& program, const NodeAction& action,
                 const std::function<int(const std::string& name)>& act) {
   const auto names = ExpandHosts(action.nodes);
@@ -68,7 +68,7 @@ Request RequestFor(Program& program, const NodeAction& action, const std::string
   return request;
 }
 
-// The error, or the node as a line, "a is CORDONED: cordoned by ann: ...", or as JSON.
+// Prints the error, or the node, as a line "a is CORDONED: cordoned by ann: ..." or as JSON.
 int TellNode(Program& program, const grpc::Status& status, const v1::Node& node) {
   if (!status.ok()) return program.Fail(status);
   if (program.json()) {
@@ -81,7 +81,7 @@ int TellNode(Program& program, const grpc::Status& status, const v1::Node& node)
 
 using ChangeNode = int (*)(Program&, const NodeAction&, const std::string& name);
 
-// When the verb is named, does this to each node.
+// Makes the verb do this to each node.
 void ChangeEach(CLI::App& verb, Program& program, const std::shared_ptr<NodeAction>& action,
                 ChangeNode change) {
   verb.callback([&program, action, change] {
@@ -98,8 +98,8 @@ bool HasDrain(const v1::Node& node) {
   });
 }
 
-// A line for each change. The drain does not depend on being watched. Returns the exit code: 0 when
-// all are DRAINED; 1 when somebody took the drain of one away, or one is LOST.
+// Prints a line for each change. The drain does not depend on being watched. Returns the exit code:
+// 0 if all are DRAINED; 1 if somebody removed the drain of one, or one is LOST.
 int AwaitDrained(Program& program, std::set<std::string> nodes) {
   std::map<std::string, std::string> shown;
   int exit = kCliOk;

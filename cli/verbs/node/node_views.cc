@@ -23,7 +23,7 @@
 namespace paceline {
 namespace {
 
-// Prints a line for each node (JSON: event) that `wanted` takes, and then for each of its changes.
+// Prints a line (JSON: event) for each node that is `wanted`, and then for each of its changes.
 // Returns the exit code.
 int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>& wanted) {
   std::map<std::string, std::string> shown;
@@ -31,7 +31,7 @@ int TellNodeChanges(Program& program, const std::function<bool(const v1::Node&)>
   watch.each = [&](const v1::NodeEvent& event) {
     const std::string& name = event.node().name();
     const bool gone = event.type() == v1::DELETED || !wanted(event.node());
-    // One that was shown is shown once more when it is not wanted any more.
+    // A node that was shown is shown once more when it is no longer wanted.
     if (gone && shown.count(name) == 0) return true;
     const std::string line = DrainLine(event.node(), program.style());
     const bool same = std::exchange(shown[name], line) == line;
@@ -77,8 +77,8 @@ v1::ListNodesResponse Wanted(const v1::ListNodesResponse& nodes, const NodeListF
   return wanted;
 }
 
-// All pages, with the revision of the first one: what changed while the others came is told by a
-// watch from there.
+// Fetches all pages. Keeps the revision of the first page, so that a watch from there shows what
+// changed while the others were fetched.
 grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
   v1::ListNodesRequest request;
   request.set_page_size(1000);
@@ -93,7 +93,7 @@ grpc::Status FetchNodes(Program& program, v1::ListNodesResponse* nodes) {
   return grpc::Status::OK;
 }
 
-// By name. A node that was listed later than it was so stays as it is.
+// Inserts the node of an event, by name, unless the list has a later state of it.
 void PutInto(v1::ListNodesResponse* nodes, const v1::NodeEvent& event) {
   auto& list = *nodes->mutable_nodes();
   const auto at = std::lower_bound(
@@ -113,7 +113,7 @@ void PutInto(v1::ListNodesResponse* nodes, const v1::NodeEvent& event) {
   }
 }
 
-// The table in place, until Ctrl-C.
+// Updates the table in place until Ctrl-C.
 grpc::Status WatchTable(Program& program, const NodeListFlags& flags) {
   v1::ListNodesResponse nodes;
   const grpc::Status status = FetchNodes(program, &nodes);
@@ -172,7 +172,7 @@ struct NodeDescribeFlags {
   bool watch = false;
 };
 
-// The page in place, until Ctrl-C. OK when the node is gone.
+// Updates the page in place until Ctrl-C. OK if the node is gone.
 grpc::Status WatchPage(Program& program, v1::Node node) {
   LiveView view(program, [&] { return NodePage(node, absl::Now(), program.style()); });
   ChangeWatch<v1::NodeEvent> watch;

@@ -1,4 +1,4 @@
-// The examples in --help and in the man page. Each is run by a test (cli/tests/examples_test.cc).
+// The examples in --help and the man page. A test runs them all (cli/tests/examples_test.cc).
 #ifndef CLI_VERBS_PROGRAM_EXAMPLES_H_
 #define CLI_VERBS_PROGRAM_EXAMPLES_H_
 
@@ -9,14 +9,14 @@
 namespace paceline {
 
 struct Example {
-  const char* path;  // Command that it is about: "paceline job list".
-  const char* line;  // As a shell takes it.
+  const char* path;  // The command it belongs to: "paceline job list".
+  const char* line;  // As typed in a shell.
   const char* what;
 };
 
 absl::Span<const Example> Examples();
 
-// "Examples:" and the command's lines, each with what it does below it; empty when there are none.
+// "Examples:" and the command's lines, each with its description below; empty if there are none.
 std::string ExamplesText(const std::string& path);
 
 }  // namespace paceline

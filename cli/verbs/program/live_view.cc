@@ -64,7 +64,7 @@ void LiveView::Run() {
 void LiveView::Draw() {
   const std::string text = CutToHeight(render_(), program_.height());
   if (text == drawn_) return;
-  // Without wrapping, so that each line takes one row.
+  // Line wrapping is off, so that each line takes one row.
   const std::string up = drawn_lines_ == 0 ? "" : absl::StrCat("\x1b[", drawn_lines_, "A");
   program_.out() << absl::StrCat(up, "\r\x1b[J\x1b[?7l", text, "\x1b[?7h") << std::flush;
   drawn_lines_ = static_cast<int>(std::count(text.begin(), text.end(), '\n'));

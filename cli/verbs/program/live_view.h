@@ -1,8 +1,8 @@
-// Text about things that change, kept up to date in place on a terminal.
+// Text about changing things, kept up to date in place on a terminal.
 //
-// A thread of its own draws: soon after a change, at most five times a second, and once a second
-// anyway, so that ages go on. The text is cut to the terminal's size. Text that was written to the
-// terminal by others stays above it if it was announced by Say.
+// A separate thread draws: soon after a change, at most five times a second, and at least once a
+// second, so that ages advance. The text is cut to the terminal's size. Text that others write to
+// the terminal stays above it if it was announced by Say.
 //
 // Thread-safe.
 #ifndef CLI_VERBS_PROGRAM_LIVE_VIEW_H_
@@ -19,16 +19,16 @@
 
 namespace paceline {
 
-// The first lines of `text`, at most `height` - 1 if `height` > 0, so that the cursor's line is
-// left; the last one then tells how many are left out.
+// Returns the first lines of `text`, at most `height` - 1 if `height` > 0, so that there is room
+// for the cursor's line; the last one then says how many are left out.
 std::string CutToHeight(absl::string_view text, int height);
 
 class LiveView {
  public:
-  // Requires: program.redraws(). `render` returns whole lines; it is never called at the same time
-  // as a change (below), and may read what changes write.
+  // Requires: program.redraws(). `render` returns complete lines; it never runs at the same time as
+  // a change (below), so it may read what changes write.
   LiveView(Program& program, std::function<std::string()> render);
-  // Draws for the last time; the text stays.
+  // Draws once more; the text stays.
   ~LiveView();
   LiveView(const LiveView&) = delete;
   LiveView& operator=(const LiveView&) = delete;
@@ -36,7 +36,7 @@ class LiveView {
   // Calls `change`, and draws soon.
   void Update(const std::function<void()>& change) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A line for the error stream. What is drawn goes on below it.
+  // Writes a line to the error stream; the drawing continues below it.
   void Say(const std::string& line) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:

@@ -16,7 +16,7 @@ TEST(CutToHeightTest, LeavesTheCursorsLineFree) {
   EXPECT_EQ(CutToHeight("a\nb\n", 1), "... 2 more lines\n");
 }
 
-// What a terminal of many rows shows after `output`.
+// What a terminal with many rows shows after `output`.
 std::string Screen(const std::string& output) {
   std::string screen;
   for (size_t i = 0; i < output.size(); ++i) {

@@ -1,5 +1,5 @@
-// paceline completion, man and version, and `paceline __names KIND`, which completion scripts ask:
-// the program itself.
+// paceline completion, man and version, and `paceline __names KIND`, which completion scripts call:
+// verbs about the program itself.
 #include <algorithm>
 #include <iterator>
 #include <memory>
@@ -22,7 +22,7 @@
 namespace paceline {
 namespace {
 
-// Somebody waits with a finger on the key.
+// The user is waiting for the completion.
 constexpr double kMostSeconds = 1;
 constexpr int kMostNames = 1000;
 
@@ -48,7 +48,7 @@ std::vector<std::string> ContextNames(const Program& program) {
   return names;
 }
 
-// A line for each; none when they cannot be had: a shell has no place for messages.
+// Prints one name per line; nothing if names cannot be had, since a shell cannot show messages.
 int PrintNames(Program& program, const std::string& kind) {
   program.flags.timeout_s = std::min(program.flags.timeout_s, kMostSeconds);
   program.flags.quiet = true;

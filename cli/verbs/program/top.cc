@@ -21,9 +21,9 @@
 namespace paceline {
 namespace {
 
-// One answer may take so long before the screen says that the controller is away.
+// If an answer takes longer, the screen says that the controller is away.
 constexpr absl::Duration kPatience = absl::Seconds(3);
-// The clock goes on, whatever else happens.
+// The clock advances, whatever else happens.
 constexpr absl::Duration kTick = absl::Seconds(1);
 
 struct TopFlags {
@@ -48,7 +48,7 @@ void PrintSnapshot(Program& program, const TopModel& model, const TopView& view)
   program.out() << std::flush;
 }
 
-// One snapshot, or one after another where the screen cannot be written over.
+// Prints one snapshot, or one after another if the screen cannot be overwritten.
 int PrintSnapshots(Program& program, const TopView& view, const TopFlags& flags, bool once) {
   bool seen = false;
   bool away = false;
@@ -70,7 +70,7 @@ int PrintSnapshots(Program& program, const TopView& view, const TopFlags& flags,
   }
 }
 
-// The screen of a terminal until the user ends it.
+// Runs the screen on a terminal until the user ends it.
 class TopLoop {
  public:
   TopLoop(Program& program, std::unique_ptr<Terminal> terminal, TopView view, double interval_s)
@@ -114,7 +114,7 @@ class TopLoop {
     return style;
   }
 
-  // False: the user has had enough.
+  // Returns false if the user quits.
   bool Take(const KeyPress& press, int page) {
     switch (TakeKey(press, model_, page, view_)) {
       case TopAction::kQuit:
@@ -136,7 +136,7 @@ class TopLoop {
   const std::unique_ptr<Terminal> terminal_;
   TopView view_;
   TopModel model_;
-  // Both wake the terminal, and go before it does.
+  // Both wake the terminal, so they are destroyed before it.
   const Interrupt::Listener interrupted_;
   TopFetcher fetcher_;
 };

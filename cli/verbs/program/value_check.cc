@@ -12,7 +12,7 @@
 namespace paceline {
 namespace {
 
-// The limits that matter for a value which is, or is not, below the least one.
+// Describes the allowed range; if it is `open`, only the limit that the value violates.
 template <typename T>
 std::string RangeText(T least, T most, bool open, bool above) {
   if (!open) return absl::StrCat(" from ", least, " to ", most);
@@ -42,7 +42,7 @@ CLI::Validator Number(double least, double most) {
   const bool open = most == std::numeric_limits<double>::infinity();
   const auto check = [least, most, open](std::string& text) {
     double value = 0;
-    // Not a number lies in no range.
+    // NaN is in no range.
     if (absl::SimpleAtod(text, &value) && value >= least && value <= most &&
         value < std::numeric_limits<double>::infinity()) {
       return std::string();
@@ -98,7 +98,7 @@ CLI::Validator Size() {
       const bool is_size = convert(text).empty() && absl::SimpleAtoi(text, &bytes) && bytes > 0;
       return is_size ? std::string() : problem;
     } catch (const CLI::ValidationError&) {
-      return problem;  // In our words.
+      return problem;  // Our wording replaces CLI11's.
     }
   };
   return CLI::Validator(check, "SIZE");

@@ -1,4 +1,4 @@
-// What values a flag takes, with messages that say so: "--ranks: 0 is not allowed; give a whole
+// Validators for values of flags, with clear messages: "--ranks: 0 is not allowed; give a whole
 // number of at least 1".
 #ifndef CLI_VERBS_PROGRAM_VALUE_CHECK_H_
 #define CLI_VERBS_PROGRAM_VALUE_CHECK_H_
@@ -12,18 +12,17 @@
 
 namespace paceline {
 
-// `most`: no larger than what the flag's type holds.
+// `most` must fit the flag's type.
 CLI::Validator WholeNumber(int64_t least, int64_t most = std::numeric_limits<int32_t>::max());
 CLI::Validator Number(double least, double most = std::numeric_limits<double>::infinity());
 
-// Turns time spans, seconds or "10m", "1h30m", "500ms", into seconds.
+// Converts seconds, or time spans such as "10m", "1h30m", "500ms", to seconds.
 CLI::Validator Seconds(double least, double most = std::numeric_limits<double>::infinity());
 
-// A path that is meant as it is written: without what only a shell replaces.
+// A path that is meant literally: without anything that only a shell expands.
 CLI::Validator PlainPath();
 
-// Turns sizes such as "500MB" into bytes, of a uint64_t and more than 0. Letters may be of either
-// case.
+// Converts sizes such as "500MB" to bytes (uint64_t, above 0). Letters may be upper or lower case.
 CLI::Validator Size();
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What many verbs have in common: how one is run, flags, requests and what comes of them.
+// Common parts of verbs: running one, flags, requests and their answers.
 #ifndef CLI_VERBS_PROGRAM_VERB_PARTS_H_
 #define CLI_VERBS_PROGRAM_VERB_PARTS_H_
 
@@ -15,7 +15,7 @@
 
 namespace paceline {
 
-// When `verb` is named on the command line, the program runs `run`. `program` outlives the parser.
+// Makes the program call `run` if `verb` is on the command line. `program` outlives the parser.
 template <typename Flags>
 void RunWith(CLI::App& verb, Program& program, const std::shared_ptr<Flags>& flags,
              int (*run)(Program&, const Flags&)) {
@@ -25,19 +25,19 @@ void RunWith(CLI::App& verb, Program& program, const std::shared_ptr<Flags>& fla
 }
 void Run(CLI::App& verb, Program& program, int (*run)(Program&));
 
-// JOB, --owner, --reason and --request-id. What they write outlives the parser.
+// Adds JOB, --owner, --reason and --request-id. The variables outlive the parser.
 void AddJob(CLI::App& verb, std::string& job);
 void AddOwner(CLI::App& verb, Program& program);
 void AddReason(CLI::App& verb, std::string& reason);
 CLI::Option* AddRequestId(CLI::App& verb, std::string& id);
 
-// --request-id, else a new one.
+// Returns the value of --request-id, or a new one.
 std::string RequestId(const std::string& flag);
 
-// The job by its id, the unique beginning of an id, or its name.
+// Gets a job by its id, a unique prefix of an id, or its name.
 grpc::Status GetJob(Program& program, const std::string& name, v1::Job* job);
 
-// What came of a request: the error, else the answer as JSON or, for people, what `tell` writes.
+// Reports the outcome of a request: the error, or the answer as JSON or, for people, by `tell`.
 // Returns the exit code.
 int TellAnswer(Program& program, const grpc::Status& status,
                const google::protobuf::Message& answer,

@@ -41,7 +41,7 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
   ToldOnce told;
   watch.each = [&](const v1::JobEvent& event) {
     const v1::Job& job = event.job();
-    // One that was shown is shown once more when it is not wanted any more.
+    // A job that was shown is shown once more when it is no longer wanted.
     if (!wanted(job) && shown.count(job.id()) == 0) return true;
     const Shown last = shown[job.id()];
     const absl::Time now = absl::Now();

@@ -1,4 +1,4 @@
-// -w/--watch of verbs that show something: the same, until Ctrl-C, as it changes.
+// -w/--watch for verbs that show something: keeps showing it as it changes, until Ctrl-C.
 #ifndef CLI_VERBS_PROGRAM_WATCH_FLAG_H_
 #define CLI_VERBS_PROGRAM_WATCH_FLAG_H_
 
@@ -16,14 +16,14 @@ namespace paceline {
 // `watch` outlives the parser.
 void AddWatchFlag(CLI::App& verb, bool* watch);
 
-// Whether a watch keeps its text up to date in place; else it prints lines.
+// Whether a watch updates its text in place; else it prints lines.
 bool WatchesInPlace(const Program& program);
 
-// For watches that print lines: a note when the controller is away. `program` outlives it.
+// For watches that print lines: writes a note when the controller is away. `program` outlives it.
 std::function<void(const grpc::Status&)> OutageNote(Program& program);
 
-// Prints a line for each job (JSON: event) that `wanted` takes, and then for each of its changes;
-// for jobs that advance one every five seconds. Returns the exit code.
+// Prints a line (JSON: event) for each job that is `wanted`, and then for each of its changes, at
+// most one per five seconds for progress. Returns the exit code.
 int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& wanted);
 
 }  // namespace paceline

@@ -23,7 +23,7 @@ struct Group {
   int64_t bytes = 0;
 };
 
-// By the first part of the tensors' names; "rank2" before "rank10".
+// Groups tensors by the first part of their names; "rank2" comes before "rank10".
 std::map<std::pair<int, std::string>, Group> GroupsOf(const Manifest& manifest) {
   std::map<std::pair<int, std::string>, Group> groups;
   for (const ManifestTensor& tensor : manifest.tensors) {
@@ -76,7 +76,7 @@ int64_t FileBytes(const Manifest& manifest) {
   return bytes;
 }
 
-// What the controller says too, for when it has not been asked.
+// Adds facts that the controller would also give, for when it was not asked.
 void AddIdentity(std::string* page, const Manifest& manifest, absl::Time now) {
   AddLine(page, "Job", SanitizeLine(manifest.job_id));
   AddLine(page, "Step", absl::StrCat(manifest.step));

@@ -13,16 +13,16 @@
 
 namespace paceline {
 
-// What is known: from the controller, from the files, or from both.
+// What is known of a checkpoint: from the controller, from its files, or both.
 struct CheckpointFacts {
   std::optional<v1::Checkpoint> checkpoint;
   std::optional<Manifest> manifest;
-  std::optional<v1::JobSpec> spec;  // The manifest's.
+  std::optional<v1::JobSpec> spec;  // From the manifest.
   std::string directory;
 };
 
-// What the controller says of it; from the manifest where it lies, by whom and at which place of
-// the training it was saved, tensors by group, files, job file.
+// The controller's facts, and from the manifest: where it is, who saved it and at which point of
+// the training, tensors by group, files, job file.
 std::string CheckpointPage(const CheckpointFacts& facts, absl::Time now, const PageStyle& style);
 
 // Name, dtype, shape, size and files of every tensor.

@@ -1,4 +1,4 @@
-// Checkpoints in words. Text that came from elsewhere is neutralised.
+// Describes checkpoints. Text from elsewhere is sanitized.
 #ifndef CLI_VIEW_CHECKPOINT_CHECKPOINT_TEXT_H_
 #define CLI_VIEW_CHECKPOINT_CHECKPOINT_TEXT_H_
 
@@ -17,10 +17,10 @@ namespace paceline {
 std::string StateText(v1::CheckpointState state);
 Colour StateColour(v1::CheckpointState state);
 
-// "digits/120": as it can be typed while the job is the newest of its name.
+// "digits/120", which can be typed as long as the job is the newest of its name.
 std::string CheckpointNameText(const v1::Checkpoint& checkpoint);
 
-// `names`: one for each of `checkpoints`. Wide: directories too.
+// `names`: one per checkpoint. Wide: includes directories.
 std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
                             const std::vector<std::string>& names, absl::Time now,
                             const PageStyle& style);
@@ -28,14 +28,14 @@ std::string CheckpointTable(const v1::ListCheckpointsResponse& checkpoints,
 // "120 (2.5 s ago)": the newest complete checkpoint of a job; empty if there is none.
 std::string NewestText(const v1::Job& job, absl::Time now);
 
-// "checkpoints cannot be saved (newest: step 40, 2 h 03 min old): no space left": of a job that
-// goes on and whose latest save has failed; empty otherwise.
+// "checkpoints cannot be saved (newest: step 40, 2 h 03 min old): no space left", for a job that
+// has not ended and whose latest save failed; else empty.
 std::string SaveTroubleText(const v1::Job& job, absl::Time now);
 
-// "training stood still for 12 ms, durable after 0.9 s"; empty before the first one.
+// "training stood still for 12 ms, durable after 0.9 s"; empty before the first save.
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints);
 
-// The lines of a job's page about checkpoints and starts after failures.
+// Adds the lines about checkpoints and restarts to a job's page.
 void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now,
                         ToldOnce* told = nullptr);
 

@@ -14,9 +14,9 @@
 namespace paceline {
 namespace {
 
-// Columns before the text: time, kind, step.
+// Columns before the text: time, kind and step.
 constexpr int kMargin = 19 + 2 + 10 + 2 + 8 + 2;
-// Where less room than this is left for the text, lines are left to the terminal.
+// If less room than this is left for the text, wrapping is left to the terminal.
 constexpr int kLeastText = 20;
 
 Colour ColourOf(const v1::JobHistoryEvent& event) {

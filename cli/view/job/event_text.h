@@ -1,4 +1,4 @@
-// What happened to a job, for people.
+// The history of a job, for people.
 #ifndef CLI_VIEW_JOB_EVENT_TEXT_H_
 #define CLI_VIEW_JOB_EVENT_TEXT_H_
 
@@ -9,14 +9,14 @@
 
 namespace paceline {
 
-// The headings of what EventLines gives, with a newline; nothing where the style has none.
+// Headings for EventLines, with a newline; empty if the style has no headings.
 std::string EventHeading(const PageStyle& style);
 
 // One event: "2026-11-22 05:24:08  straggler   271  rank 4 on w4 is slow: ...", each line with a
-// newline. A text that is longer than the line goes on below itself. Times are local.
+// newline. Long text continues on the next line, below its beginning. Times are local.
 std::string EventLines(const v1::JobHistoryEvent& event, const PageStyle& style);
 
-// "straggler"; a number that this program does not know is itself.
+// "straggler"; the number for a kind that this program does not know.
 std::string WordOf(v1::JobEventKind kind);
 
 }  // namespace paceline

@@ -20,7 +20,7 @@ namespace {
 
 struct FigureColumn {
   const char* heading;
-  // Empty: the rank has no such figure.
+  // Returns an empty string if the rank has no such figure.
   std::string (*text)(const v1::RankFigures& figures);
 };
 
@@ -53,12 +53,12 @@ const FigureColumn kColumns[] = {
      }},
     {"DRIFT",
      [](const v1::RankFigures& f) {
-       // With Slipstream it is one of the rounds (strategy_text.h).
+       // With Slipstream it is a figure of the rounds (strategy_text.h).
        return f.drift() > 0 && !f.has_slipstream() ? LossText(f.drift()) : "";
      }},
 };
 
-// Those of now: what a rank told whose node does not answer any more is old.
+// Whether the figures are current: those of a rank whose node no longer answers are old.
 bool HasFigures(const v1::Rank& rank) { return rank.has_figures() && !rank.has_last_heard(); }
 
 const v1::Rank* FindRank(const v1::Job& job, int rank) {
@@ -94,7 +94,7 @@ std::vector<Table::Cell> ProfileRow(const v1::Job& job, int number) {
 
 double TokensPerSecond(const v1::Job& job) {
   if (job.progress().tokens_per_s() > 0) return job.progress().tokens_per_s();
-  if (!job.spec().model().has_llama()) return 0;  // A module may train on images as well.
+  if (!job.spec().model().has_llama()) return 0;  // A module may also train on images.
   return job.progress().samples_per_s() * static_cast<double>(job.spec().data().sequence_length());
 }
 

@@ -1,4 +1,4 @@
-// What ranks measure, and what profiles they made, for people.
+// What ranks measure, and the profiles they made, for people.
 #ifndef CLI_VIEW_JOB_FIGURES_TEXT_H_
 #define CLI_VIEW_JOB_FIGURES_TEXT_H_
 
@@ -8,22 +8,22 @@
 
 namespace paceline {
 
-// Tokens per second of a job that counts them; of a language model also before they are measured,
-// by its samples. 0: it counts none, as far as is known, or there is no pace yet.
+// Tokens per second of a job that counts tokens. Of a language model also before they are measured,
+// from its samples. 0: it counts none, as far as known, or has no pace yet.
 double TokensPerSecond(const v1::Job& job);
 
-// "1234 tokens/s" for jobs that count tokens, else "812 samples/s": at the moment, or over its
-// whole training if the job has ended. Empty before there is a pace.
+// "1234 tokens/s" for jobs that count tokens, else "812 samples/s": at the moment, or over the
+// whole training if the job has ended. Empty as long as there is no pace.
 std::string PaceText(const v1::Job& job);
 
-// A table of the ranks with figures of now; empty when none has any. Columns of which no rank has a
-// value are left out. `width`: columns of the terminal, 0: unlimited.
+// A table of the ranks with current figures; empty if there are none. Columns without values are
+// left out. `width`: columns of the terminal, 0: unlimited.
 std::string FigureTable(const v1::Job& job, int width, bool colours);
 
-// Whether the chosen rank has answered the job's newest profile, well or not.
+// Whether the rank, one of those chosen, has answered the newest profile, with success or not.
 bool HasAnswered(const v1::Job& job, int rank);
 
-// A table of the ranks of the job's newest profile. Requires: job.has_profile().
+// A table of the ranks in the job's newest profile. Requires: job.has_profile().
 std::string ProfileTable(const v1::Job& job, int width, bool colours);
 
 }  // namespace paceline

@@ -27,7 +27,7 @@ TEST(FiguresTextTest, PaceIsInTokensWhereThereAreSome) {
 TEST(FiguresTextTest, PaceKeepsItsUnitBeforeTokensAreMeasured) {
   v1::Job job;
   job.set_state(v1::RUNNING);
-  job.mutable_spec()->mutable_data()->set_sequence_length(256);  // Its default.
+  job.mutable_spec()->mutable_data()->set_sequence_length(256);  // The default.
   job.mutable_progress()->set_samples_per_s(8);
   EXPECT_EQ(PaceText(job), "8.00 samples/s") << "of images";
   job.mutable_spec()->mutable_model()->mutable_llama();

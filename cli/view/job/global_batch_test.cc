@@ -26,7 +26,7 @@ TEST(GlobalBatchTest, ChangeNamesTheFlagsThatKeepIt) {
   EXPECT_EQ(BatchChangeText(Spec(4, 16, 1), Spec(2, 16, 1), {}),
             "the global batch was 64 (4 ranks x 16 x 1) and is now 32 (2 ranks x 16 x 1); "
             "--accumulation-steps 2 or --batch-per-rank 32 keeps it");
-  // 3 ranks of 16 samples cannot make 96, of 32 they can.
+  // 3 ranks with 16 samples cannot make 96; with 32 samples they can.
   EXPECT_EQ(BatchChangeText(Spec(6, 16, 1), Spec(1, 36, 1), {}),
             "the global batch was 96 (6 ranks x 16 x 1) and is now 36 (1 rank x 36 x 1); "
             "--batch-per-rank 96 keeps it");

@@ -73,9 +73,9 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
                {"SAMPLES/S", true},
                {"EXIT"}});
   const auto add = [&](const std::string& name, const v1::Rank& rank) {
-    const bool silent = rank.has_last_heard();  // What it told is of then.
+    const bool silent = rank.has_last_heard();  // Its report dates from then.
     const bool trains = rank.state() == v1::TRAINER_RUNNING && !silent;
-    const bool stepped = rank.progress().step_s() > 0 && !silent;  // Itself.
+    const bool stepped = rank.progress().step_s() > 0 && !silent;  // The rank itself made steps.
     const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
     table.Add({name,
                rank.node(),
@@ -96,7 +96,7 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
   return table.Rendered(style.width, style.colours);
 }
 
-// In which collectives its ranks stand, and since when that is known.
+// Adds the collectives that its ranks are in, and since when that is known.
 void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
   if (!job.has_collectives()) return;
   const v1::JobCollectives& collectives = job.collectives();
@@ -108,14 +108,14 @@ void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
   }
 }
 
-// Where they are at the end, for people.
+// Where the weights are at the end, for people.
 std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
   const v1::JobSpec& spec = job.spec();
   if (!KeepsWeights(spec)) {
     return {"not kept, as the job file has neither checkpoint.directory nor export_final"};
   }
   std::vector<std::string> places;
-  // They lie beside the last checkpoint.
+  // They are beside the last checkpoint.
   const v1::SaveOrderStatus& order = job.checkpoints().order();
   const bool elsewhere = !order.directory().empty() && order.step() == spec.steps() &&
                          order.state() == v1::SaveOrderStatus::COMPLETE;
@@ -159,8 +159,8 @@ bool KeepsWeights(const v1::JobSpec& spec) {
          !spec.export_final().empty();
 }
 
-// "4 ready", "3 ready, 1 importing", "none: its imports open /dev/nvidia0", of a command's
-// interpreters that stand by; empty: nothing is known of them.
+// "4 ready", "3 ready, 1 importing", "none: its imports open /dev/nvidia0": standby interpreters of
+// a command; empty: nothing is known of them.
 std::string StandbyText(const v1::Job& job) {
   std::map<std::string, int> counts;
   for (const v1::Rank& rank : job.ranks()) {
@@ -193,7 +193,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
     absl::StrAppend(&text, ", accuracy ", PercentText(job.evaluation().accuracy()));
   }
   absl::StrAppend(&text, "\n");
-  // A failure has the reason and more.
+  // The failure includes the reason.
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
     absl::StrAppend(&text, "  ", TellOnce(told, SanitizeLine(job.reason())), "\n");
   }

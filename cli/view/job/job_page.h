@@ -13,20 +13,20 @@
 namespace paceline {
 
 // State and reason, times, strategy, checkpoints, progress, evaluation, ranks, figures, profile,
-// failure, spec. A long reason is told in full once, unless `style` is wide.
+// failure, spec. A long reason is shown in full only once, unless `style` is wide.
 std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style);
 
-// The spec as a job file, with its heading; without defaults unless `style` is wide.
+// The spec as a job file, with a heading; without defaults unless `style` is wide.
 std::string JobFileText(const v1::JobSpec& spec, const PageStyle& style);
 
-// Which rank failed, how, where in the training, and its last log lines. Empty when no
+// Which rank failed, how, at which point of the training, and its last log lines. Empty if no
 // failure is recorded.
 std::string FailureText(const v1::Job& job, const PageStyle& style, ToldOnce* told = nullptr);
 
-// Whether the weights are anywhere when a job of this spec has ended.
+// Whether weights are kept anywhere when a job with this spec has ended.
 bool KeepsWeights(const v1::JobSpec& spec);
 
-// State, steps, time, pace and accuracy of a job that has ended, and where its weights are, in some
+// State, steps, time, pace and accuracy of a job that has ended, and where its weights are; in some
 // lines.
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
                         ToldOnce* told = nullptr);

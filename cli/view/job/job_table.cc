@@ -45,7 +45,7 @@ std::string AgeOf(const v1::Job& job, absl::Time now) {
   return DurationText(absl::ToDoubleSeconds(now - TimeOf(true, job.create_time())));
 }
 
-// Saves that fail come first: they cost steps that were done.
+// Failing saves come first: they may cost completed steps.
 std::string ReasonOf(const v1::Job& job, absl::Time now) {
   std::vector<std::string> reasons = {SaveTroubleText(job, now), job.reason()};
   reasons.erase(std::remove(reasons.begin(), reasons.end(), ""), reasons.end());

@@ -1,4 +1,4 @@
-// Many jobs, a row each.
+// Tables of jobs, one row each.
 #ifndef CLI_VIEW_JOB_JOB_TABLE_H_
 #define CLI_VIEW_JOB_JOB_TABLE_H_
 
@@ -11,14 +11,14 @@
 
 namespace paceline {
 
-// In this order. Wide: queue, model, nodes, restarts and age too.
+// Keeps the order of `jobs`. Wide: also queue, model, nodes, restarts and age.
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style);
 
-// One row for each queue that has jobs that have not ended, by name: how many wait and train, the
-// ranks of the latter, and how long the oldest has waited, and why.
+// One row per queue with jobs that have not ended, by name: how many wait and how many train, the
+// ranks of the latter, how long the oldest has waited, and why.
 std::string QueueTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style);
 
-// The queue of a job; "default" where its spec names none.
+// Queue of a job; "default" if its spec names none.
 std::string QueueOf(const v1::Job& job);
 
 }  // namespace paceline

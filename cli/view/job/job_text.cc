@@ -39,7 +39,7 @@ std::string BatchText(const v1::JobSpec& spec) {
                       " x ", spec.batch_per_rank(), " x ", PassesOf(spec), ")");
 }
 
-// Each alone would keep the global batch.
+// Flags each of which alone would keep the global batch.
 std::vector<std::string> FlagsThatKeep(int64_t batch, const v1::JobSpec& after,
                                        const v1::ResumeJobRequest& request) {
   std::vector<std::string> flags;
@@ -54,7 +54,7 @@ std::vector<std::string> FlagsThatKeep(int64_t batch, const v1::JobSpec& after,
   return flags;
 }
 
-// Of a Progress or RankTelemetry.
+// `Rank` is a Progress or RankTelemetry.
 template <typename Rank>
 std::string PhaseOf(const Rank& rank) {
   std::string text = PhaseText(rank.phase());
@@ -158,7 +158,7 @@ std::string ExitText(const v1::TrainerExit& exit) {
     text = absl::StrCat("exit code ", exit.exit_code());
   }
   if (exit.failure() == v1::FAILURE_OUT_OF_MEMORY) absl::StrAppend(&text, " (out of memory)");
-  // A message that only says the same again is left out.
+  // A message that only repeats the same is left out.
   const bool known = exit.signal() != 0
                          ? absl::StrContains(message, SignalText(exit.signal())) &&
                                absl::StartsWith(message, "ended by signal")
@@ -169,7 +169,7 @@ std::string ExitText(const v1::TrainerExit& exit) {
 
 namespace {
 
-// What a shell's user would call it: the script that an interpreter is given, else the program.
+// The script that an interpreter runs, else the program, which is how a shell user would call it.
 std::string CommandName(const v1::JobSpec& spec) {
   const auto base = [](const std::string& path) {
     return SanitizeLine(path.substr(path.rfind('/') + 1));
@@ -307,7 +307,7 @@ std::string RestartCause(const v1::Job& job) {
 }
 
 std::string RestartsOf(const v1::Job& job) {
-  // Without max_restarts they are within the budget of recovery.
+  // Without max_restarts the recovery's own budget applies.
   if (job.spec().max_restarts() == 0) return absl::StrCat(job.restarts());
   return absl::StrCat(job.restarts(), " of ", job.spec().max_restarts());
 }

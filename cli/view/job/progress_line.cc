@@ -18,7 +18,7 @@ constexpr int kLongestBar = 30;
 constexpr int kShortestBar = 10;
 constexpr int kLongestName = 24;
 
-// Of the rank that has most of an evaluation before it; null: none evaluates.
+// Progress of the rank with the most of an evaluation left; null: none evaluates.
 const v1::Progress* Evaluation(const v1::Job& job) {
   if (job.state() != v1::RUNNING) return nullptr;
   const auto left = [](const v1::Progress& rank) {
@@ -32,7 +32,7 @@ const v1::Progress* Evaluation(const v1::Job& job) {
   return last;
 }
 
-// What is left of it, by its pace so far; -1: not known.
+// Seconds left of it at the pace so far; -1: not known.
 double SecondsToEvaluate(const v1::Progress& evaluation) {
   if (evaluation.evaluated_batches() <= 0) return -1;
   const int64_t left = evaluation.evaluation_batches() - evaluation.evaluated_batches();
@@ -40,21 +40,21 @@ double SecondsToEvaluate(const v1::Progress& evaluation) {
          static_cast<double>(evaluation.evaluated_batches());
 }
 
-// The facts, the most wanted first.
+// Facts, the most important first.
 std::vector<std::string> Facts(const v1::Job& job) {
   const v1::JobProgress& progress = job.progress();
   std::vector<std::string> facts = {absl::StrCat("step ", StepsDoneText(job))};
   const v1::Progress* evaluation = Evaluation(job);
   if (evaluation != nullptr) facts.push_back(PhaseText(*evaluation));
   if (progress.step() == 0) return facts;
-  // Not reported yet while it is exactly 0.
+  // Exactly 0: not reported yet.
   if (progress.loss() != 0) {
     facts.push_back(absl::StrCat("loss ", LossText(progress.loss())));
   }
   if (const std::string pace = PaceText(job); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);
   if (const std::string fewer = FewerRanksText(job); !fewer.empty()) facts.push_back(fewer);
-  // With all steps done, and before the first batch is evaluated, nothing tells how long it takes.
+  // When all steps are done and no batch was evaluated yet, the duration cannot be estimated.
   if (eta > 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));
   }

@@ -1,4 +1,4 @@
-// One line that says how far a job is.
+// One line that shows how far a job is.
 #ifndef CLI_VIEW_JOB_PROGRESS_LINE_H_
 #define CLI_VIEW_JOB_PROGRESS_LINE_H_
 
@@ -9,16 +9,15 @@
 
 namespace paceline {
 
-// Seconds until the last step at the present pace, the rest of an evaluation that is under way
-// included, but none that is to come; negative when there is none to go by.
+// Seconds until the last step at the present pace, including the rest of an evaluation under way,
+// but no later ones; negative if there is no pace.
 double SecondsToGo(const v1::Job& job);
 
-// "[=====>    ]" of so many columns, filled to a share of 0 to 1.
+// "[=====>    ]" of `length` columns, filled to a share from 0 to 1.
 std::string BarText(double share, int length);
 
-// For a terminal: name, bar, and as many of step, loss, tokens/s or samples/s, ETA, accuracy
-// and newest checkpoint as `width` columns hold; never wider than that. Before the training it says
-// what is awaited.
+// For a terminal: name, bar, and as many of step, loss, tokens/s or samples/s, ETA, accuracy and
+// newest checkpoint as fit in `width` columns. Before the training it shows what the job waits for.
 std::string ProgressBar(const v1::Job& job, int width);
 
 // For a log: "digits RUNNING step 60/150 loss 0.4242 812 samples/s eta 12 s accuracy 95.3 %".

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Columns of the table without the pictures, and of these.
+// Columns of the table without the pictures, and columns of the pictures.
 constexpr int kNumberColumns = 18 + 3 * 11;
 constexpr int kPictureColumns = 40;
 constexpr int kFewestColumns = 8;
@@ -31,7 +31,7 @@ struct Row {
 
 std::string ShareText(double share) { return absl::StrFormat("%.1f %%", 100 * share); }
 
-// A share of 0 is known wherever steps are: drawn as next to nothing.
+// A share of 0 is drawn as next to nothing wherever there are steps.
 double ShareOf(double share, double step_s) { return step_s > 0 ? std::max(share, 1e-9) : NAN; }
 
 constexpr Row kRows[] = {

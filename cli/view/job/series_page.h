@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// A row for each thing that is known: its newest value, the least and the most of the time that is
-// shown, and how it went. Empty: nothing is known. With `utf8` the pictures are blocks, else ASCII.
+// A row per known figure: its newest value, its minimum and maximum over the time shown, and its
+// course. Empty: nothing is known. With `utf8` the pictures use blocks, else ASCII.
 std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool utf8);
 
 }  // namespace paceline

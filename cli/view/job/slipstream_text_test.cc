@@ -42,7 +42,7 @@ TEST(SlipstreamTextTest, StrategyHasItsModeAndWhereItMattersItsWindow) {
             "slipstream pause, window 1:8:32, optimizer state averaged");
 }
 
-// Two of four ranks have told; rank 1 stalls more often.
+// Two of four ranks have reported; rank 1 stalls more often.
 v1::Job Training() {
   return Parse<v1::Job>(R"(
     ranks { rank: 0 figures { slipstream {

@@ -82,7 +82,7 @@ double Share(int64_t part, int64_t whole) {
   return whole > 0 ? static_cast<double>(part) / static_cast<double>(whole) : 0;
 }
 
-// Of the rank that knows of the most rounds.
+// Figures of the rank that knows the most rounds.
 v1::SlipstreamFigures NewestFigures(const v1::Job& job) {
   v1::SlipstreamFigures newest;
   for (const v1::Rank& rank : job.ranks()) {

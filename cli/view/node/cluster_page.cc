@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// Longer lists are cut: the commands that are named show all.
+// Longer lists are cut; the commands named with them show everything.
 constexpr size_t kMostNames = 5;
 
 std::string NamesText(const std::vector<std::string>& names) {

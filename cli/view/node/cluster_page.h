@@ -1,4 +1,4 @@
-// A cluster at a glance: what there is, what trains, and what somebody should look at.
+// A cluster at a glance: its size, what trains, and what needs attention.
 #ifndef CLI_VIEW_NODE_CLUSTER_PAGE_H_
 #define CLI_VIEW_NODE_CLUSTER_PAGE_H_
 
@@ -15,9 +15,9 @@
 namespace paceline {
 
 struct ClusterFacts {
-  std::string server;  // As people name it.
+  std::string server;  // In the form for people.
   std::vector<v1::Node> nodes;
-  std::vector<v1::Job> jobs;  // Those that have not ended.
+  std::vector<v1::Job> jobs;  // Only those that have not ended.
   v1::AutomationStatus automation;
 };
 
@@ -28,13 +28,13 @@ struct ClusterCounts {
   int64_t slots_used = 0;
   int64_t gpus = 0;
   int64_t gpus_used = 0;
-  int64_t ranks = 0;  // Of the jobs that are placed.
+  int64_t ranks = 0;  // Ranks of placed jobs.
 };
 
 ClusterCounts CountsOf(const ClusterFacts& facts);
 
-// A sentence for each thing that a person should look at, the worst first: nodes that do not
-// answer, a paused automation, jobs that recover or wait, nodes that take no ranks. Empty: nothing.
+// A sentence per problem that a person should look at, the worst first: nodes that do not answer, a
+// paused automation, jobs that recover or wait, nodes that take no ranks. Empty: no problems.
 std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now);
 
 // Counts and attention, for people and as JSON.

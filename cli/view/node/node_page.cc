@@ -21,7 +21,7 @@ namespace paceline {
 namespace {
 
 std::string LabelsText(const v1::Node& node) {
-  // Sorted: a proto map has no order of its own.
+  // Sorted, since a proto map has no order.
   std::map<std::string, std::string> sorted(node.labels().begin(), node.labels().end());
   return SanitizeLine(absl::StrJoin(sorted, ", ", absl::PairFormatter("=")));
 }
@@ -51,7 +51,7 @@ void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now, ToldO
   }
 }
 
-// The hold that says most: a drain before a cordon.
+// The most important hold: a drain before a cordon.
 const v1::Hold* MainHold(const v1::Node& node) {
   const v1::Hold* main = nullptr;
   for (const v1::Hold& hold : node.holds()) {

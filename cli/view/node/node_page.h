@@ -1,4 +1,4 @@
-// Nodes for people: what holds them, what was done with them, what they have measured.
+// Nodes for people: their holds, history and measurements.
 #ifndef CLI_VIEW_NODE_NODE_PAGE_H_
 #define CLI_VIEW_NODE_NODE_PAGE_H_
 
@@ -13,13 +13,13 @@ namespace paceline {
 // Everything about a node.
 std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& style);
 
-// One row for each; since when and by whom it is held. Wide: GPU, labels, address and version too.
+// One row per node, with who holds it since when. Wide: also GPU, labels, address and version.
 std::string NodeTable(const v1::ListNodesResponse& nodes, absl::Time now, const PageStyle& style);
 
 // "a is CORDONED: cordoned by ann: its fan is loud", without a newline.
 std::string NodeLine(const v1::Node& node, const PageStyle& style);
 
-// The same, with the jobs that have trainers there: "a DRAINING: ...; still there: job-1".
+// The same, plus jobs that still have trainers there: "a DRAINING: ...; still there: job-1".
 std::string DrainLine(const v1::Node& node, const PageStyle& style);
 
 // What a drain does, or would do, to each job.
@@ -27,7 +27,7 @@ std::string DrainText(const v1::DrainNodeResponse& response, bool dry_run, const
 
 std::string HistoryTable(const v1::NodeHistory& history, absl::Time now, const PageStyle& style);
 
-// Each measurement beside the medians; or why there are none.
+// Each measurement beside its medians; or why there are none.
 std::string CheckTable(const v1::NodeCheckResult& result, const PageStyle& style);
 
 std::string AutomationPage(const v1::AutomationStatus& automation, absl::Time now,

@@ -18,7 +18,7 @@ v1::JobAdvice Advice(const std::string& text) {
   return advice;
 }
 
-// Of 80 columns, in which each line fits.
+// A page of 80 columns, in which each line fits.
 std::string Page(const std::string& text) {
   const std::string page = AdvicePage(Advice(text), "digits", {80, false});
   for (const absl::string_view line : absl::StrSplit(page, '\n')) {

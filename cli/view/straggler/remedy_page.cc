@@ -41,7 +41,7 @@ std::string StepsText(const v1::JobAdvice& advice) {
                        ", ");
 }
 
-// Of a LadderPlan or StrategyPlan.
+// Works for a LadderPlan or StrategyPlan.
 template <typename Plan>
 std::string StallsText(const Plan& plan) {
   if (plan.steps() == 0) return "";

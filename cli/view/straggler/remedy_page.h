@@ -1,4 +1,4 @@
-// Slow ranks: what is advised about them, and what was decided, done and achieved.
+// Slow ranks: the advice about them, decisions, and their effects.
 #ifndef CLI_VIEW_STRAGGLER_REMEDY_PAGE_H_
 #define CLI_VIEW_STRAGGLER_REMEDY_PAGE_H_
 
@@ -10,17 +10,17 @@
 
 namespace paceline {
 
-// `job`: as it can be typed.
+// `job`: a name that can be typed.
 std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job, const PageStyle& style);
 
-// A row each.
+// One row per decision.
 std::string DecisionTable(const v1::ListDecisionsResponse& decisions, absl::Time now,
                           const PageStyle& style);
 
 // "advice 3 is ordered by ann: hot-swap of rank 5 on n3".
 std::string DecisionLine(const v1::RemedyDecision& decision, const PageStyle& style);
 
-// One with all that it rests on.
+// One decision with everything that it rests on.
 std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
                          const PageStyle& style);
 

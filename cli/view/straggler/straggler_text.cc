@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// Columns of a label, as AddLine has them.
+// Width of a label, as in AddLine.
 constexpr int kLabel = 12;
 
 std::string Word(const google::protobuf::EnumDescriptor& type, int number) {
@@ -94,7 +94,7 @@ void AddParagraph(std::string* page, absl::string_view margin, absl::string_view
   std::string line =
       absl::StrCat(margin, absl::StrFormat("%-*s", kLabel, absl::StrCat(label, ":")));
   const std::string indent(static_cast<size_t>(DisplayWidth(line)), ' ');
-  bool is_begun = false;  // The line has a word.
+  bool is_begun = false;  // Whether the line has a word yet.
   for (const absl::string_view word : absl::StrSplit(neutral, ' ')) {
     if (is_begun && width > 0 && DisplayWidth(line) + 1 + DisplayWidth(word) > width) {
       absl::StrAppend(page, line, "\n");

@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// Where gRPC gives a call's method to who checks its metadata.
+// gRPC's metadata processor finds the method of a call under this key.
 constexpr char kPathMetadata[] = ":path";
 constexpr absl::string_view kBearer = "bearer ";
 constexpr char kAskAdmin[] = "an admin can make both";
@@ -46,7 +46,7 @@ class AccessProcessor : public grpc::AuthMetadataProcessor {
 
   bool IsBlocking() const override { return false; }
 
-  // Leaves the context, which all calls of the connection share, as it is.
+  // Does not change `context`, which all calls of the connection share.
   grpc::Status Process(const InputMetadata& metadata, grpc::AuthContext* context,
                        OutputMetadata* /*consumed*/, OutputMetadata* /*response*/) override {
     return access_->Check(FactsOf(metadata, *context), absl::Now());
@@ -107,7 +107,7 @@ absl::StatusOr<Principal> Access::OfCertificate(const CallFacts& facts, absl::Ti
     return absl::UnauthenticatedError(
         absl::StrCat("the client's certificate: ", times.status().message()));
   }
-  // It did hold when the connection was made.
+  // It was valid when the connection was made, but may have expired since.
   if (now > times->end) {
     return absl::UnauthenticatedError(absl::StrCat(
         "the certificate of ", PrincipalText(*principal), " has expired on ", TimeText(times->end),

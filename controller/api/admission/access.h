@@ -1,5 +1,5 @@
-// The check of each call before it reaches its handler: who asks, whether its role may, and whether
-// it has asked too often.
+// Checks each call before it reaches its handler: who the caller is, whether its role allows the
+// call, and whether it calls too often.
 //
 //   certificate's URI ─╮
 //   or bearer token ───┴─▶ principal ─▶ revoked? ─▶ access_table.h ─▶ rate ─▶ handler (CallerOf)
@@ -7,16 +7,16 @@
 //                             ╰─────────────┴──────────────┴────────────┴─▶ UNAUTHENTICATED,
 //                    PERMISSION_DENIED or RESOURCE_EXHAUSTED, a count, a line of the audit record
 //
-// Only calls that are let in count for the rate: to refuse one costs the same either way. Callers
-// whom nobody knows have none here, where gRPC does not tell their address, and may call what reads
-// no state (access_table.h), and Join, which has a rate of its own (call_limits.h). gRPC sends a
-// refusal's code and message, and leaves its details out.
+// Only admitted calls count against the rate: refusing one costs the same in any case. Anonymous
+// callers have no rate here, because gRPC does not give their address; they may only call methods
+// that read no state (access_table.h), and Join, which has its own rate (call_limits.h). gRPC sends
+// the code and message of a refusal, but not its details.
 //
-// A certificate goes before a token. What is shown is judged anew with each call, so a change of
-// the tokens, a revocation or a certificate's end counts from the next call on, also on a
-// connection that is open.
+// A certificate takes precedence over a token. Both are checked anew at each call, so that changed
+// tokens, a revocation or an expired certificate take effect from the next call, even on an open
+// connection.
 //
-// With TLS only: a controller without it is on loopback, where each caller is an admin
+// Used with TLS only: a controller without TLS is on loopback, where every caller is an admin
 // (CallerByWord).
 #ifndef CONTROLLER_API_ADMISSION_ACCESS_H_
 #define CONTROLLER_API_ADMISSION_ACCESS_H_
@@ -48,58 +48,59 @@
 
 namespace paceline {
 
-// What a call shows of its caller.
+// What a call shows about its caller.
 struct CallFacts {
   std::string method;                       // "/paceline.v1.JobService/Get".
-  std::vector<std::string> uris;            // Of the peer's certificate, which was verified.
+  std::vector<std::string> uris;            // URIs in the peer's verified certificate.
   std::string certificate;                  // PEM; empty: the peer has shown none.
-  std::vector<std::string> authorizations;  // Metadata of that name.
+  std::vector<std::string> authorizations;  // Values of the `authorization` metadata.
 };
 
 CallFacts FactsOf(const std::multimap<grpc::string_ref, grpc::string_ref>& metadata,
                   const grpc::AuthContext& peer);
 
-// Thread-safe functions, of common/tls and of who keeps the revocations.
+// Thread-safe functions of common/tls and of the owner of the revocations.
 struct Revocations {
-  // From when to when the certificate in PEM holds.
+  // Returns the validity period of a certificate in PEM.
   std::function<absl::StatusOr<CertificateTimes>(const std::string& pem)> times;
-  // Not OK, and why: what was issued to the principal at that time is revoked. A token has no time
-  // of its issue, and counts as issued in the infinite past.
+  // Returns an error with the reason if what was issued to the principal at that time is revoked.
+  // Tokens have no time of issue; they count as issued in the infinite past.
   std::function<absl::Status(const Principal& principal, absl::Time issued_at)> check;
 };
 
-// OK, or the refusal of one call more of a caller that has a role. From any thread.
+// Admits one more call of a caller that has a role, or returns the refusal. Thread-safe.
 using CallAdmission = std::function<grpc::Status(const Principal& caller)>;
 
-// What becomes of a call.
+// What was decided about a call.
 struct AccessVerdict {
-  Principal caller;                      // As far as it is known.
-  std::optional<AccessRefusal> refusal;  // None: it is let in.
-  grpc::Status status;                   // For the client, when it is refused.
+  Principal caller;                      // As far as known.
+  std::optional<AccessRefusal> refusal;  // None: the call is admitted.
+  grpc::Status status;                   // Sent to the client if the call is refused.
 };
 
-// Thread-safe. No method waits for anything but the reading of a small file.
+// Thread-safe. Methods do not block, except for reading a small file.
 class Access {
  public:
-  // `tokens` may be null: there are none. So may the functions of `revocations`, both: nothing is
+  // `tokens` may be null: there are none. Both functions of `revocations` may be empty: nothing is
   // revoked. `metrics` and `audit` outlive this.
   Access(std::unique_ptr<UserTokens> tokens, Revocations revocations, CallAdmission admit,
          AccessMetrics* metrics, AuditLog* audit);
 
   AccessVerdict Judge(const CallFacts& facts, absl::Time now) const;
 
-  // Judges, counts and records. UNAUTHENTICATED, PERMISSION_DENIED; UNIMPLEMENTED for a method that
-  // there is not; what the admission says.
+  // Checks, counts and records a call. Returns UNAUTHENTICATED, PERMISSION_DENIED, UNIMPLEMENTED
+  // for an unknown method, or the error of the admission.
   grpc::Status Check(const CallFacts& facts, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Nobody when what the call shows is not good.
+  // Returns nobody if the call's certificate or token is not valid.
   Principal FindCaller(const grpc::ServerContextBase& context) const;
 
-  // For SetAuthMetadataProcessor. This outlives the server.
+  // To be passed to SetAuthMetadataProcessor. This outlives the server.
   std::shared_ptr<grpc::AuthMetadataProcessor> NewProcessor();
 
  private:
-  // Nobody: nothing is shown. Not OK, with `refusal`: what is shown is no good.
+  // Returns nobody if the call shows no identity; an error, with `refusal` set, if it shows a bad
+  // one.
   absl::StatusOr<Principal> Identify(const CallFacts& facts, absl::Time now,
                                      AccessRefusal* refusal) const;
   absl::StatusOr<Principal> OfCertificate(const CallFacts& facts, absl::Time now,

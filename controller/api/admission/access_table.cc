@@ -11,8 +11,8 @@ namespace {
 constexpr Scope kOwn = Scope::kOwn;
 
 constexpr MethodRule kRules[] = {
-    // Those of gRPC: probes have no certificate, and ask once. A stream that anybody could hold
-    // open, and what is served, are for those who may read.
+    // gRPC's own services: probes have no certificate and make single calls. Health streams, which
+    // anybody could keep open, and the list of services require a viewer.
     {"/grpc.health.v1.Health/Check", Role::kNone},
     {"/grpc.health.v1.Health/Watch", Role::kViewer},
     {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", Role::kViewer},
@@ -31,7 +31,7 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.CheckpointService/Pin", Role::kSubmitter, kOwn},
     {"/paceline.v1.CheckpointService/Save", Role::kSubmitter, kOwn},
 
-    // A node that joins has no certificate: its token is checked by the method itself.
+    // A node that joins has no certificate; the method itself checks the node's token.
     {"/paceline.v1.IdentityService/CreateJoinToken", Role::kAdmin},
     {"/paceline.v1.IdentityService/Join", Role::kNone},
     {"/paceline.v1.IdentityService/ListRevoked", Role::kAdmin},
@@ -74,7 +74,7 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.TelemetryService/GetSteps", Role::kViewer, kOwn},
     {"/paceline.v1.TelemetryService/ListJobs", Role::kViewer, kOwn},
 
-    // Of its own node: worker_identity.h.
+    // For its own node only: see worker_identity.h.
     {"/paceline.v1.WorkerService/Session", Role::kWorker},
 };
 

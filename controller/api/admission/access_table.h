@@ -11,23 +11,23 @@
 namespace paceline {
 
 enum class Scope {
-  kAll,   // Whatever the method is about.
-  kOwn,   // A submitter's own jobs; whoever sees all jobs, all (find_job.h).
-  kSelf,  // The caller itself: of any role, but somebody.
+  kAll,   // Any object.
+  kOwn,   // A submitter's own jobs; for callers who see all jobs, all of them (find_job.h).
+  kSelf,  // The caller itself, whatever its role; it must be known.
 };
 
 struct MethodRule {
   absl::string_view method;  // "/paceline.v1.JobService/Get".
-  Role role;                 // That is needed; kNone: anybody, without any identity.
+  Role role;                 // Role that is required; kNone: anybody, even without an identity.
   Scope scope = Scope::kAll;
 };
 
 absl::Span<const MethodRule> MethodRules();
 
-// Null: there is none.
+// Null: the method has no rule.
 const MethodRule* FindRule(absl::string_view method);
 
-// Whether who has this role may call the method.
+// Whether a caller with this role may call the method.
 bool MayCall(Role role, const MethodRule& rule);
 
 }  // namespace paceline

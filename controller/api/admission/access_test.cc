@@ -67,7 +67,7 @@ TEST(AccessTableTest, WhoMayWhat) {
   EXPECT_EQ(MayCallIt("/paceline.v1.WorkerService/Session"), workers);
 }
 
-// Whatever changes jobs or shows them is limited to a submitter's own.
+// Methods that show or change jobs must be limited to a submitter's own.
 TEST(AccessTableTest, WhatIsAboutJobsIsOfScopeOwn) {
   for (const MethodRule& rule : MethodRules()) {
     bool about_jobs = false;
@@ -122,7 +122,7 @@ class AccessTest : public ::testing::Test {
     return {absl::StrCat("/paceline.v1.", method), {}, "", {absl::StrCat("Bearer ", token)}};
   }
   AccessVerdict Judge(const CallFacts& facts) { return access_->Judge(facts, kNow); }
-  // What was missing; "": nothing.
+  // What the caller lacked; "": nothing.
   std::string Missing(const CallFacts& facts) {
     const AccessVerdict verdict = Judge(facts);
     EXPECT_EQ(verdict.refusal.has_value(), !verdict.status.ok());
@@ -135,7 +135,7 @@ class AccessTest : public ::testing::Test {
   absl::Time end_ = absl::FromUnixSeconds(3000);
   std::string revoked_ = "eve";
   grpc::Status admission_;
-  std::vector<std::string> admissions_;  // Whose calls were asked about.
+  std::vector<std::string> admissions_;  // Callers that the admission was asked about.
   MetricRegistry registry_{ControllerFamilies()};
   AccessMetrics metrics_{registry_};
   LinesOnly audit_;
@@ -227,7 +227,7 @@ TEST_F(AccessTest, WhatIsRevokedIsRefusedAndWhatWasIssuedLaterIsNot) {
   EXPECT_EQ(Missing(OfToken(kBobsToken, "JobService/Get")), "revoked") << "whenever it was made";
 }
 
-// A connection that was made in time stays open, and asks for a renewal, say.
+// A connection that was made in time stays open, and may ask for a renewal, for example.
 TEST_F(AccessTest, ACertificateIsRefusedFromItsEndOn) {
   const CallFacts renew = OfCertificate("paceline://worker/w0", "IdentityService/Renew");
   end_ = kNow;
@@ -292,7 +292,7 @@ TEST_F(AccessTest, CallsThatAreLetInCountForTheirCallers) {
   access_->Check(OfCertificate("paceline://worker/w0", "WorkerService/Session"), kNow);
   EXPECT_THAT(admissions_, ElementsAre("viewer vic", "submitter bob", "worker w0"));
   admissions_.clear();
-  // Those of nobody, and those that were refused anyway.
+  // Calls of nobody, and calls that were refused anyway.
   access_->Check({"/paceline.v1.IdentityService/WhoAmI", {}, "", {}}, kNow);
   access_->Check({"/paceline.v1.IdentityService/Join", {}, "", {}}, kNow);
   access_->Check(OfCertificate("paceline://viewer/vic", "NodeService/Drain"), kNow);

@@ -7,17 +7,17 @@
 namespace paceline {
 
 struct CallLimitOptions {
-  // Of one caller that is known, reads and the opening of streams too. A program that looks at some
-  // hundred jobs each second is let in; one that never waits cannot use up a core.
+  // Per known caller, including reads and opening streams. It admits a program that looks at some
+  // hundred jobs each second, but keeps a program that never waits from using up a core.
   double calls_per_s = 500;  // 0: no limit.
   double call_burst = 5000;
-  // Of one caller. A person's script makes some in a second; each costs a transaction on disk.
+  // Per caller. A person's script makes some in a second; each costs a transaction on disk.
   double mutations_per_s = 100;  // 0: no limit.
   double mutation_burst = 1000;
-  // Watches and logs. Each holds a message in gRPC.
+  // Watches and logs that may be open at once. Each holds a message in gRPC.
   int streams = 4096;
   int streams_per_caller = 1024;
-  // For its reader to take one message; and for a worker to say hello.
+  // How long a stream waits for its reader to take one message, and for a worker's hello.
   absl::Duration stream_patience = absl::Minutes(1);
   absl::Duration hello_patience = absl::Seconds(10);
 };

@@ -16,12 +16,11 @@
 namespace paceline {
 namespace {
 
-// All that have a name and have called in the last moment are remembered: names are given by the
-// authority and the file of tokens, and no worker of a large cluster shall wait for another.
+// All named callers of the last moment are remembered: names come from the authority and the token
+// file, and in a large cluster no worker is to wait for another.
 constexpr size_t kMaxNamedCallers = 65536;
 
-// `what` there are too many of: "changes". Who the caller is said to be goes to the caller itself
-// only.
+// `what` names what there are too many of: "changes". The message names the caller to itself only.
 grpc::Status TooManyRequests(const std::string& caller, double rate, const char* what,
                              absl::Duration wait) {
   return MakeError(grpc::StatusCode::RESOURCE_EXHAUSTED, "TOO_MANY_REQUESTS",
@@ -30,7 +29,7 @@ grpc::Status TooManyRequests(const std::string& caller, double rate, const char*
                    {{"retry_after_s", absl::StrCat(absl::ToDoubleSeconds(wait))}});
 }
 
-// A connection without TLS has callers of any name (CallerByWord).
+// Without TLS a caller can take any name (CallerByWord).
 bool IsOverTls(const grpc::AuthContext& peer) {
   for (const grpc::string_ref& type :
        peer.FindPropertyValues(GRPC_TRANSPORT_SECURITY_TYPE_PROPERTY_NAME)) {

@@ -1,19 +1,19 @@
-// What clients may ask of the controller at once: calls of any kind and mutations by a rate,
-// streams by their number, both by their size, and how long a stream's reader may keep it waiting.
+// Limits what clients may ask of the controller at once: the rate of calls and of mutations, the
+// number of streams, the size of requests, and how long a stream's reader may keep it waiting.
 //
 //   call     ──▶ AdmitCall ──────▶ the handler       refused: RESOURCE_EXHAUSTED (access.h)
 //   mutation ──▶ AdmitMutation ──▶ the loop          refused: RESOURCE_EXHAUSTED, TOO_MANY_REQUESTS
 //   watch    ──▶ OpenStream ─────▶ LoopWriter        refused: RESOURCE_EXHAUSTED, TOO_MANY_STREAMS
 //
-// Mutations and streams whose request is too large are refused too: CheckRequestLimits. What a
-// stream was asked for is kept as long as it is open.
-// A backup, of which there is one at a time (backup.h), is no such stream, but for the patience.
+// Mutations and streams are also refused if their request is too large (CheckRequestLimits); a
+// stream's request is kept while the stream is open. A backup does not count as a stream (there is
+// one at a time, see backup.h), but the patience applies to it.
 //
-// A caller is who its certificate or token says, and without one the host that it calls from. Those
-// whom nobody knows have buckets of their own: they cannot use up the others'. Where calls of any
-// kind are counted no host is known, so those are of callers with a name alone.
+// A caller is identified by its certificate or token, or otherwise by its host. Anonymous callers
+// have separate buckets, so that they cannot use up those of others. Calls of any kind are counted
+// only for named callers, because the host is not known there.
 //
-// Thread-safe: it is asked on gRPC's threads, so that a flood of calls does not reach the loop.
+// Thread-safe: called on gRPC's threads, so that a flood of calls does not reach the loop.
 #ifndef CONTROLLER_API_ADMISSION_CALL_LIMITS_H_
 #define CONTROLLER_API_ADMISSION_CALL_LIMITS_H_
 
@@ -38,12 +38,12 @@ namespace paceline {
 
 class LimitMetrics;
 
-// Describing so many ranks, which takes 0.1 ms, is charged as a call.
+// Describing this many ranks takes 0.1 ms and is charged as one call.
 inline constexpr int kPartsOfCall = 50;
 
 class CallLimits {
  public:
-  // One open stream, counted until it is destroyed; or the refusal of one.
+  // An open stream, counted until it is destroyed; or the refusal of one.
   class Stream {
    public:
     ~Stream();
@@ -75,15 +75,15 @@ class CallLimits {
   // `metrics` outlives this.
   CallLimits(const CallLimitOptions& options, LimitMetrics* metrics);
 
-  // A call of any kind at `now` of EventLoop. Requires: the caller has a role. Not OK: too many.
+  // Admits a call of any kind at time `now` (of EventLoop); an error means too many calls.
+  // Requires: the caller has a role.
   grpc::Status AdmitCall(const Principal& caller, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // A call that was admitted had so many parts to describe: ranks, for most. Many of them are as
-  // many calls (kPartsOfCall), so that a caller cannot ask for large jobs as often as for small
-  // ones.
+  // Charges an admitted call for the parts (mostly ranks) that it had to describe: kPartsOfCall
+  // parts count as one call, so that a caller cannot ask for large jobs as often as for small ones.
   void Charge(const Principal& caller, int parts, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // False: too many, or the request is too large; the call is finished.
+  // Returns false, and finishes the call, if there are too many or the request is too large.
   bool AdmitMutation(const grpc::CallbackServerContext& context,
                      const google::protobuf::Message& request, grpc::ServerUnaryReactor* reactor);
 
@@ -91,16 +91,16 @@ class CallLimits {
   std::unique_ptr<Stream> OpenStream(grpc::CallbackServerContext* context,
                                      const google::protobuf::Message& request);
 
-  // Ends the call, CANCELLED, whose reader has not taken a message within the patience of a stream,
-  // also while the message waits. Requires: the call has not been finished.
+  // Ends a call with CANCELLED because its reader has not taken a message within the stream
+  // patience, even while that message waits. Requires: the call has not been finished.
   void AbortSlowReader(grpc::CallbackServerContext* context) const;
 
   const CallLimitOptions& options() const { return options_; }
 
  private:
-  // CheckRequestLimits, counted.
+  // CheckRequestLimits, with refusals counted.
   grpc::Status CheckSize(const google::protobuf::Message& request);
-  // OK: the caller has one stream more.
+  // Counts one more stream of the caller, or returns the refusal.
   grpc::Status CountStream(const std::string& caller) ABSL_LOCKS_EXCLUDED(mutex_);
   void Close(const std::string& caller);
 
@@ -109,13 +109,13 @@ class CallLimits {
   mutable absl::Mutex mutex_;
   RateLimit calls_ ABSL_GUARDED_BY(mutex_);
   RateLimit mutations_ ABSL_GUARDED_BY(mutex_);
-  RateLimit strangers_ ABSL_GUARDED_BY(mutex_);  // The same of those without a role, who join.
+  RateLimit strangers_ ABSL_GUARDED_BY(mutex_);  // For callers without a role, which join.
   int streams_ ABSL_GUARDED_BY(mutex_) = 0;
-  std::map<std::string, int> by_caller_ ABSL_GUARDED_BY(mutex_);  // Streams; none has 0.
+  std::map<std::string, int> by_caller_ ABSL_GUARDED_BY(mutex_);  // Open streams; never 0.
 };
 
-// "submitter alice" of a certificate or token, which TLS alone proves; else "ipv4:10.0.0.7",
-// without the port.
+// "submitter alice", from a certificate or token (only TLS proves it); else the host without the
+// port, "ipv4:10.0.0.7".
 std::string CallerKey(const grpc::CallbackServerContext& context);
 
 }  // namespace paceline

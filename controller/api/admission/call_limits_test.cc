@@ -74,7 +74,7 @@ TEST_F(CallRateTest, ALargeAnswerIsAsManyCalls) {
   EXPECT_TRUE(limits.AdmitCall({Role::kOperator, "bob"}, At(0)).ok());
 }
 
-// After a restart of the controller, say, with the lowest rate.
+// For example after a restart of the controller; at the lowest rate.
 TEST_F(CallRateTest, AllWorkersOfALargeClusterAreLetInAtOnce) {
   CallLimits limits(Rate(1e-3, 1), &metrics_);
   for (int i = 0; i < 12'500; ++i) {

@@ -38,7 +38,7 @@ class CallerInterceptor : public grpc::experimental::Interceptor {
  private:
   const CallerFinder& find_;
   grpc::ServerContextBase* const context_;
-  std::string caller_;  // The metadata refer to it; this lives as long as the call.
+  std::string caller_;  // Must outlive the metadata, which refer to it; lives as long as the call.
 };
 
 class CallerInterceptors : public grpc::experimental::ServerInterceptorFactoryInterface {

@@ -1,9 +1,9 @@
-// Who calls: found once for each call, before its handler runs, and kept with it.
+// Finds the caller of each call once, before its handler runs, and keeps it with the call.
 //
 // gRPC shares the AuthContext among all calls of a connection, so nothing about a caller is put
-// there: a token of one call must not speak for the next one. The caller is an entry of the call's
-// own metadata instead, which an interceptor writes when the call begins. What a client sends under
-// that name is removed first, and so is its token.
+// there: one call's token must not speak for the next call. Instead an interceptor writes the
+// caller into the call's own metadata when the call begins, after removing what the client sent
+// under that name, and the token.
 #ifndef CONTROLLER_API_ADMISSION_CALLER_H_
 #define CONTROLLER_API_ADMISSION_CALLER_H_
 
@@ -17,17 +17,17 @@
 
 namespace paceline {
 
-// Name of the metadata that a bearer token comes in.
+// Name of the metadata entry that carries a bearer token.
 inline constexpr char kAuthorizationMetadata[] = "authorization";
 
-// The caller; nobody without the interceptors. From any thread, while the call is open.
+// Returns the caller; nobody without the interceptors. Thread-safe while the call is open.
 Principal CallerOf(const grpc::ServerContextBase& context);
 
-// Who calls, by what the call shows. Thread-safe.
+// Finds the caller of a call. Thread-safe.
 using CallerFinder = std::function<Principal(const grpc::ServerContextBase&)>;
 
-// Of a controller that is served without TLS on loopback: an admin, of the name that the caller
-// says (common/user_metadata.h), which nothing proves; it may be any text, or empty.
+// Caller of a controller served without TLS on loopback: an admin, under the name that the caller
+// claims (common/user_metadata.h). Nothing proves that name; it may be any text, or empty.
 Principal CallerByWord(const grpc::ServerContextBase& context);
 
 // For grpc::ServerBuilder.

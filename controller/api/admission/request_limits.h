@@ -1,6 +1,6 @@
-// The sizes that a request may have, whatever it asks for: what it says is kept, stored and sent on
-// to nodes. A field that is added is bounded without anybody's thinking of it (message_limits.h).
-// Those that have less room are checked besides where they are used.
+// General limits on the sizes of requests, whose contents are kept, stored and sent on to nodes.
+// New fields are covered automatically (message_limits.h). Fields with lower limits are also
+// checked where they are used.
 #ifndef CONTROLLER_API_ADMISSION_REQUEST_LIMITS_H_
 #define CONTROLLER_API_ADMISSION_REQUEST_LIMITS_H_
 
@@ -11,15 +11,15 @@
 
 namespace paceline {
 
-inline constexpr size_t kMaxRequestText = 4096;   // Bytes of any text; PATH_MAX.
-inline constexpr int kMaxRequestItems = 4096;     // Of any list; the most ranks there are.
-inline constexpr size_t kMaxCsrBytes = 16 << 10;  // Of a certificate request; usual are some 500.
-// Of the whole, what this version does not know of it included; without a job's spec and a part of
-// its code (kMaxCodePart).
+inline constexpr size_t kMaxRequestText = 4096;   // Bytes of any text; as PATH_MAX.
+inline constexpr int kMaxRequestItems = 4096;     // Entries of any list; the most ranks of a job.
+inline constexpr size_t kMaxCsrBytes = 16 << 10;  // A certificate request, usually some 500 bytes.
+// Bytes of a whole request, including unknown fields; excluding a job's spec and a part of its code
+// (kMaxCodePart).
 inline constexpr size_t kMaxRequestBytes = 64 << 10;
 
-// INVALID_ARGUMENT, reason REQUEST_INVALID, with the fields that are larger; "request" is the
-// whole. A job's spec is not looked at: CheckJobSpec bounds it, by SPEC_INVALID.
+// Returns INVALID_ARGUMENT, reason REQUEST_INVALID, with the fields that are too large ("request":
+// the whole). Ignores a job's spec, which CheckJobSpec limits (SPEC_INVALID).
 grpc::Status CheckRequestLimits(const google::protobuf::Message& request);
 
 }  // namespace paceline

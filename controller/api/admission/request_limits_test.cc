@@ -16,7 +16,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// INVALID_ARGUMENT, REQUEST_INVALID, and the field's name.
+// Expects INVALID_ARGUMENT, REQUEST_INVALID, with the field's name.
 void ExpectRefused(const google::protobuf::Message& request, const std::string& field) {
   const grpc::Status refused = CheckRequestLimits(request);
   EXPECT_EQ(refused.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
@@ -49,7 +49,7 @@ TEST(RequestLimitsTest, ListsAreBounded) {
   ExpectRefused(request, "ranks");
 }
 
-// What a newer client says and this version does not know would be kept with what is known.
+// Fields of newer clients, which this version does not know, would be kept along with the others.
 TEST(RequestLimitsTest, WhatIsNotKnownIsBoundedByTheWhole) {
   v1::ChangeLadderRequest request;
   v1::LadderLevel* level = request.add_ladder();

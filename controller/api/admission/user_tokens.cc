@@ -32,7 +32,7 @@ bool IsHash(absl::string_view text) {
 
 bool IsUserRole(Role role) { return Includes(role, Role::kViewer); }
 
-// What is wrong with a line that is neither blank nor a comment; empty: nothing, and it is added.
+// Adds the user on a line with content. Returns what is wrong with the line, or "".
 std::string AddUser(absl::string_view line, std::map<std::string, Principal>& users) {
   const std::vector<absl::string_view> words =
       absl::StrSplit(line, absl::ByAnyChar(" \t"), absl::SkipEmpty());
@@ -85,7 +85,7 @@ std::optional<Principal> UserTokens::Find(absl::string_view token, absl::Time no
   if (token.size() < kMinUserToken || token.size() > kMaxUserToken) return std::nullopt;
   const std::string hash = Sha256Hex(token);
   absl::MutexLock lock(&mutex_);
-  // A clock that was set back must not keep a token alive that was taken away.
+  // If the clock was set back, a token that was removed must not stay valid.
   if (now < looked_ || now - looked_ >= kUserTokensInterval) {
     looked_ = now;
     ReadIfChanged();

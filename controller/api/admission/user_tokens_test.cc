@@ -59,7 +59,7 @@ class UserTokensTest : public ::testing::Test {
     path_ = std::string(mkdtemp(folder.data())) + "/tokens";
   }
 
-  // As a new file, which nobody else can read.
+  // Replaces the file by a new one, which nobody else can read.
   void Write(const std::string& text, mode_t mode = 0600) {
     const std::string next = path_ + ".next";
     std::ofstream(next) << text;

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// Whose the trainers are that one message of the node names.
+// Looks up the owners of the trainers that one message of the node names.
 class Owners {
  public:
   Owners(const Cluster& cluster, const NodeName& node) : cluster_(cluster), node_(node) {}
@@ -80,9 +80,9 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
       std::vector<TrainerSteps> own;
       return CheckSteps(cluster, node, message.steps(), &own);
     }
-    // Answers a request of this very session, which has a number of its own.
+    // Answers a request of this session, identified by the session's own numbers.
     case v1::WorkerMessage::kLog:
-    // What the node may have of it, HeldCode says with the answer.
+    // HeldCode decides what the node may get when it answers.
     case v1::WorkerMessage::kCodeRequest:
     case v1::WorkerMessage::KIND_NOT_SET:
       return grpc::Status::OK;

@@ -33,7 +33,7 @@ class WorkerIdentityTest : public ::testing::Test {
     return {JobId(job), Generation(generation), Rank(rank)};
   }
 
-  // One of each kind, about the trainer.
+  // One message of each kind, about the trainer.
   static std::map<std::string, v1::WorkerMessage> MessagesOf(const TrainerId& trainer) {
     std::map<std::string, v1::WorkerMessage> messages;
     *messages["hello"].mutable_hello()->mutable_report()->add_trainers()->mutable_id() =
@@ -51,8 +51,7 @@ class WorkerIdentityTest : public ::testing::Test {
   Cluster cluster_{Cluster::Options()};
 };
 
-// A new kind of message needs a case in MessagesOf and in CheckMessage, of which that of steps is
-// CheckSteps.
+// A new kind of message needs a case in MessagesOf and in CheckMessage (for steps: CheckSteps).
 TEST_F(WorkerIdentityTest, EachKindOfMessageIsTriedWithAnothersTrainer) {
   auto foreign = MessagesOf(Id(1));
   auto own = MessagesOf(Id(0));
@@ -62,8 +61,8 @@ TEST_F(WorkerIdentityTest, EachKindOfMessageIsTriedWithAnothersTrainer) {
     const std::string kind = kinds->field(k)->name();
     ASSERT_EQ(foreign.count(kind), 1) << "no case for " << kind;
     ASSERT_EQ(foreign[kind].kind_case(), kinds->field(k)->number()) << kind;
-    // A log's part tells of no trainer: its number must be that of a request to the same session. A
-    // request for code is answered with an error (controller/code_test.cc).
+    // A part of a log names no trainer; its number must be that of a request in the same session. A
+    // request for code is answered with an error (controller/tests/code_test.cc).
     const bool is_let_in = kind == "log" || kind == "code_request";
     EXPECT_EQ(Check("a", foreign[kind]), is_let_in ? "" : "NOT_YOUR_TRAINER") << kind;
     EXPECT_EQ(Check("a", own[kind]), "") << kind;
@@ -93,7 +92,7 @@ TEST_F(WorkerIdentityTest, OnlyStepsOfOwnTrainersAreTaken) {
   EXPECT_EQ(own[1].trainer, Id(0, 7)) << "of a generation that is over";
   EXPECT_EQ(own[1].batch, &steps.batches(2));
   EXPECT_EQ(own[2].batch, &steps.batches(3));
-  // Nothing is left of an earlier message.
+  // No batch of an earlier message remains.
   ASSERT_TRUE(CheckSteps(cluster_, NodeName("a"), {}, &own).ok());
   EXPECT_TRUE(own.empty());
   *steps.add_batches()->mutable_id() = ToProto(Id(1));
@@ -175,7 +174,7 @@ TEST(CheckHelloTest, AWorkerSpeaksForItsOwnNode) {
 }
 
 TEST_F(WorkerIdentityTest, ResultsOfTasksThatTheNodeDoesNotHaveAreDropped) {
-  // After a start the job's directory is scanned, by the first node that answers.
+  // After a start the job's directory is scanned by the first node that answers.
   Job job = RunningJob();
   job.checkpoints.settlement = Settlement();
   Cluster cluster{Cluster::Options()};

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// What is not there is not asked for as mutable: that would make it, for each rank and second.
+// Not to be called on the mutable_x() of an unset message, which would create it.
 void Cut(std::string* text, size_t size = kMaxReportText) {
   if (text->size() > size) text->resize(Utf8Prefix(*text, size).size());
 }
@@ -54,7 +54,7 @@ void LimitCheck(v1::NodeCheckResult* check) {
   }
 }
 
-// The reader asks again for what is cut: from the end of the part on.
+// The reader asks again for what was cut, from the end of this part.
 void LimitLog(v1::LogData* log) {
   Cut(log->mutable_error());
   if (log->data().size() <= kMaxLogPart) return;

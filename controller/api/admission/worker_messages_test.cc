@@ -141,7 +141,7 @@ TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
   LimitReport(&report);
   EXPECT_LT(report.ByteSizeLong(), kMaxLogTail + 10 * kMaxReportText + 5 * kMaxNodeText + 200);
   EXPECT_EQ(trainer.exit().message().size(), 2 + (kMaxReportText - 2) / 3 * 3);
-  // What is no UTF-8 could be written, and never be read again.
+  // Text that is not UTF-8 could be written but never read again.
   v1::NodeReport again;
   EXPECT_TRUE(again.ParseFromString(report.SerializeAsString()));
 }

@@ -36,7 +36,7 @@ std::string Cut(const std::string& text) {
   return absl::StrCat(text.substr(0, kMaxTextBytes), "... (", text.size(), " bytes)");
 }
 
-// A value of a plain field; `index` -1: it is not repeated.
+// Value of a plain field as JSON; `index` -1: the field is not repeated.
 ordered_json ValueOf(const Message& message, const FieldDescriptor& field, int index) {
   const google::protobuf::Reflection& get = *message.GetReflection();
   const bool one = index < 0;
@@ -69,7 +69,7 @@ ordered_json ValueOf(const Message& message, const FieldDescriptor& field, int i
   return nullptr;
 }
 
-// Of a message within the request: its name, if it has one.
+// Name of a message within the request, if it has one.
 ordered_json NameOf(const Message& message) {
   const FieldDescriptor* name = message.GetDescriptor()->FindFieldByName("name");
   if (name == nullptr || name->cpp_type() != FieldDescriptor::CPPTYPE_STRING) return nullptr;
@@ -88,7 +88,7 @@ std::string Dump(const ordered_json& value) {
   return value.dump(-1, ' ', false, ordered_json::error_handler_t::replace);
 }
 
-// Of all calls. Thread-safe.
+// Budget shared by all calls. Thread-safe.
 class SharedBudget {
  public:
   bool Take(const Principal& caller, absl::Time now) {
@@ -101,7 +101,7 @@ class SharedBudget {
   AuditBudget budget_ ABSL_GUARDED_BY(mutex_);
 };
 
-// One call's part of the record.
+// Records one call.
 class AuditInterceptor : public grpc::experimental::Interceptor {
  public:
   AuditInterceptor(grpc::experimental::ServerRpcInfo* info, AuditLog* log, SharedBudget* budget)
@@ -121,7 +121,7 @@ class AuditInterceptor : public grpc::experimental::Interceptor {
       }
     }
     if (audited_ && methods->QueryInterceptionHookPoint(Point::PRE_SEND_STATUS)) {
-      // Known when the call has reached its handler.
+      // Only known once the call has reached its handler.
       record_.caller = CallerOf(*info_->server_context());
       record_.status = methods->GetSendStatus();
       record_.took = absl::Now() - record_.time;
@@ -146,8 +146,8 @@ class AuditInterceptors : public grpc::experimental::ServerInterceptorFactoryInt
 
   grpc::experimental::Interceptor* CreateServerInterceptor(
       grpc::experimental::ServerRpcInfo* info) override {
-    // Streams change nothing, and what watches and gRPC's own services are sent comes here as
-    // bytes, not as a message.
+    // Streams change nothing. Messages sent on watches and by gRPC's own services arrive here as
+    // bytes.
     if (info->type() != grpc::experimental::ServerRpcInfo::Type::UNARY ||
         !absl::StartsWith(info->method(), "/paceline.")) {
       return nullptr;

@@ -1,20 +1,19 @@
-// The audit record: one line of JSON for each call of the API that asks for a change, whatever
-// came of it. Which calls these are, their messages say: those with a request_id, or that ask for a
-// certificate.
+// The audit record: one line of JSON for each API call that asks for a change, whatever the
+// outcome. These are the calls whose request has a request_id, or asks for a certificate.
 //
 //   {"time":"2026-03-01T12:00:00.123Z","method":"/paceline.v1.NodeService/Drain",
 //    "peer":"ipv4:10.0.0.5:41234","user":"ann","role":"operator","code":"OK","took_ms":3.1,
 //    "request":{"name":"w1","request_id":"5e0c...","reason":"its fan is loud","owner":"ann"}}
 //
-// "message" tells why a call was refused. Of the request the plain fields are kept, cut after some
-// length, and of a job's spec its name: never an environment, which may hold secrets, nor a token.
+// "message" says why a call was refused. Of the request only plain fields are kept, cut to some
+// length, and of a job's spec its name: never an environment, which may hold secrets, or a token.
 //
-// "user" and "role" are those of the caller's certificate or token. Without TLS, on loopback,
-// "user" is what the caller says of itself (common/user_metadata.h), and there is none when it says
-// nothing. A request's owner is a claim, which nothing proves.
+// "user" and "role" come from the caller's certificate or token. Without TLS, on loopback, "user"
+// is what the caller claims (common/user_metadata.h), and missing if it claims nothing. The owner
+// in a request is an unproven claim.
 //
-// So has each call that was not let in (access.h), of any method, a line: without a peer and with
-// an empty request, which nobody has read.
+// Calls that were not admitted (access.h) are recorded too, whatever the method: without a peer,
+// and with an empty request, since nobody has read it.
 #ifndef CONTROLLER_API_AUDIT_AUDIT_H_
 #define CONTROLLER_API_AUDIT_AUDIT_H_
 
@@ -35,9 +34,9 @@ namespace paceline {
 struct AuditRecord {
   absl::Time time;
   std::string method;
-  std::string peer;  // As gRPC names it; empty: not known.
+  std::string peer;  // In gRPC's form; empty: not known.
   Principal caller;
-  std::string request;  // JSON, see AuditedRequest.
+  std::string request;  // JSON of AuditedRequest.
   grpc::Status status;
   absl::Duration took;
 };
@@ -45,24 +44,24 @@ struct AuditRecord {
 // Whether a call with this request asks for a change.
 bool IsAudited(const google::protobuf::Descriptor& request);
 
-// What is kept of the request, as JSON.
+// The parts of the request that are kept, as JSON.
 std::string AuditedRequest(const google::protobuf::Message& request);
 
-// Without a newline at its end.
+// Has no newline at the end.
 std::string AuditLine(const AuditRecord& record);
 
-// Whether anybody could cause as many such records as they please: of callers whom nobody knows,
-// and of those who ask more often than they may. They are within AuditBudget.
+// Whether anybody could cause any number of such records: refusals of anonymous callers, and of
+// callers above their rate. AuditBudget limits these.
 bool IsCheap(const AuditRecord& record);
 
-// How many refused calls are recorded: so many a second, so that nobody can fill the record and so
-// push others' lines out; and as many again of callers who are known, whose lines strangers cannot
-// keep out. All are counted (metrics). Thread-compatible.
+// Limits how many refused calls are recorded per second, so that nobody can fill the record and
+// push out others' lines. Known callers have a separate budget, which strangers cannot use up.
+// Metrics count all refusals. Thread-compatible.
 class AuditBudget {
  public:
   static constexpr int kRefusalsPerSecond = 20;
 
-  // Whether one more of the caller is recorded.
+  // Whether to record one more refusal of the caller.
   bool Take(const Principal& caller, absl::Time now);
 
  private:
@@ -71,8 +70,8 @@ class AuditBudget {
   int strangers_ = 0;
 };
 
-// The file of the records. When it has kMaxBytes it is renamed to NAME.1.EXTENSION, and so on up to
-// kOldFiles of them. Thread-safe.
+// The file of records. At kMaxBytes it is renamed to NAME.1.EXTENSION; up to kOldFiles old ones are
+// kept. Thread-safe.
 class AuditLog {
  public:
   static constexpr int64_t kMaxBytes = 64 << 20;
@@ -83,7 +82,7 @@ class AuditLog {
 
   virtual ~AuditLog() = default;
 
-  // A line that cannot be written is told in the daemon's log, and lost.
+  // A line that cannot be written is lost; the daemon's log says so.
   virtual void Write(const std::string& line) = 0;
 };
 

@@ -1,5 +1,5 @@
-// AdminService: proto/admin.proto. Each handler goes to the loop, and is finished from there, but
-// for Backup, which has a thread of its own (backup.h).
+// AdminService: proto/admin.proto. Each handler runs on the loop and finishes there, except for
+// Backup, which has its own thread (backup.h).
 #ifndef CONTROLLER_API_SERVICES_ADMIN_SERVICE_H_
 #define CONTROLLER_API_SERVICES_ADMIN_SERVICE_H_
 
@@ -17,8 +17,8 @@ namespace paceline {
 
 class AdminService : public v1::AdminService::CallbackService {
  public:
-  // All outlive this. The level that the log has at this moment is the controller's own.
-  // `state_file`: as Backups.
+  // All outlive this. Takes the log's present level as the controller's own. `state_file`: as for
+  // Backups.
   AdminService(EventLoop* loop, ControlLoop* control, CallLimits* limits, std::string state_file)
       : loop_(loop),
         control_(control),

@@ -33,7 +33,7 @@ class AutomationService : public v1::AutomationService::CallbackService {
  private:
   // On the loop.
   void Describe(v1::AutomationStatus* reply) const;
-  // Applies the event of a new request, and answers when it is durable.
+  // Applies the event of a new request, and answers once it is durable.
   void Apply(const std::string& request_id, uint64_t fingerprint, const Event& event,
              v1::AutomationStatus* reply, const Mutations::Answer& answer);
 

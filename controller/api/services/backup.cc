@@ -26,7 +26,7 @@ namespace paceline {
 namespace {
 
 constexpr size_t kChunkBytes = 256 << 10;
-// Left free beside the copy, for the state's own growth: a full disk ends the controller.
+// Disk space left free beside the copy, for the state to grow: a full disk ends the controller.
 constexpr int64_t kSpareBytes = 64 << 20;
 
 std::string CopyPath(const std::string& state_file) { return state_file + ".backup"; }
@@ -35,13 +35,13 @@ absl::Status SystemError(const std::string& what) {
   return absl::UnavailableError(absl::StrCat(what, ": ", std::strerror(errno)));
 }
 
-// A stream that one thread writes to, waiting; deletes itself after Finish.
+// A stream that one thread writes to, blocking. Deletes itself after Finish.
 class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
  public:
   BackupStream(grpc::CallbackServerContext* context, const CallLimits* limits)
       : context_(context), limits_(limits) {}
 
-  // Cancelled: the client has gone, or did not take it.
+  // Returns Cancelled if the client has gone or did not take the chunk in time.
   absl::Status Send(v1::BackupChunk chunk) {
     current_ = std::move(chunk);
     {
@@ -52,7 +52,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
     const absl::Duration patience = limits_->options().stream_patience;
     if (!WaitUntilWritten(patience)) {
       limits_->AbortSlowReader(context_);
-      // The message is gRPC's until it has given it up.
+      // gRPC owns the message until the write has ended.
       WaitUntilWritten(absl::InfiniteDuration());
       return absl::CancelledError(
           absl::StrCat("the client has taken nothing for ", absl::FormatDuration(patience)));
@@ -66,7 +66,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
   }
 
  private:
-  // False: it was not in time.
+  // Returns false if the write did not end in time.
   bool WaitUntilWritten(absl::Duration patience) {
     const absl::MutexLock lock(&mutex_);
     return mutex_.AwaitWithTimeout(absl::Condition(&idle_), patience);
@@ -85,7 +85,7 @@ class BackupStream : public grpc::ServerWriteReactor<v1::BackupChunk> {
 
   grpc::CallbackServerContext* const context_;
   const CallLimits* const limits_;
-  v1::BackupChunk current_;  // Of the write under way.
+  v1::BackupChunk current_;  // Message being written.
   absl::Mutex mutex_;
   bool idle_ ABSL_GUARDED_BY(mutex_) = true;
   bool gone_ ABSL_GUARDED_BY(mutex_) = false;
@@ -105,7 +105,7 @@ absl::Status CheckSpace(const std::string& state_file) {
                    there, " are free there: free some, or give the controller a larger disk"));
 }
 
-// A copy of the state as it is now, opened to be read; the file has no name any more.
+// Makes a copy of the present state and opens it for reading; the file's name is removed.
 absl::StatusOr<int> OpenCopy(const std::string& state_file, BackupStream* stream) {
   PACELINE_RETURN_IF_ERROR(CheckSpace(state_file));
   const std::string copy = CopyPath(state_file);
@@ -148,7 +148,7 @@ absl::StatusOr<int64_t> SendFile(int fd, BackupStream* stream) {
 }
 
 grpc::Status ErrorOf(const absl::Status& status) {
-  // The two libraries number the codes alike.
+  // Abseil and gRPC use the same numbers for codes.
   const auto code = static_cast<grpc::StatusCode>(status.code());
   const bool full = status.code() == absl::StatusCode::kResourceExhausted;
   return MakeError(code, full ? "BACKUP_NO_SPACE" : "BACKUP_FAILED",
@@ -185,7 +185,7 @@ Backups::Backups(std::string state_file, const CallLimits* limits)
 
 Backups::~Backups() {
   const absl::MutexLock lock(&mutex_);
-  // It needs the mutex no more: its stream is over.
+  // The thread no longer needs the mutex: its stream is over.
   if (thread_.joinable()) thread_.join();
 }
 
@@ -204,7 +204,7 @@ grpc::ServerWriteReactor<v1::BackupChunk>* Backups::Begin(grpc::CallbackServerCo
     return stream;
   }
   busy_ = true;
-  // The one before has said that it is done; what is left of it is its return.
+  // The previous thread has announced its end; it only has to return.
   if (thread_.joinable()) thread_.join();
   thread_ = std::thread([this, peer = context->peer(), stream] {
     const grpc::Status status = SendBackup(state_file_, peer, stream);

@@ -26,11 +26,11 @@
 namespace paceline {
 namespace {
 
-// Checkpoints that are sorted in the time in which a part of a call is described (call_limits.h).
+// Checkpoints that can be sorted in the time that describing one part takes (call_limits.h).
 constexpr size_t kSortedOfPart = 10;
 
-// What a list is sorted by, newest first: time, number of the job, generation, step. Also the
-// token of a page, whose last checkpoint it is.
+// Sort key of a list, newest first: time, number of the job, generation, step. A page token is the
+// key of the page's last checkpoint.
 using Age = std::array<int64_t, 4>;
 
 Age AgeOf(const Job& job, const Checkpoint& checkpoint) {
@@ -58,7 +58,7 @@ CommitQueue::Then CheckpointService::ReplyTo(const JobId& id, const CheckpointKe
         job == control_->cluster().jobs().end() ? nullptr : FindCheckpoint(job->second, key);
     if (checkpoint != nullptr) {
       *reply = ToProto(job->second, *checkpoint);
-    } else {  // Removed meanwhile.
+    } else {  // It was removed meanwhile.
       reply->set_job_id(id.value());
       reply->set_step(key.step);
       reply->set_generation(key.generation);

@@ -1,6 +1,6 @@
 // CheckpointService: proto/checkpoint.proto.
 //
-// Each handler goes to the loop, and is finished from there.
+// Each handler runs on the loop and finishes there.
 #ifndef CONTROLLER_API_SERVICES_CHECKPOINT_SERVICE_H_
 #define CONTROLLER_API_SERVICES_CHECKPOINT_SERVICE_H_
 
@@ -45,7 +45,7 @@ class CheckpointService : public v1::CheckpointService::CallbackService {
  private:
   using Answer = Mutations::Answer;
 
-  // On the loop; the answer comes when what it tells is durable.
+  // On the loop; the answer comes when the change is durable.
   void DoSave(const Principal& caller, const v1::SaveCheckpointRequest& request, v1::Job* reply,
               const Answer& answer);
   void DoDelete(const Principal& caller, const v1::DeleteCheckpointRequest& request,
@@ -54,7 +54,7 @@ class CheckpointService : public v1::CheckpointService::CallbackService {
              v1::Checkpoint* reply, const Answer& answer);
   grpc::Status DoList(const Principal& caller, const v1::ListCheckpointsRequest& request,
                       v1::ListCheckpointsResponse* reply) const;
-  // As Mutations::Once, for the checkpoint of that name.
+  // As Mutations::Once, for a request about the named checkpoint.
   void Once(
       const Principal& caller, const std::string& request_id, uint64_t fingerprint,
       const std::string& name, v1::Checkpoint* reply, const Answer& answer,

@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// What follows the slash: STEP or STEP.gGENERATION. A generation of 0 stands for the newest.
+// Parses the part after the slash: STEP or STEP.gGENERATION. Generation 0 stands for the newest.
 std::optional<CheckpointKey> ParseStep(const std::string& text) {
   CheckpointKey key;
   const size_t dot = text.find(".g");
@@ -26,7 +26,7 @@ std::optional<CheckpointKey> ParseStep(const std::string& text) {
   return key;
 }
 
-// The newest one, but a complete one rather than another.
+// Returns the newest checkpoint of the step, preferring complete ones.
 const Checkpoint* FindByStep(const Job& job, const CheckpointKey& wanted) {
   const auto is_complete = [](const Checkpoint* checkpoint) {
     return checkpoint != nullptr && checkpoint->state == CheckpointState::kComplete;
@@ -35,7 +35,7 @@ const Checkpoint* FindByStep(const Job& job, const CheckpointKey& wanted) {
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
     if (checkpoint.key.step != wanted.step) continue;
     if (wanted.generation != 0 && wanted.generation != checkpoint.key.generation) continue;
-    // Records are in the order of their generations.
+    // Records are sorted by generation.
     if (is_complete(&checkpoint) || !is_complete(newest)) newest = &checkpoint;
   }
   return newest;
@@ -70,7 +70,7 @@ grpc::Status CheckRepeat(const Principal& caller, const Cluster& cluster, const 
 
 grpc::Status FindJob(const Principal& caller, const Cluster& cluster, const std::string& reference,
                      const Job** job) {
-  // Programs give whole ids, again and again: these must not look at all jobs.
+  // Programs pass whole ids over and over: such a lookup must not go through all jobs.
   const Job* by_id = cluster.FindJob(JobId(reference));
   if (by_id != nullptr && MaySee(caller, by_id->submitter)) {
     *job = by_id;

@@ -1,4 +1,5 @@
-// Which job or checkpoint a client means. For who may not know of a job there is no such job.
+// Finds the job or checkpoint that a client means. A job that the caller may not see is treated as
+// missing.
 #ifndef CONTROLLER_API_SERVICES_FIND_JOB_H_
 #define CONTROLLER_API_SERVICES_FIND_JOB_H_
 
@@ -11,15 +12,15 @@
 
 namespace paceline {
 
-// Whether the caller may know of a job of this submitter: a submitter knows of its own.
+// Whether the caller may see a job of this submitter: submitters see only their own.
 bool MaySee(const Principal& caller, const std::string& submitter);
 
-// Of a repeat of a request about this job: REQUEST_ID_REUSED if the caller may not know of the job,
-// so that the request was somebody else's.
+// Checks the repeat of a request about this job: REQUEST_ID_REUSED if the caller may not see the
+// job, as the request was somebody else's.
 grpc::Status CheckRepeat(const Principal& caller, const Cluster& cluster, const JobId& job);
 
-// By an id, a unique prefix of one, or a name, of which the newest job is meant. NOT_FOUND, reason
-// JOB_NOT_FOUND; INVALID_ARGUMENT, AMBIGUOUS_JOB.
+// Finds a job by an id, a unique prefix of one, or a name (the newest job of that name). NOT_FOUND,
+// reason JOB_NOT_FOUND; INVALID_ARGUMENT, AMBIGUOUS_JOB.
 grpc::Status FindJob(const Principal& caller, const Cluster& cluster, const std::string& reference,
                      const Job** job);
 
@@ -29,13 +30,13 @@ struct NamedCheckpoint {
   const Checkpoint* checkpoint = nullptr;
 };
 
-// By JOB (its newest complete one), JOB/STEP (of that step, the newest complete one, else the
-// newest) or JOB/STEP.gGENERATION. Errors as above, and NOT_FOUND, CHECKPOINT_NOT_FOUND;
-// INVALID_ARGUMENT, CHECKPOINT_NAME_INVALID.
+// Finds a checkpoint by JOB (its newest complete one), JOB/STEP (of that step, the newest complete
+// one, else the newest) or JOB/STEP.gGENERATION. Errors as above, and NOT_FOUND,
+// CHECKPOINT_NOT_FOUND; INVALID_ARGUMENT, CHECKPOINT_NAME_INVALID.
 grpc::Status FindCheckpointByName(const Principal& caller, const Cluster& cluster,
                                   const std::string& name, NamedCheckpoint* found);
 
-// The same for one to start from: not one that is being removed.
+// The same for a checkpoint to start from, which must not be one that is being removed.
 grpc::Status FindStartCheckpoint(const Principal& caller, const Cluster& cluster,
                                  const std::string& name, NamedCheckpoint* found);
 

@@ -11,10 +11,10 @@
 namespace paceline {
 namespace {
 
-// Of one job, with two checkpoints of step 40.
+// A job with two checkpoints of step 40.
 class FindCheckpointTest : public ::testing::Test {
  protected:
-  // States of those of generation 1 and 2; the generation that JOB/STEP means.
+  // Returns the generation that JOB/STEP means, when those of generation 1 and 2 have these states.
   static int64_t Found(CheckpointState first, CheckpointState second,
                        const std::string& name = "job-1/40") {
     Job job = NewJob(PlayedRequest(), 1, At(0));
@@ -68,14 +68,14 @@ Job JobOf(const char* id, int64_t number, const char* submitter, const char* nam
   return made;
 }
 
-// The id of the job that is meant; empty: of none.
+// Returns the id of the job that is found; empty: none.
 std::string Found(const Cluster& cluster, const Principal& caller, const std::string& reference) {
   const Job* meant = nullptr;
   if (!FindJob(caller, cluster, reference, &meant).ok()) return "";
   return meant->request.id.value();
 }
 
-// Names and beginnings of ids are taken from what the caller may know of.
+// Names and prefixes of ids are only matched against jobs that the caller may see.
 TEST(FindJobTest, OthersJobsAreNotInTheWay) {
   Cluster cluster{Cluster::Options()};
   cluster.Restore({JobOf("job-11", 1, "ann"), JobOf("job-12", 2, "bob")}, {}, At(1));

@@ -104,7 +104,7 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
     if (!room.forgotten.empty()) {
       const std::set<size_t> forgotten(room.forgotten.begin(), room.forgotten.end());
       WriteBatch batch;
-      size_t index = 0;  // Of Uses.
+      size_t index = 0;  // Index in Uses().
       for (auto files = files_.begin(); files != files_.end(); ++index) {
         files = forgotten.count(index) > 0 ? ForgetOne(files, batch) : std::next(files);
       }
@@ -144,7 +144,7 @@ void HeldCode::Receive(const std::string& submitter, const v1::UploadCodeRequest
   StoreFrom(key, 0, answer);
 }
 
-// One transaction for each part, so that others come between them.
+// Stores each part in a transaction of its own, so that others can come in between.
 void HeldCode::StoreFrom(const Upload& key, size_t part, const Answer& answer) {
   const Files& files = uploads_.at(key);
   const bool is_known = files_.count(key.second) > 0;
@@ -217,7 +217,7 @@ void HeldCode::Forget() {
   }
   for (auto upload = uploads_.begin(); upload != uploads_.end();) {
     const CodeUse& use = upload->second.use;
-    // What is being stored is not there for long.
+    // An upload that is being stored will not be here for long.
     const bool has_all = static_cast<int64_t>(upload->second.bytes.size()) == use.bytes;
     upload = has_all || !IsOutdated(use, now, limits_) ? std::next(upload) : uploads_.erase(upload);
   }

@@ -1,10 +1,10 @@
-// The code that travels with jobs (JobSpec.code), as the controller keeps it: taken from submitters
-// in parts (JobService.UploadCode), given to the nodes that run the jobs (WorkerSessions),
-// forgotten when no job uses it (core/code_quota.h).
+// Keeps the code that travels with jobs (JobSpec.code): takes it from submitters in parts
+// (JobService.UploadCode), gives it to the nodes that run the jobs (WorkerSessions), and forgets it
+// when no job uses it (core/requests/code_quota.h).
 //
-// It is in the state store, so that a controller that takes over has it, and in memory, so that
-// nodes are answered without the store. It is stored when all has come and the hash is right, so
-// that nobody fills the store with what is never used:
+// It is in the state store, so that the next controller has it, and in memory, so that nodes are
+// answered without the store. It is stored only once it is complete and its hash is right, so that
+// nobody can fill the store with code that is never used:
 //
 //   code/<sha256>                 v1::CodeRecord
 //   code-part/<upload>/<4 digits> 512 KiB of its bytes, stored before the record
@@ -41,45 +41,45 @@ class HeldCode {
  public:
   using Answer = std::function<void(grpc::Status)>;
 
-  // What a store holds of it. DataLoss, naming the key, when it cannot be read.
+  // Code in a store. Load returns DataLoss, naming the key, when a record cannot be read.
   struct Files {
     CodeUse use = {};
-    std::string upload = {};  // In the keys of its parts.
+    std::string upload = {};  // Part of the keys of its parts.
     std::string bytes = {};
     Sha256 sum = {};  // Of those that have come; as they come, so that the loop never waits long.
   };
   struct Stored {
     std::map<std::string, Files> files;  // By hash.
-    std::vector<std::string> strays;     // Keys of parts that belong to none.
+    std::vector<std::string> strays;     // Keys of parts that belong to no code.
   };
   static absl::StatusOr<Stored> Load(StateStore& store);
 
   // All pointers outlive this.
   HeldCode(EventLoop* loop, ControlLoop* control, Stored stored, CodeLimits limits = {});
 
-  // Answers the last part when all are durable.
+  // Takes a part. The answer to the last part comes when all parts are durable.
   void Receive(const std::string& submitter, const v1::UploadCodeRequest& request,
                v1::UploadCodeResponse* reply, const Answer& answer);
 
-  // FAILED_PRECONDITION, CODE_NOT_FOUND, unless the submitter has sent it.
+  // Returns FAILED_PRECONDITION, CODE_NOT_FOUND, unless the submitter has sent the code.
   grpc::Status CheckSent(const std::string& submitter, const v1::Code& code) const;
 
-  // What the node has asked for. An error says that the job has no rank there, or that the code is
-  // not there.
+  // Returns the part that the node asks for, or an error: the job has no rank there, or the code is
+  // missing.
   v1::CodeData Read(const NodeName& node, const v1::CodeRequest& request) const;
 
  private:
   using Upload = std::pair<std::string, std::string>;  // Submitter and hash.
 
-  // Of files_, then of uploads_.
+  // Uses of files_, followed by those of uploads_.
   std::vector<CodeUse> Uses() const;
   std::set<std::string> UsedHashes() const;
-  // The parts of what has come, from `part` on, and what makes it complete.
+  // Stores the upload's parts from `part` on, and then completes it.
   void StoreFrom(const Upload& key, size_t part, const Answer& answer);
   void Complete(const Upload& key, WriteBatch& batch);
-  // What is outdated.
+  // Forgets code that is no longer needed.
   void Forget();
-  // Returns what is behind it.
+  // Returns the iterator after the removed one.
   std::map<std::string, Files>::iterator ForgetOne(std::map<std::string, Files>::iterator files,
                                                    WriteBatch& batch);
   static void Erase(const Files& files, size_t parts, WriteBatch& batch);
@@ -88,7 +88,7 @@ class HeldCode {
   ControlLoop* const control_;
   const CodeLimits limits_;
   std::map<std::string, Files> files_;  // By hash.
-  std::map<Upload, Files> uploads_;     // That are not whole yet.
+  std::map<Upload, Files> uploads_;     // Not complete yet.
 };
 
 }  // namespace paceline

@@ -12,15 +12,15 @@
 
 namespace paceline {
 
-// Runs on the loop, as LoopWriter.
+// Runs on the loop, like LoopWriter.
 class HistoryService::Stream : public LoopWriter<v1::JobHistoryEvent> {
  public:
-  // It is in `set` as long as it is open. `control` and `set` outlive it.
+  // The stream is in `set` while it is open. `control` and `set` outlive it.
   Stream(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
          const ControlLoop* control, std::set<Stream*>* set)
       : LoopWriter(loop, sender, std::move(counted)), control_(control), set_(set) {}
 
-  // Ends a stream that has not begun.
+  // Ends a stream before Begin.
   void Fail(grpc::Status status) { Close(std::move(status)); }
 
   void Begin(JobId job, int64_t after) {
@@ -54,7 +54,7 @@ class HistoryService::Stream : public LoopWriter<v1::JobHistoryEvent> {
   const ControlLoop* const control_;
   std::set<Stream*>* const set_;
   JobId job_;
-  int64_t sent_ = 0;  // Id of the last one.
+  int64_t sent_ = 0;  // Id of the last event that was sent.
 };
 
 void HistoryService::WakeWatchers() {

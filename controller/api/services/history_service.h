@@ -1,6 +1,6 @@
 // JobHistoryService: proto/job_history.proto.
 //
-// Readers of a stream have no queue: each reads the job's history at its own pace.
+// A stream has no queue: each reader goes through the job's history at its own pace.
 #ifndef CONTROLLER_API_SERVICES_HISTORY_SERVICE_H_
 #define CONTROLLER_API_SERVICES_HISTORY_SERVICE_H_
 
@@ -20,9 +20,9 @@ class HistoryService : public v1::JobHistoryService::CallbackService {
   HistoryService(EventLoop* loop, Sender* sender, const ControlLoop* control, CallLimits* limits)
       : loop_(loop), sender_(sender), control_(control), limits_(limits) {}
 
-  // Histories have grown, or jobs were deleted. On the loop.
+  // Called when histories have grown or jobs were deleted. On the loop.
   void WakeWatchers();
-  // Ends all streams with this. On the loop.
+  // Ends all streams with `status`. On the loop.
   void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.

@@ -71,8 +71,8 @@ v1::Revocation ToProto(const std::string& principal, const Revocation& revocatio
   return out;
 }
 
-// Runs `act` on the loop, unless the caller asks too often, or for too much; its answer ends the
-// call.
+// Runs `act` on the loop and finishes the call with its answer, unless the caller asks too often or
+// its request is too large.
 template <typename Act>
 grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
                                  grpc::CallbackServerContext* context,
@@ -154,7 +154,7 @@ void IdentityService::DoJoin(const v1::JoinRequest& request, const std::string& 
                                 : grpc::StatusCode::UNAUTHENTICATED,
                             ReasonOf(verdict), JoinRefusalText(verdict, node)));
   }
-  // The token says who it is; what else the request asks for does not count.
+  // The token decides which node this is; what else the request says is ignored.
   status =
       Sign({Role::kWorker, node.value()}, request.csr_pem(), now, reply->mutable_certificate_pem());
   if (!status.ok()) return answer(status);
@@ -261,7 +261,7 @@ void IdentityService::DoRevoke(const v1::RevokeRequest& request, v1::Revocation*
         Write(identities_.Revoke(uri, request.reason(), request.owner(), ControlLoop::Now().wall),
               identities_, &batch);
         {
-          // From now on: that it is not durable yet refuses nobody too few.
+          // Takes effect now, before it is durable: refusing too early is safe.
           absl::MutexLock lock(&mutex_);
           revoked_ = identities_.revocations();
         }

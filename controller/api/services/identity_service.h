@@ -1,5 +1,5 @@
 // IdentityService: proto/identity.proto. Certificates are signed, and tokens and revocations kept,
-// on the loop; what they have come to is durable before it is told.
+// on the loop; an answer is sent once its effects are durable.
 #ifndef CONTROLLER_API_SERVICES_IDENTITY_SERVICE_H_
 #define CONTROLLER_API_SERVICES_IDENTITY_SERVICE_H_
 
@@ -24,7 +24,7 @@ namespace paceline {
 
 class ControllerMetrics;
 
-// The certificate that the call's connection has proved; none: plain text, or a client without.
+// Returns the certificate of the call's connection; none: plain text, or the client has none.
 std::optional<Certificate> PeerCertificate(const grpc::ServerContextBase& context);
 
 class IdentityService : public v1::IdentityService::CallbackService {
@@ -33,7 +33,7 @@ class IdentityService : public v1::IdentityService::CallbackService {
     std::optional<CertificateAuthority> authority = {};  // None: nobody joins here.
     absl::Duration worker_life = kWorkerLife;
     bool plaintext = false;
-    // A principal is revoked; the text says so. On the loop.
+    // Called when a principal is revoked, with a text that says so. On the loop.
     std::function<void(const Principal&, const std::string&)> revoked = {};
   };
 
@@ -41,8 +41,8 @@ class IdentityService : public v1::IdentityService::CallbackService {
   IdentityService(EventLoop* loop, ControlLoop* control, ControllerMetrics* metrics,
                   CallLimits* limits, Identities identities, Options options);
 
-  // OK, or Unauthenticated: the certificate of the principal, issued then, is revoked. From any
-  // thread; waits for nothing.
+  // Returns Unauthenticated if the principal's certificate, issued at that time, is revoked.
+  // Thread-safe; does not block.
   absl::Status CheckRevoked(const Principal& principal, absl::Time issued) const
       ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -76,7 +76,7 @@ class IdentityService : public v1::IdentityService::CallbackService {
   void DoCreateToken(const v1::CreateJoinTokenRequest& request, v1::CreateJoinTokenResponse* reply,
                      const Answer& answer);
   void DoRevoke(const v1::RevokeRequest& request, v1::Revocation* reply, const Answer& answer);
-  // The certificate, or why there is none. The authority is there.
+  // Signs a certificate, or returns why not. Requires: there is an authority.
   grpc::Status Sign(const Principal& principal, const std::string& csr_pem, absl::Time now,
                     std::string* certificate_pem) const;
   grpc::Status CheckAuthority() const;
@@ -85,11 +85,11 @@ class IdentityService : public v1::IdentityService::CallbackService {
   ControlLoop* const control_;
   CallLimits* const limits_;
   const Options options_;
-  Mutations mutations_;  // On the loop, as is the next.
+  Mutations mutations_;  // On the loop, as is the next member.
   Identities identities_;
 
   mutable absl::Mutex mutex_;
-  Identities::Revocations revoked_ ABSL_GUARDED_BY(mutex_);  // As in identities_.
+  Identities::Revocations revoked_ ABSL_GUARDED_BY(mutex_);  // Copy of those in identities_.
 };
 
 }  // namespace paceline

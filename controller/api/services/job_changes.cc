@@ -1,5 +1,5 @@
-// Changes of a job: its ladder, its mode, and profiles while it trains, and its resumption when it
-// has ended.
+// Changes of a job: its ladder, its mode and profiles while it trains, and resuming it after its
+// end.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -27,7 +27,7 @@
 namespace paceline {
 namespace {
 
-// Of a ladder that is sound: whether local_sgd, which knows only a period, can follow it.
+// Checks whether local_sgd, which has a period only, can follow a sound ladder.
 std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
   if (request.ladder_size() == 1 && request.ladder(0).format() == v1::WIRE_FORMAT_FP32) return {};
   return {{"ladder",
@@ -35,7 +35,7 @@ std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
            "local_sgd: submit it with hsgd for others"}};
 }
 
-// The strategy of the job's newest plan with the changes.
+// Applies the changes to the strategy of the job's newest plan.
 v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& request) {
   v1::Slipstream* slipstream = strategy.mutable_slipstream();
   if (request.mode() != v1::SLIPSTREAM_UNSPECIFIED) {
@@ -44,7 +44,7 @@ v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& req
       strategy.set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
     }
   }
-  // What is not given stays: MIN:MAX has no cap.
+  // Fields that are not given stay: MIN:MAX has no cap.
   if (request.has_window()) slipstream->mutable_window()->MergeFrom(request.window());
   if (request.optimizer_state() != v1::OPTIMIZER_STATE_UNSPECIFIED) {
     strategy.set_optimizer_state(request.optimizer_state());
@@ -61,7 +61,7 @@ PlanChanged ChangeTo(const JobId& id, const v1::Strategy& strategy) {
   return {id, std::move(plan)};
 }
 
-// Problems of the request's fields, when the spec's strategy has been changed by it.
+// Problems of the request's fields, with the spec's strategy changed by it.
 std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
                                      const v1::JobSpec& spec) {
   if (request.mode() == v1::SLIPSTREAM_UNSPECIFIED && !request.has_window() &&
@@ -78,13 +78,13 @@ std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
   return problems;
 }
 
-// A path becomes a part of each trainer's plan.
+// Checks a path, since it becomes part of each trainer's plan.
 grpc::Status CheckRequest(const v1::ResumeJobRequest& request) {
   if (!absl::StartsWith(request.from(), "/")) return grpc::Status::OK;
   return RequestError(CheckNodePath(request.from(), "from"));
 }
 
-// Drills for ranks and steps that the job has no more would make its spec impossible.
+// Drops drills for ranks and steps that the job no longer has; they would make its spec impossible.
 void DropFaultsOutside(v1::JobSpec* spec) {
   auto* chaos = spec->mutable_chaos();
   chaos->erase(std::remove_if(chaos->begin(), chaos->end(),
@@ -95,13 +95,13 @@ void DropFaultsOutside(v1::JobSpec* spec) {
                chaos->end());
 }
 
-// The job's spec as it trains now, with the changes.
+// Returns the job's spec as it trains now, with the changes applied.
 v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
   v1::JobSpec spec;
   spec.ParseFromString(job.request.spec);
   spec.mutable_strategy()->ParseFromString(job.plan.strategy);
   if (request.ranks() != 0) {
-    // What stood for all ranks still does.
+    // A minimum that stood for all ranks still does.
     if (spec.recovery().min_ranks() == spec.ranks()) spec.mutable_recovery()->clear_min_ranks();
     spec.set_ranks(request.ranks());
   }
@@ -122,7 +122,7 @@ v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
   return spec;
 }
 
-// `start` is the job's own checkpoint that it would start from; null if it is another's.
+// `start` is the checkpoint of this job that it would start from; null if it is another job's.
 std::vector<SpecProblem> CheckResumption(const Job& job, const v1::ResumeJobRequest& request,
                                          const v1::JobSpec& spec, const Checkpoint* start) {
   std::vector<SpecProblem> problems = CheckJobSpec(spec);
@@ -131,7 +131,7 @@ std::vector<SpecProblem> CheckResumption(const Job& job, const v1::ResumeJobRequ
                         "is given, but the job's strategy is not hsgd; leave the ladder out"});
   }
   int64_t done = start != nullptr ? start->key.step : 0;
-  // A new line leaves the steps behind its checkpoint.
+  // A new line of training drops the steps after its checkpoint.
   if (job.state == JobState::kSucceeded && request.from().empty()) {
     done = std::max(done, job.request.steps);
   }
@@ -154,7 +154,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          const Job* job = nullptr;
          const grpc::Status found = Find(caller, request.job(), &job);
          if (!found.ok()) return answer(found);
-         contents.DiscardUnknownFields();  // They would be kept with the plan.
+         contents.DiscardUnknownFields();  // Unknown fields would be kept with the plan.
          FillLadder(contents.mutable_ladder());
          v1::Strategy strategy;
          strategy.ParseFromString(job->plan.strategy);
@@ -194,7 +194,7 @@ void JobService::DoChangeMode(const Principal& caller, const v1::ChangeModeReque
          strategy.ParseFromString(job->plan.strategy);
          v1::JobSpec spec;
          spec.ParseFromString(job->request.spec);
-         contents.DiscardUnknownFields();  // They would be kept with the plan.
+         contents.DiscardUnknownFields();  // Unknown fields would be kept with the plan.
          *spec.mutable_strategy() = ChangedMode(strategy, contents);
          FillDefaults(&spec);
          const std::vector<SpecProblem> problems = CheckChange(contents, spec);

@@ -34,7 +34,7 @@ namespace {
 
 JobId NewJobId() { return JobId(absl::StrFormat("job-%012x", RandomBits() & 0xffffffffffff)); }
 
-// A caller without TLS may have any name, or none: its jobs belong to nobody then.
+// Without TLS a caller may have any name, or none, so its jobs belong to nobody.
 std::string SubmitterOf(const Principal& caller) {
   return IsPrincipalName(caller.name) ? caller.name : "";
 }
@@ -46,7 +46,7 @@ grpc::Status CheckLogRequest(const Job& job, const v1::StreamLogsRequest& wanted
         grpc::StatusCode::FAILED_PRECONDITION, "JOB_NOT_STARTED",
         absl::StrCat("job ", job.request.id.value(), " has not started: ", job.reason));
   }
-  // A reader that comes back may have begun when the job had more.
+  // A reader that comes back may have started when the job had more ranks.
   const bool may_be_empty = wanted.has_trainer() || job.ranks.empty();
   const int ranks = may_be_empty ? job.request.ranks : static_cast<int>(job.ranks.size());
   if (wanted.rank() < 0 || wanted.rank() >= ranks) {
@@ -63,7 +63,7 @@ grpc::Status CheckRequest(const v1::ApplyAdviceRequest& request) {
   return RequestError(problems);
 }
 
-// A drain takes the node from others' jobs too.
+// A drain also takes the node away from others' jobs.
 grpc::Status CheckMayApply(const Principal& caller, const Stragglers& stragglers, const JobId& job,
                            int64_t id) {
   const JobStragglers* known = stragglers.Find(job);
@@ -162,7 +162,7 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
     }
     const grpc::Status room = CheckOpenJobs(SubmitterOf(caller));
     if (!room.ok()) return answer(room);
-    // Whoever only asks has not sent it yet.
+    // A request that only validates may come before the code.
     if (spec.has_code() && request_id != nullptr) {
       const grpc::Status sent = code_->CheckSent(SubmitterOf(caller), spec.code());
       if (!sent.ok()) return answer(sent);
@@ -214,7 +214,7 @@ grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* contex
                                              const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
   if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
-  // What is too large does not reach the loop.
+  // Keeps specs that are too large from the loop.
   const std::vector<SpecProblem> sizes = CheckSpecSizes(request->spec());
   if (!sizes.empty()) {
     if (request->spec().ByteSizeLong() > kMaxSpecBytes) {
@@ -290,7 +290,7 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
     if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &before)) {
       return reactor->Finish(BadPageToken(request->page_token()));
     }
-    // Looked up for each job, whatever was asked for.
+    // A set, since it is looked up for each job, and the request may list any number of states.
     const std::set<int> states(request->states().begin(), request->states().end());
     const auto wanted = [=](const Job& job) {
       return job.number < before && MaySee(caller, job.submitter) &&

@@ -1,6 +1,6 @@
 // JobService: proto/job.proto.
 //
-// Each handler checks its request, goes to the loop, and is finished from there.
+// Each handler checks its request, runs on the loop, and finishes there.
 #ifndef CONTROLLER_API_SERVICES_JOB_SERVICE_H_
 #define CONTROLLER_API_SERVICES_JOB_SERVICE_H_
 
@@ -38,11 +38,11 @@ class JobService
         limits_(limits),
         mutations_(control, metrics) {}
 
-  // The watch log has grown. On the loop.
+  // Called when the watch log has grown. On the loop.
   void WakeWatchers();
-  // A node has changed.
+  // Called when a node has changed.
   void WakeLogReaders();
-  // Ends all streams with this. On the loop.
+  // Ends all streams with `status`. On the loop.
   void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.
@@ -56,7 +56,7 @@ class JobService
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListJobsRequest* request,
                                  v1::ListJobsResponse* reply) override;
-  // Of bytes: all watchers of a change are sent the same ones.
+  // Streams bytes, since all watchers of a change are sent the same ones.
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
                                                     const grpc::ByteBuffer* encoded) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
@@ -89,7 +89,7 @@ class JobService
   using Watcher = WatchStream<v1::JobEvent>;
   using Answer = Mutations::Answer;
 
-  // On the loop; the answer comes when what it tells is durable.
+  // On the loop; the answer comes when the change is durable.
   void DoSubmit(const Principal& caller, const v1::SubmitJobRequest& request, v1::Job* reply,
                 Answer answer);
   void DoCancel(const Principal& caller, const v1::CancelJobRequest& request, v1::Job* reply,
@@ -104,17 +104,17 @@ class JobService
                 Answer answer);
   void DoApplyAdvice(const Principal& caller, const v1::ApplyAdviceRequest& request,
                      v1::RemedyDecision* reply, Answer answer);
-  // RESOURCE_EXHAUSTED if one more job of the submitter's would be too many.
+  // RESOURCE_EXHAUSTED if the submitter may not have one more open job.
   grpc::Status CheckOpenJobs(const std::string& submitter) const;
-  // Puts the directory in the place of a checkpoint's name.
+  // Replaces a checkpoint's name by its directory.
   grpc::Status ResolveStart(const Principal& caller, std::string* from) const;
-  // Runs `mutate` for a new request id, and answers a repeat from the record.
+  // Runs `mutate` for a new request id; answers a repeat from the record.
   void Once(const Principal& caller, const std::string& request_id, uint64_t fingerprint,
             v1::Job* reply, const Answer& answer,
             const std::function<void(const ControlLoop::RequestId&)>& mutate);
   // Answers with the job once what was done to it is durable.
   CommitQueue::Then ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer);
-  // The job meant by an id, a unique prefix or a name.
+  // Finds the job by an id, a unique prefix, or a name.
   grpc::Status Find(const Principal& caller, const std::string& reference, const Job** job) const;
 
   EventLoop* const loop_;

@@ -1,5 +1,5 @@
-// Answers that tell of many things: made on the loop in turns (common/turns.h), then encoded and
-// written without it, since both take as long as making them.
+// Builds answers that describe many things: on the loop in turns (common/turns.h). Encoding and
+// writing, which take as long as building, happen on another thread.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_API_SERVICES_LISTS_H_
@@ -25,9 +25,9 @@ class Lists {
   Lists(EventLoop* loop, Sender* sender, CallLimits* limits)
       : turns_(loop), sender_(sender), limits_(limits) {}
 
-  // Adds what each of the keys stands for to the reply of the call, by `add`, and finishes the
-  // call. `add` returns how many parts it had to describe, which the caller is charged for; what a
-  // key stands for may have gone meanwhile.
+  // Describes each key in the reply by `add`, then finishes the call. `add` returns how many parts
+  // it had to describe, which the caller is charged for; the thing that a key stands for may be
+  // gone by then.
   template <typename Key>
   void Make(const Principal& caller, std::vector<Key> keys, std::function<int(const Key&)> add,
             grpc::ServerUnaryReactor* call) {

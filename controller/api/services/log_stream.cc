@@ -10,7 +10,7 @@ namespace {
 
 constexpr int64_t kMaxLogOffset = int64_t{1} << 60;  // Larger than any disk.
 
-// Its node has told of it: it can be asked for its log.
+// Its node has reported it, so that the node can be asked for its log.
 bool IsThere(const RankState& trainer) { return trainer.report.pid != 0 || HasEnded(trainer); }
 
 grpc::Status NotHeardOf(const NodeName& node) {
@@ -18,7 +18,7 @@ grpc::Status NotHeardOf(const NodeName& node) {
                    absl::StrCat("node ", node.value(), " is not heard of"));
 }
 
-// Null: the job does not know it, or not any more.
+// Null: the job does not know the trainer, or no longer.
 const RankState* TrainerOf(const Job& job, const TrainerId& id) {
   for (const RankState* trainer : TrainersOf(job)) {
     if (trainer->report.id == id) return trainer;
@@ -54,7 +54,7 @@ void JobService::LogStream::Begin(const Job& job, const v1::StreamLogsRequest& w
   request_.set_tail_lines(wanted.tail_lines());
   request_.set_since_s(wanted.since_s());
   if (reader_.trainer.generation == Generation(0)) {
-    over_ = true;  // There is no trainer yet.
+    over_ = true;  // There is no trainer yet, so nothing comes from one.
     return GoOn();
   }
   Ask();
@@ -88,7 +88,7 @@ void JobService::LogStream::Wake() {
     return GiveUp(NotHeardOf(node_));
   }
   if (asked_ == nullptr || !goes_on_ || !request_.follow() || MayWrite()) return;
-  // It waits for more of a trainer that writes nothing more.
+  // The stream waits for more from a trainer that writes nothing more.
   Cancel();
   Ask();
 }
@@ -107,14 +107,14 @@ void JobService::LogStream::Read(const RankState& trainer) {
 void JobService::LogStream::Ask() {
   waits_ = false;
   if (!IsHeardOf()) return GiveUp(NotHeardOf(node_));
-  // One that ends its stream with its trainer waits for that.
+  // A stream that ends with its trainer waits for the trainer's end.
   request_.set_follow(follow_ && (!goes_on_ || MayWrite()));
   asked_ = std::make_shared<int64_t>(0);
   const grpc::Status status = workers_->RequestLog(
       node_, caller(), request_,
       [this, asked = std::weak_ptr<int64_t>(asked_)](const grpc::Status& status,
                                                      const v1::LogData& data) {
-        if (asked.expired()) return;  // Cancelled in a session that was over already.
+        if (asked.expired()) return;  // It was cancelled, in a session that was over already.
         asked_.reset();
         status.ok() ? Take(data) : GiveUp(status);
       },
@@ -135,14 +135,14 @@ void JobService::LogStream::Take(const v1::LogData& data) {
   if (!data.error().empty()) {
     return GiveUp(MakeError(grpc::StatusCode::NOT_FOUND, "LOG_NOT_FOUND", data.error()));
   }
-  // The next part is asked for from its end on.
+  // The next part is asked for from the end of this one.
   if (data.offset() < 0 || data.offset() > kMaxLogOffset) {
     return GiveUp(MakeError(grpc::StatusCode::DATA_LOSS, "LOG_DAMAGED",
                             absl::StrCat("node ", node_.value(), " tells of log at offset ",
                                          data.offset(), ", where there can be none")));
   }
   end_ = data.end();
-  // From here on by offset.
+  // From here on the log is read by offset.
   request_.clear_tail_lines();
   request_.clear_since_s();
   request_.set_offset(data.offset() + static_cast<int64_t>(data.data().size()));
@@ -163,7 +163,7 @@ void JobService::LogStream::Next() {
 }
 
 void JobService::LogStream::GoOn() {
-  // It stood by, or was about to be given up, and has its place again.
+  // The trainer stood by, or was about to be given up, and has its rank again.
   if (!over_ && MayWrite()) return Ask();
   const RankState* writer = Writer();
   const bool is_new = writer != nullptr && !(writer->report.id == reader_.trainer);
@@ -177,7 +177,7 @@ void JobService::LogStream::GiveUp(const grpc::Status& status) {
   const Job* job = FindJob();
   const RankState* writer = Writer();
   const bool replaced = writer != nullptr && !(writer->report.id == reader_.trainer);
-  // Of one that could not start; another will be tried.
+  // The trainer could not start; another one will be tried.
   const bool never_was = status.error_code() == grpc::StatusCode::NOT_FOUND && goes_on_ &&
                          job != nullptr && !job->ended_already() &&
                          (writer == nullptr || HasEnded(*writer));

@@ -1,17 +1,16 @@
-// A server-side response stream of the event loop. What is sent, and when the stream ends, is
-// decided on the loop; it is written without it, since gRPC writes down to the socket on the thread
-// that asks for it: what goes to a hundred watchers would hold up all else.
+// A server-side response stream controlled by the event loop. The loop decides what is sent and
+// when the stream ends, but another thread writes it: gRPC writes to the socket on the calling
+// thread, and writing to a hundred watchers would hold up everything else.
 //
 //   loop:             Send ──▶ queue              Written, Ready
 //   sender:                      ╰──▶ a write          ▲
 //   gRPC's threads:                      ╰──▶ further writes, while there are
 //
-// The owner derives from it and overrides Ready and Gone; it must keep no pointer to the
-// stream after Gone has run, since the stream deletes itself after it. The queue is short: nothing
-// piles up for a reader that is slow, and one that does not take a message within the patience of
-// CallLimits loses its stream.
+// The owner derives from it and overrides Ready and Gone. The stream deletes itself after Gone, so
+// no pointer to it may be used after that. The queue is short: nothing piles up for a slow reader,
+// and a reader that does not take a message within the patience of CallLimits loses its stream.
 //
-// Runs on the loop, except for gRPC's own callbacks and for writes.
+// Runs on the loop, except for gRPC's callbacks and for writes.
 #ifndef CONTROLLER_API_SERVICES_LOOP_WRITER_H_
 #define CONTROLLER_API_SERVICES_LOOP_WRITER_H_
 
@@ -34,20 +33,20 @@ namespace paceline {
 template <typename Response>
 class LoopWriter : public grpc::ServerWriteReactor<Response> {
  public:
-  // The pointers outlive the stream. So many messages may be on their way at a time.
+  // The pointers outlive the stream. `most` messages may be on their way at a time.
   LoopWriter(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
              int most = 1)
       : loop_(loop), sender_(sender), counted_(std::move(counted)), most_(most) {}
 
-  // To be asked first of all. False: too many streams are open, or its request is too large, and
-  // this one ends.
+  // Must be called first. Returns false, and ends the stream, if too many streams are open or its
+  // request is too large.
   bool Admit() {
     if (counted_->refusal().ok()) return true;
     Close(counted_->refusal());
     return false;
   }
 
-  // Whether Send may be called now.
+  // Whether Send may be called.
   bool has_room() const { return on_their_way_ < most_ && !closing_; }
 
   // Requires: has_room().
@@ -63,7 +62,7 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
     if (timer_ == 0) Watch();
   }
 
-  // Ends the stream once what was sent is out. Later calls change nothing.
+  // Ends the stream once everything sent is out. Later calls do nothing.
   void Close(grpc::Status status) {
     if (closing_) return;
     closing_ = true;
@@ -75,9 +74,9 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
   EventLoop* loop() const { return loop_; }
   const std::string& caller() const { return counted_->caller(); }
 
-  // Some of what was sent is out: there is room.
+  // Called when some of what was sent is out, so that there is room.
   virtual void Ready() = 0;
-  // The stream has ended, by Close or by the client; the last call.
+  // Called last, when the stream has ended by Close or by the client.
   virtual void Gone() = 0;
 
  private:
@@ -88,8 +87,8 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
       absl::MutexLock lock(&mutex_);
       current_ = std::move(queue_.front());
       queue_.pop_front();
-      // Those that follow at once go to the socket together. Not the first one, which gRPC would
-      // keep together with the call's headers, and never say to be out.
+      // Messages that follow directly go to the socket together. Not the first message: gRPC would
+      // hold it back with the call's headers, and never report it written.
       if (written_ > 0 && !queue_.empty()) options.set_buffer_hint();
     }
     this->StartWrite(&current_, options);
@@ -115,7 +114,7 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
     }
   }
 
-  // So many are out, or were given up with the stream.
+  // `out` messages are out, or were given up with the stream.
   void Written(int out, bool ok) {
     on_their_way_ -= out;
     if (!ok && !std::exchange(closing_, true)) status_ = grpc::Status::CANCELLED;
@@ -136,8 +135,8 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
     });
   }
 
-  // Looks after the patience whether the same message still waits. Then the call is still there: it
-  // is finished, on the loop, only when nothing is on its way.
+  // Checks after the patience whether the same message still waits. If so the call still exists: it
+  // is finished on the loop, and only when nothing is on its way.
   void Watch() {
     timer_ = loop_->After(counted_->patience(), [this, seen = written()] {
       timer_ = 0;
@@ -158,7 +157,7 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
   const int most_;
 
   // On the loop.
-  int on_their_way_ = 0;          // Sent, and not known here to be out.
+  int on_their_way_ = 0;          // Sent, but not yet known here to be out.
   EventLoop::TimerId timer_ = 0;  // 0: nothing is watched.
   bool closing_ = false;
   grpc::Status status_;
@@ -167,9 +166,9 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
   std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;
-  int untold_ ABSL_GUARDED_BY(mutex_) = 0;  // Are out, which the loop does not know.
+  int untold_ ABSL_GUARDED_BY(mutex_) = 0;  // Out, but the loop does not know yet.
 
-  Response current_;  // Of the thread that writes.
+  Response current_;  // Owned by the writing thread.
 };
 
 }  // namespace paceline

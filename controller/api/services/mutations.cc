@@ -47,7 +47,7 @@ void Mutations::Once(const std::string& request_id, uint64_t fingerprint, const 
 
 CommitQueue::Then Mutations::Reply(Answer answer, std::function<grpc::Status()> fill) {
   return [answer = std::move(answer), fill = std::move(fill)](const absl::Status& stored) {
-    // The client asks the next leader, who knows whether it was stored.
+    // The client then asks the next leader, which knows whether it was stored.
     if (absl::IsAborted(stored)) {
       return answer(MakeError(grpc::StatusCode::UNAVAILABLE, kNotLeaderReason,
                               "this controller leads no more: ask the one that does, with the "

@@ -1,5 +1,5 @@
-// How a client's mutation is answered: once, and when what it changed is durable. A repeat of a
-// request gets the first answer again.
+// Answers a client's mutation once, when what it changed is durable. A repeat of the request gets
+// the first answer again.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_API_SERVICES_MUTATIONS_H_
@@ -18,7 +18,7 @@ namespace paceline {
 
 class ControllerMetrics;
 
-// What tells a repeated request from another one with the same id. FNV-1a: must be the same in
+// Tells a repeated request from a different one with the same id. FNV-1a: it must be the same in
 // every build, since it is stored.
 uint64_t Fingerprint(const std::string& bytes);
 
@@ -30,15 +30,15 @@ class Mutations {
   Mutations(ControlLoop* control, ControllerMetrics* metrics)
       : control_(control), metrics_(metrics) {}
 
-  // Runs `mutate` for a new request id, and `repeat` with what is remembered for one that was
-  // answered. Else answers that the id cannot be used.
+  // Runs `mutate` for a new request id; runs `repeat` with the remembered request for an id that
+  // was answered; else answers that the id cannot be used.
   void Once(const std::string& request_id, uint64_t fingerprint, const Answer& answer,
             const std::function<void(const RequestLog::Entry&)>& repeat,
             const std::function<void(const ControlLoop::RequestId&)>& mutate);
 
-  // Answers with what `fill` finds once all changes so far are durable.
+  // Answers with the result of `fill` once all changes so far are durable.
   CommitQueue::Then Reply(Answer answer, std::function<grpc::Status()> fill);
-  // The same with the job.
+  // The same, filling in the job.
   CommitQueue::Then ReplyJob(const JobId& id, v1::Job* reply, const Answer& answer);
 
  private:

@@ -1,4 +1,4 @@
-// Checks what people and the automation ask of nodes: every problem at once.
+// Checks what people and the automation ask of nodes; reports every problem at once.
 #ifndef CONTROLLER_API_SERVICES_NODE_REQUESTS_H_
 #define CONTROLLER_API_SERVICES_NODE_REQUESTS_H_
 
@@ -13,10 +13,10 @@
 
 namespace paceline {
 
-// Until a drain becomes one for now, unless the request says otherwise.
+// Until a drain becomes DRAIN_NOW, unless the request says otherwise.
 inline constexpr absl::Duration kDefaultDrainDeadline = absl::Hours(1);
 
-// Who asks, and why. `person`: the automation must not ask for it.
+// Checks who asks. `person`: the automation must not ask for this.
 std::vector<SpecProblem> CheckOwner(const std::string& owner, bool person);
 std::vector<SpecProblem> CheckReason(const std::string& reason);
 

@@ -24,7 +24,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kPartsOfNode = 4;  // What its message costs, in ranks of a job's.
+constexpr int kPartsOfNode = 4;  // Cost of describing a node, in ranks of a job.
 
 DrainMode ModeIn(const v1::DrainNodeRequest& request) {
   return request.mode() == v1::DRAIN_MODE_UNSPECIFIED ? DrainMode::kSwap
@@ -37,7 +37,7 @@ absl::Time DeadlineIn(const v1::DrainNodeRequest& request, absl::Time wall_now) 
          (request.deadline_s() == 0 ? kDefaultDrainDeadline : absl::Seconds(request.deadline_s()));
 }
 
-// Why the node's ranks cannot all be replaced now.
+// Returns why the node's ranks cannot all be replaced now, or OK.
 grpc::Status CheckReplaceable(const std::vector<DrainEffect>& effects) {
   std::string lines;
   for (const DrainEffect& effect : effects) {
@@ -105,7 +105,7 @@ grpc::ServerUnaryReactor* NodeService::List(grpc::CallbackServerContext* context
     int size = 0;
     const grpc::Status page = CheckPageSize(request->page_size(), &size);
     if (!page.ok()) return reactor->Finish(page);
-    // The token is the name of the last node shown.
+    // The token is the name of the last node of the previous page.
     const auto& nodes = control_->cluster().nodes();
     auto next = request->page_token().empty() ? nodes.begin()
                                               : nodes.upper_bound(NodeName(request->page_token()));
@@ -210,7 +210,7 @@ void NodeService::DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResp
                           Answer answer) {
   const grpc::Status valid = CheckRequest(request);
   if (!valid.ok()) return answer(valid);
-  // As they are before anything is begun.
+  // Computed before anything is begun.
   const std::vector<DrainEffect> effects =
       control_->cluster().EffectsOfDrain(NodeName(request.name()), ModeIn(request));
   const auto fill = [this, name = request.name(), effects, reply] {
@@ -245,7 +245,7 @@ void NodeService::DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResp
          const AutomaticDrainRequested automatic{node.facts.name, request.reason(), mode, until};
          const grpc::Status refused = refuse(node);
          if (!refused.ok()) {
-           // It pulls the brake if that is why.
+           // Pulls the brake, if that is the reason.
            if (request.owner() == kAutomationOwner) control_->Apply(automatic);
            return answer(refused);
          }
@@ -310,8 +310,8 @@ void NodeService::DoCheck(const v1::CheckNodeRequest& request, v1::Node* reply, 
 
 namespace {
 
-// Runs `act` on the loop, unless the caller asks too often, or for too much; its answer ends the
-// call.
+// Runs `act` on the loop and finishes the call with its answer, unless the caller asks too often or
+// its request is too large.
 template <typename Act>
 grpc::ServerUnaryReactor* OnLoop(EventLoop* loop, CallLimits* limits,
                                  grpc::CallbackServerContext* context,

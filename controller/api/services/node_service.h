@@ -1,7 +1,6 @@
 // NodeService: proto/node.proto.
 //
-// Each handler goes to the loop and is finished from there: a mutation when what it changed is
-// durable.
+// Each handler runs on the loop and finishes there; a mutation finishes when its change is durable.
 #ifndef CONTROLLER_API_SERVICES_NODE_SERVICE_H_
 #define CONTROLLER_API_SERVICES_NODE_SERVICE_H_
 
@@ -34,9 +33,9 @@ class NodeService
         limits_(limits),
         mutations_(control, metrics) {}
 
-  // The watch log has grown. On the loop.
+  // Called when the watch log has grown. On the loop.
   void WakeWatchers();
-  // Ends all streams with this. On the loop.
+  // Ends all streams with `status`. On the loop.
   void CloseStreams(const grpc::Status& status);
 
   // Called by gRPC.
@@ -45,7 +44,7 @@ class NodeService
   grpc::ServerUnaryReactor* List(grpc::CallbackServerContext* context,
                                  const v1::ListNodesRequest* request,
                                  v1::ListNodesResponse* reply) override;
-  // Of bytes: all watchers of a change are sent the same ones.
+  // Streams bytes, since all watchers of a change are sent the same ones.
   grpc::ServerWriteReactor<grpc::ByteBuffer>* Watch(grpc::CallbackServerContext* context,
                                                     const grpc::ByteBuffer* encoded) override;
   grpc::ServerUnaryReactor* History(grpc::CallbackServerContext* context,
@@ -71,7 +70,7 @@ class NodeService
   using Watcher = WatchStream<v1::NodeEvent>;
   using Answer = Mutations::Answer;
 
-  // On the loop; the answer comes when what it tells is durable.
+  // On the loop; the answer comes when the change is durable.
   void DoCordon(const v1::CordonNodeRequest& request, v1::Node* reply, Answer answer);
   void DoUncordon(const v1::UncordonNodeRequest& request, v1::Node* reply, Answer answer);
   void DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResponse* reply, Answer answer);
@@ -79,9 +78,9 @@ class NodeService
   void DoDeclareLost(const v1::DeclareNodeLostRequest& request, v1::Node* reply, Answer answer);
   void DoCheck(const v1::CheckNodeRequest& request, v1::Node* reply, Answer answer);
 
-  // NODE_NOT_FOUND.
+  // Fails with NODE_NOT_FOUND.
   grpc::Status Find(const std::string& name, const Node** node) const;
-  // Runs `mutate` for a new request about the node; a repeat is answered with `reply`.
+  // Runs `mutate` for a new request about the node; answers a repeat with `reply`.
   template <typename Request>
   void Once(const char* verb, const Request& request, const CommitQueue::Then& reply,
             const Answer& answer,

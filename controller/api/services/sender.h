@@ -1,5 +1,5 @@
-// The thread that hands gRPC what goes to watchers and readers, in the order in which it was
-// posted: an event loop of its own, so that the controller's does not write to sockets for them.
+// The thread that hands messages for watchers and readers to gRPC, in the order in which they were
+// posted: a separate event loop, so that the controller's does not write to sockets.
 #ifndef CONTROLLER_API_SERVICES_SENDER_H_
 #define CONTROLLER_API_SERVICES_SENDER_H_
 
@@ -13,7 +13,7 @@ namespace paceline {
 class Sender {
  public:
   Sender() : thread_([this] { loop_.Run(); }) {}
-  // Runs what is there first.
+  // Runs what was posted, then ends.
   ~Sender() {
     loop_.Stop();
     thread_.join();

@@ -56,7 +56,7 @@ TEST(SessionOutboxTest, ThePlanThatWasToldLastIsNotToldAgain) {
   EXPECT_EQ(outbox.Next()->plan().revision(), 3);
 }
 
-// The first of all is told even if it is empty: the worker learns that it has nothing to do.
+// The first plan is sent even if it is empty: it tells the worker that it has nothing to do.
 TEST(SessionOutboxTest, AnEmptyPlanIsTold) {
   SessionOutbox outbox;
   EXPECT_TRUE(outbox.SetPlan({}));

@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kPartsOfTelemetry = 4;  // What a job's costs, in ranks of a job's message.
+constexpr int kPartsOfTelemetry = 4;  // Cost of describing a job's telemetry, in ranks of a job.
 
 grpc::Status CheckNotNegative(double value, const char* field) {
   if (value >= 0) return grpc::Status::OK;

@@ -34,15 +34,15 @@ class TelemetryService : public v1::TelemetryService::CallbackService {
                                       v1::JobSeries* reply) override;
 
  private:
-  // A job, and what is known of it; null: nothing.
+  // A job and its telemetry; null: none.
   struct Known {
     const Job& job;
     const MeasuredJob* measured;
     const JobStragglers* stragglers;
   };
 
-  // Finishes the call, on the loop, with what `describe` makes of the job that is meant; at once if
-  // the request is not `valid`.
+  // Finishes the call, on the loop, with what `describe` makes of the job that is meant; or at once
+  // with `valid`, if that is an error.
   grpc::ServerUnaryReactor* Answer(grpc::CallbackServerContext* context, const grpc::Status& valid,
                                    const std::string& job,
                                    std::function<void(const Known&)> describe);

@@ -1,12 +1,12 @@
 // The recent changes of one kind of resource, so that a watcher can resume after a break.
 //
-// A change is kept as its watchers are sent it, encoded once for all of them, with what they choose
-// by. The oldest are forgotten beyond a number of changes, and beyond a number of bytes; the newest
-// one is kept whatever its size.
+// A change is kept in the form in which watchers get it, encoded once for all of them, along with
+// the key by which they filter. The oldest are forgotten beyond a number of changes or of bytes;
+// the newest one is kept whatever its size.
 //
-// Revisions grow by one with each change and are never reused, over restarts too: the upper
-// half of a revision counts the controller's starts. What was forgotten, or is from before the
-// start, is compacted: the watcher has to list again.
+// Revisions grow by one with each change and are never reused, even over restarts: the upper half
+// of a revision counts the controller's starts. Changes that were forgotten, or come from before
+// the start, are compacted: the watcher has to list again.
 //
 // Event: a message with a `revision` field. Thread-compatible.
 #ifndef CONTROLLER_API_SERVICES_WATCH_LOG_H_
@@ -24,10 +24,10 @@
 
 namespace paceline {
 
-// What watchers choose changes by.
+// Key by which watchers filter changes.
 struct WatchKey {
-  std::string id;         // Of a node its name.
-  std::string submitter;  // Of a job.
+  std::string id;         // For a node: its name.
+  std::string submitter;  // For a job only.
 };
 
 template <typename Event>
@@ -42,7 +42,7 @@ class WatchLog {
   WatchLog(int64_t starts, size_t max_changes, size_t max_bytes)
       : max_changes_(max_changes), max_bytes_(max_bytes), revision_(starts << 32) {}
 
-  // The revision of the latest change.
+  // Revision of the latest change.
   int64_t revision() const { return revision_; }
 
   // Records a change as the next revision.
@@ -56,7 +56,7 @@ class WatchLog {
     }
   }
 
-  // Whether every change after `revision` is still here.
+  // Whether all changes after `revision` are still kept.
   bool Has(int64_t revision) const {
     return revision <= revision_ && revision >= revision_ - static_cast<int64_t>(changes_.size());
   }
@@ -72,8 +72,8 @@ class WatchLog {
   const size_t max_changes_;
   const size_t max_bytes_;
   int64_t revision_;
-  std::deque<Change> changes_;  // Consecutive revisions up to revision_.
-  size_t bytes_ = 0;            // Of all that are encoded.
+  std::deque<Change> changes_;  // Their revisions are consecutive, up to revision_.
+  size_t bytes_ = 0;            // Total size of the encoded changes.
 };
 
 }  // namespace paceline

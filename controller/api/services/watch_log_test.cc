@@ -65,7 +65,7 @@ TEST(WatchLogTest, WhatIsOlderThanSoManyBytesIsGone) {
   EXPECT_FALSE(log.Has(kBase + 1));
   EXPECT_TRUE(log.Has(kBase + 2));
   EXPECT_EQ(log.After(kBase + 2)->key.id, "c");
-  // Beside them there is room for small ones.
+  // Small ones still fit beside them.
   for (int i = 0; i < 8; ++i) Append(log, "e");
   EXPECT_EQ(log.After(kBase + 2)->key.id, "c");
 }

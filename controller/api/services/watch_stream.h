@@ -1,14 +1,14 @@
 // One watcher's stream over a WatchLog.
 //
-// A watcher that resumes reads every change after its revision. One that begins at 0 is first told
-// of every present object, as ADDED, up to a BOOKMARK. They come in the order of their ids, each as
-// it is when its turn comes, and between them the changes of those that were told already. A change
-// of one whose turn is still to come is left out: the turn shows what it led to. So no object is
-// ever shown as it was before what was shown last, and of the list the stream keeps no more than
-// the place where it is.
+// A watcher that resumes reads every change after its revision. One that begins at 0 first gets
+// every present object as ADDED, then a BOOKMARK. Objects come in the order of their ids, each in
+// its state at that moment; between them come the changes of objects that were already sent. A
+// change of an object that is still to come is left out, since the object will show its effect. So
+// no object is ever shown in an older state than before, and of the list the stream keeps nothing
+// but its position.
 //
-// It keeps no queue: it reads the log at its own pace, and if the log forgets what it has not
-// read, the stream ends with REVISION_COMPACTED and the client lists again.
+// A stream has no queue: it reads the log at its own pace, and if the log forgets what it has not
+// read, it ends with REVISION_COMPACTED and the client lists again.
 //
 // Runs on the loop.
 #ifndef CONTROLLER_API_SERVICES_WATCH_STREAM_H_
@@ -36,18 +36,18 @@ template <typename Event>
 class WatchStream : public LoopWriter<grpc::ByteBuffer> {
  public:
   using Set = std::set<WatchStream*>;
-  // Whether a change is of interest.
+  // Whether the watcher wants a change.
   using Filter = std::function<bool(const WatchKey&)>;
 
   struct Present {
     std::string id;
-    Event event;  // With the object as it is now; the rest is the stream's.
+    Event event;  // Only its object is set; the stream sets the rest.
   };
-  // The present object of interest with the least id behind this one.
+  // Returns the next present object that the watcher wants, by id after `id`.
   using Next = std::function<std::optional<Present>(const std::string& id)>;
 
-  // The stream is in `set` as long as it is open, and counted in `metrics`, if any. All pointers
-  // outlive it.
+  // The stream is in `set` while it is open, and counted in `metrics` unless that is null. All
+  // pointers outlive it.
   WatchStream(EventLoop* loop, Sender* sender, std::unique_ptr<CallLimits::Stream> counted,
               const WatchLog<Event>* log, Set* set, Filter filter, WatchMetrics* metrics = nullptr,
               int most_on_their_way = 32)
@@ -57,7 +57,7 @@ class WatchStream : public LoopWriter<grpc::ByteBuffer> {
         filter_(std::move(filter)),
         metrics_(metrics) {}
 
-  // Begins after `revision`; with 0, with what is present.
+  // Begins after `revision`; 0: begins with the present objects.
   void Begin(int64_t revision, Next next) {
     set_->insert(this);
     if (metrics_ != nullptr) metrics_->open.Increment();
@@ -67,14 +67,15 @@ class WatchStream : public LoopWriter<grpc::ByteBuffer> {
     Wake();
   }
 
-  // The log has grown.
+  // Called when the log has grown.
   void Wake() {
     while (has_room() && SendNext()) {
     }
   }
 
  private:
-  // Sends the next change of interest, or part of the list. False: there is none, or the end.
+  // Sends the next wanted change, or part of the list. Returns false if there is none, or the
+  // stream ends.
   bool SendNext() {
     while (true) {
       if (!log_->Has(revision_)) {
@@ -98,7 +99,7 @@ class WatchStream : public LoopWriter<grpc::ByteBuffer> {
     return false;
   }
 
-  // Sends the next present object, or the end of the list. All changes so far have been read.
+  // Sends the next present object, or the BOOKMARK. Requires: all changes so far have been read.
   void List() {
     std::optional<Present> present = next_(listed_);
     Event event;
@@ -125,9 +126,9 @@ class WatchStream : public LoopWriter<grpc::ByteBuffer> {
   const Filter filter_;
   WatchMetrics* const metrics_;
   Next next_;
-  int64_t revision_ = 0;  // Up to which the log has been read.
-  bool lists_ = false;    // What is present.
-  std::string listed_;    // Id of the last one.
+  int64_t revision_ = 0;  // Up to here the log has been read.
+  bool lists_ = false;    // Sending the present objects.
+  std::string listed_;    // Id of the last object sent.
 };
 
 }  // namespace paceline

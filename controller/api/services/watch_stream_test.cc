@@ -28,18 +28,18 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
 constexpr int64_t kBase = int64_t{3} << 32;
-constexpr size_t kChanges = 5;  // That the log keeps.
+constexpr size_t kChanges = 5;  // Changes that the log keeps.
 
 using Reactor = grpc::ServerWriteReactor<grpc::ByteBuffer>;
 using Stream = WatchStream<v1::JobEvent>;
 
-// What gRPC makes of a stream; the test is its reader.
+// gRPC's side of a stream; the test is its reader.
 class PlayedCall : public grpc::ServerCallbackWriter<grpc::ByteBuffer> {
  public:
   explicit PlayedCall(Reactor* stream) : stream_(stream) { BindReactor(stream); }
 
-  // What waits for the reader: "MODIFIED" and the job, its state, and the revision, "a2@3"; empty:
-  // nothing.
+  // Takes what waits for the reader: "MODIFIED", then the job, its state and the revision, "a2@3";
+  // empty: nothing waits.
   std::string Take() {
     const grpc::ByteBuffer* const written = written_.exchange(nullptr);
     if (written == nullptr) return "";
@@ -74,7 +74,7 @@ class WatchStreamTest : public ::testing::Test {
     thread_.join();
   }
 
-  // On the loop, after all that was posted there so far.
+  // Runs `run` on the loop, after all that was posted there so far.
   void OnLoop(const std::function<void()>& run) {
     absl::Notification done;
     loop_.Post([&] {
@@ -94,14 +94,14 @@ class WatchStreamTest : public ::testing::Test {
       stream_->Begin(revision, [this](const std::string& id) { return Next(id); });
     });
   }
-  // What was sent by now is being written.
+  // Waits until all that was sent by now is being written.
   void Settle() {
     OnLoop([] {});
     absl::Notification done;
     sender_.Post([&] { done.Notify(); });
     done.WaitForNotification();
   }
-  // The client has gone.
+  // Plays a client that has gone.
   void End() {
     Settle();
     OnLoop([&] {
@@ -142,7 +142,7 @@ class WatchStreamTest : public ::testing::Test {
     if (stream_ != nullptr) stream_->Wake();
   }
 
-  // All that the stream has to tell.
+  // Reads all that the stream sends.
   std::vector<std::string> Read() {
     std::vector<std::string> events;
     while (true) {
@@ -167,7 +167,7 @@ class WatchStreamTest : public ::testing::Test {
 
   // On the loop.
   WatchLog<v1::JobEvent> log_{3, kChanges, size_t{1} << 20};
-  std::map<std::string, std::string> present_;  // Jobs, and their states.
+  std::map<std::string, std::string> present_;  // Jobs and their states.
   Stream::Set set_;
   std::unique_ptr<PlayedCall> call_;
   Stream* stream_ = nullptr;
@@ -187,7 +187,7 @@ TEST_F(WatchStreamTest, FirstWhatIsPresentThenChanges) {
 TEST_F(WatchStreamTest, NothingIsShownAsItWasBeforeWhatWasShownLast) {
   for (const char* id : {"a", "b", "c"}) Change(id, "1");
   Begin(0);
-  // While the first one is being read.
+  // Changes while the first one is being read.
   Change("a", "2");
   Change("c", "2");
   EXPECT_THAT(Read(), ElementsAre("ADDED a1@3", "MODIFIED a2@4", "ADDED b1@5", "ADDED c2@5",
@@ -249,7 +249,7 @@ TEST_F(WatchStreamTest, SomeAreOnTheirWayAtATimeAndInOrder) {
   }
   Begin(0);
   Settle();
-  // Three wait behind the one that is being read; e is still to come.
+  // Three changes wait behind the one that is being read; e is still to come.
   Change("b", "2");
   told.insert(told.begin() + 4, "MODIFIED b2@7");
   Change("e", "2");

@@ -26,20 +26,20 @@ namespace paceline {
 namespace {
 
 constexpr double kReportIntervalSeconds = 1.0;
-// Of one node, all readers' and one's: with as many as `paceline job logs` follows, twice.
+// Log requests to one node, of all readers and of one: twice what `paceline job logs` follows.
 constexpr size_t kMaxLogRequests = 512;
 constexpr int kMaxLogRequestsOfOne = 128;
-// For a worker to take what a session that is closed has begun to tell it. One that takes nothing
-// must not hold its node's name.
+// How long a closed session waits for its worker to take the message being written. A worker that
+// takes nothing must not keep its node's name.
 constexpr absl::Duration kFarewell = absl::Seconds(2);
 
-// What a message may take in memory: a hundred times the steps that a worker sends at once
+// Memory that a message may take: a hundred times the steps that a worker sends at once
 // (NodeTrainers::kMaxRecords), or thousands of trainers.
 constexpr size_t kMaxParsed = size_t{32} << 20;
-// At once of one node's certificate: its worker has one, and one more when it has connected again.
+// With one node's certificate: its worker needs one, and one more while it reconnects.
 constexpr int kMaxSessions = 8;
-// In messages. A worker sends some in a second, and the parts of logs that are asked for; many
-// steps in one are as many messages.
+// In messages. A worker sends some per second, plus the parts of logs that are asked for. A message
+// with many steps counts as many messages.
 constexpr ReadPace::Options kPace = {1000, 10'000};
 constexpr double kStepsOfMessage = 50;
 
@@ -47,11 +47,11 @@ double CostOf(const v1::WorkerMessage& message) {
   return 1 + static_cast<double>(StepsIn(message.steps())) / kStepsOfMessage;
 }
 
-// A message is read into an arena: that of a node's steps has some sixty parts, each of which would
-// be allocated by gRPC's thread and freed by the loop's. A block of an arena belongs to the thread
-// that it was made for. The first one lies in the stream and is the loop's, for the message itself
-// and for texts that LimitMessage looks at although they are not there; gRPC's thread allocates one
-// that the steps of eight ranks fit in.
+// A message is read into an arena: a node's steps make some sixty parts, each of which would be
+// allocated by gRPC's thread and freed by the loop's. A block of an arena belongs to the thread
+// that it was made for. The first block lies in the stream and belongs to the loop; it holds the
+// message itself and the empty texts that LimitMessage touches. gRPC's thread allocates another,
+// which the steps of eight ranks fit in.
 constexpr size_t kFirstBlock = 4 << 10;
 constexpr size_t kReadBlock = 16 << 10;
 constexpr size_t kMaxReadBlock = 64 << 10;
@@ -91,7 +91,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     ForgetTimer();
     if (read_timer_ != 0) sessions_->loop_->Cancel(std::exchange(read_timer_, 0));
     if (!writing_) return Finish(status_);
-    // Until it is finished, the call is there.
+    // The call exists until it is finished.
     timer_ = sessions_->loop_->After(kFarewell, [this] {
       timer_ = 0;
       context_->TryCancel();
@@ -131,9 +131,9 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   }
 
  private:
-  // gRPC's callbacks.
+  // gRPC's callbacks:
   void OnReadDone(bool ok) override {
-    // On gRPC's thread: nobody else looks at what is read.
+    // On gRPC's thread, while nobody else looks at what is read.
     grpc::Status parsed = grpc::Status::OK;
     if (ok) {
       parsed = DecodeWeighed(encoded_, kMaxParsed, incoming_);
@@ -153,7 +153,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   void OnWriteDone(bool ok) override {
     sessions_->loop_->Post([this, ok] {
       writing_ = false;
-      outgoing_.Clear();  // A plan may have megabytes.
+      outgoing_.Clear();  // A plan may take megabytes.
       if (closing_) {
         ForgetTimer();
         return Finish(status_);
@@ -188,7 +188,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     });
   }
 
-  // A request that is not waited for any more; nothing when there is none.
+  // Takes out a log request that is no longer waited for; nothing: there is none.
   std::optional<LogCallback> TakeLog(int64_t id) {
     const auto found = logs_.find(id);
     if (found == logs_.end()) return std::nullopt;
@@ -199,14 +199,14 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     return answer;
   }
 
-  // The next message. What the last one lay in is used again.
+  // Reads the next message, reusing the memory of the last.
   void Read() {
     arena_.Reset();
     incoming_ = google::protobuf::Arena::CreateMessage<v1::WorkerMessage>(&arena_);
     StartRead(&encoded_);
   }
 
-  // The next message, later if this one and those before it were too many.
+  // Reads the next message, after a delay if there were too many before.
   void ReadInTime() {
     const absl::Duration wait = pace_.Spend(CostOf(*incoming_), EventLoop::Now());
     if (wait <= absl::ZeroDuration()) return Read();
@@ -217,10 +217,10 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     });
   }
 
-  // Of one node's certificate few at once. False: the session is closed.
+  // Counts the session for its certificate. Returns false, and closes it, if there are too many.
   bool CountSession() {
     const Principal caller = sessions_->find_caller_(*context_);
-    if (caller.role != Role::kWorker) return true;  // In plain text; or it will not pass the hello.
+    if (caller.role != Role::kWorker) return true;  // Plain text, or it will fail at the hello.
     certificate_ = caller.name;
     if (++sessions_->by_certificate_[certificate_] <= kMaxSessions) return true;
     sessions_->metrics_->limits().Refused(Limit::kSessions);
@@ -277,12 +277,12 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     }
   }
 
-  // What was waited for has come, or nobody waits for it.
+  // Called when what was waited for has come, or is no longer waited for.
   void ForgetTimer() {
     if (timer_ != 0) sessions_->loop_->Cancel(std::exchange(timer_, 0));
   }
 
-  // What came from a node, without the results of tasks that it was not asked for.
+  // A node's results, without those of tasks that it was not asked to do.
   template <typename Told>
   Told Own(Told told) const {
     DropForeignResults(sessions_->control_->cluster(), node_, &told.task_results);
@@ -295,8 +295,8 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     Close(std::move(refusal));
   }
 
-  // What was sent before the report has arrived, and the lease of its sender, if it has one, begins
-  // anew. Only the newest answer counts.
+  // Tells the worker that all it sent before the report has arrived, and renews its lease, if any.
+  // Only the newest answer counts.
   void Answer(int64_t report) {
     outbox_.Answer(report);
     Write();
@@ -345,7 +345,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
                        IsNodeName(hello.node()) ? "HELLO_INVALID" : "NODE_NAME_INVALID",
                        std::string(possible.message()));
     }
-    // A session is let in without a hello; meanwhile its certificate may have been revoked.
+    // A session is admitted before its hello; its certificate may have been revoked since.
     const Principal caller = sessions_->find_caller_(*context_);
     if (caller.role == Role::kNone) {
       return MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED",
@@ -386,7 +386,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   void Queue(v1::ControllerMessage message) {
     if (closing_) return;
     if (!outbox_.Queue(std::move(message))) {
-      // It does not read. The session has not been finished, so the call is there.
+      // The worker does not read. The session is not finished, so the call still exists.
       PACELINE_LOG(WARNING) << "worker_does_not_read node=" << node_.value();
       sessions_->metrics_->limits().Refused(Limit::kWorkerBacklog);
       return context_->TryCancel();
@@ -394,12 +394,12 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     Write();
   }
 
-  // Starts the next write, if none is under way.
+  // Starts the next write unless one is under way.
   void Write() {
     if (writing_ || closing_ || !sessions_->may_act_()) return;
     std::optional<v1::ControllerMessage> message = outbox_.Next();
     if (!message.has_value() && code_wanted_.has_value()) {
-      // Last of all, and one at a time: what is large holds up no plan.
+      // Code comes last, one part at a time: large messages must not hold up a plan.
       *message.emplace().mutable_code() = sessions_->code_->Read(node_, *code_wanted_);
       code_wanted_.reset();
     }
@@ -414,29 +414,29 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   const std::string peer_;
 
   // On the loop.
-  EventLoop::TimerId timer_ = 0;  // Of the hello, later of the last write; 0: none.
+  EventLoop::TimerId timer_ = 0;  // First for the hello, later for the last write; 0: none.
   NodeName node_;                 // Empty before the hello.
   std::string uid_;
   bool writing_ = false;
   bool closing_ = false;
   grpc::Status status_;
-  // Nothing keeps a part of a message when it has been handled.
+  // Nothing refers to a message's memory once the message has been handled.
   alignas(8) std::array<char, kFirstBlock> first_block_;
   google::protobuf::Arena arena_{BlocksOf(first_block_)};
-  v1::WorkerMessage* incoming_ = nullptr;  // In the arena.
-  grpc::ByteBuffer encoded_;               // The same as it comes.
+  v1::WorkerMessage* incoming_ = nullptr;  // Lies in the arena.
+  grpc::ByteBuffer encoded_;               // The same message as received.
   ReadPace pace_{kPace};
-  EventLoop::TimerId read_timer_ = 0;  // Of the next read; 0: it need not wait.
-  std::string certificate_;            // The node of the caller's; empty: it has none.
+  EventLoop::TimerId read_timer_ = 0;  // Delays the next read; 0: no delay.
+  std::string certificate_;            // Node of the caller's certificate; empty: none.
   grpc::ByteBuffer outgoing_;          // Empty unless it is being written.
   SessionOutbox outbox_;
-  std::optional<v1::CodeRequest> code_wanted_;  // The newest one that was not answered.
+  std::optional<v1::CodeRequest> code_wanted_;  // The newest request not answered yet.
   struct Log {
     std::string reader;
     LogCallback answer;
   };
   std::map<int64_t, Log> logs_;
-  std::map<std::string, int> log_readers_;  // Of logs_; none has 0.
+  std::map<std::string, int> log_readers_;  // Log requests per reader; never 0.
 };
 
 grpc::ServerBidiReactor<grpc::ByteBuffer, grpc::ByteBuffer>* WorkerSessions::Session(

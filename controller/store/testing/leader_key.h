@@ -1,4 +1,4 @@
-// The leadership of a test, without an election: the key of a leader, held by no lease.
+// Gives a test the leadership without an election: the key of a leader, held by no lease.
 #ifndef CONTROLLER_STORE_TESTING_LEADER_KEY_H_
 #define CONTROLLER_STORE_TESTING_LEADER_KEY_H_
 
@@ -10,7 +10,7 @@
 
 namespace paceline {
 
-// Ends the term before, if there is one, and returns the new one.
+// Ends the previous term, if any, and returns the new one.
 inline int64_t TakeLeadership(EtcdClient& client, const std::string& prefix) {
   const std::string key = EtcdLeaderKey(prefix);
   etcdserverpb::TxnRequest remove;

@@ -14,7 +14,7 @@ constexpr char kName[] = "power_cut";
 
 }  // namespace
 
-// SQLite's calls. A file handle of SQLite's is a Handle.
+// SQLite's calls. A file handle of SQLite is a Handle.
 struct PowerCutCalls {
   using File = PowerCutVfs::File;
   using Change = PowerCutVfs::Change;
@@ -87,7 +87,7 @@ struct PowerCutCalls {
     return SQLITE_OK;
   }
 
-  // The same at each run.
+  // The same numbers in each run.
   static int Randomness(sqlite3_vfs*, int size, char* out) {
     for (int i = 0; i < size; ++i) out[i] = static_cast<char>(i * 37 + 11);
     return size;
@@ -134,7 +134,7 @@ struct PowerCutCalls {
       used += std::max<int64_t>(0, end - static_cast<int64_t>(FileOf(handle).now.size()));
       if (used > disk.capacity_) return SQLITE_FULL;
     }
-    // The write during which the power goes may have come to the disk, or a part of it.
+    // A write during which the power is cut may reach the disk, completely or in part.
     const bool on = disk.Count();
     Make(handle,
          {offset, std::string(static_cast<const char*>(bytes), static_cast<size_t>(size)), -1});
@@ -153,7 +153,7 @@ struct PowerCutCalls {
     File& file = FileOf(handle);
     file.synced = file.now;
     file.changes.clear();
-    // SQLite's own file system does so for each new log and journal.
+    // SQLite's own file system does this for each new log and journal.
     if (!file.was_there) disk.SyncDirectory();
     return SQLITE_OK;
   }
@@ -181,7 +181,7 @@ struct PowerCutCalls {
         *out = nullptr;
         return SQLITE_OK;
       }
-      // Moved strings of this size keep their bytes where they are.
+      // Strings of this size keep their bytes in place when they are moved.
       while (shared.size() <= static_cast<size_t>(region)) {
         shared.emplace_back(static_cast<size_t>(size), '\0');
       }
@@ -308,7 +308,7 @@ void PowerCutVfs::PowerOn(Survives survives, uint32_t seed) {
   for (auto i = files_.begin(); i != files_.end();) {
     const bool all = survives == Survives::kAll;
     const bool some = survives != Survives::kNothing && random() % 2 == 0;
-    // A name that was given or taken away and not synced may be so or not.
+    // An unsynced creation or removal of a name may have happened or not.
     if (!i->second->was_there && !all && !some) {
       i->second = std::exchange(i->second->before, nullptr);
     } else if (i->second->removed && (all || some)) {

@@ -1,13 +1,12 @@
-// A disk for SQLite that loses its power: for tests of the state store.
+// A disk for SQLite that loses its power, for tests of the state store.
 //
-// Files are in memory. What was written and not synced stands apart, as it does in the caches of a
-// system and a disk. Each write, truncation, sync and removal counts; at the one that was chosen
-// the power is cut: from then on every call fails. PowerOn then gives the disk as it may look after
-// that: of what was not synced nothing survives, or all, or parts in any order, down to sectors.
+// Files are in memory. Unsynced writes are kept apart, as in the caches of a system and a disk.
+// Each write, truncation, sync and removal counts. The power is cut at a chosen call: from then on
+// every call fails. PowerOn then restores the disk in a state that is possible after that: of the
+// unsynced changes nothing survives, or all, or parts in any order, down to sectors.
 //
-// What it does not play: bytes that were synced and change (corruption_test.cc does), and sectors
-// beside a written one that are damaged (SQLite is told that there are none such, as it is told of
-// real disks).
+// It does not simulate synced bytes that change (corruption_test.cc does), or damage to sectors
+// beside a written one (SQLite is told that there is none, as for real disks).
 //
 // Thread-compatible. One connection to a file at a time.
 #ifndef CONTROLLER_STORE_TESTING_POWER_CUT_VFS_H_
@@ -26,25 +25,25 @@ namespace paceline {
 
 class PowerCutVfs {
  public:
-  // What survives of that which was not synced.
+  // What survives of unsynced changes.
   enum class Survives { kNothing, kAll, kSomeWrites, kSomeSectors };
 
-  // SQLite's default file system as long as it is there.
+  // While it exists, it is SQLite's default file system.
   PowerCutVfs();
   ~PowerCutVfs();
   PowerCutVfs(const PowerCutVfs&) = delete;
   PowerCutVfs& operator=(const PowerCutVfs&) = delete;
 
-  // An empty disk.
+  // Empties the disk.
   void Format();
-  // The power is cut at the `call`-th call from here on, 1-based; 0: never.
+  // Cuts the power at the `call`-th call from now, 1-based; 0: never.
   void CutAt(int64_t call);
-  // The disk as it comes up again. Everything on it counts as synced.
+  // Restores the power. All that is on the disk then counts as synced.
   void PowerOn(Survives survives, uint32_t seed);
 
-  // A planted mistake: syncs do nothing and say that they did, as with PRAGMA synchronous = OFF.
+  // A planted bug: syncs do nothing but report success, as with PRAGMA synchronous = OFF.
   void IgnoreSyncs(bool ignore) { ignore_syncs_ = ignore; }
-  // Bytes of all files; a write beyond finds the disk full. Negative: as many as are wanted.
+  // Limits the bytes of all files; writes beyond find the disk full. Negative: no limit.
   void SetCapacity(int64_t bytes) { capacity_ = bytes; }
 
   int64_t calls() const { return calls_; }
@@ -58,23 +57,22 @@ class PowerCutVfs {
   struct Change {
     int64_t offset = 0;
     std::string bytes;
-    int64_t truncate_to = -1;  // Not negative: a truncation instead.
+    int64_t truncate_to = -1;  // If not negative, this is a truncation.
   };
   struct File {
     std::string now;
     std::string synced;
-    std::vector<Change> changes;  // Of `synced`, which give `now`.
+    std::vector<Change> changes;  // They turn `synced` into `now`.
     bool removed = false;
-    // One of the same name, removed before this one was made: it comes back if the name was not
-    // synced since.
+    // A removed file of the same name; it comes back if the directory was not synced since.
     std::shared_ptr<File> before;
-    bool was_there = false;           // In its directory, when that was synced last.
+    bool was_there = false;           // In the directory at its last sync.
     std::vector<std::string> shared;  // Regions of the log's index.
   };
 
-  // Counts a call; false: the power is off.
+  // Counts a call. Returns false if the power is off.
   bool Count();
-  // Which names there are is durable.
+  // Makes the present names durable.
   void SyncDirectory();
   static void Apply(const Change& change, std::string& contents);
   void Survive(File& file, Survives survives, std::mt19937& random);
