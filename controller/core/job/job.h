@@ -218,7 +218,7 @@ struct Job {
   std::string restart_reason;  // Reason of the newest restart.
   FailureKind restart_failure = FailureKind::kNone;  // The failure before it; not stored.
   bool asked_to_stop = false;  // A user or somebody outside did: it is not restarted.
-  bool requeue = false;  // While stopping: it is then queued again, which is no restart.
+  bool requeue = false;        // While stopping: it is then queued again, which is no restart.
 
   // Membership (membership.h).
   std::vector<Place> homes;        // By seat: where the newest start placed it. Groups go by this.
