@@ -9,8 +9,8 @@
 namespace paceline {
 namespace {
 
-// Nodes that keep the job's places, and how many of these others still hold and do not give back
-// by themselves.
+// Nodes that keep the job's places, and how many of these places are neither free nor about to
+// become free.
 struct Candidate {
   std::vector<NodeShare> kept;
   int lacking = 0;
@@ -47,8 +47,8 @@ class Planner {
     return total;
   }
 
-  // The places that come by themselves, if they suffice; else as few nodes as hold the ranks. Those
-  // with the most places soon go first.
+  // The places that become free by themselves, if they suffice; else as few nodes as hold the
+  // ranks. Nodes that soon have the most places go first.
   Candidate Choose(const NodeSet& nodes) const {
     std::vector<std::pair<int, int>> order;
     int sum = 0;
@@ -70,7 +70,7 @@ class Planner {
     return candidate;
   }
 
-  // The reservation as it is; nothing if it does not hold any more.
+  // The present reservation; nothing if it is no longer possible.
   std::optional<Candidate> Present() const {
     if (wish_.present == nullptr) return std::nullopt;
     Candidate candidate;
@@ -86,14 +86,15 @@ class Planner {
     return candidate;
   }
 
-  // The fewest that make room in one of the choices; their places count as coming from then on.
+  // The fewest jobs that make room in one of the choices. From then on their places count as
+  // coming.
   std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {
       int soon = 0;
       choice.ForEach([&](int n) { soon += Soon(n); });
       const int needed = wish_.job->ranks - soon;
-      if (needed <= 0) return {};  // It will fit there.
+      if (needed <= 0) return {};  // It will fit there anyway.
       std::vector<size_t> victims = VictimsIn(choice, needed);
       if (!victims.empty() && (best.empty() || victims.size() < best.size())) {
         best = std::move(victims);
@@ -113,7 +114,7 @@ class Planner {
     return places;
   }
 
-  // Empty: the jobs that could be displaced do not hold as many places.
+  // Empty: the jobs that could be displaced hold too few places.
   std::vector<size_t> VictimsIn(const NodeSet& choice, int needed) const {
     std::vector<size_t> order;
     for (size_t h = 0; h < wish_.held.size(); ++h) {
@@ -137,7 +138,7 @@ class Planner {
       surplus += places;
     }
     if (surplus < 0) return {};
-    // Without those that are not needed after all, the dearest first.
+    // Leaves out those that are not needed after all, the costliest first.
     std::vector<size_t> victims;
     for (auto entry = chosen.rbegin(); entry != chosen.rend(); ++entry) {
       if (entry->second <= surplus) {
