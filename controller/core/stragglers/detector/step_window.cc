@@ -9,7 +9,7 @@ namespace {
 
 constexpr int64_t kNoStep = std::numeric_limits<int64_t>::min();
 constexpr int kPatienceSteps = 32;
-constexpr int kFew = 8;  // One of so many ranks; of fewer ranks one.
+constexpr int kFew = 8;  // One of this many ranks is few, and so is one of fewer ranks.
 constexpr double kLateRate = 1.0 / 32;
 constexpr double kOftenLate = 0.25;
 
@@ -127,7 +127,7 @@ size_t StepWindow::Dispensable(int rank, int64_t step) const {
   return is_old && !IsAhead(rank) ? 0 : open_.size();
 }
 
-// Who has told it told no step of the present: it is awaited as if it had not.
+// A rank that reported the dropped step told nothing of the present: it is awaited again.
 void StepWindow::Drop(size_t position) {
   const Open dropped = open_[position];
   open_.erase(open_.begin() + static_cast<ptrdiff_t>(position));

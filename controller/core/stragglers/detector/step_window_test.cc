@@ -14,7 +14,7 @@ StepWindow::Taken Add(StepWindow& window, int rank, int64_t step, bool masked = 
   return window.Add(sample);
 }
 
-// All but the last `without` ranks of 16.
+// Adds a step of all but the last `without` of 16 ranks.
 void AddAll(StepWindow& window, int64_t step, int without = 0) {
   for (int rank = 0; rank < 16 - without; ++rank) Add(window, rank, step);
 }
