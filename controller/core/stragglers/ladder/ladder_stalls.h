@@ -1,12 +1,12 @@
-// What the ranks of a job have measured of their latest steps, for the planner of ladders.
+// What a job's ranks have measured in their latest steps, for the planner of ladders.
 //
-// The own time of a rank in a step is all of the step but waiting for others. It does not depend on
-// the ladder; what the step of the job comes to does, as it depends on who waits for whom
-// (ladder_model.h). So whole steps are kept, with all their ranks: whatever the stalls have in
-// common, by rank, by node or in time, is in there, and nothing is assumed of their distribution.
+// A rank's own time in a step is all of the step but its waits for others. It does not depend on
+// the ladder, while the job's step does, by who waits for whom (ladder_model.h). So whole steps are
+// kept, with all their ranks. They contain whatever stalls have in common, by rank, node or time,
+// and no assumption about their distribution is needed.
 //
-// Memory is bounded: 1,024 steps are kept, fewer with more than 512 ranks so that it is 2 MiB, but
-// at least 192. Pure. Thread-compatible.
+// Memory is bounded: 1,024 steps are kept, or fewer with more than 512 ranks, so as to take 2 MiB,
+// but at least 192. Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_STALLS_H_
 #define CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_STALLS_H_
 
@@ -23,41 +23,41 @@ struct OwnTimes {
   std::vector<float> seconds;  // [step * ranks + rank].
 };
 
-// What they amount to, for people.
+// A summary of own times, for people.
 struct StallSummary {
   int ranks = 0;
   int steps = 0;
   double typical_s = 0;      // Median.
-  double stall_share = 0;    // Of the rank-steps: above kStall times the rank's own median.
-  double mean_stall_s = 0;   // By which they are longer than that median.
-  double synchronous_s = 0;  // Mean step if all ranks wait for one another at each.
-  double floor_s = 0;        // Mean of the slowest rank: no ladder makes the step shorter.
+  double stall_share = 0;    // Of the rank-steps: those above kStall times the rank's median.
+  double mean_stall_s = 0;   // By how much these exceed that median.
+  double synchronous_s = 0;  // Mean step if all ranks waited for one another at each.
+  double floor_s = 0;        // Mean of the slowest rank: no ladder makes steps shorter.
   int slowest_rank = 0;
 };
 
 inline constexpr double kStall = 1.25;
-// No longer step is believed.
+// Longer steps are not believed.
 inline constexpr double kMaxOwnS = 3600;
-// So many steps are kept of so many ranks. Requires: ranks > 0.
+// How many steps are kept of this many ranks. Requires: ranks > 0.
 int LadderWindow(int ranks);
 
 // Requires: ranks > 0, steps > 0.
 StallSummary SummarizeStalls(const OwnTimes& times);
 
-// Of one generation of a job.
+// For one generation of a job.
 class LadderStalls {
  public:
   // Requires: ranks > 0.
   explicit LadderStalls(int ranks);
 
-  // Ranks are 0-based; steps count up, and their times may come in any order. What is not a rank or
-  // a time (negative, not a number, above an hour), comes twice, or belongs to a step that has left
-  // the window, changes nothing and is counted.
+  // Takes in a rank's own time of a step. Ranks are 0-based; steps count up, and their times may
+  // come in any order. An impossible rank or time (negative, not a number, above an hour), a
+  // repetition, or a step that has left the window only adds to refused().
   void Add(int rank, int64_t step, double own_s);
-  // The step is not like others (checkpoint, evaluation, profile, compile): it is left out.
+  // Leaves the step out, as it is not like others (checkpoint, evaluation, profile, compile).
   void Mask(int64_t step);
 
-  // The steps that 95 % of the ranks have told of, oldest first; who has not told gets the median.
+  // The steps that 95 % of the ranks have reported, oldest first. The other ranks get the median.
   OwnTimes Take() const;
 
   int64_t refused() const { return refused_; }
@@ -75,10 +75,10 @@ class LadderStalls {
   float* RowOf(const Slot* slot);
 
   const int ranks_;
-  const int enough_;          // Ranks that make a step complete.
-  std::vector<Slot> slots_;   // Of step s: s modulo their number.
-  std::vector<float> times_;  // [slot * ranks + rank]; negative: not told.
-  int64_t newest_ = -1;       // Complete step.
+  const int enough_;          // How many ranks make a step complete.
+  std::vector<Slot> slots_;   // Step s has the slot s modulo their number.
+  std::vector<float> times_;  // [slot * ranks + rank]; negative: not reported.
+  int64_t newest_ = -1;       // The newest complete step.
   int64_t refused_ = 0;
 };
 

@@ -17,7 +17,7 @@ TEST(LadderStallsTest, TakesWholeStepsInOrderHoweverTheyCame) {
   LadderStalls stalls(2);
   stalls.Add(1, 8, 0.4);
   stalls.Add(0, 7, 0.1);
-  stalls.Add(0, 9, 0.5);  // Of rank 1 nothing is known.
+  stalls.Add(0, 9, 0.5);  // Rank 1 does not report this one.
   stalls.Add(1, 7, 0.2);
   stalls.Add(0, 8, 0.3);
   const OwnTimes times = stalls.Take();
@@ -29,9 +29,9 @@ TEST(LadderStallsTest, TakesWholeStepsInOrderHoweverTheyCame) {
 
 TEST(LadderStallsTest, LeavesOutMaskedSteps) {
   LadderStalls stalls(1);
-  stalls.Mask(1);  // Before its time came,
+  stalls.Mask(1);  // Before the step came,
   for (int step = 0; step < 4; ++step) stalls.Add(0, step, step);
-  stalls.Mask(2);  // and after.
+  stalls.Mask(2);  // and after it.
   EXPECT_THAT(stalls.Take().seconds, ElementsAre(0, 3));
 }
 
@@ -113,7 +113,7 @@ TEST(StallSummaryTest, TellsStallsFromASlowRank) {
 }
 
 TEST(StallSummaryTest, TypicalTimeIsThatOfAllRanks) {
-  // Every fourth rank is slow, and not all values are looked at.
+  // Every fourth rank is slow, and only some of the values are sampled.
   OwnTimes times{64, 1024, {}};
   for (int i = 0; i < 64 * 1024; ++i) times.seconds.push_back(i % 4 == 0 ? 3 : 1);
   EXPECT_EQ(SummarizeStalls(times).typical_s, 1);
