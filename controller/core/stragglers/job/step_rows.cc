@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-// Own times of those that have told; the others get their median.
+// Gives ranks that have not reported the median of the others' own times.
 void FillGaps(const std::vector<bool>& told, std::vector<float>& own_s) {
   std::vector<float> known;
   for (size_t r = 0; r < own_s.size(); ++r) {

@@ -1,13 +1,13 @@
-// Puts what the ranks tell of their steps together, step by step.
+// Combines the ranks' reports of their steps into rows, step by step.
 //
-// Ranks tell in batches, so the reports of a step lie apart; up to kOpenSteps are open at once. A
-// step that all ranks have told of is a row. So is one that 95 % of them have told of, as soon as
-// the same is true of one kPatience steps later: who has not told by then gets the median of the
-// others. One with fewer is given up when a much later one takes its place. Where ranks skip steps
-// (Slipstream: one that stalled goes on where the job is), most of them are enough.
+// Ranks report in batches, so the reports of a step are spread; up to kOpenSteps are open at once.
+// A step becomes a row when all ranks have reported it. So does a step that 95 % have reported,
+// once as many have reported the one kPatience steps later; the other ranks get the median. A step
+// with fewer is given up when a much later one takes its place. If ranks skip steps (Slipstream: a
+// rank that stalled goes on where the job is), a majority is enough.
 //
-// No step lies kFarAhead beyond the newest row: one that a rank invents there keeps no real one
-// away.
+// No step may be kFarAhead beyond the newest row, so that one that a rank invents does not keep a
+// real one out.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STEP_ROWS_H_
@@ -26,33 +26,33 @@ inline constexpr int kOpenSteps = 256;
 inline constexpr int kPatience = 32;
 inline constexpr int64_t kFarAhead = 4096;
 
-// What a rank's exchanges with others have taken in a step, waits included.
+// Time of a rank's exchanges with others in a step, waits included.
 struct RankExchange {
   float gradients_s = 0;
   float averaging_s = 0;    // Of parameters,
-  int averaging_ranks = 0;  // over so many; 0: none in this step.
+  int averaging_ranks = 0;  // over this many ranks; 0: none in this step.
 };
 
 // One step of all ranks.
 struct StepRow {
   int64_t step = -1;
-  bool masked = false;         // Of any rank.
-  double total_s = 0;          // Mean over the ranks that have told.
-  double communication_s = 0;  // Of the rank that waited least: the transfer itself.
-  double sent_bytes = 0;       // By the rank that sent most.
-  // The same of averages, by the ranks that they were over.
+  bool masked = false;         // If it is masked for any rank.
+  double total_s = 0;          // Mean over the ranks that have reported.
+  double communication_s = 0;  // Least over the ranks, so the transfer itself.
+  double sent_bytes = 0;       // Most over the ranks.
+  // The least time of averages, by the number of ranks that they were over.
   std::map<int, double> averaging_s;
   std::vector<float> own_s;             // By rank: OwnSeconds.
-  std::vector<RankExchange> exchanges;  // By rank; of those that have not told all 0.
+  std::vector<RankExchange> exchanges;  // By rank; all 0 if it has not reported.
 };
 
 class StepRows {
  public:
-  // No step before `first_step` counts. Requires: ranks > 0.
+  // Steps before `first_step` do not count. Requires: ranks > 0.
   StepRows(int ranks, int64_t first_step, bool ranks_skip = false);
 
-  // Appends the rows that the report completes, at most two. A report that comes twice, or of a
-  // step that is complete or given up, changes nothing. Requires: a rank of these,
+  // Appends the rows that the report completes, at most two. A repeated report, or one of a step
+  // that is complete or given up, changes nothing. Requires: the rank is one of these,
   // IsPlausible(times).
   void Add(int rank, const StepTimes& times, std::vector<StepRow>& rows);
 
@@ -60,19 +60,19 @@ class StepRows {
   struct Open {
     StepRow row;
     int told = 0;
-    std::vector<bool> by;  // Rank.
-    bool closed = false;   // It was a row.
+    std::vector<bool> by;  // Ranks that have reported.
+    bool closed = false;   // It became a row.
   };
 
   Open& SlotOf(int64_t step) { return open_[static_cast<size_t>(step % kOpenSteps)]; }
-  // Whether the step has its slot now, which it may have had to take.
+  // Whether the step has its slot now, which it may have taken from another.
   bool Begin(Open& slot, int64_t step);
   void Close(Open& slot, std::vector<StepRow>& rows);
 
   const int ranks_;
-  const int enough_;        // Ranks that make a row.
-  int64_t newest_;          // Step that enough have told of.
-  std::vector<Open> open_;  // Of step s: s modulo their number.
+  const int enough_;        // Number of ranks that make a row.
+  int64_t newest_;          // Newest step that enough ranks have reported.
+  std::vector<Open> open_;  // Step s has the slot s modulo their number.
 };
 
 }  // namespace paceline

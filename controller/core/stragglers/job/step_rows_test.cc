@@ -20,7 +20,7 @@ StepTimes Step(int64_t step, double total_s, double communication_s = 0) {
   return times;
 }
 
-// What a report completes.
+// The rows that a report completes.
 std::vector<StepRow> Told(StepRows& rows, int rank, const StepTimes& times) {
   std::vector<StepRow> complete;
   rows.Add(rank, times, complete);
@@ -57,7 +57,7 @@ TEST(StepRowsTest, MostAreEnoughWhereRanksSkipSteps) {
   std::vector<StepRow> complete;
   for (int64_t step = 0; step < 100; ++step) {
     for (int rank = 0; rank < 4; ++rank) {
-      if (rank == 3 && step % 10 != 0) continue;  // It is slow.
+      if (rank == 3 && step % 10 != 0) continue;  // This rank is slow.
       rows.Add(rank, Step(step, rank == 3 ? 1 : 0.1), complete);
     }
   }
@@ -76,8 +76,8 @@ TEST(StepRowsTest, AFewLostReportsAreStoodFor) {
       if (!lost) rows.Add(rank, Step(step, rank == 7 ? 3 : 1), complete);
     }
   }
-  // Each waits for its last rank until one kPatience later is as far. Step 50 is no row, and nor is
-  // the one that would have come with it.
+  // Each step waits for its last rank until the one kPatience later is as far. Step 50 is no row,
+  // and neither is the one that it would have completed.
   EXPECT_THAT(complete, SizeIs(100 - kPatience - 2));
   ASSERT_FALSE(complete.empty());
   EXPECT_NEAR(complete[0].total_s, 21.0 / 19, 1e-9) << "of those that have told";
