@@ -51,8 +51,7 @@ double FillUpdate(size_t count, const T* sent, const T* ref, T* wire) {
   return squared;
 }
 
-// Adds wire / ranks to z. The sum of the updates is the same to the bit on all ranks, so z stays
-// so.
+// Adds wire / ranks to z. The sum is the same to the bit on all ranks, and so is z.
 template <typename T>
 void ApplyUpdates(size_t count, const T* wire, int ranks, T* z) {
   for (size_t i = 0; i < count; ++i) z[i] += wire[i] / static_cast<T>(ranks);

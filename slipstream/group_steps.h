@@ -6,9 +6,8 @@
 //                       └──────────────── after a moment ─────────────────────┘
 //
 // In modes of gradients each rank makes steps of its own. They begin when all ranks of the group
-// have been ordered to make one. Until then a rank asks the others, even if there were steps that
-// are updates only while it was in another step. So all stop at the same exchange, and none asks in
-// vain.
+// have been ordered to make one. Until then a rank asks the others, even if steps were updates only
+// while it was in another step. So all stop at the same exchange, and none asks in vain.
 //
 // Pure.
 #ifndef SLIPSTREAM_GROUP_STEPS_H_

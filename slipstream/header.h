@@ -1,5 +1,4 @@
-// What the ranks tell each other at the beginning of a round: numbers that are summed over all
-// ranks.
+// What ranks tell each other at the beginning of a round: numbers that are summed over all ranks.
 //
 // All numbers are doubles. Counts and votes are integers whose sums are exact; ranks that see the
 // same sums decide the same.

@@ -58,8 +58,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
     needs_reset_ = true;
   }
   if (missed != Missed::kNothing) ++version_;
-  // What was in flight is unsent again, as ref has not moved. pub became `sent`, and must be made
-  // anew.
+  // What was in flight is unsent again, as ref has not moved. pub became `sent`: make it anew.
   has_sent_ = false;
   in_flight_ = 0;
   published_ = finished_;

@@ -6,7 +6,7 @@
 //
 //   a round, local modes:  idle ─▶ [fill] ─▶ exchange ─▶ [reduce] ─▶ apply ─▶ idle
 //   modes of gradients:    idle ◀─▶ exchange (polls) ─▶ fill ─▶ reduce ─▶ apply ─▶ idle
-//   a stop:                ... ─▶ apply ─▶ stopped, until the compute thread tells, ─▶ idle
+//   a stop:                ... ─▶ apply ─▶ stopped until the compute thread reports ─▶ idle
 //
 // RoundState has what all ranks have to do alike. This class has what concerns this rank: which of
 // its own work is sent, in flight or unsent, which buffers have which names (copies.h), and who may

@@ -242,9 +242,8 @@ TEST(RankRandomTest, AllRanksComeToTheSameStopsWithTheSameModel) {
   }
 }
 
-// To the bit, each round moves the model by what all ranks have sent, which is what they had minus
-// the rests; and each rank's x - ref is what it has not sent. At stops and at the end nothing is
-// left.
+// To the bit, each round moves the model by what all ranks have sent: what they had, minus the
+// rests. Each rank's x - ref is what it has not sent. At stops and at the end nothing is left.
 TEST(RankRandomTest, WhatALossyFormatLeavesOutIsSentLater) {
   static constexpr Mode kPlans[] = {Mode::kFree, Mode::kPause, Mode::kDrop, Mode::kFree};
   for (uint64_t seed = 1; seed <= Seeds(200); ++seed) {

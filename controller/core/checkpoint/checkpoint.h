@@ -83,7 +83,7 @@ struct SaveOrder {
   bool now = false;
   std::string reason;  // For people.
   State state = State::kPending;
-  int64_t step = 0;       // Of the checkpoint, once it is known.
+  int64_t step = 0;       // The checkpoint's, once known.
   std::string error;      // Why it failed.
   bool may_pass = false;  // Whether another try may succeed.
 };
@@ -135,7 +135,7 @@ struct JobCheckpoints {
   int64_t committed = 0;
   std::map<SaveFailure, int64_t> failed;  // Failed saves, by the first cause reported.
   int64_t skipped = 0;
-  std::string last_error;  // Of the latest save that failed; empty after one was complete.
+  std::string last_error;  // Of the newest failed save; empty once a later one is complete.
 
   // Of the latest complete save:
   absl::Duration blocked;  // Longest time that it held up a rank.

@@ -64,8 +64,7 @@ std::string RankName(const Job& job, const RankState& rank) {
 
 std::string SaveText(int64_t step) { return absl::StrCat("save after step ", step, ": "); }
 
-// "; nothing is heard of node w1": names the nodes that may be why ranks do not agree; empty if all
-// are heard of.
+// "; nothing is heard of node w1": why ranks may fail to agree; empty: all nodes are heard of.
 std::string SilentText(const Job& job) {
   std::set<std::string> silent;
   for (const RankState& rank : job.ranks) {
@@ -257,8 +256,7 @@ void LoseOutcome(Job& job, const RankState& rank, Save& save) {
   if (save.order != 0) FailOrder(job, save.order, job.checkpoints.last_error);
 }
 
-// A rank that reports as many saves as it can, without one that it owes, will never report that
-// one.
+// A rank that reports as many saves as it can, but not one that it owes, never will.
 JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   const auto& told = rank.report.saves;
   if (told.size() < kMaxSavesTold) return JobChange::kNone;

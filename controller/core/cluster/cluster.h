@@ -1,9 +1,9 @@
 // All jobs and nodes, and what an event does to them: the controller's decisions in one
 // state machine without IO.
 //
-// Step takes an event, changes the state and returns what the edges must now do, in order:
-// everything to be stored comes before everything that tells somebody. The same events at
-// the same times give the same actions.
+// Step takes an event, changes the state and returns what the edges must now do, in order: all that
+// is to be stored comes before anything is sent. The same events at the same times give the same
+// actions.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_CLUSTER_CLUSTER_H_
@@ -167,9 +167,8 @@ class Cluster {
     // Share of the nodes that may be out before the automation brakes (automation.h).
     double max_out_share = 0.25;
     Queues queues = DefaultQueues();
-    // Limits for jobs that have not ended, each of which is stored, planned for and shown. A
-    // submitter may have fewer, so that a script that runs wild leaves room for others. 0: no
-    // limit.
+    // Limits for jobs that have not ended, each of which is stored, planned for and shown. Fewer
+    // per submitter, so that a script that runs wild leaves room for others. 0: no limit.
     size_t open_jobs = 20000;
     size_t open_jobs_per_submitter = 1000;
     LookPace::Options looks = {};
@@ -298,8 +297,7 @@ class Cluster {
   void DrainNodes(Moment now, Actions& actions);
   // Names the nodes that the ranks of a swap move to.
   void FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const;
-  // After a change of the node's holds: withdraws what jobs were asked to do and need not do any
-  // more.
+  // After a change of the node's holds: withdraws what jobs were asked to do but need not do.
   void EndDrain(const Node& node, Actions& actions);
   JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
   // Whether trainers are there, or should be.
@@ -338,7 +336,7 @@ class Cluster {
   const Options options_;
   std::map<JobId, Job> jobs_;
   std::map<NodeName, Node> nodes_;
-  std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
+  std::map<JobId, TaskAssignment> assignments_;  // For jobs whose tasks a node does.
   Automation automation_;
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when each was last asked for.
   std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.

@@ -55,7 +55,7 @@ class ToldJob {
   int restarts_ = 0;
   ToldChange change_;
   std::set<NodeName> vacated_;  // Nodes that its ranks will leave.
-  std::string strategy_;        // Of the plan, serialized.
+  std::string strategy_;        // The plan's, serialized.
   PlanEpoch pending_{0};        // A plan whose taking up is still to be shown; 0: none.
   int64_t committed_ = 0;
   int64_t failed_ = 0;

@@ -72,13 +72,11 @@ class Identities {
   // Requires: CheckJoin says kFine or kAgain.
   Changes UseToken(const std::string& digest, const std::string& key, absl::Time now);
 
-  // Refuses all certificates issued up to now. Deletes the tokens of a node whose certificates
-  // these are.
+  // Refuses certificates issued up to now, and deletes the tokens if the principal is a node.
   Changes Revoke(const std::string& principal, const std::string& reason, const std::string& owner,
                  absl::Time now);
 
-  // Null: a certificate issued to the principal at that time is accepted. Valid until the next
-  // Revoke.
+  // Null: a certificate of the principal, issued then, is accepted. Valid until the next Revoke.
   const Revocation* Refuses(const std::string& principal, absl::Time issued) const;
 
   const Tokens& tokens() const { return tokens_; }

@@ -87,8 +87,7 @@ class JobAccount {
   Generation started_{0};
   Generation generation_{0};  // Newest one whose beginning was taken in.
 
-  // In seconds: time in RUNNING that is not divided yet, and what ranks have reported of it, on
-  // average.
+  // In seconds: time in RUNNING not yet divided, and what ranks have reported of it, on average.
   double running_ = 0;
   double told_productive_ = 0;
   double told_wait_ = 0;

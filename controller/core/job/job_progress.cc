@@ -1,4 +1,4 @@
-// How far a job has come, by what its ranks have told.
+// How far a job has come, by the reports of its ranks.
 #include <algorithm>
 
 #include "controller/core/job/job.h"

@@ -66,8 +66,7 @@ class ProgressPace {
     absl::Time next;
   };
 
-  // The next job's phase. Phases are spread evenly for any number of jobs, as are the multiples of
-  // the golden ratio.
+  // The next job's phase: multiples of the golden ratio are spread evenly for any number of jobs.
   absl::Duration NextPhase() {
     constexpr double kGoldenRatio = 0.6180339887498949;
     phase_ = std::fmod(phase_ + kGoldenRatio, 1.0);

@@ -75,7 +75,7 @@ struct NodeLifeEvent {
 struct Node {
   NodeFacts facts;
   NodeState state = NodeState::kUnreachable;     // Follows from the rest; set by ShowState.
-  std::string reason;                            // The same.
+  std::string reason;                            // Set by ShowState.
   NodeState recorded = NodeState::kUnreachable;  // The state at the last RecordState.
 
   Contact contact = Contact::kUnreachable;

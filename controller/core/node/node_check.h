@@ -52,7 +52,7 @@ struct CheckOrder {
 struct NodeChecks {
   int64_t asked = 0;  // Id of the newest order; 0: none yet.
   bool running = false;
-  absl::Time begun;  // Wall; of the newest one.
+  absl::Time begun;  // Wall; when the newest one began.
   std::string peer;  // The node that the newest check measures the network to.
   std::string peer_address;
   std::optional<CheckResult> result;  // The newest result.

@@ -15,8 +15,7 @@
 
 namespace paceline {
 
-// How long a rank must have been in its phase while the others waited, so that it was not merely
-// caught between two steps.
+// A rank in its phase for so long, while others waited, was not merely caught between steps.
 inline constexpr absl::Duration kStuck = absl::Seconds(1);
 
 // Name of a paceline.v1.Phase, for people.

@@ -92,8 +92,7 @@ struct Member {
   int64_t waits_in;  // kNone: in none.
 };
 
-// What the members called under this number, and who did. More than one entry: the calls do not
-// match.
+// What members called under this number, and who did. More than one entry: a mismatch.
 std::map<std::string, std::vector<int>> CallsOf(const std::vector<Member>& members,
                                                 int64_t number) {
   std::map<std::string, std::vector<int>> calls;

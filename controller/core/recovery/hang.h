@@ -6,9 +6,8 @@
 // is stopped. When all wait, the culprit is unknown, and the members rendezvous again (recovery.h).
 // The first steps of a process may take startup_timeout_s.
 //
-// With Slipstream perhaps nobody ever waits for a hung rank. So there a rank also counts as hung
-// when it has been in one phase of its step for hang_timeout_s and another has made a step
-// meanwhile.
+// With Slipstream perhaps nobody ever waits for a hung rank. There a rank also counts as hung if it
+// has been in one phase of its step for hang_timeout_s, and another has since made a step.
 //
 // Only reported time counts: the time since a node's latest report proves nothing.
 #ifndef CONTROLLER_CORE_RECOVERY_HANG_H_

@@ -19,8 +19,7 @@ struct Holders {
   std::vector<int> vacant;  // Seats, ascending.
 };
 
-// Whether it held its seat before a planned generation that did not come about, and may hold it
-// again.
+// Whether it may take back a seat that it held before a planned generation that failed.
 bool MayComeBack(const Job& job, const RankState& leaver) {
   return leaver.seat != -1 && !leaver.stop.has_value() && !HasEnded(leaver) &&
          HasState(job, leaver) && leaver.silent_since == absl::InfiniteFuture();

@@ -60,8 +60,8 @@ struct MemberFailure {
 };
 
 struct JobRecovery {
-  Generation started{
-      0};  // That the newest start began; members of it load a checkpoint by themselves.
+  // The generation of the newest start. Its members load a checkpoint by themselves.
+  Generation started{0};
   int next_spare = 0;  // Number (TrainerId::rank) of the next spare of the present generation.
   RankBatch batch;     // The present generation's; zeros: as in the spec.
   std::vector<MembershipChange> history;   // Oldest first; at most kChangesKept.
@@ -71,7 +71,7 @@ struct JobRecovery {
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
   bool hopeless = false;  // A restart would only repeat its failure.
-  bool stalled = false;   // The job's reason tells of a slow rank.
+  bool stalled = false;   // The job's reason names a slow rank.
 
   // Steady; infinite future: there is none.
   absl::Time deadline = absl::InfiniteFuture();          // For the change under way.

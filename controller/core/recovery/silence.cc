@@ -20,8 +20,7 @@ absl::Time NeededSince(const Job& job, const RankState& member) {
   return std::max(since, member.silent_since);
 }
 
-// Whether, as far as can be told, the controller is cut off from all nodes, but not they from each
-// other.
+// Whether it is probably the controller that is cut off, and not the nodes from each other.
 bool IsCutOff(const Job& job, Moment now) {
   bool silent = false;
   std::set<NodeName> nodes;

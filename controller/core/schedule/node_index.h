@@ -52,7 +52,7 @@ class NodeIndex {
   // spares and replacements, they include the pool of spares. Valid as long as this object.
   const NodeSet& Allowed(const PlacementPolicy& policy, bool with_pool) const;
 
-  // By node: the rank of its value of the label among all values in order; -1: it has no value.
+  // By node: index of its value of the label among all values, sorted; -1: it has none.
   const std::vector<int>& Groups(const std::string& label) const;
 
   // The sets of nodes of which one must take all ranks of a job: one for each value of the policy's

@@ -1,5 +1,4 @@
-// A set of node indices as bits, so that policies of many jobs over many nodes are combined
-// quickly.
+// A set of node indices as bits: quick to combine for policies of many jobs over many nodes.
 #ifndef CONTROLLER_CORE_SCHEDULE_NODE_SET_H_
 #define CONTROLLER_CORE_SCHEDULE_NODE_SET_H_
 

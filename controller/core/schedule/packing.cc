@@ -71,8 +71,7 @@ bool Packing::TakeFromOneNode(int rack) {
   return true;
 }
 
-// Of the domains that hold all that is left: the one with the fewest nodes, then the smallest; -1:
-// none.
+// Of domains that hold all that is left: one with the fewest nodes, then the smallest; -1: none.
 int Packing::FindEnough(const std::vector<Domain>& domains, int rack) const {
   int best = -1;
   std::pair<int, int> least;

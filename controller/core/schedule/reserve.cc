@@ -86,8 +86,7 @@ class Planner {
     return candidate;
   }
 
-  // The fewest jobs that make room in one of the choices. From then on their places count as
-  // coming.
+  // The fewest jobs that make room in one of the choices. Then counts their places as coming.
   std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {

@@ -102,8 +102,7 @@ ScheduleDecision DecideSchedule(ScheduleInput input);
 // {priority of the queue, of the job}. A job may displace those of a lesser one.
 std::pair<int, int> PriorityOf(const JobRequest& job, const Queues& queues);
 
-// Whether the job saves checkpoints, has not failed to in this generation, and is not about to
-// stop.
+// Whether it saves checkpoints, has not failed to in this generation, and is not about to stop.
 bool CanBeDisplaced(const Job& job);
 
 // Whether the job is giving its places back: it is stopping, or will when it is saved.

@@ -1,10 +1,10 @@
 // The latest steps of a job's ranks: a table with a row for each rank, or for some consecutive
 // ranks, and a column for each step; and what each rank's steps take on average.
 //
-//            step 812   813   814   ...            a cell: duration, and what of it is the rank's
-//   row 0   (0.10 0.08) ...                        own, without waiting for others; of a row of
-//   row 1   (0.10 0.10) ...                        several ranks, those of the one whose own time
-//                                                  is the longest
+//            step 812   813   814   ...            a cell: the duration, and the rank's own part of
+//   row 0   (0.10 0.08) ...                        it, without waits for others; if a row has
+//   row 1   (0.10 0.10) ...                        several ranks, those of the rank with the
+//                                                  longest own time
 //
 // A generation may repeat steps. What it reports of a step replaces earlier reports, and steps
 // after its newest are no longer shown.

@@ -118,8 +118,7 @@ GroupWatch::Estimate GroupWatch::EstimateRise() const {
   return EstimateOf(risen, count);
 }
 
-// The median, and the order statistics that enclose it with 95 %: all but the two outermost of nine
-// values or more.
+// The median and its 95 % interval: all but the two outermost values, if there are more than 8.
 GroupWatch::Estimate GroupWatch::EstimateOf(std::array<double, kRecent> values, int count) {
   std::sort(values.begin(), values.begin() + count);
   const int cut = count > 8 ? 1 : 0;

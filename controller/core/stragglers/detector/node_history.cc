@@ -8,8 +8,7 @@ namespace {
 
 constexpr int64_t kOpen = std::numeric_limits<int64_t>::max();
 constexpr double kRecurrentShare = 0.3;
-// With this many more episodes than recurrence_episodes, a place is recurrent however short they
-// are.
+// This many episodes more than recurrence_episodes are recurrence however short they are.
 constexpr int kManyMore = 2;
 // An episode that begins within this many rows after an interruption goes on.
 constexpr int64_t kInterruptionRows = 30;

@@ -1,5 +1,4 @@
-// Whether one node of a peer group has become slower than it was, while the others have not
-// changed.
+// Whether a node of a peer group has become slower than it was, and the others have not changed.
 //
 // If a group lies on two or three nodes, a slow node is a large part of it. The peers are then no
 // majority, and a difference does not show which of them has changed. Their own past does. For each

@@ -123,10 +123,9 @@ SlowdownEstimate RankWatch::Estimate(const WatchRow& row, const NoiseLevel& nois
   return estimate;
 }
 
-// How much more the last residuals' sum varies than that of independent ones, since a slow rank may
-// vary otherwise than healthy ones do. Estimated from how often two successive residuals are on the
-// same side of the median (for Gaussians rho = sin(pi / 2 s), s being the correlation of the
-// signs).
+// The inflation of the last residuals, as a slow rank may vary otherwise than healthy ones. Follows
+// from how often two successive ones are on the same side of the median (for Gaussians rho = sin(pi
+// / 2 s), s being the correlation of the signs).
 double RankWatch::OwnInflation(int count) const {
   if (count < 2) return 1;
   const double median = Median(count);
@@ -139,9 +138,8 @@ double RankWatch::OwnInflation(int count) const {
   return (1 + rho) / (1 - rho);
 }
 
-// The rank's noise, which may exceed that of others, always or for a while. It comes from
-// differences of rows, which a constant level does not change: being slow does not make a rank
-// noisy.
+// The rank's noise, which may exceed others'. It comes from differences of rows, which a constant
+// level does not change: being slow does not make a rank noisy.
 double RankWatch::Sigma(const NoiseLevel& noise) const {
   const double own =
       std::max(difference_ / kOwnScaleSlack, recent_difference_ / kRecentScaleSlack) /

@@ -13,10 +13,9 @@ struct DetectorRank {
   int peer_group = 0;  // Same pipeline stage, role and hardware.
 };
 
-// Durations are in seconds by the rank's own monotonic clock. A wait for data may be NaN, not
-// known, and so may one of forward and backward; 0 is a duration like others. Only known values are
-// compared: waits among the ranks that report them, and the passes that most ranks of a step
-// report.
+// Seconds by the rank's own monotonic clock. A wait for data may be NaN, not known, and so may one
+// of forward and backward; 0 is a duration like others. Only known values are compared: waits among
+// the ranks that report them, and the passes that most ranks of a step report.
 struct StepSample {
   int rank = 0;
   int64_t step = 0;  // Any ascending numbers; gaps do not matter.

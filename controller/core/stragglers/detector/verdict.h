@@ -6,7 +6,7 @@
 //      ╰─────────────────────┴───────────────────────────────────────╯
 //
 // A rank may be slow in two ways at once, by its own time and in waiting for data. Each is told
-// when it is found, and the end when both are over. NODE sums up the ranks of a node, and is told
+// when it is found, and the end when both are over. NODE sums up the ranks of a node; it is told
 // again after fewer than two of them were slow. GROUP is news about the job, never a reason to
 // drain.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_VERDICT_H_

@@ -92,8 +92,7 @@ class JobStragglers {
   int64_t steps_seen() const { return rows_seen_; }
   // Ranks that have too few peers to be judged.
   std::vector<int> Unjudged() const;
-  // How many records were dropped: of another generation, no member, beyond the job's end, or
-  // nonsense.
+  // Records dropped: of another generation, no member, beyond the job's end, or nonsense.
   int64_t dropped() const { return dropped_; }
 
  private:

@@ -62,9 +62,9 @@ struct RemedyOption {
   double total_s = 0;  // The cost, and what will still be lost until the job's end.
 };
 
-// Steps of a job, averaged.
+// The mean step of a job.
 struct StepMean {
-  double seconds = 0;  // Of a step.
+  double seconds = 0;  // Mean time of a step.
   double error = 0;    // Standard error.
 };
 
@@ -118,8 +118,7 @@ inline bool IsOpenAdvice(const RemedyDecision& d) { return d.state == DecisionSt
 inline bool IsInFlight(const RemedyDecision& d) { return d.state == DecisionState::kOrdered; }
 inline bool IsChecked(const RemedyDecision& d) { return d.state == DecisionState::kChecking; }
 
-// Whether it stands whatever becomes of the job: the undo of a drain, as until then the node is not
-// used.
+// Whether it stands whatever becomes of the job, as the undo of a drain: the node waits for it.
 inline bool OutlivesGenerations(const RemedyDecision& d) {
   return d.undoes > 0 && d.kind == RemedyKind::kDrain;
 }

@@ -23,8 +23,7 @@ double ShareOf(const Verdict& verdict) {
   return known ? verdict.lost_share : std::max(0.0, 1 - 1 / verdict.slowdown);
 }
 
-// One line for people that is true for each kind of GROUP; a jump and many slow ranks look alike
-// here.
+// One line for people, true for each kind of GROUP: a jump and many slow ranks look alike here.
 std::string DescribeGroup(const Verdict& verdict) {
   const std::string group = absl::StrCat("peer group ", verdict.peer_group);
   if (verdict.slowdown <= 1) {

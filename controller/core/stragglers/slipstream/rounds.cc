@@ -39,7 +39,7 @@ void GradientRounds::Begin(int rank, double at_s) {
   self.late = false;
 }
 
-// If the gradient was dropped between two rounds, waits for the next one, if that comes soon.
+// Drops the rank's gradient. It begins another with the next round if that comes soon, else now.
 void GradientRounds::Drop(int rank, double at_s) {
   ++dropped_;
   Rank& self = ranks_[static_cast<size_t>(rank)];
