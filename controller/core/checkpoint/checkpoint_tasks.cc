@@ -83,8 +83,8 @@ void Adopt(Job& job, const FoundCheckpoint& found, const std::string& base) {
   job.checkpoints.durable = absl::ZeroDuration();  // Not known.
 }
 
-// Whether the scan tells the truth about this checkpoint. The ranks of a training job report the
-// checkpoints of later generations; one may have been completed after the node looked.
+// Whether the scan can be relied on for this checkpoint. The ranks of a training job report those
+// of later generations; one may have been completed after the node looked.
 bool IsSettled(const Job& job, const CheckpointKey& key, Generation up_to) {
   return key.generation <= up_to.value() || !job.holds_slots();
 }

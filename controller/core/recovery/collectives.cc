@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Nodes wait a little less for the answer of a rank's process
+// Nodes wait a few seconds for the answer of a rank's process
 // (worker/daemon/trainers/asked_collectives.h); then their report has to come.
 constexpr absl::Duration kAnswerPatience = absl::Seconds(7);
 constexpr absl::Duration kLeastPace = absl::Minutes(1);
