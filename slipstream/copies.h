@@ -1,17 +1,17 @@
-// The passes over a rank's buffers: loops over floats that the compiler vectorises.
+// The passes over a rank's buffers: loops over floats that the compiler can vectorise.
 //
-// A pass over a whole buffer may be cut into chunks, done in any order or at the same time; the
-// buffers are the same to the bit. T: float; double in tests.
+// A pass over a whole buffer may be cut into chunks that run in any order or in parallel; the
+// result is the same to the bit. T: float; double in tests.
 //
 //   x     the model that the rank trains
 //   z     the canonical model
 //   ref   the z that x is built on, moved on by what has been sent since
-//   sent  what ref becomes when the round that is in flight has finished
+//   sent  what ref becomes when the round in flight has finished
 //   pub   x at the latest step boundary
-//   wire  what a collective sums up
-//   rest  what a lossy one leaves out of it
+//   wire  what a collective sums
+//   rest  what a lossy collective leaves out
 //
-// Thread-safe: buffers are the caller's.
+// Thread-safe: the buffers belong to the caller.
 #ifndef SLIPSTREAM_COPIES_H_
 #define SLIPSTREAM_COPIES_H_
 
@@ -29,7 +29,7 @@ void Rebase(size_t count, const T* z, T* x, T* ref, T* pub) {
   }
 }
 
-// The same while a round is in flight.
+// The same, while a round is in flight.
 template <typename T>
 void RebaseInFlight(size_t count, const T* z, T* x, T* ref, T* sent, T* pub) {
   for (size_t i = 0; i < count; ++i) {
@@ -40,7 +40,7 @@ void RebaseInFlight(size_t count, const T* z, T* x, T* ref, T* sent, T* pub) {
   }
 }
 
-// The update, and its square: a sum in double, not finite if one of its values is not.
+// Fills in the update. Returns its square, summed in double; not finite if any value is not.
 template <typename T>
 double FillUpdate(size_t count, const T* sent, const T* ref, T* wire) {
   double squared = 0;
@@ -51,19 +51,19 @@ double FillUpdate(size_t count, const T* sent, const T* ref, T* wire) {
   return squared;
 }
 
-// z + wire / ranks. The sum of the updates is the same to the bit on all ranks, and so is z.
+// Adds wire / ranks to z. The sum is the same to the bit on all ranks, and so is z.
 template <typename T>
 void ApplyUpdates(size_t count, const T* wire, int ranks, T* z) {
   for (size_t i = 0; i < count; ++i) z[i] += wire[i] / static_cast<T>(ranks);
 }
 
-// What a lossy sum does not have of the update: `of` is sent, or ref if none is in flight.
+// Takes what a lossy sum left out of the update off `of`: sent, or ref if no update is in flight.
 template <typename T>
 void TakeOut(size_t count, const T* rest, T* of) {
   for (size_t i = 0; i < count; ++i) of[i] -= rest[i];
 }
 
-// The mean of `ranks` gradients from their sum, and its square like that of an update.
+// Turns the sum of `ranks` gradients into their mean. Returns its square, as FillUpdate does.
 template <typename T>
 double TakeMean(size_t count, int ranks, T* wire) {
   double squared = 0;

@@ -45,7 +45,7 @@ TEST(CopiesTest, WithoutOwnWorkARebaseGivesTheCanonicalModelToTheBit) {
 
 TEST(CopiesTest, ARebaseInFlightKeepsWhatIsOnTheWire) {
   const Vector z = {10};
-  Vector x = {6};  // 3 in flight, 2 not sent.
+  Vector x = {6};  // 3 in flight, 2 unsent.
   Vector ref = {1};
   Vector sent = {4};
   Vector pub(1);
@@ -81,8 +81,8 @@ TEST(CopiesTest, TheMeanOfTheUpdatesIsAdded) {
   EXPECT_THAT(z, ElementsAre(3, 0));
 }
 
-// Two ranks whose sums have multiples of 16 only; all values are multiples of 2 below 2^24, so that
-// nothing else is rounded. What z has moved by is what the ranks have done less what is unsent.
+// Two ranks whose sums only have multiples of 16. All values are multiples of 2 below 2^24, so that
+// nothing else is rounded. z must have moved by what the ranks have done, minus what is unsent.
 TEST(CopiesTest, WhatALossySumLeavesOutStaysUnsent) {
   constexpr size_t kSize = 8;
   std::uniform_int_distribution<int> steps(-50, 50);
@@ -120,8 +120,8 @@ TEST(CopiesTest, WhatALossySumLeavesOutStaysUnsent) {
   }
 }
 
-// The correction of a thousand rounds leaves no trace: x is z again once nothing is unsent, where
-// ref and x that are corrected by separate sums would have drifted apart.
+// A thousand rounds of corrections leave no trace: x is z again once nothing is unsent. If ref and
+// x were corrected by separate sums, they would have drifted apart.
 TEST(CopiesTest, RoundingDoesNotAddUpOverRounds) {
   constexpr size_t kSize = 64;
   Vector z = Random(kSize, 1);

@@ -11,7 +11,7 @@ namespace {
 
 using Kind = ComputeOrder::Kind;
 
-// Of ranks with these orders, whether the first one's is carried out.
+// Gives these orders to a group. Returns whether the first rank's is carried out.
 bool Agree(GroupSteps& group, const std::vector<Kind>& orders, int64_t update_periods = 1) {
   std::vector<double> sums = GroupSteps::Numbers(Kind::kWait);
   for (const Kind order : orders) {
@@ -53,7 +53,7 @@ TEST(GroupStepsTest, RanksAskUntilAllOfThemMakeGradients) {
   EXPECT_FALSE(group.Asks(1));
 }
 
-// It has made a gradient all the time, and is ordered to make the next.
+// The rank was making a gradient all the time, and is ordered to make the next.
 TEST(GroupStepsTest, ARankThatHasMissedAPeriodOfUpdatesAsksTheOthersForIt) {
   GroupSteps group(2);
   EXPECT_TRUE(Agree(group, {Kind::kGradient, Kind::kGradient}, /*update_periods=*/1));

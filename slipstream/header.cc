@@ -40,7 +40,7 @@ enum Field {
   kFields,
 };
 
-// So that the sum's square and the squares' sum, times the ranks, fit into 64 bits.
+// Small enough for the squared sum, and the sum of squares times the ranks, to fit into 64 bits.
 constexpr int kVoteBits = 19;
 constexpr uint64_t kVoteMask = (uint64_t{1} << kVoteBits) - 1;
 static_assert(kHashBits == 2 * kVoteBits);
@@ -56,7 +56,7 @@ class Writer {
   void SetVote(Field field, int64_t vote) {
     SetVote(field, static_cast<uint64_t>(std::clamp<int64_t>(vote, 0, kVoteMask)));
   }
-  // A flag, and who has set it.
+  // Sets a flag, and says which rank has set it.
   void SetFlag(Field field, bool flag, int rank) {
     if (!flag) return;
     numbers_[field] = 1;

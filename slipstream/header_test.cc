@@ -98,7 +98,7 @@ TEST(HeaderTest, AHashThatDiffersInAnyComparedBitIsFound) {
 TEST(HeaderTest, TimesAreMeansAndStepsMeanSpeeds) {
   std::vector<RoundHeader> headers(4);
   headers[0].step = headers[1].step = absl::Milliseconds(100);
-  headers[2].step = absl::Milliseconds(400);  // headers[3] does not know.
+  headers[2].step = absl::Milliseconds(400);  // headers[3] does not know it.
   for (RoundHeader& header : headers) header.collective = absl::Milliseconds(8);
   headers[3].copies = absl::Milliseconds(4);
   const RoundSums sums = Sum(headers);

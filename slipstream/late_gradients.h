@@ -1,8 +1,8 @@
-// Which gradients of a rank may be used.
+// Decides which gradients of a rank may be used.
 //
-// A gradient belongs to the version of the model that it was made at. In time it is used; late it
-// is dropped. Whoever has dropped three in a row offers the next one however late it is (`drop`
-// only), so that no rank is left out for ever: its data would be, too.
+// A gradient belongs to the version of the model that it was made with. In time it is used; late it
+// is dropped. A rank that has dropped three in succession offers the next one however late it is
+// (only in `drop`), so that no rank, and so no data, is left out for ever.
 //
 // Thread-compatible.
 #ifndef SLIPSTREAM_LATE_GRADIENTS_H_
@@ -16,15 +16,15 @@ class LateGradients {
  public:
   static constexpr int kMissesBeforeStale = 3;
 
-  // A gradient made at version `made_at`, when the model has version `present`. False: it is
-  // dropped, and counts as a miss.
+  // Offers a gradient made with version `made_at`, while the model has version `present`. False: it
+  // is dropped, and counts as a miss.
   bool Offer(int64_t made_at, int64_t present, bool accepts_stale);
 
   void SetUsed() { misses_ = 0; }
-  // For another reason.
+  // A gradient was dropped for another reason.
   void SetDropped() { ++dropped_; }
 
-  int misses() const { return misses_; }  // In a row.
+  int misses() const { return misses_; }  // In succession.
   int64_t dropped() const { return dropped_; }
 
  private:

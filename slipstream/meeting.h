@@ -1,13 +1,13 @@
-// Who gets what from whom when the members of a generation with Slipstream meet.
+// Who gets what from whom when the members of a Slipstream generation rendezvous.
 //
-// Every member tells its state; all of them compute the same decision from the same states.
+// Every member sends its state, and all compute the same decision from the same states.
 //
-//   - The source is the member that trained in the newest generation and, of those, has finished
+//   - The source is the member that trained in the newest generation and, among those, has finished
 //     most rounds; of several, the one of the lowest rank. All take its RoundState.
-//   - A member whose last finished round is another one takes the source's canonical model; in
-//     modes of gradients the optimizer's state too, which belongs to it. What it has not sent stays
-//     its own, unless it missed more than the round that it was in (round_state.h).
-//   - A member that has never trained takes all.
+//   - A member whose last finished round is another one takes the source's canonical model and, in
+//     modes of gradients, the optimizer's state, which belongs to it. It keeps what it has not
+//     sent, unless it missed more than the round that it was in (round_state.h).
+//   - A member that has never trained takes everything.
 //
 // Pure.
 #ifndef SLIPSTREAM_MEETING_H_
@@ -22,11 +22,11 @@ namespace paceline {
 
 struct SlipstreamDecision {
   enum class Takes { kNothing, kModel, kAll };
-  std::optional<int> source;  // A rank; none: nobody has trained, they begin.
+  std::optional<int> source;  // A rank; none: nobody has trained, so all begin.
   std::vector<Takes> takes;   // By rank.
 };
 
-// `told`: by rank; unset: it has never trained.
+// `told`: states by rank; unset: it has never trained.
 SlipstreamDecision DecideSlipstreamMeeting(const std::vector<std::optional<RoundState>>& told);
 
 }  // namespace paceline

@@ -40,7 +40,7 @@ TEST(SlipstreamMeetingTest, WhoWasCutOffInARoundTakesItsModelAndKeepsItsWork) {
 }
 
 TEST(SlipstreamMeetingTest, AMeetingThatFailedForSomeIsMadeAgain) {
-  // Rank 0 had taken part in it, the others had not; no round was made since.
+  // Rank 0 took part in the failed one, the others did not; no round was made since.
   const RoundState first = At(2, 8, 1);
   const RoundState cut_off = At(1, 7, 1);
   const SlipstreamDecision decision = DecideSlipstreamMeeting({first, At(1, 8, 1), cut_off});
@@ -50,7 +50,7 @@ TEST(SlipstreamMeetingTest, AMeetingThatFailedForSomeIsMadeAgain) {
 }
 
 TEST(SlipstreamMeetingTest, ARankThatWasLeftBehindIsNoSourceHoweverManyRoundsItHas) {
-  // It finished a round that the others lost, and went without it.
+  // It finished a round that the others lost, and they went on without it.
   const RoundState left = At(1, 9, 1);
   for (const RoundState& others : {At(2, 8, 1), At(2, 9, 2), At(2, 10, 2)}) {
     const SlipstreamDecision decision = DecideSlipstreamMeeting({left, others});

@@ -1,5 +1,5 @@
-// What a rank's passes read and write: on a device, where a pass only begins when it is ordered,
-// those that have something in common are put in order by it (slipstream/pass_order.h).
+// What a rank's passes read and write. On a device a pass only begins when it is ordered; there
+// passes that share something are put in order by this (slipstream/pass_order.h).
 //
 // Thread-safe: pure functions.
 #ifndef SLIPSTREAM_PASS_USE_H_
@@ -9,15 +9,15 @@
 
 namespace paceline {
 
-// Sets of these, as bits. What only the communication thread uses is left out: the wire buffer, and
-// the tensors that the optimizer's state travels in.
+// Sets of parts, as bits. Parts that only the communication thread uses are left out: the wire
+// buffer, and the tensors in which the optimizer's state travels.
 struct PassUse {
   enum Part : unsigned {
     kModel = 1U << 0,  // x, which the compute thread trains.
     kGradients = 1U << 1,
-    kOptimizer = 1U << 2,  // Its state.
+    kOptimizer = 1U << 2,  // The optimizer's state.
     kZ = 1U << 3,
-    kBuffer = 1U << 4,  // The first of the three; that with number n is kBuffer << n.
+    kBuffer = 1U << 4,  // The first of three; that with number n is kBuffer << n.
   };
   static constexpr int kParts = 7;
   static constexpr unsigned kAll = (1U << kParts) - 1;
@@ -32,7 +32,7 @@ inline constexpr PassUse kStepUse = {0,
 
 PassUse UseOf(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
 PassUse UseOf(CommOrder::Fill fill, const SlipstreamRank::Buffers& names);
-// Of kApply.
+// For kApply.
 PassUse UseOf(const CommOrder::Payload& payload, bool local);
 
 }  // namespace paceline

@@ -15,17 +15,17 @@ enum class SlipstreamMode {
   kPause,  // The same, but all stop for each round at their next step boundary.
 };
 
-// A step is an update of the rank's own model; else it makes a gradient at the canonical one.
+// Whether a step updates the rank's own model; else it makes a gradient with the canonical one.
 constexpr bool IsLocal(SlipstreamMode mode) {
   return mode == SlipstreamMode::kFree || mode == SlipstreamMode::kPause;
 }
 
 struct SlipstreamPlan {
-  int64_t epoch = 0;  // As of a TrainingPlan: rises with each change.
+  int64_t epoch = 0;  // That of the TrainingPlan: grows with each change.
   SlipstreamMode mode = SlipstreamMode::kSync;
-  WindowBounds window;          // Of local modes.
-  bool averages_state = false;  // `kPause` only: the optimizer's tensors too, each round, over the
-                                // ranks that have made a step.
+  WindowBounds window;          // For local modes.
+  bool averages_state = false;  // Only `kPause`: each round also averages the optimizer's tensors,
+                                // over the ranks that have made a step.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// For tests of whole simulated ranks: seeds, plans, and what holds of a job that is complete.
+// For tests of whole simulated ranks: seeds, plans, and what holds of a complete job.
 #ifndef SLIPSTREAM_RANDOM_JOBS_H_
 #define SLIPSTREAM_RANDOM_JOBS_H_
 
@@ -15,7 +15,7 @@ namespace paceline {
 
 using Mode = SlipstreamMode;
 
-// By default; PACELINE_SEEDS times as many for a long run.
+// The number of seeds: `usual`, or PACELINE_SEEDS times as many for a long run.
 inline uint64_t Seeds(uint64_t usual) {
   const char* const factor = std::getenv("PACELINE_SEEDS");
   return factor == nullptr ? usual : usual * std::strtoull(factor, nullptr, 10);
@@ -30,7 +30,7 @@ inline SlipstreamPlan Plan(int64_t epoch, Mode mode) {
   return plan;
 }
 
-// Ranks die at random moments, the second one without a successor.
+// Kills three ranks at random moments; the second gets no successor.
 inline void KillThrice(SimulatedRanks& job) {
   std::uniform_real_distribution<double> when(0.1, 2);
   absl::Duration delay;

@@ -19,7 +19,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
       told_plan_(state.plan),
       save_order_(state.save_order),
       next_generation_(state.generation) {
-  // ref is not z yet, nor x.
+  // Neither ref nor x is z yet.
   needs_reset_ = true;
   x_version_ = -1;
   update_periods_ = local() ? 1 : 0;
@@ -58,7 +58,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
     needs_reset_ = true;
   }
   if (missed != Missed::kNothing) ++version_;
-  // What was in flight is unsent again: ref has not moved. pub has become `sent`, and is made anew.
+  // What was in flight is unsent again, as ref has not moved. pub became `sent`: make it anew.
   has_sent_ = false;
   in_flight_ = 0;
   published_ = finished_;

@@ -26,13 +26,13 @@ CommOrder SlipstreamRank::Begin(Phase phase, Kind kind) {
   return order;
 }
 
-// Nothing: the round, or the next poll, is due.
+// Nothing: the round or the next poll is due.
 std::optional<absl::Time> SlipstreamRank::WaitsUntil(absl::Time now) const {
   if (fault_) return copying_ ? std::make_optional(absl::InfiniteFuture()) : std::nullopt;
   const bool comes_at_its_time = !local() || !state_.settles;
   if (comes_at_its_time && now < next_at_) return next_at_;
   if (!local()) {
-    // Those that are not ready have nothing to say where all are awaited.
+    // If all ranks are awaited, one that is not ready has nothing to say.
     const bool waits = state_.plan.mode == SlipstreamMode::kSync && !offered_;
     return waits ? std::make_optional(absl::InfiniteFuture()) : std::nullopt;
   }
@@ -75,7 +75,7 @@ CommOrder SlipstreamRank::NextComm(absl::Time now) {
     case Phase::kReducing:
     case Phase::kApplying:
     case Phase::kStopped:
-      return wait;  // For what is being done.
+      return wait;  // It waits for what is being done at the stop.
     case Phase::kEnded:
       break;
   }
@@ -104,7 +104,7 @@ void SlipstreamRank::OnHashed(uint64_t hash) {
 }
 
 void SlipstreamRank::OnFilled(double squared) {
-  if (payload_.model > 0) {  // The header is through.
+  if (payload_.model > 0) {  // The header has been exchanged.
     phase_ = Phase::kToReduce;
     return;
   }
@@ -214,7 +214,7 @@ void SlipstreamRank::Decide(absl::Time now) {
                         outcome_.takes_up_plan || !options_.lossy_updates;
   payload_.lossy = local() && payload_.model > 0 && !is_exact;
   payload_.has_update = has_sent_;
-  if (outcome_.averages_state) {  // That of a bad update would make all others bad.
+  if (outcome_.averages_state) {  // The state from a bad update would spoil all others.
     payload_.state = sums_.active > 0 ? sums_.active : state_.ranks() - sums_.excluded;
     payload_.has_state = sums_.active > 0 ? in_flight_ > 0 : !told_excluded_;
   }
@@ -237,13 +237,13 @@ void SlipstreamRank::OnReduced(absl::Time now) {
   stretched_ = IsStretched(now);
 }
 
-// Settling, and coming back from a stop, ranks wait for each other.
+// When they settle, or come back from a stop, ranks wait for each other, and nothing is stretched.
 bool SlipstreamRank::IsStretched(absl::Time now) const {
   if (!local() || state_.settles || after_stop_) return false;
   return now - round_began_ > state_.window.Patience();
 }
 
-// The update that was in flight is part of z.
+// The update that was in flight is now part of z.
 void SlipstreamRank::TakeSent() {
   if (!has_sent_) return;
   std::swap(buffers_.ref, buffers_.sent);
@@ -270,7 +270,7 @@ RoundOutcome SlipstreamRank::OnApplied(absl::Time now) {
   has_rest_ |= payload_.lossy;
   if (included_) SetGradientUsed();
   if (payload_.model > 0) ++version_;
-  if (payload_.state > 0) resets_optimizer_ = false;  // It has that of the others.
+  if (payload_.state > 0) resets_optimizer_ = false;  // It now has the others' state.
   version_since_ = now;
   state_ = next_state_;
   if (!was_local && local()) {

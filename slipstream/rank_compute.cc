@@ -9,7 +9,7 @@ namespace paceline {
 using Kind = ComputeOrder::Kind;
 
 ComputeOrder SlipstreamRank::NextCompute(absl::Time now) {
-  // At a stop the others need it, too.
+  // At a stop the others need a faulty rank, too.
   if (fault_ && !stands()) return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   return local() ? NextLocal(now) : NextGradient(now);
 }
@@ -32,7 +32,7 @@ bool SlipstreamRank::HasStopped() const {
          (!is_settling_rest() || pub_is_x_) && (state_.settles || may_pause());
 }
 
-// A copy that the next step boundary would make again before a round needs it is left out.
+// False for a copy that the next step boundary would make again before a round needs it.
 bool SlipstreamRank::PublishIsDue(absl::Time now) const {
   const absl::Duration two_steps = 2 * step_.median();
   if (two_steps == absl::ZeroDuration()) return true;
@@ -64,8 +64,8 @@ ComputeOrder SlipstreamRank::NextLocal(absl::Time now) {
 }
 
 // A rank that comes back from a stall in the middle of a round would be late in this one and, as
-// its steps begin in the middle, in all that follow. So it begins with the next one, if that comes:
-// others make it, and soon. One that is slower than the others is late in any case.
+// its steps would begin in the middle, in all later ones. So it begins with the next round if
+// others are about to make it. A rank that is slower than the others is late in any case.
 bool SlipstreamRank::WaitsForTheOthers(absl::Time now) const {
   if (state_.plan.mode != SlipstreamMode::kDrop) return false;
   const absl::Duration step = state_.window.step();
@@ -76,7 +76,7 @@ bool SlipstreamRank::WaitsForTheOthers(absl::Time now) const {
 }
 
 ComputeOrder SlipstreamRank::NextGradient(absl::Time now) {
-  // A gradient at a model that is about to change would be late.
+  // A gradient made with a model that is about to change would be late.
   if (!stands() && (offered_ || is_decided())) {
     return {Kind::kWait, {}, ComputeOrder::Wait::kRound};
   }
@@ -133,7 +133,7 @@ void SlipstreamRank::OnStepped(absl::Duration took, double loss) {
 void SlipstreamRank::OnGradient(double squared, absl::Duration took, double loss) {
   computing_ = false;
   AddStep(took, loss);
-  if (local()) {  // Since it was begun.
+  if (local()) {  // The mode has changed since it was begun.
     late_.SetDropped();
   } else if (!std::isfinite(squared)) {
     late_.SetDropped();
@@ -141,7 +141,7 @@ void SlipstreamRank::OnGradient(double squared, absl::Duration took, double loss
       SetFault("its gradient is not finite");
     } else {
       excluded_ = true;
-      x_version_ = -1;  // Its running statistics are no better.
+      x_version_ = -1;  // The model's running statistics are no better.
     }
   } else {
     offered_ = true;

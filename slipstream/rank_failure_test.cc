@@ -37,7 +37,7 @@ TEST_F(RankFailureTest, ABadUpdateStopsAllAndNamesTheRank) {
   EXPECT_EQ(NextComm().kind, Comm::kEnd);
 }
 
-// Whoever told of it and ended before others knew would be taken for a lost one.
+// A rank that reported its fault and ended before others knew would count as lost.
 TEST_F(RankFailureTest, ARankThatCannotGoOnWaitsUntilAllKnow) {
   for (const Mode mode : {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause}) {
     Start(mode);
@@ -148,7 +148,7 @@ TEST_F(RankFailureTest, WhoHasTheMeanOfTheOptimizersStateKeepsIt) {
   EXPECT_FALSE(order.resets_optimizer);
 }
 
-// Its gradient is ready when the header has been told and not come back.
+// Its gradient becomes ready when the header was sent but has not come back.
 TEST_F(RankFailureTest, ABadGradientIsToldInTheNextHeaderIfNotInThisOne) {
   ranks_ = 3;
   Start(Mode::kDrop, /*stops_at_bad_update=*/false);
@@ -232,7 +232,7 @@ TEST_F(RankFailureTest, WhoWasLeftBehindTakesTheCanonicalModel) {
   Step();
   CopyNext();
   RoundState theirs = ForGeneration(rank_->state(), 2, 2);
-  FinishRound(RoundSums(), theirs.plan, &theirs);  // One round, but in a generation without it.
+  FinishRound(RoundSums(), theirs.plan, &theirs);  // One round, in a generation without it.
   rank_->Rejoin(0, ForGeneration(theirs, 3, 2), now_);
   EXPECT_EQ(CopyNext(), Copy::kReset);
   EXPECT_EQ(rank_->lost_updates(), 1);

@@ -15,7 +15,7 @@ namespace paceline {
 
 constexpr absl::Duration kTestStep = absl::Milliseconds(50);
 
-// Rank 0 of two, or more; what the others tell, all of them the same, is the test's.
+// Rank 0 of two or more; the test decides what the others send, all of them the same.
 class RankTest : public testing::Test {
  protected:
   RoundState State(SlipstreamMode mode) const {
@@ -41,7 +41,7 @@ class RankTest : public testing::Test {
     rank_->OnCopied(absl::ZeroDuration());
     return order.copy;
   }
-  // One step with the copies before it.
+  // Makes one step, with the copies before it.
   void Step(double squared = 1) {
     ComputeOrder order = NextCompute();
     while (order.kind == ComputeOrder::Kind::kCopy) {
@@ -64,7 +64,7 @@ class RankTest : public testing::Test {
     }
     rank_->OnExchanged(sums, now_);
   }
-  // All that the communication thread does in the next round, by the orders it was given.
+  // Makes the next round. Returns the orders that the communication thread was given.
   std::vector<CommOrder::Kind> Round(const RoundHeader& other = {}, double squared = 1) {
     std::vector<CommOrder::Kind> orders;
     outcome_.reset();
@@ -104,7 +104,7 @@ class RankTest : public testing::Test {
 
   int ranks_ = 2;
   int64_t startup_steps_ = 0;
-  double loss_ = 1;  // Of steps.
+  double loss_ = 1;  // Of each step.
   absl::Time now_ = absl::FromUnixSeconds(1000);
   std::optional<SlipstreamRank> rank_;
   std::optional<RoundOutcome> outcome_;

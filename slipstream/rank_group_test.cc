@@ -1,5 +1,5 @@
-// Whole ranks of which groups average their gradients in modes of updates: all that holds without
-// groups, and that nobody waits in vain for the others of its group.
+// Whole ranks in groups that average their gradients in modes of updates: all holds that holds
+// without groups, and nobody waits in vain for others of its group.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// Ranks of a group that wait for each other for ever ask again and again.
+// Ranks of a group that wait for each other for ever would ask again and again.
 constexpr absl::Duration kLong = absl::Minutes(10);
 
 TEST(RankGroupTest, EachModeReachesItsTargetInGroupsOfAnySize) {
@@ -43,7 +43,7 @@ TEST(RankGroupTest, ModesChangeAtTheSameStepOfAGroup) {
     options.group_size = 2 + static_cast<int>(seed % 2);
     options.mode = kModes[seed % 4];
     options.target_steps = 1'000'000;
-    // Ranks are in a stalled step while modes come and go.
+    // Ranks are in stalled steps while modes come and go.
     options.stall_probability = seed % 3 == 0 ? 0.1 : 0.01;
     options.longest_message = absl::Milliseconds(seed % 4 == 0 ? 60 : 4);
     SimulatedRanks job(options);
@@ -58,7 +58,7 @@ TEST(RankGroupTest, ModesChangeAtTheSameStepOfAGroup) {
     }
     ASSERT_EQ(job.error(), "");
     ASSERT_EQ(job.latest().plan.epoch, 100) << "seed " << seed;
-    // Nobody is left waiting for another one.
+    // Nobody is left waiting for another rank.
     const int64_t total = job.latest().total.steps();
     job.Run(absl::Seconds(60));
     ASSERT_EQ(job.error(), "");

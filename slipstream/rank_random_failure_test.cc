@@ -1,4 +1,4 @@
-// Whole ranks with random interleavings that are killed, or whose updates or models are bad.
+// Whole ranks in random interleavings that are killed, or have bad updates or models.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -36,7 +36,7 @@ TEST(RankRandomFailureTest, RanksAreKilledAtAnyMomentAndTheOthersGoOnFromTheSame
   EXPECT_GT(recovered, static_cast<int>(Seeds(150)));
 }
 
-// The others wait for it: they evaluate and save together.
+// The others wait for the killed rank, as they evaluate and save together.
 TEST(RankRandomFailureTest, AfterTheLastRoundARankIsKilledAndNoneIsMadeAgain) {
   for (uint64_t seed = 1; seed <= Seeds(80); ++seed) {
     SimulatedRanks::Options options;
@@ -47,7 +47,7 @@ TEST(RankRandomFailureTest, AfterTheLastRoundARankIsKilledAndNoneIsMadeAgain) {
     SimulatedRanks undisturbed(options);
     undisturbed.Run();
     ASSERT_EQ(undisturbed.error(), "");
-    // Before some know that it is the last, and after.
+    // Before some ranks know that it is the last round, and after.
     for (const double ms : {-5.0, -1.0, 0.0, 1.0, 100.0}) {
       SimulatedRanks job(options);
       job.After(undisturbed.trained() + absl::Milliseconds(ms), [&job, seed] {
@@ -57,7 +57,7 @@ TEST(RankRandomFailureTest, AfterTheLastRoundARankIsKilledAndNoneIsMadeAgain) {
       ASSERT_EQ(job.error(), "");
       EXPECT_TRUE(job.ended());
       EXPECT_EQ(job.latest().generation, 2);
-      if (ms <= 0) continue;  // At the same moment the kill comes first.
+      if (ms <= 0) continue;  // If both come at the same moment, the kill is first.
       EXPECT_EQ(job.latest().round, undisturbed.latest().round);
       EXPECT_EQ(job.latest().total.steps(), undisturbed.latest().total.steps());
     }
@@ -125,7 +125,7 @@ TEST(RankRandomFailureTest, ABadUpdateIsLeftOutOrStopsAll) {
   }
 }
 
-// It is averaged over the ranks when the mode changes.
+// The state is averaged over the ranks when the mode changes.
 TEST(RankRandomFailureTest, TheOptimizersStateOfABadUpdateReachesNobody) {
   for (uint64_t seed = 1; seed <= Seeds(40); ++seed) {
     SimulatedRanks::Options options;

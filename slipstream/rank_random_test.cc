@@ -1,4 +1,4 @@
-// Whole ranks with random interleavings; testing/simulated_ranks.h tells what is checked.
+// Whole ranks in random interleavings; testing/simulated_ranks.h says what is checked.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ TEST(RankRandomTest, EachModeReachesItsTargetWhateverComesFirst) {
   }
 }
 
-// As soon as all train by a plan the next one comes, at a random moment for each rank.
+// When all train by a plan the next one comes, at a random moment for each rank.
 TEST(RankRandomTest, APlanChangeEveryFewRoundsHoldsFromTheSameRoundEverywhere) {
   for (uint64_t seed = 1; seed <= Seeds(8); ++seed) {
     SimulatedRanks::Options options;
@@ -110,7 +110,7 @@ TEST(RankRandomTest, AWindowGrowsWhereEveryStallFreezesTheCommunication) {
   ExpectComplete(job, options.target_steps);
 }
 
-// Now and then a thread waits for a core for three steps, which is a multiple of what a collective
+// Now and then a thread waits for a core for three steps. That is many times what a collective
 // takes, but not so long that others wait for the round.
 TEST(RankRandomTest, OrdinaryNoiseDoesNotMakeAWindowGrow) {
   SimulatedRanks::Options options;
@@ -129,7 +129,7 @@ TEST(RankRandomTest, OrdinaryNoiseDoesNotMakeAWindowGrow) {
   EXPECT_EQ(longest, 0);
 }
 
-// A clock that is 2 % fast does not make its rank wait for the others, nor them for it.
+// A clock that is 2 % fast makes neither its rank wait for the others nor them for it.
 TEST(RankRandomTest, ClocksOfDifferentSpeedDoNotDriftIntoWaiting) {
   SimulatedRanks::Options options;
   options.clock_error = 0;
@@ -144,7 +144,7 @@ TEST(RankRandomTest, ClocksOfDifferentSpeedDoNotDriftIntoWaiting) {
   EXPECT_FALSE(uneven.latest().window.frozen_steps() > 0);
 }
 
-// One step a round, momentum averaged with the model: the same as synchronous SGD with momentum.
+// One step a round and momentum averaged with the model: the same as synchronous SGD with momentum.
 TEST(RankRandomTest, AWindowOfOneStepWithAPauseIsSynchronous) {
   constexpr int kRanks = 5;
   constexpr double kRate = 0.1;
@@ -235,15 +235,15 @@ TEST(RankRandomTest, AllRanksComeToTheSameStopsWithTheSameModel) {
       EXPECT_EQ(stop.ranks, job.ranks());
       if (stop.due.evaluates) ++evaluations;
     }
-    // In a round of many steps two may fall together.
+    // In a round of many steps two may coincide.
     EXPECT_GE(evaluations, 3);
     EXPECT_LE(evaluations, 5);
     if (HasFailure()) return;
   }
 }
 
-// To the bit: each round the model moves by what all have sent, which is what they had less the
-// rests; and x - ref of each rank is what it has not sent. At stops and at the end nothing is left.
+// To the bit, each round moves the model by what all ranks have sent: what they had, minus the
+// rests. Each rank's x - ref is what it has not sent. At stops and at the end nothing is left.
 TEST(RankRandomTest, WhatALossyFormatLeavesOutIsSentLater) {
   static constexpr Mode kPlans[] = {Mode::kFree, Mode::kPause, Mode::kDrop, Mode::kFree};
   for (uint64_t seed = 1; seed <= Seeds(200); ++seed) {
@@ -272,7 +272,7 @@ TEST(RankRandomTest, WhatALossyFormatLeavesOutIsSentLater) {
   }
 }
 
-// Of what the ranks would do if each paid its own stalls only.
+// The share of what the ranks would do if each paid only for its own stalls.
 double ShareOfIdeal(Mode mode, int ranks, double stall_probability) {
   SimulatedRanks::Options options;
   options.ranks = ranks;

@@ -1,4 +1,4 @@
-// How a rank in `drop` keeps step with the others' rounds.
+// How a rank in `drop` keeps pace with the others' rounds.
 #include <gtest/gtest.h>
 
 #include "slipstream/rank_fixture.h"
@@ -13,13 +13,13 @@ using Mode = SlipstreamMode;
 
 class RankRhythmTest : public RankTest {
  protected:
-  // Three ranks that have made a round; the others' steps take so long.
+  // Starts three ranks that make a round, with these times of steps.
   void StartAndMakeARound(absl::Duration own, absl::Duration others) {
     ranks_ = 3;
     Start(Mode::kDrop);
     others_ = Ready();
     others_.step = others;
-    for (int i = 0; i < 2; ++i) {  // The time of a step is told after the first.
+    for (int i = 0; i < 2; ++i) {  // The time of a step is sent after the first.
       BeginGradient();
       rank_->OnGradient(1, own, 1);
       Round(others_);
@@ -29,7 +29,7 @@ class RankRhythmTest : public RankTest {
     ASSERT_EQ(CopyNext(), Copy::kLoad);
     ASSERT_EQ(NextCompute().kind, Compute::kGradient);
   }
-  // The others make a round without this rank, whose gradient comes a while after it.
+  // The others make a round without this rank, whose gradient comes `late` after it.
   void MissARound(absl::Duration late) {
     BeginGradient();
     Round(others_);

@@ -1,8 +1,8 @@
-// How far a training has come when its ranks make different numbers of steps.
+// How far a training has come whose ranks make different numbers of steps.
 //
-// One step of the schedule is as many rank-steps as there are ranks. So a learning rate falls with
-// the work that was done, by whomever. With another number of ranks the part of a step that is
-// done remains the same part, rounded down to whole rank-steps.
+// One step of the schedule is as many rank-steps as there are ranks, so that a learning rate falls
+// with the work done, whoever did it. If the number of ranks changes, the fraction of a step that
+// is done stays the same, rounded down to whole rank-steps.
 //
 // Thread-compatible.
 #ifndef SLIPSTREAM_RANK_STEPS_H_
@@ -23,7 +23,7 @@ class RankSteps {
 
   RankSteps WithRanks(int ranks) const;
 
-  int64_t steps() const { return steps_; }          // Whole ones.
+  int64_t steps() const { return steps_; }          // Whole steps.
   int64_t remainder() const { return remainder_; }  // Rank-steps beyond them.
   int ranks() const { return ranks_; }
 

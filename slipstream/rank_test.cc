@@ -58,7 +58,7 @@ TEST_F(RankTest, BuffersAreFreeDuringTheExchangeButNotDuringPasses) {
   Step();
   CopyNext();
   Round(Steps(1));
-  // The correction of round 1 is not taken yet when round 2 fills.
+  // The correction by round 1 is not taken yet when round 2 fills.
   now_ += absl::Seconds(1);
   const ComputeOrder boundary = NextCompute();
   EXPECT_EQ(boundary.copy, Copy::kRebase);
@@ -121,7 +121,7 @@ TEST_F(RankTest, TheNextRoundIsAWindowAfterTheHeader) {
   Start(Mode::kFree);
   Step();
   CopyNext();
-  Round(Steps(1));  // Both steps known now: a window of 100 ms.
+  Round(Steps(1));  // Both steps are known now: a window of 100 ms.
   const CommOrder order = NextComm();
   EXPECT_EQ(order.kind, Comm::kWait);
   EXPECT_NEAR(absl::ToDoubleMilliseconds(order.until - now_), 100, 1e-3);
@@ -143,7 +143,7 @@ TEST_F(RankTest, ItsFirstStepsSayNothingOfTheLength) {
 }
 
 TEST_F(RankTest, ARoundIsStretchedIfOthersComeToTheCapMeanwhile) {
-  for (const int steps : {5, 7}) {  // Three windows of two are allowed.
+  for (const int steps : {5, 7}) {  // Three windows of two steps are allowed.
     Start(Mode::kFree);
     Step();
     CopyNext();

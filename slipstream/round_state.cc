@@ -9,7 +9,7 @@ bool NeedsSettling(const SlipstreamPlan& from, const SlipstreamPlan& to) {
   return IsLocal(from.mode) && !IsLocal(to.mode);
 }
 
-// What is agreed on and waits for the ranks to settle.
+// Whether something was agreed on that waits for the ranks to settle.
 bool HasToSettle(const RoundState& state) {
   return IsLocal(state.plan.mode) &&
          (state.next_plan.has_value() || state.leaves || state.is_done() || state.due.any());
@@ -53,7 +53,7 @@ RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, Roun
 }
 
 Missed MissedRounds(const RoundState& own, const RoundState& theirs) {
-  // A round has one number and generation, and all members of the generation were in it.
+  // A round is known by its number and generation, and all members of the generation were in it.
   if (theirs.round == own.round && theirs.round_generation == own.round_generation) {
     return Missed::kNothing;
   }

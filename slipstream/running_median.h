@@ -1,4 +1,4 @@
-// The median of the latest durations: what something usually takes, whatever stalls now and then.
+// The median of the latest durations: the usual time of something, regardless of occasional stalls.
 //
 // Thread-compatible.
 #ifndef SLIPSTREAM_RUNNING_MEDIAN_H_
@@ -24,7 +24,7 @@ class RunningMedian {
     median_ = *middle;
   }
 
-  // Zero before the first; of an even number, the greater one.
+  // Zero before the first one; of an even number, the greater of the middle two.
   absl::Duration median() const { return median_; }
 
  private:

@@ -7,7 +7,7 @@ namespace {
 
 constexpr absl::Duration kStep = absl::Milliseconds(50);
 
-constexpr int64_t kLate = 100'000;  // Steps that are done.
+constexpr int64_t kLate = 100'000;  // Steps done.
 
 Window::Round Usual(absl::Duration collective = absl::Milliseconds(1)) {
   return {kStep, collective, absl::ZeroDuration(), false, kLate};

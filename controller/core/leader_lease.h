@@ -13,23 +13,23 @@ namespace paceline {
 
 class LeaderLease {
  public:
-  // A lease of `length` was asked for at `sent`, and granted.
+  // A lease of `length`, asked for at `sent`, was granted.
   LeaderLease(absl::Time sent, absl::Duration length) { Renewed(sent, length); }
 
-  // The same, for a renewal. One that was sent before the newest changes nothing.
+  // A renewal was granted. One that was sent before the newest changes nothing.
   void Renewed(absl::Time sent, absl::Duration length);
 
   bool MayAct(absl::Time now) const { return now < end_; }
-  // When acting has to stop.
+  // When acting must stop.
   absl::Time end() const { return end_; }
 
   // When the next renewal is due, so that two may fail.
   absl::Time NextRenewal() const { return sent_ + length_ / 3; }
-  // What one attempt at a renewal may take, so that there is time for others.
+  // How long one attempt at a renewal may take, so that there is time for others.
   absl::Duration Attempt() const { return length_ / 4; }
 
  private:
-  static constexpr double kCounted = 0.9;  // Of a lease.
+  static constexpr double kCounted = 0.9;  // Share of a lease.
 
   absl::Time sent_ = absl::InfinitePast();
   absl::Duration length_;

@@ -1,4 +1,4 @@
-// What the simulated ranks of a group do together: ask each other, and share gradients.
+// What simulated ranks of a group do together: ask each other, and share gradients.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -18,7 +18,7 @@ std::vector<SimulatedRank*> SimulatedRanks::GroupOf(const SimulatedRank& rank) {
   return members;
 }
 
-// It has left the one before.
+// Requires: the rank has left its former group.
 void SimulatedRanks::EnterGroup(SimulatedRank& rank) {
   const int first = rank.rank / options_.group_size * options_.group_size;
   rank.group = GroupSteps(std::min(options_.group_size, latest_.ranks() - first));
@@ -44,7 +44,7 @@ void SimulatedRanks::AskGroup(SimulatedRank& rank, const ComputeOrder& order) {
 }
 
 void SimulatedRanks::Answer(SimulatedRank& rank, const Asked& asked, const SimulatedVector& sums) {
-  if (broken_ && Happens(0.5)) return;  // A collective may fail for some and not for others.
+  if (broken_ && Happens(0.5)) return;  // A collective may fail for only some ranks.
   rank.compute_busy = rank.in_group = false;
   if (rank.group.Agree(sums, asked.order.kind, asked.update_periods)) {
     return CarryOut(rank, asked.order);
@@ -75,7 +75,7 @@ void SimulatedRanks::ShareGradient(SimulatedRank& rank, const ComputeOrder& orde
   gradients.clear();
 }
 
-// The collective that it is in ends; a step that it was ordered to make is not made.
+// Ends the collective that the rank is in; the step that it was ordered to make is not made.
 void SimulatedRanks::LeaveGroup(SimulatedRank& rank) {
   if (!std::exchange(rank.in_group, false)) return;
   rank.compute_busy = false;

@@ -1,5 +1,5 @@
 // One simulated rank: its buffers, what its threads are doing, and an account of its work that is
-// kept without the machine under test.
+// independent of the machine under test.
 //
 // All values are integers, so that means over up to 16 ranks are exact and every comparison is to
 // the bit.
@@ -20,7 +20,7 @@ namespace paceline {
 
 using SimulatedVector = std::vector<double>;
 constexpr size_t kSimulatedSize = 3;
-// Updates and gradients are multiples of it; it is divisible by 1 .. 16.
+// Updates and gradients are multiples of this number, which 1 to 16 divide.
 constexpr double kSimulatedUnit = 720720;
 
 SimulatedVector operator+(SimulatedVector a, const SimulatedVector& b);
@@ -40,19 +40,19 @@ struct SimulatedRank {
   Pass PassOf(const ComputeOrder& order) const;
   Pass PassOf(const CommOrder& order) const;
 
-  // Carries the orders out. What is not as the account says is told in a line.
+  // Carry out orders. A returned line says what differs from the account.
   void Copy(ComputeOrder::Copy copy);
-  void BeginFill();  // What is in pub now goes out.
+  void BeginFill();  // What is in pub now will be sent.
   std::optional<std::string> Fill(CommOrder::Fill fill);
-  // Of the rounds' payload: wire and slots.
+  // The rank's part of a round's payload: wire and slots.
   SimulatedVector PayloadInput(const CommOrder::Payload& payload) const;
   void Apply(const CommOrder::Payload& payload);
-  // The lossy format: of the values only multiples of `units` stay, the others are added to `rest`.
+  // The lossy format: keeps only multiples of `units` of the values, and adds the others to `rest`.
   static void Round(double units, double* values, SimulatedVector& rest);
 
-  // Whether own work is what was sent, and x - ref.
+  // Whether own work equals what was sent plus x - ref; else says what is wrong.
   std::optional<std::string> CheckAccount() const;
-  // After a round, or its end by others: what of this rank it had taken.
+  // After a round, or when others have ended it: counts what it took of this rank.
   void CountUsed();
 
   SlipstreamRank machine;
@@ -61,14 +61,14 @@ struct SimulatedRank {
   SimulatedVector x, z, wire, rest, gradient, slots, sum;
   std::array<SimulatedVector, 3> buffers;
 
-  // The account: sums of all updates, and of those that are in pub, sent, in finished rounds, lost.
+  // The account: sums of all updates, and of those in pub, in `sent`, in finished rounds, and lost.
   SimulatedVector updates, published, in_flight, sent, lost;
-  bool exact = true;      // Numbers are; else the account is not looked at.
+  bool exact = true;      // Numbers are exact; if not, the account is ignored.
   bool counts = false;    // x and ref are those of a local mode.
   bool poisoned = false;  // x is not finite.
-  double squared = 0;     // Of the latest fill.
+  double squared = 0;     // From the latest fill.
   int64_t gradient_number = 0;
-  int64_t used_gradient = 0;  // Number of the latest.
+  int64_t used_gradient = 0;  // Number of the latest gradient used.
   bool sent_in_round = false;
   int64_t counted_updates = 0, counted_gradients = 0;
 
@@ -80,11 +80,11 @@ struct SimulatedRank {
   bool in_group = false;  // or something that it does with its group.
   bool comm_busy = false, comm_ended = false;
   bool in_collective = false;
-  int64_t epoch = 0;  // Events of earlier ones are void: the comm thread was cut off.
+  int64_t epoch = 0;  // Events of earlier epochs are void, as the comm thread was cut off.
   double clock_rate = 1;
   double slowness = 1;
-  absl::Duration extra;     // Of the next step.
-  absl::Time frozen_until;  // Its communication is.
+  absl::Duration extra;     // Added to the next step.
+  absl::Time frozen_until;  // Until then its communication stands still.
   int64_t collectives = 0;
   int64_t steps = 0;
   std::optional<absl::Time> waits_since;

@@ -1,4 +1,4 @@
-// What ranks do in their compute threads, and what is checked of all.
+// What ranks do in their compute threads, and what is checked for all.
 #include "slipstream/testing/simulated_ranks.h"
 
 #include <algorithm>
@@ -182,7 +182,7 @@ absl::Duration SimulatedRanks::StepTime(SimulatedRank& rank) {
   return computed + stalled;
 }
 
-// All ranks are at the stop before one of them goes on: what they do there they do together.
+// Begins a stop. All ranks must be there before one goes on, as they act together.
 void SimulatedRanks::BeginStop(SimulatedRank& rank) {
   const RoundState& state = rank.machine.state();
   rank.compute_busy = rank.at_stop = true;

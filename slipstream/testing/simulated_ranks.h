@@ -1,9 +1,9 @@
-// A job with Slipstream, simulated: N state machines, each with both its threads, and the network.
+// A simulated job with Slipstream: N state machines, each with both its threads, and the network.
 //
-// Steps, copies, passes and messages take random times; ranks stall, freeze with their
-// communication, run by clocks of different speed, are killed and replaced. After each event the
-// invariants of docs/decisions/0013-slipstream.md are checked; the first that does not hold is
-// told by error(), and nothing happens any more. Everything follows from the seed.
+// Steps, copies, passes and messages take random times. Ranks stall, freeze with their
+// communication, have clocks of different speed, are killed and replaced. After each event the
+// invariants of docs/decisions/0013-slipstream.md are checked; error() reports the first that does
+// not hold, and nothing more happens. Everything follows from the seed.
 #ifndef SLIPSTREAM_TESTING_SIMULATED_RANKS_H_
 #define SLIPSTREAM_TESTING_SIMULATED_RANKS_H_
 
@@ -28,8 +28,8 @@ namespace paceline {
 class SimulatedRanks {
  public:
   struct Options {
-    int ranks = 8;  // 1 .. 16 where all must be exact.
-    // In modes of updates so many consecutive ranks, or what is left of them, share gradients.
+    int ranks = 8;  // 1 to 16 if all must be exact.
+    // In modes of updates this many consecutive ranks, or what is left of them, share gradients.
     int group_size = 1;
     uint64_t seed = 1;
     SlipstreamMode mode = SlipstreamMode::kFree;
@@ -40,60 +40,60 @@ class SimulatedRanks {
     bool averages_state = false;
     bool stops_at_bad_update = true;
     bool lossy_updates = false;
-    // In place of a random update, of x and the optimizer's state. Only the ranks' agreement is
-    // checked then.
+    // Replaces a random update of x and the optimizer's state. Then only the agreement of the ranks
+    // is checked.
     std::function<void(int rank, SimulatedVector& x, SimulatedVector& slots)> update;
 
     absl::Duration step = absl::Milliseconds(50);
-    double jitter = 0.5;           // A step takes between 1 - jitter and 1 + jitter of it.
-    double stall_probability = 0;  // Of a step.
+    double jitter = 0.5;           // A step takes between 1 - jitter and 1 + jitter times `step`.
+    double stall_probability = 0;  // Of a step to stall.
     absl::Duration stall = absl::Seconds(1);
-    double freezing_share = 0;      // Of the stalls: the communication stands still meanwhile.
-    double freeze_probability = 0;  // Of joining a collective.
+    double freezing_share = 0;      // Of the stalls: those that freeze communication.
+    double freeze_probability = 0;  // Of a rank that joins a collective.
     absl::Duration freeze = absl::Seconds(1);
-    absl::Duration longest_pass = absl::Milliseconds(4);  // From 0, as below.
+    absl::Duration longest_pass = absl::Milliseconds(4);  // Drawn from 0 on; so below.
     absl::Duration longest_message = absl::Milliseconds(4);
     absl::Duration longest_stop = absl::Milliseconds(300);
     absl::Duration longest_recovery = absl::Milliseconds(500);
-    double clock_error = 0.02;  // Clocks run by 1 - it to 1 + it.
+    double clock_error = 0.02;  // Clocks run at 1 - this to 1 + this.
   };
 
   explicit SimulatedRanks(const Options& options);
 
-  // Until no rank has anything to do, an invariant is broken, or this much time has passed.
+  // Runs until no rank has anything to do, an invariant is broken, or this much time has passed.
   void Run(absl::Duration duration = absl::Hours(10));
-  // What shall happen later; before the first Run `delay` counts from the beginning.
+  // Does `what` later; before the first Run, `delay` counts from the beginning.
   void After(absl::Duration delay, std::function<void()> what);
   // Called when all ranks have finished a round.
   void OnRound(std::function<void(int64_t round)> call) { on_round_ = std::move(call); }
 
-  // All ranks prepare it, each a random time of up to `longest_delay` later.
+  // All ranks prepare the plan, each at a random time up to `longest_delay` from now.
   void Prepare(const SlipstreamPlan& plan, absl::Duration longest_delay);
   // The rank dies; the others rendezvous again, with a newcomer in its place if `replaced`.
   void Kill(int rank, bool replaced);
-  // Models that differ are found by the ranks themselves.
+  // Models may differ: the ranks themselves must find that.
   void IgnoreDivergence() { checks_models_ = false; }
-  // The next update of this rank is not finite.
+  // Makes the next update of this rank not finite.
   void Poison(int rank) { poisons_ = rank; }
 
   const std::string& error() const { return error_; }
   absl::Duration elapsed() const { return now_ - start_; }
-  // Until the latest round was finished.
+  // Time until the latest round was finished.
   absl::Duration trained() const { return trained_; }
   bool has_recovered() const { return !broken_; }
   int ranks() const { return static_cast<int>(ranks_.size()); }
   SimulatedRank& rank(int rank) { return *ranks_[static_cast<size_t>(rank)]; }
   bool ended() const;
-  // Of rank-steps in finished rounds.
+  // The state after the latest finished round.
   const RoundState& latest() const { return latest_; }
-  // By plan epoch, the rounds after which it was taken up.
+  // By plan epoch: the round after which it was taken up.
   const std::map<int64_t, int64_t>& plan_rounds() const { return plan_rounds_; }
-  // By number of the order, the rounds at whose stop it was due.
+  // By order number: the round at whose stop it was due.
   const std::map<int64_t, int64_t>& saves() const { return saves_; }
-  // By round, of this generation.
+  // A stop of this generation, by round.
   struct Stop {
     StopReasons due;
-    int ranks = 0;  // That have come to it.
+    int ranks = 0;  // Ranks that have come to it.
   };
   const std::map<int64_t, Stop>& stops() const { return stops_; }
   std::mt19937_64& random() { return random_; }
@@ -103,7 +103,7 @@ class SimulatedRanks {
     absl::Time time;
     int64_t number = 0;
     std::function<void()> what;
-    bool operator<(const Event& other) const {  // The greatest is the next.
+    bool operator<(const Event& other) const {  // The greatest is the next one.
       return std::pair(other.time, other.number) < std::pair(time, number);
     }
   };
@@ -111,7 +111,7 @@ class SimulatedRanks {
     size_t shape = 0;
     std::map<int, SimulatedVector> inputs;
   };
-  // What a group exchanges, as far as it has come, by member.
+  // What a group is exchanging, as far as it has come, by member.
   struct Asked {
     ComputeOrder order;
     int64_t update_periods = 0;
@@ -125,13 +125,13 @@ class SimulatedRanks {
   absl::Duration Random(absl::Duration longest);
   bool Happens(double probability);
   void Check(const SimulatedRank& rank, const std::optional<std::string>& wrong);
-  // Not if the rank is dead then; or its communication cut off, if it is `of_comm`.
+  // Does nothing if the rank is dead by then or, for `of_comm`, its communication was cut off.
   void Later(absl::Duration delay, SimulatedRank& rank, bool of_comm, std::function<void()> what);
   void Pump(SimulatedRank& rank);
   void PumpCompute(SimulatedRank& rank);
   void PumpComm(SimulatedRank& rank);
   void CarryOut(SimulatedRank& rank, const ComputeOrder& order);
-  // With the rank's group (simulated_groups.cc).
+  // What the rank does with its group (simulated_groups.cc).
   std::vector<SimulatedRank*> GroupOf(const SimulatedRank& rank);
   void EnterGroup(SimulatedRank& rank);
   void AskGroup(SimulatedRank& rank, const ComputeOrder& order);
@@ -164,8 +164,8 @@ class SimulatedRanks {
   std::map<int64_t, Collective> collectives_;
   std::map<int, Group> groups_;                       // By first member.
   std::vector<std::unique_ptr<SimulatedRank>> dead_;  // Events refer to them.
-  bool broken_ = false;                               // A rank was lost; collectives fail,
-  bool cut_off_ = false;                              // and all know it.
+  bool broken_ = false;                               // A rank was lost, and collectives fail;
+  bool cut_off_ = false;                              // all ranks know it.
   bool replaces_ = false;
   int poisons_ = -1;
   bool checks_models_ = true;

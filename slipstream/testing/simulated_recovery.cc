@@ -17,7 +17,7 @@ void SimulatedRanks::Kill(int rank, bool replaced) {
   After(absl::ZeroDuration(), [this] { MeetAnew(); });
 }
 
-// What is sent ends, passes come to their end.
+// Ends collectives under way; passes come to their end.
 void SimulatedRanks::CutOff() {
   cut_off_ = true;
   for (const auto& rank : ranks_) {
@@ -29,14 +29,14 @@ void SimulatedRanks::CutOff() {
   MeetAnew();
 }
 
-// When no pass is under way any more.
+// Makes the ranks rendezvous once no pass is under way any more.
 void SimulatedRanks::MeetAnew() {
   if (!cut_off_) return;
   std::vector<std::optional<RoundState>> told;
   for (const auto& rank : ranks_) {
     if (rank->dead) continue;
     if (rank->comm_busy || rank->copies) return;
-    if (!rank->machine.fault().empty()) {  // All end for good.
+    if (!rank->machine.fault().empty()) {  // All ranks end for good.
       queue_ = {};
       return;
     }
@@ -72,7 +72,7 @@ void SimulatedRanks::MeetAnew() {
       rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
     }
     if (rank.at_stop) rank.at_stop = rank.compute_busy = false;
-    rank.compute_ended = rank.comm_ended = false;  // Who had ended waited for the others.
+    rank.compute_ended = rank.comm_ended = false;  // A rank that had ended waited for the others.
     ++rank.epoch;
     rank.collectives = 0;
     const int64_t sent = rank.machine.sent_updates();

@@ -1,4 +1,4 @@
-// What the simulated ranks do in their communication threads: rounds.
+// What simulated ranks do in their communication threads: rounds.
 #include <algorithm>
 #include <utility>
 
@@ -7,11 +7,11 @@
 namespace paceline {
 namespace {
 
-// What the lossy format keeps: multiples of so many units, of updates and of their sum.
+// The lossy format keeps multiples of this many units, in updates and in their sum.
 constexpr double kUpdateUnits = 3;
 constexpr double kSumUnits = 16;
 
-// That of a collective which is an exchange and one of the payload differ.
+// Identifies what a collective sums: an exchange and a payload must not meet in one.
 size_t Shape(const CommOrder& order, const SimulatedVector& input) {
   return 4 * input.size() + (order.kind == CommOrder::Kind::kExchange ? 1 : 0) +
          (order.payload.lossy ? 2 : 0);
@@ -104,7 +104,7 @@ void SimulatedRanks::Join(SimulatedRank& rank, const CommOrder& order) {
 
 void SimulatedRanks::Deliver(SimulatedRank& rank, const CommOrder& order,
                              const SimulatedVector& sum) {
-  // A collective may fail for some and not for others.
+  // A collective may fail for only some ranks.
   if (broken_ && Happens(0.5)) return;
   rank.in_collective = rank.comm_busy = false;
   rank.comm_pass.reset();

@@ -31,8 +31,8 @@ CheckpointTask RemoveTask(std::string directory) {
   return task;
 }
 
-// A failed save's directory may hold a whole checkpoint: rank 0 may have died, or gone wrong, after
-// it had renamed the manifest.
+// A failed save's directory may hold a whole checkpoint: rank 0 may have died, or reported a
+// failure, after it had renamed the manifest.
 CheckpointTask RemoveRemnantTask(const Job& job, const Remnant& remnant) {
   CheckpointTask task = RemoveTask(DirectoryOf(job, remnant.key, remnant.base));
   task.incomplete_only = true;
@@ -44,7 +44,7 @@ bool Answers(const std::map<NodeName, Node>& nodes, const NodeName& name) {
   return node != nodes.end() && IsReachable(node->second.state);
 }
 
-// In order of preference.
+// The READY nodes, in order of preference.
 std::vector<NodeName> TaskNodes(const Job& job, const std::map<NodeName, Node>& nodes) {
   std::vector<NodeName> ready;
   for (const NodeName& name : job.nodes) {
@@ -58,15 +58,15 @@ std::vector<NodeName> TaskNodes(const Job& job, const std::map<NodeName, Node>& 
   return ready;
 }
 
-// One of the earlier tasks is listed no more: its node has done it, or need not.
+// Whether an earlier task is no longer listed: its node has done it, or it is no longer needed.
 bool IsGettingOn(const TaskAssignment& before, const std::vector<CheckpointTask>& tasks) {
   return std::any_of(before.tasks.begin(), before.tasks.end(), [&](const CheckpointTask& task) {
     return std::count(tasks.begin(), tasks.end(), task) == 0;
   });
 }
 
-// A checkpoint that its ranks did not live to tell of, or the controller to hear, or whose save was
-// taken for a failure.
+// Records a checkpoint that nobody reported, because its ranks died or the controller was away, or
+// whose save was taken for a failure.
 void Adopt(Job& job, const FoundCheckpoint& found, const std::string& base) {
   auto& remnants = job.checkpoints.remnants;
   remnants.erase(std::remove(remnants.begin(), remnants.end(), Remnant{found.key, base}),
@@ -80,17 +80,17 @@ void Adopt(Job& job, const FoundCheckpoint& found, const std::string& base) {
   checkpoint.base = base;
   AddCheckpoint(job, std::move(checkpoint));
   ++job.checkpoints.committed;
-  job.checkpoints.durable = absl::ZeroDuration();  // Nobody knows.
+  job.checkpoints.durable = absl::ZeroDuration();  // Not known.
 }
 
-// The ranks of a job that trains tell of the checkpoints of its later generations; one may have
-// been completed after the node looked.
+// Whether the scan can be relied on for this checkpoint. The ranks of a training job report those
+// of later generations; one may have been completed after the node looked.
 bool IsSettled(const Job& job, const CheckpointKey& key, Generation up_to) {
   return key.generation <= up_to.value() || !job.holds_slots();
 }
 
-// Strikes off what is not on disk any more; what lies elsewhere was not looked for. The newest one
-// stays, as damaged: nothing must go on from an older one without being told to.
+// Drops the records of checkpoints that are no longer on disk; those elsewhere were not looked for.
+// The newest one is kept as damaged: nothing may go on from an older one unless told to.
 void StrikeOffMissing(Job& job, const NodeName& node, const std::vector<FoundCheckpoint>& found,
                       Generation up_to) {
   const Checkpoint* newest = NewestComplete(job);
@@ -152,7 +152,7 @@ JobChange TakeRemoved(Job& job, const NodeName& node, const CheckpointTaskResult
     if (!result.error.empty()) return JobChange::kNone;
     const Remnant done = *left;
     remnants.erase(left);
-    // Nobody else looks where persons wanted it.
+    // Nobody else looks into the directories that people chose.
     for (const FoundCheckpoint& found : result.found) {
       if (found.key == done.key && !done.base.empty()) Adopt(job, found, done.base);
     }
@@ -191,7 +191,7 @@ std::optional<TaskAssignment> AssignTasks(const Job& job, const std::map<NodeNam
   if (tasks.empty()) return std::nullopt;
   const absl::Time deadline = steady_now + kTaskPatience;
   const bool had_node = before != nullptr && Answers(nodes, before->node);
-  // Mostly: without looking at all nodes.
+  // A shortcut for the usual case: it does not look at all nodes.
   if (had_node && IsGettingOn(*before, tasks)) {
     return TaskAssignment{before->node, deadline, std::move(tasks)};
   }

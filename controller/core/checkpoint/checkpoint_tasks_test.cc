@@ -23,7 +23,7 @@ constexpr auto kReady = NodeState::kReady;
 constexpr auto kGone = NodeState::kUnreachable;
 const NodeName kA("a");
 
-// Failed after checkpoints of steps 20 and 40, and is to be restarted.
+// A job that failed after checkpoints of steps 20 and 40, and is to be restarted.
 Job QueuedJob(bool previous_on_damage = false) {
   JobRequest request = PlayedRequest();
   request.max_restarts = 1;
@@ -108,9 +108,9 @@ TEST(CheckpointTasksTest, CheckpointThatNobodyLivedToTellOfIsAdopted) {
 TEST(CheckpointTasksTest, TimesOfCheckpointsAreInTheirOrderWhateverTheClocksOfNodesSay) {
   Job job = QueuedJob();
   FoundCheckpoint between = Found(30);
-  between.created = At(9).wall;  // Of a clock that is ahead.
+  between.created = At(9).wall;  // By a clock that is ahead.
   FoundCheckpoint newest = Found(60);
-  newest.created = At(3.5).wall;  // Written before the one of step 40 was heard of.
+  newest.created = At(3.5).wall;  // Before the controller heard of step 40.
   TakeTaskResult(job, kA, Settled({Found(20), between, Found(40), newest}), At(6));
   std::vector<absl::Time> times;
   for (const Checkpoint& record : job.checkpoints.records) times.push_back(record.created);
@@ -125,7 +125,7 @@ TEST(CheckpointTasksTest, CheckpointElsewhereIsNotLookedForAndIsStartedFromAndRe
   SaveAll(job, 20, At(4), /*order=*/1);
   FailRank1(job, FailureKind::kSignal, At(5));
   CheckpointTask settle = Settle();
-  settle.must_exist = false;  // Nothing is known to be in the job's own.
+  settle.must_exist = false;  // No checkpoint is known in the job's own directory.
   EXPECT_THAT(TasksOf(job), ElementsAre(settle));
   TakeTaskResult(job, kA, {settle, "", {}}, At(6));
   EXPECT_EQ(job.state, JobState::kQueued) << job.reason;
@@ -180,7 +180,7 @@ TEST(CheckpointTasksTest, SettlingBesideALaterGenerationLeavesItsCheckpointsAlon
   Job job = RunningJob();
   SaveAll(job, 20, At(3));
   SaveAll(job, 40, At(4));
-  FindCheckpoint(job, {40, 1})->key.generation = 2;  // Complete after the node has looked.
+  FindCheckpoint(job, {40, 1})->key.generation = 2;  // Completed after the node had looked.
   job.generation = Generation(2);
   job.checkpoints.settlement = Settlement{Generation(1), ""};
   CheckpointTaskResult result;
@@ -269,7 +269,7 @@ TEST(CheckpointTasksTest, NewestOneThatIsGoneIsNoReasonToBeginAnew) {
   EXPECT_THAT(job.reason, HasSubstr("there is no older one to go on from"));
 }
 
-// Which node does the job's tasks as time goes by.
+// Follows which node does the job's tasks as time goes by.
 class TaskNodeTest : public ::testing::Test {
  protected:
   std::string Assign(const std::vector<std::pair<const char*, NodeState>>& states, double seconds) {
@@ -318,7 +318,7 @@ TEST_F(TaskNodeTest, NodeThatGetsOnKeepsTheTasks) {
 }
 
 TEST(CheckpointTasksTest, PlaceInTheQueueIsKeptForAWhile) {
-  Job job = QueuedJob();  // Since 5 s.
+  Job job = QueuedJob();  // Since second 5.
   EXPECT_TRUE(KeepsPlaceInQueue(job));
   EXPECT_EQ(NextDeadline(job), At(15).steady);
   TickJob(job, At(14.9));

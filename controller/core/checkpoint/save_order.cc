@@ -30,7 +30,7 @@ absl::Duration IntervalOf(const Job& job, Moment now) {
                       checkpoints.durable);
 }
 
-// The save that was to be the last has failed for a reason that may pass. Nothing: it is given up.
+// Retries a last save that failed for a reason that may pass. Nothing: the save is given up.
 std::optional<JobChange> HoldAndTryAgain(Job& job, Moment now) {
   StopAfterSave& stop = *job.checkpoints.stop_after;
   if (stop.next_try == absl::InfiniteFuture()) {
@@ -52,7 +52,7 @@ std::optional<JobChange> HoldAndTryAgain(Job& job, Moment now) {
   return JobChange::kState;
 }
 
-// The oldest one goes that no save needs any more.
+// Records where the order saves, and drops the oldest entries that no save needs.
 void NotePlace(Job& job, int64_t order, std::string base) {
   auto& places = job.checkpoints.places;
   places[order] = std::move(base);
@@ -110,7 +110,7 @@ void OrderSave(Job& job, bool at_once, std::string reason, Moment now,
   order.reason = std::move(reason);
   if (!base.empty()) NotePlace(job, order.number, std::move(base));
   checkpoints.order = std::move(order);
-  // A job that waits for its save waits for this one.
+  // A job that waits for a save now waits for this one.
   if (checkpoints.stop_after.has_value()) {
     checkpoints.stop_after->next_try = absl::InfiniteFuture();
     checkpoints.stop_after->deadline = now.steady + kStopPatience;
@@ -208,7 +208,7 @@ absl::Time StopDeadline(const Job& job) {
   if (!job.checkpoints.stop_after.has_value()) return absl::InfiniteFuture();
   const StopAfterSave& stop = *job.checkpoints.stop_after;
   if (stop.next_try == absl::InfiniteFuture()) return stop.deadline;
-  // What changes its ranks tells when it is done.
+  // While its ranks are being changed, the end of that change wakes the job instead.
   return job.state == JobState::kRunning ? stop.next_try : absl::InfiniteFuture();
 }
 

@@ -47,7 +47,7 @@ TEST(SaveOrderTest, AnOrderThatNamesADirectoryTakesThePlaceOfOneThatDoesNot) {
   EXPECT_EQ(job.checkpoints.order->number, 2);
   OrderSave(job, false, "by a user", At(7), "/other");
   EXPECT_EQ(job.checkpoints.order->number, 3);
-  // What the second one has saved meanwhile lies where it was told.
+  // What the second order has saved meanwhile stays where that order put it.
   SaveAll(job, 20, At(8), /*order=*/2);
   EXPECT_TRUE(IsOrderPending(job));
   SaveAll(job, 40, At(9), /*order=*/3);

@@ -37,7 +37,7 @@ TEST(SaveTimingTest, FailuresAreAddedToThePrior) {
 TEST(SaveTimingTest, SaveIsOrderedWhenItIsDueAndCountsFromTheLatest) {
   JobRequest request = PlayedRequest();
   request.checkpoints.every = absl::Seconds(60);
-  Job job = RunningJob(request);  // Since 2 s.
+  Job job = RunningJob(request);  // Since second 2.
   EXPECT_EQ(NextDeadline(job), At(62).steady);
   EXPECT_EQ(TickJob(job, At(61)), JobChange::kNone);
   EXPECT_EQ(TickJob(job, At(62)), JobChange::kState);

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// A part only moves forward through these.
+// A part only moves to a later stage.
 int StageOf(SaveState state) {
   switch (state) {
     case SaveState::kWriting:
@@ -36,7 +36,7 @@ bool MayCommit(const Save& save) {
          std::all_of(save.parts.begin(), save.parts.end(), IsDurable);
 }
 
-// Every rank is done with its part.
+// Whether every rank is done with its part.
 bool IsToldByAll(const Save& save) {
   return std::all_of(save.parts.begin(), save.parts.end(), [](const auto& part) {
     return part.has_value() && part->state != SaveState::kWriting;
@@ -64,7 +64,7 @@ std::string RankName(const Job& job, const RankState& rank) {
 
 std::string SaveText(int64_t step) { return absl::StrCat("save after step ", step, ": "); }
 
-// "; nothing is heard of node w1": who may be why ranks do not agree; empty: all are heard of.
+// "; nothing is heard of node w1": why ranks may fail to agree; empty: all nodes are heard of.
 std::string SilentText(const Job& job) {
   std::set<std::string> silent;
   for (const RankState& rank : job.ranks) {
@@ -75,14 +75,14 @@ std::string SilentText(const Job& job) {
                       absl::StrJoin(silent, ", "));
 }
 
-// Saves of an earlier generation are looked for on disk (membership.h).
+// Saves of an earlier generation do not count here: they are looked for on disk (membership.h).
 bool IsOfThisGeneration(const Job& job, const RankState& rank, const SaveStatus& status) {
   const Generation made =
       status.generation == Generation(0) ? rank.report.id.generation : status.generation;
   return made == job.generation;
 }
 
-// Null: it has ended long ago, or there are too many.
+// Null: the save ended long ago, or there are too many.
 Save* FindOrAdd(Job& job, int64_t step, Moment now) {
   auto& saves = job.checkpoints.saves;
   const auto place = std::lower_bound(saves.begin(), saves.end(), step,
@@ -140,8 +140,8 @@ void LeaveRemnants(Job& job, const Save& save, const std::string& base) {
   if (std::count(remnants.begin(), remnants.end(), left) == 0) remnants.push_back(left);
 }
 
-// A rank tells of a later order for the state after this step. What was told of the one before
-// counts no more: shards in two directories make no checkpoint.
+// Starts the save over, as a rank has reported a later order for the same step. Reports of the
+// earlier try no longer count: shards in two directories make no checkpoint.
 void BeginAnew(Save& save, int64_t order, Moment now) {
   const auto is_told = [](const auto& part) { return part.has_value(); };
   if (std::any_of(save.parts.begin(), save.parts.end(), is_told)) {
@@ -210,14 +210,14 @@ bool IsHeld(const SaveStatus& status) {
   return status.state == SaveState::kWriting && !status.error.empty();
 }
 
-// Of several ranks that hold their state the first one's reason is shown.
+// If several ranks hold their state, the first one's reason is shown.
 JobChange TakeHold(Job& job) {
   for (const RankState& rank : job.ranks) {
     for (const SaveStatus& status : rank.report.saves) {
       if (!IsHeld(status) || !IsOfThisGeneration(job, rank, status)) continue;
       std::string why =
           absl::StrCat(SaveText(status.step), RankName(job, rank), ": ", status.error);
-      // Who asked for a save elsewhere hears that it does not work there either.
+      // A person who asked for a save elsewhere learns that it fails there too.
       const bool is_asked = IsOrderPending(job) && job.checkpoints.order->number == status.order &&
                             !BaseOf(job, status.order).empty();
       if (is_asked) FailOrder(job, status.order, why, MayPass(status.failure));
@@ -232,7 +232,7 @@ JobChange TakeHold(Job& job) {
   return JobChange::kNone;
 }
 
-// Of a job without checkpoints, whose final weights are held.
+// For a job without checkpoints whose final weights are held.
 JobChange TakeHoldOfWeights(Job& job) {
   if (std::any_of(job.ranks.begin(), job.ranks.end(), HoldsState)) return TakeHold(job);
   if (job.checkpoints.last_error.empty()) return JobChange::kNone;
@@ -240,14 +240,14 @@ JobChange TakeHoldOfWeights(Job& job) {
   return JobChange::kState;
 }
 
-// What was told of the save while it was held.
+// Forgets what was reported of the save while it was held.
 JobChange ForgetHold(Job& job, int64_t step) {
   if (!absl::StartsWith(job.checkpoints.last_error, SaveText(step))) return JobChange::kNone;
   job.checkpoints.last_error.clear();
   return JobChange::kState;
 }
 
-// Rank 0 tells of a save no more that it was allowed to commit: it may well lie complete on disk.
+// Rank 0 no longer reports a save that it was allowed to commit: it may lie complete on disk.
 void LoseOutcome(Job& job, const RankState& rank, Save& save) {
   save.outcome = Save::Outcome::kUnknown;
   job.checkpoints.last_error = absl::StrCat(
@@ -256,7 +256,7 @@ void LoseOutcome(Job& job, const RankState& rank, Save& save) {
   if (save.order != 0) FailOrder(job, save.order, job.checkpoints.last_error);
 }
 
-// A rank that tells of as many saves as it can, and not of one that it owes, will never do so.
+// A rank that reports as many saves as it can, but not one that it owes, never will.
 JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   const auto& told = rank.report.saves;
   if (told.size() < kMaxSavesTold) return JobChange::kNone;
@@ -299,13 +299,13 @@ bool IsTold(const Job& job, int64_t step) {
   });
 }
 
-// What the save has left where persons wanted it, by this order and those before.
+// Notes what the save, by this order and earlier ones, has left in directories that people chose.
 void LeaveElsewhere(Job& job, const Save& save) {
   std::set<std::string> bases;
   for (const int64_t order : save.earlier) bases.insert(BaseOf(job, order));
   bases.insert(BaseOf(job, save.order));
   if (save.outcome == Save::Outcome::kComplete) bases.erase(BaseOf(job, save.order));
-  bases.erase("");  // The job's own is scanned.
+  bases.erase("");  // The job's own directory is scanned.
   for (const std::string& base : bases) LeaveRemnants(job, save, base);
 }
 

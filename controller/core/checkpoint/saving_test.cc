@@ -114,7 +114,7 @@ TEST(SavingTest, RanksThatHoldTheirStateAreShownAndTheSaveGoesOn) {
   EXPECT_THAT(CommitSteps(job), ElementsAre(1000));
   TellSaves(job, 0, {Told(1000, kCommitted)}, At(15));
   EXPECT_EQ(SaveTrouble(job, At(16).wall), "");
-  // The final weights, when the checkpoint is complete.
+  // The final weights are still held when the checkpoint is complete.
   EXPECT_EQ(TellSaves(job, 0, {Held(1000, "final.safetensors; held")}, At(17)), JobChange::kState);
   EXPECT_THAT(SaveTrouble(job, At(18).wall), HasSubstr("final.safetensors"));
   EXPECT_EQ(TellSaves(job, 0, {Told(1000, kCommitted)}, At(19)), JobChange::kState);
@@ -243,7 +243,7 @@ TEST(SavingTest, SavesThatNobodyTellsOfAnyMoreAreForgottenAndNotTakenForNew) {
   EXPECT_THAT(StepsUnderWay(job), IsEmpty());
 }
 
-// Newer saves than the one of step 1, so many that a rank does not tell of that any more.
+// Saves newer than that of step 1; so many that a rank no longer reports that one.
 std::vector<SaveStatus> NewerSaves() {
   std::vector<SaveStatus> newer;
   for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, kDurable));

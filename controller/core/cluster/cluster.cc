@@ -17,13 +17,13 @@
 namespace paceline {
 namespace {
 
-// Steady times do not survive a controller.
+// Sets deadlines anew: steady times do not survive a controller.
 void RestoreDeadlines(Job& job, Moment now) {
   if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kNodeSilence;
   JobCheckpoints& checkpoints = job.checkpoints;
   if (checkpoints.stop_after.has_value()) {
     checkpoints.stop_after->deadline = now.steady + kStopPatience;
-    // It was held: else the job would have been stopped.
+    // The stop was held; else the job would have been stopped.
     if (checkpoints.order.has_value() && checkpoints.order->state == SaveOrder::State::kFailed) {
       checkpoints.order->may_pass = true;
     }
@@ -40,8 +40,8 @@ void RestoreDeadlines(Job& job, Moment now) {
   RestoreRecovery(job, now);
 }
 
-// The node that the event is about, and no other; null: it may be about all. What such an event
-// changes are that node, and the jobs that its report names or that are to be shown.
+// The only node that the event is about; null: it may be about all. Such an event changes that
+// node, the jobs that its report names, and those that are to be shown.
 const NodeName* NodeOf(const Event& event) {
   if (const auto* reported = std::get_if<NodeReported>(&event)) return &reported->node;
   if (const auto* connected = std::get_if<NodeConnected>(&event)) return &connected->facts.name;
@@ -94,7 +94,7 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
     next_number_ = std::max(next_number_, job.number + 1);
     RestoreDeadlines(job, now);
     const JobId id = job.request.id;
-    // Its end makes room, even if that is the first that is heard of it.
+    // With a mark, the job's end causes a scheduling pass, even as the first news of the job.
     if (!job.ended_already()) job_marks_.emplace(id, JobMark());
     Insert(std::move(job));
   }
@@ -256,8 +256,8 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
   for (const auto& [id, change] : changes) NoteReport(node, *Find(id), change, now, actions);
 }
 
-// Each that is taken in is a look at the ranks of its job: a node that lies must not have as many
-// as it names.
+// Each report that is taken in costs a look at the ranks of its job: a node that lies must not
+// cause a look for every trainer that it names.
 std::vector<const TrainerReport*> Cluster::OwnOf(const NodeName& node,
                                                  const std::vector<TrainerReport>& trainers) const {
   std::vector<const TrainerReport*> own;

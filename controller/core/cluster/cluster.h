@@ -1,9 +1,9 @@
 // All jobs and nodes, and what an event does to them: the controller's decisions in one
 // state machine without IO.
 //
-// Step takes an event, changes the state and returns what the edges must now do, in order:
-// everything to be stored comes before everything that tells somebody. The same events at
-// the same times give the same actions.
+// Step takes an event, changes the state and returns what the edges must now do, in order: all that
+// is to be stored comes before anything is sent. The same events at the same times give the same
+// actions.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_CLUSTER_CLUSTER_H_
@@ -50,7 +50,7 @@ struct CancelRequested {
   JobId job;
   std::string reason;
   absl::Duration grace;
-  bool save = false;  // First; requires: RefuseSave has no objection.
+  bool save = false;  // Save first. Requires: RefuseSave has no objection.
 };
 // Requires: RefuseSave has no objection.
 struct SaveRequested {
@@ -73,25 +73,25 @@ struct PinRequested {
   CheckpointKey checkpoint;
   bool pinned = false;
 };
-// As ChangePlan.
+// As ChangePlan (plan.h).
 struct PlanChanged {
   JobId job;
   JobPlan plan;
 };
-// The job's ranks have to leave the node for others, and take no more places there. It happens
-// unless WhyRanksCannotMove objects.
+// The job's ranks must leave the node for others, and take no more places there. Ignored if
+// WhyRanksCannotMove objects.
 struct ReplacementRequested {
   JobId job;
   NodeName node;
   std::string why;
 };
-// They may stay, as far as they are still there.
+// The ranks may stay, as far as they are still there.
 struct ReplacementWithdrawn {
   JobId job;
   NodeName node;
 };
-// The job's ranks there are given up, and it goes on without them, or others take their places on
-// other nodes.
+// The job's ranks on the node are given up. The job goes on without them, or others take their
+// places on other nodes.
 struct RanksGivenUp {
   JobId job;
   NodeName node;
@@ -99,7 +99,7 @@ struct RanksGivenUp {
 };
 struct ProfileOrdered {
   JobId job;
-  JobProfile profile;  // Of MakeProfile.
+  JobProfile profile;  // From MakeProfile.
 };
 struct TimePassed {};
 using Event =
@@ -119,14 +119,14 @@ struct Actions {
   bool store_automation = false;
   // 2. Then send these nodes their plans.
   std::set<NodeName> send_plans;
-  // 3. And look at these, and show them to those who watch; what else has come of large jobs waits
-  // for its turn (LookPace). At once those that changed, which are stored, too; the others
-  // progress.
+  // 3. Then look at these and show them to watchers. Those in `changed_jobs`, all of which are in
+  // `show_jobs`, are shown at once; the others have only made progress. What else happened in large
+  // jobs waits for its turn (LookPace).
   std::set<JobId> show_jobs;
   std::set<JobId> changed_jobs;
   std::set<NodeName> show_nodes;
 
-  // Those of a later event, to be done with these.
+  // Adds the actions of a later event, so that both are done together.
   void Merge(Actions later);
 };
 
@@ -143,10 +143,10 @@ struct PlannedTrainer {
   bool restores = false;  // It starts from the job's checkpoint, if there is one.
 };
 
-// What the scheduler knows of a job or node: it need not run while these stay the same.
+// What the scheduler knows of a job or node. It need not run while these stay the same.
 struct JobMark {
   std::tuple<JobState, Generation, bool, bool, bool> state;
-  size_t places = 0;  // Hash.
+  size_t places = 0;  // A hash of its places.
   std::string settles;
 
   friend bool operator==(const JobMark& a, const JobMark& b) {
@@ -158,17 +158,17 @@ using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
 class Cluster {
  public:
   struct Options {
-    // Of the jobs that have ended, the newest so many are kept, with no more ranks together than
-    // these, 1.3 kB each; but always the newest one.
+    // How many ended jobs are kept, the newest ones, and how many ranks they may have together, at
+    // 1.3 kB each. The newest job is always kept.
     size_t ended_jobs_kept = 10000;
     size_t ended_ranks_kept = 131'072;
-    // A node that has not reported for so long, and a margin, counts as LOST; zero: never.
+    // A node that has not reported for this long, and a margin, counts as LOST; zero: never.
     absl::Duration node_lease = absl::ZeroDuration();
     // Share of the nodes that may be out before the automation brakes (automation.h).
     double max_out_share = 0.25;
     Queues queues = DefaultQueues();
-    // Jobs that have not ended: each is stored, planned for and shown. Of one submitter fewer, so
-    // that a script that runs wild leaves room for others'. 0: any number.
+    // Limits for jobs that have not ended, each of which is stored, planned for and shown. Fewer
+    // per submitter, so that a script that runs wild leaves room for others. 0: no limit.
     size_t open_jobs = 20000;
     size_t open_jobs_per_submitter = 1000;
     LookPace::Options looks = {};
@@ -188,24 +188,24 @@ class Cluster {
   // When TimePassed has something to do next; InfiniteFuture() if never. Steady.
   absl::Time NextDeadline() const;
 
-  // Why no set of known nodes, or its queue's quota, could ever hold the job; OK if one could.
+  // Why no set of known nodes, or the quota of its queue, could ever hold the job; OK if one could.
   absl::Status CanEverFit(const JobRequest& request) const;
 
-  // QUEUE_UNKNOWN if the job's queue is.
+  // QUEUE_UNKNOWN if there is no queue of the name that the job gives.
   std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
 
-  // PRIORITY_TOO_HIGH if the job's is, for one of a submitter, who is no operator. Requires: its
-  // queue is known.
+  // PRIORITY_TOO_HIGH if the job's priority is too high for a submitter who is no operator.
+  // Requires: its queue is known.
   std::optional<Refusal> RefusePriority(const JobRequest& request) const;
 
-  // TOO_MANY_JOBS, TOO_MANY_OWN_JOBS if one more job of the submitter's would be too many. Those
-  // without a submitter are one's.
+  // TOO_MANY_JOBS, TOO_MANY_OWN_JOBS if the submitter may not have one more job. Jobs without a
+  // submitter count as those of one.
   std::optional<Refusal> RefuseOpenJob(const std::string& submitter) const;
 
   // Why the job waits, or is not whole: a sentence for each obstacle (why.h). `now`: wall.
   std::vector<std::string> Why(const Job& job, absl::Time now) const;
 
-  // Every node's places as they are now, for PlaceOne; by name. Valid until the next Step.
+  // Every node's places as they are now, by node name; for PlaceOne. Valid until the next Step.
   std::vector<NodeSpace> Spaces(Device device) const;
 
   // The trainers that should exist on the node, by id.
@@ -229,18 +229,18 @@ class Cluster {
   // it empties another node of the same job.
   std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
 
-  // Free places on other nodes for trainers of the job, of so many as are wanted.
+  // Counts free places on other nodes for trainers of the job, up to `wanted`.
   int CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const;
 
-  // The check that the node shall do, if one is due.
+  // The check that the node should do, if one is due.
   std::optional<CheckOrder> CheckFor(const NodeName& node) const;
 
   const Automation& automation() const { return automation_; }
   const Options& options() const { return options_; }
-  // Null: there is no such job. By hash, for what comes with every message of a worker. Valid until
-  // the job is forgotten.
+  // Null: there is no such job. Looks it up by hash, as each message of a worker needs it. Valid
+  // until the job is forgotten.
   const Job* FindJob(const JobId& id) const;
-  // Of that name, by number: the last is the newest. Null: there is none. Valid as above.
+  // The jobs of that name, by number: the last is the newest. Null: there is none. Valid as above.
   const std::map<int64_t, const Job*>* JobsNamed(const std::string& name) const;
   const std::map<JobId, Job>& jobs() const { return jobs_; }
   const std::map<NodeName, Node>& nodes() const { return nodes_; }
@@ -272,13 +272,13 @@ class Cluster {
 
   // Null: there is no such job.
   Job* Find(const JobId& id);
-  // The job that has its id already, if there is one.
+  // Adds the job, or returns the one that has its id already.
   Job& Insert(Job job);
 
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
-  // Of the reports, those of trainers that jobs have on the node, and one of each: no other can
-  // change a job (ApplyReport).
+  // The reports of trainers that jobs have on the node, one for each: no other can change a job
+  // (ApplyReport).
   std::vector<const TrainerReport*> OwnOf(const NodeName& node,
                                           const std::vector<TrainerReport>& trainers) const;
   void TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results, Moment now,
@@ -288,82 +288,82 @@ class Cluster {
   // Stores and shows what somebody has done with the node.
   void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
                   Actions& actions);
-  // Goes on with changes of membership: of all jobs, or of those that the event was about. `about`:
-  // of NodeOf; so below.
+  // Goes on with changes of membership: of all jobs, or of those that the event concerns. `about`,
+  // here and below: what NodeOf returned.
   void AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions);
-  // Free places for so many more trainers of the job, as many as there are.
+  // Free places for `count` more trainers of the job, or as many as there are.
   std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
-  // Goes on with the drains: tells the jobs that still have ranks there.
+  // Goes on with the drains: asks the jobs that still have ranks there.
   void DrainNodes(Moment now, Actions& actions);
   // Names the nodes that the ranks of a swap move to.
   void FindSubstitutes(const Job& job, const NodeName& node, DrainEffect& effect) const;
-  // After a change of the node's holds: takes back what jobs were asked for and need not do.
+  // After a change of the node's holds: withdraws what jobs were asked to do but need not do.
   void EndDrain(const Node& node, Actions& actions);
   JobChange Drain(Job& job, DrainWay way, const NodeName& node, const std::string& why, Moment now);
-  // Derives the nodes' states; records, stores and shows those that have changed.
   // Whether trainers are there, or should be.
   bool IsOccupied(const Node& node) const;
+  // Derives the nodes' states; records, stores and shows those that have changed.
   void ShowNodes(const NodeName* about, Moment now, Actions& actions);
-  // Records what the reports of its trainers on the node ask for.
+  // Records the actions that follow from what the job's trainers on the node have reported.
   void NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
                   Actions& actions);
-  // Records what a change of `job` asks for, which is more than one trainer's.
+  // Records the actions that follow from a change of the whole job.
   void Note(const Job& job, JobChange change, Actions& actions);
   // The same, for one of its nodes.
   static void NoteOn(const NodeName& node, const Job& job, Actions& actions);
-  // Starts jobs that wait, and lets others make room (schedule.h), if anything has changed that
-  // matters to it.
+  // Starts jobs that wait, and makes others give way to them (schedule.h), if anything has changed
+  // that matters to it.
   void Schedule(const NodeName* about, Moment now, Actions& actions);
   bool MustSchedule(const NodeName* about, const Actions& actions);
   ScheduleInput MakeScheduleInput() const;
-  // Marks for removal what no job keeps.
+  // Marks the checkpoints that no job keeps for removal.
   void RetainCheckpoints(Actions& actions);
   // Sends plans to the nodes whose tasks have changed.
   void AssignTasks(Moment now, Actions& actions);
   const TaskAssignment* AssignmentOf(const JobId& job) const;
   void ForgetOldJobs(Actions& actions);
-  // Bring the indexes below up to date: with all jobs and nodes, with those jobs that the step has
-  // touched, with one job.
+  // Bring the indexes below up to date: for all jobs and nodes, for the jobs that the step has
+  // touched, for one job.
   void IndexAll();
   void IndexTouched(const Actions& actions);
   void IndexJob(const JobId& id);
   void IndexNodesOf(const JobId& id, Job* live);
   // Live jobs that use the node.
   const std::map<JobId, Job*>& JobsOn(const NodeName& node) const;
-  // The same for the deadlines, after a step about one node, or all.
+  // Brings the deadlines up to date, after a step about one node, or about all.
   void SetDeadlines(const NodeName* about, const Actions& actions);
 
   const Options options_;
   std::map<JobId, Job> jobs_;
   std::map<NodeName, Node> nodes_;
-  std::map<JobId, TaskAssignment> assignments_;  // Of the jobs whose tasks a node does.
+  std::map<JobId, TaskAssignment> assignments_;  // For jobs whose tasks a node does.
   Automation automation_;
-  std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when one was asked for last.
+  std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when each was last asked for.
   std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
   LookPace look_pace_;
 
-  // Indexes of the above: most events are reports, which come from each node every second, and must
-  // not look at all other nodes and jobs.
-  absl::flat_hash_map<JobId, Job*> by_id_;  // All. Never looked at one by one: it has no order.
+  // Indexes of the above. Most events are reports, which come from each node every second and must
+  // not cost a look at all other nodes and jobs.
+  absl::flat_hash_map<JobId, Job*> by_id_;  // All jobs. Never iterated: it has no order.
   absl::flat_hash_map<std::string, std::map<int64_t, const Job*>> by_name_;
-  std::map<JobId, Job*> live_;  // Have not ended.
+  std::map<JobId, Job*> live_;  // Those that have not ended.
   EndedJobs ended_;
   std::set<JobId> queued_;      // Are kQueued.
   std::set<JobId> recovering_;  // Are kRecovering.
   std::set<JobId> with_tasks_;  // Have work in their directories.
   std::set<NodeName> held_;     // Have holds.
-  // Of the nodes that live jobs use, those jobs; and the same by job, as Job::nodes was.
+  // The live jobs that use each node; and the inverse, as Job::nodes was then.
   std::map<NodeName, std::map<JobId, Job*>> jobs_on_;
   std::map<JobId, std::vector<NodeName>> nodes_of_;
-  std::set<JobId> touched_;  // By the step under way, although nothing may be to be shown.
+  std::set<JobId> touched_;  // By the current step, even if there is nothing to show.
   Deadlines<JobId> job_deadlines_;
   Deadlines<NodeName> node_deadlines_;
 
-  std::optional<NodeIndex> node_index_;  // Of nodes_, as long as no labels change.
+  std::optional<NodeIndex> node_index_;  // Of nodes_; reset when labels change.
   std::map<NodeName, size_t> label_hashes_;
 
-  // Of the last pass of the scheduler.
+  // From the scheduler's last pass.
   ScheduleDecision schedule_;
   std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
   std::map<NodeName, NodeMark> node_marks_;

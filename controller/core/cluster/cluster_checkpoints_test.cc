@@ -287,7 +287,7 @@ TEST_F(ClusterCheckpointsTest, OrderIsStoredBeforeItIsSentAndSurvivesTheControll
   JobRequest request = PlayedRequest();
   request.checkpoints.every = absl::Seconds(100);
   Submit(request);
-  Train();  // Since 12 s.
+  Train();  // Since second 12.
   const Actions actions = cluster_.Step(SaveRequested{JobId("job-1"), true}, At(20));
   EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
@@ -305,7 +305,7 @@ TEST_F(ClusterCheckpointsTest, NextSaveIsDueAtTheSameTimeUnderTheNextController)
   Train();
   const absl::Time due = job().checkpoints.next_save_wall;
   Cluster again{Cluster::Options()};
-  // Another steady clock: 1000 s behind.
+  // On another steady clock, which is 1000 s behind.
   const Moment later{At(-940).steady, At(60).wall};
   again.Restore({job()}, {}, later);
   EXPECT_EQ(again.NextDeadline() - later.steady, due - later.wall);

@@ -14,7 +14,7 @@ using ::testing::IsEmpty;
 
 const JobId kJob("job-1");
 
-// A job of two ranks, which recovers, and whose looks are a second apart.
+// A job of two ranks that recovers, with at least a second between looks at it.
 class ClusterLooksTest : public ::testing::Test {
  protected:
   ClusterLooksTest() : cluster_(Options()) {
@@ -70,7 +70,7 @@ TEST_F(ClusterLooksTest, EndOfARankIsStoredBeforeItsTurn) {
   EXPECT_THAT(actions.show_jobs, IsEmpty());
 }
 
-// Else another job could take its place first.
+// Otherwise another job could take its place first.
 TEST_F(ClusterLooksTest, LossIsLookedAtAtOnce) {
   Tell(0, 1, At(10));
   const Actions actions = Tell(1, 1, At(10.2), FailureKind::kSignal);

@@ -14,12 +14,12 @@
 namespace paceline {
 namespace {
 
-// A job whose save for a drain has failed is asked again after so long.
+// How long after a failed save for a drain the job is asked again.
 constexpr absl::Duration kSaveAgain = absl::Minutes(1);
 
 bool IsActive(const Job& job) { return job.holds_slots() && !job.stop.has_value(); }
 
-// Any event may make a place free that it waits for.
+// Whether the job waits for places, which any event may free.
 bool WaitsForPlaces(const Job& job) {
   return job.state == JobState::kRecovering &&
          std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
@@ -193,8 +193,8 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
   std::set<JobId> concerned = actions.show_jobs;
   concerned.insert(recovering_.begin(), recovering_.end());
   if (all) {
-    // What one node does matters to those that are there, and to those that wait for places; others
-    // that could use one look for it at times of their own.
+    // What one node does concerns the jobs that have ranks there and those that wait for places.
+    // Others that could use a place look for one at times of their own.
     for (const auto& [id, job] : about == nullptr ? live_ : JobsOn(*about)) concerned.insert(id);
   }
   for (const JobId& id : concerned) {
@@ -210,7 +210,7 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
     SetSilentNodes(job, silent_, now);
     const JobChange change = AdvanceMembership(job, find, now);
     Note(job, change, actions);
-    // Places are taken and given back, also while it trains.
+    // Places may have been taken or given back, even while it trains.
     if (change == JobChange::kState) actions.show_nodes.insert(job.nodes.begin(), job.nodes.end());
   }
 }

@@ -1,4 +1,4 @@
-// The cluster's nodes: what workers tell of them, and what people do with them.
+// The cluster's nodes: what workers report of them, and what people do with them.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -39,8 +39,8 @@ std::string RackOf(const NodeFacts& facts) {
   return rack == facts.labels.end() ? "" : rack->second;
 }
 
-// Whom a node measures the network with: one of its rack if there is one, rather one without
-// trainers, else the first by name. Null: nobody answers.
+// The node that this one measures the network with: preferably one in its rack, then one without
+// trainers, then the first by name. Null: no other node answers.
 const Node* PeerFor(const Node& node, const std::map<NodeName, Node>& nodes) {
   const Node* best = nullptr;
   const auto cost = [&](const Node& peer) {
@@ -225,7 +225,7 @@ void Cluster::ShowNodes(const NodeName* about, Moment now, Actions& actions) {
   }
   const auto node = nodes_.find(*about);
   if (node != nodes_.end()) show(node->first, node->second);
-  // Whether something runs there depends on jobs.
+  // Whether anything runs on a held node depends on jobs.
   for (const NodeName& name : held_) show(name, nodes_.at(name));
 }
 

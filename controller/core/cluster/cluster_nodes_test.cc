@@ -48,10 +48,10 @@ class ClusterNodesTest : public ::testing::Test {
   TrainerReport ReportOf(int rank, TrainerState state) {
     TrainerReport report = PlayedReport(job(), rank, state);
     if (state == TrainerState::kExited) report.exit = TrainerExit();
-    report.membership.generation = job().generation;  // It has trained, and has its state.
+    report.membership.generation = job().generation;  // It has trained, and so has its state.
     return report;
   }
-  // Each node of the job tells of its rank. Returns what has to be done.
+  // Each node of the job reports its rank. Returns the actions.
   void TellAll(TrainerState state, double at) {
     const std::vector<RankState> ranks = job().ranks;
     for (size_t r = 0; r < ranks.size(); ++r) {
@@ -131,7 +131,7 @@ TEST_F(ClusterNodesTest, DrainByCheckpointSavesAndGoesOnElsewhereWithoutARestart
   TellAll(TrainerState::kExited, 5);
   EXPECT_EQ(job().restarts, 0);
   EXPECT_EQ(state("b"), NodeState::kDrained);
-  // A daemon looks the directory through first.
+  // First a daemon scans the directory.
   const CheckpointTask task = cluster_.TasksFor(NodeName("a")).at(0);
   CheckpointTaskResult result;
   result.task = task;
@@ -227,7 +227,7 @@ TEST_F(ClusterNodesTest, RanksThatAreCutOffTogetherAreGivenToNobody) {
   EXPECT_EQ(job().state, JobState::kRunning);
   EXPECT_THAT(job().reason, HasSubstr("none of its nodes answers"));
 
-  // The first that is back brings no verdict over the other.
+  // The return of the first node does not condemn the other.
   free_nodes(100);
   tell("a", 0, 100);
   tell("a", 0, 109);

@@ -1,6 +1,6 @@
-// The cluster's side of scheduling: what the pass is told (schedule.h), when there is need for
-// one, and what becomes of its decision. Before it, what is found without a look at all jobs: those
-// that live, wait, recover, have ended, have tasks, and those of a node.
+// The cluster's side of scheduling: the input of a pass (schedule.h), when a pass is needed, and
+// what follows from its decision. First come the indexes that spare a look at all jobs: those that
+// are live, queued, recovering or ended, that have tasks, or that use a node.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -189,7 +189,7 @@ bool Cluster::MustSchedule(const NodeName* about, const Actions& actions) {
     changed = true;
   };
   for (const JobId& id : actions.show_jobs) look(id);
-  // Which node looks through their directories changes without an event of theirs.
+  // The node that scans a job's directory can change without an event of that job.
   for (const auto& [id, wait] : schedule_.waits) {
     if (wait.kind == Wait::Kind::kSettlement) look(id);
   }
@@ -217,7 +217,7 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
     if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
   }
   if (!MustSchedule(about, actions)) return;
-  // When all workers come back at once, there is a pass for each, unless nobody waits for one.
+  // When all workers come back at once, each would cause a pass; there is none while no job waits.
   if (queued_.empty()) {
     schedule_ = ScheduleDecision();
     return;
@@ -252,7 +252,7 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
   }
   schedule_.starts.clear();
   schedule_.preemptions.clear();
-  MustSchedule(about, actions);  // Nothing follows from what it has done itself.
+  MustSchedule(about, actions);  // The pass's own changes need no other pass.
 }
 
 std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {

@@ -68,7 +68,7 @@ TEST_F(ClusterTest, JobIsStoredBeforeItsNodesAreTold) {
   EXPECT_EQ(plan[1].job->request.spec, "spec");
 }
 
-// A job of thousands of ranks ends one by one.
+// When a job of thousands of ranks ends, they end one by one.
 TEST_F(ClusterTest, EndOfOneRankIsStoredAndToldToItsOwnNode) {
   for (const char* node : {"a", "b"}) cluster_.Step(NodeConnected{Facts(node, 1), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
@@ -306,7 +306,7 @@ TEST_F(ClusterTest, JobsThatHaveNotEndedAreBoundedPerSubmitterAndInAll) {
                                     HasSubstr("--jobs-per-submitter is 2")));
   EXPECT_EQ(refused("bob"), "");
   EXPECT_EQ(refused(""), "");
-  // What has ended counts no more, also after a restart.
+  // Ended jobs no longer count, not even after a restart.
   cluster.Step(CancelRequested{JobId("job-1"), "", absl::ZeroDuration()}, At(3));
   EXPECT_EQ(refused("ann"), "");
   cluster.Step(JobSubmitted{Request("job-3", 1), "ann"}, At(4));
@@ -383,7 +383,7 @@ TEST_F(ClusterTest, OldestEndedJobsAreForgotten) {
   EXPECT_EQ(small.jobs().begin()->first, JobId("job-2"));
 }
 
-// Each job as jobs() has it, and no other.
+// Expects that each job of jobs() is found, and none of `absent`.
 void ExpectAllFound(const Cluster& cluster, const std::set<std::string>& absent) {
   for (const auto& [id, job] : cluster.jobs()) {
     EXPECT_EQ(cluster.FindJob(id), &job) << id.value();
@@ -407,7 +407,7 @@ TEST_F(ClusterTest, JobsAreFoundAsLongAsTheyAreThere) {
   ExpectAllFound(small, {});
   end("job-2", 3);
   ExpectAllFound(small, {"job-1"});
-  // Another with the id of one that was forgotten is what its reports are about.
+  // After a forgotten job, reports with its id are about the new job that has it.
   submit("job-1", 4);
   ExpectAllFound(small, {});
   EXPECT_EQ(small.FindJob(JobId("job-1"))->state, JobState::kQueued);

@@ -1,5 +1,5 @@
-// When each of many things has something to do next, and which time is the first of all: a change
-// of one does not look at the others.
+// The next deadline of each of many things, and the first of them all. A change of one does not
+// look at the others.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_CLUSTER_DEADLINES_H_
@@ -17,7 +17,7 @@ namespace paceline {
 template <typename Key>
 class Deadlines {
  public:
-  // InfiniteFuture: it has none.
+  // InfiniteFuture(): it has no deadline.
   void Set(const Key& key, absl::Time deadline) {
     const auto known = deadlines_.find(key);
     if (known != deadlines_.end()) {
@@ -30,7 +30,7 @@ class Deadlines {
     deadlines_.emplace(key, deadline);
   }
 
-  // Those whose deadline has come, the earliest first; they have none then.
+  // Removes and returns the keys whose deadline has come, the earliest first.
   std::vector<Key> TakeDue(absl::Time now) {
     std::vector<Key> due;
     while (!order_.empty() && order_.begin()->first <= now) {
@@ -40,14 +40,14 @@ class Deadlines {
     return due;
   }
 
-  // InfiniteFuture: nobody has one.
+  // InfiniteFuture(): there is none.
   absl::Time Next() const {
     return order_.empty() ? absl::InfiniteFuture() : order_.begin()->first;
   }
 
  private:
-  absl::flat_hash_map<Key, absl::Time> deadlines_;  // Only looked up.
-  std::set<std::pair<absl::Time, Key>> order_;      // The same.
+  absl::flat_hash_map<Key, absl::Time> deadlines_;  // Only looked up: it has no order.
+  std::set<std::pair<absl::Time, Key>> order_;      // The same, in order.
 };
 
 }  // namespace paceline

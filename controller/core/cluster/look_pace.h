@@ -1,8 +1,8 @@
-// When a job is looked at as a whole, after what its trainers have told of themselves. A look costs
-// by the job's ranks, and a job of thousands has thousands of reports in a second: by its square.
-// So large jobs are looked at a period after the last time at the earliest, which grows with their
-// ranks: looks take the same share of time in jobs of any size. What came meanwhile waits for the
-// first report after that, or for kPatience if none comes.
+// Decides when a job is looked at as a whole after its trainers have reported. A look costs by the
+// job's ranks, and a job of thousands has thousands of reports in a second, so that a look for each
+// would cost by the square. So looks at large jobs are at least a period apart, which grows with
+// the ranks: looks take the same share of time in jobs of any size. What comes in between waits for
+// the first report after the period, or for kPatience if none comes.
 //
 // Pure: times are arguments, and steady. Thread-compatible.
 #ifndef CONTROLLER_CORE_CLUSTER_LOOK_PACE_H_
@@ -20,19 +20,19 @@ namespace paceline {
 
 class LookPace {
  public:
-  // So much longer than its period a job waits at most. Reports of large jobs come each
-  // millisecond, and a deadline is a look at all jobs.
+  // How much longer than its period a job waits at most. Reports of large jobs come each
+  // millisecond, and a deadline costs a look at all jobs.
   static constexpr absl::Duration kPatience = absl::Milliseconds(100);
 
   struct Options {
-    absl::Duration per_rank = absl::Microseconds(20);  // Of a period.
-    absl::Duration least = absl::Milliseconds(5);      // Jobs with shorter ones need not wait.
+    absl::Duration per_rank = absl::Microseconds(20);  // The period, per rank.
+    absl::Duration least = absl::Milliseconds(5);      // Jobs with shorter periods do not wait.
   };
 
   explicit LookPace(const Options& options) : options_(options) {}
 
-  // A trainer of the job has reported. `news`: there is something to look at; else there may be
-  // from earlier. Whether to look now.
+  // Takes in a report of one of the job's trainers, and returns whether to look at the job now.
+  // `news`: this report is reason to look; otherwise an earlier one may be.
   bool MayLook(const JobId& job, size_t ranks, bool news, absl::Time now) {
     const absl::Duration period = static_cast<int64_t>(ranks) * options_.per_rank;
     if (period < options_.least) return news;
@@ -48,7 +48,7 @@ class LookPace {
     return true;
   }
 
-  // Jobs to look at now, since no report has come. To be asked from NextDeadline on.
+  // Jobs to look at now, as no report has come since. Call it when NextDeadline has come.
   std::vector<JobId> TakeDue(absl::Time now) {
     const std::vector<JobId> due = deadlines_.TakeDue(now);
     for (const JobId& job : due) turns_.erase(job);
@@ -63,13 +63,13 @@ class LookPace {
 
  private:
   struct Turn {
-    absl::Time next = absl::InfinitePast();  // Not earlier.
+    absl::Time next = absl::InfinitePast();  // No look before this.
     bool waits = false;                      // There is something to look at.
   };
 
   const Options options_;
-  std::map<JobId, Turn> turns_;  // Of large jobs.
-  Deadlines<JobId> deadlines_;   // Of those that wait.
+  std::map<JobId, Turn> turns_;  // Only of large jobs.
+  Deadlines<JobId> deadlines_;   // Of the jobs that wait.
 };
 
 }  // namespace paceline

@@ -16,7 +16,7 @@ JobLifeEvent Event(JobEventKind kind, bool warning = false) {
   return event;
 }
 
-// Ids of all that may be told after `id`.
+// Ids of all events after `id` that may be shown.
 std::vector<int64_t> Told(const EventHistory& history, int64_t id = 0) {
   std::vector<int64_t> ids;
   while (const JobLifeEvent* next = history.After(id)) ids.push_back(id = next->id);

@@ -42,7 +42,7 @@ HistoryActions JobHistories::Follow(const Cluster& cluster, const Stragglers& st
     }
     jobs_.erase(known);
   }
-  // Who is slow is why something is decided, and that is why the job changes.
+  // The order of the events: a verdict leads to a decision, and that to a change of the job.
   std::set<JobId> judged = stepped.show_jobs;
   for (const auto& [id, number] : decided.store) judged.insert(id);
   for (const JobId& id : judged) {

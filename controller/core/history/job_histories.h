@@ -1,7 +1,7 @@
-// The histories of all jobs: what the cluster and its stragglers have come to goes in, and what is
-// to be stored comes out.
+// The histories of all jobs. What the cluster did and what was found about stragglers goes in; the
+// events to be stored come out.
 //
-// Who uses it stores the events with what they tell of, in one transaction, and releases them when
+// The caller stores the events in one transaction with what they are about, and releases them when
 // that is durable (control_loop.cc).
 //
 // Pure. Thread-compatible.
@@ -25,33 +25,33 @@
 namespace paceline {
 
 struct HistoryActions {
-  // An event of a job.
+  // A job, and the id of one of its events.
   using Key = std::pair<JobId, int64_t>;
 
-  std::set<Key> store;   // As Find(job)->Find(id) has it.
-  std::set<Key> forget;  // No longer known.
+  std::set<Key> store;   // As Find(job)->Find(id) returns them.
+  std::set<Key> forget;  // Events that are no longer kept.
 };
 
 class JobHistories {
  public:
-  // Takes over what was stored, by job and id, after the cluster has and before the stragglers do.
-  // All that was stored counts as told. Forgets events of jobs that are gone.
+  // Takes over the stored events, by job and id. Call it after the cluster was restored and before
+  // the stragglers are. What was stored counts as shown. Forgets events of jobs that are gone.
   HistoryActions Restore(std::map<JobId, std::vector<JobLifeEvent>> events, const Cluster& cluster,
                          const std::map<JobId, std::vector<RemedyDecision>>& decisions);
 
-  // Looks at what may have happened to the jobs of `actions` and `decided`, and at the verdicts
-  // about them. `wall_now` dates the events.
+  // Adds the events of the jobs in `actions` and `decided`, and of the verdicts about them.
+  // `wall_now` dates the events.
   HistoryActions Follow(const Cluster& cluster, const Stragglers& stragglers,
                         const Actions& actions, const StragglerActions& decided,
                         absl::Time wall_now);
 
-  // Whether verdicts about the job's ranks have been told that Follow has not seen.
+  // Whether there are verdicts about the job's ranks that Follow has not seen.
   bool HasNewVerdicts(const JobId& job, const Stragglers& stragglers) const;
-  // Follow for them alone.
+  // As Follow, for these verdicts alone.
   HistoryActions FollowVerdicts(const JobId& job, const Cluster& cluster,
                                 const Stragglers& stragglers, absl::Time wall_now);
 
-  // The events that an earlier call had stored are durable.
+  // Says that the events of an earlier call, now stored, are durable.
   void Release(const HistoryActions& stored);
 
   // Null: there is no such job. Valid until the job is deleted.
@@ -70,7 +70,7 @@ class JobHistories {
   void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Told& told, absl::Time wall_now,
                       HistoryActions& actions);
 
-  // Each batch of steps looks its job up. Has no order, and nothing looks at all.
+  // Each batch of steps looks its job up here. Never iterated: it has no order.
   absl::node_hash_map<JobId, Told> jobs_;
 };
 

@@ -125,7 +125,7 @@ TEST_F(JobHistoriesTest, ADeletedJobsEventsAreForgotten) {
   EXPECT_EQ(told.forget.size(), stored_.size());
   EXPECT_EQ(histories_.Find(watched_.id), nullptr);
   EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
-  // Another with its id has a history of its own, with the same beginning.
+  // Another job of the same id gets a history of its own, which begins alike.
   stored_.clear();
   Follow();
   EXPECT_EQ(stored_.size(), told.forget.size());

@@ -1,4 +1,4 @@
-// What is found about a job's stragglers, and decided, as events of the job's history.
+// Turns verdicts and decisions about a job's stragglers into events of the job's history.
 #ifndef CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
 #define CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Kind, warning and text; the rest is left as it is.
+// Set only kind, warning and text.
 JobLifeEvent EventOf(const ToldVerdict& told);
 JobLifeEvent EventOf(const RemedyDecision& decision);
 

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Of more nodes only the number is told.
+// If there are more nodes, only their number is given.
 constexpr size_t kNodesNamed = 4;
 
 std::string NodesText(const std::vector<NodeName>& nodes) {
@@ -38,7 +38,7 @@ int64_t CountFailed(const JobCheckpoints& checkpoints) {
   return failed;
 }
 
-// Its ranks could act, or were about to.
+// Whether the job's ranks could act, or were about to.
 bool IsActive(JobState state) {
   return state == JobState::kStarting || state == JobState::kRunning ||
          state == JobState::kStopping || state == JobState::kRecovering;
@@ -68,7 +68,7 @@ struct ToldJob::News {
     event.what = std::move(what);
     events.push_back(std::move(event));
   }
-  // Whether one of this kind is told already.
+  // Whether an event of this kind was added already.
   bool Has(JobEventKind kind) const {
     return std::any_of(events.begin(), events.end(),
                        [&](const JobLifeEvent& event) { return event.kind == kind; });
@@ -235,7 +235,7 @@ void ToldJob::LookAtState(const Job& job, News& news) const {
       }
       return;
     case JobState::kStarting:
-      return;  // LookAtStart.
+      return;  // LookAtStart does it.
     case JobState::kRunning:
       if (!news.Has(JobEventKind::kMembership)) {
         news.Add(JobEventKind::kState, false, "all ranks train");
@@ -252,7 +252,7 @@ void ToldJob::LookAtState(const Job& job, News& news) const {
     case JobState::kSucceeded:
     case JobState::kFailed:
     case JobState::kCancelled:
-      // Why it stops is told already.
+      // The reason why it stops was shown already.
       news.Add(JobEventKind::kState, job.state == JobState::kFailed,
                state_ != JobState::kStopping || job.reason != stops_for_ ? job.reason
                : job.state == JobState::kFailed                          ? "the job has failed"

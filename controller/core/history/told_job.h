@@ -1,7 +1,7 @@
-// What people were told of a job last, and what there is to tell since: events that are read off
-// the job, so that whatever changes it cannot forget to tell.
+// What people were last shown of a job, and what is new since. The events are derived from the
+// job's state, so that no code that changes it can forget to add them.
 //
-// Several things may have happened between two looks, such as a stop and the next start; each has
+// Between two looks several things may have happened, such as a stop and the next start. Each has
 // an event, in the order in which they happen to any job.
 //
 // Pure. Thread-compatible.
@@ -21,16 +21,16 @@ namespace paceline {
 
 class ToldJob {
  public:
-  // Of a job that nothing was told of: the next look tells that it was submitted.
+  // For a job of which nothing was shown: the next look says that it was submitted.
   ToldJob() = default;
-  // Of one out of a store: all of it was told.
+  // For a job from the store, of which everything was shown.
   explicit ToldJob(const Job& job);
 
   // What has happened since the last look, oldest first: kind, warning and text.
   std::vector<JobLifeEvent> Look(const Job& job);
 
  private:
-  // Of the newest change of membership.
+  // The newest change of membership.
   struct ToldChange {
     int64_t number = 0;  // JobRecovery::changes.
     bool has_ended = true;
@@ -50,13 +50,13 @@ class ToldJob {
 
   bool known_ = false;
   JobState state_ = JobState::kQueued;
-  std::string stops_for_;  // Its reason, when it began to stop.
-  Generation started_{0};  // That the newest start began.
+  std::string stops_for_;  // The job's reason when it began to stop.
+  Generation started_{0};  // The generation with which the newest start began.
   int restarts_ = 0;
   ToldChange change_;
-  std::set<NodeName> vacated_;  // That its ranks will move off.
-  std::string strategy_;        // Of the plan, serialized.
-  PlanEpoch pending_{0};        // Of a plan of which it is to be told who takes it up; 0: none.
+  std::set<NodeName> vacated_;  // Nodes that its ranks will leave.
+  std::string strategy_;        // The plan's, serialized.
+  PlanEpoch pending_{0};        // A plan whose taking up is still to be shown; 0: none.
   int64_t committed_ = 0;
   int64_t failed_ = 0;
   bool stops_when_saved_ = false;

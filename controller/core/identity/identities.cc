@@ -62,11 +62,11 @@ Identities::Changes Identities::UseToken(const std::string& digest, const std::s
 Identities::Changes Identities::Revoke(const std::string& principal, const std::string& reason,
                                        const std::string& owner, absl::Time now) {
   Revocation& revocation = revocations_[principal];
-  // A clock that is behind that of an earlier revocation does not undo it.
+  // A clock behind that of an earlier revocation must not undo it.
   revocation = {std::max(revocation.before, SecondAfter(now)), reason, owner};
   Changes changes;
   changes.store_revocations.push_back(principal);
-  // Whoever has one could come back by it.
+  // Whoever holds one of the node's tokens could come back with it.
   for (auto at = tokens_.begin(); at != tokens_.end();) {
     if (WorkerUri(at->second.node) == principal) {
       changes.delete_tokens.push_back(at->first);

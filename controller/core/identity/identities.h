@@ -1,10 +1,10 @@
-// Join tokens and revocations: what may still join, and whose certificates are refused.
+// Join tokens and revocations: which nodes may still join, and whose certificates are refused.
 //
 //   token:      made ──▶ used by a key ──▶ forgotten, a day after its end
 //                 └────▶ ended ──────────────┘
 //
-// Tokens are known by the SHA-256 of their secret, keys by that of the public key. Principals are
-// named by their URI.
+// Tokens are known by the SHA-256 of their secret, keys by the SHA-256 of the public key, and
+// principals by their URI.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_IDENTITY_IDENTITIES_H_
@@ -21,7 +21,7 @@
 
 namespace paceline {
 
-// How long a token is kept after its end, so that who comes too late is told why.
+// How long a token is kept after its end, so that a latecomer is told the reason.
 inline constexpr absl::Duration kTokenMemory = absl::Hours(24);
 inline constexpr absl::Duration kUsualTokenLife = absl::Hours(1);
 inline constexpr absl::Duration kLongestTokenLife = absl::Hours(24 * 7);
@@ -31,9 +31,9 @@ struct JoinToken {
   absl::Time created;
   absl::Time expires;
   std::string owner = {};
-  std::string request = {};                // Id of the request that made it.
-  absl::Time used = absl::InfinitePast();  // Not yet.
-  std::string used_by = {};                // Key.
+  std::string request = {};                // Id of the request that made the token.
+  absl::Time used = absl::InfinitePast();  // InfinitePast(): not used.
+  std::string used_by = {};                // The key that used it.
 };
 
 struct Revocation {
@@ -44,7 +44,7 @@ struct Revocation {
 
 class Identities {
  public:
-  // By digest, and by principal.
+  // Tokens by digest, revocations by principal.
   using Tokens = std::map<std::string, JoinToken>;
   using Revocations = std::map<std::string, Revocation>;
 
@@ -61,22 +61,22 @@ class Identities {
   Identities(Tokens tokens, Revocations revocations)
       : tokens_(std::move(tokens)), revocations_(std::move(revocations)) {}
 
-  // Takes the place of the one that the same request made, if it is not used; forgets old ones.
+  // Adds a token; it replaces an unused one that the same request made. Forgets old tokens.
   Changes AddToken(const std::string& digest, JoinToken token, absl::Time now);
 
-  // Whether a node that shows the token gets a certificate of this key. kAgain: it had got one for
-  // the same key. kJustRevoked: its certificate would be refused, in a second it would not.
+  // Whether a node that shows the token gets a certificate for this key. kAgain: it already got one
+  // for the same key. kJustRevoked: its certificate would be refused now, but not a second later.
   JoinVerdict CheckJoin(const std::string& digest, const NodeName& node, const std::string& key,
                         absl::Time now) const;
 
   // Requires: CheckJoin says kFine or kAgain.
   Changes UseToken(const std::string& digest, const std::string& key, absl::Time now);
 
-  // Certificates that were issued up to now are refused from now on. A node's tokens end with them.
+  // Refuses certificates issued up to now, and deletes the tokens if the principal is a node.
   Changes Revoke(const std::string& principal, const std::string& reason, const std::string& owner,
                  absl::Time now);
 
-  // Null: a certificate of the principal, issued then, is not refused. Valid until the next Revoke.
+  // Null: a certificate of the principal, issued then, is accepted. Valid until the next Revoke.
   const Revocation* Refuses(const std::string& principal, absl::Time issued) const;
 
   const Tokens& tokens() const { return tokens_; }
@@ -90,7 +90,7 @@ class Identities {
 // "paceline://worker/NODE"
 std::string WorkerUri(const NodeName& node);
 
-// "the token has expired on ..."; for people, without the secret.
+// "the token has expired on ...": the refusal for people, without the secret.
 std::string JoinRefusalText(Identities::JoinVerdict verdict, const NodeName& node);
 
 }  // namespace paceline

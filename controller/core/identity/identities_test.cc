@@ -13,7 +13,7 @@ using Verdict = Identities::JoinVerdict;
 constexpr char kToken[] = "token-digest";
 constexpr char kKey[] = "key-digest";
 const NodeName kNode("node-7");
-// Half a second past a whole one.
+// Half a second past a whole second.
 const absl::Time kNow = absl::FromUnixMillis(1'700'000'000'500);
 
 JoinToken Token(const std::string& request = "r1", absl::Duration life = absl::Hours(1)) {
@@ -74,7 +74,7 @@ TEST(IdentitiesTest, RevocationRefusesWhatWasIssuedBefore) {
   const std::string uri = WorkerUri(kNode);
   EXPECT_EQ(identities.Refuses(uri, kNow), nullptr);
   EXPECT_THAT(identities.Revoke(uri, "stolen", "ann", kNow).store_revocations, ElementsAre(uri));
-  // Certificates know whole seconds.
+  // Times in certificates are whole seconds.
   const absl::Time second = kNow - absl::Milliseconds(500);
   ASSERT_NE(identities.Refuses(uri, second), nullptr);
   EXPECT_EQ(identities.Refuses(uri, second)->reason, "stolen");

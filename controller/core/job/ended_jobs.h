@@ -1,5 +1,5 @@
-// Which jobs have ended, the oldest first, and how many ranks they had together: each of them keeps
-// its last report, so that it is by ranks that old jobs take memory.
+// The jobs that have ended, oldest first, and how many ranks they had together. Each rank keeps its
+// last report, so that the memory of old jobs grows with their ranks.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_JOB_ENDED_JOBS_H_
@@ -17,7 +17,7 @@ namespace paceline {
 
 class EndedJobs {
  public:
-  // The job has ended then (wall), with so many trainers.
+  // Records that the job ended at this wall time with this many trainers.
   void Set(const JobId& job, absl::Time ended, size_t ranks) {
     const auto known = by_job_.find(job);
     if (known != by_job_.end() && known->second.time == ended && known->second.ranks == ranks) {
@@ -29,7 +29,7 @@ class EndedJobs {
     ranks_ += ranks;
   }
 
-  // The job goes on, or is forgotten; if it had ended.
+  // The job goes on or is forgotten. Nothing happens if it had not ended.
   void Remove(const JobId& job) {
     const auto known = by_job_.find(job);
     if (known == by_job_.end()) return;
@@ -39,9 +39,9 @@ class EndedJobs {
   }
 
   size_t size() const { return by_job_.size(); }
-  // Of all of them.
+  // Ranks of all these jobs together.
   size_t ranks() const { return ranks_; }
-  // The one that ended first. Requires: there is one.
+  // The job that ended first. Requires: there is one.
   const JobId& oldest() const { return by_time_.begin()->second; }
 
  private:

@@ -52,7 +52,7 @@ void BeginStop(Job& job, absl::Duration grace, Moment now) {
   job.stop = StopOrder{grace, now.steady + grace + kStopConfirmation};
 }
 
-// The trainers are gone, or given up: what they leave on disk is to be scanned.
+// The trainers are gone, or given up; what they left on disk is to be scanned.
 void EndGeneration(Job& job, Moment now) {
   job.stop.reset();
   if (job.ranks.empty()) return;
@@ -72,7 +72,7 @@ void EndGeneration(Job& job, Moment now) {
   checkpoints.settlement = Settlement{NewestUsed(job), "", now.steady + kSettlementPatience};
 }
 
-// Trainers beside the members are forgotten: none is wanted any more.
+// Forgets the trainers beside the members: none is wanted any more.
 void DropOthers(Job& job) {
   job.spares.clear();
   job.leaving.clear();
@@ -82,8 +82,8 @@ void DropOthers(Job& job) {
       absl::InfiniteFuture();
 }
 
-// What is long, and of no use once all is over: the last lines of the rank that failed stand in
-// job.failure, those of all are in the logs on their nodes.
+// Forgets what is long and of no use once all is over: the last lines of the failed rank are in
+// job.failure, those of all ranks in the logs on their nodes.
 void ForgetDetails(Job& job) {
   for (RankState& rank : job.ranks) {
     rank.report.saves = std::vector<SaveStatus>();
@@ -99,7 +99,7 @@ void End(Job& job, JobState state, Moment now) {
   job.ended = now.wall;
 }
 
-// Back into the queue, for the next generation.
+// Puts the job back into the queue, for its next generation.
 void Requeue(Job& job, Moment now) {
   EndGeneration(job, now);
   DropOthers(job);
@@ -116,7 +116,7 @@ void BeginTraining(Job& job, Moment now) {
   job.state = JobState::kRunning;
   job.started = now.wall;
   job.reason = "all ranks train";
-  // A checkpoint that could not be used once can be, after all.
+  // A checkpoint that once could not be used has proved usable.
   Checkpoint* used =
       SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;
   if (used != nullptr && used->state == CheckpointState::kDamaged) {
@@ -126,7 +126,7 @@ void BeginTraining(Job& job, Moment now) {
   PlanNextSave(job, now);
 }
 
-// A failure before all ranks trained is not recovered from, but counts.
+// Counts a failure before all ranks trained, although it is not recovered from.
 void CountAtStart(Job& job, Moment now) {
   if (!Recovers(job)) return;
   const int r = job.failure->rank.value();
@@ -134,7 +134,7 @@ void CountAtStart(Job& job, Moment now) {
   CountLoss(job, job.ranks[static_cast<size_t>(r)], now);
 }
 
-// The end of a job that was stopping.
+// Ends a job that was stopping.
 void EndStopped(Job& job, Moment now) {
   if (job.failure.has_value() && IsEcho(job.failure->exit)) {
     if (auto stuck = FindStuckRank(job.ranks, *job.failure); stuck.has_value()) {
@@ -159,7 +159,7 @@ JobChange TickSettlement(Job& job, Moment now) {
 
 bool HasLost(const Job& job) { return std::any_of(job.ranks.begin(), job.ranks.end(), IsLost); }
 
-// After the ranks changed: what that means for the job.
+// Draws the conclusions for the job after its ranks changed.
 void Advance(Job& job, Moment now) {
   if (job.ended_already() || job.state == JobState::kQueued) return;
   if (job.state != JobState::kStopping) {
@@ -187,7 +187,7 @@ void Advance(Job& job, Moment now) {
   }
 }
 
-// Neighbours are the ranks of a node, and the nodes of a rack.
+// Puts ranks of a node next to each other, and nodes of a rack.
 void SortByHome(std::vector<Place>& places) {
   std::map<std::string, size_t> racks;
   std::map<NodeName, size_t> nodes;
@@ -211,24 +211,24 @@ bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
          before.figures.details != after.figures.details;
 }
 
-// What must survive the controller.
+// Whether the reports differ in something that must survive the controller.
 bool ShowsState(const TrainerReport& before, const TrainerReport& after) {
   const auto joined = [](const TrainerReport& r) { return r.membership.generation; };
   return before.state != after.state || before.pid != after.pid || !(before.plan == after.plan) ||
          before.profile.details != after.profile.details || joined(before) != joined(after);
 }
 
-// Of reports that follow each other, when neither the job's state nor its store's address changes
-// by the second. Thousands of members change one after the other, and no plan of others follows
-// from one alone, unless it is lost (what else does, membership.h and saving.h tell by themselves).
-// While they start, a new controller hears of them from their nodes: not so of ends, whose node may
-// be gone by then. docs/decisions/0028-what-one-rank-changes.md.
+// What the difference between two successive reports means, if neither the job's state nor its
+// store's address changes. Thousands of members change one after another, and one alone, unless it
+// is lost, changes no plan but its own node's (membership.h and saving.h say themselves what else
+// does). Starts are not stored, as their nodes report them to a new controller; ends are, as the
+// node may be gone by then. docs/decisions/0028-what-one-rank-changes.md.
 JobChange ChangeByOne(JobState state, bool is_member, const TrainerReport& before,
                       const TrainerReport& after) {
   if (!ShowsState(before, after)) {
     return ShowsProgress(before, after) ? JobChange::kProgress : JobChange::kNone;
   }
-  // A loss is looked at before anything else can take the place.
+  // The job looks at a loss before anything else can take the place.
   const bool is_lost = after.exit.has_value() && after.exit->failure != FailureKind::kNone &&
                        (state == JobState::kRunning || state == JobState::kRecovering);
   if (!is_member || is_lost) return JobChange::kState;
@@ -308,7 +308,7 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
                                   found->report.store_address != report.store_address;
   const std::string address_before = may_change_address ? StoreAddress(job) : "";
   const TrainerReport before = std::exchange(rank.report, report);
-  // A node that lost its state starts the trainer anew; its peers are steps ahead.
+  // A node that lost its state starts the trainer anew, while its peers are steps ahead.
   if (before.pid != 0 && report.pid != 0 && before.pid != report.pid) {
     rank.report.state = TrainerState::kExited;
     rank.report.exit = LostExit(before, "the node lost the running trainer and started another");
@@ -323,7 +323,7 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     job.evaluation = report.evaluation;
     evaluated = true;
   }
-  const TrainerReport after = rank.report;  // A restart leaves no ranks.
+  const TrainerReport after = rank.report;  // A copy, as a restart leaves no ranks.
   const JobState state = job.state;
   const bool is_member = RankOf(job, rank) != Rank(-1);
   JobChange change = JobChange::kNone;
@@ -332,7 +332,7 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     change = std::max(change, TakeRequestToEnd(job, rank, now));
   }
   change = std::max(change, StopIfSaved(job, now));
-  // From a member that goes on as before nothing follows for a job that does.
+  // In a job that goes on as before, nothing follows from a member that does.
   const bool goes_on = is_member && before.state == after.state && job.state == state &&
                        (state == JobState::kRunning || state == JobState::kRecovering);
   if (!goes_on) Advance(job, now);
@@ -366,7 +366,7 @@ JobChange CancelJob(Job& job, const std::string& reason, absl::Duration grace, M
   if (sooner) BeginStop(job, grace, now);
   if (job.asked_to_stop) return sooner ? JobChange::kState : JobChange::kNone;
   job.asked_to_stop = true;
-  if (job.state == JobState::kStopping) return JobChange::kState;  // It is not restarted then.
+  if (job.state == JobState::kStopping) return JobChange::kState;  // So it will not be restarted.
   job.reason = reason;
   if (job.state == JobState::kQueued) {
     End(job, JobState::kCancelled, now);
@@ -415,7 +415,7 @@ absl::Time NextDeadline(const Job& job) {
   const absl::Time settled = job.checkpoints.settlement.has_value()
                                  ? job.checkpoints.settlement->deadline
                                  : absl::InfiniteFuture();
-  // What waits or has ended has no members to see to (cluster_membership.cc).
+  // A queued or ended job has no members to see to (cluster_membership.cc).
   const absl::Time wake = job.holds_slots() ? job.recovery.wake : absl::InfiniteFuture();
   return std::min({StopDeadline(job), settled, NextSaveDeadline(job), wake});
 }

@@ -7,8 +7,8 @@
 namespace paceline {
 namespace {
 
-// Time in RUNNING that may still turn out to have been in steps: reports that are late, and three
-// steps, since each is told of at its end.
+// Time in RUNNING that may yet prove to have been in steps: reports may be late, and each of up to
+// three steps under way is reported at its end.
 constexpr double kLateReportsS = 10;
 constexpr double kStepsUnderWay = 3;
 
@@ -26,7 +26,7 @@ JobAccount::JobAccount(const Job& job, Moment now)
       ranks_(std::max(1, static_cast<int>(job.ranks.size()))),
       restarts_(job.restarts) {
   category_ = CategoryOf(job);
-  // The steps of a start that has not come to training yet are all still to be counted.
+  // Until a start has come to training, all its steps are still to be counted.
   if (job.ranks.empty() || job.state == JobState::kStarting) return;
   started_ = job.recovery.started;
   generation_ = job.generation;
@@ -81,8 +81,8 @@ void JobAccount::CountTime(absl::Time steady) {
   Divide(/*all=*/false);
 }
 
-// Gives the time in RUNNING to what the ranks have told of it; and what nobody will tell of any
-// more, with `all` the whole rest, to outside_steps.
+// Divides the time in RUNNING by what the ranks have reported. The part that nobody can report any
+// more goes to outside_steps; with `all`, the whole rest does.
 void JobAccount::Divide(bool all) {
   const double told = told_productive_ + told_wait_;
   const double in_steps = std::min(running_, told);
@@ -104,7 +104,7 @@ void JobAccount::Divide(bool all) {
 void JobAccount::CountSteps(const Job& job, Moment now) {
   if (job.ranks.empty()) return;
   if (job.generation != generation_ && job.recovery.started != started_) {
-    // A new start: from a checkpoint of its own, from one of another job, or from the beginning.
+    // A new start, from a checkpoint of its own or of another job, or from the beginning.
     const Checkpoint* from = job.restored_from.empty() || !SavesCheckpoints(job.request)
                                  ? nullptr
                                  : FindByDirectory(job, job.restored_from);
@@ -117,7 +117,7 @@ void JobAccount::CountSteps(const Job& job, Moment now) {
   }
   if (job.generation != generation_ && !job.recovery.history.empty()) {
     const MembershipChange& change = job.recovery.history.back();
-    if (change.ended == absl::InfinitePast()) return;  // What its ranks tell is not the job's step.
+    if (change.ended == absl::InfinitePast()) return;  // Its ranks do not report the job's step.
     if (is_step_known_) Lose(change.step);
     generation_ = job.generation;
   }

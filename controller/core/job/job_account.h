@@ -1,18 +1,18 @@
-// What a job has spent its time on, and how many steps it has done and lost: sums that only grow,
-// from how the job changes and what its ranks measure of their steps.
+// What a job has spent its time on, and how many steps it has done and lost. These sums only grow;
+// they come from changes of the job and from the step times that its ranks measure.
 //
 // Each moment since the job was submitted belongs to one category:
 //
 //   QUEUED          queued
 //   STARTING        startup
-//   RUNNING         productive + data_wait   as far as its ranks were in steps, by their mean
-//                   outside_steps            else: evaluations, saves, a rank that hangs
-//   RECOVERING      recovery; so is all from a failure that is followed by a restart until the job
-//                   trains again
+//   RUNNING         productive + data_wait   while its ranks were in steps, on average
+//                   outside_steps            the rest: evaluations, saves, a rank that hangs
+//   RECOVERING      recovery; so is all time from a failure that is followed by a restart until
+//                   the job trains again
 //   STOPPING        stopping
 //
-// A step is told when it is over, and then on its way for a second or so; so the newest part of the
-// time in RUNNING is not counted at once.
+// A step is reported when it is over, and the report takes a second or so; therefore the newest
+// part of the time in RUNNING is not counted at once.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_JOB_JOB_ACCOUNT_H_
@@ -44,22 +44,22 @@ const char* NameOf(TimeCategory category);
 
 class JobAccount {
  public:
-  // Of a job that begins now, or that is found as it is: what it has done before does not count.
+  // For a job that begins now, or is found as it is: what it did before does not count.
   JobAccount(const Job& job, Moment now);
 
-  // The job is now so; or only time has passed.
+  // Takes in the job as it is now; it may not have changed.
   void Follow(const Job& job, Moment now);
 
-  // A rank has told of a step, in seconds.
+  // A rank has reported a step; times in seconds.
   void TakeStep(double total_s, double data_wait_s);
 
   // Seconds, by TimeCategory.
   const std::array<double, kTimeCategories>& seconds() const { return seconds_; }
-  // By all ranks together, done again after a restart or not.
+  // Steps done by all ranks together, including those repeated after a restart.
   int64_t steps_executed() const { return executed_; }
-  // Done, and thrown away by a restart or a recovery.
+  // Steps done but thrown away by a restart or a recovery.
   int64_t steps_lost() const { return lost_; }
-  // Wall, when the newest step was seen; infinite past: none yet.
+  // Wall: when the newest step was seen; infinite past: none yet.
   absl::Time progressed() const { return progressed_; }
 
  private:
@@ -77,7 +77,7 @@ class JobAccount {
   int64_t lost_ = 0;
   absl::Time progressed_ = absl::InfinitePast();
 
-  // Of the job as it was at `since_`.
+  // About the job as it was at `since_`.
   absl::Time since_;  // Steady.
   bool ended_ = false;
   TimeCategory category_ = TimeCategory::kQueued;
@@ -85,16 +85,16 @@ class JobAccount {
   int restarts_ = 0;
   bool restarting_ = false;  // From a restart until it trains.
   Generation started_{0};
-  Generation generation_{0};  // Newest whose beginning is taken in.
+  Generation generation_{0};  // Newest one whose beginning was taken in.
 
-  // In seconds: of RUNNING, not divided yet; and what ranks have told of it, their mean.
+  // In seconds: time in RUNNING not yet divided, and what ranks have reported of it, on average.
   double running_ = 0;
   double told_productive_ = 0;
   double told_wait_ = 0;
-  double longest_step_ = 0;  // Of those told of since the job trains.
+  double longest_step_ = 0;  // Of those reported since the job trains.
 
   bool is_step_known_ = true;
-  int64_t step_ = 0;  // Newest that is counted.
+  int64_t step_ = 0;  // Newest one that is counted.
 };
 
 }  // namespace paceline

@@ -27,7 +27,7 @@ void TellStep(Job& job, int64_t step, Moment now) {
   }
 }
 
-// Both ranks tell of `count` steps.
+// Both ranks report `count` steps.
 void TakeSteps(JobAccount& account, int count, double total_s, double wait_s = 0) {
   for (int i = 0; i < 2 * count; ++i) account.TakeStep(total_s, wait_s);
 }
@@ -101,7 +101,7 @@ TEST(JobAccountTest, FromAFailureToTrainingAgainIsRecovery) {
   RunPlaced(job, At(20));
   account.Follow(job, At(20));
   EXPECT_DOUBLE_EQ(Of(account, TimeCategory::kRecovery), 10);
-  // The next requeue is not one.
+  // The next requeue is not a restart.
   RequeueJob(job, "the node is drained", absl::ZeroDuration(), At(30));
   account.Follow(job, At(30));
   Exit(job, 0, FailureKind::kNone, "", At(32));
@@ -165,7 +165,7 @@ TEST(JobAccountTest, WithoutACheckpointAllIsLost) {
   EXPECT_EQ(account.steps_lost(), 8);
 }
 
-// Its own checkpoint is gone, and what it began with counts steps of another job.
+// Its own checkpoint is gone, and the one that it began with counts steps of another job.
 TEST(JobAccountTest, WhatIsLostByARestartFromAnothersCheckpointIsNotKnown) {
   JobRequest request = Restarting();
   request.max_restarts = 2;

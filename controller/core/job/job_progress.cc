@@ -1,4 +1,4 @@
-// How far a job has come, by what its ranks have told.
+// How far a job has come, by the reports of its ranks.
 #include <algorithm>
 
 #include "controller/core/job/job.h"
@@ -13,8 +13,8 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   const auto is_silent = [](const RankState& rank) {
     return rank.silent_since != absl::InfiniteFuture();
   };
-  // What silent ranks told last is old: it is no rate of now, and counts for step and loss only
-  // where nobody knows more.
+  // The last report of a silent rank is old: it does not show the present rate, and its step and
+  // loss count only if all ranks are silent.
   const bool all_silent = std::all_of(job.ranks.begin(), job.ranks.end(), is_silent);
   bool any = false;
   double mfu = 0;
@@ -24,7 +24,7 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
     const Progress& progress = rank.report.progress;
     const bool is_old = !all_silent && is_silent(rank);
     if (!is_old && (!replaced || HasState(job, rank))) {  // A newcomer has done no step yet.
-      // Who has just met the others may not have told of its progress yet.
+      // A rank that has just met the others may not have reported its progress yet.
       const int64_t step = std::max(progress.step, rank.report.membership.step);
       const bool is_newer = job.plan.slipstream.has_value() ? step > sum.step : step < sum.step;
       if (!any || is_newer) sum.step = step;

@@ -199,7 +199,7 @@ TEST(JobTest, LosingANodeFailsTheJobsThatRanThere) {
   EXPECT_EQ(job.failure->rank, Rank(1));
 }
 
-// A job of thousands of ranks is not stored, nor its nodes told, with each that starts.
+// A job of thousands of ranks is neither stored nor sent to its nodes for each rank that starts.
 TEST(JobTest, WhatOneOfManyDoesWhileTheyStartIsNotStored) {
   Job job = PlacedJob();
   EXPECT_EQ(ApplyReport(job, kA, Report(0, TrainerState::kReady), At(2)), JobChange::kProgress);

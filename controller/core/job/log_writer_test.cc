@@ -13,7 +13,7 @@ JobRequest ShrinkingRequest() {
   return request;
 }
 
-// Of the trainer that has the rank.
+// The reader of the trainer that has the rank.
 LogReader ReaderOf(const Job& job, int rank) {
   const RankState& member = job.ranks[static_cast<size_t>(rank)];
   return {Rank(rank), member.report.id, member.seat};

@@ -18,7 +18,7 @@ std::optional<Refusal> RefuseEnded(const Job& job, const char* what) {
                               ": its ", what, " cannot be changed any more")};
 }
 
-// Until the change before it is over.
+// PLAN_PENDING until the change before is over.
 std::optional<Refusal> RefusePending(const Job& job) {
   if (job.state == JobState::kQueued) return std::nullopt;
   const bool failed = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& r) {
@@ -77,7 +77,7 @@ bool IsPlanPending(const Job& job) {
 }
 
 void ChangePlan(Job& job, JobPlan plan) {
-  // One that was not taken up yet is not, when it is taken back.
+  // Taking back a plan that was not taken up yet only drops it.
   const bool takes_back = std::exchange(job.next_plan, std::nullopt).has_value() &&
                           job.plan.slipstream == plan.slipstream;
   if (takes_back) return;

@@ -1,15 +1,15 @@
-// Changes of what a job's ranks agree on: its ladder, the mode of Slipstream, or whether it trains
-// by Slipstream at all.
+// Changes of what a job's ranks agree on: its ladder, its Slipstream mode, or whether it trains by
+// Slipstream at all.
 //
-// Each change has a plan epoch above all that were before. The ranks prepare it and take it up
-// by themselves, all at the same step; the next change has to wait until all of them have told
-// so, so that all train by the same plan while they prepare the next. Or until one has told that
-// it could not prepare the epoch: then none ever takes that up, and the next replaces it. A job
-// that is still queued starts with the newest one.
+// Each change has a plan epoch above all earlier ones. The ranks prepare it, and take it up all at
+// the same step. The next change must wait until all have reported that, so that all train by the
+// same plan while they prepare another; or until one has reported that it could not prepare the
+// epoch, which is then never taken up, and which the next change replaces. A queued job starts with
+// the newest plan.
 //
-// To Slipstream, and from it, ranks change with a new generation only: the plan waits for that,
-// which is a planned one of the same ranks (planned_change.h). It is given up if another generation
-// has to begin before, or has to follow before all train by it: they go on by the former plan.
+// Ranks change to or from Slipstream only with a new generation, so the plan waits for a planned
+// generation of the same ranks (planned_change.h). The plan is given up, and the ranks go on by the
+// former one, if another generation must begin first, or must follow before all train by the plan.
 #ifndef CONTROLLER_CORE_JOB_PLAN_H_
 #define CONTROLLER_CORE_JOB_PLAN_H_
 
@@ -20,22 +20,22 @@
 
 namespace paceline {
 
-// Whether a person can change the job's ladder, or mode, now: JOB_ENDED, STRATEGY_FIXED,
+// Whether a person cannot change the job's ladder, or its mode, now: JOB_ENDED, STRATEGY_FIXED,
 // PLAN_PENDING.
 std::optional<Refusal> RefuseLadder(const Job& job);
 std::optional<Refusal> RefuseMode(const Job& job);
 
-// The newest plan is still to be taken up.
+// Whether ranks have yet to take up the newest plan.
 bool IsPlanPending(const Job& job);
 
-// Requires: the plan before is not pending, or could not be prepared, or is taken back. The epoch
-// of `plan` does not matter.
+// Changes the plan; the epoch of `plan` does not matter. Requires: the plan before is not pending,
+// could not be prepared, or is taken back.
 void ChangePlan(Job& job, JobPlan plan);
 
-// With a generation that begins: its epoch, and its plan.
+// Gives a generation that begins its plan, under the next epoch.
 void TakePlanOver(Job& job, bool planned);
 
-// What all ranks train by, as far as they have told; the epoch is 0 before.
+// The plan that all ranks are known to train by; the epoch is 0 before there is one.
 struct ActivePlan {
   PlanEpoch epoch;
   int64_t since_step = 0;

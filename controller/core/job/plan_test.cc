@@ -85,7 +85,7 @@ TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
   EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kTrainer);
   EXPECT_EQ(Reason(), "");
   ChangePlan(job_, {{}, "third"});
-  EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is of the epoch before.
+  EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is about the epoch before.
   Report(0, 3, 40);
   Report(1, 3, 40);
   EXPECT_EQ(Reason(), "");
@@ -141,7 +141,7 @@ TEST_F(PlanTest, SlipstreamIsTakenUpByAnotherGenerationOnly) {
   EXPECT_EQ(job_.plan.strategy, "free");
   EXPECT_EQ(job_.plan.epoch, PlanEpoch(2));
   EXPECT_TRUE(IsPlanPending(job_));
-  // It did not come about.
+  // The planned generation did not come about.
   TakePlanOver(job_, /*planned=*/false);
   EXPECT_EQ(job_.plan.strategy, "first");
   EXPECT_FALSE(job_.plan.slipstream.has_value());

@@ -42,7 +42,7 @@ std::vector<Rank> Chosen(const Job& job, const ProfileOrder& order) {
   return ranks;
 }
 
-// Ranks that still owe the newest profile.
+// How many ranks still owe the newest profile.
 int64_t Owing(const Job& job) {
   if (!job.profile.has_value()) return 0;
   return std::count_if(job.profile->ranks.begin(), job.profile->ranks.end(), [&](Rank rank) {
@@ -51,8 +51,8 @@ int64_t Owing(const Job& job) {
   });
 }
 
-// Steps before the mean of all so far says more than the latest of the fastest rank: single steps
-// differ by much when some of them wait for others.
+// After this many steps the mean of all tells more than the latest step of the fastest rank: single
+// steps differ much when some of them wait for others.
 constexpr int64_t kStepsOfAMean = 20;
 
 // Steps per second.

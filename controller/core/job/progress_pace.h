@@ -1,16 +1,16 @@
-// How often the progress of a job is shown to those who watch: once in a period. Reports come from
-// each of its nodes, and each would be sent to every watcher with all ranks of the job. What is
-// more than progress is shown at once.
+// Limits how often a job's progress is shown to watchers: once in a period. Reports come from each
+// of its nodes, and each would be sent to every watcher with all ranks of the job. Changes that are
+// more than progress are shown at once.
 //
 //   progress, none shown for a period ──▶ shown
-//   progress, earlier                 ──▶ waits ──▶ shown at the job's next turn, as it is then
+//   progress, sooner                  ──▶ waits ──▶ shown at the job's next turn, as it is then
 //
-// Every job has turns of its own, a period apart, which are spread over the period: were each shown
-// a period after the last time, those that were once shown together, as all of them after a start
+// Each job has its own turns, a period apart, and the jobs' turns are spread over the period. If
+// jobs were instead shown a period after the last time, those once shown together, as after a start
 // or when the loop was late, would be shown together for ever, and all else would wait for them. A
-// turn less than half a period after the job was shown is left out. There are kTurnsInPeriod turns
-// in a period: jobs that share one are shown together, so that watchers of many jobs are woken and
-// written to so often, and not once for each job.
+// turn within half a period after the job was shown is left out. There are kTurnsInPeriod turns in
+// a period, and jobs that share one are shown together, so that watchers of many jobs are woken
+// only that often.
 //
 // Times are steady. Thread-compatible.
 #ifndef CONTROLLER_CORE_JOB_PROGRESS_PACE_H_
@@ -32,7 +32,7 @@ class ProgressPace {
 
   explicit ProgressPace(absl::Duration period) : period_(period) {}
 
-  // The job is shown now, for whatever reason.
+  // The job is being shown now, for whatever reason.
   void Shown(const JobId& job, absl::Time now) {
     const auto [turn, is_new] = turns_.try_emplace(job);
     if (is_new) turn->second.phase = NextPhase();
@@ -40,7 +40,7 @@ class ProgressPace {
     waiting_.Set(job, absl::InfiniteFuture());
   }
 
-  // The job has made progress. True: it is to be shown now. False: TakeDue will name it.
+  // The job has made progress. True: show it now. False: TakeDue will name it.
   bool MayShow(const JobId& job, absl::Time now) {
     const auto turn = turns_.find(job);
     if (turn == turns_.end() || now >= turn->second.next) return true;
@@ -48,10 +48,10 @@ class ProgressPace {
     return false;
   }
 
-  // Jobs to be shown now.
+  // Jobs that are to be shown now.
   std::vector<JobId> TakeDue(absl::Time now) { return waiting_.TakeDue(now); }
 
-  // When TakeDue names one next; infinite: nobody waits.
+  // When TakeDue will next name a job; infinite: none waits.
   absl::Time NextDue() const { return waiting_.Next(); }
 
   // The job has ended, or is deleted.
@@ -66,7 +66,7 @@ class ProgressPace {
     absl::Time next;
   };
 
-  // However many there were: they are spread evenly, since the golden ratio's multiples are.
+  // The next job's phase: multiples of the golden ratio are spread evenly for any number of jobs.
   absl::Duration NextPhase() {
     constexpr double kGoldenRatio = 0.6180339887498949;
     phase_ = std::fmod(phase_ + kGoldenRatio, 1.0);
@@ -81,9 +81,9 @@ class ProgressPace {
   }
 
   const absl::Duration period_;
-  double phase_ = 0;  // Of the newest job, as a part of the period.
+  double phase_ = 0;  // The newest job's, as a fraction of the period.
   std::map<JobId, Turn> turns_;
-  Deadlines<JobId> waiting_;  // Until when.
+  Deadlines<JobId> waiting_;  // The waiting jobs, and until when.
 };
 
 }  // namespace paceline

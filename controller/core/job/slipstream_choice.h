@@ -1,4 +1,4 @@
-// What a job trains by if it does by Slipstream, as far as decisions about it need to know.
+// How a job trains by Slipstream, as far as decisions about it need to know.
 #ifndef CONTROLLER_CORE_JOB_SLIPSTREAM_CHOICE_H_
 #define CONTROLLER_CORE_JOB_SLIPSTREAM_CHOICE_H_
 
@@ -8,12 +8,12 @@ namespace paceline {
 
 struct SlipstreamChoice {
   SlipstreamMode mode = SlipstreamMode::kFree;
-  WindowBounds window;  // Of modes of updates.
+  WindowBounds window;  // For modes of updates.
 
-  // No rank waits for a slow one.
+  // Whether no rank waits for a slow one.
   bool own_pace() const { return mode == SlipstreamMode::kFree || mode == SlipstreamMode::kDrop; }
 
-  // Bounds do not matter where there is no window.
+  // The bounds are ignored in modes that have no window.
   friend bool operator==(const SlipstreamChoice& a, const SlipstreamChoice& b) {
     const bool same_window = a.window.min_steps == b.window.min_steps &&
                              a.window.max_steps == b.window.max_steps &&

@@ -1,4 +1,4 @@
-// What is done about the stragglers of a job: proto/job_spec.proto, StragglerMode.
+// What is done about a job's stragglers. As StragglerMode in proto/job_spec.proto.
 #ifndef CONTROLLER_CORE_JOB_STRAGGLER_MODE_H_
 #define CONTROLLER_CORE_JOB_STRAGGLER_MODE_H_
 
@@ -7,7 +7,7 @@ namespace paceline {
 enum class StragglerMode {
   kOff,     // Nothing is decided.
   kAdvise,  // A person decides.
-  kAuto,    // What is advised is done, as far as the brakes allow.
+  kAuto,    // Advice is followed, as far as the brakes allow.
 };
 
 }  // namespace paceline

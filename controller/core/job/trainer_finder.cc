@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// Null: another trainer has its rank, or nobody.
+// The trainer that has the id's rank; null: it is another one, or there is none.
 const RankState* AtItsRank(const Job& job, const TrainerId& id) {
   const int rank = id.rank.value();
   if (rank < 0 || static_cast<size_t>(rank) >= job.ranks.size()) return nullptr;
@@ -52,7 +52,7 @@ const TrainerFinder::Table& TrainerFinder::TableOf(const Job& job) {
 const RankState* WriterFor(const Job& job, const LogReader& reader) {
   const bool started_anew = reader.trainer.generation < job.recovery.started;
   const int seat = started_anew ? reader.rank.value() : reader.seat;
-  // Mostly no seat is empty. Readers ask at each change of any job.
+  // A shortcut, as usually no seat is empty and readers ask at each change of any job.
   const auto at = static_cast<size_t>(seat);
   if (at < job.ranks.size() && job.ranks[at].seat == seat) return &job.ranks[at];
   return HolderOf(job, seat);

@@ -17,7 +17,7 @@ RankState Trainer(int64_t generation, int rank) {
   return trainer;
 }
 
-// Each third rank is held by a trainer that was a spare before; others are spares still, or leave.
+// Every third rank is held by a former spare; the other trainers are still spares, or leave.
 Job JobOf(int ranks) {
   Job job;
   job.request.id = kJob;
@@ -29,7 +29,7 @@ Job JobOf(int ranks) {
   return job;
 }
 
-// Slow, and obviously right.
+// A slow but obviously correct search.
 const RankState* Obvious(const Job& job, const TrainerId& id) {
   for (const RankState* trainer : TrainersOf(job)) {
     if (trainer->report.id == id) return trainer;
@@ -56,7 +56,7 @@ TEST(TrainerFinderTest, JobsAreToldApart) {
   const Job one = JobOf(9);
   const Job other = JobOf(6);
   TrainerFinder finder;
-  // Of `one` the spare that has become rank 3, of `other` nobody.
+  // In `one` the spare that has become rank 3, in `other` nobody.
   const TrainerId id = {kJob, Generation(2), Rank(12)};
   for (int i = 0; i < 2 * TrainerFinder::kScans; ++i) {
     EXPECT_EQ(finder.Find(one, id), &one.ranks[3]);
@@ -64,7 +64,7 @@ TEST(TrainerFinderTest, JobsAreToldApart) {
   }
 }
 
-// With a look at all trainers of the job for each that is named this would not end in its time.
+// If each name cost a look at all trainers of the job, this test would not end in time.
 TEST(TrainerFinderTest, MillionsThatAreNotThereAreLookedUpInATable) {
   const Job job = JobOf(4096);
   TrainerFinder finder;

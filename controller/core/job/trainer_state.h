@@ -37,7 +37,7 @@ struct Progress {
   double loss = 0;
   absl::Duration step_time;
   double samples_per_second = 0;
-  // While it evaluates: batches done, and all of them.
+  // While it evaluates: batches done, and their total number.
   int64_t evaluated_batches = 0;
   int64_t evaluation_batches = 0;
 };
@@ -49,13 +49,13 @@ struct Evaluation {
   int64_t samples = 0;
 };
 
-// How far a rank is with its plan; epochs are 0 before it has one.
+// How far a rank is with its plan. Epochs are 0 until it has one.
 struct PlanStatus {
   PlanEpoch prepared;
   PlanEpoch active;
   int64_t active_since_step = 0;
-  PlanEpoch failed;   // Could not be prepared,
-  std::string error;  // for this reason.
+  PlanEpoch failed;   // An epoch that could not be prepared,
+  std::string error;  // and why.
 
   friend bool operator==(const PlanStatus& a, const PlanStatus& b) {
     return std::tie(a.prepared, a.active, a.active_since_step, a.failed, a.error) ==
@@ -63,20 +63,20 @@ struct PlanStatus {
   }
 };
 
-// The newest profile that a rank has made, or could not make.
+// The newest profile that a rank has made, or failed to make.
 struct ProfileResult {
   int64_t id = 0;       // Of the request; 0: none yet.
   std::string details;  // Serialized paceline.v1.ProfileResult.
 };
 
-// Of Slipstream.
+// Measured by Slipstream.
 struct RoundFigures {
-  int64_t stretched = 0;    // Rounds that a stall has held up, since it trains so.
-  double collective_s = 0;  // Of a usual round,
-  double copies_s = 0;      // and a rank's copies in it.
+  int64_t stretched = 0;    // Rounds held up by a stall, since it trains this way.
+  double collective_s = 0;  // Time of a usual round,
+  double copies_s = 0;      // and of a rank's copies in it.
 };
 
-// What a rank measured; all of it is opaque to core but what a job sums up, or decides by.
+// What a rank measured. Core reads only what a job sums up or decides by; the rest is opaque.
 struct Figures {
   double tokens_per_second = 0;
   std::optional<double> mfu;
@@ -88,18 +88,18 @@ enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };
 
 enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent, kNan };
 
-// A rank tells of so many of its newest saves at most.
+// A rank reports at most this many of its newest saves.
 inline constexpr size_t kMaxSavesTold = 8;
 
 // One rank's part of one checkpoint of a generation.
 struct SaveStatus {
-  int64_t step = 0;   // Steps completed; 0: of an order that the ranks did not agree on.
-  int64_t order = 0;  // Number of the order that it answers; 0: by the spec.
+  int64_t step = 0;   // Steps completed; 0: for an order that the ranks did not agree on.
+  int64_t order = 0;  // Number of the order that it answers; 0: the spec's schedule.
   SaveState state = SaveState::kWriting;
-  int64_t bytes = 0;  // Of the shard.
+  int64_t bytes = 0;  // Size of the shard.
   SaveFailure failure = SaveFailure::kNone;
   std::string error;
-  Generation generation = Generation(0);  // In which it was made; 0: that of the process.
+  Generation generation = Generation(0);  // The one it was made in; 0: that of the process.
 
   friend bool operator==(const SaveStatus& a, const SaveStatus& b) {
     return std::tie(a.step, a.order, a.state, a.bytes, a.failure, a.error, a.generation) ==
@@ -107,14 +107,14 @@ struct SaveStatus {
   }
 };
 
-// What a trainer tells of its part in the generations of its job. proto/plan.proto.
+// A trainer's part in the generations of its job, as it reports it. proto/plan.proto.
 struct MembershipStatus {
   Generation generation{0};  // Newest one that it has trained in; 0: it has no state yet.
   bool waiting = false;
   std::string error;
   int64_t step = 0;
-  Generation ready{0};  // Planned one that it could take part in at once.
-  Generation left{0};   // Newest one that it has left, met or not: the error's.
+  Generation ready{0};  // A planned one that it could join at once.
+  Generation left{0};   // Newest that it has left, met or not: the one `error` is about.
 
   friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
     return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left) ==
@@ -133,7 +133,7 @@ struct TrainerExit {
   std::string log_tail;
 };
 
-// A collective that a rank of a watched command has entered. proto/status.proto.
+// A collective that a rank of a watched command has entered. As in proto/status.proto.
 struct Collective {
   int64_t number = 0;
   std::string operation;
@@ -145,18 +145,18 @@ struct GroupCollectives {
   std::string name;
   std::string description;
   std::vector<int> ranks;               // Global; empty: not known.
-  int64_t last = 0;                     // Number of the one that was entered last; 0: none was.
-  bool newest = false;                  // Of all groups' collectives, its last one is the newest.
+  int64_t last = 0;                     // Number of the last one entered; 0: none was.
+  bool newest = false;                  // Its last collective is the newest of all groups'.
   std::vector<Collective> collectives;  // By number.
 };
 
 struct RankCollectives {
-  int64_t wanted = 0;  // The question that it answers; 0: it was left at the rank's end.
+  int64_t wanted = 0;  // The question it answers; 0: left when the rank ended.
   std::string unavailable;
   std::vector<GroupCollectives> groups;
 };
 
-// One trainer as its node reports it.
+// One trainer, as its node reports it.
 struct TrainerReport {
   TrainerId id;
   TrainerState state = TrainerState::kStarting;
@@ -169,15 +169,15 @@ struct TrainerReport {
   Figures figures;
   ProfileResult profile;
   std::vector<SaveStatus> saves = {};  // Oldest first; at most kMaxSavesTold.
-  // Longest time that training stood still for the latest save.
+  // Longest time that the latest save held up the training.
   absl::Duration blocked = absl::ZeroDuration();
-  bool asked_to_end = false;  // By somebody else than its daemon.
+  bool asked_to_end = false;  // By somebody other than its daemon.
   MembershipStatus membership = {};
-  bool suspended = false;            // The process is stopped.
-  std::string stacks_file = {};      // Where its threads were, once that was asked for.
-  std::string standby = {};          // Of an interpreter for its next start; empty: not known.
+  bool suspended = false;            // Its process is stopped.
+  std::string stacks_file = {};      // Where its threads were, once asked for.
+  std::string standby = {};          // State of an interpreter for its next start; empty: unknown.
   std::string no_slipstream = {};    // Why Slipstream cannot train the model; empty: it can.
-  RankCollectives collectives = {};  // Of a watched command that was asked.
+  RankCollectives collectives = {};  // From a watched command that was asked.
 };
 
 }  // namespace paceline

@@ -1,9 +1,9 @@
 // What the controller may do to nodes by itself, and the brake on it.
 //
-// The automation drains a node only while it is not paused, and only if thereafter no more than a
-// set share of all nodes is out: drained by it, unreachable or lost. A drain that would exceed the
+// The automation drains a node only while it is not paused, and only if no more than a set share of
+// all nodes would then be out: drained by it, unreachable or lost. A drain that would exceed the
 // share makes it pause itself, as owner "brake", until a person resumes it: when many nodes look
-// ill at once, the cause is rarely the nodes. And it empties one node of a job at a time.
+// ill at once, the cause is rarely the nodes. It empties only one node of a job at a time.
 #ifndef CONTROLLER_CORE_NODE_AUTOMATION_H_
 #define CONTROLLER_CORE_NODE_AUTOMATION_H_
 
@@ -29,19 +29,19 @@ struct Automation {
   absl::Time since;
 };
 
-// Names of the nodes that are out, and that would be with `also`.
+// Names of the nodes that are out, or would be if `also` were drained.
 std::vector<NodeName> NodesOut(const std::map<NodeName, Node>& nodes, const NodeName& also);
 
-// The nodes that the automation empties now.
+// The nodes that the automation is emptying.
 std::vector<NodeName> DrainedByAutomation(const std::map<NodeName, Node>& nodes);
 
-// Whether the automation must not drain the node: NODE_NOT_FOUND, AUTOMATION_PAUSED,
-// HELD_BY_PERSON, BRAKE. A drain by it that is under way is not objected to.
+// Why the automation must not drain the node: NODE_NOT_FOUND, AUTOMATION_PAUSED, HELD_BY_PERSON,
+// BRAKE. Nothing is said against its own drain that is under way.
 std::optional<Refusal> RefuseAutomaticDrain(const Automation& automation,
                                             const std::map<NodeName, Node>& nodes,
                                             const NodeName& node, double max_share);
 
-// Of an automatic drain that was refused: whether it is the brake that must be pulled.
+// Whether this refusal of an automatic drain means that the brake must be pulled.
 inline bool PullsBrake(const Refusal& refusal) { return std::string(refusal.reason) == "BRAKE"; }
 
 }  // namespace paceline

@@ -12,7 +12,7 @@
 namespace paceline {
 namespace {
 
-// Where it would start if it were stopped now.
+// Says where the job would start if it were stopped now.
 std::string StartText(const Job& job) {
   if (job.request.command.has_value()) return "starts its program again";
   const std::string from = ChooseStart(job);
@@ -42,7 +42,7 @@ std::string NodesText(const char* what, const std::vector<NodeName>& nodes) {
   return absl::StrCat(what, nodes.size() == 1 ? "" : "s", " on ", absl::StrJoin(names, ", "));
 }
 
-// Why the ranks do not move while the job trains on, as a beginning.
+// How the text begins if the ranks cannot move while the job trains on; empty: they can.
 std::string NoSwapText(const Job& job, DrainMode mode) {
   const auto why = mode == DrainMode::kSwap ? WhyRanksCannotMove(job) : std::nullopt;
   return why.has_value() ? absl::StrCat("cannot move while it trains (", *why, "): ") : "";

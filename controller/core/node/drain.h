@@ -7,8 +7,8 @@
 //   now          its ranks there end: it    stops at once and is queued again
 //                recovers
 //
-// What stops for a drain is not counted as a restart. A job that has not begun to train is queued
-// again at once, unless the mode is finish.
+// A stop for a drain does not count as a restart. A job that has not begun to train is queued again
+// at once, unless the mode is finish.
 #ifndef CONTROLLER_CORE_NODE_DRAIN_H_
 #define CONTROLLER_CORE_NODE_DRAIN_H_
 
@@ -25,21 +25,21 @@ enum class DrainWay { kSwap, kSaveAndRequeue, kRequeue, kFinish, kEndRanks };
 
 struct DrainEffect {
   JobId job;
-  std::vector<int> ranks;  // On the node; ascending.
+  std::vector<int> ranks;  // Those on the node; ascending.
   DrainWay way = DrainWay::kFinish;
   std::string text;  // One line for people.
-  int missing = 0;   // Of a swap: ranks for which there is no other place now.
+  int missing = 0;   // For a swap: ranks that no other place can take now.
 };
 
 // Requires: HasTrainersOn(job, node).
 DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode);
 
-// Says in a swap's text where its ranks go: first to spares that are there, on these nodes, then to
-// new trainers on free places. One node per rank; what they fall short of is `missing`.
+// Adds to a swap's text where its ranks go: first to existing spares on the nodes `spares`, then to
+// new trainers on free `places`. Each entry takes one rank; `missing` is set to the rest.
 void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
                      const std::vector<NodeName>& places);
 
-// The mode that a way stands for.
+// The mode that has this effect.
 DrainMode ModeOf(DrainWay way);
 
 }  // namespace paceline

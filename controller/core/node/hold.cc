@@ -16,7 +16,7 @@ absl::Time SteadyOf(absl::Time wall, Moment now) {
   return now.steady + std::max(wall - now.wall, absl::ZeroDuration());
 }
 
-// Two drains with the same time from their request to their deadline are alike.
+// Whether two holds end alike. Drains do if they have the same time from request to deadline.
 bool SameTerm(const Hold& before, const Hold& after, absl::Time wall_now) {
   if (before.until == after.until) return true;
   if (!before.drain.has_value() || before.until == absl::InfiniteFuture() ||

@@ -1,21 +1,21 @@
-// A node's life, as far as the controller can see it: whether it is heard of, and what holds it.
+// A node's life as the controller sees it: whether it is heard of, and what holds it.
 //
 //                        disconnected, or silent               lease run out, or
 //     (hello) ──▶ reachable ───────────────────▶ unreachable ──────────────────▶ lost
 //                     ▲                               │         declared lost     │
 //                     ╰──────── a report, or hello ───┴───────────────────────────╯
 //
-// The state that is shown follows from that and from the holds (hold.h), the first that applies:
+// The state that is shown is the first of these that applies; holds are those of hold.h:
 //   LOST, UNREACHABLE   as above
 //   DRAINED             has a drain, and no trainer is there or should be
 //   DRAINING            has a drain
 //   CORDONED            has a cordon
 //   READY               takes ranks
-// So a node whose holds are taken away while it is not heard of stays UNREACHABLE.
+// So a node whose holds are removed while it is not heard of stays UNREACHABLE.
 //
-// The trainers of an UNREACHABLE node may well be running: nothing is moved away. Those of a LOST
-// node have ended by themselves, as its lease has run out on its own clock before (worker.proto,
-// Lease), or a person has said so.
+// The trainers of an UNREACHABLE node may well be running, so nothing is moved away. Those of a
+// LOST node have ended: its lease ran out on its own clock before (worker.proto, Lease), or a
+// person has said so.
 #ifndef CONTROLLER_CORE_NODE_NODE_H_
 #define CONTROLLER_CORE_NODE_NODE_H_
 
@@ -33,25 +33,25 @@
 
 namespace paceline {
 
-// Reports come every second; so long without one makes a node UNREACHABLE.
+// A node without a report for this long becomes UNREACHABLE. Reports come every second.
 inline constexpr absl::Duration kNodeSilence = absl::Seconds(10);
-// So many events of a node's history are kept.
+// How many events of a node's history are kept.
 inline constexpr size_t kNodeEventsKept = 100;
 
-// Numbers of paceline.v1.NodeState, less one.
+// Values of paceline.v1.NodeState, less one.
 enum class NodeState { kReady, kUnreachable, kCordoned, kDraining, kDrained, kLost };
 
-// Whether a worker is connected that can be told something.
+// Whether the node's worker is connected and can be sent something.
 inline bool IsReachable(NodeState state) {
   return state != NodeState::kUnreachable && state != NodeState::kLost;
 }
 
 enum class Contact { kReachable, kUnreachable, kLost };
 
-// What a worker says of its node when it connects. proto/worker.proto, Hello.
+// What a worker says about its node when it connects. As Hello in proto/worker.proto.
 struct NodeFacts {
   NodeName name;
-  std::string uid;  // Of the worker's state directory.
+  std::string uid;  // Identifies the worker's state directory.
   int cpus = 0;
   int64_t memory_bytes = 0;
   std::vector<std::string> gpus;
@@ -64,7 +64,7 @@ struct NodeFacts {
   std::string version;
 };
 
-// proto/node.proto, NodeHistoryEvent.
+// As NodeHistoryEvent in proto/node.proto.
 struct NodeLifeEvent {
   absl::Time time;  // Wall.
   NodeState state = NodeState::kReady;
@@ -74,8 +74,8 @@ struct NodeLifeEvent {
 
 struct Node {
   NodeFacts facts;
-  NodeState state = NodeState::kUnreachable;     // Follows from the rest: ShowState.
-  std::string reason;                            // The same.
+  NodeState state = NodeState::kUnreachable;     // Follows from the rest; set by ShowState.
+  std::string reason;                            // Set by ShowState.
   NodeState recorded = NodeState::kUnreachable;  // The state at the last RecordState.
 
   Contact contact = Contact::kUnreachable;
@@ -87,48 +87,48 @@ struct Node {
 
   absl::Time registered;   // Wall.
   absl::Time last_report;  // Wall.
-  int trainers = 0;        // That run, as of the last report.
-  // Steady. When it becomes unreachable, or lost, without a report; infinite: never.
+  int trainers = 0;        // How many ran at the last report.
+  // Steady: when it becomes unreachable, or lost, unless it reports; infinite: never.
   absl::Time silence_deadline = absl::InfiniteFuture();
   absl::Time lease_deadline = absl::InfiniteFuture();
 };
 
-// How long after a report its sender counts as lost: the lease, and a margin, since clocks differ.
-// Infinite without leases (zero).
+// How long after its last report a node counts as lost: the lease and a margin, since clocks
+// differ. Infinite if there are no leases (zero).
 absl::Duration LeasePatience(absl::Duration lease);
 
 // A worker said hello. Returns true if anything but times changed.
 bool WelcomeNode(Node& node, NodeFacts facts, absl::Duration lease, Moment now);
 
-// A report arrived. Returns true if the node had not been reachable.
+// A report arrived. Returns true if the node was not reachable before.
 bool HearFromNode(Node& node, absl::Duration lease, Moment now);
 
-// Its worker's session has ended. Returns true if it had been reachable.
+// Its worker's session has ended. Returns true if the node was reachable before.
 bool DisconnectNode(Node& node);
 
-// It counts as lost. Returns false if it did before.
+// The node counts as lost. Returns false if it did so before.
 bool LoseContact(Node& node, std::string why);
 
-// What the passing of time does to contact and holds. Returns true if anything changed.
+// Lets contact and holds run out that are due. Returns true if anything changed.
 bool TickNode(Node& node, Moment now);
 
-// Whether it cannot be checked now: NODE_UNREACHABLE, CHECK_RUNNING.
+// Why the node cannot be checked now: NODE_UNREACHABLE, CHECK_RUNNING.
 std::optional<Refusal> RefuseCheck(const Node& node, absl::Time wall_now);
 
 // When TickNode has something to do next; InfiniteFuture() if never. Steady.
 absl::Time NextDeadline(const Node& node);
 
-// Derives state and reason. Returns true if the state changed.
+// Derives the node's state and reason. Returns true if the state changed.
 bool ShowState(Node& node);
 
-// Adds to the history, with the present state.
+// Adds an entry with the present state to the history.
 void Record(Node& node, std::string who, std::string what, Moment now);
 
-// Returns true if the state is another than at the last call; it is recorded as observed unless
-// the history ends with that state.
+// Returns true if the state differs from that at the last call. The change is recorded as seen by
+// the controller, unless the history already ends with that state.
 bool RecordState(Node& node, Moment now);
 
-// A node out of the store: it is UNREACHABLE until it says hello, and lost after a lease.
+// Prepares a node from the store: it is UNREACHABLE until it says hello, and lost after a lease.
 void RestoreNode(Node& node, absl::Duration lease, Moment now);
 
 }  // namespace paceline

@@ -42,7 +42,7 @@ std::optional<double> PeerMedian(const std::vector<const CheckResult*>& peers,
 }
 
 bool IsWorse(const Measurement& measurement, std::optional<double> median) {
-  if (!median.has_value()) return true;  // The other one decides.
+  if (!median.has_value()) return true;  // Then only the other median decides.
   return measurement.more_is_better ? measurement.value < (1 - kCheckTolerance) * *median
                                     : measurement.value > (1 + kCheckTolerance) * *median;
 }

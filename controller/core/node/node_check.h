@@ -1,8 +1,7 @@
-// Judges what a node has measured of itself, against its own earlier checks and against its peers.
+// Judges what a node has measured of itself against its own earlier checks and against its peers.
 //
-// A measurement is bad when it is worse, by more than a fifth, than each median that it can be
-// compared with; and a count of errors when it is not 0. One that only it has, or the first of all,
-// is not judged.
+// A measurement is bad if it is more than a fifth worse than each median that it can be compared
+// with. A count of errors is bad if it is not 0. A measurement without any median is not judged.
 #ifndef CONTROLLER_CORE_NODE_NODE_CHECK_H_
 #define CONTROLLER_CORE_NODE_NODE_CHECK_H_
 
@@ -17,14 +16,14 @@
 
 namespace paceline {
 
-// How much worse than a median is bad.
+// How much worse than a median is bad, as a fraction of the median.
 inline constexpr double kCheckTolerance = 0.2;
-// So many earlier values of each measurement are kept.
+// How many earlier values of each measurement are kept.
 inline constexpr size_t kMeasurementsKept = 20;
-// A check that has told nothing for so long may be asked for again.
+// A check without a result for this long may be asked for again.
 inline constexpr absl::Duration kCheckPatience = absl::Minutes(10);
 
-// proto/node.proto, NodeMeasurement.
+// As NodeMeasurement in proto/node.proto.
 struct Measurement {
   std::string name;
   double value = 0;
@@ -40,40 +39,40 @@ struct CheckResult {
   absl::Time time;  // Wall.
   std::vector<Measurement> measurements;
   std::string error;  // What could not be measured, and why.
-  std::string peer;   // Node that the network was measured with; empty: none.
+  std::string peer;   // The node that the network was measured with; empty: none.
 };
 
-// What a node is told.
+// The order that a node gets.
 struct CheckOrder {
   int64_t id = 0;
-  std::string peer_address;  // To measure the network to; empty: none.
+  std::string peer_address;  // Where to measure the network to; empty: nowhere.
 };
 
 // A node's checks.
 struct NodeChecks {
-  int64_t asked = 0;  // Id of the newest one; 0: none yet.
+  int64_t asked = 0;  // Id of the newest order; 0: none yet.
   bool running = false;
-  absl::Time begun;  // Wall; of the newest one.
-  std::string peer;  // Of the newest one: the node to measure the network to.
+  absl::Time begun;  // Wall; when the newest one began.
+  std::string peer;  // The node that the newest check measures the network to.
   std::string peer_address;
-  std::optional<CheckResult> result;  // The newest there is.
-  // By name of the measurement, oldest first; without the newest result.
+  std::optional<CheckResult> result;  // The newest result.
+  // By name of the measurement, oldest first; without those of the newest result.
   std::map<std::string, std::deque<double>> earlier;
 };
 
-// Fills in medians and verdicts. `peers`: the newest results of nodes of the same hardware.
+// Fills in medians and verdicts. `peers`: the newest results of nodes with the same hardware.
 void Judge(CheckResult& result, const NodeChecks& own,
            const std::vector<const CheckResult*>& peers);
 
-// Takes in a result of the check that runs; false if it is another's. The one before becomes
-// history. The result must have been judged.
+// Takes in the result of the running check, which must have been judged; the one before becomes
+// history. Returns false for the result of any other check.
 bool TakeCheckResult(NodeChecks& checks, CheckResult result);
 
-// Whether a measurement counts errors, so that any is a fault: its name ends in "_errors".
+// Whether a measurement counts errors, each of which is a fault: its name ends in "_errors".
 bool CountsErrors(const Measurement& measurement);
 
-// Whether a measurement only says under what circumstances the others were made: trainers that ran
-// beside. It is never bad.
+// Whether a measurement only describes the circumstances of the others, such as trainers that ran
+// beside the check. It is never bad.
 bool IsCircumstance(const Measurement& measurement);
 
 }  // namespace paceline

@@ -14,7 +14,7 @@ CheckResult Measured(int64_t id, double gemm, double latency = 10, double errors
   return result;
 }
 
-// One that measured this three times.
+// The checks of a node that measured this value three times.
 NodeChecks Known(double gemm) {
   NodeChecks checks;
   for (int id = 1; id <= 3; ++id) {

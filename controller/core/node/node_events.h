@@ -1,4 +1,4 @@
-// What may happen to nodes: events of the cluster (cluster.h).
+// Events of the cluster that concern nodes (cluster.h).
 #ifndef CONTROLLER_CORE_NODE_NODE_EVENTS_H_
 #define CONTROLLER_CORE_NODE_NODE_EVENTS_H_
 
@@ -31,7 +31,7 @@ struct NodeDisconnected {
   NodeName node;
 };
 
-// A cordon or a drain, of a person; of the automation: AutomaticDrainRequested.
+// A person's cordon or drain; the automation uses AutomaticDrainRequested.
 struct HoldRequested {
   NodeName node;
   Hold hold;
@@ -54,8 +54,8 @@ struct LossDeclared {
 struct CheckRequested {
   NodeName node;
 };
-// The automation wants a node emptied. It happens unless Cluster::RefuseAutomatic objects; the
-// brake is pulled where that is the objection.
+// The automation wants the node emptied. If Cluster::RefuseAutomatic objects, it is not; if the
+// objection is the brake, the brake is pulled.
 struct AutomaticDrainRequested {
   NodeName node;
   std::string reason;

@@ -12,7 +12,7 @@ Moment At(double seconds) {
 
 constexpr absl::Duration kLease = absl::Seconds(60);
 
-// One that has said hello at 0, as the cluster knows it.
+// A node that said hello at 0, as the cluster knows it.
 Node Welcome() {
   Node node;
   WelcomeNode(node, NodeFacts{}, kLease, At(0));

@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// By number of a paceline.v1.Phase.
+// By value of paceline.v1.Phase.
 constexpr std::array<const char*, 9> kPhaseNames = {"idle",      "data wait",     "forward",
                                                     "backward",  "communication", "optimizer",
                                                     "averaging", "round wait",    "evaluation"};
@@ -19,7 +19,7 @@ constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
 constexpr int kEvaluating = 8;
 
-// Works on something of its own, and has for a while.
+// Whether the rank has been busy with something of its own for a while.
 bool IsStuck(const RankState& rank) {
   if (!rank.report.exit.has_value()) return false;
   const TrainerExit& exit = *rank.report.exit;

@@ -15,8 +15,8 @@
 namespace paceline {
 namespace {
 
-// Nodes wait so long for an answer of a rank's process
-// (worker/daemon/trainers/asked_collectives.h); then its report has to come.
+// Nodes wait a few seconds for the answer of a rank's process
+// (worker/daemon/trainers/asked_collectives.h); then their report has to come.
 constexpr absl::Duration kAnswerPatience = absl::Seconds(7);
 constexpr absl::Duration kLeastPace = absl::Minutes(1);
 constexpr size_t kRangesTold = 8;
@@ -45,7 +45,7 @@ const char* Either(size_t count, const char* one, const char* more) {
   return count == 1 ? one : more;
 }
 
-// "default_pg", "2": what it is for, if torch was told that.
+// "default_pg", "2": the group's purpose if torch knows it, else its name.
 std::string NameOf(const GroupCollectives& group) {
   const bool told = !group.description.empty() && group.description != "undefined";
   return told ? group.description : group.name;
@@ -64,7 +64,7 @@ const Collective* FindNumber(const GroupCollectives& group, int64_t number) {
   return found == group.collectives.end() ? nullptr : &*found;
 }
 
-// The first one that a member waits in; kNone: it waits in none.
+// The number of the first collective that a member waits in; kNone: it waits in none.
 int64_t FirstWaited(const GroupCollectives& group, bool has_failed) {
   for (const Collective& collective : group.collectives) {
     if (!collective.finished) return collective.number;
@@ -72,7 +72,7 @@ int64_t FirstWaited(const GroupCollectives& group, bool has_failed) {
   return has_failed && group.newest && group.last > 0 ? group.last : kNone;
 }
 
-// Whether all ranks have to give it inputs of the same size and type.
+// Whether all ranks must give the operation inputs of the same size and type.
 bool HasEqualInputs(const std::string& operation) {
   for (const char* equal : {"all_reduce", "broadcast", "reduce", "all_gather_base",
                             "allgather_base", "reduce_scatter_base", "allreduce"}) {
@@ -81,7 +81,7 @@ bool HasEqualInputs(const std::string& operation) {
   return false;
 }
 
-// What has to be the same on all ranks.
+// The part of a call that must be the same on all ranks.
 std::string CallText(const Collective& called) {
   return called.operation + (HasEqualInputs(called.operation) ? InputText(called) : "");
 }
@@ -92,7 +92,7 @@ struct Member {
   int64_t waits_in;  // kNone: in none.
 };
 
-// What the members called by one number, and who did; more than one: they do not fit together.
+// What members called under this number, and who did. More than one entry: a mismatch.
 std::map<std::string, std::vector<int>> CallsOf(const std::vector<Member>& members,
                                                 int64_t number) {
   std::map<std::string, std::vector<int>> calls;
@@ -103,7 +103,7 @@ std::map<std::string, std::vector<int>> CallsOf(const std::vector<Member>& membe
   return calls;
 }
 
-// The first number by which members have called different things; kNone: there is none.
+// The first number under which members called different things; kNone: there is none.
 int64_t FirstMismatch(const std::vector<Member>& members) {
   std::map<int64_t, std::string> first;
   int64_t found = kNone;
@@ -124,7 +124,7 @@ struct Finding {
 
 class GroupFinder {
  public:
-  // `elsewhere`: of each rank, what it waits in ("all_gather #7 of group tp"), by group's name.
+  // For each rank, what it waits in ("all_gather #7 of group tp"), by the group's name.
   using Elsewhere = std::map<int, std::map<std::string, std::string>>;
 
   GroupFinder(const std::vector<Member>& members, std::vector<int> unknown,
@@ -182,7 +182,7 @@ class GroupFinder {
                         " is not the same on all ranks: ", absl::StrJoin(parts, ", "));
   }
 
-  // Who has not entered it, and what those did last.
+  // Adds to the text who has not entered the collective, and what those did last.
   int TellLate(const std::vector<const Member*>& late, std::string& text) const {
     if (late.empty()) return unknown_.empty() ? 3 : 2;
     std::vector<int> ranks;
@@ -220,8 +220,8 @@ class GroupFinder {
 
 bool Knows(const RankTold& rank) { return rank.told.unavailable.empty(); }
 
-// The members of a group that nothing is known of. Adds to `members` those that have not made the
-// group yet, and so have entered nothing of it.
+// Returns the members of the group of which nothing is known. Adds to `members` those that have not
+// made the group yet, and so have entered none of its collectives.
 std::vector<int> TakeOthers(const std::vector<RankTold>& ranks, std::vector<Member>& members) {
   static const GroupCollectives* const kNothing = new GroupCollectives();
   const std::vector<int>& all = members.front().group->ranks;
@@ -267,7 +267,7 @@ bool IsAwaited(const Job& job, const RankState& rank) {
 
 void Ask(Job& job, Moment now) {
   JobCollectives& collectives = job.collectives;
-  // Another one than those of a controller before this one, too.
+  // A number that no earlier controller has used either.
   collectives.wanted = std::max(collectives.wanted + 1, absl::ToUnixMicros(now.wall));
   collectives.asked = now.steady;
   collectives.answered = false;
@@ -284,7 +284,7 @@ void TakeAnswers(Job& job, Moment now) {
     const bool exited = report.state == TrainerState::kExited;
     told.has_failed =
         exited && report.exit.has_value() && report.exit->failure == FailureKind::kCollective;
-    // What a rank told before it ended, or left then, is as good as an answer.
+    // What a rank reported before it ended, or left behind then, is as good as an answer.
     const bool has_told = !told.told.groups.empty() || !told.told.unavailable.empty();
     if (exited ? !has_told : told.told.wanted != job.collectives.wanted) {
       told.told = RankCollectives();
@@ -301,7 +301,7 @@ void TakeAnswers(Job& job, Moment now) {
 }  // namespace
 
 std::vector<std::string> FindCollectives(const std::vector<RankTold>& ranks) {
-  // By the group's name, which is the same on all of its ranks.
+  // By group name, which is the same on all ranks of the group.
   std::map<std::string, std::vector<Member>> groups;
   GroupFinder::Elsewhere elsewhere;
   for (const RankTold& rank : ranks) {
@@ -372,7 +372,7 @@ void TakeLastCollectives(Job& job, Moment now) {
   const std::vector<std::string> before = std::exchange(job.collectives.findings, {});
   TakeAnswers(job, now);
   const TrainerExit& exit = job.failure->exit;
-  // What an abort leaves of a collective tells less than what was known while it stood.
+  // After an abort, a collective's findings tell less than what was known while it was stuck.
   const bool aborted = exit.failure == FailureKind::kCollective || exit.signal == SIGABRT;
   if (job.collectives.findings.empty()) job.collectives.findings = before;
   if (!aborted || job.collectives.findings.empty()) return;

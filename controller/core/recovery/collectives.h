@@ -1,9 +1,9 @@
-// Which collectives the ranks of a watched command stand in, and which ranks have not entered them:
-// what torch's flight recorder knows in each process, put side by side.
+// Which collectives the ranks of a watched command wait in, and which ranks have not entered them,
+// found by comparing what torch's flight recorder knows in each process.
 //
-// The ranks are asked (JobCollectives::wanted, which their plans carry) when one has stood still
-// for stall_warning_s, again as long as that lasts, and for the last time before they are ended
-// because one has failed.
+// The ranks are asked (JobCollectives::wanted, which their plans carry) when one has made no
+// progress for stall_warning_s, again each time that this has lasted as long once more, and a last
+// time before they are ended because one has failed.
 #ifndef CONTROLLER_CORE_RECOVERY_COLLECTIVES_H_
 #define CONTROLLER_CORE_RECOVERY_COLLECTIVES_H_
 
@@ -15,27 +15,27 @@
 
 namespace paceline {
 
-// A rank, as far as its collectives are concerned.
+// What a rank has reported of its collectives.
 struct RankTold {
   Rank rank;
   RankCollectives told;
-  bool has_failed = false;  // In a collective: the newest one, though that may count as finished.
+  bool has_failed = false;  // In a collective, its newest, even if that counts as finished.
 };
 
-// One sentence for each process group in which a rank waits, the one first that explains others;
-// the last sentence says which ranks nothing is known of. Empty: no rank waits in a collective, as
-// far as is known. `ranks`: ascending.
+// One sentence for each process group in which a rank waits, first the group that explains others;
+// the last sentence names the ranks of which nothing is known. Empty: no rank is known to wait in a
+// collective. `ranks`: ascending.
 std::vector<std::string> FindCollectives(const std::vector<RankTold>& ranks);
 
-// Of a job that trains: asks, and takes in what was answered. `stalled`: a rank stands still.
-// kState: the ranks are to be asked, or not any more.
+// For a training job: asks the ranks, and takes in their answers. `stalled`: a rank makes no
+// progress. Returns kState if the ranks are to be asked, or no longer.
 JobChange TellCollectives(Job& job, bool stalled, Moment now);
 
-// When it has something to do next by the passing of time; steady, infinite: never.
+// When TellCollectives next has something to do because time has passed; steady, infinite: never.
 absl::Time NextCollectives(const Job& job);
 
-// A rank has failed, and the others are about to be ended: asks them. And, when they have ended:
-// takes in what was answered; of a failed collective the job's reason tells it, too.
+// Ask: a rank has failed, and the others, which are about to be ended, are asked. Take: they have
+// ended; takes in their answers, and adds them to the job's reason if a collective failed.
 void AskLastCollectives(Job& job, Moment now);
 void TakeLastCollectives(Job& job, Moment now);
 

@@ -20,13 +20,13 @@ Collective Call(int64_t number, const std::string& operation = "all_reduce",
   return {number, operation, input, finished};
 }
 
-// It waits in `number`, and is through the one before.
+// A rank that waits in `number` and has passed the one before.
 GroupCollectives In(int64_t number, const std::string& name = "0") {
   return {name,   "default_pg", {0, 1, 2, 3},
           number, true,         {Call(number - 1, "broadcast", "float32 [2]", true), Call(number)}};
 }
 
-// It is through `number`, and in none.
+// A rank that has passed `number` and waits in none.
 GroupCollectives Through(int64_t number, const std::string& name = "0") {
   GroupCollectives group = {name, "default_pg", {0, 1, 2, 3}, number, true, {}};
   if (number > 0) group.collectives = {Call(number, "broadcast", "float32 [2]", true)};
@@ -66,7 +66,7 @@ TEST(CollectivesTest, OfSeveralThatAreLateTheLastOneIsTold) {
                                     "broadcast #510")));
 }
 
-// What is queued for a GPU runs ahead: the first that has not finished counts.
+// A GPU's queue runs ahead, so the first unfinished collective counts.
 TEST(CollectivesTest, RanksThatAreFarAheadWaitInTheFirstThatHasNotFinished) {
   GroupCollectives ahead = {
       "0", "default_pg", {0, 1},
@@ -106,7 +106,7 @@ TEST(CollectivesTest, UnevenInputsOfAnAllToAllAreNone) {
                   "no rank is missing: it does not come to its end"));
 }
 
-// An earlier difference that was got through is the cause of what stands later.
+// An earlier mismatch that did not block causes what is stuck later.
 TEST(CollectivesTest, TheFirstMismatchIsTold) {
   GroupCollectives other = In(9);
   other.collectives.front() = Call(8, "all_gather", "float32 [2]", true);
@@ -115,7 +115,7 @@ TEST(CollectivesTest, TheFirstMismatchIsTold) {
 }
 
 TEST(CollectivesTest, TheGroupThatExplainsTheOthersComesFirst) {
-  // Rank 2 does not come to the default group, as it waits for rank 3 in one of the two.
+  // Rank 2 does not come to the default group, as it waits for rank 3 in their pair.
   GroupCollectives pair = In(7, "4");
   pair.description = "undefined";
   pair.ranks = {2, 3};
@@ -133,7 +133,7 @@ TEST(CollectivesTest, TheGroupThatExplainsTheOthersComesFirst) {
           "all_reduce #7 of group 4"));
 }
 
-// Each group counts for itself, and concerns its members alone.
+// Each group is judged by itself, and concerns only its members.
 TEST(CollectivesTest, RanksOutsideOfAGroupAreNotMissed) {
   GroupCollectives one = In(3, "1"), other = Through(2, "1");
   one.ranks = other.ranks = {1, 3};
@@ -167,7 +167,7 @@ TEST(CollectivesTest, WithoutARankThatWaitsThereIsNothingToTell) {
               IsEmpty());
 }
 
-// torch may say of one that has failed that it has finished.
+// torch may report a failed collective as finished.
 TEST(CollectivesTest, RankThatFailedWasInItsNewestCollective) {
   GroupCollectives failed = Through(513);
   failed.collectives = {Call(513, "all_reduce", "float32 [7, 3]", true)};
@@ -208,10 +208,10 @@ class CollectivesOfJobTest : public ::testing::Test {
     return request;
   }
 
-  // It makes no steps that are seen.
+  // The job makes no steps that are seen.
   CollectivesOfJobTest() : played_(Request()) { played_.TrainAll(2, 0); }
 
-  // Both have been quiet for so long.
+  // Both ranks have been quiet for so long.
   JobChange Quiet(double seconds, double at) {
     JobChange change = JobChange::kNone;
     for (int rank = 0; rank < 2; ++rank) {

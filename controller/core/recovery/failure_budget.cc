@@ -20,7 +20,7 @@ bool IsOwnError(const TrainerExit& exit) {
   }
 }
 
-// Also when it ended before it could say so.
+// Whether the member took part in training, even if it ended before it could say so.
 bool TookPart(const RankState& member) {
   const auto& exit = member.report.exit;
   return HasTrained(member) || (exit.has_value() && (exit->step > 0 || exit->phase != 0));

@@ -1,9 +1,9 @@
-// How many failures a job may recover from, and which are hopeless.
+// How many failures a job may recover from, and which failures are hopeless.
 //
-// At most recovery.max_failures within recovery.window; each lost rank counts, and each time that
-// the members had to rendezvous again although none was lost. A rank that fails twice at the same
-// step by its own error would do so for ever: that is a crash loop, and nothing is tried any more.
-// Nor is it after bad input, or a checkpoint that cannot be read.
+// A job may have at most recovery.max_failures within recovery.window. Each lost rank counts, and
+// so does each time that the members must rendezvous again although none was lost. A rank that
+// fails twice at the same step by its own error would do so for ever: that is a crash loop, after
+// which nothing more is tried. The same holds after bad input, or a checkpoint that cannot be read.
 #ifndef CONTROLLER_CORE_RECOVERY_FAILURE_BUDGET_H_
 #define CONTROLLER_CORE_RECOVERY_FAILURE_BUDGET_H_
 
@@ -13,16 +13,16 @@
 
 namespace paceline {
 
-// Takes the loss of a member into account; once for each.
+// Counts the loss of a member, once.
 void CountLoss(Job& job, RankState& member, Moment now);
-// The members of the generation could not go on, and none of them was lost.
+// Counts that the members of the generation could not go on although none was lost.
 void CountTrouble(Job& job, Moment now);
-// One was, after all: what CountTrouble has counted for the change under way counts no more.
+// A member was lost after all: takes back what CountTrouble counted for the change under way.
 void ForgetTrouble(Job& job);
 
 // Why the job may not recover from the newest failures; empty: it may.
 std::string WhyBudgetIsSpent(const Job& job);
-// Why it will never get over the loss of this member, which was counted; empty: it may.
+// Why the job will never get over this member's loss, which was counted; empty: it may.
 std::string WhyHopeless(const Job& job, const RankState& member);
 
 }  // namespace paceline

@@ -15,14 +15,14 @@
 namespace paceline {
 namespace {
 
-// Numbers of a paceline.v1.Phase.
+// Values of paceline.v1.Phase.
 constexpr int kIdle = 0;
 constexpr int kCommunication = 4;
 constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
 constexpr int kEvaluating = 8;
 
-constexpr size_t kLateTold = 3;  // Ranks that are named.
+constexpr size_t kLateTold = 3;  // How many ranks are named.
 
 bool WaitsForOthers(const RankState& rank) {
   const Progress& progress = rank.report.progress;
@@ -33,8 +33,8 @@ bool WaitsForOthers(const RankState& rank) {
          !rank.report.suspended;
 }
 
-// Since when the rank makes no step, as far as that means anything; infinite future: it does not.
-// A command that has made none that were seen may never make one.
+// Since when the rank has made no step; infinite future: that means nothing, for example because a
+// command that has made no steps may never make one.
 absl::Time StuckSince(const Job& job, const RankState& rank) {
   if (rank.report.state != TrainerState::kRunning || IsLost(rank) ||
       rank.silent_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast() ||
@@ -56,8 +56,8 @@ bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
          std::min(now, rank.heard) - since >= Patience(job, rank, job.request.timeouts.hang);
 }
 
-// A rank that has made a step since `culprit` is in one phase of its own; null: there is none, or
-// it proves nothing. (What ranks do between steps, such as an evaluation or a save, may take long.)
+// With Slipstream: a rank that has made a step after the latest of `culprit`, which is stuck in one
+// phase. Null: none has, or it proves nothing, as work between steps, such as a save, may be long.
 const RankState* WhoGoesOn(const Job& job, const RankState& culprit) {
   const Progress& progress = culprit.report.progress;
   if (!job.plan.slipstream.has_value() || progress.phase == kIdle ||
@@ -79,8 +79,8 @@ std::string WholeText(absl::Duration time) {
   return absl::StrCat(minutes / 60, " h ", minutes % 60, " min");
 }
 
-// Of programs of the job's own that make no steps. Nobody knows who waits for whom, so that one
-// stands for all.
+// Describes the quiet ranks of a job whose own programs make no steps. Nobody knows which rank
+// waits for which, so one stands for all.
 std::string DescribeQuiet(const Job& job) {
   const RankState* longest = nullptr;
   int others = 0;
@@ -107,7 +107,7 @@ std::string WhereIs(const RankState& rank, absl::Time now) {
 }  // namespace
 
 std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
-  // Nobody knows who waits for whom in a program that is not ours.
+  // Nobody knows which rank waits for which in a program of the user's own.
   if (job.request.command.has_value()) return std::nullopt;
   const RankState* culprit = nullptr;
   const RankState* victim = nullptr;

@@ -1,15 +1,15 @@
-// Which rank hangs, told from those that wait for it.
+// Finds the rank that hangs, among those that only wait for it.
 //
-// A rank counts as hung when it has made no step for hang_timeout_s while another, which has made
-// none for as long either, waits in a collective; a batch that it evaluates counts as a step. A
-// rank that waits in a collective itself, or for the others' evaluation, is a victim, unless its
-// process is stopped. When all wait, nobody can tell who does not: then the members rendezvous
-// again (recovery.h). The first steps of a process may take startup_timeout_s.
+// A rank counts as hung when it has made no step for hang_timeout_s while another one, without a
+// step for as long, waits in a collective. Each batch that it evaluates counts as a step. A rank
+// that itself waits in a collective, or for the others' evaluation, is a victim, unless its process
+// is stopped. When all wait, the culprit is unknown, and the members rendezvous again (recovery.h).
+// The first steps of a process may take startup_timeout_s.
 //
-// With Slipstream nobody may ever wait for it. There it is also the culprit when it has been in one
-// phase of its step for hang_timeout_s, and another rank has made a step since its own latest.
+// With Slipstream perhaps nobody ever waits for a hung rank. There a rank also counts as hung if it
+// has been in one phase of its step for hang_timeout_s, and another has since made a step.
 //
-// The measure is what the nodes have told: the time after a node's latest report proves nothing.
+// Only reported time counts: the time since a node's latest report proves nothing.
 #ifndef CONTROLLER_CORE_RECOVERY_HANG_H_
 #define CONTROLLER_CORE_RECOVERY_HANG_H_
 
@@ -20,11 +20,11 @@
 
 namespace paceline {
 
-// So many first steps of a process may take long.
+// How many first steps of a process may take long.
 inline constexpr int64_t kFirstSteps = 2;
 
 struct HangVerdict {
-  bool all_wait = false;  // In collectives: there is no culprit.
+  bool all_wait = false;  // In collectives: no culprit is known.
   Rank rank{-1};          // The culprit.
   // "hangs in forward of step 12, without a step for 20.0 s, while rank 1 waits for it".
   std::string why;
@@ -33,26 +33,26 @@ struct HangVerdict {
 // Nothing: no rank hangs.
 std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now);
 
-// How long a rank with a program of the job's own has been quiet, as its node has told: no output,
-// and almost no processor time. Whole seconds, from a minute on whole minutes. Zero: not for
-// stall_warning_s, or it makes steps, which tell more.
+// How long a rank that runs a program of the user's own has been quiet, as its node reports: no
+// output, and almost no processor time. In whole seconds, from a minute on in whole minutes. Zero:
+// shorter than stall_warning_s, or it makes steps, which say more.
 absl::Duration QuietTime(const Job& job, const TrainerReport& report);
 
-// The rank that has made no step, or was quiet, for the longest time of stall_warning_s and more,
-// in words; empty: there is none.
+// Describes the rank that has gone without a step, or been quiet, for longest; empty: none has for
+// stall_warning_s.
 std::string DescribeStall(const Job& job, absl::Time steady_now);
 
-// Which ranks keep a job that starts from training, and how long after it was placed; empty: it
-// trains, or was placed less than kStartPatience ago. The time is told in steps of kStartPace.
+// Which ranks keep a starting job from training, and how long ago it was placed, in steps of
+// kStartPace. Empty: the job trains, or was placed less than kStartPatience ago.
 std::string DescribeStart(const Job& job, absl::Time wall_now);
 inline constexpr absl::Duration kStartPatience = absl::Seconds(30);
 inline constexpr absl::Duration kStartPace = absl::Seconds(10);
 
-// When the answer of FindHung or DescribeStall may change next by the passing of time; steady,
+// When FindHung or DescribeStall may next answer differently because time has passed; steady,
 // infinite: never.
 absl::Time NextHangCheck(const Job& job, absl::Time steady_now);
 
-// Takes in what a new report tells about progress.
+// Takes in what a new report says about progress.
 void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now);
 
 }  // namespace paceline

@@ -17,7 +17,7 @@ constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
 constexpr int kEvaluating = 8;
 
-// Four ranks that were seen at steps 10 to 12, the last time at 5 s; `phases` then.
+// Four ranks that were seen at steps 10 to 12, last at 5 s and in these phases.
 MemberJob StuckJob(const std::vector<int>& phases) {
   MemberJob played;
   for (int step = 10; step <= 12; ++step) {
@@ -31,7 +31,7 @@ MemberJob StuckJob(const std::vector<int>& phases) {
   return played;
 }
 
-// All nodes tell that nothing has changed.
+// All nodes report that nothing has changed.
 void Hear(Job& job, double at) {
   for (RankState& rank : job.ranks) rank.heard = At(at).steady;
 }
@@ -54,7 +54,7 @@ TEST(HangTest, SlowRankThatNobodyWaitsForHangsNot) {
   EXPECT_EQ(FindHung(played.job, At(1000).steady), std::nullopt);
 }
 
-// Nobody waits for a rank of a job with Slipstream.
+// In a job with Slipstream nobody waits for a rank.
 TEST(HangTest, RankWithoutStepsHangsWhereTheOthersGoOnWithoutIt) {
   MemberJob played = StuckJob({kForward, kForward, kForward, kForward});
   played.job.plan.slipstream = SlipstreamChoice();
@@ -82,14 +82,14 @@ TEST(HangTest, RankWithoutStepsHangsWhereTheOthersGoOnWithoutIt) {
 TEST(HangTest, WhoWaitsForARoundIsNotTakenForTheRankThatHangs) {
   MemberJob played = StuckJob({kRoundWait, kForward, kRoundWait, kRoundWait});
   played.job.plan.slipstream = SlipstreamChoice();
-  played.Train(played.Id(3), 7, 100);  // It has come to the stop later.
+  played.Train(played.Id(3), 7, 100);  // It stops later than the others.
   Hear(played.job, 25);
   const auto verdict = FindHung(played.job, At(25).steady);
   ASSERT_TRUE(verdict.has_value());
   EXPECT_EQ(verdict->rank, Rank(1));
 }
 
-// Rank 3 waits for the others' evaluation, which takes longer than hang_timeout_s in all.
+// Rank 3 waits for the others' evaluation, which in all takes longer than hang_timeout_s.
 TEST(HangTest, RankThatEvaluatesBatchAfterBatchHangsNot) {
   MemberJob played = StuckJob({kEvaluating, kEvaluating, kEvaluating, kEvaluating});
   for (int at = 6; at <= 60; ++at) {
@@ -247,7 +247,7 @@ TEST(HangTest, AJobThatDoesNotStartTellsWhichRankItWaitsFor) {
   EXPECT_EQ(played.job.reason, "all ranks train");
 }
 
-// A job with programs of its own, whose ranks have been quiet for so many seconds.
+// A job of the user's own programs, whose ranks have been quiet for so many seconds.
 MemberJob QuietJob(const std::vector<double>& quiet) {
   JobRequest request = MemberRequest();
   request.command = CommandPolicy();

@@ -22,7 +22,7 @@ void UseNode(Job& job, const NodeName& node) {
   if (place == job.nodes.end() || *place != node) job.nodes.insert(place, node);
 }
 
-// What the generation before had not finished is given up; an order goes to the next one.
+// Gives up the unfinished saves of the generation before; an order goes to the next generation.
 void CarryOverSaves(Job& job) {
   JobCheckpoints& checkpoints = job.checkpoints;
   LeaveSavesElsewhere(job);
@@ -60,7 +60,7 @@ std::vector<const RankState*> TrainersOf(const Job& job) {
 }
 
 RankState* FindTrainer(Job& job, const TrainerId& id) {
-  // Mostly nobody has been replaced.
+  // A shortcut, as usually no trainer has been replaced.
   const int r = id.rank.value();
   if (r >= 0 && r < static_cast<int>(job.ranks.size()) &&
       job.ranks[static_cast<size_t>(r)].report.id == id) {
@@ -287,7 +287,7 @@ void CompleteChange(Job& job, Moment now) {
 }
 
 std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer) {
-  // A node that has lost its state must not start anew what has ended.
+  // A node that has lost its state must not start again what has ended.
   if (!trainer.lost.empty() || HasEnded(trainer)) return absl::ZeroDuration();
   if (job.stop.has_value()) return job.stop->grace;
   if (trainer.stop.has_value()) return trainer.stop->grace;
@@ -299,7 +299,7 @@ JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, 
   for (RankState& member : job.ranks) {
     if (member.place.node != node || HasEnded(member) || IsLost(member)) continue;
     member.lost = why;
-    member.counted = true;  // It is no failure.
+    member.counted = true;  // A drain is no failure.
     changed = true;
   }
   for (size_t i = job.spares.size(); i-- > 0;) {

@@ -1,10 +1,9 @@
-// Who is what in a job: its members, its spares, and those that leave.
+// The roles in a job: its members, its spares, and those that leave.
 //
 // A job has JobRequest.ranks seats. Each is held by a member of the present generation, or is empty
-// (the job has shrunk). The rank of a member is its index in Job.ranks, which is in the order of
-// the seats, so that without empty seats rank and seat are the same. A trainer keeps the
-// identity (TrainerReport.id) that it was started with; a spare's has a rank of JobRequest.ranks
-// and above.
+// (the job has shrunk). A member's rank is its index in Job.ranks, which is sorted by seat; without
+// empty seats rank and seat are the same. A trainer keeps the identity (TrainerReport.id) with
+// which it was started; in that of a spare the rank is at least JobRequest.ranks.
 //
 //                 StartSpare             a generation begins          its end is reported
 //   a free place ───────────▶ spare ◀──────────────────────▶ member
@@ -12,8 +11,8 @@
 //                               ╰───────────▶ leaving ◀────────╯ ───────────────────────▶ gone
 //
 // A generation follows another without a new start in one of two ways (proto/plan.proto,
-// Membership): unplanned, when members are lost, and planned, when ranks move or the job grows.
-// recovery.h decides; here is what that does to the job.
+// Membership): unplanned, when members are lost, or planned, when ranks move or the job grows.
+// recovery.h decides that; this file carries it out.
 //
 // Pointers and references to trainers are valid until the job changes.
 #ifndef CONTROLLER_CORE_RECOVERY_MEMBERSHIP_H_
@@ -27,7 +26,7 @@
 
 namespace paceline {
 
-// What a trainer is in the job's newest generation: proto/plan.proto, Membership.
+// A trainer's role in the job's newest generation: proto/plan.proto, Membership.
 struct Membership {
   Generation generation;
   Rank rank;  // -1: it stands by, or is out.
@@ -37,49 +36,49 @@ struct Membership {
   RankBatch batch;
 };
 
-// No planned change so soon after another change.
+// How long after a change of membership no planned change is made.
 inline constexpr absl::Duration kPlannedPause = absl::Seconds(10);
 
-// Trainers run, or start.
+// Whether trainers run or start.
 bool HasMembers(const Job& job);
 
 // Whether lost ranks are replaced inside the running job (spec.recovery.max_failures).
 bool Recovers(const Job& job);
 
-// Members by rank, then spares, then those that leave. All hold their places.
+// Members by rank, then spares, then those that leave. All of them hold their places.
 std::vector<const RankState*> TrainersOf(const Job& job);
-// Null: there is none of that identity.
+// Null: no trainer has that identity.
 RankState* FindTrainer(Job& job, const TrainerId& id);
 bool HasTrainersOn(const Job& job, const NodeName& node);
-// Whether it may have any there: it has used the node since its newest start. Quick.
+// Whether the job may have trainers there, as it has used the node since its newest start. Quick.
 bool UsesNode(const Job& job, const NodeName& node);
 
-// -1: no member.
+// -1: the trainer is no member.
 Rank RankOf(const Job& job, const RankState& trainer);
-// Of a seat's holder; null: it is empty.
+// The holder of a seat; null: it is empty.
 const RankState* HolderOf(const Job& job, int seat);
 std::vector<bool> FilledSeats(const Job& job);
 
 Membership MembershipOf(const Job& job, const RankState& trainer);
 
-// Whether nobody else can have the trainer's place yet: its process may be there.
+// Whether nobody else can have the trainer's place yet, as its process may still be there.
 bool HoldsPlace(const Job& job, const RankState& trainer);
 
 bool HasEnded(const RankState& trainer);
-// It ended as it should not have.
+// Whether it ended as it should not have.
 bool HasFailed(const RankState& trainer);
-// It is out of the generation: failed, or given up.
+// Whether it is out of the generation: failed, or given up.
 bool IsLost(const RankState& member);
-// It can be made a member, and is not on a node that the job leaves or that does not answer.
+// Whether it can become a member: it has not ended, and its node answers and is not to be left.
 bool IsUsable(const Job& job, const RankState& spare);
-// Its model and data are loaded.
+// Whether its model and data are loaded.
 bool IsReady(const RankState& trainer);
 bool HasTrained(const RankState& trainer);
-// It has the job's present state, as far as is known: it has trained in the newest generation that
-// came about, or in a later one. Who stood by or was out meanwhile has one that is old.
+// Whether it is known to have the job's present state: it has trained in the newest generation that
+// came about, or a later one. Whoever stood by or was out meanwhile has an old state.
 bool HasState(const Job& job, const RankState& trainer);
 
-// Some member has done all its steps: nothing is replaced any more.
+// Whether a member has done all its steps, so that nothing is replaced any more.
 bool IsOver(const Job& job);
 
 // The newest generation in which all members have trained.
@@ -88,26 +87,26 @@ Generation NewestThatCameAbout(const Job& job);
 const MembershipChange* ChangeUnderWay(const Job& job);
 MembershipChange* ChangeUnderWay(Job& job);
 
-// A trainer that stands by begins to start at the place.
+// Begins to start, at the place, a trainer that is to stand by.
 void StartSpare(Job& job, Place place, Moment now);
 
-// Trainers that the job wants beside those that it has, to stand by: its spares, and those that
-// shall take over the ranks of nodes that it leaves, or empty seats. A place for each is to be
-// found, and StartSpare to be called. 0 while it is not the time for it.
+// How many more trainers are to stand by: spares, and those that will take over the ranks of nodes
+// that the job leaves, or empty seats. The caller finds a place for each and calls StartSpare. 0
+// while it is not the time for it.
 int MissingSpares(const Job& job, Moment now);
-// Trainers that shall stand by, all told.
+// How many trainers are to stand by in all.
 int WantedSpares(const Job& job);
 
-// Whether ranks can move to other nodes while the job trains; why not, else.
+// Why ranks cannot move to other nodes while the job trains; nothing: they can.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);
-// All trainers of the job have to leave the node, as soon as others can take their places between
-// two steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.
+// Makes all trainers of the job leave the node as soon as others can take their places between two
+// steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why);
-// They may stay, as far as they are still there.
+// The trainers may stay, as far as they are still there.
 JobChange WithdrawReplacement(Job& job, const NodeName& node);
 
-// What the members of the next generation are. The trainers move there from where they are: each is
-// a member or spare, or leaves.
+// The members of the next generation, and the others. All trainers of the job are moved into it:
+// each is a member or a spare, or leaves.
 struct NextGeneration {
   std::vector<RankState> members;  // In the order of their seats.
   std::vector<RankState> spares;
@@ -117,16 +116,16 @@ struct NextGeneration {
 };
 void BeginGeneration(Job& job, NextGeneration next, Moment now);
 
-// All members train in the present generation: those that are out may end.
+// All members train in the present generation: lets those end that are out.
 void CompleteChange(Job& job, Moment now);
 
-// Set: the trainer shall end, with so long between SIGTERM and SIGKILL.
+// If set, the trainer is to end, with this long between SIGTERM and SIGKILL.
 std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer);
 
-// All trainers of the job on the node are given up, and ended at once: recovery.h replaces them.
+// Gives up and ends all trainers of the job on the node, at once; recovery.h replaces them.
 JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, Moment now);
 
-// The trainer is out and shall end.
+// Takes the trainer out; it is to end.
 void Release(Job& job, RankState trainer, absl::Duration grace, Moment now);
 
 }  // namespace paceline

@@ -13,13 +13,13 @@
 namespace paceline {
 namespace {
 
-// Who holds which seat in the next generation, before the seats that are free then are filled.
+// Who holds which seat in the next generation, before free seats are filled.
 struct Holders {
   NextGeneration next;
-  std::vector<int> vacant;  // Seats; ascending.
+  std::vector<int> vacant;  // Seats, ascending.
 };
 
-// It held its seat before the planned generation that did not come about.
+// Whether it may take back a seat that it held before a planned generation that failed.
 bool MayComeBack(const Job& job, const RankState& leaver) {
   return leaver.seat != -1 && !leaver.stop.has_value() && !HasEnded(leaver) &&
          HasState(job, leaver) && leaver.silent_since == absl::InfiniteFuture();
@@ -32,7 +32,7 @@ RankState* EarlierHolder(Job& job, int seat) {
   return nullptr;
 }
 
-// By seat: whether a member of its group is left that certainly has the state.
+// By seat: whether a member is left in its group that certainly has the state.
 std::vector<bool> HasHolder(const Job& job, const std::vector<int>& groups) {
   std::set<int> held;
   for (const RankState& member : job.ranks) {
@@ -46,7 +46,7 @@ std::vector<bool> HasHolder(const Job& job, const std::vector<int>& groups) {
   return has_holder;
 }
 
-// Leavers take free seats of their groups.
+// Gives free seats to leavers of the same groups.
 void ComeBack(Job& job, const std::vector<int>& groups, const std::vector<bool>& has_holder,
               Holders& holders) {
   for (RankState& leaver : job.leaving) {
@@ -126,7 +126,7 @@ RankState Newcomer(const Job& job, int seat, Place place, Moment now) {
   return newcomer;
 }
 
-// Members beyond `ranks` stand by, those first who have no state to give to the others.
+// Makes members beyond `ranks` stand by, first those that have no state to give to others.
 void StandBack(const Job& job, Holders& holders, int ranks) {
   auto& members = holders.next.members;
   while (static_cast<int>(members.size()) > ranks) {
@@ -144,7 +144,7 @@ void SortBySeat(std::vector<RankState>& members) {
             [](const RankState& a, const RankState& b) { return a.seat < b.seat; });
 }
 
-// The greatest number of ranks, of so many, with which the job may go on; 0: it may not.
+// The greatest number of ranks, up to `ranks`, with which the job may go on; 0: with none.
 int MayGoOnWith(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
@@ -153,7 +153,7 @@ int MayGoOnWith(const Job& job, int ranks) {
   return possible < least ? 0 : possible;
 }
 
-// A lost member may still end, or come back, and its place be used again.
+// Whether a lost member may still end or come back, so that its place could be used again.
 bool MayReturn(const Job& job, Moment now) {
   if (now.steady >= job.recovery.recovering_since + kReturn) return false;
   return std::any_of(job.ranks.begin(), job.ranks.end(),

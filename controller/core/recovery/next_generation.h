@@ -1,12 +1,12 @@
-// Who holds which seat when a generation follows another that lost members, or could not go on.
+// Decides who holds which seat in a generation that follows one that lost members or got stuck.
 //
-// Members that are left keep their seats; of a planned generation that did not come about, the
-// earlier holder does where the newcomer has no state yet. But when nobody is left of a group who
-// certainly has the state, nobody knows whether the newcomers got it and trained on: they keep
-// their seats, and earlier holders take the seats of the group that are free, so that whoever is
-// further gives it to the others. A seat that is free then goes to a spare, one that is ready
-// first, else to a new trainer at a free place, else it stays empty, if the job may shrink so far;
-// else the others wait (recovery.h).
+// Members that are left keep their seats. If a planned generation did not come about, the earlier
+// holder keeps its seat from a newcomer that has no state yet. But if nobody who certainly has the
+// state is left in a group, the newcomers may have got it and trained on: they keep their seats,
+// and earlier holders take the free seats of the group, so that whoever is furthest gives its state
+// to the others. Any other free seat goes to a spare, first to one that is ready, else to a new
+// trainer at a free place. Else it stays empty if the job may shrink so far, or the others wait
+// (recovery.h).
 #ifndef CONTROLLER_CORE_RECOVERY_NEXT_GENERATION_H_
 #define CONTROLLER_CORE_RECOVERY_NEXT_GENERATION_H_
 
@@ -17,7 +17,7 @@
 
 namespace paceline {
 
-// Begins the generation, or says in the job's reason what it waits for. `cause`: for people.
+// Begins the generation, or puts what it waits for into the job's reason. `cause`: for people.
 JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_places, Moment now);
 
 }  // namespace paceline

@@ -15,12 +15,12 @@
 namespace paceline {
 namespace {
 
-// A search for a spare's place that found none is repeated after so long.
+// How long after a search for a spare's place found none it is repeated.
 constexpr absl::Duration kSearchPause = absl::Seconds(1);
 
 bool Leaves(const Job& job, const NodeName& node) { return job.recovery.vacate.count(node) > 0; }
 
-// Ranks that still have to leave nodes, and empty seats.
+// Trainers wanted for ranks that still have to leave nodes, and for empty seats.
 int WantedForRanks(const Job& job) { return std::max(0, WantedSpares(job) - job.request.spares); }
 
 bool ReleaseSurplus(Job& job, Moment now) {
@@ -34,7 +34,7 @@ bool ReleaseSurplus(Job& job, Moment now) {
   for (size_t i = job.spares.size(); i-- > 0;) {
     if (Leaves(job, job.spares[i].place.node)) release(i);
   }
-  // One that is not ready goes first.
+  // Those that are not ready are released first.
   std::stable_partition(job.spares.begin(), job.spares.end(), IsReady);
   while (static_cast<int>(job.spares.size()) > WantedSpares(job)) release(job.spares.size() - 1);
   return released;
@@ -58,8 +58,8 @@ std::vector<size_t> ReadySpares(const Job& job) {
   return ready;
 }
 
-// Members on nodes to be left, node by node as far as `ready` spares go, that can be replaced at
-// once; by index.
+// Members that can be replaced at once on nodes that are to be left, as far as `ready` spares go,
+// node by node; by index.
 std::vector<size_t> FindMoving(const Job& job, size_t ready) {
   std::vector<size_t> moving;
   for (const auto& [node, why] : job.recovery.vacate) {
@@ -86,7 +86,7 @@ std::vector<int> FindGrowth(const Job& job, size_t ready) {
   return seats;
 }
 
-// Forgets nodes where nothing of the job is left.
+// Forgets nodes to be left on which the job has nothing more.
 JobChange ForgetLeft(Job& job) {
   JobChange change = JobChange::kNone;
   auto& vacate = job.recovery.vacate;

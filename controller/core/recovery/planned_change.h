@@ -1,6 +1,5 @@
-// Changes of a job's membership while nothing is lost (recovery.h): trainers that stand by are
-// kept at hand, ranks move away from nodes, empty seats are filled, and the ranks go on by another
-// strategy (plan.h).
+// Changes of a job's membership when nothing is lost (recovery.h): standby trainers are kept, ranks
+// move off nodes, empty seats are filled, and ranks change to another strategy (plan.h).
 #ifndef CONTROLLER_CORE_RECOVERY_PLANNED_CHANGE_H_
 #define CONTROLLER_CORE_RECOVERY_PLANNED_CHANGE_H_
 
@@ -9,11 +8,11 @@
 
 namespace paceline {
 
-// Starts the spares that are missing, as far as there are places, and releases those that are too
-// many or on a node that the job leaves.
+// Starts missing spares, as far as there are places. Releases those that are too many, or on a node
+// that the job leaves.
 JobChange KeepSpares(Job& job, const FindPlaces& find_places, Moment now);
 
-// Begins a planned generation if there is reason for one, it is the time, and the trainers are
+// Begins a planned generation if there is reason for one, the time has come, and the trainers are
 // ready. Requires: the job is RUNNING.
 JobChange BeginPlannedChange(Job& job, Moment now);
 

@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// A job whose node c is to be left: the newcomer on e is ready, the planned generation begun.
+// A job that is leaving node c: the newcomer on e is ready, and the planned generation has begun.
 MemberJob MovingJob() {
   MemberJob played;
   played.places.Add("e");
@@ -68,7 +68,7 @@ TEST(PlannedChangeTest, TheSameRanksGoOnByAnotherStrategy) {
   played.TrainAll(22, 30);
   EXPECT_EQ(ChangeUnderWay(job), nullptr);
   EXPECT_FALSE(job.former_plan.has_value());
-  // What comes later does not take it back.
+  // Later changes do not take the plan back.
   played.places.Add("e");
   played.End(job.ranks[1].report.id, 40, FailureKind::kSignal, "killed");
   EXPECT_EQ(job.generation, Generation(3));

@@ -18,7 +18,8 @@
 namespace paceline {
 namespace {
 
-// Errors of generations before those that are to train now are echoes of what ended these.
+// Whether the member waits with an error that counts. Errors from generations before those that are
+// to train now are echoes of what ended these.
 bool WaitsWithError(const Job& job, const RankState& member) {
   const MembershipStatus& status = member.report.membership;
   if (!status.waiting || status.error.empty() || HasEnded(member)) return false;
@@ -48,7 +49,7 @@ std::vector<const RankState*> LostMembers(const Job& job) {
   return lost;
 }
 
-// The one that explains the others.
+// The lost member that explains the others.
 const RankState& FirstCause(const std::vector<const RankState*>& lost) {
   const auto cause = std::find_if(lost.begin(), lost.end(), [](const RankState* member) {
     return !HasFailed(*member) || !IsEcho(*member->report.exit);
@@ -69,7 +70,7 @@ JobChange Fail(Job& job, const RankState& member, const std::string& why, Moment
   return JobChange::kState;
 }
 
-// Why the losses cannot be recovered from; empty: they can. `news`: some were just counted.
+// Why the job cannot recover from the losses; empty: it can. `news`: some were just counted.
 std::string WhyNot(Job& job, const std::vector<const RankState*>& lost, bool news) {
   if (news) {
     for (const RankState* member : lost) {
@@ -95,7 +96,7 @@ JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
       if (IsLost(member)) CountLoss(job, member, now);
     }
   }
-  // While they wait for a place, the last who have the state may be lost.
+  // While they wait for a place, the last members that have the state may be lost.
   const std::string why = WhyNot(job, lost, news);
   if (!why.empty()) return Fail(job, FirstCause(lost), why, now);
   const bool begins = std::exchange(job.state, JobState::kRecovering) != JobState::kRecovering;
@@ -107,8 +108,8 @@ JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
   return news || begins ? JobChange::kState : change;
 }
 
-// The same members once more. That another strategy, which was ordered, cannot be is no failure of
-// the job: it goes on by the one before.
+// Starts a generation of the same members. If a change to another strategy fails, that is no
+// failure of the job: it goes on by the one before.
 JobChange MeetAnew(Job& job, const RankState& told, const std::string& why,
                    const FindPlaces& find_places, Moment now) {
   std::string over;
@@ -130,8 +131,7 @@ JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
     return JobChange::kNone;
   }
   recovery.trouble_since = std::min(recovery.trouble_since, now.steady);
-  // A rank that is lost and waits for a place is the explanation; a silent node, or a rank that
-  // hangs, will be.
+  // A lost rank that waits for a place explains it; a silent node or a hanging rank will do so.
   const bool explained = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& m) {
     return IsLost(m) || m.silent_since != absl::InfiniteFuture() ||
            m.stacks_deadline != absl::InfiniteFuture();
@@ -143,7 +143,7 @@ JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
                   find_places, now);
 }
 
-// Looks for a rank that hangs, and gives it up when its stacks are saved.
+// Looks for a hanging rank, and gives it up when its stacks are saved.
 JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
   for (RankState& member : job.ranks) {
     if (member.stacks_deadline == absl::InfiniteFuture()) continue;
@@ -168,7 +168,6 @@ JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
   return JobChange::kState;
 }
 
-// Whether all members of the present generation train in it.
 bool AllTrain(const Job& job) {
   return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
     return !IsLost(member) && member.report.membership.generation == job.generation;
@@ -182,7 +181,7 @@ JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now
     CompleteChange(job, now);
     return JobChange::kState;
   }
-  // One that was lost after it had met, and waits to be replaced, is the reason.
+  // A member that was lost after the rendezvous, and waits to be replaced, is the reason.
   if (!LostMembers(job).empty()) return JobChange::kNone;
   JobRecovery& recovery = job.recovery;
   if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
@@ -219,7 +218,7 @@ JobChange GiveUp(Job& job, Moment now) {
               now);
 }
 
-// Trainers whose end was reported are forgotten.
+// Forgets trainers whose end was reported.
 JobChange ForgetEnded(Job& job, Moment now) {
   JobChange change = JobChange::kNone;
   for (const RankState& spare : job.spares) {
@@ -261,7 +260,7 @@ JobChange TellStall(Job& job, Moment now) {
   return std::max(asked, is_new ? JobChange::kProgress : JobChange::kNone);
 }
 
-// The same of a job that starts.
+// The same for a job that starts.
 JobChange TellStart(Job& job, Moment now) {
   if (job.state != JobState::kStarting) return JobChange::kNone;
   const std::string late = DescribeStart(job, now.wall);
@@ -304,7 +303,7 @@ JobChange Advance(Job& job, const FindPlaces& find_places, Moment now) {
   take(TakeHang(job, find_places, now));
   if (counts) GiveUpSilent(job, now);
   take(GiveUp(job, now));
-  // Each may end the job, or queue it again.
+  // Each of these may end the job, or queue it again.
   const auto goes_on = [&] {
     return job.state == JobState::kRunning || job.state == JobState::kRecovering;
   };

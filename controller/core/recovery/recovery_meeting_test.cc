@@ -1,4 +1,4 @@
-// What goes wrong between a loss and the meeting of the next members.
+// What goes wrong between a loss and the rendezvous of the next members.
 #include <gtest/gtest.h>
 
 #include "controller/core/checkpoint/save_order.h"

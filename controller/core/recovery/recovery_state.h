@@ -1,5 +1,5 @@
-// What a job knows of the changes of its membership: how far it may recover from failures, those
-// that it had, and the generations that followed one another without a new start (recovery.h).
+// What a job knows about its membership: how far it may recover from failures, the failures it had,
+// and the generations that followed one another without a new start (recovery.h).
 #ifndef CONTROLLER_CORE_RECOVERY_RECOVERY_STATE_H_
 #define CONTROLLER_CORE_RECOVERY_RECOVERY_STATE_H_
 
@@ -17,20 +17,20 @@
 
 namespace paceline {
 
-// The newest so many changes are kept for people.
+// How many of the newest changes are kept, for people.
 inline constexpr size_t kChangesKept = 20;
 
-// core's form of proto/job_spec.proto, Recovery, without the spares.
+// Core's form of Recovery in proto/job_spec.proto, without the spares.
 struct RecoveryPolicy {
   int max_failures = 0;  // 0: a lost rank ends the generation.
   absl::Duration window = absl::Hours(1);
-  int min_ranks = 0;  // 0: all.
+  int min_ranks = 0;  // 0: all must be there.
   BatchRule rule = BatchRule::kKeepGlobal;
-  RankBatch batch = {1, 1};  // Of the spec.
-  int least_samples = 1;     // Of a pass, for the model to train.
+  RankBatch batch = {1, 1};  // The spec's.
+  int least_samples = 1;     // Fewest samples of a pass with which the model can train.
 };
 
-// The ladder of a job's timeouts: proto/job_spec.proto.
+// A job's timeouts; as in proto/job_spec.proto.
 struct JobTimeouts {
   absl::Duration stall_warning = absl::InfiniteDuration();
   absl::Duration hang = absl::InfiniteDuration();
@@ -39,7 +39,7 @@ struct JobTimeouts {
   absl::Duration give_up = absl::Seconds(900);
 };
 
-// proto/job.proto.
+// As in proto/job.proto.
 struct MembershipChange {
   Generation generation;
   std::string reason;
@@ -51,38 +51,38 @@ struct MembershipChange {
   bool planned = false;
 };
 
-// A failure that counts: of a seat's holder, or of the members' meeting (seat -1).
+// A failure that counts: of a seat's holder, or of the members' rendezvous (seat -1).
 struct MemberFailure {
   int seat = -1;
-  int64_t step = -1;        // That it was in; -1: it had not trained.
-  bool own_error = false;   // Not done to it from outside, as far as one can know.
-  absl::Time steady, wall;  // When it was taken in.
+  int64_t step = -1;        // The step it failed in; -1: it had not trained.
+  bool own_error = false;   // As far as is known, not caused from outside.
+  absl::Time steady, wall;  // When it was counted.
 };
 
 struct JobRecovery {
-  Generation started{
-      0};  // That the newest start began; members of it load a checkpoint by themselves.
+  // The generation of the newest start. Its members load a checkpoint by themselves.
+  Generation started{0};
   int next_spare = 0;  // Number (TrainerId::rank) of the next spare of the present generation.
-  RankBatch batch;     // Of the present generation; zeros: those of the spec.
+  RankBatch batch;     // The present generation's; zeros: as in the spec.
   std::vector<MembershipChange> history;   // Oldest first; at most kChangesKept.
-  int64_t changes = 0;                     // That were begun since it was submitted.
-  std::vector<MemberFailure> failures;     // Oldest first; within the window, as far as it matters.
+  int64_t changes = 0;                     // Changes begun since it was submitted.
+  std::vector<MemberFailure> failures;     // Oldest first; those within the window that matter.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks have to leave, and why.
-  // Nodes that it takes no places on while it has others, until a new start, and why.
+  // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
-  bool hopeless = false;  // Its failure is one that a restart would only repeat.
-  bool stalled = false;   // The job's reason tells of a slow rank.
+  bool hopeless = false;  // A restart would only repeat its failure.
+  bool stalled = false;   // The job's reason names a slow rank.
 
   // Steady; infinite future: there is none.
-  absl::Time deadline = absl::InfiniteFuture();          // Of the change under way.
-  absl::Time recovering_since = absl::InfiniteFuture();  // Of RECOVERING.
-  absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, and nobody has failed.
-  // No rank is given up for its node's silence before; infinite future: the job is cut off.
+  absl::Time deadline = absl::InfiniteFuture();          // For the change under way.
+  absl::Time recovering_since = absl::InfiniteFuture();  // When it began to recover.
+  absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, nobody has failed.
+  // Before this, no silent node's rank is given up; infinite future: the job is cut off.
   absl::Time silence_counts = absl::InfinitePast();
-  absl::Time next_planned = absl::InfinitePast();      // No planned change before.
-  absl::Time next_spare_start = absl::InfinitePast();  // No spare is started before.
-  int spares_failed = 0;                               // In a row.
-  absl::Time wake = absl::InfiniteFuture();            // AdvanceMembership has something to do.
+  absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
+  absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
+  int spares_failed = 0;                               // How many failed in a row.
+  absl::Time wake = absl::InfiniteFuture();            // When to call AdvanceMembership again.
 };
 
 }  // namespace paceline

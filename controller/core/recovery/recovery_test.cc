@@ -44,7 +44,7 @@ TEST(RecoveryTest, ANewcomerIsAtTheStepOfThoseThatItHasMet) {
   met.state = TrainerState::kRunning;
   met.membership.generation = job.generation;
   met.membership.step = 11;
-  met.progress = Progress();  // It has made no step.
+  met.progress = Progress();  // It has made no step yet.
   played.Tell(met, 7);
   ASSERT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(job.recovery.history[0].step, 11);

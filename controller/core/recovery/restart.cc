@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// The newest complete one that was made before `key`.
+// The newest complete checkpoint that was made before `key`.
 const Checkpoint* CompleteBefore(const Job& job, const CheckpointKey& key) {
   const Checkpoint* before = nullptr;
   for (const Checkpoint& checkpoint : job.checkpoints.records) {
@@ -32,8 +32,8 @@ std::string HowToGoOn(const Job& job, const Checkpoint* older) {
                       ", or submit jobs with checkpoint.on_damage: previous");
 }
 
-// Why the job cannot start from this directory, as far as its records tell. Of a directory that is
-// not its own nothing is known.
+// Why the job cannot start from this directory, as far as its records say; nothing is known of
+// directories that are not its own.
 std::string WhyUnusable(const Job& job, const std::string& directory) {
   if (!SavesCheckpoints(job.request)) return "";
   const Checkpoint* own = FindByDirectory(job, directory);
@@ -48,12 +48,12 @@ bool IsToStop(const Job& job) {
   return job.asked_to_stop || (stop.has_value() && !stop->requeue);
 }
 
-// The checkpoint that the generation was to start from could not be used.
+// Handles that the checkpoint from which the generation was to start could not be used.
 bool DecideAfterDamage(Job& job) {
   if (job.restored_from.empty()) return false;
   Checkpoint* used =
       SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;
-  if (used == nullptr) {  // Another job's, or one that was named by its path.
+  if (used == nullptr) {  // It is another job's, or was named by its path.
     absl::StrAppend(&job.reason, "; the checkpoint ", job.restored_from, " cannot be used");
     return false;
   }
@@ -83,7 +83,7 @@ bool DecideRestart(Job& job) {
   job.restart_failure = kind;
   if (kind == FailureKind::kRestore) return DecideAfterDamage(job);
   if (kind == FailureKind::kInput) return false;
-  // Not the checkpoint's fault: it is tried again.
+  // The checkpoint is not to blame and is tried again.
   if (!job.restored_from.empty() && job.started == absl::InfinitePast()) {
     absl::StrAppend(&job.reason, "; this was before it trained, on its start from ",
                     job.restored_from);
@@ -98,7 +98,7 @@ bool DecideRestart(Job& job) {
         absl::StrCat("restart ", job.restarts, " of ", job.request.max_restarts, ": ", job.reason);
     return true;
   }
-  // The budget of recovery stands for restarts where the spec gives none.
+  // If the spec allows no restarts, the budget of recovery stands in.
   if (!Recovers(job) || job.request.max_restarts > 0 || spent) return false;
   ++job.restarts;
   job.restart_reason = absl::StrCat("restart ", job.restarts, ": ", job.reason);
@@ -107,7 +107,7 @@ bool DecideRestart(Job& job) {
 
 void FailForDamage(Job& job, const Checkpoint& damaged, Moment now) {
   if (job.state != JobState::kQueued) return;
-  if (damaged.key.generation < job.start.since.value()) return;  // Not what it would start from.
+  if (damaged.key.generation < job.start.since.value()) return;  // It would not start from it.
   if (job.request.checkpoints.previous_on_damage && !ChooseStart(job).empty()) return;
   job.state = JobState::kFailed;
   job.ended = now.wall;
@@ -164,7 +164,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
 void TakeUpAfterRestoration(Job& job, Generation used, Moment now) {
   job.generations_used = std::max(job.generations_used, used);
   RequeueJob(job, kRestoredReason, StopGraceOf(job.request), now);
-  // One that is stopping has its directory scanned when it has stopped.
+  // A stopping job has its directory scanned when it has stopped.
   if (job.state == JobState::kQueued && SavesCheckpoints(job.request)) {
     job.checkpoints.settlement = Settlement{NewestUsed(job), "", now.steady + kSettlementPatience};
   }

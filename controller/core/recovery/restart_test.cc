@@ -21,7 +21,7 @@ JobRequest RestartingRequest(int max_restarts = 2) {
   return request;
 }
 
-// As if its directory had been scanned.
+// Places the job again, as if its directory had been scanned.
 void PlaceAgain(Job& job, Moment now) {
   job.checkpoints.settlement.reset();
   PlaceOnBoth(job, now);

@@ -35,7 +35,7 @@ TEST(RestoredTest, JobThatHadRanksStopsAndStartsAsALaterGeneration) {
   ended.exit = TrainerExit();
   ApplyReport(job, NodeName("a"), ended, kNow);
   ASSERT_EQ(job.state, JobState::kQueued);
-  // Also checkpoints of generations that this state knows nothing of are found.
+  // Checkpoints of generations that this state does not know are found, too.
   ASSERT_TRUE(job.checkpoints.settlement.has_value());
   EXPECT_EQ(job.checkpoints.settlement->up_to, Generation(kUsed));
   EXPECT_EQ(job.restarts, 0);

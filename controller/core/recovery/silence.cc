@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// Since when others wait for the member's node to answer; infinite: they do not.
+// Since when others wait for the member's silent node; infinite: they do not.
 absl::Time NeededSince(const Job& job, const RankState& member) {
   const bool recovering =
       job.state == JobState::kRecovering && member.report.membership.generation != job.generation;
@@ -20,7 +20,7 @@ absl::Time NeededSince(const Job& job, const RankState& member) {
   return std::max(since, member.silent_since);
 }
 
-// As far as can be told, the controller is cut off from them, and not they from each other.
+// Whether it is probably the controller that is cut off, and not the nodes from each other.
 bool IsCutOff(const Job& job, Moment now) {
   bool silent = false;
   std::set<NodeName> nodes;
@@ -65,7 +65,7 @@ void RestoreSilence(Job& job, Moment now) {
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
       trainer.silent_since = now.steady + kReconnectGrace;
-      trainer.heard_wall = now.wall;  // At the latest.
+      trainer.heard_wall = now.wall;  // It was heard of no later than now.
     }
   }
 }

@@ -11,7 +11,7 @@
 namespace paceline {
 namespace {
 
-// Sizes of the groups of seats.
+// Sizes of the groups of seats, in the order of the seats.
 std::vector<int> GroupSizes(const Job& job) {
   const std::vector<RankHome> homes = HomesOf(job);
   if (job.plan.ladder.empty()) return LadderGroups(LadderScope::kAll, 0, homes);
@@ -19,7 +19,7 @@ std::vector<int> GroupSizes(const Job& job) {
   return LadderGroups(lowest.scope, lowest.size, homes);
 }
 
-// The members of each group that has some, as indices in Job.ranks.
+// The members of each non-empty group, as indices in Job.ranks.
 std::vector<std::vector<size_t>> MembersOfGroups(const Job& job) {
   std::vector<std::vector<size_t>> groups;
   int first = 0;
@@ -69,7 +69,7 @@ std::string WhyStateIsLost(const Job& job) {
       filled = filled || (member.seat >= first && member.seat < end);
       held = held || IsHeld(job, member, first, end);
     }
-    // Of a planned change that did not come about.
+    // Holders that left for a planned change that did not come about.
     for (const RankState& trainer : job.leaving) {
       held = held || (!trainer.stop.has_value() && IsHeld(job, trainer, first, end) &&
                       trainer.silent_since == absl::InfiniteFuture());

@@ -1,4 +1,4 @@
-// How much code that travels with jobs a controller keeps, of whom, and for how long.
+// How much code sent along with jobs a controller keeps, from whom, and for how long.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_REQUESTS_CODE_QUOTA_H_
@@ -20,30 +20,30 @@
 namespace paceline {
 
 struct CodeLimits {
-  int64_t bytes = int64_t{128} << 20;              // Of all; it is kept in memory.
-  int64_t bytes_of_submitter = int64_t{64} << 20;  // Of one of them.
-  absl::Duration unused = absl::Minutes(10);       // For a job to be submitted with it.
-  absl::Duration unfinished = absl::Minutes(1);    // For the next part to come.
-  // What no job uses makes room for other code after so long: its job may be on its way.
+  int64_t bytes = int64_t{128} << 20;              // For all code, which is kept in memory.
+  int64_t bytes_of_submitter = int64_t{64} << 20;  // For the code of one submitter.
+  absl::Duration unused = absl::Minutes(10);       // Until a job must be submitted with it.
+  absl::Duration unfinished = absl::Minutes(1);    // Until its next part must come.
+  // How long code that no job uses is safe from other code: its job may be on its way.
   absl::Duration resting = absl::Seconds(10);
 };
 
-// Files of one hash: all of them, or as many as have come so far of one submitter.
+// Files of one hash: all of them, or those that one submitter has sent so far.
 struct CodeUse {
-  int64_t bytes = 0;              // When all have come.
+  int64_t bytes = 0;              // When all are there.
   std::set<std::string> senders;  // Submitters who have sent them.
-  absl::Time touched = {};        // A part has come, or a job that uses them was seen.
+  absl::Time touched = {};        // When a part came, or a job that uses them was seen.
   bool complete = false;
   bool used = false;  // By a job that has not ended.
 };
 
 struct CodeRoom {
-  std::vector<size_t> forgotten;   // Of the uses, by index: what makes room.
-  std::optional<Refusal> refusal;  // There is no room; nothing is forgotten.
+  std::vector<size_t> forgotten;   // Indices of the uses that make room.
+  std::optional<Refusal> refusal;  // Set if there is no room; then nothing is forgotten.
 };
 
-// Room for so many bytes more of `sender`: what rests makes way, that first which rests longest; of
-// the sender's own as much as its share wants, then of anybody's.
+// Makes room for `bytes` more of `sender`. Resting code makes way, that which has rested longest
+// first: the sender's own until its share suffices, then anybody's.
 inline CodeRoom MakeCodeRoom(const std::vector<CodeUse>& uses, int64_t bytes,
                              const std::string& sender, absl::Time now, const CodeLimits& limits) {
   const auto is_own = [&](const CodeUse& use) { return use.senders.count(sender) > 0; };
@@ -87,7 +87,7 @@ inline CodeRoom MakeCodeRoom(const std::vector<CodeUse>& uses, int64_t bytes,
   return room;
 }
 
-// Whether files that no job uses are forgotten.
+// Whether files that no job uses are to be forgotten.
 inline bool IsOutdated(const CodeUse& use, absl::Time now, const CodeLimits& limits) {
   return now - use.touched > (use.complete ? limits.unused : limits.unfinished);
 }

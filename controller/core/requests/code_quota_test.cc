@@ -53,7 +53,7 @@ TEST(CodeQuotaTest, WhatRestsLongestMakesRoom) {
   EXPECT_THAT(forgotten(10, "ann"), ElementsAre(3)) << "her own, the oldest first";
   EXPECT_THAT(forgotten(20, "ann"), ElementsAre(3, 0));
   EXPECT_THAT(forgotten(31, "eve"), ElementsAre(1)) << "of all, the oldest";
-  // Both bounds are passed: of her own the oldest, then of all, though that is older.
+  // Both limits are exceeded: her own oldest goes first, then the oldest of all.
   const std::vector<CodeUse> full = {rests(30, "bob", 0), rests(30, "ann", 1), Used(30, {"eve"})};
   EXPECT_THAT(
       MakeCodeRoom(full, 40, "ann", kStart + absl::Minutes(1), {95, 40, {}, {}, absl::Seconds(10)})

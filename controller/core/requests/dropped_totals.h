@@ -1,9 +1,9 @@
-// Counts the step records that nodes have lost, each once, however often a node tells of it.
+// Counts the step records that nodes have lost, each once, however often a node reports them.
 //
-// A node's daemon tells a total, which grows from its start on, and tells it again in each session.
-// Of a daemon that was heard before, what exceeds its highest total counts. Of one that was not, as
-// after a start of the controller, what exceeds the total that it knows another controller to have
-// counted: what that one counted without its knowing counts twice, and nothing is left out.
+// A node's daemon reports a total, which grows from the daemon's start, and repeats it in each
+// session. If the daemon was heard before, what exceeds its highest total counts. If not, as after
+// a start of the controller, what exceeds the total that it knows a controller to have counted
+// does. What was counted without its knowing then counts twice, but nothing is left out.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_REQUESTS_DROPPED_TOTALS_H_
@@ -20,21 +20,20 @@ namespace paceline {
 
 class DroppedTotals {
  public:
-  // A session of the node begins. `daemon` tells its daemon from those before it; `known`: the
-  // total that it knows to have been counted.
+  // A session of the node begins. `daemon` identifies its daemon; `known`: the total that the
+  // daemon knows to have been counted.
   void Begin(const NodeName& node, const std::string& daemon, int64_t known);
 
-  // The node has told of so many. Returns how many of them count now; at least 0, whatever it
-  // tells.
+  // The node has reported this total. Returns how much of it counts now; at least 0 for any total.
   int64_t Take(const NodeName& node, int64_t total);
 
  private:
   struct Daemon {
     std::string uid;
-    int64_t counted = 0;  // Of its total.
+    int64_t counted = 0;  // The part of its total that was counted.
   };
 
-  std::map<NodeName, Daemon> daemons_;  // The latest of each node that has had a session.
+  std::map<NodeName, Daemon> daemons_;  // The latest daemon of each node that has had a session.
 };
 
 inline void DroppedTotals::Begin(const NodeName& node, const std::string& daemon, int64_t known) {

@@ -12,7 +12,7 @@ TEST(DroppedTotalsTest, WhatIsToldAgainCountsOnceInAllSessionsOfADaemon) {
   totals.Begin(kNode, "d1", 0);
   EXPECT_EQ(totals.Take(kNode, 10), 10);
   EXPECT_EQ(totals.Take(kNode, 10), 0);
-  // It does not know that it was heard.
+  // The daemon does not know that it was heard.
   totals.Begin(kNode, "d1", 0);
   EXPECT_EQ(totals.Take(kNode, 25), 15);
   totals.Begin(kNode, "d1", 25);

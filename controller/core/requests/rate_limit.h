@@ -1,4 +1,4 @@
-// How often each caller may do something: a token bucket each.
+// Limits how often each caller may do something, with a token bucket for each.
 //
 // Pure: time is an argument. Thread-compatible.
 #ifndef CONTROLLER_CORE_REQUESTS_RATE_LIMIT_H_
@@ -16,20 +16,20 @@ class RateLimit {
  public:
   struct Options {
     double per_second = 0;  // Tokens that come back. 0: no limit.
-    double burst = 1;       // Tokens of one who has been quiet; at least 1.
-    // Callers that are remembered at once: those that have not all their tokens. When there are
-    // more, new ones wait.
+    double burst = 1;       // Tokens after a quiet time; at least 1.
+    // How many callers are remembered at once: those that do not have all their tokens. If there
+    // are more, new callers have to wait.
     size_t max_callers = 4096;
   };
 
   explicit RateLimit(const Options& options) : options_(options) {}
 
-  // Takes a token of the caller's at `now`: zero. Or there is none: how long until the next one. A
-  // `now` that is before an earlier one, as threads may come, gives no token twice.
+  // Takes one of the caller's tokens and returns zero; if there is none, returns how long until the
+  // next one. A `now` before an earlier one, as threads may pass it, gives no token twice.
   absl::Duration Take(const std::string& caller, absl::Time now);
 
-  // Takes so many more tokens of a caller that has taken one, whether it has them or not: it may
-  // come to owe a burst. Of one that has taken none, nothing.
+  // Takes more tokens from a caller that has taken one, even if it does not have them: it may come
+  // to owe a whole burst. Nothing happens if the caller has taken none.
   void Charge(const std::string& caller, double tokens, absl::Time now);
 
   size_t callers() const { return buckets_.size(); }
@@ -37,11 +37,11 @@ class RateLimit {
  private:
   struct Bucket {
     double tokens = 0;
-    absl::Time at;  // When it had so many.
+    absl::Time at;  // When it had these tokens.
   };
 
   double TokensAt(const Bucket& bucket, absl::Time now) const;
-  // Those that have all their tokens are as those that never came.
+  // Forgets callers that have all their tokens: they are like new ones.
   void ForgetQuiet(absl::Time now);
 
   const Options options_;

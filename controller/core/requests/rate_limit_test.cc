@@ -84,7 +84,7 @@ TEST(RateLimitTest, CallersThatAreRememberedAreBounded) {
   EXPECT_TRUE(Takes(limit, "b", 0.5));
   EXPECT_FALSE(Takes(limit, "c", 0.5));
   EXPECT_EQ(limit.callers(), 2u);
-  // The first has its token again and is forgotten.
+  // The first caller has its token again and is forgotten.
   EXPECT_TRUE(Takes(limit, "c", 1));
   EXPECT_EQ(limit.callers(), 2u);
 }

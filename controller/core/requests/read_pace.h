@@ -1,5 +1,5 @@
-// How fast one peer's messages are read: as fast as they come, until what they cost has used up a
-// budget that fills again with time. A peer that says more waits; nothing of it is lost.
+// How fast one peer's messages are read: as they come, until their cost has used up a budget that
+// refills with time. A peer that sends more waits; nothing is lost.
 //
 // Pure: time is an argument. Thread-compatible.
 #ifndef CONTROLLER_CORE_REQUESTS_READ_PACE_H_
@@ -15,12 +15,12 @@ class ReadPace {
  public:
   struct Options {
     double per_second = 1;
-    double burst = 1;  // What may be spent at once after a rest.
+    double burst = 1;  // What can be spent at once after a rest.
   };
 
   explicit ReadPace(const Options& options) : options_(options), left_(options.burst) {}
 
-  // A message of this cost has been read: how long until the next one may be.
+  // A message of this cost was read. Returns how long to wait before the next one.
   absl::Duration Spend(double cost, absl::Time now) {
     const double rested = absl::ToDoubleSeconds(now - at_) * options_.per_second;
     left_ = std::min(options_.burst, left_ + std::max(0.0, rested)) - cost;

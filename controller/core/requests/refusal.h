@@ -1,4 +1,4 @@
-// Why a job does not take a change now.
+// Why a request cannot be met now.
 #ifndef CONTROLLER_CORE_REQUESTS_REFUSAL_H_
 #define CONTROLLER_CORE_REQUESTS_REFUSAL_H_
 
@@ -8,9 +8,9 @@ namespace paceline {
 
 struct Refusal {
   enum class Kind {
-    kArgument,  // What was asked for is impossible for this job.
-    kState,     // Not as the job is now.
-    kLimit,     // There is as much of it as there may be.
+    kArgument,  // Can never be done for this job.
+    kState,     // Cannot be done in the present state.
+    kLimit,     // There is already as much as there may be.
   };
   Kind kind = Kind::kState;
   const char* reason = "";  // In UPPER_SNAKE, as in proto/job.proto.

@@ -1,5 +1,5 @@
-// Remembers which mutations were answered, so that a client may safely repeat one whose
-// answer it did not get: for kRequestMemory, and the newest kMaxRequests.
+// Remembers which changes were answered, so that a client may safely repeat one whose answer was
+// lost: the newest kMaxRequests, for kRequestMemory.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_REQUESTS_REQUEST_LOG_H_
@@ -19,8 +19,8 @@ namespace paceline {
 
 // How long an answer is remembered.
 inline constexpr absl::Duration kRequestMemory = absl::Hours(24);
-// How many are: some 30 MB. One caller at its full rate (rpc/call_limits.h) asks for so many
-// changes in a quarter of an hour; who repeats a request does so within a minute or two.
+// How many answers are remembered, in some 30 MB. A caller at its full rate (rpc/call_limits.h)
+// makes that many changes in a quarter of an hour; a request is repeated within a minute or two.
 inline constexpr size_t kMaxRequests = 100'000;
 
 class RequestLog {
@@ -28,8 +28,8 @@ class RequestLog {
   struct Entry {
     uint64_t fingerprint = 0;       // Of the request's contents.
     JobId job;                      // What it was about.
-    absl::Time time;                // Wall, when it was first answered.
-    CheckpointKey checkpoint = {};  // Of the job, if it was about one.
+    absl::Time time;                // Wall; when it was first answered.
+    CheckpointKey checkpoint = {};  // The job's checkpoint that it was about, if any.
   };
 
   enum class Verdict { kNew, kRepeat, kReused };
@@ -52,8 +52,8 @@ class RequestLog {
     entries_[id] = std::move(entry);
   }
 
-  // Forgets what is older than kRequestMemory, and of more than there may be the oldest, so that
-  // there is room for one; returns their ids.
+  // Forgets the answers older than kRequestMemory, and the oldest ones until there is room for one
+  // more. Returns their ids.
   std::vector<std::string> Expire(absl::Time wall_now) {
     std::vector<std::string> expired;
     while (!by_time_.empty() &&

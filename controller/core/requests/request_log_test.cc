@@ -45,7 +45,7 @@ TEST(RequestLogTest, ForgetsTheOldestWhenThereAreTooMany) {
   EXPECT_EQ(log.Check("third", 3), RequestLog::Verdict::kRepeat);
 }
 
-// As of a version without a greatest number.
+// As left by a version that had no limit.
 TEST(RequestLogTest, ForgetsAllThatAreTooManyAtOnce) {
   RequestLog log(3);
   for (int i = 0; i < 6; ++i) {

@@ -1,7 +1,7 @@
-// What the names and labels of all nodes say about where jobs may run. It is valid until a node
-// comes or changes its labels, and remembers what it was asked.
+// What the names and labels of all nodes say about where jobs may run. It is valid until a node is
+// added or changes its labels, and caches its answers.
 //
-// Thread-compatible, its const methods too.
+// Thread-compatible. Const methods fill caches, so they must not run at the same time either.
 #ifndef CONTROLLER_CORE_SCHEDULE_NODE_INDEX_H_
 #define CONTROLLER_CORE_SCHEDULE_NODE_INDEX_H_
 
@@ -28,11 +28,11 @@ class NodeIndex {
     const std::map<std::string, std::string>* labels = nullptr;  // Null: none.
   };
 
-  // `nodes` by name; they are borrowed.
+  // `nodes` is sorted by name, and borrowed.
   explicit NodeIndex(std::vector<NodeLabels> nodes);
 
   int size() const { return static_cast<int>(nodes_.size()); }
-  // -1: there is no such node.
+  // Index of the node; -1: there is no such node.
   int Find(const NodeName& name) const;
   // Value of a label; empty: none.
   absl::string_view Label(int node, const std::string& label) const;
@@ -48,22 +48,22 @@ class NodeIndex {
   // By number of the island: its rack.
   const std::vector<int>& island_racks() const { return island_racks_; }
 
-  // The nodes that the policy allows, without regard to `same`. Those of the pool of spares are in
-  // it for spares and replacements only. Valid as long as this.
+  // The nodes that the policy allows, regardless of its `same`. With `with_pool`, which is for
+  // spares and replacements, they include the pool of spares. Valid as long as this object.
   const NodeSet& Allowed(const PlacementPolicy& policy, bool with_pool) const;
 
-  // By node: number of its value of the label, in the order of the values; -1: it has none.
+  // By node: index of its value of the label among all values, sorted; -1: it has none.
   const std::vector<int>& Groups(const std::string& label) const;
 
-  // Sets of which one is to take all ranks of a job: by the value of the policy's `same`, cut down
-  // to `nodes`; `nodes` itself without one.
+  // The sets of nodes of which one must take all ranks of a job: one for each value of the policy's
+  // `same`, restricted to `nodes`; if there is no `same`, only `nodes` itself.
   std::vector<NodeSet> Choices(const PlacementPolicy& policy, const NodeSet& nodes) const;
 
  private:
   NodeSet Select(const PlacementPolicy& policy) const;
   // Nodes with this value of the label.
   const NodeSet& With(const std::string& label, const std::string& value) const;
-  // By value of the label: nodes that have it.
+  // The nodes that have each value of the label.
   const std::map<std::string, std::vector<int>>& Values(const std::string& label) const;
 
   std::vector<NodeLabels> nodes_;
@@ -75,7 +75,7 @@ class NodeIndex {
   std::vector<std::string> rack_names_;
   std::map<std::string, NodeSet> taints_;  // By KEY=VALUE.
 
-  // What was asked so far.
+  // Caches of answers.
   mutable std::map<std::string, std::map<std::string, std::vector<int>>> values_;
   mutable std::map<std::pair<std::string, std::string>, NodeSet> with_;
   mutable std::map<std::string, std::vector<int>> groups_;

@@ -1,4 +1,4 @@
-// A set of nodes by their index, as bits: policies of many jobs over many nodes meet quickly.
+// A set of node indices as bits: quick to combine for policies of many jobs over many nodes.
 #ifndef CONTROLLER_CORE_SCHEDULE_NODE_SET_H_
 #define CONTROLLER_CORE_SCHEDULE_NODE_SET_H_
 
@@ -10,7 +10,7 @@ namespace paceline {
 
 class NodeSet {
  public:
-  // Of indices 0 to size - 1; so are the sets that it meets.
+  // A set of indices from 0 to size - 1. Sets that are combined must have the same size.
   explicit NodeSet(int size, bool all = false)
       : words_((size + 63) / 64, all ? ~uint64_t{0} : uint64_t{0}) {
     if (all && size % 64 != 0) words_.back() = (uint64_t{1} << (size % 64)) - 1;
@@ -36,7 +36,7 @@ class NodeSet {
     return false;
   }
 
-  // Calls `visit(index)` for each, ascending.
+  // Calls `visit(index)` for each index, ascending.
   template <typename Visit>
   void ForEach(Visit visit) const {
     for (size_t w = 0; w < words_.size(); ++w) {

@@ -25,7 +25,7 @@ std::vector<NodeShare> Packing::Pack(int count) {
   if (total_ < count) return {};
   left_ = count;
   shares_.clear();
-  std::vector<std::pair<int, int>> before;  // Rooms of the nodes that are taken whole.
+  std::vector<std::pair<int, int>> before;  // Rooms of nodes taken whole, to be restored.
   const auto take_all = [&](const std::vector<int>& nodes) {
     for (const int n : nodes) before.emplace_back(n, room_[n]);
     TakeAll(nodes);
@@ -54,7 +54,7 @@ void Packing::Take(int node) {
   left_ -= count;
 }
 
-// The smallest node that holds all that is left.
+// Takes all that is left from the smallest node that holds it. False: there is none.
 bool Packing::TakeFromOneNode(int rack) {
   if ((rack < 0 ? largest_ : racks_[rack].largest) < left_) return false;
   int best = -1;
@@ -71,7 +71,7 @@ bool Packing::TakeFromOneNode(int rack) {
   return true;
 }
 
-// Of those that hold all that is left the one with fewest nodes, then the smallest; -1: none.
+// Of domains that hold all that is left: one with the fewest nodes, then the smallest; -1: none.
 int Packing::FindEnough(const std::vector<Domain>& domains, int rack) const {
   int best = -1;
   std::pair<int, int> least;
@@ -112,14 +112,14 @@ void Packing::TakeAll(const std::vector<int>& nodes) {
   }
 }
 
-// All that is left: the largest nodes, and the smallest that holds the rest.
+// Takes all that is left from the largest nodes, and the rest from the smallest that holds it.
 void Packing::Fill(const std::vector<int>& nodes) {
   for (auto node = nodes.begin(); left_ > 0; ++node) {
     if (room_[*node] < left_) {
       Take(*node);
       continue;
     }
-    // Of those behind it that are large enough too the smallest, and the first of these.
+    // The smallest of the nodes from here on that are large enough; of equals, the first.
     const auto end = std::partition_point(node, nodes.end(),
                                           [this](int other) { return room_[other] >= left_; });
     const int smallest = room_[*(end - 1)];

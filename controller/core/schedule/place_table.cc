@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// Most jobs have one of a few policies; each that is kept takes some 10 bytes per node.
+// How many are kept, each of some 10 bytes per node. Most jobs have one of a few policies.
 constexpr size_t kPackingsKept = 16;
 
 std::vector<NodeShare> InPlaces(std::vector<NodeShare> shares, const RankBlocks& blocks) {

@@ -1,5 +1,5 @@
-// All places of one kind of device while one decision, or a whole pass of the scheduler, is made:
-// what is free, and what has been taken so far.
+// All places of one kind of device during one decision or one pass of the scheduler: what is free,
+// and what has been taken so far.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_SCHEDULE_PLACE_TABLE_H_
@@ -21,7 +21,7 @@ namespace paceline {
 
 class PlaceTable {
  public:
-  // `nodes` by name, and the index of just these; they outlive this.
+  // `nodes` is sorted by name, and `index` covers just these; both outlive this.
   PlaceTable(const std::vector<NodeSpace>& nodes, const NodeIndex& index);
 
   int size() const { return static_cast<int>(nodes_.size()); }
@@ -34,9 +34,9 @@ class PlaceTable {
 
   // Free places that are neither taken nor kept; 0 when the node is not open.
   int room(int index) const { return room_[index]; }
-  // The same with those that are kept.
+  // The same, including those that are kept.
   int free(int index) const { return room_[index] + kept_[index]; }
-  // Keeps so many of the node's free places from those who ask later; all if it has fewer.
+  // Keeps this many of the node's free places from later requests; all of them if it has fewer.
   void Keep(int index, int count);
 
   // Nodes for the job's ranks among those that its policy allows; none, and how many of its
@@ -46,9 +46,9 @@ class PlaceTable {
     int room = 0;                   // In blocks.
   };
   Packed Pack(const JobRequest& job);
-  // Takes them. Requires: there is so much room.
+  // Takes these places. Requires: there is enough room.
   std::vector<Place> Take(const std::vector<NodeShare>& shares);
-  // Takes one, even if it is kept.
+  // Takes one place, even if it is kept.
   Place TakeOne(int index);
 
  private:
@@ -61,7 +61,7 @@ class PlaceTable {
 
   struct Known {
     Packing packing;
-    size_t changes = 0;  // So many of changes_ are in it.
+    size_t changes = 0;  // How many of changes_ it includes.
   };
 
   const std::vector<NodeSpace>& nodes_;
@@ -71,13 +71,13 @@ class PlaceTable {
   std::vector<int> changes_;             // Nodes whose room has changed, in order.
   // By what NodeIndex::Allowed returns, which is another for another ranks_per_node.
   std::map<const NodeSet*, Known> known_;
-  std::optional<Packing> other_;  // Of the last set that is not in known_.
+  std::optional<Packing> other_;  // For the last set that is not in known_.
 };
 
 // The index of these nodes.
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes);
 
-// The steps of PlaceRanks (placement.h) on a table, from which they take what they return.
+// Steps of PlaceRanks (placement.h); they take from the table what they return.
 std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& ranks, int count,
                                PlaceTable& table);  // As many as there is room for.
 

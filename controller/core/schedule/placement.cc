@@ -17,7 +17,7 @@ std::vector<NodeSet> Choices(const JobRequest& job, PlaceTable& table) {
                                table.index().Allowed(job.placement, /*with_pool=*/false));
 }
 
-// How well a node suits a wish; the least is best, and not at all if there is none.
+// How badly a node suits a wish; the least is best. Nothing: the node does not suit at all.
 using Unfitness = std::tuple<int, int, int, int, int>;
 
 Unfitness ForRank(const PlaceTable& table, int n, const PlaceWish& wish) {
@@ -43,7 +43,7 @@ Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
           table.room(n), n};
 }
 
-// The index of the best node; -1: none.
+// The index of the best node; -1: no node suits.
 int FindOne(const JobRequest& job, PlaceTable& table, const PlaceWish& wish) {
   NodeSet nodes = table.index().Allowed(job.placement, /*with_pool=*/true);
   nodes.Keep(table.open());

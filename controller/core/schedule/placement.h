@@ -1,11 +1,11 @@
 // Which nodes a job's ranks run on: all ranks at once or none, packed as densely as it goes; or, if
 // the job says how many ranks run on each node, exactly so many.
 //
-// A place is a slot for a CPU rank, a GPU for a CUDA rank. Of all sets of free places that the
+// A place is a slot for a CPU rank, or a GPU for a CUDA rank. Of all sets of free places that the
 // job's policy allows, one with few failure domains is taken: few racks (label "rack"), then few
-// islands of fast links (label "island"), then few nodes; and where the last ranks would leave
-// most of a domain empty, the smallest domain that holds them is taken, so that empty ones stay
-// whole. Between equals the names decide.
+// islands of fast links (label "island"), then few nodes. Where the last ranks would leave most of
+// a domain empty, the smallest domain that holds them is taken, so that empty ones stay whole. Ties
+// go by name.
 //
 // A node with a label "taint.KEY" takes only jobs that tolerate it. One with the label
 // "pool" = "spare" takes only spares and replacements, of any job.
@@ -23,16 +23,16 @@
 
 namespace paceline {
 
-// A node in the eyes of placement, for one kind of device.
+// A node as placement sees it, for one kind of device.
 struct NodeSpace {
   NodeName name;
-  int total = 0;          // Places that it has.
+  int total = 0;          // Places that it has in all.
   std::vector<int> free;  // Numbers of those that no job holds, ascending.
   bool open = false;      // Takes ranks now.
   // All its labels; null: none. Borrowed.
   const std::map<std::string, std::string>* labels = nullptr;
-  std::string closed = {};  // While it is not open: why, "does not answer".
-  int kept = 0;             // So many of its free places are kept for jobs that wait.
+  std::string closed = {};  // Why it is not open, as in "does not answer".
+  int kept = 0;             // How many of its free places are kept for waiting jobs.
 };
 
 // What the scheduler counts in: ranks that have to share a node.
@@ -48,32 +48,32 @@ struct RankBlocks {
 };
 
 struct Placement {
-  std::vector<Place> places;       // Of rank 0, 1, ...; empty if the job has to wait.
+  std::vector<Place> places;       // For rank 0, 1, ...; empty if the job has to wait.
   std::string reason;              // One line: what it waits for.
   std::vector<Place> spares = {};  // As many as there is room for, at most JobRequest.spares.
 };
 
-// `nodes` by name, without repetitions; so below.
+// `nodes` is sorted by name, without repetitions, here and below.
 Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes);
 
-// One more place for a running job.
+// A request for one more place for a running job.
 struct PlaceWish {
-  // kRank: for a rank that was lost, or that moves; near the job's ranks, also where places are
-  // kept for jobs that wait. kSpare: away from its ranks, on another node, better in another rack,
-  // best in the pool of spares; never where places are kept for jobs that wait.
+  // kRank: for a rank that was lost or that moves; near the job's ranks, even where places are kept
+  // for waiting jobs. kSpare: away from its ranks, on another node, preferably in another rack,
+  // best in the pool of spares; never where places are kept for waiting jobs.
   enum class Use { kRank, kSpare };
   Use use = Use::kRank;
-  std::vector<Place> ranks;       // That the job holds and goes on with.
-  std::vector<Place> spares;      // The same of its spares.
-  std::set<NodeName> avoid = {};  // Nodes that are out of the question.
+  std::vector<Place> ranks;       // Those that the job keeps.
+  std::vector<Place> spares;      // Those of its spares that it keeps.
+  std::set<NodeName> avoid = {};  // Nodes that must not be used.
 };
 
-// `places` has one place; none, and `reason`, if there is none that the job's policy allows.
+// Returns one place in `places`; or none and a `reason`, if the job's policy allows none.
 Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                    const PlaceWish& wish);
 
-// FailedPrecondition, with the reason, when the nodes known could not hold the job even if
-// they were all reachable and empty.
+// FailedPrecondition, with the reason, if the known nodes could not hold the job even if all were
+// reachable and empty.
 absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nodes);
 
 // "slot", "GPUs".

@@ -1,4 +1,4 @@
-// Which nodes a job may use: core's form of proto/job_spec.proto, PlacementPolicy, where each
+// Which nodes a job may use: core's form of PlacementPolicy in proto/job_spec.proto, where each
 // field is documented.
 #ifndef CONTROLLER_CORE_SCHEDULE_PLACEMENT_POLICY_H_
 #define CONTROLLER_CORE_SCHEDULE_PLACEMENT_POLICY_H_

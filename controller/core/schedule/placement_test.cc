@@ -44,7 +44,7 @@ class PlacementOnRacks : public ::testing::Test {
  protected:
   using Labels = std::map<std::string, std::string>;
 
-  // All places are free.
+  // Adds a node whose places are all free.
   void Add(const char* name, int places, Labels labels = {}) {
     labels_.push_back(std::move(labels));
     NodeSpace space = Space(name, places, places);
@@ -52,7 +52,7 @@ class PlacementOnRacks : public ::testing::Test {
     nodes_.push_back(std::move(space));
   }
 
-  // Names of the nodes of rank 0, 1, ...; then, behind a bar, of the spares.
+  // Names of the nodes of rank 0, 1, ..., then those of the spares after a bar.
   std::string Nodes(const JobRequest& job) {
     const Placement placement = PlaceRanks(job, nodes_);
     std::string text;
@@ -67,7 +67,7 @@ class PlacementOnRacks : public ::testing::Test {
     return placement.places.empty() ? placement.reason : placement.places[0].node.value();
   }
 
-  std::list<Labels> labels_;  // Does not move what is borrowed.
+  std::list<Labels> labels_;  // A list, which does not move what is borrowed.
   std::vector<NodeSpace> nodes_;
 };
 

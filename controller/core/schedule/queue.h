@@ -1,4 +1,4 @@
-// Queues that jobs wait in: which goes first, and how much of the cluster its jobs may hold.
+// Queues in which jobs wait: which one goes first, and how much of the cluster its jobs may hold.
 #ifndef CONTROLLER_CORE_SCHEDULE_QUEUE_H_
 #define CONTROLLER_CORE_SCHEDULE_QUEUE_H_
 
@@ -13,12 +13,12 @@ namespace paceline {
 inline constexpr char kDefaultQueue[] = "default";
 
 struct Queue {
-  int priority = 0;  // The jobs of the greater one go first, and may displace others.
+  int priority = 0;  // Jobs of a greater one go first and may displace others.
   // Places that its jobs may hold at a time, spares included; unset: no limit.
   std::optional<int> slots = std::nullopt;
   std::optional<int> gpus = std::nullopt;
-  // The most that a job of a submitter may have of its own: it goes before others' and displaces
-  // them.
+  // The highest priority that submitters may give their own jobs, which then go before those of
+  // others and displace them.
   int submitter_priority = 0;
 
   std::optional<int> Quota(Device device) const { return device == Device::kCuda ? gpus : slots; }
@@ -27,7 +27,7 @@ struct Queue {
 // By name.
 using Queues = std::map<std::string, Queue>;
 
-// Of a controller that was given none: kDefaultQueue, without a quota.
+// The queues of a controller that was given none: kDefaultQueue, without a quota.
 inline Queues DefaultQueues() { return {{kDefaultQueue, Queue()}}; }
 
 }  // namespace paceline

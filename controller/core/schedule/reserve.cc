@@ -9,8 +9,8 @@
 namespace paceline {
 namespace {
 
-// Nodes that keep the job's places, and how many of these others still hold and do not give back
-// by themselves.
+// Nodes that keep the job's places, and how many of these places are neither free nor about to
+// become free.
 struct Candidate {
   std::vector<NodeShare> kept;
   int lacking = 0;
@@ -48,8 +48,8 @@ class Planner {
     return total;
   }
 
-  // The places that come by themselves, if they suffice; else as few nodes as hold the ranks. Those
-  // with the most places soon go first.
+  // The places that become free by themselves, if they suffice; else as few nodes as hold the
+  // ranks. Nodes that soon have the most places go first.
   Candidate Choose(const NodeSet& nodes) const {
     std::vector<std::pair<int, int>> order;
     int sum = 0;
@@ -72,7 +72,7 @@ class Planner {
     return candidate;
   }
 
-  // The reservation as it is; nothing if it does not hold any more.
+  // The present reservation; nothing if it is no longer possible.
   std::optional<Candidate> Present() const {
     if (wish_.present == nullptr) return std::nullopt;
     Candidate candidate;
@@ -88,7 +88,7 @@ class Planner {
     return candidate;
   }
 
-  // The fewest that make room in one of the choices; their places count as coming from then on.
+  // The fewest jobs that make room in one of the choices. Then counts their places as coming.
   std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {
@@ -147,7 +147,7 @@ class Planner {
       surplus += change(*h, 1);
     }
     if (surplus < 0) return {};
-    // Without those that are not needed after all, the dearest first.
+    // Leaves out those that are not needed after all, the costliest first.
     std::vector<size_t> victims;
     for (auto h = chosen.rbegin(); h != chosen.rend(); ++h) {
       const int lost = -change(*h, -1);

@@ -1,5 +1,5 @@
-// Places that are kept for a job that does not fit now, and who has to go for it: a step of
-// schedule.h.
+// A step of schedule.h: the places that are kept for a job that does not fit now, and the jobs that
+// must make room for it.
 #ifndef CONTROLLER_CORE_SCHEDULE_RESERVE_H_
 #define CONTROLLER_CORE_SCHEDULE_RESERVE_H_
 
@@ -16,9 +16,9 @@ namespace paceline {
 struct ReservationWish {
   const JobRequest* job = nullptr;
   std::pair<int, int> priority;
-  const NodeSet& nodes;  // That it may use and that are open.
+  const NodeSet& nodes;  // The open nodes that it may use.
   PlaceTable* table = nullptr;
-  const std::vector<int>& coming;  // By node: places of jobs that are on their way out.
+  const std::vector<int>& coming;  // By node: places of jobs that are about to leave.
   const std::vector<HeldPlaces>& held;
   const Reservation* present = nullptr;  // Null: none.
   bool may_displace = false;
@@ -29,7 +29,7 @@ struct ReservationPlan {
   std::vector<size_t> victims;  // Jobs to be displaced: indices in `held`.
 };
 
-// Nothing: the nodes could not hold the job if they were empty.
+// Nothing: the nodes could not hold the job even if they were empty.
 std::optional<ReservationPlan> PlanReservation(const ReservationWish& wish);
 
 }  // namespace paceline

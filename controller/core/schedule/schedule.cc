@@ -13,20 +13,20 @@
 namespace paceline {
 namespace {
 
-// The same jobs and nodes, for one kind of device.
+// State of the pass for one kind of device.
 struct DevicePass {
   DevicePass(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
       : table(nodes, index), coming(nodes.size()), reserved(table.size()) {}
 
   PlaceTable table;
-  std::vector<int> coming;  // By node: places of jobs that are on their way out.
+  std::vector<int> coming;  // By node: places of jobs that are about to leave.
   NodeSet reserved;         // Nodes on which places are kept.
-  std::vector<std::pair<NodeSet, JobId>> keepers;  // For whom.
+  std::vector<std::pair<NodeSet, JobId>> keepers;  // The jobs for which they are kept.
   std::vector<HeldPlaces> held;
   // By set of allowed nodes and `same`: room for blocks of ranks when it was last looked for; it
   // only shrinks.
   std::map<std::pair<const NodeSet*, std::string>, int> room;
-  // By set of allowed nodes: what is free, as of a version of the table.
+  // By set of allowed nodes: what is free, at a version of the table.
   std::map<const NodeSet*, std::pair<int64_t, std::string>> shortages;
 };
 
@@ -67,7 +67,7 @@ class Pass {
     for (const NodeShare& share : held.shares) device.coming[share.node] += share.count;
   }
 
-  // Places that jobs of the queue hold, or wait for ahead of those to come.
+  // Places that jobs of the queue hold, or wait for ahead of the jobs still to be decided.
   int& Used(const JobRequest& job) { return used_[job.queue][static_cast<int>(job.device)]; }
 
   void Decide(const WaitingJob& waiting) {
@@ -108,7 +108,7 @@ class Pass {
     decision_.starts.push_back({job.id, std::move(placement)});
   }
 
-  // Empty: there is no room. Quick for most that have none.
+  // Empty: there is no room. Quick for most jobs without room.
   std::vector<Place> TryToPlace(const JobRequest& job, DevicePass& device) const {
     const NodeSet& allowed = input_.index->Allowed(job.placement, /*with_pool=*/false);
     const auto [room, first] = device.room.try_emplace({&allowed, job.placement.same}, 0);
@@ -141,7 +141,7 @@ class Pass {
     return absl::StrCat(id.value(), " (", found->job->request.name, ")");
   }
 
-  // Of a job that does not fit.
+  // Reserves places for a job that does not fit.
   void Reserve(const WaitingJob& waiting, DevicePass& device) {
     const JobRequest& job = waiting.job->request;
     const bool settles = !waiting.settles.empty();
@@ -178,7 +178,7 @@ class Pass {
     Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kReservation, std::move(reason));
   }
 
-  // Many jobs of the same policy lack the same.
+  // Cached, since many jobs of the same policy lack the same.
   std::string DescribeShortage(const JobRequest& job, DevicePass& device) {
     const NodeSet* allowed = &input_.index->Allowed(job.placement, /*with_pool=*/false);
     auto& [version, text] = device.shortages[allowed];

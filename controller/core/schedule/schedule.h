@@ -1,24 +1,24 @@
-// Which of the jobs that wait start now, which running ones make room for them, and what keeps the
-// others: one pass over all jobs and nodes.
+// Decides which waiting jobs start now, which running ones make room for them, and what keeps the
+// others waiting: one pass over all jobs and nodes.
 //
-// Jobs are taken in the order of their queue's priority, their own, and their submission. A job
-// starts when all its ranks have a place, and its queue's quota allows them. One that cannot start
-// is passed over (backfill) on these conditions:
-//   - Its queue's quota is counted as if it held its places, so those behind it in the queue cannot
-//     keep it from them.
-//   - If it could run were all other jobs gone, places are reserved for it: those that come free by
-//     themselves, if they suffice, else so many that its ranks fit, on the nodes with the most free
-//     ones. Nobody behind it gets a place of such a node unless more are free there than are
-//     reserved; so what it lacks only becomes less, and it starts when the jobs there have ended,
-//     or earlier where other places become free. A reservation stays as it is unless another one
-//     lacks less, or one of its nodes takes no ranks any more.
-//   - A job whose possible nodes touch those of a reservation ahead of it has none itself.
-// A job that has a reservation may displace running ones of a lower priority (of queue, then job):
-// the lowest first, then those that started last, and no more than are needed. Only jobs that save
-// checkpoints are displaced; they save, stop and wait again. No displaced job can displace the one
-// that took its place.
+// Jobs are taken by their queue's priority, their own, and their order of submission. A job starts
+// when all its ranks have a place and its queue's quota allows them. If it cannot start, others
+// pass it (backfill) on these conditions:
+//   - Its queue's quota is counted as if it held its places, so that jobs behind it in the queue
+//     cannot keep it from them.
+//   - If it could run without all other jobs, places are reserved for it: those that become free by
+//     themselves, if they suffice; else enough for its ranks, on the nodes with the most free ones.
+//     Nobody behind it gets a place on such a node unless more are free there than are reserved.
+//     So what it lacks only shrinks, and it starts when the jobs there have ended, or earlier if
+//     other places become free. A reservation does not change unless another one lacks less, or one
+//     of its nodes takes no ranks any more.
+//   - A job whose possible nodes include some of a reservation ahead of it gets none itself.
+// A job that has a reservation may displace running jobs of a lower priority (of queue, then job):
+// the lowest first, then the last started, and no more than needed. Only jobs that save checkpoints
+// are displaced; they save, stop and wait again. A displaced job cannot displace the job that took
+// its place.
 //
-// The result depends on nothing but the input.
+// The result depends only on the input.
 #ifndef CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
 #define CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
 
@@ -41,19 +41,19 @@ namespace paceline {
 
 struct WaitingJob {
   const Job* job = nullptr;
-  std::string settles;       // It cannot start yet: why; empty: it can.
-  bool keeps_place = false;  // While it cannot, its places are kept as if it started.
+  std::string settles;       // Why it cannot start yet; empty: it can.
+  bool keeps_place = false;  // While it cannot start, its places are kept as if it did.
 };
 
-// What a job holds, by node.
+// The places that a job holds, by node.
 struct HeldPlaces {
   const Job* job = nullptr;
   std::vector<NodeShare> shares;      // Nodes by their index in ScheduleInput.spaces.
   std::pair<int, int> priority = {};  // PriorityOf; set by the pass.
-  bool leaves = false;                // It is on its way out; set by the pass.
+  bool leaves = false;                // It is about to leave; set by the pass.
 };
 
-// Places that are kept for a job that waits.
+// Places that are kept for a waiting job.
 struct Reservation {
   JobId job;
   std::map<NodeName, int> kept;  // Free now or later.
@@ -62,10 +62,10 @@ struct Reservation {
 struct ScheduleInput {
   const Queues* queues = nullptr;
   std::array<std::vector<NodeSpace>, 2> spaces;  // By Device; the same nodes, by name.
-  const NodeIndex* index = nullptr;              // Of these nodes.
+  const NodeIndex* index = nullptr;              // The index of these nodes.
   std::vector<WaitingJob> waiting;
   std::vector<HeldPlaces> holding;        // Jobs that hold places.
-  std::vector<Reservation> reservations;  // Of the last pass.
+  std::vector<Reservation> reservations;  // From the last pass.
 };
 
 struct Wait {
@@ -73,9 +73,9 @@ struct Wait {
     kQueueUnknown,
     kQuota,
     kSettlement,
-    kReservation,  // Has one.
-    kBehind,       // Waits for the job `behind`, which has a reservation.
-    kPlaces,       // Its nodes could not hold it if they were empty.
+    kReservation,  // It has a reservation.
+    kBehind,       // It waits behind the job `behind`, which has a reservation.
+    kPlaces,       // Its nodes could not hold it even if they were empty.
   };
   Kind kind = Kind::kPlaces;
   std::string reason;  // One line.
@@ -99,13 +99,13 @@ struct ScheduleDecision {
 
 ScheduleDecision DecideSchedule(ScheduleInput input);
 
-// Greater: may displace. {priority of the queue, of the job}.
+// {priority of the queue, of the job}. A job may displace those of a lesser one.
 std::pair<int, int> PriorityOf(const JobRequest& job, const Queues& queues);
 
-// Whether it saves checkpoints and has not failed to in this generation; and is not about to stop.
+// Whether it saves checkpoints, has not failed to in this generation, and is not about to stop.
 bool CanBeDisplaced(const Job& job);
 
-// It gives its places back: it stops, or does when it is saved.
+// Whether the job is giving its places back: it is stopping, or will when it is saved.
 bool IsOnItsWayOut(const Job& job);
 
 // Calls `visit(place)` for each place that the job holds.

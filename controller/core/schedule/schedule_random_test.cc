@@ -1,4 +1,4 @@
-// Random clusters and histories against what must always hold.
+// Checks on random clusters and histories what must always hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -165,7 +165,7 @@ TEST(ScheduleRandomTest, InvariantsHoldInEveryHistory) {
   }
 }
 
-// Whatever jobs of the same priority keep coming, every job that could run alone starts.
+// Whatever jobs of the same priority keep coming, every job that could run alone starts at last.
 TEST(ScheduleRandomTest, NoJobStarves) {
   for (int seed = 0; seed < kHistories; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
@@ -190,8 +190,8 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     for (int i = 0; i < total; ++i) submit_small();
     pass();
     cluster.Submit("large", total - below(std::max(1, total / 3)));
-    // Jobs end in any order; each that ends is followed by others. Those that run when it comes,
-    // those ahead of it, and no more than these can keep it.
+    // Jobs end in any order, and after each one others come. Only the jobs that run when this one
+    // comes, and those ahead of it, can delay it.
     const int bound = static_cast<int>(cluster.jobs.size()) + 1;
     std::set<std::string> before(running.begin(), running.end());
     int generations = 0;

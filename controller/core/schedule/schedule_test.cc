@@ -24,7 +24,7 @@ class ScheduleTest : public ::testing::Test {
     return text;
   }
 
-  // What a cluster does with displaced jobs: they save.
+  // What a cluster does with displaced jobs: it has them saved.
   void BeginToLeave() {
     for (const auto& preemption : cluster_.last.preemptions) {
       cluster_.jobs.at(preemption.victim).checkpoints.stop_after.emplace();

@@ -9,7 +9,7 @@
 
 namespace paceline {
 
-// Not by its state, which is derived only when an event has been taken in.
+// Does not use the state, which is derived only after an event was taken in.
 bool IsOpen(const Node& node) { return node.contact == Contact::kReachable && node.holds.empty(); }
 
 std::string WhyClosed(const Node& node) {
@@ -21,10 +21,10 @@ std::string WhyClosed(const Node& node) {
 
 namespace {
 
-// Places of one kind of device, while jobs are gone through.
+// The places of one kind of device while the jobs are visited.
 struct Filling {
   std::vector<NodeSpace> spaces;
-  std::vector<size_t> first;  // By node: of its places in `used`.
+  std::vector<size_t> first;  // By node: the index in `used` of its first place.
   std::vector<char> used;     // By place.
 };
 
@@ -61,7 +61,7 @@ std::vector<NodeSpace> Finish(Filling filling) {
   return std::move(filling.spaces);
 }
 
-// Marks what the job holds as used.
+// Marks the places that the job holds as used, and returns them by node.
 template <typename Find>
 std::vector<NodeShare> Mark(const Job& job, Find find, Filling& filling) {
   std::vector<NodeShare> shares;

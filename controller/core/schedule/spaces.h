@@ -1,4 +1,4 @@
-// What the scheduler sees of the nodes: their places, and which of them jobs hold.
+// The nodes as the scheduler sees them: their places, and which jobs hold them.
 #ifndef CONTROLLER_CORE_SCHEDULE_SPACES_H_
 #define CONTROLLER_CORE_SCHEDULE_SPACES_H_
 
@@ -13,24 +13,24 @@
 
 namespace paceline {
 
-// Whether new ranks may be put there.
+// Whether new ranks may be placed on the node.
 bool IsOpen(const Node& node);
 
-// Why not, as in "nodes that ...": "do not answer".
+// Why not, to complete "nodes that ...": "do not answer".
 std::string WhyClosed(const Node& node);
 
-// Every node's places, by name. Borrows from `nodes`.
+// The places of every node, by name. Borrows from `nodes`.
 std::vector<NodeSpace> SpacesOf(const std::map<NodeName, Node>& nodes,
                                 const std::map<JobId, Job>& jobs, Device device);
 
-// The same for all kinds of devices, and who holds the places. Borrows from `jobs` too.
+// The same for all kinds of devices, and which jobs hold the places. Borrows from `jobs`, too.
 void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& jobs,
             ScheduleInput& input);
 
 // Borrows from `nodes`.
 NodeIndex IndexOf(const std::map<NodeName, Node>& nodes);
 
-// Marks what is kept for jobs that wait for the device.
+// Sets how many places are kept for jobs that wait for this kind of device.
 void MarkKept(const std::vector<Reservation>& reservations, const std::map<JobId, Job>& jobs,
               Device device, std::vector<NodeSpace>& spaces);
 

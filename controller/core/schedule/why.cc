@@ -35,7 +35,7 @@ int CountPlaces(const Job& job) {
   return count;
 }
 
-// Nodes of which the same can be said.
+// Nodes that share a description.
 struct Group {
   int places = 0;
   std::vector<std::string> names;

@@ -1,4 +1,4 @@
-// Why a job waits, or is not whole: for people, one sentence per obstacle.
+// Explains to people why a job waits or is incomplete, with one sentence per obstacle.
 #ifndef CONTROLLER_CORE_SCHEDULE_WHY_H_
 #define CONTROLLER_CORE_SCHEDULE_WHY_H_
 
@@ -18,11 +18,11 @@ struct WhyInput {
   const std::map<JobId, Job>& jobs;
   const std::map<NodeName, Node>& nodes;
   const Queues& queues;
-  const ScheduleDecision& schedule;  // Of the last pass.
+  const ScheduleDecision& schedule;  // From the last pass.
   absl::Time now;                    // Wall.
 };
 
-// The most important one first; none: nothing is in its way.
+// The most important obstacle first; empty: there is none.
 std::vector<std::string> FindObstacles(const WhyInput& input);
 
 }  // namespace paceline

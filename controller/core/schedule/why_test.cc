@@ -27,7 +27,7 @@ class WhyTest : public ::testing::Test {
     return node;
   }
 
-  // After a pass.
+  // The answer after a pass.
   std::vector<std::string> Why(const char* job) {
     for (auto& [name, node] : cluster_.nodes) node.open = IsOpenNow(nodes_.at(name));
     cluster_.Pass();

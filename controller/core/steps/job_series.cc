@@ -35,7 +35,7 @@ void JobSeries::FollowRun(RunPoint point) {
   if (!run_.empty() && point.step < run_.back().step + run_stride_) return;
   run_.push_back(point);
   if (run_.size() <= kRunPoints) return;
-  // Every second one stays, the first and the newest among them.
+  // Keeps every second point, including the first and the newest.
   size_t kept = 0;
   for (size_t i = 0; i < run_.size(); i += 2) run_[kept++] = run_[i];
   run_.resize(kept);
@@ -46,7 +46,7 @@ void JobSeries::FollowRun(RunPoint point) {
 void JobSeries::MergePairs() {
   period_ *= 2;
   std::deque<SeriesPoint> merged;
-  // Two by two from the newest back; an oldest one without a partner stays as it is.
+  // Merges two by two from the newest back; the oldest may be left without a partner.
   while (!points_.empty()) {
     SeriesPoint later = points_.back();
     points_.pop_back();

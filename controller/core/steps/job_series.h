@@ -1,8 +1,8 @@
-// The last minutes of a job: step time, waits, loss and throughput, a point for each period; and
-// the loss of the whole run, as far as it was followed.
+// The last minutes of a job: step time, waits, loss and throughput, with a point for each period;
+// and the loss of the whole run, as far as it was followed.
 //
-// A period is a second long at first, so that short jobs show a line, too; when there are too many
-// points, each two become one, until a period has four seconds. Then the oldest are forgotten: some
+// A period is one second at first, so that short jobs show a line, too. If there are too many
+// points, pairs are merged until a period has four seconds; then the oldest are forgotten. So some
 // 24 minutes are kept.
 //
 // Pure. Thread-compatible.
@@ -23,19 +23,19 @@
 namespace paceline {
 
 inline constexpr size_t kSeriesPoints = 360;
-inline constexpr size_t kRunPoints = 120;  // At most, of the whole run.
+inline constexpr size_t kRunPoints = 120;  // At most, for the whole run.
 inline constexpr absl::Duration kFirstSeriesPeriod = absl::Seconds(1);
 inline constexpr absl::Duration kLastSeriesPeriod = absl::Seconds(4);
 
 struct SeriesPoint {
   absl::Time end;    // Wall.
   int64_t step = 0;  // Completed by every rank then.
-  // Of the records of steps that were told in the period, and how many these were. Sums of seconds.
+  // Step records reported in the period, and sums over them in seconds.
   int64_t records = 0;
   double step_s = 0;
   double own_s = 0;
   double data_wait_s = 0;
-  // At its end; of all ranks.
+  // At the end of the period, for all ranks.
   float loss = 0;
   float samples_per_second = 0;
   float tokens_per_second = 0;
@@ -44,21 +44,21 @@ struct SeriesPoint {
 
 struct RunPoint {
   int64_t step = 0;  // Completed by every rank.
-  float loss = 0;    // Then.
+  float loss = 0;    // After that step.
 };
 
 class JobSeries {
  public:
-  // A step that a rank has finished. Requires: the times are plausible.
+  // Takes in a step that a rank has finished. Requires: the times are plausible.
   void Add(const StepTimes& times);
 
-  // The job as it is now: ends the period if it is over.
+  // Takes in the job as it is now; ends the period if its time has come.
   void Follow(const Job& job, Moment now);
 
   absl::Duration period() const { return period_; }
   // Oldest first.
   const std::deque<SeriesPoint>& points() const { return points_; }
-  // By step, about as many steps between each two. Of steps that are made again: the newer.
+  // By step, about evenly spaced. If steps are made again, the newer ones count.
   const std::vector<RunPoint>& run() const { return run_; }
 
  private:
@@ -70,7 +70,7 @@ class JobSeries {
   SeriesPoint open_;
   std::deque<SeriesPoint> points_;
   std::vector<RunPoint> run_;
-  int64_t run_stride_ = 1;  // Steps between two of these, at least.
+  int64_t run_stride_ = 1;  // Least number of steps between two of these.
 };
 
 }  // namespace paceline

@@ -89,7 +89,7 @@ TEST(JobSeriesTest, LossOfTheWholeRunIsKeptAtEvenSteps) {
                 0.1 * static_cast<double>(gap));
   }
   EXPECT_GT(run.back().step, 1000000 - 2 * gap);
-  // It goes on from a checkpoint: what is made again replaces what was.
+  // The job goes on from a checkpoint; steps that are made again replace the old ones.
   follow(20010, 500000);
   EXPECT_LE(series.run().back().step, 500000);
 }

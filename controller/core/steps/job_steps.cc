@@ -7,7 +7,7 @@ namespace {
 
 constexpr int32_t kMeanSteps = 20;
 
-// Consecutive rows of the table that are shown as one.
+// How many consecutive rows of the table are shown as one.
 int RowsTogether(int rows, int max_rows) { return (rows + max_rows - 1) / std::max(1, max_rows); }
 
 }  // namespace
@@ -89,7 +89,7 @@ StepTable JobSteps::View(int steps, int max_rows) const {
       owns.push_back(worst.own);
     }
   }
-  // The codes have the order of the times.
+  // The codes are ordered like the times.
   if (!owns.empty()) {
     const auto middle = owns.begin() + owns.size() / 2;
     std::nth_element(owns.begin(), middle, owns.end());

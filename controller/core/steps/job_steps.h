@@ -1,10 +1,10 @@
 // The latest steps of a job's ranks: a table with a row for each rank, or for some consecutive
 // ranks, and a column for each step; and what each rank's steps take on average.
 //
-//            step 812   813   814   ...            a cell: duration, and what of it is the rank's
-//   row 0   (0.10 0.08) ...                        own, without waiting for others; of a row of
-//   row 1   (0.10 0.10) ...                        several ranks, those of the one whose own time
-//                                                  is the longest
+//            step 812   813   814   ...            a cell: the duration, and the rank's own part of
+//   row 0   (0.10 0.08) ...                        it, without waits for others; if a row has
+//   row 1   (0.10 0.10) ...                        several ranks, those of the rank with the
+//                                                  longest own time
 //
 // A generation may do steps again that were done before: what it tells of a step replaces what
 // earlier ones told, and steps after its newest are no longer shown. Nothing waits for a step to be
@@ -23,22 +23,22 @@
 
 namespace paceline {
 
-// The newest so many steps are kept.
+// How many of the newest steps are kept.
 inline constexpr int kStepsKept = 200;
 
-// What a rank's steps take: means that forget with the latest 20 or so. Seconds; 0: not known.
+// What a rank's steps take: means over about the latest 20 steps. Seconds; 0: not known.
 struct RankMeans {
   float step_s = 0;
   float own_s = 0;
   float data_wait_s = 0;
-  int32_t steps = 0;  // That it rests on.
+  int32_t steps = 0;  // How many steps they rest on.
 };
 
-// A part of the table, as it is shown.
+// The part of the table that is shown.
 struct StepTable {
   struct Row {
     int first_rank = 0;
-    // By column; 0: not told.
+    // By column; 0: not reported.
     std::vector<float> step_s;
     std::vector<float> own_s;
   };
@@ -56,20 +56,20 @@ class JobSteps {
   // Requires: both positive.
   JobSteps(int ranks, int ranks_per_row);
 
-  // Records are of this generation from here on.
+  // From here on, records are of this generation.
   void Begin(Generation generation);
 
-  // A step that the rank has finished. One that is too old for the table counts in the means only.
-  // Requires: the rank is one of the job's, and the times are plausible.
+  // Takes in a step that the rank has finished. One that is too old for the table only counts in
+  // the means. Requires: the rank is one of the job's, and the times are plausible.
   void Add(int rank, const StepTimes& times);
 
-  // The newest so many steps (0: all that are kept) in at most so many rows.
+  // The newest `steps` steps (0: all that are kept), in at most `max_rows` rows.
   StepTable View(int steps, int max_rows) const;
 
   const RankMeans& means(int rank) const { return means_[static_cast<size_t>(rank)]; }
   int ranks() const { return ranks_; }
   int rows() const { return rows_; }
-  // -1: none.
+  // -1: there is none.
   int64_t newest_step() const { return newest_; }
 
  private:
@@ -91,7 +91,7 @@ class JobSteps {
   const int ranks_per_row_;
   const int rows_;
   Generation generation_{0};
-  bool told_ = false;  // The generation has told of a step.
+  bool told_ = false;  // Whether the generation has reported a step.
   int64_t newest_ = -1;
   std::vector<Column> columns_;
   std::vector<Cell> cells_;       // By column, then row.

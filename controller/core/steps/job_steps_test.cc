@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// A step of `own` seconds, and so many of waiting for others.
+// A step of `own` seconds, and `wait` more of waiting for others.
 StepTimes Step(int64_t step, double own, double wait = 0) {
   StepTimes times;
   times.step = step;
@@ -17,7 +17,7 @@ StepTimes Step(int64_t step, double own, double wait = 0) {
   return times;
 }
 
-// Codes are exact to so much.
+// Codes are exact to 0.1 %.
 void ExpectSeconds(double found, double wanted) { EXPECT_NEAR(found, wanted, 0.001 * wanted); }
 
 TEST(StepCodeTest, KeepsTimesToAShareOfAPercentAndTheirOrder) {
@@ -80,7 +80,7 @@ TEST(JobStepsTest, KeepsTheNewestStepsOnly) {
   table = steps.View(5, 10);
   EXPECT_EQ(table.steps, 5);
   ExpectSeconds(table.rows[0].own_s[4], 3 * kStepsKept);
-  // One that comes too late does not take a newer one's place.
+  // A late record does not take a newer one's place.
   steps.Add(0, Step(kStepsKept, 77));
   ExpectSeconds(steps.View(0, 10).rows[0].own_s[0], 1 + 2 * kStepsKept);
 }
@@ -90,7 +90,7 @@ TEST(JobStepsTest, RowOfSeveralRanksShowsTheSlowest) {
   steps.Begin(Generation(1));
   EXPECT_EQ(steps.rows(), 3);
   const double own[] = {1, 3, 2, 1, 7};
-  // All of them wait for the slowest: it is not the longest step that counts.
+  // All wait for the slowest, so it is not the longest step that counts.
   for (int rank = 0; rank < 5; ++rank) steps.Add(rank, Step(0, own[rank], 8 - own[rank] + rank));
   const StepTable table = steps.View(0, 100);
   EXPECT_EQ(table.ranks_per_row, 2);
@@ -119,7 +119,7 @@ TEST(JobStepsTest, NextGenerationReplacesWhatItDoesAgain) {
   for (int64_t step = 0; step < 50; ++step) {
     for (int rank = 0; rank < 2; ++rank) steps.Add(rank, Step(step, 1));
   }
-  // It goes on from step 20, and rank 1 has not told yet.
+  // The job goes on from step 20; rank 1 has not reported yet.
   steps.Begin(Generation(2));
   EXPECT_EQ(steps.means(0).step_s, 0);
   steps.Add(0, Step(20, 2));

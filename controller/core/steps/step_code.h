@@ -8,11 +8,11 @@
 
 namespace paceline {
 
-// Greater durations have greater codes. 0: nothing was told.
+// Longer durations have greater codes. 0: nothing was reported.
 using StepCode = uint16_t;
 
-inline constexpr double kShortestCodedS = 1e-6;  // What is shorter counts as this,
-inline constexpr double kLongestCodedS = 1e5;    // and what is longer as that.
+inline constexpr double kShortestCodedS = 1e-6;  // Shorter ones count as this,
+inline constexpr double kLongestCodedS = 1e5;    // and longer ones as this.
 inline constexpr int kStepCodes = 65535;
 
 // Requires: not NaN.
@@ -23,7 +23,7 @@ inline StepCode EncodeSeconds(double seconds) {
   return static_cast<StepCode>(1 + std::lround(share * (kStepCodes - 1)));
 }
 
-// 0 of 0.
+// Code 0 gives 0.
 inline double DecodeSeconds(StepCode code) {
   if (code == 0) return 0;
   const double range = std::log(kLongestCodedS / kShortestCodedS);

@@ -132,7 +132,7 @@ TEST_F(StepHistoryTest, NextGenerationIsFollowedWithItsOwnRanks) {
   for (int i = 0; i < 8; ++i) watched_.Report();
   ASSERT_EQ(watched_.job().state, JobState::kRunning);
   ASSERT_NE(watched_.job().generation, before);
-  // Not followed yet: the ranks are others.
+  // The new generation is not followed yet; its ranks are others.
   Tell(0, {Step(2, 9)});
   EXPECT_EQ(history_.Find(watched_.id)->steps->newest_step(), 1);
   Follow();

@@ -1,5 +1,5 @@
-// A job of several ranks that recovers, one rank on each of the nodes a, b, c, ..., whose trainers
-// are played by the test.
+// A job of several ranks that recovers, with one rank on each of the nodes a, b, c, ...; the test
+// plays its trainers.
 #ifndef CONTROLLER_CORE_TESTING_MEMBER_JOB_H_
 #define CONTROLLER_CORE_TESTING_MEMBER_JOB_H_
 
@@ -16,11 +16,11 @@ namespace paceline {
 
 JobRequest MemberRequest(int ranks = 4);
 
-// Free places, named by the test; those taken are gone.
+// Free places, named by the test; taken ones are removed.
 class Places {
  public:
   void Add(const std::string& node, int number = 1) { free_.push_back({NodeName(node), number}); }
-  // On a node that the job avoids.
+  // Adds a place on a node that the job avoids.
   void AddAvoided(const std::string& node) { avoided_.push_back({NodeName(node), 1}); }
   size_t size() const { return free_.size(); }
   FindPlaces Find();
@@ -34,16 +34,16 @@ class MemberJob {
  public:
   explicit MemberJob(JobRequest request = MemberRequest());
 
-  // As the trainer's node reports it; what is not changed stays as it was told last.
+  // The trainer's last report; change it and pass it to Tell.
   TrainerReport Last(const TrainerId& id) { return FindTrainer(job, id)->report; }
   JobChange Tell(TrainerReport report, double at);
   JobChange Advance(double at) { return AdvanceMembership(job, places.Find(), At(at)); }
 
   void Ready(const TrainerId& id, double at);
-  // It trains in the present generation.
+  // The trainer trains in the present generation.
   void Train(const TrainerId& id, double at, int64_t step = 10);
   void TrainAll(double at, int64_t step = 10);
-  // It has left the generation that it trained in.
+  // The trainer has left the generation that it trained in.
   void Wait(const TrainerId& id, double at);
   void WaitAfter(Generation left, const TrainerId& id, double at, const std::string& error);
   void End(const TrainerId& id, double at, FailureKind failure = FailureKind::kSignal,

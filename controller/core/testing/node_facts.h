@@ -1,4 +1,4 @@
-// What the nodes of a test tell of themselves.
+// What the nodes of a test say about themselves.
 #ifndef CONTROLLER_CORE_TESTING_NODE_FACTS_H_
 #define CONTROLLER_CORE_TESTING_NODE_FACTS_H_
 

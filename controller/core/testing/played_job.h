@@ -1,5 +1,5 @@
-// A job with a checkpoint directory, whose ranks are played by the test: rank 0 on node a, rank 1
-// on node b.
+// A job with a checkpoint directory, whose ranks the test plays: rank 0 on node a, rank 1 on node
+// b.
 #ifndef CONTROLLER_CORE_TESTING_PLAYED_JOB_H_
 #define CONTROLLER_CORE_TESTING_PLAYED_JOB_H_
 
@@ -17,7 +17,7 @@ SaveStatus Told(int64_t step, SaveState state, int64_t order = 0);
 
 JobRequest PlayedRequest();
 
-// Of the job's present generation.
+// A report from the job's present generation.
 TrainerReport PlayedReport(const Job& job, int rank, TrainerState state);
 
 JobChange Tell(Job& job, const TrainerReport& report, Moment now);
@@ -30,7 +30,7 @@ Job RunningJob(JobRequest request = PlayedRequest());
 
 JobChange TellSaves(Job& job, int rank, std::vector<SaveStatus> saves, Moment now);
 
-// Both ranks save after the step, and rank 0 commits it.
+// Both ranks save after the step, and rank 0 commits the save.
 void SaveAll(Job& job, int64_t step, Moment now, int64_t order = 0);
 
 void Exit(Job& job, int rank, FailureKind failure, const std::string& message, Moment now);

@@ -1,4 +1,4 @@
-// Nodes and jobs as the scheduler sees them, for tests: a decision is carried out at once.
+// Nodes and jobs as the scheduler sees them, for tests; decisions are carried out at once.
 #ifndef CONTROLLER_CORE_TESTING_SMALL_CLUSTER_H_
 #define CONTROLLER_CORE_TESTING_SMALL_CLUSTER_H_
 
@@ -28,11 +28,11 @@ class SmallCluster {
 
   TestNode& AddNode(const std::string& name, int slots, Labels labels = {}, int gpus = 0);
 
-  // A job that waits. Valid as long as the job.
+  // Adds a waiting job. Valid as long as the job.
   Job& Submit(const std::string& name, int ranks, int priority = 0,
               const std::string& queue = kDefaultQueue);
 
-  // The same of one that saves checkpoints.
+  // The same for a job that saves checkpoints.
   Job& SubmitSaving(const std::string& name, int ranks, int priority = 0,
                     const std::string& queue = kDefaultQueue);
 
@@ -46,21 +46,21 @@ class SmallCluster {
 
   static std::vector<NodeShare> Shares(const Job& job, const NodeIndex& index);
 
-  // Decides, and lets those that start run.
+  // Decides, and lets the jobs that start run.
   const ScheduleDecision& Pass();
 
-  // A displaced job has saved and stopped.
+  // Says that a displaced job has saved and stopped.
   void Requeue(const std::string& name);
 
   std::string Started() const;
 
-  // "a0 a1 b0": where its ranks are.
+  // "a0 a1 b0": where the job's ranks are.
   std::string PlacesOf(const std::string& name) const;
 
   Queues queues = DefaultQueues();
   std::map<NodeName, TestNode> nodes;
   std::map<JobId, Job> jobs;
-  std::map<JobId, bool> settling;  // Jobs whose directory is scanned: do they keep places?
+  std::map<JobId, bool> settling;  // Jobs whose directory is scanned; true: they keep places.
   ScheduleDecision last;
 
  private:

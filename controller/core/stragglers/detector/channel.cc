@@ -8,7 +8,7 @@ namespace paceline {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-// Levels move slowly: so often at first, and every so many rows later.
+// Levels move slowly: they are learned in each of the first rows, and later every so many rows.
 constexpr int64_t kLevelRows = 16;
 
 }  // namespace

@@ -20,24 +20,24 @@ class Channel {
  public:
   Channel(int ranks, const WatchOptions& options);
 
-  // Residuals of a row of values by rank, NaN: not known.
+  // Computes the residuals of a row of values by rank; NaN: not known.
   void Measure(PeerResiduals& peers, absl::Span<const double> values);
 
-  // A row without residuals.
+  // Takes a row without residuals.
   void Skip();
 
-  // By rank, to be changed before Learn.
+  // By rank; may be changed before Learn.
   absl::Span<double> residuals() { return absl::MakeSpan(residuals_); }
 
-  // In this row the rank's residual tells nothing of what is usual.
+  // Says that the rank's residual in this row does not show what is usual.
   void SetUnusual(int rank) { usual_[static_cast<size_t>(rank)] = false; }
 
-  // What the residuals tell of the noise.
+  // Learns the noise from the residuals.
   void Learn();
 
   // Whether the rank has a residual in this row.
   bool has_residual(int rank) const;
-  // Requires: has_residual. Its residual is put into the row.
+  // Fills in the row's residual and updates the rank's watch. Requires: has_residual.
   RankWatch::Change Update(int rank, WatchRow row);
 
   bool is_slow(int rank) const { return slow_[static_cast<size_t>(rank)]; }
@@ -51,7 +51,7 @@ class Channel {
   std::vector<RankWatch> watches_;
   std::vector<bool> slow_;
   std::vector<double> residuals_;
-  std::vector<bool> usual_;      // By rank: its residual may be learned from.
+  std::vector<bool> usual_;      // By rank: whether its residual may be learned from.
   std::vector<double> healthy_;  // Scratch.
   int64_t rows_ = 0;
 };

@@ -15,7 +15,7 @@ DetectorOptions ForTransfers(DetectorOptions options) {
   return options;
 }
 
-// Each on a node of its own.
+// One rank for each group, each on a node of its own.
 std::vector<DetectorRank> AsRanks(size_t groups) {
   std::vector<DetectorRank> ranks(groups);
   for (size_t group = 0; group < groups; ++group) ranks[group].node = static_cast<int>(group);
@@ -49,7 +49,7 @@ void CommWatch::Add(int group, int64_t step, absl::Span<const double> durations_
   sample.rank = group;
   sample.step = step;
   sample.forward_s = *last;
-  sample.wall_s = std::min(job_s, max_job_s_);  // Many steps may lie between two collectives.
+  sample.wall_s = std::min(job_s, max_job_s_);  // There may be many steps between two collectives.
   const int64_t taken = detector_.counts().taken;
   detector_.Add(sample, found_);
   if (detector_.counts().taken == taken) return;

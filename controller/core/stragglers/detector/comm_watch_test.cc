@@ -27,8 +27,8 @@ std::vector<std::vector<int>> Groups(int count, int size) {
 
 // Six groups of four ranks.
 struct Job {
-  // Transfers take 0.1 s of each second, in group 2 so many times longer; rank 9, of that group,
-  // comes `late_s` after the others, so these wait for it.
+  // Transfers take 0.1 s of each second, in group 2 `slower` times as long. Rank 9, which is in
+  // that group, comes `late_s` after the others, so that these wait for it.
   void Play(int steps, double slower, double late_s, double job_s = 1) {
     for (int i = 0; i < steps; ++i, ++step) {
       for (int group = 0; group < 6; ++group) {

@@ -1,15 +1,15 @@
-// Which ranks, nodes or peer groups of a job are slow, since when, by how much and why: a streaming
-// decision from the steps' times that the ranks measured themselves.
+// Finds which ranks, nodes or peer groups of a job are slow, since when, by how much and why: a
+// streaming decision from the step times that the ranks have measured.
 //
 //   samples, in any order ─▶ StepAssembler ─▶ PeerResiduals ─▶ RankWatch ─▶ verdicts
 //                            open steps       ln(own / peers)  evidence, verification, state
 //                                           ╰───────── JobWatch ───────╯
 //
-// A step that all ranks have reported, or are no longer expected to, is a row; decisions count
-// rows, whatever numbers the steps have. Waits for others are no part of what a rank reports: they
-// show victims, not culprits.
+// A step becomes a row when all ranks have reported it, or are no longer expected to. Decisions
+// count rows, whatever numbers the steps have. Ranks do not report waits for others, which show
+// victims, not culprits.
 //
-// Pure: no clock, no IO. After the construction nothing is allocated, except by `verdicts` growing.
+// Pure: no clock, no IO. Allocates nothing after construction, unless `verdicts` grows.
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_DETECTOR_H_
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_DETECTOR_H_
@@ -29,14 +29,14 @@
 namespace paceline {
 
 struct DetectorCounts {
-  int64_t taken = 0;     // Samples in an open step.
-  int64_t masked = 0;    // Of these, flagged as not typical.
+  int64_t taken = 0;     // Samples taken into an open step.
+  int64_t masked = 0;    // Those of them flagged as not typical.
   int64_t invalid = 0;   // Negative, infinite, too long, no work at all, unknown rank.
-  int64_t late = 0;      // Of a step that is closed, or so far ahead that there is no room.
-  int64_t repeated = 0;  // A second one for the same rank and step.
-  int64_t missing = 0;   // Reports that closed steps lacked.
+  int64_t late = 0;      // Of a closed step, or too far ahead for the window.
+  int64_t repeated = 0;  // A second sample for a rank and step.
+  int64_t missing = 0;   // Reports that were missing when steps closed.
   int64_t rows = 0;      // Steps evaluated.
-  int64_t left_out = 0;  // Steps closed without: warm-up, masked.
+  int64_t left_out = 0;  // Steps closed but not evaluated: warm-up, masked.
 };
 
 class StragglerDetector {
@@ -45,20 +45,19 @@ class StragglerDetector {
   StragglerDetector(const StragglerDetector&) = delete;
   StragglerDetector& operator=(const StragglerDetector&) = delete;
 
-  // Appends what the sample makes known. Samples that are invalid, late or repeated change nothing
-  // but the counts.
+  // Appends what the sample makes known. Invalid, late or repeated samples only change the counts.
   void Add(const StepSample& sample, std::vector<Verdict>& verdicts);
 
-  // No more samples come: decides what the open steps tell.
+  // No more samples come: decides by what the open steps show.
   void Close(std::vector<Verdict>& verdicts);
 
-  // The job's membership, plan or pace changes on purpose here: all is forgotten but the counts and
-  // the episodes of the nodes' ranks; warm-up starts over, and any step number may follow.
+  // The job's membership, plan or pace changes on purpose here. Forgets all but the counts and the
+  // episodes of the nodes' ranks. Warm-up starts over, and any step number may follow.
   void Restart(std::vector<DetectorRank> ranks);
 
   const DetectorCounts& counts() const { return counts_; }
 
-  // kTooFewPeers: it is told neither slow nor healthy. Requires: a rank of the list.
+  // kTooFewPeers: neither slow nor healthy can be said. Requires: `rank` is in the list.
   RankStatus status(int rank) const;
 
  private:

@@ -1,5 +1,5 @@
-// The detector allocates nothing after its construction: a test binary of its own, since it counts
-// what operator new does.
+// The detector allocates nothing after its construction. This test is a binary of its own, as it
+// counts calls of operator new.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

@@ -77,7 +77,7 @@ TEST(DetectorCausesTest, HostPausesAreInForwardOnly) {
   EXPECT_EQ(job.verdicts[0].cause, StragglerCause::kHostPause);
 }
 
-// On a GPU, peers whose own pauses are hidden behind the wait for this one.
+// On a GPU, the wait for this rank hides the pauses of its peers.
 TEST(DetectorCausesTest, PauseOfManyTimesTheWorkIsFound) {
   SampleJob job(4, 1, 1);
   StragglerDetector detector(Options(), job.ranks);
@@ -199,7 +199,7 @@ TEST(DetectorCausesTest, ManySlowPeersAreAnEventOfTheGroup) {
   SampleJob job(32, 1, 2);
   StragglerDetector detector(Options(), job.ranks);
   job.Play(detector, 50);
-  job.Slow({0, 1, 2, 3, 4}, 1.3);  // Of 16.
+  job.Slow({0, 1, 2, 3, 4}, 1.3);  // 5 of 16.
   job.Play(detector, 400);
   const auto groups = job.Of(VerdictKind::kGroup);
   ASSERT_EQ(groups.size(), 1U);
@@ -207,7 +207,7 @@ TEST(DetectorCausesTest, ManySlowPeersAreAnEventOfTheGroup) {
   EXPECT_NEAR(groups[0].slowdown, 1.3, 0.03);
   EXPECT_EQ(job.Of(VerdictKind::kSuspect).size(), 5U);
   EXPECT_TRUE(job.Of(VerdictKind::kPersistent).empty());
-  job.Slow({0, 1, 2, 3}, 1.3);  // It is over, and they are few.
+  job.Slow({0, 1, 2, 3}, 1.3);  // The event is over, and these are few.
   job.Play(detector, 200);
   EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 4U);
 }

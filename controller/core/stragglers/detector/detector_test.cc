@@ -117,7 +117,7 @@ TEST(StragglerDetectorTest, EpisodesOutliveARestartWhereTheyHappened) {
   EXPECT_EQ(job.Of(VerdictKind::kPersistent).size(), 1U);
 }
 
-// Eight ranks on two nodes: neither is a majority.
+// Eight ranks on two nodes, of which neither is a majority.
 SampleJob JobOnTwoNodes(uint64_t seed) {
   SampleJob job(8, 4, 1);
   job.random.seed(seed);
@@ -159,20 +159,20 @@ TEST(StragglerDetectorTest, NoNodeOfTwoIsToBlameForWhatBothShareOrTheOtherGained
   };
   const std::vector<std::function<void(StepSample&)>> changes = {
       [](StepSample&) {},
-      // Both become slower, and one of them a little more.
+      // Both nodes become slower, one of them a little more.
       [&](StepSample& s) {
         multiply(s, s.step < 300 ? 1 : s.rank < 4 ? 1.185 : 1.15);
       },
-      // Sequences get longer, or longer and shorter.
+      // Sequences get longer, or now longer and now shorter.
       [&](StepSample& s) {
         multiply(s, 1 + 0.5 * std::min(1.0, static_cast<double>(s.step) / 800));
       },
       [&](StepSample& s) { multiply(s, 1 + 0.3 * std::sin(static_cast<double>(s.step) / 60)); },
-      // The other one becomes faster.
+      // The other node becomes faster.
       [&](StepSample& s) { multiply(s, s.step >= 300 && s.rank >= 4 ? 0.87 : 1); },
-      // One after the other.
+      // One node after the other becomes slower.
       [&](StepSample& s) { multiply(s, s.step >= (s.rank < 4 ? 300 : 350) ? 1.15 : 1); },
-      // It was so from the beginning.
+      // One node was slower from the beginning.
       [&](StepSample& s) { multiply(s, s.rank < 4 ? 1.15 : 1); },
   };
   for (size_t c = 0; c < changes.size(); ++c) {
@@ -192,7 +192,7 @@ TEST(StragglerDetectorTest, WhatManyShareOverRestartsIsNobodys) {
   StragglerDetector detector(Options(), job.ranks);
   for (int i = 0; i < 5; ++i) {
     job.Play(detector, 40);
-    job.Slow({0, 1, 4, 7, 11}, 1.3);  // Of 16.
+    job.Slow({0, 1, 4, 7, 11}, 1.3);  // 5 of 16.
     job.Play(detector, 60);
     job.change = nullptr;
     detector.Restart(job.ranks);
@@ -209,7 +209,7 @@ TEST(StragglerDetectorTest, WarmUpAndMaskedStepsAreLeftOut) {
   job.change = [](StepSample& sample) {
     const bool checkpoint = sample.step % 10 < 6 && sample.step >= 30;
     if (sample.rank == 9 && (sample.step < 20 || checkpoint)) sample.backward_s *= 2;
-    sample.masked = checkpoint && sample.rank == 20;  // One is enough.
+    sample.masked = checkpoint && sample.rank == 20;  // One masked sample is enough.
   };
   job.Play(detector, 300);
   EXPECT_TRUE(job.verdicts.empty());

@@ -15,7 +15,7 @@ constexpr int64_t kNewNormal = 150;
 constexpr double kUsualRate = 0.02;
 constexpr double kExcessRate = 0.05;
 constexpr double kDifferenceRate = 0.05;
-// A jump exceeds so many times the noise of a median of kRecent rows.
+// How many times a jump exceeds the noise of a median of kRecent rows.
 constexpr double kJumpSigmas = 5;
 constexpr double kMedianSigma = 0.4;  // sqrt(pi / 2 / 10)
 constexpr double kSigmaPerDifference = 0.886;
@@ -118,7 +118,7 @@ GroupWatch::Estimate GroupWatch::EstimateRise() const {
   return EstimateOf(risen, count);
 }
 
-// The order statistics that hold the median with 95 %: of nine and more all but the two outermost.
+// The median and its 95 % interval: all but the two outermost values, if there are more than 8.
 GroupWatch::Estimate GroupWatch::EstimateOf(std::array<double, kRecent> values, int count) {
   std::sort(values.begin(), values.begin() + count);
   const int cut = count > 8 ? 1 : 0;

@@ -12,7 +12,7 @@ namespace {
 using Event = GroupWatch::Event;
 
 struct Watched {
-  // The last event that was not kNone, in so many rows.
+  // Plays rows. Returns the last event that was not kNone.
   Event Play(int rows, double typical, double noise = 0.002) {
     Event last = Event::kNone;
     for (int i = 0; i < rows; ++i) {

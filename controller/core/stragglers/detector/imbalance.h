@@ -1,6 +1,6 @@
-// Whether the ranks' work differs from step to step, as with sequences of various lengths: then
-// forward and backward of a rank are long or short together. The correlation of their residuals,
-// pooled over the ranks and about 50 rows, is 0.9 and more, and they are no mere noise.
+// Whether the ranks' work differs from step to step, as with sequences of different lengths. Then a
+// rank's forward and backward are long or short together: the correlation of their residuals,
+// pooled over the ranks and about 50 rows, is at least 0.9, and they exceed mere noise.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_IMBALANCE_H_
@@ -26,7 +26,7 @@ class Imbalance {
     ++rows_;
   }
 
-  // Residuals, in ln, of a rank that is not known to be slow; NaN: not known.
+  // Residuals in ln of a rank that is not known to be slow; NaN: not known.
   void Add(double forward, double backward) {
     if (std::isnan(forward) || std::isnan(backward)) return;
     count_ += 1;

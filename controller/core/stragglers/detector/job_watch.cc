@@ -13,7 +13,7 @@ namespace paceline {
 namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
-// Backward shows less than this part of what forward shows: the host pauses.
+// If backward shows less than this part of what forward shows, the host pauses.
 constexpr double kHostOnly = 0.25;
 constexpr double kLeastDataResidual = -0.5;
 constexpr int kNodeRanks = 2;
@@ -28,7 +28,7 @@ WatchOptions MakeWatchOptions(const DetectorOptions& options) {
   return watch;
 }
 
-// `lasting`: the rank has been persistent since it became slow.
+// `lasting`: whether the rank has been persistent since it became slow.
 VerdictKind KindOf(RankWatch::Change change, bool lasting) {
   switch (change) {
     case RankWatch::Change::kPersistent:
@@ -135,7 +135,7 @@ void JobWatch::LearnWork(size_t group) {
   }
 }
 
-// Ranks that never wait for data have no residuals, and cost nothing.
+// Ranks that never wait for data have no residuals here, and cost nothing.
 void JobWatch::MeasureData() {
   if (!times_.waited()) {
     data_.Skip();
@@ -162,13 +162,13 @@ void JobWatch::WatchGroups(int64_t step, std::vector<Verdict>& verdicts) {
     GroupRow row;
     row.step = step;
     row.typical = group_typical_[group];
-    // Of two the median lies half-way to the other.
+    // The median of two lies half-way to the other.
     row.of_groups = count == 2 ? 2 * of_groups - group_typical_[group] : of_groups;
     row.quantity = times_.quantity();
     row.ranks = static_cast<int>(peers_.members(group).size());
     if (slow_ranks_ > 0) CountSlow(group, row);
     const GroupWatch::Event event = groups_[group].Update(row);
-    // One of its nodes is to blame, not the job.
+    // Then one of the group's nodes is to blame, not the job.
     const bool of_node = event != GroupWatch::Event::kUneven && pasts_[group].any_slow();
     if (event == GroupWatch::Event::kNone || of_node) continue;
     Verdict verdict;
@@ -247,7 +247,7 @@ void JobWatch::TakeChange(Channel& channel, int rank, RankWatch::Change change, 
   RollUp(nodes_[node_of_[r]], step, row, verdicts);
 }
 
-// Several ranks of a node are one trouble.
+// Counts several slow ranks of a node as one trouble.
 void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Verdict>& verdicts) {
   int slow = 0;
   int persistent = 0;
@@ -280,7 +280,7 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
 StragglerCause JobWatch::CauseOf(const Channel& channel, int rank) const {
   if (&channel == &data_) return StragglerCause::kData;
   const RankWatch& watch = channel.watch(rank);
-  // False where either is not known.
+  // False if either is not known.
   if (watch.forward() > options_.min_slowdown / 2 &&
       watch.backward() < kHostOnly * watch.forward()) {
     return StragglerCause::kHostPause;

@@ -1,9 +1,8 @@
-// All that is known of one membership of a job: what its rows tell about ranks, nodes and peer
-// groups.
+// What the rows of one membership of a job show about its ranks, nodes and peer groups.
 //
-// Two quantities of each rank are compared with its peers: its own time, ln(forward + backward), as
-// it would be for the usual workload if all ranks of the row tell theirs; and how much longer it
-// waited for data, relative to the peers' own time, if it tells its waits.
+// Two quantities of each rank are compared with its peers': its own time, ln(forward + backward),
+// scaled to the usual workload if all ranks of the row report theirs; and, if it reports its waits,
+// how much longer it waited for data, relative to the peers' own time.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_JOB_WATCH_H_
@@ -28,15 +27,15 @@
 
 namespace paceline {
 
-// kTooFewPeers: it is told neither slow nor healthy.
+// kTooFewPeers: neither slow nor healthy can be said.
 enum class RankStatus { kWarmingUp, kTooFewPeers, kHealthy, kSuspect, kPersistent };
 
 class JobWatch {
  public:
-  // `history` outlives it, and knows these ranks.
+  // `history` outlives this, and knows these ranks.
   JobWatch(const DetectorOptions& options, std::vector<DetectorRank> ranks, NodeHistory& history);
 
-  // Cells by rank. Rows are numbered on from membership to membership.
+  // Takes in a row, with cells by rank. Row numbers go on from one membership to the next.
   void AddRow(int64_t step, absl::Span<const StepCell> cells, int64_t row,
               std::vector<Verdict>& verdicts);
 
@@ -47,7 +46,7 @@ class JobWatch {
   struct NodeState {
     int node = 0;
     std::vector<int> ranks;
-    bool told = false;  // A kNode, of this trouble: as long as several of the ranks are slow.
+    bool told = false;  // Whether kNode was told while several ranks are slow.
   };
 
   void Measure(absl::Span<const StepCell> cells);
@@ -72,14 +71,14 @@ class JobWatch {
   Channel data_;
   Imbalance imbalance_;
   WorkExponent work_exponent_;
-  std::vector<GroupWatch> groups_;  // As of peers_.
+  std::vector<GroupWatch> groups_;  // In the order of peers_.
   std::vector<NodePast> pasts_;     // By group.
   std::vector<size_t> group_of_;    // By rank.
   std::vector<NodeState> nodes_;
   std::vector<size_t> node_of_;  // By rank.
-  std::vector<bool> slow_;       // By rank: in any channel.
-  std::vector<bool> lasting_;    // By rank: it is slow, and has been persistent.
-  std::vector<double> forward_;  // By rank: residuals to the whole group.
+  std::vector<bool> slow_;       // By rank: slow in any channel.
+  std::vector<bool> lasting_;    // By rank: slow, and persistent at some time.
+  std::vector<double> forward_;  // By rank: residuals against the whole group.
   std::vector<double> backward_;
   std::vector<double> group_typical_;  // By group.
   std::vector<double> scratch_;        // By group.

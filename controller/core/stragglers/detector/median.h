@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Of an even number the mean of the two in the middle. Reorders the values. Requires: not empty.
+// For an even number, the mean of the middle two. Reorders the values. Requires: there are values.
 template <typename T>
 T MedianOf(absl::Span<T> values) {
   const auto middle = values.begin() + values.size() / 2;

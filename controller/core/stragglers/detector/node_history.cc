@@ -8,9 +8,9 @@ namespace {
 
 constexpr int64_t kOpen = std::numeric_limits<int64_t>::max();
 constexpr double kRecurrentShare = 0.3;
-// So many more episodes than recurrence_episodes are recurrence however short they are.
+// This many episodes more than recurrence_episodes are recurrence however short they are.
 constexpr int kManyMore = 2;
-// What begins again so soon after an interruption is the same.
+// An episode that begins within this many rows after an interruption goes on.
 constexpr int64_t kInterruptionRows = 30;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which places of which nodes were slow before: what recurs is no chance, even if each episode ends
-// by itself. A place is the n-th rank of a node; it outlives the ranks.
+// Which places of which nodes were slow before. What recurs is no accident, even if each episode
+// ends by itself. A place is the n-th rank of a node; it outlives the ranks.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_HISTORY_H_
@@ -24,21 +24,21 @@ class NodeHistory {
         recurrence_episodes_(recurrence_episodes),
         persistent_rows_(persistent_rows) {}
 
-  // Who is where from now on. Open episodes are interrupted: one that begins at the same place
-  // within a few rows goes on. Only this allocates.
+  // Sets which rank has which place from now on, and interrupts open episodes: one that begins at
+  // the same place within a few rows goes on. Only this allocates.
   void Place(absl::Span<const DetectorRank> ranks, int64_t row);
 
-  // An episode of the rank; rows count on over Place.
+  // An episode of the rank begins or ends. Row numbers go on across Place.
   void Begin(int rank, int64_t row);
   void End(int rank, int64_t row);
-  // The open episode is that of many ranks: no trouble of this place; or it is after all, since one
-  // node was found to blame. Requires: one is open.
+  // Whether many ranks share the open episode, so that this place is not to blame; false if one
+  // node was found to blame after all. Requires: an episode is open.
   void SetShared(int rank, bool shared);
 
-  // Of the rank's place within the recurrence window; without those of many ranks.
+  // Episodes at the rank's place within the recurrence window, without shared ones.
   int episodes(int rank, int64_t row) const;
-  // So many episodes of its own, and slow for so much of the time since the first of them, that it
-  // is no chance; or an open one that was interrupted and has lasted for long.
+  // Whether there were so many episodes, and so much slow time since the first of them, that it is
+  // no accident; or an interrupted episode is open again and has lasted for long.
   bool IsRecurrent(int rank, int64_t row) const;
 
  private:
@@ -51,7 +51,7 @@ class NodeHistory {
     bool shared = false;
   };
   struct PlaceHistory {
-    int64_t count = 0;  // Of all; the last kKept are in `last`.
+    int64_t count = 0;  // All episodes; `last` has the last kKept.
     std::array<Episode, kKept> last = {};
 
     Episode& latest() { return last[static_cast<size_t>((count + kKept - 1) % kKept)]; }

@@ -5,7 +5,7 @@
 namespace paceline {
 namespace {
 
-// Two ranks on node 0, two on node 1.
+// Two ranks each on nodes 0 and 1.
 std::vector<DetectorRank> Ranks() { return {{0, 0}, {0, 0}, {1, 0}, {1, 0}}; }
 
 void Slow(NodeHistory& history, int rank, int64_t begin, int64_t end) {
@@ -52,7 +52,7 @@ TEST(NodeHistoryTest, PlacesOutliveTheirRanks) {
   history.Place(Ranks(), 0);
   Slow(history, 3, 10, 60);
   history.Begin(3, 70);
-  history.Place({{1, 0}, {2, 0}, {1, 0}}, 120);  // The second rank of node 1 is rank 2 now.
+  history.Place({{1, 0}, {2, 0}, {1, 0}}, 120);  // Now rank 2 is the second one of node 1.
   EXPECT_EQ(history.episodes(2, 160), 2);
   EXPECT_EQ(history.episodes(0, 160), 0);
   EXPECT_EQ(history.episodes(1, 160), 0);

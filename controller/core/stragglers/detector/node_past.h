@@ -1,18 +1,18 @@
-// Whether one node of a peer group has become slower than it was, while the others are as before.
+// Whether a node of a peer group has become slower than it was, and the others have not changed.
 //
-// Where a group lies on two or three nodes, a slow node is a large part of it: its peers are no
-// majority, and that they differ does not say which of them has changed. Their own past does.
-// Of each node and row the median of its ranks' times is compared with its usual one:
+// If a group lies on two or three nodes, a slow node is a large part of it. The peers are then no
+// majority, and a difference does not show which of them has changed. Their own past does. For each
+// node and row, the median of its ranks' times is compared with the usual one:
 //
-//   own     ln(median / usual): how the node has moved
-//   others  the median of that of the other nodes
-//   shift   own - others: what the whole job shares, such as longer sequences, is not in it
+//   own     ln(median / usual): how far the node has moved
+//   others  the median of `own` of the other nodes
+//   shift   own - others, which leaves out what the whole job shares, such as longer sequences
 //
-// Evidence is a CUSUM of the shift, as in rank_watch.h. The node is slow if with enough evidence
-// the mean shift is three quarters of min_slowdown and more, and the others have moved by less than
-// a third of it. So a node is not slow because the others got faster, nor when all move. What stays
-// away from the usual for 150 rows, and is no slow node, is the new normal. A node that was slow in
-// its first rows has no other past, and is not found.
+// Evidence is a CUSUM of the shift, as in rank_watch.h. With enough evidence a node is slow if its
+// mean shift is at least three quarters of min_slowdown, and the others have moved by less than a
+// third of the shift. So a node is not slow because the others got faster, nor when all move. A
+// time that differs from the usual for 150 rows without a slow node is the new normal. A node that
+// was slow in its first rows has no other past, and is not found.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_PAST_H_
@@ -32,7 +32,7 @@ namespace paceline {
 
 class NodePast {
  public:
-  // The ranks of one peer group by node. On one node, or on more than three, nothing is told.
+  // The ranks of one peer group, by node. On one node, or more than three, no node is ever slow.
   NodePast(std::vector<std::vector<int>> ranks, double min_slowdown) : min_slowdown_(min_slowdown) {
     if (ranks.size() < 2 || ranks.size() > kMostNodes) return;
     for (std::vector<int>& of_node : ranks) {
@@ -42,8 +42,8 @@ class NodePast {
     others_.resize(nodes_.size());
   }
 
-  // Values in ln by rank, NaN: not known. A row that lacks a node is left out. `quantity`: when it
-  // changes, the values are of something else.
+  // Takes in a row of values in ln by rank; NaN: not known. A row without a node is left out. A
+  // change of `quantity` means that the values measure something else.
   void Update(absl::Span<const double> values, int quantity) {
     if (nodes_.empty() || !SetTypical(values)) return;
     if (quantity != quantity_) rows_ = 0;
@@ -63,7 +63,7 @@ class NodePast {
   bool any_slow() const {
     return std::any_of(nodes_.begin(), nodes_.end(), [](const Node& node) { return node.slow; });
   }
-  // Nodes seem to have moved apart: what ranks differ by is no noise.
+  // Whether nodes seem to have moved apart, so that differences between ranks are no noise.
   bool in_doubt() const {
     return std::any_of(nodes_.begin(), nodes_.end(),
                        [](const Node& node) { return node.evidence > kDoubt; });
@@ -73,11 +73,11 @@ class NodePast {
   static constexpr size_t kMostNodes = 3;
   static constexpr int64_t kFirstRows = 20;
   static constexpr int kNewNormal = 150;
-  static constexpr double kEvidence = 20;  // As of a rank.
+  static constexpr double kEvidence = 20;  // As for a rank.
   static constexpr double kDoubt = kEvidence / 4;
   static constexpr double kClip = kEvidence / 2.9;  // 3 rows: the median hides a rank's pause.
   static constexpr double kClipAgainst = kEvidence / 2;
-  static constexpr double kSlowShare = 0.75;  // Of min_slowdown, as of a persistent rank.
+  static constexpr double kSlowShare = 0.75;  // Of min_slowdown, as for a persistent rank.
   static constexpr double kUsualRate = 0.02;
   static constexpr double kDifferenceRate = 0.05;
   static constexpr double kSigmaPerDifference = 0.886;
@@ -89,17 +89,17 @@ class NodePast {
 
   struct Node {
     std::vector<int> ranks;
-    double typical = 0;  // Of the row.
+    double typical = 0;  // In this row.
     double usual = 0;
-    double own = 0;         // Of the row, as above,
-    double recent = 0;      // and its mean, forgetting.
-    double shift = 0;       // Of the row before.
-    double difference = 0;  // Mean |shift - the one before|,
+    double own = 0;         // In this row, as above,
+    double recent = 0;      // and its mean over recent rows.
+    double shift = 0;       // In the row before, until Compare.
+    double difference = 0;  // Mean |shift - the shift before|,
     double spread = 0;      // and mean |shift|.
     double evidence = 0;
     int evidence_rows = 0;
-    double mean_shift = 0;   // Since the evidence left 0,
-    double mean_others = 0;  // forgetting.
+    double mean_shift = 0;   // Mean since the evidence left 0,
+    double mean_others = 0;  // mostly of recent rows.
     bool slow = false;
   };
 
@@ -123,7 +123,7 @@ class NodePast {
         node.difference +=
             (std::abs(node.typical - node.own) - node.difference) / static_cast<double>(rows_ - 1);
       }
-      node.own = node.typical;  // The row before, until there is something usual.
+      node.own = node.typical;  // That of the row before, until something is usual.
       node.usual += (node.typical - node.usual) / static_cast<double>(rows_);
       node.spread = kSigmaPerDifference * node.difference / kSigmaPerSpread;
       Forget(node);
@@ -171,8 +171,8 @@ class NodePast {
     }
   }
 
-  // Of the mean of n shifts, times n. Rows that follow each other are alike: as AR(1) noise, whose
-  // rho shows in how much less they differ than independent ones would.
+  // The variance of the mean of n shifts, times n. Successive rows are alike, as in AR(1) noise;
+  // how much less they differ than independent rows would shows rho.
   static double Variance(const Node& node) {
     const double sigma = std::max(
         {kSigmaPerSpread * node.spread, kSigmaPerDifference * node.difference, kLeastSigma});
@@ -209,7 +209,7 @@ class NodePast {
   std::vector<double> others_;
   int quantity_ = 0;
   int64_t rows_ = 0;
-  int away_ = 0;  // Rows in a row in which a node lay off its usual time.
+  int away_ = 0;  // Successive rows in which a node was off its usual time.
 };
 
 }  // namespace paceline

@@ -14,7 +14,7 @@ constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 constexpr double kGaussian = 1.4826;
 constexpr double kFirstSigma = 0.01;
 constexpr double kMinSigma = 0.005;
-constexpr double kFirstSigmaRows = 2;  // What the first guess counts for.
+constexpr double kFirstSigmaRows = 2;  // What the first guess counts as.
 constexpr double kSigmaRate = 0.05;
 constexpr double kCutOff = 3;
 constexpr double kMaxRho = 0.9;
@@ -26,14 +26,14 @@ constexpr double kForget = 0.998;          // Per row.
 constexpr double kTailPrior = 0.005;
 constexpr double kTailPriorRows = 40;
 constexpr double kJobsPerOneFarther = 10'000;
-// Before any is seen, differences of 1 % are assumed, as if of so many ranks.
+// Before any are seen, differences of 1 % are assumed, as if from so many ranks.
 constexpr double kPriorRanks = 8;
 constexpr double kPriorSpread = 0.01;
-// Drawn: of few Gaussians, less the median of the others, the greatest exceeds their deviation as
-// SetLevels takes it by so much more than it would exceed the true one.
+// From simulation: the greatest of few Gaussians, less the median of the others, exceeds the
+// deviation that SetLevels computes from them by this much more than it would exceed the true one.
 constexpr double kFewRanks = 60;
 
-// What the greatest of so many Gaussians exceeds in one of kJobsPerOneFarther cases.
+// What the greatest of `ranks` Gaussians exceeds in one of kJobsPerOneFarther cases.
 double FarthestOf(int ranks) {
   const double count = std::max(ranks, 1);
   const double log = std::log(kJobsPerOneFarther * count);

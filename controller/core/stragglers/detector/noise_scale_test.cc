@@ -11,7 +11,7 @@ namespace {
 
 constexpr double kNone = std::numeric_limits<double>::quiet_NaN();
 
-// Rows of 64 ranks with AR(1) noise; `spoil` of them is shifted.
+// Rows of 64 ranks with AR(1) noise, `spoil` of which are shifted.
 NoiseScale Learn(double sigma, double rho, int rows, int spoil = 0, double shift = 0) {
   NoiseScale scale(64);
   std::mt19937_64 random(static_cast<uint64_t>(rows));

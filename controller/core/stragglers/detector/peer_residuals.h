@@ -1,9 +1,9 @@
-// How far each rank lies from its peers: its value minus the median of those of its peer group on
-// other nodes.
+// How far each rank is from its peers: its value minus the median value of the ranks of its peer
+// group that are on other nodes.
 //
-// The own node is left out, since a slow node of several ranks would move its own reference. Ranks
-// that are known to be slow are left out; where too few others remain, the fastest of them are
-// taken back, and the residual tells whether its rank is slow, but not what is usual.
+// A rank's own node is left out, since a slow node of several ranks would move its own reference.
+// Ranks known to be slow are left out, too. If too few peers remain, the fastest slow ones are
+// taken back; the residual then shows whether its rank is slow, but not what is usual.
 //
 // Cost per call: one sort of each group.
 //
@@ -25,28 +25,28 @@ class PeerResiduals {
   // Requires: nodes and peer groups >= 0; min_peers > 0.
   PeerResiduals(absl::Span<const DetectorRank> ranks, int min_peers);
 
-  // `values` by rank, NaN: not known. `slow` by rank: known to be slow. Writes by rank the
-  // residual, or NaN without a value or with less than min_peers peers.
+  // `values` by rank; NaN: not known. `slow` by rank: whether it is known to be slow. Writes
+  // residuals by rank; NaN: the rank has no value, or fewer than min_peers peers.
   void Compute(absl::Span<const double> values, const std::vector<bool>& slow,
                absl::Span<double> residuals);
 
-  // Whether slow ranks were among the peers of the rank in the last Compute.
+  // Whether slow ranks were among the rank's peers in the last Compute.
   bool among_slow(int rank) const { return among_slow_[static_cast<size_t>(rank)]; }
 
   // Whether the rank has min_peers peers at all.
   bool has_peers(int rank) const { return has_peers_[static_cast<size_t>(rank)]; }
 
-  // Peer groups in use, ascending; below, groups are indices of this list.
+  // The peer groups in use, ascending. Elsewhere a group is an index into this list.
   const std::vector<int>& groups() const { return groups_; }
-  // Its ranks, those of a node together.
+  // The group's ranks, those of a node together.
   absl::Span<const int> members(size_t group) const;
 
-  // The median over the group of the values that are known; NaN without any.
+  // The median of the group's known values; NaN: none is known.
   double GroupMedian(size_t group, absl::Span<const double> values);
 
  private:
   struct NodeSpan {
-    size_t begin, end;  // Of members_: the ranks of one node in one group.
+    size_t begin, end;  // The range in members_ of one node's ranks in one group.
   };
   struct Placed {
     double value;
@@ -54,10 +54,10 @@ class PeerResiduals {
   };
 
   void Sort(size_t group, absl::Span<const double> values, const std::vector<bool>* left_out);
-  // The median of what was sorted without the ranks of the node; NaN with less than min_peers.
+  // The median of the sorted values without the node's ranks; NaN: fewer than min_peers are left.
   double MedianWithout(const NodeSpan& node);
-  // The same of those that are not slow, and as many others as are needed. Requires: all were
-  // sorted.
+  // The same over those that are not slow and as many slow ones as are needed. Requires: the slow
+  // ones were sorted, too.
   double MedianAmongSlow(const NodeSpan& node, const std::vector<bool>& slow);
 
   const int min_peers_;
@@ -65,11 +65,11 @@ class PeerResiduals {
   std::vector<bool> among_slow_;
   std::vector<int> groups_;
   std::vector<int> members_;         // By group, node, rank.
-  std::vector<size_t> group_begin_;  // Of members_, by group and one past the last.
+  std::vector<size_t> group_begin_;  // Index in members_, by group and one past the last.
   std::vector<NodeSpan> nodes_;      // By group.
-  std::vector<size_t> group_nodes_;  // Of nodes_, likewise.
+  std::vector<size_t> group_nodes_;  // Likewise in nodes_.
   std::vector<Placed> sorted_;       // Scratch.
-  std::vector<int> position_;        // By rank: in sorted_, or -1.
+  std::vector<int> position_;        // By rank: index in sorted_, or -1.
   std::vector<int> excluded_;        // Scratch.
   std::vector<double> scratch_;
 };

@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-// e^-20 per start, in theory.
+// In theory a false alarm has probability e^-20 per start.
 constexpr double kEvidence = 20;
 constexpr double kClipBoth = kEvidence / 3.9;  // 4 rows.
 constexpr double kClipOne = kEvidence / 4.9;   // 5 rows.
@@ -20,12 +20,12 @@ constexpr double kMostEvidence = kEvidence + kClipBoth;
 constexpr double kReleaseEvidence = 10;
 constexpr double kSlowShare = 0.55;
 constexpr double kPersistentShare = 0.75;
-constexpr double kTicks = 2;  // Forward and backward of a rank and of its peers: four roundings.
-constexpr double kFirstRows = 8;  // The noise is not known better than by a guess at first.
+constexpr double kTicks = 2;      // A rank's forward and backward, and its peers': four roundings.
+constexpr double kFirstRows = 8;  // At first the noise is only guessed.
 constexpr int kMostSeen = 1000;
 constexpr int kMinMedian = 24;
-constexpr double kMedianSigmas = 3;  // How precise the verification is to be.
-// What is called for of few rows, at most: of so many twice of what is called for of many.
+constexpr double kMedianSigmas = 3;  // Precision of the verification.
+// With few rows the verification asks for more, at most for twice as much with this many rows.
 constexpr double kCautionRows = 12;
 constexpr double kMedianLoss = 1.2533;  // The deviation of a Gaussian median / that of the mean.
 constexpr double kMeanDifference = 1.1284;  // E|a - b| of independent Gaussians of deviation 1.
@@ -37,10 +37,10 @@ constexpr double kMostOwnRho = 0.9;
 constexpr int kLevelRows = 100;
 constexpr int kLeastLevelRows = 20;
 constexpr double kTailRate = 0.005;
-// An episode that was persistent ends after so many times the rows of another.
+// An episode that was persistent takes this many times the rows of another one to end.
 constexpr double kPersistentRelease = 5;
 
-// Of so many rows noise moves the median by no more than `slow` in kMedianSigmas deviations.
+// With this many rows, noise moves the median by at most `slow`, within kMedianSigmas deviations.
 double PreciseRows(double slow, double sigma, const NoiseLevel& noise) {
   const double wanted = kMedianSigmas * kMedianLoss * sigma / slow;
   return wanted * wanted * noise.inflation;
@@ -123,9 +123,9 @@ SlowdownEstimate RankWatch::Estimate(const WatchRow& row, const NoiseLevel& nois
   return estimate;
 }
 
-// A slow rank may vary otherwise than healthy ones: of the last residuals, from how often two that
-// follow each other lie on the same side of their median (for Gaussians rho = sin(pi / 2 s), with s
-// the correlation of the signs).
+// The inflation of the last residuals, as a slow rank may vary otherwise than healthy ones. Follows
+// from how often two successive ones are on the same side of the median (for Gaussians rho = sin(pi
+// / 2 s), s being the correlation of the signs).
 double RankWatch::OwnInflation(int count) const {
   if (count < 2) return 1;
   const double median = Median(count);
@@ -138,8 +138,8 @@ double RankWatch::OwnInflation(int count) const {
   return (1 + rho) / (1 - rho);
 }
 
-// A rank may be noisier than the others, always or for a while. Differences know no level: a slow
-// rank is not noisy.
+// The rank's noise, which may exceed others'. It comes from differences of rows, which a constant
+// level does not change: being slow does not make a rank noisy.
 double RankWatch::Sigma(const NoiseLevel& noise) const {
   const double own =
       std::max(difference_ / kOwnScaleSlack, recent_difference_ / kRecentScaleSlack) /

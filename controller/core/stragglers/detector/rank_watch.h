@@ -1,29 +1,30 @@
-// Whether one rank is slow, from its residuals to its peers: the state machine of verdict.h.
+// Whether one rank is slow, by its residuals against its peers: the state machine of verdict.h.
 //
-// Evidence: for shifts d of slow, 2 slow and 4 slow, where slow is the noise between min_slowdown
-// and max_slowdown, a one-sided CUSUM (E. S. Page, Biometrika 41, 1954) of the log-likelihood ratio
-// of the residual y being shifted by d, or not at all, in noise of deviation sigma:
+// Evidence: `slow` is the noise, kept between min_slowdown and max_slowdown. For shifts d of slow,
+// 2 slow and 4 slow there is a one-sided CUSUM (E. S. Page, Biometrika 41, 1954) of the
+// log-likelihood ratio of the residual y being shifted by d or not at all, in noise of deviation
+// sigma:
 //
 //   g = max(0, g + clip(d / (sigma^2 inflation) (y - d / 2)))        evidence when g > kEvidence
 //
-// The clip bounds what a single row may say, whatever its value: a row far off is worth no more
-// than the logarithm of how improbable the noise makes it (NoiseLevel::tail), and never so much
-// that fewer than 4 rows decide, or 5 while backward does not show the slowness too: the host's
-// pauses are in forward. So one pause, or three, cannot alarm.
+// The clip bounds what a single row can say. A far-off row is worth no more than the logarithm of
+// how improbable the noise makes it (NoiseLevel::tail), and at least 4 rows are needed to decide,
+// or 5 while backward does not show the slowness too, since the host's pauses are in forward. So
+// one pause, or three, cannot cause an alarm.
 //
-// Verification: the residuals since the CUSUM left 0 lie higher than a bit more than half of
-// `slow`, by 3 times what noise does to their median; and higher than differences of the hardware
-// and the ticks of the clocks explain. Hardware does not change: what exceeds by so much the rank's
-// own level before there was evidence is not explained by it. Both their median, which
-// pauses do not move, and their mean, cut off, which does not jump from tick to tick of a coarse
+// Verification: both the median and the mean of the residuals since the CUSUM left 0 must exceed a
+// bit more than half of `slow` by 3 times what noise does to the median, and exceed what
+// differences of the hardware and the ticks of the clocks explain. Hardware does not change, so it
+// does not explain what exceeds the rank's own level before the evidence by as much. Pauses do not
+// move the median. The mean, with values cut off, does not jump from tick to tick of a coarse
 // clock.
 //
-// Release: a CUSUM the other way, of which release_steps rows are needed at least.
+// Release: a CUSUM in the other direction, which needs at least release_steps rows.
 //
-// Persistent: of the rows that are kept and those that followed, persistent_steps lie above half of
-// `slow`, and as many more as the verification needs in this noise; rows after the release's CUSUM
-// has left 0 count when it is there again. The last ones are verified once more, and the interval
-// of the estimate lies above 1.
+// Persistent: of the rows kept at the alarm and those since, persistent_steps are above half of
+// `slow`, and as many more as the verification needs in this noise. Rows after the release's CUSUM
+// has left 0 count only when it is back at 0. Then the last rows are verified once more, and the
+// interval of the estimate must be above 1.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_RANK_WATCH_H_
@@ -46,18 +47,18 @@ struct WatchOptions {
   double persistent_s = 10;
 };
 
-// Of one rank and row.
+// One row of one rank.
 struct WatchRow {
   int64_t step = 0;
   double residual = 0;
-  // Of forward and backward alone, to the whole group; NaN: not known.
+  // From forward and backward alone, against the whole group; NaN: not known.
   double forward = 0;
   double backward = 0;
-  double lost_s = 0;  // Of the job's time, were the rank slow.
-  double job_s = 0;   // What the row took.
-  double tick = 0;    // Of the clocks, as a part of its own time.
-  bool held = false;  // Its group has an event: it cannot become persistent now.
-  bool usual = true;  // Its peers are not slow: while it is healthy, this is its usual level.
+  double lost_s = 0;  // What it costs the job if the rank is slow.
+  double job_s = 0;   // Time of the row.
+  double tick = 0;    // Of the clocks, as a part of the rank's own time.
+  bool held = false;  // Its group has an event: the rank cannot become persistent now.
+  bool usual = true;  // Its peers are not slow: if it is healthy, this is its usual level.
 };
 
 struct SlowdownEstimate {
@@ -73,29 +74,29 @@ class RankWatch {
 
   Change Update(const WatchRow& row, const NoiseLevel& noise, const WatchOptions& options);
 
-  // A suspect comes back so often that it counts as persistent.
+  // Says that slowness comes back so often at this place that a suspect counts as persistent.
   void SetRecurrent() { recurrent_ = true; }
 
   State state() const { return state_; }
 
-  // Of the episode; valid until the update after its end.
+  // First step of the episode; valid until the update after its end.
   int64_t since_step() const { return since_step_; }
-  // When it was found, or persistent.
+  // As of when it was found, or became persistent.
   const SlowdownEstimate& estimate() const { return estimate_; }
-  // Of the job's time.
+  // The share of the job's time that the episode has cost.
   double lost_share() const;
   // Mean residuals of forward and backward; NaN: not known in any row.
   double forward() const { return forward_.Mean(); }
   double backward() const { return backward_.Mean(); }
 
-  // The mean residual, slowly forgetting; when healthy.
+  // The mean residual while healthy, slowly forgetting.
   double level() const { return level_; }
-  // Far-off rows before this one, if it ended them without an alarm; else 0.
+  // How many far-off rows this one has ended without an alarm; else 0.
   int ended_run() const { return ended_run_; }
 
  private:
   static constexpr int kShifts = 3;
-  static constexpr int kKept = 64;  // Residuals.
+  static constexpr int kKept = 64;  // Residuals kept.
 
   struct KnownMean {
     double sum = 0;
@@ -111,7 +112,7 @@ class RankWatch {
 
   SlowdownEstimate Estimate(const WatchRow& row, const NoiseLevel& noise) const;
   double OwnInflation(int count) const;
-  // At least `least`, and more where hardware or rounding explain more.
+  // `least`, or more if hardware or rounding explain more.
   double Limit(double least, const WatchRow& row, const NoiseLevel& noise) const;
   double Sigma(const NoiseLevel& noise) const;
   void Learn(const WatchRow& row, const NoiseLevel& noise);
@@ -121,36 +122,36 @@ class RankWatch {
   bool Release(const WatchRow& row, double slow, const NoiseLevel& noise,
                const WatchOptions& options);
   void Forget();
-  // Of so many rows ago.
+  // The residual of `age` rows ago.
   float Residual(int age) const {
     return residuals_[static_cast<size_t>((next_ - 1 - age + 2 * kKept) % kKept)];
   }
-  // Of the last residuals; the mean with each cut off at +-`cut`.
+  // Of the last `count` residuals; for the mean each is cut off at +-`cut`.
   double Median(int count) const;
   double Mean(int count, double cut) const;
 
   State state_ = State::kHealthy;
   bool recurrent_ = false;
-  bool ended_ = false;  // The episode, with the row before.
+  bool ended_ = false;  // With the row before the episode ended.
   SlowdownEstimate estimate_;
-  int seen_ = 0;  // Rows, up to a bound.
-  int run_ = 0;   // Far-off rows in a row.
+  int seen_ = 0;  // Rows, up to a limit.
+  int run_ = 0;   // Far-off rows in succession.
   int ended_run_ = 0;
   int rows_ = 0;           // Since the evidence left 0.
   int episode_rows_ = 0;   // Since since_step_,
-  int slow_rows_ = 0;      // and of these the slow ones,
-  int doubtful_rows_ = 0;  // but for these, by when it may have ended.
-  int next_ = 0;           // In residuals_.
+  int slow_rows_ = 0;      // how many of these were slow,
+  int doubtful_rows_ = 0;  // and those that may be past its end.
+  int next_ = 0;           // Index in residuals_.
   std::array<double, kShifts> evidence_ = {};
   std::array<int, kShifts> evidence_rows_ = {};
   std::array<int64_t, kShifts> evidence_step_ = {};
   double released_ = 0;
   double tail_ = 0;               // The rank's own NoiseLevel::tail.
-  double difference_ = 0;         // Mean |residual - the one before|.
+  double difference_ = 0;         // Mean |residual - the residual before|.
   double recent_difference_ = 0;  // Quickly forgetting.
   double last_ = 0;
   double level_ = 0;
-  int level_rows_ = 0;       // It is known from, up to a bound.
+  int level_rows_ = 0;       // Rows it is known from, up to a limit.
   double former_level_ = 0;  // Both before the evidence left 0.
   int former_rows_ = 0;
   KnownMean forward_;

@@ -17,7 +17,7 @@ struct Watched {
     noise.tail = 0.005;
   }
 
-  // Residuals around `level`; the last change that was not kNone.
+  // Plays residuals around `level`. Returns the last change that was not kNone.
   Change Play(int rows, double level, double backward_share = 1) {
     Change last = Change::kNone;
     for (int i = 0; i < rows; ++i, ++step) {

@@ -127,7 +127,7 @@ double RowTimes::tick_s() const {
 double RowTimes::LostTo(int rank) const {
   const auto r = static_cast<size_t>(rank);
   const double healthy_s = rank == slowest_ ? second_s_ : slowest_s_;
-  if (healthy_s <= 0) return 0;  // Nobody to compare with.
+  if (healthy_s <= 0) return 0;  // There is nobody to compare with.
   return std::max(0.0, KnownOr0(own_s_[r]) + KnownOr0(data_wait_s_[r]) - healthy_s);
 }
 

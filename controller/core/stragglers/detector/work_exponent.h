@@ -1,10 +1,10 @@
-// How a rank's time follows the work that it tells: as work^b. Where the time is proportional to
-// the work b is 1, and times are divided by it; where each step costs something besides, or the
-// work says little, b is less, and to divide by the work would make ranks seem slow that are not.
+// How a rank's time follows the work that it reports: as work^b. If time is proportional to work, b
+// is 1, and times are divided by the work. If each step has other costs, or the work says little, b
+// is less, and dividing by the work would make ranks seem slow that are not.
 //
-// b makes the squares of the residuals least (C. F. Gauss, Theoria combinationis observationum,
-// 1821), of ranks that are not known to be slow, over about 50 rows. A rank that is slow whatever
-// its work does not move it.
+// b minimises the squares of the residuals (C. F. Gauss, Theoria combinationis observationum, 1821)
+// of ranks that are not known to be slow, over about 50 rows. A rank that is slow whatever its work
+// does not move it.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_WORK_EXPONENT_H_
@@ -17,7 +17,7 @@ namespace paceline {
 
 class WorkExponent {
  public:
-  // From 0 to 1; 1 as long as all work is the same.
+  // From 0 to 1; 1 while all work is the same.
   double value() const { return value_; }
 
   void BeginRow() {
@@ -27,8 +27,8 @@ class WorkExponent {
     product_ *= kKeep;
   }
 
-  // Of a rank in this row: ln of its work, less that of its peers; and its residual, in ln, with
-  // value() taken into account. NaN: not known.
+  // About a rank in this row, in ln: its work minus that of its peers, and its residual after
+  // value() was taken into account. NaN: not known.
   void Add(double work, double residual) {
     if (std::isnan(work) || std::isnan(residual)) return;
     square_ += work * work;
@@ -36,7 +36,7 @@ class WorkExponent {
   }
 
  private:
-  static constexpr double kPrior = 0.05;  // Eight ranks whose work differs by 8 %, in one row.
+  static constexpr double kPrior = 0.05;  // As eight ranks whose work differs by 8 %, in one row.
   static constexpr double kMost = 0.3;
 
   double value_ = 1;

@@ -1,12 +1,12 @@
-// Which groups of a job's ranks exchange slowly: parameters on each level of its ladder, and
+// Finds groups of a job's ranks that exchange slowly: parameters on each level of its ladder, and
 // gradients within its gradient groups.
 //
 //   StepRow ─▶ the exchanges of each level, by group ─▶ CommWatch ─▶ verdicts
 //
-// Groups of a level are compared with those of the same size, which exchange as many bytes over as
-// many ranks, and only in the steps in which all of them do. A group that a narrower level has,
-// too, is watched there. While no ladder is in force, and in the warm-up, all ranks exchange with
-// one another, and nothing can be compared; nor can a level with three groups or fewer.
+// A level's groups are compared with those of the same size, which exchange as many bytes among as
+// many ranks, and only in steps in which all of them do. A group that a narrower level also has is
+// watched there. While there is no ladder, and during the warm-up, all ranks exchange with one
+// another, so there is nothing to compare; nor is there in a level of three groups or fewer.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_EXCHANGE_WATCH_H_
@@ -24,34 +24,34 @@
 
 namespace paceline {
 
-// Ranks that exchange with one another: consecutive ones.
+// Consecutive ranks that exchange with one another.
 struct ExchangeGroup {
-  int level = 0;  // Of the ladder, 1-based; 0: of gradients.
+  int level = 0;  // Of the ladder, 1-based; 0: exchanges gradients.
   int first_rank = 0;
   int ranks = 0;
   int waits_least = 0;  // CommVerdict::waits_least
   double waits_least_share = 0;
 };
 
-// As CommVerdict's.
+// As CommVerdict, for an exchange group.
 struct ExchangeVerdict {
   Verdict verdict;
   ExchangeGroup group;
 };
 
 struct ExchangeLevels {
-  Ladder ladder;                     // In force.
+  Ladder ladder;                     // The ladder in force.
   std::vector<int> gradient_groups;  // Sizes; empty: none.
   std::vector<RankHome> homes;       // By rank.
-  int64_t warmup_steps = 0;          // By the gradients of all ranks.
+  int64_t warmup_steps = 0;          // First steps, by the gradients of all ranks.
 };
 
 class ExchangeWatch {
  public:
   ExchangeWatch(const DetectorOptions& options, const ExchangeLevels& levels);
 
-  // A row of all ranks, which is typical. Appends what it makes known. Nothing is allocated, except
-  // by `verdicts` growing.
+  // Takes in a typical row of all ranks, and appends what it makes known. Allocates nothing, unless
+  // `verdicts` grows.
   void Add(const StepRow& row, std::vector<ExchangeVerdict>& verdicts);
 
  private:
@@ -59,11 +59,11 @@ class ExchangeWatch {
   struct Comparison {
     std::vector<ExchangeGroup> groups;
     std::unique_ptr<CommWatch> watch;
-    double job_s = 0;  // Since the exchange before.
+    double job_s = 0;  // Since the last exchange.
   };
 
   void AddLevel(const DetectorOptions& options, int level, const std::vector<int>& sizes);
-  // On a level that is watched.
+  // Whether the group averages on a level that is watched.
   bool AveragesAlready(const ExchangeGroup& group) const;
   bool HasExchanged(const Comparison& comparison, const StepRow& row) const;
 

@@ -13,7 +13,7 @@ namespace {
 
 using ::testing::IsEmpty;
 
-// So many ranks on each node of a rack: {{4, 4}, {8}} are two racks of 8 ranks.
+// Ranks per node, by rack: {{4, 4}, {8}} are two racks of 8 ranks.
 std::vector<RankHome> Homes(const std::vector<std::vector<int>>& racks) {
   std::vector<RankHome> homes;
   int node = 0;
@@ -27,8 +27,8 @@ std::vector<RankHome> Homes(const std::vector<std::vector<int>>& racks) {
   return homes;
 }
 
-// Sixteen ranks on nodes of four, which average with those of their node every second step, and
-// with all every eighth.
+// Sixteen ranks on nodes of four, which average within their node every second step, and with all
+// every eighth.
 ExchangeLevels FourNodes() {
   ExchangeLevels levels;
   levels.homes = Homes({{4, 4, 4, 4}});
@@ -47,9 +47,9 @@ class Job {
   explicit Job(ExchangeLevels levels)
       : levels_(std::move(levels)), watch_(WithoutWarmUp(), levels_) {}
 
-  // Steps of a second. A transfer takes 0.1 s, of parameters in groups that begin with
-  // `slow_average` so many times longer, and of gradients in those with `slow_gradients`, also in
-  // the warm-up. `late_rank` comes half a second after the others.
+  // Plays steps of a second. A transfer takes 0.1 s, but `slower` times as long for parameters in
+  // the group that begins with `slow_average`, and for gradients, in the warm-up too, in the one
+  // that begins with `slow_gradients`. `late_rank` comes half a second after the others.
   void Train(int steps) {
     for (int64_t end = step_ + steps; step_ < end; ++step_) {
       StepRow row;
@@ -177,10 +177,10 @@ TEST(ExchangeWatchTest, GroupsOfOtherSizesAreNotCompared) {
   levels.homes = Homes({{2, 2, 2, 2, 4, 4, 4}});
   levels.ladder = {{2, LadderScope::kNode, 0}, {8, LadderScope::kAll, 0}};
   Job job(levels);
-  job.slow_average = 8;  // Of three alike.
+  job.slow_average = 8;  // One of three alike.
   job.Train(400);
   EXPECT_THAT(job.verdicts, IsEmpty());
-  job.slow_average = 2;  // Of four.
+  job.slow_average = 2;  // One of four.
   job.Train(100);
   ASSERT_EQ(job.verdicts.size(), 1U);
   EXPECT_EQ(job.verdicts[0].group.first_rank, 2);

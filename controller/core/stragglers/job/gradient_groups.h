@@ -11,7 +11,7 @@
 
 namespace paceline {
 
-// Sizes of the groups of consecutive ranks. None: ranks exchange no gradients among a part of them.
+// Sizes of the groups of consecutive ranks. Empty: no part of the ranks exchanges gradients.
 std::vector<int> GradientGroups(const JobStrategy& strategy, const std::vector<RankHome>& homes);
 
 }  // namespace paceline

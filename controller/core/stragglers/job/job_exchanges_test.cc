@@ -1,4 +1,4 @@
-// The exchanges of a job, from its steps to what people are told.
+// The exchanges of a job, from its steps to what people see.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,18 +16,18 @@ using ::testing::IsEmpty;
 constexpr int kRanks = 16;
 constexpr int kGroup = 4;
 
-// Ranks average with their group every second step, and with all every eighth.
+// Ranks average within their group every second step, and with all every eighth.
 const Ladder kLadder = {{2, LadderScope::kSize, kGroup}, {8, LadderScope::kAll, 0}};
 
-// 1, and a bit of noise that depends on its arguments only.
+// 1 plus a bit of noise that depends only on the arguments.
 double Noise(int who, int64_t step) {
   std::minstd_rand random(static_cast<uint32_t>(7919 * step + 31 * who + 1));
   random.discard(3);
   return 1 + 0.01 * (static_cast<double>(random() % 2001) / 1000 - 1);
 }
 
-// A transfer takes 20 ms, in the group that begins with rank `slow` 1.3 times as long. Rank `late`
-// comes 0.2 s after the others.
+// A transfer takes 20 ms, or 1.3 times as long in the group that begins with rank `slow`. Rank
+// `late` comes 0.2 s after the others.
 WatchedJob::Row Averaging(int slow, int late = -1) {
   return [=](const std::vector<RankState>& ranks, int64_t step) {
     std::vector<StepTimes> row(ranks.size());

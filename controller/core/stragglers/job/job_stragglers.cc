@@ -13,15 +13,15 @@
 namespace paceline {
 namespace {
 
-// Steps that a window for the policy holds.
+// How many steps a window for the policy holds.
 constexpr int64_t kSpanSteps = 10;
-// The first steps of a generation that say nothing about those that follow.
+// How many first steps of a generation say nothing about later ones.
 constexpr int kRowsToSkip = 10;
 // Weight of a new measurement of the exchange of gradients.
 constexpr double kForgetting = 0.1;
-// So many stalls say which share of them freezes communication.
+// How many stalls show which share of them freezes communication.
 constexpr int64_t kStallsForShare = 20;
-// Copies of a rank in a round of updates: two before, one after.
+// How often a rank copies in a round of updates: two before, one after.
 constexpr double kCopiesPerRound = 3;
 // Of how many steps reports are waited for, at most, in reports and in steps.
 constexpr int kOpenReports = 1 << 20;
@@ -34,8 +34,8 @@ int64_t FirstStep(const Job& job) {
   return follows ? history.back().step : 0;
 }
 
-// Of a program that is not ours: its ranks wait for each other inside the backward pass, and nobody
-// knows for how long.
+// For a program that is not ours: its ranks wait for each other inside the backward pass, nobody
+// knows how long.
 StepTimes WithoutBackward(StepTimes times) {
   times.communication_s += std::exchange(times.backward_s, 0);
   return times;
@@ -54,8 +54,8 @@ StepSample SampleOf(int rank, const StepTimes& times) {
   return sample;
 }
 
-// Where nobody waits for them, slow ranks lose their own work only. Of all ranks, those that the
-// verdict is about.
+// The share of all ranks that the verdict is about: if nobody waits for slow ranks, only their own
+// work is lost.
 double ShareOfRanks(const Verdict& verdict, const NodeName& node, const Job& job) {
   if (verdict.kind == VerdictKind::kGroup) return 1;
   const auto ranks = static_cast<double>(job.ranks.size());
@@ -90,7 +90,7 @@ RemedyActions JobStragglers::Follow(const JobView& view, Moment now) {
   }
   const bool is_new = view.facts.generation != generation_ || view.facts.epoch != epoch_;
   if (view.facts.running && is_new) Begin(view);
-  if (!actions_.order.has_value()) FollowOrder(view, now);  // What was ordered just now is to come.
+  if (!actions_.order.has_value()) FollowOrder(view, now);  // Not one just made.
   return Conclude(view, now);
 }
 
@@ -185,7 +185,7 @@ void JobStragglers::WatchExchanges(const JobView& view) {
   const Job& job = *view.job;
   exchanges_.reset();
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (!is_whole || job.plan.epoch != epoch_) return;  // Nobody has told who exchanges with whom.
+  if (!is_whole || job.plan.epoch != epoch_) return;  // It is not known who exchanges with whom.
   ExchangeLevels levels;
   levels.ladder = job.plan.ladder;
   levels.homes = HomesOf(job);
@@ -241,7 +241,7 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
 }
 
 void JobStragglers::Judge(const JobView& view, Moment now) {
-  // Ranks of a slow node are one trouble: nothing is done for one of them before the node is known.
+  // Ranks of a slow node are one trouble: nothing is done for one of them until the node is known.
   std::stable_partition(found_.begin(), found_.end(),
                         [](const Verdict& verdict) { return verdict.kind == VerdictKind::kNode; });
   for (Verdict& verdict : found_) {
@@ -338,7 +338,7 @@ double JobStragglers::FreezingShare(const Job& job) {
   }
   const int64_t stalls = measured.own->stalls() - measured.stalls_before;
   if (stalls < kStallsForShare) return 0;
-  // One round may wait for several of them.
+  // One round may wait for several stalls.
   const auto share =
       static_cast<double>(stretched - *measured.stretched_before) / static_cast<double>(stalls);
   return std::clamp(share, 0.0, 1.0);

@@ -1,20 +1,20 @@
-// The stragglers of one job: from what its ranks measure to what is decided.
+// The stragglers of one job: from its ranks' measurements to decisions.
 //
 //   StepTimes ─┬─▶ StragglerDetector ─▶ verdicts ─────────────╮
 //              ╰─▶ StepRows ─┬─▶ LadderStalls ─▶ PlanLadder ──┼─▶ RemedyPolicy ─▶ RemedyActions
 //                            ├─▶ mean step, costs, Trial ─────╯
 //                            ╰─▶ ExchangeWatch ─▶ verdicts, for people only
 //
-// Only steps of the generation that trains count: with a new one, or a new plan epoch, the detector
+// Only steps of the generation that trains count. With a new generation or plan epoch, the detector
 // and the watch of the exchanges start over. While ranks are being replaced nothing is taken in,
-// and steps from before are dropped when they come late. Ranks are compared with those on the same
-// kind of hardware.
+// and late steps from before are dropped. Ranks are compared with those on the same kind of
+// hardware.
 //
-// What an average of parameters costs is not known before the first: until then the exchange of the
-// gradients stands for it, which are as many bytes, though a part of it hides behind the backward
-// pass. So a first plan may promise too much; the check afterwards tells.
+// What an average of parameters costs is not known before the first one. Until then the exchange of
+// the gradients stands for it: it has as many bytes, but part of it hides behind the backward pass.
+// So a first plan may promise too much; the check afterwards shows that.
 //
-// What has become of an order is read off the job (order_progress.h).
+// The job itself shows what has become of an order (order_progress.h).
 //
 // Pure. Thread-compatible. References are valid until the next call.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_JOB_STRAGGLERS_H_
@@ -53,7 +53,7 @@ struct StragglerOptions {
   DetectorOptions detector;
   LadderOptions ladder;
   RemedyOptions remedy;
-  // Between two plans of a ladder or strategy.
+  // Time between two plans of a ladder or strategy.
   absl::Duration plan_every = absl::Seconds(10);
 };
 
@@ -63,21 +63,21 @@ class JobStragglers {
   JobStragglers(const JobStragglers&) = delete;
   JobStragglers& operator=(const JobStragglers&) = delete;
 
-  // Takes over what was stored; before anything else.
+  // Takes over what was stored. Call it before anything else.
   RemedyActions Restore(std::vector<RemedyDecision> decisions, Moment now);
 
   // The job, or what is around it, has changed.
   RemedyActions Follow(const JobView& view, Moment now);
 
-  // Steps that a trainer has finished, as its node tells, oldest first.
+  // Takes in steps that a trainer has finished, as its node reports them, oldest first.
   RemedyActions TakeSteps(const NodeName& node, const TrainerId& trainer,
                           absl::Span<const StepTimes> steps, const JobView& view, Moment now);
 
-  // As RemedyPolicy.
+  // As in RemedyPolicy.
   std::optional<Refusal> RefuseApply(int64_t advice, const JobView& view) const;
   RemedyActions Apply(int64_t advice, const std::string& by, const JobView& view, Moment now);
 
-  // To be called at NextDeadline.
+  // Call it at NextDeadline.
   RemedyActions Tick(const JobView& view, Moment now);
   // Steady; infinite: never.
   absl::Time NextDeadline() const;
@@ -85,18 +85,18 @@ class JobStragglers {
   const RemedyPolicy& policy() const { return policy_; }
   const ToldVerdicts& told() const { return told_; }
   const std::optional<LadderPlan>& plan() const { return plan_; }
-  // Of a job that leaves its strategy to the controller.
+  // For a job that leaves its strategy to the controller.
   const std::optional<StrategyAdvice>& strategy_advice() const { return strategy_advice_; }
-  // Of the latest step that all ranks have told of; 0: none yet.
+  // Time of the latest step that all ranks have reported; 0: none yet.
   double step_s() const { return step_s_; }
   int64_t steps_seen() const { return rows_seen_; }
   // Ranks that have too few peers to be judged.
   std::vector<int> Unjudged() const;
-  // Records that were of another generation, of no member, beyond the job's end, or nonsense.
+  // Records dropped: of another generation, no member, beyond the job's end, or nonsense.
   int64_t dropped() const { return dropped_; }
 
  private:
-  // What is measured of one generation, and forgotten with it.
+  // What was measured of one generation; it is forgotten with it.
   struct Measured {
     Measured(int ranks, int open_steps, bool slipstream)
         : stalls(ranks), rows(ranks, open_steps, /*ranks_skip=*/slipstream) {
@@ -104,23 +104,23 @@ class JobStragglers {
     }
 
     LadderStalls stalls;
-    std::optional<OwnHistory> own;  // Of Slipstream.
+    std::optional<OwnHistory> own;  // Only with Slipstream.
     StepRows rows;
-    // Of Slipstream: when the first plan was made.
+    // With Slipstream: as it was when the first plan was made.
     std::optional<int64_t> stretched_before;
     int64_t stalls_before = 0;
     AllReduceCosts averaging;
-    double gradient_exchange_s = 0;  // Of the latest synchronous steps,
-    double gradient_bytes = 0;       // and what a rank sent in the latest of them.
-    StepSpan span;                   // Being filled.
-    int rows_to_skip = 0;            // The first ones are not typical.
+    double gradient_exchange_s = 0;  // For the latest synchronous steps,
+    double gradient_bytes = 0;       // and what a rank sent in the latest one.
+    StepSpan span;                   // The one being filled.
+    int rows_to_skip = 0;            // How many first rows are still to be skipped as not typical.
   };
-  // What an order under way has found when it was given.
+  // What an order under way found when it was given.
   struct Order {
     int64_t id = 0;
     absl::Time given;  // Steady.
     int64_t step = 0;
-    std::vector<int> ranks;  // On the decision's node then.
+    std::vector<int> ranks;  // Those on the decision's node then.
   };
 
   void Begin(const JobView& view);
@@ -132,7 +132,7 @@ class JobStragglers {
   void Plan(const JobView& view, Moment now);
   void PlanTheLadder(const JobView& view, Moment now);
   void PlanTheStrategy(const JobView& view, Moment now);
-  // Of the stalls, by what the ranks have told so far.
+  // The share of stalls that freeze communication, by what the ranks have reported so far.
   double FreezingShare(const Job& job);
   bool MayPlan(const JobView& view, Moment now) const;
   RemedyActions Conclude(const JobView& view, Moment now);
@@ -141,21 +141,21 @@ class JobStragglers {
   const StragglerOptions options_;
   RemedyPolicy policy_;
 
-  // What it follows; -1: nothing yet.
+  // What is being followed; -1: nothing yet.
   Generation generation_{-1};
   PlanEpoch epoch_{-1};
-  int64_t first_step_ = 0;  // Of the generation; steps before are of another.
-  // By the identity of the process: generation that it was started for, and its rank then.
+  int64_t first_step_ = 0;  // The generation's; earlier steps are another's.
+  // The rank by process, which is known by the generation and rank that it was started for.
   absl::flat_hash_map<std::pair<Generation, Rank>, int> ranks_;
-  std::vector<NodeName> nodes_;  // By the detector's number, for good.
+  std::vector<NodeName> nodes_;  // By the detector's number, which stays the same.
   std::unique_ptr<StragglerDetector> detector_;
   std::unique_ptr<Measured> measured_;
-  std::optional<ExchangeWatch> exchanges_;  // Of the generation and the epoch.
+  std::optional<ExchangeWatch> exchanges_;  // For the present generation and epoch.
 
   ToldVerdicts told_;
   std::optional<LadderPlan> plan_;
   std::optional<StrategyAdvice> strategy_advice_;
-  // What the other strategy costs, as measured when the job trained by it last.
+  // What the other strategy cost when the job last trained by it.
   double synchronous_exchange_s_ = 0;
   double synchronous_bytes_ = 0;
   SlipstreamCosts slipstream_costs_;
@@ -168,7 +168,7 @@ class JobStragglers {
   std::vector<Verdict> found_;                    // Scratch.
   std::vector<StepRow> found_rows_;               // Scratch.
   std::vector<ExchangeVerdict> found_exchanges_;  // Scratch.
-  RemedyActions actions_;                         // Of the call under way.
+  RemedyActions actions_;                         // From the call under way.
 };
 
 }  // namespace paceline

@@ -11,7 +11,7 @@ namespace {
 // Weight of a new block of steps in the overhead.
 constexpr double kBlockWeight = 0.25;
 
-// With nothing to compare.
+// A setup in which nothing is compared.
 TrialSetup SetupOf(const Job& job) {
   TrialSetup setup;
   setup.homes = HomesOf(job);

@@ -1,5 +1,5 @@
-// The trials of one job: that of the remedy which is being checked, and at all times one of
-// nothing, which measures the overhead for the next remedy's (trial.h).
+// The trials of one job: that of the remedy being checked, and always one of nothing, which
+// measures the overhead for the next remedy's trial (trial.h).
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_JOB_TRIALS_H_
@@ -19,15 +19,15 @@ namespace paceline {
 
 class JobTrials {
  public:
-  // The job's ranks or its plan have changed: what was begun tells nothing of them.
+  // The job's ranks or its plan have changed, so that what was begun says nothing about them.
   void Restart();
 
-  // The remedy was done, in the job as it is now. `replaced`: ranks that were slow; not of a
-  // ladder. No trial is made where none can be: after an undo, of fewer ranks than were asked for,
-  // and with Slipstream, whose ranks have no steps in common, or after it.
+  // The remedy was carried out in the job as it is now. `replaced`: the ranks that were slow; none
+  // for a ladder. There is no trial after an undo, a shrink or a change of strategy, with fewer
+  // ranks than were asked for, or with Slipstream, whose ranks have no steps in common.
   void Begin(const RemedyDecision& done, std::vector<int> replaced, const Job& job);
 
-  // The block of the remedy's trial that the row completes, if it does. As Trial::Add.
+  // The block of the remedy's trial that the row completes, if any. As Trial::Add.
   std::optional<ComparedSteps> Add(const StepRow& row, const Job& job,
                                    const AllReduceCosts& averaging, double gradient_exchange_s);
 

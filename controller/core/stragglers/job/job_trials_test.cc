@@ -9,13 +9,13 @@
 namespace paceline {
 namespace {
 
-// Steps of a block.
+// Steps in a block.
 constexpr int64_t kBlock = 32;
 
-// Rank 0 on a, rank 1 on b, synchronous.
+// A synchronous job with rank 0 on a and rank 1 on b.
 class JobTrialsTest : public ::testing::Test {
  protected:
-  // A block of steps in which the ranks take as long, and the job a fifth more than the slower.
+  // Adds a block of steps with these times; the job takes a fifth more than the slower rank.
   std::optional<ComparedSteps> AddBlock(float first_s, float second_s) {
     std::optional<ComparedSteps> compared;
     for (int64_t end = step_ + kBlock; step_ < end; ++step_) {

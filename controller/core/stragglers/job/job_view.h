@@ -1,4 +1,4 @@
-// A job as its stragglers are judged by.
+// What a job's stragglers are judged by.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_JOB_VIEW_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_JOB_VIEW_H_
 
@@ -12,13 +12,13 @@
 
 namespace paceline {
 
-// A job, and the cluster around it, as they are now.
+// A job and the cluster around it, as they are now.
 struct JobView {
   const Job* job = nullptr;
   RemedyFacts facts;
-  // By rank: what its node is, for comparing; the same for those that are alike.
+  // By rank: a description of its node for comparisons, equal for nodes that are alike.
   std::vector<std::string> hardware;
-  // The node of an order that drains it is to be emptied; of an undo, it no longer is.
+  // Whether the node is being emptied: true for an order that drains it, no longer after an undo.
   std::function<bool(const NodeName&)> is_drained;
 };
 

@@ -12,7 +12,7 @@ bool IsOn(const Job& job, const NodeName& node) {
                      [&](const RankState& rank) { return rank.place.node == node; });
 }
 
-// Why the newest plan cannot be prepared; empty: nothing is known of that.
+// Why the newest plan cannot be prepared; empty: no reason is known.
 std::string PlanError(const Job& job) {
   for (const RankState& rank : job.ranks) {
     if (rank.report.plan.failed == job.plan.epoch) return rank.report.plan.error;
@@ -33,12 +33,12 @@ OrderProgress FollowLadder(const RemedyDecision& decision, const JobView& view) 
   return {};
 }
 
-// By another mode of Slipstream, or in another generation.
+// For another mode of Slipstream, or a strategy that needs another generation.
 OrderProgress FollowStrategy(const RemedyDecision& decision, const JobView& view) {
   const Job& job = *view.job;
   if (job.next_plan.has_value() || !view.facts.running) return {};
   if (job.plan.epoch == decision.epoch || !(job.plan.slipstream == decision.strategy)) {
-    // By a generation that came about without the change, and says why it had to.
+    // A generation came about without the change, and says why it had to.
     const auto& history = job.recovery.history;
     const bool says_why = !history.empty() && !history.back().planned;
     return {OrderState::kFailed, absl::StrCat("the strategy could not be changed",

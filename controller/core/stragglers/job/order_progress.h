@@ -1,8 +1,8 @@
-// What has become of an order, as the job shows it.
+// What has become of an order, as the job shows.
 //
-// It is done when all ranks train by a later epoch (ladder, strategy), or in a later generation
-// without a rank on the node. It has failed when the job shows that it will not come about: what it
-// asked for was refused or taken back, or the plan could not be prepared.
+// An order is done when all ranks train by a later epoch (ladder, strategy), or in a later
+// generation without a rank on the node. It has failed when the job shows that it will not come
+// about: what it asked for was refused or taken back, or the plan could not be prepared.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_ORDER_PROGRESS_H_
@@ -19,10 +19,10 @@ enum class OrderState { kUnderWay, kDone, kFailed };
 
 struct OrderProgress {
   OrderState state = OrderState::kUnderWay;
-  std::string error = {};  // Of kFailed: one line.
+  std::string error = {};  // One line if it failed.
 };
 
-// Requires: IsInFlight(decision), a decision of the job.
+// Requires: IsInFlight(decision), and it is a decision of the job.
 OrderProgress ProgressOf(const RemedyDecision& decision, const JobView& view);
 
 }  // namespace paceline

@@ -10,7 +10,7 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rank 0 on a, rank 1 on b, which an order of generation 1 and epoch 1 is about.
+// Rank 0 is on a, and rank 1 on b, which an order of generation 1 and epoch 1 is about.
 class OrderProgressTest : public ::testing::Test {
  protected:
   OrderProgressTest() {

@@ -22,7 +22,7 @@ namespace paceline {
 struct RankExchange {
   float gradients_s = 0;
   float averaging_s = 0;    // Of parameters,
-  int averaging_ranks = 0;  // over so many; 0: none in this step.
+  int averaging_ranks = 0;  // over this many ranks; 0: none in this step.
 };
 
 // One step of all ranks.

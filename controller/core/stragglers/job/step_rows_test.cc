@@ -22,7 +22,7 @@ StepTimes Step(int64_t step, double total_s, double communication_s = 0) {
   return times;
 }
 
-// What a report completes.
+// The rows that a report completes.
 std::vector<StepRow> Told(StepRows& rows, int rank, const StepTimes& times) {
   std::vector<StepRow> complete;
   rows.Add(rank, times, complete);
@@ -59,7 +59,7 @@ TEST(StepRowsTest, MostAreEnoughWhereRanksSkipSteps) {
   std::vector<StepRow> complete;
   for (int64_t step = 0; step < 100; ++step) {
     for (int rank = 0; rank < 4; ++rank) {
-      if (rank == 3 && step % 10 != 0) continue;  // It is slow.
+      if (rank == 3 && step % 10 != 0) continue;  // This rank is slow.
       rows.Add(rank, Step(step, rank == 3 ? 1 : 0.1), complete);
     }
   }

@@ -1,5 +1,5 @@
-// One step of one rank as its trainer has measured it: core's form of proto/worker.proto,
-// StepRecord, as far as stragglers are concerned. Seconds of the rank's own clock.
+// One step of one rank as its trainer measured it: the part of StepRecord (proto/worker.proto) that
+// matters for stragglers. Seconds by the rank's own clock.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STEP_TIMES_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_STEP_TIMES_H_
 
@@ -15,23 +15,23 @@ struct StepTimes {
   double backward_s = 0;
   double communication_s = 0;  // Of gradients, beyond the backward pass.
   double averaging_s = 0;      // Of parameters.
-  int averaging_ranks = 0;     // Over so many; 0: none in this step.
-  double round_wait_s = 0;     // Of Slipstream: for a round.
+  int averaging_ranks = 0;     // Over this many ranks; 0: none in this step.
+  double round_wait_s = 0;     // With Slipstream: for a round.
   double total_s = 0;          // All of it, waits included.
   double sent_bytes = 0;       // In all exchanges.
   double workload = 0;         // 0: not known.
   bool masked = false;         // Not typical.
 };
 
-// No longer step is believed.
+// Longer steps are not believed.
 inline constexpr double kLongestStepS = 3600;
 
-// All of the step but waiting for others.
+// All of the step except waits for others.
 inline double OwnSeconds(const StepTimes& times) {
   return times.total_s - times.communication_s - times.averaging_s - times.round_wait_s;
 }
 
-// Whether it can be true: its parts are times, and the whole has room for them.
+// Whether it can be true: its parts are times, and they fit into the whole.
 inline bool IsPlausible(const StepTimes& times) {
   const auto is_time = [](double seconds) { return seconds >= 0 && seconds <= kLongestStepS; };
   return times.step >= 0 && is_time(times.data_wait_s) && is_time(times.forward_s) &&

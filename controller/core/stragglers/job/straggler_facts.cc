@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// What a rank's speed depends on: the models of the GPUs of its node. Ranks on CPUs are all alike.
+// What a rank's speed depends on: the GPU models of its node. Ranks on CPUs count as alike.
 std::string HardwareOf(const Cluster& cluster, const Job& job, const NodeName& name) {
   if (job.request.device == Device::kCpu) return "";
   const auto node = cluster.nodes().find(name);
@@ -49,7 +49,7 @@ RemedyNode ViewNode(const Cluster& cluster, const Job& job, const NodeName& name
   return node;
 }
 
-// 0: it cannot go on with one rank less.
+// 0: it cannot go on with one rank fewer.
 int MinRanks(const Job& job) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int fewer = static_cast<int>(job.ranks.size()) - 1;
@@ -85,7 +85,7 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
                                automation.reason.empty() ? "" : ": ", automation.reason);
   }
   facts.node = [&cluster, &job](const NodeName& name) { return ViewNode(cluster, job, name); };
-  const NodeName* previous = nullptr;  // Its node is that of the next rank, most often.
+  const NodeName* previous = nullptr;  // The next rank is usually on the same one.
   for (const RankState& rank : job.ranks) {
     const bool is_same = previous != nullptr && *previous == rank.place.node;
     view.hardware.push_back(is_same ? view.hardware.back()

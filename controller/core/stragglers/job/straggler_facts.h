@@ -11,7 +11,7 @@
 namespace paceline {
 
 // Valid until the cluster's next Step. A spare counts as checked unless the newest check of its
-// node has found something bad.
+// node found something bad.
 JobView ViewJob(const Cluster& cluster, const Job& job);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What becomes of the orders that are given for a job.
+// What becomes of orders given for a job.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -109,7 +109,7 @@ TEST(StragglerOrdersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   watched.Train(500, SlowFrom(slow, 200));
   ASSERT_EQ(watched.Last().state, DecisionState::kAdvised);
   ASSERT_EQ(watched.Last().kind, RemedyKind::kHotSwap);
-  // A save that is under way holds the swap up for ever.
+  // A save under way delays the swap for ever.
   watched.Apply(SaveRequested{watched.id, true});
   watched.ApplyAdvice(1);
   ASSERT_EQ(watched.job().recovery.vacate.count(NodeName(slow)), 1U);
@@ -142,7 +142,7 @@ TEST(StragglerOrdersTest, SwapWhoseSpareDiesIsGivenUpWhenThereIsNoPlaceForAnothe
   for (int i = 0; i < 3; ++i) watched.Report();
   ASSERT_EQ(watched.job().state, JobState::kRunning) << watched.job().reason;
   ASSERT_EQ(watched.job().recovery.vacate.size(), 1U);
-  watched.Train(500, SlowFrom(slow, 200));  // 75 s.
+  watched.Train(500, SlowFrom(slow, 200));  // This takes 75 s.
   EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kFailed);
   EXPECT_THAT(watched.job().recovery.vacate, IsEmpty());
   EXPECT_EQ(watched.NodeOf(5), slow);

@@ -40,7 +40,7 @@ StragglerActions Stragglers::Restore(std::map<JobId, std::vector<RemedyDecision>
     }
     JobStragglers& stragglers = Get(*job);
     Take(*job, stragglers.Restore(std::move(stored), now), actions);
-    // Nobody will tell of it any more.
+    // Nobody will report on an ended job any more.
     if (!job->ended_already()) continue;
     Take(*job, stragglers.Follow(ViewOf(cluster, *job), now), actions);
   }
@@ -65,7 +65,7 @@ StragglerActions Stragglers::Follow(const Cluster& cluster, const Actions& stepp
     if (job == nullptr || (job->state != JobState::kRunning && !jobs_.contains(id))) continue;
     Take(*job, Get(*job).Follow(ViewOf(cluster, *job), now), actions);
   }
-  // What an order waits for may be a node's state.
+  // An order may wait for a change of a node's state.
   for (const JobId& id : std::set<JobId>(in_flight_)) {
     if (stepped.show_jobs.count(id) > 0) continue;
     const Job& job = cluster.jobs().at(id);
@@ -136,7 +136,7 @@ const JobView& Stragglers::ViewOf(const Cluster& cluster, const Job& job) {
 }
 
 void Stragglers::ForgetViews(const Actions& stepped) {
-  // A view shows its job, and of the cluster what is told of nodes and the automation.
+  // A view shows its job, and what the cluster knows of nodes and the automation.
   const bool only_jobs = stepped.show_nodes.empty() && stepped.store_nodes.empty() &&
                          stepped.delete_jobs.empty() && !stepped.store_automation;
   if (!only_jobs) return views_.clear();
@@ -255,7 +255,7 @@ std::vector<Event> Stragglers::EventsOf(const Job& job, const RemedyPolicy& poli
     case RemedyKind::kAskPerson:
       return {};
   }
-  // The automation's drain is taken back, and no hold of a person with it.
+  // Removes the automation's drain, but never a person's hold with it.
   const RemedyDecision* undone = policy.Find(decision.undoes);
   const bool is_automatic = decision.by.empty() || (undone != nullptr && undone->automatic);
   const std::string owner = is_automatic ? std::string(kAutomationOwner) : decision.by;

@@ -1,12 +1,12 @@
-// The stragglers of all jobs: what running jobs measure goes in, and what is to be stored and done
+// The stragglers of all jobs: measurements of running jobs go in, and what is to be stored and done
 // comes out.
 //
 //   steps of a rank ──────────▶ ╭────────────╮ ──▶ decisions to be stored, or forgotten
 //   the cluster has stepped ──▶ │ Stragglers │ ──▶ events for the cluster, as a person's would be
 //   a person applies ─────────▶ ╰────────────╯
 //
-// Who uses it has the events happen at once (CarryOut), and stores the decisions with what they
-// change, in one transaction (control_loop.cc).
+// The caller makes the events happen at once (CarryOut), and stores the decisions in one
+// transaction with what they change (control_loop.cc).
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_STRAGGLERS_H_
@@ -35,31 +35,31 @@
 namespace paceline {
 
 struct StragglerActions {
-  // A decision of a job.
+  // A job, and the id of one of its decisions.
   using Key = std::pair<JobId, int64_t>;
 
-  std::set<Key> store;   // As Find(job)->policy().Find(id) has it now.
-  std::set<Key> forget;  // No longer known.
+  std::set<Key> store;   // As Find(job)->policy().Find(id) returns them.
+  std::set<Key> forget;  // Decisions that are no longer kept.
   std::vector<Event> events;
 
   bool empty() const { return store.empty() && forget.empty() && events.empty(); }
-  // Those of a later call, to be done with these.
+  // Adds those of a later call, so that both are done together.
   void Merge(StragglerActions later);
 };
 
-// Has the cluster do what was decided, and what follows from that, until nothing is left to do:
-// adds to both what comes of it. All events happen before `follow` (Stragglers::Follow) hears of
+// Makes the cluster do what was decided and what follows from that, until nothing is left to do,
+// and adds the results to both. All events happen before `follow` (Stragglers::Follow) hears of
 // any: it looks for what each order under way has changed, and would miss what is still to happen.
 void CarryOut(Cluster& cluster, const std::function<StragglerActions(const Actions&)>& follow,
               Moment now, Actions& actions, StragglerActions& decided);
 
 class Stragglers {
  public:
-  // The serialized paceline.v1.Strategy with another ladder.
+  // Returns the serialized paceline.v1.Strategy with another ladder.
   using WithLadder = std::function<std::string(const std::string& strategy, const Ladder& ladder)>;
 
-  // The serialized paceline.v1.Strategy of a job that leaves it to the controller, when it trains
-  // by this; `asked`: that of its spec.
+  // Returns the serialized paceline.v1.Strategy for a job that leaves it to the controller and
+  // trains by `choice`. `asked`: the strategy of its spec.
   using StrategyOf = std::function<std::string(const std::string& asked,
                                                const std::optional<SlipstreamChoice>& choice)>;
 
@@ -68,24 +68,24 @@ class Stragglers {
         with_ladder_(std::move(with_ladder)),
         strategy_of_(std::move(strategy_of)) {}
 
-  // Takes over what was stored, after the cluster has.
+  // Takes over what was stored. Call it after the cluster was restored.
   StragglerActions Restore(std::map<JobId, std::vector<RemedyDecision>> decisions,
                            const Cluster& cluster, Moment now);
 
-  // The cluster has taken an event in, and this came of it.
+  // The cluster has taken in an event, with these actions.
   StragglerActions Follow(const Cluster& cluster, const Actions& actions, Moment now);
 
-  // Steps that a trainer has finished, as its node tells, oldest first.
+  // Takes in steps that a trainer has finished, as its node reports them, oldest first.
   StragglerActions TakeSteps(const Cluster& cluster, const NodeName& node, const TrainerId& trainer,
                              absl::Span<const StepTimes> steps, Moment now);
 
-  // JobStragglers::RefuseApply. Requires: the job exists.
+  // As JobStragglers::RefuseApply. Requires: the job exists.
   std::optional<Refusal> RefuseApply(const Cluster& cluster, const JobId& job, int64_t advice);
   // Requires: RefuseApply has no objection.
   StragglerActions Apply(const Cluster& cluster, const JobId& job, int64_t advice,
                          const std::string& by, Moment now);
 
-  // To be called at NextDeadline.
+  // Call it at NextDeadline.
   StragglerActions Tick(const Cluster& cluster, Moment now);
   // Steady; infinite: never.
   absl::Time NextDeadline() const;
@@ -96,34 +96,34 @@ class Stragglers {
  private:
   JobStragglers& Get(const Job& job);
   const JobView& ViewOf(const Cluster& cluster, const Job& job);
-  // Those that what came of a step has made old.
+  // Forgets views that are outdated by a step of the cluster.
   void ForgetViews(const Actions& stepped);
-  // Times that a straggler was replaced on the node, of all jobs that are known, since it was
-  // drained last: whoever lets it work again has looked at it.
+  // How often a straggler was replaced on the node, in all known jobs, since the node was last
+  // drained: whoever puts it back to work has looked at it.
   int CountReplacements(const NodeName& node) const;
   void Take(const Job& job, const RemedyActions& taken, StragglerActions& actions);
-  // Brings the indexes below up to date, after anything that it was told.
+  // Brings the indexes below up to date after any change.
   void Index(const Job& job, const JobStragglers& stragglers);
-  // What takes back what is left of an order that has failed.
+  // The events that take back what is left of a failed order.
   std::vector<Event> EventsAfterFailure(const Job& job, const RemedyDecision& failed) const;
   Event ChangeOfPlan(const Job& job, const Ladder& ladder) const;
   Event ChangeOfPlan(const Job& job, const std::optional<SlipstreamChoice>& strategy) const;
-  // What carries the decision out.
+  // The events that carry the decision out.
   std::vector<Event> EventsOf(const Job& job, const RemedyPolicy& policy,
                               const RemedyDecision& decision) const;
 
   const StragglerOptions options_;
   const WithLadder with_ladder_;
   const StrategyOf strategy_of_;
-  // Each batch of steps looks its job up. Has no order: only what does not depend on one may look
-  // at all.
+  // Each batch of steps looks its job up here. It has no order, so only what does not depend on the
+  // order may iterate.
   absl::flat_hash_map<JobId, std::unique_ptr<JobStragglers>> jobs_;
-  // Indexes of these, without the jobs that are over, of which only the decisions are kept: most of
-  // what comes is about one job, and must not look at all.
-  std::set<JobId> in_flight_;  // Have an order under way.
+  // Indexes of jobs_, without ended jobs, of which only the decisions are kept. Most input is about
+  // one job, and must not look at all of them.
+  std::set<JobId> in_flight_;  // They have an order under way.
   Deadlines<JobId> deadlines_;
-  // As of the cluster's last step. Steps are told much more often than anything changes that a view
-  // shows.
+  // Views as of the cluster's last step. Steps are reported far more often than anything that a
+  // view shows changes.
   absl::node_hash_map<JobId, JobView> views_;
 };
 

@@ -76,7 +76,7 @@ TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
   EXPECT_EQ(last.state, DecisionState::kHelped) << last.outcome;
 }
 
-// Ranks of a script as watching measures them: one takes its time in its forward pass, and the
+// Ranks of a script as measured from outside: one takes its time in its forward pass, and the
 // others wait for it inside their backward passes.
 WatchedJob::Row WaitingInBackward(int slow, double extra_s) {
   return [=](const std::vector<RankState>& ranks, int64_t step) {
@@ -107,7 +107,7 @@ TEST(StragglersTest, AScriptIsJudgedWithoutItsBackwardPassInWhichRanksWait) {
   EXPECT_EQ(slow.count(5), 1U);
 }
 
-// Decisions of a job that is over, in their order: what was done about stragglers on the node.
+// Decisions of an ended job, in order: what was done about stragglers on the node.
 std::vector<RemedyDecision> Done(const std::vector<RemedyKind>& kinds, const std::string& node) {
   std::vector<RemedyDecision> decisions;
   for (const RemedyKind kind : kinds) {
@@ -129,7 +129,7 @@ TEST(StragglersTest, NodeOnWhichStragglersWereReplacedTwiceIsDrainedTheThirdTime
            {{}, swap},
            {{swap}, swap},
            {{swap, swap}, RemedyKind::kDrain},
-           {{swap, swap, RemedyKind::kDrain}, swap},  // Somebody has looked at it since.
+           {{swap, swap, RemedyKind::kDrain}, swap},  // Somebody has looked at it in between.
        }) {
     WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 20);
     const std::string slow = watched.NodeOf(5);
@@ -163,7 +163,7 @@ TEST(StragglersTest, PausedAutomationAdvisesOnly) {
   EXPECT_EQ(watched.Last().state, DecisionState::kHelped);
 }
 
-// Steps are judged by the job as it is, also when it changes between two reports of theirs.
+// Steps are judged by the job's present state, even if that changes between two of their reports.
 TEST(StragglersTest, StepsOfAJobThatBeganToStopAreNotLookedAt) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
   watched.Train(50, Healthy);
@@ -230,7 +230,7 @@ TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
     }
     watched.Tell(node, id, steps);
   };
-  tell(NodeName("n09"), victim, 1);  // Another node speaks for it.
+  tell(NodeName("n09"), victim, 1);  // From the wrong node.
   tell(home, {JobId("job-2"), Generation(1), Rank(3)}, 1);
   tell(home, {watched.id, Generation(7), Rank(3)}, 1);
   EXPECT_EQ(stragglers.steps_seen(), seen);
@@ -313,7 +313,7 @@ TEST(StragglersTest, RandomStallsLeadToALadder) {
   EXPECT_EQ(Orders(watched)[0]->kind, RemedyKind::kLadder);
   EXPECT_EQ(watched.job().plan.strategy, DescribeLadder(Orders(watched)[0]->ladder));
   EXPECT_FALSE(watched.job().plan.ladder.empty());
-  // Here all ranks wait for one another still: it cannot have helped, and is taken back.
+  // Here all ranks still wait for one another, so that it cannot help and is taken back.
   watched.Train(3000, Stalling);
   EXPECT_EQ(watched.policy().Find(1)->state, DecisionState::kDidNotHelp)
       << watched.policy().Find(1)->outcome;
@@ -322,7 +322,7 @@ TEST(StragglersTest, RandomStallsLeadToALadder) {
   EXPECT_EQ(watched.policy().Find(2)->state, DecisionState::kDone);
 }
 
-// In a mode in which nobody waits for a slow rank.
+// A job in a mode in which nobody waits for a slow rank.
 JobRequest SlipstreamRequest() {
   JobRequest request = WatchedRequest(StragglerMode::kAdvise);
   request.recovery.max_failures = 0;

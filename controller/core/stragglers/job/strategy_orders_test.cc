@@ -1,4 +1,4 @@
-// Jobs that leave their strategy to the controller: from measured steps to changes of strategy.
+// Jobs that leave their strategy to the controller, from measured steps to changes of strategy.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ JobRequest AutoRequest(StragglerMode mode = StragglerMode::kAdvise) {
   return request;
 }
 
-// Steps as the job's strategy makes them: with Slipstream no rank waits for another.
+// Makes steps as the job's strategy does: with Slipstream no rank waits for another.
 void TrainOn(WatchedJob& watched, int64_t steps, const WatchedJob::OwnTime& own) {
   for (int64_t done = 0; done < steps; done += 10) {
     if (!watched.job().plan.slipstream.has_value()) {
@@ -118,7 +118,7 @@ TEST(StrategyOrdersTest, ABrakeHolds) {
   EXPECT_TRUE(watched.job().plan.slipstream.has_value()) << "a person may";
 }
 
-// An order that a job cannot follow would end it.
+// An order that the job cannot follow would end it.
 TEST(StrategyOrdersTest, SlipstreamIsNotOrderedForAModelThatItCannotTrain) {
   WatchedJob watched(AutoRequest(StragglerMode::kAuto));
   watched.no_slipstream = "body.weight is not float32";

@@ -1,4 +1,4 @@
-// What people are told of a job: who is slow now, and the newest verdicts.
+// What people see of a job's stragglers: who is slow now, and the newest verdicts.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_TOLD_VERDICTS_H_
@@ -20,35 +20,35 @@
 
 namespace paceline {
 
-// The newest so many verdicts are kept.
+// How many of the newest verdicts are kept.
 inline constexpr size_t kVerdictsKept = 50;
 
-// A verdict as it was told.
+// A verdict as people see it.
 struct ToldVerdict {
   Verdict verdict;
   NodeName node;    // Empty for groups.
   absl::Time time;  // Wall.
-  // Of kCommunication: who exchanges slowly.
+  // For kCommunication: who exchanges slowly.
   std::optional<ExchangeGroup> exchange = {};
 };
 
 class ToldVerdicts {
  public:
   void Tell(const ToldVerdict& told);
-  // Nobody is known to be slow: the ranks, or what they train by, are others now.
+  // The ranks, or what they train by, have changed, so that nobody is known to be slow.
   void Restart();
 
-  // Ranks that are slow now, by rank, and nodes, by -1 - their number.
+  // What is slow now: ranks by their number, nodes by -1 - number.
   const std::map<int, ToldVerdict>& slow() const { return slow_; }
   // Groups that exchange slowly now, by level and first rank.
   const std::map<std::pair<int, int>, ToldVerdict>& slow_exchanges() const {
     return slow_exchanges_;
   }
-  // The newest ones, oldest first.
+  // The newest verdicts, oldest first.
   const std::deque<ToldVerdict>& recent() const { return recent_; }
-  // How many of the kind were told so far, of ranks, nodes and groups that exchange.
+  // How many verdicts of this kind there were, about ranks, nodes and exchange groups.
   int64_t count(VerdictKind kind) const { return counts_[static_cast<size_t>(kind)]; }
-  // Of those that were told, kept or not.
+  // How many there were in all, kept or not.
   int64_t count() const { return std::accumulate(counts_.begin(), counts_.end(), int64_t{0}); }
 
  private:

@@ -11,7 +11,7 @@ using ::testing::IsEmpty;
 using ::testing::Key;
 using ::testing::Pair;
 
-// Of a rank on node 2, or of the node.
+// A verdict about a rank on node 2, or about that node.
 ToldVerdict Told(VerdictKind kind, int rank) {
   ToldVerdict told;
   told.verdict.kind = kind;

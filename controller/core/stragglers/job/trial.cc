@@ -10,14 +10,14 @@
 namespace paceline {
 namespace {
 
-// A block has at least so many steps, so that what it shares with the next one matters little, and
-// at most so many.
+// The least and the greatest number of steps in a block. It has so many that what it shares with
+// the next one matters little.
 constexpr int64_t kShortest = 32;
 constexpr int64_t kLongest = 256;
 
 int64_t CycleOf(const Ladder& ladder) { return ladder.empty() ? 1 : ladder.back().period; }
 
-// 0: too long.
+// Steps in a block; 0: it would be too long.
 int64_t BlockOf(const TrialSetup& setup) {
   const int64_t cycle = std::lcm(CycleOf(setup.former), CycleOf(setup.present));
   const int64_t block = cycle * ((kShortest + cycle - 1) / cycle);
@@ -56,7 +56,7 @@ std::optional<ComparedSteps> Trial::Add(const StepRow& row, const AllReduceCosts
                                           communication_s * static_cast<double>(times_.steps));
   times_.steps = 0;
   times_.seconds.clear();
-  if (parts.empty()) return std::nullopt;  // Its levels are not nested.
+  if (parts.empty()) return std::nullopt;  // The levels are not nested.
   return compared;
 }
 

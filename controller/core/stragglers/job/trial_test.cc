@@ -18,7 +18,7 @@ TrialSetup OnFourNodes() {
   return setup;
 }
 
-// Own times of 1 s, some of 2 s; the row's own duration is `total_s`.
+// Own times of 1 s, some of 2 s; `total_s` is the duration of the row.
 StepRow Row(int64_t step, double total_s) {
   StepRow row;
   row.step = step;
@@ -72,7 +72,7 @@ TEST(TrialTest, TrialOfNothingMeasuresTheOverheadOfTheNext) {
   for (int64_t step = 0; step < 32; ++step) {
     StepRow row;
     row.step = step;
-    row.total_s = 1.8;  // 1.5 of the slow rank, and a fifth more.
+    row.total_s = 1.8;  // A fifth more than the slow rank's 1.5.
     row.own_s = {1, 1, 1.5, 1};
     before = nothing.Add(row, {}, 0);
   }
@@ -108,7 +108,7 @@ TEST(TrialTest, FormerLadderPaysForItsAverages) {
     compared = trial.Add(row, averaging, 0);
   }
   ASSERT_TRUE(compared.has_value());
-  // Of four steps one is averaged over all, another over pairs.
+  // Of four steps one averages over all, another over pairs.
   EXPECT_NEAR(compared->without_s, 32 + 8 * 1.2 + 8 * 0.4, 1e-4);
 }
 

@@ -1,7 +1,7 @@
-// A ladder among the ranks of a job: who averages with whom, how often, and what that costs.
+// A ladder among a job's ranks: who averages with whom, how often, and at what cost.
 //
-// Of the levels whose period divides a step only the widest averages. So a level of period P below
-// one of period Q does so in 1/P - 1/Q of the steps, the last one in 1/P of them.
+// Of the levels whose period divides a step, only the widest averages. So a level of period P below
+// one of period Q averages in 1/P - 1/Q of the steps, and the last level in 1/P of them.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_AVERAGES_H_
@@ -18,10 +18,10 @@ namespace paceline {
 // The ladder's levels, the narrowest first.
 std::vector<ModelLevel> LevelsOf(const Ladder& ladder, const std::vector<RankHome>& homes);
 
-// Ranks in the largest of the groups; 1 if there are none.
+// Ranks in the largest group; 1 if there are no groups.
 int LargestGroup(const std::vector<int>& groups);
 
-// Seconds per step, on average: each level's averages take as long as those of its largest group.
+// Mean seconds per step. The averages of a level take as long as those of its largest group.
 double AveragesPerStep(const std::vector<ModelLevel>& levels, const AllReduceCosts& costs);
 
 }  // namespace paceline

@@ -9,7 +9,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
-// Two nodes of one and of three ranks.
+// Two nodes, with one rank and three.
 const std::vector<RankHome> kHomes = {{"a", ""}, {"b", ""}, {"b", ""}, {"b", ""}};
 
 TEST(LadderAveragesTest, LevelsHaveTheGroupsOfTheirScope) {
@@ -32,7 +32,7 @@ TEST(LadderAveragesTest, OnlyTheWidestLevelOfAStepAverages) {
   costs.Add(3, 0.4);
   costs.Add(4, 1.2);
   const auto levels = LevelsOf({{2, LadderScope::kNode, 0}, {8, LadderScope::kAll, 0}}, kHomes);
-  // Of eight steps three within the nodes, one over all.
+  // Of eight steps, three average within the nodes and one over all.
   EXPECT_NEAR(AveragesPerStep(levels, costs), (3 * 0.4 + 1.2) / 8, 1e-12);
   EXPECT_EQ(AveragesPerStep({}, costs), 0);
 }

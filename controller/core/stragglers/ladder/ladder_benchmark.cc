@@ -1,4 +1,4 @@
-// One plan of a ladder, from the measured steps to the advice: as many steps as are kept.
+// Times one plan of a ladder, from as many measured steps as are kept to the advice.
 #include <benchmark/benchmark.h>
 
 #include <cstddef>
@@ -34,7 +34,7 @@ BENCHMARK(Plan)
     ->Args({1024, 8})
     ->Args({8192, 8});
 
-// A step of all ranks goes into the history.
+// Times how one step of all ranks is added to the history.
 void Add(benchmark::State& state) {
   const int ranks = static_cast<int>(state.range(0));
   LadderStalls stalls(ranks);

@@ -7,17 +7,17 @@
 namespace paceline {
 namespace {
 
-// So that a job whose number of ranks has many divisors is planned as fast as others.
+// Limits planning time for jobs whose number of ranks has many divisors.
 constexpr size_t kMaxPartitions = 12;
 
 // A way to divide the ranks into groups.
 struct Partition {
   LadderScope scope = LadderScope::kSize;
-  int size = 0;  // Of kSize.
+  int size = 0;  // For kSize.
   std::vector<int> groups;
 };
 
-// Ranks at which a new group begins.
+// The first rank of each group.
 std::vector<int> Starts(const std::vector<int>& groups) {
   std::vector<int> starts;
   int next = 0;
@@ -28,7 +28,7 @@ std::vector<int> Starts(const std::vector<int>& groups) {
   return starts;
 }
 
-// Whether each group of `outer` is made of whole groups of `inner`.
+// Whether each group of `outer` consists of whole groups of `inner`.
 bool Holds(const std::vector<int>& outer, const std::vector<int>& inner) {
   const std::vector<int> outer_starts = Starts(outer);
   const std::vector<int> inner_starts = Starts(inner);
@@ -44,7 +44,7 @@ bool AreEqual(const std::vector<int>& groups) {
   return std::all_of(groups.begin(), groups.end(), [&](int size) { return size == groups[0]; });
 }
 
-// Wider than the gradient groups and narrower than all ranks; from narrow to wide.
+// Partitions wider than the gradient groups and narrower than all ranks, from narrow to wide.
 std::vector<Partition> InnerPartitions(const std::vector<RankHome>& homes,
                                        const std::vector<int>& gradient_groups) {
   const int ranks = static_cast<int>(homes.size());
@@ -60,7 +60,7 @@ std::vector<Partition> InnerPartitions(const std::vector<RankHome>& homes,
       found.push_back(std::move(next));
     }
   }
-  // Equal ones have a size, and are among those.
+  // Equal groups have a size, and are among the partitions by size.
   if (!AreEqual(nodes)) found.push_back({LadderScope::kNode, 0, nodes});
   if (!AreEqual(racks)) found.push_back({LadderScope::kRack, 0, racks});
   found.erase(std::remove_if(found.begin(), found.end(),
@@ -71,14 +71,14 @@ std::vector<Partition> InnerPartitions(const std::vector<RankHome>& homes,
               found.end());
   std::vector<Partition> kept;
   for (size_t i = 0; i < found.size(); ++i) {
-    // Evenly spread: their ratios are about equal.
+    // Evenly spread, so that successive sizes have about the same ratio.
     const size_t wanted = kept.size() * found.size() / std::min(found.size(), kMaxPartitions);
     if (i >= wanted && kept.size() < kMaxPartitions) kept.push_back(std::move(found[i]));
   }
   return kept;
 }
 
-// In the order that a job file demands: sizes, nodes, racks.
+// Whether they come in the order that a job file demands: sizes, nodes, racks.
 bool MayFollow(const Partition& wide, const Partition& narrow) {
   return wide.scope >= narrow.scope && wide.groups.size() < narrow.groups.size() &&
          Holds(wide.groups, narrow.groups);
@@ -121,7 +121,7 @@ class Ladders {
 double EquivalentPeriod(const Ladder& ladder, const std::vector<RankHome>& homes,
                         const std::vector<int>& gradient_groups) {
   const auto ranks = static_cast<double>(homes.size());
-  // Mean of 1/g over the ranks: the number of groups by that of ranks.
+  // Mean of 1/g over the ranks: the number of groups divided by that of ranks.
   double inner = gradient_groups.empty() ? 1 : static_cast<double>(gradient_groups.size()) / ranks;
   double period = 1;
   for (const LadderLevel& level : ladder) {

@@ -141,7 +141,7 @@ TEST(EquivalentPeriodTest, UnequalGroupsCountByTheirRanks) {
       1 + (1 - 2.0 / 4) * 1 + (2.0 / 4 - 1.0 / 4) * 3);
 }
 
-// The mean square distance of 16 ranks' parameters from their mean before a step that adds noise of
+// The mean square distance of 16 ranks' parameters from their mean, before each step adds noise of
 // variance 1, under the ladder {2: 2, 4: 8, 8: 16}.
 double SimulatedDrift(uint64_t seed, int steps) {
   std::mt19937_64 random(seed);

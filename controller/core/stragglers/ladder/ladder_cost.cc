@@ -8,7 +8,7 @@ namespace {
 // Weight of a new measurement.
 constexpr double kForgetting = 0.1;
 constexpr double kMaxS = 3600;
-// Bytes per second of the slowest network that trains: Ethernet with a gigabit per second.
+// Bytes per second of the slowest network that trains: Ethernet with one gigabit per second.
 constexpr double kSlowestNetwork = 1e8;
 
 double Messages(int ranks) { return 2.0 * (ranks - 1); }
@@ -44,8 +44,8 @@ double AllReduceCosts::Of(int ranks) const {
     return std::max(seconds * by_latency,
                     transfer * by_transfer + (seconds - transfer) * by_latency);
   }
-  // Normal equations of x = messages / seconds, y = share / seconds, to make latency x + transfer y
-  // equal to 1.
+  // Normal equations of x = messages / seconds and y = share / seconds, to bring latency x +
+  // transfer y close to 1.
   double xx = 0, xy = 0, yy = 0, x1 = 0, y1 = 0;
   for (const auto& [known, seconds] : measured_) {
     if (seconds <= 0) continue;

@@ -65,12 +65,12 @@ TEST(AllReduceCostsTest, TwoSizesTellLatencyFromTransfer) {
 }
 
 TEST(AllReduceCostsTest, NoParameterIsBelowZero) {
-  AllReduceCosts falling;  // A wider group that was faster: no latency.
+  AllReduceCosts falling;  // A wider group was faster: no latency.
   falling.Add(2, 0.1);
   falling.Add(64, 0.05);
   EXPECT_GT(falling.Of(1024), 0.03);
   EXPECT_LT(falling.Of(1024), 0.1);
-  AllReduceCosts rising;  // Dearer than any latency tells: no transfer.
+  AllReduceCosts rising;  // Rises more than latency explains: no transfer.
   rising.Add(2, 0.01);
   rising.Add(64, 1);
   EXPECT_NEAR(rising.Of(128) / rising.Of(32), 127.0 / 31, 1e-9);
@@ -82,7 +82,7 @@ TEST(AllReduceCostsTest, MoreSizesAreFitted) {
   costs.Add(8, 0.9 * Ring(8, 1e-3, 0.05));
   costs.Add(32, 1.1 * Ring(32, 1e-3, 0.05));
   EXPECT_NEAR(costs.Of(16) / Ring(16, 1e-3, 0.05), 1, 0.15);
-  costs.Add(4, 0);  // Too short to be seen.
+  costs.Add(4, 0);  // Too short to be measured.
   EXPECT_NEAR(costs.Of(16) / Ring(16, 1e-3, 0.05), 1, 0.15);
 }
 

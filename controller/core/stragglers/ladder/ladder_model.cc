@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// How many of `inner`, in order, make up each of `outer`; nothing: they do not.
+// How many successive groups of `inner` make up each of `outer`; nothing: they do not fit.
 std::optional<std::vector<size_t>> PartsOf(const std::vector<int>& outer,
                                            const std::vector<int>& inner) {
   std::vector<size_t> parts;
@@ -52,7 +52,7 @@ LadderModel::Table LadderModel::Sum(const Table& table, int64_t windows) {
 LadderModel::Table LadderModel::Widen(const Table& table, const std::vector<int>& groups) {
   const auto parts = PartsOf(groups, table.groups);
   if (!parts.has_value()) {
-    // Groups inside those that wait for one another anyway.
+    // Groups inside those whose ranks wait for one another anyway change nothing.
     return PartsOf(table.groups, groups).has_value() ? table : Table{groups, {}};
   }
   const size_t rows = table.values.size() / table.groups.size();

@@ -5,14 +5,14 @@
 //                                 t[i] = max of t over the group of i, in the widest level whose
 //                                        period divides s; over the gradient group otherwise
 //
-// At the steps that the last level's period divides all t are equal: there a cycle ends, and cycles
-// do not depend on one another. As levels are nested, a cycle is computed without t, from the
-// inside: what a group of level l needs for its period is the largest, over the groups in it, of
-// the sum of what they need for their shorter periods:
+// At the steps that the last level's period divides, all t are equal. There a cycle ends, and
+// cycles do not depend on one another. As levels are nested, a cycle is computed from the inside,
+// without t. What a group of level l needs for its period is the largest, over the groups in it, of
+// the sum of what these need for their shorter periods:
 //
 //   V_0[s][i] = own[s][i]        V_l[w][g] = max over i in g of (sum over v in w of V_{l-1}[v][i])
 //
-// The cost of communication is the same for all groups of a level, so it is added apart
+// Communication costs the same for all groups of a level, so it is added separately
 // (ladder_planner.h).
 //
 // Pure. Thread-compatible.
@@ -36,34 +36,34 @@ struct ModelLevel {
 
 class LadderModel {
  public:
-  // Ranks of a gradient group wait for one another at each step; empty: there are none. Requires:
-  // group sizes add up to the ranks.
+  // Ranks of a gradient group wait for one another at each step; there may be no such groups.
+  // Requires: group sizes add up to the ranks.
   LadderModel(const OwnTimes& times, const std::vector<int>& gradient_groups);
 
-  // Seconds of each whole cycle. None: the levels are not nested in one another (periods and
-  // groups), the last is not of all ranks, or a cycle is longer than the times.
+  // Seconds of each whole cycle. Empty: the levels are not nested (in periods or groups), the last
+  // one does not have all ranks, or a cycle is longer than the times.
   std::vector<double> Cycles(const std::vector<ModelLevel>& levels);
 
   // Seconds of each step if all ranks wait for one another.
   const std::vector<double>& synchronous() const { return synchronous_; }
 
  private:
-  struct Table {  // Of windows of steps by groups.
+  struct Table {  // By windows of steps and groups.
     std::vector<int> groups;
     std::vector<double> values;  // [window * groups.size() + group].
   };
 
-  // Sums of so many windows.
+  // Sums over this many windows.
   static Table Sum(const Table& table, int64_t windows);
-  // Largest value of each group; the table's own if the groups are inside its. No values: neither
-  // is made of the other.
+  // The largest value of each group; the table itself if the groups lie inside its own. No values:
+  // the groups do not fit together.
   static Table Widen(const Table& table, const std::vector<int>& groups);
   const Table& FirstLevel(const ModelLevel& level);
 
   Table units_;  // By steps and gradient groups.
   std::vector<double> synchronous_;
-  std::map<int64_t, Table> sums_;  // Of units_, by period.
-  // Many ladders have the first level in common.
+  std::map<int64_t, Table> sums_;  // Sums of units_, by period.
+  // A cache, since many ladders share their first level.
   std::map<std::pair<int64_t, std::vector<int>>, Table> first_levels_;
 };
 

@@ -26,7 +26,7 @@ std::vector<ModelLevel> Levels(int ranks, const std::vector<std::pair<int, int>>
   return levels;
 }
 
-// The definition, step by step.
+// The definition, carried out step by step.
 double Obvious(const OwnTimes& times, const std::vector<int>& gradient_groups,
                const std::vector<ModelLevel>& levels) {
   std::vector<double> t(static_cast<size_t>(times.ranks), 0);
@@ -51,7 +51,7 @@ double Obvious(const OwnTimes& times, const std::vector<int>& gradient_groups,
 }
 
 TEST(LadderModelTest, WorkedExample) {
-  // Ranks 0 and 1 are a group; all four meet at each second step.
+  // Ranks 0 and 1 are a group; every second step all four meet.
   const OwnTimes times{4,
                        4,
                        {1, 2, 1, 1,  //
@@ -135,7 +135,7 @@ double Speedup(const DrawnTimes& wish, int per_host,
   return sum / kSeeds;
 }
 
-// The figures of a simulation by the definition, stall 1 s, step 55 ms.
+// Figures of a simulation that follows the definition; stalls take 1 s, steps 55 ms.
 TEST(LadderModelTest, TableOfPublishedLadders) {
   const struct {
     int ranks;

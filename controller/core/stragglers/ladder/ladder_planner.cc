@@ -63,7 +63,7 @@ class Planner {
     return prediction;
   }
 
-  // Per step: of gradients, and of averages.
+  // Seconds per step for gradients and averages.
   double CommunicationOf(const std::vector<ModelLevel>& levels) const {
     const int shared = LargestGroup(inputs_.gradient_groups);
     double seconds = AveragesPerStep(levels, inputs_.costs);
@@ -73,7 +73,7 @@ class Planner {
     return seconds;
   }
 
-  // step_s is 0 if the ladder cannot be played.
+  // The result has step_s 0 if the ladder cannot be played.
   LadderPrediction Predict(const Ladder& ladder) {
     const std::vector<ModelLevel> levels = LevelsOf(ladder, inputs_.homes);
     const std::vector<double> cycles = model_.Cycles(levels);
@@ -84,7 +84,7 @@ class Planner {
     prediction.communication_s = CommunicationOf(levels);
     prediction.step_s =
         Sum(cycles, 0, cycles.size()) / static_cast<double>(steps) + prediction.communication_s;
-    // Over the same steps.
+    // Over the same steps as the ladder.
     const double synchronous = Sum(model_.synchronous(), 0, steps) / static_cast<double>(steps) +
                                plan_.synchronous.communication_s;
     prediction.speedup = synchronous / prediction.step_s;
@@ -92,7 +92,7 @@ class Planner {
     return prediction;
   }
 
-  // Lower bound of the speed-up: jackknife of the ratio over parts of the steps.
+  // Lower bound of the speed-up, by a jackknife of the ratio over parts of the steps.
   double LowSpeedup(const LadderPrediction& prediction) {
     const std::vector<ModelLevel> levels = LevelsOf(prediction.ladder, inputs_.homes);
     const std::vector<double> cycles = model_.Cycles(levels);

@@ -17,7 +17,7 @@ using ::testing::SizeIs;
 const Ladder kPublished = {
     {2, LadderScope::kSize, 8}, {4, LadderScope::kSize, 32}, {8, LadderScope::kAll, 0}};
 
-// A job that trains synchronously on nodes of one rank, past its warm-up.
+// A job that trains synchronously, on nodes of one rank, after its warm-up.
 LadderInputs InputsOf(OwnTimes times, double average_s = 1e-4) {
   LadderInputs inputs;
   inputs.homes = Homes(times.ranks, 1, times.ranks);
@@ -97,7 +97,7 @@ TEST(LadderPlannerTest, NoGainFromStallsOfAllRanksAtOnce) {
 }
 
 TEST(LadderPlannerTest, StallsOfANodesRanksCountOnce) {
-  // Ranks of a node of 8 stall together: as 8 ranks would by themselves.
+  // The ranks of each node of 8 stall together, and count as 8 single ranks would.
   const OwnTimes nodes = Draw(Stalling(8, 0.05));
   OwnTimes ranks{64, nodes.steps, {}};
   for (const float own : nodes.seconds) {
@@ -122,10 +122,10 @@ TEST(LadderPlannerTest, StallsOfANodesRanksCountOnce) {
 
 TEST(LadderPlannerTest, DearAveragesMakeNarrowOrSeldomOnesBetter) {
   const OwnTimes times = Draw(Stalling(64, 0.02));
-  LadderInputs dear = InputsOf(times, 20);  // Beside which a stall is nothing.
+  LadderInputs dear = InputsOf(times, 20);  // A stall is nothing compared with it.
   EXPECT_EQ(PlanLadder(dear).advice, LadderAdvice::kKeep);
 
-  dear.gradient_exchange_s = 20;  // Synchronous steps pay it as well.
+  dear.gradient_exchange_s = 20;  // Synchronous steps cost as much.
   const LadderPlan plan = PlanLadder(dear);
   EXPECT_EQ(plan.advice, LadderAdvice::kChange);
   EXPECT_GE(plan.ladder.back().period, 4);
@@ -138,7 +138,7 @@ TEST(LadderPlannerTest, CommunicationIsThatOfTheLevelThatAverages) {
   inputs.costs.Add(32, 0.032);
   inputs.costs.Add(64, 0.064);
   inputs.current = kPublished;
-  // Of 8 steps: 2 narrow, 1 wider, 1 of all.
+  // Of 8 steps, 2 average narrowly, 1 more widely, and 1 over all.
   EXPECT_NEAR(PlanLadder(inputs).current.communication_s, (2 * 0.008 + 0.032 + 0.064) / 8, 1e-12);
   inputs.gradient_groups = Equal(64, 8);
   inputs.gradient_exchange_s = 0.02;
@@ -187,7 +187,7 @@ TEST(LadderPlannerTest, BoundAdmitsThePublishedLadders) {
   EXPECT_NEAR(longest, 4.22, 0.005);
 }
 
-// Planned from one history, played with another.
+// Plans from one history, and plays another.
 TEST(LadderPlannerTest, IsAheadOfThePublishedLadders) {
   for (const Published& row : PublishedLadders()) {
     DrawnTimes wish = Stalling(row.ranks, row.share);
@@ -202,7 +202,7 @@ TEST(LadderPlannerTest, IsAheadOfThePublishedLadders) {
   }
 }
 
-// At each step one of 8 ranks stalls: `ranks` in turn.
+// At each step one of 8 ranks stalls, those in `ranks` by turns.
 OwnTimes StallsInTurn(const std::vector<size_t>& ranks, float stall_s) {
   OwnTimes times = Draw(Stalling(8, 0));
   for (size_t step = 0; step < 1000; ++step) {
@@ -212,7 +212,7 @@ OwnTimes StallsInTurn(const std::vector<size_t>& ranks, float stall_s) {
 }
 
 TEST(LadderPlannerTest, OfEqualOnesTheOneThatDriftsLeast) {
-  // A period of 2 gains as much as any, but that it averages more often.
+  // A period of 2 gains as much as any other, apart from averaging more often.
   const LadderPlan plan = PlanLadder(InputsOf(StallsInTurn({0, 1}, 1), 0.001));
   ASSERT_EQ(plan.advice, LadderAdvice::kChange) << plan.reason;
   EXPECT_EQ(DescribeLadder(plan.ladder), "2:all");
@@ -220,7 +220,7 @@ TEST(LadderPlannerTest, OfEqualOnesTheOneThatDriftsLeast) {
 }
 
 TEST(LadderPlannerTest, CertainGainBelowATenthIsNotEnough) {
-  // Half of each stall is gained.
+  // Half of each stall is saved.
   const LadderPlan plan = PlanLadder(InputsOf(StallsInTurn({0, 1}, 0.0096F), 0));
   EXPECT_NEAR(plan.candidates.front().speedup, 1.08, 0.001);
   EXPECT_NEAR(plan.speedup_low, 1.08, 0.001);
@@ -233,8 +233,8 @@ TEST(LadderPlannerTest, CertainGainBelowATenthIsNotEnough) {
 }
 
 TEST(LadderPlannerTest, LadderThatHardlyGainsGivesWayToOneThatGainsATenth) {
-  // Ranks 0 and 1 wait for each other at each step, so that only the stall of rank 2 passes beside
-  // another.
+  // Ranks 0 and 1 wait for each other at each step, so that only the stalls of rank 2 coincide with
+  // others.
   LadderInputs inputs = InputsOf(StallsInTurn({0, 1, 0, 2}, 0.055F * 0.235F), 0);
   inputs.current = {{1, LadderScope::kSize, 2}, {2, LadderScope::kAll, 0}};
   const LadderPlan plan = PlanLadder(inputs);
@@ -315,7 +315,7 @@ TEST(LadderPlannerTest, NeedsMeasurements) {
 }
 
 TEST(LadderPlannerTest, GainThatHangsOnOneMomentIsNotEnough) {
-  // All that a ladder would gain, it gains in three steps of a thousand.
+  // A ladder would make all its gain in three of a thousand steps.
   OwnTimes times = Draw(Stalling(8, 0));
   for (size_t i = 0; i < 3; ++i) times.seconds[(400 + i) * 8 + i] = 8;
   const LadderPlan plan = PlanLadder(InputsOf(std::move(times), 0));
@@ -341,7 +341,7 @@ TEST(LadderPlannerTest, SameMeasurementsSamePlan) {
   EXPECT_EQ(a.reason, b.reason);
 }
 
-// What is planned from one half of a history is what the other half comes to.
+// A plan from one half of a history predicts the other half.
 TEST(LadderPlannerTest, PredictsOtherStepsOfTheSameJob) {
   for (const auto& [ranks, share] :
        {std::pair{8, 0.02}, {16, 0.05}, {64, 0.02}, {256, 0.01}, {1024, 0.001}}) {

@@ -9,7 +9,7 @@ namespace {
 constexpr int kMaxSteps = 1024;
 constexpr int kMinSteps = 192;
 constexpr int kMaxValues = 1 << 19;
-// Medians are taken of so many values, evenly spread.
+// How many values, evenly spread, a median is computed from.
 constexpr size_t kSampled = 16384;
 constexpr size_t kSampledOfRank = 64;
 
@@ -21,7 +21,7 @@ float Median(std::vector<float>& values) {
 
 float MedianOfAll(const OwnTimes& times) {
   size_t stride = (times.seconds.size() + kSampled - 1) / kSampled;
-  // Else only some ranks would be looked at.
+  // Otherwise only some ranks would be sampled.
   while (std::gcd(stride, static_cast<size_t>(times.ranks)) > 1) ++stride;
   std::vector<float> sampled;
   for (size_t i = 0; i < times.seconds.size(); i += stride) sampled.push_back(times.seconds[i]);

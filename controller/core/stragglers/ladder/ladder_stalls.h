@@ -1,12 +1,12 @@
-// What the ranks of a job have measured of their latest steps, for the planner of ladders.
+// What a job's ranks have measured in their latest steps, for the planner of ladders.
 //
-// The own time of a rank in a step is all of the step but waiting for others. It does not depend on
-// the ladder; what the step of the job comes to does, as it depends on who waits for whom
-// (ladder_model.h). So whole steps are kept, with all their ranks: whatever the stalls have in
-// common, by rank, by node or in time, is in there, and nothing is assumed of their distribution.
+// A rank's own time in a step is all of the step but its waits for others. It does not depend on
+// the ladder, while the job's step does, by who waits for whom (ladder_model.h). So whole steps are
+// kept, with all their ranks. They contain whatever stalls have in common, by rank, node or time,
+// and no assumption about their distribution is needed.
 //
-// Memory is bounded: 1,024 steps are kept, fewer with more than 512 ranks so that it is 2 MiB, but
-// at least 192. Pure. Thread-compatible.
+// Memory is bounded: 1,024 steps are kept, or fewer with more than 512 ranks, so as to take 2 MiB,
+// but at least 192. Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_STALLS_H_
 #define CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_STALLS_H_
 
@@ -23,22 +23,22 @@ struct OwnTimes {
   std::vector<float> seconds;  // [step * ranks + rank].
 };
 
-// What they amount to, for people.
+// A summary of own times, for people.
 struct StallSummary {
   int ranks = 0;
   int steps = 0;
   double typical_s = 0;      // Median.
-  double stall_share = 0;    // Of the rank-steps: above kStall times the rank's own median.
-  double mean_stall_s = 0;   // By which they are longer than that median.
-  double synchronous_s = 0;  // Mean step if all ranks wait for one another at each.
-  double floor_s = 0;        // Mean of the slowest rank: no ladder makes the step shorter.
+  double stall_share = 0;    // Of the rank-steps: those above kStall times the rank's median.
+  double mean_stall_s = 0;   // By how much these exceed that median.
+  double synchronous_s = 0;  // Mean step if all ranks waited for one another at each.
+  double floor_s = 0;        // Mean of the slowest rank: no ladder makes steps shorter.
   int slowest_rank = 0;
 };
 
 inline constexpr double kStall = 1.25;
-// No longer step is believed.
+// Longer steps are not believed.
 inline constexpr double kMaxOwnS = 3600;
-// So many steps are kept of so many ranks. Requires: ranks > 0.
+// How many steps are kept of this many ranks. Requires: ranks > 0.
 int LadderWindow(int ranks);
 
 // Requires: ranks > 0, steps > 0.

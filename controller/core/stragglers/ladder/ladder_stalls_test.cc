@@ -56,7 +56,7 @@ TEST(StallSummaryTest, TellsStallsFromASlowRank) {
 }
 
 TEST(StallSummaryTest, TypicalTimeIsThatOfAllRanks) {
-  // Every fourth rank is slow, and not all values are looked at.
+  // Every fourth rank is slow, and only some of the values are sampled.
   OwnTimes times{64, 1024, {}};
   for (int i = 0; i < 64 * 1024; ++i) times.seconds.push_back(i % 4 == 0 ? 3 : 1);
   EXPECT_EQ(SummarizeStalls(times).typical_s, 1);

@@ -1,4 +1,4 @@
-// What can be done about a straggler, and what was decided: values, to be stored and shown.
+// What can be done about a straggler, and what was decided, as values to be stored and shown.
 //
 //              a person applies it,           done              as predicted
 //              or mode auto
@@ -33,11 +33,11 @@ enum class RemedyKind {
   kHotSwap,    // A spare that stands by takes the rank's seat.
   kDrain,      // The node is drained: its ranks move to spares or new trainers.
   kShrink,     // The rank is given up, and the job goes on without.
-  kAskPerson,  // Nothing that Paceline could or should do.
-  kStrategy,   // Another strategy, of a job that leaves the choice to the controller.
+  kAskPerson,  // Paceline neither can nor should do anything itself.
+  kStrategy,   // Another strategy, if the job leaves the choice to the controller.
 };
 
-// It changes what all ranks train by, and is about none of them.
+// Whether the remedy changes what all ranks train by, and so concerns no single rank.
 constexpr bool IsOfPlan(RemedyKind kind) {
   return kind == RemedyKind::kLadder || kind == RemedyKind::kStrategy;
 }
@@ -54,17 +54,17 @@ enum class DecisionState {
   kWithdrawn,
 };
 
-// One of the ways that a decision was made among.
+// One of the options that a decision was chosen from.
 struct RemedyOption {
   RemedyKind kind = RemedyKind::kAskPerson;
-  double cost_s = 0;   // Once.
+  double cost_s = 0;   // Paid once.
   double step_s = 0;   // Predicted mean step thereafter.
-  double total_s = 0;  // Cost, and what is lost still until the job's end.
+  double total_s = 0;  // The cost, and what will still be lost until the job's end.
 };
 
-// Steps of a job, averaged.
+// The mean step of a job.
 struct StepMean {
-  double seconds = 0;  // Of a step.
+  double seconds = 0;  // Mean time of a step.
   double error = 0;    // Standard error.
 };
 
@@ -77,82 +77,82 @@ struct RemedyDecision {
   bool automatic = false;
   std::string by;  // Who applied it; empty: nobody, or the automation.
 
-  // What it rests on.
+  // What it is based on.
   Generation generation;
   PlanEpoch epoch;
   int64_t step = 0;
   int rank = -1;  // -1: the node, or the job.
   NodeName node;
-  Verdict verdict;  // Not of a plan.
+  Verdict verdict;  // Not for a change of plan.
   StepMean before;
-  std::optional<LadderPlan> plan;                 // Of kLadder; not of an undo.
-  std::optional<StrategyAdvice> strategy_advice;  // Of kStrategy; the same.
-  double lost_s = 0;                              // Up to then.
-  std::vector<RemedyOption> options;  // The best first; with none, nothing was possible.
-  std::string reason;                 // One line.
+  std::optional<LadderPlan> plan;                 // For kLadder, unless it is an undo.
+  std::optional<StrategyAdvice> strategy_advice;  // For kStrategy, unless it is an undo.
+  double lost_s = 0;                              // Until then.
+  std::vector<RemedyOption> options;              // Best first; empty: nothing was possible.
+  std::string reason;                             // One line.
 
-  // What it is.
-  Ladder ladder;  // Of kLadder; the one to take up,
+  // What it does.
+  Ladder ladder;  // For kLadder: the one to take up,
   Ladder former;  // and the one before.
-  // The same of kStrategy; nothing: ddp.
+  // The same for kStrategy; nothing: ddp.
   std::optional<SlipstreamChoice> strategy;
   std::optional<SlipstreamChoice> former_strategy;
   double cost_s = 0;       // Expected, once.
   double predicted_s = 0;  // Mean step thereafter.
 
-  // What became of it.
-  double paid_s = 0;           // Cost, as measured; 0: not known.
+  // Its outcome.
+  double paid_s = 0;           // The cost as measured; 0: not known.
   double measured_s = 0;       // Mean step thereafter; 0: not measured.
-  double without_s = 0;        // What the same steps would have taken without; 0: not known.
+  double without_s = 0;        // What the same steps would have taken without it; 0: not known.
   Generation done_generation;  // In which it was done.
   PlanEpoch done_epoch;
   std::string outcome;                      // One line; empty: none yet.
   absl::Time ended = absl::InfinitePast();  // Wall.
 
-  // Steady, not stored: when it came to its state.
+  // Steady, not stored: when it came to its present state.
   absl::Time since = absl::InfinitePast();
 };
 
-// An order that is neither done nor failed, or whose effect is being measured.
+// Whether the decision is advice, an order neither done nor failed, or an order being checked.
 inline bool IsOpenAdvice(const RemedyDecision& d) { return d.state == DecisionState::kAdvised; }
 inline bool IsInFlight(const RemedyDecision& d) { return d.state == DecisionState::kOrdered; }
 inline bool IsChecked(const RemedyDecision& d) { return d.state == DecisionState::kChecking; }
 
-// The undo of a drain holds whatever becomes of the job: the node is kept out of use until then.
+// Whether it stands whatever becomes of the job, as the undo of a drain: the node waits for it.
 inline bool OutlivesGenerations(const RemedyDecision& d) {
   return d.undoes > 0 && d.kind == RemedyKind::kDrain;
 }
 
-// In UPPER_SNAKE, for people and records.
+// In UPPER_SNAKE, for people and for records.
 const char* NameOf(RemedyKind kind);
 const char* NameOf(DecisionState state);
 
 // "hot-swap of rank 5 on n3", "ladder 2:8,8:all", "undo of decision 3: ladder synchronous".
 std::string DescribeRemedy(const RemedyDecision& decision);
 
-// A node that a decision may concern, as the cluster is now.
+// A node that a decision may concern, as the cluster sees it now.
 struct RemedyNode {
-  int ranks = 1;             // Of the job, there.
-  int places_elsewhere = 0;  // Free ones for ranks of the job on other nodes.
+  int ranks = 1;             // The job's ranks there.
+  int places_elsewhere = 0;  // Free places for the job's ranks on other nodes.
   std::string brake;         // Why the automation must not drain it; empty: it may.
-  int replaced_before = 0;   // Times that a straggler was replaced there, by any job.
+  int replaced_before = 0;   // How often a straggler was replaced there, in any job.
 };
 
-// The job as it is now. The policy keeps nothing of it.
+// The job as it is now. The policy keeps none of this.
 struct RemedyFacts {
   Generation generation;
-  PlanEpoch epoch;            // By which all ranks train.
-  bool running = false;       // RUNNING, and no change of membership under way.
+  PlanEpoch epoch;            // The one all ranks train by.
+  bool running = false;       // RUNNING, with no change of membership under way.
   bool plan_pending = false;  // A newer plan is not taken up yet.
-  bool has_ladder = false;    // Its strategy has one, which can be changed.
+  bool has_ladder = false;    // Its strategy has a ladder, which can be changed.
   bool is_auto = false;       // Its strategy is chosen here.
   bool recovers = false;      // Its ranks can be replaced while it trains.
   int ranks = 0;
-  int min_ranks = 0;  // It may shrink to so many; 0: not at all.
+  int min_ranks = 0;  // How far it may shrink; 0: not at all.
   int64_t step = 0;
   int64_t steps_left = 0;
-  int spares = 0;          // Stand by or start.
-  int checked_spares = 0;  // Of these, ready, and have passed their check.
+  int spares = 0;          // Those that stand by or start.
+  int checked_spares = 0;  // Those of them that are ready and have passed a check.
   std::string brake;       // Why the automation must do nothing now; empty: it may.
   // Requires: set.
   std::function<RemedyNode(const NodeName&)> node;

@@ -1,4 +1,4 @@
-// What the policy keeps of verdicts (remedy_policy.h): stragglers that persist, and doubts about
+// What the policy keeps of verdicts (remedy_policy.h): persistent stragglers, and doubts about
 // them.
 #include <algorithm>
 
@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// So many slow ranks make a case of their node.
+// How many slow ranks make a case of their node.
 constexpr int kNodeRanks = 2;
 
 int KeyOfNode(int node) { return -1 - node; }
@@ -17,13 +17,13 @@ int KeyOf(const Verdict& verdict) {
   return verdict.rank >= 0 ? verdict.rank : KeyOfNode(verdict.node);
 }
 
-// Of the job's time; where it is not known, as much as it can be at most.
+// The share of the job's time that is lost; if not known, the most that it can be.
 double ShareOf(const Verdict& verdict) {
   const bool known = verdict.lost_share > 0 || verdict.kind != VerdictKind::kGroup;
   return known ? verdict.lost_share : std::max(0.0, 1 - 1 / verdict.slowdown);
 }
 
-// One line for people, true for each kind of GROUP: a jump and many slow ranks look the same here.
+// One line for people, true for each kind of GROUP: a jump and many slow ranks look alike here.
 std::string DescribeGroup(const Verdict& verdict) {
   const std::string group = absl::StrCat("peer group ", verdict.peer_group);
   if (verdict.slowdown <= 1) {
@@ -141,7 +141,7 @@ void RemedyPolicy::TakeInGroup(const VerdictReport& report, Moment now) {
   }
   const auto [known, is_new] = groups_.try_emplace(group);
   StragglerCase& slow = known->second;
-  // Slower than before again: what was lost until then is another matter.
+  // It has become slower again, so what was lost before does not count.
   if (is_new || slow.verdict.since_step != report.verdict.since_step) {
     slow.lost_s = LostUntil(report.verdict);
   }

@@ -12,11 +12,11 @@ constexpr size_t kMinWindows = 4;
 constexpr int64_t kMinSteps = 20;
 constexpr int64_t kSteps = 1000;
 constexpr double kOneSided95 = 1.645;
-// A smaller fall is none.
+// Smaller falls do not count.
 constexpr double kLeastFall = 0.02;
 constexpr double kTolerance = 1.1;
 
-// What the steps must not exceed, as a share of those without the remedy.
+// How long steps may be, as a share of those without the remedy.
 double AllowedShare(double predicted_share) {
   return predicted_share <= 1 - kLeastFall ? (1 + predicted_share) / 2
                                            : kTolerance * predicted_share;

@@ -1,14 +1,14 @@
-// Whether a remedy has made a job's steps as short as was predicted.
+// Whether a remedy has shortened a job's steps as much as predicted.
 //
-// It has helped when at least half of the predicted fall is there, and has not when less than half
-// is; a remedy that promised no fall (synchronous steps instead of a ladder that gains nothing) has
-// not when steps are a tenth longer than predicted. Either counts only when the difference is
-// beyond 1.645 standard errors (one-sided 95 %), since a mean of few steps tells little under
-// random stalls. Errors are those of the windows' means, so windows must not be so short that a
-// stall of several steps falls into many.
+// It has helped if at least half of the predicted fall is there, and has not if less is. A remedy
+// that promised no fall (synchronous steps instead of a ladder that gains nothing) has not helped
+// if steps are a tenth longer than predicted. Either verdict needs a difference beyond 1.645
+// standard errors (one-sided 95 %), since under random stalls a mean of few steps tells little.
+// Errors are those of the windows' means, so windows must not be so short that one stall of several
+// steps falls into many.
 //
-// Where it is known what the same steps would have taken without the remedy, they are compared with
-// that, window by window: what happens by chance is then in both.
+// If it is known what the same steps would have taken without the remedy, the two are compared
+// window by window, so that both contain the same chance events.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_CHECK_H_
@@ -25,14 +25,14 @@ namespace paceline {
 // The mean step of consecutive windows.
 class StepMeter {
  public:
-  // Steps from `first`, and the seconds of all of them. Requires: steps > 0, seconds >= 0, in
-  // order.
+  // Takes in `steps` steps from `first`, and the seconds of all of them. Requires: steps > 0,
+  // seconds >= 0, windows in order.
   void Add(int64_t first, int64_t steps, double seconds);
   void Clear() { windows_.clear(); }
 
   int64_t steps() const;
-  // Of the windows that begin at `since` or later. Nothing: they are fewer than 4, or hold fewer
-  // than 20 steps.
+  // The mean over windows that begin at `since` or later. Nothing: there are fewer than 4, or they
+  // hold fewer than 20 steps.
   std::optional<StepMean> Mean(int64_t since = 0) const;
 
  private:
@@ -41,7 +41,7 @@ class StepMeter {
     int64_t steps = 0;
     double seconds = 0;
   };
-  // At most 64, and those only of the latest 1,000 steps or so; oldest first.
+  // Oldest first; at most 64, and only of about the latest 1,000 steps.
   std::vector<Window> windows_;
 };
 
@@ -49,15 +49,15 @@ enum class RemedyEffect { kOpen, kHelped, kDidNotHelp };
 
 RemedyEffect CheckRemedy(const StepMean& before, double predicted_s, const StepMean& after);
 
-// Steps after a remedy, beside what the same steps would have taken without it.
+// Steps after a remedy, and what they would have taken without it.
 struct ComparedSteps {
   int64_t first_step = 0;
   int64_t steps = 0;
-  double with_s = 0;  // Of all of them.
+  double with_s = 0;  // For all of them.
   double without_s = 0;
 };
 
-// The same check, of pairs. Requires: some, each of steps > 0.
+// The same check with pairs. Requires: there are pairs, each of steps > 0.
 RemedyEffect CheckPairs(const std::vector<ComparedSteps>& pairs, double predicted_share);
 
 }  // namespace paceline

@@ -7,9 +7,9 @@
 namespace paceline {
 namespace {
 
-// Costs are the mean of so many of the latest decisions.
+// A cost is the mean of this many of the latest decisions.
 constexpr int kCostsAveraged = 5;
-// So many episodes make a node one that is not to be used again.
+// After this many episodes a node is not to be used again.
 constexpr int kRecurrent = 3;
 
 bool IsReplacement(RemedyKind kind) {

@@ -84,7 +84,7 @@ TEST_F(RemedyChoiceTest, ColdStartCostsMoreThanASpareAndLessThanARankForEver) {
   facts_.checked_spares = 0;
   EXPECT_THAT(Kinds(), ElementsAre(RemedyKind::kDrain, RemedyKind::kShrink));
   EXPECT_DOUBLE_EQ(Weigh().options[0].cost_s, 30);
-  facts_.steps_left = 100;  // For so short a while the fewer ranks are cheaper.
+  facts_.steps_left = 100;  // For so short a time fewer ranks are cheaper.
   EXPECT_THAT(Kinds(), ElementsAre(RemedyKind::kShrink, RemedyKind::kDrain));
 }
 
@@ -163,7 +163,7 @@ TEST_F(RemedyChoiceTest, WhatHasFailedIsNotRepeatedForAWhile) {
 TEST_F(RemedyChoiceTest, RankThatWasReplacedInVainIsNotReplacedOtherwise) {
   Ended(RemedyKind::kHotSwap, DecisionState::kDidNotHelp, absl::Minutes(5));
   EXPECT_THAT(Kinds(), IsEmpty());
-  straggler_.node = NodeName("n7");  // Where the rank is now.
+  straggler_.node = NodeName("n7");  // The rank's present node.
   EXPECT_THAT(Kinds(), IsEmpty());
   straggler_.verdict.rank = 6;
   EXPECT_EQ(Kinds().front(), RemedyKind::kHotSwap) << "another rank on another node";
@@ -199,7 +199,7 @@ TEST_F(RemedyChoiceTest, CostsAreThoseOfTheLatestThatWerePaid) {
     Ended(RemedyKind::kHotSwap, DecisionState::kHelped, absl::Minutes(1));
     decisions_.back().paid_s = i < 2 ? 100 : 3;
   }
-  Ended(RemedyKind::kHotSwap, DecisionState::kHelped, absl::Minutes(1));  // Not known.
+  Ended(RemedyKind::kHotSwap, DecisionState::kHelped, absl::Minutes(1));  // Its cost is not known.
   Ended(RemedyKind::kDrain, DecisionState::kHelped, absl::Minutes(1));
   decisions_.back().paid_s = 50;
   EXPECT_DOUBLE_EQ(cost(), 3);

@@ -112,7 +112,7 @@ TEST(RemedyLadderTest, LadderDoesNotChangeShortlyBeforeTheEnd) {
 
 TEST(RemedyLadderTest, PredictionIsTheMeasuredStepByThePlansRatio) {
   PolicyJob job(StragglerMode::kAuto);
-  job.Train(300, 0.33);  // The plan thought 0.3.
+  job.Train(300, 0.33);  // The plan assumes 0.3.
   job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
   job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
   job.Train(50, 0.33);

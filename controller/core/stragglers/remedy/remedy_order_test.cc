@@ -65,7 +65,7 @@ TEST(RemedyOrderTest, WaitsUntilAsMuchIsLostAsTheRemedyCosts) {
 TEST(RemedyOrderTest, DoesNothingShortlyBeforeTheEnd) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(300, 0.15);
-  job.facts.steps_left = 5;  // Of which the straggler takes 1.7; a swap takes 2.
+  job.facts.steps_left = 5;  // The straggler costs 1.7 of them, a swap 2.
   job.Tell(VerdictKind::kPersistent, 5);
   EXPECT_THAT(job.policy->decisions(), IsEmpty());
   job.facts.steps_left = 7;
@@ -114,7 +114,7 @@ TEST(RemedyOrderTest, SwapFailsThatHasNoSpareAnyMoreAndNoPlaceForAnother) {
   job.there.places_elsewhere = 0;
   job.Train(10, 0.15);
   EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Minutes(1));
-  job.facts.spares = 1;  // It starts.
+  job.facts.spares = 1;  // A spare starts.
   job.Wait(absl::Minutes(2));
   EXPECT_TRUE(IsInFlight(job.stored.at(1)));
   job.facts.spares = 0;
@@ -129,7 +129,7 @@ TEST(RemedyOrderTest, TimesOutThoughItsTimerIsLate) {
   AddStraggler(job);
   ASSERT_EQ(job.orders, 1);
   job.now.steady += absl::Minutes(16);
-  job.Train(10, 0.1);  // Steps are told before the timer fires.
+  job.Train(10, 0.1);  // Steps are reported before the timer fires.
   ASSERT_TRUE(IsInFlight(job.stored.at(1)));
   ASSERT_LE(job.policy->NextDeadline(), job.now.steady);
   job.Wait(absl::ZeroDuration());

@@ -179,7 +179,7 @@ void RemedyPolicy::FollowUp(const RemedyDecision& in_vain, const RemedyFacts& fa
   question.node = in_vain.node;
   question.verdict = in_vain.verdict;
   question.reason = undo.reason;
-  // From here on `in_vain` may be gone.
+  // Advise may move the decisions, so `in_vain` must not be used from here on.
   if (is_of_plan || undo.kind == RemedyKind::kDrain) Advise(std::move(undo), now);
   if (!is_of_plan) AskPerson(std::move(question), now);
 }

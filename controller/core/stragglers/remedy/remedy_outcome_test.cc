@@ -18,7 +18,7 @@ TEST(RemedyOutcomeTest, IsCheckedAfterwards) {
   job.Done(0.25);
   EXPECT_EQ(job.Last().state, DecisionState::kChecking);
   EXPECT_EQ(job.Last().done_generation, Generation(2));
-  job.Train(20, 9);  // They settle.
+  job.Train(20, 9);  // The steps settle.
   job.Train(90, 0.1);
   EXPECT_EQ(job.Last().state, DecisionState::kChecking) << "too few steps";
   job.Train(10, 0.1);
@@ -133,7 +133,7 @@ TEST(RemedyOutcomeTest, DrainThatDidNotHelpIsTakenBack) {
   EXPECT_EQ(job.stored.at(2).state, DecisionState::kDone);
 }
 
-// A drain that did not help while the automation is paused.
+// Makes a drain that does not help, while the automation is paused.
 void DrainInVain(PolicyJob& job) {
   job.facts.checked_spares = 0;
   job.Train(1000, 0.15);
@@ -195,7 +195,7 @@ TEST(RemedyOutcomeTest, UncertainCheckEndsOpen) {
   PolicyJob job(StragglerMode::kAuto);
   AddStraggler(job);
   job.Done();
-  for (int i = 0; i < 60; ++i) {  // On average as the threshold.
+  for (int i = 0; i < 60; ++i) {  // On average at the threshold.
     job.Train(10, 0.025);
     job.Train(10, 0.225);
   }

@@ -9,10 +9,10 @@
 namespace paceline {
 namespace {
 
-// A longer step is nonsense.
+// Longer steps are nonsense.
 constexpr double kMaxStepS = 3600;
-// Plans in a row that agree on a change. To give up what gains nothing saves no time: no hurry, and
-// least where stalls are rare and may come back.
+// How many successive plans must agree on a change. Giving up what gains nothing saves no time, so
+// there is no hurry, least of all where stalls are rare and may come back.
 constexpr int kPlansForChange = 2;
 constexpr int kPlansForSynchronousLadder = 3;
 constexpr int kPlansForReturn = 6;
@@ -52,7 +52,7 @@ RemedyActions RemedyPolicy::Restore(std::vector<RemedyDecision> decisions, Momen
     next_id_ = std::max(next_id_, decision.id + 1);
     const bool acted = !IsOpenAdvice(decision) && decision.state != DecisionState::kWithdrawn;
     if (acted) rests_until_ = now.steady + options_.cool_down;
-    // Whenever that was: the wall clock may have been set.
+    // However long ago that was: the wall clock may have been changed.
     if (acted && IsOfPlan(decision.kind)) {
       plan_rests_until_ = now.steady + options_.ladder_window;
     }
@@ -159,7 +159,7 @@ RemedyActions RemedyPolicy::OnStrategyAdvice(const StrategyReport& report, const
     wish->decision.former_strategy = advice.current;
     wish->decision.reason = advice.reason;
     wish->ratio = advice.step_s / advice.current_s;
-    // A mode that is chosen for accuracy may be slower.
+    // A mode that was chosen for its accuracy may be slower.
     wish->returns = advice.move == StrategyMove::kSynchronous || wish->ratio >= 1;
     wish->plans_needed = wish->returns ? kPlansForReturn : kPlansForChange;
   }
@@ -238,7 +238,7 @@ absl::Time RemedyPolicy::NextDeadline() const {
     if (due > now_) next = std::min(next, due);
   };
   for (const RemedyDecision& decision : decisions_) {
-    // Even if it is past: only Tick looks at these.
+    // Even if it has passed, as only Tick acts on it.
     if (IsInFlight(decision)) next = std::min(next, decision.since + options_.order_timeout);
     if (IsChecked(decision)) {
       next = std::min(next, decision.since + CheckTimeout(decision, options_));

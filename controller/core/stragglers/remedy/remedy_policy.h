@@ -1,36 +1,36 @@
-// Decides for one job what is done about its stragglers, and looks whether it helped.
+// Decides what is done about one job's stragglers, and checks whether it helped.
 //
-// Events come in, and what is to be stored and done comes out; whoever carries an order out tells
-// what became of it. At most one order is under way, and none is begun before the last one was
-// checked. Rules, beside those of remedy_choice.h and ladder_planner.h:
+// Events come in; what is to be stored and done comes out. Whoever carries out an order reports
+// what became of it. At most one order is under way, and none begins before the last one was
+// checked. The rules, besides those of remedy_choice.h and ladder_planner.h:
 //
-//   - A verdict counts only for the generation and plan epoch that the job has, and not if it rests
-//     on steps that are masked. With a new generation or epoch all that was advised is withdrawn,
-//     but for the undo of a drain.
-//   - A GROUP verdict is none on a rank: advices on the ranks of its peer group are withdrawn, for
-//     `doubt` nothing is done about them. A person is told when the slower group has cost the job
-//     `ask_share` of its time and `tell_group_s` in all. Nobody is replaced while more than a
+//   - A verdict counts only for the job's present generation and plan epoch, and not if it rests on
+//     masked steps. A new generation or epoch withdraws all advice, except the undo of a drain.
+//   - A GROUP verdict does not blame a rank: advice about ranks of its peer group is withdrawn, and
+//     nothing is done about them for `doubt`. A person is told when the slower group has cost the
+//     job `ask_share` of its time and `tell_group_s` in all. Nobody is replaced while more than a
 //     quarter of the ranks are slow at once; if they persist, a person is asked.
-//   - A rank that is well again is left alone. While a node is slow, nothing is done about its
-//     ranks one by one; it is no longer when less than two of them are.
-//   - The ladder changes only if no straggler is about to be replaced, after two plans in a row
-//     that see a gain, of which the newer one's ladder is taken (three to give a ladder up), and at
-//     most once per `ladder_window`; to take a change back that did not help is no change. So does
-//     the strategy of a job that leaves it to the controller; six plans give up what gains nothing.
+//   - A rank that is well again is left alone. While a node is slow, nothing is done about single
+//     ranks of it; it is no longer slow when fewer than two of them are.
+//   - The ladder changes only if no straggler is about to be replaced, two successive plans see a
+//     gain (three to give a ladder up), and `ladder_window` has passed since the last change; the
+//     newer plan's ladder is used. Undoing a change that did not help does not count as a change.
+//     The same holds for the strategy of a job that leaves it to the controller, but six plans are
+//     needed to give up one that gains nothing.
 //   - By itself (kAuto; strategies in kAdvise, too) the policy acts only if no brake is on, and not
 //     within `cool_down` of the end of an order, or of a check that ends badly.
-//   - A swap that has no spare any more, and no place for another, has failed after `doubt`.
-//   - What has failed or did not help is not repeated for the same rank or node within `pause`.
-//     When there is nothing else, a person is asked.
-//   - A ladder or strategy that did not help is taken back, and so is the drain of a node, whatever
-//   generation
-//     the job has by then; by itself only if it was automatic, as people's holds are theirs.
+//   - A swap that no longer has a spare, nor a place for another, has failed after `doubt`.
+//   - What failed or did not help is not repeated for the same rank or node within `pause`. If
+//     nothing else is possible, a person is asked.
+//   - A ladder or strategy that did not help is taken back. So is the drain of a node, in whatever
+//     generation the job is by then; by itself only if it was automatic, as people's holds are
+//     theirs.
 //
 // The check: after `settling_steps`, steps are measured until it is certain whether they have
-// become shorter by half of what was predicted (remedy_check.h), at most `check_steps`; otherwise
-// it stays open (UNCHECKED), as it does when something else changes the job meanwhile. They are
-// compared with what the same steps would have taken without the remedy, where that is known
-// (OnComparedSteps), else with the steps before.
+// become shorter by half of what was predicted (remedy_check.h), but at most `check_steps`. After
+// that, or if something else changes the job meanwhile, the outcome stays open (UNCHECKED). Steps
+// are compared with what they would have taken without the remedy, if known (OnComparedSteps), else
+// with the steps before.
 //
 // Pure. Thread-compatible. References are valid until the next call.
 #ifndef CONTROLLER_CORE_STRAGGLERS_REMEDY_REMEDY_POLICY_H_
@@ -58,13 +58,13 @@
 
 namespace paceline {
 
-// The newest so many decisions that have come to an end are kept.
+// How many of the newest ended decisions are kept.
 inline constexpr size_t kDecisionsKept = 100;
 
 struct RemedyOptions {
   RemedyCosts costs;
   absl::Duration cool_down = absl::Minutes(1);
-  absl::Duration ladder_window = absl::Minutes(10);  // Of strategies, too.
+  absl::Duration ladder_window = absl::Minutes(10);  // For strategies, too.
   absl::Duration pause = absl::Hours(1);
   absl::Duration doubt = absl::Minutes(1);
   absl::Duration order_timeout = absl::Minutes(15);
@@ -72,32 +72,32 @@ struct RemedyOptions {
   int64_t settling_steps = 20;
   int64_t min_check_steps = 100;
   int64_t check_steps = 1000;  // At most 1,000.
-  // A person is asked when a straggler that nothing can be done about takes so much.
+  // A person is asked about a straggler that cannot be helped if it costs this share of the time.
   double ask_share = 0.05;
-  // Of a group that takes as large a share, a person is told when so many seconds were lost.
+  // A person is told of a group with as large a share when this many seconds were lost.
   double tell_group_s = 30;
 };
 
-// How long the decision may be checked: twice the time of as many steps as a check may take, and
-// check_timeout at least.
+// How long the decision may be checked: twice the time of as many steps as a check may take, and at
+// least check_timeout.
 absl::Duration CheckTimeout(const RemedyDecision& decision, const RemedyOptions& options);
 
-// A verdict, with where it comes from.
+// A verdict and its origin.
 struct VerdictReport {
   Verdict verdict;
-  NodeName node;  // Of verdict.node.
+  NodeName node;  // The node that verdict.node stands for.
   Generation generation;
   PlanEpoch epoch;
   bool masked = false;  // Its steps are not typical.
 };
 
-// Steps of the job since the window before. Those that are masked are left out.
+// Steps of the job since the last window, without masked ones.
 struct StepSpan {
   Generation generation;
   PlanEpoch epoch;
   int64_t first_step = 0;
   int64_t steps = 0;
-  double seconds = 0;  // Of all of them.
+  double seconds = 0;  // For all of them.
 };
 
 struct LadderReport {
@@ -115,7 +115,7 @@ struct StrategyReport {
 // What is to be done after an event, in this order.
 struct RemedyActions {
   std::vector<int64_t> store;    // Decisions that are new or have changed; ascending.
-  std::vector<int64_t> forget;   // Too old; no longer known.
+  std::vector<int64_t> forget;   // Too old, and no longer kept.
   std::optional<int64_t> order;  // A decision to be carried out.
 };
 
@@ -123,59 +123,59 @@ class RemedyPolicy {
  public:
   RemedyPolicy(const RemedyOptions& options, StragglerMode mode);
 
-  // Takes over what was stored, by id; before anything else. Advices are withdrawn, as the detector
-  // starts over, too; orders are still under way, and checks start over.
+  // Takes over what was stored, by id. Call it before anything else. Advice is withdrawn, as the
+  // detector starts over, too; orders are still under way; checks start over.
   RemedyActions Restore(std::vector<RemedyDecision> decisions, Moment now);
 
   RemedyActions SetMode(StragglerMode mode, const RemedyFacts& facts, Moment now);
   RemedyActions OnVerdict(const VerdictReport& report, const RemedyFacts& facts, Moment now);
   RemedyActions OnStepTimes(const StepSpan& window, const RemedyFacts& facts, Moment now);
-  // While a remedy is being checked. What was compared is worth more than what was measured before.
+  // Steps while a remedy is being checked. Compared steps count for more than those measured
+  // before.
   RemedyActions OnComparedSteps(const ComparedSteps& compared, const RemedyFacts& facts,
                                 Moment now);
   RemedyActions OnLadderPlan(const LadderReport& report, const RemedyFacts& facts, Moment now);
   RemedyActions OnStrategyAdvice(const StrategyReport& report, const RemedyFacts& facts,
                                  Moment now);
 
-  // The order was carried out: all ranks train by it. `paid_s`: what it has cost the job; 0: not
-  // known. What is not under way changes nothing.
+  // The order was carried out, and all ranks train by it. `paid_s`: what it cost the job; 0: not
+  // known. If it is not under way, nothing changes.
   RemedyActions OnRemedyDone(int64_t id, double paid_s, const RemedyFacts& facts, Moment now);
   RemedyActions OnRemedyFailed(int64_t id, const std::string& error, const RemedyFacts& facts,
                                Moment now);
-  // Nothing more can be done or measured.
+  // The job has ended: nothing more can be done or measured.
   RemedyActions OnJobEnded(Moment now);
 
   // Why the advice cannot be applied: ADVICE_NOT_FOUND, ADVICE_CLOSED, ADVICE_NOT_APPLICABLE,
   // REMEDY_IN_FLIGHT, REMEDY_IMPOSSIBLE.
   std::optional<Refusal> RefuseApply(int64_t id, const RemedyFacts& facts) const;
-  // By a person: brakes and pauses of the automation do not count. Requires: RefuseApply has no
-  // objection.
+  // A person applies the advice, so brakes and pauses of the automation do not count. Requires:
+  // RefuseApply has no objection.
   RemedyActions Apply(int64_t id, const std::string& by, const RemedyFacts& facts, Moment now);
 
-  // To be called at NextDeadline, and when facts have changed.
+  // Call it at NextDeadline, and when facts have changed.
   RemedyActions Tick(const RemedyFacts& facts, Moment now);
   // Steady; infinite: never.
   absl::Time NextDeadline() const;
 
   StragglerMode mode() const { return mode_; }
-  // By id.
+  // Sorted by id.
   const std::vector<RemedyDecision>& decisions() const { return decisions_; }
   const RemedyDecision* Find(int64_t id) const;
-  // Stragglers that persist, by rank; of nodes under -1 - their number, beside those of their
-  // ranks.
+  // Persistent stragglers: ranks by their number, and nodes, besides their ranks, by -1 - number.
   const std::map<int, StragglerCase>& cases() const { return cases_; }
-  // Reports that did not count, as they were of another generation or epoch, masked, or nonsense.
+  // How many reports did not count: of another generation or epoch, masked, or nonsense.
   int64_t ignored() const { return ignored_; }
 
  private:
-  // A change of the plan that planners see a gain in, or no loss.
+  // A change of the plan in which the planners see a gain, or no loss.
   struct PlanWish {
-    RemedyDecision decision;  // As far as it follows from the latest plan.
+    RemedyDecision decision;  // The part that the latest plan determines.
     bool returns = false;     // It gives up what gains too little.
-    double ratio = 1;         // Predicted step over the present one's.
+    double ratio = 1;         // Predicted step divided by the present one.
     int plans_needed = 0;
-    int seen = 0;       // Plans in a row that want the same.
-    double lost_s = 0;  // Since the first.
+    int seen = 0;       // Successive plans that want the same.
+    double lost_s = 0;  // Since the first of these plans.
   };
 
   bool IsPresent(Generation generation, PlanEpoch epoch, const RemedyFacts& facts) const;
@@ -183,42 +183,42 @@ class RemedyPolicy {
   // The decision that is under way or being checked; null: none.
   RemedyDecision* UnderWay();
 
-  // What changes with a new generation or epoch.
+  // Does what a new generation or epoch requires.
   void Follow(const RemedyFacts& facts, Moment now);
   void SetState(RemedyDecision& decision, DecisionState state, Moment now);
 
   void TakeWish(std::optional<PlanWish> wish, RemedyKind kind, const std::string& reason,
                 Moment now);
 
-  // remedy_cases.cc.
+  // Defined in remedy_cases.cc.
   void TakeInStraggler(const VerdictReport& report, const RemedyFacts& facts, Moment now);
   void TakeInRecovery(const VerdictReport& report, Moment now);
   void TakeInGroup(const VerdictReport& report, Moment now);
-  // Seconds lost from its first step to the verdict.
+  // Seconds lost from the first slow step to the verdict.
   double LostUntil(const Verdict& verdict) const;
-  // To stragglers and slow groups, in so many seconds of steps.
+  // Adds the loss by stragglers and slow groups during this time of steps.
   void AddLoss(double seconds);
   // Tells a person of the groups whose loss matters.
   void TellOfGroups(const RemedyFacts& facts, Moment now);
   bool HasNodeCase(int node) const;
-  // Ranks that persist in being slow.
+  // How many ranks persist in being slow.
   int CountSlowOn(const NodeName& node) const;
   int CountPersistent() const;
 
-  // remedy_outcome.cc.
+  // Defined in remedy_outcome.cc.
   void MeasureCheck(const StepSpan& window, const RemedyFacts& facts, Moment now);
-  // Ends the check if that is certain, or the steps are enough.
+  // Ends the check if the effect is certain, or there were enough steps.
   void JudgeCheck(RemedyDecision& decision, RemedyEffect effect, int64_t steps,
                   const std::string& figures, const RemedyFacts& facts, Moment now);
   void EndCheck(RemedyDecision& decision, DecisionState state, std::string outcome, Moment now);
-  // Undoes or escalates what did not help.
+  // Undoes or escalates a remedy that did not help.
   void FollowUp(const RemedyDecision& in_vain, const RemedyFacts& facts, Moment now);
   void Fail(RemedyDecision& decision, const std::string& error, const RemedyFacts& facts,
             Moment now);
-  // Looks whether anything can still come of the order under way.
+  // Fails the order under way if nothing can come of it any more.
   void FailIfHopeless(const RemedyFacts& facts, Moment now);
 
-  // remedy_proposals.cc: advises what is due, and orders what may be done.
+  // Defined in remedy_proposals.cc: advises what is due, and orders what may be done.
   RemedyActions Conclude(const RemedyFacts& facts, Moment now);
   void AdviseOn(StragglerCase& straggler, const RemedyFacts& facts, Moment now);
   void AdvisePlan(const RemedyFacts& facts, Moment now);
@@ -229,7 +229,7 @@ class RemedyPolicy {
                   Moment now);
   void OrderAutomatically(const RemedyFacts& facts, Moment now);
   bool IsByAutomation(int64_t id) const;
-  // The automation may order it, brakes aside.
+  // Whether the automation may order it, apart from brakes.
   bool IsAutomatic(const RemedyDecision& decision) const;
   void Order(RemedyDecision& decision, Moment now);
   void DropOld();
@@ -243,20 +243,20 @@ class RemedyPolicy {
   Generation generation_{0};
   PlanEpoch epoch_{0};
   std::map<int, StragglerCase> cases_;
-  std::map<int, StragglerCase> groups_;  // By peer group; those that have become slower.
-  std::set<int> slow_;                   // Ranks, whether they persist or are suspect.
+  std::map<int, StragglerCase> groups_;  // By peer group; only those that have become slower.
+  std::set<int> slow_;                   // Ranks that persist or are suspect.
   std::optional<PlanWish> wish_;
-  StepMeter recent_;                     // Of the present generation and epoch.
-  StepMeter after_;                      // Of the check under way.
-  std::vector<ComparedSteps> compared_;  // The same; oldest first.
+  StepMeter recent_;                     // For the present generation and epoch.
+  StepMeter after_;                      // For the check under way.
+  std::vector<ComparedSteps> compared_;  // For the check under way; oldest first.
   int64_t settling_ = 0;
   std::map<int, absl::Time> doubted_until_;             // Steady; by peer group.
-  absl::Time hopeless_since_ = absl::InfiniteFuture();  // Steady; the order under way.
-  absl::Time rests_until_ = absl::InfinitePast();       // Steady; the automation.
-  absl::Time plan_rests_until_ = absl::InfinitePast();  // Steady; ladder and strategy.
-  absl::Time now_ = absl::InfinitePast();               // Steady; of the latest call.
+  absl::Time hopeless_since_ = absl::InfiniteFuture();  // Steady; for the order under way.
+  absl::Time rests_until_ = absl::InfinitePast();       // Steady; for the automation.
+  absl::Time plan_rests_until_ = absl::InfinitePast();  // Steady; for ladder and strategy.
+  absl::Time now_ = absl::InfinitePast();               // Steady; time of the latest call.
   int64_t ignored_ = 0;
-  RemedyActions actions_;  // Of the call under way.
+  RemedyActions actions_;  // From the call under way.
 };
 
 }  // namespace paceline

@@ -147,7 +147,7 @@ TEST(RemedyPolicyTest, RankThatIsWellAgainIsLeftAlone) {
   }
 }
 
-// Of a rank on n5, or of that node.
+// A verdict about a rank on n5, or about that node.
 VerdictReport OnNode5(const PolicyJob& job, VerdictKind kind, int rank) {
   VerdictReport report = job.Report(kind, rank);
   report.verdict.node = 5;
@@ -155,7 +155,7 @@ VerdictReport OnNode5(const PolicyJob& job, VerdictKind kind, int rank) {
   return report;
 }
 
-// Ranks 5 and 6 are on n5, and slow.
+// Makes ranks 5 and 6, both on n5, slow.
 void AddSlowNode(PolicyJob& job) {
   job.nodes[NodeName("n5")] = {2, 2, ""};
   job.facts.checked_spares = 2;
@@ -168,7 +168,7 @@ TEST(RemedyPolicyTest, NodeGoesBeforeItsRanks) {
   PolicyJob job(StragglerMode::kAdvise);
   AddSlowNode(job);
   EXPECT_EQ(job.policy->Find(1)->state, DecisionState::kWithdrawn);
-  job.Tell(VerdictKind::kPersistent, 5);  // It is told again.
+  job.Tell(VerdictKind::kPersistent, 5);  // Reported again.
   job.Train(1000, 0.15);
   ASSERT_THAT(job.Open(), SizeIs(1));
   EXPECT_EQ(job.Last().kind, RemedyKind::kDrain);

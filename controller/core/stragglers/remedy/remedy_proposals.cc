@@ -1,4 +1,4 @@
-// What the policy advises and orders (remedy_policy.h), once an event has been taken in.
+// What the policy advises and orders (remedy_policy.h) after an event was taken in.
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
@@ -12,7 +12,7 @@ namespace {
 
 bool IsQuestion(const RemedyDecision& decision) { return decision.kind == RemedyKind::kAskPerson; }
 
-// More than one, and than a quarter.
+// Whether there are more than one, and more than a quarter.
 bool IsMany(int slow, const RemedyFacts& facts) { return slow > 1 && 4 * slow > facts.ranks; }
 
 void SetPresent(const RemedyFacts& facts, RemedyDecision* decision) {
@@ -121,7 +121,7 @@ void RemedyPolicy::AdvisePlan(const RemedyFacts& facts, Moment now) {
   if (!wish_.has_value() || UnderWay() != nullptr) return;
   const bool is_doubted = std::any_of(doubted_until_.begin(), doubted_until_.end(),
                                       [&](const auto& group) { return now.steady < group.second; });
-  // Who is asked may decide otherwise.
+  // In other modes the person who is asked may decide otherwise.
   const bool waits =
       mode_ == StragglerMode::kAuto &&
       std::any_of(cases_.begin(), cases_.end(), [](const auto& c) { return c.second.is_pending; });
@@ -236,7 +236,7 @@ void RemedyPolicy::DropOld() {
   };
   auto ended = static_cast<size_t>(std::count_if(decisions_.begin(), decisions_.end(), has_ended));
   for (; ended > kDecisionsKept; --ended) {
-    // First those of which nothing is to be learned; the newest stays, for its id (Restore).
+    // First those from which nothing can be learned. The newest stays, for its id (Restore).
     const auto newest = std::prev(decisions_.end());
     auto oldest = std::find_if(decisions_.begin(), newest, [](const RemedyDecision& d) {
       return d.state == DecisionState::kWithdrawn;

@@ -1,4 +1,4 @@
-// Random histories of a job with stragglers against what must always hold.
+// Checks on random histories of a job with stragglers what must always hold.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -60,7 +60,7 @@ class History {
     if (kind < 92) return ChangeFacts();
     if (kind < 94) return ChangeMembership();
     if (kind < 95) {
-      job_.facts.epoch = PlanEpoch(job_.facts.epoch.value() + 1);  // By a person.
+      job_.facts.epoch = PlanEpoch(job_.facts.epoch.value() + 1);  // A person changes the plan.
       persistent_.clear();
       return job_.Wait(absl::Seconds(1));
     }
@@ -70,7 +70,7 @@ class History {
     if (kind < 98) {
       job_.Restart(job_.policy->mode());
       persistent_.clear();
-      ladder_given_ = absl::InfinitePast();  // Time of another start.
+      ladder_given_ = absl::InfinitePast();  // After a restart, that time means nothing.
       return;
     }
     Lie();
@@ -150,7 +150,7 @@ class History {
     job_.Wait(absl::Seconds(1));
   }
 
-  // What must change nothing.
+  // Sends reports that must change nothing.
   void Lie() {
     const auto ignored = job_.policy->ignored();
     VerdictReport report = job_.Report(VerdictKind::kPersistent, Rank(), 3);
@@ -278,7 +278,7 @@ class History {
 
   std::mt19937_64 random_;
   PolicyJob job_;
-  std::set<int> persistent_;  // Ranks that are told to be slow.
+  std::set<int> persistent_;  // Ranks reported as slow.
   std::vector<RemedyDecision> before_;
   absl::Time ladder_given_ = absl::InfinitePast();
   int64_t last_id_ = 0;
@@ -296,7 +296,7 @@ TEST(RemedyRandomTest, InvariantsHoldInEveryHistory) {
     orders += history.orders();
     for (const auto& [state, count] : history.ends()) ends[state] += count;
   }
-  // That it is worth something.
+  // The histories must contain enough of each.
   EXPECT_GT(orders, 2 * kHistories);
   for (const auto state :
        {DecisionState::kHelped, DecisionState::kDidNotHelp, DecisionState::kUnchecked,

@@ -1,9 +1,9 @@
-// The latest own steps of each rank of a job with Slipstream, one after the other.
+// The latest own steps of each rank of a job with Slipstream, in succession.
 //
-// A rank that stalls goes on where the job is then, so that ranks have no steps in common
-// (ladder_stalls.h): the n-th of one may be of another time than the n-th of another, and stalls
-// that ranks have in common look as if they had not. So synchronous steps are predicted too long
-// where stalls come together.
+// A rank that stalls goes on where the job then is, so ranks have no steps in common
+// (ladder_stalls.h): the n-th step of one may be from another time than the n-th of another, and
+// common stalls do not look common. So synchronous steps are predicted too long if stalls come
+// together.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_SLIPSTREAM_OWN_HISTORY_H_
@@ -17,21 +17,21 @@
 
 namespace paceline {
 
-// Of one generation.
+// For one generation.
 class OwnHistory {
  public:
   // Requires: ranks > 0.
   explicit OwnHistory(int ranks);
 
-  // A step that is like others. What is not a rank or a time changes nothing.
+  // Takes in a typical step. An impossible rank or time changes nothing.
   void Add(int rank, double own_s);
 
-  // As many of the latest steps of each rank as there are of all, oldest first; as many are kept as
-  // LadderStalls keeps.
+  // The latest steps of each rank, oldest first: as many as there are of every rank, at most as
+  // many as LadderStalls keeps.
   OwnTimes Take() const;
 
-  // Steps of all ranks that took above kStall times the median of their rank, since the beginning.
-  // Those of a rank's first kFirstSteps are not known to.
+  // Steps of all ranks since the beginning that took more than kStall times the median of their
+  // rank. It is not known for a rank's first kFirstSteps.
   int64_t stalls() const { return stalls_; }
 
   static constexpr int kFirstSteps = 32;
@@ -40,7 +40,7 @@ class OwnHistory {
   struct Rank {
     std::vector<float> ring;  // Grows to window_; then the oldest is replaced.
     size_t next = 0;
-    float median = 0;  // Of the ring; looked at now and then.
+    float median = 0;  // Of the ring; renewed now and then.
     int since_median = 0;
   };
 

@@ -37,7 +37,7 @@ TEST(OwnHistoryTest, KeepsTheLatestHoweverFarRanksAreApart) {
 
 TEST(OwnHistoryTest, CountsStalls) {
   OwnHistory history(1);
-  history.Add(0, 100);  // Nothing is known of what is usual.
+  history.Add(0, 100);  // Nothing usual is known yet.
   for (int step = 1; step < OwnHistory::kFirstSteps; ++step) history.Add(0, 1);
   EXPECT_EQ(history.stalls(), 0);
   for (int step = 0; step < 90; ++step) history.Add(0, step % 30 == 29 ? 2 : 1.2);

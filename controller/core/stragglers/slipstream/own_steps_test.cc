@@ -14,7 +14,7 @@ TEST(OwnStepsTest, EachRankGoesThroughItsOwn) {
   EXPECT_EQ(steps.At(0, 4).own_s, 2);
   EXPECT_EQ(steps.At(1, 3).own_s, 10);
   EXPECT_EQ(steps.At(1, 2).frozen_s, 0);
-  // Two steps of ranks: one of rank 0 each 2 s, one of rank 1 each 20 s.
+  // Two rank-steps: rank 0 makes one every 2 s, rank 1 one every 20 s.
   EXPECT_NEAR(steps.ideal_s(), 2 / (1.0 / 2 + 1.0 / 20), 1e-9);
 }
 

@@ -10,9 +10,9 @@
 namespace paceline {
 namespace {
 
-// Of the copies at step boundaries: two before a round, one after.
+// Copies at step boundaries: two before a round, one after.
 constexpr double kCopiesPerRound = 3;
-// Windows are shorter at the beginning of a training.
+// A large number, as windows are shorter at the beginning of a training.
 constexpr int64_t kStepsDone = int64_t{1} << 40;
 
 }  // namespace
@@ -33,13 +33,13 @@ GradientRounds::GradientRounds(const OwnSteps& steps, const SlipstreamCosts& cos
 void GradientRounds::Begin(int rank, double at_s) {
   Rank& self = ranks_[static_cast<size_t>(rank)];
   const OwnStep step = steps_.At(rank, self.begun++);
-  self.begin_s = at_s + costs_.pass_s;  // It loads the model.
+  self.begin_s = at_s + costs_.pass_s;  // First it loads the model.
   self.frozen_until_s = self.begin_s + step.frozen_s;
   self.end_s = self.begin_s + step.own_s;
   self.late = false;
 }
 
-// Between two rounds a rank waits for the next one, unless it takes too long.
+// Drops the rank's gradient. It begins another with the next round if that comes soon, else now.
 void GradientRounds::Drop(int rank, double at_s) {
   ++dropped_;
   Rank& self = ranks_[static_cast<size_t>(rank)];
@@ -110,7 +110,7 @@ void GradientRounds::Play() {
   now_s_ = Join(poll.done_s + costs_.pass_s) + costs_.reduce_s + costs_.pass_s;
   for (int rank = 0; rank < steps_.ranks(); ++rank) {
     Rank& self = ranks_[static_cast<size_t>(rank)];
-    if (self.begin_s > now_s_) {  // It has waited for this.
+    if (self.begin_s > now_s_) {  // It has waited for this round.
       --self.begun;
       Begin(rank, now_s_);
       continue;
@@ -177,7 +177,7 @@ double UpdateRounds::Join(double at_s) {
   return last_s;
 }
 
-// At the first boundary from then on, with a step at least.
+// Each rank stops at its first boundary from then on, after at least one step.
 void UpdateRounds::StopAll(double from_s) {
   Advance(from_s);
   for (int rank = 0; rank < steps_.ranks(); ++rank) {
@@ -217,7 +217,7 @@ void UpdateRounds::Play() {
   collective_.Add(absl::Seconds(reduced_s - header_s));
   window_.Add({absl::Seconds(steps_.typical_s()), collective_.median(),
                absl::Seconds(kCopiesPerRound * costs_.pass_s), stretched_, kStepsDone});
-  stretched_ = stretched;  // Told with the next header.
+  stretched_ = stretched;  // The next header reports it.
   const double window_s = absl::ToDoubleSeconds(window_.Length(bounds_));
   window_steps_ = window_s / steps_.typical_s();
   next_s_ = header_s + window_s;

@@ -1,4 +1,4 @@
-// Plays rounds: of gradients (modes `drop` and `sync`) and of updates (`free` and `pause`). Part of
+// Plays rounds of gradients (modes `drop` and `sync`) and of updates (`free` and `pause`). Part of
 // slipstream_model.h.
 //
 // Pure. Thread-compatible.
@@ -16,40 +16,40 @@
 
 namespace paceline {
 
-// Of gradients: modes `drop` and `sync`.
+// Rounds of gradients: modes `drop` and `sync`.
 class GradientRounds {
  public:
-  // All of it outlives this.
+  // The arguments outlive this.
   GradientRounds(const OwnSteps& steps, const SlipstreamCosts& costs, bool waits_for_all);
 
-  // One round, to its end on all ranks.
+  // Plays one round, to its end on all ranks.
   void Play();
 
   double now_s() const { return now_s_; }       // Since the beginning.
-  int64_t rank_steps() const { return used_; }  // Gradients used by then,
-  int64_t dropped() const { return dropped_; }  // and not.
+  int64_t rank_steps() const { return used_; }  // Gradients used so far,
+  int64_t dropped() const { return dropped_; }  // and dropped.
 
  private:
-  // The gradient that a rank is making.
+  // A rank and the gradient that it is making.
   struct Rank {
     double begin_s = 0;
     double end_s = 0;
     double frozen_until_s = 0;
     int64_t begun = 0;
     int misses = 0;
-    bool late = false;  // Made at an earlier model.
+    bool late = false;  // Made with an earlier model.
 
     bool IsOffered() const;
   };
   struct Poll {
-    double told_s = 0;  // Gradients that end by then are in the round.
+    double told_s = 0;  // Gradients that end by this time are in the round.
     double done_s = 0;
   };
   void Begin(int rank, double at_s);
   void Drop(int rank, double at_s);
-  // Late gradients that end by then are dropped, and others begun.
+  // Drops late gradients that end by this time, and begins others.
   void DropLate(double until_s);
-  // When all ranks take part that are to from then on.
+  // When all ranks have joined that are to take part from `at_s` on.
   double Join(double at_s) const;
   int ReadyAt(double at_s) const;
   int ComingAt(double at_s) const;
@@ -64,24 +64,24 @@ class GradientRounds {
   int64_t dropped_ = 0;
 };
 
-// Of updates: modes `free` and `pause`.
+// Rounds of updates: modes `free` and `pause`.
 class UpdateRounds {
  public:
-  // All of it outlives this.
+  // The arguments outlive this.
   UpdateRounds(const OwnSteps& steps, const SlipstreamCosts& costs, bool pauses,
                const WindowBounds& bounds);
 
-  // One round, to its end on all ranks.
+  // Plays one round, to its end on all ranks.
   void Play();
 
   double now_s() const { return now_s_; }                // Since the beginning.
-  int64_t rank_steps() const { return made_; }           // By then.
-  double window_steps() const { return window_steps_; }  // Of the round that was played.
+  int64_t rank_steps() const { return made_; }           // Made so far.
+  double window_steps() const { return window_steps_; }  // Of the last round played.
 
  private:
   struct Rank {
     double boundary_s = 0;  // End of the latest step.
-    double end_s = 0;       // Of the one under way; meaningless while it waits.
+    double end_s = 0;       // Of the step under way; meaningless while it waits.
     double frozen_until_s = 0;
     int64_t begun = 0;
     int64_t done = 0;
@@ -89,14 +89,14 @@ class UpdateRounds {
     bool waits = true;
   };
   void Begin(int rank, double at_s);
-  // The step under way; begins no other.
+  // Ends the step under way; begins no other.
   void End(int rank);
-  // Steps that end by then.
+  // Carries out the steps that end by this time.
   void Advance(double until_s);
-  // All ranks take part from then on; when the last does.
+  // All ranks take part from `at_s` on. Returns when the last one does.
   double Join(double at_s);
   void StopAll(double from_s);
-  // Whether the round, over at that time, took the majority longer than Window::Patience.
+  // Whether the round, which ended at this time, took the majority longer than Window::Patience.
   bool IsStretched(double reduced_s) const;
 
   const OwnSteps& steps_;
@@ -104,7 +104,7 @@ class UpdateRounds {
   const WindowBounds& bounds_;
   const bool pauses_;
   std::vector<Rank> ranks_;
-  std::vector<double> joined_s_;  // The present round, by rank.
+  std::vector<double> joined_s_;  // When each rank joined the present round.
   Window window_;
   RunningMedian collective_;
   bool stretched_ = false;

@@ -1,5 +1,5 @@
-// The model beside the ranks' own state machines (simulated_ranks.h): other draws of the same
-// stalls, so that it is tested as a prediction.
+// Compares the model with the ranks' own state machines (simulated_ranks.h) on other draws of the
+// same stalls, so that it is tested as a prediction.
 #include "slipstream/testing/simulated_ranks.h"
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ struct Case {
 
 constexpr double kStepS = 0.055;
 constexpr double kJitter = 0.03;
-// Drawn from 0 on: half of it on average, but a collective waits for the last of its messages.
+// Drawn from 0 on, so half of it on average; but a collective waits for its last message.
 constexpr absl::Duration kLongestMessage = absl::Microseconds(500);
 constexpr absl::Duration kLongestPass = absl::Microseconds(250);
 
@@ -50,7 +50,7 @@ double Simulated(const Case& c) {
     const RankSteps& total = job.latest().total;
     return static_cast<double>(total.steps()) + static_cast<double>(total.remainder()) / c.ranks;
   };
-  job.Run(absl::Seconds(c.seconds / 4));  // To settle.
+  job.Run(absl::Seconds(c.seconds / 4));  // Lets it settle.
   const double before = done();
   job.Run(absl::Seconds(c.seconds));
   EXPECT_EQ(job.error(), "");
@@ -82,10 +82,10 @@ TEST(SimulatedRanksTest, EachModeWithRandomStalls) {
       Case c;
       c.mode = mode;
       c.stall_share = share;
-      // With it about half of the ranks stall when they are to pause: whether most ranks wait, and
-      // windows grow, is chance.
+      // With this share about half of the ranks stall when they are to pause, so that it is chance
+      // whether most ranks wait and windows grow.
       if (mode == Mode::kPause && share == 0.3) c.stall_share = 0.5;
-      // Where all wait for one, fewer steps are made and they differ more.
+      // If all wait for one, fewer steps are made, and they differ more.
       if (mode == Mode::kSync || mode == Mode::kPause) c.seconds = 200;
       ExpectAsPredicted(c);
     }

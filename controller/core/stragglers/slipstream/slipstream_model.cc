@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// Plays the measured steps once to settle, and once more; tells of the latter.
+// Plays the measured steps once to settle, and once more; returns the mean step of the latter.
 template <class Rounds, class EachRound>
 double StepSeconds(const OwnSteps& steps, Rounds& rounds, EachRound each_round) {
   const int64_t once = static_cast<int64_t>(steps.ranks()) * steps.steps();

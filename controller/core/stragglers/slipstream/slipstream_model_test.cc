@@ -20,7 +20,7 @@ double SynchronousStep(const OwnTimes& times) {
   return std::accumulate(steps.begin(), steps.end(), 0.0) / static_cast<double>(steps.size());
 }
 
-// As the notes' simulation: 3 % jitter, stalls of 18 steps, 45 MB in two levels of rings.
+// As in the notes' simulation: 3 % jitter, stalls of 18 steps, 45 MB in two levels of rings.
 OwnTimes Noted64(double stall_share) {
   DrawnTimes wish = Stalling(64, stall_share, 18 * 0.055);
   wish.jitter = 0.03;
@@ -51,7 +51,7 @@ TEST(SlipstreamModelTest, SpeedupsAreThoseOfTheNotes) {
   for (const auto& [stall_share, expected] : noted) {
     SCOPED_TRACE(stall_share);
     const Speedups predicted = SpeedupsOf(Noted64(stall_share));
-    // With more stalls than that the notes' prototype makes rounds with fewer gradients.
+    // With more stalls, the notes' prototype makes rounds with fewer gradients.
     if (stall_share <= 0.05) {
       EXPECT_NEAR(predicted.drop / expected.drop, 1, 0.1);
     }
@@ -74,7 +74,7 @@ TEST(SlipstreamModelTest, FreezingStallsCostWhatTheNotesSay) {
     };
     EXPECT_NEAR(speedup(Mode::kDrop, {}) / noted.drop, 1, 0.15);
     EXPECT_NEAR(speedup(Mode::kPause, Steps(64)) / noted.pause_64, 1, 0.03);
-    // Windows and caps follow the collective, which was not so in the notes.
+    // Windows and caps follow the collective, unlike in the notes.
     EXPECT_GE(speedup(Mode::kFree, Steps(8)), noted.free_8);
     EXPECT_GE(speedup(Mode::kFree, Steps(64)), noted.free_64);
     EXPECT_GE(speedup(Mode::kFree, {}), noted.free_64);

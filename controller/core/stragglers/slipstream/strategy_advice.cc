@@ -13,10 +13,10 @@
 namespace paceline {
 namespace {
 
-// To leave ddp, and in each half of the steps: what may be chance is not acted upon.
+// Gains required to leave ddp, in all and in each half of the steps, so as not to act upon chance.
 constexpr double kMinSpeedup = 1.10;
 constexpr double kMinSpeedupOfHalf = 1.05;
-// From one mode to another.
+// Gain required to change from one mode to another.
 constexpr double kMinGain = 1.05;
 
 OwnTimes Part(const OwnTimes& times, int begin, int steps) {

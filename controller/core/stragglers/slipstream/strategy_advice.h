@@ -1,11 +1,11 @@
-// What a job that leaves its strategy to the controller should train by next: the choice of
-// strategy_planner.h beside what it trains by now.
+// What a job that leaves its strategy to the controller should train by next: compares the choice
+// of strategy_planner.h with what the job trains by now.
 //
-//   ddp         ─▶ a mode    the mode is predicted to be 10 % faster, and 5 % in either half of the
+//   ddp         ─▶ a mode    the mode is predicted to be 10 % faster, and 5 % in each half of the
 //                            measured steps
 //   a mode      ─▶ ddp       the planner sees too little to gain (`quiet`)
 //   sgd: a mode ─▶ another   it is predicted to be 5 % faster
-//   adamw: one  ─▶ another   the planner chooses it: it goes by accuracy, too
+//   adamw: one  ─▶ another   the planner chooses it, which considers accuracy, too
 //
 // Nothing changes in the first `warmup_steps` of the job.
 //
@@ -35,13 +35,13 @@ struct StrategyAdvice {
   std::optional<SlipstreamChoice> current;
   std::optional<SlipstreamChoice> choice;
   double current_s = 0;  // Predicted mean steps; 0: not measured.
-  double step_s = 0;     // Of the choice.
+  double step_s = 0;     // Predicted for the choice.
   StrategyPlan plan;
-  double freezing_share = 0;  // As the plan was made with.
+  double freezing_share = 0;  // The one that the plan was made with.
   std::string reason;         // One line.
 };
 
-// `inputs.ladder.warmup_steps` is that of the strategy.
+// `inputs.ladder.warmup_steps` is the strategy's.
 StrategyAdvice AdviseStrategy(const StrategyInputs& inputs,
                               const std::optional<SlipstreamChoice>& current);
 

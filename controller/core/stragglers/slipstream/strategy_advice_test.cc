@@ -25,7 +25,7 @@ StrategyInputs InputsOf(OwnTimes times, double exchange_s = 0.005) {
   return inputs;
 }
 
-// Each 40th step one of 8 ranks stalls, each in turn: any part of the steps is like the whole.
+// Each 40th step one of 8 ranks stalls, by turns, so that any part of the steps is like the whole.
 OwnTimes Stalled(double stall_s) {
   OwnTimes times{8, 1280, std::vector<float>(8 * 1280, 0.055F)};
   for (size_t step = 0; step < 1280; step += 40) {
@@ -120,7 +120,7 @@ TEST(StrategyAdviceTest, ModeIsLeftForATwentieth) {
   int too_little = 0;
   int enough = 0;
   for (int halves = 1; halves < 20; ++halves) {
-    const double exchange_s = 0.0005 * halves;  // From half a millisecond on.
+    const double exchange_s = 0.0005 * halves;  // Half a millisecond and more.
     const StrategyAdvice advice = AdviseStrategy(InputsOf(Stalled(1), exchange_s), kDrop);
     if (advice.plan.slipstream.value_or(SlipstreamPrediction{}).mode != SlipstreamMode::kFree) {
       continue;

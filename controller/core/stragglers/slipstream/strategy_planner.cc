@@ -128,7 +128,7 @@ const char* SlipstreamModeName(SlipstreamMode mode) {
 
 StrategyPlan PlanStrategy(const StrategyInputs& inputs) {
   LadderInputs synchronous = inputs.ladder;
-  synchronous.current.clear();  // What the ranks train by now does not matter.
+  synchronous.current.clear();  // The present ladder does not matter.
   const LadderPlan ladders = PlanLadder(synchronous);
   if (ladders.advice == LadderAdvice::kNotMeasured) {
     StrategyPlan plan;

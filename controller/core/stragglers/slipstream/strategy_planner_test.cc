@@ -55,7 +55,7 @@ TEST(StrategyPlannerTest, AllStrategiesAreToldOfTheSameSteps) {
   EXPECT_LT(pause_s, plan.ladder->step_s);
   EXPECT_LT(drop_s, plan.ladder->step_s);
   EXPECT_LT(plan.ladder->step_s, plan.ddp.step_s);
-  EXPECT_LT(plan.ddp.step_s, sync_s);  // Its gradients travel during the backward pass.
+  EXPECT_LT(plan.ddp.step_s, sync_s);  // ddp sends gradients during the backward pass.
   EXPECT_EQ(plan.step_s, free_s);
 }
 
@@ -77,7 +77,7 @@ TEST(StrategyPlannerTest, NothingIsGainedWhereCopiesCostWhatStallsDo) {
   StrategyInputs inputs = InputsOf(Draw(Stalling(8, 0.005, 0.2)));
   EXPECT_EQ(PlanStrategy(inputs).why, StrategyWhy::kStalls);
   inputs.is_adaptive = true;
-  inputs.slipstream.pass_s = 0.01;  // Four a step, in modes of gradients.
+  inputs.slipstream.pass_s = 0.01;  // There are four a step in modes of gradients.
   EXPECT_EQ(PlanStrategy(inputs).why, StrategyWhy::kQuiet);
 }
 

@@ -1,4 +1,4 @@
-// A job whose ranks' steps differ by reproducible chance, for tests of the detector.
+// A job whose step times vary at random but reproducibly, for tests of the detector.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_TESTING_SAMPLE_JOB_H_
 #define CONTROLLER_CORE_STRAGGLERS_DETECTOR_TESTING_SAMPLE_JOB_H_
 
@@ -15,7 +15,7 @@
 namespace paceline {
 
 struct SampleJob {
-  // Ranks fill the nodes in their order, and the peer groups likewise.
+  // Ranks fill the nodes in order, and likewise the peer groups.
   SampleJob(int count, int per_node, int groups) {
     for (int rank = 0; rank < count; ++rank) {
       ranks.push_back({rank / per_node, rank * groups / count});
@@ -33,7 +33,7 @@ struct SampleJob {
     return sample;
   }
 
-  // So many more steps.
+  // Plays this many more steps.
   void Play(StragglerDetector& detector, int steps) {
     for (int i = 0; i < steps; ++i, ++step) {
       for (int rank = 0; rank < static_cast<int>(ranks.size()); ++rank) {
@@ -44,7 +44,7 @@ struct SampleJob {
     }
   }
 
-  // A rank's own time is multiplied from now on.
+  // From now on multiplies the ranks' own times.
   void Slow(std::vector<int> who, double factor) {
     change = [who = std::move(who), factor](StepSample& sample) {
       if (std::find(who.begin(), who.end(), sample.rank) == who.end()) return;

@@ -1,5 +1,5 @@
-// A cluster with a job whose trainers are played, step by step, for tests: all ranks wait for one
-// another at each step.
+// A cluster with a job whose trainers the test plays, step by step; all ranks wait for one another
+// at each step.
 #ifndef CONTROLLER_CORE_STRAGGLERS_JOB_TESTING_STRAGGLER_TESTING_H_
 #define CONTROLLER_CORE_STRAGGLERS_JOB_TESTING_STRAGGLER_TESTING_H_
 
@@ -25,12 +25,12 @@ JobRequest WatchedRequest(StragglerMode mode, int ranks = 8);
 
 class WatchedJob {
  public:
-  // Seconds of its own that a rank on the node needs for the step.
+  // Seconds that a rank on the node itself needs for the step.
   using OwnTime = std::function<double(const NodeName& node, int64_t step)>;
-  // By rank.
+  // The times of all ranks in a step, by rank.
   using Row = std::function<std::vector<StepTimes>(const std::vector<RankState>&, int64_t step)>;
 
-  // So many slots on each node: n00, n01, ...
+  // The nodes n00, n01, ... have this many slots each.
   explicit WatchedJob(const JobRequest& request, int nodes = 10,
                       const StragglerOptions& options = {}, int slots = 1);
 
@@ -42,28 +42,28 @@ class WatchedJob {
   const RemedyDecision& Last() const { return policy().decisions().back(); }
   std::string NodeOf(int rank) const;
 
-  // So many synchronous steps of all jobs, told ten at a time, each rank's in one piece.
+  // Plays synchronous steps of all jobs, which are reported ten at a time.
   void Train(int64_t steps, const OwnTime& own);
 
-  // The same with all times by rank but for the step's number.
+  // The same, with all times by rank except the step's number.
   void TrainAs(int64_t steps, const Row& row_of);
 
   void Tell(const NodeName& node, const TrainerId& trainer, const std::vector<StepTimes>& steps);
 
-  // All nodes report; trainers go on by one stage.
+  // All nodes report, and trainers go on by one stage.
   void Report();
 
   void Apply(const Event& event);
 
   void ApplyAdvice(int64_t advice) { Carry(stragglers->Apply(*cluster, id, advice, "ann", now)); }
 
-  // What was decided happens, and is stored.
+  // Carries out what was decided, and stores it.
   void Carry(StragglerActions decided);
 
   void Wait(absl::Duration duration);
 
-  // The controller goes down and comes up again with what was stored; the job's state may be
-  // another one then.
+  // Stops the controller and starts it again with what was stored; the job's state may then be
+  // changed.
   void Restart(std::optional<JobState> state = std::nullopt);
 
  private:
@@ -75,12 +75,12 @@ class WatchedJob {
   std::unique_ptr<Stragglers> stragglers;
   Moment now{absl::UnixEpoch() + absl::Hours(1), absl::FromUnixSeconds(1700000000)};
   int64_t step = 0;
-  bool plays = true;            // Trainers report.
-  bool stops_at_order = false;  // They no longer do once something is decided.
-  std::string plan_error;       // Newer plans cannot be prepared.
-  std::string no_slipstream;    // Slipstream cannot train the model.
+  bool plays = true;            // Whether trainers report.
+  bool stops_at_order = false;  // They stop doing so once something is decided.
+  std::string plan_error;       // Why newer plans cannot be prepared.
+  std::string no_slipstream;    // Why Slipstream cannot train the model.
   std::map<int64_t, RemedyDecision> stored;
-  std::vector<Event> events;  // That were decided.
+  std::vector<Event> events;  // Those that were decided.
 
  private:
   void Start(std::vector<Job> jobs, std::vector<Node> nodes);
@@ -94,16 +94,16 @@ class WatchedJob {
   std::map<TrainerId, TrainerReport> trainers_;
 };
 
-// Healthy steps of 100 ms, and a bit of noise that depends on node and step only.
+// Healthy steps of 100 ms, plus a bit of noise that depends only on node and step.
 double Healthy(const NodeName& node, int64_t step);
 
-// The node is slower by the factor from the step on.
+// From step `from` on, the node `slow` is slower by the factor.
 WatchedJob::OwnTime SlowFrom(const std::string& slow, int64_t from, double factor = 1.5);
 
 // Each rank stalls now and then.
 double Stalling(const NodeName& node, int64_t step);
 
-// What the automation has ordered.
+// The orders that the automation has given.
 std::vector<const RemedyDecision*> Orders(const WatchedJob& watched);
 
 }  // namespace paceline

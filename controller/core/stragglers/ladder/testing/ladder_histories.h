@@ -1,4 +1,4 @@
-// Own times as the notes on hierarchical SGD draw them, for tests.
+// Own times drawn as in the notes on hierarchical SGD, for tests.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_TESTING_LADDER_HISTORIES_H_
 #define CONTROLLER_CORE_STRAGGLERS_LADDER_TESTING_LADDER_HISTORIES_H_
 
@@ -18,7 +18,7 @@ struct DrawnTimes {
   int ranks = 64;
   int steps = 1000;
   double base_s = 0.055;
-  double jitter = 0;  // A step takes between 1 - jitter and 1 + jitter of it.
+  double jitter = 0;  // A step takes between 1 - jitter and 1 + jitter times base_s.
   double stall_share = 0;
   double stall_s = 1;
   int slow_rank = -1;
@@ -30,10 +30,10 @@ DrawnTimes Stalling(int ranks, double share, double stall_s = 1);
 
 DrawnTimes Slowed(int rank, double slowdown);
 
-// Each rank stalls at each step by chance, independently.
+// Each rank may stall at each step, independently of others.
 OwnTimes Draw(const DrawnTimes& wish);
 
-// Ranks on nodes and nodes in racks, as many on each.
+// Equal numbers of ranks on each node and of nodes in each rack.
 std::vector<RankHome> Homes(int ranks, int per_node, int per_rack);
 
 // Groups of the same size.

@@ -16,7 +16,7 @@
 
 namespace paceline {
 
-// 8 ranks on as many nodes, with a spare and free places; a step takes 0.1 s when nothing is slow.
+// 8 ranks on 8 nodes, with a spare and free places; a step takes 0.1 s if nothing is slow.
 class PolicyJob {
  public:
   explicit PolicyJob(StragglerMode mode, const RemedyOptions& options = {});
@@ -24,7 +24,7 @@ class PolicyJob {
   PolicyJob(const PolicyJob&) = delete;
   PolicyJob& operator=(const PolicyJob&) = delete;
 
-  // So many steps, ten at a time, of so many seconds each.
+  // Plays this many steps, ten at a time, of `step_s` seconds each.
   void Train(int64_t steps, double step_s);
 
   void Wait(absl::Duration duration);
@@ -40,12 +40,12 @@ class PolicyJob {
   void TellStrategy(StrategyMove move, std::optional<SlipstreamMode> choice, double step_s,
                     std::optional<SlipstreamMode> current, double current_s);
 
-  // The order was carried out, by a new generation or plan.
+  // The order was carried out by a new generation or plan.
   void Done(double paid_s = 0);
   void Failed(const std::string& error);
   void Apply(int64_t id) { Take(policy->Apply(id, "ann", facts, now)); }
 
-  // Takes the controller down and up again, with what was stored.
+  // Stops the controller, and starts it again with what was stored.
   void Restart(StragglerMode mode, const RemedyOptions& options = {});
 
   const RemedyDecision& Last() const { return policy->decisions().back(); }
@@ -54,21 +54,21 @@ class PolicyJob {
   void Take(const RemedyActions& actions);
 
   RemedyFacts facts;
-  RemedyNode there{1, 1, ""};  // Of nodes that are not in:
+  RemedyNode there{1, 1, ""};  // For nodes that are not in `nodes`.
   std::map<NodeName, RemedyNode> nodes;
   Moment now{absl::UnixEpoch() + absl::Hours(5), absl::FromUnixSeconds(1700000000)};
   std::optional<RemedyPolicy> policy;
-  int64_t order = 0;  // To be carried out; 0: none.
-  int orders = 0;     // All told.
+  int64_t order = 0;  // The order to be carried out; 0: none.
+  int orders = 0;     // How many there were in all.
   std::map<int64_t, RemedyDecision> stored;
 };
 
 inline const Ladder kLadder = {{2, LadderScope::kSize, 2}, {8, LadderScope::kAll, 0}};
 
-// Rank 5 has made the job's steps half as long again for 200 steps, and is found.
+// Rank 5 has made the job's steps half as long again for 200 steps, and was found.
 void AddStraggler(PolicyJob& job);
 
-// Random stalls, and a ladder that takes them to two thirds.
+// Random stalls, and a ladder that cuts steps to two thirds.
 void AddStalls(PolicyJob& job);
 
 }  // namespace paceline
