@@ -3,6 +3,7 @@
 //
 // Nobody else may list it or create or remove entries. When trainers run as another user, that
 // user's group may pass through it to files of mode 0600 that the user owns.
+//
 // Thread-compatible.
 #ifndef WORKER_DAEMON_STATE_RUNTIME_DIR_H_
 #define WORKER_DAEMON_STATE_RUNTIME_DIR_H_

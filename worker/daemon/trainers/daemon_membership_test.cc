@@ -1,5 +1,4 @@
-// Memberships pass down and the trainers' states pass up at once; whether suspended, killed, or
-// alive.
+// Memberships pass down, and trainers' states pass up, at once. Also suspended and killed trainers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>

@@ -1,5 +1,6 @@
 // Reads the state of a process from /proc: whether it is suspended by SIGSTOP or a debugger, its
 // parent, and the processor time of its descendants.
+//
 // Thread-compatible.
 #ifndef WORKER_DAEMON_TRAINERS_PROCESS_STATE_H_
 #define WORKER_DAEMON_TRAINERS_PROCESS_STATE_H_
