@@ -1,4 +1,4 @@
-// Memberships pass down, and trainers' states pass up, at once. Also suspended and killed trainers.
+// Memberships pass down and states pass up at once, also of suspended and killed trainers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
