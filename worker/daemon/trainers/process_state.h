@@ -12,7 +12,7 @@
 
 namespace paceline {
 
-// The state letter in the text of /proc/<pid>/stat (proc(5)); '\\0' if there is none.
+// The state letter in the text of /proc/<pid>/stat (proc(5)); '\0' if there is none.
 char StateLetter(absl::string_view stat);
 
 // The parent's id in that text; 0 if there is none.

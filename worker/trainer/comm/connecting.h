@@ -30,8 +30,7 @@ class Connecting {
   explicit Connecting(std::function<Connected()> connect);
   ~Connecting();
 
-  // Returns what `connect` returned or throws what it threw. Nothing if `is_over` becomes true
-  // first.
+  // Returns or throws what `connect` did. Nothing when `is_over` becomes true first; it is polled.
   std::optional<Connected> Wait(const std::function<bool()>& is_over);
 
   // True when Wait would not block.

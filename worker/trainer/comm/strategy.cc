@@ -23,7 +23,7 @@ namespace {
 // Values summed along with a mean over all ranks.
 enum Rider { kReady, kLoss, kLosses, kRiders };
 
-// Without levels all ranks are equal after each step. They look for a new plan at every 8th step.
+// Without levels all ranks are equal after each step. This is how often they look for a new plan.
 constexpr int64_t kStepsPerLook = 8;
 
 RankRange RangeOf(const Group& group) { return {group.ranks().front(), group.size()}; }
@@ -94,7 +94,7 @@ struct Strategy::Parts {
   int64_t mean_step = -1;                                // StrategyMemory::mean_step
   bool gradients_due = false;                            // In the current backward pass.
   int64_t bytes = 0;                                     // Sent in the current step.
-  std::map<std::pair<int, bool>, LevelFigures> figures;  // By size and whether of parameters.
+  std::map<std::pair<int, bool>, LevelFigures> figures;  // By size and whether of gradients.
 
   PlanProgress progress;
   PlanBuilder builder;  // Last, since its thread uses the others.
@@ -127,7 +127,7 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
     return;
   }
   figures = std::move(start.memory.figures);
-  // A rank may have begun the first step of the next phase and undone it.
+  // A rank may have begun the first step after the warm-up and undone it.
   synchronous = IsSynchronous(start.step - 1);
   regroups = start.regrouped &&
              (needs_mean || std::any_of(int8.begin(), int8.end(),

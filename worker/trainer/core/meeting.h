@@ -85,9 +85,8 @@ struct MeetingDecision {
   int64_t alone_below = 0;
 };
 
-// `told`: positions by rank; at least one has a state. `layouts`: those in this generation.
-// `groups`: sizes of groups of consecutive ranks, small to large; the one of all ranks comes last
-// anyway.
+// `told`: positions by rank, at least one with a state. `layouts`: those in this generation.
+// `groups`: sizes of groups of consecutive ranks, small to large; that of all ranks is always last.
 MeetingDecision DecideMeeting(const std::vector<RankPosition>& told,
                               const std::vector<uint64_t>& layouts,
                               const std::vector<std::vector<int>>& groups);

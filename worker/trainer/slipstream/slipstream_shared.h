@@ -59,7 +59,7 @@ struct Slipstream::Shared {
   void MakeCopy(const Ordered& ordered);
   absl::StatusOr<Order> Begin(const Ordered& ordered);
   bool GroupAgrees(const Ordered& ordered);
-  // Waits if the order is to wait, or takes it back.
+  // Waits for the other thread's next report. Drops the ordered step, if there is one.
   void Wait(const Ordered& ordered, bool asks_group);
   // Called from the job's first steps on.
   void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
