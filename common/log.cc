@@ -46,7 +46,7 @@ const char* BaseName(const char* path) {
   return slash == nullptr ? path : slash + 1;
 }
 
-// Writes control characters as \\x1b, so that a name or reason chosen by somebody cannot forge a
+// Writes control characters as \x1b, so that a name or reason chosen by somebody cannot forge a
 // line or control a terminal.
 std::string WithoutControls(const std::string& text) {
   std::string line;

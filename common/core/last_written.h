@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// For a line without its newline: the part after the last "\\r" that is not at the end.
+// For a line without its newline: the part after the last "\r" that is not at the end.
 inline absl::string_view LastWritten(absl::string_view line) {
   line = line.substr(0, line.find_last_not_of('\r') + 1);
   const size_t over = line.rfind('\r');

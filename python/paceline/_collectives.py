@@ -62,7 +62,7 @@ def collective(number, entry):
 
 
 def those_that_matter(entries):
-    """A group's collectives in order, from just before the first unfinished one, and its last number."""
+    """A group's collectives from just before the first unfinished one on; and its last number."""
     of_number = {}
     for entry in entries:  # Parts of a coalesced one share its number; the whole is last.
         of_number[entry["collective_seq_id"]] = entry

@@ -1,4 +1,4 @@
-"""A step ring's writer in pure Python: worker/ring/step_ring.h describes the ring, ring_layout.h its
+"""Writes step rings in pure Python: worker/ring/step_ring.h describes them, ring_layout.h their
 layout.
 
 Readers rely on seeing the words of a change in the order in which they are written. A store to a

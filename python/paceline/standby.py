@@ -31,7 +31,7 @@ def _import(names):
         try:
             import_module(name)
         except Exception:  # pylint: disable=broad-except
-            pass  # If the script needs the module, it will report the error.
+            pass  # If the script needs the module, it reports the error.
 
 
 def _opened_gpu():
@@ -65,8 +65,8 @@ def _variables(text):
 
 
 def _take_environment(text):
-    """Sets the variables of the start, and keeps those that Python and the imports have set, as they
-    would have been set then, too.
+    """Sets the variables of the start; keeps those that Python and the imports have set, as they
+    would have been set by that start, too.
     """
     with open("/proc/self/environ", "rb") as file:
         given = _variables(file.read())

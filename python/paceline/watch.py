@@ -1,9 +1,9 @@
 """Measures the steps of a PyTorch script without changes to the script (docs/own-script.md).
 
 If PACELINE_RING names a step ring, importing this watches the process from the moment when the
-script imports torch. It observes a loader's `__next__`, `torch.autograd.backward`, and torch's hooks
-around each optimizer's `step`. A step lasts from the end of one optimizer step to the end of the
-next. Any failure in here ends the watching with one line on stderr; the script never notices.
+script imports torch: a loader's `__next__`, `torch.autograd.backward`, and torch's hooks around an
+optimizer's `step`. A step lasts from the end of one optimizer step to the end of the next. Any
+failure in here ends the watching with one line on stderr; the script never notices.
 """
 
 import os
@@ -41,7 +41,7 @@ class Watch:
         self.counted = None  # The loader whose samples count for the step.
 
     def take(self):
-        """Called when the process trains: takes the ring, unless another process of the rank has it."""
+        """Takes the ring when the process trains, unless another process of the rank has it."""
         self.taken = True
         try:
             memory = map_ring(self.path)

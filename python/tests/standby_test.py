@@ -89,7 +89,7 @@ class StandbyTest(unittest.TestCase):
         return output, process.returncode
 
     def both(self, *command, modules="", **environment):
-        """Output and exit code of a script that Python starts, and of one that a standby becomes."""
+        """Output and exit code of a script that Python starts, and of one a standby becomes."""
         with open(self.modules, "w", encoding="utf-8") as file:
             file.write(modules)
         process, ours = self.stand_by(*command)
