@@ -17,7 +17,7 @@ struct JoinOptions {
   std::string controllers;  // HOST:PORT, or several separated by commas.
   std::string node;
   std::string token_file;
-  std::string ca;       // Certificate of the authority that the controller must prove.
+  std::string ca;       // Certificate of the authority that the controller's must be signed by.
   std::string tls_dir;  // Directory of the node's TlsFiles.
 };
 
