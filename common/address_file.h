@@ -1,5 +1,5 @@
-// The file in which a daemon says where it serves, --address-file: {"pid", "grpc", "http"}, a line
-// of JSON (docs/cli.md).
+// The file named by --address-file, in which a daemon writes the addresses it serves at: one line
+// of JSON, {"pid", "grpc", "http"} (docs/cli.md).
 #ifndef COMMON_ADDRESS_FILE_H_
 #define COMMON_ADDRESS_FILE_H_
 
@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// `grpc` and `http` are HOST:PORT, empty: not served. Writes nothing if `path` is empty. Errors of
-// WriteFileAtomically.
+// `grpc` and `http` are HOST:PORT, or empty if not served. Writes nothing if `path` is empty.
+// Errors as for WriteFileAtomically.
 absl::Status WriteAddressFile(const std::string& path, const std::string& grpc,
                               const std::string& http);
 

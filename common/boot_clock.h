@@ -1,4 +1,4 @@
-// The clock of leases: goes on while the machine is suspended, unlike EventLoop::Now.
+// The clock of leases: unlike EventLoop::Now, it goes on while the machine is suspended.
 #ifndef COMMON_BOOT_CLOCK_H_
 #define COMMON_BOOT_CLOCK_H_
 
@@ -6,7 +6,7 @@
 
 namespace paceline {
 
-// CLOCK_BOOTTIME, as a point after the machine's start. The same for all processes.
+// CLOCK_BOOTTIME as a point in time, the same for all processes. It starts when the machine does.
 absl::Time BootNow();
 
 }  // namespace paceline

@@ -1,12 +1,12 @@
-// One thread that owns state: functions posted from anywhere run on it, one at a time, in
-// the order of their posting; timers run on it when they are due.
+// A thread that owns state: runs functions posted from any thread one at a time, in the order of
+// posting, and timers when they are due.
 //
 //   EventLoop loop;
 //   loop.Post([&] { jobs.Add(...); });           // from any thread
 //   loop.After(absl::Seconds(1), [&] { ... });   // from any thread
 //   loop.Run();                                  // until Stop()
 //
-// The queue is unbounded: posters that outside input can drive must bound themselves.
+// The queue is unbounded: callers that outside input can trigger must limit themselves.
 // Thread-safe, except Run, which one thread calls once.
 #ifndef COMMON_EVENT_LOOP_H_
 #define COMMON_EVENT_LOOP_H_
@@ -36,14 +36,14 @@ class EventLoop {
   EventLoop(const EventLoop&) = delete;
   EventLoop& operator=(const EventLoop&) = delete;
 
-  // Runs `task` on the loop. After Stop it is dropped when the loop is destroyed.
+  // Runs `task` on the loop. After Stop, the task is dropped when the loop is destroyed.
   void Post(Task task) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Runs `task` on the loop once, `delay` from now on the monotonic clock.
+  // Runs `task` on the loop once, after `delay` on the monotonic clock.
   TimerId After(absl::Duration delay, Task task) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The timer does not run any more, unless it is running or has run: not even if it is due, and
-  // waits for tasks before it.
+  // Prevents the timer from running, unless it is running or has run. This also works for a due
+  // timer that still waits behind other tasks.
   void Cancel(TimerId timer) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Runs tasks until Stop; tasks posted before Stop still run.
@@ -51,13 +51,13 @@ class EventLoop {
 
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The most tasks that have waited at a time since this was asked last.
+  // The greatest number of waiting tasks since the last call.
   size_t TakeMostWaiting() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Ends the process unless called on the loop's thread (or before Run).
+  // Crashes unless called on the loop's thread (or before Run).
   void CheckOnLoop() const;
 
-  // Time on the monotonic clock, as a point after an arbitrary start. For core's `now`.
+  // The monotonic clock's time, as a point after an arbitrary start; for core's `now`.
   static absl::Time Now();
 
  private:
@@ -66,7 +66,7 @@ class EventLoop {
     Task task;
   };
 
-  // Runs the timer, unless it was cancelled meanwhile.
+  // Runs the timer unless it was cancelled meanwhile.
   void RunTimer(TimerId timer) ABSL_LOCKS_EXCLUDED(mutex_);
 
   std::atomic<std::thread::id> thread_{};
@@ -76,7 +76,7 @@ class EventLoop {
   std::deque<Task> tasks_ ABSL_GUARDED_BY(mutex_);
   size_t most_waiting_ ABSL_GUARDED_BY(mutex_) = 0;
   std::map<TimerId, Timer> timers_ ABSL_GUARDED_BY(mutex_);
-  // Those that no task stands for yet, by due time, then by the order of their setting.
+  // Timers without a posted task, by due time, then in the order in which they were set.
   std::set<std::pair<absl::Time, TimerId>> waiting_ ABSL_GUARDED_BY(mutex_);
   TimerId next_timer_ ABSL_GUARDED_BY(mutex_) = 1;
   bool stopped_ ABSL_GUARDED_BY(mutex_) = false;

@@ -17,20 +17,20 @@
 
 namespace {
 
-// How far this process believes the wall clock to be ahead of the kernel's. To wait until a time
-// that was computed so is to wait while the clock is set back by as much.
+// How far this process believes the wall clock to be ahead of the kernel's. Waiting until a time
+// computed that way acts like waiting while the clock is set back by that much.
 std::atomic<int64_t> wall_clock_ahead_s{0};
 
 }  // namespace
 
-// In the place of the C library's, for Abseil and the C++ library, too.
+// Replaces the C library's function, also for Abseil and the C++ library.
 extern "C" int clock_gettime(clockid_t clock, timespec* now) noexcept {
   const auto result = ::syscall(SYS_clock_gettime, clock, now);
   if (result == 0 && clock == CLOCK_REALTIME) now->tv_sec += wall_clock_ahead_s;
   return static_cast<int>(result);
 }
 
-// What absl::Mutex asks.
+// absl::Mutex uses this one.
 extern "C" int gettimeofday(timeval* now, void* /*zone*/) noexcept {
   timespec exact;
   ::clock_gettime(CLOCK_REALTIME, &exact);
@@ -43,7 +43,7 @@ namespace {
 
 using ::testing::ElementsAre;
 
-// For waits that would last an hour.
+// Its waits would last an hour if they used the wall clock.
 class SetBackClockTest : public ::testing::Test {
  protected:
   SetBackClockTest() { wall_clock_ahead_s = 3600; }
@@ -130,7 +130,7 @@ TEST(EventLoopTest, TimerThatIsDueBehindOtherTasksCanBeCancelled) {
   bool ran = false;
   loop.Post([&] {
     const EventLoop::TimerId timer = loop.After(absl::ZeroDuration(), [&] { ran = true; });
-    // By the time the second of them runs, the timer waits behind it.
+    // When the second of them runs, the timer waits behind it.
     loop.Post([] {});
     loop.Post([&loop, timer] { loop.Cancel(timer); });
     loop.Post([&] { loop.After(absl::Milliseconds(1), [&] { loop.Stop(); }); });
@@ -145,7 +145,7 @@ TEST(EventLoopTest, TellsHowManyTasksHaveWaited) {
   EXPECT_EQ(loop.TakeMostWaiting(), 3u);
   size_t most = 0;
   loop.Post([&] {
-    // Three have been run since.
+    // Three tasks have run since.
     most = loop.TakeMostWaiting();
     loop.Stop();
   });

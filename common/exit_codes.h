@@ -1,4 +1,4 @@
-// How our daemons end, so that an operator's script can tell causes apart. The CLI's codes
+// Exit codes of our daemons, so that an operator's script can tell causes apart. The CLI's codes
 // are in cli/exit_codes.h.
 #ifndef COMMON_EXIT_CODES_H_
 #define COMMON_EXIT_CODES_H_
@@ -12,7 +12,7 @@ enum ExitCode : int {
   kExitFailure = 1,
   kExitUsage = 2,
   kExitCannotListen = 10,      // Port in use, or an address that is not ours.
-  kExitStateNotWritable = 11,  // State directory missing, read-only or somebody else's.
+  kExitStateNotWritable = 11,  // State directory missing, read-only or owned by others.
   kExitStateFromNewer = 12,    // Written by a newer version.
   kExitStateDamaged = 13,      // Cannot be read; nothing was overwritten.
   kExitNoSpace = 14,           // The disk is full.
@@ -21,9 +21,9 @@ enum ExitCode : int {
   kExitNoIdentity = 18,        // TLS files missing, not usable, or not valid by this clock.
 };
 
-// How a daemon ends that cannot use its state: PermissionDenied, FailedPrecondition (in use),
-// OutOfRange (from a newer version), DataLoss, ResourceExhausted and Aborted (another controller
-// leads) have codes of their own.
+// The exit code of a daemon that cannot use its state. PermissionDenied, FailedPrecondition (in
+// use), OutOfRange (from a newer version), DataLoss, ResourceExhausted and Aborted (another
+// controller leads) have codes of their own.
 ExitCode StateExitCode(const absl::Status& status);
 
 }  // namespace paceline

@@ -18,7 +18,7 @@ namespace paceline {
 namespace {
 
 constexpr int kOpenFlags = O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK;
-constexpr size_t kPiece = 10'000;  // Entries that are removed before a directory is read anew.
+constexpr size_t kPiece = 10'000;  // Entries removed between two readings of a directory.
 constexpr int kNewNames = 100;
 
 absl::Status Failed(absl::string_view what, absl::string_view path) {
@@ -34,21 +34,21 @@ absl::Status TooLarge(absl::string_view path, int64_t bytes, size_t limit) {
       absl::StrCat(path, " has ", bytes, " bytes, and no more than ", limit, " are read"));
 }
 
-// Of an open(2) that may have met something else than was wanted.
+// Error of an open(2) that may have met something else than `wanted`.
 absl::Status OpenFailed(absl::string_view path, absl::string_view wanted) {
-  // A link, no directory, a socket, a directory that is to be written.
+  // A link, not a directory, a socket, or a directory opened for writing.
   if (errno == ELOOP || errno == ENOTDIR || errno == ENXIO || errno == EISDIR) {
     return Refused(path, absl::StrCat("a link, or no ", wanted));
   }
   return Failed("open", path);
 }
 
-// Both name the path `parent`/`name`.
+// Returns `parent`/`name`.
 std::string Joined(const std::string& parent, const std::string& name) {
   return parent.empty() ? name : absl::StrCat(parent, parent == "/" ? "" : "/", name);
 }
 
-// The descriptor, or minus an errno.
+// Returns the descriptor, or a negative errno.
 int OpenDirectoryAt(int parent, const std::string& name) {
   const int fd = ::openat(parent, name.c_str(), O_RDONLY | O_DIRECTORY | kOpenFlags);
   return fd < 0 ? -errno : fd;
@@ -67,21 +67,21 @@ absl::StatusOr<std::string> ReadAllOf(int fd, const std::string& path, const str
     if (size < 0 && errno == EINTR) continue;
     if (size < 0) return Failed("read", path);
     contents.append(buffer, static_cast<size_t>(size));
-    // It grows, or did not know its size.
+    // The file grows, or its size was unknown.
     if (contents.size() > limit) {
       return TooLarge(path, static_cast<int64_t>(contents.size()), limit);
     }
   }
 }
 
-// ---- Removing.
+// ---- Removal.
 
 struct CloseDir {
   void operator()(DIR* dir) const { ::closedir(dir); }
 };
 using Listing = std::unique_ptr<DIR, CloseDir>;
 
-// The entries of a directory that is open as `fd`, from the first one. Null: errno says why.
+// Lists the directory open as `fd` from its first entry. Null on failure, with errno.
 Listing List(int fd) {
   const int own = ::openat(fd, ".", O_RDONLY | O_DIRECTORY | kOpenFlags);
   if (own < 0) return nullptr;
@@ -90,7 +90,7 @@ Listing List(int fd) {
   return Listing(listing);
 }
 
-// The next entry but itself and its parent; null at the end, or when errno is not 0.
+// Next entry except "." and ".."; null at the end (errno is 0) or on failure.
 const dirent* Next(DIR* listing) {
   while (true) {
     errno = 0;
@@ -101,7 +101,7 @@ const dirent* Next(DIR* listing) {
   }
 }
 
-// Lets this process list, change and remove what is in a directory whose owner has forbidden it.
+// Overrides a directory's mode so that this process can list, change and remove its contents.
 bool MakeUsable(int parent, const std::string& name) {
   const int fd = ::openat(parent, name.c_str(), O_PATH | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   if (fd < 0) return false;
@@ -116,8 +116,8 @@ bool MakeUsable(int parent, const std::string& name) {
 
 bool IsForbidden(int error) { return error == EACCES || error == EPERM; }
 
-// As OpenDirectoryAt, of one that is to be emptied, and may be one that only owners of files, or
-// nobody, may change.
+// Like OpenDirectoryAt, for a directory to be emptied. Overrides its mode if that forbids changes
+// to everybody or to all but the files' owners.
 int OpenToEmpty(int parent, const std::string& name) {
   int fd = OpenDirectoryAt(parent, name);
   struct stat info;
@@ -130,15 +130,15 @@ int OpenToEmpty(int parent, const std::string& name) {
 
 constexpr int kMore = -1;
 
-// Removes entries up to a budget. A directory within a directory is first moved up, to the top one:
-// so two descriptors and no recursion suffice for any depth.
+// Removes entries up to a budget. Nested directories are first moved up into the top one, so two
+// descriptors and no recursion suffice for any depth.
 class Remover {
  public:
-  // `parent`: the descriptor of where `name` is.
+  // `parent`: descriptor of the directory that contains `name`.
   Remover(int parent, std::string name, size_t budget)
       : parent_(parent), name_(std::move(name)), budget_(static_cast<int64_t>(budget)) {}
 
-  // 0 when it is gone, kMore when the budget was used up, or an errno.
+  // Returns 0 when `name` is gone, kMore when the budget is used up, or an errno.
   int Run() {
     int error = RemoveName(parent_, name_);
     if (error == 0) return 0;
@@ -152,12 +152,12 @@ class Remover {
       if (removed == 0) return 0;
       if (budget_ <= 0) return kMore;
       if (before == budget_) return error != 0 ? error : removed;
-      // What was moved up is there now.
+      // Directories that were moved up are in `top` now.
     }
   }
 
  private:
-  // Of `dir`, whose directories are emptied if it is `top`, and are moved there if not.
+  // Empties `dir`. Its subdirectories are emptied if `dir` is `top`, otherwise moved there.
   int Empty(int dir, int top) {
     const Listing listing = List(dir);
     if (listing == nullptr) return errno;
@@ -174,7 +174,7 @@ class Remover {
 
   int RemoveEntry(int dir, int top, const std::string& name) {
     int error = RemoveName(dir, name);
-    // A directory is EISDIR, on some file systems EPERM.
+    // unlink of a directory gives EISDIR, on some file systems EPERM.
     if (error != EISDIR && error != EPERM) return error;
     if (dir != top) return MoveUp(dir, top, name);
     const int sub = OpenToEmpty(dir, name);
@@ -198,7 +198,7 @@ class Remover {
       if (::getrandom(&number, sizeof(number), 0) != ssize_t{sizeof(number)}) return errno;
       const std::string fresh = absl::StrCat(".", absl::Hex(number, absl::kZeroPad16));
       if (::renameat(dir, name.c_str(), top, fresh.c_str()) == 0 || errno == ENOENT) return 0;
-      // To move a directory is to change it.
+      // Moving a directory requires write permission for it.
       if (IsForbidden(errno) && i == 0 && MakeUsable(dir, name)) continue;
       if (errno != EEXIST && errno != ENOTEMPTY && errno != ENOTDIR) return errno;
     }
@@ -290,7 +290,7 @@ absl::StatusOr<ForeignFile> ForeignDir::OpenFile(const std::string& name, bool w
   ForeignFile file(fd, path, info);
   if (looked != 0) return Failed("look at", path);
   if (!S_ISREG(info.st_mode)) return Refused(path, "a link, or no regular file");
-  // It may be that of a file that its maker cannot read.
+  // It may be a second name of a file that the other user cannot read.
   if (info.st_nlink > 1) return Refused(path, "the second name of a file");
   if (info.st_uid != owner_) return Refused(path, "another user's");
   return file;
@@ -343,7 +343,7 @@ absl::StatusOr<bool> ForeignDir::RemoveSome(const std::string& name, size_t limi
   return absl::ErrnoToStatus(error, absl::StrCat("cannot remove ", Joined(path_, name)));
 }
 
-// ---- By path.
+// ---- Functions on paths.
 
 std::pair<std::string, std::string> SplitPath(const std::string& path) {
   const size_t slash = path.rfind('/');
@@ -363,7 +363,7 @@ absl::Status RemoveForeignTree(const std::string& path) {
 }
 
 absl::StatusOr<std::string> ReadBoundedFile(const std::string& path, size_t limit) {
-  // Not blocking: to open a pipe without a writer would last.
+  // Non-blocking, since opening a pipe without a writer would hang.
   const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0) return OpenFailed(path, "regular file");
   const absl::Cleanup close = [fd] { ::close(fd); };

@@ -1,9 +1,9 @@
-// Files in the directory of somebody who is not trusted, a trainer's user say, who may put anything
-// in the place of anything at any time: a link, a pipe, a device, a file with a second name
-// elsewhere, one that becomes shorter, or never ends.
+// Safe access to files in a directory of an untrusted user, for example the trainers'. That user
+// may at any time replace anything by a link, a pipe, a device, a file with a second name
+// elsewhere, or a file that shrinks or never ends.
 //
-// Every step goes from a descriptor and follows no link. Nothing blocks for want of somebody at the
-// other end, nothing is mapped, and what is read, listed and removed in one call is bounded.
+// Each step starts from a descriptor and follows no links. Nothing waits for a peer, nothing is
+// mapped, and each call reads, lists or removes a bounded amount.
 #ifndef COMMON_FOREIGN_DIR_H_
 #define COMMON_FOREIGN_DIR_H_
 
@@ -21,8 +21,8 @@
 
 namespace paceline {
 
-// Errors name the path: NotFound; FailedPrecondition when there is a link, what is no regular file
-// or directory, or what is another user's; ResourceExhausted beyond a limit.
+// Errors name the path: NotFound; FailedPrecondition for a link, for what is no regular file or
+// directory, or for another user's file; ResourceExhausted beyond a limit.
 
 // A regular file with one name. Thread-compatible.
 class ForeignFile {
@@ -33,13 +33,13 @@ class ForeignFile {
 
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
-  // As it was when it was opened.
+  // Its state when it was opened.
   const struct stat& info() const { return info_; }
 
-  // Up to `size` bytes from `offset` on; what there is.
+  // Reads up to `size` bytes from `offset` on, or as many as there are.
   absl::StatusOr<std::string> Read(int64_t offset, size_t size) const;
 
-  // All of it: ResourceExhausted when it is larger than `limit`.
+  // Reads the whole file; ResourceExhausted if it is larger than `limit`.
   absl::StatusOr<std::string> ReadAll(size_t limit) const;
 
  private:
@@ -55,8 +55,8 @@ class ForeignFile {
 // Thread-compatible.
 class ForeignDir {
  public:
-  // `path` leads where nobody else can change it, and is followed; empty: the working directory.
-  // What is in it may be the stranger's.
+  // Opens `path`, following links, so nobody else may be able to change where it leads; empty: the
+  // working directory. Its contents may belong to the untrusted user.
   static absl::StatusOr<ForeignDir> Open(const std::string& path);
 
   ForeignDir(ForeignDir&& other) noexcept;
@@ -66,23 +66,23 @@ class ForeignDir {
   int fd() const { return fd_; }
   const std::string& path() const { return path_; }
 
-  // `name` in it: FailedPrecondition also when it is another user's than this directory.
+  // Opens the directory `name`; FailedPrecondition also when its owner differs from this one's.
   absl::StatusOr<ForeignDir> OpenDir(const std::string& name) const;
-  // The same for a file, to read it, with `writable` also to write it.
+  // Opens a file likewise, for reading; with `writable`, also for writing.
   absl::StatusOr<ForeignFile> OpenFile(const std::string& name, bool writable = false) const;
 
-  // Writes `text`, at most PIPE_BUF bytes, to the named pipe `name` for somebody who waits there to
-  // read. Unavailable: nobody does, or nothing was read for long. Requires: SIGPIPE is ignored.
+  // Writes `text`, at most PIPE_BUF bytes, to the named pipe `name`. Unavailable: nobody waits
+  // there to read, or the reader has stopped. Requires: SIGPIPE is ignored.
   absl::Status WriteToPipe(const std::string& name, absl::string_view text) const;
 
-  // What is in it, in no order; of more than `limit` entries any so many.
+  // Lists entries in no order; if there are more than `limit`, any `limit` of them.
   absl::StatusOr<std::vector<std::string>> Names(size_t limit) const;
 
-  // Removes a name that is no directory's. One that is missing is removed already.
+  // Removes an entry that is no directory. OK if it is missing.
   absl::Status Remove(const std::string& name) const;
 
-  // Removes `name`, whatever it is and however deep, at most `limit` entries of it; true when it is
-  // gone. Whoever may change `name` can make it last, and nothing else.
+  // Removes up to `limit` entries of `name`, whatever and however deep it is; true when it is gone.
+  // Others who change `name` meanwhile can only delay this.
   absl::StatusOr<bool> RemoveSome(const std::string& name, size_t limit) const;
 
  private:
@@ -94,15 +94,15 @@ class ForeignDir {
   uid_t owner_;
 };
 
-// Directory and name. The directory is empty where there is no slash.
+// Splits a path into directory and name. The directory is empty if there is no slash.
 std::pair<std::string, std::string> SplitPath(const std::string& path);
 
-// Removes `path`, of which only the last part may be the stranger's, and all that is in it. One
-// that is missing is removed already.
+// Removes `path` and everything in it. Only its last part may belong to an untrusted user. OK if it
+// is missing.
 absl::Status RemoveForeignTree(const std::string& path);
 
-// The contents of a file, for who reads it as the user that named it: links are followed. NotFound;
-// FailedPrecondition when it is no regular file, ResourceExhausted, with its size, when it is
+// Reads a file, following links, for a caller that acts as the user who named it. NotFound;
+// FailedPrecondition when it is no regular file; ResourceExhausted, with its size, when it is
 // larger than `limit`.
 absl::StatusOr<std::string> ReadBoundedFile(const std::string& path, size_t limit);
 

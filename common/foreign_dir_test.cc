@@ -51,7 +51,7 @@ class ForeignDirTest : public ::testing::Test {
     return Open().OpenFile(name, writable).status().code();
   }
 
-  // All that a user can make without a privilege, and is no plain file.
+  // Makes everything that a user without privileges can make and that is no plain file.
   void MakeTraps() {
     fs::create_symlink(root_ + "/outside/secret", dir_ + "/link");
     fs::create_symlink("nowhere", dir_ + "/dangling");
@@ -60,7 +60,7 @@ class ForeignDirTest : public ::testing::Test {
     ASSERT_EQ(::mkfifo((dir_ + "/pipe").c_str(), 0600), 0);
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
-    // The path may be too long for an address.
+    // The path may be too long for a socket address.
     const int at = ::open(dir_.c_str(), O_PATH);
     const std::string path = absl::StrCat("/proc/self/fd/", at, "/socket");
     std::memcpy(address.sun_path, path.c_str(), path.size());
@@ -178,7 +178,7 @@ TEST_F(ForeignDirTest, RemovingComesInPieces) {
 }
 
 TEST_F(ForeignDirTest, AnyDepthIsRemoved) {
-  constexpr int kDepth = 3000;  // Its path has more bytes than a call takes.
+  constexpr int kDepth = 3000;  // Its path is too long for a system call.
   int at = ::open(dir_.c_str(), O_PATH);
   for (int i = 0; i < kDepth; ++i) {
     ASSERT_EQ(::mkdirat(at, "d", 0700), 0) << i;
@@ -223,7 +223,7 @@ TEST_F(ForeignDirTest, BoundedFilesAreReadThroughLinksAndNothingElseIs) {
   EXPECT_EQ(*ReadBoundedFile(dir_ + "/second", 9), "secret");
   EXPECT_THAT(std::string(ReadBoundedFile(dir_ + "/file", 8).status().message()),
               HasSubstr(dir_ + "/file has 9 bytes, and no more than 8 are read"));
-  // Told before a byte is read: it would not fit into memory.
+  // Fails before reading a byte: the file would not fit into memory.
   fs::resize_file(dir_ + "/file", uint64_t{1} << 40);
   EXPECT_EQ(ReadBoundedFile(dir_ + "/file", size_t{1} << 30).status().code(),
             absl::StatusCode::kResourceExhausted);
@@ -233,7 +233,7 @@ TEST_F(ForeignDirTest, BoundedFilesAreReadThroughLinksAndNothingElseIs) {
         << name;
   }
   EXPECT_EQ(ReadBoundedFile(dir_ + "/dangling", 9).status().code(), absl::StatusCode::kNotFound);
-  // These do not know their size, or have no end.
+  // These files have no known size, or no end.
   EXPECT_THAT(*ReadBoundedFile("/proc/self/stat", 1 << 20), ::testing::Not(IsEmpty()));
   EXPECT_EQ(ReadBoundedFile("/dev/zero", 9).status().code(), absl::StatusCode::kFailedPrecondition);
 }

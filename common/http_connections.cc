@@ -24,28 +24,28 @@
 namespace paceline {
 namespace {
 
-// In the kernel, of what a client has not taken yet. The kernel doubles it.
+// Kernel's send buffer per client. The kernel doubles it.
 constexpr int kSendBuffer = 128 << 10;
-// Of a request: the library bounds its lines, not their number.
+// Limit for a whole request: the library bounds its lines, not their number.
 constexpr size_t kRequestBytes = 64 << 10;
-// The most that a record of TLS holds (RFC 8446, 5.1).
+// Maximum contents of a TLS record (RFC 8446, 5.1).
 constexpr size_t kRecordBytes = 16 << 10;
-// Who waits for a client looks so often whether others wait for the thread.
+// How often a thread that waits for a client checks whether others wait for the thread.
 constexpr absl::Duration kGlance = absl::Milliseconds(200);
-// Said in plain text to who speaks it.
+// Answer in plain text to a client that speaks plain text.
 constexpr char kSpeakTls[] =
     "HTTP/1.1 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
     "Connection: close\r\nContent-Length: 38\r\n\r\nthis port speaks TLS: ask by https://\n";
 constexpr char kText[] = "text/plain; charset=utf-8";
 
-// Whether this thread serves a connection that nobody has time for.
+// Whether this thread is turning a connection away.
 thread_local bool refusing = false;
 
-// Why a request in plain text, on the loopback, is not answered; empty: it is. A page of another
-// site, whose name leads to the loopback meanwhile, would have its visitor's browser read ours.
+// Why a plain-text request on the loopback is refused; empty: it is not. A page of another site
+// whose name now leads to the loopback would make its visitor's browser read our pages.
 std::string RefusalOfName(const httplib::Request& request) {
   const size_t names = request.get_header_value_count("Host");
-  if (names == 0) return "";  // No browser.
+  if (names == 0) return "";  // Not a browser.
   const std::string name = absl::AsciiStrToLower(request.get_header_value("Host"));
   if (names == 1 && IsLoopback(name)) return "";
   return "this is answered under the names localhost, 127.0.0.1 and [::1] alone, and was asked for "
@@ -54,7 +54,7 @@ std::string RefusalOfName(const httplib::Request& request) {
 
 }  // namespace
 
-// Threads; counts the connections that wait for one.
+// The threads; also counts the connections that wait for one.
 class HttpConnections::Pool : public httplib::ThreadPool {
  public:
   explicit Pool(HttpConnections* connections)
@@ -63,7 +63,7 @@ class HttpConnections::Pool : public httplib::ThreadPool {
   void enqueue(std::function<void()> serve) override {
     if (connections_->Queue()) return httplib::ThreadPool::enqueue(std::move(serve));
     connections_->Refused(HttpRefusal::kConnections);
-    // Here, on the thread that accepts, it only closes the connection.
+    // On the accepting thread, this only closes the connection.
     refusing = true;
     serve();
     refusing = false;
@@ -73,34 +73,34 @@ class HttpConnections::Pool : public httplib::ThreadPool {
   HttpConnections* const connections_;
 };
 
-// One accepted socket, which it does not own. For one thread, but for socket().
+// An accepted socket, which it does not own. Used by one thread, except socket().
 class HttpConnections::Client : public httplib::Stream {
  public:
-  // `ssl`, which may be null, outlives it; then the socket does not block.
+  // If `ssl` is not null, it must outlive this, and the socket must not block.
   Client(HttpConnections* connections, int socket, SSL* ssl)
       : connections_(connections), socket_(socket), ssl_(ssl) {}
 
-  // The handshake of TLS. False: it has failed, and the client was told why if it can be.
+  // Does the TLS handshake. False: it failed, and the client was told why if possible.
   bool Accept() {
     if (Drive([this] { return SSL_accept(ssl_); }) > 0) return true;
     if (ERR_GET_REASON(ERR_peek_last_error()) == SSL_R_HTTP_REQUEST) {
       send(socket_, kSpeakTls, sizeof kSpeakTls - 1, MSG_NOSIGNAL | MSG_DONTWAIT);
-      // What is left unread would have the kernel take back the answer.
+      // With unread data, the kernel would discard our answer.
       recv(socket_, buffer_, sizeof buffer_, MSG_DONTWAIT);
     }
     ERR_clear_error();
     return false;
   }
 
-  // A request begins, or the wait for one.
+  // Call when a request, or the wait for one, begins.
   void Begin() {
     waited_ = absl::ZeroDuration();
     received_ = 0;
     streaming_ = false;
   }
-  // The reply lasts: only the patience counts.
+  // The response is a stream: only the patience limits it.
   void SetStreaming() { streaming_ = true; }
-  // It has been given up: it was too slow, asked too much, or is gone.
+  // Whether it was given up: too slow, too large a request, or gone.
   bool failed() const { return failed_; }
 
   bool is_readable() const override {
@@ -124,10 +124,10 @@ class HttpConnections::Client : public httplib::Stream {
     return static_cast<ssize_t>(taken);
   }
 
-  // All of it, or nothing more.
+  // Writes everything, or fails and writes no more.
   ssize_t write(const char* data, size_t size) override {
     if (ssl_ != nullptr) {
-      // One record after the other: the patience starts over with each.
+      // One record at a time: the patience starts over with each.
       for (size_t sent = 0; sent < size;) {
         const size_t most = std::min(size - sent, kRecordBytes);
         const int now = Drive([&] { return SSL_write(ssl_, data + sent, static_cast<int>(most)); });
@@ -145,7 +145,7 @@ class HttpConnections::Client : public httplib::Stream {
     return static_cast<ssize_t>(size);
   }
 
-  // Nobody asks.
+  // Nobody uses this.
   void get_remote_ip_and_port(std::string&, int&) const override {}
   void get_local_ip_and_port(std::string&, int&) const override {}
   socket_t socket() const override { return socket_; }
@@ -156,7 +156,7 @@ class HttpConnections::Client : public httplib::Stream {
     return -1;
   }
 
-  // 0: the client has ended. Requires: WaitFor(POLLIN).
+  // Returns 0 when the client has ended. Requires: WaitFor(POLLIN).
   ssize_t Receive() {
     if (ssl_ == nullptr) return recv(socket_, buffer_, sizeof buffer_, 0);
     const int got = Drive([this] { return SSL_read(ssl_, buffer_, sizeof buffer_); });
@@ -164,7 +164,7 @@ class HttpConnections::Client : public httplib::Stream {
     return SSL_get_error(ssl_, got) == SSL_ERROR_ZERO_RETURN ? 0 : -1;
   }
 
-  // Calls `step` of TLS until it has ended or the client is given up; its last result.
+  // Repeats a TLS `step` until it is done or the client is given up; returns its last result.
   template <typename Step>
   int Drive(const Step& step) {
     while (true) {
@@ -177,14 +177,14 @@ class HttpConnections::Client : public httplib::Stream {
     }
   }
 
-  // For how long it may be waited for from Begin on.
+  // How long the client may be waited for from Begin on.
   absl::Duration Limit() const {
     if (streaming_) return absl::InfiniteDuration();
     const HttpLimits& limits = connections_->limits_;
     return connections_->Hurried() ? std::min(limits.request, limits.hurried) : limits.request;
   }
 
-  // Whether the socket is ready in time; also when it has come to its end.
+  // Whether the socket is ready in time; also true at its end.
   bool WaitFor(short events) const {
     pollfd waiting{socket_, events, 0};
     absl::Duration here;
@@ -274,7 +274,7 @@ bool HttpConnections::process_and_close_socket(int socket) {
     absl::MutexLock lock(&mutex_);
     connections_.erase(std::this_thread::get_id());
   }
-  // The end is told; a client that does not take it is not waited for.
+  // Sends the closing message, without waiting for a client that does not take it.
   if (ssl != nullptr && !client.failed()) SSL_shutdown(ssl.get());
   shutdown(socket, SHUT_RDWR);
   close(socket);
@@ -288,7 +288,7 @@ void HttpConnections::Serve(Client& client) {
     client.Begin();
     const bool last = left == 1 || Hurried();
     bool closed = false;
-    // The library does not see each failure.
+    // The library does not notice each failure.
     const bool answered = process_request(client, last, closed, nullptr) && !client.failed();
     if (!answered || closed || last) break;
   }

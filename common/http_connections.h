@@ -1,6 +1,6 @@
-// cpp-httplib's server with connections of our own: it can end those that wait, and streams, at
-// once, where the library's wait for their timeouts; slow clients lose their thread; and each one's
-// buffer in the kernel is bounded.
+// cpp-httplib's server with our own connections: waiting connections and streams can be ended at
+// once instead of after the library's timeouts, slow clients lose their thread, and each
+// connection's kernel buffer is bounded.
 //
 // Thread-safe after the start of listening.
 #ifndef COMMON_HTTP_CONNECTIONS_H_
@@ -24,49 +24,49 @@ namespace paceline {
 
 class HttpConnections : public httplib::Server {
  public:
-  // So many connections are served at once; others wait for their turn.
+  // Serves `threads` connections at once; others wait.
   HttpConnections(size_t threads, const HttpLimits& limits, std::optional<HttpTls> tls);
 
-  // InvalidArgument when the files of TLS cannot be used.
+  // InvalidArgument when the TLS files cannot be used.
   absl::Status CheckTls();
 
-  // Has the response of the request under way on this thread go on with the stream; 503 when too
-  // many are open. Called by a route.
+  // Call from a route: continues this thread's current response with the stream; 503 when too many
+  // are open.
   void Stream(std::unique_ptr<HttpStream> stream, httplib::Response& response);
 
-  // Ends the streams that are open; their clients may ask again.
+  // Ends all open streams; their clients may ask again.
   void EndStreams() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // After httplib's stop(): ends what waits for a request, and all streams. Clients of requests
-  // under way are hurried.
+  // Call after httplib's stop(): ends connections that wait for a request, and all streams. Clients
+  // with requests under way are hurried.
   void End() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
   class Client;
   class Pool;
 
-  // A connection of one thread, which answers one request after the other.
+  // A connection on its thread, which answers its requests in turn.
   struct Connection {
-    Client* client = nullptr;              // Alive as long as this.
-    bool answering = false;                // Else it waits for a request.
+    Client* client = nullptr;              // Lives as long as this.
+    bool answering = false;                // Otherwise it waits for a request.
     std::shared_ptr<HttpStream> stream{};  // Null: none is open.
-    std::string certificate{};             // The client's, PEM; empty: it has shown none.
+    std::string certificate{};             // The client's, PEM; empty: none shown.
   };
 
   bool process_and_close_socket(int socket) override;
-  // One request after the other, until one of both has enough.
+  // Answers requests in turn, until the client or the server ends the connection.
   void Serve(Client& client);
-  // Why the client with this certificate (PEM; empty: none) may not read now; empty: it may.
+  // Why a client with this certificate (PEM; empty: none) may not read now; empty: it may.
   std::string RefusalOf(const std::string& certificate) const;
-  // The same of this thread's client, with TLS: asked with each request, as a connection outlives
-  // them.
+  // The same for this thread's TLS client. Checked at each request, since a connection lasts for
+  // several.
   std::string Refusal() ABSL_LOCKS_EXCLUDED(mutex_);
-  // False: the server ends.
+  // False when the server is ending.
   bool SetAnswering(bool answering) ABSL_LOCKS_EXCLUDED(mutex_);
-  // Counts a connection that waits for a thread. False: too many do.
+  // Counts a connection that waits for a thread. False when too many wait.
   bool Queue() ABSL_LOCKS_EXCLUDED(mutex_);
   void Refused(HttpRefusal refusal) const;
-  // Connections wait for a thread, or the server ends.
+  // Whether connections wait for a thread or the server is ending.
   bool Hurried() ABSL_LOCKS_EXCLUDED(mutex_);
 
   const size_t threads_;

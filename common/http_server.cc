@@ -16,7 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr int kNice =
-    5;  // Of setpriority: a third of the processor that others of the process get.
+    5;  // For setpriority: a third of the processor time of other threads.
 
 HttpServer::Query QueryOf(const httplib::Request& request) {
   return HttpServer::Query(request.params.begin(), request.params.end());
@@ -31,7 +31,7 @@ class HttplibServer : public HttpServer {
         server_(kHttpThreads + (streams_.empty() ? 0 : kHttpStreams), limits, std::move(tls)) {
     server_.set_keep_alive_max_count(100);
     server_.set_payload_max_length(0);
-    // The library's default shares a port with other processes; ours must notice them.
+    // The library's default shares the port with other processes; we must fail instead.
     server_.set_socket_options([](socket_t socket) {
       const int yes = 1;
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
@@ -66,11 +66,11 @@ class HttplibServer : public HttpServer {
     if (port < 0) return false;
     address_ = JoinHostPort(host, port);
     thread_ = std::thread([this] {
-      // Of this thread, and of those that it makes: what is shown yields to what decides.
+      // For this thread and its children: showing things must not slow down deciding them.
       setpriority(PRIO_PROCESS, 0, kNice);
       server_.listen_after_bind();
     });
-    // stop() before the thread has begun to accept would be lost.
+    // A stop() before the thread accepts connections would be lost.
     while (!server_.is_running()) std::this_thread::yield();
     return true;
   }

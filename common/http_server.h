@@ -1,12 +1,12 @@
-// The HTTP side of a daemon: a few GET routes for monitoring, and streams of events for browsers,
-// on threads of its own.
+// A daemon's HTTP side: a few GET routes for monitoring, and event streams for browsers, on its own
+// threads.
 //
-// Bounded: so many plain requests are answered at once, and so many streams are open; a stream
-// holds one chunk and the kernel's buffer. Clients are waited for within HttpLimits: slow ones
-// cannot keep a probe of /healthz waiting for long, nor the end of the server.
+// Bounded: limits how many plain requests are answered at once and how many streams are open; a
+// stream holds one chunk and the kernel's buffer. HttpLimits bounds the wait for clients: slow ones
+// cannot delay a probe of /healthz, or the server's end, for long.
 //
-// Over a network it speaks TLS alone, and each client shows a certificate of the cluster; probes of
-// /healthz and /readyz need none, as they learn nothing. On the loopback it may be plain text.
+// Over a network it only speaks TLS, and each client must show a certificate of the cluster, except
+// for /healthz and /readyz, which reveal nothing. On the loopback, plain text is allowed.
 //
 // Thread-safe after Start.
 #ifndef COMMON_HTTP_SERVER_H_
@@ -26,34 +26,34 @@
 
 namespace paceline {
 
-// What there were too many of for one more client.
+// Why a client was turned away: too many of these.
 enum class HttpRefusal { kConnections, kStreams };
 
-// For how long clients are waited for; then they are dropped.
+// How long to wait for clients before dropping them.
 struct HttpLimits {
-  // Who neither sends nor takes anything: a stream's reader, or a connection without a request.
+  // Without any progress: a stream's reader, or a connection without a request.
   absl::Duration patience = absl::Seconds(5);
-  // All waits of one request: to send it, and to take the whole reply. Not of a stream.
+  // All waits of one request together: to receive it and to send the whole reply. Not for streams.
   absl::Duration request = absl::Seconds(10);
-  // The same while other connections wait for a thread, and when the server ends.
+  // Replaces `request` while other connections wait for a thread, and when the server ends.
   absl::Duration hurried = absl::Seconds(1);
-  // Told of each client that is turned away; on any thread, and must not wait. May be empty.
+  // Called for each client turned away, on any thread; must not block. May be empty.
   std::function<void(HttpRefusal)> refused = {};
 };
 
-// Plain connections that are served at once; more wait.
+// Plain connections served at once; others wait.
 inline constexpr int kHttpThreads = 16;
-// So many wait; more are hung up on, since each takes a descriptor that gRPC and the store need
-// too.
+// Connections that may wait; more are closed, since each uses a descriptor that gRPC and the store
+// also need.
 inline constexpr int kHttpWaiting = 256;
-// Streams that are open at once; more are answered 503.
+// Streams open at once; more get 503.
 inline constexpr int kHttpStreams = 32;
 
-// With what a server speaks TLS.
+// What a server needs for TLS.
 struct HttpTls {
-  TlsFiles files;  // What lies there later is used for new connections.
-  // Whether a client may read, of whom the certificate, which holds, was issued then. Asked with
-  // each request, on any thread; not set: each may.
+  TlsFiles files;  // New connections use the files' latest contents.
+  // Whether a client may read. Gets the principal and the time of issue of its valid certificate.
+  // Called at each request, on any thread; if unset, all may.
   std::function<absl::Status(const Principal&, absl::Time issued)> check = {};
 };
 
@@ -64,43 +64,42 @@ struct HttpResponse {
   std::map<std::string, std::string> headers = {};
 };
 
-// A response that goes on until its client or the server goes away: "text/event-stream".
+// A response that lasts until its client or the server goes away: "text/event-stream".
 class HttpStream {
  public:
   virtual ~HttpStream() = default;
 
-  // Waits until there is something to send, and returns it; empty: that was all. Called by one
-  // thread of the server.
+  // Blocks until there is something to send and returns it; empty: the end. Called by one thread of
+  // the server.
   virtual std::string Next() = 0;
 
-  // Has Next return empty, also the one under way. From any thread.
+  // Makes Next return empty, also a call under way. Any thread.
   virtual void Cancel() = 0;
 };
 
 class HttpServer {
  public:
-  // Path ("/metrics") to what answers it. Called on a thread of the server, several at once.
+  // Maps a path ("/metrics") to its handler, which several server threads may call at once.
   using Routes = std::map<std::string, std::function<HttpResponse()>>;
-  // The same to what opens a stream. `query`: the parameters in the address, by name.
+  // Streams maps a path to what opens a stream. Query has the address's parameters by name.
   using Query = std::map<std::string, std::string>;
   using Streams = std::map<std::string, std::function<std::unique_ptr<HttpStream>(const Query&)>>;
 
-  // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot;
-  // InvalidArgument: no address, one that is reached over a network without TLS, or TLS files that
-  // cannot be used.
+  // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot.
+  // InvalidArgument: not an address, a network address without TLS, or unusable TLS files.
   static absl::StatusOr<std::unique_ptr<HttpServer>> Start(const std::string& address,
                                                            Routes routes, Streams streams = {},
                                                            const HttpLimits& limits = {},
                                                            std::optional<HttpTls> tls = {});
 
-  // Stops listening, ends all streams at once, and waits for the requests under way, whose clients
-  // are hurried.
+  // Stops listening, ends all streams at once, and waits for requests under way, whose clients are
+  // hurried.
   virtual ~HttpServer() = default;
 
-  // "host:port" with the real port.
+  // "host:port" with the actual port.
   virtual std::string address() const = 0;
 
-  // Ends the streams that are open; their clients may ask again, and are judged anew.
+  // Ends all open streams; their clients may ask again and are checked anew.
   virtual void EndStreams() = 0;
 };
 

@@ -41,7 +41,7 @@ TEST(HttpServerTest, AnswersItsRoutesAndNothingElse) {
   EXPECT_EQ(client.Get("/other")->status, 404);
 }
 
-// Of a page whose name leads to the loopback meanwhile (DNS rebinding).
+// A page whose name has been redirected to the loopback (DNS rebinding).
 TEST(HttpServerTest, PlainTextIsAnsweredUnderNamesOfTheLoopbackAlone) {
   auto server = HttpServer::Start("127.0.0.1:0", Hello());
   ASSERT_TRUE(server.ok()) << server.status();
@@ -88,7 +88,7 @@ TEST(HttpServerTest, BadAddressIsTheCallersFault) {
   }
 }
 
-// Sends one chunk, and then nothing until it is cancelled.
+// Sends one chunk, then nothing until it is cancelled.
 class WaitingStream : public HttpStream {
  public:
   std::string Next() override {
@@ -105,7 +105,7 @@ class WaitingStream : public HttpStream {
   absl::Notification cancelled_;
 };
 
-// Has always more to send; tells of its end.
+// Always has more to send; records its end.
 class EndlessStream : public HttpStream {
  public:
   EndlessStream(std::atomic<int64_t>* bytes, absl::Notification* ended)
@@ -127,7 +127,7 @@ HttpServer::Streams Waiting() {
   return {{"/events", [](const HttpServer::Query&) { return std::make_unique<WaitingStream>(); }}};
 }
 
-// A reader of a stream on a thread of its own.
+// Reads a stream on a thread of its own.
 class Reader {
  public:
   explicit Reader(const std::string& address)
@@ -154,7 +154,7 @@ class Reader {
   std::thread thread_;
 };
 
-// A client by hand, which may be slow. The kernel takes little for it ahead of its reading.
+// A client written by hand, which can be slow. The kernel buffers little for it.
 class RawClient {
  public:
   explicit RawClient(const std::string& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
@@ -173,17 +173,17 @@ class RawClient {
   RawClient& operator=(const RawClient&) = delete;
 
   bool connected() const { return connected_; }
-  // False: the server has ended the connection.
+  // False: the server has closed the connection.
   bool Send(const std::string& text) const {
     return send(socket_, text.data(), text.size(), MSG_NOSIGNAL) ==
            static_cast<ssize_t>(text.size());
   }
-  // Whether the server says something within the pause, or ends the connection.
+  // Whether the server sends something, or closes the connection, within `pause`.
   bool Hears(absl::Duration pause) const {
     pollfd waiting{socket_, POLLIN, 0};
     return poll(&waiting, 1, static_cast<int>(absl::ToInt64Milliseconds(pause))) > 0;
   }
-  // Bytes of at most 4096; 0: the connection is at its end.
+  // Reads at most 4096 bytes; returns 0 when the connection has ended.
   size_t Take() const {
     char taken[4096];
     const ssize_t got = recv(socket_, taken, sizeof taken, 0);
@@ -200,9 +200,9 @@ TEST(HttpServerTest, StreamSendsWhatThereIsAndEndsWithTheServer) {
   ASSERT_TRUE(server.ok()) << server.status();
   Reader reader((*server)->address());
   reader.WaitForFirst();
-  // Others are answered meanwhile.
+  // Other clients are answered meanwhile.
   EXPECT_EQ(httplib::Client("http://" + (*server)->address()).Get("/hello")->body, "world");
-  // Would wait for ever for a stream that nobody ends.
+  // Would hang if it waited for a stream that nobody ends.
   server->reset();
   EXPECT_EQ(reader.Join(), "data: first\n\n");
 }
@@ -212,7 +212,7 @@ TEST(HttpServerTest, StreamsCanBeEndedWithoutTheServer) {
   ASSERT_TRUE(server.ok()) << server.status();
   Reader reader((*server)->address());
   reader.WaitForFirst();
-  // It would wait for ever.
+  // Without this, it would wait for ever.
   (*server)->EndStreams();
   EXPECT_EQ(reader.Join(), "data: first\n\n");
   EXPECT_EQ(httplib::Client("http://" + (*server)->address()).Get("/hello")->body, "world");
@@ -271,17 +271,17 @@ TEST(HttpServerTest, ClientThatNeverReadsCostsBoundedMemoryAndIsDropped) {
 
 constexpr size_t kBig = 4 << 20;
 constexpr char kGetBig[] = "GET /big HTTP/1.1\r\nHost: localhost\r\n\r\n";
-// Of a client that does a little, again and again.
+// For a client that makes a little progress again and again.
 constexpr absl::Duration kPause = absl::Milliseconds(10);
 
-// More than the kernel takes for a client that does not read.
+// The second reply exceeds what the kernel buffers for a client that does not read.
 HttpServer::Routes HelloAndBig() {
   HttpServer::Routes routes = Hello();
   routes["/big"] = [] { return HttpResponse{200, "text/plain", std::string(kBig, 'x')}; };
   return routes;
 }
 
-// Nothing but what a test shortens ends a wait.
+// No wait ends, except where a test shortens a limit.
 HttpLimits Endless() { return {absl::Hours(1), absl::Hours(1), absl::Hours(1)}; }
 
 TEST(HttpServerTest, SlowClientsKeepNeitherOthersOutNorTheServerFromItsEnd) {
@@ -316,7 +316,7 @@ TEST(HttpServerTest, ConnectionsThatWaitAreBounded) {
   for (int i = 0; i < kHttpThreads + kHttpWaiting; ++i) {
     silent.push_back(std::make_unique<RawClient>((*server)->address()));
   }
-  // One more than there is room for, whichever it is.
+  // One more than there is room for.
   silent.push_back(std::make_unique<RawClient>((*server)->address()));
   bool refused = false;
   for (int look = 0; look < 1000 && !refused; ++look) {

@@ -1,4 +1,4 @@
-// HTTP over TLS: who may read, and what the others are told.
+// HTTP over TLS: who may read, and what other clients get.
 #include <gmock/gmock.h>
 #include <httplib.h>
 
@@ -20,7 +20,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// Says the same on each path.
+// Answers the same on each path.
 HttpServer::Routes Paths() {
   HttpServer::Routes routes;
   for (const char* path : {"/metrics", "/healthz", "/readyz"}) {
@@ -136,10 +136,10 @@ TEST_F(HttpTlsTest, NewestVersionIsTakenAndOldOnesAreRefused) {
 }
 
 TEST_F(HttpTlsTest, HandshakeThatDoesNotGoOnIsCutOff) {
-  // Nothing else would end the wait.
+  // No other limit ends the wait.
   const HttpLimits limits = {absl::Hours(1), absl::Milliseconds(200), absl::Hours(1)};
   Start({controller_}, limits);
-  // Nothing, and a record of 512 bytes of which the first have come.
+  // Either nothing, or the first bytes of a 512-byte record.
   for (const std::string& said : {std::string(), std::string("\x16\x03\x01\x02\x00\x01", 6)}) {
     EXPECT_EQ(AnswerToBytes(server_->address(), said), "");
   }

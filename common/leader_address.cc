@@ -9,8 +9,8 @@
 namespace paceline {
 namespace {
 
-// Names that are followed at once, one after the other: the next would be of two that name each
-// other.
+// Limit on names followed in a row without delay: one more would come from two controllers that
+// name each other.
 constexpr int kNamedInARow = 2;
 
 }  // namespace
@@ -36,7 +36,7 @@ bool LeaderAddress::Failed(absl::string_view leader) {
     return ++named_in_a_row_ <= kNamedInARow;
   }
   named_in_a_row_ = 0;
-  // Whoever was named may be in the list, or not: the turn goes on where it was.
+  // Whether or not the named one was in the list, the turn continues from where it was.
   turn_ = (turn_ + 1) % addresses_.size();
   if (addresses_[turn_] == current_) turn_ = (turn_ + 1) % addresses_.size();
   current_ = addresses_[turn_];

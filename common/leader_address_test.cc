@@ -31,7 +31,7 @@ TEST(LeaderAddressTest, TheOneThatWasNamedComesFirst) {
   LeaderAddress address({"a", "b", "c"});
   EXPECT_TRUE(address.Failed("c"));
   EXPECT_EQ(address.current(), "c");
-  // It need not be in the list.
+  // A named leader need not be in the list.
   EXPECT_TRUE(address.Failed("d"));
   EXPECT_EQ(address.current(), "d");
   EXPECT_FALSE(address.Failed());

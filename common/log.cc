@@ -13,12 +13,12 @@ namespace paceline {
 namespace {
 
 spdlog::logger& Logger() {
-  // Never destroyed: other threads may log while the process exits.
+  // Never destroyed: other threads may log during exit.
   static spdlog::logger* const logger = [] {
     auto* made = new spdlog::logger("paceline", std::make_shared<spdlog::sinks::stderr_sink_mt>());
     made->set_pattern("%Y-%m-%dT%H:%M:%S.%e%z %L %v");
     made->flush_on(spdlog::level::debug);
-    // Where log_options.cc finds it.
+    // log_options.cc finds the logger here.
     spdlog::register_logger(std::shared_ptr<spdlog::logger>(std::shared_ptr<void>(), made));
     return made;
   }();
@@ -46,8 +46,8 @@ const char* BaseName(const char* path) {
   return slash == nullptr ? path : slash + 1;
 }
 
-// A name or a reason that somebody chose can neither forge a line nor steer a terminal: control
-// characters are written as \x1b.
+// Writes control characters as \x1b, so that a name or reason chosen by somebody cannot forge a
+// line or control a terminal.
 std::string WithoutControls(const std::string& text) {
   std::string line;
   for (const char c : text) {

@@ -2,11 +2,11 @@
 //
 //   PACELINE_LOG(INFO) << "worker_connected node=" << name;
 //
-// INFO: state changes. WARNING: degraded but handled. ERROR: someone must act. Nothing per
-// step or per heartbeat above DEBUG. The prefix is needed because torch defines LOG.
+// INFO: state changes. WARNING: degraded but handled. ERROR: someone must act. Nothing per step or
+// heartbeat above DEBUG. The prefix is needed because torch defines LOG.
 //
-// PACELINE_CHECK ends the process when an invariant of ours is broken; it never guards
-// outside input. Thread-safe.
+// PACELINE_CHECK ends the process when one of our invariants is broken; it never checks outside
+// input. Thread-safe.
 #ifndef COMMON_LOG_H_
 #define COMMON_LOG_H_
 

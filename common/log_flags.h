@@ -1,4 +1,4 @@
-// The flags of a daemon about its log: --log-format and --log-level.
+// A daemon's flags for its log: --log-format and --log-level.
 #ifndef COMMON_LOG_FLAGS_H_
 #define COMMON_LOG_FLAGS_H_
 
@@ -9,7 +9,7 @@
 
 namespace paceline {
 
-// `flags` outlives `app`.
+// `flags` must outlive `app`.
 inline void AddLogFlags(CLI::App& app, LogFlags& flags) {
   app.add_option("--log-format", flags.format, "Form of the log lines on standard error")
       ->check(CLI::IsMember({"text", "json"}))

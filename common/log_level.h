@@ -1,4 +1,4 @@
-// The levels of common/log.h on the wire, where the first value stands for none of them.
+// Converts the levels of common/log.h to and from the wire, where the first value means none.
 #ifndef COMMON_LOG_LEVEL_H_
 #define COMMON_LOG_LEVEL_H_
 
@@ -11,7 +11,7 @@ inline v1::LogLevel ToProto(LogLevel level) {
   return static_cast<v1::LogLevel>(static_cast<int>(level) + 1);
 }
 
-// `otherwise` for none, and for a number that has no meaning here.
+// Returns `otherwise` for none and for unknown numbers.
 inline LogLevel FromProto(v1::LogLevel level, LogLevel otherwise) {
   const bool known = level >= v1::LOG_LEVEL_DEBUG && level <= v1::LOG_LEVEL_ERROR;
   return known ? static_cast<LogLevel>(level - 1) : otherwise;

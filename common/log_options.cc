@@ -22,8 +22,8 @@ bool IsWord(absl::string_view text) {
   return true;
 }
 
-// Length of a value, which ends before a blank; with its quotes, if it has some: those at its end
-// are followed by a blank or by nothing, so that others may stand within.
+// Length of a value. It ends before a blank; a quoted value ends at a quote that is followed by a
+// blank or by nothing, so it may contain quotes.
 size_t LengthOfValue(absl::string_view text) {
   if (text.empty() || text.front() != '"') return std::min(text.find(' '), text.size());
   for (size_t i = 1; i < text.size(); ++i) {
@@ -37,7 +37,7 @@ absl::string_view Unquoted(absl::string_view value) {
   return quoted ? value.substr(1, value.size() - 2) : value;
 }
 
-// As common/log.cc has them.
+// The mapping is that of common/log.cc.
 LogLevel FromSpdlog(spdlog::level::level_enum level) {
   switch (level) {
     case spdlog::level::trace:
@@ -74,7 +74,7 @@ class JsonFormatter : public spdlog::formatter {
 };
 
 spdlog::logger& Logger() {
-  // common/log.cc makes it when it is first used, with this level.
+  // At its first use, common/log.cc creates the logger with this level.
   if (spdlog::get("paceline") == nullptr) SetLogLevel(LogLevel::kInfo);
   return *spdlog::get("paceline");
 }

@@ -1,4 +1,4 @@
-// How a daemon's log lines look, set once from its flags; see common/log.h for what is logged.
+// The format of a daemon's log lines, set once from its flags; see common/log.h for contents.
 #ifndef COMMON_LOG_OPTIONS_H_
 #define COMMON_LOG_OPTIONS_H_
 
@@ -13,20 +13,20 @@ namespace paceline {
 
 enum class LogFormat {
   kText,  // 2026-03-01T12:00:00.000+00:00 I worker_connected node=w1
-  kJson,  // One object a line, see JsonLogLine.
+  kJson,  // One object per line, see JsonLogLine.
 };
 
 // `component` names the program in JSON lines.
 void SetLogFormat(LogFormat format, const std::string& component);
 
-// "debug", "info", "warning", "error"; nothing for another word.
+// Parses "debug", "info", "warning" or "error"; nothing for any other word.
 std::optional<LogLevel> ParseLogLevel(absl::string_view name);
-// The level that is set.
+// The current level.
 LogLevel CurrentLogLevel();
-// "fatal", too.
+// Returns the names above, and "fatal".
 const char* LogLevelName(LogLevel level);
 
-// What the flags --log-format and --log-level say (common/log_flags.h).
+// The values of the flags --log-format and --log-level (common/log_flags.h).
 struct LogFlags {
   std::string format = "text";
   std::string level = "info";
@@ -35,10 +35,10 @@ struct LogFlags {
 void ApplyLogFlags(const LogFlags& flags, const std::string& component);
 
 // A line as JSON: time (RFC 3339, UTC), level, component, event, message, and a string for each
-// field of the message. The message is whole, so nothing is lost where it is not of the form
+// field of the message. `message` is always complete; if it is not of the form
 //   EVENT KEY=VALUE KEY="VALUE WITH BLANKS" ...
-// then `event` and the fields that cannot be read are left out. A field whose name is one of those
-// above is left out, too. Bytes that are not UTF-8 are replaced. Without a newline at its end.
+// `event` and unreadable fields are left out. So are fields named like one of those above. Bytes
+// that are not UTF-8 are replaced. No newline at the end.
 std::string JsonLogLine(absl::Time time, LogLevel level, absl::string_view component,
                         absl::string_view message);
 

@@ -65,7 +65,7 @@ TEST(LogOptionsTest, LevelsHaveNames) {
   EXPECT_EQ(ParseLogLevel("fatal"), std::nullopt);
 }
 
-// Death tests show what a process of its own writes on its standard error.
+// Death tests run in a separate process, whose standard error they check.
 TEST(LogOptionsDeathTest, WritesJson) {
   const auto die = [] {
     SetLogFormat(LogFormat::kJson, "worker");

@@ -1,5 +1,5 @@
-// How a controller that stands by answers every call: UNAVAILABLE, with a google.rpc.ErrorInfo of
-// reason NOT_LEADER that names the leader, if there is one, in its metadata.
+// The answer of a standby controller to every call: UNAVAILABLE, with a google.rpc.ErrorInfo with
+// reason NOT_LEADER, whose metadata names the leader, if there is one.
 #ifndef COMMON_NOT_LEADER_H_
 #define COMMON_NOT_LEADER_H_
 
@@ -11,10 +11,10 @@
 namespace paceline {
 
 inline constexpr char kNotLeaderReason[] = "NOT_LEADER";
-// Key of the ErrorInfo's metadata: HOST:PORT.
+// Key in the ErrorInfo's metadata; the value is HOST:PORT.
 inline constexpr char kLeaderMetadata[] = "leader";
 
-// Whom a standby has named, empty: nobody; nothing if the status is not such an answer.
+// The leader named by a standby (empty: none); nothing if the status is not such an answer.
 std::optional<std::string> LeaderNamedIn(const grpc::Status& status);
 
 }  // namespace paceline

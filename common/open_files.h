@@ -11,22 +11,22 @@
 
 namespace paceline {
 
-// Below it a daemon or a trainer of a few ranks runs out of them.
+// A daemon, or a trainer with a few ranks, needs more than this.
 inline constexpr rlim_t kMinOpenFiles = 256;
 
-// There are programs that go through all that they may open.
+// An upper bound, since some programs go through all possible descriptors.
 inline constexpr rlim_t kMaxOpenFiles = 1 << 20;
 
-// Lets this process and those that it starts open as many files as the hard limit has,
-// kMaxOpenFiles at most: the soft one (1024 on most machines) is for programs that use select(2).
-// ResourceExhausted when the hard limit is less than kMinOpenFiles.
+// Raises this process's limit on open files, which its children inherit, to the hard limit, at most
+// kMaxOpenFiles: the soft one (1024 on most machines) only serves programs with select(2).
+// ResourceExhausted when the hard limit is below kMinOpenFiles.
 inline absl::Status RaiseOpenFiles() {
   rlimit limit{};
   if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return absl::OkStatus();
   const rlim_t most = std::min(limit.rlim_max, kMaxOpenFiles);
   if (limit.rlim_cur < most) {
     limit.rlim_cur = most;
-    ::setrlimit(RLIMIT_NOFILE, &limit);  // Up to the hard limit everybody may.
+    ::setrlimit(RLIMIT_NOFILE, &limit);  // Up to the hard limit this always works.
   }
   if (limit.rlim_max >= kMinOpenFiles) return absl::OkStatus();
   return absl::ResourceExhaustedError(

@@ -1,4 +1,4 @@
-// The flags of a daemon: parsed, or how it ends instead.
+// Parses a daemon's flags, or decides how it exits instead.
 #ifndef COMMON_PARSE_FLAGS_H_
 #define COMMON_PARSE_FLAGS_H_
 
@@ -10,8 +10,8 @@
 
 namespace paceline {
 
-// Fills what `app` was given. None: go on. --help and --version end the program, as do flags that
-// are wrong; what cannot be written is a failure.
+// Parses the flags of `app`. Returns nothing to continue, otherwise the exit code: after --help or
+// --version, for wrong flags, or when output cannot be written.
 inline std::optional<int> ParseOrExit(CLI::App& app, int argc, const char* const* argv) {
   try {
     app.parse(argc, argv);

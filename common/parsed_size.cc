@@ -13,14 +13,14 @@ using google::protobuf::FieldDescriptor;
 using google::protobuf::internal::WireFormatLite;
 using google::protobuf::io::CodedInputStream;
 
-// As libprotobuf 3.21 lays them out on 64 bits, where a list or a table of entries has up to twice
-// the room that it needs. A field takes up to 48, a map, but most take 8.
-constexpr size_t kMessage = 32;  // Its table, its arena, which fields it has.
+// Sizes in libprotobuf 3.21 on 64 bits, where a list or table of entries may have twice the needed
+// room. A field takes up to 48 (a map), but most take 8.
+constexpr size_t kMessage = 32;  // Its table, arena and presence bits.
 constexpr size_t kField = 16;
-constexpr size_t kEntry = 16;    // Of a list: a number, or a pointer.
-constexpr size_t kText = 48;     // A string, without what does not fit in it.
-constexpr size_t kUnknown = 32;  // A field that the type does not know.
-constexpr int kMaxDepth = 100;   // The parser's own.
+constexpr size_t kEntry = 16;    // In a list: a number or a pointer.
+constexpr size_t kText = 48;     // A string object, without longer contents.
+constexpr size_t kUnknown = 32;  // A field that the type does not have.
+constexpr int kMaxDepth = 100;   // The parser's limit.
 
 class Scale {
  public:
@@ -28,7 +28,7 @@ class Scale {
 
   size_t total() const { return total_; }
 
-  // The rest of what encoded_ is limited to is one message. False: enough is known.
+  // The rest, up to the current limit of encoded_, is one message. False: stop counting.
   bool WeighMessage(const Descriptor& type, int depth) {
     if (depth > kMaxDepth) return false;
     if (!Add(kMessage + kField * static_cast<size_t>(type.field_count()))) return false;
@@ -47,7 +47,7 @@ class Scale {
 
   bool WeighField(uint32_t tag, const FieldDescriptor* field, int depth) {
     if (WireFormatLite::GetTagWireType(tag) != WireFormatLite::WIRETYPE_LENGTH_DELIMITED) {
-      // A group is skipped with all that is in it, each of which is a field that nobody knows.
+      // A group is skipped with all its contents; each of them counts as an unknown field.
       const int before = encoded_.CurrentPosition();
       if (!WireFormatLite::SkipField(&encoded_, tag)) return false;
       const auto skipped = static_cast<size_t>(encoded_.CurrentPosition() - before);
@@ -68,7 +68,7 @@ class Scale {
       encoded_.PopLimit(outer);
       return true;
     }
-    // A list of numbers, each of at least a byte; or a text.
+    // Either a list of numbers, with at least a byte each, or a text.
     const bool numbers = field->cpp_type() != FieldDescriptor::CPPTYPE_STRING;
     return Add(numbers ? kEntry * static_cast<size_t>(size)
                        : kEntry + kText + static_cast<size_t>(size)) &&

@@ -1,6 +1,5 @@
-// How much memory a message of Protocol Buffers takes once it is parsed, told by its bytes alone:
-// two of them can be an entry that takes hundreds. What comes from a peer that is not trusted is
-// weighed before it is parsed.
+// Estimates a protobuf message's memory after parsing, from its bytes alone: two bytes can be an
+// entry that takes hundreds. Messages from untrusted peers are checked before parsing.
 //
 // Pure.
 #ifndef COMMON_PARSED_SIZE_H_
@@ -13,8 +12,8 @@
 
 namespace paceline {
 
-// In bytes, rounded up: fields, texts, entries of lists, and what the type does not know. Counting
-// stops above `limit`, and at what no parser takes.
+// The size in bytes, rounded up: fields, texts, list entries, and unknown fields. Stops counting
+// above `limit`, and at bytes that no parser accepts.
 size_t ParsedSize(const google::protobuf::Descriptor& type,
                   google::protobuf::io::ZeroCopyInputStream* encoded, size_t limit);
 

@@ -18,14 +18,14 @@ size_t Weigh(const std::string& encoded, size_t limit = kNoLimit) {
   return ParsedSize(*v1::WorkerMessage::descriptor(), &stream, limit);
 }
 
-// Never less than what the parser's message takes.
+// The estimate must not be below the parsed message's size.
 void ExpectCovers(const std::string& encoded) {
   v1::WorkerMessage message;
   ASSERT_TRUE(message.ParseFromString(encoded));
   EXPECT_GE(Weigh(encoded), message.SpaceUsedLong());
 }
 
-// A field that is a text or a message.
+// Encodes a text or message field.
 std::string Delimited(int number, const std::string& contents) {
   std::string field;
   for (size_t value : {static_cast<size_t>(number) << 3 | 2, contents.size()}) {
@@ -35,7 +35,7 @@ std::string Delimited(int number, const std::string& contents) {
   return field + contents;
 }
 
-// Of `bytes` bytes: the steps of one trainer, which say nothing.
+// The steps of one trainer, all empty, in `bytes` bytes.
 std::string EmptyRecords(int bytes) {
   const int batches = v1::NodeSteps::kBatchesFieldNumber;
   const int records = v1::StepBatch::kRecordsFieldNumber;
@@ -91,9 +91,9 @@ TEST(ParsedSizeTest, WhatNobodyKnowsIsCovered) {
   std::string texts;
   std::string groups;
   for (int i = 0; i < 10'000; ++i) {
-    varints += "\x78\x01";       // 15: 1.
-    texts += Delimited(15, "");  // 15: "".
-    groups += "\x7b\x7c";        // 15 {}.
+    varints += "\x78\x01";       // Field 15 = 1.
+    texts += Delimited(15, "");  // Field 15 = "".
+    groups += "\x7b\x7c";        // Field 15 {}.
   }
   for (const std::string& encoded : {varints, texts, groups}) {
     ExpectCovers(encoded);

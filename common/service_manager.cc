@@ -20,7 +20,7 @@ void ReportServing(EventLoop& loop) {
   ::sd_notify(0, "READY=1");
   uint64_t watchdog_us = 0;
   if (::sd_watchdog_enabled(0, &watchdog_us) <= 0) return;
-  // As sd_watchdog_enabled(3) advises: half of the limit.
+  // Half of the limit, as sd_watchdog_enabled(3) advises.
   const absl::Duration period = absl::Microseconds(watchdog_us) / 2;
   loop.Post([&loop, period] { KeepAlive(loop, period); });
 }

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Listens as systemd does, at an address that is no file.
+// Listens like systemd, at an address that is not a file.
 class ServiceManagerTest : public testing::Test {
  protected:
   ServiceManagerTest() {
@@ -25,7 +25,7 @@ class ServiceManagerTest : public testing::Test {
     name.copy(address.sun_path + 1, sizeof(address.sun_path) - 1);
     const auto size = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + 1 + name.size());
     EXPECT_EQ(::bind(socket_, reinterpret_cast<sockaddr*>(&address), size), 0);
-    // The test's limit is that of a message that does not come.
+    // A message that never comes is ended by the test's own time limit.
     ::setenv("NOTIFY_SOCKET", absl::StrCat("@", name).c_str(), 1);
   }
 

@@ -1,8 +1,8 @@
-// Long pieces of work on the loop, one after the other, each in several turns: what else waits for
-// the loop is taken up between them, and none of it waits longer than for one turn. Since one piece
-// is worked on at a time, what they make does not pile up either, however many are asked for.
+// Divides long pieces of work on the loop into turns, one piece at a time, so that other tasks run
+// between turns and wait for one turn at most. However many pieces are requested, the results of
+// only one can pile up.
 //
-// Runs on the loop, which outlives it.
+// Runs on the loop, which must outlive it.
 #ifndef COMMON_TURNS_H_
 #define COMMON_TURNS_H_
 
@@ -16,7 +16,7 @@
 
 namespace paceline {
 
-// Describing so many ranks takes half a millisecond, as measured by `make bench NAME=load`.
+// Describing this many ranks takes half a millisecond (`make bench NAME=load`).
 inline constexpr int kPartsPerTurn = 256;
 
 class Turns {
@@ -25,9 +25,9 @@ class Turns {
   Turns(const Turns&) = delete;
   Turns& operator=(const Turns&) = delete;
 
-  // Does `one` with each of the keys in their order, and `done` after the last. `one` returns how
-  // many parts its work had; a turn ends after kPartsPerTurn of them. The first turn is this call,
-  // if no other piece is in line. Whatever a key stands for may have gone when its turn comes.
+  // Calls `one` with each key in order, then `done`. `one` returns how many parts its work had; a
+  // turn ends after kPartsPerTurn parts. If no other piece is queued, the first turn runs in this
+  // call. What a key stands for may be gone when its turn comes.
   template <typename Key>
   void Add(std::vector<Key> keys, std::function<int(const Key&)> one, EventLoop::Task done) {
     line_.push_back([keys = std::move(keys), one = std::move(one), done = std::move(done),
@@ -49,7 +49,7 @@ class Turns {
   }
 
   EventLoop* const loop_;
-  std::deque<std::function<bool()>> line_;  // Each does a turn; true: that was the last.
+  std::deque<std::function<bool()>> line_;  // Each makes a turn; true: it was the last.
 };
 
 }  // namespace paceline

@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// 64 bits from the system's source of randomness.
+// Returns 64 bits from the system's source of randomness.
 uint64_t RandomBits();
 
 // A random (version 4) UUID, as in "0b4c9f0e-3f52-4c1e-9a51-2f8b8a4e6d11".

@@ -1,4 +1,4 @@
-// The version of all our programs; they are released together.
+// The version of all our programs, which are released together.
 #ifndef COMMON_VERSION_H_
 #define COMMON_VERSION_H_
 
@@ -13,9 +13,9 @@ namespace paceline {
 
 inline constexpr char kVersion[] = "0.1.0";
 
-// Whether `version` is of a later release than `than`: its MAJOR.MINOR is higher. What is behind
-// these changes nothing that programs say to each other. False for what is no version, such as
-// that of a program which says none.
+// Whether `version` is a later release than `than`, that is, has a higher MAJOR.MINOR. Later parts
+// never change what programs say to each other. False when `version` is no version, for example
+// from a program that sends none.
 inline bool IsLaterRelease(absl::string_view version, absl::string_view than) {
   const auto release = [](absl::string_view text) {
     const std::vector<absl::string_view> parts = absl::StrSplit(text, '.');

@@ -51,7 +51,7 @@ absl::Status SyncDirectoryOf(const std::string& path) {
   const int fd = open(directory.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return Failed("cannot open", directory);
   absl::Status status;
-  // Some network file systems cannot sync a directory, and need not.
+  // Some network file systems neither support nor need syncing a directory.
   if (fsync(fd) != 0 && errno != EINVAL) status = Failed("cannot sync", directory);
   close(fd);
   return status;

@@ -28,14 +28,14 @@ class AtomicFile {
 
   AtomicFile(AtomicFile&& other) noexcept;
   AtomicFile& operator=(AtomicFile&& other) noexcept;
-  ~AtomicFile();  // Without Commit: nothing was written.
+  ~AtomicFile();  // Without Commit, nothing is written.
 
   absl::Status Append(absl::string_view bytes);
 
-  // Replaces bytes that have been appended.
+  // Replaces bytes that were appended.
   absl::Status Overwrite(uint64_t offset, absl::string_view bytes);
 
-  // The file is there, with all its bytes. Nothing may be called after it.
+  // Puts the complete file in place. Call nothing after it.
   absl::Status Commit();
 
  private:
@@ -43,14 +43,14 @@ class AtomicFile {
 
   std::string path_;
   std::string temporary_;
-  int fd_;  // Negative: nothing is left to be done.
+  int fd_;  // Negative: nothing is left to do.
 };
 
-// Writes `pieces` one after the other. Errors as AtomicFile.
+// Writes `pieces` one after the other. Errors as for AtomicFile.
 absl::Status WriteFileAtomically(const std::string& path,
                                  absl::Span<const absl::string_view> pieces);
 
-// Makes durable that `path` was made, renamed or removed in its directory. Errors as AtomicFile.
+// Makes it durable that `path` was created, renamed or removed. Errors as for AtomicFile.
 absl::Status SyncDirectoryOf(const std::string& path);
 
 }  // namespace paceline

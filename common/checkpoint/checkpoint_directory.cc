@@ -1,4 +1,4 @@
-// The part of checkpoint_files.h that is about a job's directory.
+// The functions of checkpoint_files.h about a job's directory.
 #include <sys/stat.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace paceline {
 namespace {
 
 constexpr char kRemovedPrefix[] = "removed-";
-constexpr size_t kMaxEntries = 1 << 20;  // Of a job's directory: some 100 MB of names.
+constexpr size_t kMaxEntries = 1 << 20;  // In a job's directory: some 100 MB of names.
 
 absl::Status Failed(absl::string_view what, const std::string& path, const std::error_code& error) {
   const std::string message = absl::StrCat(what, " ", path, ": ", error.message());
@@ -65,7 +65,7 @@ absl::StatusOr<bool> HasManifest(const std::string& directory) {
   return Failed("cannot look at", path, std::error_code(errno, std::generic_category()));
 }
 
-// Fails when the manifest cannot be read or is not that of `key`.
+// Fails when the manifest cannot be read or does not belong to `key`.
 absl::StatusOr<CompleteCheckpoint> Describe(const std::string& directory,
                                             const CheckpointKey& key) {
   const std::string path = absl::StrCat(directory, "/", kManifestName);
@@ -94,19 +94,19 @@ absl::StatusOr<CompleteCheckpoint> Describe(const std::string& directory,
 absl::Status RemoveCheckpoint(const std::string& directory) {
   std::string path = directory;
   while (absl::EndsWith(path, "/")) path.pop_back();
-  const size_t name_at = path.rfind('/') + 1;  // 0 when there is no slash.
+  const size_t name_at = path.rfind('/') + 1;  // 0 if there is no slash.
   const std::string name = path.substr(name_at);
   if (!ParseCheckpointName(name).has_value()) {
     return absl::InvalidArgumentError(absl::StrCat(directory, " is no checkpoint's directory"));
   }
-  // It may hold what an earlier removal has left behind, and has to make room.
+  // An earlier removal may have left a directory of this name: remove it first.
   const std::string removed = absl::StrCat(path.substr(0, name_at), kRemovedPrefix, name);
   PACELINE_RETURN_IF_ERROR(RemoveTree(removed));
   if (std::rename(path.c_str(), removed.c_str()) != 0) {
     if (errno == ENOENT) return absl::OkStatus();
     return Failed("cannot rename", path, std::error_code(errno, std::generic_category()));
   }
-  // Before any file goes: a loss of power must not bring back the name of what has lost a shard.
+  // First, so that after a power loss no checkpoint under its own name lacks a shard.
   PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(path));
   return RemoveTree(removed);
 }

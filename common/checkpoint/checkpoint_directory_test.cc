@@ -40,13 +40,13 @@ class CheckpointDirectoryTest : public testing::Test {
     ASSERT_TRUE(manifest.ok()) << manifest.status();
   }
 
-  // What a save leaves that was killed before its commit.
+  // Leaves what a save leaves that was killed before its commit.
   void AddIncomplete(const CheckpointKey& key) {
     AddComplete(key);
     fs::rename(PathOf(key) + "/" + kManifestName, PathOf(key) + "/" + PartName(0));
   }
 
-  // What a removal leaves that was killed when it had removed a shard.
+  // Leaves what a removal leaves that was killed after removing a shard.
   void AddRemoved(const CheckpointKey& key) {
     AddComplete(key);
     fs::remove(PathOf(key) + "/" + ShardName(0, 2));
@@ -60,7 +60,7 @@ class CheckpointDirectoryTest : public testing::Test {
     return names;
   }
 
-  // Of the complete ones, in order.
+  // Returns the complete checkpoints in order.
   std::vector<std::string> Settle(int64_t generation) {
     const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
         SettleCheckpoints(job_, generation);
@@ -80,7 +80,7 @@ TEST_F(CheckpointDirectoryTest, ManifestThatIsTooLargeIsToldAndNotRead) {
   AddComplete({20, 1});
   AddComplete({30, 1});
   const std::string path = PathOf({30, 1}) + "/" + kManifestName;
-  fs::resize_file(path, uint64_t{1} << 40);  // Takes no room on the disk.
+  fs::resize_file(path, uint64_t{1} << 40);  // Takes no disk space.
   std::vector<std::string> left_out;
   const absl::StatusOr<std::vector<CompleteCheckpoint>> complete =
       SettleCheckpoints(job_, 2, &left_out);
@@ -95,7 +95,7 @@ TEST_F(CheckpointDirectoryTest, ManifestThatIsTooLargeIsToldAndNotRead) {
   EXPECT_EQ(opened.message(), why);
 }
 
-// A mapping of it would end the process that reads it.
+// Mapping such a file would end the reading process.
 TEST_F(CheckpointDirectoryTest, ManifestThatIsCutWhileItIsReadHarmsNobody) {
   AddComplete({20, 1});
   const std::string path = PathOf({20, 1}) + "/" + kManifestName;
@@ -184,7 +184,7 @@ TEST_F(CheckpointDirectoryTest, LeavesAloneWhatIsNotItsOwn) {
   AddComplete({10, 1});
   std::ofstream(PathOf({10, 1}) + "/" + kManifestName) << "damaged";
   AddComplete({11, 1});
-  fs::rename(PathOf({11, 1}), PathOf({12, 1}));  // The manifest tells another step.
+  fs::rename(PathOf({11, 1}), PathOf({12, 1}));  // The manifest has another step.
   std::ofstream(job_ + "/lock") << "owner";
   std::ofstream(job_ + "/final.safetensors") << "weights";
   std::ofstream(PathOf({13, 1})) << "a file";
@@ -205,7 +205,7 @@ TEST_F(CheckpointDirectoryTest, AMissingDirectoryIsToldAndNotMade) {
   fs::remove(job_);
 }
 
-// As long as it lives, this thread is bound by the modes of files, even root's.
+// While it lives, file modes bind this thread, even as root.
 class BoundByModes {
  public:
   BoundByModes() {
@@ -242,12 +242,12 @@ TEST_F(CheckpointDirectoryTest, RemovesOneAndWhatItsRemovalLeft) {
   EXPECT_EQ(Names(), Strings{CheckpointName({20, 1})});
   EXPECT_TRUE(RemoveCheckpoint(PathOf({10, 1})).ok());
 
-  // Killed between the rename and the end.
+  // A removal was killed after the rename.
   AddRemoved({10, 1});
   EXPECT_TRUE(RemoveCheckpoint(PathOf({10, 1})).ok());
   EXPECT_EQ(Names(), Strings{CheckpointName({20, 1})});
 
-  // And then made again.
+  // Then the checkpoint was made again.
   AddRemoved({20, 1});
   AddComplete({20, 1});
   EXPECT_TRUE(RemoveCheckpoint(PathOf({20, 1})).ok());
@@ -278,7 +278,7 @@ TEST_F(CheckpointDirectoryTest, RemovesCheckpointsOnly) {
   EXPECT_EQ(Names(), Strings{"notes"});
 }
 
-// Runs `act` in a process that is killed at its n-th system call. False when it ended before.
+// Runs `act` in a process that is killed at its n-th system call. False if it ended before.
 bool RunKilledAt(int call, const std::function<void()>& act) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -289,7 +289,7 @@ bool RunKilledAt(int call, const std::function<void()>& act) {
   }
   int status = 0;
   ::waitpid(child, &status, 0);
-  // It stops where a call begins and where it ends.
+  // The process stops where a call begins and where it ends.
   for (int stops = 0; WIFSTOPPED(status) && stops < 2 * call - 1; ++stops) {
     ::ptrace(PTRACE_SYSCALL, child, nullptr, nullptr);
     ::waitpid(child, &status, 0);
@@ -304,7 +304,7 @@ bool RunKilledAt(int call, const std::function<void()>& act) {
 }
 
 TEST_F(CheckpointDirectoryTest, KilledAtAnyCallItLeavesNoHalfCheckpoint) {
-  // With so many shards one is probably listed before the manifest by the file system.
+  // With this many shards, the file system probably lists one of them before the manifest.
   Manifest many_shards = ExampleManifest(2, 1);
   many_shards.ranks = 16;
   const std::string bytes(16, 'x');

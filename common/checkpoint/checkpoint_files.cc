@@ -20,7 +20,7 @@ namespace {
 
 constexpr int64_t kReadBytes = 4 << 20;
 
-// An entry of a shard, as the manifest has it.
+// An entry of a shard, as described by the manifest.
 struct Entry {
   const ManifestTensor* tensor;
   const TensorSlice* slice;
@@ -35,7 +35,7 @@ absl::string_view Contents(const MappedFile& file) {
   return {static_cast<const char*>(file.data()), file.size()};
 }
 
-// Of a complete checkpoint.
+// Reads the manifest of a complete checkpoint.
 absl::StatusOr<Manifest> ReadWholeManifest(const std::string& directory) {
   const std::string path = absl::StrCat(directory, "/", kManifestName);
   absl::StatusOr<Manifest> manifest = ReadManifest(path);
@@ -49,7 +49,7 @@ absl::StatusOr<Manifest> ReadWholeManifest(const std::string& directory) {
   return manifest;
 }
 
-// By file, in the order of their bytes.
+// The entries by file, in the order of their bytes.
 std::map<std::string, std::vector<Entry>> EntriesByFile(const Manifest& manifest) {
   std::map<std::string, std::vector<Entry>> files;
   for (const ManifestFile& file : manifest.files) files[file.name];
@@ -64,7 +64,7 @@ std::map<std::string, std::vector<Entry>> EntriesByFile(const Manifest& manifest
   return files;
 }
 
-// Whether the shard's header says the same of an entry as the manifest.
+// Whether the shard's header agrees with the manifest about an entry.
 bool Agree(const Safetensor& found, int64_t offset, const Entry& entry) {
   std::vector<int64_t> shape = entry.tensor->shape;
   if (!shape.empty()) shape[0] = entry.slice->rows;
@@ -90,7 +90,7 @@ absl::Status CheckHeader(const MappedFile& file, const std::vector<Entry>& entri
                                   entry.tensor->name, "\", ", RowsText(*entry.slice)));
     }
   }
-  // Names are unique in both, so none can be missing in the other now.
+  // Names are unique on both sides, so with equal counts none can be missing.
   if (found->size() != entries.size()) {
     return damaged(absl::StrCat("its header has ", found->size(), " tensors, ", kManifestName, " ",
                                 entries.size(), " of them"));
@@ -125,7 +125,7 @@ absl::Status CompareChecksum(const std::string& path, const Entry& entry, uint64
                                           ChecksumText(entry.slice->checksum)));
 }
 
-// Reads the bytes of an entry. Not through a mapping: a disk's error is a message then, not SIGBUS.
+// Reads an entry's bytes without a mapping: a disk error is then a message, not SIGBUS.
 absl::StatusOr<uint64_t> ReadChecksum(int fd, const Entry& entry, std::vector<char>& buffer,
                                       const std::function<void(int64_t bytes)>& on_read) {
   Checksum checksum;
@@ -148,7 +148,7 @@ absl::StatusOr<uint64_t> ReadChecksum(int fd, const Entry& entry, std::vector<ch
   return checksum.Take();
 }
 
-// Adds what is wrong with the bytes of these entries.
+// Adds a line for each damaged entry.
 void VerifyEntries(const std::string& path, const std::vector<Entry>& entries,
                    const std::function<void(int64_t bytes)>& on_read,
                    std::vector<std::string>& damages) {

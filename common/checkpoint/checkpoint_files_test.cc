@@ -42,10 +42,10 @@ class CheckpointFilesTest : public testing::Test {
     manifest_ = *manifest;
   }
 
-  // After a change of the manifest.
+  // Writes manifest_ again after a change.
   void WriteManifest() { Write(manifest_path_, FormatManifest(manifest_)); }
 
-  // The one slice of a file that this offset lies in.
+  // The slice of a tensor with this index.
   const TensorSlice& SliceOf(const std::string& tensor, size_t index) {
     for (const ManifestTensor& found : manifest_.tensors) {
       if (found.name == tensor) return found.slices[index];
@@ -215,7 +215,7 @@ TEST_F(CheckpointFilesTest, VerifyTellsItsProgressAndEveryDamage) {
 }
 
 TEST_F(CheckpointFilesTest, DataIsNotReadWhenItIsOpened) {
-  // Behind the header the file is a hole of 256 GiB: whoever reads it does not come back.
+  // After the header the file is a hole of 256 GiB, too much to read.
   const int64_t bytes = int64_t{1} << 38;
   const std::string path = directory_ + "/large.safetensors";
   const std::string header = SafetensorsHeader({{"model/large", "U8", {bytes}, ""}}, 64).value();

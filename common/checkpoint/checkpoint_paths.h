@@ -7,7 +7,7 @@
 //     shard-00000-of-00004.safetensors one for each rank
 //     part-00000.json                  the rank's slices, until they are in the manifest
 //   removed-step-...                   a checkpoint that is being removed
-//   diverged-round-000000000352.g2/    what each rank with slipstream had when the canonical models
+//   diverged-round-000000000352.g2/    each rank's state with slipstream when the canonical models
 //                                      were found to differ: no checkpoint, and kept until a person
 //                                      removes it
 //     shard-00000-of-00004.safetensors one for each rank

@@ -1,6 +1,6 @@
 #include "common/checkpoint/checksum.h"
 
-// On x86 it chooses the widest vectors of the processor when it runs: twice as fast as the default.
+// On x86, chooses the processor's widest vectors at run time: twice as fast as the default.
 #ifdef __x86_64__
 #include <xxh_x86dispatch.h>
 #else

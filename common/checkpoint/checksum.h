@@ -1,5 +1,5 @@
-// The checksum of a checkpoint's bytes: XXH3 with 64 bits (https://xxhash.com), which costs less
-// than reading them from memory. In JSON: "xxh3:" and 16 hexadecimal digits.
+// The checksum of a checkpoint's bytes: 64-bit XXH3 (https://xxhash.com), which costs less than
+// reading the bytes from memory. Its JSON form is "xxh3:" and 16 hexadecimal digits.
 #ifndef COMMON_CHECKPOINT_CHECKSUM_H_
 #define COMMON_CHECKPOINT_CHECKSUM_H_
 
@@ -14,7 +14,7 @@ namespace paceline {
 
 uint64_t ChecksumOf(absl::string_view bytes);
 
-// Piece by piece.
+// Computes a checksum piece by piece.
 class Checksum {
  public:
   Checksum();
@@ -23,7 +23,7 @@ class Checksum {
   Checksum& operator=(const Checksum&) = delete;
 
   void Add(absl::string_view bytes);
-  // Of all so far. Starts over.
+  // Returns the checksum of all bytes so far and starts over.
   uint64_t Take();
 
  private:

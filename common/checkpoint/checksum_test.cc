@@ -6,7 +6,7 @@ namespace paceline {
 namespace {
 
 TEST(ChecksumTest, IsXxh3) {
-  // As `xxhash.xxh3_64_hexdigest` of Python gives them.
+  // Values of Python's `xxhash.xxh3_64_hexdigest`.
   EXPECT_EQ(ChecksumText(ChecksumOf("")), "xxh3:2d06800538d394c2");
   EXPECT_EQ(ChecksumText(ChecksumOf("abc")), "xxh3:78af5f94892f3950");
 }
@@ -19,7 +19,7 @@ TEST(ChecksumTest, PiecesGiveThatOfTheWhole) {
   checksum.Add(absl::string_view(bytes).substr(3, 70'000));
   checksum.Add(absl::string_view(bytes).substr(70'003));
   EXPECT_EQ(checksum.Take(), ChecksumOf(bytes));
-  // It starts over.
+  // It has started over.
   checksum.Add("abc");
   EXPECT_EQ(checksum.Take(), ChecksumOf("abc"));
   EXPECT_EQ(checksum.Take(), ChecksumOf(""));

@@ -33,7 +33,7 @@ std::string Format(const ManifestFile& file) {
   return absl::StrCat("{\"name\": ", JsonQuoted(file.name), ", \"bytes\": ", file.bytes, "}");
 }
 
-// Each on a line of its own.
+// Writes each item on its own line.
 template <typename Items>
 std::string FormatLines(const Items& items) {
   return absl::StrJoin(items, ",", [](std::string* text, const auto& item) {
@@ -43,10 +43,10 @@ std::string FormatLines(const Items& items) {
 
 absl::Status Damaged(absl::string_view what) { return absl::DataLossError(what); }
 
-// Rows that the slices of a tensor have to cover.
+// Number of rows that a tensor's slices must cover.
 int64_t RowsOf(const ManifestTensor& tensor) { return tensor.shape.empty() ? 1 : tensor.shape[0]; }
 
-// Names the first field in which two parts differ that are of one checkpoint only if they agree.
+// Two parts of one checkpoint must agree: names the first field in which they do not.
 absl::Status CheckSame(const Manifest& a, const Manifest& b) {
   const auto differ = [](absl::string_view field, const auto& left, const auto& right) {
     return Damaged(absl::StrCat("two parts differ in ", field, ": ", left, " and ", right));
@@ -68,7 +68,7 @@ bool ByName(const Item& a, const Item& b) {
   return a.name < b.name;
 }
 
-// Tensors that come several times, sorted by name, become one with the slices of all.
+// Merges entries of the same tensor into one with all slices; sorts tensors by name.
 absl::Status JoinTensors(std::vector<ManifestTensor>& tensors) {
   std::vector<ManifestTensor> joined;
   for (ManifestTensor& tensor : tensors) {

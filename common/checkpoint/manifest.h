@@ -1,11 +1,11 @@
-// What a checkpoint consists of: the contents of its manifest.json (docs/checkpoint-format.md).
+// The contents of a checkpoint, as described in its manifest.json (docs/checkpoint-format.md).
 //
-// Each tensor is cut along its first dimension into slices, each of which is one entry of a
-// shard, a safetensors file. While a checkpoint is being written, each rank leaves a manifest of
-// its own slices beside its shard (`part`); merged, they are the checkpoint's manifest, whose
-// presence makes the checkpoint complete.
+// Each tensor is cut along its first dimension into slices; each slice is an entry of a shard, a
+// safetensors file. While a checkpoint is being written, each rank leaves a manifest of its own
+// slices (a part) beside its shard. Merged, the parts are the checkpoint's manifest; the checkpoint
+// is complete when it is there.
 //
-// The file is JSON. Its first line holds a checksum of all the bytes after that line.
+// The file is JSON. Its first line has a checksum of all following bytes.
 #ifndef COMMON_CHECKPOINT_MANIFEST_H_
 #define COMMON_CHECKPOINT_MANIFEST_H_
 
@@ -22,24 +22,24 @@ namespace paceline {
 
 inline constexpr int kManifestVersion = 1;
 
-// No manifest is larger, that of a part neither: it has room for some 400,000 slices.
+// Maximum size of a manifest or part: enough for some 400,000 slices.
 inline constexpr size_t kMaxManifestBytes = size_t{64} << 20;
 
-// Consecutive rows of a tensor, in one entry of a shard. A tensor without dimensions is one row.
+// Consecutive rows of a tensor in one entry of a shard. A scalar is one row.
 struct TensorSlice {
-  std::string file;  // Name of the shard in the checkpoint's directory.
+  std::string file;  // Shard's name in the checkpoint's directory.
   int64_t first_row = 0;
   int64_t rows = 0;
   int64_t offset = 0;  // Of the first byte, from the start of the file.
   int64_t bytes = 0;
-  uint64_t checksum = 0;  // Of the bytes (checksum.h).
+  uint64_t checksum = 0;  // Of the slice's bytes (checksum.h).
 };
 
 struct ManifestTensor {
-  std::string name;                 // "model/fc.weight"; in a shard too.
-  std::string dtype;                // As in safetensors: "F32".
+  std::string name;                 // "model/fc.weight"; also its name in a shard.
+  std::string dtype;                // A safetensors dtype: "F32".
   std::vector<int64_t> shape;       // Of the whole tensor.
-  std::vector<TensorSlice> slices;  // By first_row, without gaps; of a part: some of them.
+  std::vector<TensorSlice> slices;  // By first_row, without gaps; a part has some of them.
 };
 
 struct ManifestFile {
@@ -51,45 +51,45 @@ struct Manifest {
   int version = kManifestVersion;
   std::string paceline_version;
   std::string torch_version;
-  int64_t created = 0;  // Unix seconds, by the clock of the node that wrote it.
+  int64_t created = 0;  // Unix seconds, by the writing node's clock.
 
   std::string job_id;
   int64_t generation = 0;
   int64_t step = 0;  // Steps completed.
-  int ranks = 0;     // That saved it.
+  int ranks = 0;     // Number that saved it.
   int64_t plan_epoch = 0;
-  std::string ladder;      // For people and for comparison: "2:2,8:8".
+  std::string ladder;      // For people, and to compare: "2:2,8:8".
   int64_t data_epoch = 0;  // Position in the data (worker/trainer/core/sampler.h).
   int64_t data_offset = 0;
-  std::string job_spec;  // A JSON object: paceline.v1.JobSpec, as protobuf writes it.
+  std::string job_spec;  // A JSON object: paceline.v1.JobSpec in protobuf's JSON.
 
-  std::vector<ManifestFile> files;      // By name.
-  std::vector<ManifestTensor> tensors;  // By name.
+  std::vector<ManifestFile> files;      // Sorted by name.
+  std::vector<ManifestTensor> tensors;  // Sorted by name.
 };
 
-// Bytes of the whole tensor, and of one row of it; negative when 63 bits cannot hold them.
+// Bytes of the whole tensor, and of one row; negative if they exceed 63 bits.
 int64_t TensorBytes(const ManifestTensor& tensor);
 int64_t RowBytes(const ManifestTensor& tensor);
 
-// The file's contents. Text that is not UTF-8 is mended; a job_spec that is no object becomes {}.
+// Returns the file's contents. Repairs text that is not UTF-8; replaces an invalid job_spec by {}.
 std::string FormatManifest(const Manifest& manifest);
 
-// DataLoss, with the place, when it is damaged or contradicts itself (a slice outside its file or
-// its tensor, names that are paths, sizes that overflow, a checksum that differs); Unimplemented
-// when it is of a newer version. Never allocates more than a small multiple of `contents`.
+// DataLoss, with the place, when the text is damaged or inconsistent (a slice outside its file or
+// tensor, names that are paths, sizes that overflow, a wrong checksum); Unimplemented for a newer
+// version. Never allocates more than a small multiple of `contents`.
 absl::StatusOr<Manifest> ParseManifest(absl::string_view contents);
 
-// The manifest, or part, in a file, which may change meanwhile. `bytes`, if given: of the file.
-// Errors as of ParseManifest, NotFound, and those of common/foreign_dir.h; they name the file, and
-// its size when that is beyond kMaxManifestBytes.
+// Reads a manifest or part from a file, which may change meanwhile. `bytes`, if given, gets the
+// file's size. Errors of ParseManifest and common/foreign_dir.h, and NotFound; they name the file,
+// and its size when that exceeds kMaxManifestBytes.
 absl::StatusOr<Manifest> ReadManifest(const std::string& path, int64_t* bytes = nullptr);
 
-// All slices of all ranks in one, from one part of each. Versions are those of the first part,
-// `created` is the latest. DataLoss, naming tensor or field, when the parts are not of one
-// checkpoint or do not cover each tensor exactly once.
+// Merges one part from each rank. Versions come from the first part, `created` from the latest.
+// DataLoss, naming tensor or field, when the parts belong to different checkpoints or do not cover
+// each tensor exactly once.
 absl::StatusOr<Manifest> MergeManifests(const std::vector<Manifest>& parts);
 
-// Whether each tensor is covered exactly once: DataLoss as above.
+// DataLoss as above unless each tensor is covered exactly once.
 absl::Status CheckComplete(const Manifest& manifest);
 
 }  // namespace paceline

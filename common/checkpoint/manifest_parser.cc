@@ -1,4 +1,4 @@
-// The part of manifest.h that reads what may be damaged.
+// The functions of manifest.h that read possibly damaged text.
 #include <algorithm>
 #include <limits>
 #include <optional>
@@ -29,14 +29,14 @@ absl::Status Damaged(absl::string_view where, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
 }
 
-// Where values go while the manifest is read. Of file, tensor and slice, the last one is open.
+// Receives values while the manifest is read, into the last file, tensor and slice.
 struct Target {
   Manifest manifest;
   int64_t version = 0;
   int64_t ranks = 0;
   JsonCollector job_spec;
-  std::vector<int64_t> rows;  // Of the slice.
-  std::string checksum;       // Of the slice.
+  std::vector<int64_t> rows;  // Of the current slice.
+  std::string checksum;       // Of the current slice.
 
   ManifestFile& file() { return manifest.files.back(); }
   ManifestTensor& tensor() { return manifest.tensors.back(); }
@@ -44,7 +44,7 @@ struct Target {
 };
 
 struct Object {
-  int values;  // That it must have: all those that are known.
+  int values;  // Number of values it must have: all known ones.
   void (*begin)(Target&, const std::string& key) = nullptr;
   absl::Status (*end)(Target&, const std::string& path) = nullptr;
 };
@@ -56,9 +56,9 @@ struct Text {
   std::string* (*place)(Target&);
 };
 
-// A value that this version knows; others are passed over.
+// A value that this version knows; others are ignored.
 struct Field {
-  std::vector<absl::string_view> path;  // "*": any key or index.
+  std::vector<absl::string_view> path;  // "*" matches any key or index.
   std::variant<Object, Array, Number, Text> kind;
 };
 
@@ -180,7 +180,7 @@ class ManifestVisitor : public JsonVisitor {
     return object->end == nullptr ? absl::OkStatus() : object->end(to_, JsonPathText(path));
   }
 
-  // Requires: the walk has ended well.
+  // Requires: the walk has ended without an error.
   absl::StatusOr<Manifest> Take() {
     constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
     if (to_.ranks < 1 || to_.ranks > kMaxInt) return Damaged("ranks", "impossible");
@@ -198,7 +198,7 @@ class ManifestVisitor : public JsonVisitor {
     return path.empty() ? "the manifest" : JsonPathText(path);
   }
 
-  // Counts it as a value of the object that it is in.
+  // Finds a known field and counts it as a value of the object that contains it.
   const Field* Found(const JsonPath& path) {
     const Field* const field = Find(path);
     if (field != nullptr && !path.empty()) ++values_[path.size() - 1];
@@ -206,10 +206,10 @@ class ManifestVisitor : public JsonVisitor {
   }
 
   Target to_;
-  std::vector<int> values_;  // Known ones, of each object that is open.
+  std::vector<int> values_;  // Known values so far in each open object.
 };
 
-// Shown in messages of one line each, and, for a file, part of a path.
+// Names appear in one-line messages, and a file's in a path.
 bool IsName(absl::string_view name) {
   return !name.empty() && absl::c_none_of(name, [](char c) { return absl::ascii_iscntrl(c); });
 }
@@ -230,12 +230,12 @@ absl::Status CheckSlice(const ManifestTensor& tensor, const TensorSlice& slice,
     return Damaged(where, absl::StrCat("in a file that is not listed: \"", slice.file, "\""));
   }
   const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
-  // An empty tensor may have an entry, which has no rows.
+  // An empty tensor may have an entry, which then has no rows.
   if (slice.first_row > rows || slice.rows > rows - slice.first_row ||
       (slice.rows == 0 && rows != 0)) {
     return Damaged(where, absl::StrCat(slice.rows, " rows of a tensor that has ", rows));
   }
-  // Cannot overflow: that of the whole tensor does not.
+  // Cannot overflow, since the whole tensor's bytes do not.
   if (slice.bytes != slice.rows * RowBytes(tensor)) {
     return Damaged(where, absl::StrCat(slice.bytes, " bytes are not those of its rows"));
   }
@@ -256,7 +256,7 @@ absl::Status CheckTensor(const ManifestTensor& tensor, const std::vector<Manifes
   std::set<absl::string_view> in_files;
   for (const TensorSlice& slice : tensor.slices) {
     PACELINE_RETURN_IF_ERROR(CheckSlice(tensor, slice, files));
-    // Its name stands for one entry there.
+    // In the file, the name must be unique.
     if (!in_files.insert(slice.file).second) {
       return Damaged(where, absl::StrCat("two slices in ", slice.file));
     }
@@ -264,7 +264,7 @@ absl::Status CheckTensor(const ManifestTensor& tensor, const std::vector<Manifes
   return absl::OkStatus();
 }
 
-// Sorts files, tensors and slices, and checks that they agree with each other.
+// Sorts files, tensors and slices, and checks that they are consistent.
 absl::Status Settle(Manifest& manifest) {
   const auto by_name = [](const auto& a, const auto& b) { return a.name < b.name; };
   absl::c_sort(manifest.files, by_name);
@@ -284,7 +284,7 @@ absl::Status Settle(Manifest& manifest) {
   return absl::OkStatus();
 }
 
-// The first line has the checksum of the rest and the second the version, in all versions.
+// In all versions the first line has the checksum of the rest, and the second the version.
 absl::Status CheckFirstLines(absl::string_view contents) {
   const size_t line_end = contents.find('\n');
   absl::string_view line = contents.substr(0, line_end);

@@ -16,7 +16,7 @@ namespace {
 constexpr char kShard0[] = "shard-00000-of-00002.safetensors";
 constexpr char kShard1[] = "shard-00001-of-00002.safetensors";
 
-// Of rank 0 of 2: the first two rows of a matrix of five, and a scalar.
+// The part of rank 0 of 2: the first two rows of a matrix with five, and a scalar.
 Manifest Part0() {
   Manifest part;
   part.paceline_version = "0.1.0";
@@ -38,7 +38,7 @@ Manifest Part0() {
   return part;
 }
 
-// Of rank 1: the other rows.
+// The part of rank 1: the other rows.
 Manifest Part1() {
   Manifest part = Part0();
   part.created += 5;
@@ -47,12 +47,12 @@ Manifest Part1() {
   return part;
 }
 
-// A manifest with another body, whose checksum is right.
+// A manifest with this body and the right checksum.
 std::string Sealed(const std::string& body) {
   return absl::StrCat("{\"checksum\": \"", ChecksumText(ChecksumOf(body)), "\",\n", body);
 }
 
-// As above, of the merged example with `before` replaced by `after`.
+// The merged example with `before` replaced by `after`, and the right checksum.
 std::string Changed(const std::string& before, const std::string& after) {
   const std::string text = FormatManifest(MergeManifests({Part0(), Part1()}).value());
   const std::string body = text.substr(text.find('\n') + 1);

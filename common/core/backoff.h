@@ -1,7 +1,7 @@
-// Delays between the attempts of something that fails: growing, bounded, jittered.
+// Growing, bounded, jittered delays between attempts of something that fails.
 //
-// The n-th delay lies between half of and the whole of min(max, initial * factor^n), so
-// that many clients that lost the same server do not come back at the same moment.
+// The n-th delay is between half and all of min(max, initial * factor^n), so that many clients of a
+// lost server do not return at the same moment.
 //
 // Thread-compatible.
 #ifndef COMMON_CORE_BACKOFF_H_
@@ -33,7 +33,7 @@ class Backoff {
     return whole * std::uniform_real_distribution<double>(0.5, 1.0)(random_);
   }
 
-  // After a success: the next delay is the first one again.
+  // Call after a success: the next delay is the first one again.
   void Reset() { next_ = absl::ZeroDuration(); }
 
  private:

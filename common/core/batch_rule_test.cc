@@ -43,7 +43,7 @@ TEST(BatchRuleTest, RankBatchIsKeptWithAnyNumberOfRanks) {
   EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 4, {32, 1}, 0), 0);
 }
 
-// BatchNorm over a single sample has nothing to normalise over.
+// BatchNorm cannot normalise over a single sample.
 TEST(BatchRuleTest, NoPassGetsFewerSamplesThanTheModelNeeds) {
   EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {2, 1}, 2, /*least=*/1), (RankBatch{1, 3}));
   EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {2, 1}, 2, /*least=*/2), std::nullopt);

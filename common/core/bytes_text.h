@@ -1,4 +1,4 @@
-// Sizes for people.
+// Formats sizes for people.
 #ifndef COMMON_CORE_BYTES_TEXT_H_
 #define COMMON_CORE_BYTES_TEXT_H_
 

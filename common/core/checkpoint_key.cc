@@ -20,7 +20,7 @@ std::optional<CheckpointKey> ParseCheckpointName(absl::string_view name) {
       !absl::SimpleAtoi(rest.substr(dot + 2), &key.generation)) {
     return std::nullopt;
   }
-  // Numbers can be written in several ways, a name in one.
+  // A number can be written in several ways, but a checkpoint has only one name.
   if (key.step < 0 || key.generation < 1 || CheckpointName(key) != name) return std::nullopt;
   return key;
 }

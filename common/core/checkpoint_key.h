@@ -1,5 +1,5 @@
-// What a checkpoint is known by within its job, and the name of its directory:
-// step-000000000120.g2 holds the state after 120 steps, saved by generation 2. Names sort by step.
+// Identifies a checkpoint within its job and names its directory: step-000000000120.g2 has the
+// state after 120 steps, saved by generation 2. Names sort by step.
 #ifndef COMMON_CORE_CHECKPOINT_KEY_H_
 #define COMMON_CORE_CHECKPOINT_KEY_H_
 
@@ -24,7 +24,7 @@ struct CheckpointKey {
 };
 
 std::string CheckpointName(const CheckpointKey& key);
-// Of a directory's name without its path; nothing if it is not such a name.
+// Parses a directory's name without its path; nothing for any other name.
 std::optional<CheckpointKey> ParseCheckpointName(absl::string_view name);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Addresses as people and programs write them: HOST:PORT, an IPv6 address in brackets.
+// Addresses in text form: HOST:PORT, with an IPv6 address in brackets.
 #ifndef COMMON_CORE_HOST_PORT_H_
 #define COMMON_CORE_HOST_PORT_H_
 
@@ -14,15 +14,15 @@ struct HostPort {
   int port = 0;      // 0: any.
 };
 
-// Of "HOST:PORT" or "[ADDRESS]:PORT". InvalidArgument otherwise: an IPv6 address without brackets
-// does not say where the port begins.
+// Parses "HOST:PORT" or "[ADDRESS]:PORT". InvalidArgument for anything else: in an IPv6 address
+// without brackets, the port's beginning is unknown.
 absl::StatusOr<HostPort> ParseHostPort(absl::string_view text);
 
-// The way back: puts an IPv6 address into brackets. `host` may have them already.
+// The inverse: puts an IPv6 address into brackets. `host` may already have them.
 std::string JoinHostPort(absl::string_view host, int port);
 
-// "HOST" or "HOST:PORT" as HOST:PORT; without a port, also for an IPv6 address without brackets,
-// with `port`.
+// Returns "HOST" or "HOST:PORT" as HOST:PORT. Adds `port` if there is none; an IPv6 address without
+// brackets has none.
 std::string WithPort(absl::string_view address, int port);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Identities that cannot be mistaken for one another.
+// Strongly typed ids that cannot be confused.
 //
 // A JobId or NodeName wraps its text; Rank, Generation and PlanEpoch wrap a number. Ids of
 // one type compare and hash by value; two types never mix, and nothing converts by itself.
@@ -40,7 +40,7 @@ using NodeName = Id<struct NodeNameTag, std::string>;
 using Rank = Id<struct RankTag, int>;
 // Number of a membership of a job, 1-based, never reused.
 using Generation = Id<struct GenerationTag, int64_t>;
-// Number of what a job's ranks agree on (proto/plan.proto), 1-based, never reused.
+// Version number of a job's plan (proto/plan.proto), 1-based, never reused.
 using PlanEpoch = Id<struct PlanEpochTag, int64_t>;
 
 // One trainer process: a rank of a job in a generation.

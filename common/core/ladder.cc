@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-// Lengths of the runs of ranks with the same `place`.
+// Lengths of runs of ranks with the same value of `place`.
 std::vector<int> Runs(const std::vector<RankHome>& homes, std::string RankHome::*place) {
   std::vector<int> runs;
   for (size_t rank = 0; rank < homes.size(); ++rank) {

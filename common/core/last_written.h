@@ -1,4 +1,4 @@
-// What a terminal would show of a line that was written over, as progress bars do.
+// What a terminal shows of an overwritten line, as of a progress bar.
 #ifndef COMMON_CORE_LAST_WRITTEN_H_
 #define COMMON_CORE_LAST_WRITTEN_H_
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Of a line without its newline: what follows the last "\r" that anything follows.
+// For a line without its newline: the part after the last "\r" that is not at the end.
 inline absl::string_view LastWritten(absl::string_view line) {
   line = line.substr(0, line.find_last_not_of('\r') + 1);
   const size_t over = line.rfind('\r');

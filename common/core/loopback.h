@@ -1,4 +1,4 @@
-// Which addresses mean this machine only, and which all of its interfaces.
+// Recognises addresses that mean only this machine, or all of its interfaces.
 #ifndef COMMON_CORE_LOOPBACK_H_
 #define COMMON_CORE_LOOPBACK_H_
 
@@ -6,13 +6,13 @@
 
 namespace paceline {
 
-// Whether "HOST:PORT" (or HOST) means this machine only: localhost, 127.0.0.0/8, [::1]; of several,
-// with commas between them, whether each does. A name that merely begins like an address does not,
-// nor does an empty host, which stands for all interfaces.
+// Whether "HOST:PORT" (or HOST) means only this machine: localhost, 127.0.0.0/8, [::1]. For
+// several, separated by commas, whether all do. False for a name that merely begins like such an
+// address, and for an empty host, which means all interfaces.
 bool IsLoopback(absl::string_view addresses);
 
-// Whether one listens at "HOST:PORT" on all interfaces: 0.0.0.0 or [::]. That is no address by
-// which others reach this machine.
+// Whether listening at "HOST:PORT" means all interfaces: 0.0.0.0 or [::]. Other machines cannot
+// reach this one by such an address.
 bool IsEveryInterface(absl::string_view address);
 
 }  // namespace paceline

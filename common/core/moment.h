@@ -1,4 +1,4 @@
-// A point in time as core sees it: an argument, never read from a clock.
+// A point in time for core code, which gets it as an argument and never reads a clock.
 #ifndef COMMON_CORE_MOMENT_H_
 #define COMMON_CORE_MOMENT_H_
 
@@ -7,8 +7,8 @@
 namespace paceline {
 
 struct Moment {
-  absl::Time steady;  // Monotonic, arbitrary start: for deadlines and durations.
-  absl::Time wall;    // Civil time: for display and records only.
+  absl::Time steady;  // Monotonic, with an arbitrary start: for deadlines and durations.
+  absl::Time wall;    // Civil time: only for display and records.
 };
 
 }  // namespace paceline

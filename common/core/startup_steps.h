@@ -6,8 +6,8 @@
 
 namespace paceline {
 
-// Steps that may take as long as the ranks' meeting, and say nothing of later ones: libraries
-// settle in the first, the gradients' buckets are laid out anew after it.
+// The first steps may take as long as starting up, and say nothing about later ones: libraries
+// initialise in the first one, and the gradients' buckets are rearranged after it.
 inline constexpr int64_t kStartupSteps = 2;
 
 }  // namespace paceline

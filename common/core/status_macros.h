@@ -1,4 +1,4 @@
-// Early return on error, which this release of Abseil lacks.
+// Early return on error; this release of Abseil has no macros for it.
 #ifndef COMMON_CORE_STATUS_MACROS_H_
 #define COMMON_CORE_STATUS_MACROS_H_
 

@@ -1,4 +1,4 @@
-// Cuts text without leaving a part of a character.
+// Truncates text without splitting a character.
 #ifndef COMMON_CORE_UTF8_PREFIX_H_
 #define COMMON_CORE_UTF8_PREFIX_H_
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// At most `size` bytes of the beginning of `text`; of UTF-8 it stays UTF-8.
+// The first bytes of `text`, at most `size`; UTF-8 stays valid UTF-8.
 inline absl::string_view Utf8Prefix(absl::string_view text, size_t size) {
   if (text.size() <= size) return text;
   while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80) --size;

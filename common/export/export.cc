@@ -18,7 +18,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Whether there is a directory for `path`.
+// Whether the parent directory of `path` exists.
 absl::Status CheckParent(const std::string& path) {
   const fs::path parent = fs::path(path).parent_path();
   std::error_code error;
@@ -31,7 +31,7 @@ absl::Status CheckParent(const std::string& path) {
                                           " to write into: make it, or name another"));
 }
 
-// A directory that is being filled. Unless Keep is called, what was written goes with it.
+// A directory that is being filled. Unless Keep is called, what was written is removed.
 class OutputDirectory {
  public:
   static absl::StatusOr<OutputDirectory> Open(const std::string& path) {
@@ -103,7 +103,7 @@ int64_t BytesOf(const std::vector<ModelTensor>& tensors) {
   return bytes;
 }
 
-// Consecutive tensors of at most `max_bytes` together; a larger one is alone.
+// Groups consecutive tensors, at most `max_bytes` per group; a larger tensor is alone.
 std::vector<std::vector<ModelTensor>> Split(const std::vector<ModelTensor>& tensors,
                                             int64_t max_bytes) {
   std::vector<std::vector<ModelTensor>> groups;
@@ -130,7 +130,7 @@ OnWritten Counter(const ExportOptions& options, int64_t all) {
   };
 }
 
-// Which file holds which tensor.
+// The index that maps tensors to files.
 std::string IndexJson(const std::vector<std::vector<ModelTensor>>& groups,
                       const std::vector<std::string>& names, int64_t bytes) {
   nlohmann::json json;
@@ -206,7 +206,7 @@ absl::StatusOr<ExportResult> ExportHuggingFace(const CheckpointFiles& checkpoint
     PACELINE_RETURN_IF_ERROR(WriteFileAtomically(output.Add("model.safetensors.index.json"),
                                                  {IndexJson(groups, names, result.bytes)}));
   }
-  // Last: without it nobody takes the directory for a model.
+  // Last: without this file nobody takes the directory for a model.
   PACELINE_RETURN_IF_ERROR(
       WriteFileAtomically(output.Add("config.json"), {LlamaConfigJson(spec, options.floats)}));
   result.files = output.Keep();

@@ -45,7 +45,7 @@ class ExportTest : public ::testing::Test {
   }
   ~ExportTest() override { fs::remove_all(root_); }
 
-  // Two matrices of 7 x 2 and 2 x 2, a counter, and what does not belong to the model.
+  // Two matrices of 7 x 2 and 2 x 2, a counter, and a tensor outside the model.
   CheckpointFiles Checkpoint(const std::string& spec) {
     Manifest manifest;
     manifest.job_id = "job-0123456789ab";
@@ -200,7 +200,7 @@ TEST_F(ExportTest, HuggingFaceDirectoryOfOneFile) {
 TEST_F(ExportTest, FilesAreSplitAtTheLimit) {
   const CheckpointFiles checkpoint = Checkpoint(kLlama);
   ExportOptions options;
-  options.max_file_bytes = 24;  // a.weight is larger; b.weight and the counter fit just so.
+  options.max_file_bytes = 24;  // a.weight is larger; b.weight and the counter just fit.
   const auto result = ExportHuggingFace(checkpoint, out_, options);
   ASSERT_TRUE(result.ok()) << result.status();
   EXPECT_THAT(Names(out_), UnorderedElementsAre("model-00001-of-00002.safetensors",

@@ -15,7 +15,7 @@ uint32_t BitsOf(float value) {
   return bits;
 }
 
-// `bits` without its `dropped` lowest ones, rounded; a carry goes on into the exponent.
+// Rounds off the `dropped` lowest bits; a carry continues into the exponent.
 uint32_t Rounded(uint32_t bits, int dropped) {
   const uint32_t half = uint32_t{1} << (dropped - 1);
   const uint32_t odd = (bits >> dropped) & 1;
@@ -50,13 +50,13 @@ const char* TorchNameOf(FloatFormat format) {
 
 uint16_t ToBf16(float value) {
   const uint32_t bits = BitsOf(value);
-  // The bit that makes it a quiet NaN, lest dropping the others makes it infinite.
+  // Sets the bit for a quiet NaN, or dropping the other bits could make it infinite.
   if ((bits & ~kSign) > kInfinity) return static_cast<uint16_t>(bits >> 16 | 0x40);
   return static_cast<uint16_t>(Rounded(bits, 16));
 }
 
 uint16_t ToFp16(float value) {
-  // Exponents are biased by 127 there and by 15 here, mantissas have 23 and 10 bits.
+  // fp32 has bias 127 and 23 mantissa bits, fp16 has bias 15 and 10 mantissa bits.
   constexpr uint32_t kSmallestNormal = uint32_t{127 - 14} << 23;
   constexpr uint32_t kTooLarge = uint32_t{127 + 16} << 23;
   const uint32_t bits = BitsOf(value);
@@ -68,7 +68,7 @@ uint16_t ToFp16(float value) {
     const uint32_t rebiased = magnitude - (uint32_t{127 - 15} << 23);
     return static_cast<uint16_t>(sign | Rounded(rebiased, 13));
   }
-  // Subnormal: a multiple of 2^-24. Below half of the smallest all is zero.
+  // A subnormal is a multiple of 2^-24. Below half of the smallest one, the result is zero.
   const int exponent = static_cast<int>(magnitude >> 23);
   if (exponent < 127 - 25) return static_cast<uint16_t>(sign);
   const uint32_t mantissa = (magnitude & 0x7FFFFF) | 0x800000;

@@ -1,6 +1,5 @@
-// Number formats of exported weights. Conversion rounds to the nearest value, halves to even, as
-// IEEE 754 has it: what is too large becomes infinite, NaN stays NaN, tiny values become
-// subnormal.
+// Number formats of exported weights. Conversion rounds to the nearest value, halves to even, as in
+// IEEE 754: too large values become infinite, NaN stays NaN, tiny values become subnormal.
 #ifndef COMMON_EXPORT_FLOAT_FORMAT_H_
 #define COMMON_EXPORT_FLOAT_FORMAT_H_
 
@@ -13,15 +12,15 @@ namespace paceline {
 
 enum class FloatFormat { kFp32, kBf16, kFp16 };
 
-// As safetensors names it: "F32", "BF16", "F16".
+// The name in safetensors: "F32", "BF16", "F16".
 const char* DtypeOf(FloatFormat format);
-// As PyTorch names it: "float32", "bfloat16", "float16".
+// The name in PyTorch: "float32", "bfloat16", "float16".
 const char* TorchNameOf(FloatFormat format);
 
 uint16_t ToBf16(float value);
 uint16_t ToFp16(float value);
 
-// `bytes`: fp32 values, little-endian, anywhere in memory. The same in `format`, appended.
+// Converts `bytes` (little-endian fp32 values, any alignment) and appends them to `out`.
 void AppendConverted(absl::string_view bytes, FloatFormat format, std::string* out);
 
 }  // namespace paceline

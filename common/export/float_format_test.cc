@@ -17,7 +17,7 @@ float Bits(uint32_t bits) {
   return value;
 }
 
-// Independent of the code: the value of an fp16, by its definition.
+// The value of an fp16 by its definition, independent of the tested code.
 double ValueOfFp16(uint16_t half) {
   const int exponent = half >> 10 & 31;
   const int mantissa = half & 1023;
@@ -41,7 +41,7 @@ TEST(FloatFormatTest, Bf16RoundsHalvesToEven) {
   EXPECT_EQ(ToBf16(Bits(0x3F818000)), 0x3F82);
   EXPECT_EQ(ToBf16(Bits(0x3F808001)), 0x3F81);
   EXPECT_EQ(ToBf16(Bits(0x3F817FFF)), 0x3F81);
-  // Into the next exponent, and beyond the largest.
+  // Rounds up into the next exponent, and beyond the largest value.
   EXPECT_EQ(ToBf16(Bits(0x3FFFFFFF)), 0x4000);
   EXPECT_EQ(ToBf16(std::numeric_limits<float>::max()), 0x7F80);
 }
@@ -73,7 +73,7 @@ TEST(FloatFormatTest, Fp16HasSubnormals) {
   EXPECT_EQ(ToFp16(std::ldexp(1.01F, -25)), 0x0001);
   EXPECT_EQ(ToFp16(std::ldexp(3.0F, -25)), 0x0002);  // One and a half, to even.
   EXPECT_EQ(ToFp16(std::ldexp(1.0F, -26)), 0x0000);
-  EXPECT_EQ(ToFp16(std::ldexp(1023.75F, -24)), 0x0400);  // Up to the smallest normal one.
+  EXPECT_EQ(ToFp16(std::ldexp(1023.75F, -24)), 0x0400);  // Up to the smallest normal number.
   EXPECT_EQ(ToFp16(-std::ldexp(1.0F, -149)), 0x8000);
 }
 

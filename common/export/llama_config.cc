@@ -26,7 +26,7 @@ std::string LlamaConfigJson(const v1::JobSpec& spec, FloatFormat floats) {
       {"attention_bias", false},
       {"mlp_bias", false},
       {"torch_dtype", TorchNameOf(floats)},
-      // A job knows no tokenizer; LlamaConfig's own defaults would be those of another one.
+      // A job has no tokenizer; LlamaConfig's defaults would be another tokenizer's.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},
   };

@@ -1,5 +1,5 @@
-// The config.json beside a Llama's weights, by which Hugging Face's LlamaForCausalLM knows what
-// to build. Names are those of its LlamaConfig.
+// The config.json beside a Llama's weights, which tells Hugging Face's LlamaForCausalLM what to
+// build. Names are those of its LlamaConfig.
 #ifndef COMMON_EXPORT_LLAMA_CONFIG_H_
 #define COMMON_EXPORT_LLAMA_CONFIG_H_
 
@@ -10,7 +10,7 @@
 
 namespace paceline {
 
-// Requires: the spec's model is a llama, with all its defaults.
+// Requires: the spec's model is a llama, with all defaults filled in.
 std::string LlamaConfigJson(const v1::JobSpec& spec, FloatFormat floats);
 
 }  // namespace paceline

@@ -1,7 +1,7 @@
-// The tensors of a checkpoint's model, and safetensors files of them.
+// The tensors of a checkpoint's model, and safetensors files with them.
 //
-// Memory stays at a few megabytes however large they are: a slice is read from the map, compared
-// with its checksum, converted and written.
+// Uses a few megabytes of memory, however large the tensors are: each slice is read from the map,
+// verified, converted and written.
 #ifndef COMMON_EXPORT_MODEL_TENSORS_H_
 #define COMMON_EXPORT_MODEL_TENSORS_H_
 
@@ -17,23 +17,23 @@
 
 namespace paceline {
 
-// One tensor as it will be in the file.
+// A tensor as it will be in the file.
 struct ModelTensor {
   std::string name;   // Without "model/".
-  std::string dtype;  // fp32 as wanted; others as they are.
+  std::string dtype;  // The format for fp32; others are unchanged.
   int64_t bytes = 0;
   const ManifestTensor* stored;
 };
 
-// By name. `manifest` outlives them.
+// Sorted by name. `manifest` must outlive them.
 std::vector<ModelTensor> ModelTensors(const Manifest& manifest, FloatFormat floats);
 
-// Called with the bytes that were written since the call before; an error ends the writing.
+// Gets the bytes written since the last call; an error stops the writing.
 using OnWritten = std::function<absl::Status(int64_t bytes)>;
 
-// Writes a file of these tensors atomically, those of large elements first, so that each is aligned
-// for its elements when the file is mapped. DataLoss, as CheckpointFiles::Verify; what `on_written`
-// returned; else as AtomicFile.
+// Writes a file of these tensors atomically. Tensors with large elements come first, so that a
+// mapped file has each aligned to its elements. DataLoss as for CheckpointFiles::Verify; errors of
+// `on_written`; otherwise errors of AtomicFile.
 absl::Status WriteModelFile(const CheckpointFiles& files, std::vector<ModelTensor> tensors,
                             const std::string& path, const OnWritten& on_written);
 

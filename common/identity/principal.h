@@ -1,5 +1,4 @@
-// Who takes part in a cluster: a role and a name, as certificates and the file of user tokens give
-// them.
+// The members of a cluster: a role and a name, taken from certificates or the file of user tokens.
 //
 //   paceline://operator/ann      a person or a program
 //   paceline://worker/node-7     the worker daemon of node-7
@@ -17,8 +16,8 @@
 
 namespace paceline {
 
-// kViewer to kAdmin are ordered, each may what those before it may, but that a submitter knows of
-// its own jobs only. Daemons' roles stand beside them. kNone: nobody knows who it is.
+// kViewer to kAdmin are ordered: each includes the rights of those before it, except that a
+// submitter only sees its own jobs. Daemons' roles are separate. kNone: unknown caller.
 enum class Role { kNone, kViewer, kSubmitter, kOperator, kAdmin, kWorker, kController };
 
 struct Principal {
@@ -30,30 +29,30 @@ struct Principal {
   }
 };
 
-// 1 to 63 of [A-Za-z0-9._-], as a node's name has.
+// 1 to 63 characters of [A-Za-z0-9._-], like a node's name.
 bool IsPrincipalName(absl::string_view name);
 
-// "viewer"; of kNone "none".
+// Returns "viewer" etc.; "none" for kNone.
 absl::string_view RoleName(Role role);
-// InvalidArgument for what is no role's name; "none" is no role.
+// InvalidArgument for anything but a role's name; "none" is not a role.
 absl::StatusOr<Role> ParseRole(absl::string_view name);
 
-// "operator ann"; of kNone "nobody".
+// Returns "operator ann" etc.; "nobody" for kNone.
 std::string PrincipalText(const Principal& principal);
 
-// As above. Requires: the principal has a role and a name.
+// The URI, as in the examples above. Requires: the principal has a role and a name.
 std::string PrincipalUri(const Principal& principal);
-// InvalidArgument unless the text is exactly what PrincipalUri writes.
+// InvalidArgument unless the text is exactly as PrincipalUri writes it.
 absl::StatusOr<Principal> ParsePrincipalUri(absl::string_view uri);
 
-// Whether who has the one role may do what needs the other. Everybody may what needs none.
+// Whether role `have` includes the rights of `need`. Every role includes kNone.
 bool Includes(Role have, Role need);
 
-// Whether it may know of everybody's jobs. A submitter knows of its own.
+// Whether the role may see everybody's jobs. A submitter only sees its own.
 bool SeesAllJobs(Role role);
 
-// Who may read a daemon's page and metrics, which tell of everybody's jobs: who sees them all, and
-// controllers. PermissionDenied.
+// PermissionDenied unless the principal may read a daemon's page and metrics, which show
+// everybody's jobs: controllers may, and whoever sees all jobs.
 absl::Status CheckReader(const Principal& principal);
 
 }  // namespace paceline

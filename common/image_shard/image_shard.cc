@@ -31,7 +31,7 @@ struct Header {
 };
 static_assert(sizeof(Header) == 64, "the layout is the file's");
 
-// Where the parts of a shard lie; false when a size does not fit into 64 bits.
+// Offsets of a shard's parts; false when a size exceeds 64 bits.
 struct Layout {
   uint64_t pixels_offset;
   uint64_t file_bytes;

@@ -1,8 +1,7 @@
-// Labelled images of one size in one file that is mapped, never parsed.
+// Labelled images of equal size in one file, which is mapped and never parsed.
 //
-// The format is described in docs/image-shards.md. Everything that the header says is checked
-// against the file when it is opened, so that reading an image later cannot fail, unless the
-// file is cut meanwhile.
+// docs/image-shards.md describes the format. Opening checks everything in the header against the
+// file, so reading an image later cannot fail, unless the file is truncated meanwhile.
 #ifndef COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
 #define COMMON_IMAGE_SHARD_IMAGE_SHARD_H_
 
@@ -22,7 +21,7 @@ namespace paceline {
 // The first bytes of a shard.
 constexpr absl::string_view kImageShardMagic = "PCLIMAGE";
 
-// What all images of a shard have in common.
+// The properties that all images of a shard share.
 struct ImageFormat {
   uint32_t channels = 0;
   uint32_t height = 0;   // Pixels.
@@ -33,13 +32,13 @@ struct ImageFormat {
   uint64_t image_bytes() const { return uint64_t{channels} * height * width; }
 };
 
-// Writes a shard atomically. `pixels` holds one image after the other, each as channels,
-// then rows, then columns; there is one label for each image, and at least one image.
-// InvalidArgument names what contradicts; else as WriteFileAtomically.
+// Writes a shard atomically. `pixels` has the images one after the other, each ordered by channel,
+// row, column; there is one label per image, and at least one image. InvalidArgument describes a
+// contradiction; otherwise errors of WriteFileAtomically.
 absl::Status WriteImageShard(const std::string& path, const ImageFormat& format,
                              absl::Span<const uint32_t> labels, absl::Span<const uint8_t> pixels);
 
-// A mapped shard. Thread-safe: it never changes.
+// A mapped shard. Thread-safe: immutable.
 class ImageShard {
  public:
   // NotFound when the file is missing; FailedPrecondition when a newer version wrote it;
@@ -51,13 +50,12 @@ class ImageShard {
   // Number of images, at least 1.
   int64_t size() const { return static_cast<int64_t>(labels_.size()); }
   absl::Span<const uint32_t> labels() const { return labels_; }
-  // Requires: 0 <= index < size(). Valid as long as the shard.
+  // Requires: 0 <= index < size(). The result is valid as long as the shard.
   const uint8_t* image(int64_t index) const {
     return pixels_ + static_cast<uint64_t>(index) * format_.image_bytes();
   }
 
-  // DataLoss when the file has become too short: to be asked before reading on, which would end
-  // the process.
+  // DataLoss when the file has become too short. Check this before reading on, which would crash.
   absl::Status CheckSize() const { return file_.CheckSize(); }
 
  private:

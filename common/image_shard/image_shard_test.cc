@@ -37,7 +37,7 @@ absl::Status OpenBytes(const std::string& bytes) {
   return ImageShard::Open(path).status();
 }
 
-// Opening `Contents()` with `value` at `offset`.
+// Opens `Contents()` with `value` written at `offset`.
 template <typename T>
 absl::Status OpenWith(size_t offset, T value) {
   std::string bytes = Contents();

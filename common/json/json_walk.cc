@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// What nlohmann's parser calls; false ends the parse. Names are the library's.
+// nlohmann's parser calls these functions; false stops it. The library defines their names.
 class Walk {
  public:
   explicit Walk(JsonVisitor& visitor) : visitor_(visitor) {}
@@ -84,7 +84,7 @@ class Walk {
 
   JsonVisitor& visitor_;
   JsonPath path_;
-  // Of the objects that are open, by depth; the sets are used again.
+  // Keys of each open object, by depth; the sets are reused.
   std::vector<absl::flat_hash_set<std::string>> keys_;
   absl::Status status_;
 };
@@ -109,7 +109,7 @@ std::string JsonPathText(const JsonPath& path) {
 }
 
 absl::Status WalkJson(absl::string_view text, JsonVisitor& visitor) {
-  // The library takes it for the end of the text.
+  // The library would take a zero byte for the end of the text.
   if (const size_t zero = text.find('\0'); zero != absl::string_view::npos) {
     return absl::DataLossError(absl::StrCat("offset ", zero, ": no JSON in UTF-8"));
   }

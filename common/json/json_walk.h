@@ -1,8 +1,8 @@
-// Reads JSON that may be damaged or hostile, without building a tree of it.
+// Reads possibly damaged or hostile JSON without building a tree.
 //
-// A visitor is told of each value in the order of the text, with its path. Refused, besides what is
-// no JSON: text that is not UTF-8, a key that comes twice in one object, values that are nested
-// deeper than kMaxJsonDepth. Memory: the keys of the objects that are open, whatever the text.
+// A visitor gets each value, with its path, in the order of the text. Besides invalid JSON, these
+// are refused: text that is not UTF-8, a key that occurs twice in an object, and nesting deeper
+// than kMaxJsonDepth. Memory is limited to the keys of the open objects.
 #ifndef COMMON_JSON_JSON_WALK_H_
 #define COMMON_JSON_JSON_WALK_H_
 
@@ -20,25 +20,25 @@ namespace paceline {
 
 inline constexpr size_t kMaxJsonDepth = 32;
 
-// From an object or array to one of its values.
+// A step from an object or array to one of its values.
 struct JsonStep {
   bool in_array = false;
-  std::string key;   // In an object.
-  size_t index = 0;  // In an array.
+  std::string key;   // For an object.
+  size_t index = 0;  // For an array.
 };
 
-// From the outermost value, whose path is empty.
+// A path from the outermost value, which has an empty path.
 using JsonPath = std::vector<JsonStep>;
 
-// For people: tensors["fc.weight"].shape[1] as `tensors.fc.weight.shape[1]`.
+// For people: formats tensors["fc.weight"].shape[1] as `tensors.fc.weight.shape[1]`.
 std::string JsonPathText(const JsonPath& path);
 
 enum class JsonContainer { kObject, kArray };
 
-// Integers that fit are one of the first two: negative or not.
+// An integer that fits is int64_t if negative, otherwise uint64_t.
 using JsonScalar = std::variant<int64_t, uint64_t, double, bool, std::string, std::nullptr_t>;
 
-// An error ends the walk and is its result. What is handed over is valid during the call.
+// An error ends the walk and becomes its result. Arguments are only valid during the call.
 class JsonVisitor {
  public:
   virtual ~JsonVisitor() = default;
@@ -47,10 +47,10 @@ class JsonVisitor {
   virtual absl::Status End(const JsonPath& path, JsonContainer container) = 0;
 };
 
-// DataLoss with the offset in `text`, or the path, when it is refused.
+// DataLoss, with the offset in `text` or the path, when the text is refused.
 absl::Status WalkJson(absl::string_view text, JsonVisitor& visitor);
 
-// Collects values of a walk as JSON in one line without spaces.
+// Collects values of a walk as one line of JSON without spaces.
 class JsonCollector : public JsonVisitor {
  public:
   absl::Status Begin(const JsonPath& path, JsonContainer container) override;
@@ -67,10 +67,10 @@ class JsonCollector : public JsonVisitor {
 
 bool IsUtf8(absl::string_view text);
 
-// A JSON string: quoted and escaped. What is not UTF-8 becomes U+FFFD.
+// A quoted and escaped JSON string. Bytes that are not UTF-8 become U+FFFD.
 std::string JsonQuoted(absl::string_view text);
 
-// The same value in one line without spaces. Errors as WalkJson.
+// Rewrites the value on one line without spaces. Errors as for WalkJson.
 absl::StatusOr<std::string> CompactJson(absl::string_view text);
 
 }  // namespace paceline

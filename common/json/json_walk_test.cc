@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// Writes down what it is told; refuses the value at `refused`.
+// Records what it gets; refuses the value at `refused`.
 class Recorder : public JsonVisitor {
  public:
   absl::Status Begin(const JsonPath& path, JsonContainer container) override {

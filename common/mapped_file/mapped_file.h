@@ -1,4 +1,4 @@
-// A whole file mapped into memory, shared with the other processes that map it.
+// A whole file mapped into memory and shared with other processes that map it.
 //
 // Thread-compatible.
 #ifndef COMMON_MAPPED_FILE_MAPPED_FILE_H_
@@ -16,14 +16,13 @@ namespace paceline {
 class MappedFile {
  public:
   enum class Access {
-    kRead,          // With its pages already in place.
-    kReadOnDemand,  // Pages come when they are touched: for files of any size.
-    kReadWrite,     // With its pages already in place.
+    kRead,          // Pages are loaded at once.
+    kReadOnDemand,  // Pages are loaded when touched: for files of any size.
+    kReadWrite,     // Pages are loaded at once.
   };
 
-  // Maps the file as long as it is now. NotFound when there is none, DataLoss when it is empty,
-  // FailedPrecondition when it is no regular file, ResourceExhausted when it has more than `limit`
-  // bytes.
+  // Maps the file at its current length. NotFound when it is missing, DataLoss when it is empty,
+  // FailedPrecondition when it is no regular file, ResourceExhausted when it exceeds `limit` bytes.
   static absl::StatusOr<MappedFile> Open(const std::string& path, Access access,
                                          size_t limit = SIZE_MAX);
 
@@ -31,13 +30,13 @@ class MappedFile {
   MappedFile& operator=(MappedFile&& other) noexcept;
   ~MappedFile();
 
-  // Valid until this object is gone, at this address even after a move.
+  // Valid for the life of this object, and unchanged by a move.
   void* data() const { return data_; }
   size_t size() const { return size_; }
   const std::string& path() const { return path_; }
 
-  // DataLoss, with the offset at which the file ends now, when it has become shorter since it
-  // was opened: the kernel kills whoever touches what is missing (SIGBUS). Thread-safe.
+  // DataLoss, with the file's current end, when it has become shorter since it was opened: touching
+  // missing pages would kill the process (SIGBUS). Thread-safe.
   absl::Status CheckSize() const;
 
  private:

@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-// Of this thread's guard. The handler runs on the thread that touched the page.
+// The range of this thread's guard. The handler runs on the thread that touched the page.
 struct Range {
   volatile uintptr_t begin = 0;
   volatile size_t size = 0;
@@ -24,10 +24,10 @@ void OnBusError(int, siginfo_t* info, void*) {
                                      MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
     if (zeros != MAP_FAILED) {
       range.truncated = 1;
-      return;  // The access is tried again.
+      return;  // The access is repeated.
     }
   }
-  // Not ours: tried again, it ends the process.
+  // Not ours: repeating the access then ends the process.
   ::signal(SIGBUS, SIG_DFL);
 }
 

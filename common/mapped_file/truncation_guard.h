@@ -1,15 +1,15 @@
-// Reading a mapping whose file another process may cut short.
+// Allows reading a mapping whose file another process may truncate.
 //
-// The kernel kills whoever touches a page that the file has no longer (SIGBUS). While a guard
-// lives, a thread that does so in the guard's range reads zeros instead: the range is mapped anew
-// without the file, for good. So a trainer cannot end the daemon that reads its ring.
+// The kernel kills a process that touches a page beyond the file's end (SIGBUS). While a guard
+// lives, its thread reads zeros there instead: the guard's range is remapped for good without the
+// file. So a trainer cannot crash the daemon that reads its ring.
 //
 //   TruncationGuard guard(file.data(), file.size());
 //   Copy(file);
-//   if (guard.truncated()) ...  // What was copied may be zeros.
+//   if (guard.truncated()) ...  // Copied bytes may be zeros.
 //
-// The first guard installs a handler of SIGBUS for the process; a fault outside of all guards ends
-// the process as ever. One guard a thread at a time; of the thread that made it.
+// The first guard installs a SIGBUS handler for the process; faults outside all guards end the
+// process as usual. At most one guard per thread, used by the thread that made it.
 #ifndef COMMON_MAPPED_FILE_TRUNCATION_GUARD_H_
 #define COMMON_MAPPED_FILE_TRUNCATION_GUARD_H_
 
@@ -19,7 +19,7 @@ namespace paceline {
 
 class TruncationGuard {
  public:
-  // `begin`: of a mapping of `size` bytes that outlives the guard.
+  // `begin` is a mapping of `size` bytes that must outlive the guard.
   TruncationGuard(void* begin, size_t size);
   ~TruncationGuard();
   TruncationGuard(const TruncationGuard&) = delete;

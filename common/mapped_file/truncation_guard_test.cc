@@ -43,7 +43,7 @@ TEST_F(TruncationGuardTest, FileThatWasCutReadsAsZeros) {
     EXPECT_TRUE(guard.truncated());
     EXPECT_EQ(ByteAt(file, 0), '\0');
   }
-  // Stays so, and the next guard is not blamed for it.
+  // The range stays zero, and the next guard does not report it.
   const TruncationGuard next(file.data(), file.size());
   EXPECT_EQ(ByteAt(file, 4096), '\0');
   EXPECT_FALSE(next.truncated());

@@ -1,6 +1,6 @@
-// What a program tells of a metric family before it measures anything: one row of the program's
-// table of families, of which it registers its metrics (metric_registry.h) and docs/metrics.md is
-// made.
+// The description of a metric family, independent of its values: one row of a program's table of
+// families. The program registers its metrics from the table (metric_registry.h), and
+// docs/metrics.md is generated from it.
 #ifndef COMMON_METRICS_METRIC_FAMILY_H_
 #define COMMON_METRICS_METRIC_FAMILY_H_
 
@@ -19,10 +19,10 @@ inline const char* NameOf(MetricType type) {
 struct MetricFamily {
   const char* name;
   MetricType type;
-  // "seconds", "bytes", "ratio" and so on, or what is counted: "steps". Of an info metric: "info",
-  // of a 0 or 1 "bool".
+  // "seconds", "bytes", "ratio" and so on, or what is counted: "steps". For an info metric "info",
+  // for a 0 or 1 "bool".
   const char* unit;
-  const char* labels;  // Names, separated by spaces; without those of the target.
+  const char* labels;  // Names separated by spaces, without the target's.
   const char* help;
   std::vector<double> buckets = {};  // Upper bounds of a histogram's buckets, in its unit.
 };

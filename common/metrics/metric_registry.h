@@ -1,11 +1,11 @@
-// The metrics of a program: families are registered by their names in the program's table, so that
-// name, help and buckets stand in one place.
+// A program's metrics. Families are registered by their names in the program's table, so that name,
+// help and buckets are in one place.
 //
-// Registering ends the process when the table has no such family, or it is of another type: that is
-// a mistake in the program, which every start of it finds.
+// Registering ends the process when the table lacks the family or has it with another type: a bug
+// in the program that each start reveals.
 //
-// Thread-compatible while families are registered, Text is thread-safe. The families and metrics
-// are prometheus-cpp's, which are thread-safe; they live as long as the registry.
+// Thread-compatible while families are registered; Text is thread-safe. Families and metrics are
+// prometheus-cpp's, which are thread-safe and live as long as the registry.
 #ifndef COMMON_METRICS_METRIC_REGISTRY_H_
 #define COMMON_METRICS_METRIC_REGISTRY_H_
 
@@ -41,25 +41,25 @@ class Histograms {
   const std::vector<double> buckets_;
 };
 
-// Raises a counter to a total that was counted elsewhere, and never lowers it.
+// Raises a counter to a total counted elsewhere; never lowers it.
 void RaiseTo(prometheus::Counter& counter, double total);
 
 class MetricRegistry {
  public:
-  // `families` outlives this.
+  // `families` must outlive this.
   explicit MetricRegistry(const std::vector<MetricFamily>& families) : families_(families) {}
   MetricRegistry(const MetricRegistry&) = delete;
   MetricRegistry& operator=(const MetricRegistry&) = delete;
 
-  // Each name once.
+  // Each name can be registered once.
   Gauges& NewGauges(const std::string& name);
   Counters& NewCounters(const std::string& name);
   Histograms NewHistograms(const std::string& name);
 
-  // All series in Prometheus' text format.
+  // Returns all series in Prometheus' text format.
   std::string Text() const;
 
-  // Families of the table that nobody has registered yet.
+  // Families in the table that were not registered yet.
   std::vector<std::string> Unregistered() const;
 
  private:

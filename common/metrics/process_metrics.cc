@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// Fields of /proc/self/stat behind the program's name, 0-based; proc(5) numbers them from 3.
+// Indices of fields in /proc/self/stat after the program's name, 0-based; proc(5) counts from 3.
 constexpr size_t kUserTicks = 11;
 constexpr size_t kSystemTicks = 12;
 constexpr size_t kThreads = 17;
@@ -25,7 +25,7 @@ constexpr size_t kResidentPages = 21;
 std::vector<double> ReadStat() {
   std::ifstream file("/proc/self/stat");
   const std::string text((std::istreambuf_iterator<char>(file)), {});
-  // The name may hold anything, ")" as well.
+  // The name may contain anything, even ")".
   const size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return {};
   std::istringstream fields(text.substr(name_end + 1));
@@ -36,7 +36,7 @@ std::vector<double> ReadStat() {
   return values;
 }
 
-// When the machine started, Unix time; 0: not known.
+// The machine's start as Unix time; 0: unknown.
 double BootSeconds() {
   std::ifstream file("/proc/stat");
   for (std::string key; file >> key;) {
@@ -51,7 +51,7 @@ int OpenFiles() {
   std::error_code error;
   const std::filesystem::directory_iterator files("/proc/self/fd", error);
   if (error) return 0;
-  // Less the one that reads the directory.
+  // Without the descriptor that reads the directory.
   return static_cast<int>(std::distance(begin(files), end(files))) - 1;
 }
 

@@ -1,7 +1,7 @@
-// What Prometheus' client libraries tell of a process, by the same names (process_...): processor
-// time, memory, files, threads, start. Linux: read from /proc/self.
+// The standard process_... metrics of Prometheus' client libraries: processor time, memory, files,
+// threads, start. For Linux: read from /proc/self.
 //
-// Thread-safe: Read is called by whoever scrapes.
+// Thread-safe: each scrape calls Read.
 #ifndef COMMON_METRICS_PROCESS_METRICS_H_
 #define COMMON_METRICS_PROCESS_METRICS_H_
 
@@ -18,14 +18,14 @@ std::vector<MetricFamily> ProcessFamilies();
 
 class ProcessMetrics {
  public:
-  // Requires: ProcessFamilies are in the registry's table. `registry` outlives this.
+  // Requires: the registry's table has ProcessFamilies. `registry` must outlive this.
   explicit ProcessMetrics(MetricRegistry& registry);
 
-  // Reads /proc anew. What cannot be read keeps its last value.
+  // Reads /proc again. Values that cannot be read stay the same.
   void Read() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
-  absl::Mutex mutex_;  // The counter is raised by one thread at a time.
+  absl::Mutex mutex_;  // Only one thread at a time may raise the counter.
   prometheus::Counter& cpu_ ABSL_GUARDED_BY(mutex_);
   prometheus::Gauge& resident_;
   prometheus::Gauge& virtual_;

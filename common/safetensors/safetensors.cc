@@ -34,16 +34,15 @@ absl::Status Damaged(absl::string_view where, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
 }
 
-// The greatest power of two, up to that of a cache line, at a multiple of which the next tensor
-// begins if one of so many bytes does.
+// The greatest power of two, up to a cache line, to which the next tensor is aligned after one of
+// `bytes` bytes.
 size_t AlignmentKept(size_t bytes) {
   size_t alignment = kMostAligned;
   while (bytes % alignment != 0) alignment /= 2;
   return alignment;
 }
 
-// Bytes of a tensor of this dtype and shape; false when it is unknown, or they do not fit into 63
-// bits.
+// Computes the bytes of a tensor; false when the dtype is unknown or they exceed 63 bits.
 bool SizeOf(absl::string_view dtype, const std::vector<int64_t>& shape, int64_t* bytes) {
   *bytes = SafetensorsElementBytes(dtype);
   for (int64_t extent : shape) {
@@ -52,13 +51,13 @@ bool SizeOf(absl::string_view dtype, const std::vector<int64_t>& shape, int64_t*
   return SafetensorsElementBytes(dtype) > 0;
 }
 
-// Reads the entries of a header. Keys that the format does not have are passed over.
+// Reads the entries of a header. Ignores keys that the format does not have.
 class HeaderVisitor : public JsonVisitor {
  public:
-  // `data`: the bytes behind the header.
+  // `data`: the bytes after the header.
   explicit HeaderVisitor(absl::string_view data) : data_(data) {}
 
-  // In the order of the header.
+  // The entries in the header's order.
   std::vector<Safetensor> Take() { return std::move(tensors_); }
 
   absl::Status Begin(const JsonPath& path, JsonContainer container) override {
@@ -140,9 +139,9 @@ class HeaderVisitor : public JsonVisitor {
 
   const absl::string_view data_;
   std::vector<Safetensor> tensors_;
-  // Of the tensor that is open.
+  // Of the open tensor.
   std::vector<int64_t> offsets_;
-  int known_ = 0;  // Keys of the format that it has had.
+  int known_ = 0;  // Number of known keys so far.
 };
 
 }  // namespace

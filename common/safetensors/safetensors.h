@@ -1,8 +1,8 @@
-// Tensors in a file that is mapped, never unpickled: the safetensors format.
+// Tensors in a mapped file in the safetensors format; nothing is unpickled.
 //
-// A file is a length (8 bytes, little-endian), a JSON object of that length which gives each
-// tensor's dtype, shape and place, and the tensors' bytes. Everything is checked when a file
-// is opened, so that reading a tensor later cannot fail.
+// A file has a length (8 bytes, little-endian), a JSON object of that length with each tensor's
+// dtype, shape and position, and the tensors' bytes. Opening checks everything, so reading a tensor
+// later cannot fail.
 #ifndef COMMON_SAFETENSORS_SAFETENSORS_H_
 #define COMMON_SAFETENSORS_SAFETENSORS_H_
 
@@ -23,33 +23,32 @@ struct Safetensor {
   std::string name;
   std::string dtype;           // "F32", "I64", ...
   std::vector<int64_t> shape;  // Empty for a scalar.
-  absl::string_view bytes;     // Row-major, little-endian; borrowed.
+  absl::string_view bytes;     // Row-major, little-endian; not owned.
 };
 
-// Bytes of one element; 0 for a dtype that is not known.
+// Bytes per element; 0 for an unknown dtype.
 int64_t SafetensorsElementBytes(absl::string_view dtype);
 
-// The beginning of a file: all that comes before the bytes of `tensors`, which follow in this
-// order and are not looked at here. Padded, so that they begin at a multiple of `alignment`.
-// InvalidArgument when a name comes twice or is not UTF-8, or a dtype or shape is impossible.
-// Requires: alignment >= 1.
+// Returns everything before the bytes of `tensors`, which must follow in this order and are not
+// used here. Padded so that they begin at a multiple of `alignment`. InvalidArgument when a name
+// occurs twice or is not UTF-8, or a dtype or shape is impossible. Requires: alignment >= 1.
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
                                               size_t alignment);
 
-// Writes the file atomically, tensors whose bytes are multiples of 64 first, then those of 32, 16
-// and so on, so that a mapped file holds each aligned for its elements, and most for cache lines.
-// Errors as WriteFileAtomically; InvalidArgument when bytes do not fit dtype and shape, or as
+// Writes the file atomically. Tensors with sizes divisible by 64 come first, then by 32, 16 and so
+// on, so that in a mapped file each is aligned to its elements, and most to cache lines. Errors as
+// for WriteFileAtomically; InvalidArgument when bytes do not match dtype and shape, or as for
 // SafetensorsHeader.
 absl::Status WriteSafetensors(const std::string& path, const std::vector<Safetensor>& tensors);
 
-// A mapped file. Thread-safe: it never changes.
+// A mapped file. Thread-safe: immutable.
 class SafetensorsFile {
  public:
-  // NotFound when there is none; DataLoss, with the tensor's name or the offset, when it is not
-  // a safetensors file or contradicts itself.
+  // NotFound when it is missing; DataLoss, with the tensor's name or the offset, when it is no
+  // safetensors file or inconsistent.
   static absl::StatusOr<SafetensorsFile> Open(const std::string& path);
 
-  // In the order of their bytes. Valid as long as this.
+  // Sorted by position. Valid as long as this object.
   const std::vector<Safetensor>& tensors() const { return tensors_; }
 
  private:
@@ -60,8 +59,8 @@ class SafetensorsFile {
   std::vector<Safetensor> tensors_;
 };
 
-// The tensors of a file with these contents, as views of it; only the header is read. DataLoss as
-// for Open. Never allocates more than a small multiple of the header.
+// The tensors in a file with these contents, as views of it; reads only the header. DataLoss as for
+// Open. Never allocates more than a small multiple of the header.
 absl::StatusOr<std::vector<Safetensor>> ParseSafetensors(absl::string_view contents);
 
 }  // namespace paceline

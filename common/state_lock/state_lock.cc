@@ -68,7 +68,7 @@ absl::StatusOr<StateLock> StateLock::Take(const std::string& directory) {
 pid_t StateLockHolder(const std::string& directory) {
   const int fd = open(LockPath(directory).c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return 0;
-  // Shared, so that two who look do not see each other as the holder.
+  // Shared, so that two processes that look do not take each other for the holder.
   const bool held = flock(fd, LOCK_SH | LOCK_NB) != 0 && errno == EWOULDBLOCK;
   const pid_t pid = held ? ReadPid(fd) : 0;
   close(fd);

@@ -1,8 +1,8 @@
-// The lock on a daemon's state directory: one daemon per directory, and whoever wants to
-// signal that daemon finds a process id that cannot be somebody else's.
+// The lock on a daemon's state directory: allows one daemon per directory, and gives those who want
+// to signal it a process id that cannot belong to another process.
 //
-// The lock is flock on `<directory>/lock`, whose first line is the holder's process id. It
-// counts only while the lock is held, and the kernel releases it with the process.
+// The lock is flock on `<directory>/lock`, whose first line is the holder's process id. The id
+// counts only while the lock is held; the kernel releases the lock with the process.
 #ifndef COMMON_STATE_LOCK_STATE_LOCK_H_
 #define COMMON_STATE_LOCK_STATE_LOCK_H_
 
@@ -17,9 +17,9 @@ namespace paceline {
 // Thread-compatible.
 class StateLock {
  public:
-  // Makes the directory if it is missing, and takes its lock. PermissionDenied: it cannot
-  // be made or written; ResourceExhausted: no space; FailedPrecondition: held by another
-  // process, which is named.
+  // Creates the directory if it is missing and takes its lock. PermissionDenied: it cannot be
+  // created or written; ResourceExhausted: no space; FailedPrecondition: another process, which is
+  // named, holds it.
   static absl::StatusOr<StateLock> Take(const std::string& directory);
 
   StateLock(StateLock&& other) noexcept;

@@ -41,7 +41,7 @@ std::string FingerprintOf(const X509* certificate) {
   return absl::BytesToHexString({reinterpret_cast<const char*>(digest), size});
 }
 
-// The names in the certificate: URIs, and hosts.
+// Reads the certificate's names: URIs and hosts.
 void ReadNames(const X509* certificate, std::vector<std::string>* uris,
                std::vector<std::string>* hosts) {
   const NamesPtr names(static_cast<GENERAL_NAMES*>(
@@ -65,7 +65,7 @@ absl::StatusOr<StorePtr> StoreOf(absl::string_view ca_pem) {
     X509_STORE_add_cert(store.get(), authority.get());
     ++read;
   }
-  // The end of the text is an error for the library.
+  // The library reports the end of the text as an error.
   ERR_clear_error();
   if (read == 0) return absl::InvalidArgumentError("the authority's file holds no certificate");
   return store;

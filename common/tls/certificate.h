@@ -1,6 +1,6 @@
-// What a certificate says, and whether it holds.
+// Reads certificates and checks their validity.
 //
-// Times are arguments; those in a certificate have a resolution of a second.
+// Times are arguments; a certificate's times have a resolution of one second.
 //
 // Thread-safe.
 #ifndef COMMON_TLS_CERTIFICATE_H_
@@ -17,33 +17,33 @@
 
 namespace paceline {
 
-// A certificate is valid from so long before it was issued, for machines whose clocks are late.
+// A certificate is valid from this long before it was issued, for machines with slow clocks.
 inline constexpr absl::Duration kClockAllowance = absl::Minutes(5);
 
 struct Certificate {
   Principal principal;
   absl::Time not_before;
   absl::Time not_after;
-  std::vector<std::string> hosts;  // DNS names and addresses, of a controller's.
+  std::vector<std::string> hosts;  // DNS names and addresses; for controllers.
   std::string issuer;              // Name of the authority.
-  std::string fingerprint;         // SHA-256 of all of it, 64 hexadecimal digits.
+  std::string fingerprint;         // SHA-256 of the certificate, 64 hexadecimal digits.
 
   absl::Time issued() const { return not_before + kClockAllowance; }
 };
 
-// InvalidArgument: no certificate, or not exactly one URI in it, or one that names no principal.
+// InvalidArgument: not a certificate, not exactly one URI in it, or a URI that is no principal.
 absl::StatusOr<Certificate> ReadCertificate(absl::string_view pem);
 
 struct CertificateTimes {
-  absl::Time issued;  // By the clock of who signed it.
-  absl::Time end;     // It holds up to then.
+  absl::Time issued;  // By the clock of the signer.
+  absl::Time end;     // Valid until then.
 };
-// InvalidArgument: no certificate.
+// InvalidArgument: not a certificate.
 absl::StatusOr<CertificateTimes> TimesOf(absl::string_view pem);
 
-// OK when the authority of `ca_pem` (one or several certificates) has signed it and both hold at
-// `now`. FailedPrecondition: another authority has. OutOfRange: not valid yet, or no longer; says
-// what this machine's clock says, which is taken to be `now`.
+// OK when the authority in `ca_pem` (one or several certificates) has signed it and both are valid
+// at `now`. FailedPrecondition: another authority signed it. OutOfRange: not valid yet or expired;
+// the message gives `now` as this machine's time.
 absl::Status CheckCertificate(absl::string_view pem, absl::string_view ca_pem, absl::Time now);
 
 // "2026-03-01 12:00:00 UTC"

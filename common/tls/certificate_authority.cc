@@ -21,7 +21,7 @@
 namespace paceline {
 namespace {
 
-// RFC 5280, 4.1.2.2: at most 20 bytes, and positive.
+// RFC 5280, 4.1.2.2: positive, at most 20 bytes.
 constexpr int kSerialBytes = 16;
 constexpr size_t kLongestHost = 253;
 // RFC 5280, ub-common-name.
@@ -44,7 +44,7 @@ bool IsAddress(const std::string& host) {
          inet_pton(AF_INET6, host.c_str(), bytes) == 1;
 }
 
-// What stands in an extension's text must not be able to add to it.
+// Text put into an extension must not be able to add entries to it.
 bool IsHostName(const std::string& host) {
   return !host.empty() && host.size() <= kLongestHost &&
          std::all_of(host.begin(), host.end(), [](unsigned char c) {
@@ -52,7 +52,7 @@ bool IsHostName(const std::string& host) {
          });
 }
 
-// For people. With a space, so that it is no host's name: some clients take a common name for one.
+// For people. The space keeps it from being a host name: some clients take a common name for one.
 std::string CommonNameOf(const Principal& principal) {
   return absl::StrCat(RoleName(principal.role), " ", principal.name).substr(0, kLongestName);
 }
@@ -94,7 +94,7 @@ absl::Status SetName(X509_NAME* name, const std::string& text) {
   return set ? absl::OkStatus() : OpenSslError(absl::StrCat("\"", text, "\" cannot be a name"));
 }
 
-// Version, serial number, times, key.
+// Begins a certificate: version, serial number, times, key.
 absl::StatusOr<X509Ptr> Begin(EVP_PKEY* key, absl::Time from, absl::Time to) {
   X509Ptr certificate(X509_new());
   if (certificate == nullptr) return OpenSslError("a certificate cannot be made");

@@ -1,8 +1,8 @@
-// The cluster's certificate authority: a key and a certificate that it signs itself.
+// The cluster's certificate authority: a key and a self-signed certificate.
 //
-// It decides what a certificate says; of a request it takes the public key alone.
+// It decides the contents of a certificate; from a request it only takes the public key.
 //
-// Thread-safe once made.
+// Thread-safe once created.
 #ifndef COMMON_TLS_CERTIFICATE_AUTHORITY_H_
 #define COMMON_TLS_CERTIFICATE_AUTHORITY_H_
 
@@ -17,7 +17,7 @@
 
 namespace paceline {
 
-// For how long certificates hold. Workers renew theirs; people are asked for new ones.
+// How long certificates are valid. Workers renew theirs; people get new ones on request.
 inline constexpr absl::Duration kAuthorityLife = absl::Hours(24 * 3650);
 inline constexpr absl::Duration kControllerLife = absl::Hours(24 * 365);
 inline constexpr absl::Duration kUserLife = absl::Hours(24 * 90);
@@ -27,18 +27,18 @@ absl::Duration UsualLife(Role role);
 
 class CertificateAuthority {
  public:
-  // What a certificate is to say.
+  // The contents of a certificate.
   struct Grant {
     Principal principal;
-    std::vector<std::string> hosts = {};  // DNS names and addresses; of a controller only.
-    absl::Duration life;                  // Cut at the authority's own end.
+    std::vector<std::string> hosts = {};  // DNS names and addresses; only for controllers.
+    absl::Duration life;                  // Ends with the authority's at the latest.
   };
 
-  // A new one, of that name.
+  // Makes a new authority with this name.
   static absl::StatusOr<CertificateAuthority> Make(const std::string& name, absl::Time now,
                                                    absl::Duration life = kAuthorityLife);
 
-  // Out of PEM. InvalidArgument: damaged, or they do not belong together.
+  // Reads it from PEM. InvalidArgument: damaged, or certificate and key do not match.
   static absl::StatusOr<CertificateAuthority> FromPem(std::string certificate_pem,
                                                       std::string key_pem);
 
@@ -46,12 +46,12 @@ class CertificateAuthority {
   // may read the key; InvalidArgument as above.
   static absl::StatusOr<CertificateAuthority> Load(const std::string& dir);
 
-  // Writes those two. FailedPrecondition when `dir` has one already; errors of AtomicFile.
+  // Writes both files. FailedPrecondition when `dir` has one already; errors of AtomicFile.
   absl::Status Save(const std::string& dir) const;
 
-  // A certificate for the key that has signed the request. Controllers may serve and call, all
-  // others only call. InvalidArgument: a request that does not hold, a key that is no ECDSA P-256,
-  // hosts that are none, or hosts of somebody who is no controller.
+  // Returns a certificate for the key that signed the request. Controllers may serve and call, all
+  // others only call. InvalidArgument: an invalid request, a key that is not ECDSA P-256, invalid
+  // hosts, or hosts for a principal that is no controller.
   absl::StatusOr<std::string> Sign(absl::string_view request_pem, const Grant& grant,
                                    absl::Time now) const;
 

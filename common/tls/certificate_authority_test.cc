@@ -53,7 +53,7 @@ TEST_F(CertificateAuthorityTest, SaysWhatTheGrantSaysWhateverTheRequestAsksFor) 
   EXPECT_THAT(std::string(name), testing::Not(HasSubstr("root")));
 }
 
-// Purposes as OpenSSL's own check of a peer knows them.
+// Purposes according to OpenSSL's own check of a peer.
 bool MayServe(const std::string& pem) {
   const X509Ptr certificate = *ParseCertificate(pem);
   return X509_check_purpose(certificate.get(), X509_PURPOSE_SSL_SERVER, 0) == 1;
@@ -98,7 +98,7 @@ TEST_F(CertificateAuthorityTest, HostsAreOfControllersAndCannotAddToTheNames) {
 }
 
 TEST_F(CertificateAuthorityTest, RequestMustBeSignedWithItsOwnKey) {
-  // The public key of one request under the signature of another.
+  // Combines one request's public key with another's signature.
   const RequestPtr request = *ParseRequest(*MakeRequest(*NewKey(), "x"));
   const KeyPtr other = *ParseKey(*NewKey());
   ASSERT_EQ(X509_REQ_set_pubkey(request.get(), other.get()), 1);

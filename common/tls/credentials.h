@@ -1,11 +1,10 @@
-// gRPC's credentials out of TLS files.
+// Makes gRPC credentials from TLS files.
 //
-// The files are looked at once a second: what lies there later is used for new connections, without
-// a restart. A certificate that replaces another one of the same key is a single file, renamed into
-// place; where the key changes too, connections that begin between the two renames fail and are
-// tried again.
+// The files are checked once a second, and new connections use their latest contents without a
+// restart. Replacing a certificate with the same key renames a single file. If the key changes,
+// too, connections that begin between the two renames fail and are retried.
 //
-// TLS 1.3, or 1.2 with who cannot: this release of gRPC has no setting for the least version.
+// Uses TLS 1.3, or 1.2 if the peer cannot: this gRPC release has no setting for a minimum version.
 #ifndef COMMON_TLS_CREDENTIALS_H_
 #define COMMON_TLS_CREDENTIALS_H_
 
@@ -18,14 +17,14 @@
 
 namespace paceline {
 
-// A client's certificate that the authority has not signed, or that does not hold now, ends the
-// connection. Without one: with `require_client_certificate` too, else the call goes on, and who
-// handles it decides.
+// A client's certificate that is not valid now, or not signed by the authority, ends the
+// connection. A client without one is also refused if `require_client_certificate`; otherwise the
+// call's handler decides.
 std::shared_ptr<grpc::ServerCredentials> ServerCredentials(const TlsFiles& files,
                                                            bool require_client_certificate);
 
-// For clients: the server must have a certificate of the authority, for serving, in the name that
-// was dialled. Make them once per process: each has a thread that looks at the files.
+// For clients: the server must have a serving certificate of the authority, with the name that was
+// dialled. Make these once per process: each has a thread that checks the files.
 std::shared_ptr<grpc::ChannelCredentials> ChannelCredentials(const TlsFiles& files);
 
 }  // namespace paceline

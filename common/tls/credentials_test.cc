@@ -1,5 +1,5 @@
-// Servers and clients of gRPC that know each other by certificates, and what the probe says when
-// they do not.
+// gRPC servers and clients that authenticate by certificates, and the probe's explanations when
+// that fails.
 #include "common/tls/credentials.h"
 
 #include <arpa/inet.h>
@@ -27,7 +27,7 @@ using ::testing::HasSubstr;
 using ::testing::Not;
 using ::testing::StartsWith;
 
-// A server of nothing: the connection is what counts.
+// A server without services: only the connection matters.
 class Serving {
  public:
   explicit Serving(const std::shared_ptr<grpc::ServerCredentials>& credentials,
@@ -39,7 +39,7 @@ class Serving {
     server_ = builder.BuildAndStart();
     address_ = host + ":" + std::to_string(port);
     if (server_ == nullptr) return;
-    // gRPC accepts connections only while somebody waits for something.
+    // gRPC accepts connections only while somebody waits for an event.
     thread_ = std::thread([this] {
       void* tag = nullptr;
       bool ok = false;
@@ -63,7 +63,7 @@ class Serving {
   std::thread thread_;
 };
 
-// Whether a new channel comes to a connection.
+// Whether a new channel can connect.
 bool Connects(const std::string& address,
               const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
@@ -123,7 +123,7 @@ TEST_F(CredentialsTest, ServerOfAnotherAuthorityIsNotBelieved) {
 }
 
 TEST_F(CredentialsTest, WorkerCannotPlayTheController) {
-  // Its name is that of the host, too.
+  // Its certificate also has the host's name.
   const Serving server(
       ServerCredentials(Files("w", authority_, {{Role::kWorker, "127.0.0.1"}, {}, absl::Hours(1)}),
                         /*require_client_certificate=*/false));
@@ -158,10 +158,10 @@ TEST_F(CredentialsTest, ClientsThatDoNotHoldAreRefusedAndTold) {
   const TlsFiles early = Files("early", authority_, viewer, absl::Now() + absl::Hours(24));
   EXPECT_THAT(ExplainConnection(server.address(), early, absl::Now()),
               HasSubstr("is not valid before"));
-  // By its own clock, which is wrong, all is well.
+  // By its own wrong clock, all is well.
   EXPECT_THAT(ExplainConnection(server.address(), early, absl::Now() + absl::Hours(24)),
               HasSubstr("does not accept the certificate of paceline://viewer/bob"));
-  // Of another authority, though the client believes the right one.
+  // Signed by another authority, though the client trusts the right one.
   const TlsFiles foreign = Files("foreign", TestAuthority(), viewer);
   ASSERT_TRUE(WritePublic(foreign.ca, authority_.certificate_pem()).ok());
   EXPECT_THAT(ExplainConnection(server.address(), foreign, absl::Now()),
@@ -173,12 +173,12 @@ TEST_F(CredentialsTest, ClientNeedsNoCertificateWhereNoneIsRequired) {
   const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/false));
   EXPECT_TRUE(Connects(server.address(), ChannelCredentials(nobody)));
   EXPECT_EQ(ExplainConnection(server.address(), nobody, absl::Now()), "");
-  // The server is judged all the same.
+  // The server's certificate is checked anyway.
   const TlsFiles other = {Files("other", TestAuthority(), ControllerOnLoopback()).ca, "", ""};
   EXPECT_FALSE(Connects(server.address(), ChannelCredentials(other)));
   EXPECT_THAT(ExplainConnection(server.address(), other, absl::Now()),
               HasSubstr("signed by another authority"));
-  // Nothing is said of a certificate that there is not.
+  // Without a certificate, nothing is said about one.
   const Serving strict(ServerCredentials(controller_, /*require_client_certificate=*/true));
   EXPECT_EQ(ExplainConnection(strict.address(), nobody, absl::Now()), "");
 }
@@ -194,7 +194,7 @@ TEST_F(CredentialsTest, PlainTextAndTlsDoNotMix) {
   EXPECT_EQ(ExplainConnection(plain.address(), std::nullopt, absl::Now()), "");
 }
 
-// What such a client says reaches a server: common/http_tls_test.cc.
+// common/http_tls_test.cc tests what a server gets from such a client.
 TEST_F(CredentialsTest, NewestVersionIsTakenAndOldOnesAreRefused) {
   const Serving server(ServerCredentials(controller_, /*require_client_certificate=*/false));
   EXPECT_EQ(NegotiatedVersion(server.address(), TLS1_3_VERSION), "TLSv1.3");
@@ -213,14 +213,14 @@ TEST_F(CredentialsTest, EndedAndResetConnectionsAreNotExplained) {
     const RudeServer silent("", reset);
     EXPECT_EQ(ExplainConnection(silent.address(), admin_, absl::Now()), "") << reset;
     EXPECT_EQ(ExplainConnection(silent.address(), std::nullopt, absl::Now()), "") << reset;
-    // The beginning of a record of a handshake.
+    // The beginning of a handshake record.
     const RudeServer dying(std::string("\x16\x03\x03\x00\x7a\x02", 6), reset);
     EXPECT_EQ(ExplainConnection(dying.address(), admin_, absl::Now()), "") << reset;
   }
 }
 
 TEST_F(CredentialsTest, SilentServersAreNotExplained) {
-  // Connections come about, and nobody takes them.
+  // Connections succeed, but nobody accepts them.
   const int fd = socket(AF_INET, SOCK_STREAM, 0);
   sockaddr_in at = {};
   at.sin_family = AF_INET;
@@ -239,7 +239,7 @@ TEST_F(CredentialsTest, WhatAServerSaysIsTold) {
   const RudeServer web("HTTP/1.1 400 Bad Request\r\n\r\n");
   EXPECT_THAT(ExplainConnection(web.address(), admin_, absl::Now()),
               HasSubstr("does not speak TLS"));
-  // Fatal: internal error.
+  // A fatal alert: internal error.
   const RudeServer alert(std::string("\x15\x03\x03\x00\x02\x02\x50", 7));
   EXPECT_THAT(ExplainConnection(alert.address(), admin_, absl::Now()),
               HasSubstr("refuses the TLS connection: internal error"));
@@ -250,7 +250,7 @@ TEST_F(CredentialsTest, NewFilesAreUsedWithoutARestart) {
   const CertificateAuthority second = TestAuthority();
   const TlsFiles newcomer = Files("newcomer", second, {{Role::kAdmin, "ann"}, {}, absl::Hours(1)});
   EXPECT_FALSE(Connects(server.address(), ChannelCredentials(newcomer)));
-  // The controller moves to another authority, in place.
+  // The controller changes to another authority in place.
   const TlsFiles made = Files("made", second, ControllerOnLoopback());
   std::filesystem::rename(made.key, controller_.key);
   std::filesystem::rename(made.certificate, controller_.certificate);

@@ -21,7 +21,7 @@
 namespace paceline {
 namespace {
 
-// What gRPC speaks, as TLS names it (RFC 7301).
+// gRPC's protocol, by its TLS name (RFC 7301).
 constexpr unsigned char kProtocols[] = {2, 'h', '2'};
 
 class Socket {
@@ -38,7 +38,7 @@ class Socket {
   const int fd_;
 };
 
-// Time that is left, by a clock that nobody sets.
+// The time left, by a clock that nobody can set.
 class Limit {
  public:
   explicit Limit(absl::Duration limit)
@@ -57,7 +57,7 @@ class Limit {
   const std::chrono::steady_clock::time_point end_;
 };
 
-// -1: nobody is there.
+// Returns -1 if nobody is there.
 int Connect(const std::string& host, const std::string& port, const Limit& limit) {
   addrinfo hints = {};
   hints.ai_socktype = SOCK_STREAM;
@@ -82,7 +82,7 @@ int Connect(const std::string& host, const std::string& port, const Limit& limit
   return connected;
 }
 
-// Calls `step` until it has ended or the time is over; its last result.
+// Repeats `step` until it is done or the time is over; returns its last result.
 template <typename Step>
 int Drive(SSL* ssl, int fd, const Limit& limit, const Step& step) {
   while (true) {
@@ -95,18 +95,18 @@ int Drive(SSL* ssl, int fd, const Limit& limit, const Step& step) {
   }
 }
 
-// One connection, until the server speaks, or something else comes of it.
+// One connection, up to the server's first message or another outcome.
 class Attempt {
  public:
   enum class Outcome {
     kNothing,  // Nobody is there, or it is silent.
-    kEnded,    // The server has ended the connection without a word, as one does that dies.
-    kNoTls,    // It has sent something that is no TLS.
+    kEnded,    // The server closed the connection without a word, as when it dies.
+    kNoTls,    // It sent something that is not TLS.
     kAlert,
     kSpoken,
   };
 
-  // By `context` a certificate is shown, or none.
+  // `context` determines whether a certificate is shown, and which.
   Attempt(SSL_CTX* context, const std::string& host, const std::string& port, const Limit& limit)
       : socket_(Connect(host, port, limit)), ssl_(SSL_new(context)) {
     SSL* const ssl = ssl_.get();
@@ -116,7 +116,7 @@ class Attempt {
     int result = Drive(ssl, socket_.fd(), limit, [ssl] { return SSL_connect(ssl); });
     certificate_.reset(SSL_get1_peer_certificate(ssl));
     shaken_ = result == 1;
-    // With TLS 1.3 the server's opinion comes after the handshake; a content one begins to speak.
+    // With TLS 1.3, the server objects after the handshake; a satisfied one begins to speak.
     char byte = 0;
     if (shaken_) {
       result = Drive(ssl, socket_.fd(), limit, [&] { return SSL_read(ssl, &byte, 1); });
@@ -126,9 +126,9 @@ class Attempt {
   }
 
   Outcome outcome() const { return outcome_; }
-  // As of RFC 8446, section 6.
+  // A code of RFC 8446, section 6.
   int alert() const { return alert_; }
-  // The server's; null: it has shown none.
+  // The server's certificate; null if it has shown none.
   X509* certificate() const { return certificate_.get(); }
   bool speaks_tls() const { return shaken_ || certificate_ != nullptr; }
 
@@ -157,7 +157,7 @@ class Attempt {
 SslContextPtr ContextOf(const std::optional<TlsFiles>& files) {
   SslContextPtr context(SSL_CTX_new(TLS_client_method()));
   if (context == nullptr) return nullptr;
-  // All is looked at below, in words.
+  // Problems are found and described below.
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_NONE, nullptr);
   if (files.has_value() && !files->certificate.empty() &&
       (SSL_CTX_use_certificate_chain_file(context.get(), files->certificate.c_str()) != 1 ||
@@ -168,13 +168,13 @@ SslContextPtr ContextOf(const std::optional<TlsFiles>& files) {
   return context;
 }
 
-// What an alert says that is not about our certificate.
+// Describes an alert that is not about our certificate.
 std::string AlertText(const std::string& address, int alert) {
   return absl::StrCat("the server at ", address,
                       " refuses the TLS connection: ", SSL_alert_desc_string_long(alert));
 }
 
-// What the server thinks of our certificate. `alert` 0: it has ended the connection without one.
+// Describes how the server rejects our certificate. `alert` 0: it closed the connection silently.
 std::string OwnRefused(int alert, const TlsFiles& files, absl::Time now) {
   const absl::StatusOr<Certificate> own = CheckTlsFiles(files, now);
   if (!own.ok()) return std::string(own.status().message());
@@ -208,7 +208,7 @@ bool NamesHost(X509* certificate, const std::string& host) {
          X509_check_host(certificate, host.data(), host.size(), 0, nullptr) == 1;
 }
 
-// What is wrong with the server's certificate, which may be null; empty: nothing.
+// What is wrong with the server's certificate (may be null); empty: nothing.
 std::string ServerProblem(X509* certificate, const TlsFiles& files, const std::string& host,
                           absl::Time now) {
   if (certificate == nullptr) return "the server shows no certificate";
@@ -270,10 +270,10 @@ std::string ExplainConnection(const std::string& address, const std::optional<Tl
     }
     return AlertText(address, attempt.alert());
   }
-  // Who shows none is let in by controllers, and judged with each call.
+  // Controllers let in clients without a certificate, and judge each of their calls.
   if (attempt.outcome() != Outcome::kEnded || files->certificate.empty()) return "";
-  // gRPC refuses a certificate without an alert, just as a server ends that dies. One that speaks
-  // with who shows no certificate, and ends again where ours is shown, has said what is wrong.
+  // gRPC rejects a certificate silently, like a server that dies. If the server talks to a client
+  // without a certificate, but hangs up again on ours, then ours is the problem.
   const SslContextPtr nobody = ContextOf(std::nullopt);
   if (Attempt(nobody.get(), host, port, end).outcome() != Outcome::kSpoken ||
       Attempt(context.get(), host, port, end).outcome() != Outcome::kEnded) {

@@ -1,7 +1,6 @@
-// Says in words why a connection with a controller does not come about, where gRPC has only
-// "failed to connect".
+// Explains why a connection to a controller fails; gRPC only says "failed to connect".
 //
-// Thread-safe; waits for the network.
+// Thread-safe; blocks on the network.
 #ifndef COMMON_TLS_HANDSHAKE_PROBE_H_
 #define COMMON_TLS_HANDSHAKE_PROBE_H_
 
@@ -13,10 +12,10 @@
 
 namespace paceline {
 
-// Connects to `address` (HOST:PORT) as gRPC would, with the files or as plain text, and gives up
-// after `limit`. Empty: nobody listens there, nothing is wrong, or nothing was said: only an alert,
-// a certificate, or bytes that are no TLS explain anything; a server that dies, stands still or
-// ends the connection does not. `now`: for what the certificates say.
+// Connects to `address` (HOST:PORT) like gRPC, with the files or in plain text, and gives up after
+// `limit`. Returns "" when nobody listens, nothing is wrong, or nothing is known: only an alert, a
+// certificate, or bytes that are not TLS explain anything, but not a server that dies, hangs or
+// hangs up. `now`: for the certificates' validity.
 std::string ExplainConnection(const std::string& address, const std::optional<TlsFiles>& files,
                               absl::Time now, absl::Duration limit = absl::Seconds(2));
 

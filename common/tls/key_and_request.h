@@ -15,14 +15,14 @@
 
 namespace paceline {
 
-// A new private key, PEM (PKCS #8, without a password).
+// Makes a private key: PEM (PKCS #8, without a password).
 absl::StatusOr<std::string> NewKey();
 
-// A request for a certificate of the key, signed with it, PEM (PKCS #10). What it says of a name is
-// a wish: who signs decides. InvalidArgument: `key_pem` holds no key.
+// A request for a certificate of the key, signed with it: PEM (PKCS #10). The name in it is only a
+// wish: the signer decides. InvalidArgument: `key_pem` holds no key.
 absl::StatusOr<std::string> MakeRequest(absl::string_view key_pem, const std::string& name);
 
-// SHA-256 of the public key in a request, 64 hexadecimal digits. InvalidArgument: no request.
+// SHA-256 of a request's public key, 64 hexadecimal digits. InvalidArgument: not a request.
 absl::StatusOr<std::string> KeyDigest(absl::string_view request_pem);
 
 // SHA-256 of bytes, 64 hexadecimal digits.

@@ -13,7 +13,7 @@ BioPtr Reader(absl::string_view text) {
   return BioPtr(BIO_new_mem_buf(text.data(), static_cast<int>(text.size())));
 }
 
-// The library would ask on the terminal.
+// Otherwise the library would ask on the terminal.
 int NoPassword(char*, int, int, void*) { return -1; }
 
 template <typename Write>

@@ -1,4 +1,4 @@
-// OpenSSL's objects with owners, and their text forms. For the files of this folder alone.
+// Owning pointers to OpenSSL's objects, and their text forms. Only for the files of this folder.
 #ifndef COMMON_TLS_OPENSSL_H_
 #define COMMON_TLS_OPENSSL_H_
 
@@ -34,10 +34,10 @@ using StorePtr = std::unique_ptr<X509_STORE, OpenSslFree<X509_STORE_free>>;
 using SslContextPtr = std::unique_ptr<SSL_CTX, OpenSslFree<SSL_CTX_free>>;
 using SslPtr = std::unique_ptr<SSL, OpenSslFree<SSL_free>>;
 
-// "WHAT: the library's newest reason"; the thread's list of its errors is emptied.
+// "WHAT: " and the library's newest reason; empties the thread's list of errors.
 absl::Status OpenSslError(absl::string_view what);
 
-// Out of PEM, the first of its kind. InvalidArgument: there is none. A key with a password is none.
+// Reads the first of its kind from PEM. InvalidArgument: none; a key with a password is none.
 absl::StatusOr<X509Ptr> ParseCertificate(absl::string_view pem);
 absl::StatusOr<KeyPtr> ParseKey(absl::string_view pem);
 absl::StatusOr<RequestPtr> ParseRequest(absl::string_view pem);

@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 constexpr size_t kMostBytes = 1 << 20;
 
-// Who may read a file; but for kEverybody nobody but its owner may write it.
+// Who may read a file; only with kEverybody may others write it.
 enum class Audience { kEverybody, kGroup, kOwner };
 
 absl::Status Failed(const std::string& path, int error) {
@@ -31,7 +31,7 @@ absl::Status Failed(const std::string& path, int error) {
 }
 
 absl::StatusOr<std::string> Read(const std::string& path, Audience audience) {
-  // To open a pipe would wait for who writes to it.
+  // Opening a pipe would wait for a writer.
   const int wait = audience == Audience::kOwner ? O_NONBLOCK : 0;
   const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC | wait);
   if (fd < 0) return Failed(path, errno);
@@ -91,7 +91,7 @@ absl::StatusOr<std::string> ReadOwnersOnly(const std::string& path) {
 
 absl::Status WritePrivate(const std::string& path, absl::string_view text) {
   PACELINE_RETURN_IF_ERROR(MakeFolderOf(path));
-  // Nobody else ever sees the bytes: the name is given when they are complete.
+  // Nobody else ever sees the bytes: the file gets its name when it is complete.
   const std::string temporary = absl::StrCat(path, ".", getpid(), ".new");
   unlink(temporary.c_str());
   const int fd = open(temporary.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);

@@ -1,4 +1,4 @@
-// Files of keys and certificates: small, whole, and keys for their owner only.
+// Small files with keys and certificates, written whole; only a key's owner may read it.
 //
 // Thread-safe for different paths.
 #ifndef COMMON_TLS_PRIVATE_FILE_H_
@@ -12,22 +12,22 @@
 
 namespace paceline {
 
-// All of a file of at most 1 MiB. NotFound: there is none; PermissionDenied; InvalidArgument:
-// larger.
+// Reads a whole file of at most 1 MiB. NotFound: it is missing; PermissionDenied; InvalidArgument:
+// it is larger.
 absl::StatusOr<std::string> ReadWhole(const std::string& path);
 
-// The same; PermissionDenied too when everybody on the machine may read it, or its group write.
+// Like ReadWhole; PermissionDenied also when everybody may read the file, or its group write it.
 absl::StatusOr<std::string> ReadPrivate(const std::string& path);
 
-// The same; PermissionDenied too when anybody but its owner may, InvalidArgument when it is no
-// regular file.
+// Like ReadWhole; PermissionDenied also when others than its owner have access, InvalidArgument
+// also when it is no regular file.
 absl::StatusOr<std::string> ReadOwnersOnly(const std::string& path);
 
-// Whole or not at all, mode 0600, or 0644; makes missing folders, mode 0700. Errors of AtomicFile.
+// Writes all or nothing, mode 0600 or 0644; new folders get 0700. Errors of AtomicFile.
 absl::Status WritePrivate(const std::string& path, absl::string_view text);
 absl::Status WritePublic(const std::string& path, absl::string_view text);
 
-// One that is not there is none too many.
+// OK if it is missing.
 absl::Status RemoveFile(const std::string& path);
 
 }  // namespace paceline

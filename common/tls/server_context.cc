@@ -12,7 +12,7 @@ namespace {
 
 constexpr absl::Duration kLook = absl::Seconds(1);
 
-// Changes when a file does.
+// A string that changes when a file does.
 std::string StampOf(const TlsFiles& files) {
   std::string stamp;
   for (const std::string& path : {files.ca, files.certificate, files.key}) {
@@ -39,7 +39,7 @@ absl::StatusOr<std::shared_ptr<SSL_CTX>> ServerContext::Make() const {
                                      " and ", files_.ca, " cannot be used"));
   }
   SSL_CTX_set_verify(context.get(), SSL_VERIFY_PEER, nullptr);
-  // A session that is taken up again would keep a certificate that no longer holds.
+  // A resumed session would keep a certificate that has expired.
   SSL_CTX_set_session_cache_mode(context.get(), SSL_SESS_CACHE_OFF);
   SSL_CTX_set_options(context.get(), SSL_OP_NO_TICKET | SSL_OP_NO_RENEGOTIATION);
   SSL_CTX_set_num_tickets(context.get(), 0);

@@ -1,5 +1,4 @@
-// What a server of ours other than gRPC's needs to speak TLS: OpenSSL's context, made anew when the
-// files change.
+// The OpenSSL context for our TLS servers besides gRPC's; made anew when the files change.
 //
 // Thread-safe.
 #ifndef COMMON_TLS_SERVER_CONTEXT_H_
@@ -24,9 +23,9 @@ class ServerContext {
  public:
   explicit ServerContext(TlsFiles files) : files_(std::move(files)) {}
 
-  // The newest that could be made: TLS 1.2 at least; clients' certificates are asked for, and one
-  // that the authority has not signed or that does not hold ends the handshake. The files are
-  // looked at once a second. An error only when none could ever be made.
+  // The newest valid context: at least TLS 1.2; asks clients for certificates, and fails the
+  // handshake for one that is not valid now or not signed by the authority. Checks the files once a
+  // second. Fails only if no context could ever be made.
   absl::StatusOr<std::shared_ptr<SSL_CTX>> Get() ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -35,11 +34,11 @@ class ServerContext {
   const TlsFiles files_;
   absl::Mutex mutex_;
   std::shared_ptr<SSL_CTX> newest_ ABSL_GUARDED_BY(mutex_);
-  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // Of the files that it was made of.
+  std::string stamp_ ABSL_GUARDED_BY(mutex_);  // Of the files it was made from.
   absl::Time looked_ ABSL_GUARDED_BY(mutex_) = absl::InfinitePast();
 };
 
-// The certificate of the client at the other end, PEM; empty: it has shown none.
+// The client's certificate in PEM; empty: it has shown none.
 std::string ClientCertificate(SSL* ssl);
 
 }  // namespace paceline

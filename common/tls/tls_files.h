@@ -1,4 +1,4 @@
-// The three files by which a process proves who it is and knows whom to believe.
+// The three files with which a process proves its identity and checks that of others.
 //
 // Thread-safe.
 #ifndef COMMON_TLS_TLS_FILES_H_
@@ -15,24 +15,24 @@
 namespace paceline {
 
 struct TlsFiles {
-  std::string ca;           // Certificates of the authorities that are believed.
-  std::string certificate;  // Empty, with the key: it proves nothing of itself.
+  std::string ca;           // Certificates of the trusted authorities.
+  std::string certificate;  // Empty, like the key, if it proves no identity.
   std::string key;
 };
 
 // DIR/ca.pem, DIR/cert.pem and DIR/key.pem.
 TlsFiles FilesIn(const std::string& dir);
 
-// Reads them and says exactly what is wrong, which file, and what to do. NotFound: missing;
-// PermissionDenied: cannot be read, or the key is open to everybody on the machine;
-// InvalidArgument: damaged; FailedPrecondition: the key does not fit, or another authority has
-// signed; OutOfRange: not valid yet or no longer at `now`, and all else is well.
+// Reads the files and says exactly what is wrong, in which file, and what to do. NotFound: missing;
+// PermissionDenied: unreadable, or everybody on the machine can read the key; InvalidArgument:
+// damaged; FailedPrecondition: the key does not match, or another authority has signed; OutOfRange:
+// not valid yet or expired at `now`, and all else is well.
 absl::StatusOr<Certificate> CheckTlsFiles(const TlsFiles& files, absl::Time now);
 
-// When the certificate in the files ends. None without files, or when it cannot be read.
+// When the certificate ends. Empty without files, or when it cannot be read.
 std::optional<absl::Time> CertificateEnd(const std::optional<TlsFiles>& files);
 
-// As CheckTlsFiles for files that prove nothing: the authority alone.
+// Like CheckTlsFiles for files without an identity: checks only the authority.
 absl::Status CheckAuthorityFile(const std::string& path);
 
 }  // namespace paceline

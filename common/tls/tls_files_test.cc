@@ -23,7 +23,7 @@ class TlsFilesTest : public ::testing::Test {
         WriteIdentity(dir_, authority_, {{Role::kWorker, "node-7"}, {}, absl::Hours(24)}, kNow);
   }
 
-  // The status at that time, with its message.
+  // Expects this status at `now`, with a matching message.
   void Expect(absl::Time now, absl::StatusCode code, const ::testing::Matcher<std::string>& text) {
     const absl::Status status = CheckTlsFiles(files_, now).status();
     EXPECT_EQ(status.code(), code) << status;
@@ -39,7 +39,7 @@ TEST_F(TlsFilesTest, GoodOnesNameTheirPrincipal) {
   const auto certificate = CheckTlsFiles(files_, kNow);
   ASSERT_TRUE(certificate.ok()) << certificate.status();
   EXPECT_EQ(PrincipalUri(certificate->principal), "paceline://worker/node-7");
-  // A clock that is a little late.
+  // The clock is a little slow.
   EXPECT_TRUE(CheckTlsFiles(files_, kNow - absl::Minutes(4)).ok());
 }
 
@@ -83,7 +83,7 @@ TEST_F(TlsFilesTest, KeyThatDoesNotFitIsTold) {
 }
 
 TEST_F(TlsFilesTest, OtherAuthorityIsTold) {
-  // Of the same name: names prove nothing.
+  // With the same name: names prove nothing.
   ASSERT_TRUE(WritePublic(files_.ca, TestAuthority(kNow).certificate_pem()).ok());
   Expect(kNow, absl::StatusCode::kFailedPrecondition,
          HasSubstr("not signed by the authority of its ca.pem"));
@@ -94,7 +94,7 @@ TEST_F(TlsFilesTest, KeyThatIsOpenToOthersIsNotUsed) {
   Expect(kNow, absl::StatusCode::kPermissionDenied, HasSubstr("chmod g-w,o= " + files_.key));
   ASSERT_EQ(chmod(files_.key.c_str(), 0660), 0);
   Expect(kNow, absl::StatusCode::kPermissionDenied, HasSubstr("its group can change it"));
-  // The group of a service may read it.
+  // A service's group may read it.
   ASSERT_EQ(chmod(files_.key.c_str(), 0640), 0);
   EXPECT_TRUE(CheckTlsFiles(files_, kNow).ok());
 }

@@ -17,7 +17,7 @@ absl::Status Damaged(const std::string& path, uint64_t offset, absl::string_view
   return absl::DataLossError(absl::StrCat(path, ": at offset ", offset, ": ", what));
 }
 
-// What is wrong with the header of a file of so many bytes.
+// Checks the header of a file with `bytes` bytes.
 absl::Status CheckHeader(const Header& header, const std::string& path, uint64_t bytes) {
   if (kTokenFileMagic != absl::string_view(header.magic, sizeof(header.magic))) {
     return Damaged(path, 0, "not a token file (bad magic)");

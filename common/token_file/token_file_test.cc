@@ -33,7 +33,7 @@ std::string FileBytes(const std::string& path) {
   return out.str();
 }
 
-// A file of the tokens 7, 0 and 299 of a vocabulary of 300.
+// A file with the tokens 7, 0 and 299 of a vocabulary of 300.
 std::string Contents() {
   EXPECT_TRUE(Write(Path("contents"), TokenType::kUint16, 300, {7, 0, 299}).ok());
   return FileBytes(Path("contents"));
@@ -63,7 +63,7 @@ void ExpectDamageWith(size_t offset, T value, const std::string& text) {
 }
 
 TEST(TokenFileTest, ReadsBackWhatWasWritten) {
-  std::vector<uint32_t> tokens(700000);  // More than the writer keeps in memory.
+  std::vector<uint32_t> tokens(700000);  // More than the writer buffers.
   std::iota(tokens.begin(), tokens.end(), 0);
   for (TokenType type : {TokenType::kUint16, TokenType::kUint32}) {
     if (type == TokenType::kUint16) {

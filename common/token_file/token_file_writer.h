@@ -17,18 +17,18 @@ namespace paceline {
 
 class TokenFileWriter {
  public:
-  // Every token will be less than `vocab_size`. InvalidArgument when `type` cannot hold them;
-  // else as AtomicFile, as for the other functions.
+  // All tokens must be less than `vocab_size`. InvalidArgument when `type` cannot hold them;
+  // otherwise, here and below, errors as for AtomicFile.
   static absl::StatusOr<TokenFileWriter> Create(const std::string& path, TokenType type,
                                                 int64_t vocab_size);
 
-  // InvalidArgument for a token that is not in the vocabulary.
+  // InvalidArgument for a token outside the vocabulary.
   absl::Status Append(absl::Span<const uint32_t> tokens);
 
   int64_t size() const { return size_; }  // Tokens appended.
 
-  // The file is there; without it, nothing is. InvalidArgument when it has no tokens. Nothing may
-  // be called after it.
+  // Puts the complete file in place; without this call there is no file. InvalidArgument when it
+  // has no tokens. Call nothing after it.
   absl::Status Finish();
 
  private:

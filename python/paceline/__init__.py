@@ -1,13 +1,13 @@
-"""Paceline beside somebody's own PyTorch script. `import paceline.watch` measures its steps.
+"""Support for a user's own PyTorch script; `import paceline.watch` measures its steps.
 
-Importing this imports neither torch nor anything that takes time.
+Importing this package is fast and does not import torch.
 """
 
 import sys
 
 
 class _TorchFinder:
-    """Stands first in sys.meta_path until torch has been imported; then calls `then`."""
+    """Is first in sys.meta_path until torch has been imported; then calls `then`."""
 
     def __init__(self, then):
         self._then = then
@@ -24,7 +24,7 @@ class _TorchFinder:
         return None
 
     def _call_after(self, loader):
-        # Somebody may ask for the spec alone: the finder stays until a module is made of one.
+        # A caller may only want the spec: the finder stays until a module is made from one.
         load = loader.exec_module
 
         def exec_module(module):
@@ -35,12 +35,12 @@ class _TorchFinder:
 
         try:
             loader.exec_module = exec_module
-        except AttributeError:  # A loader that takes no attributes: torch is not watched.
+        except AttributeError:  # The loader accepts no attributes: torch is not watched.
             pass
 
 
 def tell_off(error, since="not"):
-    """Says on stderr that the script is not watched, and why; if there is a stderr."""
+    """Reports on stderr, if there is one, that the script is not watched, and why."""
     try:
         sys.stderr.write("paceline: this script is %s watched: %s: %s\n"
                          % (since, type(error).__name__, error))
@@ -49,7 +49,7 @@ def tell_off(error, since="not"):
 
 
 def after_torch(then):
-    """Calls `then` as soon as torch has been imported by somebody else: never imports it itself."""
+    """Calls `then` as soon as other code has imported torch; never imports torch itself."""
     if "torch" in sys.modules:
         then()
     else:

@@ -1,8 +1,8 @@
-"""Tells the daemon which collectives the process has entered, as torch's flight recorder has it.
+"""Reports to the daemon which collectives the process has entered, from torch's flight recorder.
 
-From the first process group on a thread waits, in the open(2) of a pipe in PACELINE_DIR, until the
-daemon writes a number to it; then it writes the answer, a JSON form of proto's RankCollectives. The
-same is left when an error ends the script. Nothing is done, and no descriptor held, before that.
+Once there is a process group, a thread blocks in open(2) of a pipe in PACELINE_DIR until the daemon
+writes a number to it. Then it writes the answer, a RankCollectives message as JSON. An error that
+ends the script also leaves one. Before that, nothing is done and no descriptor is open.
 """
 
 import atexit
@@ -18,7 +18,7 @@ ANSWER = "collectives"
 
 MOST_GROUPS = 16
 MOST_RANKS = 256
-MOST_COLLECTIVES = 8  # Of a group.
+MOST_COLLECTIVES = 8  # Per group.
 MOST_TEXT = 60
 
 TYPES = {"Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16",
@@ -32,7 +32,7 @@ def cut(text, most=MOST_TEXT):
 
 
 def recorded():
-    """The entries of torch's recorders, oldest first: one for NCCL, one for all the others."""
+    """Entries of torch's recorders, oldest first: one is for NCCL, one for all other backends."""
     recorders = import_module("torch._C._distributed_c10d")
     dumps = [getattr(recorders, name) for name in ("_dump_fr_trace_json", "_dump_nccl_trace_json")
              if hasattr(recorders, name)]
@@ -62,9 +62,9 @@ def collective(number, entry):
 
 
 def those_that_matter(entries):
-    """Of a group's, in their order: from the one before the first that has not finished on."""
+    """A group's collectives from just before the first unfinished one on; and its last number."""
     of_number = {}
-    for entry in entries:  # Those that were made as one have its number; the whole comes last.
+    for entry in entries:  # Parts of a coalesced one share its number; the whole is last.
         of_number[entry["collective_seq_id"]] = entry
     all_ = [collective(number, of_number[number]) for number in sorted(of_number)]
     first = next((at for at, one in enumerate(all_) if not one["finished"]), len(all_))
@@ -72,7 +72,7 @@ def those_that_matter(entries):
 
 
 def entered(group):
-    """How many collectives the group has had, where its entries do not tell."""
+    """How many collectives the group has entered, for when its entries do not say."""
     try:
         return group._get_sequence_number_for_group()
     except Exception:  # Not every backend counts.
@@ -100,13 +100,13 @@ def groups_of(world, entries):
             "last": last or entered(group),
             "newest": name == newest,
             "collectives": matter})
-    # Those in which the rank waits first.
+    # Groups in which the rank is waiting come first.
     groups.sort(key=lambda group: all(one["finished"] for one in group["collectives"]))
     return groups[:MOST_GROUPS]
 
 
 def summary(c10d):
-    for _ in range(2):  # The first collective of all may have been entered between the two looks.
+    for _ in range(2):  # The very first collective may be entered between the two looks.
         entries = recorded()
         answer = {"rank": c10d.get_rank(), "groups": groups_of(c10d._world, entries)}
         if entries or not any(group["last"] for group in answer["groups"]):
@@ -117,23 +117,23 @@ def summary(c10d):
 
 
 def is_of_collective(error):
-    """Whether a collective has failed: torch may count that as finished."""
+    """Whether the error is a failed collective, which torch may count as finished."""
     text = str(error)
     return isinstance(error, RuntimeError) and any(
         word in text for word in ("gloo", "NCCL", "nccl", "ollective", "rocess group", "ProcessGroup"))
 
 
 class Collectives:
-    """Of this process, which has a process group."""
+    """Reports the collectives of this process, which has a process group."""
 
     def __init__(self, c10d, directory):
         self.c10d = c10d
-        self.process = os.getpid()  # A forked child has neither the thread nor the groups.
+        self.process = os.getpid()  # A forked child has neither thread nor groups.
         self.ask = os.path.join(directory, ASK)
         self.answer = os.path.join(directory, ANSWER)
 
     def start(self):
-        # Of the rank's processes the last one that makes a group answers.
+        # If several processes of the rank make groups, the last one answers.
         try:
             os.unlink(self.ask)
         except FileNotFoundError:
@@ -149,7 +149,7 @@ class Collectives:
                     asked = pipe.read(64).split()
                 if asked and asked[-1].isdigit():
                     self.write(int(asked[-1]))
-        except Exception:  # The daemon says that nobody answers.
+        except Exception:  # The daemon reports that nobody answers.
             pass
 
     def write(self, wanted, error=None):
@@ -167,23 +167,23 @@ class Collectives:
         os.rename(self.answer + ".new", self.answer)
 
     def leave(self, error):
-        """It ends the script, or its process groups."""
+        """Leaves an answer when `error` ends the script or its process groups."""
         try:
             if os.getpid() == self.process:
                 self.write(0, error)
-        except Exception:  # It is not worth to be told beside the script's own error.
+        except Exception:  # Not worth reporting beside the script's own error.
             pass
 
     def at_exit(self):
-        error = getattr(sys, "last_value", None)  # Of what Python has reported, and nobody caught.
+        error = getattr(sys, "last_value", None)  # Uncaught, and reported by Python.
         if error is not None and self.c10d.is_initialized():
             self.leave(error)
 
 
 def hook(directory):
-    """Waits for the process's first group. Requires: torch has been imported."""
+    """Starts reporting at the process's first group. Requires: torch has been imported."""
     c10d = sys.modules.get("torch.distributed.distributed_c10d")
-    if c10d is None:  # This torch was built without.
+    if c10d is None:  # This torch was built without it.
         return
     update = c10d._update_default_pg
     known = []
@@ -196,7 +196,7 @@ def hook(directory):
             elif group is not None and not known:
                 known.append(Collectives(c10d, directory))
                 known[0].start()
-        except Exception:  # The daemon says that nobody answers.
+        except Exception:  # The daemon reports that nobody answers.
             pass
         return update(group)
 

@@ -1,19 +1,19 @@
-"""What a script has imported, for an interpreter that stands by for its next start (standby.py).
+"""Lists a script's imports for an interpreter that stands by for its next start (standby.py).
 
-Only installed packages and Python's own modules count: the script's own code may be another one by
-then. The list ends where the script changes its environment, since what it imports later may read
-that; what a package changes while it is imported is no such change.
+Only installed packages and Python's own modules count, since the script's own code may change by
+then. The list ends where the script changes its environment, since later imports may read that;
+changes by a package during its import do not count.
 """
 
 import os
 import sys
 
-# To import them does more than that, in a way that must not be done for another start.
+# Importing these has side effects that must not happen for another start.
 _NEVER = ("mpi4py", "pycuda.autoinit", "horovod")
 
 
 def _folders():
-    """Of installed packages and of Python's own modules; each ends with a slash."""
+    """Folders of installed packages and of Python's own modules; each ends with a slash."""
     folders = {os.path.dirname(os.__file__)}
     folders.update(path for path in sys.path
                    if os.path.basename(path) in ("site-packages", "dist-packages"))
@@ -21,19 +21,19 @@ def _folders():
 
 
 class Imports:
-    """Stands in sys.meta_path until write(); not where the names of the modules are known."""
+    """Is in sys.meta_path until write(), unless the names of the modules are given."""
 
     def __init__(self, names=None):
         self.folders = _folders()
         self.environment = dict(os.environ._data)
-        self.names = names  # Of the modules before the script changed its environment.
-        self.why = "torch is no installed package"  # If it is not among them.
+        self.names = names  # Modules imported before the script changed its environment.
+        self.why = "torch is no installed package"  # Reason if torch is missing.
         if names is None:
             sys.meta_path.insert(0, self)
 
     def find_spec(self, name, path=None, target=None):  # pylint: disable=unused-argument
         try:
-            # Its own dictionary, as comparing that of texts takes fifty times as long.
+            # Its internal dictionary: comparing the decoded one takes fifty times as long.
             if "." not in name and self.names is None and self.environment != os.environ._data:
                 self._look_at_change()
         except Exception as error:  # pylint: disable=broad-except
@@ -62,10 +62,10 @@ class Imports:
                 and not any(name == never or name.startswith(never + ".") for never in _NEVER))
 
     def write(self, path):
-        """Module names, a line each; or one line "!" and why there are none that help."""
+        """Writes one module name per line; or one line, "!" and why the list would not help."""
         if self in sys.meta_path:
             sys.meta_path.remove(self)
-        # The shim has made the rank's first process the leader of a group.
+        # The shim makes the rank's first process the leader of a process group.
         if os.getpid() != os.getpgrp():
             self._put(path, "!a process that the rank has started trains, not the rank itself")
             return

@@ -1,9 +1,9 @@
-"""The writer of a step ring in pure Python: worker/ring/step_ring.h tells what it is, ring_layout.h
-where its words lie.
+"""Writes step rings in pure Python: worker/ring/step_ring.h describes them, ring_layout.h their
+layout.
 
-A reader asks that the words of a change become visible in the order in which they are written. A
-store to a memoryview of 64-bit words is one aligned move, and x86-64 keeps the order of moves.
-Elsewhere Python has no way to ask for that.
+Readers rely on seeing the words of a change in the order in which they are written. A store to a
+memoryview of 64-bit words is one aligned move, and x86-64 keeps moves in order. On other machines
+Python cannot guarantee this.
 """
 
 import fcntl
@@ -13,20 +13,20 @@ import struct
 import sys
 from time import monotonic_ns
 
-# The numbers of paceline.v1.Phase.
+# Same numbers as paceline.v1.Phase.
 IDLE, DATA_WAIT, FORWARD, BACKWARD, OPTIMIZER, EVALUATING = 0, 1, 2, 3, 5, 8
-PHASES = 8  # Of a step.
+PHASES = 8  # Phases of a step.
 
 MAGIC = b"PCLRING1"
 VERSION = 3
 WORD = 8
-WRITTEN, LIVE = 64 // WORD, (128 // WORD, 192 // WORD)  # Words of the header, and of the live cells.
+WRITTEN, LIVE = 64 // WORD, (128 // WORD, 192 // WORD)  # Word indices: header, live cells.
 SLOTS = 256
 SLOT_BYTES = 192
 
-HEADER = struct.Struct("=8sIIIIQ")  # Magic, version, bytes of a slot, capacity, -, bytes of the file.
-# A slot after its sequence: step, start, total, 8 phases, samples, tokens, wire bytes, size of the
-# averaging group; workload; loss, norm of the gradients, learning rate; masked.
+HEADER = struct.Struct("=8sIIIIQ")  # Magic, version, slot bytes, capacity, -, file bytes.
+# A slot after its sequence number: step, start, total, 8 phases, samples, tokens, wire bytes,
+# averaging group size; workload; loss, gradient norm, learning rate; masked.
 RECORD = struct.Struct("=15QdfffI")
 NAN = float("nan")
 
@@ -36,9 +36,9 @@ def can_write():
 
 
 def map_ring(path):
-    """The memory of the ring at `path`, which no other process writes from now on; None if one does.
+    """Maps and locks the ring at `path` for writing; returns None if another process writes it.
 
-    The lock is the process's, not a descriptor's: children that outlive it do not hold it.
+    The lock belongs to the process, not to a descriptor: children that outlive it do not hold it.
     """
     file = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     size = os.fstat(file).st_size
@@ -60,10 +60,10 @@ def map_ring(path):
 
 
 class Ring:
-    """Times the phases of a step, and writes them; as StepRingWriter, but that a step begins where
-    the one before ends. What comes after EVALUATING, in which it starts, begins one anew.
+    """Measures and writes the phases of steps, like StepRingWriter. But each step begins where the
+    previous one ends; and leaving EVALUATING, the initial phase, begins the step anew.
 
-    Until it has the memory of a ring, it writes to a scratch.
+    Writes to scratch memory until it gets a ring's.
     """
 
     def __init__(self):
@@ -72,12 +72,12 @@ class Ring:
         self.begin(monotonic_ns())
 
     def write_to(self, memory):
-        """Goes on after the records of an earlier writer."""
+        """Continues after the records of an earlier writer."""
         self.memory = memory
         self.words = words = memoryview(memory).cast("Q")
         self.capacity = (len(memory) - SLOTS) // SLOT_BYTES
         self.written = words[WRITTEN]
-        # A change that a killed writer began is made again.
+        # Redoes a change that a killed writer had begun.
         self.changes = max(words[at] for at in LIVE) // 2
         self.step = words[LIVE[self.changes % 2] + 1] >> 8
 
@@ -92,7 +92,7 @@ class Ring:
         now = monotonic_ns()
         if self.phase == EVALUATING and phase != EVALUATING:
             self.begin(now)
-            self.masked = 1  # Not a typical one.
+            self.masked = 1  # Not a typical step.
         self.times[self.phase] += now - self.since
         self.show(phase, now)
 
@@ -109,11 +109,11 @@ class Ring:
         words[at] = 2 * change
 
     def end_step(self, learning_rate, phase):
-        """Ends the step, and begins the next one in `phase`."""
+        """Ends the step and begins the next one in `phase`."""
         now = monotonic_ns()
         times = self.times
         times[self.phase] += now - self.since
-        times.pop()  # An evaluation is in no step.
+        times.pop()  # Evaluations are not part of a step.
         record = (self.step, self.start, now - self.start, *times, self.samples, 0, 0, 0,
                   0.0, NAN, NAN, learning_rate, self.masked)
         self.begin(now)
@@ -122,7 +122,7 @@ class Ring:
         self.append(record)
 
     def append(self, record):
-        """Adds a record: the values of RECORD."""
+        """Appends a record with the values of RECORD."""
         words, number = self.words, self.written
         at = SLOTS + number % self.capacity * SLOT_BYTES
         slot = at // WORD

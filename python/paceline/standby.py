@@ -1,13 +1,13 @@
 """An interpreter that has imported what a script will import, and waits to become the script.
 
 The daemon starts one beside each rank of a watched command, as `python3 [options] standby.py
-[-m MODULE | SCRIPT] ARGUMENTS`, in the rank's environment. PACELINE_STANDBY names the file of
-modules that the rank has left (_imports.py). Over descriptor 3, a socket to the shim, this says
-"r" (ready) or "n" and why it cannot stand by; what it hears then is the environment of the next
-start, "KEY=value" and a NUL each, up to the end of the stream. Nothing: it is not needed.
+[-m MODULE | SCRIPT] ARGUMENTS`, in the rank's environment. PACELINE_STANDBY names the file with the
+rank's list of modules (_imports.py). Over descriptor 3, a socket to the shim, the interpreter sends
+"r" (ready), or "n" and why it cannot stand by. It then reads the next start's environment, each
+"KEY=value" followed by a NUL, up to the end of the stream; if that is empty, it is not needed.
 
-From then on all is as if the interpreter had just been started for the script: its arguments, its
-paths, its `__main__`, its tracebacks.
+From then on everything is as if Python had just been started for the script: its arguments, paths,
+`__main__` and tracebacks.
 """
 
 import os
@@ -31,11 +31,11 @@ def _import(names):
         try:
             import_module(name)
         except Exception:  # pylint: disable=broad-except
-            pass  # The script says so, if it needs the module and cannot have it, either.
+            pass  # If the script needs the module, it reports the error.
 
 
 def _opened_gpu():
-    """What the imports have opened of a GPU: a driver's state, made for another start."""
+    """A GPU device that imports have opened, with driver state for another start; or None."""
     for descriptor in os.listdir("/proc/self/fd"):
         try:
             target = os.readlink("/proc/self/fd/" + descriptor)
@@ -47,7 +47,7 @@ def _opened_gpu():
 
 
 def _become_script_of(arguments):
-    """Sets the arguments and the path of modules as Python does for them."""
+    """Sets sys.argv and the module path as Python would for these arguments."""
     sys.argv[:] = arguments
     if hasattr(sys, "orig_argv"):
         sys.orig_argv.remove(__file__)
@@ -65,8 +65,8 @@ def _variables(text):
 
 
 def _take_environment(text):
-    """The variables of the start; besides, those that Python and imports have set, as they would
-    have.
+    """Sets the variables of the start; keeps those that Python and the imports have set, as they
+    would have been set by that start, too.
     """
     with open("/proc/self/environ", "rb") as file:
         given = _variables(file.read())
@@ -96,7 +96,7 @@ def _run():
     if sys.argv[0] == "-m":
         import runpy  # pylint: disable=import-outside-toplevel
         name = sys.argv.pop(1)
-        runpy._run_module_as_main(name)  # What `python -m` calls.
+        runpy._run_module_as_main(name)  # The function behind `python -m`.
         return
     from importlib.machinery import SourceFileLoader  # pylint: disable=import-outside-toplevel
     path = os.path.abspath(sys.argv[0])
@@ -112,7 +112,7 @@ def _run():
 
 
 def _report(error):
-    """As Python reports what nobody caught, without the frames of this file."""
+    """Reports an uncaught error like Python, without the frames of this file."""
     trace = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
@@ -137,7 +137,7 @@ def _stand_by():
         os._exit(0)
     os.close(_SOCKET)
     try:
-        os.chdir(directory)  # It may have been made anew.
+        os.chdir(directory)  # It may have been created anew.
     except OSError as error:
         sys.exit(f"paceline: working_directory {directory}: {error.strerror}")
     _take_environment(text)

@@ -1,10 +1,9 @@
-"""Measures the steps of a PyTorch script that knows nothing of it (docs/own-script.md).
+"""Measures the steps of a PyTorch script without changes to the script (docs/own-script.md).
 
-Importing this watches the process, if PACELINE_RING names a step ring, from the moment at which
-the script imports torch. What is seen of a step: a loader's `__next__`, `torch.autograd.backward`,
-and torch's hooks around each optimizer's `step`. A step lasts from the end of one optimizer step to
-the end of the next. Whatever fails in here ends the watching with one line on stderr; the script
-never sees it.
+If PACELINE_RING names a step ring, importing this watches the process from the moment when the
+script imports torch: a loader's `__next__`, `torch.autograd.backward`, and torch's hooks around an
+optimizer's `step`. A step lasts from the end of one optimizer step to the end of the next. Any
+failure in here ends the watching with one line on stderr; the script never notices.
 """
 
 import os
@@ -20,29 +19,29 @@ from . import after_torch, tell_off
 from ._ring import (BACKWARD, DATA_WAIT, EVALUATING, FORWARD, IDLE, OPTIMIZER, Ring, can_write,
                     map_ring)
 
-# So many steps of another optimizer without one of the leader's: it leads.
+# After this many steps of another optimizer without one of the leader, that one leads.
 PATIENCE = 10
 
 
 class Watch:
-    """What is known of the training beside the ring that it is written to."""
+    """The state of watching a training, besides the ring that it is written to."""
 
     def __init__(self, path):
         self.path = path
         self.ring = Ring()
-        self.taken = False  # Whether the process trains, so that the ring is its own.
-        # The events of another thread are not the training's. None: nothing is watched any more.
+        self.taken = False  # Whether this process trains and so owns the ring.
+        # Only this thread's events count as training. None: nothing is watched any more.
         self.thread = get_ident()
         self.leader = lambda: None  # Weak reference to the optimizer whose steps end a step.
-        self.others = {}  # {id: steps} of the other optimizers since.
+        self.others = {}  # {id: steps} of other optimizers since the leader's last step.
         self.optimizer_steps = 0
         self.stepping = False
         self.after_backward = FORWARD
         self.has_loader = False
-        self.counted = None  # The loader whose samples are those of the step.
+        self.counted = None  # The loader whose samples count for the step.
 
     def take(self):
-        """The process trains: it writes the ring, unless another one of the rank does."""
+        """Takes the ring when the process trains, unless another process of the rank has it."""
         self.taken = True
         try:
             memory = map_ring(self.path)
@@ -58,7 +57,7 @@ class Watch:
             self.off(error)
 
     def leave_imports(self):
-        """For an interpreter that will stand by. It is not worth the watching if that fails."""
+        """Leaves the imports for a standby interpreter. A failure does not end the watching."""
         imports = getattr(sys.modules.get("_paceline"), "imports", None)
         if imports is None or not os.environ.get("PACELINE_DIR"):
             return
@@ -71,7 +70,7 @@ class Watch:
         ring = self.ring
         self.stepping = False
         if self.after_backward == OPTIMIZER and ring.phase == FORWARD:
-            ring.phase = OPTIMIZER  # Its closure made no pass.
+            ring.phase = OPTIMIZER  # Its closure made no backward pass.
         self.after_backward = FORWARD
         if self.leader() is not optimizer and not self.takes_the_lead(optimizer):
             if ring.phase == OPTIMIZER:
@@ -83,8 +82,8 @@ class Watch:
         groups = optimizer.param_groups
         rate = groups[0].get("lr") if groups else None
         if not isinstance(rate, (float, int)):
-            rate = 0.0  # A tensor may be on a GPU: to read it would wait.
-        # What comes before the next batch is in no phase. Without a loader it is the forward pass.
+            rate = 0.0  # A tensor may be on a GPU: reading it would wait.
+        # Until the next batch, no phase is running; without a loader it is the forward pass.
         ring.end_step(rate, IDLE if self.has_loader else FORWARD)
 
     def takes_the_lead(self, optimizer):
@@ -95,7 +94,7 @@ class Watch:
         return True
 
     def count(self, iterator, batch):
-        """Adds the samples of a batch, if its first dimension is surely theirs."""
+        """Counts a batch's samples, if its first dimension is certainly that of the samples."""
         if self.counted is None:
             self.counted = id(iterator)
         elif self.counted != id(iterator):
@@ -110,21 +109,21 @@ class Watch:
             self.ring.samples += shape[0]
 
     def off(self, error):
-        """Ends the watching, and says why."""
+        """Ends the watching and reports why."""
         self.forget()
         tell_off(error, "no longer")
         try:
             self.ring.show(IDLE, monotonic_ns())
         except Exception:
-            pass  # The ring may be what is broken.
+            pass  # The ring itself may be broken.
 
     def forget(self):
-        """Also in a forked child: what it does is not the rank's training."""
+        """Stops watching; also called in a forked child, whose work is not the rank's training."""
         self.taken, self.thread, self.ring.phase = True, None, IDLE
 
 
 def strip(error):
-    """Takes the caller's own frame out of a traceback, before the caller's bare `raise`."""
+    """Removes the caller's frame from the traceback. Call it before a bare `raise`."""
     error.__traceback__ = error.__traceback__.tb_next
 
 
@@ -148,7 +147,7 @@ def watch_loaders(watch, iterators, is_grad_enabled):
             batch = fetch(self)
         except BaseException as error:
             try:
-                # The end of an epoch or of an evaluation: the step is not a typical one.
+                # An epoch or evaluation has ended: the step is not typical.
                 if watch.thread is not None:
                     ring.enter(IDLE)
                     ring.masked = 1
@@ -203,14 +202,14 @@ def watch_optimizers(watch, optimizers):
     def before(optimizer, args, kwargs):
         if not watch.taken:
             watch.take()
-        # One that steps inside the backward pass may be called by a thread of autograd's.
+        # An optimizer that steps inside the backward pass may run on a thread of autograd.
         if watch.thread != get_ident() and ring.phase != BACKWARD:
             return
         try:
             watch.optimizer_steps += 1
             watch.stepping = True
             if len(args) > 1 and args[1] is not None or kwargs.get("closure") is not None:
-                # The forward and the backward pass are made inside.
+                # The closure makes the forward and backward passes inside.
                 watch.after_backward = OPTIMIZER
                 ring.enter(FORWARD)
             else:
@@ -219,7 +218,7 @@ def watch_optimizers(watch, optimizers):
             watch.off(error)
 
     def after(optimizer, args, kwargs):
-        # One whose step calls another's, or its base's, is told of after that.
+        # If a step calls another optimizer's step or its base's, only the inner one counts.
         if (not watch.stepping
                 or watch.thread != get_ident() and ring.phase not in (OPTIMIZER, BACKWARD)):
             return
@@ -234,7 +233,7 @@ def watch_optimizers(watch, optimizers):
 
 
 def watch_scaler(watch, scaler):
-    """A step that GradScaler leaves out, for its gradients overflow, is one nevertheless."""
+    """Also counts a step that GradScaler skips because gradients overflow."""
     inner = scaler.step
 
     @wraps(inner)
@@ -257,7 +256,7 @@ def watch_scaler(watch, scaler):
 
 
 def hide_from_compiler(functions, eval_frame):
-    """torch.compile neither looks into these functions nor compiles them."""
+    """Makes torch.compile neither trace nor compile these functions."""
     skip = getattr(eval_frame, "skip_code", None)
     if skip is None:  # Since torch 2.7.
         action = eval_frame._FrameAction
@@ -272,8 +271,8 @@ def hide_from_compiler(functions, eval_frame):
 
 
 def keep_hooks(optim):
-    """Before torch 2.4, torch.compile takes off from each optimizer of torch.optim what calls hooks,
-    by the `__wrapped__` of its step; or hinders that it is put on."""
+    """Before torch 2.4, torch.compile removes the wrapper that calls hooks from each torch.optim
+    optimizer, by its step's `__wrapped__`, or prevents it. This keeps the wrapper in place."""
     for kind in vars(optim).values():
         if (isinstance(kind, type) and issubclass(kind, optim.Optimizer) and "step" in vars(kind)
                 and kind is not optim.Optimizer):
@@ -284,10 +283,10 @@ def keep_hooks(optim):
 
 
 def hook(watch, torch):
-    """Watches this process, which has imported torch."""
+    """Starts watching this process, which must have imported torch."""
     if not can_write():
         raise OSError(f"on {os.uname().machine} Python cannot write a step ring")
-    optimizers = import_module("torch.optim.optimizer")  # torch.optim does not keep its name.
+    optimizers = import_module("torch.optim.optimizer")  # Not an attribute of torch.optim.
     iterators = import_module("torch.utils.data.dataloader")._BaseDataLoaderIter
     scaler = next(kind for kind in torch.cuda.amp.GradScaler.__mro__ if "step" in vars(kind))
     hooks = [*watch_optimizers(watch, optimizers),
@@ -316,7 +315,7 @@ def start():
         try:
             import_module(__package__ + "._collectives").hook(os.environ["PACELINE_DIR"])
         except Exception:
-            pass  # The daemon says that nobody answers.
+            pass  # The daemon reports that nobody answers.
 
 
 if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":

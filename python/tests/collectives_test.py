@@ -1,4 +1,4 @@
-"""Of the ranks of a script that knows nothing of it, which collectives they have entered."""
+"""Reports which collectives the ranks of an unchanged script have entered."""
 
 import errno
 import json
@@ -35,7 +35,7 @@ def entry(number, name="gloo:all_reduce", group="0", created=0, **others):
 
 
 class World:
-    """What distributed_c10d knows of its groups."""
+    """The state that distributed_c10d keeps of its groups."""
 
     def __init__(self, **groups):
         self.pg_names = {object(): name for name in groups}
@@ -98,7 +98,7 @@ class SummaryTest(unittest.TestCase):
 
 
 class Rank:
-    """A process of a script, and what the daemon does with it."""
+    """A script's process, and the daemon's actions on it."""
 
     def __init__(self, folder, script, rank, ranks, port, environment):
         self.directory = os.path.join(folder, str(rank))
@@ -117,7 +117,7 @@ class Rank:
                  "TORCH_FR_BUFFER_SIZE": "2000", **environment})
 
     def open_pipe(self):
-        """The pipe, as the daemon opens it; None: nobody waits for a question."""
+        """Opens the pipe like the daemon; None: nobody waits for a question."""
         try:
             return os.open(os.path.join(self.directory, "collectives.ask"),
                            os.O_WRONLY | os.O_NONBLOCK)
@@ -169,12 +169,12 @@ class Rank:
 
 
 def last_of(answer, group):
-    """Its last collective; None: the rank cannot tell yet."""
+    """The rank's last collective; None: unknown so far."""
     return answer["groups"][group]["last"] if answer.get("groups") else None
 
 
 class RanksTest(unittest.TestCase):
-    """Real ranks of a real torch."""
+    """Real ranks with the real torch."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
@@ -182,7 +182,7 @@ class RanksTest(unittest.TestCase):
         self.folder = folder.name
 
     def start(self, script, ranks=2, **environment):
-        # The ranks meet in it, as those of torchrun do.
+        # The ranks meet in it, as under torchrun.
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True,
                                                 wait_for_workers=False)
         started = [Rank(self.folder, textwrap.dedent(BEGIN) + textwrap.dedent(script), rank, ranks,
@@ -216,7 +216,7 @@ class RanksTest(unittest.TestCase):
         self.assertEqual({group["description"]: group["last"] for group in answer["groups"]},
                          {"default_pg": 3, "some": 1})
         ranks[1].go_on()
-        for rank in ranks:  # Nothing of it is seen by the script, or keeps it from its end.
+        for rank in ranks:  # The script notices nothing and can end.
             self.assertEqual(rank.end(), (0, "threads 1\n"))
 
     def test_collective_that_fails_is_left(self):

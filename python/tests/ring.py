@@ -1,5 +1,5 @@
-"""Makes step rings as the daemon does, and reads what was written, word by word as
-worker/ring/ring_layout.h says."""
+"""Makes step rings like the daemon, and reads them word by word, by the layout in
+worker/ring/ring_layout.h."""
 
 import math
 import struct
@@ -39,7 +39,7 @@ class Record:
 
 
 def read_ring(path, first=0):
-    """The records from number `first` on."""
+    """Returns the records from number `first` on."""
     with open(path, "rb") as file:
         data = file.read()
     magic, version, slot_bytes, capacity, _, size = struct.unpack_from("=8sIIIIQ", data)
@@ -52,7 +52,7 @@ def read_ring(path, first=0):
 
 
 def read_live(path):
-    """(phase, step) of the newest live cell; the other one holds the change before it."""
+    """(phase, step) of the newest live cell; the other cell has the previous change."""
     with open(path, "rb") as file:
         data = file.read(256)
     cells = [struct.unpack_from("=4Q", data, at) for at in (128, 192)]

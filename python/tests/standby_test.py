@@ -1,4 +1,4 @@
-"""An interpreter that stands by becomes the script as if Python had just been started for it."""
+"""A standby interpreter becomes the script as if Python had just been started for it."""
 
 import os
 import signal
@@ -57,15 +57,15 @@ class StandbyTest(unittest.TestCase):
             return file.read()
 
     def plain(self, *command, **environment):
-        """As Python does it; its output and exit code."""
+        """Runs the script with plain Python; returns its output and exit code."""
         done = subprocess.run([sys.executable, *command], cwd=self.folder, check=False,
                               env={**self.environment, **environment}, text=True,
-                              start_new_session=True,  # As the shim does.
+                              start_new_session=True,  # Like the shim.
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
         return done.stdout, done.returncode
 
     def stand_by(self, *command, options=(), **environment):
-        """The process, and the other end of its socket."""
+        """Starts a standby interpreter; returns the process and the other end of its socket."""
         ours, theirs = socket.socketpair()
         self.addCleanup(ours.close)
 
@@ -80,7 +80,7 @@ class StandbyTest(unittest.TestCase):
         return process, ours
 
     def become(self, process, ours, **environment):
-        """Its output and exit code."""
+        """Returns its output and exit code."""
         variables = {**self.environment, **environment}
         text = "".join(f"{name}={value}\0" for name, value in variables.items())
         ours.sendall(text.encode())
@@ -89,7 +89,7 @@ class StandbyTest(unittest.TestCase):
         return output, process.returncode
 
     def both(self, *command, modules="", **environment):
-        """What a script puts out that Python starts, and one that an interpreter becomes."""
+        """Output and exit code of a script that Python starts, and of one a standby becomes."""
         with open(self.modules, "w", encoding="utf-8") as file:
             file.write(modules)
         process, ours = self.stand_by(*command)
@@ -184,7 +184,7 @@ class StandbyTest(unittest.TestCase):
         self.assertIn("torch.optim.sgd", names)
         self.assertIn("json.tool", names)
         self.assertNotIn("own", names)
-        self.assertNotIn("xml.dom.minidom", names)  # The script had set a variable before.
+        self.assertNotIn("xml.dom.minidom", names)  # Imported after the script set a variable.
         self.write("script.py", "import sys; print(sorted(sys.modules))" + TRAINING)
         process, ours = self.stand_by("script.py")
         self.assertEqual(ours.recv(100), b"r")

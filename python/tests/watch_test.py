@@ -1,4 +1,4 @@
-"""Scripts are watched without a changed line, and never see what goes wrong in the watching."""
+"""Unchanged scripts are watched, and never notice failures of the watching."""
 
 import gc
 import os
@@ -39,7 +39,7 @@ torch.set_num_threads(1)
 
 
 class SlowSamples(torch.utils.data.Dataset):
-    """Samples are made while the training waits for them, 10 ms each."""
+    """Makes each sample while the training waits for it; takes 10 ms."""
 
     def __len__(self):
         return 16
@@ -54,7 +54,7 @@ class SlowSamples(torch.utils.data.Dataset):
     def is_awaited():
         try:
             return read_live(RING)[0] == "data_wait"
-        except AssertionError:  # It changes just now.
+        except AssertionError:  # It is changing right now.
             return False
 
 
@@ -85,7 +85,7 @@ class Training:
 
 
 class StepsTest(unittest.TestCase):
-    """In this process, which imported paceline.watch before torch."""
+    """Watches this process, which imported paceline.watch before torch."""
 
     def setUp(self):
         self.first = len(read_ring(RING))
@@ -201,7 +201,7 @@ class StepsTest(unittest.TestCase):
     def test_only_sure_samples_are_counted(self):
         training = Training()
         words = DataLoader(samples(4), batch_size=2, collate_fn=lambda batch: torch.ones(5, 8))
-        for inputs in words:  # The first dimension is another one.
+        for inputs in words:  # The first dimension is not the samples.
             training.step(inputs)
         for batch in DataLoader([{"x": torch.ones(8)}] * 4, batch_size=2,
                                 collate_fn=lambda rows: UserDict(default_collate(rows))):
@@ -226,7 +226,7 @@ class StepsTest(unittest.TestCase):
         other = Training()
         for _ in range(2):
             other.loss(torch.ones(4, 8)).backward()
-            other.optimizer.step(lambda: None)  # As Lightning does after manual passes.
+            other.optimizer.step(lambda: None)  # Like Lightning after manual passes.
             training.optimizer.step(closure)
         found = self.records()
         self.assertEqual(len(found), 4)
@@ -265,7 +265,7 @@ class StepsTest(unittest.TestCase):
             def step(self, closure=None):
                 super().step(closure)
 
-        Training().step()  # From now on SGD.step calls hooks itself.
+        Training().step()  # From now on SGD.step itself calls hooks.
         training = Training(Noisy)
         torch._paceline_watch.leader = lambda: None
         for _ in range(3):
@@ -298,7 +298,7 @@ class StepsTest(unittest.TestCase):
                 pass
 
         paceline.watch.keep_hooks(SimpleNamespace(Rested=Rested, Optimizer=torch.optim.Optimizer))
-        # What its torch.compile does.
+        # As its torch.compile does.
         Rested.step = getattr(Rested.step, "__wrapped__", None) or Rested.step
         Rested.step.hooked = True
         training = Training(Rested)
@@ -361,7 +361,7 @@ class StepsTest(unittest.TestCase):
         self.assertEqual(len(self.records()), 2)
 
 
-# What the watching touches of torch, so that a process starts in no time.
+# A fake torch with only what the watching uses, so that processes start quickly.
 FAKE_TORCH = {
     "__init__.py": """
         from torch import autograd, cuda, optim, utils, _C
@@ -417,7 +417,7 @@ print("done", batch)
 
 
 class ProcessTest(unittest.TestCase):
-    """Processes with the environment that the daemon gives a watched command."""
+    """Starts processes with the environment that the daemon gives a watched command."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
@@ -446,7 +446,7 @@ class ProcessTest(unittest.TestCase):
                               env=environment or self.environment(), check=False)
 
     def expect_off(self, reason):
-        """The script does what it does without the watching; stderr has one line that says why."""
+        """Expects the script to run as if unwatched, with one line on stderr that says why."""
         done = self.run_script(LOOP)
         self.assertEqual((done.returncode, done.stdout), (0, "done [3]\n"), done.stderr)
         self.assertRegex(done.stderr, rf"^paceline: this script is no(t| longer) watched: {reason}.*\n$")
@@ -455,12 +455,12 @@ class ProcessTest(unittest.TestCase):
         done = self.run_script(LOOP)
         self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "done [3]\n", ""))
         self.assertEqual([record.step for record in read_ring(self.ring)], [0, 1, 2])
-        # Another program of the same rank goes on behind it.
+        # Another program of the same rank continues after it.
         self.run_script(LOOP)
         self.assertEqual([record.step for record in read_ring(self.ring)], [0, 1, 2, 3, 4, 5])
 
     def test_other_versions_of_python(self):
-        """Those that this machine has."""
+        """The Python versions that this machine has."""
         found = [python for minor in range(9, 14) if minor != sys.version_info.minor
                  and (python := shutil.which(f"python3.{minor}"))
                  and subprocess.run([python, "-c", ""], check=False, capture_output=True).returncode == 0]
@@ -561,12 +561,12 @@ class ProcessTest(unittest.TestCase):
         self.expect_off("FileNotFoundError")
         os.mkdir(self.ring)
         self.expect_off("IsADirectoryError")
-        # Nobody to tell it to.
+        # There is nowhere to report it.
         done = self.run_script("import sys\nsys.stderr = None" + LOOP)
         self.assertEqual((done.returncode, done.stdout), (0, "done [3]\n"))
 
     def test_ring_that_cannot_be_written(self):
-        # As root opens read-only files too: one that is sealed cannot be mapped for writing.
+        # A sealed file cannot be mapped for writing; root could still open a read-only one.
         import fcntl
         file = os.memfd_create("ring", os.MFD_ALLOW_SEALING)
         self.addCleanup(os.close, file)
@@ -603,14 +603,14 @@ class ProcessTest(unittest.TestCase):
 
 
 class LibraryTest(unittest.TestCase):
-    """Scripts as people write them, with the real libraries."""
+    """Typical scripts with the real libraries."""
 
     def setUp(self):
-        # The ranks meet in it, as those of torchrun do.
+        # The ranks meet in it, as under torchrun.
         self.store = torch.distributed.TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False)
 
     def start(self, script, *arguments, rank=0, ranks=1):
-        """Of the folder `examples`."""
+        """Starts a script of the folder `examples`."""
         ring = make_ring(os.path.join(FOLDER.name, f"{script}.{rank}"))
         environment = {**os.environ, "PACELINE_RING": ring, "PYTHONPATH": SITE, "RANK": str(rank),
                        "LOCAL_RANK": str(rank), "WORLD_SIZE": str(ranks), "OMP_NUM_THREADS": "1",
@@ -643,7 +643,7 @@ class LibraryTest(unittest.TestCase):
             self.assertTrue(all(record.data_wait for record in found))
 
     def test_ranks_of_fsdp2(self):
-        """It gathers its parameters in the forward pass."""
+        """A script that gathers its parameters in the forward pass."""
         ranks = [self.start("fsdp2.py", "--steps", "8", "--layers", "1", "--dim", "32", "--checkpoints",
                             os.path.join(FOLDER.name, "fsdp2"), rank=rank, ranks=2)
                  for rank in range(2)]
@@ -654,7 +654,7 @@ class LibraryTest(unittest.TestCase):
 
     def test_accelerate(self):
         found = self.finish(*self.start("accelerated.py", "--epochs", "1"))
-        # 113 batches, 2 a step, one fetched ahead.
+        # 113 batches, 2 per step, and one fetched ahead.
         self.assertEqual([record.samples for record in found], [48, *[32] * 54, 21, 0])
 
     def test_lightning(self):

@@ -1,4 +1,4 @@
-// The life of the daemon: registration, ends and returns of every process, exit codes.
+// The life of the daemon: registration, ends and restarts of each process, exit codes.
 #include "worker/daemon/testing/daemon_test.h"
 
 #include <gmock/gmock.h>
@@ -62,13 +62,13 @@ TEST_F(DaemonTest, KilledDaemonComesBackToTheSameTrainers) {
   const v1::Hello hello = controller_->WaitForHello(2);
   EXPECT_EQ(hello.cluster_id(), FakeController::kCluster);
   EXPECT_EQ(hello.report().trainers_size(), 2);
-  // Known at once: nothing looks as if it had begun anew.
+  // The restarted daemon knows its trainers at once: none looks newly started.
   EXPECT_TRUE(AllIn(v1::TRAINER_RUNNING)(hello.report())) << hello.DebugString();
   const v1::NodeReport after =
       controller_->WaitForReport(AllBeyond(before.trainers(0).progress().step() + 50));
   for (int i = 0; i < 2; ++i) EXPECT_EQ(after.trainers(i).pid(), before.trainers(i).pid());
   WaitForLog("trainer_adopted", 2);
-  // And they still obey.
+  // The trainers still obey.
   controller_->SetPlan(NodePlanOf({}));
   controller_->WaitForReport([](const v1::NodeReport& r) { return r.trainers_size() == 0; });
 }
@@ -123,7 +123,7 @@ TEST_F(DaemonTest, ControllerMayGoAndComeBack) {
   WaitForLog("controller_back");
   EXPECT_EQ(Count(Contents(root_ + "/log"), "controller_unreachable"), 1);
   EXPECT_EQ(Count(Contents(root_ + "/log"), "controller_back"), 1);
-  // The steps of the time between were kept.
+  // Steps made in the meantime were kept.
   EXPECT_TRUE(Eventually([&] {
     const auto steps = controller_->Steps();
     return !steps.empty() && steps.back().step() - steps.front().step() > 500;
@@ -135,7 +135,7 @@ TEST_F(DaemonTest, NothingEndsBeforeAPlanSaysSo) {
   controller_->SetPlan(NodePlanOf({Plan(0, 1000000)}));
   controller_->WaitForReport(AllBeyond(5));
   End(SIGKILL);
-  // A controller that has not made up its mind yet.
+  // A controller that has not decided yet sends no plan.
   controller_.reset();
   controller_ = std::make_unique<FakeController>(controller_address_);
   StartDaemon();

@@ -184,10 +184,10 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
   SetIfEmpty(absl::StrCat(flags.tls_dir, "/ca.pem"), flags.ca);
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;
-  // As the first controller, so that a machine with IPv6 alone is enough.
+  // Follow the first controller's IP version, so that an IPv6-only machine works.
   const bool ipv6 = absl::StartsWith(controllers.front(), "[");
   SetIfEmpty(!here ? host_name : ipv6 ? "::1" : "127.0.0.1", flags.address);
-  // Of an address that is written as in others' flags.
+  // Accept an address in brackets, as it is written in other flags.
   if (absl::StartsWith(flags.address, "[") && absl::EndsWith(flags.address, "]")) {
     flags.address = flags.address.substr(1, flags.address.size() - 2);
   }
@@ -198,7 +198,7 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-trainer-cuda"), flags.trainer_cuda);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-shim"), flags.shim);
   SetIfEmpty(absl::StrCat(program_dir, "/paceline-probe"), flags.probe);
-  // The latter is where a wheel has it.
+  // A wheel has the folder at the second path.
   for (const char* place : {"/python/paceline/site", "/../site"}) {
     const std::string watch = absl::StrCat(program_dir, place);
     if (::access(absl::StrCat(watch, "/sitecustomize.py").c_str(), F_OK) == 0) {

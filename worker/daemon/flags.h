@@ -17,9 +17,9 @@ namespace paceline {
 
 struct Flags {
   std::string controller;
-  std::string tls_dir;          // Empty: tls in state_dir.
+  std::string tls_dir;          // Empty: the folder tls in state_dir.
   std::string join_token_file;  // Empty: the node has a certificate.
-  std::string ca;               // Of the join. Empty: ca.pem in tls_dir.
+  std::string ca;               // Authority certificate for joining; empty: ca.pem in tls_dir.
   bool plaintext = false;
   std::string name;
   std::string state_dir = "/var/lib/paceline/worker";
@@ -35,37 +35,36 @@ struct Flags {
   std::string probe;
   int probe_port = 0;
   double orphan_timeout_s = 600;
-  std::string run_as;  // "USER" or "USER:GROUP"; empty: as this process.
+  std::string run_as;  // "USER" or "USER:GROUP"; empty: this process's user.
   std::vector<std::string> allowed_roots;
-  // Of each trainer; unset: as of this process.
+  // Limit of each trainer; unset: this process's limit.
   std::optional<uint64_t> limit_nofile;
   std::optional<uint64_t> limit_core;
   std::optional<uint64_t> limit_memory;
   std::optional<uint64_t> limit_processes;
   std::string commands;  // "on", "off", or empty: on unless they would run as root.
   bool pass_environment = false;
-  std::string watch_dir;  // Empty: beside the programs, if it is there.
+  std::string watch_dir;  // Empty: the folder beside the programs, if it exists.
   int64_t log_segment_bytes = 8 << 20;
   int log_segments = 8;
   std::string address_file;
   LogFlags log;
 };
 
-// Reads the command line and the file that it names. Returns the exit code when the process
-// has to end: after --help or --version, or for wrong usage, which has been told on stderr.
+// Reads the command line and the file that it names. Returns an exit code when the process must
+// exit: after --help or --version, or after wrong usage, which was reported on stderr.
 std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags);
 
-// Fills in the defaults that depend on the machine: `cpus`, `host_name`, and the folder of the
-// executable, in which the other programs lie. InvalidArgument for an impossible value.
+// Fills in defaults that depend on the machine. `program_dir` is the folder of the executable,
+// where the other programs are too. InvalidArgument for an impossible value.
 absl::Status FillDefaults(int cpus, const std::string& host_name, const std::string& program_dir,
                           Flags& flags);
 
-// "key=value" entries by key. InvalidArgument for one that is no such entry.
+// Parses "key=value" entries into a map. InvalidArgument for any other entry.
 absl::StatusOr<std::map<std::string, std::string>> ParseLabels(
     const std::vector<std::string>& labels);
 
-// `served` ("host:port") as other machines reach it: a host that stands for all interfaces is
-// replaced by `host`.
+// Returns `served` ("host:port") as other machines reach it: a wildcard host is replaced by `host`.
 std::string Advertised(const std::string& served, const std::string& host);
 
 }  // namespace paceline

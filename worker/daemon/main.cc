@@ -1,4 +1,4 @@
-// paceline-worker: flags, signals, and the life of the node's parts.
+// The main program of paceline-worker: flags, signals, and the life of the node's parts.
 #include <pthread.h>
 #include <signal.h>
 #include <sys/stat.h>
@@ -49,7 +49,7 @@
 namespace paceline {
 namespace {
 
-// A loop that has not turned for so long is stuck.
+// The loop counts as stuck when it has not turned for this long.
 constexpr absl::Duration kStuck = absl::Seconds(10);
 
 int Fail(const absl::Status& status, int code) {
@@ -68,7 +68,7 @@ std::string ProgramDir() {
   return std::filesystem::read_symlink("/proc/self/exe", error).parent_path().string();
 }
 
-// What trainers may do, and as whom.
+// Sets what trainers may do, and as which user.
 void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup) {
   setup.user = user;
   setup.environment = EnvironmentOf(user, ScrubEnvironment(OwnEnvironment()));
@@ -86,7 +86,7 @@ void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup
   }
 }
 
-// Trainers pass through the node's directories.
+// Lets trainers pass through the node's directories.
 absl::Status OpenForTrainers(const NodePaths& paths, const JobUser& user) {
   if (::chmod(paths.TrainersDir().c_str(), 0711) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("cannot change ", paths.TrainersDir()));
@@ -127,7 +127,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   return options;
 }
 
-// `identity`: the files of the node's certificate, if it has one.
+// `identity`: the files of the node's certificate, if any.
 HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node,
                           const std::optional<TlsFiles>& identity) {
   const auto answer = [](bool good, const char* yes, const char* no) {
@@ -151,8 +151,8 @@ HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node,
   };
 }
 
-// Waits for the first certificate if there is a token for one. The exit code when the process has
-// to end.
+// Waits for the first certificate if there is a token for one. Returns an exit code when the
+// process must exit.
 std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
   if (flags.plaintext) {
     PACELINE_LOG(WARNING) << "plaintext the session with the controller proves nothing and hides "
@@ -163,7 +163,7 @@ std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
                             flags.tls_dir};
   if (!flags.join_token_file.empty()) {
     absl::StatusOr<bool> must = MustJoin(join);
-    // A node that has joined needs it no more: what is missing is told below.
+    // A node that has joined no longer needs the token; anything missing is reported below.
     if (absl::IsNotFound(must.status())) must = false;
     if (!must.ok()) return Fail(must.status(), kExitNoIdentity);
     Backoff backoff({absl::Milliseconds(200), absl::Seconds(10)}, RandomBits());
@@ -179,7 +179,7 @@ std::optional<int> GetCertificate(const Flags& flags, const sigset_t& signals) {
   }
   const TlsFiles files = FilesIn(flags.tls_dir);
   const absl::StatusOr<Certificate> own = CheckTlsFiles(files, absl::Now());
-  // The controller's clock decides: ours may be the wrong one.
+  // The controller's clock decides: ours may be wrong.
   if (absl::IsOutOfRange(own.status())) {
     PACELINE_LOG(ERROR) << "certificate_not_valid reason=\"" << own.status().message()
                         << "\"; if the controller thinks so too, the node joins again by a token "
@@ -220,7 +220,7 @@ CertificateKeeper::Options KeeperOptions(const Flags& flags) {
   return options;
 }
 
-// Serves until a signal comes. The signals are blocked in all threads.
+// Serves until a signal arrives. All threads block the signals.
 int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeIdentity identity,
           const sigset_t& signals) {
   const v1::Hardware hardware = ReadHardware();
@@ -230,7 +230,7 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
   const char* const takes_commands = options.trainers.setup.takes_commands ? "on" : "off";
   (*options.hello.mutable_labels())["commands"] = takes_commands;
-  // And the code that travels with them, which workers of earlier versions do not know.
+  // Also announces support for code that travels with commands; older workers lack it.
   (*options.hello.mutable_labels())["code"] = takes_commands;
 
   const auto pair_server = PairServer::Start(
@@ -295,7 +295,7 @@ int Main(int argc, char** argv) {
   if (!files.ok()) return Fail(files, kExitFailure);
   ApplyLogFlags(flags.log, "worker");
 
-  // Blocked before any thread starts, so that all inherit it; one thread waits for them.
+  // Block them before any thread starts, so that all inherit it; one thread waits for them.
   sigset_t signals;
   ::sigemptyset(&signals);
   ::sigaddset(&signals, SIGTERM);

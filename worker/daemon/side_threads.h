@@ -1,5 +1,5 @@
-// Runs on threads of their own what would hold up the loop, and then, on the loop, what is to be
-// done with its result.
+// Runs slow work on threads of its own so that it does not block the loop, and then handles the
+// result on the loop.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_SIDE_THREADS_H_
@@ -18,12 +18,12 @@ namespace paceline {
 
 class SideThreads {
  public:
-  // `stop` becomes true when nobody waits for it any more: it ends soon then.
+  // `stop` becomes true when the result is no longer wanted; the work should then end soon.
   using Work = std::function<void(const std::atomic<bool>& stop)>;
 
   // `loop` outlives this object.
   explicit SideThreads(EventLoop& loop) : loop_(loop) {}
-  // Waits for what still runs, whose `done` does not run any more. Requires: the loop runs no more.
+  // Waits for running work, without calling its `done`. Requires: the loop has stopped.
   ~SideThreads();
   SideThreads(const SideThreads&) = delete;
   SideThreads& operator=(const SideThreads&) = delete;

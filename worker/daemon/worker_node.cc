@@ -21,7 +21,7 @@ namespace {
 
 constexpr absl::Duration kPollInterval = absl::Milliseconds(100);
 constexpr absl::Duration kPruneInterval = absl::Seconds(5);
-// Changes that come together make one report.
+// Changes within this time are sent in one report.
 constexpr absl::Duration kCoalesce = absl::Milliseconds(10);
 constexpr absl::Duration kMinReportInterval = absl::Milliseconds(50);
 constexpr double kMaxLeaseSeconds = 86'400;
@@ -96,7 +96,7 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
         ", the controller serves ", welcome.cluster_id(),
         "; give the right --controller, or an empty --state-dir to move the node there"));
   }
-  // A leader that was frozen, say, and does not know yet that another one has taken over.
+  // For example a leader that was frozen and does not know that another one has taken over.
   if (welcome.term() > 0 && welcome.term() < term_) {
     return absl::FailedPreconditionError(absl::StrCat(
         "it leads no more: its term is ", welcome.term(), ", another controller has ", term_));
@@ -109,10 +109,10 @@ absl::Status WorkerNode::OnWelcome(const v1::Welcome& welcome) {
   ready_ = true;
   held_on_ = false;
   metrics_.SetConnected(true, session_.reconnects());
-  // What has changed since the Hello.
+  // Report what has changed since the Hello.
   report_due_ = true;
-  // Nodes that connect together, as after a start of the controller, do not go on reporting
-  // together.
+  // A random first delay keeps nodes that connect together, as after a start of the controller,
+  // from reporting together.
   ReportEveryInterval(interval_ * std::uniform_real_distribution<double>(0.0, 1.0)(random_));
   return absl::OkStatus();
 }
@@ -151,8 +151,8 @@ void WorkerNode::OnLost() {
   metrics_.AddDropped(lost);
 }
 
-// Steps follow each report, and come no more often: what is decided about them looks at seconds of
-// them, and a message costs the controller more than the steps in it.
+// Steps follow each report and are not sent more often: decisions about them need seconds of steps,
+// and a message costs the controller more than the steps in it.
 std::optional<v1::WorkerMessage> WorkerNode::NextMessage() {
   v1::WorkerMessage message;
   if (std::exchange(report_due_, false)) {
@@ -175,7 +175,7 @@ std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
   const int64_t dropped = records_lost_ + trainers_.dropped();
   if (!steps.has_value()) {
     if (dropped == sent_records_.dropped_told()) return std::nullopt;
-    steps.emplace();  // Also of a node that makes no steps any more.
+    steps.emplace();  // A node that makes no more steps also reports drops.
   }
   steps->set_dropped(dropped);
   int64_t records = 0;
@@ -184,7 +184,7 @@ std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
   return steps;
 }
 
-// ---- What the controller is told.
+// ---- Reports to the controller.
 
 void WorkerNode::OnTell(Tell tell) {
   if (tell == Tell::kNow) return Report();
@@ -218,7 +218,7 @@ v1::NodeReport WorkerNode::MakeReport() {
   return report;
 }
 
-// ---- What the controller wants.
+// ---- The controller's wishes.
 
 void WorkerNode::OnPlan(const v1::NodePlan& plan) {
   plan_revision_ = std::max(plan_revision_, plan.revision());
@@ -237,7 +237,7 @@ void WorkerNode::OnLease(const v1::Lease& granted) {
   CheckLease();
 }
 
-// A lease that has run out meanwhile, as in a machine that slept, stays so: its trainers end first.
+// A lease that ran out meanwhile, as on a machine that slept, stays so: its trainers end first.
 void WorkerNode::OnStandby(const std::string& address, absl::Time sent, const std::string& leader) {
   CheckLease();
   if (!leader.empty()) {
@@ -261,7 +261,7 @@ void WorkerNode::KeepLonger() {
   ArmLeaseEnd();
 }
 
-// First of all that is done after a pause: what the node held may be in other hands.
+// After a pause, this comes before all else: the node's ranks may belong to others by now.
 void WorkerNode::CheckLease() {
   const absl::Time now = BootNow();
   const bool has_run_out = lease_.HasRunOut(now);
@@ -287,7 +287,7 @@ void WorkerNode::ArmLeaseEnd() {
 
 std::string WorkerNode::RuntimeDir() const { return options_.trainers.setup.paths.runtime_dir; }
 
-// ---- What is done again and again.
+// ---- Periodic work.
 
 void WorkerNode::Poll() {
   CheckLease();

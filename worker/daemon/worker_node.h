@@ -1,6 +1,5 @@
-// The worker daemon without its flags: owns the parts and connects them to the controller.
-// Wanted state comes from its plans, observed state goes back in reports: at once where others
-// wait for it.
+// The worker daemon without its flags: owns the parts and connects them to the controller. Plans
+// bring the wanted state; reports return the observed state, at once if others wait for it.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_WORKER_NODE_H_
@@ -34,28 +33,28 @@ namespace paceline {
 class WorkerNode : public Session::Owner {
  public:
   struct Options {
-    // What does not change: name, daemon_uid, hardware, addresses, slots, version.
+    // The constant fields: name, daemon_uid, hardware, addresses, slots, version.
     v1::Hello hello;
     Session::Options session;
     NodeTrainers::Options trainers;
     CheckpointTasks::Options tasks;
     NodeCheck::Options check;
-    LogLevel log_level = LogLevel::kInfo;  // Unless the controller wants another.
+    LogLevel log_level = LogLevel::kInfo;  // Unless the controller sets another.
   };
 
   // `loop` and `metrics` outlive this object.
   WorkerNode(EventLoop& loop, Options options, NodeIdentity identity, WorkerMetrics& metrics);
-  // Requires: closed, or not started; the loop runs no more.
+  // Requires: closed, or not started; the loop has stopped.
   ~WorkerNode() override = default;
 
-  // Listens for trainers, adopts those that run, dials the controller, which is told that the
-  // metrics are served at `metrics_address`.
+  // Listens for trainers, adopts running ones, and dials the controller. `metrics_address` is
+  // reported to the controller as the place where metrics are served.
   absl::Status Start(const std::string& metrics_address);
 
-  // Leaves the trainers running and runs `closed` when the session has ended.
+  // Closes the session, then runs `closed`. The trainers run on.
   void Close(std::function<void()> closed);
 
-  // Any thread: whether the controller is connected; when the loop was last seen alive.
+  // Any thread. Whether the controller is connected, and when the loop was last seen alive.
   bool ready() const { return ready_; }
   absl::Time last_alive() const { return absl::FromUnixNanos(last_alive_ns_); }
 
@@ -71,7 +70,7 @@ class WorkerNode : public Session::Owner {
   void OnPlan(const v1::NodePlan& plan);
   void OnTell(Tell tell);
   void Report();
-  // The first time after `first`.
+  // `first` is the delay before the first report.
   void ReportEveryInterval(absl::Duration first);
   v1::NodeReport MakeReport();
   std::optional<v1::NodeSteps> NextSteps();
@@ -91,27 +90,27 @@ class WorkerNode : public Session::Owner {
   // Owned by the loop.
   std::string metrics_address_;
   NodeIdentity identity_;
-  int64_t term_ = 0;  // The highest that a controller had.
+  int64_t term_ = 0;  // The highest term of any controller.
   SideThreads threads_;
   NodeTrainers trainers_;
   LogRequests logs_;
   CheckpointTasks tasks_;
   NodeCheck check_;
   Session session_;
-  std::optional<EventLoop::TimerId> report_timer_;  // Of changes that are told soon.
+  std::optional<EventLoop::TimerId> report_timer_;  // For changes to report soon.
   EventLoop::TimerId interval_timer_ = 0;
   absl::Duration interval_ = absl::Seconds(1);
   std::mt19937_64 random_;
   bool report_due_ = false;
   bool steps_due_ = false;
-  int64_t report_number_ = 0;  // Of the session's latest report.
+  int64_t report_number_ = 0;  // Number of the session's latest report.
   SentRecords sent_records_;
-  int64_t records_lost_ = 0;  // With connections.
+  int64_t records_lost_ = 0;  // Lost with connections.
   Lease lease_;
   StandbyAnswers standbys_;
-  bool held_on_ = false;  // The lease, while nobody leads; since the latest Welcome.
+  bool held_on_ = false;  // Extended while nobody leads, since the latest Welcome.
   bool lease_has_run_out_ = false;
-  std::optional<EventLoop::TimerId> lease_timer_;  // Its end.
+  std::optional<EventLoop::TimerId> lease_timer_;  // End of the lease.
   int64_t plan_revision_ = 0;
 
   std::atomic<bool> ready_{false};

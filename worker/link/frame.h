@@ -18,20 +18,20 @@ namespace paceline {
 
 inline constexpr uint32_t kMaxFrameBytes = 1 << 20;
 
-// `payload` with its length in front. Requires: payload.size() <= kMaxFrameBytes.
+// Returns `payload` preceded by its length. Requires: payload.size() <= kMaxFrameBytes.
 std::string EncodeFrame(absl::string_view payload);
 
 // Cuts a stream of bytes into payloads. Thread-compatible.
 class FrameDecoder {
  public:
   void Append(absl::string_view bytes);
-  // The next whole payload; nothing when more bytes are needed; InvalidArgument when a
-  // length is beyond the limit, after which the stream is unusable.
+  // Returns the next whole payload; nothing when more bytes are needed. InvalidArgument when a
+  // length exceeds the limit; the stream is unusable then.
   absl::StatusOr<std::optional<std::string>> Next();
 
  private:
   std::string buffer_;
-  size_t taken_ = 0;  // Bytes at the front of buffer_ that were returned.
+  size_t taken_ = 0;  // Bytes at the front of buffer_ already returned.
 };
 
 }  // namespace paceline

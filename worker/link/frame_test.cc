@@ -63,7 +63,7 @@ TEST(InterfaceHostTest, DevicesHaveAddressesAndAddressesAreTheirOwn) {
 TEST(InterfaceHostTest, TheDeviceOfAnAddressIsFoundAndOfANameThatHasNoneNot) {
   EXPECT_EQ(InterfaceDevice("lo"), "lo");
   EXPECT_EQ(InterfaceDevice("127.0.0.1"), "lo");
-  // Nobody's (RFC 5737).
+  // Addresses and devices that no machine has (RFC 5737).
   for (const char* interface : {"", "203.0.113.1", "no-such-device"}) {
     EXPECT_EQ(InterfaceDevice(interface), "") << interface;
   }

@@ -1,5 +1,5 @@
-// At which address of this machine a trainer's store listens, found alike by the daemon, which
-// tells others, and by the trainer.
+// The address of this machine at which a trainer's store listens. The trainer and the daemon, which
+// reports it to others, find the same one.
 #ifndef WORKER_LINK_INTERFACE_HOST_H_
 #define WORKER_LINK_INTERFACE_HOST_H_
 
@@ -14,8 +14,8 @@
 
 namespace paceline {
 
-// Of a device ("eth0") its first IPv4 address, else its first IPv6 one that holds beyond the link;
-// nothing when it has none. What is no device is an address, or a name of one, by itself.
+// Returns a device's ("eth0") first IPv4 address, else its first IPv6 one beyond the link; nothing
+// when it has neither. Any other text is an address or host name and is returned as it is.
 inline std::optional<std::string> InterfaceHost(const std::string& interface) {
   if (::if_nametoindex(interface.c_str()) == 0) return interface;
   ifaddrs* all = nullptr;
@@ -40,8 +40,8 @@ inline std::optional<std::string> InterfaceHost(const std::string& interface) {
   return host;
 }
 
-// The way back, for those who want a device: the name of the one that has this address; of a device
-// its own; empty when there is none.
+// The inverse: returns the name of the device that has this address; a device's own name as is;
+// empty when there is none.
 inline std::string InterfaceDevice(const std::string& interface) {
   if (interface.empty() || ::if_nametoindex(interface.c_str()) != 0) return interface;
   ifaddrs* all = nullptr;

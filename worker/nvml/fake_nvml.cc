@@ -1,4 +1,4 @@
-// A management library of two GPUs: the first is well, the second says as little as it may.
+// A fake management library with two GPUs: one is healthy, the other reports as little as allowed.
 #include <cstring>
 
 namespace {
@@ -11,7 +11,7 @@ bool IsFirst(void* device) { return device == &devices[0]; }
 
 extern "C" {
 
-// NOLINTBEGIN(readability-identifier-naming): NVML's names.
+// NOLINTBEGIN(readability-identifier-naming): names are NVML's.
 
 int nvmlInit_v2() { return 0; }
 int nvmlShutdown() { return 0; }

@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// nvml.h.
+// From nvml.h.
 constexpr int kTemperatureGpu = 0;
 constexpr int kUncorrected = 1;
 constexpr int kVolatile = 0;
@@ -37,7 +37,7 @@ struct Nvml::Memory {
   unsigned long long used = 0;
 };
 
-// Each returns 0 on success. Those behind the line may be missing.
+// Each returns 0 on success. Those below the line may be missing.
 struct Nvml::Calls {
   void* library = nullptr;
   int (*init)() = nullptr;

@@ -1,5 +1,5 @@
-// The few calls of NVIDIA's management library that we use, if it is installed: opened at run time,
-// so that no program needs a driver.
+// The few calls of NVIDIA's management library that we use. The library is opened at run time if it
+// is installed, so that no program needs a driver.
 //
 // A broken GPU may make any call hang. Thread-compatible.
 #ifndef WORKER_NVML_NVML_H_
@@ -16,7 +16,7 @@ class Nvml {
  public:
   static constexpr char kLibrary[] = "libnvidia-ml.so.1";
 
-  // Null when there is no library, or no driver that it could talk to.
+  // Null when there is no library, or no driver for it to talk to.
   static std::unique_ptr<Nvml> Open(const std::string& library = kLibrary);
   ~Nvml();
   Nvml(const Nvml&) = delete;
@@ -24,24 +24,24 @@ class Nvml {
 
   int Gpus() const;
 
-  // Of the GPU of index `gpu`. Nothing, or "unknown GPU", where the library does not tell.
+  // All about the GPU of index `gpu`; nothing, or "unknown GPU", where the library does not say.
   std::string Name(int gpu) const;
   std::optional<int> Celsius(int gpu) const;
-  // Uncorrected, since the driver was loaded.
+  // Number of uncorrected errors since the driver was loaded.
   std::optional<int64_t> EccErrors(int gpu) const;
-  // Rows of memory that could not be replaced by spare ones.
+  // Whether spare rows could not replace some bad rows of memory.
   std::optional<bool> RemappingFailed(int gpu) const;
-  // Slowed down by heat, a power brake or its hardware, not by its usual power limit.
+  // Slowed down by heat, a power brake or the hardware; the usual power limit does not count.
   std::optional<bool> Throttled(int gpu) const;
-  // Empty where it is not told.
+  // Empty when unknown.
   std::string Uuid(int gpu) const;
-  // Share of the last sample period (up to a second) in which a kernel ran, 0 to 1.
+  // Share, 0 to 1, of the last sample period (up to a second) in which a kernel ran.
   std::optional<double> Utilization(int gpu) const;
   std::optional<int64_t> MemoryUsed(int gpu) const;
   std::optional<int64_t> MemoryCapacity(int gpu) const;
-  // Since the driver was loaded.
+  // Energy used since the driver was loaded.
   std::optional<double> Joules(int gpu) const;
-  // Clock of the multiprocessors.
+  // Clock rate of the multiprocessors.
   std::optional<double> SmHertz(int gpu) const;
 
  private:

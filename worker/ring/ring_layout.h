@@ -1,4 +1,4 @@
-// The bytes of a step ring, as step_ring.h describes them. For step_ring.cc and its test.
+// The byte layout of a step ring (see step_ring.h). For step_ring.cc and its test only.
 #ifndef WORKER_RING_RING_LAYOUT_H_
 #define WORKER_RING_RING_LAYOUT_H_
 
@@ -15,10 +15,10 @@ inline constexpr char kMagic[8] = {'P', 'C', 'L', 'R', 'I', 'N', 'G', '1'};
 inline constexpr uint32_t kVersion = 3;
 inline constexpr uint32_t kLiveCells = 2;
 
-// The number of phases of a record; those of step_ring.h are checked against it.
+// Number of phases in a record; step_ring.h checks its own against it.
 inline constexpr int kPhaseWords = 8;
 
-// Written once, by CreateStepRing, except `written`.
+// Written once by CreateStepRing, except for `written`.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -27,23 +27,23 @@ struct Header {
   uint32_t reserved;
   uint64_t file_bytes;
   char padding[32];
-  Word written;  // Records ever written; stored with release after the record.
+  Word written;  // Records ever written; stored with release after each.
   char padding2[56];
 };
 static_assert(sizeof(Header) == 128 && offsetof(Header, written) == 64);
 
-// The k-th change (k from 1) goes to cell k % 2: its sequence is 2k - 1 meanwhile, 2k after.
+// Change k (from 1) goes to cell k % 2: its sequence is 2k - 1 during the change, 2k after.
 struct LiveCell {
   Word sequence;
   Word step_and_phase;  // step << 8 | phase.
   Word since_ns;
-  Word done_and_all;  // Batches of an evaluation: done << 32 | all. 0 in other phases.
+  Word done_and_all;  // Batches of an evaluation: done << 32 | all; else 0.
   char padding[32];
 };
 static_assert(sizeof(LiveCell) == 64);
 
-// Record n (from 0) has sequence 2n + 1 while it is written, 2n + 2 after. Bits are those of an
-// IEEE number.
+// Record n (from 0) has sequence 2n + 1 while it is being written, 2n + 2 after. "_bits" are bit
+// patterns of IEEE numbers.
 struct Slot {
   Word sequence;
   Word step;

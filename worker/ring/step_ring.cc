@@ -26,10 +26,10 @@ using ring_layout::Slot;
 
 static_assert(kPhases == ring_layout::kPhaseWords);
 
-// Only a damaged file needs so many: one of the cells is always whole.
+// Only a damaged file needs this many: one of the cells is always whole.
 constexpr int kLiveAttempts = 1000;
 
-// Of a ring that is opened: all of it comes into memory, and its file is the trainer's.
+// Maximum size of a ring to open: it is mapped as a whole, and the trainer owns the file.
 constexpr size_t kMaxBytes = ring_layout::FileBytes(1 << 16);
 
 constexpr auto kAcquire = std::memory_order_acquire;
@@ -49,7 +49,7 @@ struct Start {
 };
 static_assert(sizeof(Start) == offsetof(Header, padding));
 
-// The ring's capacity, which fits the file.
+// Returns the ring's capacity after checking it against the file's size.
 absl::StatusOr<uint32_t> CheckRing(const MappedFile& file, const std::string& path) {
   Start start = {};
   {
@@ -104,7 +104,7 @@ float FloatOf(uint64_t word) {
   return value;
 }
 
-// The record number `n`, unless the slot holds another or changes meanwhile.
+// Returns record number `n`, unless the slot holds another one or changes meanwhile.
 std::optional<StepRecord> ReadSlot(const Slot& slot, uint64_t n) {
   const uint64_t whole = 2 * n + 2;
   if (slot.sequence.load(kAcquire) != whole) return std::nullopt;
@@ -172,8 +172,8 @@ LiveCopy ReadCell(const LiveCell& cell) {
   return copy;
 }
 
-// Whether `copy` was the newest at a moment between the two reads: the other cell held the
-// change before it or was about to get the one after it. Otherwise the writer was faster.
+// Whether `copy` was the newest at some moment between the two reads: the other cell held the
+// previous change, or was about to get the next one. Otherwise the writer was too fast.
 bool IsNewest(const LiveCopy& copy, const LiveCopy& other) {
   return copy.whole &&
          (copy.sequence == other.sequence + 2 || copy.sequence + 1 == other.sequence ||
@@ -238,7 +238,7 @@ StepRingWriter::StepRingWriter(MappedFile file) : file_(std::move(file)) {
   written_ = ring.header.written.load(kRelaxed);
   uint64_t newest = 0;
   for (const LiveCell& cell : ring.live) newest = std::max(newest, cell.sequence.load(kRelaxed));
-  live_changes_ = newest / 2;  // A change that a killed writer began is made again.
+  live_changes_ = newest / 2;  // Redoes a change that a killed writer had begun.
 }
 
 void StepRingWriter::ShowLive(const LivePhase& live) {

@@ -1,4 +1,4 @@
-// The step ring: how a trainer tells, without a system call, what it is doing.
+// The step ring: a trainer shows in it what it is doing, without system calls.
 //
 // A mapped file with one writer (the trainer's training thread) and any number of readers
 // (the daemon; a person's tool after the trainer's death). The layout is fixed, in the
@@ -14,8 +14,8 @@
 // on x86), so that the race is defined behaviour. The live cells are written in turn: a writer
 // that is killed in the middle of one leaves the other whole.
 //
-// A reader believes nothing that the writer can still change: it keeps the capacity that fitted the
-// file's size when it was opened, and a file that is cut short later reads as a ring at rest.
+// A reader trusts nothing that the writer can still change: it keeps the capacity that fitted the
+// file's size at opening. A file that is truncated later reads as an idle ring.
 //
 // Times are nanoseconds of CLOCK_MONOTONIC, which all processes of a machine share.
 // Entering a phase costs one clock read and some five stores (bench: ring).
@@ -34,7 +34,7 @@
 
 namespace paceline {
 
-// The numbers of paceline.v1.Phase.
+// Mirrors paceline.v1.Phase, with the same numbers.
 enum class Phase : uint32_t {
   kIdle = 0,
   kDataWait = 1,
@@ -44,9 +44,9 @@ enum class Phase : uint32_t {
   kOptimizer = 5,
   kAveraging = 6,
   kRoundWait = 7,
-  kEvaluating = 8,  // Between steps, so no record has it.
+  kEvaluating = 8,  // Between steps, so not in records.
 };
-inline constexpr int kPhases = 8;  // Of a step.
+inline constexpr int kPhases = 8;  // Phases of a step.
 
 // "forward", "data_wait" etc.
 const char* PhaseName(Phase phase);
@@ -54,9 +54,9 @@ const char* PhaseName(Phase phase);
 // One finished step.
 struct StepRecord {
   uint64_t step = 0;                         // 0-based.
-  uint64_t start_ns = 0;                     // Begin of its first phase.
+  uint64_t start_ns = 0;                     // When its first phase began.
   uint64_t total_ns = 0;                     // From start_ns to the end of the step.
-  std::array<uint64_t, kPhases> phase_ns{};  // Time in each phase within the step; kIdle: the rest.
+  std::array<uint64_t, kPhases> phase_ns{};  // Time in each phase; kIdle: the rest.
   uint64_t samples = 0;
   uint64_t tokens = 0;                // 0 for images.
   uint64_t wire_bytes = 0;            // Sent by this rank in collectives.
@@ -65,7 +65,7 @@ struct StepRecord {
   float loss = 0;
   float grad_norm = 0;  // NaN: not computed.
   float learning_rate = 0;
-  bool masked = false;  // Its times are not typical.
+  bool masked = false;  // Its times are not typical of a step.
 };
 
 // What the writer is doing at this moment.
@@ -73,7 +73,7 @@ struct LivePhase {
   Phase phase = Phase::kIdle;
   uint64_t step = 0;      // The step it is in, or the number of steps done when idle.
   uint64_t since_ns = 0;  // When it entered the phase.
-  // Of kEvaluating, else 0: batches done, and all of them.
+  // Batches done and in all, for kEvaluating; else 0.
   uint32_t done = 0;
   uint32_t all = 0;
 };

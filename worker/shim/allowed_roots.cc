@@ -17,7 +17,7 @@
 namespace paceline {
 namespace {
 
-// Nothing when it cannot be followed to its end, with the reason in errno.
+// Resolves all links. Returns nothing on failure, with the reason in errno.
 std::optional<std::string> RealPath(const std::string& path) {
   char resolved[PATH_MAX];
   if (::realpath(path.c_str(), resolved) == nullptr) return std::nullopt;
@@ -29,11 +29,11 @@ std::string Joined(const std::string& directory, const std::string& rest) {
   return absl::StrCat(directory == "/" ? "" : directory, "/", rest);
 }
 
-// Where `path` leads, or will lead once it is made. Nothing when that cannot be told, with the
-// reason in `why`.
+// Returns where `path` leads, or will lead once it is created. Returns nothing when this is
+// unknown, with the reason in `why`.
 std::optional<std::string> Follow(const std::string& path, std::string& why) {
   std::string existing = path;
-  std::string rest;  // Of `path`, behind `existing`.
+  std::string rest;  // The part of `path` after `existing`.
   while (true) {
     if (const auto real = RealPath(existing)) return Joined(*real, rest);
     const int error = errno;
@@ -43,8 +43,8 @@ std::optional<std::string> Follow(const std::string& path, std::string& why) {
     }
     struct stat info;
     if (::lstat(existing.c_str(), &info) == 0) {
-      if (!S_ISLNK(info.st_mode)) continue;  // Another rank has just made it.
-      // Whoever writes through it makes what it points to.
+      if (!S_ISLNK(info.st_mode)) continue;  // Another rank has just created it.
+      // Writing through a dangling link would create its target.
       why = absl::StrCat(existing, " is a link that leads to nothing");
       return std::nullopt;
     }
@@ -84,7 +84,7 @@ absl::Status CheckRoots(const std::vector<std::string>& roots,
   if (roots.empty()) return absl::OkStatus();
   std::vector<std::string> real_roots;
   for (const std::string& root : roots) {
-    // One that is not there, its disk not mounted say, has nothing in it.
+    // A root that does not exist, for example an unmounted disk, contains nothing.
     if (const auto real = RealPath(root)) real_roots.push_back(*real);
   }
   for (const NamedPath& named : paths) {

@@ -1,7 +1,7 @@
-// Which paths a job may name: those that lie, all links followed, below one of the node's roots.
+// Decides which paths a job may name: those below one of the node's roots once links are resolved.
 //
-// It judges paths as the calling user sees them, and at this moment: who may change directories
-// below the roots may change them afterwards, too. What holds against that is the user that
+// The check sees the paths as the calling user does, at this moment: whoever can change directories
+// below the roots can still change them later. The protection against that is the user that
 // trainers run as.
 #ifndef WORKER_SHIM_ALLOWED_ROOTS_H_
 #define WORKER_SHIM_ALLOWED_ROOTS_H_
@@ -14,19 +14,18 @@
 
 namespace paceline {
 
-// A path that a job names, and where it names it: "data.train", as in the job file.
+// A path in a job, and the job file's key for it, such as "data.train".
 struct NamedPath {
   std::string field;
   std::string path;
 };
 
-// Whether `path` is absolute and has no part "..".
+// Whether `path` is absolute and has no ".." part.
 bool IsPlainPath(absl::string_view path);
 
-// PermissionDenied, with field, path and roots, when one of `paths` lies outside of all `roots`,
-// or cannot be followed. What does not exist yet lies where its nearest existing parent leads.
-// Without roots all paths are allowed, as long as they are plain. May take as long as the file
-// systems like.
+// PermissionDenied, with field, path and roots, when one of `paths` is outside all `roots` or
+// cannot be resolved. A path that does not exist yet is judged by its nearest existing parent.
+// Without roots, all plain paths are allowed. May block as long as the file systems do.
 absl::Status CheckRoots(const std::vector<std::string>& roots, const std::vector<NamedPath>& paths);
 
 }  // namespace paceline

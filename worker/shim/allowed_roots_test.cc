@@ -29,7 +29,7 @@ class AllowedRootsTest : public ::testing::Test {
     std::ofstream(dir_ + "/secret") << "x";
   }
 
-  // Why the path is refused; empty: it is not.
+  // Returns why the path is refused; empty when it is allowed.
   std::string Refusal(const std::string& path) const {
     const absl::Status status = CheckRoots({root_}, {{"data.train", path}});
     EXPECT_TRUE(status.ok() || absl::IsPermissionDenied(status)) << status;

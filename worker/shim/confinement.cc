@@ -18,7 +18,7 @@ namespace {
 
 struct Limit {
   const char* flag;
-  const char* step;  // For people.
+  const char* step;  // For error messages.
   int resource;
   std::optional<uint64_t> Confinement::*value;
 };
@@ -30,9 +30,9 @@ constexpr Limit kLimits[] = {
     {"--limit-processes", "limit its processes", RLIMIT_NPROC, &Confinement::limit_processes},
 };
 
-// Of this thread: the C library's would change all threads, or none in a vfork's child.
+// Affects this thread only: the C library's function would change all threads, or none after vfork.
 bool DropCapabilities() {
-  // Kernels without ambient capabilities have none to drop.
+  // Kernels without ambient capabilities return EINVAL: there is nothing to drop.
   if (::prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) != 0 && errno != EINVAL) {
     return false;
   }
@@ -75,7 +75,7 @@ bool TakeConfinementFlag(absl::string_view flag, absl::string_view value,
 }
 
 const char* BecomeUser(const UserIds& user) {
-  // In this order: who is no more privileged can change no groups.
+  // Groups first: without privileges they can no longer be changed.
   if (::syscall(SYS_setgroups, user.groups.size(), user.groups.data()) != 0) {
     return "take the user's groups";
   }
@@ -89,7 +89,7 @@ const char* ActAsUser(const UserIds& user) {
   if (::syscall(SYS_setgroups, user.groups.size(), user.groups.data()) != 0) {
     return "take the user's groups";
   }
-  // These two tell no error, but what it was before: an impossible id changes nothing.
+  // These calls report no error: they return the old id, and an impossible id changes nothing.
   ::syscall(SYS_setfsgid, user.gid);
   ::syscall(SYS_setfsuid, user.uid);
   errno = EPERM;

@@ -1,7 +1,7 @@
-// What a trainer may do besides training: as whom it runs, within which limits of the kernel.
+// What a trainer is allowed to do: the user it runs as, and the kernel's limits on it.
 //
-// The daemon decides (worker/daemon/state/job_user.h), the shim is told on its command line, and
-// its child takes it upon itself before it becomes the trainer.
+// The daemon decides (worker/daemon/state/job_user.h) and passes it on the shim's command line; the
+// shim's child applies it to itself before it becomes the trainer.
 #ifndef WORKER_SHIM_CONFINEMENT_H_
 #define WORKER_SHIM_CONFINEMENT_H_
 
@@ -16,15 +16,15 @@
 
 namespace paceline {
 
-// What the kernel knows of a user.
+// The kernel's ids of a user.
 struct UserIds {
   uid_t uid = 0;
   gid_t gid = 0;
-  std::vector<gid_t> groups;  // The supplementary ones; with gid among them or not.
+  std::vector<gid_t> groups;  // Supplementary groups, with or without gid.
 };
 
 struct Confinement {
-  // Unset: those of the process that confines itself.
+  // Unset: the ids of the process itself.
   std::optional<UserIds> user;
   // Soft and hard limits (setrlimit(2)); unset: as inherited.
   std::optional<uint64_t> limit_nofile;     // RLIMIT_NOFILE: open descriptors.
@@ -33,31 +33,29 @@ struct Confinement {
   std::optional<uint64_t> limit_processes;  // RLIMIT_NPROC: the user's processes and threads.
 };
 
-// The command line that tells all of it: pairs of flag and value.
+// Formats the confinement as command-line flags: pairs of flag and value.
 std::vector<std::string> ConfinementFlags(const Confinement& confinement);
 
-// Takes one of these pairs; other flags are none of its business. False when the value is
-// impossible.
+// Reads one of these pairs; ignores other flags. False when the value is impossible.
 bool TakeConfinementFlag(absl::string_view flag, absl::string_view value, Confinement& confinement);
 
-// Becomes the user, for good, in the calling thread only: real, effective and saved ids, groups,
-// and no capability is left unless the user is root. Null, or the step that failed, with the
-// reason in errno; some steps may have been taken then. Async-signal-safe.
+// Switches the calling thread for good to the user: real, effective and saved ids, and groups.
+// Drops all capabilities unless the user is root. Returns null, or the name of the step that
+// failed, with the reason in errno; earlier steps stay in effect. Async-signal-safe.
 const char* BecomeUser(const UserIds& user);
 
-// Opens, makes and removes files as the user, in the calling thread only, which has no capability
-// any more. Unlike one that became the user, a thread of a process that others share: the user's
-// own processes cannot signal or trace it. Result as of BecomeUser.
+// Makes the calling thread act on files as the user, and drops its capabilities. For a thread of a
+// process shared with others: unlike after BecomeUser, the user's own processes cannot signal or
+// trace it. Returns the same as BecomeUser.
 const char* ActAsUser(const UserIds& user);
 
-// Becomes the user, or drops the capabilities of who is not root, and gives up ever getting
-// privileges by a program that has more (no_new_privs). To be called in a process with one thread;
-// its signal at the parent's death (PR_SET_PDEATHSIG) is lost. Result as of BecomeUser.
-// Async-signal-safe.
+// Becomes the user, or, if none is set and this one is not root, drops its capabilities. Also gives
+// up gaining privileges from programs (no_new_privs). Requires a process with one thread. Clears
+// its parent-death signal (PR_SET_PDEATHSIG). Returns the same as BecomeUser. Async-signal-safe.
 const char* Confine(const Confinement& confinement);
 
-// Takes the limits, the last of all, as with them there may be no more memory. A limit above the
-// hard one that was inherited needs a privilege. Result as of BecomeUser. Async-signal-safe.
+// Applies the limits. Call this last, since memory may run out under them. Raising a limit above
+// the inherited hard one needs a privilege. Returns the same as BecomeUser. Async-signal-safe.
 const char* TakeLimits(const Confinement& confinement);
 
 }  // namespace paceline

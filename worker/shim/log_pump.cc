@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Of the pipe: what a program can write while the shim waits for a disk.
+// Size of the pipe: what a program can write while the shim waits for a disk.
 constexpr int kPipeBytes = 1 << 20;
 constexpr size_t kReadBytes = 64 * 1024;
 constexpr int kReadsAtOnce = 16;
@@ -107,7 +107,7 @@ bool LogPump::Pump() {
 }
 
 void LogPump::Write(absl::string_view data) {
-  // One that cannot be made is tried again with the next output; the full one takes it meanwhile.
+  // If this fails it is retried at the next output; until then the full segment takes it.
   if (written_ - base_ >= segment_bytes_) BeginSegment();
   if (dropped_ > 0) {
     const std::string told =

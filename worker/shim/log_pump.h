@@ -1,12 +1,11 @@
-// Takes the output of a command and of all that it starts, by a pipe, and writes it as log
-// segments.
+// Reads the output of a command and of all its children from a pipe and writes it as log segments.
 //
-// A trainer of Paceline's rotates its log itself (trainer/log_file.h). Other programs cannot, as
-// their children keep the descriptors, so that the shim writes for them. The segments are those
-// that daemon/log_files.h reads. What cannot be written is dropped and counted, and a line tells
-// how much once there is room: a full disk must not stand in the way of the program.
+// Paceline's own trainer rotates its log itself (worker/trainer/report/log_file.h). Other programs
+// cannot, since their children keep the descriptors, so the shim writes for them, in the segments
+// that worker/daemon/logs/log_files.h reads. Output that cannot be written is dropped and counted,
+// and a line says how much once there is room: a full disk must not block the program.
 //
-// Thread-compatible. For the shim: no threads, no log of its own.
+// Thread-compatible. For the shim: starts no threads and does not log.
 #ifndef WORKER_SHIM_LOG_PUMP_H_
 #define WORKER_SHIM_LOG_PUMP_H_
 
@@ -22,27 +21,27 @@ namespace paceline {
 
 class LogPump {
  public:
-  // The pipe alone, which holds output back until OpenLog. A segment past `segment_bytes` is full.
+  // Makes the pipe, in which output waits for OpenLog. A segment past `segment_bytes` is full.
   static absl::StatusOr<LogPump> Make(const std::optional<UserIds>& owner, int64_t segment_bytes);
-  // Makes the folder `log_dir` and its first segment, both the owner's if there is one. The folder
-  // it lies in may be a stranger's: no link is followed in the place of it, and a segment is always
-  // a new file.
+  // Makes the folder `log_dir` and its first segment, owned by the owner if one is set. A stranger
+  // may own the parent folder: no link is followed in place of `log_dir`, and each segment is a new
+  // file.
   absl::Status OpenLog(const std::string& log_dir);
-  // Both.
+  // Calls Make and OpenLog.
   static absl::StatusOr<LogPump> Open(const std::string& log_dir,
                                       const std::optional<UserIds>& owner, int64_t segment_bytes);
   LogPump(LogPump&& other) noexcept;
   LogPump& operator=(LogPump&&) = delete;
   ~LogPump();
 
-  // The end that the program writes to; closed by CloseInput, once the program has it.
+  // The end that the program writes to. Call CloseInput once the program has it.
   int input() const { return input_; }
   void CloseInput();
 
-  // Readable when there is output; -1 when nobody can write any more.
+  // Becomes readable when there is output; -1 when no writer is left.
   int fd() const { return output_; }
 
-  // Writes what there is, up to 1 MiB. True: there may be more. Requires: OpenLog.
+  // Writes waiting output, up to 1 MiB. True: there may be more. Requires: OpenLog.
   bool Pump();
 
  private:
@@ -59,11 +58,11 @@ class LogPump {
   std::optional<UserIds> owner_;
   int64_t segment_bytes_;
   int segment_ = -1;
-  int64_t base_ = 0;     // Offset of the segment in the log.
-  int64_t written_ = 0;  // Bytes of the log.
-  int64_t dropped_ = 0;  // Bytes since the last that was written.
+  int64_t base_ = 0;     // Offset of the current segment in the log.
+  int64_t written_ = 0;  // Total bytes of the log.
+  int64_t dropped_ = 0;  // Bytes dropped since the last successful write.
   std::string why_dropped_;
-  bool in_line_ = false;  // What was written last has no newline at its end.
+  bool in_line_ = false;  // The last byte written was not a newline.
 };
 
 }  // namespace paceline

@@ -7,21 +7,21 @@
 //                 -- PROGRAM ARGS...
 //   paceline-shim --standby-fd N --standby-modules FILE [all of the above but the first line's]
 //
-// Holds the trainer's lock (trainer_lock.h), which it inherits as descriptor N; runs the program
-// in the trainer's own directory in a process group of its own, confined (confinement.h), with its
-// output in the first log segment; dies with it and takes it along; leaves an exit record in
-// TRAINER_DIR, which the program need not be able to write. It does not run when one of the job's
-// paths lies outside of the allowed roots (allowed_roots.h). Answers SIGTERM (passed on, also to
-// what a command leaves behind that ends of it) and SIGUSR1 (kills the group).
+// Holds the trainer's lock (trainer_lock.h), inherited as descriptor N. Runs the program, confined
+// (confinement.h), in the trainer's own directory and a new process group, with its output in the
+// first log segment. The two die together. Leaves an exit record in TRAINER_DIR, which the program
+// need not be able to write. Refuses to run it when one of the job's paths is outside the allowed
+// roots (allowed_roots.h). On SIGTERM passes it on, also to what a command that ends of it leaves
+// behind; on SIGUSR1 kills the group.
 //
-// A program of the job's own (a command) starts in the working directory, with the variables of the
-// file alone ("KEY=value" and a NUL each; never of the shim itself, which may be root's), found by
-// its PATH, and its output is pumped into the log (log_pump.h).
+// A program of the job's own (a command) starts in the working directory, with only the variables
+// of the file (each "KEY=value" and a NUL; none of the shim's, which may be root's), and is looked
+// up in their PATH. Its output is pumped into the log (log_pump.h).
 //
 // With --standby-fd the program is an interpreter that stands by for a command
-// (python/paceline/standby.py), and which trainer it is comes later, over the socket N: one packet
-// of "TRAINER_DIR", "DIR" and the file of the environment, a NUL between them, with the lock as a
-// descriptor. What the interpreter tells before is passed on there. All ends with the socket.
+// (python/paceline/standby.py). Socket N later says which trainer it becomes: one packet of
+// "TRAINER_DIR", "DIR" and the environment file, separated by NULs, with the lock as a descriptor.
+// What the interpreter reports before is passed on there. When the socket closes, all ends.
 #include <fcntl.h>
 #include <linux/close_range.h>
 #include <poll.h>
@@ -69,11 +69,11 @@
 namespace paceline {
 namespace {
 
-// How long what is left of the process group may take to go, once killed.
+// How long the killed rest of the process group may take to disappear.
 constexpr uint64_t kReapNanos = 5'000'000'000;
-// Of the reason why a program was not started: fits into an empty pipe at once.
+// Limit on the reason why a program was not started: it must fit into an empty pipe at once.
 constexpr size_t kMostFailureBytes = 4000;
-// Where an interpreter that stands by finds its socket.
+// Descriptor at which a standby interpreter finds its socket.
 constexpr int kStandbyFd = 3;
 constexpr size_t kMostOrderBytes = 16 * 1024;
 
@@ -84,11 +84,11 @@ struct Arguments {
   std::vector<std::string> roots;
   std::vector<NamedPath> paths;
   Confinement confinement;
-  // Of a command.
+  // For a command.
   std::string working_directory;
   std::string environment_file;
   int64_t log_segment_bytes = 0;
-  // Of one that stands by.
+  // For a standby.
   int standby_fd = -1;
   std::string standby_modules;
   char** program = nullptr;  // Ends with a null pointer.
@@ -133,7 +133,7 @@ bool Parse(int argc, char** argv, Arguments& arguments) {
          (arguments.is_standby() ? arguments.standby_fd : arguments.lock_fd) > 2;
 }
 
-// Drops everything inherited but the lock, or the socket: an open pipe of the daemon's would keep
+// Closes all inherited descriptors but the lock or socket: an open pipe of the daemon would keep
 // its reader waiting for as long as the trainer lives.
 void CloseInherited(int lock_fd) {
   const int null = ::open("/dev/null", O_RDWR);
@@ -143,7 +143,7 @@ void CloseInherited(int lock_fd) {
   ::fcntl(lock_fd, F_SETFD, FD_CLOEXEC);
 }
 
-// Dies with the shim. To be called again after a change of the user, which undoes it.
+// Makes this process die with the shim. A change of user undoes this: call it again then.
 void FollowInDeath(pid_t shim) {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != shim) ::_exit(kExitFailure);
@@ -156,11 +156,11 @@ absl::Status CannotStart(const Arguments& arguments, absl::string_view step) {
       absl::StrCat("cannot start ", arguments.program[0], what, ": ", std::strerror(error)));
 }
 
-// What a command needs besides, opened before there is a process of the job's.
+// More parts of a command, opened before any process of the job exists.
 struct CommandParts {
   std::string environment;  // The file's text.
   std::optional<LogPump> pump;
-  int standby = -1;  // Its end of the socket to an interpreter that stands by.
+  int standby = -1;  // The program's end of the socket to a standby interpreter.
 };
 
 absl::Status ReadEnvironment(const Arguments& arguments, std::string& environment) {
@@ -184,7 +184,7 @@ absl::Status OpenCommand(const Arguments& arguments, CommandParts& parts) {
   return arguments.is_standby() ? absl::OkStatus() : OpenLog(arguments, *parts.pump);
 }
 
-// The program's output goes to its first log segment, and it starts in its own directory.
+// Sends the program's output to its first log segment and enters its own directory.
 absl::Status OpenOwnLog(const Arguments& arguments) {
   const std::string log_dir = absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog);
   ::mkdir(log_dir.c_str(), 0700);
@@ -198,7 +198,7 @@ absl::Status OpenOwnLog(const Arguments& arguments) {
   return absl::OkStatus();
 }
 
-// Returns only with an errno. As a shell would look the program up, by the new PATH.
+// Returns only on failure, with errno set. Like a shell, looks the program up in the new PATH.
 void ExecCommand(const Arguments& arguments, std::string environment) {
   std::vector<char*> entries;
   for (size_t begin = 0; begin < environment.size();) {
@@ -210,8 +210,8 @@ void ExecCommand(const Arguments& arguments, std::string environment) {
   ::execvpe(arguments.program[0], arguments.program, entries.data());
 }
 
-// For the program. Requires: no other descriptor of that number is needed any more, but for pipes
-// that are closed by the start of the program.
+// Passes `fd` to the program as descriptor `number`. Requires: any other descriptor of that number
+// is no longer needed, or is closed by exec.
 void KeepAs(int number, int fd) {
   if (fd == number) {
     ::fcntl(fd, F_SETFD, 0);
@@ -220,8 +220,8 @@ void KeepAs(int number, int fd) {
   }
 }
 
-// In the child, a process with one thread. Returns only when the program could not be started:
-// PermissionDenied when that is because of what the job names.
+// Runs in the child, which has one thread. Returns only when the program could not be started;
+// PermissionDenied when the job named something wrong.
 absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t shim) {
   ::setpgid(0, 0);
   FollowInDeath(shim);
@@ -232,10 +232,10 @@ absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t s
     return CannotStart(arguments, failed);
   }
   FollowInDeath(shim);
-  // Where Yama lets only parents trace, other processes of its user may, too: the daemon reads the
-  // stacks of a rank that hangs as that user. Without Yama it is an error, and not needed.
+  // Where Yama only lets parents trace, also let other processes of this user: the daemon reads a
+  // hanging rank's stacks as that user. Without Yama the call fails and is not needed.
   if (arguments.confinement.user.has_value()) ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  // From here on as the trainer's user, whose links in its own directory harm only itself.
+  // From here on as the trainer's user, so links in its own directory harm only that user.
   if (absl::Status status = CheckRoots(arguments.roots, arguments.paths); !status.ok()) {
     return status;
   }
@@ -249,7 +249,7 @@ absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t s
   } else if (absl::Status status = OpenOwnLog(arguments); !status.ok()) {
     return status;
   }
-  // All is closed on exec already; whatever a library of ours may open is, too.
+  // All descriptors close on exec already; this also covers those that a library of ours opens.
   ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
   if (parts.standby >= 0) KeepAs(kStandbyFd, parts.standby);
   if (const char* const failed = TakeLimits(arguments.confinement)) {
@@ -265,13 +265,13 @@ absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t s
 
 struct Child {
   pid_t pid = -1;
-  int failure = -1;  // Where it tells why the program was not started; at its end once it was.
+  int failure = -1;  // Receives the reason why the program was not started; at its end once it was.
 };
 
 constexpr char kInputFailure = 'i';
 constexpr char kStartFailure = 's';
 
-// Starts the program. Without a child, the reason is in `record`.
+// Starts the program. If there is no child, `record` has the reason.
 Child Start(const Arguments& arguments, const CommandParts& parts, ExitRecord& record) {
   int failure[2];
   if (::pipe2(failure, O_CLOEXEC) != 0) {
@@ -291,7 +291,7 @@ Child Start(const Arguments& arguments, const CommandParts& parts, ExitRecord& r
   const int fork_error = errno;
   ::close(failure[1]);
   if (child > 0) {
-    // As the child does: whoever kills the group must find it, whichever of us is first.
+    // The child does the same: whoever kills the group must find it, whichever of us is first.
     ::setpgid(child, child);
     return {child, failure[0]};
   }
@@ -301,7 +301,7 @@ Child Start(const Arguments& arguments, const CommandParts& parts, ExitRecord& r
   return {};
 }
 
-// Requires: the child has ended. When the program was never started, that is what is on record.
+// Requires: the child has ended. If the program was never started, puts the reason on record.
 void TakeFailure(int failure, ExitRecord& record) {
   char text[kMostFailureBytes + 1];
   const ssize_t size = ::read(failure, text, sizeof(text));
@@ -312,14 +312,14 @@ void TakeFailure(int failure, ExitRecord& record) {
   record.start_error = std::string(text + 1, static_cast<size_t>(size) - 1);
 }
 
-// What has lost its parent is this process's.
+// Children of this process; orphaned descendants are among them.
 std::vector<pid_t> Children() {
   std::ifstream file(absl::StrCat("/proc/self/task/", ::getpid(), "/children"));
   return {std::istream_iterator<pid_t>(file), std::istream_iterator<pid_t>()};
 }
 
-// Kills what is left of the trainer: its group, and descendants that left the group and became
-// children of this process when their parents died. True when none is left.
+// Kills what is left of the trainer: its group, and descendants outside of it that became children
+// of this process when their parents died. True when none is left.
 bool KillLeftovers(pid_t trainer) {
   ::kill(-trainer, SIGKILL);
   for (const pid_t child : Children()) ::kill(child, SIGKILL);
@@ -336,13 +336,13 @@ uint64_t NowNanos() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// What the shim waits for. Signals come by their descriptor.
+// Waits for output and for signals, which arrive by a descriptor.
 class Waiter {
  public:
-  // `pump`: null, there is none. It outlives the waiter.
+  // `pump` may be null; otherwise it must outlive the waiter.
   Waiter(int signal_fd, LogPump* pump) : signal_fd_(signal_fd), pump_(pump) {}
 
-  // Waits at most so long, takes output, and calls `on_signal` for each signal.
+  // Waits at most `milliseconds`, takes output, and calls `on_signal` for each signal.
   template <typename OnSignal>
   void Wait(int milliseconds, const OnSignal& on_signal) {
     pollfd fds[] = {{signal_fd_, POLLIN, 0}, {pump_ != nullptr ? pump_->fd() : -1, POLLIN, 0}};
@@ -359,7 +359,7 @@ class Waiter {
   LogPump* const pump_;
 };
 
-// Waits until the trainer ends and fills in how. True: after a stop that was passed on.
+// Waits until the trainer ends and records how. True if it was asked to stop before.
 bool Wait(pid_t trainer, Waiter& waiter, ExitRecord& record) {
   bool stopped = false;
   OomWatch oom;
@@ -386,8 +386,8 @@ bool Wait(pid_t trainer, Waiter& waiter, ExitRecord& record) {
   }
 }
 
-// A wrapper that a stop has ended at once (a shell, `accelerate launch`) leaves the program behind
-// that it stood for: that is asked to end, too, and has what is left of the grace.
+// A wrapper that ended at once on SIGTERM (a shell, `accelerate launch`) leaves its actual program
+// behind. Asks that one to end, too, within what is left of the grace period.
 void StopOrphans(Waiter& waiter) {
   std::set<pid_t> asked;
   bool killed = false;
@@ -408,14 +408,14 @@ void ReapLeftovers(pid_t trainer, Waiter& waiter) {
   while (!KillLeftovers(trainer) && NowNanos() <= give_up) waiter.Wait(20, [](int) {});
 }
 
-// The reason why the program was not started; empty: it was. Requires: the child has ended.
+// Returns why the program was not started; empty if it was. Requires: the child has ended.
 std::string FailureOf(const Child& child) {
   ExitRecord record;
   TakeFailure(child.failure, record);
   return record.start_error;
 }
 
-// Takes the daemon's order into `arguments`. False: there is none, and no need of this process.
+// Reads the daemon's order into `arguments`. False: there is none, and this process is not needed.
 bool TakeOrder(Arguments& arguments) {
   char text[kMostOrderBytes];
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
@@ -439,7 +439,7 @@ bool TakeOrder(Arguments& arguments) {
   return true;
 }
 
-// Starts an interpreter and waits for the order to become a trainer. Without one, nothing is left.
+// Starts an interpreter and waits for the order to become a trainer. Without an order, all ends.
 std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int signal_fd) {
   int ends[2];
   if (!OpenCommand(arguments, parts).ok() ||
@@ -481,7 +481,7 @@ std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int sign
       absl::Status status = ReadEnvironment(arguments, environment);
       if (status.ok()) status = OpenLog(arguments, *parts.pump);
       if (status.ok()) {
-        // One that has died meanwhile tells so by its end, as a trainer does.
+        // If the interpreter has died meanwhile, its end will show, as a trainer's does.
         ::send(interpreter, environment.data(), environment.size(), MSG_NOSIGNAL);
         ::close(interpreter);
         ::close(arguments.standby_fd);
@@ -536,8 +536,8 @@ int Main(int argc, char** argv) {
   if (pump != nullptr) pump->CloseInput();
   Waiter waiter(signal_fd, pump);
   if (trainer.pid > 0) {
-    // At once, as what comes before the program may hang in a file system. A daemon that cannot
-    // read the ids still sees the lock; nothing better to do here.
+    // Write the ids at once: what precedes the program may hang in a file system. If this fails,
+    // the daemon still sees the lock, and nothing better can be done here.
     lock.WriteProcesses(::getpid(), trainer.pid).IgnoreError();
     const bool stopped = Wait(trainer.pid, waiter, record);
     TakeFailure(trainer.failure, record);

@@ -1,8 +1,8 @@
-// Tells whether the kernel has lately killed a process for lack of memory.
+// Detects whether the kernel has recently killed a process for lack of memory.
 //
-// Compares the kernel's count with the one of 15 to 30 seconds ago, so that an old kill is
-// not taken for the cause of a new death, and one whose victim takes seconds to give its
-// memory back still is. Thread-compatible.
+// Compares the kernel's count with the one of 15 to 30 seconds ago. So an old kill is not blamed
+// for a new death, but a kill still is whose victim takes seconds to free its memory.
+// Thread-compatible.
 #ifndef WORKER_SHIM_OOM_WATCH_H_
 #define WORKER_SHIM_OOM_WATCH_H_
 
@@ -21,7 +21,7 @@ class OomWatch {
 
   OomWatch();
 
-  // To be called every kSampleSeconds.
+  // Call this every kSampleSeconds.
   void Sample();
 
   bool Grew() const;

@@ -42,7 +42,7 @@ using ::testing::HasSubstr;
 
 constexpr absl::Duration kDeadline = absl::Seconds(20);
 
-// Polls `condition`, since processes tell nobody when they have come so far.
+// Polls `condition`, since processes send no notice of their progress.
 bool Eventually(const std::function<bool()>& condition) {
   const absl::Time give_up = absl::Now() + kDeadline;
   while (!condition()) {
@@ -67,9 +67,9 @@ class ShimTest : public ::testing::Test {
     own_dir_ = dir_;
   }
 
-  // As the daemon does for trainers of another user: they have a folder in one that is ours.
+  // As the daemon does for trainers of another user: their folder is inside one that is ours.
   void RunAsNobody() {
-    dir_ = "/tmp/shim_test.XXXXXX";  // Others may enter it, unlike the tests' own.
+    dir_ = "/tmp/shim_test.XXXXXX";  // Others may enter it, unlike test folders.
     ASSERT_NE(::mkdtemp(dir_.data()), nullptr);
     own_dir_ = dir_ + "/own";
     ASSERT_EQ(::chmod(dir_.c_str(), 0711), 0);
@@ -110,7 +110,7 @@ class ShimTest : public ::testing::Test {
 
   void StartScript(const std::string& script) { Start({"/bin/bash", "-c", script}); }
 
-  // The record that the shim leaves.
+  // Waits for the shim's exit record.
   ExitRecord Wait() {
     EXPECT_EQ(::waitpid(shim_, nullptr, 0), shim_);
     reaped_ = true;
@@ -123,7 +123,7 @@ class ShimTest : public ::testing::Test {
     return Contents(absl::StrCat(own_dir_, "/log/", trainer_dir::kFirstLogSegment));
   }
 
-  // Waits for a word in the log that says how far the script is.
+  // Waits until `word` is in the log, which shows how far the script is.
   bool Logged(const std::string& word) {
     return Eventually([&] { return Log().find(word) != std::string::npos; });
   }
@@ -143,7 +143,7 @@ class ShimTest : public ::testing::Test {
 
 bool Gone(pid_t pid) {
   return Eventually([pid] {
-    // A zombie that its reaper has not collected yet has ended, too.
+    // A zombie that was not reaped yet has ended, too.
     return ::kill(pid, 0) != 0 ||
            Contents(absl::StrCat("/proc/", pid, "/stat")).find(") Z") != std::string::npos;
   });
@@ -226,7 +226,7 @@ TEST_F(ShimTest, TrainerDiesWithTheShim) {
 }
 
 TEST_F(ShimTest, InheritsNoDescriptors) {
-  // Not closing on exec: as a careless library in the daemon would leave it.
+  // Without close-on-exec, as a careless library in the daemon might leave it.
   const int leaked = ::open("/dev/zero", O_RDONLY);
   StartScript("ls -l /proc/self/fd > fds; ls -l /proc/$PPID/fd >> fds");
   Wait();
@@ -237,7 +237,7 @@ TEST_F(ShimTest, InheritsNoDescriptors) {
 
 TEST_F(ShimTest, TrainerHasItsOutputsAndNoOtherDescriptor) {
   const int leaked = ::open("/dev/zero", O_RDONLY);
-  // The fourth is that by which ls looks at the folder.
+  // The fourth descriptor is the one with which ls reads the folder.
   StartScript("exec ls /proc/self/fd");
   Wait();
   ::close(leaked);
@@ -355,7 +355,7 @@ class CommandShimTest : public ShimTest {
   }
   void SetVariable(const std::string& entry) { environment_.append(entry).push_back('\0'); }
 
-  // The segments' bytes in the order of their names, each of which is where the ones before end.
+  // The log, from segments in the order of their names; each name must be the size of those before.
   std::string WholeLog() {
     std::vector<std::string> names;
     for (const auto& file : std::filesystem::directory_iterator(own_dir_ + "/log")) {
@@ -394,7 +394,7 @@ TEST_F(CommandShimTest, ALongOutputIsCutIntoSegmentsAndNothingIsLost) {
 }
 
 TEST_F(CommandShimTest, WhatOutlivesTheCommandIsKilledAndItsOutputIsThere) {
-  // It writes before the command ends, and would hold the pipe for ten minutes.
+  // The background program writes before the command ends, and would hold the pipe for ten minutes.
   StartCommand({"bash", "-c",
                 "coproc setsid bash -c 'echo left >&2; echo; exec sleep 600'; "
                 "read -u ${COPROC[0]}; exit 3"});
@@ -403,7 +403,7 @@ TEST_F(CommandShimTest, WhatOutlivesTheCommandIsKilledAndItsOutputIsThere) {
 }
 
 TEST_F(CommandShimTest, TheProgramOfAWrapperThatAStopEndsHasTheGrace) {
-  // Two wrappers, each of which dies of SIGTERM; not the last commands: bash would become them.
+  // Two wrappers that SIGTERM ends. They are not last commands: bash would exec those.
   const std::string program =
       "trap 'echo saved; exit 0' TERM; echo ready; while :; do read -t 1 <> none; done";
   std::ofstream(dir_ + "/program") << "mkfifo none; " << program;
@@ -441,7 +441,7 @@ TEST_F(CommandShimTest, AnInterpreterThatStandsByIsTheOtherUserToo) {
   char words[64] = {};
   ASSERT_GT(::recv(ends[0], words, sizeof(words) - 1, 0), 0);
   EXPECT_THAT(words, ::testing::StartsWith(absl::StrCat(kNobody, " ")));
-  // Without need of it all ends, and leaves nothing.
+  // When it is not needed, all ends and leaves nothing behind.
   ::close(ends[0]);
   int status = -1;
   EXPECT_EQ(::waitpid(shim_, &status, 0), shim_);
@@ -498,7 +498,7 @@ TEST_F(CommandShimTest, ALinkInThePlaceOfTheLogIsNotFollowed) {
   EXPECT_TRUE(std::filesystem::is_empty(elsewhere));
 }
 
-// A limit of the size of files stands for a disk that is full, and then is not.
+// A limit on file size stands for a disk that is full for a while.
 TEST(LogPumpTest, WhatFindsNoRoomIsDroppedAndCounted) {
   std::string dir = ::testing::TempDir() + "/log_pump.XXXXXX";
   ASSERT_NE(::mkdtemp(dir.data()), nullptr);

@@ -15,7 +15,7 @@ absl::Status WriteSmallFile(const std::string& path, absl::string_view contents)
   const int fd = ::open(temporary.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot create ", temporary));
   const ssize_t written = ::write(fd, contents.data(), contents.size());
-  // A short write is what a full disk gives first.
+  // On a full disk, the first symptom is a short write.
   const int error = written < 0 ? errno : ENOSPC;
   ::close(fd);
   if (written == static_cast<ssize_t>(contents.size())) {

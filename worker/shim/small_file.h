@@ -1,5 +1,5 @@
-// Small files that are read and replaced whole. Not synced: what they tell of does not outlive
-// a loss of power either.
+// Small files that are read and replaced as a whole. They are not synced: what they describe does
+// not survive a power loss either.
 #ifndef WORKER_SHIM_SMALL_FILE_H_
 #define WORKER_SHIM_SMALL_FILE_H_
 
@@ -12,10 +12,10 @@
 
 namespace paceline {
 
-// Writes beside `path` and renames, so that a reader sees all or nothing.
+// Writes beside `path` and renames, so that readers see all or nothing.
 absl::Status WriteSmallFile(const std::string& path, absl::string_view contents);
 
-// Nothing when there is no such file.
+// Reads the file; nothing when it does not exist.
 absl::StatusOr<std::optional<std::string>> ReadSmallFile(const std::string& path);
 
 }  // namespace paceline

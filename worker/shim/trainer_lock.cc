@@ -17,7 +17,7 @@
 namespace paceline {
 namespace {
 
-// A reader holds the lock, shared, for the moment in which it looks.
+// Attempts to take the lock: readers hold it, shared, for a moment.
 constexpr int kTakeAttempts = 50;
 constexpr timespec kTakePause{0, 1'000'000};
 
@@ -25,7 +25,7 @@ std::string LockPath(const std::string& trainer_dir) {
   return absl::StrCat(trainer_dir, "/", trainer_dir::kLock);
 }
 
-// The two numbers of the file, or zeros while they are not there.
+// Returns the two numbers in the file; zeros while they are not there.
 TrainerProcesses ReadProcesses(int fd) {
   char buffer[64];
   const ssize_t size = ::pread(fd, buffer, sizeof(buffer), 0);

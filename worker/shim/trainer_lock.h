@@ -1,10 +1,10 @@
-// Whether a trainer lives: a file lock that cannot outlive it.
+// Tells whether a trainer is alive, by a file lock that cannot outlive it.
 //
-// The daemon takes flock on `<trainer dir>/lock` before it starts the shim, and the shim
-// inherits it (it belongs to the open file, not to a process), so that there is no moment in
-// which a trainer is about to live and no lock says so. The kernel releases it when the last
-// of the two is gone. The file's contents name the processes, one per line: the shim, the
-// trainer. They count only while the lock is held, which makes them safe from reused ids.
+// The daemon takes flock on `<trainer dir>/lock` before it starts the shim, which inherits it (the
+// lock belongs to the open file, not to a process). So even a trainer that is about to start always
+// holds the lock. The kernel releases it when the last of the two processes is gone. The file names
+// the processes, one per line: shim, trainer. The ids count only while the lock is held, which
+// makes them safe from reuse.
 //
 // To end a trainer, signal its shim: SIGTERM is passed on to the trainer, SIGUSR1 kills the
 // trainer's process group.
@@ -22,13 +22,13 @@ namespace paceline {
 
 struct TrainerProcesses {
   bool alive = false;
-  // 0 when not alive, or in the moment before the shim has written them.
+  // 0 when not alive, or before the shim has written the ids.
   pid_t shim = 0;
   pid_t trainer = 0;
 };
 
-// What the lock in `trainer_dir` says at this moment. A directory without a lock is not
-// alive. Fails when the lock cannot be read.
+// Reads the state of the lock in `trainer_dir`. Without a lock file, not alive. Fails when the lock
+// cannot be read.
 absl::StatusOr<TrainerProcesses> ReadTrainerLock(const std::string& trainer_dir);
 
 // The lock, held. Thread-compatible.

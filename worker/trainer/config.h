@@ -1,6 +1,6 @@
-// Everything that a trainer is told, free of protobuf and torch, which must not meet in one
-// file: config_from_proto fills it, the training code reads it. Fields mean what those of
-// proto/job_spec.proto and proto/plan.proto with the same names mean.
+// Everything that a trainer is told, without protobuf and torch, which must not meet in one file:
+// config_from_proto fills it, the training code reads it. Fields mean the same as those of the same
+// names in proto/job_spec.proto and proto/plan.proto.
 #ifndef WORKER_TRAINER_CONFIG_H_
 #define WORKER_TRAINER_CONFIG_H_
 
@@ -17,7 +17,7 @@
 
 namespace paceline {
 
-// All sizes are set.
+// All sizes must be set.
 struct LlamaConfig {
   int64_t dim = 0;
   int64_t layers = 0;
@@ -34,11 +34,11 @@ struct LlamaConfig {
 struct ModelConfig {
   enum class Kind { kResNet18, kMlp, kLlama, kTorchScript };
   Kind kind = Kind::kResNet18;
-  bool sync_batchnorm = false;     // kResNet18.
-  std::vector<int64_t> hidden;     // kMlp: widths of the hidden layers.
-  LlamaConfig llama;               // kLlama.
-  std::string torchscript_file;    // kTorchScript.
-  bool unused_parameters = false;  // kTorchScript: a step may leave some out.
+  bool sync_batchnorm = false;     // For kResNet18.
+  std::vector<int64_t> hidden;     // For kMlp: widths of the hidden layers.
+  LlamaConfig llama;               // For kLlama.
+  std::string torchscript_file;    // For kTorchScript.
+  bool unused_parameters = false;  // For kTorchScript: a step may leave some out.
 };
 
 struct DataConfig {
@@ -46,9 +46,9 @@ struct DataConfig {
   std::string train;
   std::string eval;  // Empty: no evaluation.
   bool shuffle = true;
-  int64_t sequence_length = 256;  // Of token files.
+  int64_t sequence_length = 256;  // For token files.
   TokenType token_type = TokenType::kInHeader;
-  int64_t vocab_size = 0;  // Of the llama that is trained: every token is less; 0: any token.
+  int64_t vocab_size = 0;  // The llama's: all tokens must be less; 0: any token.
   int prefetch_threads = 1;
   int prefetch_batches = 2;
 };
@@ -57,16 +57,16 @@ struct OptimizerConfig {
   enum class Kind { kSgd, kAdamW };
   Kind kind = Kind::kSgd;
   double weight_decay = 0;
-  double momentum = 0;    // kSgd.
-  bool nesterov = false;  // kSgd.
-  double beta1 = 0.9;     // kAdamW.
-  double beta2 = 0.999;   // kAdamW.
-  double epsilon = 1e-8;  // kAdamW.
+  double momentum = 0;    // For kSgd.
+  bool nesterov = false;  // For kSgd.
+  double beta1 = 0.9;     // For kAdamW.
+  double beta2 = 0.999;   // For kAdamW.
+  double epsilon = 1e-8;  // For kAdamW.
 };
 
 enum class WireFormat { kFp32, kFp16, kBf16, kInt8 };
 
-// One level of a ladder. Groups are consecutive ranks: their sizes add up to the world size.
+// One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size.
 struct PlanLevel {
   int64_t period = 1;
   std::vector<int> groups;
@@ -78,18 +78,18 @@ struct TrainingPlan {
   int64_t epoch = 0;
   std::vector<PlanLevel> levels;
   std::vector<int> gradient_groups;          // After the warm-up; empty: none.
-  std::optional<SlipstreamPlan> slipstream;  // Of this epoch; unset: another strategy.
+  std::optional<SlipstreamPlan> slipstream;  // Unset: another strategy.
 };
 
 struct StrategyConfig {
-  // kAuto: of the process; its generations are kDdp or kSlipstream, as their plans say.
+  // kAuto is the process's; its generations are kDdp or kSlipstream, as their plans say.
   enum class Kind { kDdp, kLocalSgd, kHsgd, kSlipstream, kAuto };
   Kind kind = Kind::kDdp;
   int64_t warmup_steps = 0;
   bool average_optimizer_state = false;
 };
 
-// A profile that a rank shall make. proto/plan.proto, ProfileRequest.
+// A profile that a rank should make. proto/plan.proto, ProfileRequest.
 struct ProfileRequest {
   int64_t id = 0;
   int64_t first_step = 0;
@@ -97,7 +97,7 @@ struct ProfileRequest {
   bool memory = false;
 };
 
-// A disturbance on purpose. proto/job_spec.proto, Fault.
+// An intentional disturbance. proto/job_spec.proto, Fault.
 struct FaultConfig {
   enum class Kind {
     kThrow,
@@ -114,15 +114,15 @@ struct FaultConfig {
     kFlipBit,
   };
   Kind kind = Kind::kThrow;
-  int rank = -1;           // -1: each.
-  int64_t generation = 0;  // 0: each.
+  int rank = -1;           // -1: all ranks.
+  int64_t generation = 0;  // 0: all generations.
   int64_t step = 0;
   int64_t steps = 1;
   double probability = 1;
-  absl::Duration duration;  // kSleep, kLoaderStall, kCommunicationDelay.
-  double factor = 1;        // kSlow.
-  int64_t bytes = 0;        // kMemoryGrowth.
-  std::string until_file;   // Over when it is there. Empty: never.
+  absl::Duration duration;  // For kSleep, kLoaderStall, kCommunicationDelay.
+  double factor = 1;        // For kSlow.
+  int64_t bytes = 0;        // For kMemoryGrowth.
+  std::string until_file;   // The fault ends when this file exists; empty: never.
 };
 
 enum class NonFinite { kStop, kSkip, kIgnore };
@@ -130,11 +130,11 @@ enum class NonFinite { kStop, kSkip, kIgnore };
 struct CheckpointConfig {
   std::string directory;  // Empty: nothing is written.
   int64_t every_steps = 0;
-  bool expected = false;  // Saves will come: by steps, by time or at the end.
+  bool expected = false;  // There will be saves: by steps, by time or at the end.
   bool at_end = false;
-  bool wait_when_busy = false;     // Else a save is left out.
+  bool wait_when_busy = false;     // Otherwise a save is skipped then.
   double write_limit = 0;          // Bytes per second; 0: none.
-  std::vector<std::string> roots;  // Directories lie below one of these; none: anywhere.
+  std::vector<std::string> roots;  // Save only below these; empty: anywhere.
 };
 
 // proto/plan.proto, SaveOrder.
@@ -147,7 +147,7 @@ struct SaveOrder {
 struct CheckpointPlan {
   struct Commit {
     int64_t step = 0;
-    std::optional<int64_t> order;  // Unset: whichever it was; the controller is an older one.
+    std::optional<int64_t> order;  // Unset: unknown, from an older controller.
 
     bool operator==(const Commit& other) const {
       return step == other.step && order == other.order;
@@ -159,10 +159,10 @@ struct CheckpointPlan {
   std::map<int64_t, std::string> directories;  // By the number of an order that names one.
 };
 
-// What a trainer is in one generation of its job.
+// A trainer's part in one generation of its job.
 struct Member {
   int64_t generation = 1;
-  int rank = 0;  // -1: none of its ranks.
+  int rank = 0;  // -1: not a rank.
   int world_size = 1;
   int64_t batch = 1;               // Samples per rank and forward pass.
   int64_t accumulation_steps = 1;  // Forward passes per step.
@@ -177,9 +177,9 @@ struct Member {
 // proto/plan.proto, Membership.
 struct Assignment {
   Member member;
-  std::string store_address;  // Empty until it is known.
+  std::string store_address;  // Empty until known.
   bool planned = false;
-  TrainingPlan plan;  // The newest when this came.
+  TrainingPlan plan;  // The newest plan when this arrived.
 };
 
 // proto/job_spec.proto, Recovery.
@@ -188,11 +188,11 @@ struct RecoveryConfig {
   absl::Duration give_up = absl::Seconds(600);
 };
 
-// All but `member` is constant for the life of the process.
+// All but `member` is constant for the process's life.
 struct TrainerConfig {
-  TrainerId id;   // Names the process, and nothing else.
-  Member member;  // Of the generation that the configuration is for.
-  int place = 0;  // On its node; the index of its GPU.
+  TrainerId id;   // Only names the process.
+  Member member;  // In this configuration's generation.
+  int place = 0;  // On its node; for a GPU, its index.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
 
@@ -208,23 +208,23 @@ struct TrainerConfig {
   double clip_grad_norm = 0;  // 0: never.
   NonFinite on_nonfinite = NonFinite::kStop;
   uint64_t seed = 0;
-  int64_t eval_every = 0;  // 0: at the end only.
+  int64_t eval_every = 0;  // 0: only at the end.
   CheckpointConfig checkpoint;
-  std::string restore_from;  // Directory of a checkpoint; empty: a new training.
+  std::string restore_from;  // A checkpoint's directory; empty: a new training.
   std::string spec_json;     // The whole job spec, for the record.
-  std::string init_from;     // Empty: initialised from the seed.
-  std::string export_final;  // Empty: nothing is written.
-  bool save_nan = false;     // Else a save or export with NaN in it fails.
+  std::string init_from;     // Empty: initialise from the seed.
+  std::string export_final;  // Empty: no export.
+  bool save_nan = false;     // Otherwise saves and exports with a NaN fail.
   int64_t log_every = 10;
   absl::Duration startup_timeout = absl::Seconds(900);
   absl::Duration collective_timeout = absl::Seconds(300);
-  double peak_flops = 0;  // 0: from the table.
+  double peak_flops = 0;  // 0: look it up in the table.
   bool cuda_graph = false;
-  std::vector<FaultConfig> chaos;  // Of all ranks.
+  std::vector<FaultConfig> chaos;  // For all ranks.
   RecoveryConfig recovery;
 
   int rank() const { return member.rank; }
-  // Below checkpoint.directory, which is not empty; or below a directory that an order names.
+  // Below checkpoint.directory, which must be set, or below a directory named by an order.
   std::string output_directory() const { return JobDirectoryIn(checkpoint.directory); }
   std::string JobDirectoryIn(const std::string& base) const { return base + "/" + id.job.value(); }
 };

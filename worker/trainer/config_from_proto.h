@@ -1,4 +1,4 @@
-// Reads what the daemon sends: the configuration, plans, requests for profiles and checkpoints.
+// Reads the daemon's messages: configuration, plans, and requests for profiles and checkpoints.
 #ifndef WORKER_TRAINER_CONFIG_FROM_PROTO_H_
 #define WORKER_TRAINER_CONFIG_FROM_PROTO_H_
 
@@ -9,15 +9,15 @@
 
 namespace paceline {
 
-// Missing values of the job spec take their documented defaults. InvalidArgument names every
-// impossible value of the spec, or what else is.
+// Sets missing values of the job spec to their documented defaults. InvalidArgument names every
+// impossible value of the spec, or another problem.
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto);
 
-// Zeros of the membership are the configuration's own. InvalidArgument when it is impossible.
+// Takes zeros in the membership from the configuration. InvalidArgument when it is impossible.
 absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
                                                const Member& configured);
 
-// Whether it can be is for CheckPlan (comm/training_plan.h) to say.
+// Does not check the plan: CheckPlan (comm/training_plan.h) does.
 TrainingPlan PlanFromProto(const v1::TrainingPlan& proto);
 
 ProfileRequest ProfileRequestFromProto(const v1::ProfileRequest& proto);

@@ -183,7 +183,7 @@ TEST(ConfigFromProtoTest, SavesAreExpectedForAnyReason) {
   EXPECT_TRUE(ConfigFromProto(proto)->checkpoint.expected);
 }
 
-// The record can be read back as what was trained, defaults included.
+// The record, including defaults, can be read back.
 TEST(ConfigFromProtoTest, SpecIsKeptAsJson) {
   const v1::TrainerConfig proto = Parse(kWhole);
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);

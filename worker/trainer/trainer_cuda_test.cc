@@ -1,4 +1,4 @@
-// The CUDA trainer where there is no GPU: CUDA_VISIBLE_DEVICES hides those that there are.
+// The CUDA trainer without a GPU: CUDA_VISIBLE_DEVICES hides any that exist.
 #include <gtest/gtest.h>
 
 #include <cstdlib>

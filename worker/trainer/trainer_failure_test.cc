@@ -1,4 +1,4 @@
-// How real trainer processes end when something goes wrong, and what they leave behind.
+// How real trainer processes end after a failure, and what they leave behind.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -21,7 +21,7 @@ constexpr char kForever[] = "steps: 100000000 log_every: 100 ";
 
 class TrainerFailureTest : public TrainerTest {
  protected:
-  // Runs a job of which rank `rank` must exit with 1 and these last words.
+  // Runs a job in which rank `rank` must exit with 1 and these last words.
   std::unique_ptr<FakeDaemon> ExpectFailure(const v1::JobSpec& spec, int rank, v1::FailureKind kind,
                                             const std::string& text) {
     std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
@@ -179,7 +179,7 @@ TEST_F(TrainerFailureTest, StopEndsTrainingAtTheNextStepWithoutFailure) {
 TEST_F(TrainerFailureTest, StopBeforeTheRendezvousEndsTheProcessAtOnce) {
   const auto daemon = MakeDaemon();
   daemon->Launch(Spec(2, "data { train: '" + directory_ + "/train.shard' }"));
-  // Rank 0 waits for rank 1, which never comes.
+  // Rank 0 waits in vain for rank 1.
   daemon->Signal(1, SIGSTOP);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).state() == v1::TRAINER_READY; }));
   daemon->Signal(0, SIGTERM);
@@ -198,7 +198,7 @@ TEST_F(TrainerFailureTest, TrainingGoesOnWhileTheDaemonIsAway) {
   while (ring->Written() < then + 10) absl::SleepFor(absl::Milliseconds(1));
   const int before[] = {daemon->statuses(0), daemon->statuses(1)};
   daemon->ComeBack();
-  // Each tells the new daemon its whole status.
+  // Each trainer sends its whole status to the new daemon.
   ASSERT_TRUE(daemon->Serve(
       [&] { return daemon->statuses(0) > before[0] && daemon->statuses(1) > before[1]; }));
   EXPECT_TRUE(Running(*daemon, 2));

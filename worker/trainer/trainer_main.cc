@@ -42,10 +42,10 @@ int TrainerMain(int argc, char** argv, Platform& platform) {
   CLI11_PARSE(app, argc, argv);
   options.orphan_timeout = absl::Seconds(orphan_timeout_s);
 
-  // A peer that dies closes its connections: that is an error of the write, not of this process.
+  // A dying peer closes its connections: the write then fails, but must not kill this process.
   std::signal(SIGPIPE, SIG_IGN);
 
-  // Each step frees and allocates the same large blocks: kept, they cost no page faults.
+  // Each step frees and reallocates the same large blocks: keeping them avoids page faults.
   mallopt(M_MMAP_THRESHOLD, 1 << 30);
   mallopt(M_TRIM_THRESHOLD, -1);
 

@@ -15,7 +15,7 @@ namespace {
 
 int64_t RowsOf(const Safetensor& tensor) { return tensor.shape.empty() ? 1 : tensor.shape[0]; }
 
-// Rows of a rank, with the slice that they become but for its place.
+// A rank's rows and the slice for them, except its place.
 struct Piece {
   Safetensor rows;
   ManifestTensor tensor;
@@ -44,7 +44,7 @@ std::vector<Piece> PiecesOf(const std::vector<Safetensor>& tensors, int rank, in
   return pieces;
 }
 
-// Writes the shard of a rank; returns its part.
+// Writes a rank's shard; returns its part.
 absl::StatusOr<Manifest> WritePart(const std::string& directory, const Manifest& head,
                                    const std::vector<Safetensor>& tensors, int rank) {
   std::vector<Piece> pieces = PiecesOf(tensors, rank, head.ranks);

@@ -1,4 +1,4 @@
-// A complete checkpoint on disk, for tests of what reads one.
+// Writes a complete checkpoint to disk, for tests of readers.
 #ifndef COMMON_CHECKPOINT_TESTING_WRITTEN_CHECKPOINT_H_
 #define COMMON_CHECKPOINT_TESTING_WRITTEN_CHECKPOINT_H_
 
@@ -11,15 +11,15 @@
 
 namespace paceline {
 
-// Of 2 ranks, as job "job-1", with a spec and versions.
+// A manifest of 2 ranks and job "job-1", with a spec and versions.
 Manifest ExampleManifest(int64_t step, int64_t generation);
 
-// Writes `tensors`, whole ones, into `directory`, which it makes: with `head` but for files and
-// tensors. Each rank gets about as many rows of each. Returns what the manifest holds.
+// Writes whole `tensors` into `directory`, which it creates. `head` is the manifest without files
+// and tensors. Each rank gets about the same number of rows of each tensor. Returns the manifest.
 absl::StatusOr<Manifest> WriteCheckpoint(const std::string& directory, const Manifest& head,
                                          const std::vector<Safetensor>& tensors);
 
-// A small matrix of 5 rows, a scalar and a vector, of three types, written as above.
+// Writes a small matrix of 5 rows, a scalar and a vector, of three types, as above.
 absl::StatusOr<Manifest> WriteExampleCheckpoint(const std::string& directory, int64_t step,
                                                 int64_t generation);
 

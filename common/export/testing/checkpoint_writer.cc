@@ -18,7 +18,7 @@ namespace {
 
 int64_t RowsOf(const TensorToStore& tensor) { return tensor.shape.empty() ? 1 : tensor.shape[0]; }
 
-// The rows of each tensor that are in the shard of `rank`.
+// The rows of each tensor in the shard of `rank`.
 std::vector<Safetensor> EntriesOf(const std::vector<TensorToStore>& tensors, int rank, int ranks) {
   std::vector<Safetensor> entries;
   for (const TensorToStore& tensor : tensors) {

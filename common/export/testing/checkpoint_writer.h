@@ -1,4 +1,4 @@
-// Small checkpoints for tests, made from the format's own parts but without a trainer.
+// Small checkpoints for tests, made with the format's own code but without a trainer.
 #ifndef COMMON_EXPORT_TESTING_CHECKPOINT_WRITER_H_
 #define COMMON_EXPORT_TESTING_CHECKPOINT_WRITER_H_
 
@@ -17,16 +17,16 @@ struct TensorToStore {
   std::string bytes;
 };
 
-// An fp32 tensor of these values.
+// An fp32 tensor with these values.
 TensorToStore FloatsToStore(const std::string& name, const std::vector<int64_t>& shape,
                             const std::vector<float>& values);
 
-// Writes a complete checkpoint of `manifest.ranks` shards into `directory`, which is made; the
-// rows of each tensor are spread over the shards. Files and tensors of `manifest` are replaced.
+// Writes a complete checkpoint with `manifest.ranks` shards into `directory`, which it creates.
+// Spreads each tensor's rows over the shards, and replaces files and tensors of `manifest`.
 void WriteCheckpoint(const std::string& directory, Manifest manifest,
                      const std::vector<TensorToStore>& tensors);
 
-// Flips the lowest bit of the first byte of that slice of a tensor.
+// Flips the lowest bit in the first byte of a tensor's slice.
 void DamageSlice(const std::string& directory, const std::string& tensor, size_t slice);
 
 }  // namespace paceline

@@ -13,14 +13,14 @@
 namespace paceline {
 namespace {
 
-// Base units, which a name ends in; before "_total" of a counter.
+// A name must end in a base unit; a counter's then has "_total".
 constexpr const char* kBaseUnits[] = {"seconds", "bytes", "ratio", "celsius", "joules", "hertz"};
-// Units that are parts or multiples of those, and abbreviations.
+// Fractions, multiples and abbreviations of those units.
 constexpr const char* kOtherUnits[] = {"ms",    "us",      "ns",    "milliseconds", "minutes",
                                        "hours", "percent", "kb",    "kilobytes",    "megabytes",
                                        "bits",  "watts",   "mhz",   "sec",          "secs",
                                        "days",  "gb",      "nanos", "microseconds", "mib"};
-// With these, a histogram would have the same series twice.
+// With these suffixes, a series could be confused with one of a histogram.
 constexpr const char* kReservedSuffixes[] = {"_bucket", "_count", "_sum"};
 
 bool IsName(absl::string_view name) {
@@ -72,7 +72,7 @@ void CheckText(const MetricFamily& family, std::vector<std::string>& faults) {
   const std::vector<std::string> labels = LabelsOf(family);
   for (const std::string& label : labels) {
     if (!IsName(label)) faults.push_back(absl::StrCat("has the label \"", label, "\""));
-    // Those of the target, of histograms and summaries.
+    // Reserved for targets, histograms and summaries.
     if (label == "job" || label == "instance" || label == "le" || label == "quantile") {
       faults.push_back(absl::StrCat("has the label ", label, ", which is Prometheus'"));
     }

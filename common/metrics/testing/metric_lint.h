@@ -1,5 +1,5 @@
-// What is wrong with a table of metric families by Prometheus' rules for names, and ours: a line
-// for each fault. Empty: nothing. For tests.
+// Checks a table of metric families by Prometheus' naming rules and ours. Returns a line for each
+// fault; empty: none. For tests.
 #ifndef COMMON_METRICS_TESTING_METRIC_LINT_H_
 #define COMMON_METRICS_TESTING_METRIC_LINT_H_
 

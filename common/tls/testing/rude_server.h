@@ -1,4 +1,4 @@
-// A server that is none: for tests of what clients make of it.
+// A misbehaving server, for tests of clients.
 #ifndef COMMON_TLS_TESTING_RUDE_SERVER_H_
 #define COMMON_TLS_TESTING_RUDE_SERVER_H_
 
@@ -13,8 +13,8 @@
 
 namespace paceline {
 
-// A server at which each connection is answered by `answer`, after some bytes of the client's, and
-// closed; with `reset` so that the client sees a reset.
+// Answers each connection with `answer`, after reading some bytes from the client, and closes it;
+// with `reset`, the client sees a reset.
 class RudeServer {
  public:
   explicit RudeServer(std::string answer, bool reset = false) : answer_(std::move(answer)) {
@@ -34,7 +34,7 @@ class RudeServer {
         char byte = 0;
         recv(fd, &byte, 1, 0);
         send(fd, answer_.data(), answer_.size(), MSG_NOSIGNAL);
-        // What is not read makes a reset of the close; without it, the client's hello is read.
+        // Closing with unread data causes a reset; so otherwise read the client's hello.
         char hello[4096];
         if (!reset) recv(fd, hello, sizeof hello, 0);
         close(fd);

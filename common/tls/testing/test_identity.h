@@ -1,4 +1,4 @@
-// Certificates for tests: an authority in memory, and the files of whoever is wanted.
+// Certificates for tests: an authority in memory, and files for any principal.
 #ifndef COMMON_TLS_TESTING_TEST_IDENTITY_H_
 #define COMMON_TLS_TESTING_TEST_IDENTITY_H_
 
@@ -19,7 +19,7 @@ inline CertificateAuthority TestAuthority(absl::Time now = absl::Now()) {
   return *CertificateAuthority::Make("test authority", now);
 }
 
-// A certificate of a new key, which is returned too.
+// A certificate for a new key, which is also returned.
 inline std::string TestCertificate(const CertificateAuthority& authority,
                                    const CertificateAuthority::Grant& grant, absl::Time now,
                                    std::string* key) {
@@ -29,7 +29,7 @@ inline std::string TestCertificate(const CertificateAuthority& authority,
   return made.ok() ? *made : "";
 }
 
-// The three files in a folder, issued at `now`.
+// Writes the three files, issued at `now`, to a folder.
 inline TlsFiles WriteIdentity(const std::string& dir, const CertificateAuthority& authority,
                               const CertificateAuthority::Grant& grant,
                               absl::Time now = absl::Now()) {

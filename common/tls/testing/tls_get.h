@@ -1,5 +1,5 @@
-// Clients of TLS by OpenSSL, for tests of servers: a GET, the certificate that is shown, the
-// version that comes about.
+// TLS clients with OpenSSL, for tests of servers: a GET, the server's certificate, and the
+// negotiated version.
 #ifndef COMMON_TLS_TESTING_TLS_GET_H_
 #define COMMON_TLS_TESTING_TLS_GET_H_
 
@@ -14,8 +14,8 @@
 
 namespace paceline {
 
-// A connection. Without a certificate in `files`, none is shown; without an authority, the server
-// is not judged.
+// A connection. Without a certificate in `files`, it shows none; without an authority, it does not
+// check the server.
 class TlsConnection {
  public:
   TlsConnection(const std::string& address, const TlsFiles& files)
@@ -39,19 +39,19 @@ class TlsConnection {
   TlsConnection(const TlsConnection&) = delete;
   TlsConnection& operator=(const TlsConnection&) = delete;
 
-  // False: the connection does not come about.
+  // False: the connection failed.
   bool Say(const std::string& bytes) {
-    ERR_clear_error();  // Of this thread's earlier calls, which would be taken for this one's.
+    ERR_clear_error();  // Of earlier calls on this thread.
     return BIO_do_connect(connection_) == 1 &&
            BIO_write(connection_, bytes.data(), static_cast<int>(bytes.size())) > 0;
   }
-  // What the server says next; empty: it has hung up.
+  // What the server sends next; empty: it has hung up.
   std::string Hear() {
     char buffer[4096];
     const int got = BIO_read(connection_, buffer, sizeof buffer);
     return got > 0 ? std::string(buffer, static_cast<size_t>(got)) : "";
   }
-  // All until it does.
+  // Everything until it hangs up.
   std::string HearAll() {
     std::string all;
     for (std::string next = Hear(); !next.empty(); next = Hear()) all += next;
@@ -63,9 +63,8 @@ class TlsConnection {
   BIO* connection_ = nullptr;
 };
 
-// All that the server answers, with its headers; empty: the connection does not come about, or ends
-// without an answer. `first`: a request that is sent before on the same connection, which stays
-// open.
+// The server's whole answer with headers; empty if the connection fails or ends without one.
+// `first`: a request sent before on the same connection, which stays open.
 inline std::string TlsGet(const std::string& address, const std::string& path,
                           const TlsFiles& files, const std::string& first = "") {
   TlsConnection connection(address, files);
@@ -76,7 +75,7 @@ inline std::string TlsGet(const std::string& address, const std::string& path,
   return connection.Say(request) ? connection.HearAll() : "";
 }
 
-// The certificate that the server shows, PEM; empty: there is none.
+// The server's certificate in PEM; empty: none.
 inline std::string ServerCertificate(const std::string& address) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
   BIO* connection = BIO_new_ssl_connect(context);
@@ -100,12 +99,12 @@ inline std::string ServerCertificate(const std::string& address) {
   return pem;
 }
 
-// The version of TLS that comes about with a client that knows none above `newest` (TLS1_1_VERSION)
-// and takes every older one, as programs of long ago did: "TLSv1.3". Else OpenSSL's word for why
-// not, "tlsv1 alert protocol version"; empty: the server has hung up without one.
+// The TLS version negotiated by a client that knows none above `newest` (TLS1_1_VERSION) and
+// accepts all older ones, as old programs did: "TLSv1.3". On failure OpenSSL's reason, like "tlsv1
+// alert protocol version"; empty: the server hung up without one.
 inline std::string NegotiatedVersion(const std::string& address, int newest) {
   SSL_CTX* context = SSL_CTX_new(TLS_client_method());
-  // Versions before 1.2 sign in ways that this machine's own settings do not allow.
+  // This machine's default settings forbid the signatures of versions before 1.2.
   SSL_CTX_set_security_level(context, 0);
   SSL_CTX_set_min_proto_version(context, TLS1_VERSION);
   SSL_CTX_set_max_proto_version(context, newest);
@@ -125,7 +124,7 @@ inline std::string NegotiatedVersion(const std::string& address, int newest) {
   return version;
 }
 
-// All that the server answers to these bytes until it hangs up.
+// The server's answer to these bytes, until it hangs up.
 inline std::string AnswerToBytes(const std::string& address, const std::string& bytes) {
   BIO* connection = BIO_new_connect(address.c_str());
   std::string answer;

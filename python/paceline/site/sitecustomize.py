@@ -1,7 +1,7 @@
-"""What Python runs before a watched command: the daemon puts this folder first into PYTHONPATH.
+"""Python runs this before a watched command: the daemon puts this folder first in PYTHONPATH.
 
 Arranges for the script to be watched once it imports torch, then runs the sitecustomize that
-Python would have run without this one.
+Python would otherwise have run.
 """
 
 import os
@@ -14,7 +14,7 @@ _PACKAGE = os.path.dirname(_HERE)
 
 
 def _watch():
-    # The package by a name of its own: a `paceline` of the script's stays what it is.
+    # Load the package under another name: the script may have a `paceline` of its own.
     name = "_paceline"
     path = os.path.join(_PACKAGE, "__init__.py")
     spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path, is_package=True)
@@ -31,7 +31,7 @@ def _watch():
             module.tell_off(error)
 
     if "PACELINE_STANDBY" in os.environ:
-        module.start = start  # For when it becomes the script.
+        module.start = start  # Called when it becomes the script.
     else:
         module.after_torch(start)
     return module
@@ -55,7 +55,7 @@ if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
     try:
         _package = _watch()
     except Exception:  # pylint: disable=broad-except
-        pass  # Without its own files there is nothing to say it with.
+        pass  # Without the package's files, it cannot be reported.
 _run_next()
 if _package is not None and "PACELINE_STANDBY" not in os.environ:
     try:

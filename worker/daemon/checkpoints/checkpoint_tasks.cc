@@ -12,12 +12,12 @@
 namespace paceline {
 namespace {
 
-// For log lines.
+// Names a task in log lines.
 std::string Named(const v1::CheckpointTask& task) {
   return "task=" + v1::CheckpointTask::Kind_Name(task.kind()) + " directory=" + task.directory();
 }
 
-// Of the job whose checkpoints the task is about.
+// Returns the checkpoint directory of the task's job.
 std::string JobDirectory(const v1::CheckpointTask& task) {
   std::string directory = task.directory();
   while (!directory.empty() && directory.back() == '/') directory.pop_back();
@@ -28,7 +28,7 @@ std::string JobDirectory(const v1::CheckpointTask& task) {
 
 }  // namespace
 
-// What running tasks and the loop share; it may outlive all else.
+// State shared by the loop and the running tasks. A task that hangs may outlive everything else.
 struct CheckpointTasks::Threads {
   absl::Mutex mutex;
   int running ABSL_GUARDED_BY(mutex) = 0;
@@ -75,7 +75,7 @@ google::protobuf::RepeatedPtrField<v1::CheckpointTaskResult> CheckpointTasks::Re
   return results;
 }
 
-// Those that wait longest: tasks that were not tried yet come before those that failed.
+// Starts the tasks that have waited longest: those not tried yet come before those that failed.
 void CheckpointTasks::StartNext() {
   while (busy_.size() < kMaxRunning) {
     const Listed* next = nullptr;

@@ -1,13 +1,13 @@
-// What the node does in checkpoint directories for the controller: as long as a plan lists a task,
-// it is tried until it is done.
+// Executes the controller's tasks in checkpoint directories: each task that a plan lists is tried
+// until it is done.
 //
 //   listed -> WAITING -> running -> DONE
 //                ^          |
 //                +- 30 s -- FAILED        no longer listed: forgotten, whatever becomes of it
 //
-// File systems may hang, and directories may be made to last, so tasks run on threads of their own,
-// one at a time for each job's directory: one that hangs holds up those of its directory, and, when
-// kMaxRunning hang, the others, and nothing else.
+// A file system may hang, and a directory may take long on purpose, so each task has its own
+// thread, with one task at a time per job directory. A task that hangs blocks only the tasks of its
+// own directory, unless kMaxRunning tasks hang: then it blocks all tasks. It never blocks the loop.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_CHECKPOINTS_CHECKPOINT_TASKS_H_
@@ -32,35 +32,35 @@ class CheckpointTasks {
  public:
   static constexpr size_t kMaxRunning = 16;
 
-  // Does a task; called on a thread of its own.
+  // Executes one task. Called on the task's own thread.
   using Run = std::function<v1::CheckpointTaskResult(const v1::CheckpointTask&)>;
 
   struct Options {
     Run run;
     absl::Duration retry_delay = absl::Seconds(30);
-    // For running tasks, at the end of the daemon. Those that take longer are left to themselves.
+    // How long the destructor waits for running tasks. It leaves slower ones alone.
     absl::Duration end_limit = absl::Seconds(1);
   };
 
-  // `on_result` is called on the loop when Results have changed. `loop` outlives this object.
+  // `on_result` is called on the loop when Results() has changed. `loop` must outlive this object.
   CheckpointTasks(EventLoop& loop, Options options, std::function<void()> on_result);
-  // Requires: the loop runs no more.
+  // Requires: the loop has stopped.
   ~CheckpointTasks();
   CheckpointTasks(const CheckpointTasks&) = delete;
   CheckpointTasks& operator=(const CheckpointTasks&) = delete;
 
-  // All tasks of the latest plan.
+  // `tasks` are all tasks of the latest plan.
   void SetWanted(const google::protobuf::RepeatedPtrField<v1::CheckpointTask>& tasks);
 
-  // Of the latest plan's tasks, as far as they were tried.
+  // Results of those tasks of the latest plan that were tried.
   google::protobuf::RepeatedPtrField<v1::CheckpointTaskResult> Results() const;
 
  private:
   struct Listed {
-    int64_t number = 0;  // Another one each time that it is listed anew.
+    int64_t number = 0;  // Changes each time the task is listed anew.
     v1::CheckpointTask task;
     std::optional<v1::CheckpointTaskResult> result;
-    absl::Time due = absl::InfinitePast();  // Not before; InfiniteFuture: done.
+    absl::Time due = absl::InfinitePast();  // Earliest start; InfiniteFuture when done.
   };
   struct Threads;
 
@@ -77,7 +77,7 @@ class CheckpointTasks {
   // Owned by the loop.
   std::vector<Listed> listed_;  // In the order of the plan.
   int64_t last_number_ = 0;
-  std::set<std::string> busy_;  // Jobs' directories in which a task runs.
+  std::set<std::string> busy_;  // Job directories in which a task is running.
 };
 
 }  // namespace paceline

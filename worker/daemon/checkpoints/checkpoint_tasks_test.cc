@@ -32,7 +32,7 @@ v1::CheckpointTask Remove(const std::string& directory) {
   return task;
 }
 
-// A file system that does what the test says, and what it was asked for.
+// A file system that behaves as the test says and records the requests it gets.
 class FakeFiles {
  public:
   ~FakeFiles() { Release(); }
@@ -61,7 +61,7 @@ class FakeFiles {
     stuck_.clear();
   }
 
-  // Directories in the order in which tasks in them were begun, once there are so many.
+  // Waits until `count` tasks have started; returns their directories in order.
   std::vector<std::string> Started(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&] { return started_.size() >= count; };
@@ -236,7 +236,7 @@ TEST_F(CheckpointTasksTest, TaskThatHangsDoesNotHoldUpTheEnd) {
   const absl::Time begin = EventLoop::Now();
   End();
   EXPECT_LT(EventLoop::Now() - begin, absl::Seconds(5));
-  // What becomes of it later touches nothing that is gone.
+  // The hanging task ends now and must touch nothing that is gone.
   files_->Release();
 }
 

@@ -1,5 +1,5 @@
-// Checkpoints on their way through the daemon: orders and restores down, saves up, and requests
-// of others to end.
+// Checkpoint traffic through the daemon: orders and restores go down, saves go up; requests to stop
+// other trainers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -59,7 +59,7 @@ TEST_F(DaemonCheckpointTest, OrdersPassDownAndSavesUp) {
     return LastSave(report).state() == v1::SAVE_COMMITTED &&
            report.trainers(0).checkpoints().saves() == 1;
   });
-  // A later daemon knows it at once, too.
+  // A restarted daemon reports it at once.
   End(SIGKILL);
   StartDaemon();
   const v1::NodeReport report = controller_->WaitForHello(2).report();
@@ -74,7 +74,7 @@ TEST_F(DaemonCheckpointTest, SavesAreReportedAtOnceAndFiguresAreNot) {
   controller_->SetPlan(NodePlanOf({plan}));
   controller_->WaitForReport(AllIn(v1::TRAINER_RUNNING));
   Save(&plan);
-  // The trainer's figures change at each step, a thousand times a second.
+  // The trainer's figures change at each step, about a thousand times a second.
   const int reports = controller_->Reports();
   const absl::Time until = absl::Now() + absl::Seconds(1);
   EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
@@ -115,7 +115,7 @@ TEST_F(DaemonCheckpointTest, StopIsNotTakenBack) {
   controller_->WaitForReport(AllBeyond(5));
   controller_->SetPlan(NodePlanOf({}));
   WaitForLog("trainer_asked_to_stop");
-  // Listed again: what a daemon that comes back then knows is the stop.
+  // Listed again: after its restart the daemon still knows about the stop.
   controller_->SetPlan(NodePlanOf({plan}));
   controller_->WaitForReport([](const v1::NodeReport& r) { return r.plan_revision() >= 3; });
   v1::TrainerPlan kept;

@@ -1,4 +1,4 @@
-// Does what the controller asks for in checkpoint directories.
+// Executes the controller's tasks in checkpoint directories.
 #ifndef WORKER_DAEMON_CHECKPOINTS_RUN_CHECKPOINT_TASK_H_
 #define WORKER_DAEMON_CHECKPOINTS_RUN_CHECKPOINT_TASK_H_
 
@@ -10,12 +10,12 @@
 
 namespace paceline {
 
-// Errors are in the result. May take as long as the file system likes. Thread-safe.
+// Errors are in the result. Blocks as long as the file system does. Thread-safe.
 v1::CheckpointTaskResult RunCheckpointTask(const v1::CheckpointTask& task);
 
-// The same as the trainers' user, and only for directories within `roots` (allowed_roots.h): the
-// directories are named by jobs, and who removes files as root removes any. The calling thread acts
-// as that user from then on, and no other thread.
+// Does the same as the trainers' user, and only in directories within `roots` (allowed_roots.h):
+// jobs name the directories, and root could remove any file. Switches the calling thread, and no
+// other thread, to that user for good.
 v1::CheckpointTaskResult RunCheckpointTaskAs(const JobUser& user,
                                              const std::vector<std::string>& roots,
                                              const v1::CheckpointTask& task);

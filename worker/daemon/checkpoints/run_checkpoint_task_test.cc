@@ -109,7 +109,7 @@ TEST_F(RunCheckpointTaskTest, ErrorsAreInTheResult) {
   EXPECT_TRUE(fs::exists(job_ + "/mine"));
   EXPECT_THAT(Run(v1::CheckpointTask::KIND_UNSPECIFIED, job_).error(),
               HasSubstr("no task of kind 0"));
-  // A message is UTF-8, whatever a path is.
+  // The message must be UTF-8 even when the path is not.
   const std::string latin = job_ + "/\xfc";
   EXPECT_EQ(Run(v1::CheckpointTask::REMOVE, latin).error().find('\xfc'), std::string::npos);
 }

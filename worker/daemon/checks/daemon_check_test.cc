@@ -17,7 +17,7 @@ using ::testing::IsSupersetOf;
 
 class CheckTest : public DaemonTest {
  protected:
-  // A daemon whose probe is quick.
+  // Starts a daemon whose probe is quick.
   void StartQuickDaemon() {
     const std::string probe = root_ + "/probe";
     std::ofstream(probe)
@@ -51,7 +51,7 @@ TEST_F(CheckTest, MeasuresTheNodeBesideItsTrainers) {
   }
   EXPECT_THAT(names, IsSupersetOf({"gemm", "memory_bandwidth", "disk_write", "disk_read",
                                    "loopback_latency", "loopback_bandwidth", "trainers_beside"}));
-  // Nothing is left of it, and it is not told when nobody asks any more.
+  // The probe has left nothing behind, and the result is no longer reported once nobody asks.
   EXPECT_TRUE(Eventually([&] {
     for (const auto& entry : std::filesystem::directory_iterator(root_ + "/state")) {
       if (entry.path().filename().string().rfind("probe", 0) == 0) return false;

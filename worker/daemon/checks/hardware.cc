@@ -12,7 +12,7 @@
 namespace paceline {
 namespace {
 
-// Those that this process may use, which in a container are fewer than the machine's.
+// Counts the CPUs that this process may use; in a container, fewer than the machine has.
 int Cpus() {
   cpu_set_t set;
   if (::sched_getaffinity(0, sizeof(set), &set) == 0) return CPU_COUNT(&set);

@@ -1,4 +1,4 @@
-// What this node is made of.
+// Finds out the hardware of this node.
 #ifndef WORKER_DAEMON_CHECKS_HARDWARE_H_
 #define WORKER_DAEMON_CHECKS_HARDWARE_H_
 
@@ -6,8 +6,8 @@
 
 namespace paceline {
 
-// GPUs are found through NVIDIA's management library, which is loaded if it is there; without
-// it, or without a driver, the node has none.
+// GPUs are found through NVIDIA's management library, loaded at run time. Without the library or a
+// driver, the node has no GPUs.
 v1::Hardware ReadHardware();
 
 }  // namespace paceline

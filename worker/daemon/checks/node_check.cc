@@ -14,9 +14,9 @@
 namespace paceline {
 namespace {
 
-constexpr size_t kMaxErrorBytes = 300;  // Of the program's own words.
+constexpr size_t kMaxErrorBytes = 300;  // Of the program's stderr.
 
-// False when the line is not one of the probe's.
+// Adds the line's measurement or error. Returns false when the probe did not write the line.
 bool TakeLine(absl::string_view line, v1::NodeCheckResult& result,
               std::vector<std::string>& errors) {
   const nlohmann::json object = nlohmann::json::parse(line, nullptr, /*allow_exceptions=*/false);
@@ -52,7 +52,7 @@ v1::NodeCheckResult ToCheckResult(const absl::StatusOr<ProgramEnd>& end, int tra
   std::vector<std::string> errors;
   for (const absl::string_view line : absl::StrSplit(end->out, '\n', absl::SkipEmpty())) {
     if (TakeLine(line, result, errors)) continue;
-    // It was killed in the middle of one.
+    // The last line of a killed probe may be incomplete.
     if (!end->timed_out) errors.push_back(absl::StrCat("not understood: ", line.substr(0, 80)));
   }
   if (end->timed_out) {

@@ -17,31 +17,31 @@
 
 namespace paceline {
 
-// What the probe told (worker/trainer/check/measurement.h), as far as it came. `trainers` ran
-// beside it, which is a measurement, too, if there were any: "trainers_beside". The result's error
-// is what could not be measured, and why, as one line.
+// Converts the probe's output (worker/trainer/check/measurement.h), as far as it got. If
+// `trainers`, the number of trainers that ran beside it, is above 0, the result has the measurement
+// "trainers_beside". The result's error says on one line what could not be measured, and why.
 v1::NodeCheckResult ToCheckResult(const absl::StatusOr<ProgramEnd>& end, int trainers);
 
 class NodeCheck {
  public:
   struct Options {
     std::string program;                   // Path of paceline-probe.
-    std::string dir;                       // On the disk to measure.
+    std::string dir;                       // Directory on the disk to measure.
     std::vector<std::string> environment;  // "KEY=value".
     absl::Duration limit = absl::Seconds(25);
   };
 
-  // `trainers` tells how many run; `on_result` is called when Result has changed. `threads`
-  // outlives this object.
+  // `trainers` returns how many trainers run. `on_result` is called when Result() has changed.
+  // `threads` must outlive this object.
   NodeCheck(Options options, SideThreads& threads, std::function<int()> trainers,
             std::function<void()> on_result);
   NodeCheck(const NodeCheck&) = delete;
   NodeCheck& operator=(const NodeCheck&) = delete;
 
-  // The check of the latest plan; nothing: none is wanted, and no result is kept.
+  // `wanted` is the check of the latest plan. If empty, the result is discarded.
   void SetWanted(std::optional<v1::NodeCheckRequest> wanted);
 
-  // Of the one that is wanted, once it is done.
+  // Result of the wanted check; empty until it is done.
   const std::optional<v1::NodeCheckResult>& Result() const { return result_; }
 
  private:

@@ -58,7 +58,7 @@ TEST(ToCheckResultTest, FailuresOfTheProbeAreTold) {
 
 class NodeCheckTest : public ::testing::Test {
  protected:
-  // A probe that tells its arguments as an error.
+  // Returns the path of a probe that reports its arguments as an error.
   std::string Probe() {
     const std::string path = ::testing::TempDir() + "/probe.sh";
     std::ofstream(path) << "#!/bin/sh\necho \"{\\\"error\\\":\\\"$*\\\"}\"\n";

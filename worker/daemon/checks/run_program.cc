@@ -18,7 +18,7 @@
 namespace paceline {
 namespace {
 
-constexpr absl::Duration kLook = absl::Milliseconds(20);  // For `stop` and the end.
+constexpr absl::Duration kLook = absl::Milliseconds(20);  // Interval of checks for `stop`, end.
 
 std::vector<char*> Pointers(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -45,7 +45,7 @@ class Pipe {
     ends_[1] = -1;
   }
 
-  // Takes what is there; `limit` bytes of all are kept. False at its end.
+  // Reads what is available and keeps the first `limit` bytes of all. False at the end of the pipe.
   bool Read(size_t limit, std::string& text) const {
     std::array<char, 16384> buffer;
     const ssize_t size = ::read(ends_[0], buffer.data(), buffer.size());
@@ -59,7 +59,7 @@ class Pipe {
   bool opened_ = false;
 };
 
-// Returns the child's id, or minus an errno.
+// Returns the child's id, or a negative errno.
 pid_t Spawn(std::vector<std::string>& arguments, std::vector<std::string>& environment, int out,
             int err) {
   posix_spawn_file_actions_t actions;
@@ -74,7 +74,7 @@ pid_t Spawn(std::vector<std::string>& arguments, std::vector<std::string>& envir
   ::posix_spawnattr_setsigmask(&attributes, &signals);
   ::sigfillset(&signals);
   ::posix_spawnattr_setsigdefault(&attributes, &signals);
-  // A group of its own, so that what it starts can be killed with it.
+  // Its own process group, so that its children can be killed with it.
   ::posix_spawnattr_setpgroup(&attributes, 0);
   ::posix_spawnattr_setflags(
       &attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETSIGDEF | POSIX_SPAWN_SETPGROUP);
@@ -109,7 +109,7 @@ absl::StatusOr<ProgramEnd> RunProgram(std::vector<std::string> arguments,
     const bool quiet = waited[0].revents == 0 && waited[1].revents == 0;
     if (waited[0].revents != 0 && !out.Read(limits.bytes, end.out)) waited[0].fd = -1;
     if (waited[1].revents != 0 && !err.Read(limits.bytes, end.err)) waited[1].fd = -1;
-    // What it has started may hold the pipes open: its own end counts.
+    // Its children may keep the pipes open, so only its own end counts.
     const bool silent = waited[0].fd < 0 && waited[1].fd < 0;
     if ((quiet || silent) && ::waitpid(child, &code, WNOHANG) == child) break;
     end.timed_out = EventLoop::Now() > deadline;

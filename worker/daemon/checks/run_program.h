@@ -1,4 +1,4 @@
-// Runs a program and takes what it says, within limits.
+// Runs a program within limits and collects its output.
 #ifndef WORKER_DAEMON_CHECKS_RUN_PROGRAM_H_
 #define WORKER_DAEMON_CHECKS_RUN_PROGRAM_H_
 
@@ -14,19 +14,19 @@ namespace paceline {
 
 struct ProgramLimits {
   absl::Duration time;
-  size_t bytes = 1 << 20;  // Of its output; what is beyond is dropped.
+  size_t bytes = 1 << 20;  // Kept of each output stream; the rest is dropped.
 };
 
 struct ProgramEnd {
-  int exit_code = -1;      // -1: it was ended by a signal.
-  bool timed_out = false;  // By ours, since its time was over.
+  int exit_code = -1;      // -1: a signal ended it.
+  bool timed_out = false;  // Killed by us because its time was over.
   std::string out;
-  std::string err;  // The beginning of it.
+  std::string err;  // The beginning of its stderr.
 };
 
-// `arguments`: the program, looked up in PATH unless it has a slash, and its arguments. Blocks
-// until it has ended; it is killed, with its process group, when its time is over or `stop` becomes
-// true (Cancelled then). NotFound when there is no such program.
+// `arguments` are the program, looked up in PATH unless it has a slash, and its arguments. Blocks
+// until the program ends. Kills it and its process group when its time is over, or when `stop`
+// becomes true (returns Cancelled then). NotFound when the program does not exist.
 absl::StatusOr<ProgramEnd> RunProgram(std::vector<std::string> arguments,
                                       std::vector<std::string> environment,
                                       const ProgramLimits& limits, const std::atomic<bool>& stop);

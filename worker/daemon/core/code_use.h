@@ -1,5 +1,5 @@
-// Which jobs' code a node keeps: of those that need it, and for a while after, since a job that
-// starts again is for a moment on no node.
+// Decides which jobs' code a node keeps: the code of jobs that need it, and for a while after,
+// since a restarting job is on no node for a moment.
 #ifndef WORKER_DAEMON_CORE_CODE_USE_H_
 #define WORKER_DAEMON_CORE_CODE_USE_H_
 
@@ -19,8 +19,7 @@ class CodeUse {
 
   void Begin(const JobId& job, absl::Time now) { needed_at_[job] = now; }
 
-  // The jobs that were begun and of which none is `needed`, nor was in the last kKept; they are
-  // forgotten.
+  // Returns, and forgets, the jobs that have not been `needed` for kKept (or never since Begin).
   std::vector<JobId> TakeUnused(const std::set<JobId>& needed, absl::Time now) {
     std::vector<JobId> unused;
     for (auto job = needed_at_.begin(); job != needed_at_.end();) {

@@ -11,7 +11,7 @@ namespace {
 constexpr int kStalledSteps = 3;
 
 struct Job {
-  Generation generation;  // The newest.
+  Generation generation;  // The newest on this node.
   int world_size = 0;
   int members = 0;  // On this node.
 };
@@ -27,7 +27,7 @@ std::map<JobId, Job> JobsOf(const std::vector<HeldTrainer>& trainers) {
   return jobs;
 }
 
-// Empty: it may live on.
+// Returns why the trainer must be killed; empty when it may live on.
 std::string WhyFenced(const HeldTrainer& trainer, const std::map<JobId, Job>& jobs,
                       absl::Duration length, absl::Time now) {
   const auto job = jobs.find(trainer.id.job);
@@ -58,7 +58,7 @@ void Lease::Sent(int64_t number, absl::Time now) {
 
 bool Lease::Grant(int64_t number) {
   if (length_ <= absl::ZeroDuration()) return false;
-  // The answer to a report answers those before it.
+  // The answer to a report also answers the reports before it.
   while (!sent_.empty() && sent_.front().first < number) sent_.pop_front();
   if (sent_.empty() || sent_.front().first != number) return false;
   const absl::Time end = sent_.front().second + length_;

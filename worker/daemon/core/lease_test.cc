@@ -88,7 +88,7 @@ TEST_F(LeaseTest, IsHeldOnFromWhenTheFirstThatStandsByWasAsked) {
   EXPECT_EQ(lease_.end(), At(75));
   EXPECT_FALSE(lease_.HoldOn(At(14), At(21))) << "it takes nothing back";
   EXPECT_EQ(lease_.end(), At(75));
-  // A leader's answer counts as before.
+  // A leader's answers count as before.
   lease_.Sent(2, At(30));
   EXPECT_TRUE(lease_.Grant(2));
   EXPECT_EQ(lease_.end(), At(90));
@@ -97,7 +97,7 @@ TEST_F(LeaseTest, IsHeldOnFromWhenTheFirstThatStandsByWasAsked) {
 TEST_F(LeaseTest, OneThatHasRunOutIsNotHeldOn) {
   lease_.Sent(1, At(10));
   lease_.Grant(1);
-  // A leader that answered last may have counted the node as LOST before.
+  // The node's lease had run out, so a leader may have counted it as LOST before the last answer.
   EXPECT_FALSE(lease_.HoldOn(At(60), At(70)));
   EXPECT_TRUE(lease_.HasRunOut(At(70)));
   EXPECT_TRUE(lease_.HoldOn(At(60), At(69.9)));
@@ -120,7 +120,7 @@ TEST_F(LeaseTest, LeaseOfAnEarlierDaemonIsHeldOnToo) {
   EXPECT_EQ(lease.end(), At(125));
 }
 
-// A member of a job with four ranks that stepped at 0, leased.
+// A leased member of a four-rank job, with its last step at time 0.
 HeldTrainer Held(int rank, const std::string& job = "job-1") {
   HeldTrainer held;
   held.id = {JobId(job), Generation(1), Rank(rank)};
@@ -134,7 +134,7 @@ HeldTrainer Held(int rank, const std::string& job = "job-1") {
   return held;
 }
 
-// Ranks of the trainers' ids.
+// Returns the ranks of the trainers to kill.
 std::vector<int> Fenced(const std::vector<HeldTrainer>& trainers, double now) {
   std::vector<int> ranks;
   for (const FencedTrainer& fenced : ToFence(trainers, Lease(kLength, At(60)), At(now))) {

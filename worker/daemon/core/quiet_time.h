@@ -1,5 +1,5 @@
-// For how long a rank with a program of the job's own has been quiet: it wrote nothing, and took
-// almost no processor time. That is all that can be known of a program which makes no steps.
+// Measures how long a rank that runs the job's own program has been quiet: no output and almost no
+// processor time. Nothing else can be known of a program that reports no steps.
 //
 // Pure: times are arguments. Thread-compatible.
 #ifndef WORKER_DAEMON_CORE_QUIET_TIME_H_
@@ -14,21 +14,21 @@ namespace paceline {
 
 class QuietTime {
  public:
-  // A program that only waits has threads that wake up now and then: up to this share of one
-  // processor counts as nothing. Nor can less than one tick of the kernel's be told.
+  // A program that only waits still has threads that wake up now and then: less than this share of
+  // one processor counts as idle. So does less than one tick, the kernel's resolution.
   static constexpr double kIdleShare = 0.01;
   static constexpr absl::Duration kTick = absl::Milliseconds(10);
 
-  // `patience`: when a quiet rank is told of.
+  // `patience`: how long a rank must be quiet before it is reported.
   explicit QuietTime(absl::Duration patience)
       : pace_(std::clamp(patience / 10, absl::Milliseconds(100), absl::Seconds(10))) {}
 
-  // When to look next; the infinite past before the first look.
+  // When to look next; InfinitePast before the first look.
   absl::Time next_look() const { return looked_ + pace_; }
 
-  // Takes in what its processes have done by now, in all: bytes of output, and processor time.
-  // Less of either than before means that something has changed, too. `was_asked`: it may have used
-  // processor time for us, which counts as nothing.
+  // Takes the totals so far of all the rank's processes: bytes of output and processor time. A
+  // total that fell also counts as activity. `was_asked`: processor time may have been used to
+  // answer us, so it is ignored.
   void Look(absl::Time now, int64_t written, absl::Duration processor, bool was_asked = false) {
     const bool first = looked_ == absl::InfinitePast();
     const absl::Duration used = processor - processor_;
@@ -42,7 +42,7 @@ class QuietTime {
     processor_ = processor;
   }
 
-  // As of the last look.
+  // How long the rank had been quiet at the last look.
   absl::Duration quiet() const { return looked_ - active_; }
 
  private:

@@ -1,7 +1,7 @@
 // Samples per second over the steps that ended in the last two seconds.
 //
-// The first sample counts from the end of the step before it, so that long steps give a rate,
-// too: it is that of the last step then. Thread-compatible.
+// The first sample counts from the end of the step before it. When steps are long, this gives the
+// rate of the last step. Thread-compatible.
 #ifndef WORKER_DAEMON_CORE_SAMPLE_RATE_H_
 #define WORKER_DAEMON_CORE_SAMPLE_RATE_H_
 
@@ -17,13 +17,13 @@ namespace paceline {
 class SampleRate {
  public:
   static constexpr absl::Duration kWindow = absl::Seconds(2);
-  // No more steps are kept, whatever their times: a ring may hold nonsense.
+  // Limit on steps kept, whatever their times say: a ring may contain garbage.
   static constexpr size_t kMaxSteps = 4096;
 
-  // A step that ended at `end` and took `length`, in the order of their ends.
+  // Adds a step that ended at `end` and took `length`. Call in the order of the ends.
   void Add(absl::Time end, absl::Duration length, int64_t samples);
 
-  // Falls towards 0 while no step ends.
+  // Samples per second at `now`. Falls towards 0 while no step ends.
   double PerSecond(absl::Time now) const;
 
  private:
@@ -45,7 +45,7 @@ inline double SampleRate::PerSecond(absl::Time now) const {
   if (steps_.empty()) return 0;
   int64_t samples = 0;
   for (const Step& step : steps_) samples += step.samples;
-  // A step in progress is given the time that the last one took before it counts as slow.
+  // A step in progress only counts as slow once it takes longer than the last one.
   const Step& last = steps_.back();
   const absl::Time expected = last.end + (last.end - last.start);
   const absl::Duration span =

@@ -5,7 +5,7 @@
 namespace paceline {
 namespace {
 
-constexpr size_t kLeast = 2;  // Controllers; see above.
+constexpr size_t kLeast = 2;  // Controllers needed; see the end of the header's comment.
 
 }  // namespace
 

@@ -1,4 +1,4 @@
-// Which commands an interpreter can stand by for.
+// Decides for which commands an interpreter can stand by.
 //
 // Pure.
 #ifndef WORKER_DAEMON_CORE_STANDBY_PROGRAM_H_
@@ -17,7 +17,7 @@
 
 namespace paceline {
 
-// "python", "python3" or "python3.11", in whichever folder.
+// True for "python", "python3" or "python3.11" in any folder.
 inline bool IsPython(absl::string_view program) {
   const absl::string_view name = program.substr(program.rfind('/') + 1);
   if (!absl::StartsWith(name, "python")) return false;
@@ -27,8 +27,8 @@ inline bool IsPython(absl::string_view program) {
   return true;
 }
 
-// What starts an interpreter that stands by for `command`, by the script `standby`
-// (python/paceline/standby.py). FailedPrecondition: none can, with the reason.
+// Returns the program that stands by for `command` through the script `standby`
+// (python/paceline/standby.py). FailedPrecondition with the reason when the command allows none.
 inline absl::StatusOr<std::vector<std::string>> StandbyProgram(
     const std::vector<std::string>& command, const std::string& standby) {
   if (command.empty() || !IsPython(command[0])) {

@@ -8,7 +8,7 @@
 namespace paceline {
 namespace {
 
-// What a shell says of a program that SIGTERM has ended, and other programs of themselves.
+// The exit code of a shell whose program SIGTERM ended; other programs exit with it, too.
 constexpr int kTerminatedByShell = 128 + SIGTERM;
 
 std::string SignalText(int signal) {
@@ -22,8 +22,8 @@ std::string EndText(const ProcessEnd& process) {
                              : absl::StrCat("exited with code ", process.exit_code);
 }
 
-// Whether this is how a trainer ends that was asked to: with its own failure still on its
-// way, it ends otherwise, and that failure may be the very cause of the stop.
+// Whether a trainer that was asked to stop ends like this. A trainer that reports its own failure
+// ends otherwise, and that failure may have caused the stop.
 bool FollowsFromStop(const ProcessEnd& process, const LastWords& words) {
   if (words.kind == FailureKind::kCollective) return true;
   if (words.kind != FailureKind::kNone || process.out_of_memory) return false;

@@ -1,4 +1,4 @@
-// Judges how a trainer ended, from all that is left of it.
+// Judges how a trainer ended, from the traces it left.
 #ifndef WORKER_DAEMON_CORE_TRAINER_END_H_
 #define WORKER_DAEMON_CORE_TRAINER_END_H_
 
@@ -7,7 +7,7 @@
 
 namespace paceline {
 
-// The kinds of paceline.v1.FailureKind, with its numbers.
+// Mirrors paceline.v1.FailureKind, with the same numbers.
 enum class FailureKind {
   kNone = 0,
   kSignal = 1,
@@ -27,13 +27,13 @@ struct ProcessEnd {
   int exit_code = 0;
   int signal = 0;  // 0: it exited by itself.
   bool out_of_memory = false;
-  std::string start_error;      // Not empty: it was never started.
-  bool is_input_error = false;  // Because of what the job names.
+  std::string start_error;      // Not empty: it was never started, and why.
+  bool is_input_error = false;  // The start failed because of what the job names.
 };
 
-// What the trainer said at last.
+// What the trainer itself reported last.
 struct LastWords {
-  bool finished = false;                  // It did all its steps.
+  bool finished = false;                  // It completed all its steps.
   FailureKind kind = FailureKind::kNone;  // kNone: no error.
   std::string message;
 };
@@ -45,9 +45,9 @@ struct TrainerEnd {
   std::string message;  // One line for people.
 };
 
-// `process` is missing when the parent died as well. What follows from a requested stop (our
-// signals, a broken collective) is no failure; a trainer's own failure is one even then. `fenced`
-// says why it was killed by its node (lease.h); empty: it was not.
+// `process` is missing when the parent died as well. Effects of a requested stop (our signals, a
+// broken collective) are no failure; the trainer's own failure is one even then. `fenced` is why
+// the node killed it (lease.h), or empty.
 TrainerEnd JudgeEnd(const std::optional<ProcessEnd>& process, const LastWords& words,
                     bool stop_requested, const std::string& fenced = "");
 

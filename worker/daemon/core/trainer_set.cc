@@ -95,7 +95,7 @@ void TrainerSet::Stop(const TrainerId& id, Trainer& trainer, absl::Duration grac
     return;
   }
   if (!asked || killed) actions.push_back(TerminateTrainer{id});
-  // A later plan may shorten the grace, and does not prolong it.
+  // A later plan may shorten the grace period but not extend it.
   trainer.kill_at = std::min(trainer.kill_at, now + grace);
 }
 

@@ -1,5 +1,5 @@
-// Decides what to do with the trainers of this node: compares what the controller wants with
-// what there is.
+// Decides what to do with this node's trainers: compares what the controller wants with what
+// exists.
 //
 //                 plan lists it                 plan wants it stopped, or does not list it
 //      (none) ----------------------> RUNNING ---------------------------> STOPPING
@@ -9,9 +9,9 @@
 //        +--------------------------------+
 //            forgotten: a plan is known that does not list it
 //
-// A trainer is started at most once. It is asked to end, and killed when its grace is over.
-// Nothing is ended or forgotten before a plan was received: what is found at the start of the
-// daemon runs on. The dirs of the latest forgotten trainers are kept, for their logs.
+// A trainer is started at most once. To stop it, it is asked to end, and killed when its grace
+// period is over. Nothing is stopped or forgotten before the first plan: trainers found at the
+// daemon's start run on. The dirs of the latest forgotten trainers are kept for their logs.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_CORE_TRAINER_SET_H_
@@ -37,19 +37,19 @@ struct TrainerFound {
   bool alive = false;
   bool stop_requested = false;  // An earlier daemon was already ending it.
 };
-// The dir of a trainer that was forgotten before the daemon started. Oldest first.
+// A dir of a trainer that was forgotten before the daemon started. Send these oldest first.
 struct OldDirFound {
   TrainerId id;
 };
 struct WantedTrainer {
   TrainerId id;
-  std::optional<absl::Duration> stop;  // The grace; zero: kill at once.
+  std::optional<absl::Duration> stop;  // Set: stop it within this grace; zero: kill it at once.
 };
 // Everything that the controller wants.
 struct PlanReceived {
   std::vector<WantedTrainer> trainers;
 };
-// The process is gone, or could not be started, and how is on record.
+// The process is gone, or could not be started, and its end is on record.
 struct TrainerEnded {
   TrainerId id;
 };
@@ -60,7 +60,7 @@ using TrainerEvent = std::variant<TrainerFound, OldDirFound, PlanReceived, Train
 struct StartTrainer {
   TrainerId id;
 };
-// It shall end before it was ever started: put that on record.
+// The trainer was stopped before it was started: put that on record.
 struct SkipTrainer {
   TrainerId id;
 };
@@ -70,7 +70,7 @@ struct TerminateTrainer {
 struct KillTrainer {
   TrainerId id;
 };
-// No more in reports; its dir stays.
+// Leave the trainer out of reports; its dir stays.
 struct ForgetTrainer {
   TrainerId id;
 };
@@ -83,27 +83,27 @@ using TrainerAction = std::variant<StartTrainer, SkipTrainer, TerminateTrainer, 
 class TrainerSet {
  public:
   struct Options {
-    absl::Duration unlisted_grace = absl::Seconds(5);  // For those that a plan does not list.
-    size_t kept_dirs = 32;                             // Dirs of forgotten trainers.
+    absl::Duration unlisted_grace = absl::Seconds(5);  // For trainers that a plan does not list.
+    size_t kept_dirs = 32;                             // Number of dirs kept of forgotten trainers.
   };
 
   explicit TrainerSet(Options options) : options_(options) {}
 
-  // The actions are to be executed in order.
+  // Returns the actions to execute, in order.
   std::vector<TrainerAction> Step(const TrainerEvent& event, absl::Time now);
 
-  // When Tick should be called; InfiniteFuture when nothing is due.
+  // When to call Tick; InfiniteFuture when nothing is due.
   absl::Time NextDeadline() const;
   std::vector<TrainerAction> Tick(absl::Time now);
 
-  // Whether we asked it to end, so that its end is no failure.
+  // Whether we asked the trainer to end, so that its end is no failure.
   bool StopRequested(const TrainerId& id) const;
 
  private:
   enum class State { kRunning, kStopping, kEnded };
   struct Trainer {
     State state = State::kRunning;
-    bool listed = true;  // By the latest plan; true before the first.
+    bool listed = true;  // In the latest plan; true before the first plan.
     absl::Time kill_at = absl::InfiniteFuture();
   };
   using Actions = std::vector<TrainerAction>;
@@ -118,7 +118,7 @@ class TrainerSet {
 
   const Options options_;
   std::map<TrainerId, Trainer> trainers_;
-  std::deque<TrainerId> old_;  // Forgotten, dir kept; oldest first.
+  std::deque<TrainerId> old_;  // Forgotten trainers whose dirs are kept; oldest first.
 };
 
 }  // namespace paceline

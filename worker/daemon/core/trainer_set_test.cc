@@ -15,7 +15,7 @@ const absl::Time kStart = absl::UnixEpoch();
 
 TrainerId Id(int rank) { return {JobId("job-1"), Generation(1), Rank(rank)}; }
 
-// Actions as text, "start 0".
+// The actions as text, for example "start 0".
 std::vector<std::string> Text(const std::vector<TrainerAction>& actions) {
   std::vector<std::string> text;
   for (const TrainerAction& action : actions) {

@@ -1,4 +1,4 @@
-// What the daemon writes to its log, by its flags and by its controller's wish.
+// What the daemon writes to its log, as set by its flags and by its controller.
 #include <gtest/gtest.h>
 
 #include <string>

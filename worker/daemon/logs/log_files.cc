@@ -26,9 +26,9 @@ namespace {
 constexpr size_t kNameDigits = 20;
 // A segment may be deleted between being listed and being opened.
 constexpr int kAttempts = 3;
-// Bytes that file systems free together.
+// Granularity at which file systems free space, in bytes.
 constexpr int64_t kBlock = 4096;
-// Times what its segments may have, full: so much of a log is kept that was not rotated in time.
+// A log that was not rotated in time may take this many times the size of its full segments.
 constexpr int64_t kSlack = 2;
 
 struct Segment {
@@ -49,11 +49,11 @@ std::optional<Segment> ParseSegment(const std::string& name) {
 
 struct Log {
   ForeignDir dir;
-  std::vector<Segment> segments;  // By base.
-  bool whole = true;              // The directory was.
+  std::vector<Segment> segments;  // Sorted by base.
+  bool whole = true;              // False when the directory has too many entries.
 };
 
-// NotFound when there is no segment, unless the directory has too many entries to tell.
+// NotFound when there is no segment, unless the directory has too many entries to know.
 absl::StatusOr<Log> OpenLog(const std::string& path) {
   const auto [directory, name] = SplitPath(path);
   PACELINE_ASSIGN_OR_RETURN(const ForeignDir parent, ForeignDir::Open(directory));
@@ -73,7 +73,7 @@ absl::StatusOr<Log> OpenLog(const std::string& path) {
   return log;
 }
 
-// The same, to be read: all of it was seen.
+// Like OpenLog, but fails unless the whole directory was listed. For reading.
 absl::StatusOr<Log> OpenWholeLog(const std::string& path) {
   absl::StatusOr<Log> log = OpenLog(path);
   if (!log.ok() || log->whole) return log;
@@ -85,21 +85,21 @@ int64_t SizeOf(const ForeignFile& segment) {
   return std::min<int64_t>(segment.info().st_size, LogFiles::kMaxOffset);
 }
 
-// Where its first byte is that was not cut off.
+// Offset of the first byte that was not cut off.
 int64_t BeginOf(const ForeignFile& segment) {
   return std::max<int64_t>(0, ::lseek(segment.fd(), 0, SEEK_DATA));
 }
 
-// Frees the disk of what is before `offset`, which stays an offset of what is behind it.
+// Frees the disk space before `offset`. Offsets in the segment stay valid.
 void CutBefore(const ForeignFile& segment, int64_t offset) {
   const int64_t bytes = offset / kBlock * kBlock;
   if (bytes <= BeginOf(segment)) return;
   if (::fallocate(segment.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) == 0) return;
-  // A file system that cannot: better no log than a full disk. Nothing can be done if that fails.
+  // The file system cannot punch holes: better no log than a full disk. If this fails, give up.
   if (errno == EOPNOTSUPP && ::ftruncate(segment.fd(), 0) != 0) return;
 }
 
-// Length of the valid UTF-8 sequence at `at`, 0 if there is none.
+// Length of the valid UTF-8 sequence at `at`; 0 if there is none.
 size_t SequenceAt(const std::string& text, size_t at) {
   const auto byte = [&](size_t i) {
     return i < text.size() ? static_cast<unsigned char>(text[i]) : 0U;
@@ -135,7 +135,7 @@ absl::StatusOr<LogFiles::Chunk> LogFiles::Read(int64_t offset) const {
     absl::StatusOr<ForeignFile> file = log.dir.OpenFile(segment->name);
     if (file.ok() && chunk.offset - segment->base >= SizeOf(*file) &&
         segment + 1 != log.segments.end()) {
-      // Bytes are missing before the next segment: begin with that one.
+      // Bytes are missing before the next segment: continue with that one.
       ++segment;
       chunk.offset = segment->base;
       file = log.dir.OpenFile(segment->name);
@@ -153,12 +153,12 @@ absl::StatusOr<LogFiles::Chunk> LogFiles::Read(int64_t offset) const {
 
 absl::StatusOr<int64_t> LogFiles::TailOffset(int lines) const {
   PACELINE_ASSIGN_OR_RETURN(const Log log, OpenWholeLog(dir_));
-  bool at_end = true;  // The line end that closes the last line begins none.
+  bool at_end = true;  // The line end at the very end starts no new line.
   int64_t left = kMaxLookBack;
   int64_t oldest = log.segments.front().base;
   for (auto segment = log.segments.rbegin(); segment != log.segments.rend(); ++segment) {
     const absl::StatusOr<ForeignFile> file = log.dir.OpenFile(segment->name);
-    if (absl::IsNotFound(file.status())) break;  // Deleted meanwhile, and what is before it.
+    if (absl::IsNotFound(file.status())) break;  // Deleted meanwhile, like all older ones.
     PACELINE_RETURN_IF_ERROR(file.status());
     const int64_t oldest_here = BeginOf(*file);
     oldest = segment->base + oldest_here;
@@ -202,7 +202,7 @@ std::string LogFiles::Tail(int lines, size_t bytes) const {
   const absl::StatusOr<End> end = FindEnd();
   if (!end.ok()) return "";
   std::string tail;
-  // Most of it may be a progress bar that is written over.
+  // Read more than `bytes`: most of it may be a progress bar that overwrites itself.
   const size_t most = bytes + kMaxChunk;
   for (int64_t at = std::max(*from, end->offset - static_cast<int64_t>(most)); at < end->offset;) {
     const absl::StatusOr<Chunk> chunk = Read(at);
@@ -224,7 +224,7 @@ void LogFiles::DeleteOldest(size_t kept, int64_t segment_bytes) const {
   const std::vector<Segment>& segments = log->segments;
   kept = std::max<size_t>(1, kept);
   size_t at = 0;
-  // One that cannot be removed is in nobody's way but its owner's.
+  // A segment that cannot be removed only harms its owner.
   for (; at + kept < segments.size(); ++at) log->dir.Remove(segments[at].name).IgnoreError();
   int64_t left = 0;
   if (__builtin_mul_overflow(kSlack * static_cast<int64_t>(kept), segment_bytes, &left)) return;

@@ -131,7 +131,7 @@ TEST(ToUtf8Test, ReplacesOnlyWhatIsInvalid) {
 TEST_F(LogFilesTest, LargeLogIsReadInPieces) {
   constexpr int64_t kSize = int64_t{10} << 30;
   Write(0, "");
-  // Takes no room on the disk: what was not written are zeros.
+  // A sparse file: unwritten parts take no disk space and read as zeros.
   const std::string path = dir_ + absl::StrFormat("/%020d.log", 0);
   fs::resize_file(path, kSize);
   std::ofstream(path, std::ios::app) << "\none\ntwo\n";
@@ -139,7 +139,7 @@ TEST_F(LogFilesTest, LargeLogIsReadInPieces) {
   ASSERT_TRUE(tail.ok()) << tail.status();
   EXPECT_EQ(*tail, kSize + 1);
   EXPECT_EQ(ReadAll(*tail), "one\ntwo\n");
-  // Where nothing is any more.
+  // A read in the hole finds the first data after it.
   const auto middle = LogFiles(dir_).Read(kSize / 2);
   ASSERT_TRUE(middle.ok()) << middle.status();
   EXPECT_GT(middle->offset, kSize - 100'000);
@@ -161,7 +161,7 @@ TEST_F(LogFilesTest, LogThatIsNotRotatedIsCut) {
   LogFiles(dir_).DeleteOldest(5, kSegment);
   if (disk() >= 100 * kSegment) GTEST_SKIP() << "this file system cannot free part of a file";
   EXPECT_LE(disk(), 12 * kSegment);
-  // The rest is where it was, also for who writes on.
+  // The rest keeps its offsets, also for a writer that continues.
   const auto oldest = LogFiles(dir_).Read(0);
   ASSERT_TRUE(oldest.ok()) << oldest.status();
   EXPECT_GT(oldest->offset, 89 * kSegment - 5000);
@@ -194,7 +194,7 @@ TEST_F(LogFilesTest, SegmentsThatBeginNowhereAreLeftOut) {
   EXPECT_EQ(LogFiles(dir_).Tail(1, 100), "y");
 }
 
-// What the trainer's own folder may be, and the daemon's user alone may read or remove.
+// The trainer controls its own folder, but only the daemon's user may read or remove the target.
 TEST_F(LogFilesTest, LinkInThePlaceOfTheLogIsNotFollowed) {
   fs::create_directory(dir_ + "/others");
   for (const char* name : {"00000000000000000000.log", "00000000000000000006.log"}) {

@@ -15,11 +15,11 @@ namespace paceline {
 namespace {
 
 struct Mark {
-  int64_t ms = 0;  // Unix time.
+  int64_t ms = 0;  // Unix time in milliseconds.
   int64_t offset = 0;
 };
 
-// In the order of the file. A line that was cut off by a loss of power is left out.
+// Returns the marks in file order, without a last line that a power loss cut off.
 std::vector<Mark> ReadMarks(const std::string& path) {
   std::vector<Mark> marks;
   std::ifstream in(path);
@@ -34,7 +34,7 @@ std::vector<Mark> ReadMarks(const std::string& path) {
   return marks;
 }
 
-// The worker's alone, as all that it has of a trainer.
+// Writes a file that only the worker can read, like all its files about a trainer.
 void Write(const std::string& path, std::ios::openmode mode, const std::string& lines) {
   std::ofstream(path, mode) << lines;
   std::error_code ignored;
@@ -51,7 +51,7 @@ void LogMarks::Add(absl::Time now) const {
   if (!end.ok()) return;
   std::vector<Mark> marks = ReadMarks(file_);
   if (!marks.empty() && marks.back().offset >= end->offset) return;
-  // Rounded up: all before the offset was written before it.
+  // Rounded up, so that everything before the offset was written before the mark's time.
   const Mark mark = {absl::ToUnixMillis(now) + 1, end->offset};
   if (marks.size() < kMostMarks) {
     Write(file_, std::ios::app, LineOf(mark));

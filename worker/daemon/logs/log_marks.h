@@ -1,9 +1,9 @@
-// How long the log of a trainer was at which time, so that "the last ten minutes" of it can be
-// found: its lines need not have times.
+// Records how long a trainer's log was at which time, so that "the last ten minutes" can be found
+// even when its lines have no times.
 //
-// A small file, "MILLISECONDS OFFSET" in each line, by the node's clock; not beside the segments
-// (log_files.h), where the trainer writes, which may be another user. Stateless: each call looks at
-// the files.
+// The marks are a small file with "MILLISECONDS OFFSET" on each line, by the node's clock. It is
+// not beside the segments (log_files.h), where the trainer, perhaps another user, writes.
+// Stateless: each call reads the files.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_LOGS_LOG_MARKS_H_
@@ -20,18 +20,18 @@ namespace paceline {
 
 class LogMarks {
  public:
-  // Beyond that every second mark is left out, so that older ones are further apart.
+  // Beyond this, every second mark is removed, so that older marks are further apart.
   static constexpr size_t kMostMarks = 1024;
 
-  // `dir`: where the segments lie; `file`: of the marks.
+  // `dir` holds the segments; `file` holds the marks.
   LogMarks(std::string dir, std::string file) : dir_(std::move(dir)), file_(std::move(file)) {}
 
-  // A mark, if the log has grown since the last one. One that cannot be kept is left out: what is
-  // found is then less exact.
+  // Adds a mark if the log has grown since the last one. A mark that cannot be written is skipped:
+  // results are then less exact.
   void Add(absl::Time now) const;
 
-  // Where the first line begins that was written after `time`, or at most the distance of two marks
-  // earlier; 0 without a mark before it.
+  // Returns the offset of the first line written after `time`, or of one up to a mark's distance
+  // earlier; 0 when there is no mark before `time`.
   int64_t OffsetAfter(absl::Time time) const;
 
  private:

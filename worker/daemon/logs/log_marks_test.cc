@@ -21,7 +21,7 @@ class LogMarksTest : public ::testing::Test {
 
   static absl::Time At(int64_t seconds) { return absl::FromUnixSeconds(seconds); }
 
-  // Written at the time `seconds`, and marked `later` after it.
+  // Writes `text` at `seconds` and adds a mark `later` seconds after.
   void Append(const std::string& text, int64_t seconds, int64_t later = 1) {
     const std::string path = dir_ + "/00000000000000000000.log";
     std::ofstream(path, std::ios::app) << text;

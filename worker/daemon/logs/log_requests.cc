@@ -18,7 +18,7 @@ v1::LogData Error(int64_t id, const std::string& error) {
   return data;
 }
 
-// Whether the log has nothing from `offset` on.
+// Whether the log has nothing at or after `offset`.
 bool EndsAt(const LogFiles& log, int64_t offset) {
   const absl::StatusOr<LogFiles::Chunk> next = log.Read(offset);
   return !next.ok() || next->data.empty();
@@ -62,7 +62,7 @@ std::optional<v1::LogData> LogRequests::Answer(int64_t id, const Request& reques
   const std::optional<Place> place = place_(request.trainer);
   if (!place.has_value()) return Error(id, "the node does not keep this log, or not any more");
   const LogFiles log(place->dir);
-  // Asked before the read: what was written until its end is read then.
+  // Asked before the read: if the trainer has ended by now, the read gets all its output.
   const bool more_to_come = request.follow && is_alive_(request.trainer);
   int64_t offset = request.offset;
   if (request.tail_lines > 0) {

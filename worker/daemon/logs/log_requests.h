@@ -1,5 +1,5 @@
-// Log requests of the controller. Each is answered once: with what the log has at its offset,
-// or, when it follows and the trainer still lives, as soon as the log has more.
+// The controller's log requests. Each is answered once: with what the log has at the requested
+// offset or, if it follows a living trainer, as soon as the log has more.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_LOGS_LOG_REQUESTS_H_
@@ -20,22 +20,22 @@ namespace paceline {
 
 class LogRequests {
  public:
-  static constexpr size_t kMaxWaiting = 1024;  // The oldest beyond that are refused.
+  static constexpr size_t kMaxWaiting = 1024;  // The oldest requests beyond this are refused.
 
   struct Place {
-    std::string dir;    // Where the segments of a trainer lie.
+    std::string dir;    // Directory of the trainer's segments.
     std::string marks;  // File of the log's marks (log_marks.h).
   };
 
-  // `place`: of a trainer's log; nothing when the node does not keep it. `is_alive`: whether it may
-  // still write.
+  // `place` finds a trainer's log; it returns nothing when the node does not keep it. `is_alive`
+  // says whether the trainer may still write.
   LogRequests(std::function<std::optional<Place>(const TrainerId&)> place,
               std::function<bool(const TrainerId&)> is_alive);
 
-  // `now`: of the node's clock, as its log's marks (log_marks.h).
+  // `now` is by the node's clock, like the log's marks (log_marks.h).
   void Add(const v1::LogRequest& request, absl::Time now);
   void Cancel(int64_t id);
-  // The session is over, and with it all requests.
+  // Drops all requests. Call when the session ends.
   void Clear();
 
   // The next answer; nothing when all requests wait for more output.

@@ -33,7 +33,7 @@ class LogRequestsTest : public ::testing::Test {
     requests_.Add(request, absl::Now());
   }
 
-  // The next answer as "id@offset:data", "end" at the end, "-" when nothing is ready.
+  // Formats the next answer: "id@offset:data", "end" at the end of the log, "-" if none is ready.
   std::string Next() {
     const auto data = requests_.Next();
     if (!data.has_value()) return "-";

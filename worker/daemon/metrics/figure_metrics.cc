@@ -11,7 +11,7 @@ namespace {
 
 struct Figure {
   const char* metric;
-  std::optional<double> value;  // Unset: not known.
+  std::optional<double> value;  // Unset: unknown.
 };
 
 template <typename Number>
@@ -20,7 +20,7 @@ std::optional<double> If(bool known, Number value) {
                                                           : std::nullopt;
 }
 
-// Always the same metrics in the same order.
+// Returns the same metrics in the same order each time.
 std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatus& plan) {
   const bool known = figures.steps() > 0;
   const v1::MemoryFigures& memory = figures.memory();

@@ -1,5 +1,5 @@
-// The part of /metrics that trainers measure themselves (names: metric_families.h). A figure that
-// is not known has no series.
+// The part of /metrics that trainers measure themselves (names: metric_families.h). An unknown
+// figure has no series.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_METRICS_FIGURE_METRICS_H_
@@ -32,10 +32,10 @@ class FigureMetrics {
   };
   struct Trainer {
     prometheus::Labels labels;
-    std::vector<prometheus::Gauge*> gauges;        // As gauges_; null: not shown.
-    std::vector<prometheus::Counter*> counters;    // As counters_; null: not shown.
-    std::map<std::pair<int, bool>, Level> levels;  // By group size and whether of gradients.
-    v1::SlipstreamMode mode = v1::SLIPSTREAM_UNSPECIFIED;  // Shown; unspecified: none.
+    std::vector<prometheus::Gauge*> gauges;        // Parallel to gauges_; null: not shown.
+    std::vector<prometheus::Counter*> counters;    // Parallel to counters_; null: not shown.
+    std::map<std::pair<int, bool>, Level> levels;  // By group size and gradients or not.
+    v1::SlipstreamMode mode = v1::SLIPSTREAM_UNSPECIFIED;  // The mode shown, if any.
     prometheus::Gauge* mode_gauge = nullptr;
   };
   void SetLevel(Trainer& trainer, const v1::LevelFigures& level);

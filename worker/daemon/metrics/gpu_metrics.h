@@ -1,7 +1,7 @@
-// The part of /metrics about the node's GPUs (names: metric_families.h). What is not known of a GPU
-// has no series.
+// The part of /metrics about the node's GPUs (names: metric_families.h). An unknown value has no
+// series.
 //
-// Thread-safe: set by the thread that reads the GPUs.
+// Thread-safe: the thread that reads the GPUs calls Set.
 #ifndef WORKER_DAEMON_METRICS_GPU_METRICS_H_
 #define WORKER_DAEMON_METRICS_GPU_METRICS_H_
 
@@ -17,7 +17,7 @@
 
 namespace paceline {
 
-// What the driver tells of a GPU now; units as in the names of the families.
+// What the driver reports about a GPU now; units are in the names of the families.
 struct GpuFigures {
   int index = 0;
   std::string uuid;
@@ -37,7 +37,7 @@ class GpuMetrics {
   // `registry` outlives this object.
   explicit GpuMetrics(MetricRegistry& registry);
 
-  // All GPUs of the node; always the same ones. `now`: wall.
+  // `gpus` are all GPUs of the node, the same in each call. `now`: wall clock.
   void Set(const std::vector<GpuFigures>& gpus, absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -45,7 +45,7 @@ class GpuMetrics {
   Counters& energy_;
   Gauges& last_read_;
 
-  absl::Mutex mutex_;  // Energy counters are raised by one thread at a time.
+  absl::Mutex mutex_;  // Only one thread at a time may raise the energy counters.
 };
 
 }  // namespace paceline

@@ -37,7 +37,7 @@ TEST(GpuMetricsTest, WhatIsKnownIsShownInBaseUnits) {
         std::string("last_read_timestamp_seconds 1700000000")}) {
     EXPECT_THAT(registry.Text(), HasSubstr("paceline_gpu_" + series + "\n"));
   }
-  // Something is no longer told.
+  // The driver no longer reports the temperature.
   gpu.celsius.reset();
   metrics.Set({gpu}, absl::FromUnixSeconds(1700000005));
   EXPECT_THAT(registry.Text(), Not(HasSubstr("paceline_gpu_temperature_celsius{")));

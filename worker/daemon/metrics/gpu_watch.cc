@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Outlives the watch when its thread hangs.
+// State that outlives the watch when its thread hangs.
 struct GpuWatch::Shared {
   explicit Shared(Tell to) : tell(std::move(to)) {}
 

@@ -1,5 +1,5 @@
-// Reads the node's GPUs every few seconds, on a thread of its own: a broken GPU may make any call
-// of the driver's library hang, and nothing here waits for that.
+// Reads the node's GPUs every few seconds on its own thread: a broken GPU may make any call into
+// the driver's library hang, and nothing here waits for that.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_METRICS_GPU_WATCH_H_
@@ -22,14 +22,14 @@ std::vector<GpuFigures> ReadGpus(const Nvml& nvml);
 
 class GpuWatch {
  public:
-  // Called on the thread, never after the destructor has begun.
+  // Called on the watch's thread, never after the destructor has begun.
   using Tell = std::function<void(const std::vector<GpuFigures>&)>;
 
-  // Tells nothing, ever, where there is no such library, or no GPU.
+  // Never calls `tell` when there is no driver library or no GPU.
   explicit GpuWatch(Tell tell, absl::Duration interval = kGpuReadInterval,
                     std::string library = Nvml::kLibrary);
-  // Waits for a call of `tell`, not for the library: a thread that hangs there is left to the end
-  // of the process.
+  // Waits for a running call of `tell`, but not for the library: a thread that hangs there stays
+  // until the process exits.
   ~GpuWatch();
   GpuWatch(const GpuWatch&) = delete;
   GpuWatch& operator=(const GpuWatch&) = delete;

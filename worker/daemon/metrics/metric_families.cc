@@ -7,7 +7,7 @@ namespace {
 
 constexpr MetricType kCounter = MetricType::kCounter;
 constexpr MetricType kGauge = MetricType::kGauge;
-// Of a trainer, as in its newest membership.
+// Labels of a trainer, from its newest membership.
 constexpr char kRank[] = "job_id generation rank";
 constexpr char kGpu[] = "gpu uuid";
 
@@ -53,7 +53,7 @@ std::vector<MetricFamily> OfTrainers() {
   };
 }
 
-// Of the trainer's latest interval of log_every steps.
+// Figures of the trainer's latest log_every interval.
 std::vector<MetricFamily> OfFigures() {
   return {
       {"paceline_trainer_tokens_per_second", kGauge, "tokens per second", kRank,
@@ -107,7 +107,7 @@ std::vector<MetricFamily> OfFigures() {
   };
 }
 
-// Of a rank of a job with strategy slipstream, as of its latest round (docs/slipstream.md).
+// Figures of the latest round of a rank whose job uses slipstream (docs/slipstream.md).
 std::vector<MetricFamily> OfSlipstream() {
   return {
       {"paceline_slipstream_mode", kGauge, "bool", "job_id generation rank mode",
@@ -144,7 +144,7 @@ std::vector<MetricFamily> OfSlipstream() {
   };
 }
 
-// Of the rank's saves, and of its start from a checkpoint.
+// Figures of the rank's saves, and of its start from a checkpoint.
 std::vector<MetricFamily> OfCheckpoints() {
   return {
       {"paceline_trainer_checkpoint_seconds_total", kCounter, "seconds",
@@ -162,7 +162,7 @@ std::vector<MetricFamily> OfCheckpoints() {
   };
 }
 
-// Of the node's GPUs, as the driver's library tells; none without it.
+// Figures of the node's GPUs from the driver's library; none without the library.
 std::vector<MetricFamily> OfGpus() {
   return {
       {"paceline_gpu_utilization_ratio", kGauge, "ratio", kGpu,

@@ -10,7 +10,7 @@ namespace {
 
 constexpr double kNanosPerSecond = 1e9;
 
-// "running" of TRAINER_RUNNING.
+// Returns "running" for TRAINER_RUNNING.
 std::string Label(absl::string_view name, absl::string_view prefix) {
   return absl::AsciiStrToLower(absl::StripPrefix(name, prefix));
 }
@@ -89,7 +89,7 @@ void WorkerMetrics::SetTrainer(const TrainerId& id, const v1::Progress& progress
   Trainer& trainer = TrainerOf(id);
   trainer.step->Set(static_cast<double>(progress.step()));
   trainer.samples->Set(progress.samples_per_s());
-  if (progress.step_s() > 0) {  // It has done one.
+  if (progress.step_s() > 0) {  // It has finished a step.
     if (trainer.loss == nullptr) {
       trainer.step_seconds = &step_seconds_.Add(LabelsOf(id));
       trainer.loss = &loss_.Add(LabelsOf(id));
@@ -125,7 +125,7 @@ void WorkerMetrics::ForgetTrainer(const TrainerId& id) {
   step_.Remove(trainer.step);
   samples_.Remove(trainer.samples);
   current_phase_.Remove(trainer.current_phase);
-  // To remove nothing does nothing.
+  // Remove ignores null.
   step_seconds_.Remove(trainer.step_seconds);
   loss_.Remove(trainer.loss);
   evaluated_.Remove(trainer.evaluated);

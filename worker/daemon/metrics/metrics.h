@@ -1,4 +1,4 @@
-// What the daemon shows at /metrics (names and units: metric_families.h).
+// The metrics that the daemon shows at /metrics (names and units: metric_families.h).
 //
 // Thread-safe: set on the loop, read by the HTTP threads.
 #ifndef WORKER_DAEMON_METRICS_METRICS_H_
@@ -35,11 +35,11 @@ class WorkerMetrics {
   void AddStarted() { started_.Increment(); }
   void AddAdopted() { adopted_.Increment(); }
   void AddEnded(v1::FailureKind kind);
-  // A connection to the trainers' socket, by `cause`: "user" or "process".
+  // Counts a refused connection to the trainers' socket. `cause`: "user" or "process".
   void AddRefused(const std::string& cause);
   void AddDropped(int64_t records) { dropped_.Increment(static_cast<double>(records)); }
 
-  // `phase_ns`: totals that only grow, by phase.
+  // `phase_ns`: ever-growing totals, by phase.
   void SetTrainer(const TrainerId& id, const v1::Progress& progress,
                   const std::array<uint64_t, kPhases>& phase_ns);
   void SetFigures(const TrainerId& id, const v1::RankFigures& figures, const v1::PlanStatus& plan) {
@@ -48,14 +48,14 @@ class WorkerMetrics {
   void SetCheckpoints(const TrainerId& id, const v1::CheckpointFigures& figures) {
     checkpoints_.Set(id, figures);
   }
-  // From any thread. None: it has no certificate, or one that cannot be read; what was shown stays.
+  // Any thread. Empty: there is no readable certificate, and the shown value stays.
   void ShowCertificateEnd(std::optional<absl::Time> end);
-  // From any thread.
+  // Any thread.
   void SetGpus(const std::vector<GpuFigures>& gpus, absl::Time now) { gpus_.Set(gpus, now); }
-  // Its metrics are no more shown.
+  // Removes the trainer's metrics.
   void ForgetTrainer(const TrainerId& id);
 
-  // In Prometheus' text format.
+  // Returns all metrics in Prometheus' text format.
   std::string Text();
 
   // For tests.
@@ -67,10 +67,10 @@ class WorkerMetrics {
     prometheus::Gauge* samples;
     prometheus::Gauge* current_phase;
     std::array<prometheus::Counter*, kPhases> phases;
-    // Null before its first step.
+    // Null before the trainer's first step.
     prometheus::Gauge* step_seconds = nullptr;
     prometheus::Gauge* loss = nullptr;
-    prometheus::Gauge* evaluated = nullptr;  // Null: it does not evaluate.
+    prometheus::Gauge* evaluated = nullptr;  // Null if the trainer does not evaluate.
   };
   Trainer& TrainerOf(const TrainerId& id);
   void ShowEvaluation(const TrainerId& id, const v1::Progress& progress, Trainer& trainer);

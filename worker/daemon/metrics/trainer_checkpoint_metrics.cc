@@ -29,7 +29,7 @@ constexpr Cause kCauses[] = {{"no_space", v1::SAVE_NO_SPACE},
                              {"inconsistent", v1::SAVE_INCONSISTENT},
                              {"nan", v1::SAVE_NAN}};
 
-// In the order of the series.
+// Totals in the order of the series.
 std::vector<double> Totals(const v1::CheckpointFigures& figures) {
   std::vector<double> totals;
   for (const Operation& operation : kOperations) {

@@ -24,7 +24,7 @@ class TrainerCheckpointMetricsTest : public ::testing::Test {
     metrics_.Set(kId, message);
   }
 
-  // The value of a series, as it is shown.
+  // Expects the series to show `value`.
   void Expect(const std::string& name, const std::string& label, const std::string& value) const {
     const std::string before = label < "g" ? label : "";
     const std::string between = label > "g" ? label + "," : "";

@@ -1,11 +1,11 @@
-// Sees to the node's certificate while the daemon runs: renews it after two thirds of its life, and
-// says why a connection with the controller does not come about.
+// Keeps the node's certificate valid while the daemon runs: renews it after two thirds of its life.
+// Also explains why a connection to the controller cannot be made.
 //
-// A renewal keeps the key, so that one file is replaced; gRPC's credentials and the HTTP server
-// find the new certificate by themselves. The first renewal is soon after the start, and the later
-// ones follow the time that has passed, so that a machine with a wrong clock renews in time too.
+// A renewal keeps the key, so only one file is replaced; gRPC's credentials and the HTTP server
+// notice it themselves. The first renewal comes soon after the start and later ones follow elapsed
+// time, so that a machine whose clock is wrong also renews in time.
 //
-// Runs on the loop; the network on threads of its own.
+// Runs on the loop; network calls run on their own threads.
 #ifndef WORKER_DAEMON_SESSION_CERTIFICATE_KEEPER_H_
 #define WORKER_DAEMON_SESSION_CERTIFICATE_KEEPER_H_
 
@@ -25,22 +25,22 @@
 
 namespace paceline {
 
-// When to renew a certificate of that life: after the start (`fraction` in 0..1 spreads a cluster's
-// nodes), after a renewal, and after one that has failed.
+// Delay before renewing a certificate with this life: after the start (`fraction` in 0..1 spreads a
+// cluster's nodes over time), after a renewal, and after a failed renewal.
 absl::Duration FirstRenewal(absl::Duration life, double fraction);
 absl::Duration NextRenewal(absl::Duration life);
 absl::Duration RenewalRetry(absl::Duration life);
 
-// Has the controller sign a certificate for the key in the files, and replaces it there. Waits for
-// the network. Unavailable: it is away, silent or no leader; perhaps another one signs.
+// Has the controller sign a new certificate for the key in `files` and stores it there. Blocks on
+// the network. Unavailable: the controller is away, silent or not the leader; try another.
 absl::Status RenewCertificate(const std::string& controller, const TlsFiles& files,
                               const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 
 class CertificateKeeper {
  public:
   struct Options {
-    std::string controllers;        // HOST:PORT, or several with commas between them.
-    std::optional<TlsFiles> files;  // None: plain text, and nothing is renewed.
+    std::string controllers;        // HOST:PORT, or several separated by commas.
+    std::optional<TlsFiles> files;  // Empty: plain text, and nothing to renew.
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;
     uint64_t seed = 0;
   };
@@ -50,8 +50,7 @@ class CertificateKeeper {
 
   void Start();
 
-  // Tells in the log why the controller cannot be reached, if there is more to say than that it
-  // cannot.
+  // Logs why the controller cannot be reached, if more is known than the mere fact.
   void Explain();
 
  private:

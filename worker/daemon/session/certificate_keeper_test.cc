@@ -27,14 +27,14 @@ TEST(CertificateKeeperTest, FirstRenewalIsSoonAndSpreadOverTheNodes) {
   EXPECT_EQ(FirstRenewal(absl::Seconds(10), 1.0), absl::Seconds(1));
 }
 
-// From two thirds on there is time for more than one.
+// The last third of the life leaves time for several attempts.
 TEST(CertificateKeeperTest, FailedRenewalIsTriedOftenEnough) {
   EXPECT_EQ(RenewalRetry(absl::Hours(24)), absl::Minutes(10));
   EXPECT_EQ(RenewalRetry(absl::Seconds(10)), absl::Seconds(1));
   EXPECT_LT(NextRenewal(absl::Hours(1)) + 10 * RenewalRetry(absl::Hours(1)), absl::Hours(1));
 }
 
-// Its machine is frozen, say: connections come about, and nobody answers.
+// For example a frozen machine: connections succeed, but nobody answers.
 TEST(CertificateKeeperTest, SilentControllerIsLeftForAnotherOne) {
   std::string dir = ::testing::TempDir() + "/keeperXXXXXX";
   ASSERT_NE(mkdtemp(dir.data()), nullptr);

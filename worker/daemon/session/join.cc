@@ -30,8 +30,8 @@ absl::StatusOr<std::string> ReadToken(const std::string& path) {
 
 std::string MarkFile(const JoinOptions& options) { return options.tls_dir + "/joined"; }
 
-// The key of an attempt that came to no certificate, or a new one. A certificate's key is not taken
-// again: who was revoked may have lost it.
+// Returns the key of an earlier attempt that got no certificate, or a new key. The key of a
+// certificate is never used again: a node may be revoked because its key leaked.
 absl::StatusOr<std::string> KeyOf(const JoinOptions& options) {
   const std::string pending = options.tls_dir + "/key.pem.joining";
   absl::StatusOr<std::string> kept = ReadPrivate(pending);
@@ -51,7 +51,7 @@ absl::Status Keep(const JoinOptions& options, const std::string& digest, const s
   return RemoveFile(options.tls_dir + "/key.pem.joining");
 }
 
-// At one of the controllers; Unavailable: perhaps at another one, or later.
+// Joins at one controller. Unavailable: try another controller, or later.
 absl::Status JoinAt(const std::string& controller, const JoinOptions& options) {
   PACELINE_RETURN_IF_ERROR(CheckAuthorityFile(options.ca));
   PACELINE_ASSIGN_OR_RETURN(const std::string token, ReadToken(options.token_file));
@@ -60,7 +60,7 @@ absl::Status JoinAt(const std::string& controller, const JoinOptions& options) {
   request.set_token(token);
   request.set_node(options.node);
   PACELINE_ASSIGN_OR_RETURN(*request.mutable_csr_pem(), MakeRequest(key, options.node));
-  // The authority is known, so nobody else hears the token.
+  // The authority is known, so the token goes to a genuine controller only.
   const TlsFiles files = {options.ca, "", ""};
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
@@ -78,7 +78,7 @@ absl::Status JoinAt(const std::string& controller, const JoinOptions& options) {
     if (!explained.empty()) why = explained;
     code = absl::StatusCode::kUnavailable;
   }
-  // Many join at once.
+  // Too many nodes join at once: try again later.
   if (code == absl::StatusCode::kResourceExhausted) code = absl::StatusCode::kUnavailable;
   return absl::Status(code, absl::StrCat("the node cannot join at ", controller, ": ", why));
 }

@@ -1,8 +1,8 @@
-// How a node gets its first certificate: by a token that is used once.
+// Gets a node its first certificate, by a token that can be used once.
 //
-// What it did is kept beside the certificate, in the file `joined`: the digest of the token. A
-// token that is another one joins again, which is how a node comes back after its certificate was
-// revoked or has ended. The token's file may stay, and may be read-only.
+// Afterwards the file `joined` beside the certificate holds the token's digest. A different token
+// makes the node join again, which is how it returns after its certificate was revoked or has
+// expired. The token's file may stay, and may be read-only.
 #ifndef WORKER_DAEMON_SESSION_JOIN_H_
 #define WORKER_DAEMON_SESSION_JOIN_H_
 
@@ -14,20 +14,20 @@
 namespace paceline {
 
 struct JoinOptions {
-  std::string controllers;  // HOST:PORT, or several with commas between them.
+  std::string controllers;  // HOST:PORT, or several separated by commas.
   std::string node;
   std::string token_file;
-  std::string ca;       // Certificate of the authority, by which the controller is believed.
-  std::string tls_dir;  // Of the node's TlsFiles.
+  std::string ca;       // Certificate of the authority that the controller's must be signed by.
+  std::string tls_dir;  // Directory of the node's TlsFiles.
 };
 
-// Whether the token in the file is to be used. NotFound, PermissionDenied: it cannot be read;
-// InvalidArgument: it holds no token.
+// Whether the token in the file has not been used yet. NotFound or PermissionDenied: the file
+// cannot be read; InvalidArgument: it holds no token.
 absl::StatusOr<bool> MustJoin(const JoinOptions& options);
 
-// One attempt at each controller, until one answers; waits for the network. Unavailable: worth
-// another one. The private key is made by the first and stays here; the same attempt may be made
-// again when its answer was lost.
+// Tries each controller once until one answers; blocks on the network. Unavailable: try again. The
+// first attempt creates the private key, which stays on this machine. Repeating an attempt is safe
+// when its answer was lost.
 absl::Status Join(const JoinOptions& options);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Messages kept in files of a trainer dir, for a later daemon.
+// Keeps messages in files of a trainer dir for a later daemon.
 #ifndef WORKER_DAEMON_SESSION_KEPT_MESSAGE_H_
 #define WORKER_DAEMON_SESSION_KEPT_MESSAGE_H_
 
@@ -13,7 +13,7 @@
 
 namespace paceline {
 
-// The message in the file; nothing when it is missing or damaged.
+// Reads the message in the file; nothing when it is missing or damaged.
 template <typename Message>
 std::optional<Message> ReadMessage(const std::string& path) {
   const absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(path);
@@ -22,7 +22,7 @@ std::optional<Message> ReadMessage(const std::string& path) {
   return message;
 }
 
-// What is lost if this fails is lost only to a later daemon, so this one goes on.
+// On failure goes on: only a later daemon will miss the message.
 inline void KeepMessage(const std::string& path, const google::protobuf::MessageLite& message) {
   const absl::Status status = WriteSmallFile(path, message.SerializeAsString());
   if (!status.ok()) PACELINE_LOG(ERROR) << "not_kept reason=\"" << status.message() << "\"";

@@ -31,9 +31,9 @@ std::shared_ptr<grpc::Channel> MakeChannel(
                    leader.several() ? Millis(kLeaderSilence) : kKeepaliveTimeoutMillis);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMillis);
-  // A channel per attempt, of its own: the only back-off is the session's.
+  // Each attempt has its own channel, so that the only back-off is the session's.
   arguments.SetInt(GRPC_ARG_USE_LOCAL_SUBCHANNEL_POOL, 1);
-  // The environment's proxy is for the world outside.
+  // A proxy in the environment is for the outside world.
   arguments.SetInt(GRPC_ARG_ENABLE_HTTP_PROXY, 0);
   arguments.SetMaxReceiveMessageSize(kMaxMessageBytes);
   return grpc::CreateCustomChannel(
@@ -46,7 +46,7 @@ Backoff::Options Delays(Backoff::Options options, const LeaderAddress& leader) {
   return options;
 }
 
-// Codes that say no more than that the controller cannot be reached.
+// Maps codes that only say that the controller cannot be reached to one code.
 absl::StatusCode LossKind(const absl::Status& status) {
   switch (status.code()) {
     case absl::StatusCode::kOk:
@@ -62,8 +62,8 @@ absl::StatusCode LossKind(const absl::Status& status) {
 
 }  // namespace
 
-// One call. Its methods run on the loop; gRPC's callbacks do not and only post. It is destroyed
-// on the loop after gRPC has said that the call is over, to which all posted tasks come first.
+// One call. Its methods run on the loop; gRPC's callbacks run elsewhere and only post. It is
+// destroyed on the loop after gRPC reports the call's end, behind all tasks posted before.
 class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
   explicit Stream(Session& session)
@@ -71,7 +71,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
         channel_(MakeChannel(session.leader_, session.options_.credentials)),
         stub_(v1::WorkerService::NewStub(channel_)) {
     stub_->async()->Session(&context_, this);
-    // Writes begin outside gRPC's callbacks: the call must not end meanwhile.
+    // Writes begin outside gRPC's callbacks, so the call must be held open.
     AddHold();
     StartRead(&incoming_);
   }
@@ -83,7 +83,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
     StartCall();
   }
 
-  // Sends what the owner has to say, unless a message is on its way.
+  // Sends the owner's next message, unless one is being sent.
   void Pump() {
     if (writing_ || ended_) return;
     std::optional<v1::WorkerMessage> message = session_.owner_.NextMessage();
@@ -106,7 +106,7 @@ class Session::Stream : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::Co
 
   void OnWriteDone(bool ok) override {
     session_.loop_.Post([this, ok] {
-      // After a failure the read fails, too, and the call ends.
+      // After a failed write the read fails, too, and the call ends.
       writing_ = !ok;
       if (ok && session_.connected()) Pump();
     });

@@ -1,4 +1,4 @@
-// The daemon's stream to its controller: dialled, kept, and dialled again with growing delays
+// The daemon's stream to its controller. Dials it, keeps it open, and redials with growing delays
 // when it is lost.
 //
 //            Start, delay over            Welcome accepted
@@ -6,12 +6,12 @@
 //     ^   lost, refused, silent      |       lost, or Close       |
 //     +------------------------------+----------------------------+
 //
-// Messages are pulled from the owner one at a time, when the one before is on its way, so
-// nothing queues up here: an unsent report is always the newest. Losses are logged once per
-// outage and kind, and so is the return.
+// Messages are pulled from the owner one at a time, after the one before was sent, so nothing
+// queues up here: an unsent report is always the newest. Losses are logged once per outage and
+// kind; so is the reconnection.
 //
-// Of several controllers each is tried in turn, but first the one that a standby names as the
-// leader (common/leader_address.h); one that is silent is left sooner.
+// Several controllers are tried in turn, beginning with the one that a standby names as leader
+// (common/leader_address.h). A silent one is then given up sooner.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_SESSION_SESSION_H_
@@ -37,47 +37,47 @@ namespace paceline {
 
 class Session {
  public:
-  // What the session needs of the node. Called on the loop.
+  // What the session needs from the node. Called on the loop.
   class Owner {
    public:
     virtual ~Owner() = default;
     virtual v1::Hello MakeHello() = 0;
-    // The first message of a session. An error refuses the controller; it is tried again later.
+    // The first message of a session. An error rejects the controller; it is tried again later.
     virtual absl::Status OnWelcome(const v1::Welcome& welcome) = 0;
-    // Any later message.
+    // Any other message.
     virtual void OnMessage(const v1::ControllerMessage& message) = 0;
-    // The next thing to say, if there is one; asked for after each Wake and each message sent.
+    // Returns the next message to send, if any; called after each Wake and each message sent.
     virtual std::optional<v1::WorkerMessage> NextMessage() = 0;
-    // After an OnWelcome that accepted.
+    // The session was lost after OnWelcome had returned OK.
     virtual void OnLost() = 0;
-    // The controller at `address`, which was asked at `sent` (BootNow), has answered that it stands
-    // by. `leader`: whom it named; empty: nobody. Certain like a Welcome: of the same channel.
+    // The controller at `address`, asked at `sent` (BootNow), answered that it stands by and named
+    // `leader`, or nobody if empty. As trustworthy as a Welcome: it came on the same channel.
     virtual void OnStandby(const std::string& address, absl::Time sent,
                            const std::string& leader) = 0;
   };
 
   struct Options {
-    std::string controller;  // host:port, or several with commas between them.
+    std::string controller;  // host:port, or several separated by commas.
     std::shared_ptr<grpc::ChannelCredentials> credentials = nullptr;  // Null: plain text.
-    std::function<void()> unreachable = {};  // On the loop, once per outage.
-    // However long the controller was away, all its workers are back within 5 s: each at a moment
-    // of its own in the last half of the longest delay.
+    std::function<void()> unreachable = {};  // Called on the loop, once per outage.
+    // However long the controller was away, all its workers return within 5 s, spread over the
+    // second half of the longest delay.
     Backoff::Options backoff = {absl::Milliseconds(100), absl::Seconds(4)};
-    uint64_t seed = 0;  // Of the delays' jitter.
-    // For a Welcome to come; of several controllers kLeaderAnswer at most.
+    uint64_t seed = 0;  // For the jitter of the delays.
+    // How long to wait for a Welcome; with several controllers, at most kLeaderAnswer.
     absl::Duration greeting_limit = absl::Seconds(10);
   };
 
   // `loop` and `owner` outlive this object.
   Session(EventLoop& loop, Options options, Owner& owner);
-  // Requires: never started, or closed, or the loop runs no more.
+  // Requires: never started, or closed, or the loop has stopped.
   ~Session();
   Session(const Session&) = delete;
   Session& operator=(const Session&) = delete;
 
   void Start();
 
-  // There is something to say.
+  // Call when the owner has a message to send.
   void Wake();
 
   // Ends the stream for good and runs `closed` when it is gone.
@@ -85,7 +85,7 @@ class Session {
 
   bool connected() const { return state_ == State::kConnected; }
 
-  // Times that a connection came back.
+  // Number of reconnections.
   int64_t reconnects() const { return reconnects_; }
 
  private:
@@ -94,7 +94,7 @@ class Session {
 
   void Dial();
   void OnRead(const v1::ControllerMessage& message);
-  // `leader`: set if a standby has answered; whom it named.
+  // `leader` is set if a standby has answered: the leader it named.
   void OnStreamDone(const absl::Status& status, const std::optional<std::string>& leader);
   void LogLoss(const absl::Status& status);
   void LogReturn();
@@ -109,13 +109,13 @@ class Session {
   Backoff backoff_;
   State state_ = State::kAway;
   std::unique_ptr<Stream> stream_;
-  absl::Time dialled_;                        // The stream's controller, BootNow.
+  absl::Time dialled_;                        // When the current stream was dialled, BootNow.
   absl::Status refusal_;                      // Why we ended the stream ourselves.
-  std::optional<EventLoop::TimerId> timer_;   // Next dial, or end of the greeting.
-  std::set<absl::StatusCode> losses_logged_;  // In this outage.
+  std::optional<EventLoop::TimerId> timer_;   // Next dial, or greeting_limit.
+  std::set<absl::StatusCode> losses_logged_;  // Logged in this outage.
   bool was_connected_ = false;
   int64_t reconnects_ = 0;
-  std::function<void()> closed_;  // Set once it is closing.
+  std::function<void()> closed_;  // Set while closing.
 };
 
 }  // namespace paceline

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Says what the test gives it, once.
+// An owner that sends each message the test sets once.
 class FakeOwner : public Session::Owner {
  public:
   v1::Hello MakeHello() override {
@@ -44,7 +44,7 @@ class FakeOwner : public Session::Owner {
     answers_[address] = {sent, leader};
   }
 
-  // Until so many controllers have answered that they stand by.
+  // Waits until `count` controllers have answered that they stand by.
   bool WaitForStandbys(size_t count) {
     absl::MutexLock lock(&mutex_);
     const auto enough = [&]() ABSL_NO_THREAD_SAFETY_ANALYSIS { return answers_.size() >= count; };
@@ -56,7 +56,7 @@ class FakeOwner : public Session::Owner {
     return mutex_.AwaitWithTimeout(absl::Condition(&enough), absl::Seconds(20));
   }
 
-  // On the loop.
+  // Used on the loop.
   std::optional<v1::WorkerMessage> next_;
 
   absl::Mutex mutex_;
@@ -66,7 +66,7 @@ class FakeOwner : public Session::Owner {
     absl::Time sent;
     std::string leader;
   };
-  std::map<std::string, Answer> answers_ ABSL_GUARDED_BY(mutex_);  // The latest, by address.
+  std::map<std::string, Answer> answers_ ABSL_GUARDED_BY(mutex_);  // Latest answers, by address.
 };
 
 class SessionTest : public ::testing::Test {
@@ -150,7 +150,7 @@ TEST_F(SessionTest, ALeaderThatAStandbyNamesIsFollowed) {
   FakeController standby;
   FakeController leader;
   standby.Refuse(NotLeader(leader.address()));
-  // The leader is not in the list.
+  // The leader is not in the list of controllers.
   Start(standby.address());
   EXPECT_EQ(leader.WaitForHello().node(), "a");
 }

@@ -1,4 +1,4 @@
-// The paths that a job has a node open.
+// Lists the paths that a job makes a node open.
 #ifndef WORKER_DAEMON_STATE_JOB_PATHS_H_
 #define WORKER_DAEMON_STATE_JOB_PATHS_H_
 
@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// Those of a trainer, by the job file's keys; only those that are given. `restore_from` of the plan
-// is what "resume_from" means, or a checkpoint of the job's own.
+// Returns the paths in a trainer's plan that are set, named by the job file's keys. The plan's
+// `restore_from` comes from "resume_from" or is a checkpoint of the job itself.
 inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
   const v1::JobSpec& spec = plan.spec();
   std::vector<NamedPath> given;

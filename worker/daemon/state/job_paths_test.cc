@@ -17,8 +17,8 @@ using ::testing::Contains;
 using ::testing::Field;
 using ::testing::IsEmpty;
 
-// Texts that no node opens; resume_from is resolved by the controller, into restore_from. A command
-// opens what its user may, whatever it is called with. Code is unpacked where the daemon says.
+// Strings that are not paths a node opens. The controller resolves resume_from into restore_from. A
+// command's arguments are opened by its own user. Code is unpacked where the daemon decides.
 const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
                                         "paceline.v1.JobSpec.name",
                                         "paceline.v1.JobSpec.command",
@@ -29,7 +29,7 @@ const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
                                         "paceline.v1.PlacementPolicy.exclude_nodes",
                                         "paceline.v1.PlacementPolicy.tolerate"};
 
-// Gives each text of `message` its own name as value; returns those that are not in kNoPaths.
+// Sets each string of `message` to its own name; returns the names that are not in kNoPaths.
 std::set<std::string> FillTexts(Message* message) {
   std::set<std::string> filled;
   const google::protobuf::Reflection& reflection = *message->GetReflection();
@@ -37,7 +37,7 @@ std::set<std::string> FillTexts(Message* message) {
     const FieldDescriptor* field = message->GetDescriptor()->field(i);
     if (field->is_map()) continue;
     if (field->cpp_type() == FieldDescriptor::CPPTYPE_MESSAGE && !field->is_repeated()) {
-      // A choice has one of its members only: of the models the one with a path.
+      // A oneof can hold one member only: choose the model that has a path.
       if (field->containing_oneof() != nullptr && field->name() != "torchscript") continue;
       filled.merge(FillTexts(reflection.MutableMessage(message, field)));
     } else if (field->cpp_type() == FieldDescriptor::CPPTYPE_STRING &&

@@ -23,16 +23,16 @@
 namespace paceline {
 namespace {
 
-// For the C library's entries, which may be long where groups have many members.
+// Buffer for the C library's entries, which are long for groups with many members.
 constexpr size_t kEntryBytes = 1 << 20;
-constexpr int kMostGroups = 65536;  // NGROUPS_MAX of the kernel.
+constexpr int kMostGroups = 65536;  // The kernel's NGROUPS_MAX.
 
 struct Capability {
   int number;
   const char* name;
 };
 
-// To become the user; to give it its files, read them and remove them; to end its processes.
+// Needed to become the user, to give it files, to read and remove them, and to kill its processes.
 constexpr Capability kNeeded[] = {
     {CAP_SETUID, "CAP_SETUID"}, {CAP_SETGID, "CAP_SETGID"},
     {CAP_CHOWN, "CAP_CHOWN"},   {CAP_DAC_OVERRIDE, "CAP_DAC_OVERRIDE"},
@@ -93,7 +93,7 @@ std::vector<gid_t> GroupsOf(const JobUser& user) {
   return groups;
 }
 
-// Names of those that this process lacks.
+// Names of the needed capabilities that this process lacks.
 std::vector<std::string> MissingCapabilities() {
   __user_cap_header_struct header = {_LINUX_CAPABILITY_VERSION_3, 0};
   __user_cap_data_struct sets[_LINUX_CAPABILITY_U32S_3] = {};
@@ -151,7 +151,7 @@ std::vector<std::string> EnvironmentOf(const JobUser& user, std::vector<std::str
 absl::Status CheckEnters(const JobUser& user, const std::vector<std::string>& dirs) {
   if (user.is_own) return absl::OkStatus();
   absl::Status status;
-  // A thread can act as another user than its process; it asks as that user, which knows best.
+  // A thread can switch user alone: ask the kernel as that user, since it knows best.
   std::thread([&] {
     if (const char* const failed = ActAsUser(user.ids)) {
       status = absl::FailedPreconditionError(

@@ -1,4 +1,4 @@
-// The user that the node's trainers run as, and what of the node's files has to be theirs.
+// The user that the node's trainers run as, and how it gets access to the node's files.
 #ifndef WORKER_DAEMON_STATE_JOB_USER_H_
 #define WORKER_DAEMON_STATE_JOB_USER_H_
 
@@ -13,30 +13,30 @@
 namespace paceline {
 
 struct JobUser {
-  std::string name;  // A number when it has none.
+  std::string name;  // The number if it has no name.
   std::string home;
   UserIds ids;
-  bool is_own = true;  // That of this process: nobody becomes anybody.
+  bool is_own = true;  // Same user as this process: no switch is needed.
 
-  // For Confinement; nothing when is_own.
+  // The ids for Confinement; nothing when is_own.
   std::optional<UserIds> switched() const {
     return is_own ? std::nullopt : std::optional<UserIds>(ids);
   }
 };
 
-// `run_as`: "USER" or "USER:GROUP", names or numbers, with the user's supplementary groups; empty:
-// the user of this process. InvalidArgument, with what to do: there is no such user or group, it is
-// root, or this process may not start processes of others.
+// `run_as` is "USER" or "USER:GROUP", by name or number, with the user's supplementary groups;
+// empty means this process's user. InvalidArgument, with advice: the user or group does not exist,
+// the user is root, or this process may not start processes of other users.
 absl::StatusOr<JobUser> FindJobUser(const std::string& run_as);
 
-// `environment` ("KEY=value") with the user's HOME, USER and LOGNAME; as it is when is_own.
+// `environment` ("KEY=value") with the user's HOME, USER and LOGNAME; unchanged when is_own.
 std::vector<std::string> EnvironmentOf(const JobUser& user, std::vector<std::string> environment);
 
-// FailedPrecondition, with what to do, when the user cannot enter one of `dirs`, which exist.
+// FailedPrecondition, with advice, when the user cannot enter one of `dirs`, which must exist.
 absl::Status CheckEnters(const JobUser& user, const std::vector<std::string>& dirs);
 
-// Gives a file or folder to the user; does nothing when is_own. A link itself is given, not what
-// it leads to.
+// Makes the user own a file or folder; does nothing when is_own. Changes a link itself, not its
+// target.
 absl::Status GiveTo(const JobUser& user, const std::string& path);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Where the files of a node lie.
+// The paths of a node's files.
 //
 //   <state dir>/node.json
 //   <state dir>/trainers/<job>.<generation>.<rank>/   a trainer dir, see shim/trainer_dir.h
@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-// Behind the job's id, in the name of the folder of its code.
+// Suffix after the job's id in the name of its code folder.
 inline constexpr char kCodeDirEnd[] = ".code";
 
 struct NodePaths {
@@ -39,11 +39,11 @@ struct NodePaths {
 // "job-0123456789ab.1.0". Requires IsValid(id).
 std::string TrainerName(const TrainerId& id);
 
-// The opposite; nothing when it is no such name.
+// Inverse of TrainerName; nothing for any other name.
 std::optional<TrainerId> ParseTrainerName(absl::string_view name);
 
-// Whether the id may become part of a file's name: a job of 1-63 of [a-z0-9-], a generation
-// from 1, a rank from 0.
+// Whether the id can be part of a file name: the job is 1-63 of [a-z0-9-], the generation at least
+// 1, the rank at least 0.
 bool IsValid(const TrainerId& id);
 
 }  // namespace paceline

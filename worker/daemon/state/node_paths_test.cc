@@ -30,7 +30,7 @@ TEST(NodePathsTest, WhatATrainerWritesLiesInAFolderOfItsName) {
   const TrainerId id{JobId("job-1"), Generation(2), Rank(3)};
   EXPECT_EQ(paths.OwnDir(id), "/s/trainers/job-1.2.3/job-1.2.3");
   EXPECT_EQ(paths.LogDir(id), paths.OwnDir(id) + "/log");
-  // The daemon writes them.
+  // The daemon writes the marks, so they are not in the trainer's own dir.
   EXPECT_EQ(paths.LogMarks(id), "/s/trainers/job-1.2.3/marks");
 }
 

@@ -24,7 +24,7 @@ absl::Status NotUsable(const std::string& path, const std::string& why) {
                                                   why, "; choose another --runtime-dir"));
 }
 
-// With its parents. At the mode that it has from the first moment on nobody else gets in.
+// Makes the directory and its parents with their final mode, so that nobody else gets in meanwhile.
 absl::Status MakeDirectory(const std::string& path) {
   const std::filesystem::path parent = std::filesystem::path(path).parent_path();
   std::error_code error;

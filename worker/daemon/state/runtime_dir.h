@@ -1,8 +1,8 @@
-// The directory of the node's socket and rings, on a memory file system. It is locked (the
-// directory itself, so that no file is left), and does not outlive its last trainer.
+// The directory of the node's socket and rings, on a memory file system. The directory itself is
+// locked, so no lock file remains. It is removed after its last trainer.
 //
-// Nobody else may list it, or make or remove what is in it; only who runs trainers as another user
-// lets that user's group pass through, to files that have mode 0600 and belong to that user.
+// Nobody else may list it or create or remove entries. When trainers run as another user, that
+// user's group may pass through it to files of mode 0600 that the user owns.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_STATE_RUNTIME_DIR_H_
@@ -20,9 +20,9 @@ namespace paceline {
 
 class RuntimeDir {
  public:
-  // Creates the directory and its parents if need be. Its mode becomes 0700, with `passing` 0710
-  // and that group. Errors as in state_dir.h; PermissionDenied also when it is a link, belongs to
-  // another user, or others can write it: what is in it may be theirs then.
+  // Creates the directory and its parents if needed. Its mode becomes 0700; with `passing`, 0710
+  // and that group. Errors as in state_dir.h. PermissionDenied also for a link, or when another
+  // user owns it or others can write it, since they may own what is in it.
   static absl::StatusOr<RuntimeDir> Open(const std::string& path,
                                          std::optional<gid_t> passing = std::nullopt);
 
@@ -33,7 +33,7 @@ class RuntimeDir {
 
  private:
   RuntimeDir(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
-  // Leaves the directory as it is. Its path.
+  // Keeps the directory after this object; returns its path.
   std::string Release();
 
   int fd_;

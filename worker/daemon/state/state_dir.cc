@@ -31,9 +31,9 @@ namespace fs = std::filesystem;
 
 constexpr int kVersion = 1;
 
-// Behind a trainer's name, before a number: one that was set aside. No trainer's name.
+// Follows a trainer's name and precedes a number: a dir set aside. No trainer has such a name.
 constexpr char kAside[] = ".removed-";
-constexpr size_t kTurn = 10'000;  // Entries, a tenth of a second or so.
+constexpr size_t kTurn = 10'000;  // Entries; takes about a tenth of a second.
 constexpr size_t kMaxAside = 1 << 20;
 
 absl::Status NotUsable(const std::string& path, const std::string& why) {
@@ -41,7 +41,7 @@ absl::Status NotUsable(const std::string& path, const std::string& why) {
                                                   "; give one that this user can write"));
 }
 
-// The file's text; nothing when there is none.
+// The file's text; nothing when it does not exist.
 absl::StatusOr<std::optional<std::string>> ReadText(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) {
@@ -61,7 +61,7 @@ absl::StatusOr<NodeIdentity> NodeIdentity::Load(const NodePaths& paths) {
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> text, ReadText(identity.path_));
   if (text.has_value()) {
     PACELINE_RETURN_IF_ERROR(identity.Read(*text));
-    // An earlier version let others read it.
+    // Earlier versions let others read the file.
     if (::chmod(identity.path_.c_str(), 0600) != 0) {
       return NotUsable(identity.path_, std::strerror(errno));
     }
@@ -145,7 +145,7 @@ absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths) {
 }
 
 absl::Status SetDirAside(const std::string& dir) {
-  // Where the same trainer was set aside before, a number later.
+  // The same trainer may have been set aside before: use the next number.
   for (size_t number = 0; number < kMaxAside; ++number) {
     if (std::rename(dir.c_str(), absl::StrCat(dir, kAside, number).c_str()) == 0) {
       return absl::OkStatus();

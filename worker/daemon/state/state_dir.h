@@ -1,10 +1,10 @@
-// What a node keeps in its state directory: who it is, and the dirs of its trainers. The
+// The contents of a node's state directory: the node's identity and the dirs of its trainers. The
 // directory is locked by common/state_lock.
 //
-// Errors, each with an exit code of its own (StateExitCode): PermissionDenied: missing and
-// cannot be made, read-only, or somebody else's; FailedPrecondition: another process holds it;
-// DataLoss: damaged; OutOfRange: written by a newer version; ResourceExhausted: the disk is
-// full. Nothing is overwritten then.
+// Errors, each with its own exit code (StateExitCode): PermissionDenied: missing and cannot be
+// created, read-only, or owned by another user; FailedPrecondition: locked by another process;
+// DataLoss: damaged; OutOfRange: written by a newer version; ResourceExhausted: disk full. On an
+// error nothing is overwritten.
 #ifndef WORKER_DAEMON_STATE_STATE_DIR_H_
 #define WORKER_DAEMON_STATE_STATE_DIR_H_
 
@@ -19,17 +19,17 @@
 
 namespace paceline {
 
-// What the node knows of itself: `node.json`. Thread-compatible.
+// The node's record of itself, `node.json`. Thread-compatible.
 class NodeIdentity {
  public:
-  // Reads the file, or makes one with a new uid when the state directory is new.
+  // Reads the file, or creates it with a new uid when the state directory is new.
   static absl::StatusOr<NodeIdentity> Load(const NodePaths& paths);
 
   const std::string& node_uid() const { return node_uid_; }
-  // Empty before the node has joined one.
+  // Empty before the node has joined a cluster.
   const std::string& cluster_id() const { return cluster_id_; }
 
-  // Writes the file.
+  // Sets the cluster and writes the file.
   absl::Status Join(const std::string& cluster_id);
 
  private:
@@ -42,21 +42,21 @@ class NodeIdentity {
   std::string cluster_id_;
 };
 
-// Lets nobody else list or change the state directory, nor pass through it, but for
-// `trainers_pass`: trainers of another user do. PermissionDenied when it belongs to somebody else,
-// or all others could write it: what is in it may be theirs.
+// Bars others from listing, changing and passing through the state directory; with `trainers_pass`,
+// trainers of another user may pass. PermissionDenied when another user owns it, or when everybody
+// could write it, since others may own what is in it.
 absl::Status CloseStateDir(const std::string& path, bool trainers_pass);
 
-// The trainers that have a dir, the least recently changed first.
+// Lists trainers that have a dir, least recently changed first.
 absl::StatusOr<std::vector<TrainerId>> ListTrainerDirs(const NodePaths& paths);
 
-// Takes away at once what lies in the trainers' dir, a trainer's dir or a job's code: under another
-// name it waits for RemoveDirsAside, of this daemon or a later one. A trainer may have left a
-// million files, and any depth, in it. One that is missing is away already.
+// Takes an entry of the trainers' dir (a trainer's dir or a job's code) away at once by renaming
+// it; RemoveDirsAside of this daemon or a later one deletes it, since a trainer may have left a
+// million files at any depth. OK when it is missing.
 absl::Status SetDirAside(const std::string& dir);
 
-// Removes what was set aside, in turns of some thousand entries each, until `stop`. Follows no
-// link. What cannot be removed is told in the log and left. May take minutes.
+// Deletes what was set aside, some thousand entries at a time, until `stop`. Follows no links. Logs
+// what cannot be removed and leaves it. May take minutes.
 void RemoveDirsAside(const NodePaths& paths, const std::atomic<bool>& stop);
 
 }  // namespace paceline

@@ -56,7 +56,7 @@ TEST_F(StateDirTest, NobodyElseReadsIt) {
   EXPECT_EQ(mode(paths_.state_dir), 0700);
   ASSERT_TRUE(NodeIdentity::Load(paths_).ok());
   EXPECT_EQ(mode(paths_.NodeFile()), 0600);
-  // As an earlier version left it.
+  // Earlier versions left this mode.
   ASSERT_EQ(::chmod(paths_.NodeFile().c_str(), 0644), 0);
   ASSERT_TRUE(NodeIdentity::Load(paths_).ok());
   EXPECT_EQ(mode(paths_.NodeFile()), 0600);
@@ -131,7 +131,7 @@ TEST_F(DirsAsideTest, DirIsGoneAtOnceAndItsFilesLater) {
   EXPECT_FALSE(fs::exists(paths_.TrainerDir(id_)));
   EXPECT_TRUE(ListTrainerDirs(paths_)->empty());
   EXPECT_EQ(Dirs(), 1);
-  // The same trainer once more, before that.
+  // The same trainer again, before the first dir was removed.
   MakeDir(1);
   ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok());
   ASSERT_TRUE(SetDirAside(paths_.TrainerDir(id_)).ok()) << "it is gone already";

@@ -1,4 +1,4 @@
-// A fixture for tests of the real daemon and shim with a fake trainer under a fake controller.
+// A fixture that runs the real daemon and shim with a fake trainer and a fake controller.
 #ifndef WORKER_DAEMON_TESTING_DAEMON_TEST_H_
 #define WORKER_DAEMON_TESTING_DAEMON_TEST_H_
 
@@ -20,27 +20,27 @@ namespace paceline {
 
 inline constexpr char kJob[] = "job-0123456789ab";
 
-// Polls `condition`, for what nobody tells. False when it does not come true.
+// Polls `condition`, for things that send no notice. False when it does not become true in time.
 bool Eventually(const std::function<bool()>& condition);
 
 std::string Contents(const std::string& path);
-// How often `word` is in `text`.
+// Counts occurrences of `word` in `text`.
 size_t Count(const std::string& text, const std::string& word);
 
-// A trainer of the first generation of kJob; rank 0, which fails before a step.
+// A plan for a trainer of kJob's first generation; rank 0 fails before its first step.
 v1::TrainerPlan Plan(int rank, int64_t steps);
 v1::TrainerPlan FailingPlan(int64_t step, v1::FaultKind kind);
 v1::NodePlan NodePlanOf(const std::vector<v1::TrainerPlan>& trainers);
 
-// All trainers, and at least one, are in `state`.
+// True when there is a trainer and all are in `state`.
 std::function<bool(const v1::NodeReport&)> AllIn(v1::TrainerState state);
-// All run and have done more than so many steps.
+// True when all trainers are running and beyond `step`.
 std::function<bool(const v1::NodeReport&)> AllBeyond(int64_t step);
 
 class DaemonTest : public ::testing::Test {
  protected:
   DaemonTest();
-  // Nothing may be left behind, whatever the test did.
+  // Checks that nothing is left behind.
   ~DaemonTest() override;
 
   std::vector<std::string> Arguments() const;
@@ -48,16 +48,16 @@ class DaemonTest : public ::testing::Test {
   void StartDaemon();
   // Ends the daemon with `signal`; returns its exit code.
   int End(int signal);
-  // What a daemon of these arguments says before it ends, and its exit code.
+  // Runs the daemon with `arguments` until it exits; returns its exit code and output.
   std::pair<int, std::string> RunToEnd(const std::vector<std::string>& arguments) const;
 
-  // Waits until the daemon's log has the word so often.
+  // Waits until the daemon's log contains `word` at least `count` times.
   void WaitForLog(const std::string& word, size_t count = 1);
-  // Lets one trainer run to its end, which it has to find within the deadline.
+  // Runs one trainer to its end, which must come within the deadline.
   v1::TrainerReport RunOne(const v1::TrainerPlan& plan);
-  // Of a trainer of the first generation.
+  // The dir of a trainer of the first generation.
   std::string TrainerDir(int rank) const;
-  // In it: where the trainer writes.
+  // The directory inside it where the trainer writes.
   std::string OwnDir(int rank) const;
   bool RingExists(int rank) const;
 

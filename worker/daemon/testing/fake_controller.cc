@@ -16,7 +16,7 @@ namespace {
 
 constexpr absl::Duration kDeadline = absl::Seconds(30);
 
-// Lets a lambda be a condition of a mutex.
+// Makes a lambda usable as a mutex condition.
 template <typename Predicate>
 absl::Condition When(Predicate& predicate) {
   return absl::Condition(&predicate);

@@ -1,4 +1,4 @@
-// A controller that remembers what a worker says and says what a test wants.
+// A controller that records a worker's messages and sends what a test sets.
 //
 // Thread-safe. All waits give up after a deadline and fail the test.
 #ifndef WORKER_DAEMON_TESTING_FAKE_CONTROLLER_H_
@@ -20,14 +20,14 @@
 
 namespace paceline {
 
-// As a controller that stands by answers, and names `leader`; empty: nobody leads.
+// The answer of a standby that names `leader`; empty: nobody leads.
 grpc::Status NotLeader(const std::string& leader);
 
 class FakeController : public v1::WorkerService::Service {
  public:
   static constexpr char kCluster[] = "cluster-1";
 
-  // Serves at `address`; port 0: any. `refusal`: as of Refuse.
+  // Serves at `address`; port 0 picks any. `refusal`: see Refuse.
   explicit FakeController(const std::string& address = "127.0.0.1:0",
                           const std::string& cluster = kCluster, int64_t term = 0,
                           std::optional<grpc::Status> refusal = std::nullopt);
@@ -37,41 +37,41 @@ class FakeController : public v1::WorkerService::Service {
   // host:port.
   const std::string& address() const { return address_; }
 
-  // Ends all sessions and serves no more. What was received until then can still be asked for.
+  // Ends all sessions and stops serving. What was received before can still be read.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // From now on each session is told this plan.
+  // Sends this plan to all sessions, present and future.
   void SetPlan(const v1::NodePlan& plan) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Told to new sessions. Until then: that of the constructor; 0: not known.
+  // Term for new sessions. Default: that of the constructor; 0: unknown.
   void SetTerm(int64_t term) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Told to new sessions. Until then: 0.2 s.
+  // Report interval for new sessions. Default: 0.2 s.
   void SetReportInterval(absl::Duration interval) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Told to new sessions. Until then: leases are off.
+  // Lease length for new sessions. Default: leases are off.
   void SetLease(absl::Duration length) ABSL_LOCKS_EXCLUDED(mutex_);
-  // No report is answered any more.
+  // Stops answering reports.
   void StopAnswers() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // New sessions are refused with this, as long as it is set.
+  // Refuses new sessions with this status while it is set.
   void Refuse(std::optional<grpc::Status> refusal) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Waits for a report (or a Hello's) that satisfies `wanted`, and returns it.
   v1::NodeReport WaitForReport(const std::function<bool(const v1::NodeReport&)>& wanted)
       ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Waits until so many sessions have begun; returns the last Hello.
+  // Waits until `sessions` sessions have begun; returns the last Hello.
   v1::Hello WaitForHello(int sessions = 1) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Asks for a part of a log and waits for the answer.
+  // Requests a part of a log and waits for the answer.
   v1::LogData AskForLog(v1::LogRequest request) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Step records received so far, of all trainers.
   std::vector<v1::StepRecord> Steps() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Records that the worker's daemon has dropped since its start, as it told last.
+  // The number of dropped records that the worker reported last.
   int64_t Dropped() const ABSL_LOCKS_EXCLUDED(mutex_);
-  // Reports received, without those of Hellos.
+  // Reports received, not counting those in Hellos.
   int Reports() const ABSL_LOCKS_EXCLUDED(mutex_);
 
  private:
@@ -84,7 +84,7 @@ class FakeController : public v1::WorkerService::Service {
   std::string address_;
 
   mutable absl::Mutex mutex_;
-  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The latest that is open.
+  Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // The latest open stream.
   std::optional<v1::NodePlan> plan_ ABSL_GUARDED_BY(mutex_);
   std::optional<grpc::Status> refusal_ ABSL_GUARDED_BY(mutex_);
   v1::Hello hello_ ABSL_GUARDED_BY(mutex_);

@@ -1,11 +1,10 @@
-// A trainer without torch: speaks the socket's protocol, writes the ring and the log, and ends
-// as the spec's faults say. One step takes about a millisecond.
+// A trainer without torch: speaks the socket's protocol, writes the ring and the log, and ends as
+// the spec's faults say. A step takes about a millisecond.
 //
 // A job named "stubborn" ignores SIGTERM. A job with a checkpoint directory answers each order with
-// a save that is durable at once, and ends by SIGTERM only when the daemon says that it is meant.
-// The last words of one named "forgetful" lack the first save, say that the others are
-// committed, and have no figures. A membership is taken up at the next step; without a rank in it,
-// it waits.
+// a save that is durable at once, and obeys SIGTERM only when the daemon confirms it. The last
+// words of a job named "forgetful" lack the first save, call the others committed, and have no
+// figures. A new membership takes effect at the next step; without a rank in it, the trainer waits.
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
@@ -82,7 +81,7 @@ class FakeTrainer {
   }
 
  private:
-  // Takes up a new plan and makes the profile that it was asked for.
+  // Takes up a new plan, and writes a profile if one was requested.
   void TakeUpOrders(int64_t step) {
     status_.mutable_figures()->set_step(step);
     status_.mutable_figures()->set_steps(1);
@@ -107,7 +106,7 @@ class FakeTrainer {
     if (changed) Send();
   }
 
-  // Whether SIGTERM is the daemon's.
+  // Whether the SIGTERM came from the daemon.
   bool MayEnd() {
     if (!Saves() || command_.stopping()) return true;
     if (!status_.asked_to_end()) {
@@ -119,7 +118,7 @@ class FakeTrainer {
 
   bool Saves() const { return !command_.config().spec().checkpoint().directory().empty(); }
 
-  // Answers an order, and commits what may be. The figures are sent at each step.
+  // Answers a save order, and commits saves that may be committed. Figures are sent at each step.
   void Save(int64_t step) {
     if (!Saves()) return;
     const int64_t order = command_.checkpoints().save().number();
@@ -198,7 +197,7 @@ class FakeTrainer {
     }
   }
 
-  // Listens to the daemon for so long.
+  // Talks to the daemon for `milliseconds`.
   void Exchange(int milliseconds) {
     if (socket_ < 0) Dial();
     pollfd waited{socket_, POLLIN, 0};
@@ -214,7 +213,7 @@ class FakeTrainer {
     }
   }
 
-  // Begins a new log segment when the present one is full.
+  // Begins a new log segment when the current one is full.
   void Rotate() {
     struct stat info;
     int64_t limit = 0;

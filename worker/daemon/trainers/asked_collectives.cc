@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// In a report of the node; more than _collectives.py ever tells.
+// Limit on an answer, which goes into a node report; _collectives.py never writes so much.
 constexpr size_t kMostTold = 32 << 10;
 
 void MakeUtf8(std::string* text) { *text = ToUtf8(std::move(*text)); }
@@ -108,7 +108,7 @@ absl::StatusOr<v1::RankCollectives> AskedCollectives::ReadAnswer(int rank) const
 
 void AskedCollectives::TakeLeft(int rank) {
   absl::StatusOr<v1::RankCollectives> left = ReadAnswer(rank);
-  // Not what it answered when it stood still at some other time.
+  // Skip an answer from an earlier time when the rank stood still.
   if (left.ok() && (left->wanted() == 0 || left->wanted() == wanted_)) told_ = *std::move(left);
   waits_ = false;
 }

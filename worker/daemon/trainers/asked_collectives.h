@@ -18,35 +18,35 @@
 
 namespace paceline {
 
-// What a process of the job's has written; an error says what is wrong with it.
+// Parses what a process of the job wrote. An error says what is wrong with it.
 absl::StatusOr<v1::RankCollectives> ParseCollectives(absl::string_view json);
 
 class AskedCollectives {
  public:
   static constexpr size_t kMostBytes = 128 << 10;
-  // An interpreter may be busy for a moment.
+  // How long to wait for an answer: an interpreter may be busy for a moment.
   static constexpr absl::Duration kPatience = absl::Seconds(3);
 
-  // `own_dir`: the rank's own directory, which may hold anything.
+  // `own_dir`: the rank's own directory, which may contain anything.
   explicit AskedCollectives(std::string own_dir) : own_dir_(std::move(own_dir)) {}
 
-  // Asks, and looks for an answer; to be called again and again while the rank runs. `wanted`: of
-  // its plan; 0: not any more. `rank`: what torch should number it. True: told() has changed.
+  // Asks, and looks for an answer; call it repeatedly while the rank runs. `wanted`: the plan's
+  // number, 0 when no longer wanted. `rank`: what torch should number it. True: told() has changed.
   bool Poll(int64_t wanted, int rank, absl::Time now);
 
-  // Whether an answer is waited for.
+  // Whether an answer is outstanding.
   bool waits() const { return waits_; }
 
-  // The rank has ended: what it has left then counts, if there is anything.
+  // Call when the rank has ended: takes the answer it left, if any.
   void TakeLeft(int rank);
 
-  // The newest answer, or why there is none.
+  // The newest answer, or the reason why there is none.
   const std::optional<v1::RankCollectives>& told() const { return told_; }
 
  private:
-  // Whether it was asked by now, or told_ says why it cannot be.
+  // True once the question was sent, or told_ says why it cannot be.
   bool Ask();
-  // NotFound: there is none.
+  // NotFound when there is no answer.
   absl::StatusOr<v1::RankCollectives> ReadAnswer(int rank) const;
   void Refuse(absl::string_view why);
 

@@ -38,7 +38,7 @@ class AskedCollectivesTest : public ::testing::Test {
 
   std::string Path(const std::string& name) const { return absl::StrCat(dir_, "/", name); }
 
-  // The rank waits to be asked.
+  // The rank waits for a question.
   void Wait() {
     ASSERT_EQ(::mkfifo(Path("collectives.ask").c_str(), 0600), 0);
     reader_ = ::open(Path("collectives.ask").c_str(), O_RDONLY | O_NONBLOCK);
@@ -50,7 +50,7 @@ class AskedCollectivesTest : public ::testing::Test {
   }
   void Write(const std::string& text) const { std::ofstream(Path("collectives")) << text; }
 
-  // Asks a rank that answers so at once.
+  // Asks a rank that gives the answer at once; returns why it was refused.
   std::string WhyRefused(AskedCollectives& asked) const {
     EXPECT_TRUE(asked.Poll(7, 1, At(0)));
     EXPECT_FALSE(asked.waits());
@@ -65,7 +65,7 @@ class AskedCollectivesTest : public ::testing::Test {
 
 TEST_F(AskedCollectivesTest, RankIsAskedOnceAndItsAnswerTaken) {
   Wait();
-  Write(R"({"wanted": 6, "rank": 1})");  // Of another time.
+  Write(R"({"wanted": 6, "rank": 1})");  // An answer from another time.
   AskedCollectives asked(dir_);
   EXPECT_FALSE(asked.Poll(7, 1, At(0)));
   EXPECT_TRUE(asked.waits());
@@ -102,7 +102,7 @@ TEST_F(AskedCollectivesTest, WhoDoesNotAnswerInTimeIsTold) {
   EXPECT_EQ(unanswered.told()->unavailable(), "its Python has not answered within 3s");
 }
 
-// The directory is the job's: there may be anything.
+// The job owns the directory, so it may contain anything.
 TEST_F(AskedCollectivesTest, HostileAnswersAreRefused) {
   Wait();
   const auto why = [&] {
@@ -140,7 +140,7 @@ TEST_F(AskedCollectivesTest, PipeThatIsNoneIsRefused) {
   EXPECT_THAT(WhyRefused(asked), HasSubstr("is a link, or no named pipe"));
 }
 
-// A process that the script has started, with ranks of its own.
+// The script started a process that has ranks of its own.
 TEST_F(AskedCollectivesTest, ProcessOfAnotherRankIsNotTakenForThisOne) {
   Wait();
   Write(kAnswer);

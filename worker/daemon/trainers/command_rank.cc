@@ -23,7 +23,7 @@ absl::StatusOr<int> CommandRank::ReservePort() {
     return absl::FailedPreconditionError(
         absl::StrCat("node ", setup_.node, " takes no commands (--commands off)"));
   }
-  // Others may have been told the one of an earlier daemon.
+  // Keep an earlier daemon's port: other ranks may have been given it.
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
                             ReadSmallFile(File(trainer_dir::kPort)));
   int port = 0;
@@ -81,7 +81,7 @@ bool CommandRank::LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shi
 void CommandRank::TellQuiet(const v1::JobSpec& spec, v1::Progress& progress) const {
   if (!quiet_.has_value()) return;
   const double seconds = absl::ToDoubleSeconds(quiet_->quiet());
-  // Whoever has done nothing for so long is in no phase, whatever was told last.
+  // A rank that was quiet for so long is in no phase, whatever was reported last.
   if (progress.phase() != v1::IDLE && seconds < spec.stall_warning_s()) return;
   progress.set_phase(v1::IDLE);
   progress.set_phase_s(seconds);

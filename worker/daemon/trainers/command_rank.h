@@ -1,6 +1,6 @@
-// What a rank with a program of the job's own has, and a trainer of Paceline's has not: a port that
-// is reserved before the program starts, an environment that tells it to the program, and signs of
-// life where the program tells nothing.
+// The parts of a rank that runs the job's own program (a command) and that Paceline's own trainers
+// do not have: a port reserved before the program starts, an environment that tells the program its
+// rank, and signs of life for a program that reports nothing.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINERS_COMMAND_RANK_H_
@@ -29,24 +29,24 @@ class CommandRank {
   // `setup` outlives this object.
   CommandRank(const TrainerSetup& setup, TrainerId id);
 
-  // Reserves a port and returns its number, which a later daemon reserves again.
-  // FailedPrecondition: this node takes no commands.
+  // Reserves a port, also for later daemons, and returns its number. FailedPrecondition: this node
+  // accepts no commands.
   absl::StatusOr<int> ReservePort();
   void FreePort() { port_.reset(); }
 
-  // Writes the environment of the program of `plan`. Requires: the plan has a store address.
-  // `watched`: its steps are measured, in the rank's ring.
+  // Writes the environment of the plan's program. Requires: the plan has a store address.
+  // `watched`: the program's steps are measured in the rank's ring.
   absl::Status WriteEnvironment(const v1::TrainerPlan& plan, bool watched) const;
-  // That, "KEY=value" and a NUL each; empty: there is none yet.
+  // Returns that environment, each "KEY=value" followed by a NUL; empty before it was written.
   std::string EnvironmentText() const;
-  // Adds to `start`, which is that of a trainer, what the program needs.
+  // Adds what a command needs to `start`, the start command of a trainer.
   void Complete(const v1::JobSpec& spec, TrainerProcess::Command& start) const;
 
-  // Looks for output and processor time of what runs below `shim`, if it is time to; whether it
-  // was. `was_asked`: processor time since the last look may have been used for an answer to us.
+  // Samples output and processor time below `shim` if that is due; returns whether it was.
+  // `was_asked`: since the last sample, processor time may have gone into an answer to us.
   bool LookForLife(absl::Time now, const v1::JobSpec& spec, pid_t shim, bool was_asked);
 
-  // Tells in the progress of a rank that has made no step how long it has been quiet.
+  // Reports in `progress` how long a rank that has made no step has been quiet.
   void TellQuiet(const v1::JobSpec& spec, v1::Progress& progress) const;
 
  private:
@@ -58,7 +58,7 @@ class CommandRank {
 
   // Owned by the loop.
   std::optional<ReservedPort> port_;
-  std::optional<QuietTime> quiet_;  // From the first look on.
+  std::optional<QuietTime> quiet_;  // Set at the first look.
 };
 
 }  // namespace paceline

@@ -18,12 +18,12 @@ namespace {
 
 constexpr size_t kMostMessageBytes = 500;
 
-// Of torch.distributed and its transports: another rank is gone.
+// Errors of torch.distributed and its transports that mean that another rank is gone.
 constexpr absl::string_view kPeerGone[] = {
     "DistBackendError", "DistNetworkError",          "DistStoreError",           "gloo/transport",
     "ncclRemoteError",  "Connection closed by peer", "Connection reset by peer",
 };
-// Of a store's server, which is this rank's own.
+// An error of the store's server, which runs in this rank.
 constexpr absl::string_view kPortTaken = "EADDRINUSE";
 constexpr absl::string_view kNoMemory[] = {"OutOfMemoryError", "MemoryError", "CUDA out of memory",
                                            "std::bad_alloc"};
@@ -36,8 +36,8 @@ bool HasOneOf(const absl::string_view (&texts)[N], absl::string_view line) {
   return false;
 }
 
-// {"message": {"message": "ValueError: ...", "extraInfo": {...}}}, or a text in the place of the
-// inner one. Empty: it is neither.
+// Reads {"message": {"message": "ValueError: ...", "extraInfo": {...}}} or {"message": "..."}.
+// Returns "" for anything else.
 std::string MessageOf(const std::string& error_file) {
   google::protobuf::Struct file;
   if (error_file.empty() || !google::protobuf::util::JsonStringToMessage(error_file, &file).ok()) {
@@ -53,7 +53,7 @@ std::string MessageOf(const std::string& error_file) {
 
 bool IsIndented(absl::string_view line) { return !line.empty() && absl::ascii_isspace(line[0]); }
 
-// Whether a line begins as an exception does: "torch.OutOfMemoryError: ...".
+// Whether the line begins with an exception's name: "torch.OutOfMemoryError: ...".
 bool NamesException(absl::string_view line) {
   const absl::string_view name = line.substr(0, line.find(':'));
   for (const char c : name) {
@@ -63,7 +63,7 @@ bool NamesException(absl::string_view line) {
          absl::EndsWith(name, "Interrupt");
 }
 
-// Says of a program that another one has failed, which has told why itself.
+// Whether a wrapper reports that its program failed; that program has reported the reason itself.
 bool IsOfWrapper(absl::string_view line) {
   return absl::StartsWith(line, "subprocess.CalledProcessError: ");
 }
@@ -75,7 +75,7 @@ absl::string_view WithoutRank(absl::string_view line) {
   return end == line.npos ? line : line.substr(end + 3);
 }
 
-// The line that says which error ended a program of Python or C++; empty: none does.
+// Returns the line naming the error that ended a Python or C++ program; empty if there is none.
 std::string ErrorIn(absl::string_view log_tail) {
   std::string found;
   bool in_traceback = false;
@@ -102,7 +102,7 @@ LastWords CommandWords(const std::optional<ProcessEnd>& end, const std::string& 
   LastWords words;
   if (!end.has_value() || !end->start_error.empty()) return words;
   words.finished = end->signal == 0 && end->exit_code == 0;
-  // A signal from outside cuts short whatever was said.
+  // A signal from outside is the cause, whatever the output says.
   if (words.finished || end->signal == SIGTERM || end->signal == SIGKILL) return words;
   std::string error = MessageOf(error_file);
   if (error.empty()) error = ErrorIn(log_tail);

@@ -1,5 +1,5 @@
-// What a command that is not ours says of its own end: by the file that torch.distributed.elastic's
-// `record` writes, and by what Python and C++ print of an error that nobody handled.
+// Reads what a command reports of its own end: in the file that `record` of
+// torch.distributed.elastic writes, and in what Python and C++ print about an unhandled error.
 #ifndef WORKER_DAEMON_TRAINERS_COMMAND_WORDS_H_
 #define WORKER_DAEMON_TRAINERS_COMMAND_WORDS_H_
 
@@ -11,8 +11,8 @@
 
 namespace paceline {
 
-// `error_file`: its text; empty: there is none. `log_tail`: the end of its output. An error of a
-// connection to another rank is FailureKind::kCollective: it follows from that rank's end.
+// `error_file` is the text of that file, or empty. `log_tail` is the end of the command's output. A
+// broken connection to another rank is FailureKind::kCollective: it follows from that rank's end.
 LastWords CommandWords(const std::optional<ProcessEnd>& end, const std::string& error_file,
                        absl::string_view log_tail);
 

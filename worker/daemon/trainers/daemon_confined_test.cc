@@ -1,5 +1,5 @@
-// The real daemon and shim with trainers that are confined: another user's, with paths in the
-// allowed roots, at a socket that knows who dials it.
+// The real daemon and shim with confined trainers: run as another user, with paths limited to the
+// allowed roots, at a socket that checks who connects.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -34,7 +34,7 @@ using ::testing::HasSubstr;
 
 class DaemonConfinedTest : public DaemonTest {
  protected:
-  // The daemon with more flags.
+  // Starts the daemon with additional flags.
   void StartConfined(const std::vector<std::string>& more) {
     std::vector<std::string> arguments = Arguments();
     if (!trainer_.empty()) {
@@ -45,10 +45,10 @@ class DaemonConfinedTest : public DaemonTest {
     daemon_ = Spawn(arguments, root_ + "/log");
   }
 
-  // With trainers of nobody, who can reach what is not hidden from others.
+  // Starts it with trainers that run as nobody, in folders that nobody can reach.
   void StartAsNobody() {
     fs::permissions(root_, fs::perms::owner_all | fs::perms::others_exec);
-    // The tests' own folders are closed to others.
+    // Other users cannot enter the tests' own folders.
     trainer_ = root_ + "/fake_trainer";
     fs::copy_file("worker/daemon/testing/fake_trainer", trainer_, fs::copy_options::skip_existing);
     ASSERT_EQ(::chmod(trainer_.c_str(), 0755), 0);
@@ -75,7 +75,7 @@ class DaemonConfinedTest : public DaemonTest {
     return response ? response->body : "";
   }
 
-  std::string trainer_;  // Empty: that of Arguments.
+  std::string trainer_;  // Empty: the one in Arguments.
 };
 
 TEST_F(DaemonConfinedTest, TrainersOfAnotherUserTrainStopAndAreAdopted) {
@@ -86,7 +86,7 @@ TEST_F(DaemonConfinedTest, TrainersOfAnotherUserTrainStopAndAreAdopted) {
   const pid_t trainer =
       static_cast<pid_t>(controller_->WaitForReport(AllBeyond(5)).trainers(0).pid());
   EXPECT_EQ(StatOf(absl::StrCat("/proc/", trainer)).st_uid, kNobody);
-  // What they share, by who may do what with it.
+  // Owners and modes of the shared files.
   EXPECT_EQ(OwnerOf(root_ + "/run"), "0 0710");
   EXPECT_EQ(StatOf(root_ + "/run").st_gid, kNobody);
   EXPECT_EQ(OwnerOf(root_ + "/run/daemon.sock"), "65534 0600");
@@ -121,7 +121,7 @@ TEST_F(DaemonConfinedTest, LastWordsAndTheLogOfAnotherUserAreRead) {
   EXPECT_THAT(ended.exit().log_tail(), HasSubstr("about to fail"));
 }
 
-// Its folder is the trainer's: what it leads to may be what only the daemon can read.
+// The trainer owns its folder, so a link there may point to files that only the daemon can read.
 TEST_F(DaemonConfinedTest, LinkInThePlaceOfTheLogShowsNothing) {
   PACELINE_NEEDS_OTHER_USERS();
   const std::string secrets = root_ + "/secrets";
@@ -137,7 +137,7 @@ TEST_F(DaemonConfinedTest, LinkInThePlaceOfTheLogShowsNothing) {
   request.mutable_trainer()->set_job_id(kJob);
   request.mutable_trainer()->set_generation(1);
   for (const bool is_user : {true, false}) {
-    // The user's own link, and another user's folder that it has moved there.
+    // Either the user's own link, or another user's folder that was moved there.
     is_user ? fs::create_directory_symlink(secrets, log) : fs::rename(secrets, log);
     for (const int tail : {0, 1}) {
       request.set_id(request.id() + 1);
@@ -257,7 +257,7 @@ TEST_F(DaemonConfinedTest, ACommandRunsAsTheOtherUserAndSeesNothingOfTheDaemons)
   EXPECT_EQ(Contents(log), "65534\n/nonexistent\nwrote\nhidden\n");
   EXPECT_EQ(OwnerOf(log), "65534 0600");
   EXPECT_EQ(StatOf(OwnDir(0) + "/own").st_uid, kNobody);
-  // Its variables, its plan, how it ended: the daemon's alone.
+  // Only the daemon can read the trainer's variables, plan and exit record.
   for (const auto& entry : fs::directory_iterator(TrainerDir(0))) {
     if (entry.is_directory()) continue;
     EXPECT_EQ(OwnerOf(entry.path()), absl::StrCat(::getuid(), " 0600")) << entry.path();

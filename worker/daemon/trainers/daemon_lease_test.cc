@@ -1,4 +1,4 @@
-// What becomes of a daemon's trainers when the controller is silent for longer than its lease.
+// What happens to a daemon's trainers when the controller is silent for longer than the lease.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -17,10 +17,10 @@ namespace {
 using ::testing::HasSubstr;
 
 constexpr absl::Duration kLease = absl::Seconds(1);
-// Two controllers are asked in turn, with half a second between two questions.
+// The daemon asks two controllers in turn, every half second.
 constexpr absl::Duration kOutageLease = absl::Seconds(3);
 
-// One of two ranks of its job; the other is on another node.
+// A trainer of a two-rank job; the other rank is on another node.
 v1::TrainerPlan Leased(int rank) {
   v1::TrainerPlan plan = Plan(rank, 1000000);
   plan.mutable_membership()->set_generation(1);
@@ -34,7 +34,7 @@ class LeaseTest : public DaemonTest {
  protected:
   LeaseTest() { controller_->SetLease(kLease); }
 
-  // Lets all trainers of the plan train, and some reports be answered.
+  // Waits until all trainers of the plan train and some reports were answered.
   v1::NodeReport Train(const std::vector<v1::TrainerPlan>& trainers) {
     StartDaemon();
     controller_->SetPlan(NodePlanOf(trainers));
@@ -69,7 +69,7 @@ TEST_F(LeaseTest, OnlyRanksThatMakeNoStepEndWhereAJobHasOtherNodes) {
   other.mutable_id()->set_job_id("job-aaaaaaaaaaaa");
   const v1::NodeReport running = Train({Leased(0), other});
   controller_->StopAnswers();
-  // Rank 0 of kJob: its id comes first.
+  // Rank 0 of kJob comes first in the report.
   ::kill(static_cast<pid_t>(running.trainers(0).pid()), SIGSTOP);
   const v1::NodeReport report =
       controller_->WaitForReport([](const v1::NodeReport& r) { return Lost(r.trainers(0)); });
@@ -93,20 +93,20 @@ TEST_F(LeaseTest, NodeThatWakesUpAfterItsLeaseEndsItsTrainersFirst) {
   const auto trainer = static_cast<pid_t>(running.trainers(0).pid());
   for (const pid_t process : {daemon_, Shim(0), trainer}) ::kill(process, SIGSTOP);
   const auto stopped = ReadTrainerLock(TrainerDir(0));
-  // The membership that it gets when it wakes up is not for a trainer that others have replaced.
+  // The daemon gets a new membership when it wakes up; its trainer, by then replaced, must not.
   v1::TrainerPlan next = Leased(0);
   next.mutable_membership()->set_generation(2);
   controller_->SetPlan(NodePlanOf({next}));
   const absl::Time until = absl::Now() + 2 * kLease;
   EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
-  ::kill(daemon_, SIGCONT);  // Neither the shim nor the trainer: the daemon sees to that.
+  ::kill(daemon_, SIGCONT);  // Not the shim or trainer: the daemon wakes those.
   const v1::NodeReport report =
       controller_->WaitForReport([](const v1::NodeReport& r) { return Lost(r.trainers(0)); });
   EXPECT_EQ(report.trainers(0).membership().generation(), 1);
   EXPECT_TRUE(stopped->alive);
 }
 
-// Two controllers, of which one leads; then none does.
+// Two controllers: one leads at first, then neither does.
 class OutageTest : public LeaseTest {
  protected:
   OutageTest() {
@@ -114,7 +114,7 @@ class OutageTest : public LeaseTest {
     controller_address_ = absl::StrCat(controller_->address(), ",", standby_.address());
   }
 
-  // The leader ends, and stands by where it was.
+  // Ends the leader and starts a standby at its address.
   void Depose() {
     const std::string address = controller_->address();
     controller_.reset();
@@ -131,7 +131,7 @@ TEST_F(OutageTest, JobWhollyOnTheNodeLivesOnWhileAllControllersStandBy) {
   Depose();
   const absl::Time until = absl::Now() + 2 * kOutageLease;
   EXPECT_TRUE(Eventually([&] { return absl::Now() > until; }));
-  // Also under a daemon that has heard of no leader.
+  // Also with a restarted daemon that has heard of no leader.
   End(SIGKILL);
   StartDaemon();
   const absl::Time longer = absl::Now() + 2 * kOutageLease;
@@ -184,7 +184,7 @@ TEST_F(LeaseTest, LaterDaemonKnowsTheLease) {
   StartDaemon();
   WaitForLog("trainer_fenced", 2);
   EXPECT_TRUE(Eventually([&] { return !ReadTrainerLock(TrainerDir(0))->alive; }));
-  // And why, when it comes back another time.
+  // The reason survives a restart of the daemon.
   End(SIGKILL);
   controller_ = std::make_unique<FakeController>(controller_address_);
   StartDaemon();

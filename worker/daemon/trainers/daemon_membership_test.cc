@@ -1,4 +1,4 @@
-// What a daemon's trainers are to their job: passed down and up, at once; and whether they go on.
+// Memberships pass down and states pass up at once, also of suspended and killed trainers.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
@@ -18,10 +18,9 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Reports at intervals would hide one that is late.
+// Regular reports would hide a late one, so they are rare.
 constexpr absl::Duration kRarely = absl::Seconds(20);
-// Not with the next report, however busy the machine is; how fast it is, bench/recovery.py
-// measures.
+// Sooner than the next report, even on a busy machine. bench/recovery.py measures how fast it is.
 constexpr absl::Duration kAtOnce = absl::Seconds(5);
 
 v1::TrainerPlan Member(int64_t generation, int rank) {
@@ -61,7 +60,7 @@ TEST_F(DaemonTest, MembershipOutlivesTheDaemon) {
   controller_->SetPlan(NodePlanOf({Member(3, 1)}));
   controller_->WaitForReport(In(3, false));
   End(SIGKILL);
-  // One that says nothing: what a trainer is told comes from what was kept.
+  // No controller: the trainer's command comes from what the daemon kept.
   controller_.reset();
   controller_ = std::make_unique<FakeController>(controller_address_);
   StartDaemon();
@@ -80,7 +79,7 @@ TEST_F(DaemonTest, MetricsNameTheRankOfTheMembership) {
   EXPECT_TRUE(Eventually([&] { return shown("2") > 5; }));
   controller_->SetPlan(NodePlanOf({Member(2, 1)}));
   EXPECT_TRUE(Eventually([&] { return shown("1") > 5 && shown("2") == 0; }));
-  // Spares train nothing.
+  // Spares do not train.
   controller_->SetPlan(NodePlanOf({Member(3, -1)}));
   EXPECT_TRUE(Eventually([&] { return shown("1") == 0 && shown("-1") == 0; }));
 }
@@ -123,12 +122,12 @@ TEST_F(DaemonTest, StacksAreSavedWhenTheyAreWanted) {
   EXPECT_EQ(saved.stacks_file(), TrainerDir(2) + "/stacks.txt");
   EXPECT_TRUE(saved.suspended());
   EXPECT_THAT(Contents(saved.stacks_file()), HasSubstr("fake_trainer"));
-  // The file's place outlives the trainer.
+  // The path is still reported after the trainer's end.
   plan.mutable_stop();
   EXPECT_EQ(RunOne(plan).stacks_file(), saved.stacks_file());
 }
 
-// Of many times, since another process may hold the processor at any of them.
+// Collects many times, since another process may hold the processor during any of them.
 struct Times {
   void Add(absl::Duration time) { sorted.insert(time); }
   absl::Duration Best() const { return *sorted.begin(); }

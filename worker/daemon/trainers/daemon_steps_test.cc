@@ -1,5 +1,5 @@
-// What becomes of the records of a daemon's trainers' steps when connections are lost: each has
-// arrived, or is told as dropped.
+// What happens to trainers' step records when connections are lost: each record arrives or is
+// reported as dropped.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -15,23 +15,23 @@ namespace {
 
 class StepsTest : public DaemonTest {
  protected:
-  // By the present controller.
+  // Number of records that the current controller has received.
   int64_t Received() const { return static_cast<int64_t>(controller_->Steps().size()); }
 
-  // Waits for so many more reports.
+  // Waits for `count` more reports.
   void AwaitReports(int count) {
     const int wanted = controller_->Reports() + count;
     EXPECT_TRUE(Eventually([&] { return controller_->Reports() >= wanted; }));
   }
 
-  // The controller ends. Returns how many records it has received.
+  // Ends the controller. Returns how many records it had received.
   int64_t EndController() {
     controller_->Stop();
     const int64_t received = Received();
     controller_.reset();
     return received;
   }
-  // Another one is in its place, and stands by.
+  // Starts another controller, a standby, at the same address.
   void BeginController() {
     controller_ = std::make_unique<FakeController>(controller_address_, FakeController::kCluster,
                                                    /*term=*/0, NotLeader(""));
@@ -51,8 +51,8 @@ TEST_F(StepsTest, WhatIsAnsweredIsNotLostWithAConnectionAlsoWithoutLeases) {
   EXPECT_EQ(controller_->Dropped(), 0);
 }
 
-// A controller that has all messages, and answers none of them: as far as the worker knows they may
-// be lost, and so may be what it told of records that were lost before.
+// The controller receives all messages but answers none. To the worker they may be lost, along with
+// its count of records lost before.
 TEST_F(StepsTest, ARecordThatMayBeLostIsToldAsDroppedOnceHoweverOftenAConnectionIsCut) {
   StartDaemon();
   controller_->SetPlan(NodePlanOf({Plan(0, 1000000)}));
@@ -108,7 +108,7 @@ TEST_F(StepsTest, LastStepsOfATrainerAreSentAlsoWhenTheFirstPlanAfterAnOutageLac
   constexpr int64_t kSteps = 300;
   StartDaemon();
   v1::TrainerPlan plan = Plan(0, kSteps);
-  plan.clear_store_address();  // It waits.
+  plan.clear_store_address();  // The trainer waits.
   controller_->SetPlan(NodePlanOf({plan}));
   controller_->WaitForReport(AllIn(v1::TRAINER_READY));
   plan.set_store_address("127.0.0.1:5000");

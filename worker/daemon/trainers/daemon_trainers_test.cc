@@ -1,4 +1,4 @@
-// What a daemon's trainers are told, and what becomes of them: ends, stops, logs.
+// Commands to a daemon's trainers, and their ends, stops and logs.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -43,7 +43,7 @@ TEST_F(DaemonTest, PlansAndProfilesPassDownAndResultsUp) {
   plan.mutable_profile()->set_id(5);
   controller_->SetPlan(NodePlanOf({plan}));
   EXPECT_EQ(controller_->WaitForReport(active(2)).trainers(0).profile().id(), 5);
-  // A later daemon knows it, too, also when nobody tells it anew.
+  // A restarted daemon also knows it, even when no trainer repeats it.
   End(SIGKILL);
   StartDaemon();
   const v1::NodeReport report = controller_->WaitForReport([](const v1::NodeReport& r) {
@@ -161,7 +161,7 @@ TEST_F(DaemonTest, LogIsReadAcrossRotations) {
   for (int step = 0; step < 1000; ++step) absl::StrAppend(&expected, "step ", step, "\n");
   EXPECT_EQ(log, expected);
 
-  // The log outlives the trainer's place in the plan.
+  // The log is kept when the trainer is no longer in the plan.
   controller_->SetPlan(NodePlanOf({}));
   controller_->WaitForReport([](const v1::NodeReport& r) { return r.trainers_size() == 0; });
   request.set_tail_lines(2);

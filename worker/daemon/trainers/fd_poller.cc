@@ -13,7 +13,7 @@
 namespace paceline {
 namespace {
 
-// The event's data: the low half of the token above the descriptor.
+// Packs the event's data: the low half of the token above the descriptor.
 uint64_t Pack(int fd, uint64_t token) {
   return token << 32 | static_cast<uint64_t>(static_cast<uint32_t>(fd));
 }
@@ -75,7 +75,7 @@ void FdPoller::Poll() {
 void FdPoller::Fire(int fd, uint64_t token) {
   const auto found = watches_.find(fd);
   if (found == watches_.end() || found->second.token != token) return;
-  // It may arm or disarm the descriptor.
+  // `ready` may arm or disarm the descriptor.
   const std::function<void()> ready = std::exchange(found->second.ready, nullptr);
   found->second.token = 0;
   if (ready) ready();

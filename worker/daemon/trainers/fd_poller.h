@@ -1,7 +1,6 @@
-// Runs on the loop what waits for a file descriptor; the waiting is done by a thread of its
-// own.
+// Waits for file descriptors on its own thread, and runs their callbacks on the loop.
 //
-// Runs on the loop. The loop must not run any more when this object is destroyed.
+// Runs on the loop. The loop must have stopped when this object is destroyed.
 #ifndef WORKER_DAEMON_TRAINERS_FD_POLLER_H_
 #define WORKER_DAEMON_TRAINERS_FD_POLLER_H_
 
@@ -21,16 +20,16 @@ class FdPoller {
   FdPoller(const FdPoller&) = delete;
   FdPoller& operator=(const FdPoller&) = delete;
 
-  // Runs `ready` once, when `fd` shows one of `events` (EPOLLIN, EPOLLOUT) or an error.
-  // Replaces what waited for the same descriptor.
+  // Runs `ready` once, when `fd` shows one of `events` (EPOLLIN, EPOLLOUT) or an error. Replaces an
+  // earlier callback for the same descriptor.
   void Arm(int fd, uint32_t events, std::function<void()> ready);
 
-  // To be called before `fd` is closed. What waited for it does not run.
+  // Drops the callback of `fd` without running it. Call this before `fd` is closed.
   void Disarm(int fd);
 
  private:
   struct Watch {
-    uint64_t token = 0;  // Tells an old event of the descriptor's number from a new one.
+    uint64_t token = 0;  // Tells stale events of a reused descriptor from new ones.
     std::function<void()> ready;
   };
 

@@ -19,7 +19,7 @@
 namespace paceline {
 namespace {
 
-// Behind the name of a folder that is not whole.
+// Suffix of a folder that is still incomplete.
 constexpr char kUnfinished[] = ".new";
 
 absl::Status Cannot(absl::string_view why) {

@@ -1,13 +1,13 @@
-// The code of the jobs that have ranks on this node (JobSpec.code): fetched from the controller
-// through the session, once for each job, and unpacked as the jobs' user into a folder of the
-// job's, in which all its ranks on this node start.
+// The code of the jobs that have ranks on this node (JobSpec.code). It is fetched once per job from
+// the controller through the session and unpacked, as the jobs' user, into a folder of the job. All
+// the job's ranks on this node start in that folder.
 //
 //   Want ──▶ FETCHING ──▶ UNPACKING ──▶ READY        a part at a time, one job at a time
 //               │             │
 //               ╰─────────────┴───────▶ FAILED       the next generation tries again
 //
-// A folder that has its name is whole. What an earlier daemon left is removed unless ranks run in
-// it.
+// A folder under its final name is complete. Folders of an earlier daemon are removed unless ranks
+// still run in them.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINERS_JOB_CODES_H_
@@ -32,28 +32,28 @@ namespace paceline {
 
 class JobCodes {
  public:
-  // `settled` is called when Look says something else than that it has to wait. `threads` outlives
+  // `settled` is called when Look no longer returns Unavailable for a job. `threads` must outlive
   // this object.
   JobCodes(NodePaths paths, JobUser user, SideThreads& threads,
            std::function<void(const JobId&)> settled);
   JobCodes(const JobCodes&) = delete;
   JobCodes& operator=(const JobCodes&) = delete;
 
-  // Before all else: sets folders of other jobs than the `running` aside.
+  // Call first: sets aside the code folders of all jobs but those in `running`.
   void Start(const std::set<JobId>& running, absl::Time now);
 
-  // For a rank of that generation.
+  // Makes sure that the job's code is fetched, for a rank of `generation`.
   void Want(const JobId& job, Generation generation, const v1::Code& code, absl::Time now);
-  // OK: it is in paths.CodeDir(job). Unavailable: not yet. Else: why it cannot be had.
+  // OK: it is in paths.CodeDir(job). Unavailable: not yet. Other errors: why there is none.
   absl::Status Look(const JobId& job) const;
 
-  // What to ask the controller for now.
+  // The next request to the controller, if any.
   std::optional<v1::CodeRequest> NextRequest();
   void OnData(const v1::CodeData& data);
-  // The session was lost, and what was asked for with it.
+  // The session was lost, and so was the outstanding request.
   void OnLost() { asked_.reset(); }
 
-  // Sets aside the folders that CodeUse does not keep; whether there were any.
+  // Sets aside the folders that CodeUse releases. True if there were any.
   bool RemoveUnused(const std::set<JobId>& needed, absl::Time now);
 
  private:
@@ -78,7 +78,7 @@ class JobCodes {
   // Owned by the loop.
   std::map<JobId, Held> held_;
   CodeUse use_;
-  std::optional<JobId> asked_;  // Whose part is under way.
+  std::optional<JobId> asked_;  // The job with a request outstanding.
 };
 
 }  // namespace paceline

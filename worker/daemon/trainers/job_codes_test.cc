@@ -53,7 +53,7 @@ class JobCodesTest : public ::testing::Test {
     data.set_data(bytes_.substr(static_cast<size_t>(request.offset()), kPart));
     return data;
   }
-  // Answers whatever is asked for, until the job's code is there or cannot be had. Once in a test.
+  // Answers all requests until the job's code is there or has failed. Call once per test.
   absl::Status FetchAll(JobCodes& codes) {
     while (const std::optional<v1::CodeRequest> request = codes.NextRequest()) {
       codes.OnData(Answer(*request));

@@ -1,5 +1,5 @@
-// The lease kept for a later daemon: `<runtime dir>/lease`, which does not outlive the machine's
-// start either.
+// Keeps the lease for a later daemon in `<runtime dir>/lease`, which a reboot of the machine
+// deletes.
 #ifndef WORKER_DAEMON_TRAINERS_LEASE_FILE_H_
 #define WORKER_DAEMON_TRAINERS_LEASE_FILE_H_
 
@@ -9,10 +9,10 @@
 
 namespace paceline {
 
-// One that is not held when there is none, or none that can be understood.
+// Reads the kept lease; one that is not held when the file is missing or invalid.
 Lease ReadLease(const std::string& runtime_dir);
 
-// Replaces it; removes the file when nothing is held. What fails is logged.
+// Replaces the file, or removes it when no lease is held. Failures are logged.
 void KeepLease(const std::string& runtime_dir, const Lease& lease);
 
 }  // namespace paceline

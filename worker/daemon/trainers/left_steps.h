@@ -1,4 +1,4 @@
-// Steps of trainers that were forgotten before they were sent, until they are.
+// Holds steps that were not sent yet when their trainers were forgotten.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_TRAINERS_LEFT_STEPS_H_
@@ -16,9 +16,9 @@ namespace paceline {
 
 class LeftSteps {
  public:
-  static constexpr size_t kMaxBatches = 256;  // All that is kept of 64 trainers (ring_tail.h).
+  static constexpr size_t kMaxBatches = 256;  // All batches of 64 trainers (ring_tail.h).
 
-  // Returns how many records give way to these: the oldest.
+  // Adds a batch. Returns how many of the oldest records were dropped to make room.
   int64_t Add(v1::StepBatch batch) {
     batches_.push_back(std::move(batch));
     if (batches_.size() <= kMaxBatches) return 0;
@@ -27,7 +27,7 @@ class LeftSteps {
     return dropped;
   }
 
-  // The oldest; nothing when there are none.
+  // Removes the oldest batch; nothing when there are none.
   std::optional<v1::StepBatch> Take() {
     if (batches_.empty()) return std::nullopt;
     v1::StepBatch batch = std::move(batches_.front());

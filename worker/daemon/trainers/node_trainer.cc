@@ -46,7 +46,7 @@ static_assert(static_cast<int>(FailureKind::kOrphaned) == v1::FAILURE_ORPHANED);
 static_assert(static_cast<int>(FailureKind::kLost) == v1::FAILURE_LOST);
 static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 
-// Leaves out what is meant for other nodes.
+// Removes faults that are meant for other nodes.
 void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
   auto* chaos = spec.mutable_chaos();
   chaos->erase(std::remove_if(chaos->begin(), chaos->end(),
@@ -59,11 +59,11 @@ void KeepChaosOf(const std::string& node, v1::JobSpec& spec) {
 constexpr size_t kMaxLastWords = 16 << 20;
 constexpr size_t kMaxErrorFile = 1 << 20;
 constexpr size_t kMaxModules = 1 << 20;
-// Of a command's output, in which its error is looked for.
+// The part of a command's output that is searched for its error.
 constexpr int kWordsLines = 60;
 constexpr size_t kWordsBytes = 32 * 1024;
 
-// The trainer's folder, which its user passes through and cannot write, and in it its own.
+// Makes the trainer's folder, which its user can enter but not write, and the user's own inside.
 absl::Status MakeDirs(const std::string& dir, const std::string& own_dir, const JobUser& user) {
   std::error_code error;
   std::filesystem::create_directories(dir, error);
@@ -111,7 +111,7 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
   plan_ = plan;
   PACELINE_RETURN_IF_ERROR(TakeStoreSecret());
-  // A command's store is its own, and knows no secret of ours.
+  // A command opens its own store, which needs no secret from us.
   if (store_secret_.empty() && !IsCommand()) {
     store_secret_ = NewUuid();
     PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_));
@@ -141,7 +141,7 @@ absl::Status NodeTrainer::OpenRing() {
   const std::string ring = setup_.paths.Ring(id_);
   PACELINE_RETURN_IF_ERROR(CreateStepRing(ring, kRingCapacity));
   PACELINE_ASSIGN_OR_RETURN(ring_, RingTail::Open(ring));
-  // Nobody else can write its folder, so it is still the file that was made.
+  // Nobody else can write the ring's folder, so this is still the file created above.
   return GiveTo(setup_.user, ring);
 }
 
@@ -160,7 +160,7 @@ absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
   } else {
     PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
   }
-  // Only rank 0's is used.
+  // Only rank 0 uses its port.
   if (Member().rank.value() != 0) command_.FreePort();
   status_.set_state(v1::TRAINER_RUNNING);
   KeepMessage(File(trainer_dir::kSeen), status_);
@@ -252,7 +252,7 @@ absl::Status NodeTrainer::Adopt() {
     }
   }
   PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Adopt(dir_));
-  // It may end before the next Poll, and its end tells no ids.
+  // It may end before the next Poll, and its exit record has no ids.
   if (process_.has_value()) FindPid();
   return absl::OkStatus();
 }
@@ -289,7 +289,7 @@ Tell NodeTrainer::Poll(absl::Time now) {
   if (pid_ == 0) {
     if (!FindPid()) return Tell::kNothing;
     tell = Tell::kSoon;
-    if (IsCommand()) {  // It tells nothing itself, and a later daemon may find it ended.
+    if (IsCommand()) {  // It reports nothing, and it may end before a later daemon looks.
       status_.set_pid(pid_);
       KeepMessage(File(trainer_dir::kSeen), status_);
     }
@@ -375,12 +375,12 @@ void NodeTrainer::Judge(bool stop_requested) {
   const absl::StatusOr<std::optional<ExitRecord>> record = ReadExitRecord(dir_);
   const std::optional<ExitRecord> known = record.ok() ? *record : std::nullopt;
   const std::optional<ProcessEnd> process_end = ProcessEndOf(known);
-  // Somebody else has killed it, before or after it was asked to end.
+  // Somebody else killed it, before or after it was asked to end.
   if (process_end.has_value() && process_end->signal == SIGKILL && !killed_) stop_requested = false;
   const TrainerEnd end =
       JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
                stop_requested, fenced.ok() ? fenced->value_or("") : "");
-  // Of one that was asked to end an error does not count, and yet may tell why others failed.
+  // A command's error after a stop request is no failure, but may show why others failed.
   if (IsWatchedCommand() &&
       (end.failure != FailureKind::kNone || plan_.collectives_wanted() != 0)) {
     collectives_.TakeLeft(Member().rank.value());
@@ -450,7 +450,7 @@ v1::TrainerReport NodeTrainer::Report() const {
 
 v1::Progress NodeTrainer::ProgressAt(uint64_t now_ns) const {
   v1::Progress progress = ring_->Progress(now_ns);
-  // Who watches a command cannot know it, which is not a loss that is none.
+  // A watcher cannot know a command's loss; 0 would be wrong.
   if (IsCommand()) progress.clear_loss();
   return progress;
 }
@@ -527,7 +527,7 @@ absl::Status NodeTrainer::TakeStoreSecret() {
 
 std::string NodeTrainer::StoreAddress() const {
   const std::string place = JoinHostPort(store_host_, status_.store_port());
-  // One that an earlier version has started knows no secret.
+  // A trainer started by an earlier version knows no secret.
   return store_secret_.empty() ? place : absl::StrCat(place, "/", store_secret_);
 }
 

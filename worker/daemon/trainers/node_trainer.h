@@ -1,7 +1,7 @@
-// One trainer of this node, from its start to the report of its end: its files, its process
-// and its ring. Decides nothing (core/trainer_set.h does).
+// One trainer of this node, from its start to the report of its end: its files, its process and its
+// ring. All decisions are made elsewhere (core/trainer_set.h).
 //
-// All that a later daemon needs lies in the trainer dir: `plan` as long as the trainer is not
+// Everything that a later daemon needs is in the trainer dir: `plan` until the trainer is
 // forgotten, `seen` (its last status), `result` once its end was judged.
 //
 // Runs on the loop.
@@ -39,8 +39,8 @@ class NodeTrainer {
  public:
   // What an earlier daemon left of a trainer.
   enum class Remains {
-    kOld,      // Forgotten; only its log counts.
-    kUnborn,   // Planned, and never started.
+    kOld,      // Forgotten; only its log is left.
+    kUnborn,   // Planned but never started.
     kStarted,  // Everything else.
   };
   static Remains Examine(const NodePaths& paths, const TrainerId& id);
@@ -48,33 +48,33 @@ class NodeTrainer {
   // `setup` outlives this object.
   NodeTrainer(const TrainerSetup& setup, TrainerId id);
 
-  // Starts the process. When it ran before, it is not started again: ended() is true then. On
-  // an error nothing runs; call FailStart. A command is not started until the plan says where rank
-  // 0 is to be found: CanLaunch, Launch.
+  // Starts the process. A trainer that has run before is not started again; ended() is true then.
+  // On an error nothing runs: call FailStart. A command only starts with Launch, once CanLaunch()
+  // says that the plan names rank 0's address.
   absl::Status Start(const v1::TrainerPlan& plan);
-  // Of a command: the code that travels with it is on its way, and so it is not ready.
+  // A command does not launch while the code that travels with it is still being fetched.
   void SetWaitsForCode(bool waits) { waits_for_code_ = waits; }
-  // Of a command that waits: whether the plan has all that it needs; and starts it then, with
-  // errors as of Start.
+  // For a command that waits to be launched: whether its plan is complete (CanLaunch), and its
+  // start. Errors as for Start.
   bool IsUnlaunched() const;
   bool CanLaunch() const;
   absl::StatusOr<TrainerProcess::Command> PrepareLaunch() const;
-  // `stood_by`: the process in which an interpreter became the command; without, it is started.
+  // `stood_by`: a standby interpreter that has become the command, or nothing: start one.
   absl::Status Launch(const TrainerProcess::Command& command,
                       std::optional<TrainerProcess> stood_by);
   void FailStart(const absl::Status& status);
-  // It was to end before it was started.
+  // Records that the trainer was stopped before it was started.
   void Skip(const v1::TrainerPlan& plan);
 
-  // Takes over what an earlier daemon started. Unavailable: ask again soon. Afterwards it
-  // runs, or ended(), or its end has still to be judged (Judge).
+  // Takes over what an earlier daemon started. Unavailable: try again soon. On OK it runs, or has
+  // ended(), or Judge must still be called.
   absl::Status Adopt();
 
-  // It was to end while it waited to be launched.
+  // Records that a command was stopped while it waited to be launched.
   void EndUnlaunched();
 
-  // Of a command, for an interpreter that stands by for its next start: whether one may, the
-  // program as it is started, its variables ("KEY=value" and a NUL each), and what it has imported.
+  // For a standby interpreter of a command's next start: whether one is possible, the program as it
+  // was started, its environment (each "KEY=value" followed by a NUL), and the modules it imported.
   bool IsWatchedCommand() const { return IsCommand() && ring_.has_value(); }
   TrainerProcess::Command UserProgram() const;
   std::string EnvironmentText() const { return command_.EnvironmentText(); }
@@ -85,42 +85,42 @@ class NodeTrainer {
   void SetPlan(const v1::TrainerPlan& plan);
   const v1::TrainerPlan& plan() const { return plan_; }
 
-  // Figures alone are worth no report of their own.
+  // Takes a status. A change of figures alone needs no report.
   Tell OnStatus(const v1::TrainerStatus& status);
 
   // Reads the ring, the process id, and whether the process is suspended. `now`: BootNow.
   Tell Poll(absl::Time now);
 
-  // While its threads' stacks are being saved: to look at them suspends it, which is not told.
-  // The process to look at; nothing when they are not wanted, or were saved already.
+  // Begins saving the threads' stacks and returns the process to look at; nothing when they are not
+  // wanted or were saved already. The suspension that this causes is not reported.
   std::optional<pid_t> BeginStacks();
   std::string StacksPath() const;
   void EndStacks(bool saved);
 
-  // Of a watched command, as its plan wants: asks which collectives it has entered, looks for the
-  // answer, and returns whether one is still waited for. `now`: BootNow.
+  // If the plan of a watched command wants it: asks which collectives it has entered and looks for
+  // the answer. True while an answer is outstanding. `now`: BootNow.
   bool AskCollectives(absl::Time now, Tell& tell);
 
-  // For core/lease.h.
+  // Input for core/lease.h.
   HeldTrainer Held() const;
 
-  // Asks it to end, or kills it. Requires: it has a process.
+  // Asks the trainer to end, or kills it. Requires: it has a process.
   void Stop(bool kill);
 
-  // Kills it, and puts `why` on record first. Once only.
+  // Records `why` and kills the trainer. Does so only once.
   void Fence(const std::string& why);
 
-  // Whether the process `pid` is this trainer's. PermissionDenied: it is not; Unavailable: this
-  // trainer has no process, or none that is known yet.
+  // Checks that process `pid` belongs to this trainer. PermissionDenied: it does not. Unavailable:
+  // this trainer has no process, or none that is known yet.
   absl::Status Vouch(pid_t pid) const;
 
-  // Finds out how it ended. Requires: its process is gone.
+  // Determines how the trainer ended. Requires: its process is gone.
   void Judge(bool stop_requested);
-  // Puts that on record and removes its ring. Apart from the above, since the controller should
-  // not wait for a disk. Requires: ended().
+  // Writes that to disk and removes the ring. Separate from Judge, so that the controller does not
+  // wait for a disk. Requires: ended().
   void KeepResult();
 
-  // Removes what is only for the living: the plan and the ring. The log stays.
+  // Removes what only a living trainer needs: the plan and the ring. The log stays.
   void Forget();
 
   bool ended() const { return result_.has_value(); }
@@ -128,10 +128,10 @@ class NodeTrainer {
   const std::optional<RingTail>& ring() const { return ring_; }
   std::optional<RingTail>& ring() { return ring_; }
   const TrainerId& id() const { return id_; }
-  // What it is to the job by now: its generation and rank (-1: a spare) of its membership, those of
-  // id() without one.
+  // Its current part in the job: generation and rank (-1: a spare) of its membership, or of id()
+  // when it has none.
   TrainerId Member() const;
-  // Process and member, for log lines: "trainer=job-1.1.2 generation=3 rank=0".
+  // Names process and membership in log lines: "trainer=job-1.1.2 generation=3 rank=0".
   std::string Named() const;
 
   v1::TrainerReport Report() const;
@@ -140,23 +140,23 @@ class NodeTrainer {
  private:
   absl::Status Prepare(const v1::TrainerPlan& plan);
   absl::Status OpenRing();
-  // Reads the process id from the lock; false while it is not on record.
+  // Reads the process id from the lock; false while it is not there yet.
   bool FindPid();
   TrainerProcess::Command StartCommand() const;
   bool IsCommand() const { return !plan_.spec().command().empty(); }
-  // It has made no step that was seen, and may never make one.
+  // A command that was never seen to make a step, and may never make one.
   bool IsSilentCommand() const { return IsCommand() && steps_seen_ == 0; }
   v1::Progress ProgressAt(uint64_t now_ns) const;
   void SetResult(v1::TrainerReport result);
-  // A file of its own directory, which may be anything; nothing: there is none of that size.
+  // Reads a file of the trainer's own directory, which may be anything; nothing on failure.
   std::optional<std::string> OwnFile(const char* name, size_t most_bytes) const;
-  // The trainer's own file says more than what came by the socket, which may have been late.
+  // Returns what the trainer reported last: its own file is newer than what came by the socket.
   LastWords TakeLastWords();
   LastWords WordsOfCommand(const std::optional<ProcessEnd>& end) const;
   std::string File(const char* name) const;
-  // Where others meet in its store: "host:port/secret".
+  // Address of its store for other ranks: "host:port/secret".
   std::string StoreAddress() const;
-  // Reads what of that the trainer does not tell.
+  // Reads the secret from the trainer's dir; the trainer does not report it.
   absl::Status TakeStoreSecret();
 
   // Constant.
@@ -170,17 +170,17 @@ class NodeTrainer {
   std::string store_host_;
   std::string store_secret_;
   int64_t pid_ = 0;
-  std::optional<ProcessState> state_;  // Of the process pid_.
+  std::optional<ProcessState> state_;  // For the process pid_.
   bool suspended_ = false;
   bool waits_for_code_ = false;
   bool fenced_ = false;
-  bool killed_ = false;  // By this daemon, or maybe by an earlier one.
+  bool killed_ = false;  // By this daemon, or perhaps by an earlier one.
   enum class Stacks { kNone, kBeingSaved, kSaved } stacks_ = Stacks::kNone;
   uint64_t steps_seen_ = 0;
-  absl::Time last_step_;  // When they were seen; BootNow.
+  absl::Time last_step_;  // When steps_seen_ last grew; BootNow.
   CommandRank command_;
   AskedCollectives collectives_;
-  bool was_asked_ = false;  // Since LookForLife has looked: it was not active by itself.
+  bool was_asked_ = false;  // Since the last LookForLife: activity may be due to us.
   std::optional<TrainerProcess> process_;
   std::optional<RingTail> ring_;
   std::optional<v1::TrainerReport> result_;

@@ -30,11 +30,11 @@ struct Overloaded : Functions... {
 template <typename... Functions>
 Overloaded(Functions...) -> Overloaded<Functions...>;
 
-// A rank that is to end has so long to tell of its collectives, and is looked at so often.
+// How long a rank that is to end may take to report its collectives, and how often we look.
 constexpr absl::Duration kLastAnswer = absl::Milliseconds(300);
 constexpr absl::Duration kLookAgain = absl::Milliseconds(20);
 
-// Beside the folder of what watches a command.
+// The standby script is beside the folder of the Python watcher.
 std::string StandbyScript(const TrainerSetup& setup) {
   return setup.watch_dir.empty() ? "" : absl::StrCat(setup.watch_dir, "/../standby.py");
 }
@@ -81,11 +81,11 @@ absl::Status NodeTrainers::Start() {
   }
   codes_.Start(running, BootNow());
   RemoveStrayRings();
-  RemoveDirs();  // That an earlier daemon did not come to.
+  RemoveDirs();  // Those that an earlier daemon set aside.
   return absl::OkStatus();
 }
 
-// ---- What the controller wants.
+// ---- The controller's wishes.
 
 void NodeTrainers::SetPlan(const v1::NodePlan& plan) {
   PlanReceived event;
@@ -103,7 +103,7 @@ void NodeTrainers::SetPlan(const v1::NodePlan& plan) {
     NodeTrainer* const trainer = Find(id);
     if (trainer == nullptr || trainer->ended()) continue;
     v1::TrainerPlan kept = wanted;
-    // A stop that was asked for is not taken back.
+    // A stop request is never taken back.
     if (set_.StopRequested(id)) kept.mutable_stop();
     trainer->SetPlan(kept);
     sockets_.SetCommand(id, trainer->Command());
@@ -167,7 +167,7 @@ void NodeTrainers::OnStarted(NodeTrainer& trainer) {
   Watch(trainer);
 }
 
-// Looks what has become of its code.
+// Checks the state of its job's code.
 void NodeTrainers::TakeCode(NodeTrainer& trainer) {
   const absl::Status code = codes_.Look(trainer.id().job);
   trainer.SetWaitsForCode(absl::IsUnavailable(code));
@@ -190,7 +190,7 @@ void NodeTrainers::Launch(NodeTrainer& trainer) {
   EndLater(trainer);
 }
 
-// Not now: an action must not change what decides under its feet.
+// Posts the event: TrainerSet must not change while its actions are executed.
 void NodeTrainers::EndLater(const NodeTrainer& trainer) {
   OnEnded(trainer);
   loop_.Post([this, id = trainer.id()] { Apply(TrainerEnded{id}); });
@@ -210,7 +210,7 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
     return EndLater(*trainer);
   }
   if (!trainer->process().has_value()) return;
-  // A later daemon must know that the end was wanted, before it comes.
+  // A later daemon must know about the stop request: store it before the trainer ends.
   v1::TrainerPlan plan = trainer->plan();
   plan.mutable_stop();
   trainer->SetPlan(plan);
@@ -220,7 +220,7 @@ void NodeTrainers::Stop(const TrainerId& id, bool kill) {
   StopWhenAsked(id, BootNow() + kLastAnswer);
 }
 
-// Where another rank has failed, which collectives this one is in can only be asked before its end.
+// Asks the rank for its collectives first: after another rank's failure, this is the last chance.
 void NodeTrainers::StopWhenAsked(const TrainerId& id, absl::Time latest) {
   NodeTrainer* const trainer = Find(id);
   if (trainer == nullptr || !trainer->process().has_value()) return;
@@ -244,7 +244,7 @@ void NodeTrainers::Forget(const TrainerId& id) {
   tell_(Tell::kSoon);
 }
 
-// A plan without it may come before its last steps were sent, above all after an outage.
+// The trainer may leave the plan before its last steps were sent, above all after an outage.
 void NodeTrainers::LeaveSteps(const TrainerId& id, RingTail& ring) {
   CountDropped(ring.TakeDropped());
   while (std::optional<v1::StepBatch> batch = ring.TakeBatch()) {
@@ -254,7 +254,7 @@ void NodeTrainers::LeaveSteps(const TrainerId& id, RingTail& ring) {
 }
 
 void NodeTrainers::OnCodeSettled(const JobId& job) {
-  RemoveDirs();  // What a failure has left may be what fills the disk.
+  RemoveDirs();  // The remains of a failure may be what fills the disk.
   for (auto& [id, trainer] : trainers_) {
     if (!(id.job == job) || !trainer.IsUnlaunched()) continue;
     TakeCode(trainer);
@@ -289,7 +289,7 @@ void NodeTrainers::RemoveDirs() {
                });
 }
 
-// ---- What happens to the trainers.
+// ---- Events of the trainers.
 
 void NodeTrainers::Watch(NodeTrainer& trainer) {
   poller_.Arm(trainer.process()->fd(), EPOLLIN, [this, id = trainer.id()] { OnProcessEnded(id); });
@@ -299,7 +299,7 @@ void NodeTrainers::OnProcessEnded(const TrainerId& id) {
   NodeTrainer& trainer = *Find(id);
   if (trainer.process().has_value()) poller_.Disarm(trainer.process()->fd());
   trainer.Judge(set_.StopRequested(id));
-  // Before it is forgotten: its last steps are worth to be seen.
+  // Report before the trainer is forgotten: its last steps are worth seeing.
   tell_(Tell::kNow);
   trainer.KeepResult();
   OnEnded(trainer);
@@ -375,7 +375,7 @@ void NodeTrainers::Show(const NodeTrainer& trainer, const v1::TrainerReport& rep
   const TrainerId member = trainer.Member();
   const auto [shown, is_new] = shown_as_.try_emplace(id, member);
   if (!(shown->second == member)) metrics_.ForgetTrainer(std::exchange(shown->second, member));
-  if (member.rank.value() < 0) return;  // Spares are not told apart, and train nothing.
+  if (member.rank.value() < 0) return;  // Spares have no metrics: they do not train.
   metrics_.SetFigures(member, report.figures(), report.plan());
   if (report.has_checkpoints()) metrics_.SetCheckpoints(member, report.checkpoints());
   if (trainer.ring().has_value()) {
@@ -393,7 +393,7 @@ void NodeTrainers::PruneLogs() {
   }
 }
 
-// ---- What is told of them.
+// ---- Reports.
 
 google::protobuf::RepeatedPtrField<v1::TrainerReport> NodeTrainers::Report() const {
   google::protobuf::RepeatedPtrField<v1::TrainerReport> reports;

@@ -1,5 +1,5 @@
-// All trainers of this node: finds what an earlier daemon left, starts, watches, tells, stops and
-// forgets them, as core/trainer_set.h decides from the controller's plans.
+// All trainers of this node: finds what an earlier daemon left, and starts, watches, stops and
+// forgets trainers as core/trainer_set.h decides from the controller's plans.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINERS_NODE_TRAINERS_H_
@@ -35,11 +35,11 @@ class NodeTrainers {
   struct Options {
     TrainerSetup setup;
     TrainerSet::Options set;
-    size_t log_segments = 8;  // Kept per trainer.
+    size_t log_segments = 8;  // Number kept per trainer.
   };
 
-  // `tell` is called when the controller should hear of a change; what is told is Report then.
-  // `loop`, `metrics` and `threads` outlive this object.
+  // `tell` is called when the controller should hear of a change; Report() then has it. `loop`,
+  // `metrics` and `threads` must outlive this object.
   NodeTrainers(EventLoop& loop, Options options, WorkerMetrics& metrics, SideThreads& threads,
                std::function<void(Tell)> tell);
   NodeTrainers(const NodeTrainers&) = delete;
@@ -51,30 +51,29 @@ class NodeTrainers {
   // The node's trainers in the controller's latest plan.
   void SetPlan(const v1::NodePlan& plan);
 
-  // Looks at what the trainers tell nobody: rings, processes. To be called ten times a second.
-  // `now`: BootNow; so below.
+  // Checks what no trainer reports: rings and processes. Call it ten times a second. `now`, here
+  // and below: BootNow.
   void Poll(absl::Time now);
 
-  // Kills those that have to end when `lease` has run out.
+  // Kills the trainers that must not outlive `lease`, once it has run out.
   void Fence(const Lease& lease, absl::Time now);
 
-  // Deletes what is too old of the logs of those that run, and marks where they end.
+  // Deletes old parts of running trainers' logs, and marks where the logs end.
   void PruneLogs();
 
   google::protobuf::RepeatedPtrField<v1::TrainerReport> Report() const;
 
-  // Steps that were not sent yet: those of trainers that were forgotten meanwhile, then a batch of
-  // each that has any, until there are kMaxRecords. They take turns, so that some with short steps
-  // do not hold up the others.
+  // Returns up to kMaxRecords unsent steps: first those of forgotten trainers, then a batch of each
+  // trainer that has any. Trainers take turns, so that those with short steps do not delay others.
   static constexpr int kMaxRecords = 4096;
   std::optional<v1::NodeSteps> NextSteps();
 
-  // Of the code of jobs: what to ask the controller for, and what comes of it (job_codes.h).
+  // Requests for jobs' code and the controller's answers (job_codes.h).
   std::optional<v1::CodeRequest> NextCodeRequest() { return codes_.NextRequest(); }
   void OnCode(const v1::CodeData& data) { codes_.OnData(data); }
   void OnSessionLost() { codes_.OnLost(); }
 
-  // Records of steps that will not be sent, since the start.
+  // Number of step records, since the start, that will never be sent.
   int64_t dropped() const { return dropped_; }
 
   bool Runs(const TrainerId& id) const;
@@ -122,18 +121,18 @@ class NodeTrainers {
   // Owned by the loop.
   TrainerSet set_;
   std::map<TrainerId, NodeTrainer> trainers_;
-  std::map<TrainerId, v1::TrainerPlan> plans_;  // Of the latest plan.
-  std::map<TrainerId, TrainerId> shown_as_;     // The members whose metrics are shown.
+  std::map<TrainerId, v1::TrainerPlan> plans_;  // From the latest plan.
+  std::map<TrainerId, TrainerId> shown_as_;     // Memberships whose metrics are shown.
   Standbys standbys_;
   JobCodes codes_;
   FdPoller poller_;
   TrainerSockets sockets_;
   std::optional<EventLoop::TimerId> deadline_;
-  std::optional<TrainerId> last_batch_;  // Whose turn was last.
+  std::optional<TrainerId> last_batch_;  // The trainer whose turn was last.
   LeftSteps left_;
   int64_t dropped_ = 0;
-  bool removing_ = false;      // Dirs that were set aside.
-  bool remove_again_ = false;  // There are more by now.
+  bool removing_ = false;      // Dirs set aside are being removed.
+  bool remove_again_ = false;  // More were set aside meanwhile.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What an earlier daemon left of the node's trainers.
+// Handles what an earlier daemon left of the node's trainers.
 #include <filesystem>
 #include <system_error>
 #include <vector>
@@ -25,7 +25,7 @@ void NodeTrainers::FindTrainers() {
   for (const TrainerId& id : *ids) {
     switch (NodeTrainer::Examine(options_.setup.paths, id)) {
       case NodeTrainer::Remains::kOld:
-      case NodeTrainer::Remains::kUnborn:  // A plan that still lists it starts it.
+      case NodeTrainer::Remains::kUnborn:  // A plan that still lists it will start it.
         Apply(OldDirFound{id});
         break;
       case NodeTrainer::Remains::kStarted:
@@ -35,7 +35,7 @@ void NodeTrainers::FindTrainers() {
   }
 }
 
-// Of trainers whose dir is gone: a daemon that was killed at the wrong moment leaves them.
+// Removes rings of trainers whose dir is gone; a daemon killed at a bad moment leaves them.
 void NodeTrainers::RemoveStrayRings() const {
   std::error_code error;
   for (const auto& entry :
@@ -63,7 +63,7 @@ void NodeTrainers::Adopt(const TrainerId& id) {
 void NodeTrainers::OnAdopted(NodeTrainer& trainer, const absl::Status& status) {
   const TrainerId id = trainer.id();
   if (!status.ok()) {
-    // Its shim is just starting.
+    // Its shim is still starting.
     loop_.After(kAdoptionRetry, [this, id] {
       NodeTrainer& again = *Find(id);
       OnAdopted(again, again.Adopt());
@@ -75,7 +75,7 @@ void NodeTrainers::OnAdopted(NodeTrainer& trainer, const absl::Status& status) {
   PACELINE_LOG(INFO) << "trainer_adopted " << trainer.Named()
                      << " shim=" << trainer.process()->shim();
   Watch(trainer);
-  // A plan may have come meanwhile.
+  // A plan may have arrived meanwhile.
   if (plans_.count(id) > 0 && set_.StopRequested(id)) Stop(id, /*kill=*/false);
 }
 

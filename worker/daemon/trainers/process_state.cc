@@ -20,7 +20,7 @@
 namespace paceline {
 
 char StateLetter(absl::string_view stat) {
-  // The program's name, in parentheses, may itself hold any.
+  // The program's name, in parentheses, may itself contain parentheses.
   const size_t name_end = stat.rfind(')');
   return name_end == absl::string_view::npos || name_end + 2 >= stat.size() ? '\0'
                                                                             : stat[name_end + 2];
@@ -28,11 +28,11 @@ char StateLetter(absl::string_view stat) {
 
 namespace {
 
-// More than any rank has: what it starts must not keep the daemon busy.
+// Limit on a rank's processes; no rank needs so many. They must not keep the daemon busy.
 constexpr size_t kMaxProcesses = 4096;
 constexpr int kMaxGenerations = 32;
 
-// Numbers of the fields behind the program's name.
+// Numbers of the fields that follow the program's name.
 constexpr size_t kParent = 1;
 constexpr size_t kUserTicks = 11;
 constexpr size_t kFirstOfChildren = 13;
@@ -53,7 +53,7 @@ std::string StatOf(pid_t pid) {
   return size <= 0 ? "" : std::string(stat, static_cast<size_t>(size));
 }
 
-// The sum of the fields from `first` on.
+// Sum of the two fields from `first` on.
 int64_t TicksOf(pid_t pid, size_t first) {
   const std::string stat = StatOf(pid);
   const std::vector<absl::string_view> fields = FieldsIn(stat);
@@ -65,7 +65,7 @@ int64_t TicksOf(pid_t pid, size_t first) {
   return sum;
 }
 
-// Appends those that a thread of `pid` has started.
+// Appends the children that the threads of `pid` have started.
 void AppendChildren(pid_t pid, std::vector<pid_t>& processes) {
   std::error_code error;
   const std::string tasks = absl::StrCat("/proc/", pid, "/task");

@@ -1,5 +1,5 @@
-// What /proc tells of a process: whether it is stopped, by SIGSTOP or by a debugger, so that it
-// lives and does nothing; who has started it; what it and those that it has started have used.
+// Reads the state of a process from /proc: whether it is suspended by SIGSTOP or a debugger, its
+// parent, and the processor time of its descendants.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_TRAINERS_PROCESS_STATE_H_
@@ -12,32 +12,31 @@
 
 namespace paceline {
 
-// The state letter in the text of /proc/<pid>/stat (proc(5)); '\0' when there is none.
+// The state letter in the text of /proc/<pid>/stat (proc(5)); '\0' if there is none.
 char StateLetter(absl::string_view stat);
 
-// The parent's id in that text; 0 when there is none.
+// The parent's id in that text; 0 if there is none.
 pid_t ParentIn(absl::string_view stat);
 
-// The parent of a process at this moment; 0 when the process is gone.
+// The current parent of a process; 0 if the process is gone.
 pid_t ParentOf(pid_t pid);
 
-// Whether `pid` is a process that `ancestor` has started, or one that such a one has started, at
-// most 32 times removed.
+// Whether `pid` descends from `ancestor`, within 32 generations.
 bool DescendsFrom(pid_t pid, pid_t ancestor);
 
-// Processor time of all that descends from `root`, in the kernel's ticks: of those that live, and
-// of those that have ended and were waited for. Not `root`'s own.
+// Processor time of all descendants of `root`, in steps of the kernel's tick: living ones, and
+// ended ones that were waited for. Excludes `root` itself.
 absl::Duration ProcessorTimeBelow(pid_t root);
 
 class ProcessState {
  public:
-  // Stays with this process, whoever gets its id later.
+  // Refers to this process for good, even if its id is reused later.
   explicit ProcessState(pid_t pid);
   ProcessState(ProcessState&& other) noexcept;
   ProcessState& operator=(ProcessState&& other) noexcept;
   ~ProcessState();
 
-  // False, too, when the process is gone.
+  // False also when the process is gone.
   bool Suspended() const;
 
  private:

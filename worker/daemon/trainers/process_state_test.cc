@@ -50,8 +50,8 @@ TEST(ProcessStateTest, ProcessThatNeverWasIsNotSuspended) {
   EXPECT_FALSE(ProcessState(999999999).Suspended());
 }
 
-// A child of this process that starts one of its own, which works until it has taken processor time
-// that can be told, and then waits, as its parent does.
+// A child of this process whose own child uses a measurable amount of processor time; then both
+// wait.
 class BusyGrandchild {
  public:
   BusyGrandchild() {

@@ -1,7 +1,7 @@
-// A TCP port that nobody else is given while a command, which is told it, has not opened it yet.
+// A TCP port, reserved for a command until the command opens it.
 //
-// The socket is bound and never listens. With SO_REUSEADDR on both sides a store of
-// torch.distributed's binds and listens beside it (tried with torch 2.11, both of its backends).
+// The socket is bound but never listens. With SO_REUSEADDR on both sockets, a store of
+// torch.distributed can bind and listen beside it (tested with torch 2.11, both backends).
 #ifndef WORKER_DAEMON_TRAINERS_RESERVED_PORT_H_
 #define WORKER_DAEMON_TRAINERS_RESERVED_PORT_H_
 
@@ -21,7 +21,7 @@ namespace paceline {
 
 class ReservedPort {
  public:
-  // `port` on all addresses; 0: any. Of IPv6 and IPv4, or of IPv4 where there is no IPv6.
+  // Binds `port` (0: any) on all IPv6 and IPv4 addresses; on IPv4 only where IPv6 is missing.
   static absl::StatusOr<ReservedPort> Take(int port) {
     absl::StatusOr<ReservedPort> both = Bind(AF_INET6, port);
     return both.ok() ? std::move(both) : Bind(AF_INET, port);

@@ -22,10 +22,10 @@ static_assert(kPhases + 1 == v1::Phase_ARRAYSIZE);
 
 constexpr double kNanosPerSecond = 1e9;
 
-// A trainer's memory, or its owner, may write anything. What is beyond these is no record: sums of
-// what is below stay within 64 bits.
+// The trainer's process or its user may write anything. A record beyond these limits is invalid;
+// sums of values within them fit into 64 bits.
 constexpr uint64_t kMaxStepNanos = uint64_t{7} * 24 * 3600 * 1'000'000'000;  // A week.
-constexpr uint64_t kMaxCount = uint64_t{1} << 48;  // Samples, tokens, bytes; also steps.
+constexpr uint64_t kMaxCount = uint64_t{1} << 48;  // Of samples, tokens, bytes and steps.
 
 bool IsPlausible(const StepRecord& record) {
   bool plausible = record.total_ns <= kMaxStepNanos && record.start_ns <= uint64_t{INT64_MAX} / 2 &&
@@ -73,7 +73,7 @@ absl::StatusOr<RingTail> RingTail::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(StepRingReader reader, StepRingReader::Open(path));
   RingTail tail(std::move(reader));
   tail.Poll();
-  tail.dropped_ = 0;  // What nobody watched is not a loss.
+  tail.dropped_ = 0;  // Records from before the start are not a loss.
   return tail;
 }
 

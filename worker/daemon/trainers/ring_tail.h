@@ -1,5 +1,5 @@
-// What the daemon takes out of one trainer's step ring: how far it is, and the records of its
-// steps, kept up to a bound until they are sent.
+// Reads one trainer's step ring for the daemon: its progress, and its step records, kept up to a
+// limit until they are sent.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_TRAINERS_RING_TAIL_H_
@@ -24,30 +24,30 @@ namespace paceline {
 
 class RingTail {
  public:
-  static constexpr size_t kMaxKept = 4096;   // Records that wait to be sent.
-  static constexpr size_t kMaxBatch = 1024;  // Records of one batch.
+  static constexpr size_t kMaxKept = 4096;   // Unsent records.
+  static constexpr size_t kMaxBatch = 1024;  // Records per batch.
 
-  // Begins with the oldest record that the ring still holds. Fails as StepRingReader::Open.
+  // Begins with the oldest record still in the ring. Errors as for StepRingReader::Open.
   static absl::StatusOr<RingTail> Open(const std::string& path);
 
-  // Takes the new records. To be called at least once while the trainer fills the ring.
+  // Reads new records. Call it before the trainer can fill the whole ring.
   void Poll();
 
-  // `now_ns`: MonotonicNanos(), or when the trainer ended.
+  // `now_ns`: MonotonicNanos(), or the time when the trainer ended.
   v1::Progress Progress(uint64_t now_ns) const;
 
-  // Records ever written, as far as they were polled, and the last of them.
+  // Number of records written, as of the last Poll, and the last of them.
   uint64_t written() const { return next_; }
   const std::optional<StepRecord>& last() const { return last_; }
 
-  // The oldest records that were not sent yet, without an id; nothing when there are none.
+  // Removes and returns the oldest unsent records, without an id; nothing if there are none.
   std::optional<v1::StepBatch> TakeBatch();
 
-  // Records that are lost since the last call, or since Open: too many were kept, they were written
-  // over before they were read, or they could not be true.
+  // Records lost since the last call (or Open): too many were waiting, they were overwritten before
+  // they were read, or they were implausible.
   int64_t TakeDropped() { return std::exchange(dropped_, 0); }
 
-  // Since Open.
+  // Totals since Open.
   const std::array<uint64_t, kPhases>& phase_ns() const { return phase_ns_; }
 
  private:

@@ -69,7 +69,7 @@ void Standbys::StartMissing(const NodeTrainer& trainer, absl::Time now) {
   const Key key = KeyOf(trainer);
   const int64_t generation = trainer.Member().generation.value();
   if (const auto found = standbys_.find(key); found != standbys_.end()) {
-    // What did not help in one generation may do so in the next.
+    // An interpreter that failed in one generation may work in the next.
     if (found->second.process.has_value() || found->second.generation == generation) return;
     standbys_.erase(found);
   }

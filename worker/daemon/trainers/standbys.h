@@ -1,6 +1,6 @@
-// The interpreters of a node that stand by: one for each rank of a watched command that may be
-// started again, which has imported what the rank imported (python/paceline/standby.py). The rank's
-// next start takes it, if it is as the one before: the same command, rank and environment.
+// The node's standby interpreters: one for each rank of a watched command that may be started
+// again. It has imported what the rank imported (python/paceline/standby.py). The rank's next start
+// uses it if it has the same command, rank and environment as before.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINERS_STANDBYS_H_
@@ -21,32 +21,32 @@ namespace paceline {
 
 class Standbys {
  public:
-  // `script`: path of standby.py; empty: none ever stands by.
+  // `script`: path of standby.py; empty: no interpreters stand by.
   explicit Standbys(std::string script) : script_(std::move(script)) {}
 
-  // Starts those that are missing, once their rank has made a step, and one after the other, since
-  // importing takes a core from who trains; ends those whose job has had no trainer here for half a
-  // minute. To be called ten times a second. `now`: BootNow.
+  // Starts missing interpreters once their ranks have made a step, one at a time, since importing
+  // takes a core from training. Ends those whose job has had no trainer here for half a minute.
+  // Call it ten times a second. `now`: BootNow.
   void Poll(const std::map<TrainerId, NodeTrainer>& trainers, absl::Time now);
 
-  // The process of `command`, which `trainer` is about to be, by the interpreter that stood by for
-  // it. Nothing: none did.
+  // Turns the standby interpreter of `trainer` into `command` and returns its process; nothing if
+  // none stood by.
   std::optional<TrainerProcess> Start(const NodeTrainer& trainer,
                                       const TrainerProcess::Command& command);
 
-  // For TrainerReport.standby.
+  // Text for TrainerReport.standby.
   std::string Tell(const NodeTrainer& trainer) const;
 
  private:
   using Key = std::pair<std::string, int>;  // Job and rank.
   struct Standby {
-    int64_t generation = 0;                 // Of the rank beside which it was started.
-    std::vector<std::string> program;       // Of that one.
-    std::string environment;                // Of that one.
-    std::optional<StandbyProcess> process;  // Without it, `told` says why.
+    int64_t generation = 0;                 // Of the rank for which it was started.
+    std::vector<std::string> program;       // Of that rank.
+    std::string environment;                // Of that rank.
+    std::optional<StandbyProcess> process;  // Empty: `told` says why.
     bool ready = false;
     std::string told;
-    absl::Time needed;  // When the job last had a trainer here.
+    absl::Time needed;  // When its job last had a trainer here.
   };
 
   static Key KeyOf(const NodeTrainer& trainer);

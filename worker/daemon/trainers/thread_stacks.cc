@@ -23,9 +23,9 @@ constexpr size_t kMaxBytes = 1 << 20;
 constexpr size_t kMaxThreads = 1024;
 constexpr char kMaxFrames[] = "64";  // Per thread.
 constexpr int64_t kMaxMemory = int64_t{2} << 30;
-constexpr int kNoSuchProgram = 127;  // Of prlimit.
+constexpr int kNoSuchProgram = 127;  // Exit code of prlimit.
 
-// Empty when it cannot be read.
+// Text of the file; empty when it cannot be read.
 std::string Contents(const std::string& path) {
   const absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(path);
   return text.ok() ? text->value_or("") : "";
@@ -46,8 +46,8 @@ std::string KernelThread(const std::string& dir, int thread) {
   return text;
 }
 
-// setpriv(1) and prlimit(1), which do before the tool begins what this process could only do to a
-// thread of its own.
+// Uses setpriv(1) and prlimit(1), which set user and limits before the tool starts; this process
+// could only do so in a thread.
 std::vector<std::string> StackCommand(pid_t pid, const std::optional<UserIds>& user) {
   std::vector<std::string> command;
   if (user.has_value()) {
@@ -101,7 +101,7 @@ std::string KernelStacks(pid_t pid) {
 
 absl::Status SaveStacks(pid_t pid, const std::optional<UserIds>& user, const std::string& path,
                         const std::atomic<bool>& stop) {
-  // The kernel's first: to read the frames changes the states.
+  // The kernel's part first: reading the frames changes the threads' states.
   std::string text = absl::StrCat("process ", pid, "\n\n", KernelStacks(pid), "\n");
   text += UserStacks(pid, user, stop);
   return WriteSmallFile(path, text);

@@ -1,5 +1,5 @@
-// Where the threads of a process are, as text: what the kernel tells of each, and their frames as
-// the tool eu-stack (Debian's elfutils) finds them, if it is installed.
+// Writes down where the threads of a process are: what the kernel reports of each, and their frames
+// from the tool eu-stack (Debian's elfutils), if it is installed.
 #ifndef WORKER_DAEMON_TRAINERS_THREAD_STACKS_H_
 #define WORKER_DAEMON_TRAINERS_THREAD_STACKS_H_
 
@@ -14,15 +14,15 @@
 
 namespace paceline {
 
-// Of each thread its name, state, wait channel, system call and, if this user may read it, the
-// kernel's stack (proc(5)). Bounded in size.
+// Returns, for each thread, name, state, wait channel, system call and, if this user may read it,
+// kernel stack (proc(5)). Bounded in size.
 std::string KernelStacks(pid_t pid);
 
-// Writes both to `path`; the file appears whole. The tool reads what the process has in its memory,
-// and names as its programs: it runs as `user`, the process's, when that is another than this one,
-// without any privilege, and within limits. Blocks for up to five seconds, less when `stop`
-// becomes true. The process may be suspended; else it stands still while its frames are read. What
-// could not be found out is told in the file; fails when that cannot be written.
+// Writes both parts to `path`, which appears whole. The tool reads memory and programs that the
+// process controls, so it runs without privileges, within limits, and as `user`, the process's
+// user, if set. Blocks for up to five seconds, or until `stop` becomes true. The process may be
+// suspended; otherwise it stands still while its frames are read. The file says what could not be
+// found out. Fails when the file cannot be written.
 absl::Status SaveStacks(pid_t pid, const std::optional<UserIds>& user, const std::string& path,
                         const std::atomic<bool>& stop);
 

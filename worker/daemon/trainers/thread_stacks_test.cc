@@ -18,7 +18,7 @@ namespace {
 using ::testing::AnyOf;
 using ::testing::HasSubstr;
 
-// A process that waits, suspended if wished.
+// A waiting process, suspended on request.
 class Waiting {
  public:
   explicit Waiting(bool suspended) : pid_(::fork()) {
@@ -49,7 +49,7 @@ std::string Saved(pid_t pid, const std::optional<UserIds>& user = std::nullopt) 
 
 TEST(ThreadStacksTest, TellsWhatTheKernelKnowsOfEachThread) {
   const Waiting process(true);
-  // A child that has not become another program has this one's name.
+  // Before exec, a child has the name of this process.
   std::ifstream comm("/proc/self/comm");
   std::string name;
   ASSERT_TRUE(std::getline(comm, name) && !name.empty());
@@ -60,7 +60,7 @@ TEST(ThreadStacksTest, TellsWhatTheKernelKnowsOfEachThread) {
 TEST(ThreadStacksTest, FramesOfRunningAndSuspendedProcessesOrWhyThereAreNone) {
   for (const bool suspended : {false, true}) {
     const Waiting process(suspended);
-    // Where it is installed, and may look at other processes, it finds the call.
+    // The frames show the call if the tool is installed and may look at other processes.
     EXPECT_THAT(Saved(process.pid()),
                 AnyOf(HasSubstr("TestBody"), HasSubstr("eu-stack is not installed"),
                       HasSubstr("Operation not permitted")));
@@ -72,13 +72,13 @@ TEST(ThreadStacksTest, ProcessOfAnotherUserIsReadAsThatUser) {
   PACELINE_NEEDS_OTHER_USERS();
   const UserIds nobody = {kNobody, kNobody, {}};
   const std::string own = Saved(Waiting(false).pid(), nobody);
-  // It may not look at root's.
+  // The tool may not look at a process of root.
   EXPECT_THAT(own, AnyOf(HasSubstr("ermi"), HasSubstr("eu-stack is not installed")));
   EXPECT_THAT(own, ::testing::Not(HasSubstr("TestBody")));
   std::string theirs;
   const pid_t child = ::fork();
   if (child == 0) {
-    // Only what it has started itself, as a trainer is, may be looked at.
+    // The tool may only look at its own kind: the child becomes the same user, as a trainer does.
     if (BecomeUser(nobody) == nullptr) ::execl("/bin/sleep", "sleep", "60", nullptr);
     ::_exit(1);
   }

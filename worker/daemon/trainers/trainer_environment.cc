@@ -27,10 +27,10 @@ constexpr absl::string_view kPrefixes[] = {
     "KMP_", "GOMP_", "TORCH_",  "PYTORCH_", "MALLOC_", "PACELINE_",
 };
 
-// Torch's own default since it has one for all backends.
+// Torch's own default since one buffer serves all backends.
 constexpr char kRecordedCollectives[] = "2000";
 
-// Of CommandEnvironment: what a rank's next start has another value of.
+// Variables of CommandEnvironment that differ in a rank's next start.
 constexpr absl::string_view kOfOneStart[] = {
     "MASTER_ADDR",
     "MASTER_PORT",
@@ -50,13 +50,13 @@ bool IsKept(absl::string_view entry) {
 
 using Variables = std::map<std::string, std::string>;
 
-// Puts `entry` before what a list of folders has.
+// Puts `entry` first in the colon-separated list of folders in variable `name`.
 void PutFirst(const std::string& entry, const char* name, Variables& variables) {
   std::string& list = variables[name];
   list = list.empty() ? entry : absl::StrCat(entry, ":", list);
 }
 
-// What torchrun tells its workers.
+// Sets the variables that torchrun gives its workers.
 void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surroundings,
              Variables& variables) {
   const v1::LocalRanks& local = plan.local();
@@ -74,7 +74,7 @@ void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surrounding
   variables["TORCHELASTIC_RUN_ID"] = plan.id().job_id();
   variables["TORCHELASTIC_RESTART_COUNT"] = absl::StrCat(local.restarts());
   variables["TORCHELASTIC_MAX_RESTARTS"] = absl::StrCat(plan.spec().max_restarts());
-  // There is no agent with a store: rank 0 opens it.
+  // There is no agent with a store: rank 0 opens the store.
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   variables["TORCHELASTIC_ERROR_FILE"] =
       absl::StrCat(surroundings.own_dir, "/", trainer_dir::kErrorFile);
@@ -113,7 +113,7 @@ std::vector<std::string> CommandEnvironment(const std::vector<std::string>& pass
   if (!surroundings.ring.empty()) {
     variables["PACELINE_RING"] = surroundings.ring;
     PutFirst(surroundings.watch_dir, "PYTHONPATH", variables);
-    // What a rank says of its collectives when it hangs (python/paceline/_collectives.py).
+    // Keeps what a hanging rank reports of its collectives (python/paceline/_collectives.py).
     if (variables.count("TORCH_NCCL_TRACE_BUFFER_SIZE") == 0) {
       variables.emplace("TORCH_FR_BUFFER_SIZE", kRecordedCollectives);
     }

@@ -119,7 +119,7 @@ TEST(CommandEnvironmentTest, CollectivesOfAWatchedCommandAreRecorded) {
   EXPECT_THAT(CommandEnvironment({}, plan, around), Contains("TORCH_FR_BUFFER_SIZE=2000"));
   EXPECT_THAT(CommandEnvironment({"TORCH_FR_BUFFER_SIZE=0"}, plan, around),
               Contains("TORCH_FR_BUFFER_SIZE=0"));
-  // torch warns of its former name.
+  // torch warns about its old name.
   (*plan.mutable_spec()->mutable_environment())["TORCH_NCCL_TRACE_BUFFER_SIZE"] = "7";
   EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(StartsWith("TORCH_FR_"))));
 }

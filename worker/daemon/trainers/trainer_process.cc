@@ -26,12 +26,12 @@
 namespace paceline {
 namespace {
 
-// The number in the shim of the descriptor that it is given: the lock, or a socket.
+// Descriptor number that the shim inherits for the lock or a socket.
 constexpr int kGivenFd = 3;
-// Of why an interpreter does not stand by.
+// Limit on the reason why an interpreter does not stand by.
 constexpr size_t kMostWords = 4096;
 
-// As the C library has them since 2.36: the wheel (tools/wheel.sh) runs with older ones.
+// The C library has this since 2.36, but the wheel (tools/wheel.sh) also runs with older ones.
 int OpenPidFd(pid_t pid) { return static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)); }
 
 void SignalPidFd(int fd, int signal) { ::syscall(SYS_pidfd_send_signal, fd, signal, nullptr, 0); }
@@ -43,12 +43,12 @@ std::vector<char*> Pointers(std::vector<std::string>& strings) {
   return pointers;
 }
 
-// Returns the child's id, or minus an errno.
+// Returns the child's id, or a negative errno.
 pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environment,
             int given_fd) {
   posix_spawn_file_actions_t actions;
   ::posix_spawn_file_actions_init(&actions);
-  // Onto itself this still clears close-on-exec.
+  // Also clears close-on-exec when both numbers are the same.
   ::posix_spawn_file_actions_adddup2(&actions, given_fd, kGivenFd);
   posix_spawnattr_t attributes;
   ::posix_spawnattr_init(&attributes);
@@ -66,8 +66,7 @@ pid_t Spawn(std::vector<std::string> arguments, std::vector<std::string> environ
   return error == 0 ? child : -error;
 }
 
-// Starts the shim with flags of its own and those that tell how the program is to run. Returns what
-// Spawn does.
+// Starts the shim with `flags` and the flags of `command`. Returns the same as Spawn.
 pid_t SpawnShim(const TrainerProcess::Command& command, std::vector<std::string> flags,
                 int given_fd) {
   std::vector<std::string> arguments = std::move(flags);
@@ -91,7 +90,7 @@ pid_t SpawnShim(const TrainerProcess::Command& command, std::vector<std::string>
   return Spawn(std::move(arguments), command.environment, given_fd);
 }
 
-// Opened once, a descriptor tells the process from all later ones of its number.
+// Opens a descriptor of the shim, which keeps naming this process when its id is reused.
 absl::StatusOr<int> Watch(pid_t shim, const std::string& program) {
   if (shim < 0) return absl::ErrnoToStatus(-shim, absl::StrCat("cannot start ", program));
   const int fd = OpenPidFd(shim);
@@ -123,7 +122,7 @@ absl::StatusOr<std::optional<TrainerProcess>> TrainerProcess::Adopt(
   }
   const int fd = OpenPidFd(processes.shim);
   TrainerProcess process(fd, processes.shim);
-  // Held still: the id did belong to the holder when it was opened.
+  // The lock is still held, so the id belonged to the holder when it was opened.
   PACELINE_ASSIGN_OR_RETURN(processes, ReadTrainerLock(trainer_dir));
   if (!processes.alive) return std::nullopt;
   if (fd < 0) {

@@ -1,5 +1,5 @@
-// The process of one trainer, seen through its shim: started by this daemon, or by an earlier
-// one and found again by its lock.
+// The process of one trainer, seen through its shim. It was started by this daemon, or by an
+// earlier one and found again by its lock.
 //
 // Thread-compatible.
 #ifndef WORKER_DAEMON_TRAINERS_TRAINER_PROCESS_H_
@@ -26,42 +26,42 @@ class TrainerProcess {
     std::string shim;                      // Path of paceline-shim.
     std::vector<std::string> program;      // The trainer and its arguments.
     std::vector<std::string> environment;  // "KEY=value".
-    std::string trainer_dir;               // Exists.
-    std::string own_dir;                   // Exists, and the trainer's user can write it.
+    std::string trainer_dir;               // Must exist.
+    std::string own_dir;                   // Must exist and be writable by the trainer's user.
     Confinement confinement;
-    // Which paths of the job have to lie in which folders (worker/shim/allowed_roots.h).
+    // The job's paths must be inside these folders (worker/shim/allowed_roots.h).
     std::vector<std::string> roots;
     std::vector<NamedPath> paths;
-    // Of a command (shim/main.cc); empty: the program is a trainer.
+    // For a command (shim/main.cc); empty: the program is a trainer.
     std::string working_directory;
     std::string environment_file;
     int64_t log_segment_bytes = 0;
   };
 
-  // Takes the trainer's lock and starts the shim, which inherits it. Safe in a process with
-  // many threads.
+  // Takes the trainer's lock and starts the shim, which inherits the lock. Safe in a multithreaded
+  // process.
   static absl::StatusOr<TrainerProcess> Start(const Command& command);
 
-  // The process that holds the lock in `trainer_dir`; nothing when none does. Unavailable when
-  // one does that has not told its ids yet: ask again.
+  // Finds the process that holds the lock in `trainer_dir`; nothing when nobody holds it.
+  // Unavailable: the holder has not written its ids yet; try again.
   static absl::StatusOr<std::optional<TrainerProcess>> Adopt(const std::string& trainer_dir);
 
   TrainerProcess(TrainerProcess&& other) noexcept;
   TrainerProcess& operator=(TrainerProcess&& other) noexcept;
-  // Leaves the process alone.
+  // Does not end the process.
   ~TrainerProcess();
 
-  // A descriptor that becomes readable when the shim, and the trainer before it, has ended.
+  // Becomes readable when the shim has ended, and so the trainer before it.
   int fd() const { return fd_; }
 
   pid_t shim() const { return shim_; }
 
-  // Whether the process `pid` is the trainer, as far as that can be told: the one that the lock in
-  // `trainer_dir` names, or a child of the shim.
+  // Whether process `pid` is the trainer, as far as is known: the one named by the lock in
+  // `trainer_dir`, or a child of the shim.
   bool IsTrainer(pid_t pid, const std::string& trainer_dir) const;
 
-  // Whether the trainer has started the process `pid`, or one that has: a program under a wrapper
-  // (bash -c, uv run) is the rank that it wraps.
+  // Whether process `pid` descends from the trainer: a program under a wrapper (bash -c, uv run) is
+  // the rank.
   bool HasStarted(pid_t pid) const;
 
   // Asks the trainer to end at the next step.
@@ -70,8 +70,8 @@ class TrainerProcess {
   // Ends the trainer's process group, even if it or the shim is suspended.
   void Kill() const;
 
-  // Takes the shim off the process table if it has ended and is a child of ours. False: it has not
-  // ended, which it has once `fd` is readable.
+  // Reaps the shim if it has ended and is our child. False when it has not ended; once `fd` is
+  // readable, it has.
   bool Reap() const;
 
  private:
@@ -83,31 +83,31 @@ class TrainerProcess {
   pid_t shim_;
 };
 
-// A shim with an interpreter that has imported what a command will import, and waits to become it
-// (python/paceline/standby.py).
+// A shim with an interpreter that has imported a command's modules in advance and waits to become
+// that command (python/paceline/standby.py).
 //
 // Thread-compatible.
 class StandbyProcess {
  public:
-  // Starts `command.program`, in the environment of a rank whose standby it is; trainer_dir and
-  // own_dir are not used. It reads the names of the modules from `modules_file`.
+  // Starts `command.program` in the environment of the rank it stands by for; ignores trainer_dir
+  // and own_dir. The interpreter reads the names of the modules from `modules_file`.
   static absl::StatusOr<StandbyProcess> Start(const TrainerProcess::Command& command,
                                               const std::string& modules_file);
 
   StandbyProcess(StandbyProcess&& other) noexcept;
   StandbyProcess& operator=(StandbyProcess&& other) noexcept;
-  // All of it ends by itself, unless it has become a trainer.
+  // Makes the interpreter end, unless it has become a trainer.
   ~StandbyProcess();
 
-  // What it has told since: OK when it is ready; an error says why it does not stand by, and it has
-  // ended then. Nothing: no news.
+  // What has happened since the last call: OK when it is ready; an error when it has ended, and
+  // why; nothing when there is no news.
   std::optional<absl::Status> News();
 
-  // It becomes the trainer of `command`, of which the directories and environment_file count.
-  // Requires: it is ready. On an error it is of no use any more.
+  // Turns it into the trainer of `command`; uses only its directories and environment_file.
+  // Requires: it is ready. After an error this object is useless.
   absl::StatusOr<TrainerProcess> Become(const TrainerProcess::Command& command);
 
-  // Ends it. To be reaped.
+  // Ends it. The caller must reap the result.
   TrainerProcess End() &&;
 
  private:

@@ -1,4 +1,4 @@
-// What all trainers of a node have in common.
+// Settings shared by all trainers of a node.
 #ifndef WORKER_DAEMON_TRAINERS_TRAINER_SETUP_H_
 #define WORKER_DAEMON_TRAINERS_TRAINER_SETUP_H_
 
@@ -14,22 +14,22 @@ namespace paceline {
 
 struct TrainerSetup {
   NodePaths paths;
-  std::string shim;          // Paths of the programs.
+  std::string shim;          // Path, like the next two.
   std::string trainer;       // For CPU ranks.
   std::string trainer_cuda;  // For CUDA ranks.
   std::vector<std::string> environment;
-  std::vector<std::string> command_environment;  // Of commands, before the job's.
+  std::vector<std::string> command_environment;  // For commands, under the job's.
   JobUser user;
-  Confinement limits;              // Without a user.
-  std::vector<std::string> roots;  // For the paths of jobs; none: they may name any.
+  Confinement limits;              // The user is not set.
+  std::vector<std::string> roots;  // Of allowed paths; empty: all.
   int64_t log_segment_bytes = 8 << 20;
   double orphan_timeout_s = 600;
-  std::string node;       // Name of this one.
-  std::string address;    // Host under which other nodes reach this one.
+  std::string node;       // Name of this node.
+  std::string address;    // Host at which other nodes reach this one.
   std::string interface;  // For the trainers' collectives and stores; empty: all.
   int default_threads = 1;
   bool takes_commands = true;
-  std::string watch_dir;  // Of the Python code that watches commands; empty: there is none.
+  std::string watch_dir;  // Python code that watches commands; empty: none.
 };
 
 }  // namespace paceline

@@ -24,7 +24,7 @@ namespace {
 
 constexpr int kBacklog = 128;
 constexpr absl::Duration kAcceptInterval = absl::Seconds(1);   // After a failure.
-constexpr absl::Duration kRefusalInterval = absl::Seconds(1);  // Of lines in the log.
+constexpr absl::Duration kRefusalInterval = absl::Seconds(1);  // Between lines in the log.
 
 }  // namespace
 
@@ -33,9 +33,9 @@ struct TrainerSockets::Connection {
   ucred peer{};
   absl::Time since;
   FrameDecoder decoder;
-  std::string out;  // Bytes that the socket has not taken yet.
+  std::string out;  // Bytes not yet written to the socket.
   std::optional<TrainerId> id;
-  std::string sent;  // The command that it was told last.
+  std::string sent;  // The last command sent.
 };
 
 TrainerSockets::TrainerSockets(EventLoop& loop, FdPoller& poller, Peers peers, OnStatus on_status,
@@ -118,7 +118,7 @@ void TrainerSockets::OnAcceptable() {
     AwaitDials();
     return;
   }
-  // The listener shows that somebody dials until he is taken: at once would be for ever.
+  // The listener stays readable until the dialler is accepted: retrying at once would loop forever.
   PACELINE_LOG(ERROR) << "trainer_accept_failed reason=\"" << std::strerror(error)
                       << "\" again_in=" << kAcceptInterval;
   retry_ = loop_.After(kAcceptInterval, [this] { AwaitDials(); });
@@ -130,7 +130,7 @@ void TrainerSockets::Accept(int fd) {
   connection->since = EventLoop::Now();
   ucred& peer = connection->peer;
   socklen_t size = sizeof(peer);
-  // Of the process that has dialled, as it was then.
+  // Credentials of the dialling process at the time when it dialled.
   const bool known = ::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) == 0;
   const bool ours = known && (peer.uid == peers_.uid || peer.uid == ::geteuid());
   if (!ours) Refuse(Refusal::kUser, peer, absl::StrCat("trainers run as user ", peers_.uid));
@@ -161,7 +161,7 @@ void TrainerSockets::OnReady(int fd) {
   }
 }
 
-// False when the connection is at its end. What is left of much waits for the next turn.
+// False at the connection's end. Reads at most kMaxReadBytes; the rest waits for the next turn.
 bool TrainerSockets::Read(Connection& connection) {
   std::array<char, 16384> buffer;
   for (size_t taken = 0; taken < kMaxReadBytes;) {

@@ -1,10 +1,10 @@
 // The Unix socket at which the node's trainers report (proto/trainer.proto).
 //
-// A trainer says who it is with its first status and is answered with its command; later
-// commands are sent when they change. A connection that breaks the protocol is closed; the
-// trainer dials again. So is one of a process that is somebody else (SO_PEERCRED): of another user
-// at once, of another process when it says whose trainer it is; it is told in the log, at most once
-// a second, and counted. A trainer has one connection, its newest.
+// A trainer names itself in its first status and gets its command in answer; later commands are
+// sent when they change. A connection that breaks the protocol is closed, and the trainer dials
+// again. A connection of somebody else (SO_PEERCRED) is also closed: of another user at once, of
+// another process when it claims a trainer. Such refusals are counted, and logged at most once a
+// second. A trainer has one connection, its newest.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINERS_TRAINER_SOCKETS_H_
@@ -32,32 +32,32 @@ namespace paceline {
 
 class TrainerSockets {
  public:
-  // A status has some hundred bytes and the text of an error. The controller takes 16 MiB of a
-  // node's report: the trainers of a large node must not fill it.
+  // A status has some hundred bytes plus an error's text. The controller accepts node reports up to
+  // 16 MiB, which the trainers of a large node must not fill.
   static constexpr size_t kMaxStatusBytes = 64 << 10;
-  // What a trainer has not taken of its commands; one that never reads is closed.
+  // Unsent bytes of commands per trainer. A trainer that never reads is disconnected.
   static constexpr size_t kMaxUnsentBytes = 4 << 20;
-  // Of one trainer before the loop looks at the others again.
+  // Bytes read from one trainer before the loop serves the others.
   static constexpr size_t kMaxReadBytes = 256 << 10;
 
-  // What a trainer told. After it returns, the command of that trainer is sent if it has one.
+  // Called with a trainer's status. After it returns, the trainer is sent its command, if any.
   using OnStatus = std::function<void(const TrainerId&, const v1::TrainerStatus&)>;
 
   enum class Refusal { kUser, kProcess };
   struct Peers {
-    // The trainers' user, to whom the socket belongs. This process' own may speak, too.
+    // The trainers' user, who owns the socket. This process's own user may connect, too.
     uid_t uid = 0;
     gid_t gid = 0;
-    // Whether the process `pid` is this trainer. PermissionDenied: it is not, which is a refusal;
-    // other errors: it cannot be told now, and it may dial again.
+    // Checks that process `pid` is this trainer. PermissionDenied: it is not, and is refused. Other
+    // errors: unknown for now; it may dial again.
     std::function<absl::Status(const TrainerId&, pid_t pid)> vouch;
     std::function<void(Refusal)> on_refused;
   };
 
   struct Limits {
-    // One that comes beyond them is closed at once,
+    // Maximum number. More are closed at once, unless silent ones can be closed instead.
     size_t connections = 1024;
-    // unless there are some that have not said who they are for so long: those are.
+    // A connection whose trainer is still unknown after this time counts as silent.
     absl::Duration silence = absl::Seconds(10);
   };
 
@@ -65,19 +65,19 @@ class TrainerSockets {
   TrainerSockets(EventLoop& loop, FdPoller& poller, Peers peers, OnStatus on_status)
       : TrainerSockets(loop, poller, std::move(peers), std::move(on_status), Limits()) {}
   TrainerSockets(EventLoop& loop, FdPoller& poller, Peers peers, OnStatus on_status, Limits limits);
-  // Closes all; removes the socket's file.
+  // Closes all connections and removes the socket's file.
   ~TrainerSockets();
   TrainerSockets(const TrainerSockets&) = delete;
   TrainerSockets& operator=(const TrainerSockets&) = delete;
 
-  // Replaces a socket that an earlier daemon left at `path`, in a directory that only this process'
-  // user can write. InvalidArgument when the path is too long for a socket (107 bytes).
+  // Replaces a socket left by an earlier daemon at `path`. Only this process's user may be able to
+  // write the directory. InvalidArgument when the path is too long for a socket (107 bytes).
   absl::Status Listen(const std::string& path);
 
-  // What the trainer shall be told, now if it is connected and has not been told already.
+  // Sets the trainer's command. Sends it if the trainer is connected and does not have it yet.
   void SetCommand(const TrainerId& id, const v1::TrainerCommand& command);
 
-  // The trainer is gone: its command and its connections.
+  // Removes the command and the connections of a trainer that is gone.
   void Forget(const TrainerId& id);
 
  private:
@@ -95,7 +95,7 @@ class TrainerSockets {
   void Arm(Connection& connection);
   void Close(int fd);
   void CloseSilent();
-  // Those of the trainer but `newest`.
+  // Closes all connections of the trainer except `newest`.
   void CloseOlder(const TrainerId& id, int newest);
 
   // Constant.
@@ -107,10 +107,10 @@ class TrainerSockets {
 
   // Owned by the loop.
   int listener_ = -1;
-  std::optional<EventLoop::TimerId> retry_;  // Of taking who dials.
+  std::optional<EventLoop::TimerId> retry_;  // To accept again.
   std::string path_;
   std::map<int, std::unique_ptr<Connection>> connections_;
-  std::map<TrainerId, std::string> commands_;  // Serialized.
+  std::map<TrainerId, std::string> commands_;  // Serialized messages.
   absl::Time refusal_told_ = absl::InfinitePast();
 };
 

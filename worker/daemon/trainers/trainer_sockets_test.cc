@@ -40,11 +40,11 @@ v1::TrainerCommand Command(const std::string& store) {
   return command;
 }
 
-// The trainer's end, blocking; on a thread of its own beside the loop.
+// The trainer's end; blocking, on its own thread beside the loop.
 class Client {
  public:
   explicit Client(const std::string& path) : Client(path, ::socket(AF_UNIX, SOCK_STREAM, 0)) {}
-  // With a socket, which it owns from now on.
+  // Uses the socket `fd` and takes ownership of it.
   Client(const std::string& path, int fd) : fd_(fd) {
     sockaddr_un address{};
     address.sun_family = AF_UNIX;
@@ -59,7 +59,7 @@ class Client {
   }
   void Send(const v1::TrainerStatus& status) { Send(EncodeFrame(status.SerializeAsString())); }
 
-  // The next command's store; "closed" when the daemon has hung up.
+  // The store in the next command; "closed" when the daemon has hung up.
   std::string Receive() {
     while (true) {
       const auto payload = decoder_.Next();
@@ -94,7 +94,7 @@ class TrainerSocketsTest : public ::testing::Test {
     thread.join();
   }
 
-  // Trainers of the test's user, of which all processes are kId's trainer unless vouched_ says no.
+  // Accepts the test's user, and takes each process for trainer kId unless vouched_ objects.
   TrainerSockets::Peers OwnPeers() {
     return {::geteuid(), ::getegid(),
             [this](const TrainerId& id, pid_t pid) {
@@ -106,7 +106,7 @@ class TrainerSocketsTest : public ::testing::Test {
   }
 
   const std::string path_ = absl::StrCat("/tmp/trainer_sockets_test.", ::getpid());
-  std::vector<v1::TrainerState> seen_;  // On the loop.
+  std::vector<v1::TrainerState> seen_;  // Used on the loop.
   absl::Status vouched_;
   std::vector<pid_t> asked_;
   std::vector<TrainerSockets::Refusal> refused_;
@@ -237,7 +237,7 @@ TEST_F(TrainerSocketsTest, WhoSaysNothingGivesItsPlaceToWhoComes) {
   sockets_.reset();
   TrainerSockets::Limits limits;
   limits.connections = 2;
-  limits.silence = absl::Seconds(2);  // Longer than a busy machine takes for two dials.
+  limits.silence = absl::Seconds(2);  // Longer than two dials on a busy machine.
   TrainerSockets sockets(
       loop_, *poller_, OwnPeers(), [](const TrainerId&, const v1::TrainerStatus&) {}, limits);
   ASSERT_TRUE(sockets.Listen(path_).ok());
@@ -257,7 +257,7 @@ TEST_F(TrainerSocketsTest, WhoSaysNothingGivesItsPlaceToWhoComes) {
   });
 }
 
-// No descriptor is free until this ends.
+// Takes all free descriptors until it is destroyed.
 class NoDescriptors {
  public:
   NoDescriptors() {
@@ -363,7 +363,7 @@ TEST_F(TrainerSocketsTest, ProcessOfWhichNothingIsKnownYetMayDialAgain) {
   EXPECT_TRUE(refused_.empty());
 }
 
-// What a process of another user sees that dials `path` and has nothing to say.
+// What a process of another user sees when it dials `path` and sends nothing.
 std::string DialAsNobody(const std::string& path) {
   int answer[2];
   EXPECT_EQ(::pipe(answer), 0);

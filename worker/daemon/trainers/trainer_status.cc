@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// What is worth a report of its own. While a trainer trains, its step is a figure.
+// Keeps only what is worth a report of its own. While a trainer trains, its step is a figure.
 v1::TrainerStatus WithoutFigures(v1::TrainerStatus status) {
   status.clear_figures();
   status.clear_checkpoints();
@@ -17,7 +17,7 @@ v1::TrainerStatus WithoutFigures(v1::TrainerStatus status) {
   return status;
 }
 
-// What other ranks may be waiting for. `status` is without figures.
+// Keeps only what other ranks may wait for. Requires: `status` has no figures.
 std::string WaitedFor(v1::TrainerStatus status) {
   status.clear_evaluation();
   status.clear_plan();
@@ -26,7 +26,7 @@ std::string WaitedFor(v1::TrainerStatus status) {
   return status.SerializeAsString();
 }
 
-// Adds what only `earlier` tells of saves, before the others.
+// Prepends the saves that only `earlier` has.
 void AddSaves(const v1::TrainerStatus& earlier, v1::TrainerStatus* last) {
   google::protobuf::RepeatedPtrField<v1::SaveStatus> saves;
   for (const v1::SaveStatus& save : earlier.saves()) {

@@ -1,4 +1,4 @@
-// What follows from what a trainer says of itself.
+// What a trainer's status means for the reports.
 #ifndef WORKER_DAEMON_TRAINERS_TRAINER_STATUS_H_
 #define WORKER_DAEMON_TRAINERS_TRAINER_STATUS_H_
 
@@ -6,18 +6,18 @@
 
 namespace paceline {
 
-// Whether the controller should hear of a change, and how soon.
+// Whether and how soon the controller should hear of a change.
 enum class Tell {
-  kNothing,  // With the next report.
-  kSoon,     // With other changes that come in the same moment.
-  kNow,      // Others wait for it.
+  kNothing,  // It can wait for the next report.
+  kSoon,     // Together with other changes of the same moment.
+  kNow,      // Others are waiting for it.
 };
 
-// How soon the controller should hear that a trainer says `after` and no more `before`. Figures
-// alone are worth no report of their own; for its state and its membership others wait.
+// How soon the controller should hear that a trainer's status changed from `before` to `after`.
+// Figures alone need no report of their own; others wait for its state and membership.
 Tell HowSoon(const v1::TrainerStatus& before, const v1::TrainerStatus& after);
 
-// `last`, which a trainer left behind, with what only `seen` tells, which came by the socket.
+// Completes `last`, the status a trainer left behind, with what only `seen`, from the socket, has.
 v1::TrainerStatus MergeLastWords(const v1::TrainerStatus& seen, v1::TrainerStatus last);
 
 }  // namespace paceline

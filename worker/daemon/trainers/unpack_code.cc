@@ -26,7 +26,7 @@ absl::Status Failed(const char* what, absl::string_view path) {
   return absl::ResourceExhaustedError(status.message());
 }
 
-// The folder that the path lies in, made where it is missing. No link is followed.
+// Opens the folder that contains the path, and creates it if missing. Follows no links.
 absl::StatusOr<int> OpenParent(int root, const std::string& path) {
   std::vector<std::string> parts = absl::StrSplit(path, '/');
   parts.pop_back();
@@ -69,7 +69,7 @@ absl::Status WriteFile(int root, const v1::CodeFile& file) {
                file.executable() ? 0777 : 0666);
   if (fd < 0) return Failed("make", file.path());
   absl::Status status = WriteAll(fd, file.data(), file.path());
-  // Some file systems tell only then that they are full.
+  // Some file systems report only at close that they are full.
   if (::close(fd) != 0 && status.ok()) status = Failed("write", file.path());
   return status;
 }

@@ -1,5 +1,4 @@
-// Writes the files that travel with a job (common/job_spec/code_files.h) into a folder of their
-// own.
+// Unpacks the files that travel with a job (common/job_spec/code_files.h) into a new folder.
 #ifndef WORKER_DAEMON_TRAINERS_UNPACK_CODE_H_
 #define WORKER_DAEMON_TRAINERS_UNPACK_CODE_H_
 
@@ -12,10 +11,10 @@
 
 namespace paceline {
 
-// Makes `dir`, which does not exist, for the user alone, and the files in it. InvalidArgument:
-// `bytes` are others than `sha256` says, or no files; ResourceExhausted: the disk is full;
-// Cancelled: `stop` became true. What was written by then stays. The calling thread acts as the
-// user from then on, and no other thread.
+// Creates `dir`, which must not exist, for the user alone, and unpacks the files into it.
+// InvalidArgument: `bytes` do not match `sha256` or contain no valid files; ResourceExhausted: the
+// disk is full; Cancelled: `stop` became true. On an error, files written so far remain. Switches
+// the calling thread, and no other thread, to the user for good.
 absl::Status UnpackCode(const JobUser& user, const std::string& dir, const std::string& sha256,
                         absl::string_view bytes, const std::atomic<bool>& stop);
 

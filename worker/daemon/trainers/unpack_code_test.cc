@@ -45,7 +45,7 @@ class UnpackCodeTest : public ::testing::Test {
   absl::Status Unpack(const JobUser& user = {}, bool stopped = false) const {
     absl::Status status;
     const std::atomic<bool> stop = stopped;
-    // The thread becomes another user.
+    // A thread of its own, because it becomes another user for good.
     std::thread([&] { status = UnpackCode(user, dir_, Sha256Hex(bytes_), bytes_, stop); }).join();
     return status;
   }
@@ -118,7 +118,7 @@ TEST_F(UnpackCodeTest, AFullDiskIsSaid) {
   Add("data", std::string(1 << 20, 'x'));
   bool mounted = false;
   absl::Status status;
-  // The thread sees a small disk, and nobody else.
+  // Only this thread sees the small disk.
   std::thread([&] {
     mounted = ::unshare(CLONE_NEWNS) == 0 &&
               ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0 &&

@@ -1,4 +1,4 @@
-// For tests with processes, or files, of another user.
+// For tests that need processes or files of another user.
 #ifndef WORKER_SHIM_TESTING_OTHER_USERS_H_
 #define WORKER_SHIM_TESTING_OTHER_USERS_H_
 
@@ -11,9 +11,9 @@
 
 namespace paceline {
 
-inline constexpr uid_t kNobody = 65534;  // And their group.
+inline constexpr uid_t kNobody = 65534;  // User and group id.
 
-// Why this process cannot become kNobody; empty: it can.
+// Returns why this process cannot become kNobody; empty when it can.
 inline std::string NoOtherUsers() {
   if (::geteuid() != 0) return "only root starts processes of other users";
   std::ifstream map("/proc/self/uid_map");
@@ -28,7 +28,7 @@ inline std::string NoOtherUsers() {
 
 }  // namespace paceline
 
-// At the beginning of such a test.
+// Skips a test that needs another user. Put it first.
 #define PACELINE_NEEDS_OTHER_USERS() \
   if (const std::string why = ::paceline::NoOtherUsers(); !why.empty()) GTEST_SKIP() << why
 

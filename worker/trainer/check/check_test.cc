@@ -1,4 +1,4 @@
-// The parts of the probe that need no torch; the whole of it is run by the daemon's tests.
+// The parts of the probe that need no torch. The daemon's tests run the whole probe.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
@@ -34,7 +34,7 @@ TEST(HostCheckTest, MeasuresMemoryAndDisk) {
   ASSERT_TRUE(memory.ok()) << memory.status();
   EXPECT_THAT(Names(*memory), ElementsAre("memory_bandwidth"));
   EXPECT_GT(memory->front().value, 0.01);
-  // A file system that knows no O_DIRECT, and the one of the tests.
+  // A file system without O_DIRECT, and that of the tests.
   for (const std::string& dir : {std::string("/dev/shm"), ::testing::TempDir()}) {
     const auto disk = CheckDisk(dir, 8 << 20);
     ASSERT_TRUE(disk.ok()) << disk.status();

@@ -34,7 +34,7 @@ std::vector<Measurement> CheckGpus(const Nvml& nvml) {
 }
 
 int CountXids(absl::string_view kernel_log) {
-  // "NVRM: Xid (PCI:0000:3b:00): 79, pid=..."
+  // Example: "NVRM: Xid (PCI:0000:3b:00): 79, pid=..."
   constexpr absl::string_view kMark = "NVRM: Xid (";
   int count = 0;
   for (absl::string_view line : absl::StrSplit(kernel_log, '\n')) {
@@ -57,7 +57,7 @@ std::vector<Measurement> CheckXids() {
   int count = 0;
   while (true) {
     const ssize_t size = ::read(fd, record.data(), record.size());
-    if (size < 0 && errno == EPIPE) continue;  // Records were overwritten meanwhile.
+    if (size < 0 && errno == EPIPE) continue;  // Records were overwritten while we read.
     if (size <= 0) break;
     count += CountXids(absl::string_view(record.data(), static_cast<size_t>(size)));
   }

@@ -1,4 +1,4 @@
-// What the driver tells of the health of the GPUs.
+// The driver's view of the GPUs' health.
 #ifndef WORKER_TRAINER_CHECK_GPU_CHECK_H_
 #define WORKER_TRAINER_CHECK_GPU_CHECK_H_
 
@@ -11,17 +11,17 @@
 
 namespace paceline {
 
-// Of each GPU "gpu0_temperature", "gpu0_ecc_errors" (uncorrected, since the driver was loaded),
-// "gpu0_row_errors" (memory that cannot be repaired) and "gpu0_throttled" (1: by heat or power),
-// as far as they are known.
+// Measures for each GPU, as far as known: "gpu0_temperature", "gpu0_ecc_errors" (uncorrected, since
+// the driver was loaded), "gpu0_row_errors" (memory beyond repair) and "gpu0_throttled" (1: by heat
+// or power).
 std::vector<Measurement> CheckGpus(const Nvml& nvml);
 
-// Xids in the text of the kernel's log, without those that programs cause themselves: 13 (engine
-// exception), 31 (page fault), 43 (a program stopped). Numbers: NVIDIA's catalogue of Xid messages.
+// Counts the Xids in the text of the kernel's log, except those that programs cause themselves: 13
+// (engine exception), 31 (page fault), 43 (a program stopped). See NVIDIA's Xid catalogue.
 int CountXids(absl::string_view kernel_log);
 
-// "gpu_xid_errors", since the machine's start as far as the kernel's log goes back; empty when this
-// user may not read it.
+// "gpu_xid_errors" since the machine's start, as far back as the kernel's log goes. Empty when this
+// user may not read the log.
 std::vector<Measurement> CheckXids();
 
 }  // namespace paceline

@@ -28,14 +28,14 @@ struct Free {
 };
 using Buffer = std::unique_ptr<char, Free>;
 
-// Touched, so that no page is made while the time is taken.
+// Touches all pages, so that none is created during the measurement.
 Buffer NewBuffer(size_t bytes) {
   Buffer buffer(static_cast<char*>(std::aligned_alloc(kAlignment, bytes)));
   if (buffer != nullptr) std::memset(buffer.get(), 0x5a, bytes);
   return buffer;
 }
 
-// Bytes of memory that can be had without swapping; 0: not known.
+// Bytes of memory available without swapping; 0: unknown.
 size_t AvailableMemory() {
   std::ifstream file("/proc/meminfo");
   std::string name;
@@ -57,7 +57,7 @@ class File {
 
   static absl::StatusOr<File> Open(const std::string& dir) {
     int fd = ::open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC | O_DIRECT, 0600);
-    // Not every file system can do without the cache, or without a name.
+    // Some file systems support no O_DIRECT, or no files without a name.
     if (fd < 0 && errno == EINVAL) fd = ::open(dir.c_str(), O_TMPFILE | O_RDWR | O_CLOEXEC, 0600);
     if (fd < 0 && errno == EOPNOTSUPP) {
       std::string path = dir + "/probe.XXXXXX";
@@ -75,7 +75,7 @@ class File {
   int fd_;
 };
 
-// Goes through the file in blocks; returns the bytes done within `limit`.
+// Transfers the file block by block; returns the bytes done within `limit`.
 template <typename Transfer>
 absl::StatusOr<size_t> Run(size_t bytes, absl::Time deadline, const Transfer& transfer) {
   size_t done = 0;

@@ -1,4 +1,4 @@
-// One thing that the probe has measured, and how it is told: as a line of JSON.
+// One measurement of the probe, and its output format: a line of JSON.
 #ifndef WORKER_TRAINER_CHECK_MEASUREMENT_H_
 #define WORKER_TRAINER_CHECK_MEASUREMENT_H_
 
@@ -8,13 +8,13 @@
 namespace paceline {
 
 struct Measurement {
-  std::string name;  // "gemm"; one that counts errors ends in "_errors".
+  std::string name;  // "gemm"; names of error counts end in "_errors".
   double value = 0;
   std::string unit;
   bool more_is_better = false;
 };
 
-// The middle one; of an even number the greater of the two. Requires: not empty.
+// The median; of an even number, the greater of the middle two. Requires: not empty.
 double Median(std::vector<double> values);
 
 // {"name": .., "value": .., "unit": .., "more_is_better": ..}

@@ -23,17 +23,17 @@
 namespace paceline {
 namespace {
 
-// A client sends so many single bytes, each of which is sent back, then kBulkBytes, answered by
-// one.
+// A client sends this many single bytes and gets each one back. Then it sends kBulkBytes, which are
+// answered by one byte.
 constexpr int kPings = 200;
 constexpr size_t kBulkBytes = 64 << 20;
 constexpr size_t kBlock = 256 << 10;
-constexpr absl::Duration kPatience = absl::Seconds(10);  // Of all of it.
-constexpr int kLookMillis = 50;                          // For the end of the server.
+constexpr absl::Duration kPatience = absl::Seconds(10);  // For a whole client.
+constexpr int kLookMillis = 50;                          // Between checks whether the server ends.
 
 class Socket {
  public:
-  // Gives up at `deadline`, or when `stop` is set; null: never.
+  // Gives up at `deadline`, or when `stop` is set; if `stop` is null, only at the deadline.
   Socket(int fd, absl::Time deadline, const std::atomic<bool>* stop)
       : fd_(fd), deadline_(deadline), stop_(stop) {
     const int on = 1;

@@ -1,4 +1,4 @@
-// The network between two nodes: the probe of one dials, the daemon of the other serves.
+// Measures the network between two nodes: one's probe dials, the other's daemon serves.
 #ifndef WORKER_TRAINER_CHECK_PAIR_CHECK_H_
 #define WORKER_TRAINER_CHECK_PAIR_CHECK_H_
 
@@ -14,12 +14,10 @@
 
 namespace paceline {
 
-// Takes and answers what probes send, one after the other, each for ten seconds at most.
-// Thread-compatible.
+// Serves probes one after the other, each for ten seconds at most. Thread-compatible.
 class PairServer {
  public:
-  // Port 0: any. `loopback`: of this host's own addresses, the one that is served; empty: all
-  // interfaces.
+  // Port 0: any. `loopback`: serves only this address of the host; empty: all interfaces.
   static absl::StatusOr<std::unique_ptr<PairServer>> Start(int port,
                                                            const std::string& loopback = "");
   ~PairServer();
@@ -39,8 +37,7 @@ class PairServer {
 };
 
 // "pair_latency" of a round trip and "pair_bandwidth" of 64 MiB to the PairServer at `address`
-// (host:port), which is dialled again and again for `patience`. DeadlineExceeded when it does not
-// answer.
+// (host:port). Dials again and again for `patience`; DeadlineExceeded when there is no answer.
 absl::StatusOr<std::vector<Measurement>> CheckPair(const std::string& address,
                                                    absl::Duration patience);
 

@@ -1,11 +1,11 @@
-// paceline-probe: measures the host that it runs on, in less than 20 seconds, and tells one line
-// of JSON on standard output for each thing as soon as it is known (measurement.h).
+// paceline-probe: measures its host in less than 20 seconds. Writes each result at once to standard
+// output, as a line of JSON (measurement.h).
 //
 //   paceline-probe --dir DIR [--peer HOST:PORT] [--quick]
 //
-// Runs with low priority and two threads at most, since trainers may run beside it. DIR is on the
-// disk to measure. With --peer it measures the network to another node, at whose daemon it finds a
-// PairServer. --quick measures less exactly.
+// Runs with low priority and at most two threads, since trainers may run beside it. DIR is on the
+// disk to measure. --peer measures the network to another node, whose daemon runs a PairServer.
+// --quick measures less exactly.
 #include <signal.h>
 #include <spawn.h>
 #include <sys/prctl.h>
@@ -52,7 +52,7 @@ void Tell(const absl::StatusOr<std::vector<Measurement>>& measured) {
   for (const Measurement& measurement : *measured) Tell(ToJson(measurement));
 }
 
-// The other process of the loopback measurement. It ends with this one.
+// Starts the other process of the loopback measurement, which ends with this one.
 absl::Status StartOther(const char* program, int port) {
   std::string flag = absl::StrCat("--loopback=", port);
   std::string name = program;

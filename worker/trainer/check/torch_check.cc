@@ -25,7 +25,7 @@ constexpr int kSmallRepeats = 200;
 constexpr int kLargeRepeats = 8;
 constexpr int64_t kLargeBytes = 16 << 20;
 
-// Seconds of each repeat.
+// Times `work`; returns the seconds of each repeat.
 std::vector<double> Time(int repeats, const std::function<void()>& work) {
   std::vector<double> seconds;
   for (int i = 0; i < repeats; ++i) {

@@ -1,4 +1,4 @@
-// What torch does on this host: products of matrices, and collectives between two processes.
+// Measures torch on this host: matrix products, and collectives between two processes.
 #ifndef WORKER_TRAINER_CHECK_TORCH_CHECK_H_
 #define WORKER_TRAINER_CHECK_TORCH_CHECK_H_
 
@@ -12,13 +12,13 @@
 
 namespace paceline {
 
-// "gemm": the median rate of products of two square fp32 matrices of `size` rows by `threads`
+// "gemm": median rate of products of two square fp32 matrices with `size` rows, using `threads`
 // threads, repeated for `time`.
 std::vector<Measurement> CheckGemm(int size, int threads, absl::Duration time);
 
 // "loopback_latency" of a Gloo all-reduce of one number, and "loopback_bandwidth" of one of 16 MiB
-// (bytes of the buffer per second), with another process of this program on the loopback
-// interface: `start_other` starts it and makes it run CheckLoopbackAsOther(port).
+// (buffer bytes per second), over the loopback interface with another process of this program.
+// `start_other` starts that process, which must run CheckLoopbackAsOther(port).
 absl::StatusOr<std::vector<Measurement>> CheckLoopback(
     const std::function<absl::Status(int port)>& start_other);
 absl::Status CheckLoopbackAsOther(int port);

@@ -17,8 +17,8 @@ constexpr Dtype kDtypes[] = {{"F64", c10::kDouble},    {"F32", c10::kFloat}, {"F
                              {"I16", c10::kShort},     {"I8", c10::kChar},   {"U8", c10::kByte},
                              {"BOOL", c10::kBool}};
 
-// A NaN has all bits of the exponent and one of the mantissa: without its sign it is above
-// infinity.
+// A NaN has all bits of the exponent set and a mantissa that is not zero: without its sign it is
+// above infinity.
 template <typename Bits>
 bool HasMoreThan(Bits infinity, absl::string_view bytes) {
   constexpr Bits kSign = static_cast<Bits>(Bits{1} << (8 * sizeof(Bits) - 1));

@@ -1,4 +1,4 @@
-// The dtypes of safetensors ("F32") as torch's.
+// Converts between dtypes of safetensors ("F32") and of torch.
 #ifndef WORKER_TRAINER_CHECKPOINT_DTYPE_H_
 #define WORKER_TRAINER_CHECKPOINT_DTYPE_H_
 
@@ -12,16 +12,16 @@
 
 namespace paceline {
 
-// Nothing if torch has no such dtype, or none that a model uses.
+// Empty if torch has no such dtype, or no model uses it.
 std::optional<c10::ScalarType> TypeOfDtype(absl::string_view dtype);
 
-// Empty if safetensors have none.
+// Empty if safetensors has no such type.
 std::string DtypeOfType(c10::ScalarType type);
 
-// Whether a value of these, F64, F32, F16 or BF16, is NaN; false of any other dtype.
+// Whether one of these F64, F32, F16 or BF16 values is NaN; false for any other dtype.
 bool HasNan(absl::string_view dtype, absl::string_view bytes);
 
-// FailedPrecondition, for people: that a tensor has such a value and is not saved.
+// FailedPrecondition that tells people that `tensor` has a NaN and is not saved.
 absl::Status NanError(absl::string_view tensor);
 
 }  // namespace paceline

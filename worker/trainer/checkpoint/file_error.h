@@ -1,4 +1,4 @@
-// What a failed call to a file system means to somebody who saves a checkpoint.
+// What a failed file system call means when a checkpoint is saved.
 #ifndef WORKER_TRAINER_CHECKPOINT_FILE_ERROR_H_
 #define WORKER_TRAINER_CHECKPOINT_FILE_ERROR_H_
 
@@ -9,11 +9,11 @@
 
 namespace paceline {
 
-// "WHAT PATH: " and errno. ResourceExhausted: no space, or no quota; PermissionDenied: also a
-// read-only file system; AlreadyExists; Unavailable: any other.
+// Message: "WHAT PATH: " and errno. Codes: ResourceExhausted: no space or quota left;
+// PermissionDenied: also a read-only file system; AlreadyExists; Unavailable: anything else.
 absl::Status FileError(absl::string_view what, const std::string& path);
 
-// The same codes for errors of AtomicFile, which has one more.
+// Maps errors of AtomicFile, which has one more code, to the codes above.
 absl::Status AsFileError(const absl::Status& status);
 
 }  // namespace paceline

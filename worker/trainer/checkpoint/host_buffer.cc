@@ -14,7 +14,7 @@ char* Map(size_t bytes) {
   void* const data =
       ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (data == MAP_FAILED) throw std::bad_alloc();
-  ::madvise(data, bytes, MADV_HUGEPAGE);  // A wish: without it pages are small.
+  ::madvise(data, bytes, MADV_HUGEPAGE);  // Only a hint: pages may stay small.
   return static_cast<char*>(data);
 }
 

@@ -1,7 +1,6 @@
-// Memory of the host that a shard is copied to: page-aligned, kept and used again.
+// Host memory to which a shard is copied: page-aligned, kept and reused.
 //
-// In huge pages where the system has them: 512 MiB then take 0.07 s to be put in place instead of
-// 0.3 s.
+// Uses huge pages where the system has them: touching 512 MiB then takes 0.07 s instead of 0.3 s.
 #ifndef WORKER_TRAINER_CHECKPOINT_HOST_BUFFER_H_
 #define WORKER_TRAINER_CHECKPOINT_HOST_BUFFER_H_
 
@@ -13,8 +12,8 @@ namespace paceline {
 
 class HostBuffer {
  public:
-  // At least so many bytes, fit for copies of the platform, which outlives this. On a CPU its
-  // pages come when they are touched. Throws std::bad_alloc. Any thread.
+  // At least `bytes` bytes, suitable for the platform's copies. `platform` must outlive this. On a
+  // CPU, pages are only allocated when touched. Throws std::bad_alloc. Any thread.
   HostBuffer(Platform& platform, size_t bytes);
   ~HostBuffer();
   HostBuffer(const HostBuffer&) = delete;
@@ -23,7 +22,7 @@ class HostBuffer {
   char* data() const { return data_; }
   size_t size() const { return size_; }
 
-  // Puts all pages in place.
+  // Touches all pages, so that they are allocated.
   void Touch();
 
  private:

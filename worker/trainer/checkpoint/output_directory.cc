@@ -27,7 +27,7 @@ absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& na
                                     const std::string& directory, int rank) {
   std::error_code error;
   std::filesystem::path path(named);
-  if (!path.has_filename()) path = path.parent_path();  // It ends with a slash.
+  if (!path.has_filename()) path = path.parent_path();  // It ended with a slash.
   const std::filesystem::path above = path.parent_path();
   if (!above.empty() &&
       std::filesystem::status(above, error).type() == std::filesystem::file_type::not_found) {
@@ -43,7 +43,7 @@ absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& na
   const std::string probe = absl::StrCat(directory, "/.writable.", rank);
   const absl::Status written = WriteFileAtomically(probe, {"1"});
   if (absl::IsResourceExhausted(written) || absl::IsUnavailable(written)) {
-    return absl::InternalError(absl::StrCat(key, ": ", written.message()));  // It may pass.
+    return absl::InternalError(absl::StrCat(key, ": ", written.message()));  // It may go away.
   }
   if (!written.ok()) {
     return absl::InvalidArgumentError(absl::StrCat(key, ": ", written.message()));

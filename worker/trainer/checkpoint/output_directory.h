@@ -1,6 +1,6 @@
-// Where a job's weights go: <checkpoint.directory>/<job id>, and the folder of export_final.
-// Made and tried before the first step, so that no training is lost to a directory that cannot
-// be written.
+// The directories for a job's weights: <checkpoint.directory>/<job id>, and the folder of
+// export_final. They are created and tested before the first step, so that no training is lost to
+// an unwritable directory.
 #ifndef WORKER_TRAINER_CHECKPOINT_OUTPUT_DIRECTORY_H_
 #define WORKER_TRAINER_CHECKPOINT_OUTPUT_DIRECTORY_H_
 
@@ -13,21 +13,21 @@
 
 namespace paceline {
 
-// Makes `directory`, which is `named`, as the job file's `key` has it, or lies below it, and writes
-// and removes a file there, whose name is this rank's own. The directory that holds `named` must be
-// there: where it is missing, a file system is not mounted or a name misspelt, and what is written
-// would be where nobody looks for it. InvalidArgument, naming `key`, when it cannot; Internal when
-// that may pass (a full disk).
+// Creates `directory` and tests it by writing and removing a file with a name of this rank's own.
+// `named`, the value of the job file's `key`, is `directory` or a folder above it. The parent of
+// `named` must exist: otherwise a file system is not mounted or a name is misspelt, and nobody
+// would look for the output there. Errors name `key`: InvalidArgument when it cannot be written;
+// Internal when that may be temporary (a full disk).
 absl::Status PrepareOutputDirectory(absl::string_view key, const std::string& named,
                                     const std::string& directory, int rank);
 
-// Held by a job's rank 0 in the job's directory as long as it lives, so that no other process
-// writes there: not the same job of another cluster, and not one that was given up but lives on.
-// It is flock on the file `lock`, which names the holder; the kernel releases it with the process.
+// A lock that rank 0 of a job holds in the job's directory while it lives, so that no other process
+// writes there: not the same job of another cluster, and no abandoned process that lives on. It is
+// flock on the file `lock`, which names the holder; the kernel releases it with the process.
 class OutputLock {
  public:
-  // FailedPrecondition, naming the holder as it named itself, when there is one for longer than
-  // `patience`; InvalidArgument when the directory cannot be written. `key` as above.
+  // FailedPrecondition, naming the holder in its own words, when another one keeps the lock for
+  // longer than `patience`; InvalidArgument when the directory cannot be written. `key` as above.
   static absl::StatusOr<OutputLock> Take(absl::string_view key, const std::string& directory,
                                          const std::string& holder, absl::Duration patience);
 

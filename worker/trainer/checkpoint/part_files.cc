@@ -31,7 +31,7 @@ absl::StatusOr<Manifest> ReadPart(const std::string& path) {
   return part;
 }
 
-// More could not be read again.
+// Refuses a text that is too long to be read again.
 absl::Status CheckLength(const std::string& path, const std::string& text) {
   if (text.size() <= kMaxManifestBytes) return absl::OkStatus();
   return absl::ResourceExhaustedError(
@@ -80,7 +80,7 @@ absl::Status CommitParts(const std::string& directory, int ranks) {
     PACELINE_RETURN_IF_ERROR(CheckLength(manifest_path, text));
     PACELINE_RETURN_IF_ERROR(AsFileError(WriteFileAtomically(manifest_path, {text})));
   }
-  // One that stays does no harm.
+  // A part that cannot be removed does no harm.
   for (int rank = 0; rank < ranks; ++rank) ::unlink(PartPath(directory, rank).c_str());
   return absl::OkStatus();
 }

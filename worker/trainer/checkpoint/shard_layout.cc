@@ -12,9 +12,9 @@
 namespace paceline {
 namespace {
 
-constexpr size_t kMostAligned = 64;  // A cache line, which JAX wants too.
+constexpr size_t kMostAligned = 64;  // A cache line; JAX also needs it.
 
-// The greatest power of two up to 64 that divides the size.
+// The greatest power of two, at most 64, that divides the tensor's size in bytes.
 size_t AlignmentKept(const at::Tensor& tensor) {
   size_t alignment = kMostAligned;
   while (tensor.nbytes() % alignment != 0) alignment /= 2;

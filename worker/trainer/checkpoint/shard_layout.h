@@ -1,9 +1,9 @@
-// Where a rank's entries lie in its shard.
+// The layout of a rank's entries in its shard.
 //
-// The file is the length, the JSON header, padded so that the data begins at a multiple of 4096,
-// and the entries without gaps, as safetensors want it. Entries whose sizes are multiples of 64
-// come first, then those of 32, of 16 and so on: so each lies at a multiple of its element, and
-// those of 64 at one of 64.
+// The file has the length, the JSON header, padded so that the data begins at a multiple of 4096,
+// and then the entries without gaps, as safetensors requires. Entries with sizes divisible by 64
+// come first, then by 32, by 16 and so on: so each is aligned to its elements, and those of the
+// first kind to 64.
 #ifndef WORKER_TRAINER_CHECKPOINT_SHARD_LAYOUT_H_
 #define WORKER_TRAINER_CHECKPOINT_SHARD_LAYOUT_H_
 
@@ -19,23 +19,23 @@
 
 namespace paceline {
 
-// Consecutive rows of a tensor, to become one entry of the shard.
+// Consecutive rows of a tensor that become one entry of the shard.
 struct ShardEntry {
-  std::string name;            // In manifest and shard.
+  std::string name;            // As in the manifest and the shard.
   std::vector<int64_t> shape;  // Of the whole tensor.
   int64_t first_row = 0;
-  at::Tensor rows;  // The rows themselves: contiguous, detached, on the device.
+  at::Tensor rows;  // Contiguous, detached, on the device.
 };
 
 struct ShardLayout {
-  std::string header;                   // All before the data.
-  std::vector<size_t> order;            // Of the entries, in the file.
-  std::vector<ManifestTensor> tensors;  // In this order, each with its slice but for the checksum.
-  int64_t bytes = 0;                    // Of the file.
+  std::string header;                   // Everything before the data.
+  std::vector<size_t> order;            // Entry indices in file order.
+  std::vector<ManifestTensor> tensors;  // In file order, with slices but no checksums.
+  int64_t bytes = 0;                    // Size of the file.
 };
 
-// Of the file with this name. InvalidArgument when a name comes twice, or a tensor has a type that
-// safetensors lack.
+// Lays out the shard `file`. InvalidArgument when a name occurs twice, or safetensors lacks a
+// tensor's type.
 absl::StatusOr<ShardLayout> LayOutShard(const std::string& file,
                                         const std::vector<const ShardEntry*>& entries);
 

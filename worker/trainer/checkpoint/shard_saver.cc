@@ -30,15 +30,15 @@
 namespace paceline {
 namespace {
 
-// More than the header of any model has.
+// No model's header is larger.
 constexpr size_t kHeaderBytes = 4 << 20;
 
-// What is copied to a shard's memory, in the order in which it lies there.
+// Pieces to copy to a shard's memory, in the order of their places there.
 struct Staging {
   std::vector<HostCopyPiece> pieces;
-  std::shared_ptr<HostCopy> copy;  // Shared by the training thread and the writer's.
+  std::shared_ptr<HostCopy> copy;  // Shared by the training and writer threads.
 
-  // Until what lies before `limit` is copied.
+  // Waits until all pieces before address `limit` are copied.
   void Wait(const char* limit) const {
     size_t bytes = 0;
     for (const HostCopyPiece& piece : pieces) {
@@ -49,28 +49,28 @@ struct Staging {
   }
 };
 
-// A shard on its way from the device by memory to the disk.
+// A shard on its way from the device through memory to the disk.
 struct Save {
   std::string directory;
-  int above = 0;  // So many directories above it are made.
+  int above = 0;  // Number of missing directories above it to create.
   int rank = 0;
   Manifest part;
   ShardLayout layout;
   std::vector<at::Tensor> sources;  // Kept until they are copied.
-  absl::string_view image;          // The file's contents, once they are copied.
+  absl::string_view image;          // The file's contents, once copied.
   Staging at_once;
   Staging rest;
   absl::Time begun;
   absl::Time staged;
 
-  // Until the image's first `end` bytes are copied.
+  // Waits until the image's first `end` bytes are copied.
   void Wait(size_t end) const {
     at_once.Wait(image.data() + end);
     rest.Wait(image.data() + end);
   }
 };
 
-// Waits until all is copied, and takes the checksums. FailedPrecondition: an entry has a NaN.
+// Waits until all is copied, then computes checksums. FailedPrecondition: an entry has a NaN.
 absl::Status TakeChecksums(Save& save, bool save_nan) {
   save.Wait(save.image.size());
   save.staged = absl::Now();
@@ -96,7 +96,7 @@ std::string ShardPath(const Save& save) {
 
 struct ShardSaver::Parts {
   struct Buffer {
-    std::unique_ptr<HostBuffer> memory;  // Null until it is made.
+    std::unique_ptr<HostBuffer> memory;  // Null until it is allocated.
     bool busy = false;
   };
 
@@ -120,19 +120,19 @@ struct ShardSaver::Parts {
   Platform& platform;
   const Options options;
 
-  // The training thread's.
+  // Used by the training thread.
   std::thread reserving;
   std::shared_ptr<HostCopy> copying;  // Null while nothing is being copied.
 
   mutable absl::Mutex mu;
   int rank ABSL_GUARDED_BY(mu) = 0;
   int ranks ABSL_GUARDED_BY(mu) = 1;
-  // `memory` of one that is busy is the save's, else the training thread's.
+  // The `memory` of a busy buffer belongs to its save, otherwise to the training thread.
   std::array<Buffer, 2> buffers ABSL_GUARDED_BY(mu);
 
-  // The last members: they use the others.
+  // Last members, because their threads use the others.
   TaskThread writer;
-  TaskThread committer;  // Of its own: a shard that is being written may take long.
+  TaskThread committer;  // Separate, since writing a shard may take long.
 };
 
 bool ShardSaver::Parts::IsFree() const {
@@ -140,7 +140,7 @@ bool ShardSaver::Parts::IsFree() const {
                      [](const Buffer& buffer) { return !buffer.busy; });
 }
 
-// On a thread of its own.
+// Runs on a thread of its own.
 void ShardSaver::Parts::MakeFirstBuffer(int64_t bytes) {
   try {
     auto memory = std::make_unique<HostBuffer>(platform, static_cast<size_t>(bytes) + kHeaderBytes);
@@ -148,12 +148,12 @@ void ShardSaver::Parts::MakeFirstBuffer(int64_t bytes) {
     const absl::MutexLock lock(&mu);
     buffers.front().memory = std::move(memory);
   } catch (const std::exception& error) {
-    // The first save tries again, where it can be told.
+    // The first save tries again and can report the failure.
     PACELINE_LOG(WARNING) << "no_memory_for_saves bytes=" << bytes << ": " << error.what();
   }
 }
 
-// A free one, with so much memory. Unavailable: there is not so much.
+// Takes a free buffer with at least `bytes`. Unavailable: not enough memory.
 absl::StatusOr<size_t> ShardSaver::Parts::TakeBuffer(size_t bytes) {
   if (reserving.joinable()) reserving.join();
   const absl::MutexLock lock(&mu);
@@ -164,7 +164,7 @@ absl::StatusOr<size_t> ShardSaver::Parts::TakeBuffer(size_t bytes) {
   }
   Buffer& buffer = buffers[chosen];
   if (buffer.memory == nullptr || buffer.memory->size() < bytes) {
-    buffer.memory.reset();  // First: both together may be more than there is.
+    buffer.memory.reset();  // First: there may be no room for both.
     try {
       buffer.memory = std::make_unique<HostBuffer>(platform, bytes);
     } catch (const std::exception& error) {
@@ -186,8 +186,8 @@ void ShardSaver::Parts::GiveBack(size_t buffer) {
   buffers[buffer].busy = false;
 }
 
-// Begins to copy the entries, of which those from `first_at_once` on are copied at once, as far as
-// the training thread is concerned.
+// Begins to copy the entries. Those from `first_at_once` on count as copied for the training thread
+// when this returns.
 Save ShardSaver::Parts::Stage(const std::vector<const ShardEntry*>& entries, size_t first_at_once,
                               ShardLayout layout, size_t buffer) {
   const auto bytes = static_cast<size_t>(layout.bytes);
@@ -209,9 +209,9 @@ Save ShardSaver::Parts::Stage(const std::vector<const ShardEntry*>& entries, siz
   return save;
 }
 
-// The writer's thread.
+// Runs on the writer's thread.
 absl::Status ShardSaver::Parts::Write(Save& save) const {
-  // Its destructor waits, so that nobody reads the buffer afterwards.
+  // The future's destructor waits, so that nobody reads the buffer after this returns.
   std::future<absl::Status> checksums =
       std::async(std::launch::async, [&] { return TakeChecksums(save, options.save_nan); });
   if (!options.roots.empty()) {
@@ -234,10 +234,10 @@ ShardResult ShardSaver::Parts::FinishSave(Save& save) const {
   result.bytes = save.layout.bytes;
   try {
     result.status = Write(save);
-  } catch (const std::exception& error) {  // Of torch, or of memory.
+  } catch (const std::exception& error) {  // From torch, or no memory.
     result.status = absl::UnavailableError(absl::StrCat("cannot save: ", error.what()));
   }
-  save.staged = std::max(save.staged, save.begun);  // It may have failed before.
+  save.staged = std::max(save.staged, save.begun);  // Writing may have failed before.
   result.staging_s = absl::ToDoubleSeconds(save.staged - save.begun);
   result.write_s = absl::ToDoubleSeconds(absl::Now() - save.staged);
   return result;
@@ -274,7 +274,7 @@ int64_t ShardSaver::Begin(const std::string& directory, const Manifest& part,
                           const std::vector<ShardEntry>& at_once,
                           std::function<void(const ShardResult&)> on_durable, int above) {
   const absl::Time begun = absl::Now();
-  BeforeChange();  // Of a save that has just begun.
+  BeforeChange();  // For a save that has just begun.
   std::vector<const ShardEntry*> all;
   for (const ShardEntry& entry : entries) all.push_back(&entry);
   for (const ShardEntry& entry : at_once) all.push_back(&entry);

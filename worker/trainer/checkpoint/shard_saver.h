@@ -1,17 +1,16 @@
-// Saves one rank's part of a checkpoint beside the training: copies it to host memory, writes it
-// to a shard and makes that durable, and, on rank 0, writes the manifest when it may.
+// Saves one rank's part of a checkpoint while training goes on: copies it to host memory, writes it
+// to a shard and makes that durable. On rank 0, also writes the manifest when asked.
 //
 //   training thread   Begin ── forward, backward ── BeforeChange ── optimizer ...
 //   copy              ├──── staging ─────┤
 //   checksums                            ├────────┤
 //   writer thread      ├────── write ──────────────────────────┤ fsync, part ┤ on_durable
 //
-// Writing follows the copy piece by piece and checksums are taken beside it, so that a shard is
-// durable almost as soon as the disk allows. The memory is kept and used again: two buffers of the
-// size of the rank's shard, the second of which is made when it is first needed. A shard is
-// written with large aligned writes.
+// Writing follows the copy piece by piece, and checksums are computed beside it, so a shard is
+// durable almost as soon as the disk allows. Memory is reused: two buffers of the size of the
+// rank's shard, the second allocated when first needed. Writes are large and aligned.
 //
-// Thread-compatible: one training thread. Callbacks come on threads of this.
+// Thread-compatible: one training thread. Callbacks run on threads of this class.
 #ifndef WORKER_TRAINER_CHECKPOINT_SHARD_SAVER_H_
 #define WORKER_TRAINER_CHECKPOINT_SHARD_SAVER_H_
 
@@ -28,64 +27,62 @@
 
 namespace paceline {
 
-// What happens at a save.
+// The result of a save.
 struct ShardResult {
   absl::Status status;   // OK: durable. ResourceExhausted: the disk is full; PermissionDenied;
                          // InvalidArgument: an entry that no shard can hold (LayOutShard);
-                         // AlreadyExists: the shard is there already;
-                         // FailedPrecondition: one has a NaN, and such are not saved;
-                         // Unavailable: any other error, also no memory for the copy. Of the save
-                         // nothing but the directory is left then.
-  int64_t bytes = 0;     // Of the shard.
-  double staging_s = 0;  // From Begin until all was copied.
-  double write_s = 0;    // From then until durable; writing begins earlier.
+                         // AlreadyExists: the shard exists; FailedPrecondition: an entry has a NaN,
+                         // and NaNs are not saved; Unavailable: any other error, also no memory for
+                         // the copy. After an error only the directory is left.
+  int64_t bytes = 0;     // Size of the shard.
+  double staging_s = 0;  // From Begin until all is copied.
+  double write_s = 0;    // From then until durable; writing begins before.
 };
 
 class ShardSaver {
  public:
   struct Options {
     double write_limit = 0;  // Bytes per second; 0: none.
-    bool save_nan = false;   // Also of floating-point entries with NaN in them.
-    // Below which directories must lie (worker/shim/allowed_roots.h); none: anywhere.
+    bool save_nan = false;   // Also save floating-point entries with a NaN.
+    // Save only below these directories (worker/shim/allowed_roots.h); empty: anywhere.
     std::vector<std::string> roots = {};
   };
 
-  // `platform` outlives this.
+  // `platform` must outlive this.
   ShardSaver(Platform& platform, const Options& options);
-  // Waits for what is being written.
+  // Waits until all saves are written.
   ~ShardSaver();
 
-  // Which part of a checkpoint the coming saves are: that of this rank, of so many. Before the
-  // first save and Commit.
+  // Later saves are the part of `rank`, out of `ranks`. Call this before the first save or Commit.
   void SetPlace(int rank, int ranks);
 
-  // Once: makes memory for entries of so many bytes on a thread of its own, so that the first save
-  // need not. Does not wait for it.
+  // Allocates memory for entries of `bytes` bytes on a separate thread, so that the first save need
+  // not. Call it once; it does not wait.
   void Reserve(int64_t bytes);
 
-  // A buffer is free. WaitUntilFree returns when one is.
+  // Whether a buffer is free. WaitUntilFree returns when one is.
   bool IsFree() const;
   void WaitUntilFree();
 
-  // Begins to save `entries` into `directory` (made if it is missing, with so many `above` it),
-  // with `part`: the manifest but for files and tensors. The entries are read in the background
-  // until BeforeChange has returned; those in `at_once`, which the next forward pass changes,
-  // before this returns. Returns the size of the shard. Requires: IsFree().
+  // Begins to save `entries` into `directory` (created if missing, with `above` levels above it).
+  // `part` is the manifest without files and tensors. Entries are read in the background until
+  // BeforeChange returns; those in `at_once`, which the next forward pass changes, are read before
+  // this returns. Returns the shard's size. Requires: IsFree().
   int64_t Begin(const std::string& directory, const Manifest& part,
                 const std::vector<ShardEntry>& entries, const std::vector<ShardEntry>& at_once,
                 std::function<void(const ShardResult&)> on_durable, int above = 1);
 
-  // The entries may be changed afterwards: by this thread, or, on a GPU, by what is enqueued on its
-  // current stream from now on. Costs one test while nothing is being copied.
+  // Call before the entries change; afterwards this thread may change them, or, on a GPU, work that
+  // is enqueued on its current stream. Costs one test while nothing is being copied.
   void BeforeChange();
 
-  // Merges the parts of all ranks in `directory` to the manifest, which makes the checkpoint
-  // complete, beside what is being written. `on_done`: DataLoss when the parts do not make up a
-  // checkpoint; else as ShardResult; and the seconds it took.
+  // Merges the parts of all ranks in `directory` into the manifest, which completes the checkpoint.
+  // Runs beside writing. `on_done` gets the seconds it took and a status: DataLoss when the parts
+  // do not form a checkpoint; otherwise as ShardResult.
   void Commit(const std::string& directory,
               std::function<void(const absl::Status&, double seconds)> on_done);
 
-  // Returns when nothing is in line any more.
+  // Waits until no task is queued or running.
   void Drain();
 
  private:

@@ -66,7 +66,7 @@ std::string BytesOf(const at::Tensor& tensor) {
   return std::string(static_cast<const char*>(tensor.const_data_ptr()), tensor.nbytes());
 }
 
-// What became of a save.
+// The outcome of a save.
 struct Outcome {
   absl::Notification done;
   ShardResult result;
@@ -74,7 +74,7 @@ struct Outcome {
   std::function<void(const ShardResult&)> Recorder() {
     return [this](const ShardResult& its_result) {
       result = its_result;
-      // A copy that shares nothing: sanitizers do not see how Abseil counts references.
+      // A deep copy: sanitizers do not see Abseil's reference counts.
       result.status = absl::Status(its_result.status.code(), its_result.status.message());
       done.Notify();
     };
@@ -93,7 +93,7 @@ absl::Status Commit(ShardSaver& saver, const std::string& directory) {
   return committed;
 }
 
-// Saves all at once and waits.
+// Saves everything and waits.
 ShardResult SaveAndWait(ShardSaver& saver, const std::string& directory, const Manifest& part,
                         const std::vector<ShardEntry>& entries) {
   Outcome outcome;
@@ -105,7 +105,7 @@ ShardResult SaveAndWait(ShardSaver& saver, const std::string& directory, const M
 
 class ShardSaverTest : public testing::Test {
  protected:
-  static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's own confuse sanitizers.
+  static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's threads confuse sanitizers.
 
   CpuPlatform platform_;
   const std::string job_ = NewDirectory();
@@ -193,7 +193,7 @@ TEST_F(ShardSaverTest, NanIsNotSavedUnlessItIsWanted) {
   ShardSaver strict(platform_, {});
   for (const auto type : {at::kFloat, at::kDouble, at::kHalf, at::kBFloat16}) {
     const at::Tensor tensor = at::ones({1000}, type);
-    tensor[7].fill_(-infinity);  // As a mask has it.
+    tensor[7].fill_(-infinity);  // Like a mask.
     tensor[8].fill_(infinity);
     EXPECT_TRUE(SaveAndWait(strict, directory_, Part(7, 1), {Whole("t", tensor)}).status.ok());
     tensor[999].fill_(-nan);
@@ -216,7 +216,7 @@ TEST_F(ShardSaverTest, NanIsNotSavedUnlessItIsWanted) {
 TEST_F(ShardSaverTest, TwoSavesAreInFlightAndAThirdHasToWait) {
   ShardSaver saver(platform_, {});
   saver.Reserve(4'000'000);
-  // The writer's thread is busy with telling of a save that holds no memory any more.
+  // The writer's thread is busy in the callback of a save that no longer holds memory.
   absl::Notification telling, go_on;
   saver.Begin(absl::StrCat(job_, "/first"), Part(0, 1), {Whole("t", Floats(1))}, {},
               [&](const ShardResult&) {
@@ -267,7 +267,7 @@ TEST_F(ShardSaverTest, PartsOfAllRanksBecomeTheManifest) {
   for (int rank = 0; rank < 3; ++rank) {
     ShardSaver saver(platform_, {});
     saver.SetPlace(rank, 3);
-    std::vector<ShardEntry> entries;  // Of rank 2: none.
+    std::vector<ShardEntry> entries;  // Rank 2 has no entries.
     if (rank == 0) entries = {{"t", {5, 2}, 0, tensor.narrow(0, 0, 2)}};
     if (rank == 1) entries = {{"t", {5, 2}, 2, tensor.narrow(0, 2, 3)}};
     ASSERT_TRUE(SaveAndWait(saver, directory_, Part(7, 3), entries).status.ok());
@@ -290,13 +290,13 @@ TEST_F(ShardSaverTest, PartsOfAllRanksBecomeTheManifest) {
   for (int rank = 0; rank < 3; ++rank) EXPECT_FALSE(Exists(directory_ + "/" + PartName(rank)));
 }
 
-// Not only when the next shard is on disk.
+// It does not wait until the next shard is on disk.
 TEST_F(ShardSaverTest, ACommitDoesNotWaitForWhatIsBeingWritten) {
   ShardSaver::Options slow;
   slow.write_limit = 4e6;
   ShardSaver saver(platform_, slow);
   ASSERT_TRUE(SaveAndWait(saver, directory_, Part(7, 1), {Whole("t", Floats(10))}).status.ok());
-  const at::Tensor large = Floats(5'000'000);  // 5 s of writing.
+  const at::Tensor large = Floats(5'000'000);  // Takes 5 s to write.
   absl::Notification written;
   saver.Begin(directory_ + "/next", Part(8, 1), {Whole("t", large)}, {},
               [&](const ShardResult&) { written.Notify(); });

@@ -33,9 +33,9 @@ class ShardFile {
   absl::Status Create(size_t bytes) {
     fd_ = ::open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
     if (fd_ < 0) return FileError("cannot create", path_);
-    // Not with open: where it is refused that leaves the new file behind.
+    // Not in open: where O_DIRECT is refused, open would leave the new file behind.
     direct_ = ::fcntl(fd_, F_SETFL, O_DIRECT) == 0;
-    // So that a full disk is noticed before anything is written. Not all file systems can.
+    // Detects a full disk before anything is written. Not all file systems support this.
     if (bytes != 0 && ::fallocate(fd_, 0, 0, static_cast<off_t>(bytes)) != 0 &&
         errno != EOPNOTSUPP && errno != ENOSYS) {
       return FileError("cannot allocate", path_);
@@ -57,7 +57,7 @@ class ShardFile {
       bytes.remove_prefix(static_cast<size_t>(written));
       offset += static_cast<size_t>(written);
     }
-    // Only a hint: the errors of writing come with fsync.
+    // Only a hint: fsync reports write errors.
     if (!direct_) {
       ::sync_file_range(fd_, static_cast<off_t>(begin), static_cast<off_t>(offset - begin),
                         SYNC_FILE_RANGE_WRITE);
@@ -81,7 +81,7 @@ class ShardFile {
            0;
   }
 
-  // From now on: for the end of the file, or where O_DIRECT is refused.
+  // From now on writes through the cache: for the end of the file, or where O_DIRECT is refused.
   void UseCache() {
     ::fcntl(fd_, F_SETFL, 0);
     direct_ = false;
@@ -92,7 +92,7 @@ class ShardFile {
   bool direct_ = false;
 };
 
-// Sleeps as long as a limit asks for.
+// Sleeps as needed to stay below a rate limit.
 class Pace {
  public:
   explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
@@ -112,7 +112,7 @@ absl::Status SyncDirectory(const std::string& path) {
   const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (fd < 0) return FileError("cannot open", path);
   absl::Status status;
-  // Some network file systems cannot sync a directory, and need not.
+  // Some network file systems neither support nor need syncing a directory.
   if (::fsync(fd) != 0 && errno != EINVAL) status = FileError("cannot sync", path);
   ::close(fd);
   return status;
@@ -131,7 +131,7 @@ absl::Status WriteShard(const std::string& path, absl::string_view contents,
   ShardFile file(path);
   PACELINE_RETURN_IF_ERROR(file.Create(contents.size()));
   Pace pace(options.bytes_per_second);
-  // What does not fill a unit of O_DIRECT is a piece of its own.
+  // The rest, too short for O_DIRECT, is a piece of its own.
   const size_t aligned = contents.size() - contents.size() % kDirectAlignment;
   for (size_t at = 0; at < contents.size();) {
     const size_t end = std::min(at + kPieceBytes, at < aligned ? aligned : contents.size());
@@ -148,7 +148,7 @@ absl::Status MakeDirectory(const std::string& path, int above) {
   if (errno == EEXIST) return absl::OkStatus();
   if (errno != ENOENT || above == 0) return FileError("cannot make", path);
   PACELINE_RETURN_IF_ERROR(MakeDirectory(ParentOf(path), above - 1));
-  // Another rank may have made it meanwhile.
+  // Another rank may have created it meanwhile.
   if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST) return FileError("cannot make", path);
   return SyncDirectory(ParentOf(path));
 }

@@ -20,7 +20,7 @@
 namespace paceline {
 namespace {
 
-// Bytes at an address that O_DIRECT takes.
+// Bytes at an address that is aligned for O_DIRECT.
 class Contents {
  public:
   explicit Contents(size_t bytes)
@@ -49,7 +49,7 @@ std::string Read(const std::string& path) {
 
 bool Exists(const std::string& path) { return ::access(path.c_str(), F_OK) == 0; }
 
-// Sizes around pieces and units of O_DIRECT.
+// Sizes near multiples of pieces and of O_DIRECT's units.
 const std::vector<size_t> kSizes = {0, 1, 4096, 4097, (4 << 20) - 1, (4 << 20) + 4096, 9'000'001};
 
 TEST(ShardWriterTest, FilesOfAnySizeHoldTheirBytes) {

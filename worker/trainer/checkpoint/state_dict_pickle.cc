@@ -45,7 +45,7 @@ absl::StatusOr<PickledStateDict> TakeTensors(std::string key, const Value& dict)
   return found;
 }
 
-// The top itself, or what it holds under a key that training scripts use, or the only one in it.
+// Finds the state dict: the top value itself, its entry under a usual key, or its only one.
 absl::StatusOr<PickledStateDict> FindStateDict(const Value& top) {
   if (top.kind == Kind::kOther) {
     return absl::InvalidArgumentError(absl::StrCat(

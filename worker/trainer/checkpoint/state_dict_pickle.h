@@ -1,9 +1,9 @@
-// Reads the pickle inside a .pt file that torch.save made: of a state dict, or of a dictionary in
-// which one is, as training scripts save them.
+// Reads the pickle in a .pt file written by torch.save: a state dict, or a dictionary that contains
+// one, as training scripts save them.
 //
-// Nothing in the file is executed. What is no dictionary, list, number, text or tensor (the
-// arguments of a script, a scheduler) is passed over as a thing of its class. (Torch's own C++
-// reader does not take ordered dicts.)
+// Nothing in the file is executed. A value that is no dictionary, list, number, text or tensor (a
+// script's arguments, a scheduler) becomes an opaque object of its class. (Torch's own C++ reader
+// does not accept ordered dicts.)
 #ifndef WORKER_TRAINER_CHECKPOINT_STATE_DICT_PICKLE_H_
 #define WORKER_TRAINER_CHECKPOINT_STATE_DICT_PICKLE_H_
 
@@ -16,25 +16,25 @@
 
 namespace paceline {
 
-// A tensor as a strided view of a storage, which is a record of its own in the file.
+// A tensor as a strided view of a storage; the storage is a separate record in the file.
 struct PickledTensor {
   std::string name;
-  std::string storage_type;  // "FloatStorage", ...; where it has none, the dtype: "float8_e5m2".
+  std::string storage_type;  // "FloatStorage", ...; without a type, the dtype: "float8_e5m2".
   std::string storage_key;
-  int64_t storage_elements = 0;  // Bytes, where it has no type.
-  int64_t offset = 0;            // Elements.
+  int64_t storage_elements = 0;  // Bytes if the storage has no type.
+  int64_t offset = 0;            // In elements.
   std::vector<int64_t> shape;
-  std::vector<int64_t> strides;  // Elements.
+  std::vector<int64_t> strides;  // In elements.
 };
 
 struct PickledStateDict {
-  std::string key;  // Under which it is in the file's dictionary; empty: it is that.
-  std::vector<PickledTensor> tensors;  // In its order.
+  std::string key;  // Its key in the file's dictionary; empty: it is the top.
+  std::vector<PickledTensor> tensors;  // In file order.
 };
 
-// DataLoss, with the offset, when it is no pickle that torch.save makes; InvalidArgument when there
-// is no state dict in it, or several of which none has a usual key ("model", "state_dict"), or what
-// is in it is no plain tensor: quantised, for instance.
+// DataLoss, with the offset, when this is no pickle of torch.save. InvalidArgument when it has no
+// state dict, or several without a usual key ("model", "state_dict"), or when a value is no plain
+// tensor, for example a quantised one.
 absl::StatusOr<PickledStateDict> ParseStateDictPickle(absl::string_view pickle);
 
 }  // namespace paceline

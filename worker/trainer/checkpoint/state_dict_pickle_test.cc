@@ -13,8 +13,8 @@ namespace {
 
 using testing::HasSubstr;
 
-// data.pkl of torch.save(net.state_dict()), net = Linear(3, 2) and BatchNorm1d(2)'s counter,
-// written by torch 2.11.
+// data.pkl of torch.save(net.state_dict()), where net is Linear(3, 2) and the counter of a
+// BatchNorm1d(2); written by torch 2.11.
 const std::string& StateDict() {
   static const std::string* const pickle = new std::string(absl::HexStringToBytes(
       "800263636f6c6c656374696f6e730a4f726465726564446963740a710029527101285806000000776569"
@@ -64,8 +64,7 @@ TEST(StateDictPickleTest, EveryTruncationIsAnError) {
   }
 }
 
-// Whatever a byte is changed into, the reader survives, and what it accepts lies within its
-// storage.
+// With any byte changed, the reader survives, and each tensor it accepts is within its storage.
 TEST(StateDictPickleTest, DamagedPicklesAreSurvived) {
   for (size_t offset = 0; offset < StateDict().size(); ++offset) {
     for (int byte = 0; byte < 256; ++byte) {
@@ -99,8 +98,8 @@ TEST(StateDictPickleTest, SomethingElseThanADictIsRefused) {
               HasSubstr("something else than a dictionary"));
 }
 
-// As training scripts save it: {first: 1.5, "args": an object, key: the state dict}; a loss beside
-// it may be a tensor.
+// As training scripts save it: {first: 1.5, "args": an object, key: the state dict}. The loss
+// beside it may be a tensor.
 std::string Within(const std::string& key) {
   const std::string dict = StateDict().substr(2, StateDict().size() - 3);
   const std::string object = std::string("cargparse\nNamespace\n)\x81}X\1\0\0\0a]K\1asb", 35);
@@ -119,7 +118,7 @@ TEST(StateDictPickleTest, FindsTheStateDictInAScriptsDictionary) {
   }
 }
 
-// Its storage has no type of its own. Written by torch 2.11: {"w": zeros(2) in float8_e4m3fn}.
+// Its storage has no type of its own. Torch 2.11 wrote {"w": zeros(2) in float8_e4m3fn}.
 TEST(StateDictPickleTest, TellsTheTypesThatStoragesDoNotHave) {
   const auto dict = ParseStateDictPickle(absl::HexStringToBytes(
       "80027d7100580100000077710163746f7263682e5f7574696c730a5f72656275696c645f74656e736f72"

@@ -28,21 +28,21 @@
 namespace paceline {
 namespace {
 
-// Stays in the cache of a core between copy and checksum.
+// Small enough to stay in a core's cache between copy and checksum.
 constexpr size_t kPieceBytes = 256 << 10;
 constexpr uintptr_t kPageBytes = 4096;
-// Of O_DIRECT: what is read together, and where memory and offsets have to lie.
+// For O_DIRECT: bytes per read, and the alignment of memory and offsets.
 constexpr int64_t kWindowBytes = 4 << 20;
 constexpr int64_t kAlignment = 4096;
 
-// A slice, and the rows that become its copy, as one row of elements.
+// A slice, and the target rows for it, flattened.
 struct SliceToRead {
   const ManifestTensor* tensor;
   const TensorSlice* slice;
   at::Tensor rows;
 };
 
-// Why the tensor of a checkpoint cannot be read into this one; empty if it can.
+// Why a checkpoint's tensor cannot be read into `target`; empty if it can.
 std::string Mismatch(const ManifestTensor* found, const ReadTarget& target) {
   if (found == nullptr) return absl::StrCat(target.name, " is missing");
   const at::Tensor& wanted = target.tensor;
@@ -68,15 +68,15 @@ absl::Status CheckTargets(const CheckpointFiles& files, const std::vector<ReadTa
       absl::StrCat(files.directory(), ": does not fit the job: ", absl::StrJoin(problems, "; ")));
 }
 
-// The rows of a slice, as one row of elements.
+// The rows of a slice, flattened.
 at::Tensor RowsOf(const at::Tensor& tensor, const TensorSlice& slice) {
   const at::Tensor rows =
       tensor.dim() == 0 ? tensor : tensor.narrow(0, slice.first_row, slice.rows);
   return rows.view({-1});
 }
 
-// All slices of the targets: the largest first, so that the threads end at about the same time, and
-// equal ones as they lie in the files.
+// All slices of the targets, largest first, so that the threads end at about the same time; slices
+// of equal size in file order.
 std::vector<SliceToRead> SlicesOf(const CheckpointFiles& files,
                                   const std::vector<ReadTarget>& targets) {
   std::vector<SliceToRead> slices;
@@ -95,7 +95,7 @@ std::vector<SliceToRead> SlicesOf(const CheckpointFiles& files,
   return slices;
 }
 
-// Whether mapped bytes are in the page cache, so that touching them needs no disk.
+// Whether mapped bytes are in the page cache, so that touching them needs no disk access.
 bool AreCached(absl::string_view mapped) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(mapped.data()) / kPageBytes * kPageBytes;
   const uintptr_t end = reinterpret_cast<uintptr_t>(mapped.data()) + mapped.size();
@@ -105,8 +105,8 @@ bool AreCached(absl::string_view mapped) {
   return std::all_of(pages, pages + count, [](unsigned char page) { return (page & 1) != 0; });
 }
 
-// Of the file's bytes from `begin`, into aligned memory: at least `needed`, where `room` reaches
-// beyond the end of the file.
+// Reads at least `needed` bytes from offset `begin` into aligned memory. `room` may reach beyond
+// the end of the file.
 bool ReadAligned(int fd, int64_t begin, char* to, size_t needed, size_t room) {
   size_t done = 0;
   while (done < needed) {
@@ -123,7 +123,7 @@ bool ReadAligned(int fd, int64_t begin, char* to, size_t needed, size_t room) {
   return true;
 }
 
-// The shards that are read, by name.
+// The open shards, by name.
 class OpenShards {
  public:
   OpenShards() = default;
@@ -149,7 +149,7 @@ class OpenShards {
   std::map<std::string, int> descriptors_;
 };
 
-// Reads one slice after the other; each thread has one.
+// Reads slices one after the other; each thread has its own reader.
 class SliceReader {
  public:
   SliceReader(const CheckpointFiles& files, const OpenShards& shards)
@@ -175,10 +175,10 @@ class SliceReader {
   }
 
  private:
-  // What is cached is copied from the map: with two threads 1 GiB in 0.10 s, by reads in 0.22 s.
-  // The rest is read by O_DIRECT, which on a disk of 2.1 GB/s reads 512 MiB in 0.25 s, and through
-  // the cache in 0.6 to 1 s; also for two ranks that both want all of it. Reading makes an error of
-  // the disk a message and no signal.
+  // Cached bytes are copied from the map: two threads copy 1 GiB in 0.10 s, while reads take 0.22
+  // s. Other bytes are read with O_DIRECT: on a disk of 2.1 GB/s, 512 MiB take 0.25 s, and 0.6 to 1
+  // s through the cache, even if two ranks read all of it. With reads, a disk error becomes a
+  // message instead of a signal.
   absl::Status Fetch(const SliceToRead& one, absl::string_view piece, size_t at, char* to) {
     const int64_t offset = one.slice->offset + static_cast<int64_t>(at);
     const auto end = offset + static_cast<int64_t>(piece.size());
@@ -194,7 +194,7 @@ class SliceReader {
     return absl::OkStatus();
   }
 
-  // With the slice's bytes from `offset` on.
+  // Reads the slice's bytes from `offset` on into the window.
   absl::Status FillWindow(const SliceToRead& one, int64_t offset) {
     if (window_ == nullptr) {
       window_.reset(
@@ -216,7 +216,7 @@ class SliceReader {
     return absl::OkStatus();
   }
 
-  // Pinned for a GPU.
+  // The buffer is pinned for a GPU.
   char* BufferFor(const at::Device& device) {
     if (!buffer_.defined() || (device.is_cuda() && !buffer_.is_pinned())) {
       buffer_ = at::empty({static_cast<int64_t>(kPieceBytes)},
@@ -229,9 +229,9 @@ class SliceReader {
   const OpenShards& shards_;
   Checksum checksum_;
   at::Tensor buffer_;
-  // Bytes of a file that were read together.
+  // The window: bytes of a slice read together.
   std::unique_ptr<char, decltype(&std::free)> window_{nullptr, &std::free};
-  const TensorSlice* window_of_ = nullptr;  // Null: none.
+  const TensorSlice* window_of_ = nullptr;  // Null: it is empty.
   int64_t window_begin_ = 0;
   int64_t window_end_ = 0;
 };
@@ -261,7 +261,7 @@ absl::Status StateReader::Read(const std::vector<ReadTarget>& targets) {
     while ((index = next++) < slices.size()) {
       const absl::Status status = reader.Read(slices[index]);
       if (status.ok()) continue;
-      next = slices.size();  // The others need not go on.
+      next = slices.size();  // Stops the other threads.
       return status;
     }
     return absl::OkStatus();

@@ -1,7 +1,7 @@
-// Reads the tensors of a checkpoint into those of this process, whatever ranks saved it.
+// Reads a checkpoint's tensors into this process, whichever ranks saved them.
 //
-// Each byte is read once, straight into place or by a small buffer, and its checksum computed on
-// the way: memory stays at the one copy that is wanted.
+// Each byte is read once, directly or through a small buffer, and its checksum is computed on the
+// way. So memory holds only the one wanted copy.
 //
 // Thread-compatible.
 #ifndef WORKER_TRAINER_CHECKPOINT_STATE_READER_H_
@@ -19,8 +19,8 @@
 
 namespace paceline {
 
-// A tensor of the checkpoint, and what becomes its copy: on any device, contiguous, of the same
-// shape; of another floating type it is converted.
+// A tensor of the checkpoint and its destination: contiguous, of the same shape, on any device.
+// Other floating-point types are converted.
 struct ReadTarget {
   std::string name;
   at::Tensor tensor;
@@ -28,18 +28,18 @@ struct ReadTarget {
 
 class StateReader {
  public:
-  // Errors as CheckpointFiles::Open. `threads` read at the same time, at least 1.
+  // Errors as for CheckpointFiles::Open. `threads` (at least 1) read in parallel.
   static absl::StatusOr<StateReader> Open(const std::string& directory, int threads);
 
   const CheckpointFiles& files() const { return files_; }
   const Manifest& manifest() const { return files_.manifest(); }
 
-  // InvalidArgument, listing all that differ, when a target is not in the checkpoint or has
-  // another shape: nothing has changed then. DataLoss, naming file, tensor and offset, when bytes
-  // are damaged: the targets are worth nothing then.
+  // InvalidArgument, listing all problems, when a target is missing or has another shape or type;
+  // nothing has changed then. DataLoss, naming file, tensor and offset, when bytes are damaged; the
+  // targets are then invalid.
   absl::Status Read(const std::vector<ReadTarget>& targets);
 
-  // So far.
+  // Total so far.
   int64_t bytes_read() const { return bytes_read_; }
 
  private:

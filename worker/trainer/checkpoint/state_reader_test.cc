@@ -31,7 +31,7 @@ at::Tensor Numbers(at::IntArrayRef shape, at::ScalarType type) {
 
 // The tensors of the checkpoint.
 struct State {
-  at::Tensor matrix = Numbers({700, 3001}, at::kFloat);  // Cut into three slices, one of 7 MB.
+  at::Tensor matrix = Numbers({700, 3001}, at::kFloat);  // In three slices, one of 7 MB.
   at::Tensor half = Numbers({3, 3}, at::kBFloat16);
   at::Tensor step = at::full({}, 42, at::kLong);
   at::Tensor bytes = Numbers({5000}, at::kByte);
@@ -41,7 +41,7 @@ ShardEntry Rows(const std::string& name, const at::Tensor& tensor, int64_t first
   return {name, tensor.sizes().vec(), first, tensor.narrow(0, first, rows)};
 }
 
-// Saved by three ranks.
+// A checkpoint saved by three ranks.
 std::string WriteCheckpoint() {
   std::string job = testing::TempDir() + "/job.XXXXXX";
   EXPECT_NE(::mkdtemp(job.data()), nullptr);
@@ -75,7 +75,7 @@ std::string WriteCheckpoint() {
 
 class StateReaderTest : public testing::TestWithParam<int> {
  protected:
-  static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's own confuse sanitizers.
+  static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's threads confuse sanitizers.
 
   StateReader Open() {
     absl::StatusOr<StateReader> reader = StateReader::Open(directory_, /*threads=*/GetParam());
@@ -83,7 +83,7 @@ class StateReaderTest : public testing::TestWithParam<int> {
     return *std::move(reader);
   }
 
-  // Of the file, out of the page cache.
+  // Drops the file from the page cache.
   void Forget(const std::string& name) {
     const int fd = ::open((directory_ + "/" + name).c_str(), O_RDONLY);
     ASSERT_GE(fd, 0);

@@ -1,4 +1,4 @@
-// A thread that does one task after the other. Thread-safe.
+// A thread that executes tasks one after the other. Thread-safe.
 #ifndef WORKER_TRAINER_CHECKPOINT_TASK_THREAD_H_
 #define WORKER_TRAINER_CHECKPOINT_TASK_THREAD_H_
 
@@ -14,13 +14,13 @@ namespace paceline {
 class TaskThread {
  public:
   TaskThread();
-  // Does what is in line first.
+  // Executes the queued tasks first.
   ~TaskThread();
 
-  // Behind all others. The task does not throw.
+  // Appends a task, which must not throw.
   void Enqueue(std::function<void()> task);
 
-  // Returns when nothing is in line or being done.
+  // Waits until no task is queued or running.
   void Drain();
 
  private:
@@ -31,7 +31,7 @@ class TaskThread {
   bool working_ ABSL_GUARDED_BY(mu_) = false;
   bool ending_ ABSL_GUARDED_BY(mu_) = false;
 
-  std::thread thread_;  // The last member: it uses the others.
+  std::thread thread_;  // Last member, since it uses the others.
 };
 
 }  // namespace paceline

@@ -42,7 +42,7 @@ void SetRandomState(at::Device device, const at::Tensor& state) {
   generator.set_state(state);
 }
 
-// A tensor without dimensions is one row.
+// A tensor without dimensions counts as one row.
 RowLayout LayoutOf(const at::Tensor& tensor) {
   const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
   return {rows, rows == 0 ? 0 : tensor.numel() * tensor.element_size() / rows};
@@ -53,14 +53,14 @@ ShardEntry EntryOf(std::string name, const at::Tensor& tensor, const RowRange& r
   entry.name = std::move(name);
   entry.shape = tensor.sizes().vec();
   entry.first_row = range.first_row;
-  // A copy of what lies otherwise in memory: a user's module may have such tensors.
+  // Copies a tensor with another memory layout, which a user's module may have.
   entry.rows =
       (tensor.dim() == 0 ? tensor : tensor.narrow(0, range.first_row, range.rows)).contiguous();
   return entry;
 }
 
-// The name under which this rank finds a tensor in the checkpoint. What all ranks shall have in
-// common is rank 0's, if each had its own.
+// The name of this rank's tensor in the checkpoint. A tensor that all ranks now share but each had
+// for itself is taken from rank 0.
 std::string StoredName(const StateReader& reader, const TrainerConfig& config,
                        const StateTensor& one) {
   const int64_t saved = reader.manifest().ranks;
@@ -68,7 +68,7 @@ std::string StoredName(const StateReader& reader, const TrainerConfig& config,
   std::vector<std::string> names;
   if (one.own) names.push_back(NameOf(one.name, source));
   names.push_back(one.name);
-  // Saved when all parameters had to be used.
+  // It was saved when every parameter had to be used.
   if (absl::StartsWith(one.name, kStep)) {
     if (one.own) names.push_back(NameOf(kStep, source));
     names.push_back(kStep);
@@ -102,7 +102,7 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
   const bool several = config.member.world_size > 1;
   const StrategyConfig& strategy = config.strategy;
   const bool one = one_optimizer || strategy.kind == StrategyConfig::Kind::kDdp;
-  // That of Slipstream is a matter of its plan.
+  // Slipstream's plan decides this for its jobs.
   const bool averaged =
       strategy.average_optimizer_state && strategy.kind != StrategyConfig::Kind::kSlipstream;
   const bool own_slots = several && !one && !averaged;
@@ -118,7 +118,7 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
   }
   const std::vector<at::Tensor> counts = optimizer.StepCounts();
   for (size_t i = 0; i < counts.size(); ++i) {
-    // All of one value, unless some parameters had no gradient at times.
+    // Equal for all parameters, unless some had no gradient at times.
     const bool each = config.model.unused_parameters;
     if (!each && i > 0) break;
     state.push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep, counts[i],

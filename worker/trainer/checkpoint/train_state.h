@@ -1,23 +1,23 @@
-// What a checkpoint of a training holds, by name, and how the ranks share it:
+// The tensors in a checkpoint of a training, by name, and how the ranks divide them:
 //
-//   model/<parameter>               equal on all ranks, as a save takes place only when they are
-//   model/<buffer>                  each rank's own (statistics of BatchNorm), unless frozen
-//   model/<further name>            the same tensor again, for who looks for it by that name
-//   optimizer/<slot>/<parameter>    equal under ddp, in Slipstream's modes of gradients, and where
-//                                   it is averaged; else each rank's own
-//   optimizer/step                  steps that the optimizer made; own unless ddp, or such a mode
-//   optimizer/step/<parameter>      instead, of each, where a model may leave parameters unused
+//   model/<parameter>               equal on all ranks, since saves only happen when they are
+//   model/<buffer>                  own (statistics of BatchNorm), unless frozen
+//   model/<further name>            the same tensor under another name that readers may look for
+//   optimizer/<slot>/<parameter>    equal with ddp, in Slipstream's gradient modes, and where it
+//                                   is averaged; otherwise own
+//   optimizer/step                  steps that the optimizer made; equal with ddp or such a mode
+//   optimizer/step/<parameter>      instead, one each, where a model may leave parameters unused
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
 //   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
 //
-// Of what ranks have for themselves, rank 0's has the plain name, rank r's "rank<r>/" before it.
-// The others are cut into parts, one for each rank (core/state_partition.h). Learning rate and
-// schedule of averages are functions of the step, and so need no state.
+// "Own" tensors differ by rank: rank 0's has the plain name, rank r's the prefix "rank<r>/". Other
+// tensors are cut into parts, one per rank (core/state_partition.h). Learning rate and averaging
+// schedule are functions of the step and need no state.
 //
-// On the same number of ranks each gets back its own. Else rank r of W takes what rank
-// floor(r V / W) of the V before had, and residuals of int8 start from zero. With another strategy
-// what ranks had for themselves and now have in common is rank 0's.
+// With the same number of ranks, each gets its own tensors back. Otherwise rank r of W takes those
+// of rank floor(r V / W) of the previous V, and int8 residuals start from zero. When a new strategy
+// shares what each rank had for itself, rank 0's is taken.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_CHECKPOINT_TRAIN_STATE_H_
@@ -37,14 +37,14 @@
 
 namespace paceline {
 
-// The state of all random numbers of this process that models draw for a device.
+// The state of all random number generators of this process that models use on a device.
 class RandomNumbers {
  public:
-  // Takes the present state.
+  // Saves the current state.
   explicit RandomNumbers(at::Device device);
-  // Puts it back.
+  // Restores the saved state.
   void Restore() const;
-  // What was taken: bytes on the host, the same number for a device of the same kind.
+  // The saved state: byte tensors on the host, equally many for devices of the same kind.
   std::vector<at::Tensor> tensors() const;
 
  private:
@@ -54,15 +54,15 @@ class RandomNumbers {
 };
 
 struct StateTensor {
-  std::string name;   // Without a rank.
+  std::string name;   // Without the rank's prefix.
   at::Tensor tensor;  // Detached; shares the memory of the original, if it has one.
   bool own = false;
   bool at_once = false;  // The next forward pass may change it.
-  bool again = false;    // By a further name: written, and not read.
+  bool again = false;    // Under a further name: written but not read.
 };
 
-// All but the strategy's. Order and shapes are equal on all ranks. `one_optimizer`: all ranks have
-// the same optimizer's state now, though the strategy lets them have their own.
+// Collects all state but the strategy's. Order and shapes are equal on all ranks. `one_optimizer`:
+// the optimizer's state is now equal on all ranks, though the strategy allows differences.
 std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
                                       const Optimizer& optimizer, bool one_optimizer = false);
 
@@ -73,15 +73,15 @@ struct StatePart {
 };
 StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks);
 
-// Reads all but the strategy's; errors as StateReader::Read.
+// Reads all state but the strategy's; errors as for StateReader::Read.
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, const Model& model,
                           const Optimizer& optimizer);
 
-// For people, of what RestoreState and its like have returned. FailedPrecondition: the checkpoint
-// itself is wrong, and will be at the next start; Internal: the error may pass.
+// Turns an error of RestoreState and its like into one for people. FailedPrecondition: the
+// checkpoint itself is bad and will be at the next start; Internal: the error may be temporary.
 absl::Status RestoreError(const std::string& directory, const absl::Status& status);
 
-// Reads what the strategy had, if the same number of ranks had the same `ladder`; else leaves it.
+// Reads the strategy's state if `ladder` and the number of ranks are the same; else leaves it.
 absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& config,
                                   const std::string& ladder, const std::vector<NamedTensor>& state);
 

@@ -32,7 +32,7 @@ ValuePtr Text(Kind kind, std::string text) {
   return value;
 }
 
-// Executes the instructions one after the other on a stack of values.
+// Executes the instructions in order on a stack of values.
 class Unpickler {
  public:
   explicit Unpickler(absl::string_view pickle) : rest_(pickle), size_(pickle.size()) {}
@@ -61,7 +61,7 @@ class Unpickler {
     return absl::OkStatus();
   }
 
-  // Each of these returns false when the pickle is not one that it understands.
+  // These return false when the pickle is not one that torch.save writes.
   bool Execute(uint8_t instruction);
   bool ExecuteRare(uint8_t instruction);
   bool Reduce();
@@ -145,7 +145,7 @@ class Unpickler {
     return true;
   }
 
-  // All from the topmost mark on, what lists and sets hold; it is not kept.
+  // Drops everything from the topmost mark on: contents of lists and sets are not kept.
   bool DropToMark() {
     size_t mark = 0;
     if (!FindMark(&mark)) return false;
@@ -184,7 +184,7 @@ class Unpickler {
     return found != memo_.end() && Push(found->second);
   }
 
-  // A tuple of the values from position `first` on.
+  // Replaces the values from position `first` on by a tuple of them.
   bool PushTuple(size_t first) {
     ValuePtr tuple = Make(Kind::kTuple);
     tuple->items.assign(stack_.begin() + static_cast<std::ptrdiff_t>(first), stack_.end());
@@ -196,7 +196,7 @@ class Unpickler {
     return stack_.size() >= count && PushTuple(stack_.size() - count);
   }
 
-  // The position of the topmost mark.
+  // Finds the position of the topmost mark.
   bool FindMark(size_t* mark) const {
     for (*mark = stack_.size(); *mark > 0;) {
       if (stack_[--*mark]->kind == Kind::kMark) return true;
@@ -271,7 +271,7 @@ bool Unpickler::Execute(uint8_t instruction) {
       return MakePersistent();
     case 'R':  // REDUCE
       return Reduce();
-    case 'b':  // BUILD: attributes (a dict's _metadata), which say nothing of the tensors.
+    case 'b':  // BUILD: attributes (a dict's _metadata), irrelevant to the tensors.
       return stack_.size() >= 2 && Drop(1);
     case '.':  // STOP
       stopped_ = true;
@@ -281,7 +281,7 @@ bool Unpickler::Execute(uint8_t instruction) {
   }
 }
 
-// What newer protocols write, and what only things beside a state dict need.
+// Instructions of newer protocols, and those only needed by values beside a state dict.
 bool Unpickler::ExecuteRare(uint8_t instruction) {
   uint64_t frame = 0;
   switch (instruction) {
@@ -299,7 +299,7 @@ bool Unpickler::ExecuteRare(uint8_t instruction) {
       return PushStackGlobal();
     case 0x94:  // MEMOIZE
       return RememberAs(static_cast<uint32_t>(memo_.size()));
-    case 0x95:  // FRAME: how much follows of what is all there.
+    case 0x95:  // FRAME: a length, not needed since all bytes are there.
       return Read(&frame);
     case ']':   // EMPTY_LIST
     case 0x8f:  // EMPTY_SET
@@ -325,18 +325,18 @@ bool Unpickler::ExecuteRare(uint8_t instruction) {
   }
 }
 
-// Takes the arguments and the class before them from the stack.
+// Pops the arguments, and the class below them, and pushes an object.
 bool Unpickler::MakeObject(size_t arguments) {
   if (!Drop(arguments) || stack_.empty()) return false;
   const ValuePtr type = Pop();
   return type->kind == Kind::kGlobal && Push(Text(Kind::kOther, type->text));
 }
 
-// Moves the values from position `first` on into the dict before them.
+// Moves the values from position `first` on into the dict below them.
 bool Unpickler::Fill(size_t first) {
   if (first == 0 || (stack_.size() - first) % 2 != 0) return false;
   PickleValue& dict = *stack_[first - 1];
-  if (dict.kind == Kind::kOther) {  // One of another class.
+  if (dict.kind == Kind::kOther) {  // A dict of another class.
     stack_.resize(first);
     return true;
   }
@@ -347,7 +347,7 @@ bool Unpickler::Fill(size_t first) {
   return true;
 }
 
-// ("storage", type, key, device, elements)
+// Arguments: ("storage", type, key, device, elements)
 bool Unpickler::MakePersistent() {
   if (stack_.empty() || stack_.back()->kind != Kind::kTuple) return false;
   ValuePtr storage = Make(Kind::kStorage);
@@ -378,8 +378,8 @@ bool Unpickler::Reduce() {
   return Push(Text(Kind::kOther, function->text));
 }
 
-// (storage, offset, shape, strides, requires_grad, hooks, ...); where the storage has no type, the
-// dtype comes next.
+// Arguments: (storage, offset, shape, strides, requires_grad, hooks, ...). If the storage has no
+// type, the dtype follows.
 bool Unpickler::RebuildTensor(const std::vector<ValuePtr>& arguments, PickledTensor* tensor) {
   if (arguments.size() < 4 || arguments[0]->kind != Kind::kStorage ||
       arguments[1]->kind != Kind::kNumber || arguments[2]->kind != Kind::kTuple ||

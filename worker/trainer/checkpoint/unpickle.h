@@ -1,5 +1,5 @@
-// The value that a pickle makes. Nothing in it is executed: what is no dictionary, list, number,
-// text or tensor of torch.save is a thing of its class.
+// The value in a pickle. Nothing in it is executed: anything but dictionaries, lists, numbers,
+// texts and tensors of torch.save becomes an opaque object of its class.
 #ifndef WORKER_TRAINER_CHECKPOINT_UNPICKLE_H_
 #define WORKER_TRAINER_CHECKPOINT_UNPICKLE_H_
 
@@ -29,22 +29,22 @@ struct PickleValue {
     kOther
   };
   Kind kind = Kind::kNone;
-  int64_t number = 0;  // kNumber; also false and true. 0 for one that is no integer of 64 bits.
+  int64_t number = 0;  // kNumber; also booleans. 0 if it does not fit into 64 bits.
   std::string text;    // kText; kGlobal: "module name"; kOther: the class, or what made it.
-  // kTuple and kStorage; kDict: key, value, key, value, ... Shared with the memo: a dict is filled
-  // after it is kept.
+  // For kTuple and kStorage; for kDict: key, value, key, value, ... Shared with the memo, since a
+  // dict is filled after it was memoized.
   std::vector<std::shared_ptr<PickleValue>> items;
-  PickledTensor tensor;  // kTensor.
+  PickledTensor tensor;  // For kTensor.
 };
 
-// A value with all that it refers to.
+// Owns a value and everything it refers to.
 class Unpickled {
  public:
-  // `memo`: the values that others may refer to.
+  // `memo`: values that others may refer to.
   Unpickled(std::shared_ptr<PickleValue> top, std::vector<std::shared_ptr<PickleValue>> memo);
   Unpickled(Unpickled&&) = default;
   Unpickled& operator=(Unpickled&&) = delete;
-  // A damaged pickle can put a dict into itself: such a circle would never be freed.
+  // Also frees cycles: a damaged pickle can put a dict into itself.
   ~Unpickled();
 
   const PickleValue& top() const { return *top_; }
@@ -54,7 +54,7 @@ class Unpickled {
   std::vector<std::shared_ptr<PickleValue>> memo_;
 };
 
-// DataLoss, with the offset, when torch.save does not write such a pickle.
+// DataLoss, with the offset, when torch.save would not write such a pickle.
 absl::StatusOr<Unpickled> Unpickle(absl::string_view pickle);
 
 }  // namespace paceline

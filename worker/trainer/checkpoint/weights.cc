@@ -24,7 +24,7 @@ namespace {
 
 constexpr char kModelPrefix[] = "model/";
 
-// All tensors by all of their names.
+// All tensors under all their names.
 std::vector<NamedTensor> StateOf(const Model& model) {
   std::vector<NamedTensor> state = model.parameters();
   state.insert(state.end(), model.buffers().begin(), model.buffers().end());
@@ -36,7 +36,7 @@ std::vector<NamedTensor> StateOf(const Model& model) {
   return state;
 }
 
-// The tensors of `fit`, with the names in the file.
+// Pairs the tensors of `fit` with their names in the file.
 std::vector<ReadTarget> TargetsOf(const WeightsFit& fit, const Model& model) {
   std::vector<ReadTarget> targets;
   for (const NamedTensor& wanted : StateOf(model)) {
@@ -46,7 +46,7 @@ std::vector<ReadTarget> TargetsOf(const WeightsFit& fit, const Model& model) {
   return targets;
 }
 
-// The model of one of our own checkpoints; its checksums are compared.
+// Loads the model from one of our own checkpoints, and verifies checksums.
 absl::StatusOr<std::vector<std::string>> LoadCheckpoint(const std::string& directory,
                                                         const Model& model) {
   PACELINE_ASSIGN_OR_RETURN(StateReader reader,
@@ -57,7 +57,7 @@ absl::StatusOr<std::vector<std::string>> LoadCheckpoint(const std::string& direc
     if (!absl::ConsumePrefix(&name, kModelPrefix)) continue;
     found.tensors[std::string(name)] = {tensor.shape, tensor.dtype, TypeOfDtype(tensor.dtype), {}};
   }
-  // Who saved two names of one tensor saved it twice.
+  // A tensor with two names was saved under both.
   for (const TiedName& tied : model.tied()) {
     if (found.tensors.count(tied.first) > 0) found.tensors.erase(tied.name);
   }

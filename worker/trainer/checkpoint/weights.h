@@ -1,4 +1,4 @@
-// The weights of a model, in and out: parameters and buffers by name.
+// Loads and saves the weights of a model: parameters and buffers by name.
 #ifndef WORKER_TRAINER_CHECKPOINT_WEIGHTS_H_
 #define WORKER_TRAINER_CHECKPOINT_WEIGHTS_H_
 
@@ -12,19 +12,19 @@
 namespace paceline {
 
 // Copies weights into the model from
-//   - a safetensors file, or a file that torch.save made of a state dict,
+//   - a safetensors file, or a state dict written by torch.save,
 //   - a directory in Hugging Face's layout (weights_directory.h),
-//   - the directory of a checkpoint, of which only the model is taken.
-// Other floating-point formats are converted. Returns what was passed over, and why that is
-// harmless (weights_fit.h), for people. InvalidArgument when something cannot be read or does not
-// fit; the model is unchanged then, but for a checkpoint with damaged bytes.
+//   - a checkpoint's directory, of which only the model is used.
+// Converts other floating-point formats. Returns notes for people: what was skipped, and why that
+// is harmless (weights_fit.h). InvalidArgument when something cannot be read or does not fit; the
+// model is then unchanged, unless a checkpoint has damaged bytes.
 absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path, const Model& model);
 
-// Writes a safetensors file atomically. Errors as WriteFileAtomically.
+// Writes a safetensors file atomically. Errors as for WriteFileAtomically.
 absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
-// The same of a model, by all names of its tensors. FailedPrecondition: one has a NaN, and such are
-// not saved.
+// Saves a model's tensors under all their names. FailedPrecondition: a tensor has a NaN and
+// `save_nan` is false.
 absl::Status SaveWeights(const std::string& path, const Model& model, bool save_nan);
 
 }  // namespace paceline

@@ -1,5 +1,5 @@
-// The files of weights in Hugging Face's layout: a directory with model.safetensors or
-// pytorch_model.bin, or with several files and an index, which says what is in which.
+// Weights in Hugging Face's layout: a directory with model.safetensors or pytorch_model.bin, or
+// with several files and an index that maps tensors to files.
 #ifndef WORKER_TRAINER_CHECKPOINT_WEIGHTS_DIRECTORY_H_
 #define WORKER_TRAINER_CHECKPOINT_WEIGHTS_DIRECTORY_H_
 
@@ -13,15 +13,15 @@
 namespace paceline {
 
 struct WeightsIndex {
-  std::string file;  // The index' own; empty: there is one file, and none.
-  std::map<std::string, std::set<std::string>> files;  // The names of tensors, by file.
+  std::string file;  // Name of the index file; empty: a single file without index.
+  std::map<std::string, std::set<std::string>> files;  // Tensor names by file.
 };
 
-// Safetensors come first, and the single file before an index, as transformers has it. NotFound,
-// with its name, when a file is missing; DataLoss when the index is damaged.
+// Prefers safetensors, and a single file to an index, as transformers does. NotFound, naming the
+// file, when one is missing; DataLoss when the index is damaged.
 absl::StatusOr<WeightsIndex> ReadWeightsDirectory(const std::string& directory);
 
-// DataLoss unless the file `name` has exactly the tensors that the index says.
+// DataLoss unless file `name` has exactly the tensors that the index lists for it.
 absl::Status CheckAgainstIndex(const std::string& index, const std::string& name,
                                const std::set<std::string>& found,
                                const std::set<std::string>& expected);

@@ -40,7 +40,7 @@ absl::Status AddSafetensors(const std::string& path, FoundWeights* found) {
     tensor.type = entry.dtype;
     tensor.torch_type = TypeOfDtype(entry.dtype);
     if (!tensor.torch_type.has_value()) continue;
-    // Only read from, so the constness that from_blob cannot express is kept.
+    // from_blob cannot express const; the tensor is only read.
     tensor.tensor = at::from_blob(const_cast<char*>(entry.bytes.data()), entry.shape,
                                   at::dtype(*tensor.torch_type));
   }
@@ -102,7 +102,7 @@ absl::Status AddPt(const std::string& path, FoundWeights* found) {
   return absl::OkStatus();
 }
 
-// Files that people take for weights, by their first bytes, and what to do.
+// Other files that people take for weights: their first bytes, and advice.
 struct OtherFile {
   absl::string_view begins;
   const char* what;
@@ -130,7 +130,7 @@ absl::Status AddFile(const std::string& path, FoundWeights* found) {
   stream.read(first.data(), static_cast<std::streamsize>(first.size()));
   first.resize(static_cast<size_t>(stream.gcount()));
   const bool is_safetensors = first.size() > 8 && first[8] == '{';
-  if (is_safetensors || first.empty()) return AddSafetensors(path, found);  // Tells why none.
+  if (is_safetensors || first.empty()) return AddSafetensors(path, found);  // Returns the error.
   if (absl::StartsWith(first, "PK")) return AddPt(path, found);
   for (const OtherFile& other : kOtherFiles) {
     if (absl::StartsWith(first, other.begins)) {

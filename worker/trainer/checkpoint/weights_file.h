@@ -1,5 +1,5 @@
-// Weights as people publish them: safetensors files, what torch.save wrote, directories in Hugging
-// Face's layout. What a file is, its first bytes say, not its name.
+// Weights as people publish them: safetensors files, files written by torch.save, and directories
+// in Hugging Face's layout. The first bytes of a file decide what it is, not its name.
 #ifndef WORKER_TRAINER_CHECKPOINT_WEIGHTS_FILE_H_
 #define WORKER_TRAINER_CHECKPOINT_WEIGHTS_FILE_H_
 
@@ -18,21 +18,21 @@ namespace paceline {
 
 struct FoundTensor {
   std::vector<int64_t> shape;
-  std::string type;  // As the file has it: "F32", "FloatStorage", "float8_e5m2".
-  std::optional<at::ScalarType> torch_type;  // Empty: none that can be read.
-  at::Tensor tensor;                         // Undefined without. Not to be written to.
+  std::string type;  // As named in the file: "F32", "FloatStorage", "float8_e5m2".
+  std::optional<at::ScalarType> torch_type;  // Empty: torch cannot read it.
+  at::Tensor tensor;                         // Undefined without a type. Read-only.
 };
 
 struct FoundWeights {
   std::map<std::string, FoundTensor> tensors;
-  std::vector<std::string> notes;  // What a person should know of how they were found.
-  std::vector<std::shared_ptr<const SafetensorsFile>> maps;  // Of which tensors are views.
+  std::vector<std::string> notes;  // For people: notes on how the weights were found.
+  std::vector<std::shared_ptr<const SafetensorsFile>> maps;  // The tensors are views of these.
 };
 
-// A safetensors file, a .pt file of torch.save's (a state dict, or a dictionary in which one is),
-// or a directory with model.safetensors or pytorch_model.bin, or with several files and an index.
-// NotFound, with the name, when a file is missing; DataLoss when one is damaged or contradicts the
-// index; InvalidArgument when it is something else: what, and what to do.
+// Opens a safetensors file, a .pt file of torch.save (a state dict, or a dictionary with one), or a
+// directory with model.safetensors, pytorch_model.bin, or several files and an index. NotFound,
+// naming the file, when one is missing; DataLoss when one is damaged or contradicts the index;
+// InvalidArgument, with advice, when `path` is anything else.
 absl::StatusOr<FoundWeights> FindWeights(const std::string& path);
 
 }  // namespace paceline

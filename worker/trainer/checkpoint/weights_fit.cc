@@ -18,7 +18,7 @@ namespace {
 
 constexpr size_t kTold = 10;
 
-// A llama with a tied embedding has it by this name alone, and files may have it by the head's too.
+// A llama with a tied embedding only has the embedding's name; files may also have this one.
 constexpr char kHead[] = "lm_head.weight";
 constexpr char kEmbedding[] = "model.embed_tokens.weight";
 
@@ -26,7 +26,7 @@ std::string ShapeText(at::IntArrayRef shape) {
   return absl::StrCat("[", absl::StrJoin(shape, ", "), "]");
 }
 
-// "a, b, c and 17 more".
+// Formats "a, b, c and 17 more".
 std::string Listed(const std::vector<std::string>& all, absl::string_view separator) {
   const size_t told = std::min(all.size(), kTold);
   std::string text =
@@ -35,7 +35,7 @@ std::string Listed(const std::vector<std::string>& all, absl::string_view separa
   return text;
 }
 
-// Without the parts that wrappers add.
+// Removes the parts of a name that wrappers add.
 std::string Unwrapped(const std::string& name) {
   std::vector<std::string> parts = absl::StrSplit(name, '.');
   const auto wraps = [&](const std::string& part) {
@@ -49,7 +49,7 @@ std::string Unwrapped(const std::string& name) {
   return absl::StrJoin(kept, ".");
 }
 
-// What models compute themselves.
+// Whether models compute this tensor themselves.
 bool IsComputed(const std::string& name, const FoundTensor& tensor) {
   const auto ends = [&](absl::string_view end) {
     return name == end || absl::EndsWith(name, absl::StrCat(".", end));
@@ -166,7 +166,7 @@ class Fitter {
     }
   }
 
-  // If names would fit but for what stands before them.
+  // Advice if the names would fit without a prefix.
   std::string Hint() const {
     if (unknown_.empty()) return "";
     const std::string& file = unknown_.front();
@@ -186,7 +186,7 @@ class Fitter {
   }
 
   const FoundWeights& found_;
-  std::map<std::string, std::string> first_;  // Any name of the model's -> the first of its tensor.
+  std::map<std::string, std::string> first_;  // Any name in the model -> first name of its tensor.
   std::vector<const NamedTensor*> wanted_;
   std::map<std::string, std::vector<std::string>> sources_;  // First name -> names in the file.
   std::vector<std::string> wrapped_;

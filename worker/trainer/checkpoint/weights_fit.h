@@ -1,5 +1,5 @@
-// Which tensor of a file goes into which of a model, with the tolerance of load_state_dict and
-// transformers where it is known to be harmless.
+// Matches a file's tensors with a model's, as tolerant as load_state_dict and transformers where
+// that is known to be harmless.
 #ifndef WORKER_TRAINER_CHECKPOINT_WEIGHTS_FIT_H_
 #define WORKER_TRAINER_CHECKPOINT_WEIGHTS_FIT_H_
 
@@ -14,20 +14,20 @@
 namespace paceline {
 
 struct WeightsFit {
-  std::map<std::string, std::string> sources;  // A parameter's or buffer's name -> the file's.
-  std::vector<std::string> notes;              // What was passed over, for people.
+  std::map<std::string, std::string> sources;  // Model's name -> file's name.
+  std::vector<std::string> notes;              // For people: what was skipped.
 };
 
-// Harmless, and noted:
+// Tolerates and notes:
 //   - prefixes and parts of names that wrappers add: module. (DataParallel), _orig_mod.
 //     (torch.compile), _fsdp_wrapped_module., _checkpoint_wrapped_module.;
-//   - what a model computes itself and older files hold: rotary_emb.inv_freq, position_ids, the
-//     causal masks of GPT-2;
-//   - a num_batches_tracked that the file lacks, as files of before PyTorch 0.4.1 do;
-//   - a tensor of several names in the model, of which the file has only some. If it has more, they
-//     have to be equal.
-// InvalidArgument otherwise, with all that differs (the first ten): a name that only one of both
-// has, another shape, a type that is not a plain number of the same kind.
+//   - tensors in older files that the model computes itself: rotary_emb.inv_freq, position_ids,
+//     GPT-2's causal masks;
+//   - a missing num_batches_tracked, as in files from before PyTorch 0.4.1;
+//   - a tensor with several names in the model, of which the file has only some. If it has several,
+//     their values must be equal.
+// Otherwise InvalidArgument, listing the first ten differences: names that only one side has, other
+// shapes, types that are not plain numbers of the same kind.
 absl::StatusOr<WeightsFit> FitWeights(const FoundWeights& found, const Model& model);
 
 }  // namespace paceline

@@ -26,7 +26,7 @@ using ::testing::AllOf;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 
-// An embedding of 3 x 2, a norm and a counter; with a head if it is not tied.
+// An embedding of 3 x 2, a norm and a counter; also a head, unless it is tied.
 class SmallModel : public Model {
  public:
   explicit SmallModel(bool tied) : Model(at::kCPU) {
@@ -69,7 +69,7 @@ class WeightsTest : public ::testing::Test {
         << R"({"metadata": {"total_size": 1}, "weight_map": {)" << map << "}}";
   }
 
-  // `norm`: what the model has before and after.
+  // `norm`: the model's norm, before and after.
   std::string Error(const std::string& path = "", std::vector<float> norm = {0, 0}) const {
     const absl::Status status = LoadWeights(path.empty() ? root_ : path, model_).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
@@ -228,7 +228,7 @@ TEST_F(WeightsTest, WhereThePrefixIsAllThatDiffersTheErrorSaysSo) {
   EXPECT_THAT(Error(root_ + "/w.safetensors"), HasSubstr("the file's names begin with net."));
 }
 
-// Head and embedding are one, and a statistic is counted.
+// A model whose head and embedding are one tensor, and with a counted statistic.
 class TiedModel : public Model {
  public:
   TiedModel() : Model(at::kCPU) {

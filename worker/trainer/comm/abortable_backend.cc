@@ -24,14 +24,14 @@ using c10d::Work;
 using std::chrono::milliseconds;
 using WorkPointer = c10::intrusive_ptr<Work>;
 
-// In which a collective whose connections are gone ends by itself, if it can.
+// How long a collective without connections may take to end by itself.
 constexpr milliseconds kAbortGrace(50);
 
 std::exception_ptr Aborted() {
   return std::make_exception_ptr(std::runtime_error("the connections were ended"));
 }
 
-// Done when the other is, or aborted.
+// Ends when the inner work ends, or when aborted.
 class AbortableWork : public Work {
  public:
   explicit AbortableWork(const WorkPointer& inner)
@@ -70,7 +70,7 @@ class AbortableWork : public Work {
   std::atomic<bool> is_done_{false};
 };
 
-// A message to one rank, which Gloo makes in the thread that waits for it.
+// A message to one rank. Gloo sends or receives it in the thread that waits.
 class AbortableMessage : public Work {
  public:
   AbortableMessage(WorkPointer inner, milliseconds timeout)
@@ -88,7 +88,7 @@ class AbortableMessage : public Work {
   const milliseconds timeout_;
 };
 
-// What may be under way, and whether it was aborted.
+// The works that may be under way, and whether they were aborted.
 class Flights {
  public:
   void Add(const WorkPointer& work) {
@@ -127,7 +127,7 @@ class AbortableBackend : public c10d::Backend {
   explicit AbortableBackend(const c10::intrusive_ptr<c10d::Backend>& inner)
       : Backend(inner->getRank(), inner->getSize()), inner_(inner) {}
 
-  // The inner one waits for its threads, of which one may hang until its collective's timeout.
+  // The inner backend waits for its threads, of which one may hang until its timeout.
   ~AbortableBackend() override {
     if (abort_begun_)
       std::thread([inner = std::move(inner_)]() mutable { inner.reset(); }).detach();
@@ -142,7 +142,7 @@ class AbortableBackend : public c10d::Backend {
   }
 
   const std::string getBackendName() const override { return inner_->getBackendName(); }
-  // Any thread. It holds from the next collective on.
+  // Any thread. Takes effect at the next collective.
   void setTimeout(milliseconds timeout) override { timeout_ = timeout; }
   c10d::ErrorType getError() override {
     return abort_begun_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
@@ -198,7 +198,7 @@ class AbortableBackend : public c10d::Backend {
     return work;
   }
 
-  // For a collective.
+  // The inner backend, with the current timeout set.
   c10d::Backend& Inner() {
     const milliseconds timeout = timeout_;
     if (timeout != inner_timeout_) inner_->setTimeout(inner_timeout_ = timeout);
@@ -206,7 +206,7 @@ class AbortableBackend : public c10d::Backend {
   }
 
   c10::intrusive_ptr<c10d::Backend> inner_;
-  milliseconds inner_timeout_ = ::kBackendDefaultTimeout;  // What it was set to.
+  milliseconds inner_timeout_ = ::kBackendDefaultTimeout;  // The timeout last set.
   const std::shared_ptr<Flights> flights_ = std::make_shared<Flights>();
   std::atomic<bool> abort_begun_{false};
   std::atomic<milliseconds> timeout_{::kBackendDefaultTimeout};

@@ -1,9 +1,8 @@
 // A backend whose collectives can be ended from outside.
 //
-// Gloo tells most of those who wait for a peer that the connection is gone, but not who has sent a
-// part of a large message, or received one: that collective lasts until its timeout, although the
-// connection was shut down long ago. Here who waits for it waits no longer; its thread does, and
-// touches nothing but its own tensors meanwhile.
+// When a connection is gone, Gloo wakes most of those who wait for the peer, but not one that has
+// sent or received part of a large message: that collective lasts until its timeout. With this
+// backend the caller stops waiting; Gloo's thread still waits, but only touches its own tensors.
 #ifndef WORKER_TRAINER_COMM_ABORTABLE_BACKEND_H_
 #define WORKER_TRAINER_COMM_ABORTABLE_BACKEND_H_
 
@@ -13,10 +12,10 @@
 
 namespace paceline {
 
-// Passes everything on to `inner`, and has the same name. It knows those collectives that a Group
-// and torch's Reducer use. abort() may be called by any thread, after the connections were shut
-// down: kAbortGrace later whatever is still under way throws in those who wait for it, and what
-// comes after throws at once. The destructor does not wait for what hangs.
+// Forwards everything to `inner` and has the same name. Supports the collectives that Group and
+// torch's Reducer use. Any thread may call abort() after the connections were shut down:
+// kAbortGrace later, whatever is still under way throws in those who wait for it, and later
+// collectives throw at once. The destructor does not wait for hanging threads.
 c10::intrusive_ptr<c10d::Backend> MakeAbortable(const c10::intrusive_ptr<c10d::Backend>& inner);
 
 }  // namespace paceline

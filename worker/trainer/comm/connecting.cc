@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-constexpr absl::Duration kPatience = absl::Milliseconds(2);  // Between looks at `is_over`.
+constexpr absl::Duration kPatience = absl::Milliseconds(2);  // Between calls of `is_over`.
 
 }  // namespace
 

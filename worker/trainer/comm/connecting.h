@@ -1,9 +1,9 @@
-// The groups of a generation, connected on a thread of its own: beside the training, or so that the
-// caller can let go of it.
+// Connects the groups of a generation on a thread of its own, so that training can go on meanwhile
+// or the caller can abandon the attempt.
 //
-// A library that waits for a peer that never comes does so until its timeout, and nothing can
-// interrupt it. Who lets go of such an attempt leaves the thread behind: it ends by itself, and
-// with it go the connections. This is the one kind of thread that is not joined.
+// A library that waits for a peer waits until its timeout; nothing can interrupt it. An abandoned
+// attempt leaves the thread behind, which ends by itself and then closes its connections. Only this
+// kind of thread is not joined.
 //
 // Thread-compatible.
 #ifndef WORKER_TRAINER_COMM_CONNECTING_H_
@@ -21,19 +21,19 @@ namespace paceline {
 
 struct Connected {
   std::shared_ptr<Groups> groups;
-  std::shared_ptr<const BuiltPlan> plan;  // The first one: that of rank 0.
+  std::shared_ptr<const BuiltPlan> plan;  // The first plan, from rank 0.
 };
 
 class Connecting {
  public:
-  // `connect` owns what it uses, or it lives as long as the process.
+  // `connect` must own what it uses, or that must live as long as the process.
   explicit Connecting(std::function<Connected()> connect);
   ~Connecting();
 
-  // Throws what `connect` threw. Nothing when `is_over` came true before; it is asked now and then.
+  // Returns or throws what `connect` did. Nothing when `is_over` becomes true first; it is polled.
   std::optional<Connected> Wait(const std::function<bool()>& is_over);
 
-  // Wait would not block.
+  // True when Wait would not block.
   bool IsDone() const;
 
  private:

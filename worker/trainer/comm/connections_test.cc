@@ -22,7 +22,7 @@ struct Listener {
   }
   ~Listener() { close(file); }
 
-  // Both ends of a new connection.
+  // Makes a connection and returns both ends.
   void Connect(int* out, int* in) const {
     *out = socket(AF_INET, SOCK_STREAM, 0);
     ASSERT_EQ(connect(*out, reinterpret_cast<const sockaddr*>(&address), sizeof(address)), 0);
@@ -51,13 +51,13 @@ TEST(ConnectionsTest, AllButThoseOfTheOwnStoreAreShutDown) {
   device.Connect(&sent, &received);
   ASSERT_EQ(socketpair(AF_UNIX, SOCK_STREAM, 0, local), 0);
 
-  // The end of the store's client in this process is one to be shut down.
+  // The client end of the store's connection, in this process, is shut down as well.
   EXPECT_EQ(ShutDownConnections(ntohs(store.address.sin_port)), 3);
   EXPECT_FALSE(IsOpen(peer));
   EXPECT_FALSE(IsOpen(sent));
   EXPECT_FALSE(IsOpen(received));
   EXPECT_TRUE(IsOpen(local[0])) << "not a TCP connection";
-  device.Connect(&sent, &received);  // It still listens.
+  device.Connect(&sent, &received);  // The device still listens.
   EXPECT_TRUE(IsOpen(sent));
 }
 

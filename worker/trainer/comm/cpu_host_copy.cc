@@ -7,7 +7,7 @@
 namespace paceline {
 namespace {
 
-// Small enough that two threads end at about the same time, and large beside what taking one costs.
+// Small, so that two threads end at about the same time, but not too small: taking one has a cost.
 constexpr size_t kChunkBytes = 1 << 20;
 
 }  // namespace

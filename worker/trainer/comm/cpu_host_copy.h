@@ -1,5 +1,4 @@
-// Copies from memory to memory by a thread of its own. The training thread helps once it can do
-// nothing else.
+// Copies memory on a thread of its own. The training thread helps when it would otherwise wait.
 #ifndef WORKER_TRAINER_COMM_CPU_HOST_COPY_H_
 #define WORKER_TRAINER_COMM_CPU_HOST_COPY_H_
 
@@ -24,11 +23,11 @@ class CpuHostCopy : public HostCopy {
  private:
   struct Chunk {
     HostCopyPiece piece;
-    size_t end = 0;  // Bytes of all chunks up to this one.
+    size_t end = 0;  // Total bytes up to the end of this chunk.
     bool copied = false;
   };
 
-  // Takes chunks until none is left.
+  // Copies chunks until none is left.
   void Work();
   size_t BytesInPlace() const ABSL_SHARED_LOCKS_REQUIRED(mu_);
 

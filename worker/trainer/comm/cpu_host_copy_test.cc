@@ -33,8 +33,8 @@ TEST(CpuHostCopyTest, HoldsWhatWasThereBeforeTheChange) {
 }
 
 TEST(CpuHostCopyTest, NobodyReadsAfterTheChange) {
-  // Two chunks, one for each thread, so often that the other one sometimes ends later. Of each the
-  // last byte is changed.
+  // Two chunks, one per thread, repeated so often that each thread is sometimes the last. Each
+  // round changes the last byte of each chunk.
   const std::string before = Pattern(2 << 20, 'a');
   for (int i = 0; i < 200; ++i) {
     std::string from = before;

@@ -10,10 +10,10 @@ namespace paceline {
 namespace {
 
 constexpr float kLargest = 127;
-// Adding and subtracting it rounds a float below 2^22 to a whole number, halves to even.
+// Adding and subtracting this rounds a float below 2^22 to a whole number, halves to even.
 constexpr float kRounder = 12582912;  // 1.5 * 2^23.
 
-// The bits of non-negative floats are ordered as they are, NaN above all: so it is not lost.
+// The bits of non-negative floats sort like their values, with NaN on top, so a NaN is not lost.
 float LargestMagnitude(const float* x, int64_t count) {
   int32_t largest = 0;
   for (int64_t i = 0; i < count; ++i) {
@@ -26,7 +26,7 @@ float LargestMagnitude(const float* x, int64_t count) {
   return magnitude;
 }
 
-// Returns the scale.
+// Encodes a row and returns its scale.
 float EncodeRow(const float* __restrict value, float* __restrict error,
                 int8_t* __restrict quantized, int64_t count) {
   std::array<float, kInt8Row> x;
@@ -38,7 +38,7 @@ float EncodeRow(const float* __restrict value, float* __restrict error,
     return scale;
   }
   for (int64_t i = 0; i < count; ++i) {
-    // A scale that is no normal number may be too small by its own rounding.
+    // A subnormal scale may be too small because it was rounded itself.
     float q = x[static_cast<size_t>(i)] / scale;
     q = q > -kLargest ? q : -kLargest;
     q = q < kLargest ? q : kLargest;

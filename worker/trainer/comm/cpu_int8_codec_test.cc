@@ -101,9 +101,9 @@ TEST(CpuInt8CodecTest, ARowOfZerosStaysZero) {
 
 TEST(CpuInt8CodecTest, ValuesTooSmallForAScaleAreKeptInTheError) {
   const float tiny = std::numeric_limits<float>::denorm_min();
-  const Encoded none({tiny, -30 * tiny});  // The scale would be below the least number.
+  const Encoded none({tiny, -30 * tiny});  // The scale would be below the smallest float.
   EXPECT_THAT(ValuesOf<float>(none.error), ElementsAre(tiny, -30 * tiny));
-  const Encoded some({190 * tiny});  // The scale is rounded from 1.496 to 1 unit.
+  const Encoded some({190 * tiny});  // The scale is rounded from 1.496 units to 1.
   EXPECT_THAT(ValuesOf<int8_t>(some.quantized), ElementsAre(127));
   EXPECT_THAT(ValuesOf<float>(some.error), ElementsAre(63 * tiny));
 }

@@ -1,4 +1,4 @@
-// CPU and Gloo.
+// The platform for CPUs, with Gloo.
 #ifndef WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 #define WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 

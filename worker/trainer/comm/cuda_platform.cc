@@ -20,18 +20,18 @@
 namespace paceline {
 namespace {
 
-// Each takes a multiprocessor, of 108 (A100) to 148 (B200), for as long as the collective lasts.
+// Each channel occupies a multiprocessor, of 108 (A100) to 148 (B200), during a collective.
 constexpr int kFewChannels = 4;
 
-// Before the first communicator. What the environment has set stays, but for the first.
+// Call before the first communicator. Overwrites only the first variable if it is already set.
 void SetUpNccl(const TrainerConfig& config) {
-  // On an error abort the communicators but keep the process: it has to say why it ends.
+  // On an error, abort the communicators but keep the process, which must report why it ends.
   setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/1);
-  // The watchdog waits four times this long before it aborts, for a dump that is not asked for
-  // here: by default a minute in which the survivors of a dead peer hang.
+  // The watchdog waits four times this long before it aborts, for a dump that we do not use: by
+  // default the survivors of a dead peer hang for a minute.
   setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", /*overwrite=*/0);
   setenv("TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "250", /*overwrite=*/0);
-  // "=": this name exactly, and not all that begin with it.
+  // "=" means exactly this name, not a prefix.
   if (if_nametoindex(config.interface.c_str()) != 0) {
     setenv("NCCL_SOCKET_IFNAME", absl::StrCat("=", config.interface).c_str(), /*overwrite=*/0);
   }
@@ -63,9 +63,9 @@ c10::intrusive_ptr<c10d::Backend> CudaPlatform::Connect(
   c10::cuda::set_device(device_.index());  // The calling thread may be new.
   auto options = c10d::ProcessGroupNCCL::Options::create(membership.high_priority);
   options->timeout = absl::ToChronoMilliseconds(timeout);
-  // Returns when the communicator is made. (The other mode hung in NCCL 2.26: PyTorch's issue
-  // 153960.) The numbers of channels are left to NCCL: nothing is computed beside an average of
-  // parameters, and what would suit gradients depends on the machine.
+  // Blocking mode: returns when the communicator is ready. (The other mode hung in NCCL 2.26:
+  // PyTorch issue 153960.) NCCL chooses the number of channels: no computation runs beside an
+  // average of parameters, and the best number for gradients depends on the machine.
   options->config.blocking = 1;
   if (membership.few_channels) {
     options->config.minCTAs = 1;

@@ -1,4 +1,4 @@
-// One GPU for each rank, and NCCL.
+// The platform with one GPU per rank, and NCCL.
 #ifndef WORKER_TRAINER_COMM_CUDA_PLATFORM_H_
 #define WORKER_TRAINER_COMM_CUDA_PLATFORM_H_
 
@@ -16,9 +16,9 @@ class CudaPlatform : public Platform {
  public:
   absl::StatusOr<c10::Device> OpenDevice(const TrainerConfig& config) override;
 
-  // Makes the communicator before it returns, so that no step waits for it. On an error (a
-  // peer that died, a collective that is late) NCCL's watchdog aborts the communicator and
-  // the process lives on: later collectives throw.
+  // Returns when the communicator is ready, so that no step waits for it. On an error (a dead peer,
+  // a late collective) NCCL's watchdog aborts the communicator and the process lives on: later
+  // collectives throw.
   c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
                                             const Membership& membership,
                                             const c10::intrusive_ptr<c10d::Store>& store,

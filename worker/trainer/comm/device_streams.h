@@ -1,5 +1,4 @@
-// The streams of a device that two threads work in, and events that put in order what they do
-// there.
+// Streams of a device for two threads, and events that order their work.
 #ifndef WORKER_TRAINER_COMM_DEVICE_STREAMS_H_
 #define WORKER_TRAINER_COMM_DEVICE_STREAMS_H_
 
@@ -7,29 +6,29 @@
 
 namespace paceline {
 
-// Thread-safe, but each event is recorded, and waited for, by one thread. Torch's exceptions pass
-// through.
+// Thread-safe, but each event is recorded by one thread and waited for by one thread. Torch's
+// exceptions pass through.
 class DeviceStreams {
  public:
-  // Number of an event, from 0.
+  // Number of an event, counting from 0.
   using Event = int;
   static constexpr int kEvents = 64;
 
   virtual ~DeviceStreams() = default;
 
-  // Where the calling thread's work goes while it lives: a stream of its own, of high priority.
+  // While it lives, the calling thread's work goes to a separate stream of high priority.
   class Aside {
    public:
     virtual ~Aside() = default;
   };
   virtual std::unique_ptr<Aside> GoAside() = 0;
 
-  // From now on the event has passed when the calling thread's stream has done all that it has been
-  // given so far.
+  // Records the event: it passes when the calling thread's stream has done all work enqueued so
+  // far.
   virtual void Record(Event event) = 0;
 
-  // What the calling thread's stream is given from now on begins after the event as it is recorded
-  // now; nothing if it never was. Blocks no thread.
+  // Makes later work of the calling thread's stream wait for the event as last recorded; no effect
+  // if it was never recorded. Blocks no thread.
   virtual void StartAfter(Event event) = 0;
 
   // Sleeps until the event has passed.

@@ -1,4 +1,4 @@
-// Groups that exchange tensors of the host, by Gloo.
+// Groups that exchange host tensors through Gloo.
 //
 // Thread-safe.
 #ifndef WORKER_TRAINER_COMM_GLOO_NETWORK_H_
@@ -22,7 +22,7 @@ namespace paceline {
 
 class GlooNetwork {
  public:
-  // As Platform::Connect. All groups use the configuration's interface of the first call.
+  // Like Platform::Connect. All groups use the interface in the first call's configuration.
   c10::intrusive_ptr<c10d::Backend> Connect(const TrainerConfig& config,
                                             const Membership& membership,
                                             const c10::intrusive_ptr<c10d::Store>& store,
@@ -30,7 +30,7 @@ class GlooNetwork {
 
  private:
   absl::Mutex mu_;
-  // The network interface, with a thread of its own: one for all groups.
+  // The network interface and its thread, shared by all groups.
   std::shared_ptr<gloo::transport::Device> device_ ABSL_GUARDED_BY(mu_);
 };
 

@@ -17,14 +17,14 @@
 namespace paceline {
 namespace {
 
-// Torch's defaults: a small bucket first, so that the reduction begins early.
+// Torch's defaults: a small first bucket lets the reduction begin early.
 constexpr int64_t kFirstBucketBytes = 1 << 20;
 constexpr int64_t kBucketBytes = 25 << 20;
 
 using GroupHolder = std::shared_ptr<c10::intrusive_ptr<c10d::ProcessGroup>>;
 
-// Sends a bucket in a shorter format. Divides before the sum, lest fp16 overflows. The
-// Reducer's own hook for fp16 would stay with its first group.
+// Sends a bucket in a shorter format. Divides before summing, so that fp16 does not overflow.
+// Torch's own fp16 hook would keep using its first group.
 class CompressHook : public c10d::CppCommHookInterface<GroupHolder> {
  public:
   CompressHook(GroupHolder group, at::ScalarType type)
@@ -57,23 +57,23 @@ struct GradientMean::Parts {
         order(std::move(order_in)),
         ready(parameters) {}
 
-  // Of those that are not in `order`.
+  // Throws, naming the parameters, unless all are in `got`.
   void RequireAllIn(const std::vector<int64_t>& got) const;
 
   const std::vector<NamedTensor> parameters;
   const WireFormat format;
   const bool unused;
-  std::vector<int64_t> order;  // Empty until it is known.
-  // Else the Reducer lays its buckets out by it after the first step; but never where parameters
-  // may be unused, as each rank then has an order of its own.
+  std::vector<int64_t> order;  // Empty until known.
+  // If false, the Reducer arranges its buckets by `order` after the first step. Always false where
+  // parameters may be unused, since each rank then has its own order.
   bool order_was_known = !order.empty() && !unused;
-  GradientOrder ready;  // In the present pass.
+  GradientOrder ready;  // Of the current pass.
   Group* group = nullptr;
-  // For the hook, which is made once.
+  // For the hook, which is only created once.
   const GroupHolder torch_group = std::make_shared<c10::intrusive_ptr<c10d::ProcessGroup>>();
   std::shared_ptr<c10d::Reducer> reducer;  // Null without a group.
-  std::shared_ptr<c10d::Logger> logger;    // The Reducer needs one where parameters are unused.
-  bool reduces = false;                    // After the present backward pass.
+  std::shared_ptr<c10d::Logger> logger;    // The Reducer needs one if parameters may be unused.
+  bool reduces = false;                    // In the current backward pass.
 
   void MakeReducer();
 };
@@ -93,7 +93,7 @@ void GradientMean::Parts::MakeReducer() {
   auto buckets = std::get<0>(c10d::compute_bucket_assignment_by_size(
       order_was_known ? ordered : tensors, {size_t{kFirstBucketBytes}, size_t{kBucketBytes}},
       sparse, order_was_known ? order : std::vector<int64_t>()));
-  // Gradients become ready about in the reverse order of the parameters.
+  // Gradients become ready roughly in reverse order of the parameters.
   if (!order_was_known) std::reverse(buckets.begin(), buckets.end());
   reducer = std::make_shared<c10d::Reducer>(
       std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes, unused,
@@ -131,7 +131,7 @@ void GradientMean::SetGroup(Group* group) {
   parts_->group = group;
   if (group == nullptr) {
     parts_->logger.reset();
-    parts_->reducer.reset();  // And with it the buckets.
+    parts_->reducer.reset();  // Also frees the buckets.
     parts_->torch_group->reset();
     return;
   }
@@ -149,8 +149,8 @@ void GradientMean::BeginForward(bool last) {
   parts_->reduces = last && parts_->reducer != nullptr;
   if (parts_->reducer == nullptr) return;
   parts_->reducer->prepare_for_forward();
-  // Acts once, after the first step: the buckets in the order in which gradients came. Before the
-  // first pass, as gradients that exist would be divided otherwise than those of later steps.
+  // Acts once, after the first step: puts the buckets in the order of the gradients. Must come
+  // before the pass: gradients that exist would be divided differently than later ones.
   try {
     parts_->reducer->rebuild_buckets();
   } catch (const c10::OutOfMemoryError&) {
@@ -158,14 +158,13 @@ void GradientMean::BeginForward(bool last) {
   } catch (const std::exception& error) {
     throw CollectiveError("layout of the gradients", error.what());
   }
-  // Without it the Reducer lets gradients add up. Which parameters are unused, the loss says.
+  // Otherwise the Reducer only adds gradients up. With unused parameters, Backward calls this.
   if (last && !parts_->unused) parts_->reducer->prepare_for_backward({});
 }
 
 void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>& on_computed) {
-  // The engine runs queued callbacks after the last gradient, in the order of their queueing.
-  // This one is queued before any gradient exists, hence before the Reducer's, which waits
-  // for the buckets.
+  // The engine runs queued callbacks after the last gradient, in queue order. This one is queued
+  // before any gradient exists, so it runs before the Reducer's, which waits for the buckets.
   bool computed = false;
   const auto mark = [&] {
     computed = true;
@@ -174,7 +173,7 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   loss.register_hook([&](const at::Tensor&) {
     torch::autograd::Engine::get_default_engine().queue_callback(mark);
   });
-  parts_->ready.Take();  // Of a pass that was broken off.
+  parts_->ready.Take();  // Drops those of an interrupted pass.
   std::vector<int64_t> got;
   try {
     if (parts_->reduces && parts_->unused) parts_->reducer->prepare_for_backward({loss});
@@ -220,7 +219,7 @@ GradientOrder::~GradientOrder() {
 }
 
 std::vector<int64_t> GradientOrder::Take() {
-  // A parameter that is used twice has one gradient: it is ready with the last part.
+  // A parameter used twice has one gradient, ready with its last part.
   std::vector<bool> taken(parameters_.size());
   std::vector<int64_t> order;
   for (auto index = order_.rbegin(); index != order_.rend(); ++index) {

@@ -1,13 +1,13 @@
-// The backward pass of a rank, after which every gradient is the mean over a group of ranks.
+// A rank's backward pass, after which each gradient is the mean over a group of ranks.
 //
-// This is torch's own Reducer, as Python's DistributedDataParallel uses it: gradients are
-// gathered in buckets, and a bucket is reduced as soon as it is full, while the backward
-// pass goes on. The gradients are views of the buckets, which saves copying them back.
-// Without a group, or alone in it, a rank keeps its own gradients and goes without.
+// This is torch's own Reducer, as in Python's DistributedDataParallel: gradients are gathered in
+// buckets, and a full bucket is reduced at once while the backward pass goes on. The gradients are
+// views of the buckets, which saves a copy. A rank without a group, or alone in it, keeps its own
+// gradients and needs no Reducer.
 //
-// Torch's Reducer lays its buckets out anew after its first step, in the order in which gradients
-// became ready, and what is added in which order depends on the layout. With that order known from
-// the start, the first step computes what any later one does.
+// After its first step, torch's Reducer rearranges its buckets in the order in which gradients
+// became ready; the layout determines the order of additions. If that order is known from the
+// start, the first step computes exactly what later steps do.
 //
 // Thread-compatible. Torch's exceptions pass through; a failed reduction is a CollectiveError.
 #ifndef WORKER_TRAINER_COMM_GRADIENT_MEAN_H_
@@ -28,38 +28,38 @@ namespace paceline {
 
 class GradientMean {
  public:
-  // Gradients travel in `format`: fp32, fp16 or bf16, as Python's hooks of these names do it.
-  // The parameters, equal on all ranks at each change of the group, are used in no backward
-  // pass after this. `unused`: a pass may leave some out, which then contribute zero; where all
-  // ranks have left one out, it has no gradient, as with DistributedDataParallel's
-  // find_unused_parameters. No group at first. `order`: indices of the parameters as their
-  // gradients become ready (GradientOrder), if it is known and training is behind its first step;
-  // equal on all ranks.
+  // Gradients travel in `format`: fp32, fp16 or bf16, like Python's hooks of these names. The
+  // parameters are equal on all ranks at each change of the group; after this object they can be
+  // used in no backward pass. `unused`: a pass may leave some parameters out, which then contribute
+  // zero; one that all ranks leave out has no gradient (find_unused_parameters of
+  // DistributedDataParallel). There is no group at first. `order`: indices of the parameters in the
+  // order in which their gradients become ready (GradientOrder), equal on all ranks, if known from
+  // an earlier step.
   GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
                std::vector<int64_t> order = {});
   ~GradientMean();
 
-  // The group over which the coming steps average; null: none. It outlives its use here.
-  // Between two steps.
+  // Sets the group for later steps' averages; null: none. The group must outlive its use here. Call
+  // it between two steps.
   void SetGroup(Group* group);
-  // Null if none is needed.
+  // Null if no group is needed.
   Group* group() const;
 
-  // To be called before each forward pass in training. `last`: the last one of a step, after
-  // whose backward pass the sum of the step's gradients is reduced.
+  // Call before each forward pass in training. `last`: the step's last pass, after whose backward
+  // pass the sum of the step's gradients is reduced.
   void BeginForward(bool last);
 
-  // Adds the gradients of `loss` to those of the parameters. `on_computed` is called once, when
-  // they are computed and only the rest of the reduction is waited for. Before the first pass
-  // of a step parameters have no gradient. Throws c10::ValueError that names the parameters which
-  // the last pass has left out, unless it may.
+  // Adds the gradients of `loss` to those of the parameters. Calls `on_computed` once, when they
+  // are computed and only the reduction is awaited. Parameters have no gradient before the first
+  // pass of a step. Throws c10::ValueError that names parameters without a gradient in a step's
+  // last pass, unless `unused`.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
 
-  // That this rank sends for one reduction.
+  // Bytes that this rank sends for one reduction.
   int64_t bytes() const;
 
-  // For another one of the same parameters: the order that was given, or else that of the first
-  // backward pass. Empty: there was none.
+  // The order that was given, or that of the first backward pass; empty if there was none. For
+  // another GradientMean with the same parameters.
   const std::vector<int64_t>& order() const;
 
  private:
@@ -67,7 +67,7 @@ class GradientMean {
   std::unique_ptr<Parts> parts_;
 };
 
-// Records in which order the gradients of parameters become ready in a backward pass.
+// Records the order in which parameters' gradients become ready in a backward pass.
 class GradientOrder {
  public:
   explicit GradientOrder(const std::vector<NamedTensor>& parameters);
@@ -75,9 +75,9 @@ class GradientOrder {
   GradientOrder(const GradientOrder&) = delete;
   GradientOrder& operator=(const GradientOrder&) = delete;
 
-  // After each pass: indices of the parameters, of all that have got a gradient in it.
+  // Call after each pass: returns the indices of all parameters that got a gradient.
   std::vector<int64_t> Take();
-  // Indices of the others come last.
+  // Appends the missing indices to `order`.
   std::vector<int64_t> Completed(std::vector<int64_t> order) const;
 
  private:

@@ -18,7 +18,7 @@ using c10d::ProcessGroup;
 
 constexpr size_t kBroadcastBytes = 250 << 20;
 
-// "[/some/file.cc:12] text" without what is in the brackets, and without a backtrace below it.
+// Removes the position and backtrace from "[/some/file.cc:12] text".
 absl::string_view WithoutPosition(absl::string_view what) {
   what = what.substr(0, what.find('\n'));
   const size_t end = what.find("] ");
@@ -51,12 +51,12 @@ void Group::SumOnDevice(at::Tensor tensor, const std::function<void()>& wait) {
   Collective("sum over the ranks", [&] {
     std::vector<at::Tensor> tensors{std::move(tensor)};
     const c10::intrusive_ptr<c10d::Work> work = parts_->group->allreduce(tensors);
-    work->wait();  // The stream does.
+    work->wait();  // Only the stream waits.
     wait();
-    // Looks at the communicator, too, and keeps its error.
+    // Also checks the communicator and keeps its error.
     const bool completed = work->isCompleted();
     if (work->exception() != nullptr) std::rethrow_exception(work->exception());
-    // Who breaks off a collective says so before.
+    // `aborted` is set before a collective is broken off.
     const bool aborted = parts_->aborted || parts_->backend->getError() != c10d::ErrorType::SUCCESS;
     if (aborted || !completed) throw std::runtime_error("it was broken off");
   });

@@ -1,4 +1,4 @@
-// What is behind a Group, for its makers.
+// The internals of a Group, for code that makes groups.
 #ifndef WORKER_TRAINER_COMM_GROUP_PARTS_H_
 #define WORKER_TRAINER_COMM_GROUP_PARTS_H_
 
@@ -13,7 +13,7 @@
 
 namespace paceline {
 
-// Runs a collective and gives its exceptions one type.
+// Runs a collective and turns its exceptions into CollectiveError.
 template <typename F>
 void Collective(absl::string_view name, F run) {
   try {
@@ -24,10 +24,10 @@ void Collective(absl::string_view name, F run) {
 }
 
 struct Group::Parts {
-  std::atomic<bool> aborted{false};  // Before the backend is.
+  std::atomic<bool> aborted{false};  // Set before the backend is.
   c10::intrusive_ptr<c10d::Backend> backend;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
-  std::unique_ptr<NodeSum> node_sum;  // Null: all goes through `group`.
+  std::unique_ptr<NodeSum> node_sum;  // Null: `group` does everything.
 };
 
 }  // namespace paceline

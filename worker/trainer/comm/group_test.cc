@@ -33,7 +33,7 @@
 #include "worker/trainer/comm/node_sum.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 
-// FlightRecorder.hpp, which includes all of ATen.
+// From FlightRecorder.hpp, which would include all of ATen.
 namespace c10d {
 std::string dump_fr_trace_json(bool includeCollectives, bool onlyActive);
 }
@@ -63,7 +63,7 @@ std::vector<int> HalfOf(int rank) {
   return rank < 2 ? std::vector<int>{0, 1} : std::vector<int>{2, 3};
 }
 
-// Whether something listens at the address, "127.0.0.2" say.
+// Whether something listens at an address such as "127.0.0.2".
 bool Listens(const char* address, int port) {
   sockaddr_in to{};
   to.sin_family = AF_INET;
@@ -117,7 +117,7 @@ TEST(StoreServerTest, KeysThatAStrangerHasSetAreNobodysWord) {
   for (std::thread& rank : ranks) rank.join();
 }
 
-// Of TCP, where this process listens.
+// TCP ports on which this process listens.
 std::set<int> OwnPorts() {
   std::set<std::string> own;
   for (const auto& fd : std::filesystem::directory_iterator("/proc/self/fd")) {
@@ -216,7 +216,7 @@ TEST(GroupTest, IsMadeForEachUseAndEpoch) {
   });
 }
 
-// Torch's record of collectives, in which threads with new groups disturb each other.
+// In torch's record of collectives, threads that create groups disturb each other.
 TEST(GroupTest, TorchKeepsNoRecord) {
   RunRanks(Ranks(2), [](const TrainerConfig&, Groups& groups) {
     at::Tensor value = Filled(1, 7);
@@ -234,7 +234,7 @@ TEST(GroupTest, OfAllRanksIsMadeApartFromAll) {
       const auto made = groups.MakeOfAll(on_host ? "headers" : "payloads", 1, traffic);
       EXPECT_NE(made.get(), &groups.all());
       EXPECT_EQ(made->ranks(), groups.all().ranks());
-      // Two threads, each with a group of its own, in any order.
+      // Two threads, each with its own group, in any order.
       at::Tensor value = Filled(2, config.rank());
       std::thread other([&] { made->Sum(value); });
       at::Tensor of_all = Filled(2, 1);
@@ -294,7 +294,7 @@ TEST(GroupTest, ASumThatMemoryIsNotSharedForGoesAnotherWay) {
   });
 }
 
-// Of a group in whose memory nobody is waked by a closed connection.
+// In a group with shared memory, a closed connection wakes nobody.
 TEST(GroupTest, EndsASumInSharedMemory) {
   RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
     const auto made = groups.MakeOfAll("payloads", 1, Groups::Traffic::kOnHost);
@@ -317,7 +317,7 @@ TEST(GroupTest, ClosesWhenNobodyHoldsItAndIsMadeAgain) {
       std::shared_ptr<Group> group = groups.Make(HalfOf(config.rank()), "parameters", round);
       group->Sum(value);
       EXPECT_THAT(Values(value), ElementsAre(2));
-      groups.all().Sum(value);  // All have left it.
+      groups.all().Sum(value);  // All have finished it.
       const std::weak_ptr<Group> closed = group;
       group.reset();
       EXPECT_TRUE(closed.expired());
@@ -366,8 +366,8 @@ TEST(GroupTest, TimeoutHoldsForAllGroupsAlsoLaterOnes) {
   });
 }
 
-// Two ranks exchange messages that no socket holds, until their connections are ended: then some
-// are half-way, of which Gloo tells nobody.
+// Two ranks exchange messages too large for a socket until their connections are ended: some
+// messages are then half-way, and Gloo reports those to nobody.
 void ExpectEnds(const std::function<void(Group&, int rank, at::Tensor)>& use) {
   ::signal(SIGPIPE, SIG_IGN);  // As a trainer does.
   RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
@@ -410,7 +410,7 @@ TEST(GroupTest, ASumOnADeviceIsThereWhenTheStreamHasBeenWaitedFor) {
   });
 }
 
-// An abort while the stream is waited for: on a device the sum looks finished then.
+// An abort during the wait for the stream: on a device the sum then looks finished.
 TEST(GroupTest, ASumOnADeviceThatIsBrokenOffIsAnError) {
   RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
     const auto made = groups.MakeOfAll("payloads", 1, Groups::Traffic::kBesideTraining);
@@ -462,7 +462,7 @@ TEST(GroupTest, RankZeroTellsTheOthers) {
   RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
     EXPECT_EQ(groups.ShareFromRankZero("plan", absl::StrCat("of ", config.rank())), "of 0");
     EXPECT_EQ(groups.ShareFromRankZero("other", ""), "");
-    // Rank 0 waits for nobody there, and who is gone cannot be connected to.
+    // Rank 0 need not wait for anybody there, and a rank that is gone cannot be reached.
     at::Tensor value = Filled(1, 1);
     groups.all().Sum(value);
   });
@@ -491,7 +491,7 @@ TEST(GroupTest, TheRanksAgreeOnTheGreatest) {
 
 TEST(GroupTest, WithoutOneRankNobodyAgrees) {
   RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
-    // Rank 2 comes when the others have given up, and has to accept that.
+    // Rank 2 comes when the others have given up, and must accept that.
     if (config.rank() == 2) absl::SleepFor(absl::Milliseconds(700));
     EXPECT_FALSE(groups.GreatestOfAll("late", 1, absl::Milliseconds(200)).has_value());
     EXPECT_EQ(groups.GreatestOfAll("next", config.rank(), absl::Seconds(20)), 2);

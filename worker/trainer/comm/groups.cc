@@ -1,4 +1,4 @@
-// The groups of a rank, and the store in which their members meet.
+// A rank's groups, and the store in which their members meet.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -33,17 +33,16 @@
 namespace paceline {
 namespace {
 
-// Torch records all collectives (its flight recorder) and looks a group up in a std::map of all
-// threads before it locks (FlightRecorder::recordWithResetEnabled): when the group of one thread is
-// new, that of another crashes. Off before main, when there is one thread; whoever sets the
-// variable decides.
+// Torch's flight recorder looks a group up in a std::map shared by all threads before it locks
+// (FlightRecorder::recordWithResetEnabled): a new group in one thread can crash another. So turn it
+// off before main, while there is one thread; a value set by the user wins.
 [[maybe_unused]] const int no_flight_record =
     ::setenv("TORCH_FR_BUFFER_SIZE", "0", /*overwrite=*/0);
 
-// To connect with a store that has answered before.
+// Timeout for connecting to a store that has answered before.
 constexpr absl::Duration kStoreTimeout = absl::Seconds(10);
 
-// "host:port/secret"; without a secret "host:port".
+// Splits "host:port/secret" or "host:port".
 std::pair<std::string, std::string> SplitStoreAddress(const std::string& address) {
   return absl::StrSplit(address, absl::MaxSplits('/', 1));
 }
@@ -62,7 +61,7 @@ c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Dura
   return c10::make_intrusive<c10d::TCPStore>(parsed->host, options);
 }
 
-// "0-7" or "0,4".
+// Formats "0-7" or "0,4".
 std::string RanksText(const std::vector<int>& ranks) {
   const bool consecutive = ranks.back() - ranks.front() + 1 == static_cast<int>(ranks.size());
   return consecutive ? absl::StrCat(ranks.front(), "-", ranks.back()) : absl::StrJoin(ranks, ",");
@@ -78,14 +77,14 @@ using StorePointer = c10::intrusive_ptr<c10d::Store>;
 
 std::vector<uint8_t> BytesOf(const std::string& text) { return {text.begin(), text.end()}; }
 
-// Sets `key` to `desired` if it has the value `expected` (empty: none). The value afterwards.
+// Sets `key` to `desired` if its value is `expected` (empty: unset). Returns the new value.
 std::string CompareSet(const StorePointer& store, const std::string& key,
                        const std::string& expected, const std::string& desired) {
   const std::vector<uint8_t> now = store->compareSet(key, BytesOf(expected), BytesOf(desired));
   return {now.begin(), now.end()};
 }
 
-// Raises the number at `key`, which begins as none, to at least `value`. Returns it.
+// Raises the number at `key`, unset at first, to at least `value`. Returns it.
 int64_t RaiseTo(const StorePointer& store, const std::string& key, int64_t value) {
   std::string expected;
   while (true) {
@@ -98,11 +97,11 @@ int64_t RaiseTo(const StorePointer& store, const std::string& key, int64_t value
 }
 
 struct Listener {
-  int fd = -1;  // Whoever takes it closes it.
+  int fd = -1;  // Whoever takes it must close it.
   uint16_t port = 0;
 };
 
-// At a free port of this host's address, or of a name of it.
+// Listens on a free port of a host address or name.
 Listener ListenAt(const std::string& host) {
   addrinfo hints{};
   hints.ai_flags = AI_PASSIVE;
@@ -117,7 +116,7 @@ Listener ListenAt(const std::string& host) {
     if (fd >= 0 && ::bind(fd, at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0 &&
         ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
       ::freeaddrinfo(found);
-      // At the same place in both.
+      // IPv4 and IPv6 addresses have the port at the same offset.
       return {fd, ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port)};
     }
     why = std::strerror(errno);
@@ -130,7 +129,7 @@ Listener ListenAt(const std::string& host) {
 
 constexpr char kAbandoned[] = "abandoned";
 
-// Keeps the first decision and wakes those who wait for it.
+// Stores the first proposal as the decision and wakes all waiters. Returns the decision.
 std::string Decide(const StorePointer& store, const std::string& proposal) {
   const std::string decision = CompareSet(store, "decision", "", proposal);
   store->set("decided", "1");
@@ -172,15 +171,15 @@ struct Groups::Parts {
   const TrainerConfig config;
   const c10::Device device;
   const std::string store_address;  // "host:port".
-  const std::string secret;         // Of the keys in it, which only members have been told.
+  const std::string secret;         // Prefix of its keys, known to members only.
   std::shared_ptr<Group> all;
 
-  // Until the ranks have met; then the store is known to live.
+  // Until the ranks have met. After that, the store is known to be alive.
   absl::Duration store_timeout;
 
   absl::Mutex mu;
-  // Connections with the store that nobody waits on: a waiting thread has one to itself. They are
-  // few: the store's server looks up the name of each peer that connects, which may take seconds.
+  // Idle connections to the store: each waiting thread needs its own. Keep them few: the store's
+  // server looks up each connecting peer's name, which may take seconds.
   std::vector<c10::intrusive_ptr<c10d::Store>> idle ABSL_GUARDED_BY(mu);
   absl::Duration timeout ABSL_GUARDED_BY(mu);
   std::vector<std::weak_ptr<Group>> others ABSL_GUARDED_BY(mu);
@@ -197,15 +196,15 @@ struct Groups::Parts {
         store_timeout(config_in.startup_timeout),
         timeout(config_in.startup_timeout) {}
 
-  // Runs a use of the store, under the generation's prefix.
+  // Calls `use` with the store, under the generation's prefix.
   template <typename F>
   void WithStore(const std::string& prefix, F use);
-  // `how`: but for rank and size.
+  // `how` lacks the rank and size.
   std::unique_ptr<Group::Parts> Connect(const std::vector<int>& ranks, const std::string& name,
                                         Membership how);
-  // Takes it among those that are ended and get timeouts.
+  // Adds the group to those that get timeouts and are aborted.
   void Keep(const std::shared_ptr<Group>& group);
-  // So that the sums of a group of this name, of the host, go by way of the memory of each node.
+  // Makes sums of a host group with this name go through shared memory on each node.
   void ShareMemory(Group& group, const std::string& name);
 };
 
@@ -222,7 +221,7 @@ void Groups::Parts::WithStore(const std::string& prefix, F use) {
   }
   if (store == nullptr) store = OpenStore(store_address, store_timeout);
   {
-    // Those that were made before it ended are shut down with the others.
+    // Connections made before EndStore are shut down with the others.
     const absl::MutexLock lock(&mu);
     if (store_ended) throw std::runtime_error("the generation is over");
   }
@@ -411,7 +410,7 @@ std::optional<int64_t> Groups::GreatestOfAll(const std::string& key, int64_t val
       try {
         store->wait({"decided"}, absl::ToChronoMilliseconds(timeout));
       } catch (const std::exception&) {
-        // Too late, or the store is gone: then this throws as well.
+        // Too late, or the store is gone: this throws as well then.
       }
       decision = Decide(store, kAbandoned);
     });

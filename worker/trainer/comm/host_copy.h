@@ -1,4 +1,4 @@
-// Copies memory of the device to the host's while training goes on.
+// Copies device memory to the host while training goes on.
 #ifndef WORKER_TRAINER_COMM_HOST_COPY_H_
 #define WORKER_TRAINER_COMM_HOST_COPY_H_
 
@@ -6,25 +6,25 @@
 
 namespace paceline {
 
-// Bytes on the device, and where they go.
+// Bytes on the device and their destination.
 struct HostCopyPiece {
   const char* from = nullptr;
   char* to = nullptr;
   size_t bytes = 0;
 };
 
-// One copy of several pieces. It begins with the object (Platform::StartHostCopy). What is copied
-// and where it goes outlive it.
+// A copy of several pieces, begun by Platform::StartHostCopy. Sources and destinations must outlive
+// it.
 class HostCopy {
  public:
   virtual ~HostCopy() = default;
 
-  // The training thread, once: what is copied may be changed afterwards, by this thread or, on a
-  // GPU, by what is enqueued on its current stream from now on.
+  // Called once by the training thread: afterwards the sources may be changed, by this thread or,
+  // on a GPU, by later work on its current stream.
   virtual void BeforeChange() = 0;
 
-  // Blocks until the first `bytes` of the pieces, counted one after the other, lie in place. Any
-  // thread. Torch's exceptions pass through.
+  // Blocks until the first `bytes` of all pieces together are copied. Any thread. Torch's
+  // exceptions pass through.
   virtual void Wait(size_t bytes) = 0;
 };
 

@@ -1,4 +1,4 @@
-// What both versions of the int8 codec ask of their arguments.
+// Checks the arguments of both versions of the int8 codec.
 #ifndef WORKER_TRAINER_COMM_INT8_CHECK_H_
 #define WORKER_TRAINER_COMM_INT8_CHECK_H_
 
@@ -6,8 +6,8 @@
 
 namespace paceline {
 
-// Throws c10::Error unless `values`, of one size each, and their codes are as Int8Codec says:
-// contiguous, on a device of this type, and of the types and sizes that go together.
+// Throws c10::Error unless `values`, of equal size, and their codes are as Int8Codec requires:
+// contiguous, on this type of device, with matching types and sizes.
 void CheckInt8Codes(c10::DeviceType device, at::ArrayRef<at::Tensor> values,
                     const at::Tensor& quantized, const at::Tensor& scales);
 

@@ -20,12 +20,12 @@ class Int8Codec {
  public:
   virtual ~Int8Codec() = default;
 
-  // Quantises value + error, both float [n], into quantized (int8 [n]) and scales (float
-  // [ceil(n / 512)]), and leaves in `error` what the rounding left out.
+  // Quantises value + error, both float [n], into `quantized` (int8 [n]) and `scales` (float
+  // [ceil(n / 512)]), and leaves the rounding error in `error`.
   virtual void Encode(const at::Tensor& value, at::Tensor error, at::Tensor quantized,
                       at::Tensor scales) = 0;
 
-  // Adds factor times the values that quantized and scales stand for to `sum` (float [n]).
+  // Adds `factor` times the decoded values of `quantized` and `scales` to `sum` (float [n]).
   virtual void AddDecoded(const at::Tensor& quantized, const at::Tensor& scales, float factor,
                           at::Tensor sum) = 0;
 };

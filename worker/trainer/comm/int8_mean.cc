@@ -12,7 +12,7 @@ namespace {
 
 constexpr int64_t kFloatBytes = sizeof(float);
 
-// Of a part for each of so many members.
+// Rows of each part when `values` are cut into `members` parts.
 int64_t RowsPerPart(int64_t values, int members) {
   const int64_t rows = (values + kInt8Row - 1) / kInt8Row;
   return (rows + members - 1) / members;

@@ -1,7 +1,7 @@
 // The mean of a vector over a group of ranks, at a quarter of the bytes of fp32.
 //
-// A rank sends how its vector has changed since the reference: a vector that all members have in
-// common, as they were equal then. The values are cut into one part for each member:
+// A rank sends the change of its vector since the reference, a vector that is equal on all members.
+// The values are cut into one part for each member:
 //
 //   1. Each member encodes its change (int8_codec.h) and sends the j-th part to member j.
 //   2. Member j decodes and averages what it received, in the order of the members, encodes the
@@ -9,12 +9,12 @@
 //   3. Each member decodes all parts and adds them to the reference.
 //
 // All members do the same operations on the same bytes in step 3, so their results are equal bit
-// for bit. What the rounding leaves out, in step 1 on each member and in step 2 on the owner of
-// a part, is added to what is encoded at the next mean: nothing is lost in the long run.
+// for bit. Rounding errors, of each member in step 1 and of a part's owner in step 2, are added to
+// what is encoded at the next mean: nothing is lost in the long run.
 //
 // A rank sends 2 (n - 1) / n of about P (1 + 4/512) bytes for P values, where fp32 needs 4 P.
-// Handing every change to every member would send (n - 1) P: as much for two members, more for
-// all others, and more than fp32 from eight on.
+// Sending each change to every member would take (n - 1) P: equal for two members, more for all
+// others, and more than fp32 from eight on.
 //
 // Thread-compatible. Torch's exceptions pass through; a failed collective is a CollectiveError.
 #ifndef WORKER_TRAINER_COMM_INT8_MEAN_H_
@@ -32,36 +32,36 @@ namespace paceline {
 
 class Int8Mean {
  public:
-  // For vectors like `reference`: float [P], equal on all members of `group`; copied. The
-  // others outlive this.
+  // For vectors like `reference`: float [P], equal on all members of `group`, copied. `codec` and
+  // `group` must outlive this.
   Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference);
 
-  // The vector that all members have in common from now on.
+  // Sets the vector that all members have in common from now on.
   void SetReference(const at::Tensor& reference);
 
   const at::Tensor& reference() const { return reference_; }
-  // Counts the references: members of a group have the same one if their numbers are equal.
+  // Counts the references: members with equal numbers have the same one.
   int64_t reference_number() const { return reference_number_; }
-  // Goes on where another one for the same group was.
+  // Continues where another object of the same group was.
   void Resume(const at::Tensor& reference, int64_t number);
 
-  // What has still to be sent: tensors of this, zero at the start.
+  // Rounding errors still to be sent; tensors of this object, zero at the start.
   struct Residuals {
-    at::Tensor own;   // Of this rank's changes.
-    at::Tensor mean;  // Of the means of this rank's part.
+    at::Tensor own;   // From this rank's changes.
+    at::Tensor mean;  // From means of this rank's part.
   };
   const Residuals& residuals() const { return residuals_; }
-  // Sets them to those of another one for the same group; undefined ones are left.
+  // Sets them to those of another object of the same group; skips undefined ones.
   void SetResiduals(const Residuals& residuals);
-  // After an Average that has thrown: copies of what they were before it.
+  // After an Average that threw: copies of the residuals before it.
   const std::optional<Residuals>& residuals_before() const { return before_; }
 
-  // Replaces `vector` by about its mean, which is the new reference. `riders` (flat float, may
-  // be undefined) is replaced by its sum. Returns the bytes that this rank sent.
+  // Replaces `vector` by approximately its mean, the new reference, and `riders` (flat float, may
+  // be undefined) by its exact sum. Returns the bytes that this rank sent.
   int64_t Average(at::Tensor vector, at::Tensor riders);
 
  private:
-  // Views into the bytes of a message.
+  // Views of a message's bytes.
   struct Part {
     at::Tensor quantized;
     at::Tensor scales;
@@ -72,11 +72,11 @@ class Int8Mean {
   Int8Codec& codec_;
   Group& group_;
   const int64_t values_;  // P.
-  const int64_t rows_;    // Of a part; the last parts are filled up with zeros.
+  const int64_t rows_;    // Per part; the last parts are padded with zeros.
   at::Tensor reference_;  // Float [P].
   int64_t reference_number_ = 1;
   at::Tensor change_;    // Float [parts * rows * 512].
-  Residuals residuals_;  // As change_; float [rows * 512].
+  Residuals residuals_;  // Like change_; float [rows * 512].
   std::optional<Residuals> before_;
 };
 

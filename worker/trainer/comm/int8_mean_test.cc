@@ -25,7 +25,7 @@ TrainerConfig Ranks(int count) {
   return config;
 }
 
-// What rank `rank` has in mind in round `round`.
+// The values of rank `rank` in round `round`.
 std::vector<float> Draw(int rank, int round) {
   std::mt19937 random(static_cast<unsigned>(1000 * rank + round));
   std::normal_distribution<float> normal;
@@ -40,7 +40,7 @@ at::Tensor TensorOf(const std::vector<float>& values) {
   return tensor;
 }
 
-// The same on all members, to the bit.
+// Bit for bit the same on all members.
 void ExpectEqualOnAll(Group& all, const at::Tensor& vector) {
   at::Tensor gathered = at::empty({all.size() * vector.numel()}, at::kFloat);
   all.Gather(gathered, vector);
@@ -70,7 +70,7 @@ TEST_P(Int8MeanTest, IsNearTheMeanAndEqualOnAllMembers) {
     at::Tensor riders = at::full({2}, config.rank(), at::kFloat);
     const int64_t bytes = int8.Average(vector, riders);
     ExpectEqualOnAll(groups.all(), vector);
-    // Two roundings by at most half of 1/127 of the largest change, about 4.
+    // Two roundings, each at most half of 1/127 of the largest change, which is about 4.
     EXPECT_LT(LargestDifference(vector, reference.add(mean)), 0.035);
     EXPECT_EQ(riders[0].item<float>(), static_cast<float>(members * (members - 1)) / 2);
 
@@ -79,8 +79,8 @@ TEST_P(Int8MeanTest, IsNearTheMeanAndEqualOnAllMembers) {
   });
 }
 
-// Each round every rank moves on by a change of its own from the common vector. What the
-// roundings leave out is made up for later, so the sum of all rounds stays near the true one.
+// In each round every rank changes the common vector in its own way. Rounding errors are sent
+// later, so the sum over all rounds stays close to the exact one.
 TEST_P(Int8MeanTest, NothingIsLostInTheLongRun) {
   const int members = GetParam();
   constexpr int kRounds = 60;
@@ -90,7 +90,7 @@ TEST_P(Int8MeanTest, NothingIsLostInTheLongRun) {
     Int8Mean int8(groups.int8_codec(), groups.all(), vector);
     for (int round = 0; round < kRounds; ++round) {
       for (int rank = 0; rank < members; ++rank) {
-        // Much below the rounding's step of most rows, and always in the same direction.
+        // Far below most rows' rounding step, and always in the same direction.
         exact.add_(TensorOf(Draw(rank, round)).add(0.001).to(at::kDouble), 1.0 / members);
       }
       vector.add_(TensorOf(Draw(config.rank(), round)).add(0.001));
@@ -105,7 +105,7 @@ TEST_P(Int8MeanTest, FollowsTheReference) {
   RunRanks(Ranks(GetParam()), [&](const TrainerConfig& config, Groups& groups) {
     at::Tensor vector = at::zeros({kValues}, at::kFloat);
     Int8Mean int8(groups.int8_codec(), groups.all(), vector);
-    vector.fill_(1000);  // As a wider mean would do it, for all members.
+    vector.fill_(1000);  // As a wider mean would do for all members.
     int8.SetReference(vector);
     vector.add_(TensorOf(Draw(0, 0)).mul(1e-3));
     const at::Tensor expected = vector.clone();

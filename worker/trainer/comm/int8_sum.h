@@ -1,5 +1,5 @@
-// The sum of a vector over a group of ranks, at a quarter of the bytes of fp32, and on each rank
-// the rest that the sum does not have of its vector.
+// The sum of a vector over a group of ranks, at a quarter of the bytes of fp32. Each rank also gets
+// its rest: the part of its vector that the sum lacks.
 //
 // The values are cut into one part for each member:
 //
@@ -8,9 +8,8 @@
 //      sum, and sends it to all.
 //   3. Each member decodes all parts.
 //
-// What the rounding leaves out in step 1 is the rest of each member, what it leaves out in step 2
-// that of the owner of the part: the sum is that of (vector - rest) over all members. The bits of
-// the sum are the same on all members.
+// A member's rest is its rounding error in step 1; the owner of a part adds that of step 2. So the
+// sum is exactly that of (vector - rest) over all members. It has the same bits on all members.
 //
 // A rank sends 2 (n - 1) / n of about P (1 + 4/512) bytes for P values, where fp32 needs 4 P.
 //
@@ -29,11 +28,11 @@ namespace paceline {
 
 class Int8Sum {
  public:
-  // For vectors of so many values, on the host or the device of `options`. The others outlive this.
+  // For `values` values on the host or device of `options`. `codec` and `group` must outlive this.
   Int8Sum(Int8Codec& codec, Group& group, int64_t values, const at::TensorOptions& options);
 
-  // Replaces `vector` by the sum and `rest` by this rank's rest: both are float [values]. Returns
-  // the bytes that this rank sent.
+  // Replaces `vector` by the sum and `rest` by this rank's rest, both float [values]. Returns the
+  // bytes that this rank sent.
   int64_t Sum(at::Tensor vector, at::Tensor rest);
 
  private:
@@ -41,15 +40,15 @@ class Int8Sum {
     at::Tensor quantized;
     at::Tensor scales;
   };
-  // Views: the values of a member's part, and its codes in the messages of all parts.
+  // Views of a member's values, and of its codes in the messages of all parts.
   at::Tensor PartOf(const at::Tensor& vector, int64_t member) const;
   Codes CodesOf(const at::Tensor& messages, int64_t place, int64_t member) const;
 
   Int8Codec& codec_;
   Group& group_;
   const int64_t values_;
-  const int64_t rows_;  // Of a part; the last parts may have fewer, or none.
-  at::Tensor own_;      // Bytes [parts, of a part].
+  const int64_t rows_;  // Per part; the last parts may have fewer, or none.
+  at::Tensor own_;      // Bytes [parts, bytes of a part].
   at::Tensor received_;
 };
 

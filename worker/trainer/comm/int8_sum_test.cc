@@ -34,7 +34,7 @@ void ExpectEqualOnAll(Group& all, const at::Tensor& vector) {
   }
 }
 
-// With so few that some parts are short or empty, and enough for several rows each.
+// Sizes with short or empty parts, and with several rows per part.
 constexpr int64_t kCounts[] = {1, 513, 5 * kInt8Row + 100, 100'000};
 
 TEST(Int8SumTest, SumAndRestsAreWhatTheRanksHad) {
@@ -52,7 +52,7 @@ TEST(Int8SumTest, SumAndRestsAreWhatTheRanksHad) {
           const at::Tensor passed = had.sub(rest).to(at::kDouble);
           groups.all().Sum(passed);
           EXPECT_TRUE(at::allclose(vector.to(at::kDouble), passed, 0, 1e-5));
-          // Of 127 steps up to the greatest value of a row, half a one, on two occasions.
+          // Two roundings, each by at most half of 1/127 of a row's greatest value.
           EXPECT_LT(rest.abs().max().item<float>(), 5.0 * (ranks + 1) / 127);
         }
       }
@@ -60,7 +60,7 @@ TEST(Int8SumTest, SumAndRestsAreWhatTheRanksHad) {
   }
 }
 
-// Multiples of 127 steps of a power of two: nothing is rounded but by the codec.
+// Multiples of 127 steps of a power of two: only the codec rounds.
 TEST(Int8SumTest, NothingIsLostToTheBit) {
   constexpr int kRanks = 4;
   RunRanks(Ranks(kRanks), [&](const TrainerConfig& /*config*/, Groups& groups) {
@@ -69,7 +69,7 @@ TEST(Int8SumTest, NothingIsLostToTheBit) {
     Int8Sum int8(codec, groups.all(), kCount, at::kFloat);
     at::Tensor rest = at::zeros({kCount});
     const at::Tensor had = at::randint(-127 * 64, 127 * 64 + 1, {kCount}, at::kFloat);
-    // The greatest of each row, so that the scale is 64, and of the sums' rows 64 * ranks.
+    // The greatest value of each row makes the scale 64, and 64 * ranks in the sums' rows.
     for (int64_t row = 0; row < kCount; row += kInt8Row) had[row] = 127 * 64;
     at::Tensor vector = had.clone();
     int8.Sum(vector, rest);
@@ -87,7 +87,7 @@ TEST(Int8SumTest, SendsAQuarterOfTheBytes) {
     Int8Sum int8(codec, groups.all(), kCount, at::kFloat);
     at::Tensor vector = at::full({kCount}, 1, at::kFloat);
     at::Tensor rest = at::zeros_like(vector);
-    const int64_t ring = 2 * 3 * kCount * 4 / 4;  // In bytes, of fp32.
+    const int64_t ring = 2 * 3 * kCount * 4 / 4;  // Bytes of an fp32 ring.
     const int64_t sent = int8.Sum(vector, rest);
     EXPECT_LT(sent, 0.26 * ring);
     EXPECT_GT(sent, 0.25 * ring);

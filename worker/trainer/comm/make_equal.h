@@ -1,4 +1,4 @@
-// How ranks begin with the same parameters.
+// Gives all ranks the same parameters at the start.
 #ifndef WORKER_TRAINER_COMM_MAKE_EQUAL_H_
 #define WORKER_TRAINER_COMM_MAKE_EQUAL_H_
 
@@ -9,8 +9,8 @@
 
 namespace paceline {
 
-// Collective: compares the parameters' shapes over the ranks and gives all of them those of the
-// first. Throws CollectiveError when they differ.
+// Collective: checks that all ranks' parameters have the same shapes and copies the first rank's to
+// all. Throws CollectiveError when the shapes differ.
 void MakeEqual(Group& all, const std::vector<NamedTensor>& parameters);
 
 }  // namespace paceline

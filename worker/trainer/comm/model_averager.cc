@@ -69,7 +69,7 @@ std::vector<at::Tensor> ModelAverager::Views(size_t count) const {
   return {views_.begin(), views_.begin() + static_cast<int64_t>(count)};
 }
 
-// Means of the first `values` of the buffer, sums of the next `riders`.
+// Averages the first `values` of the buffer and sums the `riders` after them.
 int64_t ModelAverager::Reduce(Group& group, const at::Tensor& values, const at::Tensor& riders) {
   values.div_(group.size());
   at::Tensor sent = values;
@@ -104,13 +104,13 @@ int64_t ModelAverager::Average(const Mean& mean) {
     at::Tensor floats = parameters.to(at::kFloat);
     bytes = mean.int8->Average(floats, mean.riders);
     if (type_ != at::kFloat) parameters.copy_(floats);
-    // Second moments must not become negative by rounding, so state travels as it is.
+    // State travels unquantised: rounding must not make second moments negative.
     if (state_values > 0) {
       bytes += Reduce(mean.group, buffer_.narrow(0, values_, state_values), at::Tensor());
     }
   }
   if (mean.measure) {
-    // In place, since the parameters are overwritten next.
+    // In place: the parameters are overwritten next.
     at::_foreach_sub_(parameters_, Views(parameters_.size()));
     const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
     if (!drift_.defined()) {

@@ -15,9 +15,9 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kToldNumbers = 4;  // By each member: node, and the address of its memory.
+constexpr int64_t kToldNumbers = 4;  // Per member: node, and its memory's address.
 
-// Of the first member of a node, with this member's place taken.
+// Opens the memory of the node's first member and takes this member's place in it.
 absl::StatusOr<SharedMemory> Enter(absl::StatusOr<SharedMemory> own,
                                    const SharedMemory::Address& address, int place) {
   absl::StatusOr<SharedMemory> memory =
@@ -51,7 +51,7 @@ std::unique_ptr<NodeSum> NodeSum::Join(Group& all, uint64_t node, const MakeLead
   absl::StatusOr<SharedMemory> memory =
       Enter(std::move(own), {first[1], first[2], first[3]}, place);
   const at::Tensor failed = at::full({1}, memory.ok() ? 0 : 1, at::kLong);
-  all.Sum(failed);  // Who has opened it no longer needs the first one's.
+  all.Sum(failed);  // When all have opened it, the first member's own handle may go.
   if (failed.item<int64_t>() > 0) return nullptr;
 
   std::vector<int> ranks;

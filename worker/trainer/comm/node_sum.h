@@ -1,9 +1,9 @@
-// Sums over a group, of which the members on one node share memory (shared_sum.h).
+// Sums over a group whose members on the same node share memory (shared_sum.h).
 //
-// The first member of each node is its leader; leaders have a group of their own, in which they add
-// up the sums of the nodes.
+// The first member of each node is its leader. The leaders form a group of their own, in which they
+// add up the nodes' sums.
 //
-// One thread, but for Close and SetTimeout: any thread.
+// Used by one thread, except Close and SetTimeout: any thread.
 #ifndef WORKER_TRAINER_COMM_NODE_SUM_H_
 #define WORKER_TRAINER_COMM_NODE_SUM_H_
 
@@ -23,19 +23,19 @@ namespace paceline {
 
 class NodeSum {
  public:
-  // Makes the group of these ranks, of which this is one.
+  // Makes the group of `ranks`, which include this one.
   using MakeLeaders = std::function<std::shared_ptr<Group>(const std::vector<int>& ranks)>;
 
-  // Collective over `all`, which exchanges tensors of the host. Members with the same `node` share
-  // memory. Null, on all members: no two of them are on one node, or on some node they cannot.
+  // Collective over `all`, which exchanges host tensors. Members with the same `node` share memory.
+  // Returns null on all members when no two are on the same node, or some node cannot share memory.
   static std::unique_ptr<NodeSum> Join(Group& all, uint64_t node, const MakeLeaders& make_leaders);
 
-  // Whether it sums tensors like this one: contiguous float32 or float64 on the host.
+  // Whether it can sum such a tensor: contiguous float32 or float64 on the host.
   static bool Takes(const at::Tensor& tensor);
 
   using SumOfGroup = void (Group::*)(at::Tensor);
-  // Replaces the tensor by its sum over the members; leaders use `of_leaders` between them.
-  // Requires: Takes(tensor). Failures throw std::runtime_error.
+  // Replaces the tensor by its sum over the members; leaders use `of_leaders` among themselves.
+  // Requires: Takes(tensor). Throws std::runtime_error on failure.
   void Sum(SumOfGroup of_leaders, const at::Tensor& tensor);
 
   void SetTimeout(absl::Duration timeout) { shared_.SetTimeout(timeout); }
@@ -49,7 +49,7 @@ class NodeSum {
 
   SharedSum shared_;
   const bool is_alone_;             // There is no other node.
-  std::shared_ptr<Group> leaders_;  // Of a leader.
+  std::shared_ptr<Group> leaders_;  // Null unless this is a leader.
 };
 
 }  // namespace paceline

@@ -1,9 +1,9 @@
-// Overrides the C library's getnameinfo in the program that links this: addresses are not looked
-// up, they are written as numbers.
+// Overrides the C library's getnameinfo in programs that link this: it formats addresses as numbers
+// and never looks them up.
 //
-// c10d names both ends of each of its connections for its log, which asks a name server about
-// addresses that no hosts file has (::ffff:10.0.0.1). Where that server does not answer, each
-// connection of a rank takes seconds: with it every start, and every recovery.
+// c10d logs names for both ends of its connections, so it asks a name server about addresses that
+// no hosts file has (::ffff:10.0.0.1). If the server does not answer, each connection of a rank
+// takes seconds, at each start and each recovery.
 #include <dlfcn.h>
 #include <netdb.h>
 

@@ -1,4 +1,4 @@
-// The one that a program gets which links ours.
+// A program that links our getnameinfo uses it.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netdb.h>

@@ -24,7 +24,7 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
     }
   }
   BuiltPlan built;
-  // Every rank goes through the levels in this order, so none waits for one that waits for it.
+  // All ranks go through the levels in this order, so they cannot wait for each other in a cycle.
   for (const auto& members_and_use : GroupsOf(plan, rank)) {
     std::shared_ptr<Group>& group = known[members_and_use];
     if (group == nullptr) {
@@ -89,7 +89,7 @@ PlanBuilder::~PlanBuilder() {
   {
     const absl::MutexLock lock(&work_->mu);
     work_->stopping = true;
-    active.swap(work_->active);  // Their groups close without the lock.
+    active.swap(work_->active);  // Their groups close outside the lock.
     newest.swap(work_->newest);
   }
   const absl::MutexLock lock(&work_->telling);
@@ -98,7 +98,7 @@ PlanBuilder::~PlanBuilder() {
 
 void PlanBuilder::SetActive(std::shared_ptr<const BuiltPlan> active) {
   const absl::MutexLock lock(&work_->mu);
-  work_->active.swap(active);  // The last one's groups close without the lock.
+  work_->active.swap(active);  // The last plan's groups close outside the lock.
 }
 
 void PlanBuilder::Build(const TrainingPlan& plan) {

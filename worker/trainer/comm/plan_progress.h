@@ -1,4 +1,4 @@
-// What becomes of the plans that a trainer hears of, for its daemon.
+// Reports to the daemon how far the trainer is with each new plan.
 //
 // Thread-safe.
 #ifndef WORKER_TRAINER_COMM_PLAN_PROGRESS_H_
@@ -17,13 +17,13 @@ namespace paceline {
 
 class PlanProgress {
  public:
-  // `control` outlives this.
+  // `control` must outlive this.
   explicit PlanProgress(Control& control) : control_(control) {}
 
-  // Whether its epoch is above all that this was asked for before.
+  // Whether `epoch` is greater than in all earlier calls.
   bool IsNew(int64_t epoch);
 
-  // Told to Control.
+  // Reports the change to Control.
   void SetPrepared(int64_t epoch);
   void SetActive(int64_t epoch, int64_t first_step);
   void SetFailed(int64_t epoch, const std::string& error);
@@ -32,7 +32,7 @@ class PlanProgress {
   void Change(const std::function<void(PlanStatus&)>& change);
 
   Control& control_;
-  absl::Mutex mu_;  // Held while Control is told, so that it hears of the changes in their order.
+  absl::Mutex mu_;  // Held during calls of Control, to keep their order.
   PlanStatus status_ ABSL_GUARDED_BY(mu_);
   int64_t known_epoch_ ABSL_GUARDED_BY(mu_) = 0;
 };

@@ -8,8 +8,8 @@
 namespace paceline {
 namespace {
 
-// How far ahead of the present step a promise lies: the skew between the ranks' hearing of an
-// order is mostly far below it.
+// How far ahead of the current step a promise is. Ranks mostly hear of an order with much less
+// delay than this between them.
 constexpr absl::Duration kLead = absl::Seconds(1);
 constexpr double kMaxLeadSteps = 1e6;
 

@@ -1,10 +1,10 @@
-// At which step the ranks make a save that was ordered.
+// Lets the ranks agree on the step at which they make an ordered save.
 //
-// The order reaches the ranks at different moments and steps. Each promises not to go beyond a step
-// about a second ahead of it before it knows more; the greatest of these promises, which the
-// ranks exchange by their store on a thread of this, is a step that none has passed: from there
-// on the order is due. A rank that arrives at its promise first has to wait, but not for long: when
-// some rank does not answer within the patience, all of them give the order up.
+// The order reaches the ranks at different times and steps. Each rank promises to stop at a step
+// about a second ahead until it knows more. The ranks exchange their promises through the store on
+// a thread of this class; no rank has passed the greatest, so the save is due there. A rank that
+// reaches its own promise first must wait, but not long: when some rank does not answer within the
+// patience, all ranks drop the order.
 //
 //   rank 0   step 7   order ── promise 9 ─────┐      8    9 (due)
 //   rank 1   step 5      order ── promise 7 ──┴─▶ 9    6   7   8   9 (due)
@@ -34,27 +34,27 @@ class SaveAgreement {
   static constexpr absl::Duration kPatience = absl::Seconds(5);
 
   struct Events {
-    // The greatest of the numbers that all ranks pass for this order, or nothing:
-    // Groups::GreatestOfAll. Called on the thread.
+    // Returns the greatest number that any rank passes for this order, or nothing: see
+    // Groups::GreatestOfAll. Called on the thread of this class.
     std::function<std::optional<int64_t>(int64_t order, int64_t promise)> greatest;
-    // This order will not be carried out, and why. Called on any thread.
+    // Called, on any thread, when an order is given up, and why.
     std::function<void(int64_t order, const std::string& why)> given_up;
   };
 
-  // Training goes on after `steps_done` steps.
+  // Training continues after `steps_done` steps.
   SaveAgreement(Events events, int64_t steps_done);
-  // Waits for an agreement that is under way, as long as its patience lets it.
+  // Waits for a running agreement, at most until its patience ends.
   ~SaveAgreement();
 
-  // Any thread. An order that is not newer than those known is ignored.
+  // Any thread. Ignores orders that are not newer than those known.
   void Propose(const SaveOrder& order);
 
-  // The training thread, after each step: an order that is due now. `waited`: for others, mostly
-  // nothing. Throws what Events::greatest has thrown.
+  // Called by the training thread after each step; returns an order that is due now. `waited`: time
+  // spent waiting for other ranks, mostly zero. Throws what Events::greatest has thrown.
   std::optional<SaveOrder> AfterStep(int64_t steps_done, absl::Duration* waited);
 
-  // No further step comes. Waits for an agreement that is under way; returns the newest order
-  // that was agreed on and not due yet. What is proposed later is given up.
+  // Call after the last step. Waits for a running agreement; returns the newest agreed order that
+  // was not due yet. Later proposals are given up.
   std::optional<SaveOrder> Close();
 
  private:
@@ -73,18 +73,18 @@ class SaveAgreement {
   const Events events_;
 
   absl::Mutex mu_;
-  int64_t known_ ABSL_GUARDED_BY(mu_) = 0;  // Number of the newest order.
+  int64_t known_ ABSL_GUARDED_BY(mu_) = 0;  // Newest order's number.
   std::optional<SaveOrder> waiting_ ABSL_GUARDED_BY(mu_);
   bool agreeing_ ABSL_GUARDED_BY(mu_) = false;
   std::deque<Agreed> agreed_ ABSL_GUARDED_BY(mu_);
   std::exception_ptr error_ ABSL_GUARDED_BY(mu_);
   int64_t steps_done_ ABSL_GUARDED_BY(mu_);
   int64_t limit_ ABSL_GUARDED_BY(mu_) = kNoLimit;  // The promise.
-  // The pace is that of the latest window of about a second: single steps differ by far more, when
-  // only some of them wait for other ranks.
+  // The pace is measured over a window of about a second: single steps vary much more when only
+  // some of them wait for other ranks.
   absl::Time window_begin_ ABSL_GUARDED_BY(mu_) = absl::InfinitePast();  // Monotonic.
   int64_t window_steps_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Duration step_time_ ABSL_GUARDED_BY(mu_);  // In the window before; zero: none yet.
+  absl::Duration step_time_ ABSL_GUARDED_BY(mu_);  // In the last window; zero: unknown.
   bool closed_ ABSL_GUARDED_BY(mu_) = false;
   bool stopping_ ABSL_GUARDED_BY(mu_) = false;
 

@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// Answers promises as the test says.
+// Answers promises as the test decides.
 class Ranks {
  public:
   SaveAgreement::Events events() {
@@ -25,7 +25,7 @@ class Ranks {
             }};
   }
 
-  // The promise of the order under way.
+  // The promise for the current order.
   int64_t AwaitPromise() {
     const absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(
@@ -121,8 +121,8 @@ TEST(SaveAgreementTest, PromisesAboutASecondAhead) {
   After(agreement, 2);
   agreement.Propose({1, false});
   const int64_t promise = ranks.AwaitPromise();
-  EXPECT_GT(promise, 2 + 4);   // Had the step taken 250 ms,
-  EXPECT_LE(promise, 2 + 20);  // and 50 ms.
+  EXPECT_GT(promise, 2 + 4);   // At 250 ms per step,
+  EXPECT_LE(promise, 2 + 20);  // and at 50 ms.
   ranks.Answer(promise);
 }
 

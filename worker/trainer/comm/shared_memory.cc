@@ -24,7 +24,7 @@ absl::Status Failed(absl::string_view what) {
 
 off_t SizeOf(size_t bytes) { return static_cast<off_t>(bytes + sizeof(int64_t)); }
 
-// Of one place. It belongs to the open file, so that two of one process exclude each other.
+// The lock of one place. It belongs to the open file, so two in one process exclude each other.
 struct flock LockOf(int place) {
   struct flock lock {};
   lock.l_type = F_WRLCK;

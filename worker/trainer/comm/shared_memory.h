@@ -1,7 +1,7 @@
-// Memory that processes of one node share, and a look at who of them still has it.
+// Memory shared by processes of one node, which can see who still has it.
 //
-// It has no name: one process makes it and tells the others the address. The kernel frees it when
-// the last one has let go of it or ended, however it ended.
+// The memory has no name: one process creates it and gives the others its address. The kernel frees
+// it when the last process has released it or ended in any way.
 //
 // Thread-compatible.
 #ifndef WORKER_TRAINER_COMM_SHARED_MEMORY_H_
@@ -20,13 +20,13 @@ class SharedMemory {
   struct Address {
     int64_t process = 0;
     int64_t file = 0;
-    int64_t token = 0;  // Random: on another machine the same numbers are of something else.
+    int64_t token = 0;  // Random: tells it from memory with the same numbers on another machine.
   };
 
-  // `bytes` of zeros, a multiple of 8, of which only those that are touched take up memory.
-  // Unavailable: the system has none to give, or does not let this process have it.
+  // Creates `bytes` zero bytes, a multiple of 8; only touched pages use memory. Unavailable: the
+  // system has none left, or does not allow it.
   static absl::StatusOr<SharedMemory> Make(size_t bytes);
-  // That of another process, which still has it, or of this one.
+  // Opens the memory of another process, which must still have it, or of this one.
   static absl::StatusOr<SharedMemory> Open(const Address& address, size_t bytes);
 
   SharedMemory(SharedMemory&& other) noexcept;
@@ -36,14 +36,14 @@ class SharedMemory {
   Address address() const;
   char* data() const { return data_; }
 
-  // Takes a place (>= 0), each of which one object has at a time, until its end.
+  // Takes a place (>= 0) until this object ends. Only one object can have a place.
   absl::Status TakePlace(int place);
-  // Whether an object other than this one has it.
+  // Whether another object has the place.
   bool IsTaken(int place) const;
 
  private:
   static absl::StatusOr<SharedMemory> Map(int file, size_t bytes);
-  int64_t* token() const;  // Behind the data.
+  int64_t* token() const;  // After the data.
   SharedMemory(int file, char* data, size_t bytes) : file_(file), data_(data), bytes_(bytes) {}
 
   int file_;
@@ -51,8 +51,8 @@ class SharedMemory {
   size_t bytes_;
 };
 
-// The same on processes that can open each other's memory if their user may, and different on most
-// others: it tells the machine, and the numbers that processes have there.
+// Equal for processes that can open each other's memory if their user may; different for most
+// others. It combines the machine with the numbering of its processes.
 uint64_t NodeKey();
 
 }  // namespace paceline

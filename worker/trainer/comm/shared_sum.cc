@@ -19,13 +19,13 @@
 namespace paceline {
 namespace {
 
-constexpr size_t kLine = 64;  // Bytes that a processor's cache moves at once.
+constexpr size_t kLine = 64;  // Bytes of a cache line.
 constexpr size_t kPage = 4096;
-constexpr size_t kWords = 1 << 20;        // Bytes before the slots,
-constexpr size_t kSlots = 32 << 20;       // of all slots together, at most,
-constexpr size_t kLargestSlot = 4 << 20;  // and of one.
-constexpr size_t kBlock = 16 << 10;       // Bytes of a slot that are added up at once.
-// With less to add up the others sleep on: to wake them takes longer.
+constexpr size_t kWords = 1 << 20;        // Bytes before the slots.
+constexpr size_t kSlots = 32 << 20;       // Total bytes of all slots.
+constexpr size_t kLargestSlot = 4 << 20;  // Maximum bytes of one slot.
+constexpr size_t kBlock = 16 << 10;       // Bytes of a slot added up at once.
+// With less to add, sleeping members are not woken: waking takes longer.
 constexpr size_t kWorthWaking = 512 << 10;
 constexpr int64_t kLookAroundMs = 50;
 
@@ -33,7 +33,7 @@ size_t SlotBytes(size_t members) {
   return std::min(kLargestSlot, kSlots / (members + 1)) / kPage * kPage;
 }
 
-// Until the word is not `value`, or others are woken from it: true; or for a while: false.
+// Sleeps while the word is `value`. True: it changed or was woken; false: some time has passed.
 bool Sleep(std::atomic<uint32_t>& word, uint32_t value) {
   const timespec time{0, kLookAroundMs * 1'000'000};
   return syscall(SYS_futex, &word, FUTEX_WAIT, value, &time, nullptr, 0) == 0 || errno != ETIMEDOUT;
@@ -43,7 +43,7 @@ void WakeAll(std::atomic<uint32_t>& word) {
   syscall(SYS_futex, &word, FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
-// Counts that go on at 0 when they have come to their end.
+// Whether a wrapping counter has reached `to`.
 bool HasCome(uint32_t count, uint32_t to) { return static_cast<int32_t>(count - to) >= 0; }
 
 template <typename T>
@@ -55,12 +55,12 @@ void Add(const T* __restrict from, size_t count, T* __restrict to) {
 
 static_assert(std::atomic<uint32_t>::is_always_lock_free, "shared between processes");
 
-// All words are 0 in new memory.
+// New memory is all zeros, so all words start at 0.
 struct SharedSum::Control {
-  // Of the k-th sum, k = 1, 2, ...: 2 k - 1 while it is added up, 2 k when all can have it.
+  // In the k-th sum, k = 1, 2, ...: 2 k - 1 while it is added up, 2 k when it is ready.
   alignas(kLine) Word stage;
-  alignas(kLine) Word added;  // k, when the members' sum is there.
-  // In the present one.
+  alignas(kLine) Word added;  // k when the members' sum is ready.
+  // For the current sum.
   alignas(kLine) Word arrived;
   alignas(kLine) Word next_block;
   alignas(kLine) Word blocks_done;
@@ -68,7 +68,7 @@ struct SharedSum::Control {
 };
 
 struct SharedSum::Member {
-  alignas(kLine) Word sums;  // That it has come to.
+  alignas(kLine) Word sums;  // The sum it has reached.
 };
 
 static_assert(SharedSum::kBytes >= kWords + kSlots);
@@ -86,7 +86,7 @@ SharedSum::Member& SharedSum::member(size_t place) const {
   return reinterpret_cast<Member*>(memory_.data() + sizeof(Control))[place];
 }
 
-// One for each member, and one for the sum.
+// A pointer for each member's slot, and one for the sum.
 template <typename T>
 T* SharedSum::Slot(size_t slot) const {
   return reinterpret_cast<T*>(memory_.data() + kWords + slot * SlotBytes(ranks_.size()));
@@ -142,7 +142,7 @@ void SharedSum::SumPart(T* values, size_t count, const OverNodes<T>& over_nodes)
   std::copy(sum, sum + count, values);
 }
 
-// True: this member has added up the last block.
+// Returns true if this member has added up the last block.
 template <typename T>
 bool SharedSum::AddBlocks(size_t count) {
   Control& shared = control();
@@ -179,7 +179,7 @@ void SharedSum::Wait(Word& word, uint32_t value) {
       const auto waited = std::chrono::steady_clock::now() - began;
       failure = MissingMember(waited >= std::chrono::milliseconds(timeout_ms_.load()));
     }
-    // Who has it may leave at once.
+    // A member that has the sum may leave at once.
     if (!failure.empty() && !HasCome(word.load(), value)) throw std::runtime_error(failure);
   }
 }

@@ -1,18 +1,18 @@
-// Sums over processes of one node by way of memory that they share.
+// Sums over processes of one node through shared memory.
 //
 //   each copies its values into a slot of its own ─▶ the last one to arrive lets all who are awake
 //   add up the slots, block by block ─▶ [the first one adds other nodes' sums] ─▶ each copies the
 //   result
 //
-// A process sleeps once, where a ring over sockets makes it wait for as many as twice the members.
-// Each value is added up in the order of the places, by whomever, so that all get the same bits.
-// Vectors larger than a slot are summed slot by slot.
+// A process sleeps once, where a socket ring makes it wait up to twice per member. Each value is
+// added up in the order of the places, whoever does it, so all get the same bits. Longer vectors
+// are summed slot by slot.
 //
-// Who waits looks around every 50 ms: a member that is gone, or has let go of it, fails all others
-// (as a closed connection does), as do Close and the timeout.
+// Waiting members check every 50 ms: if a member is gone or has released the memory, all others
+// fail (as with a closed connection). Close and the timeout also fail them.
 //
-// One thread, but for Close and SetTimeout: any thread. Failures throw std::runtime_error; it is
-// unusable from then on, for all.
+// Used by one thread, except Close and SetTimeout: any thread. Failures throw std::runtime_error
+// and make it unusable for all members.
 #ifndef WORKER_TRAINER_COMM_SHARED_SUM_H_
 #define WORKER_TRAINER_COMM_SHARED_SUM_H_
 
@@ -30,19 +30,19 @@ namespace paceline {
 
 class SharedSum {
  public:
-  // Of the memory. What few members and short vectors do not need is never touched.
+  // Size of the memory. Parts that are not needed are never touched.
   static constexpr size_t kBytes = 33 << 20;
 
-  // `ranks`: of the members, by place, for messages. The member has taken its place in `memory`,
-  // and the others have before they sum.
+  // `ranks`: the members' ranks by place, for messages. This member must have taken its place in
+  // `memory`; the others must have before they sum.
   SharedSum(SharedMemory memory, int place, std::vector<int> ranks);
-  // The others fail if they sum again.
+  // Makes the others fail if they sum again.
   ~SharedSum();
   SharedSum(const SharedSum&) = delete;
   SharedSum& operator=(const SharedSum&) = delete;
 
-  // The members' sum, of each part of the values in turn, is passed to the first member's
-  // `over_nodes`, which may replace it; all must have one, or none.
+  // The first member's `over_nodes` gets the members' sum of each part of the values in turn, and
+  // may replace it. Either all members pass one, or none does.
   template <typename T>
   using OverNodes = std::function<void(T* sums, size_t count)>;
 
@@ -52,7 +52,7 @@ class SharedSum {
 
   void SetTimeout(absl::Duration timeout) { timeout_ms_ = absl::ToInt64Milliseconds(timeout); }
 
-  // Fails what is under way and what comes after, on all members.
+  // Fails current and later sums on all members.
   void Close();
 
  private:
@@ -69,9 +69,9 @@ class SharedSum {
   template <typename T>
   bool AddBlocks(size_t count);
   void Publish(uint32_t number);
-  // Until the word has come to `value`.
+  // Waits until the word has reached `value`.
   void Wait(Word& word, uint32_t value);
-  // What is wrong; empty: nothing.
+  // Says who has closed it; empty: nobody.
   std::string ClosedBy() const;
   std::string MissingMember(bool is_late) const;
 
@@ -79,7 +79,7 @@ class SharedSum {
   const size_t place_;
   const std::vector<int> ranks_;
   std::atomic<int64_t> timeout_ms_{0};
-  uint32_t sums_ = 0;  // That were begun.
+  uint32_t sums_ = 0;  // Number of sums begun.
 };
 
 }  // namespace paceline

@@ -23,7 +23,7 @@ namespace {
 
 using testing::HasSubstr;
 
-// Members of one process, with ranks 10, 11, ...
+// Members in one process, with ranks 10, 11, ...
 std::vector<std::unique_ptr<SharedSum>> MakeMembers(int count) {
   std::vector<int> ranks(static_cast<size_t>(count));
   std::iota(ranks.begin(), ranks.end(), 10);
@@ -42,7 +42,7 @@ std::vector<std::unique_ptr<SharedSum>> MakeMembers(int count) {
   return members;
 }
 
-// Calls run(member, place) in a thread of its own for each.
+// Calls run(member, place) for each member on its own thread.
 void RunAll(std::vector<std::unique_ptr<SharedSum>>& members,
             const std::function<void(SharedSum&, int)>& run) {
   std::vector<std::thread> threads;
@@ -52,7 +52,7 @@ void RunAll(std::vector<std::unique_ptr<SharedSum>>& members,
   for (std::thread& thread : threads) thread.join();
 }
 
-// What a sum throws; empty: nothing.
+// The error that a sum throws; empty: none.
 std::string ErrorOf(SharedSum& member) {
   std::vector<float> values(100, 1);
   try {
@@ -72,7 +72,7 @@ std::vector<float> ValuesOf(int place, int round, size_t count) {
 
 TEST(SharedSumTest, AddsUpInTheOrderOfThePlaces) {
   constexpr int kMembers = 5;
-  // Some larger than a slot, some so small that nobody is woken to help.
+  // Some vectors exceed a slot; others are too small to wake anybody.
   const size_t counts[] = {1, 28, 100, 5000, 70'001, 1'000'003, 3'000'000, 2, 4096};
   auto members = MakeMembers(kMembers);
   RunAll(members, [&](SharedSum& member, int place) {
@@ -139,7 +139,7 @@ TEST(SharedSumTest, WhoWaitsForALateMemberNamesIt) {
   for (const auto& member : members) member->SetTimeout(absl::Milliseconds(200));
   RunAll(members, [&](SharedSum& member, int place) {
     if (place == 1) return;
-    const std::string error = ErrorOf(member);  // The second one may find it ended by the first.
+    const std::string error = ErrorOf(member);  // The first error may have ended it for the second.
     EXPECT_TRUE(error == "timed out after 200 ms, waiting for rank 11" ||
                 error.find("has ended it") != error.npos)
         << error;
@@ -163,7 +163,7 @@ TEST(SharedSumTest, WhoLeavesFailsThoseWhoWaitForIt) {
   RunAll(members, [&](SharedSum& member, int place) {
     std::vector<float> values(10, 1);
     member.Sum<float>(values.data(), values.size(), nullptr);
-    EXPECT_EQ(values[9], 3);  // It may have left by then.
+    EXPECT_EQ(values[9], 3);  // The other member may have left by then.
     if (place == 1) members[1].reset();
   });
   EXPECT_THAT(ErrorOf(*members[0]), HasSubstr("rank 11 has ended or left"));

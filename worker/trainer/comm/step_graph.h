@@ -1,4 +1,4 @@
-// A training step that the device repeats by itself.
+// A training step that the device can repeat by itself.
 //
 // Launching a step's kernels one by one costs the CPU time that small models do not hide.
 // Where every step launches the same kernels on the same addresses, they are recorded once and
@@ -15,19 +15,19 @@ class StepGraph {
  public:
   virtual ~StepGraph() = default;
 
-  // Does one training step. The first few calls run `step` as it is (libraries settle
-  // meanwhile), a later one records it, and all after that repeat the record without calling
-  // `step`. Hence `step`
-  //   - reads what changes from tensors that live as long as this: the batch and the learning
-  //     rate are copied into them before the call;
-  //   - leaves its results (loss, norm of the gradients) in such tensors, by copy;
+  // Does one training step. The first calls run `step` directly, while libraries initialise; a
+  // later call records it; after that, calls replay the record without calling `step`. Therefore
+  // `step`
+  //   - reads changing inputs (batch, learning rate) from tensors that live as long as this; they
+  //     are copied there before the call;
+  //   - copies its results (loss, norm of the gradients) into such tensors;
   //   - does not wait for the device, nor read a value from it;
   //   - begins and ends with no gradient defined;
-  //   - is the same for every call.
-  // A step that cannot be recorded throws, and this is unusable then.
+  //   - is the same in every call.
+  // A step that cannot be recorded throws; this object is then unusable.
   virtual void Run(const std::function<void()>& step) = 0;
 
-  // Whether Run only repeats from now on.
+  // Whether Run only replays from now on.
   virtual bool recorded() const = 0;
 };
 

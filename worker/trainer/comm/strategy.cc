@@ -20,10 +20,10 @@
 namespace paceline {
 namespace {
 
-// What rides along with a mean over all ranks, summed.
+// Values summed along with a mean over all ranks.
 enum Rider { kReady, kLoss, kLosses, kRiders };
 
-// Without levels all ranks are equal after each step; at each so many they look for a new plan.
+// Without levels all ranks are equal after each step. This is how often they look for a new plan.
 constexpr int64_t kStepsPerLook = 8;
 
 RankRange RangeOf(const Group& group) { return {group.ranks().front(), group.size()}; }
@@ -47,12 +47,12 @@ struct Strategy::Parts {
 
   bool ddp() const { return config.strategy.kind == StrategyConfig::Kind::kDdp; }
   bool has_levels() const { return !active->plan.levels.empty(); }
-  // Gradients are averaged over all ranks.
+  // Whether gradients are averaged over all ranks.
   bool IsSynchronous(int64_t step) const {
     return !has_levels() || step < config.strategy.warmup_steps;
   }
 
-  // Null: this rank is alone with them.
+  // Null when this rank averages with nobody.
   Group* GradientGroup(int64_t step) {
     if (step < alone_below) return nullptr;
     return IsSynchronous(step) ? &groups.all() : active->gradients.get();
@@ -65,7 +65,7 @@ struct Strategy::Parts {
     return has_levels() ? schedule.IsBoundary(step) : step % kStepsPerLook == 0;
   }
   std::vector<at::Tensor> AveragedState() const;
-  // Over the group of this level, or over all ranks.
+  // Averages over the group of `level`, or over all ranks.
   void Average(std::optional<int> level, at::Tensor riders);
   void SetReferences(const RankRange& equal, const Int8Mean* but);
   bool AllPrepared(const BuiltPlan& next);
@@ -76,28 +76,28 @@ struct Strategy::Parts {
   const TrainerConfig& config;
   const std::function<std::vector<at::Tensor>()> state;
   const int64_t alone_below;
-  std::shared_ptr<const BuiltPlan> active;  // Before those that use its groups.
+  std::shared_ptr<const BuiltPlan> active;  // Declared before those that use its groups.
   GradientMean gradients;
   ModelAverager averager;
   at::Tensor riders;
 
   AveragingSchedule schedule;
-  // By level; null for one that sends fp32. They begin when all ranks are equal: when the plan is
-  // taken up, and again at the end of the warm-up.
+  // By level; null for a level that sends fp32. Their references are set when all ranks are equal:
+  // when the plan is taken up, and at the end of the warm-up.
   std::vector<std::unique_ptr<Int8Mean>> int8;
-  bool synchronous = true;  // IsSynchronous, of the latest step.
-  // The next step begins with a mean over all ranks: groups are new, or there are no levels any
-  // more, after which nothing else would make ranks equal.
+  bool synchronous = true;  // IsSynchronous() of the latest step.
+  // The next step begins with a mean over all ranks: groups are new, or the plan no longer has
+  // levels, so that nothing else would make ranks equal.
   bool regroups = false;
   bool all_equal = true;  // At the moment.
   int64_t steps_done = 0;
   int64_t mean_step = -1;                                // StrategyMemory::mean_step
-  bool gradients_due = false;                            // After the present backward pass.
-  int64_t bytes = 0;                                     // Sent in the present step.
-  std::map<std::pair<int, bool>, LevelFigures> figures;  // By size; gradients after parameters.
+  bool gradients_due = false;                            // In the current backward pass.
+  int64_t bytes = 0;                                     // Sent in the current step.
+  std::map<std::pair<int, bool>, LevelFigures> figures;  // By size and whether of gradients.
 
   PlanProgress progress;
-  PlanBuilder builder;  // Last, as its thread uses the others.
+  PlanBuilder builder;  // Last, since its thread uses the others.
 };
 
 Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, StrategyStart start,
@@ -123,11 +123,11 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
   steps_done = start.step;
   const bool needs_mean = !ddp() && !has_levels();
   if (!start.resumes) {
-    regroups = needs_mean && start.step > 0;  // Slots of the optimizer may differ.
+    regroups = needs_mean && start.step > 0;  // Optimizer states may differ.
     return;
   }
   figures = std::move(start.memory.figures);
-  // A rank may have begun the first step after it, and taken that back.
+  // A rank may have begun the first step after the warm-up and undone it.
   synchronous = IsSynchronous(start.step - 1);
   regroups = start.regrouped &&
              (needs_mean || std::any_of(int8.begin(), int8.end(),
@@ -161,7 +161,7 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   bytes += sent;
 }
 
-// A level whose members are all among those that are equal now starts from here.
+// Sets the references of those levels whose members are all in `equal`.
 void Strategy::Parts::SetReferences(const RankRange& equal, const Int8Mean* but) {
   at::Tensor now;
   for (size_t i = 0; i < int8.size(); ++i) {
@@ -175,7 +175,7 @@ void Strategy::Parts::SetReferences(const RankRange& equal, const Int8Mean* but)
   }
 }
 
-// The ranks' newest epochs are equal if this rank's is their mean and their variance is 0.
+// All ranks' newest epochs are equal if this rank's is their mean and the variance is 0.
 bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
   const auto epoch = static_cast<double>(next.plan.epoch);
   at::Tensor sums = at::zeros({2}, riders.options().dtype(at::kDouble));
@@ -287,7 +287,7 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
   if (boundary && loss.defined()) {
     result.mean_loss = riders[kLoss].div(riders[kLosses]).to(at::kFloat);
   }
-  // Whoever is not ready does not ask, so that all do or none does.
+  // A rank that is not ready skips this exchange, so either all make it or none does.
   if (boundary && next != nullptr &&
       riders[kReady].item<double>() == static_cast<double>(parts.config.member.world_size) &&
       parts.AllPrepared(*next)) {

@@ -1,4 +1,4 @@
-// How plans change while ranks train, and what happens when one cannot be prepared.
+// How plans change during training, and what happens when one cannot be prepared.
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -28,12 +28,12 @@ using testing::HasSubstr;
 using testing::SizeIs;
 using Kind = StrategyConfig::Kind;
 
-// What the parameters of all ranks come to, added up without communication.
+// Computes the expected parameters of all ranks without communication.
 class Reference {
  public:
   Reference(int ranks, int64_t warmup) : values_(static_cast<size_t>(ranks)), warmup_(warmup) {}
 
-  // Rank r adds r, and the plan's means follow. Returns the level, -1 for none.
+  // Rank r adds r, then the plan's means are taken. Returns the level, or -1 for none.
   int Step(const TrainingPlan& plan, int64_t step) {
     for (size_t rank = 0; rank < values_.size(); ++rank) values_[rank] += static_cast<float>(rank);
     if (step < warmup_) return -1;
@@ -49,7 +49,7 @@ class Reference {
     return -1;
   }
 
-  // Mean of r over the members with whom this rank shares gradients.
+  // Mean of r over the ranks that share gradients with this one.
   float Gradient(const TrainingPlan& plan, int64_t step, int rank) const {
     if (step < warmup_) return static_cast<float>(values_.size() - 1) / 2;
     const std::vector<int> members = MembersOf(plan.gradient_groups, rank);
@@ -67,8 +67,8 @@ class Reference {
   const int64_t warmup_;
 };
 
-// Steps at which plans became active on each rank while they changed five times, and what the
-// ranks computed by each.
+// Five changes of plan during training: records at which step each rank took up a plan, and
+// compares what it computed.
 TEST(StrategyPlanTest, AllRanksTakeUpAPlanAtTheSameStep) {
   constexpr auto kInt8 = WireFormat::kInt8;
   const std::vector<TrainingPlan> plans = {
@@ -82,15 +82,15 @@ TEST(StrategyPlanTest, AllRanksTakeUpAPlanAtTheSameStep) {
     absl::Mutex mu;
     std::map<int64_t, std::vector<int64_t>> taken_up;  // By epoch.
     RunRanks(Job(8, Kind::kHsgd, warmup), [&](const TrainerConfig& config, Groups& groups) {
-      // Rank 0's plan counts.
+      // Only rank 0's plan counts.
       TestRank rank(config, groups, plans[config.rank() == 0 ? 0 : 5]);
       Reference reference(config.member.world_size, warmup);
-      size_t active = 0;  // Of the plans.
+      size_t active = 0;  // Index into the plans.
       size_t told = 0;
       EXPECT_EQ(rank.control.status().active_epoch, 1);
       int64_t end = 5000;
       for (int64_t step = 0; step < end; ++step) {
-        // Each hears of it at another time, when all train by the plan before.
+        // Each rank hears of it at another time, once all train by the previous plan.
         if (told == active && told + 1 < plans.size() && step % 9 == config.rank()) {
           rank.strategy.Prepare(plans[++told]);
         }
@@ -121,7 +121,7 @@ TEST(StrategyPlanTest, AllRanksTakeUpAPlanAtTheSameStep) {
       }
     });
     EXPECT_EQ(taken_up.size(), 5U);
-    // Of the plan before.
+    // Period of the previous plan's top level.
     const std::map<int64_t, int64_t> period = {{2, 8}, {5, 4}, {6, 8}, {8, 8}, {9, 4}};
     for (const auto& [epoch, steps] : taken_up) {
       EXPECT_EQ(steps.size(), 8U);
@@ -138,7 +138,7 @@ TEST(StrategyPlanTest, PlansOfDifferentEpochsAreNotTakenUp) {
     rank.control.AwaitPrepared(2 + config.rank());
     for (int64_t step = 0; step < 5; ++step) rank.AfterStep(step);
     EXPECT_EQ(rank.control.status().active_epoch, 1);
-    rank.strategy.Prepare(Plan(1, {{3, {2}}}));  // Old,
+    rank.strategy.Prepare(Plan(1, {{3, {2}}}));  // Too old,
     rank.strategy.Prepare(Plan(7, {{3, {9}}}));  // not for two ranks,
     EXPECT_EQ(rank.control.status().failed_epoch, 7);
     EXPECT_THAT(rank.control.status().error, HasSubstr("plan 7, level 1"));
@@ -151,7 +151,7 @@ TEST(StrategyPlanTest, PlansOfDifferentEpochsAreNotTakenUp) {
   });
 }
 
-// Four ranks, whose optimizer holds something of their own.
+// Four ranks whose optimizers differ.
 TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
   absl::Mutex mu;
   std::map<int64_t, std::vector<int64_t>> taken_up;  // By epoch.
@@ -198,7 +198,7 @@ TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
   }
 }
 
-// A checkpoint holds what each rank's optimizer had under a ladder.
+// The checkpoint has one optimizer state per rank, from a ladder.
 TEST(StrategyPlanTest, StartFromACheckpointWithoutLevelsMakesOptimizersEqual) {
   RunRanks(Job(2, Kind::kHsgd), [](const TrainerConfig& config, Groups& groups) {
     FakeControl control;
@@ -215,7 +215,7 @@ TEST(StrategyPlanTest, StartFromACheckpointWithoutLevelsMakesOptimizersEqual) {
   });
 }
 
-// Its second connection fails: the first after that of all ranks.
+// Fails at its second connection, the first after that of all ranks.
 class FailingPlatform : public CpuPlatform {
  public:
   explicit FailingPlatform(bool connects) : connects_(connects) {}
@@ -230,7 +230,7 @@ class FailingPlatform : public CpuPlatform {
   }
 
  private:
-  const bool connects_;  // Before it fails, so that the others do not notice.
+  const bool connects_;  // Before failing, so that the others do not notice.
   int calls_ = 0;
   c10::intrusive_ptr<c10d::Backend> connected_;
 };
@@ -264,7 +264,7 @@ TEST(StrategyPlanTest, TrainingGoesOnWhenARankCannotPrepareAPlan) {
 
       rank.strategy.Prepare(Plan(3, levels));
       rank.control.AwaitPrepared(3);
-      train_two_steps();  // By the ladder before: a mean of all, and none.
+      train_two_steps();  // By the previous ladder: a mean of all, and none.
       EXPECT_EQ(rank.control.status().active_epoch, 3);
       EXPECT_EQ(rank.control.status().active_since_step, 5);
       EXPECT_EQ(rank.control.status().failed_epoch, 0);

@@ -1,4 +1,4 @@
-// What a strategy does to gradients, parameters and state, by one plan.
+// The effect of one plan on gradients, parameters and state.
 #include "worker/trainer/comm/strategy.h"
 
 #include <ATen/ops/full.h>
@@ -18,7 +18,7 @@ using testing::Each;
 using testing::ElementsAre;
 using Kind = StrategyConfig::Kind;
 
-// Of all ranks after steps 0 .. 9 in which rank r adds r + 1, as observed on PyTorch.
+// Values of all ranks after steps 0 .. 9, where rank r adds r + 1; observed on PyTorch.
 std::vector<std::vector<float>> Observe(int64_t warmup) {
   std::vector<std::vector<float>> seen(10, std::vector<float>(8));
   RunRanks(Job(8, Kind::kHsgd, warmup), [&](const TrainerConfig& config, Groups& groups) {
@@ -133,10 +133,10 @@ TEST(StrategyTest, MeansOverAllRanksCarryTheLossAndTheDrift) {
       }
       EXPECT_EQ(exchange.all_equal, step % 4 == 0);
       EXPECT_EQ(exchange.group_size, step % 4 == 0 ? 4 : step % 2 == 0 ? 2 : 0);
-      // Three floats of the parameters, three that ride along.
+      // Three floats of parameters and three riders.
       EXPECT_EQ(exchange.bytes, step % 4 == 0 ? 2 * 3 * 24 / 4 : step % 2 == 0 ? 2 * 12 / 2 : 0);
     }
-    // Since step 4: twice its rank, the mean of its pair, twice its rank; mean 6 over all.
+    // Since step 4: twice its rank, mean of the pair, twice its rank; the mean over all is 6.
     const float pair = config.rank() < 2 ? 0.5F : 2.5F;
     const float moved = 6 - (2 * pair + 2 * static_cast<float>(config.rank()));
     EXPECT_NEAR(rank.strategy.drift(), std::abs(moved) * std::sqrt(2 * 1 + 4.0), 1e-5);
@@ -170,7 +170,7 @@ TEST(StrategyTest, OptimizerStateIsAveragedOnlyIfAskedFor) {
     job.strategy.average_optimizer_state = average;
     RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
       const at::Tensor moment = at::full({2}, 2 * config.rank(), at::kFloat);
-      std::vector<at::Tensor> state;  // There is none before the first step.
+      std::vector<at::Tensor> state;  // Empty before the first step.
       TestRank rank(config, groups, Plan(1, {{2, {2}}}), 0, [&] { return state; });
       rank.AfterStep(0);
       state.push_back(moment);
@@ -186,7 +186,7 @@ TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
   const std::vector<PlanLevel> levels = {{2, {2, 2}}, {4, {4}, WireFormat::kInt8}};
   RunRanks(Job(4, Kind::kHsgd, 3), [&](const TrainerConfig& config, Groups& groups) {
     TestRank rank(config, groups, Plan(1, levels));
-    for (int64_t step = 0; step < 3; ++step) {  // In the warm-up ranks stay equal.
+    for (int64_t step = 0; step < 3; ++step) {  // Ranks stay equal in the warm-up.
       rank.Add(1000);
       rank.strategy.BeginForward(step, true);
       rank.AfterStep(step);
@@ -198,7 +198,7 @@ TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
       EXPECT_EQ(exchange.all_equal, step % 4 == 0);
       if (!exchange.all_equal) continue;
       EXPECT_EQ(exchange.mean_loss.item<float>(), 2.0);
-      // One row of 512 for each of four members, its scale, and three riders.
+      // A row of 512 with its scale for each of four members, and three riders.
       EXPECT_EQ(exchange.bytes, 3 * (2 * 516 + 12));
       const auto steps = static_cast<float>(step - 2);
       EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, 0.15);

@@ -40,7 +40,7 @@ const char* ModeText(SlipstreamMode mode) {
   return "";
 }
 
-// Bounds, and what goes with which mode.
+// Checks the bounds, and which options each mode allows.
 absl::Status CheckSlipstream(const std::string& name, const SlipstreamPlan& plan) {
   const WindowBounds& window = plan.window;
   if (window.min_steps < 1 || window.max_steps < window.min_steps || window.max_cap < 1) {
@@ -173,7 +173,7 @@ std::string LadderText(const TrainingPlan& plan) {
   });
 }
 
-// "epoch;gradient sizes;period:format:sizes;..." with sizes as in "4+4"; of Slipstream
+// Format: "epoch;gradient sizes;period:format:sizes;..." with sizes like "4+4"; for Slipstream
 // "epoch;gradient sizes;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
 std::string EncodePlan(const TrainingPlan& plan) {
   std::string text = absl::StrCat(plan.epoch, ";", absl::StrJoin(plan.gradient_groups, "+"));

@@ -1,4 +1,4 @@
-// Reading a training plan from the point of view of one rank, and passing it between ranks.
+// Interprets a training plan for one rank, and passes plans between ranks.
 #ifndef WORKER_TRAINER_COMM_TRAINING_PLAN_H_
 #define WORKER_TRAINER_COMM_TRAINING_PLAN_H_
 
@@ -13,23 +13,23 @@
 
 namespace paceline {
 
-// InvalidArgument when the plan does not fit so many ranks of a job of this kind: sizes that do
-// not add up, an epoch or period below 1, a last level that does not hold all ranks, a format
-// that is not for parameters, levels in a job without or none in a job with; Slipstream in a job
-// without or none in a job with, or with bounds that cannot be.
+// InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
+// do not add up; an epoch or period below 1; a last level without all ranks; a format that is not
+// for parameters; levels or Slipstream in a job without them, or none in a job with them;
+// impossible Slipstream bounds.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size);
 
-// The ranks of the group that holds `rank`, ascending; it alone if there are no groups.
+// The ranks in the group of `rank`, ascending; just `rank` if there are no groups.
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 
-// Members and use (group.h) of all groups of parameters and gradients that a rank needs.
+// Members and use (group.h) of all parameter and gradient groups that a rank needs.
 std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank);
 
-// For people: "2:2,4:3+5,8:8:int8", period and group size of each level; sizes that differ
-// are all listed. "none" without levels. Of Slipstream its mode: "free".
+// For people: period and group size of each level, "2:2,4:3+5,8:8:int8"; lists all sizes if they
+// differ. "none" without levels. For Slipstream its mode: "free".
 std::string LadderText(const TrainingPlan& plan);
 
-// One line of text, and back. InvalidArgument when it is not such a line.
+// Converts a plan to one line of text, and back. InvalidArgument for any other text.
 std::string EncodePlan(const TrainingPlan& plan);
 absl::StatusOr<TrainingPlan> DecodePlan(absl::string_view text);
 

@@ -1,12 +1,12 @@
-// Which level of a ladder averages parameters after a step: the rules of PyTorch's
-// HierarchicalModelAverager and PeriodicModelAverager, as a function of the step alone.
+// Decides which level of a ladder averages parameters after a step. Follows PyTorch's
+// HierarchicalModelAverager and PeriodicModelAverager, as a function of the step only.
 //
-// Steps are optimizer steps counted from 0, also those that the optimizer left out. Before the
-// warm-up has passed no level acts. After it,
-//   hierarchical  the last level whose period divides the step: the step itself, not its
-//                 distance from the warm-up;
-//   periodic      the one level, if its period divides the steps since the warm-up.
-// At most one level acts. With no warm-up every period divides step 0.
+// Steps are optimizer steps counted from 0, including skipped ones. No level acts before the end of
+// the warm-up. After it:
+//   hierarchical  the last level whose period divides the step acts (the step itself, not its
+//                 distance from the warm-up);
+//   periodic      the one level acts if its period divides the steps since the warm-up.
+// At most one level acts. Without a warm-up, every period divides step 0.
 #ifndef WORKER_TRAINER_CORE_AVERAGING_SCHEDULE_H_
 #define WORKER_TRAINER_CORE_AVERAGING_SCHEDULE_H_
 
@@ -20,10 +20,10 @@ struct AveragingSchedule {
   enum class Kind { kHierarchical, kPeriodic };
 
   Kind kind = Kind::kHierarchical;
-  std::vector<int64_t> periods;  // Of the levels, each > 0. One for kPeriodic. May be empty.
+  std::vector<int64_t> periods;  // By level, each > 0. One for kPeriodic. May be empty.
   int64_t warmup_steps = 0;
 
-  // Index of the level that acts after this step.
+  // Index of the level that acts after this step, if any.
   std::optional<int> LevelAt(int64_t step) const;
 
   // Whether the last level would act after this step if the warm-up had passed.

@@ -26,7 +26,7 @@ AveragingSchedule Schedule(const Ladder& ladder, int64_t warmup, Kind kind = Kin
   return schedule;
 }
 
-// Step and group size of each mean in steps 0 .. last.
+// Step and group size of each mean in steps 0 to last.
 std::vector<std::pair<int, int>> Means(const Ladder& ladder, int64_t warmup, int last,
                                        Kind kind = Kind::kHierarchical) {
   const AveragingSchedule schedule = Schedule(ladder, warmup, kind);
@@ -93,8 +93,8 @@ TEST(AveragingScheduleTest, BoundariesAreThereInTheWarmupToo) {
   EXPECT_THAT(periodic_at, ElementsAre(3, 7, 11));
 }
 
-// 8 ranks; at each step rank r adds r + 1 to a value that starts at 0, then groups of the
-// schedule's size take their mean. Values of all ranks after steps 0 .. last.
+// Values of 8 ranks after steps 0 to last. At each step rank r adds r + 1 to a value that starts at
+// 0; then groups of the schedule's size take their mean.
 std::vector<std::vector<double>> Simulate(const Ladder& ladder, int64_t warmup, int last) {
   constexpr size_t kRanks = 8;
   const AveragingSchedule schedule = Schedule(ladder, warmup);

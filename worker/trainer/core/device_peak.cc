@@ -6,11 +6,11 @@ namespace paceline {
 namespace {
 
 struct Entry {
-  absl::string_view name;  // Lower case.
+  absl::string_view name;  // In lower case.
   double peak;
 };
 
-// The vendors' data sheets; dense, bfloat16.
+// From the vendors' data sheets: dense, bfloat16.
 constexpr Entry kPeaks[] = {
     {"a100", 312e12},   {"a6000", 154.85e12}, {"h100 nvl", 835e12}, {"h100 pcie", 756e12},
     {"h100", 989e12},   {"h200", 989e12},     {"h20", 148e12},      {"gb200", 2.5e15},
@@ -18,7 +18,7 @@ constexpr Entry kPeaks[] = {
     {"mi300x", 1.3e15}, {"mi325x", 1.3e15},   {"mi250x", 191.5e12}, {"l40s", 362e12},
 };
 
-// Whether `part` is in `name`, and not as the beginning of a longer number ("A100" of "A1000").
+// Whether `name` contains `part`, not followed by more digits ("A100" in "A1000").
 bool Names(absl::string_view name, absl::string_view part) {
   for (size_t at = name.find(part); at != name.npos; at = name.find(part, at + 1)) {
     const size_t end = at + part.size();

@@ -17,10 +17,10 @@ struct LrSchedule {
   enum class Kind { kConstant, kCosine, kStep };
 
   double peak = 0;
-  int64_t steps = 1;         // At whose end the cosine is at its own.
+  int64_t steps = 1;         // The cosine ends with these.
   int64_t warmup_steps = 0;  // Less than `steps`.
   Kind kind = Kind::kConstant;
-  double final_ratio = 0;  // f, for kCosine.
+  double final_ratio = 0;  // f; for kCosine.
   int64_t every = 1;       // For kStep.
   double gamma = 0.1;      // For kStep.
 };

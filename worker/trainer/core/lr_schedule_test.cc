@@ -47,7 +47,7 @@ TEST(LrScheduleTest, AfterItsEndTheCosineStays) {
   LrSchedule schedule = Make(LrSchedule::Kind::kCosine, 7, 2);
   schedule.final_ratio = 0.25;
   for (const int64_t step : {6, 7, 8, 1000}) EXPECT_DOUBLE_EQ(LearningRate(schedule, step), 0.2);
-  schedule.steps = 3;  // One step of it.
+  schedule.steps = 3;  // One step of decay.
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 2), 0.8);
   EXPECT_DOUBLE_EQ(LearningRate(schedule, 3), 0.2);
 }

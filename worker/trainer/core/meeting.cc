@@ -8,7 +8,7 @@ namespace {
 
 using What = Transfer::What;
 
-// The rules see positions as they are after those before.
+// Each rule sees the positions that the rules before it have left.
 struct Meeting {
   std::vector<RankPosition>& ranks;
   std::vector<Transfer>& transfers;
@@ -17,7 +17,7 @@ struct Meeting {
   RankPosition& at(int rank) const { return ranks[static_cast<size_t>(rank)]; }
 
   bool Trained(int rank) const { return at(rank).generation > 0; }
-  // How far a rank is, for comparison.
+  // Orders ranks by how advanced they are.
   std::tuple<bool, int64_t, bool, bool> Progress(int rank) const {
     const RankPosition& one = at(rank);
     return {Trained(rank), one.step, one.exchanged, one.final_mean};
@@ -27,13 +27,13 @@ struct Meeting {
   void GoBack() const;
   void TakeMeans(const std::vector<RankPosition>& told) const;
   bool IsLeftBehind(int rank, const std::vector<std::vector<int>>& groups) const;
-  // `left_behind`: by rank.
+  // `left_behind` is indexed by rank.
   void TakeAll(const std::vector<std::vector<int>>& groups,
                const std::vector<bool>& left_behind) const;
 };
 
-// Rule 1. The other one is one step ahead: for the next it would need this rank's gradients. Only
-// who did the step itself knows all of it.
+// Rule 1. The source is exactly one step ahead: for another step it would need this rank's
+// gradients. Only ranks that did the step themselves qualify, since they have all of it.
 void Meeting::TakeSteps(const std::vector<RankPosition>& told) const {
   for (int to = 0; to < size(); ++to) {
     RankPosition& behind = at(to);
@@ -59,7 +59,7 @@ void Meeting::GoBack() const {
   for (RankPosition& one : ranks) one.computed = false;
 }
 
-// Rule 3. Only who got through itself has the mean.
+// Rule 3. Only a rank that completed the exchange itself has the mean.
 void Meeting::TakeMeans(const std::vector<RankPosition>& told) const {
   const auto is_through = [&](const RankPosition& cut, const RankPosition& other) {
     if (other.generation != cut.generation) return false;
@@ -97,7 +97,7 @@ std::vector<RankRange> GroupsHolding(int rank, const std::vector<std::vector<int
   return holding;
 }
 
-// Of rule 4. Its smallest group with others that have trained knows.
+// For rule 4. The smallest group that has another trained rank decides.
 bool Meeting::IsLeftBehind(int rank, const std::vector<std::vector<int>>& groups) const {
   if (!Trained(rank)) return false;
   for (const RankRange& group : GroupsHolding(rank, groups, size())) {
@@ -137,7 +137,7 @@ void Meeting::TakeAll(const std::vector<std::vector<int>>& groups,
         }
       }
       if (sources.empty()) continue;
-      // Only without groups of parameters are those at the same step alike.
+      // Without groups of parameters, all ranks at the same step are alike: spread the sources.
       const size_t chosen = groups.empty() ? added.size() % sources.size() : 0;
       added.push_back({What::kAll, sources[chosen], to});
       break;
@@ -147,7 +147,7 @@ void Meeting::TakeAll(const std::vector<std::vector<int>>& groups,
   transfers.insert(transfers.end(), added.begin(), added.end());
 }
 
-// An evaluation that only some have finished is repeated, unless somebody has trained on.
+// Repeats an evaluation that only some ranks have finished, unless a rank has trained on.
 void SettleEvaluations(std::vector<RankPosition>& ranks) {
   std::vector<int64_t> settled;
   for (const RankPosition& one : ranks) {

@@ -1,6 +1,6 @@
-// Who gets which state from whom when the members of a generation meet, and where each goes on.
+// Decides who gets which state from whom when a generation's members meet, and where each goes on.
 //
-// Every member tells its position; all of them compute the same decision from the same positions.
+// Each member reports its position; all compute the same decision from the same positions.
 //
 // A step has two halves: the update of the parameters, after which it is done and is never repeated
 // or lost, and the exchange of parameters that may follow it. Both may have been cut off on some
@@ -36,7 +36,7 @@
 
 namespace paceline {
 
-// Consecutive ranks.
+// A range of consecutive ranks.
 struct RankRange {
   int first = 0;
   int size = 0;
@@ -44,26 +44,26 @@ struct RankRange {
   bool Holds(int rank) const { return first <= rank && rank < first + size; }
 };
 
-// Where a rank is. Ranks and groups are those of the generation that it trained in last.
+// Where a rank is. Ranks and groups are those of the generation in which it trained last.
 struct RankPosition {
-  int64_t generation = 0;   // That one; 0: it has never trained.
-  int64_t step = -1;        // Steps done; -1: it has no state, and has to get one.
-  bool computed = false;    // The gradients of the step after them, but for their mean.
-  bool exchanged = true;    // The exchange after the steps done is done, or there was none.
-  bool final_mean = false;  // All steps are done, and so is the mean of all ranks after them.
+  int64_t generation = 0;   // 0: it has never trained.
+  int64_t step = -1;        // Steps done; -1: it has no state and must get one.
+  bool computed = false;    // It has the next step's gradients, but not their mean.
+  bool exchanged = true;    // The exchange after the steps done is finished, or there was none.
+  bool final_mean = false;  // All steps and the final mean of all ranks are done.
   int rank = -1;
-  RankRange gradients;      // Its group in the present step.
-  RankRange exchange;       // Of the exchange that is not done.
-  uint64_t layout = 0;      // A hash of its rank, the number of ranks, and its plan.
-  int64_t evaluated = -1;   // Steps done at its latest evaluation.
-  int64_t alone_below = 0;  // As in MeetingDecision.
+  RankRange gradients;      // Its group in the current step.
+  RankRange exchange;       // Ranks of the unfinished exchange.
+  uint64_t layout = 0;      // Hash of its rank, the number of ranks, and its plan.
+  int64_t evaluated = -1;   // Steps done at the latest evaluation.
+  int64_t alone_below = 0;  // See MeetingDecision.
 };
 
 struct Transfer {
   enum class What {
-    kAll,   // What the training is.
-    kStep,  // Parameters and state of the optimizer.
-    kMean,  // The parameters that the latest exchange gave.
+    kAll,   // The whole state of the training.
+    kStep,  // Parameters and optimizer state.
+    kMean,  // The parameters from the latest exchange.
   };
   What what = What::kAll;
   int from = 0;
@@ -75,18 +75,18 @@ struct Transfer {
 };
 
 struct MeetingDecision {
-  // Nobody has trained, and all have the same steps behind them: they begin.
+  // Nobody has trained, and all are at the same step: the training begins.
   bool begins = false;
-  std::vector<Transfer> transfers;      // To be made in this order.
-  std::vector<RankPosition> positions;  // Of each rank afterwards; none is `computed`.
-  // The groups are those in which all that have trained did so last.
+  std::vector<Transfer> transfers;      // Make them in this order.
+  std::vector<RankPosition> positions;  // By rank, after the transfers; none is `computed`.
+  // All ranks that have trained did so last in these same groups.
   bool same_groups = true;
-  // Rule 5: steps below this are made without exchanges. 0: none.
+  // Rule 5: ranks make steps below this one without exchanges. 0: none.
   int64_t alone_below = 0;
 };
 
-// `told`: by rank; one has a state at least. `layouts`: what each rank's is in this generation.
-// `groups`: sizes of groups of consecutive ranks, from small to large; all ranks come last anyway.
+// `told`: positions by rank, at least one with a state. `layouts`: those in this generation.
+// `groups`: sizes of groups of consecutive ranks, small to large; that of all ranks is always last.
 MeetingDecision DecideMeeting(const std::vector<RankPosition>& told,
                               const std::vector<uint64_t>& layouts,
                               const std::vector<std::vector<int>>& groups);

@@ -12,7 +12,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 using What = Transfer::What;
 
-// A rank that has trained in generation 1 with all others as its gradients' group.
+// A rank that trained in generation 1 and shares gradients with all others.
 RankPosition At(int64_t step, int rank, int ranks) {
   RankPosition position;
   position.generation = 1;
@@ -66,7 +66,7 @@ TEST(MeetingTest, ASpareAtTheBeginningGetsWhatWasRestored) {
 TEST(MeetingTest, ATrainedStateWinsOverOneThatIsFresh) {
   std::vector<RankPosition> told = AllAt(0, 2);
   told[1] = RankPosition();
-  told[1].step = 0;  // As all were once.
+  told[1].step = 0;  // As on all ranks at first.
   EXPECT_THAT(Decide(told).transfers, ElementsAre(Transfer{What::kAll, 0, 1}));
 }
 
@@ -125,7 +125,7 @@ TEST(MeetingTest, AStepThatNobodyDidIsRepeated) {
   EXPECT_FALSE(decision.positions[0].computed);
 }
 
-// Pairs that average often, and all four seldom; each rank keeps its gradients.
+// Pairs average often, and all four ranks seldom. Each rank keeps its own gradients.
 class HsgdMeetingTest : public testing::Test {
  protected:
   HsgdMeetingTest() {
@@ -177,7 +177,7 @@ TEST_F(HsgdMeetingTest, WhoWasCutOffTakesTheMeanOfAMemberThatGotThrough) {
 TEST_F(HsgdMeetingTest, AnExchangeThatNobodyGotThroughIsRepeatedWithTheNewcomer) {
   Cut(2, {2, 2});
   told_[3] = RankPosition();
-  told_[0].step = 20;  // Of another group.
+  told_[0].step = 20;  // In the other group.
   const MeetingDecision decision = Meet();
   EXPECT_THAT(decision.transfers, ElementsAre(Transfer{What::kAll, 2, 3}));
   EXPECT_FALSE(decision.positions[2].exchanged);

@@ -44,7 +44,7 @@ void MembershipState::OnLeft(absl::Time now) {
 absl::Time MembershipState::give_up_at() const {
   if (!waiting_since_.has_value()) return absl::InfiniteFuture();
   if (gave_up_) return *waiting_since_;
-  // A spare waits as long as it takes.
+  // A spare may wait for ever.
   const bool spare = order_.generation > over_ && order_.rank < 0;
   return spare ? absl::InfiniteFuture() : *waiting_since_ + give_up_;
 }

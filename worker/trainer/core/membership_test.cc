@@ -18,7 +18,7 @@ class MembershipTest : public testing::Test {
   Action Next(absl::Duration later = absl::ZeroDuration()) const {
     return state_.Next(kNow + later).action;
   }
-  // Trains as a rank of generation 1.
+  // Brings it to training as a rank of generation 1.
   void Train() {
     state_.OnOrder(Order(1, 0));
     state_.OnLoaded();

@@ -1,4 +1,4 @@
-// How large a Llama is and how many floating-point operations its training takes, by formula.
+// Formulas for a Llama's size and for the floating-point operations that its training takes.
 #ifndef WORKER_TRAINER_CORE_MODEL_SIZE_H_
 #define WORKER_TRAINER_CORE_MODEL_SIZE_H_
 
@@ -6,7 +6,7 @@
 
 namespace paceline {
 
-// The sizes of docs/job-file.md. Requires: dim is a multiple of heads.
+// Sizes as in docs/job-file.md. Requires: dim is a multiple of heads.
 struct LlamaSize {
   int64_t dim = 0;
   int64_t layers = 0;
@@ -17,31 +17,31 @@ struct LlamaSize {
   bool tie_embeddings = false;
 };
 
-// Elements of all parameters; a tied embedding counts once.
+// Number of parameters; a tied embedding counts once.
 int64_t LlamaParameters(const LlamaSize& size);
 
-// Elements of the embedding of tokens, whether it is tied or not.
+// Number of parameters of the token embedding, tied or not.
 int64_t LlamaEmbeddingParameters(const LlamaSize& size);
 
-// What the formula below depends on.
+// Inputs of the formula below.
 struct TransformerCost {
   int64_t parameters = 0;
-  int64_t lookup_parameters = 0;  // Of an embedding that is looked up only: no products.
+  int64_t lookup_parameters = 0;  // In embeddings that are only looked up, not multiplied.
   int64_t layers = 0;
   int64_t heads = 0;
-  int64_t key_dim = 0;    // Of a head's queries and keys.
-  int64_t value_dim = 0;  // Of a head's values.
+  int64_t key_dim = 0;    // Size of a head's queries and keys.
+  int64_t value_dim = 0;  // Size of a head's values.
 };
 
-// Of forward and backward pass per token of a sequence of `sequence_length`:
+// Operations of forward and backward pass per token of a sequence of `sequence_length`:
 //   6 (N - N_lookup) + 6 L H (d_qk + d_v) S
-// Two operations for each multiply-add, three passes (forward, gradients of activations,
-// gradients of weights). Causal attention is counted in full and nothing that is computed
-// again counts twice, as in the MFU of torchtitan and of the PaLM paper (appendix B).
+// Two operations for each multiply-add, three passes (forward, gradients of activations, gradients
+// of weights). Causal attention counts in full and recomputation does not count, as in the MFU of
+// torchtitan and of the PaLM paper (appendix B).
 double FlopsPerToken(const TransformerCost& cost, int64_t sequence_length);
 
-// The cost of a Llama. A tied embedding is the output projection too, so nothing of it is
-// a mere lookup.
+// The cost of a Llama. A tied embedding is also the output projection, so it does not count as a
+// mere lookup.
 TransformerCost LlamaCost(const LlamaSize& size);
 
 }  // namespace paceline

@@ -36,7 +36,7 @@ uint64_t Permutation::Shuffle(uint64_t value) const {
 
 int64_t Permutation::At(int64_t position) const {
   uint64_t value = static_cast<uint64_t>(position);
-  // A cycle of the network that begins below size_ comes back there at the latest where it began.
+  // A walk that begins below size_ returns there, at the latest to where it began.
   do {
     value = Shuffle(value);
   } while (value >= size_);

@@ -1,4 +1,4 @@
-// Which samples a rank sees at a step.
+// Decides which samples a rank sees at a step.
 //
 // An epoch is an order of the samples: the file's order, or a permutation that depends on
 // (seed, epoch) only. From the offset o in that order, rank r of W takes the positions o+r,
@@ -41,11 +41,11 @@ class Permutation {
   std::array<uint64_t, kRounds> keys_;
 };
 
-// How far all ranks together have come in the data. What is left of an epoch depends on
-// nothing else, so training can go on with another number of ranks or another batch size.
+// How far all ranks together are in the data. The rest of an epoch depends on nothing else, so
+// training can continue with a different number of ranks or batch size.
 struct DataPosition {
   int64_t epoch = 0;
-  int64_t offset = 0;  // Samples of the epoch's order that are used up.
+  int64_t offset = 0;  // Samples of the epoch's order already used.
 
   bool operator==(const DataPosition& other) const {
     return epoch == other.epoch && offset == other.offset;
@@ -55,10 +55,10 @@ struct DataPosition {
 class Sampler {
  public:
   struct Options {
-    int64_t samples = 0;  // N, in the data set.
+    int64_t samples = 0;  // N, size of the data set.
     int rank = 0;
     int world_size = 1;
-    int64_t batch = 1;  // B, samples per rank and batch.
+    int64_t batch = 1;  // B, samples per rank and pass.
     bool shuffle = true;
     uint64_t seed = 0;
   };
@@ -67,18 +67,18 @@ class Sampler {
   explicit Sampler(const Options& options, DataPosition start = {})
       : options_(options), position_(start) {}
 
-  // Sets `indices` to this rank's next batch and moves on.
+  // Sets `indices` to this rank's next batch and advances.
   void Next(std::vector<int64_t>* indices);
 
-  // Moves on as Next does.
+  // Advances like Next.
   void Skip();
 
-  // Behind the batches taken; the end of an epoch and the start of the next one differ, since
-  // smaller batches may find room between them.
+  // The position after the batches taken. The end of an epoch is not the start of the next one,
+  // since smaller batches may still fit between them.
   DataPosition position() const { return position_; }
 
  private:
-  // Moves on; returns the position at which the batches of all ranks begin.
+  // Advances; returns the position at which the ranks' batches began.
   DataPosition Take();
 
   const Options options_;

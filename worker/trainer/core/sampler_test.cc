@@ -18,7 +18,7 @@ std::vector<int64_t> Order(int64_t size, uint64_t seed, uint64_t epoch) {
   return order;
 }
 
-// The batches of the ranks of one job, step by step.
+// The batches of all ranks of a job, step by step.
 class Ranks {
  public:
   explicit Ranks(Sampler::Options options, DataPosition start = {}) {
@@ -27,7 +27,7 @@ class Ranks {
     }
   }
 
-  // What all of them take at the next step, sorted.
+  // The sorted samples of all ranks at the next step.
   std::vector<int64_t> Step() {
     std::vector<int64_t> all;
     std::vector<int64_t> one;
@@ -65,8 +65,8 @@ TEST(PermutationTest, StaysTheSameFromReleaseToRelease) {
   EXPECT_EQ(Order(10, 0, 0), (std::vector<int64_t>{9, 5, 8, 0, 2, 6, 3, 7, 4, 1}));
 }
 
-// Each of 16 values should come to each of 16 places equally often: chi-squared with 225
-// degrees of freedom, mean 225, standard deviation 21; five of them allowed.
+// Each of 16 values should reach each of 16 places equally often: chi-squared with 225 degrees of
+// freedom, mean 225, standard deviation 21; allow five deviations.
 TEST(PermutationTest, PlacesAreEquallyLikely) {
   constexpr int kSize = 16;
   constexpr int kEpochs = 16000;
@@ -81,8 +81,8 @@ TEST(PermutationTest, PlacesAreEquallyLikely) {
   EXPECT_LT(chi_squared, 225 + 5 * 21.2);
 }
 
-// Neighbours must not stay neighbours: after a uniform shuffle the number of pairs
-// (i, i+1) that are still adjacent in order is about Poisson with mean 1.
+// Neighbours must not stay neighbours: after a uniform shuffle, the number of pairs (i, i+1) that
+// are still adjacent in order is about Poisson with mean 1.
 TEST(PermutationTest, NeighboursAreTornApart) {
   int kept = 0;
   for (uint64_t epoch = 0; epoch < 20; ++epoch) {
@@ -118,7 +118,7 @@ TEST(SamplerTest, SequentialGoesThroughTheFileByRank) {
   sampler.Next(&indices);
   EXPECT_EQ(indices, (std::vector<int64_t>{7, 9, 11}));
   EXPECT_EQ(sampler.position(), (DataPosition{0, 12}));
-  sampler.Next(&indices);  // Positions 12 and 13 fill no step: a new epoch.
+  sampler.Next(&indices);  // Positions 12 and 13 are too few for a step: a new epoch.
   EXPECT_EQ(indices, (std::vector<int64_t>{1, 3, 5}));
   EXPECT_EQ(sampler.position(), (DataPosition{1, 6}));
 }
@@ -174,8 +174,8 @@ TEST(SamplerTest, SkippingLeadsWhereTakingLeads) {
   }
 }
 
-// At every cut, with every other split: what was taken before the cut and what is taken after
-// it, until the epoch ends, are the samples of the epoch's order from its start, each once.
+// For every cut and every new split: the samples taken before the cut, and after it until the epoch
+// ends, are those of the epoch's order from its start, each exactly once.
 TEST(SamplerTest, AnotherNumberOfRanksGoesOnExactlyInTheMiddleOfAnEpoch) {
   constexpr int64_t kSamples = 97;
   const std::vector<int64_t> order = Order(kSamples, 5, 1);

@@ -5,12 +5,12 @@
 namespace paceline {
 namespace {
 
-// Bytes before the ideal end of the part of `rank`, without overflow.
+// Ideal end of `rank`'s part, in bytes; cannot overflow.
 int64_t IdealEnd(int64_t bytes, int rank, int ranks) {
   return bytes / ranks * (rank + 1) + bytes % ranks * (rank + 1) / ranks;
 }
 
-// The rows of a tensor that begins at `start` that lie before the cut at `ideal`.
+// Number of rows of a tensor starting at `start` that come before the cut at `ideal`.
 int64_t RowsBefore(const RowLayout& tensor, int64_t start, int64_t ideal) {
   if (ideal <= start) return 0;
   const int64_t rows = (ideal - start + tensor.row_bytes - 1) / tensor.row_bytes;

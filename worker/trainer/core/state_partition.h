@@ -1,8 +1,8 @@
-// Which rank writes which part of the state that all ranks have in common.
+// Decides which rank writes which part of the state that all ranks share.
 //
-// The tensors, one after the other, are cut into one stretch for each rank, as equal in bytes as
-// whole rows allow: a cut lies at the end of the row in which the ideal place falls. So each rank
-// writes about 1/W of all bytes in few, long pieces, and every rank knows all cuts without a word.
+// The tensors, one after the other, are cut into one stretch per rank, equal in bytes as far as
+// whole rows allow: a cut is at the end of the row that holds the ideal place. So each rank writes
+// about 1/W of all bytes in few, long pieces, and knows all cuts without communication.
 #ifndef WORKER_TRAINER_CORE_STATE_PARTITION_H_
 #define WORKER_TRAINER_CORE_STATE_PARTITION_H_
 
@@ -12,7 +12,7 @@
 
 namespace paceline {
 
-// A tensor as rows of equal size along its first dimension; one without dimensions is one row.
+// A tensor as rows of equal size along its first dimension; a scalar is one row.
 struct RowLayout {
   int64_t rows = 0;
   int64_t row_bytes = 0;
@@ -29,8 +29,8 @@ struct RowRange {
   }
 };
 
-// What `rank` of `ranks` writes, in order. A tensor without bytes is rank 0's. The parts of all
-// ranks are disjoint and hold every row.
+// The rows that `rank` of `ranks` writes, in order. Rank 0 writes tensors without bytes. The parts
+// of all ranks are disjoint and cover every row.
 std::vector<RowRange> PartOfRank(const std::vector<RowLayout>& tensors, int rank, int ranks);
 
 }  // namespace paceline

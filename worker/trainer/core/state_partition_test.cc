@@ -15,7 +15,7 @@ int64_t BytesOf(const std::vector<RowLayout>& tensors, const std::vector<RowRang
   return bytes;
 }
 
-// Every row of every tensor exactly once, in order.
+// Checks that every row of every tensor is covered exactly once, in order.
 void ExpectCovered(const std::vector<RowLayout>& tensors, int ranks) {
   std::vector<int64_t> next(tensors.size(), 0);
   for (int rank = 0; rank < ranks; ++rank) {

@@ -1,4 +1,4 @@
-// Whether something grows: the slope of a line through the latest points, by least squares.
+// Detects growth: the slope of a least-squares line through the latest points.
 #ifndef WORKER_TRAINER_CORE_TREND_H_
 #define WORKER_TRAINER_CORE_TREND_H_
 
@@ -11,12 +11,12 @@ namespace paceline {
 // Thread-compatible.
 class Trend {
  public:
-  // Looks at the latest `points` points; at least 2.
+  // Uses the latest `points` points; at least 2.
   explicit Trend(size_t points) : limit_(points) {}
 
   void Add(double x, double y);
 
-  // Change of y per x; 0 with less than two different x.
+  // Change of y per unit of x; 0 with fewer than two different x.
   double Slope() const;
 
  private:

@@ -11,13 +11,13 @@
 namespace paceline {
 namespace {
 
-// Whoever waits for it sleeps, instead of taking a core from the training.
+// Waiting threads sleep instead of taking a core from the training.
 constexpr unsigned int kSleepingEvent = cudaEventDisableTiming | cudaEventBlockingSync;
 
 class CudaDeviceStreams : public DeviceStreams {
  public:
   explicit CudaDeviceStreams(c10::Device device) : device_(device) {
-    // At once: later each thread only reads them.
+    // Created here, so that threads later only read them.
     for (int i = 0; i < kEvents; ++i) {
       events_.emplace_back(kSleepingEvent);
       events_.back().create(device.index());

@@ -1,4 +1,4 @@
-// Streams and events of a GPU, for comm/device_streams.h.
+// A GPU's streams and events, for comm/device_streams.h.
 #ifndef WORKER_TRAINER_CUDA_CUDA_DEVICE_STREAMS_H_
 #define WORKER_TRAINER_CUDA_CUDA_DEVICE_STREAMS_H_
 

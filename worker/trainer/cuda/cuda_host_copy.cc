@@ -11,9 +11,9 @@
 namespace paceline {
 namespace {
 
-// Between two marks: about a millisecond of copying.
+// Bytes between two marks: about a millisecond of copying.
 constexpr size_t kMarkBytes = 32 << 20;
-// Whoever waits for it sleeps, instead of taking a core from the training.
+// Waiting threads sleep instead of taking a core from the training.
 constexpr unsigned int kSleepingEvent = cudaEventDisableTiming | cudaEventBlockingSync;
 
 class CudaHostCopy : public HostCopy {
@@ -27,7 +27,7 @@ class CudaHostCopy : public HostCopy {
     for (const HostCopyPiece& piece : pieces) {
       for (size_t at = 0; at < piece.bytes; at += kMarkBytes) {
         const size_t bytes = std::min(kMarkBytes, piece.bytes - at);
-        // Some pieces are the host's own: the state of random numbers.
+        // Some pieces are in host memory: the state of random numbers.
         C10_CUDA_CHECK(
             cudaMemcpyAsync(piece.to + at, piece.from + at, bytes, cudaMemcpyDefault, stream_));
         end += bytes;
@@ -37,12 +37,12 @@ class CudaHostCopy : public HostCopy {
     MarkAt(end);
   }
 
-  // The pieces may be gone after it.
+  // The pieces may be freed afterwards.
   ~CudaHostCopy() override {
     try {
       marks_.back().event.synchronize();
     } catch (const c10::Error&) {
-      // The device has failed: nothing is copied any more.
+      // The device has failed: nothing is copied any longer.
     }
   }
 
@@ -56,7 +56,7 @@ class CudaHostCopy : public HostCopy {
 
  private:
   struct Mark {
-    size_t end;  // Bytes that are in place when the event has passed.
+    size_t end;  // Bytes copied when the event has passed.
     c10::cuda::CUDAEvent event;
   };
 
@@ -66,7 +66,7 @@ class CudaHostCopy : public HostCopy {
   }
 
   const c10::cuda::CUDAStream stream_;
-  std::deque<Mark> marks_;  // Never empty. By `end`; the last one is after all.
+  std::deque<Mark> marks_;  // Never empty. Sorted by `end`; the last mark follows all bytes.
 };
 
 }  // namespace
@@ -77,7 +77,7 @@ std::unique_ptr<HostCopy> StartCudaHostCopy(const std::vector<HostCopyPiece>& pi
 
 bool PinMemory(void* memory, size_t bytes) {
   if (cudaHostRegister(memory, bytes, cudaHostRegisterDefault) == cudaSuccess) return true;
-  cudaGetLastError();  // Else the next call of torch would report it.
+  cudaGetLastError();  // Otherwise torch's next call would report the error.
   return false;
 }
 

@@ -1,4 +1,4 @@
-// Copies from a GPU to pinned memory of the host, in a stream beside the training's.
+// Copies from a GPU to pinned host memory, on a stream beside the training's.
 #ifndef WORKER_TRAINER_CUDA_CUDA_HOST_COPY_H_
 #define WORKER_TRAINER_CUDA_CUDA_HOST_COPY_H_
 
@@ -10,8 +10,8 @@
 
 namespace paceline {
 
-// On the current device, of what its current stream has enqueued so far. Never waits for the
-// device, as long as the host's memory is pinned. Torch's exceptions pass through.
+// Copies from the current device after the work so far on its current stream. Never waits for the
+// device if the host memory is pinned. Torch's exceptions pass through.
 std::unique_ptr<HostCopy> StartCudaHostCopy(const std::vector<HostCopyPiece>& pieces);
 
 // False when the driver refuses: copies to this memory then wait for the device.

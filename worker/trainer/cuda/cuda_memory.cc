@@ -16,7 +16,7 @@ namespace {
 
 using c10::CachingAllocator::StatType;
 
-// About 100 bytes of a snapshot's file each, and a stack.
+// Each takes about 100 bytes in a snapshot's file, plus a stack.
 constexpr size_t kMostRecorded = 100'000;
 
 std::string GiB(int64_t bytes) {

@@ -15,17 +15,17 @@ namespace paceline {
 
 DeviceMemory ReadDeviceMemory(c10::Device device);
 
-// The latest allocations and releases, each with the C++ stack that asked for it.
+// Starts or stops recording the latest allocations and releases, each with its C++ stack.
 void RecordDeviceMemory(bool on);
 
-// Writes what is allocated now, and the record if there is one, for PyTorch's memory viewer
-// (https://pytorch.org/memory_viz). Errors as those of WriteFileAtomically.
+// Writes current allocations, and the record if there is one, for PyTorch's memory viewer
+// (https://pytorch.org/memory_viz). Errors as for WriteFileAtomically.
 absl::Status SnapshotDeviceMemory(const std::string& path);
 
-// As Platform::DescribeOutOfMemory.
+// See Platform::DescribeOutOfMemory.
 std::string DescribeDeviceOutOfMemory(c10::Device device, const std::string& path);
 
-// What DescribeDeviceOutOfMemory says of these figures.
+// The text that DescribeDeviceOutOfMemory uses for these figures.
 std::string DescribeDeviceMemory(const DeviceMemory& memory);
 
 }  // namespace paceline

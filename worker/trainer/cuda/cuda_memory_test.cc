@@ -1,4 +1,4 @@
-// Without a GPU; tests/gpu/platform_test.cc has the rest.
+// Tests that need no GPU; the others are in tests/gpu/platform_test.cc.
 #include "worker/trainer/cuda/cuda_memory.h"
 
 #include <gtest/gtest.h>

@@ -10,7 +10,7 @@
 namespace paceline {
 namespace {
 
-// As PyTorch's guide to graphs has it: cuBLAS, autograd and the optimizer set themselves up.
+// As PyTorch's guide to graphs advises: cuBLAS, autograd and the optimizer initialise meanwhile.
 constexpr int kEagerSteps = 3;
 
 class CudaStepGraph : public StepGraph {
@@ -33,7 +33,7 @@ class CudaStepGraph : public StepGraph {
   bool recorded() const override { return recorded_; }
 
  private:
-  // In the side stream, between what the current one did before and does after.
+  // Runs `step` on the side stream, ordered between earlier and later work of the current stream.
   void RunAside(const std::function<void()>& step) {
     const c10::cuda::CUDAStream current = c10::cuda::getCurrentCUDAStream();
     before_.record(current);
@@ -47,7 +47,7 @@ class CudaStepGraph : public StepGraph {
   }
 
   void Record(const std::function<void()>& step) {
-    // The graph's memory is apart: what the eager steps have left is given back first.
+    // The graph has separate memory: first give back what the eager steps left.
     c10::cuda::device_synchronize();
     c10::cuda::CUDACachingAllocator::emptyCache();
     const c10::cuda::CUDAStreamGuard aside(stream_);
@@ -62,12 +62,12 @@ class CudaStepGraph : public StepGraph {
     graph_.capture_end();
   }
 
-  // Ends a capture that failed, so that the stream can be used again.
+  // Ends a failed capture, so that the stream can be used again.
   void Abandon() noexcept {
     try {
       graph_.capture_end();
     } catch (const std::exception&) {
-      // The first error is the one to tell.
+      // Report the first error, not this one.
     }
   }
 

@@ -8,9 +8,9 @@
 
 namespace paceline {
 
-// On the current device. The eager steps and the record use a stream of their own, since a
-// graph cannot be recorded in the default one; each Run is ordered with the caller's stream
-// as if it were there. What a step allocates stays allocated for the graph alone.
+// Uses the current device. Eager steps and the capture use a separate stream, since a graph cannot
+// be captured on the default one; each Run is ordered with the caller's stream as if it ran there.
+// Memory that a step allocates stays reserved for the graph.
 std::unique_ptr<StepGraph> MakeCudaStepGraph();
 
 }  // namespace paceline

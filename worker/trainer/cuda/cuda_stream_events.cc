@@ -20,7 +20,7 @@ class CudaStreamEvents : public StreamEvents {
     }
     if (free_.empty()) {
       free_.push_back(static_cast<Event>(events_.size()));
-      events_.emplace_back(cudaEventDefault);  // With times, which torch's own default is not.
+      events_.emplace_back(cudaEventDefault);  // With timing, unlike torch's default.
     }
     const Event event = free_.back();
     free_.pop_back();

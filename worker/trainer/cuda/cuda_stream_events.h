@@ -1,4 +1,4 @@
-// CUDA events with times, for telemetry/cuda_step_timer.h.
+// CUDA events with timing, for telemetry/cuda_step_timer.h.
 #ifndef WORKER_TRAINER_CUDA_CUDA_STREAM_EVENTS_H_
 #define WORKER_TRAINER_CUDA_CUDA_STREAM_EVENTS_H_
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Of the current device. Torch's exceptions pass through.
+// Makes events on the current device. Torch's exceptions pass through.
 std::unique_ptr<StreamEvents> MakeCudaStreamEvents();
 
 }  // namespace paceline

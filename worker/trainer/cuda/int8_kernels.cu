@@ -1,24 +1,24 @@
-// Each operation is written as the intrinsic that rounds once, to nearest and ties to even:
-// the compiler may not contract them, so that the bits are those of comm/cpu_int8_codec.cc,
-// whose every step is repeated here.
+// Each operation is an intrinsic that rounds once, to nearest and ties to even. The compiler may
+// not contract these, so the results equal those of comm/cpu_int8_codec.cc bit for bit; each step
+// there has its counterpart here.
 #include "worker/trainer/cuda/int8_kernels.h"
 
 namespace paceline {
 namespace {
 
 constexpr int kWarp = 32;
-constexpr int kThreads = 128;  // Of a block, which takes one row.
+constexpr int kThreads = 128;  // Per block, which handles one row.
 constexpr int kWarps = kThreads / kWarp;
-constexpr int kValues = kInt8KernelRow / kThreads;  // Of a thread.
+constexpr int kValues = kInt8KernelRow / kThreads;  // Per thread.
 constexpr unsigned kAllLanes = 0xffffffff;
 constexpr float kLargest = 127;
-// Adding and subtracting it rounds a float below 2^22 to a whole number, halves to even.
+// Adding and subtracting this rounds a float below 2^22 to a whole number, halves to even.
 constexpr float kRounder = 12582912;  // 1.5 * 2^23.
 
-// The bits of non-negative floats are ordered as they are, NaN above all: so it is not lost.
+// The bits of non-negative floats sort like their values, with NaN on top, so a NaN is not lost.
 __device__ int MagnitudeBits(float value) { return __float_as_int(value) & 0x7fffffff; }
 
-// The greatest `value` of the block's threads, in each of them.
+// Returns the greatest `value` of the block's threads in each thread.
 __device__ int BlockMax(int value) {
   __shared__ int of_warp[kWarps];
   for (int lanes = kWarp / 2; lanes > 0; lanes /= 2) {
@@ -34,7 +34,7 @@ __device__ int BlockMax(int value) {
 // x / scale as a whole number.
 __device__ float Quantize(float x, float scale) {
   if (scale == 0) return 0;
-  // A scale that is no normal number may be too small by its own rounding.
+  // A subnormal scale may be too small because it was rounded itself.
   float q = __fdiv_rn(x, scale);
   q = q > -kLargest ? q : -kLargest;
   q = q < kLargest ? q : kLargest;

@@ -19,14 +19,13 @@
 namespace paceline {
 namespace {
 
-// How often a thread looks whether a copy is done; waiting for the event would keep a core busy.
+// How often a thread checks whether a copy is done; waiting for the event would keep a core busy.
 constexpr absl::Duration kCopyPoll = absl::Microseconds(100);
 
 }  // namespace
 
-// Batch n goes into slot n modulo their number. It is claimed when the slot is free, filled by
-// the thread that claimed it, handed out when its turn has come, and the slot is free again
-// when the next batch is asked for.
+// Batch n uses slot n modulo the number of slots. A thread claims the slot when it is free and
+// fills it; Next hands it out in turn; it is free again when the next batch is requested.
 class BatchLoader::Ring {
  public:
   Ring(const Dataset& dataset, const Options& options)
@@ -69,18 +68,18 @@ class BatchLoader::Ring {
  private:
   struct Slot {
     Batch host;
-    std::optional<DeviceBatch> device;  // Unless the host is the device.
+    std::optional<DeviceBatch> device;  // Only if the device is not the host.
     DataPosition begin;
     DataPosition end;
     std::vector<int64_t> indices;
     absl::Status status;
     std::exception_ptr exception;
-    bool is_filled = false;  // Written and read under mutex_.
+    bool is_filled = false;  // Guarded by mutex_.
   };
 
   Slot& SlotOf(int64_t number) { return slots_[static_cast<size_t>(number) % slots_.size()]; }
 
-  // Frees the slot of the batch that was handed out last.
+  // Frees the slot of the last batch handed out.
   void EndUse() {
     if (!in_use_) return;
     in_use_ = false;
@@ -96,7 +95,7 @@ class BatchLoader::Ring {
     return claimed_ > next_;
   }
 
-  // Waits until the batch whose turn it is has been filled.
+  // Waits until the next batch in turn is filled.
   Slot& Wait() {
     const absl::MutexLock lock(&mutex_);
     Slot& slot = SlotOf(next_);
@@ -113,7 +112,7 @@ class BatchLoader::Ring {
     return stopping_;
   }
 
-  // The slot to fill next, when it is free; null when the loader ends.
+  // Waits for the next slot to fill; null when the loader ends.
   Slot* Claim() {
     const absl::MutexLock lock(&mutex_);
     mutex_.Await(absl::Condition(this, &Ring::MayGoOn));
@@ -126,7 +125,7 @@ class BatchLoader::Ring {
   }
 
   void Run() {
-    // Torch gives a thread its first device back after work on another, which costs memory there.
+    // Torch otherwise returns the thread to its first device, which costs memory there.
     const c10::Device device = options_.device;
     if (!device.is_cpu()) c10::impl::VirtualGuardImpl(device.type()).setDevice(device);
     while (Slot* slot = Claim()) FillOne(slot);
@@ -158,17 +157,17 @@ class BatchLoader::Ring {
   std::optional<c10::Stream> copies_;
 
   absl::Mutex mutex_;
-  Sampler sampler_ ABSL_GUARDED_BY(mutex_);  // Behind the batches claimed.
+  Sampler sampler_ ABSL_GUARDED_BY(mutex_);  // Behind the claimed batches.
   int64_t claimed_ ABSL_GUARDED_BY(mutex_) = 0;
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
-  // Of the batch whose turn it is. Written by Next alone, under mutex_.
+  // Number of the next batch in turn. Only Next writes it, under mutex_.
   int64_t next_ = 0;
 
-  // Of Next.
+  // Used by Next only.
   bool in_use_ = false;  // Batch next_ has been handed out.
   DataPosition position_;
 
-  std::deque<Slot> slots_;  // One owner at a time: who claimed it, then Next.
+  std::deque<Slot> slots_;  // Owned by the claiming thread, then by Next.
   std::vector<std::thread> threads_;
 };
 

@@ -1,13 +1,12 @@
-// The batches of one rank, in the order of its sampler, fetched ahead by threads.
+// Loads the batches of one rank, in its sampler's order, ahead of time on threads.
 //
-// Threads fill a bounded ring of host tensors, each batch wholly by one thread, and hand the
-// batches out in order; nothing is allocated per batch. For a GPU the tensors are pinned, and
-// the threads copy them on a stream of their own; Next makes the current stream wait for the
-// copy, not the caller.
+// Threads fill a bounded ring of host tensors, one thread per batch, and batches are handed out in
+// order; nothing is allocated per batch. For a GPU the tensors are pinned and the threads copy them
+// on a separate stream; Next makes the current stream, not the caller, wait for the copy.
 //
-// Where the loader is in the data is a few numbers, a function of the batches handed out and
-// not of those fetched ahead; from them it goes on exactly, in the middle of an epoch and
-// with another number of ranks too.
+// The loader's position is a few numbers that depend only on the batches handed out, not on those
+// fetched ahead. From it, loading continues exactly, also in the middle of an epoch and with a
+// different number of ranks.
 #ifndef WORKER_TRAINER_DATA_BATCH_LOADER_H_
 #define WORKER_TRAINER_DATA_BATCH_LOADER_H_
 
@@ -21,27 +20,27 @@
 
 namespace paceline {
 
-// Thread-compatible. Torch's exceptions, also those of the threads, pass through Next.
+// Thread-compatible. Next passes on torch's exceptions, including those of the threads.
 class BatchLoader {
  public:
   struct Options {
-    Sampler::Options sampler;  // samples: dataset.size().
+    Sampler::Options sampler;  // `samples` must be dataset.size().
     DataPosition start;        // Where to begin.
-    int threads = 1;           // 0: Next reads by itself.
-    int batches_ahead = 2;     // At least 1 is fetched ahead by threads.
+    int threads = 1;           // 0: Next reads itself.
+    int batches_ahead = 2;     // At least 1; fetched by threads.
     c10::Device device = c10::kCPU;
   };
 
-  // `dataset` outlives this. Starts the threads.
+  // Starts the threads. `dataset` must outlive this.
   BatchLoader(const Dataset& dataset, const Options& options);
   ~BatchLoader();
 
-  // The next batch, on the device; its tensors are the loader's and hold it until the next call,
-  // which for a GPU means: for all that was enqueued on the current stream before that call.
-  // DataLoss as Dataset::Read, for this batch and every further call.
+  // Returns the next batch, on the device. Its tensors belong to the loader and are valid until the
+  // next call; on a GPU, for all work enqueued on the current stream before that call. DataLoss as
+  // for Dataset::Read, also in all later calls.
   absl::StatusOr<Batch> Next();
 
-  // Where a loader that has handed out the same batches begins with the next one.
+  // The position from which another loader would continue with the next batch.
   DataPosition position() const;
 
  private:

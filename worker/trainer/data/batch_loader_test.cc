@@ -21,7 +21,7 @@ namespace {
 
 constexpr int64_t kSamples = 1000;
 
-// Sample i is the number i.
+// In this data set, sample i is the number i.
 class NumberDataset : public Dataset {
  public:
   const std::string& path() const override { return path_; }
@@ -73,7 +73,7 @@ std::vector<int64_t> Numbers(const Batch& batch) {
   return {data, data + batch.samples};
 }
 
-// The next batch of the loader is the next one of the sampler.
+// Checks that the loader's next batch is the sampler's next one.
 void ExpectSame(BatchLoader& loader, Sampler& sampler) {
   const absl::StatusOr<Batch> batch = loader.Next();
   ASSERT_TRUE(batch.ok()) << batch.status();
@@ -113,7 +113,7 @@ TEST(BatchLoaderTest, ASlowThreadIsWaitedForInItsTurn) {
 TEST(BatchLoaderTest, FetchesNoFurtherAheadThanItMay) {
   const NumberDataset dataset;
   BatchLoader loader(dataset, Options(/*threads=*/4, /*batches_ahead=*/3));
-  WaitForReads(dataset, 4);  // As many as there will be in use and ahead.
+  WaitForReads(dataset, 4);  // As many as can be in use and ahead.
   ASSERT_TRUE(loader.Next().ok());
   absl::SleepFor(absl::Milliseconds(30));
   EXPECT_EQ(dataset.reads, 4);
@@ -131,7 +131,7 @@ TEST(BatchLoaderTest, ABatchKeepsItsValuesUntilTheNextCall) {
   for (int i = 0; i < 10; ++i) {
     const Batch batch = *loader.Next();
     sampler.Next(&expected);
-    WaitForReads(dataset, i + 2);  // What may be fetched ahead has been.
+    WaitForReads(dataset, i + 2);  // All that may be fetched ahead was fetched.
     absl::SleepFor(absl::Milliseconds(2));
     EXPECT_EQ(Numbers(batch), expected);
   }
@@ -161,7 +161,7 @@ TEST(BatchLoaderTest, GoesOnFromAPositionWhateverWasFetchedAhead) {
   }
 }
 
-// One rank of two takes a part of an epoch; three ranks with other batches take the rest of it.
+// One of two ranks takes part of an epoch; three ranks with another batch size take the rest.
 TEST(BatchLoaderTest, OtherRanksTakeTheRestOfTheEpoch) {
   const NumberDataset dataset;
   std::map<int64_t, int> taken;

@@ -70,7 +70,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTokens(absl::string_view key, const
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
                                                      const DataConfig& config) {
-  // Says why a file cannot be mapped, whatever it holds.
+  // First find out whether the file can be mapped at all.
   if (const auto file = MappedFile::Open(path, MappedFile::Access::kReadOnDemand); !file.ok()) {
     return Invalid(key, file.status().message());
   }

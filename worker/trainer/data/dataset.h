@@ -1,8 +1,8 @@
-// Samples by number, out of mapped files.
+// Reads samples by number from mapped files.
 //
-// Two kinds: image shards (docs/image-shards.md) and token files (docs/token-files.md). A
-// sample of a token file of T tokens in sequences of L is sequence i: inputs are the tokens
-// i*L .. i*L+L-1, targets the tokens after each of them; there are floor((T-1) / L) of them.
+// There are two kinds: image shards (docs/image-shards.md) and token files (docs/token-files.md). A
+// token file of T tokens has floor((T-1) / L) samples of length L: the inputs of sample i are the
+// tokens i*L .. i*L+L-1, its targets the tokens after each of them.
 #ifndef WORKER_TRAINER_DATA_DATASET_H_
 #define WORKER_TRAINER_DATA_DATASET_H_
 
@@ -23,41 +23,40 @@
 namespace paceline {
 
 struct Batch {
-  at::Tensor inputs;   // Float [samples, channels, height, width]; int64 [samples, length].
-  at::Tensor targets;  // Int64: labels [samples]; tokens [samples, length].
+  at::Tensor inputs;   // Float [samples, channels, height, width], or int64 [samples, length].
+  at::Tensor targets;  // Int64: labels [samples] or tokens [samples, length].
   int64_t samples = 0;
   int64_t tokens = 0;   // 0 for images.
-  double workload = 0;  // Sum of the squared lengths of the sequences; samples for images.
+  double workload = 0;  // Sum of squared sequence lengths; number of samples for images.
 };
 
-// What a model has to know of its data. Exactly one of image and sequence_length is set.
+// What a model needs to know about its data. Exactly one of image and sequence_length is set.
 struct SampleFormat {
   std::optional<ImageFormat> image;
   std::optional<int64_t> sequence_length;
 };
 
-// Thread-safe: it never changes.
+// Thread-safe: immutable.
 class Dataset {
  public:
   virtual ~Dataset() = default;
 
   virtual const std::string& path() const = 0;
   virtual SampleFormat format() const = 0;
-  virtual int64_t size() const = 0;  // Samples.
+  virtual int64_t size() const = 0;  // Number of samples.
 
-  // Tensors on the host for `samples` samples; pinned for fast copies to a GPU.
+  // Allocates host tensors for `samples` samples; pinned memory is copied faster to a GPU.
   virtual Batch Allocate(int64_t samples, bool pinned) const = 0;
 
-  // Reads these samples into the first rows of `batch`, which then has as many rows as there
-  // are samples. Requires: at most as many as were allocated. With file and offset: DataLoss when
-  // the file does not hold what its header promised, InvalidArgument for a token that the model
-  // does not have.
+  // Reads these samples into the first rows of `batch`, and sets its number of rows. Requires: no
+  // more samples than were allocated. DataLoss when the file lacks what its header promised;
+  // InvalidArgument for a token that the model does not have. Both name file and offset.
   virtual absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const = 0;
 };
 
-// Opens `path`, the value of the job file's `key` ("data.train"), which is named in errors;
-// InvalidArgument for all of them. The kind is told by the file's beginning; a file that is
-// neither is a token file without a header if `config` gives its token type.
+// Opens `path`, the value of the job file's `key` ("data.train"). All errors are InvalidArgument
+// and name the key. The file's beginning tells its kind; a file of neither kind is taken for a
+// token file without header if `config` gives a token type.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
                                                      const DataConfig& config);
 

@@ -30,7 +30,7 @@ std::string MakeShard() {
   return Path("shard");
 }
 
-// The tokens 0, 1, 2, ...
+// A file with the tokens 0, 1, 2, ...
 std::string MakeTokens(uint32_t count, TokenType type) {
   std::vector<uint32_t> tokens(count);
   std::iota(tokens.begin(), tokens.end(), 0);
@@ -159,7 +159,7 @@ TEST(TokenDatasetTest, TokensThatTheModelDoesNotHaveAreNamed) {
   const auto dataset = Open(path, config);
   Batch batch = dataset->Allocate(1, /*pinned=*/false);
   EXPECT_TRUE(dataset->Read({0}, &batch).ok());
-  const absl::Status status = dataset->Read({1}, &batch);  // As a target.
+  const absl::Status status = dataset->Read({1}, &batch);  // The token appears as a target.
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_TRUE(absl::StrContains(status.message(),
                                 path + ": at offset 8: token 5 is not less than model.vocab_size, "

@@ -15,12 +15,12 @@ DeviceBatch::DeviceBatch(const Batch& host, c10::Stream copies)
   const auto on_device = at::TensorOptions().device(copies.device()).pinned_memory(false);
   batch_.inputs = at::empty_like(host.inputs, on_device.dtype(host.inputs.dtype()));
   batch_.targets = at::empty_like(host.targets, on_device.dtype(host.targets.dtype()));
-  // Freed, their memory is not given away before the copies are done.
+  // If freed, the memory must not be reused before the copies are done.
   const c10::impl::VirtualGuardImpl device(copies.device_type());
   for (const at::Tensor* tensor : {&batch_.inputs, &batch_.targets}) {
     device.recordDataPtrOnStream(tensor->storage().data_ptr(), copies_);
   }
-  // Nor were they before what used this memory earlier is done.
+  // Earlier users of this memory must be done, too.
   EndUse();
 }
 

@@ -1,8 +1,8 @@
-// A batch on a GPU, filled from the host by copies on a stream of their own.
+// A batch on a GPU, filled from the host by copies on a separate stream.
 //
-// Who works on the current stream of the device neither waits for the copies nor overtakes
-// them: the streams wait for one another by events. Written against c10's device-neutral
-// interfaces, so that a program without CUDA links it too.
+// Work on the device's current stream neither blocks the caller until the copies are done nor
+// overtakes them: events order the streams. Uses c10's device-neutral interfaces, so that programs
+// without CUDA can link it.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_DATA_DEVICE_BATCH_H_
@@ -15,25 +15,25 @@
 
 namespace paceline {
 
-// A stream for copies to this device.
+// Makes a stream for copies to this device.
 c10::Stream NewCopyStream(c10::Device device);
 
 class DeviceBatch {
  public:
-  // Has tensors like those of `host`, allocated on the current stream.
+  // Allocates tensors like those of `host` on the current stream.
   DeviceBatch(const Batch& host, c10::Stream copies);
 
-  // Enqueues the copy of `host`, which is pinned and of the size given at first, behind the
-  // uses until the last EndUse.
+  // Enqueues the copy of `host`, which must be pinned and have the size given at construction,
+  // behind all uses up to the last EndUse.
   void Copy(const Batch& host);
 
-  // Whether the memory of the batch last copied may be overwritten.
+  // Whether the host memory copied last may be overwritten.
   bool IsCopied() const { return copied_.query(); }
 
-  // The batch last copied, for work on the current stream.
+  // The batch copied last, for work on the current stream.
   const Batch& Use();
 
-  // What is on the current stream until now was the last use.
+  // All uses are now enqueued on the current stream.
   void EndUse();
 
  private:

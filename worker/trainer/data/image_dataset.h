@@ -1,4 +1,4 @@
-// Images out of a shard (dataset.h). A pixel p becomes (p / 255 - 0.5) / 0.5.
+// Images from a shard (dataset.h). A pixel p becomes (p / 255 - 0.5) / 0.5.
 #ifndef WORKER_TRAINER_DATA_IMAGE_DATASET_H_
 #define WORKER_TRAINER_DATA_IMAGE_DATASET_H_
 
@@ -22,7 +22,7 @@ class ImageDataset : public Dataset {
 
  private:
   const ImageShard shard_;
-  std::array<float, 256> values_;  // Of each pixel byte.
+  std::array<float, 256> values_;  // By pixel byte.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// The first rows of a batch's tensors.
+// Changes the number of rows in a batch.
 #ifndef WORKER_TRAINER_DATA_ROWS_H_
 #define WORKER_TRAINER_DATA_ROWS_H_
 
@@ -8,7 +8,7 @@
 
 namespace paceline {
 
-// Makes the batch one of `samples` samples. Requires: its memory holds as many.
+// Sets the batch's number of samples. Requires: its memory has room for them.
 inline void SetRows(int64_t samples, Batch* batch) {
   batch->samples = samples;
   for (at::Tensor* tensor : {&batch->inputs, &batch->targets}) {

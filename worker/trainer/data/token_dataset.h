@@ -1,4 +1,4 @@
-// Sequences out of a token file (dataset.h).
+// Sequences from a token file (dataset.h).
 #ifndef WORKER_TRAINER_DATA_TOKEN_DATASET_H_
 #define WORKER_TRAINER_DATA_TOKEN_DATASET_H_
 
@@ -11,7 +11,7 @@ namespace paceline {
 
 class TokenDataset : public Dataset {
  public:
-  // vocab_size: the model's; 0: not known. Requires: file.size() > sequence_length >= 1.
+  // vocab_size: the model's; 0: unknown. Requires: file.size() > sequence_length >= 1.
   TokenDataset(TokenFile file, int64_t sequence_length, int64_t vocab_size);
 
   const std::string& path() const override { return file_.path(); }
@@ -21,7 +21,7 @@ class TokenDataset : public Dataset {
   absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override;
 
  private:
-  // Copies one sequence from the token `first` on.
+  // Copies the sequence that begins at token `first`.
   absl::Status ReadSequence(int64_t first, int64_t* tokens) const;
 
   const TokenFile file_;

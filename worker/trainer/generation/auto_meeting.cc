@@ -15,13 +15,13 @@
 namespace paceline {
 namespace {
 
-// What a rank tells of itself. Travels as bytes: all run the same program.
+// A rank's report about itself. Sent as bytes: all ranks run the same program.
 struct KindRow {
-  int64_t generation = 0;  // That it has trained in last; 0: none.
+  int64_t generation = 0;  // In which it last trained; 0: none.
   bool slipstream = false;
 };
 
-// Of the state of the training.
+// The kind of the training's state.
 struct StateKind {
   int64_t generation = 0;  // 0: nobody has trained.
   bool slipstream = false;
@@ -43,7 +43,7 @@ void Forget(TrainingState& state) {
   EndSlipstream(state.slipstream);
 }
 
-// The mean over all ranks of what each has for itself.
+// Averages over all ranks the optimizer's state that each has for itself.
 void AverageOptimizer(const Meeting& meeting) {
   OptimizerState state(meeting.optimizer);
   const at::Tensor flat = state.Fill(/*has_state=*/true);
@@ -52,7 +52,7 @@ void AverageOptimizer(const Meeting& meeting) {
   state.Apply(meeting.groups.all().size());
 }
 
-// The state that MeetSlipstream has left as one of ranks that keep together.
+// Turns the state after MeetSlipstream into one of ranks that keep together.
 void LeaveSlipstream(const Meeting& meeting, int64_t generation, TrainingState& state) {
   SlipstreamMemory& memory = state.slipstream;
   memory.buffers->Copy(ComputeOrder::Copy::kLoad, memory.rank->buffers());
@@ -99,7 +99,7 @@ absl::StatusOr<bool> MeetAuto(const Meeting& meeting, TrainingState& state) {
                      << " step=" << state.position.step
                      << (planned ? " from=ddp to=slipstream" : " from=slipstream to=ddp");
   if (planned) {
-    state.is_open = false;  // Its step is done; nobody is told of its times.
+    state.is_open = false;  // That step is done; its times are not reported.
     return false;
   }
   LeaveSlipstream(meeting, kind.generation, state);

@@ -1,22 +1,22 @@
-// The meeting of the members of a generation whose job changes between ddp and Slipstream.
+// The meeting of a generation's members when the job changes between ddp and Slipstream.
 //
-// The state of the training is of the kind by which the members of the newest generation have
-// trained; the generation that begins may be of the other one. Members meet as those do whose
-// state it is, and then all make of it what they need:
+// The training's state has the kind by which the newest generation's members have trained; the
+// generation that begins may need the other kind. Members first meet by the kind of their state;
+// then all convert it if needed:
 //
 //                        state: ddp                     state: Slipstream
 //   plan: ddp            Meet                           MeetSlipstream, x = z, Meet
 //   plan: Slipstream     Meet, then Slipstream begins   MeetSlipstream
 //
-// From Slipstream: what ranks have not sent yet is lost, which is nothing after a planned leave;
-// the optimizer's state becomes the mean over all ranks if each had its own; all go on in the data
-// from where ranks are that had kept together, and with whole steps. To Slipstream: nothing, since
-// that begins with any model.
+// From Slipstream: updates that ranks have not sent are lost (none after a planned leave); if each
+// rank had its own optimizer state, the mean over all ranks replaces it; data continues at the
+// position of ranks that keep together, in whole steps. To Slipstream: nothing to convert, since it
+// can begin with any model.
 //
-// Who has a state of another kind than the newest generation's is one without: it was left behind.
-// Or a meeting like this one broke off, where some had got through and others had not. Then both
-// kinds are of the same generation or of two that follow one another, and of the same moment, in
-// which all were equal: Slipstream's is taken if it is in the newest generation at all.
+// A rank whose state is not of the newest generation's kind counts as one without state: either it
+// was left behind, or a meeting like this broke off when only some had finished. In the latter case
+// both kinds belong to the same or to successive generations, and to the same moment, when all were
+// equal: Slipstream's is taken if any rank of the newest generation has it.
 #ifndef WORKER_TRAINER_GENERATION_AUTO_MEETING_H_
 #define WORKER_TRAINER_GENERATION_AUTO_MEETING_H_
 
@@ -26,11 +26,11 @@
 
 namespace paceline {
 
-// Collective; as Meet. `meeting.config` is of the kind of the plan. Afterwards `state.slipstream`
-// has a rank if, and only if, the plan is one of Slipstream that goes on.
+// Collective; like Meet. `meeting.config` has the plan's kind. Afterwards `state.slipstream` has a
+// rank if and only if a Slipstream training goes on.
 absl::StatusOr<bool> MeetAuto(const Meeting& meeting, TrainingState& state);
 
-// The rank has no state of Slipstream: what it trains is in the model and the optimizer.
+// Drops Slipstream's state: model and optimizer then hold the training.
 void EndSlipstream(SlipstreamMemory& memory);
 
 }  // namespace paceline

@@ -11,7 +11,7 @@ namespace {
 
 using Action = MembershipState::Action;
 
-// Between looks at a request to stop, which is no condition of the mutex.
+// How often to look for a stop request, which the mutex cannot wait for.
 constexpr absl::Duration kPatience = absl::Milliseconds(50);
 
 absl::Time MonotonicNow() {

@@ -1,9 +1,9 @@
-// Leads a trainer through the generations of its job: hears from the daemon what it is, ends at
-// once what has been replaced, and tells the daemon where it stands.
+// Leads a trainer through its job's generations: gets assignments from the daemon, ends a replaced
+// generation at once, and reports to the daemon.
 //
-// The control's thread brings the assignments. When one replaces the generation that the training
-// thread trains in or meets, its collectives are ended from outside (comm/connections.h), so that
-// the training thread, wherever it waits for a peer, gets an error within milliseconds.
+// The control's thread delivers assignments. When one replaces the generation that the training
+// thread trains in or meets, that generation's collectives are ended (comm/connections.h), so that
+// the training thread gets an error within milliseconds, wherever it waits for a peer.
 //
 // Thread-safe; one thread trains.
 #ifndef WORKER_TRAINER_GENERATION_CONDUCTOR_H_
@@ -26,39 +26,39 @@ namespace paceline {
 
 class Conductor {
  public:
-  // `end_collectives` lets all collectives of this process throw; called on any thread. `control`
-  // outlives this.
+  // `end_collectives` makes all collectives of this process throw; called on any thread. `control`
+  // must outlive this.
   Conductor(Control& control, const RecoveryConfig& recovery,
             std::function<void()> end_collectives);
   ~Conductor();
   Conductor(const Conductor&) = delete;
   Conductor& operator=(const Conductor&) = delete;
 
-  // The training thread, as all below. It may be told to meet.
+  // Only the training thread calls this and the functions below. From now on the trainer can meet.
   void SetLoaded(int64_t step);
 
-  // Waits until there is a generation to meet, which begins with this. Nothing: a stop was
-  // requested. Unavailable: it has waited too long, or must not wait.
+  // Waits for a generation to meet; that meeting begins now. Returns nothing after a stop request.
+  // Unavailable: it has waited too long, or must not wait.
   absl::StatusOr<std::optional<Assignment>> WaitToMeet();
 
-  // All have met.
+  // All members have met.
   void SetMet(int64_t step);
-  // The present generation is over. Ends what is left of its collectives first.
+  // The present generation is over. First ends its remaining collectives.
   void EndCollectives();
   void SetFailed(const std::string& error, int64_t step);
   void SetLeft(int64_t step);
 
-  // How long ago the collectives of the present generation were ended.
+  // Time since the present generation's collectives were ended.
   absl::Duration since_end() const;
 
-  // The present generation has been replaced, and must be left at once. Any thread.
+  // Whether the present generation was replaced and must be left at once. Any thread.
   bool is_over() const { return is_over_.load(std::memory_order_acquire); }
 
-  // An assignment to a later generation than the present one is there. Any thread.
+  // Whether an assignment to a later generation has arrived. Any thread.
   bool HasSuccessor() const;
 
-  // The planned generation that shall follow, while the present one trains: nothing; to be
-  // connected; to be agreed on. Costs one atomic read while nothing is planned.
+  // The next planned step while the present generation trains: nothing, connect, or agree. Costs
+  // one atomic read while nothing is planned.
   MembershipState::Step Planned() const;
   Assignment newest() const;
   void SetConnected(int64_t generation, bool connected);
@@ -77,7 +77,7 @@ class Conductor {
   MembershipState state_ ABSL_GUARDED_BY(mu_);
   Assignment newest_ ABSL_GUARDED_BY(mu_);
   int64_t step_ ABSL_GUARDED_BY(mu_) = 0;
-  absl::Time ended_at_ ABSL_GUARDED_BY(mu_);  // Of the collectives; monotonic.
+  absl::Time ended_at_ ABSL_GUARDED_BY(mu_);  // When collectives were ended; monotonic.
 };
 
 }  // namespace paceline

@@ -31,7 +31,7 @@ class ConductorTest : public testing::Test {
     return recovery;
   }
 
-  // Meets the newest generation, which must be this one.
+  // Meets the newest generation, which must be `generation`.
   static void Meet(Conductor& conductor, int64_t generation) {
     const auto next = conductor.WaitToMeet();
     ASSERT_TRUE(next.ok()) << next.status();
@@ -110,7 +110,7 @@ TEST_F(ConductorTest, ARequestToStopEndsTheWait) {
   EXPECT_FALSE(next->has_value());
 }
 
-// Each generation is replaced while it is met, trained in, or left.
+// Replaces each generation while it is met, trained in, or left.
 TEST_F(ConductorTest, NoOrderIsMissedWhateverTheMoment) {
   constexpr int64_t kLast = 300;
   std::thread daemon([this] {

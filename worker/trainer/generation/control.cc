@@ -57,7 +57,7 @@ v1::FailureKind KindOf(const absl::Status& status) {
   }
 }
 
-// Saves of which a status tells (proto/trainer.proto).
+// Maximum number of saves in a status (proto/trainer.proto).
 constexpr int kMaxSaves = 8;
 
 bool AreOfOneSave(const v1::SaveStatus& a, const v1::SaveStatus& b) {
@@ -65,8 +65,8 @@ bool AreOfOneSave(const v1::SaveStatus& a, const v1::SaveStatus& b) {
          (a.step() > 0 || a.order() == b.order());
 }
 
-// Which of too many saves is told no longer: the oldest that was left out, since on others the
-// daemon may still have to act; else the oldest.
+// Index of the save to drop when there are too many: the oldest that was left out, since the daemon
+// may still have to act on others; otherwise the oldest.
 int LeastNeeded(const v1::TrainerStatus& status) {
   for (int i = 0; i + 1 < status.saves_size(); ++i) {
     if (status.saves(i).state() == v1::SAVE_SKIPPED) return i;

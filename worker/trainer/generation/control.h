@@ -1,16 +1,16 @@
-// The trainer's side of the socket to its daemon, on a thread of its own.
+// The trainer's connection to its daemon, on a thread of its own.
 //
-// The thread keeps the connection (dialling again with a growing delay when the daemon is
-// away), sends the status on each change and each new connection, receives the commands,
-// turns over the log segments, and takes SIGTERM:
+// The thread keeps the connection (redialling with growing delays while the daemon is away), sends
+// the status on each change and each new connection, receives commands, rotates the log, and
+// handles SIGTERM:
 //   - before SetRunning there is nothing to finish: the process exits with 0 at once;
-//   - later stop_requested() becomes true, for the training thread to see between two steps;
-//   - but if the job has a checkpoint directory and the daemon has not said that it ends the
-//     process, the status tells that somebody asked for its end, and training goes on until the
-//     daemon says so: the controller has the work saved first.
-// When no daemon has been there for `orphan_timeout` the thread ends the process.
+//   - later, stop_requested() becomes true; the training thread checks it between two steps;
+//   - but if the job has a checkpoint directory and the daemon has not confirmed that it ends the
+//     process, the status reports the signal and training goes on until the daemon confirms: the
+//     controller has the work saved first.
+// When no daemon has been there for `orphan_timeout`, the thread ends the process.
 //
-// How the process ended is left behind in <directory>/status, whether or not a daemon listens.
+// On exit the last status is written to <directory>/status, whether or not a daemon listens.
 //
 // Thread-safe.
 #ifndef WORKER_TRAINER_GENERATION_CONTROL_H_
@@ -35,41 +35,40 @@ class Control {
  public:
   struct Options {
     std::string socket;     // Path of the daemon's socket.
-    std::string directory;  // The trainer's; its name is <job>.<generation>.<rank>.
+    std::string directory;  // The trainer's, named <job>.<generation>.<rank>.
     absl::Duration orphan_timeout = absl::Minutes(10);
     int64_t log_segment_bytes = 8 * 1024 * 1024;
   };
 
-  // Directs standard output and error into the log and starts the thread. Call it before
-  // any other thread exists: it blocks SIGTERM for those that follow. InvalidArgument when
-  // the directory's name is not a trainer's or the socket's path too long for one; else an
-  // error of the log.
+  // Redirects standard output and error to the log and starts the thread. Call it before any other
+  // thread exists: it blocks SIGTERM, which later threads inherit. InvalidArgument when the
+  // directory's name is not a trainer's or the socket's path is too long; otherwise errors of the
+  // log.
   static absl::StatusOr<std::unique_ptr<Control>> Start(const Options& options);
 
   virtual ~Control() = default;
 
-  // Blocks until the daemon has sent it. InvalidArgument when it is impossible.
+  // Blocks until the daemon has sent the configuration. InvalidArgument when it is impossible.
   virtual absl::StatusOr<TrainerConfig> WaitForConfig() = 0;
 
-  // Model and data are loaded and a store listens on `store_port`. `no_slipstream`: why Slipstream
-  // cannot train the model; empty: it can.
+  // Model and data are loaded and a store listens on `store_port`. `no_slipstream` says why
+  // Slipstream cannot train the model; empty: it can.
   virtual void SetReady(int store_port, const std::string& no_slipstream) = 0;
 
-  // From now on `on_assignment` is called with what this trainer is in the newest generation, on
-  // the control's thread, at once after each change. When the daemon sends no membership: what the
-  // configuration says, with the store's address. Else as SetPlanListener.
+  // Calls `on_assignment` on the control's thread with the newest assignment of this trainer, at
+  // once after each change. If the daemon sends no membership, takes it from the configuration and
+  // the store's address. Otherwise like SetPlanListener.
   virtual void SetMembershipListener(std::function<void(const Assignment&)> on_assignment) = 0;
 
-  // From now on `on_plan` is called with each new plan of the daemon's, the present one
-  // included, on the control's thread. Null: no longer; no call is under way afterwards. Not to
-  // be called by `on_plan`.
+  // Calls `on_plan` on the control's thread with the present plan and each new one. Null: stops; no
+  // call is under way when this returns. `on_plan` must not call this.
   virtual void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan) = 0;
 
-  // The newest profile that was asked for. Costs one atomic read while there is none.
+  // The newest profile request. Costs one atomic read while there is none.
   virtual std::optional<ProfileRequest> profile_request() const = 0;
 
-  // From now on `on_plan` is called with what is wanted of checkpoints (the present state
-  // included), on the control's thread, after each change. Else as SetPlanListener.
+  // Calls `on_plan` on the control's thread with the present wishes about checkpoints and after
+  // each change. Otherwise like SetPlanListener.
   virtual void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan) = 0;
 
   // All ranks have met for the first time.
@@ -80,24 +79,24 @@ class Control {
   virtual void SetPlanStatus(const PlanStatus& status) = 0;
   virtual void SetFigures(const RankFigures& figures) = 0;
   virtual void SetProfile(const ProfileResult& result) = 0;
-  // Replaces what was told of this step (or, with step 0, of this order) and generation.
+  // Replaces the earlier status of this step (or, with step 0, of this order) and generation.
   virtual void SetSave(const SaveStatus& status) = 0;
   virtual void SetCheckpointFigures(const CheckpointFigures& figures) = 0;
 
   bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
 
-  // Writes and sends the last words and ends the thread. Returns the process's exit code.
-  // The code of `status` tells the kind of the failure: InvalidArgument and DataLoss are bad input,
-  // FailedPrecondition a checkpoint to start from that cannot be used, ResourceExhausted lack of
-  // memory, Unavailable a failed collective (no failure after a request to stop: others may have
-  // stopped first), any other an error of the training.
+  // Writes and sends the last words and ends the thread. Returns the process's exit code. The code
+  // of `status` gives the kind of failure: InvalidArgument and DataLoss: bad input;
+  // FailedPrecondition: the checkpoint to start from is unusable; ResourceExhausted: out of memory;
+  // Unavailable: a failed collective (no failure after a stop request: others may have stopped
+  // first); any other: an error of the training.
   virtual int Finish(const absl::Status& status) = 0;
 
  protected:
   std::atomic<bool> stop_requested_{false};
 };
 
-// The plan of an assignment with a store's address. InvalidArgument when none came with it.
+// The plan of an assignment with a store address. InvalidArgument when it has none.
 absl::StatusOr<TrainingPlan> PlanOf(const Assignment& assignment);
 
 }  // namespace paceline

@@ -68,7 +68,7 @@ void ControlState::SetCommand(v1::TrainerCommand command) {
   absl::MutexLock lock(&mutex_);
   if (command_.has_config()) *command.mutable_config() = command_.config();
   if (command.store_address().empty()) command.set_store_address(command_.store_address());
-  // A daemon that came back may know less than the one before.
+  // A restarted daemon may know less than before.
   const v1::Membership& known = command_.membership();
   if (command.membership().generation() < known.generation()) {
     *command.mutable_membership() = known;

@@ -1,5 +1,5 @@
-// What the trainer has told its daemon and what it was told: where the training thread and the
-// control's thread meet. Thread-safe.
+// What the trainer has told its daemon and what the daemon told it, shared by the training thread
+// and the control's thread. Thread-safe.
 #ifndef WORKER_TRAINER_GENERATION_CONTROL_STATE_H_
 #define WORKER_TRAINER_GENERATION_CONTROL_STATE_H_
 
@@ -20,18 +20,18 @@ namespace paceline {
 
 class ControlState {
  public:
-  // `directory` gets the last words.
+  // `directory` is where the last words go.
   ControlState(std::string directory, const v1::TrainerId& id);
   ~ControlState();
   ControlState(const ControlState&) = delete;
   ControlState& operator=(const ControlState&) = delete;
 
-  // Becomes readable when the control's thread has something to do; it calls TakeWake then.
+  // Readable when the control's thread has work; the thread then calls TakeWake.
   int wake_fd() const { return wake_fd_; }
   void Wake();
   void TakeWake();
 
-  // The status. `change` is called with it at once; it is to be sent afterwards.
+  // Changes the status with `change`, which is called at once, and marks it unsent.
   template <typename F>
   void Change(F change) {
     {
@@ -41,23 +41,23 @@ class ControlState {
     }
     Wake();
   }
-  // The status if it was not taken since its last change.
+  // The status, if it has changed since it was last taken.
   std::optional<std::string> TakeUnsent();
   void MarkUnsent();
   bool unsent() const;
   v1::TrainerState state() const;
-  // Puts the status into the directory.
+  // Writes the status into the directory.
   void WriteLastWords();
 
-  // What the daemon sent. A part that is missing stays as it was; the configuration is constant.
+  // Takes a message of the daemon. Missing parts keep their values; the configuration is constant.
   void SetCommand(v1::TrainerCommand command);
   absl::StatusOr<TrainerConfig> WaitForConfig();
   std::optional<ProfileRequest> profile_request() const;
 
-  // Whether SIGTERM ends the training; else the work is to be saved first.
+  // Whether SIGTERM may end the training; otherwise the work must be saved first.
   bool ends_when_asked() const;
 
-  // As in Control; CallListeners, on the control's thread, makes the calls that are due.
+  // See Control. CallListeners, on the control's thread, makes the due calls.
   void SetMembershipListener(std::function<void(const Assignment&)> on_assignment);
   void SetPlanListener(std::function<void(const TrainingPlan&)> on_plan);
   void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan);
@@ -80,12 +80,12 @@ class ControlState {
 
   absl::Mutex listener_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held during a call.
   std::function<void(const Assignment&)> on_assignment_ ABSL_GUARDED_BY(listener_mutex_);
-  // To this listener, serialized.
+  // The last one given to this listener, serialized.
   std::optional<std::string> told_membership_ ABSL_GUARDED_BY(listener_mutex_);
   std::function<void(const TrainingPlan&)> on_plan_ ABSL_GUARDED_BY(listener_mutex_);
-  int64_t told_epoch_ ABSL_GUARDED_BY(listener_mutex_) = 0;  // To this listener.
+  int64_t told_epoch_ ABSL_GUARDED_BY(listener_mutex_) = 0;  // Given to this listener.
   std::function<void(const CheckpointPlan&)> on_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
-  // To this listener, serialized.
+  // The last one given to this listener, serialized.
   std::optional<std::string> told_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
 };
 

@@ -56,7 +56,7 @@ class ControlTest : public testing::Test {
     daemon_->SetSaveOrder(order);
   }
 
-  // The steps of the saves that a rank tells of.
+  // Steps of the saves that a rank reports.
   std::string Saves(int rank) const {
     std::string steps;
     for (const v1::SaveStatus& save : daemon_->status(rank).saves()) {
@@ -139,7 +139,7 @@ TEST_F(ControlTest, SavesAreToldUntilEightNewerOnesAre) {
   ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "10 20 30 "; })) << Saves(0);
   EXPECT_EQ(daemon_->status(0).saves(2).order(), 3);
   EXPECT_EQ(daemon_->status(0).saves(2).state(), v1::SAVE_DURABLE);
-  // Each answer to an order without a step is one more; those told again are not.
+  // Each answer to an order without a step adds one; repeated ones do not.
   Order(4, /*now=*/true);
   ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "10 20 30 0 "; })) << Saves(0);
   EXPECT_EQ(daemon_->status(0).saves(3).failure(), v1::SAVE_NOT_AGREED);
@@ -189,7 +189,7 @@ TEST_F(ControlTest, CheckpointsAreToldAtFirstAndAfterEachChangeOnly) {
   ASSERT_TRUE(ServeUntilActive(2)) << daemon_->Log(0);
   Order(1, /*now=*/false);
   ASSERT_TRUE(daemon_->Serve([&] { return Saves(0) == "10 "; })) << Saves(0);
-  // A daemon that comes back with an older order changes nothing.
+  // A restarted daemon with an older order changes nothing.
   daemon_->GoAway();
   Order(0, /*now=*/false);
   daemon_->ComeBack();
@@ -208,7 +208,7 @@ TEST_F(ControlTest, SignalOfSomebodyElseIsToldWhereWorkCanBeSaved) {
   EXPECT_FALSE(daemon_->status(1).asked_to_end());
   daemon_->SetPlan(Plan(2));
   ASSERT_TRUE(ServeUntilActive(2)) << "it does not go on: " << daemon_->Log(0);
-  // The word alone is enough after the signal, and the signal after the word.
+  // The order of signal and confirmation does not matter.
   daemon_->SayStopping(0);
   daemon_->Stop(1);
   ASSERT_TRUE(daemon_->Serve()) << daemon_->Log(0) << daemon_->Log(1);

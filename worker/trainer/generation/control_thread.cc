@@ -23,22 +23,22 @@
 namespace paceline {
 namespace {
 
-// How often the log's size is looked at, and how long the last words may take to send.
+// How often the log's size is checked, and how long sending the last words may take.
 constexpr absl::Duration kLogCheckInterval = absl::Seconds(1);
 constexpr absl::Duration kLastWordsDeadline = absl::Seconds(2);
 
 // The monotonic clock, as a point after an arbitrary start.
 absl::Time Now() { return absl::UnixEpoch() + absl::Nanoseconds(MonotonicNanos()); }
 
-// -1 when nobody listens there.
+// Returns -1 when nobody listens there.
 int Dial(const std::string& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  if (path.size() >= sizeof(address.sun_path)) return -1;  // Start has said so.
+  if (path.size() >= sizeof(address.sun_path)) return -1;  // Start has reported this.
   std::memcpy(address.sun_path, path.data(), path.size());
   const int fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
   if (fd < 0) return -1;
-  // A daemon that does not read must not hold the thread for long.
+  // A daemon that does not read must not block the thread for long.
   const timeval limit{1, 0};
   setsockopt(fd, SOL_SOCKET, SO_SNDTIMEO, &limit, sizeof(limit));
   if (connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
@@ -181,7 +181,7 @@ void ControlThread::EndIfAsked() {
 void ControlThread::TurnOverLog() {
   if (log_failed_) return;
   const absl::Status status = log_.RotateIfFull();
-  // Goes on in the old segment; saying so each time would only make it longer.
+  // Continues in the old segment; repeating the error would only make it longer.
   if (!status.ok()) PACELINE_LOG(ERROR) << "log not rotated any more: " << status.message();
   log_failed_ = !status.ok();
 }

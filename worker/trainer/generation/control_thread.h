@@ -1,4 +1,4 @@
-// The thread that keeps the connection to the daemon (control.h says what it does).
+// The thread that keeps the connection to the daemon (see control.h).
 #ifndef WORKER_TRAINER_GENERATION_CONTROL_THREAD_H_
 #define WORKER_TRAINER_GENERATION_CONTROL_THREAD_H_
 
@@ -18,13 +18,13 @@ namespace paceline {
 // Thread-safe.
 class ControlThread {
  public:
-  // `state` outlives this object. `signal_fd` is a signalfd for SIGTERM and is closed at the end;
-  // `on_stop` is called, on the thread, when it came while training and ends it.
+  // `state` must outlive this. `signal_fd` is a signalfd for SIGTERM, closed at the end. `on_stop`
+  // is called on the thread when a SIGTERM came and ends the training.
   ControlThread(const Control::Options& options, ControlState& state, LogFile log, int signal_fd,
                 std::function<void()> on_stop);
   ~ControlThread();
 
-  // Sends what is unsent, if that takes no longer than the last words may, and ends the thread.
+  // Sends unsent status, within the time limit for last words, and ends the thread.
   void Stop();
 
  private:
@@ -35,7 +35,7 @@ class ControlThread {
   void Receive();
   void SendStatus();
   void TakeSignal();
-  // What follows from a signal that came while training.
+  // Handles a signal that came during training.
   void EndIfAsked();
   void TurnOverLog();
   void LeaveIfOrphaned();
@@ -48,7 +48,7 @@ class ControlThread {
   const std::function<void()> on_stop_;
   std::atomic<bool> stopping_{false};
 
-  // Owned by the thread.
+  // Used by the thread only.
   bool asked_to_end_ = false;
   LogFile log_;
   bool log_failed_ = false;

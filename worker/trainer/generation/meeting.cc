@@ -25,10 +25,10 @@ std::vector<at::Tensor> StepTensors(const Meeting& meeting) {
   return tensors;
 }
 
-// The exchanges of one meeting, with the state that they change.
+// The exchanges of one meeting, and the state that they change.
 class Transfers {
  public:
-  // `rows`: as Foresee left them.
+  // `rows`: as changed by Foresee.
   Transfers(const Meeting& meeting, const std::vector<MeetingRow>& rows,
             const MeetingDecision& decision, TrainingState& state)
       : meeting_(meeting), rows_(rows), decision_(decision), state_(state) {}
@@ -84,14 +84,14 @@ class Transfers {
       level.reference_number = number;
       tensors.push_back(level.reference);
     }
-    state_.position = RankPosition();  // Without a state, until all have theirs.
+    state_.position = RankPosition();  // It has none until all ranks have theirs.
     state_.is_open = state_.in_step = false;
     Receive(tensors, from, /*in_place=*/true);
     random.Restore();
     state_.data = source.data;
   }
 
-  // The own result of the step stands, but for the norm of the gradients, which is that of all.
+  // Keeps this rank's result of the step, except the norm of the gradients, which all ranks share.
   void ReceiveStep(int from) {
     Receive(StepTensors(meeting_), from, /*in_place=*/false);
     for (const NamedTensor& parameter : meeting_.model.parameters()) {
@@ -102,7 +102,7 @@ class Transfers {
     state_.in_step = false;
     state_.open_result.grad_norm =
         at::tensor({source.grad_norm}, at::kFloat).squeeze().to(device());
-    // Kept also if this meeting does not come to its end.
+    // Kept even if this meeting fails.
     RankPosition& position = state_.position;
     position.step = source.position.step;
     position.exchanged = source.position.exchanged;
@@ -144,7 +144,7 @@ class Transfers {
       part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
       offset += part.numel();
     }
-    // What this rank sent has arrived.
+    // What this rank had sent has arrived.
     for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
     state_.memory.equal = RowAt(meeting_.config.rank()).equal;
     state_.memory.mean = mean;  // It may have to be passed on.
@@ -163,8 +163,8 @@ class Transfers {
   TrainingState& state_;
 };
 
-// All take the order of the first rank that knows it, so that all lay out their buckets alike. The
-// sum ends the meeting: who gets it knows that all have what they need.
+// All ranks take the order of the first rank that knows it, so that all arrange their buckets
+// alike. The sum ends the meeting: whoever gets it knows that all have what they need.
 void ShareOrder(const Meeting& meeting, const std::vector<MeetingRow>& rows, bool counts,
                 std::vector<int64_t>* order) {
   const auto parameters = static_cast<int64_t>(meeting.model.parameters().size());
@@ -191,7 +191,7 @@ int64_t LastOrderOfAll(const std::vector<MeetingRow>& rows) {
   return last == std::numeric_limits<int64_t>::max() ? 0 : last;
 }
 
-// Some may have been through an exchange that others were not.
+// Some ranks may have missed exchanges that others made.
 void ForgetExchanges(const std::vector<MeetingRow>& rows, TrainingState& state) {
   state.memory.all_equal =
       std::all_of(rows.begin(), rows.end(), [](const MeetingRow& row) { return row.all_equal; });
@@ -250,7 +250,7 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
   state.regrouped = !decision.same_groups;
   if (state.regrouped) {
     ForgetExchanges(rows, state);
-    after.layout = 0;  // Still true if this meeting does not come to its end.
+    after.layout = 0;  // Stays true if this meeting fails.
   }
   if (told[me].position.alone_below <= after.step) state.alone_as = state.member;
   const bool has_state = state.position.step >= 0;
@@ -259,7 +259,7 @@ absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state) {
                                       [](const RankPosition& one) { return one.step > 0; });
   ShareOrder(meeting, told, steps_done, &state.memory.gradient_order);
   if (!has_state) state.alone_as = meeting.config.member;
-  // What was not begun on all ranks is begun again, and so is the save at the end.
+  // What some ranks have not begun, all begin again; also the save at the end.
   state.saver.due =
       std::any_of(rows.begin(), rows.end(), [](const MeetingRow& row) { return row.save_due; });
   state.saver.last_order = LastOrderOfAll(rows);

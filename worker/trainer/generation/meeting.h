@@ -1,8 +1,8 @@
-// The meeting of a generation's members: who has which state of the training, and who gets it.
+// Lets a generation's members meet: finds out who has which state, and who needs it.
 //
-// The ranks tell each other their positions, come to the same decision (core/meeting.h), take back
-// steps that did not come to their end, and send each other what is missing. A rank whose state is
-// behind keeps what it had until it has all of the new one; one that had none gets:
+// The ranks report their positions, come to the same decision (core/meeting.h), undo unfinished
+// steps, and send each other what is missing. A rank with an older state keeps it until it has all
+// of the new one. A rank without state gets:
 //
 //   parameters, buffers, the optimizer's state and step counts, the state of the random numbers;
 //   the position in the data, the steps done, the latest evaluation and save;
@@ -32,12 +32,12 @@ struct Meeting {
   const StepUndo* undo;  // Null: no rank has trained before.
 };
 
-// A hash of what positions mean: the rank, the number of ranks, and the plan but for its epoch.
+// Hash of what gives positions their meaning: rank, number of ranks, and plan without epoch.
 uint64_t LayoutOf(const Member& member, const TrainingPlan& plan);
 
-// Collective. Afterwards `state` is that of a member of this generation. True: the training begins;
-// nothing was exchanged. Throws CollectiveError; `state` then is as it was, or in part as it shall
-// be, and fit for the next meeting. InvalidArgument: the models of the ranks differ.
+// Collective. Afterwards `state` is that of a member of this generation. Returns true if the
+// training begins; nothing was exchanged then. Throws CollectiveError; `state` is then unchanged or
+// partly updated, and fit for the next meeting. InvalidArgument: the ranks' models differ.
 absl::StatusOr<bool> Meet(const Meeting& meeting, TrainingState& state);
 
 }  // namespace paceline

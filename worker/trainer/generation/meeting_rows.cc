@@ -92,7 +92,7 @@ void Foresee(const MeetingDecision& decision, std::vector<MeetingRow>* rows) {
         to.equal = after.final_mean && !to.position.final_mean
                        ? RankRange{0, static_cast<int>(rows->size())}
                        : after.exchange;
-        // A later one is not what the others refer to.
+        // The others do not refer to a later mean.
         if (from.mean_step > after.step) Invalidate(&to.references);
         break;
     }

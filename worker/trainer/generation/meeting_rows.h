@@ -1,5 +1,5 @@
-// What the members of a generation tell each other of themselves when they meet, and what follows
-// from it for what others get.
+// The reports that members of a generation exchange when they meet, and what others get as a
+// consequence.
 //
 // Thread-compatible. A failed collective is a CollectiveError.
 #ifndef WORKER_TRAINER_GENERATION_MEETING_ROWS_H_
@@ -25,22 +25,22 @@
 
 namespace paceline {
 
-// Of a ladder. Group sizes at least double from one to the next.
+// Levels of a ladder. Group sizes at least double from one level to the next.
 constexpr size_t kMaxLevels = 16;
 
-// What a rank tells of itself. Travels as bytes: all run the same program.
+// A rank's report about itself. Sent as bytes: all ranks run the same program.
 struct MeetingRow {
   RankPosition position;
   uint64_t layout = 0;  // In this generation.
   uint64_t model = 0;   // A hash of the names, types and shapes of model and optimizer.
   DataPosition data;
   DataPosition open_data;
-  double grad_norm = 0;  // Of the open step.
+  double grad_norm = 0;  // Of the unfinished step.
   int64_t mean_step = -1;
   int64_t mean_bytes = 0;
   bool all_equal = true;
   RankRange equal;
-  std::array<int64_t, kMaxLevels> references{};  // Their numbers, by level; 0: none.
+  std::array<int64_t, kMaxLevels> references{};  // Numbers of the references, by level; 0: none.
   bool has_order = false;
   bool save_due = false;
   int64_t last_order = 0;
@@ -49,11 +49,11 @@ struct MeetingRow {
 // A hash of the names, types and shapes of model and optimizer.
 uint64_t HashOfModel(const Model& model, const Optimizer& optimizer);
 
-// InvalidArgument unless the hashes of all ranks are the same.
+// InvalidArgument unless all hashes are equal.
 absl::Status CheckModels(const std::vector<uint64_t>& hashes);
 
-// What each member has passed, by rank. Collective. The type is trivially copyable. Rows carry
-// their checksums: a collective that a member has broken off may look finished on a device.
+// Gathers each member's row, by rank. Collective. Row must be trivially copyable. Rows carry
+// checksums, because a collective that a member has aborted may look finished on a device.
 template <typename Row>
 std::vector<Row> GatherByRank(Group& all, at::Device device, const Row& own) {
   static_assert(std::is_trivially_copyable_v<Row>);
@@ -83,18 +83,18 @@ std::vector<Row> GatherByRank(Group& all, at::Device device, const Row& own) {
   return rows;
 }
 
-// By rank. Collective.
+// The rows by rank. Collective.
 std::vector<MeetingRow> GatherRows(const Meeting& meeting, const TrainingState& state);
 
-// Whether a rank that takes the mean of another one gets parameters with it: those that the
-// exchange gave, or a later one. (An exchange may have been one of figures only.)
+// Whether a rank that takes another one's mean gets parameters with it: those of the exchange, or
+// later ones. (The exchange may have been one of figures only.)
 bool HasMean(const MeetingRow& from, const RankPosition& to);
 
-// Makes the rows those of the ranks as they are after the transfers: others get what a rank has
-// then. Positions are left as they were told.
+// Changes the rows to the state after the transfers: a source sends what it has then. Positions
+// stay as reported.
 void Foresee(const MeetingDecision& decision, std::vector<MeetingRow>* rows);
 
-// Whether the members of each group that sends int8 refer to the same vector (comm/int8_mean.h).
+// Whether the members of each int8 group refer to the same vector (comm/int8_mean.h).
 bool ReferencesAgree(const std::vector<MeetingRow>& rows, const TrainingPlan& plan);
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Ranks that meet with the states that losses at certain moments leave behind.
+// Ranks meet with the states that losses at certain moments leave.
 #include "worker/trainer/generation/meeting.h"
 
 #include <ATen/ops/full.h>
@@ -23,7 +23,7 @@ class TinyModel : public Model {
   Score Evaluate(const Batch& /*batch*/) override { return {}; }
 };
 
-// A rank that has trained in generation 1, and meets in 2.
+// A rank that trained in generation 1 and meets in 2.
 struct TestRank {
   TestRank(const TrainerConfig& config_in, const TrainingPlan& plan_in)
       : config(config_in),
@@ -45,17 +45,17 @@ struct TestRank {
   float value() const { return weight()[0].item<float>(); }
   at::Tensor weight() const { return model.parameters()[0].tensor; }
 
-  // The step after those done is computed; its mean was cut off.
+  // It has the gradients of the next step; their mean was cut off.
   void Compute() {
     state.in_step = state.is_open = state.position.computed = true;
     state.open_data = {0, 200 + config.rank()};
   }
-  // It is done, and its exchange was cut off.
+  // It has done the next step; the exchange was cut off.
   void Cut(RankRange exchange) {
     state.position.exchanged = false;
     state.position.exchange = exchange;
   }
-  // The latest exchange of parameters, after so many steps, gave this.
+  // The latest exchange of parameters, after `step` steps, gave `value`.
   void SetMean(float value, int64_t step) {
     state.memory.mean = at::full({3}, value, at::kFloat);
     state.memory.mean_step = step;
@@ -86,7 +86,7 @@ TrainingPlan Pairs(WireFormat format = WireFormat::kFp32) {
   return plan;
 }
 
-// `arrange`: what each rank has before the meeting. `check`: afterwards.
+// `arrange` sets each rank's state before the meeting; `check` runs afterwards.
 void MeetAll(int ranks, const TrainingPlan& plan, const std::function<void(TestRank&)>& arrange,
              const std::function<void(TestRank&)>& check) {
   TrainerConfig job;
@@ -126,7 +126,7 @@ TEST(MeetTest, WhoTakesAStepHasItsDataAndTheNewcomerTheSame) {
         EXPECT_FALSE(state.position.computed);
         EXPECT_FALSE(state.in_step);
         EXPECT_TRUE(state.memory.all_equal) << "as after the step";
-        // The newcomer copies rank 0.
+        // The newcomer has copied rank 0.
         EXPECT_EQ(state.data, (DataPosition{0, rank.config.rank() == 1 ? 201 : 200}));
         if (rank.config.rank() == 0) {
           EXPECT_EQ(state.open_result.grad_norm.item<float>(), 0.5F);
@@ -149,8 +149,8 @@ TEST(MeetTest, AStepThatIsTakenBackIsRepeatedWithItsData) {
       });
 }
 
-// Ranks 0 and 1 share gradients: 1 did the step, and was cut off in the exchange that 2 and 3 got
-// through; 0 had only computed the step.
+// Ranks 0 and 1 share gradients. Rank 1 did the step and was cut off in an exchange that ranks 2
+// and 3 completed; rank 0 had only computed its gradients.
 TEST(MeetTest, AStepAndThenItsMeanAreTaken) {
   TrainingPlan plan;
   plan.epoch = 1;
@@ -178,7 +178,7 @@ TEST(MeetTest, AStepAndThenItsMeanAreTaken) {
       });
 }
 
-// In a warm-up the ranks exchange figures at times: what a mean gave long ago is no part of that.
+// In a warm-up, ranks sometimes exchange figures only; an old mean is not part of that exchange.
 TEST(MeetTest, AnExchangeOfFiguresGivesNoParameters) {
   MeetAll(
       4, Pairs(),
@@ -212,7 +212,7 @@ TEST(MeetTest, ANewcomerRefersToWhatItsGroupRefersTo) {
       });
 }
 
-// A rank that took the mean of all for a reference, among others that had it already.
+// A rank takes the mean of all as its reference; the others have that reference already.
 TEST(MeetTest, WhoTakesAMeanRefersToItAsTheOthersDo) {
   MeetAll(
       4, Pairs(WireFormat::kInt8),
@@ -228,7 +228,7 @@ TEST(MeetTest, WhoTakesAMeanRefersToItAsTheOthersDo) {
       });
 }
 
-// Ranks 0 and 1 have had another mean since: rank 3 would refer to that, rank 2 to the one before.
+// Ranks 0 and 1 have had another mean since: rank 3 would refer to it, rank 2 to the one before.
 TEST(MeetTest, WithoutACommonReferenceTheRanksAverageFirst) {
   MeetAll(
       4, Pairs(WireFormat::kInt8),
@@ -247,7 +247,7 @@ TEST(MeetTest, WithoutACommonReferenceTheRanksAverageFirst) {
       });
 }
 
-// Rank 2, without a state, is lost after it told so.
+// Rank 2, without a state, is lost after its report.
 TEST(MeetTest, AStepThatWasTakenIsDoneAlsoIfTheMeetingFails) {
   TrainerConfig job;
   job.member.world_size = 3;

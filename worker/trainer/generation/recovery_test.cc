@@ -1,5 +1,5 @@
-// Real trainer processes of which some are lost while they train: the others keep their processes,
-// and the job computes what it would have computed undisturbed.
+// Real trainer processes, some of which are lost during training: the others survive, and the job
+// computes the same as undisturbed.
 #include "worker/trainer/testing/recovery_test.h"
 
 #include <gtest/gtest.h>
@@ -25,14 +25,14 @@ class TrainerRecoveryTest : public RecoveryTest {
   struct Loss {
     int ranks = 3;
     std::vector<int> victims = {1};
-    uint64_t steps = 50;  // Done by rank 0 before it.
+    uint64_t steps = 50;  // Done by rank 0 before the loss.
     absl::Duration later = absl::ZeroDuration();
     int spares = 1;
-    bool own_buffers = false;  // Statistics of a rank are lost with it.
+    bool own_buffers = false;  // A lost rank's statistics are lost.
   };
 
-  // Runs the job with these changes, kills trainers, lets spares, then new trainers, take their
-  // ranks, and compares with the undisturbed job.
+  // Runs the job with these changes, kills trainers, gives their ranks to spares and then to new
+  // trainers, and compares with the undisturbed job.
   void LoseAndCompare(const std::string& changes, const Loss& loss) {
     const auto undisturbed = RunUndisturbed(loss.ranks, changes);
     LoseAndCompareTo(*undisturbed, changes, loss);
@@ -93,7 +93,7 @@ TEST_F(TrainerRecoveryTest, TwoAtOnceAreReplacedBySpareAndNewProcess) {
                  Of(4, {0, 3}));
 }
 
-// In forward, in backward, in the exchange, at the log's mean.
+// In the forward pass, the backward pass, the exchange, and the log's mean.
 TEST_F(TrainerRecoveryTest, AtAnyMomentOfAStep) {
   const auto undisturbed = RunUndisturbed(3, "");
   for (int i = 0; i < 6; ++i) {
@@ -149,7 +149,7 @@ TEST_F(TrainerRecoveryTest, AConnectionThatBreaksIsMadeAnew) {
   ExpectSame(*undisturbed, *daemon, First(3), "disturbed");
 }
 
-// Of a process, by kind ("fd", "task").
+// Counts a process's entries in /proc of a kind ("fd", "task").
 size_t CountOf(const FakeDaemon& daemon, int number, const std::string& kind) {
   const std::string path = absl::StrCat("/proc/", daemon.status(number).pid(), "/", kind);
   const std::filesystem::directory_iterator entries(path);
@@ -174,7 +174,7 @@ TEST_F(TrainerRecoveryTest, GenerationsLeaveNoThreadsAndFilesBehind) {
           after_two[static_cast<size_t>(rank)][kind] = CountOf(*daemon, rank, kind);
         if (generation < kGenerations) continue;
         const size_t before = after_two[static_cast<size_t>(rank)][kind];
-        // Threads that nobody waits for end a moment later.
+        // Abandoned threads end a moment later.
         const absl::Time deadline = absl::Now() + absl::Seconds(10);
         while (CountOf(*daemon, rank, kind) > before && absl::Now() < deadline) {
           absl::SleepFor(absl::Milliseconds(10));

@@ -52,8 +52,8 @@ absl::Status OpenAllData(Session& session) {
 absl::Status PrepareOutput(Session& session) {
   const TrainerConfig& config = *session.config;
   const int number = config.id.rank.value();
-  // Who joins ranks that have a state must not end them: a disk that is full now may have room when
-  // it is needed.
+  // A rank that joins others with a state must not make them end: a disk that is full now may have
+  // room later.
   const bool joins = config.recovery.enabled && config.id.generation.value() > 1;
   const auto prepare = [joins](absl::string_view key, const std::string& named,
                                const std::string& directory, int rank) {
@@ -74,7 +74,7 @@ absl::Status PrepareOutput(Session& session) {
   return prepare("export_final", folder, folder, config.rank());
 }
 
-// Model and optimizer as they were in the checkpoint.
+// Restores model and optimizer from the checkpoint.
 absl::Status Restore(Session& session) {
   const TrainerConfig& config = *session.config;
   const absl::Time began = absl::Now();
@@ -117,8 +117,8 @@ absl::Status LockOutput(Session& session, const TrainerConfig& config) {
     return absl::OkStatus();
   }
   if (session.output.has_value()) return absl::OkStatus();
-  // One that was given up may live on for a while, and a network's file system may take as long
-  // to notice that it is dead.
+  // An abandoned process may live on for a while, and a network file system may take as long to
+  // notice that it is dead.
   absl::StatusOr<OutputLock> lock = OutputLock::Take(
       "checkpoint.directory", config.output_directory(),
       absl::StrCat("job ", config.id.job.value(), ", generation ", config.member.generation),
@@ -153,7 +153,7 @@ absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Plat
       if (config.rank() == 0) PACELINE_LOG(WARNING) << config.init_from << ": " << note;
     }
   }
-  // What it prepares is then there when a rank is lost.
+  // Then a spare has this prepared when a rank is lost.
   if (spare)
     PACELINE_RETURN_IF_ERROR(
         TrainDry(config, *session.train_data, *session.model, DataPosition()).status());

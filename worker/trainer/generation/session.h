@@ -1,4 +1,4 @@
-// What a trainer has as long as it lives, and how it comes to it.
+// What a trainer owns for its whole life, and how it is set up.
 #ifndef WORKER_TRAINER_GENERATION_SESSION_H_
 #define WORKER_TRAINER_GENERATION_SESSION_H_
 
@@ -26,7 +26,7 @@
 
 namespace paceline {
 
-// In the order of its making.
+// In the order in which it is made.
 struct Session {
   std::optional<TrainerConfig> config;
   std::optional<StoreServer> store;
@@ -40,16 +40,16 @@ struct Session {
   std::optional<StepUndo> undo;
   std::optional<Saver> saver;
   absl::Mutex mu;
-  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // To be aborted.
+  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // For aborting.
   std::optional<Conductor> conductor;
-  Connected before;  // Of the generation before, if it was left with all others.
+  Connected before;  // Of the previous generation, if all left it together.
 };
 
-// Makes all up to the saver: afterwards the trainer may be told to train. Torch's exceptions pass
-// through.
+// Makes everything up to the saver, so that the trainer can be told to train. Torch's exceptions
+// pass through.
 absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform);
 
-// Rank 0 of a generation holds the lock of the job's directory.
+// Takes the lock of the job's directory if this is rank 0 of the generation.
 absl::Status LockOutput(Session& session, const TrainerConfig& config);
 
 }  // namespace paceline

@@ -22,10 +22,10 @@ namespace {
 
 using Takes = SlipstreamDecision::Takes;
 
-// What a rank tells of itself. Travels as bytes: all run the same program.
+// A rank's report about itself. Sent as bytes: all ranks run the same program.
 struct Row {
   bool has_trained = false;
-  int64_t step = 0;  // Of the checkpoint that it has loaded; 0: none, negative: nothing yet.
+  int64_t step = 0;  // Of the checkpoint it loaded; 0: none; negative: not loaded yet.
   RoundState rounds;
   uint64_t model = 0;  // HashOfModel.
   DataPosition data;
@@ -51,7 +51,7 @@ Row RowOf(const Meeting& meeting, const SlipstreamMemory& memory, const Training
   return row;
 }
 
-// What a rank sends or gets; the same on both sides.
+// The tensors that a rank sends or gets; the same on both sides.
 std::vector<at::Tensor> Taken(const Meeting& meeting, Takes takes, SlipstreamMode mode,
                               const SlipstreamBuffers& buffers, const RandomNumbers& random) {
   std::vector<at::Tensor> tensors{buffers.z()};
@@ -66,7 +66,7 @@ std::vector<at::Tensor> Taken(const Meeting& meeting, Takes takes, SlipstreamMod
   return tensors;
 }
 
-// All begin from the same.
+// Checks that all ranks begin from the same checkpoint.
 absl::Status CheckLoaded(const std::vector<Row>& rows) {
   for (size_t rank = 1; rank < rows.size(); ++rank) {
     if (rows[rank].step == rows[0].step) continue;
@@ -77,7 +77,7 @@ absl::Status CheckLoaded(const std::vector<Row>& rows) {
   return absl::OkStatus();
 }
 
-// The newest order that all have dealt with which have trained.
+// The newest order that all ranks that have trained have dealt with.
 int64_t LastOrder(const std::vector<Row>& rows) {
   int64_t last = std::numeric_limits<int64_t>::max();
   for (const Row& row : rows) {
@@ -128,7 +128,7 @@ absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& me
     state.data = source.data;
     memory.own_steps = source.own_steps;
   }
-  // With what it has now it is at this round, whether or not the others get there.
+  // With its present state, the rank is at this round, whether or not the others get there.
   const RoundState next =
       ForGeneration(source.rounds, meeting.config.member.generation, all.size());
   memory.Join(meeting.config, next);
@@ -140,7 +140,7 @@ absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& me
   state.saver.last_order = LastOrder(rows);
   state.saver.last_saved = -1;
   at::Tensor sum = at::zeros({1}, at::TensorOptions().device(device));
-  all.Sum(sum);  // Who gets it knows that all have what they need.
+  all.Sum(sum);  // Whoever gets it knows that all are done.
   return false;
 }
 

@@ -1,7 +1,7 @@
-// The meeting of the members of a generation with Slipstream: who has which state of the training,
-// and who gets it (slipstream/meeting.h).
+// The meeting of a generation's members with Slipstream: finds out who has which state, and sends
+// it to those who need it (slipstream/meeting.h).
 //
-// What is missing goes from the most advanced member to the others one by one:
+// The most advanced member sends to the others, one by one, what they lack:
 //
 //   the canonical model; in modes of gradients the optimizer's state and step counts
 //   to newcomers also: the optimizer's state in any mode, counters of the model, the state of the
@@ -16,9 +16,9 @@
 
 namespace paceline {
 
-// Collective. Afterwards `memory` and `state` are those of a member of this generation. True: the
-// training begins; nothing was exchanged. Throws CollectiveError; both are fit for the next meeting
-// then. InvalidArgument: the models of the ranks differ, or they begin at different steps.
+// Collective. Afterwards `memory` and `state` are those of a member of this generation. True if the
+// training begins; nothing was exchanged then. Throws CollectiveError; both stay fit for the next
+// meeting. InvalidArgument: the ranks' models differ, or they begin at different steps.
 absl::StatusOr<bool> MeetSlipstream(const Meeting& meeting, SlipstreamMemory& memory,
                                     TrainingState& state);
 

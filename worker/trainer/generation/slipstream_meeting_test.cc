@@ -1,4 +1,4 @@
-// Ranks with Slipstream that lose some of them, and go on in another generation.
+// Slipstream jobs lose ranks and continue in another generation.
 #include "worker/trainer/generation/slipstream_meeting.h"
 
 #include <ATen/ops/equal.h>
@@ -28,7 +28,7 @@ struct Survivor {
   TrainingState training;
 };
 
-// The state of each rank, and what happens to it in one generation.
+// The state of each rank, and functions for what happens in one generation.
 class MembershipTest : public testing::Test {
  protected:
   TrainingPlan Plan() const { return SmallPlan(1, mode_, {1, 2, 8}); }
@@ -42,7 +42,7 @@ class MembershipTest : public testing::Test {
     return job;
   }
 
-  // All ranks have none of their states; the first generation begins.
+  // Resets all ranks: the first generation begins.
   void Begin(int ranks) {
     survivors_.clear();
     for (int rank = 0; rank < ranks; ++rank) {
@@ -50,7 +50,7 @@ class MembershipTest : public testing::Test {
     }
   }
 
-  // A generation that breaks off when rank `dies` has come to its step or stop.
+  // Runs a generation that breaks off when rank `dies` reaches this step or stop.
   void BreakOff(int64_t generation, int dies, int64_t at_step, bool at_stop) {
     ::signal(SIGPIPE, SIG_IGN);  // As a trainer does.
     absl::Notification ends;
@@ -84,8 +84,8 @@ class MembershipTest : public testing::Test {
   void Lose(int rank) { survivors_.erase(survivors_.begin() + rank); }
   void Add() { survivors_.push_back({std::make_shared<SmallState>(Job(1, 1)), {}}); }
 
-  // A generation that trains to the end, after which all ranks are equal. Returns the steps at
-  // which rank 0 has stopped to evaluate.
+  // Runs a generation to the end, after which all ranks are equal. Returns the steps at which rank
+  // 0 stopped to evaluate.
   std::vector<int64_t> Finish(int64_t generation, const std::vector<int>& newcomers) {
     std::vector<int64_t> stops;
     std::vector<std::vector<at::Tensor>> models(survivors_.size());
@@ -119,7 +119,7 @@ class MembershipTest : public testing::Test {
     return stops;
   }
 
-  // Whether the training begins.
+  // Returns whether the training begins.
   static bool Meet(const TrainerConfig& config, Groups& groups, Survivor& own) {
     const absl::StatusOr<bool> begins =
         MeetSlipstream({config, TrainingPlan(), groups, own.small->model, *own.small->optimizer,

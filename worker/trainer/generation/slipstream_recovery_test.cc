@@ -1,4 +1,4 @@
-// Real trainer processes with Slipstream of which some are lost, swapped or added while they train.
+// Real trainer processes with Slipstream: some are lost, swapped or added during training.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -54,7 +54,7 @@ class SlipstreamRecoveryTest : public RecoveryTest {
     return ring->Written();
   }
 
-  // Now, and a moment later.
+  // Waits until the trainer is in this phase, and still is a moment later.
   static void WaitForPhase(const FakeDaemon& daemon, int number, Phase phase) {
     absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon.RingPath(number));
     ASSERT_TRUE(ring.ok()) << ring.status();
@@ -67,7 +67,7 @@ class SlipstreamRecoveryTest : public RecoveryTest {
     }
   }
 
-  // These trainers, by rank, end well, with one model that has learnt.
+  // Expects these trainers, by rank, to succeed with one common model that has learnt.
   void ExpectGoodEnd(FakeDaemon& daemon, const std::vector<int>& trainers) const {
     WaitForSuccess(daemon, trainers);
     for (size_t rank = 1; rank < trainers.size(); ++rank) {
@@ -79,7 +79,7 @@ class SlipstreamRecoveryTest : public RecoveryTest {
     }
   }
 
-  // Kills a rank, lets a spare take its place, and again with that one.
+  // Kills a rank and lets a spare take over; then kills that one.
   void LoseTwice(const std::string& changes) {
     const auto daemon = MakeDaemon();
     daemon->Launch(Recovering(3, changes, /*spares=*/2));
@@ -107,7 +107,7 @@ TEST_F(SlipstreamRecoveryTest, DropGoesOnWithoutALostRank) {
   LoseTwice(Strategy("DROP") + "optimizer { adamw {} learning_rate: 0.01 } ");
 }
 
-// Ranks 0 and 1, and the one that is left of the other group.
+// Ranks 0 and 1, and the remaining one of the other group, form new groups.
 TEST_F(SlipstreamRecoveryTest, GroupsThatShareGradientsGoOnAsOthers) {
   const auto daemon = MakeDaemon();
   daemon->Launch(Recovering(4, Strategy("FREE", /*gradient_group_size=*/2)));
@@ -128,8 +128,7 @@ TEST_F(SlipstreamRecoveryTest, FewerRanksGoOn) {
   ExpectGoodEnd(*daemon, {0, 1, 3});
 }
 
-// The victim stands still until the others wait for it: they are in a collective with it, in which
-// it is killed.
+// The victim is suspended until the others wait for it in a collective; then it is killed.
 TEST_F(SlipstreamRecoveryTest, ARankIsLostInsideACollective) {
   for (const char* mode : {"SYNC", "DROP", "FREE", "PAUSE"}) {
     SCOPED_TRACE(mode);
@@ -145,7 +144,7 @@ TEST_F(SlipstreamRecoveryTest, ARankIsLostInsideACollective) {
   }
 }
 
-// A window lasts for 64 steps, and a round is over in a moment.
+// A window lasts 64 steps, but a round only a moment.
 TEST_F(SlipstreamRecoveryTest, ARankIsLostBetweenRounds) {
   const auto daemon = MakeDaemon();
   daemon->Launch(
@@ -166,7 +165,7 @@ TEST_F(SlipstreamRecoveryTest, ARankIsLostBetweenRounds) {
 // The others are done, too, and evaluate: nobody makes another step.
 TEST_F(SlipstreamRecoveryTest, ARankIsLostAfterTheLastRound) {
   constexpr int kVictim = 1;
-  WritePatterns(directory_ + "/eval.shard", 30000, 3);  // So long does it take.
+  WritePatterns(directory_ + "/eval.shard", 30000, 3);  // Evaluating this takes a while.
   for (const char* mode : {"SYNC", "DROP", "FREE", "PAUSE"}) {
     SCOPED_TRACE(mode);
     const std::string name = absl::StrCat("out", mode);

@@ -25,10 +25,10 @@
 namespace paceline {
 namespace {
 
-// Between two tries of ranks of which some have heard of an order to save elsewhere.
+// Pause between two tries when only some ranks know of an order to save elsewhere.
 constexpr absl::Duration kOrderPause = absl::Seconds(1);
 
-// "a/b.safetensors" becomes "a/b.rank3.safetensors".
+// Turns "a/b.safetensors" into "a/b.rank3.safetensors".
 std::string ExportPath(const std::string& file, int rank) {
   constexpr absl::string_view kSuffix = ".safetensors";
   return absl::StrCat(absl::StripSuffix(file, kSuffix), ".rank", rank, kSuffix);
@@ -45,8 +45,8 @@ std::string TimeOfDay(absl::Time time) {
   return absl::FormatTime("%H:%M:%S", time, absl::UTCTimeZone());
 }
 
-// So many ranks have not written their part, give up, are to stop, have an order to save elsewhere,
-// and have the same one as rank 0.
+// Counts of ranks that: have not written their part, give up, should stop, have an order to save
+// elsewhere, have the same one as rank 0.
 struct Ballot {
   int64_t unwritten = 0;
   int64_t gives_up = 0;
@@ -81,7 +81,7 @@ int64_t OfFirst(const TrainingParts& parts, int64_t order) {
   return static_cast<int64_t>(first.item<double>());
 }
 
-// Of a rank that gives up.
+// The error of a rank that gives up.
 absl::Status Loss(const TrainingParts& parts, const absl::Status& cause) {
   if (!MayPass(cause)) return cause;
   return absl::InternalError(
@@ -98,7 +98,7 @@ SaveStatus NothingSaved(const TrainingParts& parts) {
   return save;
 }
 
-// `span`: since and until when, for people.
+// `span` says since and until when, for people.
 void TellHold(const TrainingParts& parts, const absl::Status& cause, const std::string& span) {
   const std::string elsewhere = absl::StrCat(", save it elsewhere with `paceline checkpoint save ",
                                              parts.config.id.job.value(), " --to DIR`");
@@ -119,7 +119,7 @@ void TellHoldOver(const TrainingParts& parts) {
   parts.control.SetSave(NothingSaved(parts));
 }
 
-// Ends early when there is another order than `known` to save elsewhere.
+// Waits; ends early on an order to save elsewhere that is not `known`.
 void WaitHere(const TrainingParts& parts, absl::Duration pause, int64_t known) {
   const absl::Time end = BootNow() + pause;
   while (BootNow() < end && !parts.control.stop_requested() && OrderElsewhere(parts) == known) {
@@ -128,9 +128,9 @@ void WaitHere(const TrainingParts& parts, absl::Duration pause, int64_t known) {
   }
 }
 
-// Returns when all ranks have written their parts: 0; `own`: what became of this rank's, `again`
-// writes it once more. All ranks wait for those that cannot, until all have the same order to save
-// elsewhere: its number. Errors as EndTraining.
+// Returns 0 when all ranks have written their parts. `own` is the result of this rank's part;
+// `again` writes it once more. All ranks wait for those that cannot write; if all get the same
+// order to save elsewhere, returns its number. Errors as for EndTraining.
 absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts, absl::Status own,
                                     const std::function<absl::Status()>& again) {
   const absl::Time since = BootNow();
@@ -159,7 +159,7 @@ absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts, absl::Status own
       TellHold(parts, own, span);
     }
     const absl::Duration usual = pause.value_or(kMaxHoldPause);
-    // The others will hear of the order in a moment.
+    // The other ranks will get the order in a moment.
     WaitHere(parts, all.ordered > 0 ? std::min(usual, kOrderPause) : usual, order);
     if (!own.ok()) own = again();
   }
@@ -172,7 +172,7 @@ absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts,
   return WriteOrHold(parts, write(), write);
 }
 
-// The shards of all ranks, and what makes them a checkpoint. Result as WriteOrHold.
+// Makes the shards of all ranks a complete checkpoint. Result as for WriteOrHold.
 absl::StatusOr<int64_t> FinishCheckpoint(const TrainingParts& parts, bool* complete) {
   Saver& saver = *parts.saver;
   PACELINE_ASSIGN_OR_RETURN(const int64_t order,
@@ -186,8 +186,8 @@ absl::StatusOr<int64_t> FinishCheckpoint(const TrainingParts& parts, bool* compl
   return elsewhere;
 }
 
-// The final weights and the checkpoint; where they cannot be written, in the directory of an order
-// that comes meanwhile.
+// Writes the final weights and the checkpoint; if that fails, into the directory of an order that
+// arrives meanwhile.
 absl::Status FinishWriting(const TrainingParts& parts) {
   Saver& saver = *parts.saver;
   const auto weights = [&]() -> absl::Status {
@@ -241,7 +241,7 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
                          const std::function<void()>& save) {
   const TrainerConfig& config = parts.config;
   TrainingState& state = parts.state;
-  // Rank 0 may write for long while the others wait for it.
+  // Rank 0 may write for long while the others wait.
   parts.groups.SetTimeout(config.startup_timeout);
   if (!config.export_final.empty()) {
     PACELINE_RETURN_IF_ERROR(WriteOrHold(parts, [&] {

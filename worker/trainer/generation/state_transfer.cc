@@ -13,9 +13,9 @@
 namespace paceline {
 namespace {
 
-// Smaller tensors are packed.
+// Smaller tensors are packed together.
 constexpr int64_t kLargeBytes = 1 << 20;
-// Of a tensor in a packed message: any type may begin there.
+// Alignment in a packed message, enough for any type.
 constexpr int64_t kAlignment = 16;
 
 struct Packed {
@@ -23,7 +23,7 @@ struct Packed {
   int64_t offset;
 };
 
-// The small tensors of a transfer, and the large ones.
+// A transfer's small tensors, packed, and its large ones.
 struct Messages {
   std::vector<Packed> packed;
   int64_t packed_bytes = 0;

@@ -1,7 +1,7 @@
-// Tensors on their way from one rank to another, over the group of a new generation.
+// Sends tensors from one rank to another over a new generation's group.
 //
-// Large contiguous tensors travel as they are, the small ones packed into one message. Both sides
-// compare a checksum of each message (XXH3, as in checkpoints) after the last one.
+// Large contiguous tensors are sent as they are; small ones are packed into one message. After the
+// last message, both sides compare checksums of each message (XXH3, as in checkpoints).
 //
 // Thread-compatible. A failed transfer is a CollectiveError.
 #ifndef WORKER_TRAINER_GENERATION_STATE_TRANSFER_H_
@@ -15,12 +15,12 @@
 
 namespace paceline {
 
-// `to`, `from`: members of the group. The tensors are equal in number, shape and type on both
-// sides; those on another device than `device` are copied by way of it.
+// `to`, `from`: members of the group. Both sides pass tensors of equal number, shapes and types;
+// those on a device other than `device` are copied through it.
 void SendTensors(Group& group, const std::vector<at::Tensor>& tensors, at::Device device, int to);
 
-// Replaces the tensors; all of them or, if the transfer fails, none, unless `in_place`: then some
-// may be overwritten, and no copy of all is made.
+// Replaces the tensors. If the transfer fails, none has changed, unless `in_place`: then no extra
+// copy of all is made, but some may be overwritten.
 void ReceiveTensors(Group& group, const std::vector<at::Tensor>& tensors, at::Device device,
                     int from, bool in_place);
 

@@ -12,7 +12,7 @@
 namespace paceline {
 namespace {
 
-// Scalars, odd sizes, types, one that is not contiguous, and one too large to be packed.
+// Scalars, odd sizes, various types, a non-contiguous tensor, and one too large for packing.
 std::vector<at::Tensor> State() {
   return {at::full({}, 3.5, at::kFloat),           at::full({7}, 9, at::kByte),
           at::full({3, 5}, 2.25, at::kDouble).t(), at::full({0}, 1, at::kFloat),

@@ -4,11 +4,10 @@
 //   connecting     ├──── groups of the next ────┤
 //   agreement                                   ├── greatest promise of all ──┤
 //
-// The groups of the next generation are connected beside those in use. When they are, which is when
-// the newcomers wait at the other end, the ranks agree on a step after which all of them leave: by
-// their promises, as for saves (comm/save_agreement.h), or, with Slipstream, by its vote. A rank
-// that is none of the next generation's takes part in that as soon as another one says that it is
-// connected.
+// The next generation's groups are connected beside those in use. Once they are, the newcomers wait
+// at the other end, and the ranks agree on a step after which all of them leave: by promises as for
+// saves (comm/save_agreement.h), or with Slipstream by its vote. A rank that is not in the next
+// generation joins the agreement when another one says that it is connected.
 //
 // Used by the training thread, between steps.
 #ifndef WORKER_TRAINER_GENERATION_SUCCESSION_H_
@@ -33,17 +32,17 @@ class Succession {
   // Begins to connect the members of a generation.
   using Connect = std::function<std::unique_ptr<Connecting>(const Assignment&)>;
 
-  // `groups`: of the present generation, in which so many steps are done.
+  // `groups` are the present generation's, in which `steps_done` steps are done.
   Succession(Conductor& conductor, Groups groups, int64_t steps_done, Connect connect);
 
-  // After each step: true when the present generation is to be left now. Throws CollectiveError.
+  // Call after each step. True: leave the present generation now. Throws CollectiveError.
   bool AfterStep(int64_t steps_done);
 
-  // Instead of AfterStep, where ranks agree by a vote: the generation that this one is ready to
-  // leave for; 0: none.
+  // Used instead of AfterStep where ranks vote: the generation that this rank is ready to leave
+  // for; 0: none.
   int64_t ReadyFor();
 
-  // The next generation's groups, if it is connected.
+  // The next generation's groups, if connected.
   struct Next {
     int64_t generation = 0;
     Connected connected;
@@ -60,10 +59,10 @@ class Succession {
   std::unique_ptr<Connecting> connecting_;
   std::optional<Next> next_;
   int64_t ready_for_ = 0;
-  std::atomic<int64_t> leaving_for_{0};  // The generation that is being agreed on.
+  std::atomic<int64_t> leaving_for_{0};  // Generation under agreement.
   int64_t attempts_ = 0;
   std::atomic<bool> must_propose_{true};
-  SaveAgreement agreement_;  // The last member: its thread uses the others.
+  SaveAgreement agreement_;  // Last member: its thread uses the others.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// Real trainer processes whose ranks change while they train: planned swaps, fewer ranks and more,
+// Real trainer processes whose ranks change during training: planned swaps, shrinking and growing,
 // hierarchical groups, and saves across generations.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ class SuccessionTest : public RecoveryTest {
     return members;
   }
 
-  // Takes the rank of `leaver` away by a plan, and compares with the undisturbed job.
+  // Moves `leaver`'s rank to another trainer as planned; compares with the undisturbed job.
   void Swap(int leaver) {
     const auto undisturbed = RunUndisturbed(3, steps_);
     const auto daemon = MakeDaemon();
@@ -52,7 +52,7 @@ class SuccessionTest : public RecoveryTest {
     ExpectSame(*undisturbed, *daemon, trainers, "disturbed");
   }
 
-  // Losses by sample: weights that never change make a sample's loss its name.
+  // With weights that never change, a sample's loss identifies it.
   static constexpr char kStill[] =
       "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } ";
   static void CountLosses(const FakeDaemon& daemon, int number, std::vector<double>* seen) {
@@ -88,7 +88,7 @@ TEST_F(SuccessionTest, FewerRanksGoOnWithTheSamplesThatAreLeft) {
   WaitForSuccess(*daemon, {0, 1, 3});
   std::vector<double> seen;
   for (int trainer = 0; trainer < 4; ++trainer) CountLosses(*daemon, trainer, &seen);
-  // 60 steps of three ranks and the steps of the fourth; what it did not tell may be one.
+  // 60 steps of three ranks and the steps of the fourth; one of these may be unreported.
   ExpectEachSampleOnce(seen, 60 * 3 + 9);
 }
 
@@ -146,8 +146,8 @@ TEST_F(SuccessionTest, ALossDuringAPlannedChangeIsRecoveredFrom) {
   ExpectSame(*undisturbed, *daemon, {0, 1, 4}, "disturbed");
 }
 
-// The ranks drift apart between their means: only that all go on, and are equal where the method
-// says so, can be told.
+// The ranks drift apart between their means, so the test only checks that all continue and are
+// equal where the method guarantees it.
 TEST_F(SuccessionTest, HierarchicalGroupsGoOnAfterALoss) {
   for (const char* ladder :
        {"ladder { period: 2 size: 2 } ladder { period: 8 size: 4 }",

@@ -1,4 +1,4 @@
-// Real trainer processes of a job that changes between ddp and Slipstream while it trains.
+// Real trainer processes of a job that changes between ddp and Slipstream during training.
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -60,7 +60,7 @@ class AutoTest : public RecoveryTest {
     daemon.SetMembers(members);
   }
 
-  // All go on by the strategy, from where they are.
+  // Changes the strategy; all continue from where they are.
   static void ChangeTo(FakeDaemon& daemon, const std::vector<int>& trainers,
                        const v1::Strategy& strategy) {
     const int64_t before = daemon.status(trainers[0]).membership().step();
@@ -90,7 +90,7 @@ class AutoTest : public RecoveryTest {
     return bytes.str();
   }
 
-  // These trainers, by rank, end well, with one model that has learnt.
+  // Expects these trainers, by rank, to succeed with one common model that has learnt.
   void ExpectGoodEnd(FakeDaemon& daemon, const std::vector<int>& trainers) const {
     WaitForSuccess(daemon, trainers);
     for (size_t rank = 1; rank < trainers.size(); ++rank) {
@@ -117,7 +117,7 @@ TEST_F(AutoTest, TheSameProcessesGoOnByEachStrategy) {
   WaitForSuccess(*daemon, all);
 }
 
-// Model, optimizer and data go on exactly: synchronous steps are the same whoever makes them.
+// Model, optimizer and data continue exactly: synchronous steps are the same by either strategy.
 TEST_F(AutoTest, SynchronousStepsAreTheSameWithSlipstream) {
   const std::string changes = absl::StrCat(
       kAuto, "steps: 1000 log_every: 1 optimizer { sgd { momentum: 0.9 } learning_rate: 0.02 } ");
@@ -147,7 +147,7 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
     WaitUntilReady(*daemon, 3);
     WaitForSteps(*daemon, 0, 60);
     if (!to_slipstream) ChangeTo(*daemon, {0, 1, 2}, Slipstream(v1::SLIPSTREAM_FREE));
-    // Some may leave, and others not; whoever is further, all go on by the former strategy.
+    // Only some may have left; whoever is further ahead, all continue by the former strategy.
     Change(*daemon, {0, 1, 2}, to_slipstream ? Slipstream(v1::SLIPSTREAM_FREE) : Ddp());
     daemon->Signal(1, SIGKILL);
     WaitForEnd(*daemon, 1);
@@ -159,8 +159,8 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
   }
 }
 
-// Nobody should order what a model cannot do. Who does ends no rank: all say why, and train on by
-// the strategy before.
+// An impossible strategy was ordered. It ends no rank: all report why and continue by the former
+// strategy.
 TEST_F(AutoTest, AStrategyThatTheModelCannotTrainByIsRefused) {
   torch::jit::Module module("Half");
   module.register_parameter("weight", at::zeros({64, 10}, at::kBFloat16).requires_grad_(true),
@@ -193,7 +193,7 @@ TEST_F(AutoTest, AStrategyThatTheModelCannotTrainByIsRefused) {
   EXPECT_TRUE(Exported(0) == Exported(1));
 }
 
-// As when the controller did not know that the change had not come about.
+// As if the controller did not know that the change had failed.
 TEST_F(AutoTest, ALossAndAChangeAtOnce) {
   const auto daemon = MakeDaemon();
   daemon->Launch(AutoSpec(3, "steps: 800 ", /*spares=*/2));

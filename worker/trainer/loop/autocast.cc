@@ -13,7 +13,7 @@ Autocast::Autocast(bool enabled, c10::DeviceType device) : enabled_(enabled), de
 
 Autocast::~Autocast() {
   if (!enabled_) return;
-  // The cast weights must not outlive the step that changes the weights.
+  // Cached casts of weights must not outlive the step that changes the weights.
   if (at::autocast::decrement_nesting() == 0) at::autocast::clear_cache();
   at::autocast::set_autocast_enabled(device_, false);
 }

@@ -1,4 +1,4 @@
-// A rank's data, and a step that only prepares for those that count.
+// A rank's data loading, and a trial step that prepares for real ones.
 #ifndef WORKER_TRAINER_LOOP_DRY_STEP_H_
 #define WORKER_TRAINER_LOOP_DRY_STEP_H_
 
@@ -16,13 +16,13 @@
 
 namespace paceline {
 
-// For the batches of a rank from `start` on.
+// Loader options for this member's batches from `start` on.
 BatchLoader::Options LoaderOptions(const TrainerConfig& config, const Member& member,
                                    const Dataset& data, const DataPosition& start,
                                    c10::Device device);
 
-// One forward and backward pass without consequences, on the first batch from `position` on: the
-// order in which gradients become ready, and all that libraries prepare at their first use.
+// Makes one forward and backward pass without consequences, on the first batch from `position` on.
+// Returns the order in which gradients become ready; libraries do their first-use setup.
 absl::StatusOr<std::vector<int64_t>> TrainDry(const TrainerConfig& config, const Dataset& data,
                                               Model& model, const DataPosition& position);
 

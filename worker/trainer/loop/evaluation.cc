@@ -19,14 +19,14 @@ Batch OnDevice(Batch batch, c10::Device device) {
   return batch;
 }
 
-// This rank's share, in batches.
+// Number of batches in this rank's share.
 int64_t BatchesOf(const TrainerConfig& config, int64_t samples) {
   const int64_t world = config.member.world_size;
   const int64_t share = (samples - config.rank() + world - 1) / world;
   return (share + config.member.batch - 1) / config.member.batch;
 }
 
-// Sums over this rank's share of the samples.
+// Sums the scores over this rank's share of the samples.
 absl::StatusOr<Score> EvaluateShare(const TrainerConfig& config, const Dataset& data, Model& model,
                                     const EvaluationProgress& on_progress, int64_t* samples) {
   const int64_t all = BatchesOf(config, data.size());

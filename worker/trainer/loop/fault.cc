@@ -118,7 +118,7 @@ bool Chaos::BeginStep(int64_t step) {
         IsOver(i)) {
       continue;
     }
-    // A fault of many steps is told once.
+    // A fault over many steps is logged once.
     if (step == fault.step || fault.probability < 1) {
       PACELINE_LOG(WARNING) << "injecting a fault before step " << step;
     }
@@ -138,7 +138,7 @@ void Chaos::EndForward() {
   if (factor_ > 1) absl::SleepFor((MonotonicNow() - begin_) * (factor_ - 1));
 }
 
-// The gradients must leave late, so the time comes first; it is that of the pass before.
+// The gradients must leave late, so the delay comes first; it is based on the previous pass.
 void Chaos::BeginBackward() {
   if (!active_) return;
   if (factor_ > 1) absl::SleepFor(backward_ * (factor_ - 1));

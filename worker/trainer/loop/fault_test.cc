@@ -58,7 +58,7 @@ TEST(FaultTest, ProbabilityIsTheShareOfStepsAndDependsOnSeedRankAndStep) {
   EXPECT_NEAR(differs_by_seed, 3920, 310);
 }
 
-// The draws are part of the interface: bench/peers and tests/parity make the same in Python.
+// The draws are part of the interface: bench/peers and tests/parity repeat them in Python.
 TEST(FaultTest, DrawsAreThoseOfTheDocumentedHash) {
   FaultConfig fault;
   fault.steps = 64;
@@ -88,7 +88,7 @@ absl::Duration TimeOf(Do act) {
   return absl::Now() - begin;
 }
 
-// The least of many: on a busy machine each of them may take long.
+// The shortest of many: on a busy machine, any single one may take long.
 template <typename Do>
 absl::Duration LeastTimeOf(Do act) {
   absl::Duration least = absl::InfiniteDuration();

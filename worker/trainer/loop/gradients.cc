@@ -21,7 +21,7 @@ namespace {
 
 constexpr double kLeastNorm = 1e-6;
 
-// Of those that have one.
+// The gradients of those parameters that have one.
 std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
@@ -35,7 +35,7 @@ std::vector<at::Tensor> GradientsOf(const std::vector<at::Tensor>& parameters) {
 
 GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters) {
   at::NoGradGuard no_grad;
-  // A norm of bf16 values has more digits than bf16.
+  // The norm of bf16 values needs more digits than bf16 has.
   at::ScalarType type = at::kFloat;
   for (const at::Tensor& one : parameters) type = c10::promoteTypes(type, one.scalar_type());
   const std::vector<at::Tensor> gradients = GradientsOf(parameters);

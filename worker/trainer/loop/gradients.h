@@ -1,5 +1,5 @@
-// What happens to gradients between the backward pass and the optimizer: their norm, their
-// clipping, and whether they are numbers at all. Nothing here waits for a GPU.
+// Processes gradients between the backward pass and the optimizer: norms, clipping, and a check for
+// values that are not finite. Nothing here waits for a GPU.
 //
 // Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_LOOP_GRADIENTS_H_
@@ -13,29 +13,29 @@
 namespace paceline {
 
 struct GradientNorms {
-  at::Tensor each;   // [parameters]: the L2 norm of each one's gradient.
-  at::Tensor total;  // Scalar: of all together.
+  at::Tensor each;   // [parameters]: L2 norm of each gradient.
+  at::Tensor total;  // Scalar: norm of all together.
 };
 
-// Throws c10::ValueError that names the parameters `without` a gradient, if there are any.
+// Throws c10::ValueError naming the parameters `without` a gradient, if there are any.
 void RequireGradients(const std::vector<std::string>& without);
 
-// Of gradients as they are now; 0 of a parameter that has none. In float, or double if a parameter
-// is.
+// Norms of the current gradients; 0 for a parameter without one. In float, or double if some
+// parameter is double.
 GradientNorms NormsOfGradients(const std::vector<at::Tensor>& parameters);
 
-// What gradients of this norm are to be multiplied by: max_norm / (norm + 1e-6), at most 1, as
-// torch.nn.utils.clip_grad_norm_ has it. Not finite if the norm is not a number.
+// Factor for gradients of this norm: max_norm / (norm + 1e-6), at most 1, like
+// torch.nn.utils.clip_grad_norm_. Not finite if the norm is NaN.
 double ClipFactor(double norm, double max_norm);
 at::Tensor ClipFactor(const at::Tensor& norm, double max_norm);
 
-// Multiplies all gradients there are by it.
+// Multiplies all existing gradients by the clip factor.
 void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
                    double max_norm);
 
-// A float scalar on the device: 0 if the norm is finite, else 1. Ranks that share a gradient
-// share the answer. (The loss is each rank's own; if it is not finite and its gradient is, no
-// harm is done to the parameters.)
+// A float scalar on the device: 0 if the norm is finite, else 1. Ranks that share gradients get the
+// same answer. (The loss is each rank's own; a loss that is not finite does no harm to the
+// parameters if its gradient is finite.)
 at::Tensor NotFinite(const at::Tensor& norm);
 
 }  // namespace paceline

@@ -14,7 +14,7 @@
 namespace paceline {
 namespace {
 
-// Parameters whose gradients are [3, 0] and [[4], [12]]: norms 3 and 4 sqrt(10), 13 together.
+// Parameters with gradients [3, 0] and [[4], [12]]: norms 3 and 4 sqrt(10), total 13.
 std::vector<at::Tensor> Parameters() {
   std::vector<at::Tensor> parameters = {at::zeros({2}), at::zeros({2, 1})};
   parameters[0].requires_grad_(true).mutable_grad() = at::tensor({3.0f, 0.0f});
@@ -64,7 +64,7 @@ TEST(GradientsTest, AParameterWithoutAGradientCountsAsZero) {
   ClipGradients({at::zeros({1})}, norms.total, 1);
 }
 
-// The norm of 512 ones of bf16 is 22.627..., which bf16 has as 22.625.
+// The norm of 512 bf16 ones is 22.627...; in bf16 that is 22.625.
 TEST(GradientsTest, NormsOfMixedTypesAreFloats) {
   std::vector<at::Tensor> parameters = {at::zeros({512}, at::kBFloat16), at::zeros({2})};
   for (const at::Tensor& one : parameters) {

@@ -60,7 +60,7 @@ absl::StatusOr<GradientNorms> LocalStep::MakeGradients(int64_t step, const Hooks
 }
 
 absl::Status LocalStep::RunPasses(int64_t step, const Hooks& hooks, StepResult* result) {
-  // Those that MakeGradients has left.
+  // Drop the gradients that MakeGradients left.
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
   StepTimer& timer = parts_.timer;
   const int64_t number = result->step;
@@ -127,7 +127,7 @@ absl::StatusOr<GradientNorms> LocalStep::Replay(int64_t step, StepResult* result
     graph_norms_.each.copy_(norms.each);
   });
   chaos_.EndForward();
-  // The graph overwrites its results in the next step, before these are read.
+  // Copy the results: the graph overwrites them in the next step.
   result->loss = graph_loss_.clone();
   const GradientNorms norms{graph_norms_.each.clone(), graph_norms_.total.clone()};
   result->grad_norm = norms.total;

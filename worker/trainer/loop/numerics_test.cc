@@ -26,7 +26,7 @@ using ::testing::SizeIs;
 
 class NumericsTest : public TrainerTest {
  protected:
-  // Runs a job whose ranks must end as they do, and returns it.
+  // Runs a job whose ranks may end in any way, and returns it.
   std::unique_ptr<FakeDaemon> RunToAnyEnd(const v1::JobSpec& spec) {
     std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
     daemon->Launch(spec);
@@ -34,7 +34,7 @@ class NumericsTest : public TrainerTest {
     return daemon;
   }
 
-  // All values that a rank exported, one after the other.
+  // All values that a rank exported, concatenated.
   std::vector<float> ValuesOf(const std::string& name, int rank) const {
     const auto file = SafetensorsFile::Open(ExportedFile(name, rank));
     EXPECT_TRUE(file.ok()) << file.status();
@@ -48,9 +48,9 @@ class NumericsTest : public TrainerTest {
   }
 };
 
-// The gradient of a mean over 16 samples is the mean of those over its parts, whether these lie
-// on ranks or one after the other. (Twelve steps are an epoch, at whose end they would differ:
-// larger batches leave more samples over.)
+// The gradient of a mean over 16 samples is the mean of the gradients over its parts, whether these
+// are on several ranks or computed one after the other. (Twelve steps are an epoch, after which
+// they would differ: larger batches leave more samples over.)
 TEST_F(NumericsTest, AccumulationComputesWhatALargerBatchDoes) {
   const auto one = RunJob(Spec(1, "steps: 12 batch_per_rank: 16"));
   const auto accumulated = RunJob(Spec(1, "steps: 12 accumulation_steps: 4"));
@@ -94,7 +94,7 @@ TEST_F(NumericsTest, NanStopsTheJobAndNamesStepRankAndParameter) {
   EXPECT_EQ(guilty.kind(), v1::FAILURE_ERROR);
   EXPECT_THAT(guilty.message(), AllOf(HasSubstr("step 3 (from 0) of rank 1: the loss is nan"),
                                       HasSubstr("layers.0.weight")));
-  // The other one had a finite loss, and the mean of the gradients was not.
+  // The other rank had a finite loss, but the mean gradient was not finite.
   const v1::TrainerError other = daemon->LastWords(0).error();
   EXPECT_EQ(other.kind(), v1::FAILURE_COLLECTIVE);
   EXPECT_THAT(other.message(), HasSubstr("step 3 (from 0) of rank 0"));
@@ -186,12 +186,12 @@ TEST_F(NumericsTest, FiguresOfTheLastInterval) {
   EXPECT_TRUE(figures.levels(0).gradients());
   EXPECT_EQ(figures.levels(0).group_size(), 2);
   EXPECT_EQ(figures.levels(0).count(), 20);
-  // A rank of two sends each byte of the gradients once.
+  // Each of two ranks sends each byte of the gradients once.
   EXPECT_EQ(figures.levels(0).bytes(), 20 * 4 * (32 * 64 + 32 + 10 * 32 + 10));
   EXPECT_FALSE(RunJob(Spec(1))->status(0).figures().has_mfu()) << "the peak of a CPU is not known";
 }
 
-// The last step is profiled, and the file is whole although the process ends.
+// The last step is profiled, and the file is complete although the process ends.
 TEST_F(NumericsTest, ProfileOfTheLastStepsIsWritten) {
   const auto daemon = MakeDaemon();
   daemon->Launch(Spec(1,

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// Takes the gradients away from the parameters; undefined where there is none.
+// Moves the gradients out of the parameters; undefined where there is none.
 std::vector<at::Tensor> TakeGradients(const std::vector<at::Tensor>& parameters) {
   std::vector<at::Tensor> gradients;
   gradients.reserve(parameters.size());
@@ -25,10 +25,10 @@ std::vector<at::Tensor> TakeGradients(const std::vector<at::Tensor>& parameters)
   return gradients;
 }
 
-// Places of parameters that have one type: the fused kernels take one type at a time.
+// Indices of parameters with the same type: the fused kernels take one type at a time.
 using OfOneType = std::vector<size_t>;
 
-// Without those that have no gradient.
+// Leaves out parameters without a gradient.
 std::vector<OfOneType> ByType(const std::vector<at::Tensor>& gradients) {
   std::map<at::ScalarType, OfOneType> types;
   for (size_t i = 0; i < gradients.size(); ++i) {
@@ -56,7 +56,7 @@ class SgdOptimizer : public Optimizer {
   SgdOptimizer(const OptimizerConfig& config, std::vector<at::Tensor> parameters)
       : Optimizer(std::move(parameters)), config_(config) {
     if (config_.momentum == 0) return;
-    // From zero, the first step's velocity is its gradient, as torch.optim.SGD has it.
+    // Starting from zero, the first velocity is the first gradient, as in torch.optim.SGD.
     for (const at::Tensor& p : parameters_) velocities_.push_back(at::zeros_like(p.detach()));
   }
 
@@ -89,7 +89,7 @@ class AdamWOptimizer : public Optimizer {
     for (const at::Tensor& p : parameters_) {
       means_.push_back(at::zeros_like(p.detach()));
       squares_.push_back(at::zeros_like(p.detach()));
-      // Not of the parameter's own type: bf16 counts to 256.
+      // Not in the parameter's own type: bf16 only counts to 256.
       steps_.push_back(at::zeros({}, at::dtype(at::kFloat).device(p.device())));
     }
   }
@@ -117,7 +117,7 @@ class AdamWOptimizer : public Optimizer {
   const OptimizerConfig config_;
   std::vector<at::Tensor> means_;
   std::vector<at::Tensor> squares_;
-  std::vector<at::Tensor> steps_;  // The kernel wants one per parameter.
+  std::vector<at::Tensor> steps_;  // The kernel needs one per parameter.
 };
 
 }  // namespace

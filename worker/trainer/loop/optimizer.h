@@ -1,8 +1,8 @@
-// The update of the parameters from their gradients.
+// Updates the parameters from their gradients.
 //
-// One fused kernel goes over all parameters; the result is that of torch.optim.SGD and
-// torch.optim.AdamW. Equal parameters and gradients give equal results, so ranks that start
-// equal stay equal.
+// One fused kernel handles all parameters; results equal those of torch.optim.SGD and
+// torch.optim.AdamW. Equal parameters and gradients give equal results, so ranks that start equal
+// stay equal.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_LOOP_OPTIMIZER_H_
@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-// A tensor for each parameter, by the name that torch.optim gives it.
+// One tensor per parameter, under the name that torch.optim gives it.
 struct OptimizerSlot {
   std::string name;
   std::vector<at::Tensor> tensors;
@@ -28,30 +28,29 @@ class Optimizer {
  public:
   virtual ~Optimizer() = default;
 
-  // Updates every parameter and drops its gradient. `learning_rate` is a scalar on the
-  // parameters' device (double on a CPU, float on a GPU); `skip` a float scalar there, or
-  // undefined: unless it is 0, parameters and state stay as they are. Both are read on the
-  // device, so that a recorded step may be repeated with others. A parameter without a gradient
-  // stays as it is, with its state.
+  // Updates every parameter and drops its gradient. `learning_rate` is a scalar on the parameters'
+  // device (double on a CPU, float on a GPU). `skip` is a float scalar there or undefined: unless
+  // it is 0, parameters and state stay unchanged. Both are read on the device, so a recorded step
+  // can be replayed with other values. A parameter without a gradient keeps its value and state.
   void Step(const at::Tensor& learning_rate, const at::Tensor& skip);
 
-  // The same, with the same state, of `parameters` in the place of its own: others of the same
-  // shapes, in the same order. A gradient is of its parameter's type, or undefined.
+  // Like Step, with the same state, but updates `parameters`: others of the same shapes, in the
+  // same order. Each gradient has its parameter's type, or is undefined.
   virtual void Update(const std::vector<at::Tensor>& parameters,
                       const std::vector<at::Tensor>& gradients, const at::Tensor& learning_rate,
                       const at::Tensor& skip) = 0;
 
-  // What it keeps between steps with the shape of the parameters: nothing (SGD without momentum),
-  // their "momentum_buffer", or (AdamW) "exp_avg" and "exp_avg_sq".
+  // State with the shape of the parameters: nothing (SGD without momentum), "momentum_buffer", or
+  // (AdamW) "exp_avg" and "exp_avg_sq".
   virtual std::vector<OptimizerSlot> Slots() const = 0;
 
-  // Steps that it has made, as a float scalar for each parameter: all of one value, unless some had
-  // no gradient at times. Empty if it does not count.
+  // Number of steps made, a float scalar per parameter: all equal, unless some parameters had no
+  // gradient at times. Empty if the optimizer does not count.
   virtual std::vector<at::Tensor> StepCounts() const = 0;
 
-  // All that it keeps between steps: slots, then counts.
+  // The whole state between steps: slots, then counts.
   std::vector<at::Tensor> State() const;
-  // It goes on as if it had made no step.
+  // Resets the state to that before the first step.
   void Reset();
 
  protected:
@@ -60,13 +59,13 @@ class Optimizer {
   const std::vector<at::Tensor> parameters_;
 };
 
-// The tensors of all slots, one slot after the other: what is averaged if the optimizer's state is.
+// The tensors of all slots, one slot after the other: averaged if the optimizer's state is.
 std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots);
 
 // A scalar for Optimizer::Step.
 at::Tensor MakeLearningRate(c10::Device device);
 
-// `parameters` are float leaves on one device.
+// `parameters` must be float leaves on one device.
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerConfig& config,
                                          std::vector<at::Tensor> parameters);
 

@@ -1,4 +1,4 @@
-// The rules are those of PyTorch's documentation, computed here in double, one number at a
+// The expected values follow PyTorch's documentation, computed here in double, one number at a
 // time. (tests/parity compares with PyTorch itself.)
 #include "worker/trainer/loop/optimizer.h"
 
@@ -17,7 +17,7 @@ namespace {
 constexpr double kRates[] = {0.1, 0.2, 0.05, 0.1};
 constexpr double kGradients[] = {0.5, -0.3, 0.25, 1.0};
 
-// The parameter, which begins at 1, after each of the four steps.
+// The parameter, starting at 1, after each of four steps.
 std::vector<float> Train(const OptimizerConfig& config) {
   at::Tensor parameter = at::full({1}, 1.0).requires_grad_(true);
   const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(config, {parameter});
@@ -88,7 +88,7 @@ TEST(OptimizerTest, AdamWFollowsItsRule) {
   ExpectNear(Train(config), AdamW(0.7, 0.9, 1e-2, 0.3));
 }
 
-// A step that is left out leaves no trace: the rest goes as if it had not been.
+// A skipped step leaves no trace: later steps are as if it had not been.
 TEST(OptimizerTest, SkippedStepChangesNothing) {
   for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
     OptimizerConfig config;
@@ -159,7 +159,7 @@ TEST(OptimizerTest, AfterAResetItBeginsAnew) {
   }
 }
 
-// A count in bf16 would stop at 256, and with it the correction of the moments.
+// A count in bf16 would stop at 256 and spoil the correction of the moments.
 TEST(OptimizerTest, EachTypeIsUpdatedAndCountedAsIfItWereAlone) {
   for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
     OptimizerConfig config;
@@ -195,7 +195,7 @@ TEST(OptimizerTest, EachTypeIsUpdatedAndCountedAsIfItWereAlone) {
   }
 }
 
-// As torch.optim has it.
+// The same as in torch.optim.
 TEST(OptimizerTest, WhatHasNoGradientStaysWithItsState) {
   for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
     OptimizerConfig config;

@@ -34,17 +34,17 @@
 namespace paceline {
 namespace {
 
-// What belongs to one generation, in the order of its making.
+// What belongs to one generation, in the order in which it is made.
 struct GenerationParts {
   TrainerConfig config;
   Connected connected;
   std::optional<Succession> succession;
   std::unique_ptr<Training> training;
-  // It begins with another strategy than the one before, and does not train yet.
+  // The strategy differs from the previous generation's, and training has not begun yet.
   bool changes_strategy = false;
 };
 
-// For what is made on request or by an accident: the job's output, if it has one.
+// Directory for files made on request or after a failure: in the job's output, if it has one.
 std::string RoomFor(const TrainerConfig& config, const std::string& what,
                     const std::string& trainer_directory) {
   return absl::StrCat(
@@ -126,14 +126,13 @@ absl::StatusOr<bool> MeetMembers(const Meeting& meeting, Session& session) {
   }
   PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetAuto(meeting, state));
   if (begins && state.checkpoint != nullptr && !IsSlipstream(meeting.config)) {
-    // It may hold each rank's own.
+    // Each rank may have restored its own state.
     meeting.groups.all().CopyFromFirst(meeting.optimizer.State());
   }
   return begins;
 }
 
-// Meets the members of a generation, which are connected unless this does it, and prepares its
-// training.
+// Meets the members of a generation, connecting them first if needed, and prepares its training.
 absl::Status Enter(Session& session, GenerationParts& generation, const Assignment& assignment,
                    Control& control, Platform& platform, const std::string& directory) {
   Conductor& conductor = *session.conductor;
@@ -197,7 +196,7 @@ absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& gene
   return generation.training->Run();
 }
 
-// What belongs to the generation but for its groups ends; its state stays.
+// Ends everything of the generation except its groups; the state stays.
 void Leave(GenerationParts& generation) {
   if (generation.training != nullptr) generation.training->Leave();
   generation.training.reset();
@@ -209,7 +208,7 @@ bool IsOutOfMemory(absl::string_view message) {
          absl::StrContains(message, "out of memory");
 }
 
-// What a person needs to know besides: how much the process holds, and what the device says.
+// Adds for people how much memory the process has, and what the device says.
 absl::Status OutOfMemory(absl::string_view message, const Session& session, Platform& platform,
                          const std::string& directory) {
   std::string text =
@@ -228,8 +227,8 @@ absl::Status OutOfMemory(absl::string_view message, const Session& session, Plat
 void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
                 const std::string& directory) {
   Session session;
-  // Turns torch's exceptions into the codes that Control::Finish names. `collective`: it was a
-  // collective that failed, perhaps since the generation is over.
+  // Turns torch's exceptions into the codes that Control::Finish names. `collective`: a collective
+  // failed, perhaps because the generation is over.
   const auto run = [&](const std::function<absl::Status()>& part, bool* collective) {
     const auto out_of_memory = [&](absl::string_view message) {
       return OutOfMemory(message, session, platform, directory);
@@ -275,7 +274,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
     session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
   }
   bool goes_on = status.ok();
-  std::optional<Succession::Next> connected;  // Beside the generation before.
+  std::optional<Succession::Next> connected;  // Beside the previous generation.
   while (goes_on) {
     const absl::StatusOr<std::optional<Assignment>> next = session.conductor->WaitToMeet();
     status = next.status();
@@ -296,14 +295,14 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
         &collective);
     const absl::Time ended = absl::Now();
     bool told = false;
-    double error_ms = 0;  // Until the training thread noticed what it was told.
+    double error_ms = 0;  // Until the training thread noticed the end.
     const bool left = status.ok() && end == TrainEnd::kLeft;
-    // Another strategy was ordered, which cannot be: the job goes on by the one before.
+    // The ordered change of strategy is impossible: the job continues by the former one.
     const bool refused = !status.ok() && !collective && generation->changes_strategy;
     const bool goes_on_without =
         (collective || refused) && session.config->recovery.enabled && !control.stop_requested();
     if (!left && !goes_on_without) {
-      // Not taken down: threads of a broken group may be stuck in it.
+      // Not destroyed: threads may be stuck in a broken group.
       const int code = control.Finish(status);
       std::fflush(nullptr);
       std::_Exit(code);
@@ -311,7 +310,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
     if (left) {
       connected = generation->succession->TakeNext();
       Leave(*generation);
-      // Kept until the next generation has met, as others may be a moment behind.
+      // Kept until the next generation has met: other ranks may be a moment behind.
       session.before = std::move(generation->connected);
       session.conductor->SetLeft(session.state.position.step);
       if (session.conductor->newest().member.rank != 0) session.output.reset();

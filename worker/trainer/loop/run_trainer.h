@@ -1,4 +1,4 @@
-// The life of a trainer: told what to do, it prepares, meets the others, and trains.
+// A trainer's life: it gets its configuration, prepares, meets the others, and trains.
 #ifndef WORKER_TRAINER_LOOP_RUN_TRAINER_H_
 #define WORKER_TRAINER_LOOP_RUN_TRAINER_H_
 
@@ -10,11 +10,10 @@
 
 namespace paceline {
 
-// Runs to the end, which it reports by Control::Finish, and ends the process with that exit
-// code. Here torch's exceptions stop. The parts of the training are deliberately not taken
-// down first: threads of a broken group may be stuck in it, while the end of the process
-// closes its connections, so that the other ranks learn of it at once.
-// What is made on request and has no other place goes to `directory`, the trainer's own.
+// Runs to the end, reports it by Control::Finish, and exits the process with that code. Stops
+// torch's exceptions. Deliberately does not destroy the training first: threads may be stuck in a
+// broken group, while exiting closes its connections, so that other ranks notice at once. Files
+// made on request that have no other place go to `directory`, the trainer's own.
 [[noreturn]] void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
                              const std::string& directory);
 

@@ -1,5 +1,5 @@
-// What slow, silent and frozen ranks do to a job with Slipstream, and changes of its plan at every
-// moment: in real trainer processes.
+// Slow, silent and frozen ranks in a Slipstream job, and plan changes at any moment: in real
+// trainer processes.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -24,7 +24,7 @@ class SlipstreamDisturbedTest : public TrainerTest {
         "strategy { slipstream { mode: SLIPSTREAM_", mode,
         " window { min_steps: 1 max_steps: 64 max_cap: 256 } } } allow_chaos: true ");
   }
-  // Each step takes so much longer.
+  // A fault that makes each step longer by `seconds`.
   static std::string Sleep(int rank, double seconds) {
     return absl::StrCat("chaos { rank: ", rank, " kind: SLEEP seconds: ", seconds,
                         " steps: 100000000 } ");
@@ -41,7 +41,7 @@ class SlipstreamDisturbedTest : public TrainerTest {
   }
 };
 
-// Nobody else has seen the labels of rank 1.
+// Only rank 1 has seen its labels.
 TEST_F(SlipstreamDisturbedTest, WhatASlowRankLearnsIsNotLost) {
   constexpr int kRanks = 4;
   WriteSortedPatterns(directory_ + "/train.shard", 400, 2, kRanks);

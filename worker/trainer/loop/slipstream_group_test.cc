@@ -53,7 +53,7 @@ TEST_F(SlipstreamGroupTest, AStallHoldsUpItsGroupAndNotTheOtherOne) {
   EXPECT_TRUE(levels[0].gradients());
 }
 
-// Of both ranks of a group the norm of the gradient is that of the mean, at each step.
+// At each step, both ranks of a group report the norm of their mean gradient.
 TEST_F(SlipstreamGroupTest, AGroupSharesItsGradients) {
   const auto daemon = RunJob(Spec(kRanks, absl::StrCat(kGroups, "steps: 60 ")));
   const auto norms = [&](int rank) {
@@ -82,7 +82,7 @@ TEST_F(SlipstreamGroupTest, StopsAreEvaluatedAndSavedAndGoOn) {
   EXPECT_EQ(OwnSteps(*resumed, 0), OwnSteps(*resumed, 1));
 }
 
-// The mean of both ranks' gradients is bad, by whichever of them.
+// The mean of both ranks' gradients is bad, whichever rank caused it.
 TEST_F(SlipstreamGroupTest, ABadGradientIsSkippedByItsWholeGroup) {
   const auto daemon =
       RunJob(Spec(kRanks, absl::StrCat(kGroups,

@@ -94,7 +94,7 @@ absl::Status SlipstreamLoop::Begin() {
     memory_.start.Add(values[3]);
   }
   if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
-    // A checkpoint may hold each rank's own.
+    // A checkpoint may hold a state per rank.
     parts_.groups.all().CopyFromFirst(parts_.optimizer.State());
   }
   return absl::OkStatus();
@@ -136,7 +136,7 @@ std::vector<StateTensor> SlipstreamLoop::State() const {
       CollectState(config_, parts_.model, parts_.optimizer,
                    /*one_optimizer=*/!IsLocal(slipstream_->plan().mode));
   const RankSteps total = slipstream_->total();
-  // At the end more may be done than the job asks for.
+  // At the end, more rank-steps may be done than the job asks for.
   const int64_t beyond =
       std::max<int64_t>(total.steps() - config_.steps, 0) * total.ranks() + total.remainder();
   state.push_back(
@@ -159,7 +159,7 @@ void SlipstreamLoop::KeepTogether(int64_t steps) {
 absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
   Order order;
   order.step = first_step_;
-  // Nothing may be left to do, after a restore.
+  // After a restore, there may be nothing left to do.
   if (!parts_.begins || first_step_ < config_.steps) {
     PACELINE_ASSIGN_OR_RETURN(order, Next());
   }
@@ -259,7 +259,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
     if (!finite && config_.on_nonfinite == NonFinite::kStop) {
       slipstream_->SetFault("the loss or a gradient is not finite");
     }
-  } else if (newest_.has_value()) {  // Nothing waits for the device.
+  } else if (newest_.has_value()) {  // Does not wait for the device.
     took = WithoutWaits(*newest_);
     loss = std::exchange(untold_loss_, kUnknown);
   }
@@ -280,7 +280,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   profiler_.AfterStep(number_);
   after_a_break_ = false;
   if (!next.ok()) parts_.timer.Flush();
-  // What this rank has to say of its own step comes first.
+  // First publish this rank's own step.
   const absl::Status own = Publish();
   if (!own.ok() && next.ok()) TellFault(own, *next);
   PACELINE_RETURN_IF_ERROR(own);

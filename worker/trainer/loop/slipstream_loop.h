@@ -1,23 +1,21 @@
-// The training of a rank with Slipstream (slipstream/slipstream.h): each rank makes steps at its
-// own pace; what is common to all happens at stops, at which all ranks stand still with the same
-// model.
+// A rank's training with Slipstream (slipstream/slipstream.h). Each rank makes steps at its own
+// pace; common tasks are done at stops, where all ranks wait with the same model.
 //
 // Steps are counted twice:
 //
-//   steps of the job   rank-steps over ranks. Schedules, periods and reports go by them. A rank
-//                      learns of those that others make when a round finishes; until then it takes
-//                      its own for a measure of all. The records in the step ring carry this
-//                      number: it never falls, but may repeat (this rank is faster than the
-//                      others) or leave gaps (it is slower). So records of the same number are of
-//                      the same time on all ranks, which is what a comparison of ranks needs,
-//                      however far their own counts are apart. Lines of the log and figures count
-//                      finished rounds only.
-//   own steps          of this rank, one by one. Disturbances on purpose go by them.
+//   steps of the job   rank-steps divided by ranks. Schedules, periods and reports use them. A
+//                      rank learns of other ranks' steps when a round finishes; until then it
+//                      assumes that all are as fast as itself. Records in the step ring have this
+//                      number: it never falls, but may repeat (this rank is faster than others) or
+//                      leave gaps (it is slower). So records with the same number are from the same
+//                      time on all ranks, as comparing ranks requires, however far their own counts
+//                      are apart. Log lines and figures count finished rounds only.
+//   own steps          of this rank, one by one. Intentional disturbances use them.
 //
-// A checkpoint holds for each rank, as "slipstream/progress", int64 [4]: epoch and offset of its
-// next batch (core/sampler.h), own steps, and what the job has done beyond whole steps, in
-// rank-steps. With another number of ranks, or from another strategy, all go on from the
-// manifest's position in the data: that of ranks that had made the job's steps together.
+// A checkpoint has "slipstream/progress" for each rank, int64 [4]: epoch and offset of its next
+// batch (core/sampler.h), its own steps, and the job's rank-steps beyond whole steps. With a
+// different number of ranks, or after another strategy, all ranks continue at the manifest's data
+// position: that of ranks that had made the job's steps together.
 #ifndef WORKER_TRAINER_LOOP_SLIPSTREAM_LOOP_H_
 #define WORKER_TRAINER_LOOP_SLIPSTREAM_LOOP_H_
 
@@ -57,38 +55,38 @@ class SlipstreamLoop : public Training {
  private:
   using Order = Slipstream::Order;
 
-  // With Slipstream the training begins: position and counts, from the checkpoint if there is one,
-  // else of the steps that were made otherwise.
+  // Begins training with Slipstream: takes position and counts from the checkpoint if there is one,
+  // otherwise from the steps made by another strategy.
   absl::Status Begin();
   void EnterSaver();
-  // At a stop, and at the end, when all ranks have come to it: in modes of gradients one may still
-  // be in a step that no round has waited for. The others are in the phase of waiting meanwhile, so
-  // that none of them passes for the one that hangs.
+  // The next order. At a stop and at the end, returns when all ranks have come to it: in gradient
+  // modes one may still be in a step that no round has waited for. Waiting ranks show the waiting
+  // phase, so that none is mistaken for the one that hangs.
   absl::StatusOr<Order> Next();
-  // The canonical models differ: writes what this rank has, for people to look at.
+  // Writes what this rank has, for people to look at, when the canonical models differ.
   void KeepEvidence() const;
-  // Does the step and returns the order after it.
+  // Does the step and returns the next order.
   absl::StatusOr<Order> RunStep(const Order& order);
   LocalStep::Hooks Hooks();
-  // Whether a line of the log is written for the step, after which `next` comes.
+  // Whether to write a log line for the step; `next` follows it.
   bool TakeLine(const Order& next);
-  // Of how many ranks the gradients of the step that is done are the mean; it is counted.
+  // How many ranks the finished step's mean gradient is over; counts the step.
   int CountShared();
-  // Of the job; undefined: not known yet.
+  // The job's mean loss; undefined: unknown so far.
   at::Tensor MeanLoss() const;
-  // The job's step and speed in a line are those of finished rounds. Returns rank-steps of all for
-  // one of this rank.
+  // Sets the job's step and speed, as of finished rounds. Returns all ranks' rank-steps per step of
+  // this rank.
   double AddFigures(RankFigures* figures);
   absl::Status Publish();
-  // Returns when all ranks know that this one ends with its `own` error in the place of `next`.
-  // (On a device the error is of a step that was some steps ago.)
+  // Tells all ranks that this one ends with its `own` error instead of `next`; returns when they
+  // know. (On a device, the error is from some steps ago.)
   void TellFault(const absl::Status& own, const Order& next);
-  // All that is due while all ranks stand still.
+  // Does all that is due at a stop.
   absl::Status Stop(const Order& order);
   void Save(const Order& order);
   absl::Status Finish(const Order& order);
   std::vector<StateTensor> State() const;
-  // Moves the state's position of ranks that had kept together.
+  // Advances the state's position of ranks that keep together.
   void KeepTogether(int64_t steps);
 
   const TrainingParts parts_;
@@ -101,15 +99,15 @@ class SlipstreamLoop : public Training {
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;
-  GradientMean gradients_;            // Over the plan's gradient group, while steps are updates.
+  GradientMean gradients_;            // Over the plan's gradient group, if steps are updates.
   int64_t number_;                    // Of the latest record.
-  int64_t told_steps_;                // Of the job, at the latest line,
-  int64_t told_rank_steps_;           // and rank-steps.
-  int64_t learnt_step_;               // Whose learning rate was taken last.
-  int64_t ready_for_;                 // Generation that was voted for.
-  std::optional<StepRecord> newest_;  // That is finished: on a device it lags by some steps.
-  double untold_loss_;                // Of that one; NaN: it is told.
-  bool after_a_break_ = false;        // Something other than a step went before.
+  int64_t told_steps_;                // The job's steps at the latest line.
+  int64_t told_rank_steps_;           // Rank-steps at the latest line.
+  int64_t learnt_step_;               // Step of the last learning rate.
+  int64_t ready_for_;                 // Generation voted for.
+  std::optional<StepRecord> newest_;  // Latest finished record; lags on a device.
+  double untold_loss_;                // Its loss; NaN: reported.
+  bool after_a_break_ = false;        // Something other than a step preceded.
 };
 
 }  // namespace paceline

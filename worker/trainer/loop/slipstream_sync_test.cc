@@ -1,5 +1,5 @@
-// Mode `sync` of Slipstream beside plain data parallelism, in real trainer processes: the same
-// model comes out, up to rounding, whatever is trained and how.
+// Compares Slipstream's mode `sync` with plain data parallelism in real trainer processes: the
+// models are equal up to rounding, for different models and settings.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ namespace paceline {
 namespace {
 
 constexpr int kRanks = 4;
-// Whatever happens between the gradients of the ranks and the parameters. The norm is reached.
+// Everything that can happen between the ranks' gradients and the parameters. Clipping does occur.
 constexpr char kAll[] =
     "steps: 10 schedule { warmup_steps: 3 cosine {} } accumulation_steps: 2 clip_grad_norm: 0.5 ";
 constexpr char kSgd[] = "optimizer { sgd { momentum: 0.9 } weight_decay: 0.01 } ";
@@ -29,7 +29,7 @@ constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.003 weight_deca
 
 class SlipstreamSyncTest : public TrainerTest {
  protected:
-  // Parameters by name. Running statistics are not compared: those of `ddp` are each rank's own.
+  // Parameters by name. Running statistics are not compared: with `ddp` each rank has its own.
   std::map<std::string, std::vector<float>> Parameters(const std::string& name, int rank) const {
     const auto file = SafetensorsFile::Open(ExportedFile(name, rank));
     EXPECT_TRUE(file.ok()) << file.status();
@@ -76,7 +76,7 @@ class SlipstreamSyncTest : public TrainerTest {
     }
   }
 
-  // Of 64 tokens, each of which tells something of the next.
+  // A text of 64 tokens, each of which predicts the next to some degree.
   std::string Text() const {
     const std::string path = directory_ + "/tokens.u16";
     std::ofstream file(path, std::ios::binary);
@@ -92,7 +92,7 @@ class SlipstreamSyncTest : public TrainerTest {
   }
 };
 
-// With smaller batches, or a larger learning rate, rounding errors grow tenfold in a step.
+// With smaller batches or a larger learning rate, rounding errors grow tenfold per step.
 constexpr char kResNet18[] =
     "model { resnet18 {} } batch_per_rank: 16 data { order: SHUFFLE } "
     "optimizer { sgd { momentum: 0.9 } learning_rate: 0.0005 weight_decay: 0.01 } ";

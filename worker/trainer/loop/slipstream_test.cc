@@ -29,7 +29,7 @@ using ::testing::Ge;
 using ::testing::HasSubstr;
 using ::testing::SizeIs;
 
-// Steps are so short that a round with longer windows would hold a whole training.
+// Steps are very short: a round with longer windows would span a whole training.
 #define PACELINE_TEST_SLIPSTREAM(mode) \
   "strategy { slipstream { mode: " mode " window { min_steps: 1 max_steps: 2 max_cap: 8 } } } "
 constexpr char kFree[] = PACELINE_TEST_SLIPSTREAM("SLIPSTREAM_FREE");
@@ -48,7 +48,7 @@ class SlipstreamTest : public SavingTest {
     return batch.records;
   }
 
-  // A tensor whose name begins so.
+  // Whether the checkpoint has a tensor whose name begins like this.
   static bool Holds(const std::string& checkpoint, const std::string& name) {
     const auto files = CheckpointFiles::Open(checkpoint);
     EXPECT_TRUE(files.ok()) << files.status();
@@ -58,7 +58,7 @@ class SlipstreamTest : public SavingTest {
     });
   }
 
-  // Every rank has the same model, which has learnt; together they have done the job's steps.
+  // Every rank must have the same model, which has learnt; together they have done the job's steps.
   void TrainAndCheck(const std::string& changes) {
     constexpr int kRanks = 4;
     const auto daemon = RunJob(
@@ -104,7 +104,7 @@ TEST_F(SlipstreamTest, PauseTrainsWithUpdatesAsInt8) {
 }
 
 TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
-  // Rank 1 stalls at each step until the others have done more than their own part.
+  // Rank 1 stalls at each step until the others have done more than their share.
   const std::string over = directory_ + "/over";
   const auto daemon = MakeDaemon();
   daemon->Launch(
@@ -133,7 +133,7 @@ TEST_F(SlipstreamTest, AStalledRankHoldsUpNobody) {
   for (const int rank : {0, 2, 3}) {
     std::vector<StepRecord> records = Records(*daemon, rank);
     ASSERT_FALSE(records.empty());
-    records.pop_back();  // All stand still at the end.
+    records.pop_back();  // The last one: all wait at the end.
     for (const StepRecord& record : records) {
       EXPECT_LT(record.phase_ns[static_cast<size_t>(Phase::kRoundWait)], 2'000'000'000u)
           << "nearly as long as the stall";
@@ -192,7 +192,7 @@ TEST_F(SlipstreamTest, CheckpointsAreMadeAtStopsAndVerify) {
   EXPECT_GE(files->manifest().step, 40);
 }
 
-// Where nothing depends on who is faster, to the last digit.
+// Where nothing depends on the ranks' speed, to the last digit.
 TEST_F(SlipstreamTest, GoesOnExactly) {
   const v1::JobSpec spec =
       Spec(3, absl::StrCat(kSync, kAdamW, "schedule { cosine {} } accumulation_steps: 2 ",
@@ -216,7 +216,7 @@ TEST_F(SlipstreamTest, GoesOnExactly) {
   }
 }
 
-// Weights that never change make a sample's loss its name.
+// With weights that never change, a sample's loss identifies it.
 TEST_F(SlipstreamTest, EachRankGoesOnWithItsOwnData) {
   const std::string still = absl::StrCat(
       kFree, "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } steps: 90 ");
@@ -270,7 +270,7 @@ TEST_F(SlipstreamTest, GoesOnInAnyModeAndWithAnyNumberOfRanks) {
       EXPECT_LT(losses.back(), Values(*whole, 0, "loss").front());
     }
   }
-  // And by another strategy.
+  // Also with another strategy.
   const auto ddp = Resume(Spec(2, more + SaveTo("ddp")), Checkpoint("out", step));
   EXPECT_THAT(Values(*ddp, 0, "loss"), SizeIs(60 - step));
 }
@@ -288,7 +288,7 @@ TEST_F(SlipstreamTest, TheEndIsSavedAndNothingIsLeftToDoAfterIt) {
 TEST_F(SlipstreamTest, ALossThatIsNoNumberNamesItsRank) {
   for (const char* mode : {kFree, kDrop, kPause, kSync}) {
     const auto daemon = MakeDaemon();
-    // It is the whole job's end, also of one that goes on without lost ranks.
+    // It ends the whole job, also one that continues without lost ranks.
     daemon->Launch(Spec(3, absl::StrCat(mode,
                                         "steps: 1000000 log_every: 1000 allow_chaos: true "
                                         "chaos { rank: 1 step: 7 kind: NAN_LOSS } "
@@ -377,7 +377,7 @@ TEST_F(SlipstreamTest, ProfilesAreMade) {
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).figures().step() > 0; }));
   v1::ProfileRequest request;
   request.set_id(1);
-  request.set_first_step(1);  // Long past: a rank's next step may be any of the job's.
+  request.set_first_step(1);  // Long past: a rank may skip to any of the job's steps.
   request.set_steps(3);
   daemon->SetProfile({1}, request);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).profile().id() == 1; }));

@@ -1,8 +1,8 @@
-// Takes back a step that did not come to its end.
+// Undoes a step that was not completed.
 //
-// Until the update of the parameters a step changes buffers of the model and the random numbers
-// (and the position in the data, which the caller keeps). They are copied before each step: some
-// microseconds for a small state.
+// Before it updates the parameters, a step changes the model's buffers and the random numbers (and
+// the position in the data, which the caller keeps). These are copied before each step, which takes
+// some microseconds for a small state.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_LOOP_STEP_UNDO_H_
@@ -20,19 +20,19 @@ namespace paceline {
 
 class StepUndo {
  public:
-  // `model` outlives this.
+  // `model` must outlive this.
   explicit StepUndo(const Model& model);
 
-  // Before a step.
+  // Copies the state. Call it before a step.
   void Keep();
 
-  // Puts back what was kept last, and drops the gradients. Requires: Keep was called.
+  // Restores the last copy and drops the gradients. Requires: Keep was called.
   void Undo() const;
 
  private:
   const Model& model_;
-  std::vector<at::Tensor> buffers_;  // Those that may change,
-  std::vector<at::Tensor> kept_;     // and what they were.
+  std::vector<at::Tensor> buffers_;  // Those that may change.
+  std::vector<at::Tensor> kept_;     // Their copies.
   std::optional<RandomNumbers> random_;
 };
 

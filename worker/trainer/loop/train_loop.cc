@@ -72,7 +72,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
     if (!parts_.has_successor()) strategy_.Prepare(plan);
   });
-  state_.memory = StrategyMemory();  // The strategy has it now.
+  state_.memory = StrategyMemory();  // Passed to the strategy.
 }
 
 TrainLoop::~TrainLoop() {
@@ -88,11 +88,11 @@ void TrainLoop::OpenData(int64_t step) {
 
 absl::StatusOr<TrainEnd> TrainLoop::Run() {
   if (state_.is_open || !state_.position.exchanged) EndOpenStep();
-  // The last one is of the mean of all ranks (Finish).
+  // The last evaluation is of the mean of all ranks (Finish).
   const auto is_evaluated = [every = config_.eval_every, this](int64_t done) {
     return every > 0 && done > 0 && done % every == 0 && done < config_.steps;
   };
-  if (!parts_.begins && is_evaluated(first_step_)) {  // One that was cut off.
+  if (!parts_.begins && is_evaluated(first_step_)) {  // One was cut off.
     PACELINE_RETURN_IF_ERROR(EvaluateAt(first_step_));
   }
   if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
@@ -137,7 +137,7 @@ void TrainLoop::Leave() {
   position.rank = config_.rank();
   position.gradients = strategy_.GradientGroupAt(position.step);
   position.exchange = strategy_.ExchangeAt(position.step - 1);
-  // 0 is no layout: the next generation's is another one again.
+  // 0 is no layout: the next generation's will differ again.
   position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
   state_.member = config_.member;
   state_.memory = strategy_.Memory();
@@ -171,7 +171,7 @@ LocalStep::Hooks TrainLoop::HooksOf(int64_t step) {
             strategy_.Backward(loss, on_computed);
           },
           [this] {
-            // Other ranks may do the step from now on.
+            // From now on, other ranks may do this step.
             state_.open_data = local_step_.position();
             state_.position.computed = state_.is_open = true;
           }};
@@ -209,7 +209,7 @@ void TrainLoop::EndOpenStep() {
     report_.Expect(exchange.mean_loss, exchange.gradient_group_size, LineIsDue(step));
     parts_.timer.EndStep(result);
   }
-  // A save that other ranks began in the generation before is given up.
+  // A save that other ranks began in the previous generation is given up.
   if (exchanges && saves_.has_value()) {
     saving_ = saves_->AfterStep(step + 1, exchange.all_equal);
   }

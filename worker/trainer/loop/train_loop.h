@@ -1,9 +1,9 @@
-// The training of a rank whose steps keep together with those of others: by the mean of gradients,
-// or of parameters (comm/strategy.h).
+// The training of a rank whose steps keep together with other ranks': by averaging gradients or
+// parameters (comm/strategy.h).
 //
-// All ranks run the same loop; how closely they keep together is the strategy's affair. Every
-// phase of a step is told to the step ring. What follows a step, once its times are known,
-// is the progress report's (progress_report.h).
+// All ranks run the same loop; the strategy decides how closely they keep together. Each phase of a
+// step is reported to the step ring. When a step's times are known, progress_report.h does the
+// rest.
 #ifndef WORKER_TRAINER_LOOP_TRAIN_LOOP_H_
 #define WORKER_TRAINER_LOOP_TRAIN_LOOP_H_
 
@@ -26,7 +26,7 @@ namespace paceline {
 
 class TrainLoop : public Training {
  public:
-  // Collective if it begins: gives all ranks the weights of rank 0.
+  // Collective if the training begins: then all ranks get rank 0's weights.
   explicit TrainLoop(const TrainingParts& parts);
   ~TrainLoop() override;
 
@@ -36,17 +36,17 @@ class TrainLoop : public Training {
 
  private:
   absl::Status RunStep(int64_t step);
-  // What follows the update of the parameters.
+  // Does what follows the update of the parameters.
   void EndStep(int64_t step);
-  // The rest of a step that was cut off in the generation before.
+  // Completes a step that was cut off in the previous generation.
   void EndOpenStep();
-  // The loader for this step, which may be another one than before.
+  // Opens the loader for this step, if it must change.
   void OpenData(int64_t step);
   LocalStep::Hooks HooksOf(int64_t step);
-  // A line of the log is written for this step.
+  // Whether a log line is due for this step.
   bool LineIsDue(int64_t step) const;
-  // The mean of the loss over all ranks on its way to the host: the strategy's (`mean`), or,
-  // with ddp, made here if a line is due; else undefined.
+  // The mean loss over all ranks, on its way to the host: from the strategy (`mean`) or, with ddp,
+  // made here if a line is due; otherwise undefined.
   at::Tensor MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor mean);
   absl::Status EvaluateAt(int64_t steps_done);
   absl::Status Finish();
@@ -60,8 +60,8 @@ class TrainLoop : public Training {
   ProgressReport report_;
   LocalStep local_step_;
   std::optional<SaveSchedule> saves_;
-  bool after_a_break_ = false;  // Something other than a step went before.
-  bool saving_ = false;         // A save began after the step before.
+  bool after_a_break_ = false;  // Something other than a step preceded.
+  bool saving_ = false;         // A save began after the last step.
 };
 
 }  // namespace paceline

@@ -1,4 +1,4 @@
-// What real trainer processes compute.
+// The results of real trainer processes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ class TrainLoopTest : public TrainerTest {
   }
 };
 
-// Relative to the largest value.
+// Largest difference, relative to the largest value.
 double Difference(const Safetensor& a, const Safetensor& b) {
   const auto* x = reinterpret_cast<const float*>(a.bytes.data());
   const auto* y = reinterpret_cast<const float*>(b.bytes.data());
@@ -47,8 +47,8 @@ double Difference(const Safetensor& a, const Safetensor& b) {
   return worst / largest;
 }
 
-// The gradient of the mean over 16 samples is the mean of four means over 4. The sums are
-// rounded differently, which 20 steps amplify to about 1e-6.
+// The gradient of the mean over 16 samples is the mean of four means over 4. The sums are rounded
+// differently, which 20 steps amplify to about 1e-6.
 TEST_F(TrainLoopTest, FourRanksComputeWhatOneRankWithTheFourfoldBatchDoes) {
   const std::string changes = "schedule { warmup_steps: 5 cosine {} } ";
   const auto four = RunJob(Spec(4, changes + SaveTo(directory_ + "/four")));
@@ -81,7 +81,7 @@ TEST_F(TrainLoopTest, SameSeedSameBits) {
   EXPECT_NE(Values(*first, 0, "loss"), Values(*other, 0, "loss"));
   const SafetensorsFile a = Weights(directory_ + "/first");
   const SafetensorsFile b = Weights(directory_ + "/second");
-  ASSERT_EQ(a.tensors().size(), 122u);  // As torchvision's resnet18.
+  ASSERT_EQ(a.tensors().size(), 122u);  // Same as torchvision's resnet18.
   for (size_t i = 0; i < a.tensors().size(); ++i) {
     EXPECT_EQ(a.tensors()[i].bytes, b.tensors()[i].bytes) << a.tensors()[i].name;
   }
@@ -89,7 +89,7 @@ TEST_F(TrainLoopTest, SameSeedSameBits) {
 
 TEST_F(TrainLoopTest, EvaluationIsTheSameForAnyNumberOfRanks) {
   std::vector<v1::EvaluationResult> results;
-  // The 61 samples are divided unevenly. The weights stay as the seed made them, nearly.
+  // The 61 samples are divided unevenly. The weights hardly change from the seed's.
   for (int ranks : {1, 2, 3}) {
     const auto daemon =
         RunJob(Spec(ranks, WithEvaluation() + "steps: 1 optimizer { learning_rate: 1e-12 }"));
@@ -149,7 +149,7 @@ TEST_F(TrainLoopTest, EveryStepIsInTheRingWithAllItsPhases) {
   }
 }
 
-// Rank 1 comes 0.3 s late to step 7, and rank 0 waits for it: in COMMUNICATION, not in BACKWARD.
+// Rank 1 is 0.3 s late in step 7, and rank 0 waits for it: in COMMUNICATION, not in BACKWARD.
 TEST_F(TrainLoopTest, WaitingForASlowRankIsCommunication) {
   const auto daemon =
       RunJob(Spec(2, "allow_chaos: true chaos { rank: 1 step: 7 kind: SLEEP seconds: 0.3 }"));

@@ -27,11 +27,11 @@ namespace paceline {
 
 // How training ended.
 enum class TrainEnd {
-  kDone,  // All steps are, or a stop was requested.
-  kLeft,  // All leave the generation, as they have agreed.
+  kDone,  // All steps are done, or a stop was requested.
+  kLeft,  // All ranks leave the generation, as agreed.
 };
 
-// What a training works on. All of it outlives the training.
+// What a training works on. All of it must outlive the training.
 struct TrainingParts {
   const TrainerConfig& config;
   std::shared_ptr<const BuiltPlan> plan;  // The first one.
@@ -39,26 +39,25 @@ struct TrainingParts {
   const Dataset* eval_data;  // Null: no evaluation.
   Model& model;
   Optimizer& optimizer;
-  // Of a rank that has met the others of this generation. Says after each moment of the training
-  // where it is; what is missing then is added by Leave.
+  // The state of a rank that has met this generation's members. It is valid after each moment of
+  // the training; Leave adds what is missing.
   TrainingState& state;
-  bool begins;     // Nobody has trained before: all get what rank 0 has.
-  StepUndo* undo;  // Null: a step that does not come to its end need not be taken back.
+  bool begins;     // Nobody has trained before: all copy rank 0.
+  StepUndo* undo;  // Null: incomplete steps need no undo.
   Saver* saver;    // Null without a checkpoint directory.
   Groups& groups;
   Control& control;
   Platform& platform;
   StepTimer& timer;
   std::string profile_directory;
-  // Whether the generation shall be left now, after so many steps. Asked after each step but the
+  // Whether to leave the generation now, after `steps_done` steps. Called after each step but the
   // last.
   std::function<bool(int64_t steps_done)> leaves_after;
-  // Instead, where ranks agree by a vote: the generation that this one is ready to leave for; 0:
-  // none.
+  // Used instead where ranks vote: the generation that this rank is ready to leave for; 0: none.
   std::function<int64_t()> ready_for;
-  // Whether the plans that come now are those of the next generation. Any thread.
+  // Whether new plans are already those of the next generation. Any thread.
   std::function<bool()> has_successor;
-  // Whether it has to be left at once. Any moment.
+  // Whether the generation must be left at once. May be called at any moment.
   std::function<bool()> is_over;
 };
 
@@ -69,17 +68,17 @@ class Training {
  public:
   virtual ~Training() = default;
 
-  // Before Run: brings back what the checkpoint, if there is one, has of the strategy. Errors as
-  // RestoreError.
+  // Call before Run: restores the strategy's state from the checkpoint, if there is one. Errors as
+  // for RestoreError.
   virtual absl::Status Resume() = 0;
 
   // Trains until all steps are done, then exports, evaluates and saves; or until a stop is
-  // requested; or until the generation is left. DataLoss: the data could not be read.
-  // Unavailable: the gradients of other ranks were not finite. Any other: this rank's loss was not,
-  // or what was to be written could not.
+  // requested or the generation is left. DataLoss: the data could not be read. Unavailable: other
+  // ranks' gradients were not finite. Other codes: this rank's loss was not finite, or writing
+  // failed.
   virtual absl::StatusOr<TrainEnd> Run() = 0;
 
-  // After Run, also if it has thrown: the state is complete then, and figures are told.
+  // Call after Run, even if it threw: completes the state and reports the figures.
   virtual void Leave() = 0;
 };
 

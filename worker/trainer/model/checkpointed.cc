@@ -11,8 +11,8 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// Autocast as it was, without its cache of cast weights: each is used once, and one that is
-// cast in the forward pass, which keeps no graph, must not be met again in the backward pass.
+// Restores autocast, without its cache of cast weights: each cast is used once, and one from the
+// forward pass, which keeps no graph, must not be reused in the backward pass.
 class UncachedAutocast {
  public:
   UncachedAutocast(c10::DeviceType device, bool enabled, at::ScalarType dtype)
@@ -41,14 +41,14 @@ class UncachedAutocast {
 
 class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> {
  public:
-  // Runs without gradients, as every Function's forward does.
+  // Runs without gradients, like every Function's forward.
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x,
                             const Recomputable* part) {
     const c10::DeviceType device = x.device().type();
     const bool enabled = at::autocast::is_autocast_enabled(device);
     const at::ScalarType dtype = at::autocast::get_autocast_dtype(device);
     context->save_for_backward({x});
-    // An IValue has no room for a pointer of ours.
+    // An IValue cannot hold a pointer, so it holds the address.
     context->saved_data["part"] = reinterpret_cast<int64_t>(part);
     context->saved_data["autocast"] = enabled;
     context->saved_data["dtype"] = dtype;

@@ -1,5 +1,5 @@
-// Activation checkpointing: a part of a network keeps nothing but its input for the backward
-// pass and is computed a second time there.
+// Activation checkpointing: a part of a network only keeps its input for the backward pass and is
+// computed again there.
 #ifndef WORKER_TRAINER_MODEL_CHECKPOINTED_H_
 #define WORKER_TRAINER_MODEL_CHECKPOINTED_H_
 
@@ -7,17 +7,16 @@
 
 namespace paceline {
 
-// A function of one tensor and of parameters, which gives the same result each time.
+// A function of one tensor and of parameters that always gives the same result.
 class Recomputable {
  public:
   virtual ~Recomputable() = default;
   virtual at::Tensor Compute(const at::Tensor& x) const = 0;
 };
 
-// part.Compute(x). In the backward pass it is computed again, under the autocast of this
-// call, and a backward pass of its own adds to the parameters' gradients: their hooks run as
-// without this. `part` outlives the backward pass. `x` must require gradients, or those of
-// the parameters are lost.
+// Returns part.Compute(x). The backward pass computes it again under this call's autocast, and a
+// nested backward pass adds to the parameters' gradients; their hooks run as usual. `part` must
+// outlive the backward pass. `x` must require gradients, or the parameters' gradients are lost.
 at::Tensor Checkpointed(const Recomputable& part, const at::Tensor& x);
 
 }  // namespace paceline

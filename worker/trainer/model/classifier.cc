@@ -17,7 +17,7 @@ Score Classifier::Evaluate(const Batch& batch) {
   const at::Tensor scores = Forward(batch.inputs).flatten(0, -2).to(at::kFloat);
   const at::Tensor loss = at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum);
   const at::Tensor correct = scores.argmax(1).eq(targets).sum();
-  // One copy from the device.
+  // Only one copy from the device.
   const at::Tensor sums = at::stack({loss.to(at::kDouble), correct.to(at::kDouble)}).cpu();
   Score score;
   score.loss = sums.const_data_ptr<double>()[0];

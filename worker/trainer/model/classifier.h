@@ -12,7 +12,7 @@ namespace paceline {
 
 class Classifier : public Model {
  public:
-  // Scores [.., classes] of inputs [.., ...], one row for each target.
+  // Returns scores [.., classes] for inputs [.., ...], one row per target.
   virtual at::Tensor Forward(const at::Tensor& inputs) = 0;
 
   at::Tensor Loss(const Batch& batch) override;

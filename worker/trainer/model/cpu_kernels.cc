@@ -4,9 +4,9 @@
 #include <cmath>
 #include <cstring>
 
-// The compiler makes one version of a function for each instruction set, and the loader takes
-// the best that the machine has. A sanitizer's runtime is not there yet when the loader asks
-// (.bazelrc shows TSan by libstdc++'s macro alone).
+// The compiler makes one version of a function per instruction set, and the loader picks the
+// machine's best. Not with sanitizers, whose runtime is not ready when the loader asks (.bazelrc
+// makes TSan visible only by libstdc++'s macro).
 #if defined(__x86_64__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
     !defined(_GLIBCXX_TSAN)
 #define PACELINE_CPU_VERSIONS \
@@ -18,7 +18,7 @@
 namespace paceline {
 namespace {
 
-// Partial sums, so that the additions of a row can be done side by side.
+// Number of partial sums, so that a row's additions can run in parallel.
 constexpr int64_t kLanes = 32;
 
 struct Lanes {
@@ -31,13 +31,13 @@ struct Lanes {
   }
 };
 
-// exp(x), by the power of two next to x / ln 2 and a polynomial for the rest; 0 and infinity
-// are approached at -87 and 88. Branch-free, so that the compiler can do several at once.
+// Computes exp(x) from the power of two nearest to x / ln 2 and a polynomial for the rest; tends to
+// 0 at -87 and to infinity at 88. Branch-free, so that the compiler can vectorise it.
 inline __attribute__((always_inline)) float Exp(float x) {
   constexpr float kLog2E = 1.44269504F;
-  constexpr float kLn2High = 0.693359375F;  // Exact in few bits: its multiples are exact.
+  constexpr float kLn2High = 0.693359375F;  // Has few bits, so that its multiples are exact.
   constexpr float kLn2Low = -2.12194440e-4F;
-  constexpr float kRound = 12582912.F;  // 1.5 * 2^23: its sum with a float has no fraction.
+  constexpr float kRound = 12582912.F;  // 1.5 * 2^23: adding it removes the fraction.
   x = std::fmin(std::fmax(x, -87.F), 88.F);
   const float n = x * kLog2E + kRound - kRound;
   const float r = x - n * kLn2High - n * kLn2Low;  // |r| <= ln 2 / 2.

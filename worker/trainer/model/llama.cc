@@ -19,16 +19,15 @@
 namespace paceline {
 namespace {
 
-// `x` in the type that matrix products of it would be computed in: cast once where several
-// of them use it.
+// Casts `x` to the type in which matrix products of it are computed: once, where several use it.
 at::Tensor ForProducts(const at::Tensor& x) {
   const c10::DeviceType device = x.device().type();
   if (!at::autocast::is_autocast_enabled(device)) return x;
   return x.to(at::autocast::get_autocast_dtype(device));
 }
 
-// One layer: attention and feed-forward network, each on a normalised copy of the residual
-// stream, to which their results are added.
+// One layer: attention and a feed-forward network. Each takes a normalised copy of the residual
+// stream and adds its result to the stream.
 class Block : public Recomputable {
  public:
   struct Weights {
@@ -37,11 +36,11 @@ class Block : public Recomputable {
     at::Tensor attention_norm, ffn_norm;  // [dim]
   };
 
-  // `rotary` outlives this.
+  // `rotary` must outlive this.
   Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary)
       : config_(config), weights_(std::move(weights)), rotary_(rotary) {}
 
-  // [batch, length, dim] to the same.
+  // Input and output are [batch, length, dim].
   at::Tensor Compute(const at::Tensor& x) const override {
     const at::Tensor h =
         x.add(Attention(ForProducts(RmsNorm(x, weights_.attention_norm, config_.norm_epsilon))));
@@ -76,8 +75,8 @@ class Block : public Recomputable {
   const RotaryTable& rotary_;
 };
 
-// A decoder-only transformer of the Llama family, with the names and the order of parameters
-// of Hugging Face's LlamaForCausalLM.
+// A decoder-only transformer of the Llama family. Names and order of parameters are those of
+// Hugging Face's LlamaForCausalLM.
 class Llama : public Classifier {
  public:
   Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device)
@@ -93,7 +92,7 @@ class Llama : public Classifier {
                                    : AddMatrix("lm_head.weight", config_.vocab_size, config_.dim);
   }
 
-  // Tokens [batch, length], length at most the sequence length, to [batch, length, vocab_size].
+  // Maps tokens [batch, length], at most the sequence length, to [batch, length, vocab_size].
   at::Tensor Forward(const at::Tensor& tokens) override {
     at::Tensor x = at::embedding(embedding_, tokens);
     for (const Block& block : blocks_) {
@@ -111,7 +110,7 @@ class Llama : public Classifier {
   }
 
  private:
-  // Normal with deviation 0.02.
+  // Normal distribution with standard deviation 0.02.
   at::Tensor AddMatrix(std::string name, int64_t rows, int64_t columns) {
     return AddParameter(std::move(name), at::empty({rows, columns}).normal_(0, 0.02));
   }

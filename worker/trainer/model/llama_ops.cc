@@ -22,7 +22,7 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// Elements that one thread takes at least: less is not worth waking another.
+// Minimum elements per thread: less is not worth waking another one.
 constexpr int64_t kGrain = 32768;
 
 bool HasKernel(const at::Tensor& x) { return x.device().is_cpu() && x.scalar_type() == at::kFloat; }
@@ -54,8 +54,8 @@ class RmsNormOnCpu : public Function<RmsNormOnCpu> {
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    // So many rows are summed up before the partial sums are: not a matter of threads, so that
-    // the result is not either.
+    // Rows per partial sum. It does not depend on the number of threads, so neither does the
+    // result.
     constexpr int64_t kRowsPerSum = 64;
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
@@ -83,7 +83,7 @@ class RmsNormOnCpu : public Function<RmsNormOnCpu> {
   }
 };
 
-// By 1 or -1 times the angles.
+// Rotates by `direction` (1 or -1) times the angles.
 at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction) {
   at::Tensor y = at::empty_like(x);
   const int64_t length = x.size(1);
@@ -168,7 +168,7 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon
 }
 
 RotaryTable MakeRotaryTable(int64_t length, int64_t head_dim, double theta, at::Device device) {
-  // In float and on the host, as in Python, whose results weights were trained with.
+  // In float on the host, as in Python, whose results the weights were trained with.
   const at::Tensor exponents = at::arange(0, head_dim, 2, at::kFloat).div(head_dim);
   const at::Tensor frequencies = at::pow(theta, exponents).reciprocal();
   const at::Tensor angles = at::outer(at::arange(length, at::kFloat), frequencies);

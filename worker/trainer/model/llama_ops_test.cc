@@ -21,7 +21,7 @@ namespace {
 using Inputs = std::vector<at::Tensor>;
 using Op = std::function<at::Tensor(const Inputs&)>;
 
-// Result and gradients of `op` for a fixed gradient of its result.
+// Returns result and gradients of `op` for a fixed gradient of its result.
 Inputs Run(const Op& op, const Inputs& inputs) {
   Inputs leaves;
   for (const at::Tensor& input : inputs) {
@@ -35,7 +35,7 @@ Inputs Run(const Op& op, const Inputs& inputs) {
   return all;
 }
 
-// The kernel in float against the formula in double, relative to the largest element.
+// Compares the float kernel with the double formula, relative to the largest element.
 void ExpectEqual(const Op& op, const Op& formula, const Inputs& inputs, double tolerance = 2e-6) {
   Inputs wide;
   for (const at::Tensor& input : inputs) wide.push_back(input.to(at::kDouble));
@@ -54,7 +54,7 @@ TEST(LlamaOpsTest, RmsNormAndItsGradients) {
     return in[0].mul(in[0].square().mean(-1, true).add(1e-5).rsqrt()).mul(in[1]);
   };
   const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5); };
-  // Widths with and without a rest, numbers of rows with and without one.
+  // Widths and numbers of rows that do and do not divide evenly.
   for (const int64_t dim : {31, 64, 100}) {
     for (const int64_t rows : {1, 64, 150}) {
       at::manual_seed(dim);
@@ -95,7 +95,7 @@ TEST(LlamaOpsTest, SwiGluAndItsGradients) {
   const auto formula = [](const Inputs& in) { return at::silu(in[0]).mul(in[1]); };
   const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
   ExpectEqual(op, formula, {at::randn({3, 333}).mul(4), at::randn({3, 333})});
-  // Each by itself, so that small results are exact too.
+  // One at a time, so that small results are checked exactly, too.
   for (const float gate : {-80.F, -20.F, -1e-4F, 0.F, 1e-30F, 3.F, 100.F, 1e9F}) {
     ExpectEqual(op, formula, {at::full({40}, gate), at::full({40}, 0.7F)});
   }
@@ -111,7 +111,7 @@ TEST(LlamaOpsTest, WhatIsNotFiniteIsNotHidden) {
   EXPECT_TRUE(at::isnan(RmsNorm(nan.view({1, 40}), one, 1e-5)).all().item<bool>());
 }
 
-// What a GPU and bfloat16 take instead of the kernels.
+// GPUs and bfloat16 do not use the kernels.
 TEST(LlamaOpsTest, OtherTypesGiveTheSame) {
   at::manual_seed(2);
   const RotaryTable table = MakeRotaryTable(4, 8, 1e4, at::kCPU);

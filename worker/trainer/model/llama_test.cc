@@ -139,7 +139,7 @@ TEST(LlamaTest, RecomputedBlocksGiveTheSameGradientsBitForBit) {
       recomputed_loss = recomputed->Loss(batch);
     }
     EXPECT_TRUE(kept_loss.equal(recomputed_loss));
-    // A second pass adds to the gradients of the first.
+    // A second pass adds to the first one's gradients.
     kept_loss.backward();
     recomputed_loss.backward();
     ExpectBitEqual(Gradients(*kept), Gradients(*recomputed));
@@ -182,7 +182,7 @@ TEST(LlamaTest, TheReducerSeesTheGradientsOfRecomputedBlocks) {
   }
 }
 
-// Bytes of tensors that are alive, as the allocator reports them.
+// Bytes of living tensors, as the allocator reports them.
 class MemoryCount : public c10::MemoryReportingInfoBase {
  public:
   void reportMemoryUsage(void* /*ptr*/, int64_t alloc_size, size_t /*total_allocated*/,
@@ -197,7 +197,7 @@ class MemoryCount : public c10::MemoryReportingInfoBase {
 };
 
 struct Memory {
-  int64_t kept = 0;  // Between forward and backward pass.
+  int64_t kept = 0;  // Kept between forward and backward pass.
   int64_t peak = 0;
 };
 
@@ -221,7 +221,7 @@ TEST(LlamaTest, RecomputedBlocksKeepTheirInputsOnly) {
   const Memory kept = MeasureStep(false);
   const Memory recomputed = MeasureStep(true);
   RecordProperty("kept", std::to_string(kept.kept) + " then " + std::to_string(recomputed.kept));
-  // 10 inputs of blocks, and the probabilities (2 widths): 12 of what were more than 150 widths.
+  // 10 inputs of blocks and the probabilities (2 widths): 12 instead of more than 150 widths.
   EXPECT_LT(recomputed.kept, kept.kept / 8);
   EXPECT_LT(recomputed.peak, kept.peak / 3);
 }

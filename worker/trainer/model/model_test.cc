@@ -44,7 +44,7 @@ TEST(ModelTest, ResNet18HasTorchvisionsParametersAndBuffers) {
   int64_t count = 0;
   for (const NamedTensor& named : model->parameters()) count += named.tensor.numel();
   EXPECT_EQ(parameters.size(), 62u);
-  EXPECT_EQ(count, 11'180'103);  // 11,689,512 with 1000 classes, of which each takes 513.
+  EXPECT_EQ(count, 11'180'103);  // 11,689,512 with 1000 classes, each of which takes 513.
   EXPECT_EQ(model->buffers().size(), 60u);
   EXPECT_EQ(model->parameters()[0].name, "conv1.weight");
   EXPECT_EQ(parameters.at("conv1.weight"), (std::vector<int64_t>{64, 3, 7, 7}));
@@ -111,7 +111,7 @@ TEST(ModelTest, LossIsTheMeanAndEvaluateTheSumOverTheTargets) {
 
 TEST(ModelTest, FlopsCountTheMultiplyAddsOfLinearLayersAndConvolutions) {
   EXPECT_EQ(MakeMlp({1, 2, 3, 4}, {5, 6}, at::kCPU)->FlopsPerSample(), 6 * (6 * 5 + 5 * 6 + 6 * 4));
-  // The 1.814 G multiply-adds that torchvision states for 224x224.
+  // torchvision states 1.814 G multiply-adds for 224x224.
   const double flops = MakeResNet18({3, 224, 224, 1000}, false, at::kCPU)->FlopsPerSample();
   EXPECT_NEAR(flops / 6 * 1e-9, 1.814, 0.0005);
 }
@@ -145,7 +145,7 @@ TEST(ModelTest, ResNet18NormalisesOverTheActiveRanksIfItShall) {
   });
 }
 
-// Else the running variance becomes NaN, silently.
+// Otherwise the running variance would silently become NaN.
 TEST(ModelTest, ResNet18RefusesToNormaliseOverOneValue) {
   const std::unique_ptr<Classifier> model = MakeResNet18(kFormat, false, at::kCPU);
   EXPECT_EQ(model->CheckBatch(1, 8).code(), absl::StatusCode::kInvalidArgument);

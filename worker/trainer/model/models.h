@@ -1,4 +1,4 @@
-// The kinds of models, for MakeModel alone and for tests.
+// The kinds of models; only for MakeModel and tests.
 #ifndef WORKER_TRAINER_MODEL_MODELS_H_
 #define WORKER_TRAINER_MODEL_MODELS_H_
 
@@ -15,25 +15,25 @@
 
 namespace paceline {
 
-// Linear layers with ReLU between them; `hidden` holds the widths of the hidden ones.
+// Linear layers with ReLU between them; `hidden` has the widths of the hidden layers.
 std::unique_ptr<Classifier> MakeMlp(const ImageFormat& format, const std::vector<int64_t>& hidden,
                                     at::Device device);
 
 std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, bool sync_batchnorm,
                                          at::Device device);
 
-// `config` has all sizes.
+// All sizes of `config` must be set.
 std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
                                       at::Device device);
 
-// The module in `file`, tried out on a batch of `format`. InvalidArgument, with the file, when
-// there is none, or when what it returns is not a loss.
+// Loads the module in `file` and tries it on a batch of `format`. InvalidArgument, naming the file,
+// when it cannot be loaded or does not return a loss.
 absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(const std::string& file,
                                                        const SampleFormat& format,
                                                        at::Device device);
 
-// Of forward and backward pass, where the forward pass takes so many multiply-adds: two
-// operations each, and twice as many again for the gradients of inputs and weights.
+// Operations of forward and backward pass when the forward pass takes this many multiply-adds: two
+// per multiply-add, and twice as many again for the gradients of inputs and weights.
 inline double FlopsOfMultiplyAdds(double multiply_adds) { return 3 * 2 * multiply_adds; }
 
 }  // namespace paceline

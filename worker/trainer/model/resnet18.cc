@@ -25,11 +25,11 @@ class ResNet18 : public Classifier {
         sync_batchnorm_(sync_batchnorm),
         height_(format.height),
         width_(format.width) {
-    // One counter per normalisation, all in one tensor: one addition per pass instead of 20.
+    // The counters of all normalisations, in one tensor: one addition per pass instead of 20.
     counters_ = at::zeros({kNorms}, at::dtype(at::kLong).device(device));
     conv1_ = AddConv("conv1", format.channels, 64, 7, 2);
     bn1_ = AddNorm("bn1", 64);
-    Halve();  // The pooling.
+    Halve();  // For the pooling.
     int64_t channels = 64;
     for (int layer = 1; layer <= 4; ++layer) {
       const int64_t out = 32 << layer;
@@ -76,24 +76,23 @@ class ResNet18 : public Classifier {
     at::Tensor conv;
     BatchNormState norm;
   };
-  // Two 3x3 convolutions and the way around them.
+  // Two 3x3 convolutions and their shortcut.
   struct Block {
     int64_t stride;
     at::Tensor conv1;
     BatchNormState bn1;
     at::Tensor conv2;
     BatchNormState bn2;
-    std::optional<Downsample> downsample;  // When the shape changes.
+    std::optional<Downsample> downsample;  // Set when the shape changes.
   };
 
-  // A convolution or pooling of stride 2 with (kernel - 1) / 2 of padding.
+  // Halves the image size, as stride 2 with (kernel - 1) / 2 of padding does.
   void Halve() {
     height_ = (height_ + 1) / 2;
     width_ = (width_ + 1) / 2;
   }
 
-  // Normal with variance 2 / (out * kernel^2). Counts its work on the shape that the images
-  // have by then.
+  // Normal with variance 2 / (out * kernel^2). Counts its multiply-adds at the current image size.
   at::Tensor AddConv(const std::string& name, int64_t in, int64_t out, int64_t kernel,
                      int64_t stride) {
     if (stride == 2) Halve();
@@ -122,7 +121,7 @@ class ResNet18 : public Classifier {
     block.bn2 = AddNorm(name + ".bn2", out);
     if (stride != 1 || in != out) {
       Downsample downsample;
-      // Its stride has been counted with conv1.
+      // conv1 has already applied its stride.
       downsample.conv = AddConv(name + ".downsample.0", in, out, 1, 1);
       downsample.norm = AddNorm(name + ".downsample.1", out);
       block.downsample = downsample;
@@ -136,7 +135,7 @@ class ResNet18 : public Classifier {
     if (training() && group_ != nullptr) {
       return SyncBatchNorm(x, norm, kMomentum, kEpsilon, *group_);
     }
-    // Torch's operator would make the running variance NaN; its Python layer refuses it.
+    // Torch's operator would make the running variance NaN; its Python layer refuses, too.
     TORCH_CHECK_VALUE(
         !training() || x.numel() > x.size(1),
         "BatchNorm needs more than one value per channel to train, and a batch of one "
@@ -159,7 +158,7 @@ class ResNet18 : public Classifier {
   Group* group_ = nullptr;  // Null: each rank normalises by its own batch.
   at::Tensor counters_;
   int64_t norms_ = 0;
-  int64_t height_;  // Of the images, as far as the network has been made.
+  int64_t height_;  // Image size at this point of construction.
   int64_t width_;
   double multiply_adds_ = 0;  // Of a forward pass, per sample.
   at::Tensor conv1_;

@@ -16,7 +16,7 @@ namespace {
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-// All dimensions but the channels'.
+// All dimensions except that of the channels.
 std::vector<int64_t> SampleDims(const at::Tensor& x) {
   std::vector<int64_t> dims(static_cast<size_t>(x.dim()) - 1);
   std::iota(dims.begin(), dims.end(), 1);
@@ -24,7 +24,7 @@ std::vector<int64_t> SampleDims(const at::Tensor& x) {
   return dims;
 }
 
-// [channels] as [1, channels, 1, ...].
+// Reshapes [channels] to [1, channels, 1, ...].
 at::Tensor AlongChannels(const at::Tensor& values, const at::Tensor& x) {
   std::vector<int64_t> shape(static_cast<size_t>(x.dim()), 1);
   shape[1] = values.numel();
@@ -61,7 +61,7 @@ class SyncBatchNormFunction : public torch::autograd::Function<SyncBatchNormFunc
     const at::Tensor variance_of_all = variance.to(at::kFloat);
     context->save_for_backward({x, weight, mean_of_all, variance_of_all, count.to(at::kFloat)});
     context->saved_data["epsilon"] = epsilon;
-    // An IValue has no room for a pointer of ours.
+    // An IValue cannot hold a pointer, so it holds the address.
     context->saved_data["group"] = reinterpret_cast<int64_t>(group);
     context->saved_data["dtype"] = input.scalar_type();
     const at::Tensor y =
@@ -70,8 +70,8 @@ class SyncBatchNormFunction : public torch::autograd::Function<SyncBatchNormFunc
     return y.to(input.scalar_type());
   }
 
-  // With n samples in all, scale s = 1 / sqrt(variance + epsilon), normalised z = (x - mean) s
-  // and the gradient g of y:
+  // With n samples in all, scale s = 1 / sqrt(variance + epsilon), normalised z = (x - mean) s and
+  // gradient g of y:
   //   grad_x = weight s (g - sum(g) / n - z sum(g z) / n), both sums over all members.
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
@@ -84,7 +84,7 @@ class SyncBatchNormFunction : public torch::autograd::Function<SyncBatchNormFunc
     auto* group = reinterpret_cast<Group*>(context->saved_data["group"].toInt());
     const at::Tensor g = grads[0].to(at::kFloat).contiguous();
 
-    // sum(g z) and sum(g) of this rank are the gradients of weight and bias.
+    // This rank's sum(g z) and sum(g) are the gradients of weight and bias.
     const auto [no_grad_x, grad_weight, grad_bias] = at::native_batch_norm_backward(
         g, x, weight, mean, variance, /*save_mean=*/{}, /*save_invstd=*/{}, /*train=*/false,
         epsilon, {false, true, true});

@@ -9,19 +9,18 @@
 namespace paceline {
 
 struct BatchNormState {
-  at::Tensor weight;  // [channels], and so below.
+  at::Tensor weight;  // All are [channels].
   at::Tensor bias;
-  at::Tensor running_mean;      // Buffers: moved by `momentum` towards the batch's.
+  at::Tensor running_mean;      // Buffers: moved by `momentum` towards the batch's values.
   at::Tensor running_variance;  // Unbiased.
 };
 
-// What torch.nn.SyncBatchNorm computes in training, on any device: x [samples, channels, ...]
-// is normalised by mean and variance of the samples of all members of `group`, weighted by
-// their number, and so is the gradient of x. The gradients of weight and bias are those of
-// this rank's samples.
+// Computes what torch.nn.SyncBatchNorm computes in training, on any device. x [samples, channels,
+// ...] is normalised by mean and variance over the samples of all members of `group`; so is its
+// gradient. The gradients of weight and bias are over this rank's samples.
 //
-// Collective in the forward and again in the backward pass: one sum each. Throws
-// CollectiveError. `group` outlives the backward pass.
+// Collective in the forward and the backward pass: one sum each. Throws CollectiveError. `group`
+// must outlive the backward pass.
 at::Tensor SyncBatchNorm(const at::Tensor& x, const BatchNormState& state, double momentum,
                          double epsilon, Group& group);
 

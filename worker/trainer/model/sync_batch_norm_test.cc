@@ -19,7 +19,7 @@ constexpr int64_t kChannels = 5;
 constexpr double kMomentum = 0.1;
 constexpr double kEpsilon = 1e-5;
 
-// What all ranks together have: rank r has r + 1 samples of them, far from 0.
+// The data of all ranks together, with values far from 0; rank r has r + 1 of the samples.
 struct Data {
   explicit Data(const std::vector<int>& active_ranks) : active(active_ranks) {
     at::manual_seed(7);
@@ -53,7 +53,7 @@ struct Data {
   at::Tensor bias;
 };
 
-// All that one step computes.
+// The results of one step.
 struct Outcome {
   at::Tensor y;
   at::Tensor grad_x;
@@ -66,7 +66,7 @@ Outcome Backward(const at::Tensor& x, const at::Tensor& y, const at::Tensor& gra
   return {y.detach(), x.grad(), state};
 }
 
-// One normalisation over all samples.
+// Normalises over all samples at once.
 Outcome Together(const at::Tensor& samples, const at::Tensor& grad_y, const BatchNormState& state) {
   const at::Tensor x = samples.detach().clone().requires_grad_(true);
   const at::Tensor y =
@@ -87,7 +87,7 @@ void ExpectNear(const at::Tensor& actual, const at::Tensor& expected, const char
   EXPECT_LT(error, 2e-6 * expected.abs().max().item<double>() + 1e-7) << what;
 }
 
-// The active ranks against one rank with all of their samples.
+// Compares the active ranks with one rank that has all their samples.
 void ExpectEqualToOneRank(int rank, Groups& groups, const Data& data) {
   const Outcome expected = Together(data.samples, data.grad_y, data.MakeState());
   const std::shared_ptr<Group> made = groups.Make(data.active, "batch norm", 1);

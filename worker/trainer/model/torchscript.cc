@@ -24,25 +24,25 @@ std::string ShapeOf(const at::Tensor& tensor) {
                       absl::StrJoin(tensor.sizes(), ", "), "]");
 }
 
-// "a float [2, 10] tensor", "a tuple".
+// Returns, for example, "a float [2, 10] tensor" or "a tuple".
 std::string Describe(const c10::IValue& value) {
   if (!value.isTensor()) return absl::StrCat("a value of type ", value.type()->str());
   return absl::StrCat("a tensor ", ShapeOf(value.toTensor()),
                       value.toTensor().requires_grad() ? "" : " that requires no gradients");
 }
 
-// The first line of what torch says, which may go on with the module's source.
+// The first line of torch's message, which may go on with the module's source.
 std::string Reason(const std::exception& error) {
   const auto* torch_error = dynamic_cast<const c10::Error*>(&error);
   const std::string text =
       torch_error != nullptr ? torch_error->what_without_backtrace() : error.what();
-  // The interpreter's report of where it was comes first, and the error itself last.
+  // The interpreter puts the location first and the error itself last.
   std::vector<std::string> lines = absl::StrSplit(text, '\n', absl::SkipWhitespace());
   return lines.empty() ? "no reason given" : lines.back();
 }
 
-// Whether an update of one changes the other. Of tensors with gaps this cannot be told, and is not
-// assumed.
+// Whether updating one tensor changes the other. For tensors with gaps this is unknown and taken
+// for false.
 bool Overlap(const at::Tensor& a, const at::Tensor& b) {
   const at::MemOverlapStatus status = at::get_overlap_status(a, b);
   return status == at::MemOverlapStatus::Full || status == at::MemOverlapStatus::Partial;
@@ -86,8 +86,8 @@ class TorchScript : public Model {
     module_.train(training);
   }
 
-  // Two names of one parameter are one parameter, but two parameters in one memory would each be
-  // updated by its own gradient.
+  // Two names of one parameter are fine, but two parameters that share memory would each be updated
+  // by their own gradient.
   absl::Status CheckOverlaps() const {
     for (size_t i = 0; i < parameters().size(); ++i) {
       for (size_t j = 0; j < i; ++j) {
@@ -103,7 +103,7 @@ class TorchScript : public Model {
     return absl::OkStatus();
   }
 
-  // Runs the module on two samples of zeros, in evaluation mode, which leaves buffers alone.
+  // Runs the module on two samples of zeros in evaluation mode, which does not change buffers.
   absl::Status TryOut(const SampleFormat& format) {
     constexpr int64_t kSamples = 2;
     const auto integers = at::dtype(at::kLong).device(device());

@@ -29,7 +29,7 @@ class TorchScriptTest : public testing::Test {
     std::filesystem::remove(file_);
   }
 
-  // A module with the parameter "weight", the frozen one "offset" and the buffer "calls".
+  // Saves a module with the parameter "weight", a frozen one "offset", and the buffer "calls".
   void Save(const std::string& forward) {
     torch::jit::Module module("User");
     module.register_parameter("weight", at::full({4, 3}, 0.5).requires_grad_(true), false);
@@ -77,7 +77,7 @@ TEST_F(TorchScriptTest, TrainsTheParametersAndKeepsTheRest) {
   EXPECT_EQ((*model)->buffers()[0].name, "offset");
   const at::Tensor calls = (*model)->buffers()[1].tensor;
   EXPECT_EQ((*model)->buffers()[1].name, "calls");
-  EXPECT_EQ(calls.item<float>(), 0);  // Trying it out left no trace.
+  EXPECT_EQ(calls.item<float>(), 0);  // The trial left no trace.
   EXPECT_EQ((*model)->FlopsPerSample(), 0);
 
   Batch batch;
@@ -103,7 +103,7 @@ TEST_F(TorchScriptTest, TrainsTheParametersAndKeepsTheRest) {
   EXPECT_EQ(calls.item<float>(), 1);
 }
 
-// A head that is the embedding: one tensor by two names, in modules of their own.
+// The head is the embedding: one tensor with two names, in separate modules.
 TEST_F(TorchScriptTest, ATiedParameterIsTrainedOnce) {
   const at::Tensor weight = at::full({3, 4}, 0.5).requires_grad_(true);
   torch::jit::Module module("Tied");
@@ -128,7 +128,7 @@ def forward(self, inputs, targets):
   EXPECT_EQ((*model)->tied()[0].first, "embedding.weight");
 }
 
-// Two parameters that are views of one memory would each be updated by its own gradient.
+// Two parameters that are views of one memory would each be updated by their own gradient.
 TEST_F(TorchScriptTest, ParametersThatOverlapAreRefused) {
   const at::Tensor memory = at::full({24}, 0.5);
   torch::jit::Module module("Views");

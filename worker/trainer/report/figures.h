@@ -1,5 +1,5 @@
-// What a rank tells about itself besides its step records, free of protobuf and torch. Fields
-// mean what those of proto/status.proto and proto/plan.proto with the same names mean.
+// What a rank reports about itself besides its step records, without protobuf and torch. Fields
+// mean the same as those of the same names in proto/status.proto and proto/plan.proto.
 #ifndef WORKER_TRAINER_REPORT_FIGURES_H_
 #define WORKER_TRAINER_REPORT_FIGURES_H_
 
@@ -13,10 +13,10 @@
 
 namespace paceline {
 
-// Result of an evaluation over all ranks.
+// The result of an evaluation over all ranks.
 struct EvaluationResult {
   int64_t step = 0;                // Steps completed.
-  std::optional<double> accuracy;  // 0 to 1. Unset: the model makes no predictions.
+  std::optional<double> accuracy;  // 0 to 1. Unset: no predictions.
   double loss = 0;                 // Mean over the predictions.
   int64_t samples = 0;
 };
@@ -78,16 +78,16 @@ struct CheckpointFigures {
   double restore_s = 0;
 };
 
-// Of the caching allocator of a device, in bytes. Peaks are those since they were reset.
+// A device's caching allocator, in bytes. Peaks are since the last reset.
 struct DeviceMemory {
   int64_t active = 0;
   int64_t active_peak = 0;
   int64_t reserved = 0;
   int64_t reserved_peak = 0;
-  int64_t small_pool = 0;  // Reserved.
+  int64_t small_pool = 0;  // Reserved bytes.
   int64_t large_pool = 0;
   int64_t capacity = 0;       // Of the device.
-  int64_t alloc_retries = 0;  // Counts since the start.
+  int64_t alloc_retries = 0;  // Since the start.
   int64_t ooms = 0;
 };
 
@@ -107,13 +107,13 @@ struct LevelFigures {
   int64_t bytes = 0;
 };
 
-// Counts and seconds are sums since the process has trained with it.
+// Counts and seconds are totals since the process began to train with Slipstream.
 struct SlipstreamFigures {
   SlipstreamMode mode = SlipstreamMode::kSync;
   int64_t rounds = 0;
-  int64_t contributing_ranks = 0;  // Sum over the rounds.
+  int64_t contributing_ranks = 0;  // Summed over the rounds.
   int64_t contributions = 0;       // Of this rank.
-  int64_t stale_rounds = 0;        // Sum over the contributions.
+  int64_t stale_rounds = 0;        // Summed over the contributions.
   int64_t steps = 0;               // Of this rank.
   int64_t sent_updates = 0;
   int64_t lost_updates = 0;
@@ -128,7 +128,7 @@ struct SlipstreamFigures {
   int64_t stretched_rounds = 0;
   double round_collective_s = 0;
   double round_copies_s = 0;
-  std::optional<double> loss;  // Mean over the job's steps in the latest round that had any. Told
+  std::optional<double> loss;  // Mean over the job's steps in the latest round that had any. Sent
                                // as RankFigures::loss.
 };
 

@@ -1,4 +1,4 @@
-// Writes what a rank tells about itself as the messages that its daemon gets.
+// Converts a rank's reports to the messages for its daemon.
 #ifndef WORKER_TRAINER_REPORT_FIGURES_TO_PROTO_H_
 #define WORKER_TRAINER_REPORT_FIGURES_TO_PROTO_H_
 

@@ -17,7 +17,7 @@ void ExpectText(const Message& message, const std::string& text) {
       << message.ShortDebugString();
 }
 
-// Every field of the messages has a value, so that one which is forgotten is seen.
+// Every field of the messages has a value, so that a forgotten one shows.
 TEST(FiguresToProtoTest, EveryValueArrives) {
   ExpectText(ToProto(EvaluationResult{1, 0.25, 3, 4}), "step: 1 accuracy: 0.25 loss: 3 samples: 4");
   ExpectText(

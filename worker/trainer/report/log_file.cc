@@ -23,8 +23,8 @@ int OpenForAppend(const std::string& path) {
   return open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0644);
 }
 
-// While it lives, no other thread writes through stdout or stderr, and none is in the middle
-// of it: all our lines, torch's and the C++ streams' go through these two.
+// While it lives, no other thread writes to stdout or stderr or is in the middle of a write: our
+// lines, torch's and the C++ streams' all go through these two.
 class OutputPause {
  public:
   OutputPause() {

@@ -1,12 +1,12 @@
-// The trainer's standard output and error, as segments of bounded size in a directory.
+// The trainer's standard output and error, written as segments of bounded size in a directory.
 //
-// A segment is called <base, 20 digits>.log, where base is the offset of its first byte in
-// the whole log, so that a reader can go on at any offset. To begin a new one the file
-// descriptors are first pointed at a file with a temporary name; the old segment's final
-// size is then known, and with it the new one's name. Writers through stdio wait meanwhile,
-// so that no line lands in the old segment after it was measured.
+// A segment is named <base>.log: the offset of its first byte in the whole log, in 20 digits, so
+// that a reader can continue at any offset. To begin a new one, the descriptors are first pointed
+// at a file with a temporary name; then the old segment's size is final and gives the new one's
+// name. Writers through stdio wait meanwhile, so that no line reaches the old segment after it was
+// measured.
 //
-// Old segments are deleted by the daemon, not here. Thread-compatible.
+// The daemon deletes old segments. Thread-compatible.
 #ifndef WORKER_TRAINER_REPORT_LOG_FILE_H_
 #define WORKER_TRAINER_REPORT_LOG_FILE_H_
 
@@ -22,12 +22,12 @@ namespace paceline {
 
 class LogFile {
  public:
-  // Points `descriptors` (each open or not) at the first segment in `directory`, which is
-  // made if need be. A segment past `segment_bytes` is full.
+  // Points `descriptors` (each open or not) at the first segment in `directory`, which is created
+  // if needed. A segment beyond `segment_bytes` is full.
   static absl::StatusOr<LogFile> Attach(std::string directory, int64_t segment_bytes,
                                         std::vector<int> descriptors = {1, 2});
 
-  // Begins a new segment if the present one is full. Costs one system call otherwise.
+  // Begins a new segment if the current one is full. Otherwise costs one system call.
   absl::Status RotateIfFull();
 
  private:

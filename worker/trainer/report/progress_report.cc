@@ -15,10 +15,10 @@
 namespace paceline {
 namespace {
 
-// Intervals over which the growth of the memory is judged.
+// Number of intervals over which memory growth is judged.
 constexpr size_t kTrendIntervals = 32;
 
-// The peaks of the table are those of bfloat16; another one has to be given.
+// The table's peaks are for bfloat16; other types need an explicit one.
 std::optional<double> PeakFlops(const TrainerConfig& config, const Platform& platform) {
   if (config.peak_flops > 0) return config.peak_flops;
   if (!config.bf16) return std::nullopt;

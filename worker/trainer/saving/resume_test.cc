@@ -1,5 +1,5 @@
-// Checkpoints of real trainer processes: a job that goes on from one computes what it would have
-// computed without the break.
+// Checkpoints of real trainer processes: a job that resumes computes the same as one without a
+// break.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,8 +24,8 @@ using ::testing::HasSubstr;
 
 class ResumeTest : public SavingTest {
  protected:
-  // A job of 20 steps, once in one piece, and once from its checkpoint after `step`: all ranks must
-  // show the same losses and gradients, digit for digit.
+  // Runs a job of 20 steps in one piece, and again from its checkpoint after `step`: all ranks must
+  // report the same losses and gradients, digit for digit.
   void ExpectSameAfter(int64_t step, int ranks, const std::string& changes,
                        const std::string& directory = "whole") {
     const v1::JobSpec spec =
@@ -54,11 +54,6 @@ class ResumeTest : public SavingTest {
 
 constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } schedule { cosine {} } ";
 
-// A third is not what a sum divided by three is: in a process's first steps and later ones.
-// At each step of the outer period at which all ranks are equal: the warm-up, and the global means.
-// Weights that never change make a sample's loss its name. With batches of one, the losses
-// that all ranks log tell which samples were seen.
-// The buffers are busy all the time, yet an order and the last step are saved.
 TEST_F(ResumeTest, OneRankGoesOnExactly) { ExpectSameAfter(7, 1, kAdamW); }
 
 TEST_F(ResumeTest, FourRanksGoOnExactly) { ExpectSameAfter(11, 4, kAdamW); }
@@ -70,6 +65,7 @@ TEST_F(ResumeTest, MomentumAndStatisticsGoOnExactly) {
                    directory_, "/eval.shard' } "));
 }
 
+// A third of a number is not exact: losses must agree in a process's first steps and in later ones.
 TEST_F(ResumeTest, AccumulationGoesOnExactly) {
   const v1::JobSpec spec = Spec(3, "accumulation_steps: 3 clip_grad_norm: 0.5 " +
                                        SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT"));
@@ -77,6 +73,7 @@ TEST_F(ResumeTest, AccumulationGoesOnExactly) {
   for (const int64_t step : {1, 2, 9}) ExpectSameFrom(*whole, spec, step, "whole");
 }
 
+// Saves are made where all ranks are equal: in the warm-up, and after the global means.
 TEST_F(ResumeTest, HierarchicalSgdGoesOnExactly) {
   const v1::JobSpec spec =
       Spec(4, absl::StrCat(kAdamW,
@@ -98,6 +95,7 @@ TEST_F(ResumeTest, Int8AveragesGoOnExactly) {
                   "format: WIRE_FORMAT_INT8 } } } ");
 }
 
+// With weights that never change and batches of one, a sample's loss identifies it.
 TEST_F(ResumeTest, NoSampleIsLostOrRepeatedOnOtherNumbersOfRanks) {
   const std::string still =
       "batch_per_rank: 1 optimizer { sgd { momentum: 0 } learning_rate: 1e-30 } ";
@@ -168,20 +166,20 @@ TEST_F(ResumeTest, TheEndIsSavedAndComplete) {
   spec.mutable_checkpoint()->set_at_end(true);
   RunJob(spec);
   EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 6)).ok());
-  // And with more steps it goes on from there.
+  // With more steps it continues from there.
   spec.set_steps(9);
   const auto resumed = Resume(spec, Checkpoint("out", 6));
   EXPECT_EQ(Values(*resumed, 0, "loss").size(), 3u);
   EXPECT_TRUE(CheckpointFiles::Open(Checkpoint("out", 9, 2)).ok());
-  // One with no steps left has nothing to do, and says so by its success.
+  // A job without steps left has nothing to do and succeeds.
   Resume(spec, Checkpoint("out", 9, 2), 3);
 }
 
 TEST_F(ResumeTest, AnotherStrategyStartsWithEqualRanks) {
   const std::string ladder = "strategy { hsgd { ladder { period: 4 size: 2 } } } ";
   RunJob(Spec(2, kAdamW + ladder + SaveTo("out", "every_steps: 9")));
-  // Were the moments of the ranks not equal, their parameters would drift apart, and rank 1's share
-  // of the mean gradient with them: one rank with both batches tells.
+  // If the moments of the ranks were not equal, their parameters would drift apart, and with them
+  // rank 1's share of the mean gradient: comparing with one rank that has both batches shows it.
   const auto two = Resume(Spec(2, kAdamW + SaveTo("two", "every_steps: 20")), Checkpoint("out", 9));
   const auto one = Resume(Spec(1, kAdamW + std::string("batch_per_rank: 8 ") + SaveTo("one")),
                           Checkpoint("out", 9));
@@ -215,7 +213,7 @@ TEST_F(ResumeTest, DamageIsNamed) {
   };
   expect_refusal(directory_ + "/nowhere", "no");
 
-  // What both ranks read.
+  // Both ranks read this shard.
   const std::string shard = Checkpoint("out", 10) + "/" + ShardName(1, 2);
   int64_t offset = 0;
   {

@@ -1,10 +1,10 @@
-// When the ranks of a generation save, where each step's exchange may leave them equal.
+// Decides when a generation's ranks save, if the exchange of each step may leave them equal.
 //
-// A save is due by steps, at the step that the ranks have agreed on for an order
-// (comm/save_agreement.h), and after the last step. It takes place after the first step from then
-// on after which all ranks are equal; an order for now makes them equal.
+// A save is due by steps, at the step that the ranks agreed on for an order
+// (comm/save_agreement.h), and after the last step. It is made after the first step from then on
+// that leaves all ranks equal; an order with `now` makes them equal.
 //
-// One training thread; Propose: any thread. Torch's exceptions pass through.
+// Used by one training thread; Propose: any thread. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_SAVING_SAVE_SCHEDULE_H_
 #define WORKER_TRAINER_SAVING_SAVE_SCHEDULE_H_
 
@@ -22,34 +22,34 @@ namespace paceline {
 
 class SaveSchedule {
  public:
-  // All of it outlives this.
+  // All of these must outlive this object.
   struct Parts {
     const CheckpointConfig& config;
     int64_t steps;  // Of the whole training.
     Groups& groups;
-    Saver& saver;  // Enters the generation after this is made, and leaves it before its end.
+    Saver& saver;  // Enters the generation after this is made; leaves before this ends.
     SaverMemory& memory;
-    std::function<void()> make_equal;  // All ranks. Collective.
+    std::function<void()> make_equal;  // Makes all ranks equal. Collective.
   };
 
-  // Training goes on after `steps_done` steps.
+  // Training continues after `steps_done` steps.
   SaveSchedule(const Parts& parts, int64_t steps_done);
-  // Waits for an agreement that is under way.
+  // Waits for a running agreement.
   ~SaveSchedule();
 
-  // As SaveAgreement.
+  // See SaveAgreement.
   void Propose(const SaveOrder& order);
 
-  // After each step; `all_equal`: the ranks' parameters. True when a save began, or something else
-  // than a step took time.
+  // Call after each step. `all_equal`: whether the ranks' parameters are equal. True when a save
+  // began, or something else took time.
   bool AfterStep(int64_t steps_done, bool all_equal);
 
-  // After the last step, when all ranks are equal: the save at the end, if one is due.
+  // Call after the last step, when all ranks are equal: makes the final save, if due.
   void SaveAtEnd(int64_t steps_done);
 
  private:
   struct Due {
-    int64_t order;  // 0: of the spec.
+    int64_t order;  // 0: due by the spec.
     bool now;
   };
 

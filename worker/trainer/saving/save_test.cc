@@ -1,5 +1,5 @@
-// Saves of real trainer processes: when they are made, what keeps them from it, and that training
-// does not mind.
+// Saves of real trainer processes: when they are made, what prevents them, and that training is not
+// disturbed.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -125,7 +125,7 @@ TEST_F(SaveTest, AnOrderThatNamesADirectoryIsSavedThereAndOthersAreNot) {
 }
 
 TEST_F(SaveTest, SlowWritingSkipsSavesAndLeavesTrainingAlone) {
-  // 5 MB of state at 2 MB/s, a save every 5 steps.
+  // 5 MB of state at 2 MB/s, and a save every 5 steps.
   const auto daemon = RunJob(Spec(1, "model { mlp { hidden: 2000 hidden: 250 } } steps: 60 " +
                                          SaveTo("out", "every_steps: 5 write_limit_mb_s: 2")));
   EXPECT_GT(daemon->status(0).checkpoints().skipped(), 0);
@@ -166,7 +166,7 @@ TEST_F(SaveTest, NothingIsOverwritten) {
   RunJob(spec);
   const auto before = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
   const auto daemon = MakeDaemon();
-  daemon->Launch(spec);  // The same generation once more.
+  daemon->Launch(spec);  // The same generation again.
   ASSERT_TRUE(daemon->Serve());
   EXPECT_EQ(daemon->exit_code(0), 0) << "training itself goes on";
   EXPECT_EQ(daemon->status(0).checkpoints().saves(), 0);
@@ -180,7 +180,7 @@ TEST_F(SaveTest, ADirectoryThatVanishesFailsSavesNotTraining) {
   const auto daemon = MakeDaemon();
   daemon->Launch(spec);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
-  // A file where the directory was: nothing can be made there, not even by root.
+  // A file replaces the directory: nothing can be created there, not even by root.
   std::filesystem::rename(JobDirectory("out"), JobDirectory("out") + ".away");
   std::ofstream(JobDirectory("out")) << "in the way";
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().failures_size() > 0; }));
@@ -193,7 +193,7 @@ TEST_F(SaveTest, ADirectoryThatVanishesFailsSavesNotTraining) {
       << "it recovers";
 }
 
-// Puts a file where the job's directory was: nothing can be made there, not even by root.
+// Replaces the job's directory by a file: nothing can be created there, not even by root.
 void Block(const std::string& directory) {
   std::filesystem::rename(directory, directory + ".away");
   std::ofstream(directory) << "in the way";
@@ -206,7 +206,7 @@ void Unblock(const std::string& directory) {
 
 class HeldSaveTest : public SavingTest {
  protected:
-  // A job that saves every 10 steps, and does not come to its end before Release.
+  // A job that saves every 10 steps and does not end before Release.
   v1::JobSpec Held(const std::string& more = "") const {
     return Spec(2, absl::StrCat(more,
                                 "steps: 200 allow_chaos: true chaos { rank: 0 kind: SLEEP seconds: "
@@ -270,7 +270,7 @@ TEST_F(HeldSaveTest, StateThatIsHeldIsSavedElsewhereWithTheFinalWeights) {
     EXPECT_THAT(
         daemon->status(1).saves().rbegin()->error(),
         HasSubstr(absl::StrCat("`paceline checkpoint save ", FakeDaemon::JobId(), " --to DIR`")));
-    // There neither: it is in the way of a directory.
+    // This fails, too: a file is in the way of the directory.
     std::ofstream(directory_ + "/full") << "in the way";
     daemon->SetSaveOrder(1, directory_ + "/full");
     const auto holds_by = [&](int64_t order) {
@@ -298,7 +298,7 @@ TEST_F(HeldSaveTest, RankThatHasWrittenItsShardWritesItElsewhereToo) {
   const auto daemon = MakeDaemon();
   daemon->Launch(spec);
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).checkpoints().saves() > 0; }));
-  // Rank 1 finds a directory where its part of the manifest is to be.
+  // Rank 1 finds a directory in place of its part of the manifest.
   std::filesystem::create_directories(absl::StrCat(Checkpoint("out", 200), "/", PartName(1), "/x"));
   Release();
   ASSERT_TRUE(daemon->Serve([&] { return Holds(*daemon, 1); })) << daemon->Log(1);

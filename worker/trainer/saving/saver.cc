@@ -21,11 +21,11 @@
 namespace paceline {
 namespace {
 
-// Rank 0 waits so long for the last checkpoint to become complete before it ends.
+// How long rank 0 waits at the end for the last checkpoint to become complete.
 constexpr absl::Duration kCommitPatience = absl::Minutes(5);
 
-// Saves of rank 0 that wait for the controller's word: while it is away for long, the older ones
-// stay incomplete.
+// Maximum number of saves for which rank 0 waits for the controller's word. If the controller is
+// away for long, older ones stay incomplete.
 constexpr size_t kDurableKept = 8;
 
 using Clock = std::chrono::steady_clock;
@@ -94,12 +94,12 @@ void Saver::Enter(const Generation& generation, SaverMemory* memory) {
       [this, done = memory->last_order](const CheckpointPlan& plan) { TakePlan(plan, done); });
 }
 
-// `done`: orders up to this number were carried out before the generation.
+// `done`: orders up to this number were carried out in earlier generations.
 void Saver::TakePlan(const CheckpointPlan& plan, int64_t done) {
   bool trains = true;
   {
     const absl::MutexLock lock(&mu_);
-    // First: a rank votes only for an order whose plan it has taken in.
+    // First: a rank may only vote for an order whose plan it has taken.
     directories_ = plan.directories;
     if (plan.save.number > done) newest_order_ = std::max(newest_order_, plan.save.number);
     trains = !ending_ || directories_.count(plan.save.number) == 0;
@@ -155,7 +155,7 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
   memory_->last_saved = steps_done;
   memory_->last_order = std::max(memory_->last_order, order);
   {
-    // Before the writer can tell more of it.
+    // Before the writer can report more about it.
     const absl::MutexLock lock(&mu_);
     figures_.last_blocked_s = 0;
     answered_order_ = std::max(answered_order_, order);
@@ -169,8 +169,7 @@ int64_t Saver::BeginShard(const SaveStatus& save) {
   const Member& member = generation_->config.member;
   const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
   copying_ = true;
-  // A directory that a person has named for this save may be a new one; the job's own was made at
-  // the start.
+  // A person may name a new directory for this save; the job's own was created at the start.
   const bool is_own = JobDirectoryOf(save.order) == parts_.config.output_directory();
   return shards_.Begin(
       DirectoryOf(save), Describe(save.step), part.entries, part.at_once,
@@ -224,7 +223,7 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
   if (save.generation == member_.generation) last_durable_ = save.step;
   if (save.generation == member_.generation && member_.rank == 0) {
     durable_[save.step] = {save};
-    // Those that other ranks could not write are never committed.
+    // Saves that other ranks could not write are never committed.
     if (durable_.size() > kDurableKept) durable_.erase(durable_.begin());
   }
   Settle(save);
@@ -235,7 +234,7 @@ void Saver::Commit(const CheckpointPlan::Commit& commit) {
   {
     const absl::MutexLock lock(&mu_);
     const auto durable = durable_.find(commit.step);
-    // The plan may still tell of the shards that were written elsewhere before.
+    // The plan may still list shards that were written elsewhere before.
     if (durable == durable_.end() ||
         durable->second.save.order != commit.order.value_or(durable->second.save.order) ||
         std::exchange(durable->second.committing, true)) {
@@ -303,7 +302,7 @@ void Saver::BeginAtEnd(int64_t steps_done, int64_t order) {
     const absl::MutexLock lock(&mu_);
     at_end_ = AtEnd{save, absl::OkStatus(), absl::OkStatus()};
     end_order_ = order;
-    // Of the try before, which was made elsewhere.
+    // From the previous try, which was made elsewhere.
     durable_.erase(steps_done);
     if (last_durable_ == steps_done) last_durable_ = 0;
   }
@@ -330,7 +329,7 @@ bool Saver::SaveElsewhere(int64_t steps_done, int64_t order, bool saved) {
   save.step = steps_done;
   save.order = order;
   const Member& member = generation_->config.member;
-  // Of an earlier order for the same directory: no try goes on any more.
+  // From an earlier order for the same directory; no such try is still running.
   std::error_code ignored;
   std::filesystem::remove(
       absl::StrCat(DirectoryOf(save), "/", ShardName(member.rank, member.world_size)), ignored);
@@ -403,12 +402,12 @@ absl::Status Saver::FinishCommit() {
     return durable_.count(last_durable_) == 0 || parts_.control.stop_requested() ||
            (at_end_.has_value() && !at_end_->commit.ok());
   };
-  // The others wait in a collective.
+  // The other ranks wait in a collective.
   const absl::Duration patience = std::min(kCommitPatience, parts_.config.startup_timeout / 2);
   const absl::Time deadline = BootNow() + patience;
   const absl::MutexLock lock(&mu_);
   while (!settled()) {
-    // The request to stop is not a condition of this mutex.
+    // A stop request does not wake this mutex, so poll for it.
     mu_.AwaitWithTimeout(absl::Condition(&settled), absl::Milliseconds(100));
     if (BootNow() > deadline) {
       PACELINE_LOG(ERROR) << "the last checkpoint stays incomplete: the controller has not "

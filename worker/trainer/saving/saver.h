@@ -1,14 +1,13 @@
-// Saves a rank's state, and tells of its saves. When one is due is decided elsewhere: by
-// save_schedule.h, or at the stops of Slipstream.
+// Saves a rank's state and reports its saves. save_schedule.h, or Slipstream at its stops, decides
+// when a save is due.
 //
-// The state is copied and written beside the training (checkpoint/shard_saver.h); rank 0 writes the
-// manifest when the controller says that the shards of all ranks are durable.
+// The state is copied and written while training goes on (checkpoint/shard_saver.h). Rank 0 writes
+// the manifest when the controller says that all ranks' shards are durable.
 //
-// It lives as long as the process, so that what a generation's end leaves unwritten does not hold
-// up the next one: a shard is written to its end, and told with the generation in which it was
-// made.
+// It lives as long as the process, so that a generation's unwritten shard does not delay the next
+// generation: it is written to its end, and reported under the generation that made it.
 //
-// One training thread; the control's and the writer's threads come in by callbacks. Torch's
+// Used by one training thread; the control's and the writer's threads enter by callbacks. Torch's
 // exceptions pass through.
 #ifndef WORKER_TRAINER_SAVING_SAVER_H_
 #define WORKER_TRAINER_SAVING_SAVER_H_
@@ -38,15 +37,15 @@
 
 namespace paceline {
 
-// Whether what could not be written for this reason may be written later: a full disk, a missing
-// permission, an error of the file system. Not a NaN, nor a file that is there already.
+// Whether a failed write may succeed later: a full disk, a missing permission, an error of the file
+// system. Not a NaN, nor a file that exists already.
 bool MayPass(const absl::Status& error);
 
 SaveFailure FailureOf(const absl::Status& status);
 
 class Saver {
  public:
-  // All of it outlives the saver.
+  // All of these must outlive the saver.
   struct Parts {
     const TrainerConfig& config;  // Of any generation.
     const Model& model;
@@ -54,16 +53,16 @@ class Saver {
     Control& control;
     Platform& platform;
   };
-  // All of it is there until Leave.
+  // All of these must stay valid until Leave.
   struct Generation {
     const TrainerConfig& config;
     Groups& groups;
-    // What is saved, and what the manifest says of the plan and the position in the data. Called by
-    // Save, and the first also by Enter.
+    // `state` returns what to save; Save and Enter call it. `describe` adds the plan and the
+    // position in the data to the manifest; Save calls it.
     std::function<std::vector<StateTensor>()> state;
     std::function<void(Manifest* manifest)> describe;
-    // A save was ordered that has not begun yet; a number may come again. The control's thread; not
-    // after Leave.
+    // A save was ordered and has not begun; may be called again for the same number. Called on the
+    // control's thread, not after Leave.
     std::function<void(const SaveOrder& order)> on_order;
   };
 
@@ -73,56 +72,56 @@ class Saver {
   Saver(const Saver&) = delete;
   Saver& operator=(const Saver&) = delete;
 
-  // `memory` is kept up to date.
+  // `memory` is kept up to date until Leave.
   void Enter(const Generation& generation, SaverMemory* memory);
-  // Gives up what is not written yet but for the own shard. Afterwards the state may change.
+  // Gives up all saves in progress but this rank's own shard. The state may change afterwards.
   void Leave();
 
-  // Between Enter and Leave, as all below. All ranks are equal, after so many steps: begins a save.
-  // `order`: 0 for one of the spec. One that must be made waits for memory; another is left out if
-  // there is none.
+  // Call this and the functions below between Enter and Leave. Begins a save when all ranks are
+  // equal after `steps_done` steps. `order`: 0 for a save due by the spec. If no memory is free, a
+  // save that `must` be made waits, and any other is skipped.
   void Save(int64_t steps_done, int64_t order, bool must);
-  // The same at the end of the training, unless what is to be saved there is saved already. `due`:
-  // besides what the job says of its end. If it fails for a reason that may pass (MayPass), that is
-  // not told as a failed save: FinishShard and FinishCommit try again.
+  // Like Save at the end of the training, unless everything due then is saved already. `due`: a
+  // save is due besides what the job says about its end. A failure that may pass (MayPass) is not
+  // reported as failed: FinishShard and FinishCommit try again.
   void SaveAtEnd(int64_t steps_done, int64_t order, bool due);
-  // From SaveAtEnd on: the newest order that names a directory, as far as this rank knows, and was
-  // not answered yet; 0: none. Any thread.
+  // After SaveAtEnd: the newest unanswered order known here that names a directory; 0: none. Any
+  // thread.
   int64_t OrderElsewhere();
-  // All ranks have agreed on that order while they hold their state: it is saved once more, into
-  // the order's directory, and what else is written at the end goes there, too. `saved`: the
-  // checkpoint is complete; then that else alone, false is returned, and the order is given up.
+  // All ranks, which hold their state, have agreed on this order: saves the state again, into the
+  // order's directory, where the end's other files go, too. `saved`: the checkpoint is complete
+  // already; then only those other files go there, the order is given up, and false is returned.
   bool SaveElsewhere(int64_t steps_done, int64_t order, bool saved);
-  // Where the end's files go, beside the last checkpoint; made if it is missing. Errors as
+  // Directory of the end's files, beside the last checkpoint; created if missing. Errors as for
   // FinishShard.
   absl::StatusOr<std::string> DirectoryAtEnd();
 
-  // An order that will not be carried out.
+  // Reports that an order will not be carried out.
   void GiveUp(int64_t order, const std::string& why);
 
-  // Before the parameters or the optimizer's state change. Costs next to nothing unless a save has
-  // begun since the last call.
+  // Call before the parameters or the optimizer's state change. Costs almost nothing unless a save
+  // has begun since the last call.
   void BeforeChange();
 
-  // For so long the training stood still because of the latest save.
+  // The latest save has blocked training for `seconds`.
   void CountBlocked(double seconds);
 
-  // Returns when this rank's saves are durable. An error, one of MayPass: the shard of the save at
-  // the end is not; each further call tries once more. The state must not have changed.
+  // Returns when this rank's saves are durable. On an error, one of MayPass, the final save's shard
+  // is not durable; each further call tries again. The state must not have changed.
   absl::Status FinishShard();
 
-  // After FinishShard has succeeded on all ranks. Whether the latest save is durable on all of
-  // them: one that failed for good on some rank is not. Collective.
+  // Call after FinishShard has succeeded on all ranks. Whether the latest save is durable on all of
+  // them; false if it failed for good on some rank. Collective.
   bool IsDurableOnAll();
 
-  // Rank 0, when it is: returns when the latest save is complete, or will not be since the
-  // controller does not answer or the rank is to stop. Errors as FinishShard, of the manifest.
+  // On rank 0, if so: returns when the latest save is complete, or will not be: the controller does
+  // not answer, or the rank should stop. Errors as for FinishShard, about the manifest.
   absl::Status FinishCommit();
 
-  // This rank keeps its state after so many steps, since what it writes at the end cannot be
-  // written. `what`: one line for people, the cause and what is done about it.
+  // Reports that this rank keeps its state after `steps_done` steps because its final files cannot
+  // be written. `what`: one line for people with the cause and what is done about it.
   void TellHold(int64_t steps_done, const absl::Status& cause, const std::string& what);
-  // No longer: tells again what became of the save at the end.
+  // The hold is over: reports the final save's outcome again.
   void TellHoldOver();
 
  private:
@@ -131,8 +130,7 @@ class Saver {
     bool committing = false;
   };
 
-  // The save at the end. Until its shard, or its manifest, is written again, with the error of
-  // the latest try.
+  // The final save, kept until its shard or manifest is written, with the error of the latest try.
   struct AtEnd {
     SaveStatus told;
     absl::Status shard;
@@ -156,7 +154,7 @@ class Saver {
 
   const Parts parts_;
 
-  // Of the training thread.
+  // Used by the training thread.
   std::optional<Generation> generation_;
   SaverMemory* memory_ = nullptr;
   bool reserved_ = false;
@@ -164,18 +162,18 @@ class Saver {
 
   mutable absl::Mutex mu_;
   CheckpointFigures figures_ ABSL_GUARDED_BY(mu_);
-  // Of rank 0: the newest that are not committed, by step.
+  // On rank 0: the newest uncommitted saves, by step.
   std::map<int64_t, Durable> durable_ ABSL_GUARDED_BY(mu_);
-  Member member_ ABSL_GUARDED_BY(mu_);             // Of the generation.
+  Member member_ ABSL_GUARDED_BY(mu_);             // In this generation.
   int64_t last_durable_ ABSL_GUARDED_BY(mu_) = 0;  // Step.
   std::optional<AtEnd> at_end_ ABSL_GUARDED_BY(mu_);
 
-  // By the number of an order that names a directory, as the newest plan says.
+  // By the number of an order that names a directory, from the newest plan.
   std::map<int64_t, std::string> directories_ ABSL_GUARDED_BY(mu_);
-  int64_t newest_order_ ABSL_GUARDED_BY(mu_) = 0;    // Number; of the generation.
+  int64_t newest_order_ ABSL_GUARDED_BY(mu_) = 0;    // Number; of this generation.
   int64_t answered_order_ ABSL_GUARDED_BY(mu_) = 0;  // The newest that was begun or given up.
-  bool ending_ ABSL_GUARDED_BY(mu_) = false;         // SaveAtEnd has been called.
-  int64_t end_order_ ABSL_GUARDED_BY(mu_) = 0;       // Its directory gets the end's files.
+  bool ending_ ABSL_GUARDED_BY(mu_) = false;         // SaveAtEnd was called.
+  int64_t end_order_ ABSL_GUARDED_BY(mu_) = 0;       // The end's files go to its directory.
 
   ShardSaver shards_;
 };

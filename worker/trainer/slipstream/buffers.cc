@@ -26,10 +26,10 @@
 namespace paceline {
 namespace {
 
-// Elements of a chunk: some of it stays in a cache between the loads and stores of one pass.
+// Elements per chunk: small enough to stay partly in a cache during a pass.
 constexpr int64_t kChunk = 1 << 16;
 
-// What the ranks have in common: parameters, then running statistics.
+// The tensors that ranks have in common: parameters, then running statistics.
 std::vector<NamedTensor> CommonTensors(const Model& model) {
   std::vector<NamedTensor> common = model.parameters();
   for (const NamedTensor& one : model.buffers()) {
@@ -279,7 +279,7 @@ void SlipstreamBuffers::ApplyGradientsOnDevice(int ranks, double max_norm) {
 }
 
 void SlipstreamBuffers::FlipBit() {
-  constexpr int kBit = 20;  // The lowest may vanish again by rounding.
+  constexpr int kBit = 20;  // A lower bit might vanish by rounding.
   const at::NoGradGuard no_grad;
   z_.narrow(0, 0, 1).view(at::kInt).bitwise_xor_(1 << kBit);
 }

@@ -32,7 +32,7 @@ class Parts : public Model {
  public:
   Parts() : Model(at::kCPU) {
     AddParameter("many", at::full({kMany}, 1.0F));
-    // Dense, but in another order than its indices.
+    // Dense, but its memory order is not its index order.
     AddParameter("turned", at::arange(6, at::kFloat).view({2, 3}).t());
     AddBuffer("mean", at::full({2}, 3.0F));
     AddBuffer("count", at::full({}, 7, at::kLong));
@@ -56,7 +56,7 @@ class Parts : public Model {
   float mean() const { return buffers()[0].tensor[1].item<float>(); }
 };
 
-// In chunks, and as on another device.
+// Runs in chunks, and as on another device.
 class SlipstreamBuffersTest : public testing::TestWithParam<bool> {
  protected:
   Parts model_;
@@ -72,7 +72,7 @@ INSTANTIATE_TEST_SUITE_P(All, SlipstreamBuffersTest, testing::Bool(),
 
 constexpr SlipstreamRank::Buffers kNames = {0, 1, 2};
 constexpr int64_t kValues = kMany + 6 + 2;
-constexpr double kRounding = 1e-6;  // Of a norm that is a float.
+constexpr double kRounding = 1e-6;  // Of a norm in float.
 
 TEST_P(SlipstreamBuffersTest, HoldParametersAndStatisticsButNoCountersAndConstants) {
   EXPECT_EQ(buffers_.z().numel(), kValues);
@@ -89,7 +89,7 @@ TEST_P(SlipstreamBuffersTest, AnUpdateTravelsAndTheOwnWorkIsRebased) {
   const SlipstreamRank::Buffers in_flight = {1, 0, 2};
   EXPECT_NEAR(FillUpdate(in_flight), 4.0 * kValues, kRounding * 4.0 * kValues);
   model_.Add(8);             // Not sent yet.
-  buffers_.ApplyUpdates(2);  // Another rank had nothing.
+  buffers_.ApplyUpdates(2);  // Another rank had none.
   const SlipstreamRank::Buffers finished = {1, 2, 0};
   buffers_.Copy(Copy::kRebase, finished);
   EXPECT_EQ(buffers_.z()[5].item<float>(), 2);
@@ -113,7 +113,7 @@ TEST_P(SlipstreamBuffersTest, WhatALossySumLeavesOutIsInTheNextUpdate) {
   EXPECT_EQ(buffers_.z()[5].item<float>(), 1.75);
   EXPECT_EQ(model_.many(kMany - 1), 2.25);
   EXPECT_NEAR(FillUpdate({2, 1, 0}), 0.25 * kValues, kRounding * kValues);
-  // Of a sum that it adds up for all, without an update of its own.
+  // In a sum that it adds up for all without an update of its own.
   at::Tensor(buffers_.wire()).fill_(0);
   at::Tensor(buffers_.rest()).fill_(0.25);
   buffers_.ApplyLossyUpdates(2, /*has_update=*/false, finished);
@@ -149,7 +149,7 @@ TEST_P(SlipstreamBuffersTest, GradientsAndStatisticsBecomeMeans) {
   EXPECT_NEAR(buffers_.SquaredGradient([] {}), 4.0 * (kMany + 6), 1);
   at::Tensor(model_.buffers()[0].tensor).fill_(5);
   buffers_.FillGradient();
-  at::Tensor(buffers_.wire()).mul_(3);  // Three ranks with the same.
+  at::Tensor(buffers_.wire()).mul_(3);  // The sum of three equal ranks.
   buffers_.ApplyGradients(3, /*max_norm=*/0);
   EXPECT_EQ(buffers_.wire_parameters()[1][0][1].item<float>(), 2);
   EXPECT_EQ(buffers_.z()[kValues - 1].item<float>(), 5);
@@ -180,7 +180,7 @@ TEST_P(SlipstreamBuffersTest, TheHashDependsOnEachBit) {
   EXPECT_NE(buffers_.Hash(), hash);
 }
 
-// In a thread of its own, that has used no others yet.
+// Runs on a new thread that has used no other threads yet.
 void WithThreads(int threads, const std::function<void()>& what) {
   std::thread([&] {
     at::set_num_threads(threads);
@@ -221,7 +221,7 @@ std::set<std::string> ThreadsOfThisProcess() {
 TEST(SlipstreamChunksTest, PassesAreMadeByAllThreadsOfThePool) {
   Parts model;
   SlipstreamBuffers buffers(model);
-  // Those of an earlier test's pool may still be ending.
+  // Threads of an earlier test's pool may still be ending.
   const std::set<std::string> before = ThreadsOfThisProcess();
   const auto added = [&] {
     std::set<std::string> ids = ThreadsOfThisProcess();

@@ -1,4 +1,4 @@
-// The mean of the optimizer's state over the ranks that add theirs to a round.
+// Averages the optimizer's state over the ranks that contribute theirs to a round.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_SLIPSTREAM_OPTIMIZER_STATE_H_
@@ -14,19 +14,19 @@ namespace paceline {
 
 class OptimizerState {
  public:
-  // `optimizer` outlives this.
+  // `optimizer` must outlive this.
   explicit OptimizerState(const Optimizer& optimizer) : optimizer_(optimizer) {}
 
-  // A flat float32 buffer with all slots and step counts, or with zeros. It is this object's.
+  // Fills this object's flat float32 buffer with all slots and step counts, or with zeros.
   at::Tensor Fill(bool has_state);
 
-  // After the sum over all ranks: the mean of the `ranks` that have added theirs. Step counts
-  // become whole numbers.
+  // Call after the sum over all ranks: takes the mean of the `ranks` that contributed, with step
+  // counts rounded to whole numbers.
   void Apply(int ranks);
 
  private:
   const Optimizer& optimizer_;
-  at::Tensor flat_;  // Made when it is first needed.
+  at::Tensor flat_;  // Allocated when first needed.
   std::vector<at::Tensor> views_;
 };
 

@@ -21,12 +21,12 @@ TEST(OptimizerStateTest, TheMeanIsThatOfThoseThatAddTheirs) {
   OptimizerState state(*optimizer);
   at::Tensor flat = state.Fill(/*has_state=*/true);
   EXPECT_EQ(flat.numel(), 2 * 10 + 2);
-  flat.add_(4);  // Another rank's: its count is 4.
+  flat.add_(4);  // From another rank whose count is 4.
   state.Apply(2);
   for (const at::Tensor& slot : TensorsOf(optimizer->Slots())) {
     EXPECT_EQ(slot.flatten()[3].item<float>(), 5);
   }
-  // 4.5, to an even one.
+  // 4.5 rounds to even.
   for (const at::Tensor& count : optimizer->StepCounts()) EXPECT_EQ(count.item<float>(), 4);
 }
 

@@ -7,8 +7,8 @@ using Event = DeviceStreams::Event;
 using Side = PassOrder::Side;
 
 constexpr Side kSides[] = {Side::kCompute, Side::kComm};
-constexpr Event kOfParts = 2 * PassUse::kParts;  // Of a side: reads, then writes.
-constexpr Event kFirstStep = 2 * kOfParts;       // Behind the two latest steps.
+constexpr Event kOfParts = 2 * PassUse::kParts;  // Per side: reads, then writes.
+constexpr Event kFirstStep = 2 * kOfParts;       // After the two latest steps.
 constexpr Event kFirstOfStream = kFirstStep + 2;
 static_assert(kFirstOfStream + 2 <= DeviceStreams::kEvents);
 
@@ -23,7 +23,7 @@ PassOrder::PassOrder(DeviceStreams* streams) : streams_(streams) {
   if (on_device()) Record(Side::kCompute, {0, PassUse::kAll});
 }
 
-// Also its own memory was made in the other stream, where it may have been used for something else.
+// Its own memory was also made on the other stream, which may have used it for something else.
 std::unique_ptr<DeviceStreams::Aside> PassOrder::GoAside() {
   if (!on_device()) return nullptr;
   auto aside = streams_->GoAside();
@@ -57,7 +57,7 @@ void PassOrder::HandOver() {
 }
 
 void PassOrder::WaitForLatestStep() {
-  // The one before it is done.
+  // The step before that one is done.
   if (on_device()) streams_->Wait(kFirstStep + static_cast<Event>(steps_ % 2));
 }
 

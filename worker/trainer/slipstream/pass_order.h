@@ -1,21 +1,20 @@
-// Puts a rank's passes in order on a device, where they only begin when they are ordered.
+// Orders a rank's passes on a device, where a call only enqueues them.
 //
-// Each of the two threads works in a stream of the device. SlipstreamRank lets a thread begin a
-// pass when those before it that conflict have been told to be done. On a device they may only have
-// been given to the other stream, so for each part of the memory (slipstream/pass_use.h) an
-// event is recorded behind a pass that reads it, and one behind a pass that writes it; a pass
-// starts after the other stream's events of what it uses: to read, after the write; to write, after
-// both. Events are those of the buffers as they lie in memory, whatever their names are then. No
-// thread waits but where it has to know what the device has found.
+// Each of the two threads works in its own stream. SlipstreamRank lets a thread begin a pass when
+// conflicting earlier ones are reported done. On a device they may only be enqueued on the other
+// stream. So for each part of the memory (slipstream/pass_use.h), an event is recorded after a pass
+// that reads it, and one after a pass that writes it. A pass waits for the other stream's events of
+// the parts it uses: a read for the write, a write for both. Events belong to buffers in memory,
+// whatever their current names. A thread only waits where it needs a result from the device.
 //
 //   compute   step │copy│step│copy│ ...           its step is a pass over model, gradients and
 //                     │    ▲                      optimizer: TakeBack ... HandOver
 //                     ▼    │
 //   comm             fill ── sum ── apply
 //
-// A CPU needs none of it: there passes are done when they are told to be.
+// On a CPU nothing is needed: passes are done when they are reported.
 //
-// Thread-safe; each side is of one thread. Torch's exceptions pass through.
+// Thread-safe; each side is used by one thread. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_SLIPSTREAM_PASS_ORDER_H_
 #define WORKER_TRAINER_SLIPSTREAM_PASS_ORDER_H_
 
@@ -31,17 +30,17 @@ class PassOrder {
  public:
   enum class Side { kCompute, kComm };
 
-  // Made by the compute thread. What its stream has been given comes before all that follows. Null:
-  // the device is a CPU, and nothing has to be done here. `streams` outlives this.
+  // Call this on the compute thread. Work already on its stream comes before everything else. Null:
+  // the device is a CPU and nothing needs to be done. `streams` must outlive this.
   explicit PassOrder(DeviceStreams* streams);
 
   bool on_device() const { return streams_ != nullptr; }
 
-  // The communication thread, before all else: to its own stream, while the result lives. Null on a
-  // CPU.
+  // Called first by the communication thread: switches it to its own stream while the result lives.
+  // Null on a CPU.
   std::unique_ptr<DeviceStreams::Aside> GoAside();
 
-  // Gives the pass to the calling thread's stream, in its order.
+  // Enqueues the pass on the calling thread's stream, in the right order.
   template <typename F>
   void Run(Side side, const PassUse& use, F pass) {
     if (on_device()) StartAfterConflicts(side, use);
@@ -49,17 +48,17 @@ class PassOrder {
     if (on_device()) Record(side, use);
   }
 
-  // The compute thread: before it gives its stream a step, and what else it does with the model by
-  // itself; and after that, before it tells of it.
+  // Called by the compute thread: TakeBack before it enqueues a step or other work on the model;
+  // HandOver afterwards, before it reports that work.
   void TakeBack();
   void HandOver();
 
-  // The compute thread, before a step: sleeps until the device has begun the latest step, so that
-  // one step is queued at most. (More of them would be told of long before they are done, and the
-  // update that a round waits for would be behind them.)
+  // Called by the compute thread before a step: sleeps until the device has begun the latest step,
+  // so that at most one is queued. (More would be reported long before they are done, and delay the
+  // update that a round waits for.)
   void WaitForLatestStep();
 
-  // Sleeps until the calling thread's stream has done what it has been given so far.
+  // Sleeps until the calling thread's stream has done its work so far.
   void WaitForStream(Side side);
 
  private:
@@ -67,7 +66,7 @@ class PassOrder {
   void Record(Side side, const PassUse& use);
 
   DeviceStreams* const streams_;
-  int64_t steps_ = 0;  // Handed over. The compute thread's.
+  int64_t steps_ = 0;  // Handed over; used by the compute thread.
 };
 
 }  // namespace paceline

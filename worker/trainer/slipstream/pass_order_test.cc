@@ -22,7 +22,7 @@ using Side = PassOrder::Side;
 using testing::IsEmpty;
 using testing::Not;
 
-// Memory for each part, and passes over it by one thread that is in both streams by turns.
+// Memory for each part, and passes over it by one thread that switches between both streams.
 struct Device {
   Device() {
     for (at::Tensor& one : parts) one = at::zeros({2});
@@ -92,7 +92,7 @@ TEST(PassOrderTest, AStepComesAfterWhatItUsesAndBeforeWhatUsesIt) {
   EXPECT_THAT(device.races.races(), IsEmpty());
 }
 
-// What a pass reads may be read in the other stream at the same time.
+// Both streams may read the same memory at the same time.
 TEST(PassOrderTest, AStreamWaitsForConflictsOnly) {
   Device device;
   PassOrder order(&device.races);
@@ -113,7 +113,7 @@ class Values : public Model {
   Score Evaluate(const Batch& /*batch*/) override { return {}; }
 };
 
-// Each pass of a side after each of the other one, whatever names the buffers have.
+// Each pass of one side after each of the other, whatever the buffers' names.
 TEST(PassOrderTest, PassesUseWhatTheySay) {
   using Copy = ComputeOrder::Copy;
   using Fill = CommOrder::Fill;
@@ -155,7 +155,7 @@ TEST(PassOrderTest, PassesUseWhatTheySay) {
   EXPECT_GT(races.in_order(), 0);
 }
 
-// Counts what threads wait for.
+// Counts the waits of threads.
 class WaitedFor : public DeviceStreams {
  public:
   std::unique_ptr<Aside> GoAside() override { return nullptr; }

@@ -33,7 +33,7 @@ RoundState FirstState(const TrainerConfig& config, const SlipstreamPlan& plan,
   return state;
 }
 
-// A training that begins: all ranks get the model of rank 0.
+// Begins a training: all ranks get rank 0's model.
 void Begin(const Slipstream::Parts& parts) {
   MakeEqual(parts.groups.all(), parts.model.parameters());
   parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
@@ -67,7 +67,7 @@ Slipstream::Slipstream(const Parts& parts)
   Shared& shared = *shared_;
   shared.progress.SetActive(plan().epoch, steps_done());
   shared.progress.IsNew(plan().epoch);
-  Prepare(parts.plan->plan);  // A generation may begin with another one.
+  Prepare(parts.plan->plan);  // A generation may begin with another plan.
   if (parts.memory.rank->state().started) shared.SetTimeout();
   shared.thread = std::thread([&shared] { shared.Run(); });
 }
@@ -122,7 +122,7 @@ void Slipstream::Shared::Wait(const Ordered& ordered, bool asks_group) {
       ordered.order.kind == ComputeOrder::Kind::kGradient) {
     const Telling telling(*this);
     rank->DropStep();
-    ++seen;  // That this one tells is no word for it.
+    ++seen;  // Ignore this thread's own report.
   }
   const absl::MutexLock lock(&mu);
   WaitForWord(seen,
@@ -175,7 +175,7 @@ absl::StatusOr<Slipstream::Order> Slipstream::Next(
     } else if (asks_group) {
       begin_wait(ComputeOrder::Wait::kGroup);
     }
-    // Whoever waits answers the others, too.
+    // A waiting rank also answers its group.
     const bool agreed = !asks_group || shared.GroupAgrees(ordered);
     if (!goes || !agreed) {
       shared.Wait(ordered, asks_group);

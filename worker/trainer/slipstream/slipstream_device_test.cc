@@ -1,4 +1,4 @@
-// Slipstream as on a device: passes are only given to the streams of two threads (stream_races.h).
+// Slipstream as on a device: passes are only enqueued on two threads' streams (stream_races.h).
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/arange.h>
@@ -25,7 +25,7 @@ using testing::IsEmpty;
 
 constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
 
-// Sums of the host are added up in another order.
+// The host's sums are added in another order.
 void ExpectClose(const Tensors& a, const Tensors& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) {
@@ -33,7 +33,7 @@ void ExpectClose(const Tensors& a, const Tensors& b) {
   }
 }
 
-// The same for each job.
+// Sets the same parameters for each job.
 void SetParameters(const Model& model) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& one : TensorsOf(model.parameters())) {
@@ -41,7 +41,7 @@ void SetParameters(const Model& model) {
   }
 }
 
-// What ranks end with: the first one's, and that all have the same.
+// What ranks end with: the first rank's, and that all have the same.
 class Ends {
  public:
   void Add(Tensors model) {
@@ -83,7 +83,7 @@ TEST(SlipstreamDeviceTest, NothingIsARaceInAnyModeNorBetweenThem) {
         plan.slipstream->averages_state = plan.slipstream->mode == Mode::kPause;
         rank.slipstream.Prepare(plan);
       };
-      // As an evaluation and a save.
+      // Like an evaluation and a save.
       hooks.at_stop = [&](const Slipstream::Order& /*order*/) {
         rank.Evaluate();
         for (const at::Tensor& slot : TensorsOf(rank.optimizer->Slots())) slot.clone();
@@ -119,7 +119,7 @@ TEST(SlipstreamDeviceTest, TheModelIsThatOfACpu) {
   }
 }
 
-// The communication thread's waits are those for sums, in modes of gradients.
+// The communication thread waits for sums, in gradient modes.
 class BreaksOff : public StreamRaces {
  public:
   explicit BreaksOff(int at_sum) : left_(at_sum) {}

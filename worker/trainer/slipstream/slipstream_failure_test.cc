@@ -1,4 +1,4 @@
-// What ranks with Slipstream do when a collective fails, an update is bad, or models differ.
+// Slipstream ranks when a collective fails, an update is bad, or models differ.
 #include <ATen/ops/full.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::HasSubstr;
 
 constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
 
-// The gradients of the present step.
+// Spoils the current step's gradients.
 void Spoil(SmallRank& rank) {
   const at::NoGradGuard no_grad;
   const double nan = std::numeric_limits<double>::quiet_NaN();

@@ -1,4 +1,4 @@
-// The communication thread: rounds.
+// The communication thread: makes the rounds.
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/ones.h>
@@ -44,23 +44,23 @@ void Slipstream::Shared::Run() {
       Drain();
       throw;
     }
-    order.WaitForStream(kComm);  // Whoever joins the thread has what it has done.
+    order.WaitForStream(kComm);  // Joining the thread must also wait for its stream.
   } catch (...) {
     const Telling telling(*this);
     failure = std::current_exception();
   }
 }
 
-// What the stream has been given may belong to rounds that have finished.
+// Work on the stream may belong to finished rounds.
 void Slipstream::Shared::Drain() {
   try {
     order.WaitForStream(kComm);
   } catch (const std::exception&) {
-    // The device has failed: the first error is the one to tell.
+    // The device has failed: report the first error, not this one.
   }
 }
 
-// False: there is no further order.
+// Returns false when there are no more orders.
 bool Slipstream::Shared::MakeNext() {
   CommOrder order;
   SlipstreamRank::Buffers names;
@@ -141,7 +141,7 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
     Sum(tensor);
     bytes += AllReduceBytes(static_cast<int64_t>(tensor.nbytes()), parts.config.member.world_size);
   };
-  if (payload.lossy) {  // On a CPU only.
+  if (payload.lossy) {  // Only on a CPU.
     if (!int8) {
       int8.emplace(parts.groups.int8_codec(), *parts.plan->payloads, buffers.wire().numel(),
                    buffers.wire().options());
@@ -167,8 +167,8 @@ void Slipstream::Shared::Sum(const at::Tensor& tensor) {
   parts.plan->payloads->SumOnDevice(tensor, [this] { order.WaitForStream(kComm); });
 }
 
-// That another rank has broken off its part cannot be seen on a device (Group::SumOnDevice). Who
-// has does not get here, and then nobody believes the sum.
+// On a device, a rank cannot see that another one has aborted its part (Group::SumOnDevice). A rank
+// that aborted does not reach this, and then nobody uses the sum.
 void Slipstream::Shared::Confirm() { parts.plan->headers->SumFew(at::ones({1}, at::kDouble)); }
 
 void Slipstream::Shared::Apply(const CommOrder::Payload& payload,

@@ -1,4 +1,4 @@
-// What the two threads of a Slipstream share.
+// State shared by the two threads of a Slipstream.
 #ifndef WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_SHARED_H_
 #define WORKER_TRAINER_SLIPSTREAM_SLIPSTREAM_SHARED_H_
 
@@ -47,7 +47,7 @@ struct Slipstream::Shared {
   void Sum(const at::Tensor& tensor);
   void Confirm();
   void Apply(const CommOrder::Payload& payload, const SlipstreamRank::Buffers& names);
-  // The training thread's order: what came with it, and the count of what had been told by then.
+  // An order for the training thread, what came with it, and the number of reports by then.
   struct Ordered {
     ComputeOrder order;
     absl::Time at;
@@ -59,16 +59,16 @@ struct Slipstream::Shared {
   void MakeCopy(const Ordered& ordered);
   absl::StatusOr<Order> Begin(const Ordered& ordered);
   bool GroupAgrees(const Ordered& ordered);
-  // The order is to wait, or is taken back.
+  // Waits for the other thread's next report. Drops the ordered step, if there is one.
   void Wait(const Ordered& ordered, bool asks_group);
-  // From the job's first steps on.
+  // Called from the job's first steps on.
   void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Until the other thread has told something since `told` was `seen`.
+  // Waits until the other thread has reported something since `told` was `seen`.
   void WaitForWord(int64_t seen, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
-  // Holds the mutex, while the machine is told something, and tells the other thread that it was.
+  // Holds the mutex while the machine is told something; then lets the other thread know.
   class ABSL_SCOPED_LOCKABLE Telling {
    public:
     explicit Telling(Shared& shared) ABSL_EXCLUSIVE_LOCK_FUNCTION(shared.mu) : shared_(shared) {
@@ -86,25 +86,25 @@ struct Slipstream::Shared {
   };
 
   const Parts parts;
-  SlipstreamBuffers& buffers;  // Passes as the machine orders them.
-  // Of the communication thread.
+  SlipstreamBuffers& buffers;  // Passes are made as the machine orders.
+  // Used by the communication thread.
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
-  GroupSteps group;             // Of the training thread.
-  std::optional<Int8Sum> int8;  // Of updates, if that is their format.
+  GroupSteps group;             // Used by the training thread.
+  std::optional<Int8Sum> int8;  // For updates in this format.
 
-  // Of both threads, on the model's device. After all that was made there.
+  // Used by both threads, on the model's device. Must follow everything that allocates there.
   PassOrder order;
 
   absl::Mutex mu;
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
   SlipstreamFigures& figures ABSL_GUARDED_BY(mu);
-  int64_t sent_bytes ABSL_GUARDED_BY(mu) = 0;  // Not asked for yet.
+  int64_t sent_bytes ABSL_GUARDED_BY(mu) = 0;  // Not taken yet.
   int64_t told ABSL_GUARDED_BY(mu) = 0;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool flips_bit ABSL_GUARDED_BY(mu) = false;
-  std::exception_ptr failure ABSL_GUARDED_BY(mu);  // Of the thread, which has ended by it.
+  std::exception_ptr failure ABSL_GUARDED_BY(mu);  // Ended the thread.
 
   std::thread thread;
 };

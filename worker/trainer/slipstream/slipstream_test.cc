@@ -1,4 +1,4 @@
-// Ranks that train with Slipstream over Gloo: what they end with, and where they stop.
+// Ranks that train with Slipstream over Gloo: their results and where they stop.
 #include "worker/trainer/slipstream/slipstream.h"
 
 #include <ATen/ops/allclose.h>
@@ -27,7 +27,7 @@ void ExpectNear(const Tensors& a, const Tensors& b) {
   }
 }
 
-// By rank.
+// Results by rank.
 class Collected {
  public:
   explicit Collected(int ranks) : all_(static_cast<size_t>(ranks)) {}
@@ -46,7 +46,7 @@ class Collected {
   std::vector<Tensors> all_;
 };
 
-// Steps with the mean of all ranks' gradients, in one thread.
+// Trains with the mean of all ranks' gradients, in one thread.
 Tensors SynchronousTraining(const TrainerConfig& config, const Tensors& initial) {
   SmallModel model;
   const Tensors parameters = TensorsOf(model.parameters());
@@ -95,7 +95,7 @@ TEST(SlipstreamTest, EachModeTrainsAndAllRanksEndWithTheSameModel) {
   }
 }
 
-// The loss of rank 0 for samples that nobody trains with.
+// Rank 0's loss on samples that nobody trains with.
 double LossAfter(TrainerConfig job, Mode mode, WireFormat format) {
   job.gradient_format = format;
   double loss = 0;
@@ -103,7 +103,7 @@ double LossAfter(TrainerConfig job, Mode mode, WireFormat format) {
   RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
     SmallRank rank(config, groups, SmallPlan(1, mode, {1, 2, 8}));
     SmallRank::Hooks hooks;
-    // Else a round takes as long as many steps, whatever travels, and the ranks drift apart.
+    // Otherwise a round would take many steps, whatever it sends, and the ranks drift apart.
     hooks.before_step = [] { absl::SleepFor(absl::Milliseconds(5)); };
     EXPECT_TRUE(rank.Train(hooks).ok());
     models.Add(config.rank(), CopyOf(rank.model));
@@ -219,7 +219,7 @@ TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {
         ordered = std::max(ordered, order.save_order);
         EXPECT_EQ(order.ahead, 0);
         models.Add(config.rank(), CopyOf(rank.model));
-        // Nobody goes on before all have come.
+        // Nobody continues before all have come.
         at::Tensor sum = at::zeros({1});
         groups.all().Sum(sum);
       };
@@ -269,8 +269,8 @@ TEST(SlipstreamTest, AClockThatRunsFastMakesNobodyWait) {
   models.ExpectAllSame();
 }
 
-// Rank 3 computes one step for as long as the others need for 100 rounds: if they waited for it
-// there would be none. (What they wait in all depends on the machine, too.)
+// Rank 3 computes one step while the others make 100 rounds: if they waited for it, there would be
+// none. (Their total wait also depends on the machine.)
 TEST(SlipstreamTest, ASilentRankHoldsUpNobody) {
   RunRanks(SmallJob(4, 1500), [&](const TrainerConfig& config, Groups& groups) {
     SmallRank rank(config, groups, SmallPlan(1, Mode::kFree));

@@ -1,4 +1,4 @@
-// The step timer of a rank on the CPU: the times between the calls.
+// The step timer of a CPU rank: measures the times between the calls.
 #ifndef WORKER_TRAINER_TELEMETRY_CPU_STEP_TIMER_H_
 #define WORKER_TRAINER_TELEMETRY_CPU_STEP_TIMER_H_
 
@@ -11,7 +11,7 @@ namespace paceline {
 
 class CpuStepTimer : public StepTimer {
  public:
-  // `ring` outlives this.
+  // `ring` must outlive this.
   explicit CpuStepTimer(StepRingWriter& ring) : ring_(ring) {}
 
   void Enter(Phase phase, int64_t step) override;

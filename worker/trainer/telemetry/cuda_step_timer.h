@@ -1,17 +1,17 @@
-// The step timer of a rank on a GPU: the times that pass on the device.
+// The step timer of a GPU rank: measures times on the device.
 //
-// Each call records an event in the current stream; the phases of a step are the times between
-// its events as the device passed them, so that a phase is charged with what the device did,
-// not with when the CPU asked for it. Events, and the step's scalars on their way to the host,
-// are looked at when the timer is called anyway: a record is finished a few steps later, and
-// nothing ever waits, but for Flush. The ring's live phase is that of the CPU, at once.
+// Each call records an event on the current stream. A step's phases are the times between its
+// events on the device, so that a phase is charged with what the device did, not with when the CPU
+// asked for it. Events, and the step's scalars on their way to the host, are checked whenever the
+// timer is called: a record is finished some steps later, and nothing ever waits, except Flush. The
+// ring's live phase is the CPU's, at once.
 //
-// Device times are placed on CLOCK_MONOTONIC, which the device's clock drifts against: a step
-// begins as long after the one before as the device says, but not before the CPU asked for its
-// first event, and so that it ended before the CPU saw that.
+// Device times are mapped to CLOCK_MONOTONIC, from which the device's clock drifts: a step begins
+// as long after the previous one as the device says, but not before the CPU asked for its first
+// event, and ends no later than the CPU saw that it had.
 //
-// In a stream that is being captured into a CUDA graph nothing can be timed: the phases that
-// are entered meanwhile are charged to the one before.
+// Nothing can be timed on a stream that is being captured into a CUDA graph: phases entered
+// meanwhile are charged to the previous one.
 #ifndef WORKER_TRAINER_TELEMETRY_CUDA_STEP_TIMER_H_
 #define WORKER_TRAINER_TELEMETRY_CUDA_STEP_TIMER_H_
 
@@ -29,33 +29,33 @@
 
 namespace paceline {
 
-// Events in the streams of one device, kept for use again. Thread-compatible.
+// Reusable events on one device's streams. Thread-compatible.
 class StreamEvents {
  public:
   using Event = int;
 
   virtual ~StreamEvents() = default;
 
-  // An event behind all that the calling thread's current stream has to do so far; nothing if
-  // that stream is being captured.
+  // Records an event after all work so far on the calling thread's current stream; nothing if that
+  // stream is being captured.
   virtual std::optional<Event> Record() = 0;
 
   virtual bool HasPassed(Event event) = 0;
   virtual void Wait(Event event) = 0;
 
-  // From one to another that have both passed; 0 if they did in the other order.
+  // Nanoseconds between two events that have passed; 0 if they passed in the other order.
   virtual uint64_t NanosBetween(Event from, Event to) = 0;
 
-  // It is not used any more.
+  // Makes the event available for reuse.
   virtual void Release(Event event) = 0;
 
-  // Floats of the host that a stream can copy to while the CPU goes on.
+  // Allocates host floats that a stream can copy to while the CPU goes on.
   virtual at::Tensor HostFloats(int64_t count) = 0;
 };
 
 class CudaStepTimer : public StepTimer {
  public:
-  // `ring` outlives this. `clock`: CLOCK_MONOTONIC in nanoseconds.
+  // `ring` must outlive this. `clock`: CLOCK_MONOTONIC in nanoseconds.
   CudaStepTimer(StepRingWriter& ring, std::unique_ptr<StreamEvents> events,
                 std::function<uint64_t()> clock = MonotonicNanos);
 
@@ -69,7 +69,7 @@ class CudaStepTimer : public StepTimer {
   void Flush() override;
 
  private:
-  // The begin of a phase.
+  // The beginning of a phase.
   struct Mark {
     Phase phase;
     StreamEvents::Event event;
@@ -77,7 +77,7 @@ class CudaStepTimer : public StepTimer {
   struct Step {
     StepRecord record;  // Without times, loss and grad_norm.
     std::vector<Mark> marks;
-    uint64_t asked_ns = 0;  // When the first mark was.
+    uint64_t asked_ns = 0;  // When the CPU asked for the first mark.
     StreamEvents::Event end = 0;
     at::Tensor scalars;  // On the host: loss and grad_norm.
     bool has_grad_norm = false;
@@ -85,7 +85,7 @@ class CudaStepTimer : public StepTimer {
 
   // Finishes the steps whose events have passed.
   void Collect();
-  // The oldest one, whose events have passed.
+  // Finishes the oldest step, whose events must have passed.
   void FinishOldest();
   uint64_t StartOf(const Step& step, uint64_t total_ns);
 
@@ -94,9 +94,9 @@ class CudaStepTimer : public StepTimer {
   const std::function<uint64_t()> clock_;
   Step current_;
   std::deque<Step> ended_;                // Oldest first.
-  std::vector<at::Tensor> free_scalars_;  // For use again.
+  std::vector<at::Tensor> free_scalars_;  // For reuse.
   std::vector<StepRecord> finished_;
-  // The first event of the step finished last, and when it passed.
+  // The first event of the last finished step, and when it passed.
   std::optional<StreamEvents::Event> anchor_;
   uint64_t anchor_ns_ = 0;
 };

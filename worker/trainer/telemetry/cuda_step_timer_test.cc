@@ -11,22 +11,22 @@
 namespace paceline {
 namespace {
 
-// A device that is behind the CPU: its stream holds pieces of work and events, and passes
-// them when it is told to run.
+// A device that lags behind the CPU: its stream holds work and events, and passes them when told to
+// run.
 class FakeEvents : public StreamEvents {
  public:
-  // Of the device. Its clock runs as the CPU's, with an offset.
+  // State of the device. Its clock runs like the CPU's, with an offset.
   struct Device {
     uint64_t now_ns = 7'000'000;
     bool capturing = false;
-    std::vector<uint64_t> passed_ns;                // By event; 0: not yet.
+    std::vector<uint64_t> passed_ns;                // By event; 0: not passed.
     std::deque<std::pair<Event, uint64_t>> stream;  // Event, or -1 and work in ns.
     std::set<Event> live;
     size_t most_live = 0;
     int waits = 0;
 
     void Work(uint64_t nanos) { stream.emplace_back(-1, nanos); }
-    // Passes all up to and including this event.
+    // Passes everything up to and including this event.
     void RunTo(Event event) {
       while (passed_ns[static_cast<size_t>(event)] == 0) RunOne();
     }
@@ -177,12 +177,12 @@ TEST_F(CudaStepTimerTest, EventsAreUsedAgain) {
   }
   EXPECT_EQ(timer_->TakeFinished().size(), 50);
   EXPECT_EQ(device_.live.size(), 1);  // The anchor.
-  EXPECT_LE(device_.most_live, 11);   // Two steps of five, and the anchor.
+  EXPECT_LE(device_.most_live, 11);   // Two steps of five events, and the anchor.
 }
 
 TEST_F(CudaStepTimerTest, StepsBeginAsTheDeviceSaysWithinWhatTheCpuKnows) {
   LaunchStep(0);
-  LaunchStep(1);  // Asked for at once, begun 10 us later.
+  LaunchStep(1);  // Requested at once, begun 10 us later.
   device_.RunAll();
   cpu_ns_ += 25'000;
   std::vector<StepRecord> records = timer_->TakeFinished();

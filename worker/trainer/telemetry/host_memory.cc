@@ -11,7 +11,7 @@
 namespace paceline {
 namespace {
 
-// The value of a line "Key:   123 kB", in bytes.
+// Returns the value of a line "Key:   123 kB" in bytes.
 int64_t BytesOf(absl::string_view status, absl::string_view key) {
   const size_t at = status.find(key);
   if (at == status.npos) return 0;
@@ -21,7 +21,7 @@ int64_t BytesOf(absl::string_view status, absl::string_view key) {
 }  // namespace
 
 HostMemory ReadHostMemory() {
-  // proc(5): the whole file is made at the first read.
+  // The kernel makes the whole file at the first read (proc(5)).
   char text[4096] = {};
   const int fd = open("/proc/self/status", O_RDONLY | O_CLOEXEC);
   if (fd < 0) return {};
@@ -33,10 +33,10 @@ HostMemory ReadHostMemory() {
 }
 
 void ResetRssPeak() {
-  // proc(5), clear_refs: 5 sets the peak to the present size.
+  // Writing 5 resets the peak to the present size (proc(5), clear_refs).
   const int fd = open("/proc/self/clear_refs", O_WRONLY | O_CLOEXEC);
   if (fd < 0) return;
-  // Refused by some kernels: the peak is then that of the process's life.
+  // Some kernels refuse this; the peak is then since the process's start.
   [[maybe_unused]] const ssize_t written = write(fd, "5", 1);
   close(fd);
 }

@@ -1,4 +1,4 @@
-// The memory of this process, as the kernel counts it.
+// The memory of this process, as counted by the kernel.
 #ifndef WORKER_TRAINER_TELEMETRY_HOST_MEMORY_H_
 #define WORKER_TRAINER_TELEMETRY_HOST_MEMORY_H_
 
@@ -6,15 +6,15 @@
 
 namespace paceline {
 
-// Bytes; 0 where the kernel does not tell.
+// Bytes; 0 where the kernel does not say.
 struct HostMemory {
   int64_t rss = 0;
-  int64_t rss_peak = 0;  // Since the last ResetRssPeak, or the start of the process.
+  int64_t rss_peak = 0;  // Since the last ResetRssPeak, or the process's start.
 };
 
 HostMemory ReadHostMemory();
 
-// Does nothing on a kernel that cannot.
+// Resets rss_peak; has no effect on kernels without support.
 void ResetRssPeak();
 
 }  // namespace paceline

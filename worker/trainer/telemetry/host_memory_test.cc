@@ -13,7 +13,7 @@ constexpr int64_t kBlock = int64_t{64} << 20;
 TEST(HostMemoryTest, PeakShowsWhatWasFreedUntilItIsReset) {
   const HostMemory before = ReadHostMemory();
   ASSERT_GT(before.rss, 0);
-  // The kernel's, not an allocator's, which may keep what is freed.
+  // Memory from the kernel, not from an allocator, which may keep what is freed.
   void* const block =
       mmap(nullptr, kBlock, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(block, MAP_FAILED);

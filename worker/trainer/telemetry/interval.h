@@ -1,7 +1,7 @@
-// What the steps of an interval amount to: rates, shares and the MFU.
+// Summarises the steps of an interval: rates, shares and the MFU.
 //
-// Two accounts of time: the sum of the steps' own times, and the time from the end of the
-// interval before, in which evaluation, saving and profiling are contained too.
+// Uses two measures of time: the sum of the steps' own times, and the time since the end of the
+// previous interval, which includes evaluation, saving and profiling.
 #ifndef WORKER_TRAINER_TELEMETRY_INTERVAL_H_
 #define WORKER_TRAINER_TELEMETRY_INTERVAL_H_
 
@@ -17,22 +17,22 @@ namespace paceline {
 class Interval {
  public:
   struct Options {
-    double flops_per_sample = 0;       // Forward and backward; 0: not known.
+    double flops_per_sample = 0;       // Forward and backward; 0: unknown.
     std::optional<double> peak_flops;  // Of the device, per second.
   };
 
   explicit Interval(const Options& options) : options_(options) {}
 
-  // Adds a finished step. `productive`: the optimizer took it.
+  // Adds a finished step. `productive`: the optimizer applied it.
   void Add(const StepRecord& record, bool productive);
 
-  // Steps in it.
+  // Number of steps added.
   int64_t steps() const { return steps_; }
   // The latest record, of this interval or the one before.
   const StepRecord& last() const { return last_; }
 
-  // Ends it and begins the next one. Requires: steps() > 0. What records do not tell (mean
-  // loss, memory, levels, drift) is left to the caller.
+  // Ends the interval and begins the next. Requires: steps() > 0. The caller adds what records do
+  // not have (mean loss, memory, levels, drift).
   RankFigures End();
 
  private:

@@ -38,7 +38,7 @@ TEST(IntervalTest, RatesAreOverTheStepsAndWallTimeIsOverAll) {
   EXPECT_EQ(figures.grad_norm, 3);
   EXPECT_EQ(figures.learning_rate, 0.5);
 
-  // Four seconds of evaluation before the next step, which is alone in its interval.
+  // Four seconds of evaluation precede the next step, the only one of its interval.
   interval.Add(Step(2, 108, 2, 0), true);
   figures = interval.End();
   EXPECT_EQ(figures.steps, 1);

@@ -30,7 +30,7 @@ double SecondsSince(uint64_t start_ns) {
   return static_cast<double>(MonotonicNanos() - start_ns) * 1e-9;
 }
 
-// Writes the trace beside its name and moves it there, so that no half of one is read.
+// Writes the trace beside its final name and renames it, so that nobody reads half of it.
 void Save(kineto::ProfilerResult& trace, ProfileResult* result) {
   const std::string unfinished = result->trace + ".part";
   trace.save(unfinished);

@@ -1,9 +1,8 @@
-// Traces of a few steps on request, in Chrome's format (Perfetto and chrome://tracing show it).
+// Traces some steps on request, in Chrome's format (for Perfetto and chrome://tracing).
 //
-// The requests come from the control; the trace of a step, marked ProfilerStep#<step> as
-// PyTorch's own does, holds the operators of the CPU and, with CUDA, the kernels. It is written by
-// a thread of its own, since that takes longer than a step; the result, or why there is none, goes
-// to the control.
+// The control delivers requests. The trace of a step, marked ProfilerStep#<step> as PyTorch's own,
+// has the CPU's operators and, with CUDA, the kernels. A separate thread writes it, since that
+// takes longer than a step. The control gets the result, or the reason why there is none.
 #ifndef WORKER_TRAINER_TELEMETRY_PROFILER_H_
 #define WORKER_TRAINER_TELEMETRY_PROFILER_H_
 
@@ -23,36 +22,35 @@ struct RecordFunction;
 
 namespace paceline {
 
-// Thread-compatible. A profiler that fails is a result without a trace, not an error.
+// Thread-compatible. A failure of the profiler gives a result without a trace, not an error.
 class Profiler {
  public:
   struct Options {
-    std::string directory;  // Gets <request id>/rank<r>.trace.json; is made when needed.
+    std::string directory;  // Gets <request id>/rank<r>.trace.json; created if needed.
     int rank = 0;
     bool cuda = false;
-    // Numbers of steps are the job's, and each rank makes its own at its own pace (Slipstream): a
-    // request that comes late is served with the next step.
+    // Step numbers are the job's and each rank has its own pace (Slipstream): a late request is
+    // served at the next step.
     bool own_pace = false;
-    // Begins to record allocations, or writes what was recorded to a file and stops.
+    // Begins to record allocations; the other one writes the record to a file and stops.
     std::function<void()> start_memory;
     std::function<absl::Status(const std::string& path)> write_memory;
     std::function<void(const ProfileResult&)> on_result;  // Any thread.
   };
 
   explicit Profiler(Options options);
-  // Waits for a trace that is being written.
+  // Waits until a trace is written.
   ~Profiler();
 
-  // Before each step, with the newest request; a request is served once, from its first step on, or
-  // from the next one where the numbers of steps leave a gap. One that comes later fails, unless
-  // ranks step at their own pace.
+  // Call before each step with the newest request. Each request is served once, from its first step
+  // on, or from the next one if step numbers have a gap. A late request fails, unless `own_pace`.
   void BeforeStep(const ProfileRequest& request, int64_t step);
-  // After each step.
+  // Call after each step.
   void AfterStep(int64_t step);
-  // No step follows: a trace that runs ends here. Returns when it is written.
+  // Call when no step follows: ends a running trace and returns when it is written.
   void Finish();
 
-  // The present step's times are not typical.
+  // Whether a trace is running, so that the current step's times are not typical.
   bool active() const { return active_; }
 
  private:
@@ -62,12 +60,12 @@ class Profiler {
   void Fail(const std::string& why);
 
   const Options options_;
-  ProfileRequest request_;  // The latest one; id 0: none.
-  bool waiting_ = false;    // It has not begun.
+  ProfileRequest request_;  // The latest; id 0: none.
+  bool waiting_ = false;    // It has not begun yet.
   bool active_ = false;
-  int64_t first_step_ = 0;                    // Of the trace that runs,
-  int64_t steps_ = 0;                         // and the steps in it.
-  std::unique_ptr<at::RecordFunction> mark_;  // Of the present step.
+  int64_t first_step_ = 0;                    // Of the running trace.
+  int64_t steps_ = 0;                         // Steps in it so far.
+  std::unique_ptr<at::RecordFunction> mark_;  // Of the current step.
   std::thread writer_;
 };
 

@@ -1,8 +1,8 @@
-// Takes the times of each step of the training loop and writes its record into the step ring.
+// Measures each step of the training loop and writes its record into the step ring.
 //
-// On a CPU the times are those between the calls. On CUDA the calls only record events in the
-// stream, which are read some steps later: nothing waits for the device, and the record of a
-// step is finished when its events have passed.
+// On a CPU these are the times between the calls. On CUDA the calls only record events on the
+// stream, which are read some steps later: nothing waits for the device, and a step's record is
+// finished when its events have passed.
 #ifndef WORKER_TRAINER_TELEMETRY_STEP_TIMER_H_
 #define WORKER_TRAINER_TELEMETRY_STEP_TIMER_H_
 
@@ -15,7 +15,7 @@
 
 namespace paceline {
 
-// What is known of a step besides its times. loss and grad_norm are float scalars on the device.
+// Facts about a step besides its times. loss and grad_norm are float scalars on the device.
 struct StepResult {
   int64_t step = 0;
   int64_t samples = 0;
@@ -29,24 +29,24 @@ struct StepResult {
   bool masked = false;
 };
 
-// Copies all that is on the host into `record`; loss and grad_norm are left.
+// Copies everything to `record` that is on the host: not loss and grad_norm.
 void DescribeStep(const StepResult& result, StepRecord* record);
 
-// Thread-compatible, but Enter may come from the thread that runs a backward pass.
+// Thread-compatible, except that Enter may be called by the thread that runs a backward pass.
 class StepTimer {
  public:
   virtual ~StepTimer() = default;
 
-  // As StepRingWriter::Enter.
+  // Like StepRingWriter::Enter.
   virtual void Enter(Phase phase, int64_t step) = 0;
 
-  // As StepRingWriter::ShowEvaluation.
+  // Like StepRingWriter::ShowEvaluation.
   virtual void ShowEvaluation(int64_t steps, int64_t done, int64_t all) = 0;
 
   // Ends the step.
   virtual void EndStep(const StepResult& result) = 0;
 
-  // The records finished since the last call, oldest first. They are in the ring.
+  // Records finished since the last call, oldest first. They are already in the ring.
   virtual std::vector<StepRecord> TakeFinished() = 0;
 
   // Waits until the records of all ended steps are finished.

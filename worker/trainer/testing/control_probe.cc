@@ -1,9 +1,9 @@
-// A trainer that trains nothing: takes up each plan at once, answers a profile request with a
-// result that repeats it, saves nothing but tells of saves, and goes on until it is told to stop.
+// A trainer without training: activates each plan at once, answers profile requests with a result
+// that repeats the request, reports saves without making any, and runs until told to stop.
 //
-// An order of number n is answered with n saves, of the steps 10 to 10 n, which are durable; one
-// that says `now` with a failure to agree. A step to commit is committed, or, if it is negative,
-// told to have been left out. A restore fails.
+// Order n is answered with n durable saves, of steps 10 to 10 n; with `now`, it is answered with a
+// failure to agree. A step to commit is reported as committed, or, if negative, as left out. A
+// restore fails.
 #include <cstdio>
 #include <cstdlib>
 #include <map>

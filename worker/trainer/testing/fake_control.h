@@ -1,4 +1,4 @@
-// A control without a daemon, which remembers what it was told last.
+// A control without a daemon; it remembers the latest reports.
 #ifndef WORKER_TRAINER_TESTING_FAKE_CONTROL_H_
 #define WORKER_TRAINER_TESTING_FAKE_CONTROL_H_
 
@@ -42,7 +42,7 @@ class FakeControl : public Control {
   void SetCheckpointFigures(const CheckpointFigures& /*figures*/) override {}
   int Finish(const absl::Status& /*status*/) override { return 0; }
 
-  // As the daemon does.
+  // Acts as the daemon.
   void Assign(const Assignment& assignment) {
     const absl::MutexLock lock(&listener_mu_);
     if (listener_ != nullptr) listener_(assignment);
@@ -57,7 +57,7 @@ class FakeControl : public Control {
     const absl::MutexLock lock(&mu_);
     return membership_;
   }
-  // Also if it could not be prepared.
+  // Waits until the plan is prepared, or could not be.
   void AwaitPrepared(int64_t epoch) const {
     const auto prepared = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
       return status_.prepared_epoch >= epoch || status_.failed_epoch >= epoch;

@@ -32,23 +32,23 @@ namespace {
 constexpr char kJob[] = "job-0123456789ab";
 constexpr uint32_t kRingRecords = 4096;
 
-// A short path: that of a socket must not be longer than 107 bytes.
+// A short path, since a socket's may have at most 107 bytes.
 std::string SocketPath() {
   char directory[] = "/tmp/paceline.XXXXXX";
   PACELINE_CHECK(mkdtemp(directory) != nullptr);
   return absl::StrCat(directory, "/daemon.sock");
 }
 
-// The process that forks the trainers of this one; started when it is first needed.
+// The process that forks this one's trainers; started when first needed.
 class TrainerServer {
  public:
   static TrainerServer& Get(const std::string& program) {
     static auto* server =
-        new TrainerServer(program);  // Ends with this process's end of the socket.
+        new TrainerServer(program);  // It ends when this process's end of the socket closes.
     return *server;
   }
 
-  // A child of this process.
+  // Starts a child of this process.
   pid_t Start(const std::vector<std::string>& args) {
     std::string packet;
     for (const std::string& arg : args) packet.append(arg).push_back('\0');
@@ -102,7 +102,7 @@ std::string ReadFile(const std::string& path) {
 struct FakeDaemon::Connection {
   int fd = -1;
   FrameDecoder decoder;
-  int number = -1;  // Of the trainer; until the first status.
+  int number = -1;  // Of the trainer; unknown until its first status.
 
   ~Connection() { close(fd); }
 };
@@ -173,7 +173,7 @@ void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
 }
 
 v1::TrainingPlan FakeDaemon::MakePlan(int64_t epoch, const v1::Strategy& strategy) const {
-  // A job that shrinks leaves its last seats.
+  // A shrinking job gives up its last seats.
   std::vector<bool> filled(static_cast<size_t>(spec_.ranks()), true);
   for (size_t seat = members_.trainers.size(); seat < filled.size(); ++seat) filled[seat] = false;
   return MakeTrainingPlan(epoch, strategy, std::vector<RankHome>(filled.size()), filled);
@@ -271,7 +271,7 @@ bool FakeDaemon::Receive(Connection& connection) {
     });
     if (found == trainers_.end()) return false;
     Trainer& trainer = *found;
-    // A new connection gets the whole command, whatever the one before was sent.
+    // A new connection gets the whole command, whatever was sent on the old one.
     if (connection.number < 0) trainer.sent.clear();
     connection.number = static_cast<int>(found - trainers_.begin());
     trainer.status = std::move(status);
@@ -299,7 +299,7 @@ v1::CheckpointPlan FakeDaemon::Checkpoints(int rank) const {
     named.set_directory(directory);
   }
   if (rank != members_.trainers.front()) return plan;
-  std::map<int64_t, int64_t> commits;  // Order by step.
+  std::map<int64_t, int64_t> commits;  // Order number by step.
   for (const int64_t step : commit_steps_) commits[step] = 0;
   for (const v1::SaveStatus& save : trainer.status.saves()) {
     if (options_.commit_saves && IsDurable(save.step(), save.order())) {
@@ -364,7 +364,7 @@ void FakeDaemon::SendCommands() {
     if (bytes == trainer.sent) continue;
     trainer.sent = bytes;
     const std::string frame = EncodeFrame(bytes);
-    // A trainer that has just died is noticed by its process.
+    // If the trainer has just died, waiting for its process will notice.
     if (send(connection->fd, frame.data(), frame.size(), MSG_NOSIGNAL) < 0) continue;
   }
 }

@@ -1,12 +1,12 @@
-// Plays the worker daemon, and what the controller would tell it, for real trainer processes of one
-// job, on the loopback network.
+// Acts as the worker daemon, and as the controller behind it, for real trainer processes of one job
+// on the loopback network.
 //
-// It starts one process per rank, answers their statuses with commands, names rank 0's store
-// as soon as that is known, sends them memberships, plans, profile requests and save orders, and
-// collects what becomes of the processes. All ranks count as one node. Trainers are numbered in the
-// order of their start: those that Launch starts by their ranks, then the spares.
+// It starts one process per rank, answers statuses with commands, announces rank 0's store as soon
+// as it is known, sends memberships, plans, profile requests and save orders, and records how the
+// processes end. All ranks count as one node. Trainers are numbered in the order of their start:
+// those of Launch by rank, then the spares.
 //
-// Thread-compatible. What goes wrong here (as opposed to in a trainer) ends the program.
+// Thread-compatible. Its own failures (unlike a trainer's) abort the program.
 #ifndef WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
 #define WORKER_TRAINER_TESTING_FAKE_DAEMON_H_
 
@@ -31,91 +31,91 @@ class FakeDaemon {
  public:
   struct Options {
     std::string trainer;                         // Path of the program.
-    std::string server;                          // Of trainer_server; empty: without one.
-    std::string directory;                       // Gets the trainer directories; exists.
+    std::string server;                          // Of trainer_server; empty: do not use it.
+    std::string directory;                       // For the trainers' directories; must exist.
     std::vector<std::string> extra_args;         // For each trainer.
-    int threads = 1;                             // Of each trainer.
-    absl::Duration patience = absl::Minutes(2);  // Of Serve.
-    // Lists a save for rank 0 to commit when all ranks tell that their shards are durable.
+    int threads = 1;                             // Per trainer.
+    absl::Duration patience = absl::Minutes(2);  // Time limit of Serve.
+    // Tells rank 0 to commit a save when all ranks report that their shards are durable.
     bool commit_saves = true;
   };
 
   explicit FakeDaemon(Options options);
-  // Kills what still runs.
+  // Kills trainers that still run.
   ~FakeDaemon();
 
-  // Starts spec.ranks() trainers of the one job that it knows, and spec.recovery().spares() more.
-  // Requires: those of an earlier generation have ended. `restore_from`: directory of a checkpoint.
+  // Starts spec.ranks() trainers of the only job, and spec.recovery().spares() more. Requires:
+  // those of an earlier generation have ended. `restore_from`: directory of a checkpoint.
   void Launch(const v1::JobSpec& spec, int64_t generation = 1,
               const std::string& restore_from = "");
   static std::string JobId();
 
-  // Starts another trainer, for this rank of this generation. Returns its number.
+  // Starts another trainer for this rank of this generation. Returns its number.
   int Add(int64_t generation, int rank);
 
-  // The generation after the present one, with these trainers as its ranks. All get its plan. Until
-  // the first call no membership is sent, unless the job recovers.
+  // Begins the next generation with these trainers as its ranks, and sends its plan to all. Before
+  // the first call, memberships are only sent if the job recovers.
   struct Members {
     std::vector<int> trainers;  // By rank.
     bool planned = false;
     int batch_per_rank = 0;
     int accumulation_steps = 0;
-    std::optional<v1::Strategy> strategy = {};  // Unset: the spec's.
+    std::optional<v1::Strategy> strategy = {};  // Unset: that of the spec.
   };
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }
-  // All members train in the newest generation.
+  // Whether all members train in the newest generation.
   bool Met() const;
 
-  // What the ranks shall agree on from now on. Until then: epoch 1, spec.strategy().
+  // Sets the plan for all ranks. Before: epoch 1 with spec.strategy().
   void SetPlan(const v1::TrainingPlan& plan);
-  // The plan that a ladder would be for this job.
+  // Makes this job's plan for a strategy.
   v1::TrainingPlan MakePlan(int64_t epoch, const v1::Strategy& strategy) const;
-  // Asks these ranks for a profile.
+  // Requests a profile from these ranks.
   void SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request);
-  // Asks for a save: all ranks, or some of them.
+  // Orders a save of all ranks, or of some.
   void SetSaveOrder(const v1::SaveOrder& order);
   void SetSaveOrder(const std::vector<int>& ranks, const v1::SaveOrder& order);
-  // Of all ranks, into this directory.
+  // Orders a save of all ranks into this directory.
   void SetSaveOrder(int64_t number, const std::string& directory);
-  // Besides those that Options::commit_saves lists.
+  // Steps to commit besides those of Options::commit_saves.
   void SetCommitSteps(const std::vector<int64_t>& steps);
 
-  // Serves the trainers until `done` (asked after each event) or the end of all of them.
-  // False when neither came within Options::patience.
+  // Serves the trainers until `done` (called after each event) returns true or all have ended.
+  // False when neither happens within Options::patience.
   bool Serve(const std::function<bool()>& done = [] { return false; });
 
-  // Closes the socket and all connections, as if the daemon were gone; and comes back.
+  // Closes the socket and all connections, as if the daemon were gone; ComeBack reopens them.
   void GoAway();
   void ComeBack();
 
   void Signal(int rank, int signal);
-  // Ends a rank as a daemon does that was told to: by the word that it is meant, and SIGTERM.
+  // Ends a rank as a daemon does on request: with a confirmation and SIGTERM.
   void Stop(int rank);
-  // The word alone.
+  // Sends only the confirmation.
   void SayStopping(int rank);
 
   bool ended(int rank) const { return trainers_[static_cast<size_t>(rank)].ended; }
-  // Requires: ended(rank). -1 unless it exited, 0 unless it was killed, by itself or others.
+  // Requires: ended(rank). exit_code: -1 unless it exited. The signal: 0 unless it was killed.
   int exit_code(int rank) const;
   int exit_signal(int rank) const;
-  // The latest one received.
+  // The latest status received.
   const v1::TrainerStatus& status(int rank) const {
     return trainers_[static_cast<size_t>(rank)].status;
   }
-  // Messages received from this rank.
+  // Number of messages received from this rank.
   int statuses(int rank) const { return trainers_[static_cast<size_t>(rank)].statuses; }
-  // What it left in its directory; an empty message when it left nothing.
+  // The last words in its directory; an empty message when there are none.
   bool HasLastWords(int rank) const;
   v1::TrainerStatus LastWords(int rank) const;
-  // All segments, one after the other.
+  // All segments, concatenated.
   std::string Log(int rank) const;
   std::string TrainerDirectory(int rank) const;
   std::string RingPath(int rank) const;
 
  private:
   struct Trainer {
-    int64_t generation = 1;  // These two name it.
+    int64_t generation = 1;  // Part of its name, like the next.
     int rank = 0;
     pid_t pid = -1;
     int pidfd = -1;
@@ -123,7 +123,7 @@ class FakeDaemon {
     int wait_status = 0;
     int statuses = 0;
     v1::TrainerStatus status;
-    std::string sent;  // The last command, serialized.
+    std::string sent;  // The last command sent, serialized.
     std::optional<v1::ProfileRequest> profile;
     std::optional<v1::SaveOrder> save;
     bool stopping = false;
@@ -133,7 +133,7 @@ class FakeDaemon {
   void Start(int number);
   v1::Membership MembershipOf(int number) const;
   void Accept();
-  // False when the trainer closed it.
+  // False when the trainer has closed the connection.
   bool Receive(Connection& connection);
   v1::TrainerCommand Command(int number) const;
   bool IsDurable(int64_t step, int64_t order) const;

@@ -7,12 +7,12 @@
 
 namespace paceline {
 
-// Writes a shard of `count` grey 8x8 images of 10 classes: a pattern for each class, and
-// noise that depends on `seed`.
+// Writes a shard of `count` grey 8x8 images in 10 classes: one pattern per class, plus noise that
+// depends on `seed`.
 void WritePatterns(const std::string& path, int count, uint64_t seed);
 
-// The same for ranks that take their samples in the file's order and see labels of their own only:
-// the label of the n-th sample and n are the same modulo `ranks`.
+// The same for ranks that take samples in file order and each see labels of their own only: the
+// label of sample n equals n modulo `ranks`.
 void WriteSortedPatterns(const std::string& path, int count, uint64_t seed, int ranks);
 
 }  // namespace paceline

@@ -1,5 +1,5 @@
-// Runs one job with a fake daemon and prints where its parts are: for tests and benchmarks
-// that are not written in C++.
+// Runs one job with a fake daemon and prints the paths of its parts, for tests and benchmarks not
+// written in C++.
 //
 //   run_job --trainer PROGRAM --spec FILE --dir DIR [--threads N] [--restore CHECKPOINT]
 //

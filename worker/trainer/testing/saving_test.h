@@ -1,4 +1,4 @@
-// A fixture for tests of real trainer processes that save, and go on from what was saved.
+// A fixture for tests with real trainer processes that save and resume.
 #ifndef WORKER_TRAINER_TESTING_SAVING_TEST_H_
 #define WORKER_TRAINER_TESTING_SAVING_TEST_H_
 
@@ -17,7 +17,7 @@ namespace paceline {
 
 class SavingTest : public TrainerTest {
  protected:
-  // Saves into a directory of this name.
+  // Changes: save into a directory of this name.
   std::string SaveTo(const std::string& name, const std::string& more = "") const {
     return absl::StrCat("checkpoint { directory: '", directory_, "/", name, "' at_end: false ",
                         more, " } ");

@@ -1,10 +1,10 @@
-// trainer_server: trainers for tests that start hundreds of them. Half of what a short job costs
-// is LibTorch's own start; this program makes it once, and then a trainer is a fork.
+// trainer_server: starts trainers for tests that need hundreds. Loading LibTorch is half the cost
+// of a short job; this program loads it once and then forks each trainer.
 //
-// Its standard input is a Unix socket of packets. Each packet is the command line of a trainer, its
-// arguments with a zero byte after each; the answer is the trainer's process id, a pid_t. The
-// trainer is nobody's child here: it is given to the nearest subreaper, the test. Ends with the
-// socket.
+// Its standard input is a Unix socket of packets. Each packet is a trainer's command line, with a
+// zero byte after each argument; the answer is the trainer's process id, a pid_t. The trainer does
+// not become this program's child but goes to the nearest subreaper, the test. Ends when the socket
+// closes.
 #include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,7 +36,7 @@ constexpr size_t kMaxPacket = 8192;
   _exit(code);
 }
 
-// Its parent is gone when this returns.
+// The trainer's parent is gone when this returns.
 pid_t ForkTrainer(const std::string& packet) {
   int ends[2];
   PACELINE_CHECK(pipe(ends) == 0);
@@ -60,7 +60,7 @@ pid_t ForkTrainer(const std::string& packet) {
 }  // namespace
 
 int main() {
-  // A fork has none of its parent's threads, and may wait for one of them for ever.
+  // A fork lacks its parent's threads and could wait for one of them for ever.
   const std::filesystem::directory_iterator threads("/proc/self/task");
   PACELINE_CHECK(std::distance(begin(threads), end(threads)) == 1);
   std::string packet(kMaxPacket, '\0');

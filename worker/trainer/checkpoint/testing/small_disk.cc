@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kSize[] = "size=4m";
 
-// Mounts then stay in this process, which becomes root of a namespace of its own if it is none.
+// Keeps mounts private to this process, which becomes root of its own namespace if it is not root.
 bool MayMount() {
   if (::unshare(CLONE_NEWNS) == 0) return true;
   const int user = static_cast<int>(::getuid());

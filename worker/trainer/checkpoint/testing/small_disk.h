@@ -6,12 +6,12 @@
 
 namespace paceline {
 
-// In memory, seen by this thread and those that it starts from now on. Gone with the process.
+// In memory; visible to this thread and those that it starts later. Gone with the process.
 class SmallDisk {
  public:
   SmallDisk();
 
-  // False where the machine does not let this process mount anything.
+  // False where the machine lets this process mount nothing.
   bool is_there() const { return is_there_; }
   const std::string& directory() const { return directory_; }
 

@@ -11,11 +11,10 @@
 
 namespace paceline {
 
-// Runs `rank` in a thread for each rank of a job with this configuration; config.member.world_size
-// is their number. Each has a configuration with its rank and groups of its own. Returns when
-// all have ended; an exception of one is a failure of the test. Group::Barrier is not for
-// threads of one process: torch's has a static tensor. `make_platform` is called on the thread
-// of each rank.
+// Runs `rank` on a thread for each rank of a job with this configuration; config.member.world_size
+// is their number. Each gets a configuration with its rank, and its own groups. Returns when all
+// have ended; an exception fails the test. Do not use Group::Barrier: torch's has a static tensor
+// per process. `make_platform` is called on each rank's thread.
 void RunRanks(
     const TrainerConfig& config,
     const std::function<void(const TrainerConfig& config, Groups& groups)>& rank,

@@ -1,4 +1,4 @@
-// Ranks for tests of the strategy: jobs and plans in short, and a rank with two small parameters.
+// For tests of the strategy: short forms of jobs and plans, and a rank with two small parameters.
 #ifndef WORKER_TRAINER_COMM_TESTING_TEST_RANK_H_
 #define WORKER_TRAINER_COMM_TESTING_TEST_RANK_H_
 
@@ -64,7 +64,7 @@ struct TestRank {
     return strategy.AfterStep(step, loss, [this] { ++averages; });
   }
 
-  // The gradients of a, after a pass whose own gradients are `value`.
+  // Gradients of parameter "a" after a pass whose own gradients are `values`.
   std::vector<float> GradientsOf(int64_t step, std::vector<float> values) {
     a.mutable_grad().reset();
     b.mutable_grad().reset();

@@ -1,10 +1,10 @@
-// Runs a Llama once, for comparison with other programs: tests/parity.
+// Runs a Llama once, to compare it with other programs in tests/parity.
 //
 //   llama_outputs --dim 64 --layers 2 --heads 4 --kv-heads 2 --ffn-dim 96 --vocab-size 100
 //       [--theta T] [--epsilon E] [--tied] [--checkpoint] --weights FILE --batch FILE --out FILE
 //
-// Files are safetensors. The batch has int64 tensors "inputs" and "targets", [samples,
-// length]. Written are "logits", "loss" and "grad.<parameter>" of each parameter.
+// Files are safetensors. The batch has int64 tensors "inputs" and "targets", [samples, length].
+// Writes "logits", "loss" and "grad.<parameter>" for each parameter.
 #include <ATen/ops/from_blob.h>
 
 #include <CLI/CLI.hpp>

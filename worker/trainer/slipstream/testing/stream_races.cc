@@ -31,12 +31,12 @@ void ForTensors(const c10::IValue& value, const std::function<void(const at::Ten
   }
 }
 
-// Of an operator that is under way.
+// Inputs of a running operator.
 struct Inputs : public at::ObserverContext {
   std::vector<const void*> memory;
 };
 
-// They look at sizes and types only.
+// These operators only look at sizes and types.
 bool LooksAtNoValues(const std::string& name) {
   return absl::EndsWith(name, "_like") || absl::StartsWith(name, "aten::new_");
 }

@@ -1,13 +1,12 @@
-// For tests: streams of a device that there is not, and whether what they do is in order.
+// For tests: streams of an imaginary device, and a check that their work is ordered.
 //
-// The tensors are a CPU's, so that each of torch's operators is done at once. But it counts as
-// given to the stream that its thread is in, where it could be done at any later time, unless an
-// event forbids that: two operators in different streams, of which at least one writes what the
-// other one uses, are a race if no chain of events leads from the first to the second. (What
-// threads say to each other does not count: a device does not hear it.) Operators are seen with
-// their inputs and outputs by torch's own hook for profilers.
+// The tensors are on the CPU, so torch's operators run at once. But each counts as enqueued on its
+// thread's stream, where it could run at any later time unless an event forbids that. Two operators
+// on different streams, of which at least one writes what the other uses, race if no chain of
+// events leads from the first to the second. (Messages between threads do not count: a device does
+// not hear them.) Torch's hook for profilers shows operators with their inputs and outputs.
 //
-// Thread-safe. One for each rank; tensors belong to one rank.
+// Thread-safe. One object per rank; each tensor belongs to one rank.
 #ifndef WORKER_TRAINER_SLIPSTREAM_TESTING_STREAM_RACES_H_
 #define WORKER_TRAINER_SLIPSTREAM_TESTING_STREAM_RACES_H_
 
@@ -28,7 +27,7 @@ namespace paceline {
 
 class StreamRaces : public DeviceStreams {
  public:
-  // While it lives the calling thread's operators count, as in the training's stream.
+  // While it lives, the calling thread's operators count, on the training's stream.
   class Entered {
    public:
     explicit Entered(StreamRaces& races);
@@ -42,20 +41,20 @@ class StreamRaces : public DeviceStreams {
   void StartAfter(Event event) override;
   void Wait(Event event) override;
 
-  // "operator writes n bytes in stream 1 that the other one uses": the first ones.
+  // The first races: "operator writes n bytes in stream 1 that the other one uses".
   std::vector<std::string> races() const;
-  // Uses of memory that the other stream had used before, in order.
+  // Number of uses, in order, of memory that the other stream had used before.
   int64_t in_order() const;
 
-  // The hook's.
+  // Called by the hook.
   void Use(const c10::Storage& memory, bool writes, const std::string& by);
 
  private:
   static constexpr int kStreams = 2;
-  // So much of each stream comes before.
+  // How much of each stream comes before.
   using Clock = std::array<int64_t, kStreams>;
   struct Memory {
-    c10::Storage kept;  // So that no other memory gets its address.
+    c10::Storage kept;  // Keeps its address from being reused.
     Clock read{};
     Clock written{};
   };

@@ -1,4 +1,4 @@
-// For tests: a rank that trains a small network with Slipstream, as a thread of a job of several
+// For tests: a rank that trains a small network with Slipstream, on a thread of a job with several
 // (comm/rank_threads.h).
 #ifndef WORKER_TRAINER_SLIPSTREAM_TESTING_TEST_RANK_H_
 #define WORKER_TRAINER_SLIPSTREAM_TESTING_TEST_RANK_H_
@@ -26,7 +26,7 @@
 
 namespace paceline {
 
-// inputs [samples, 4] to targets [samples, 1]: two layers, and statistics of the inputs.
+// Maps inputs [samples, 4] to targets [samples, 1]: two layers, and statistics of the inputs.
 class SmallModel : public Model {
  public:
   explicit SmallModel(c10::Device device = at::kCPU) : Model(device) {
@@ -54,7 +54,7 @@ class SmallModel : public Model {
   at::Tensor count_;
 };
 
-// The n-th batch of a rank.
+// A rank's batch number `number`.
 inline Batch SmallBatch(int rank, int64_t number, c10::Device device = at::kCPU) {
   const auto seed = static_cast<uint64_t>(1000 * (rank + 1) + number);
   const at::Generator random = at::detail::createCPUGenerator(seed);
@@ -90,13 +90,13 @@ inline TrainingPlan SmallPlan(int64_t epoch, SlipstreamMode mode, const WindowBo
 
 using Tensors = std::vector<at::Tensor>;
 
-// To the bit.
+// Expects equality to the bit.
 inline void ExpectSame(const Tensors& a, const Tensors& b) {
   ASSERT_EQ(a.size(), b.size());
   for (size_t i = 0; i < a.size(); ++i) EXPECT_TRUE(at::equal(a[i], b[i])) << "tensor " << i;
 }
 
-// Copies of what the model has: parameters, then buffers.
+// Copies of the model's tensors: parameters, then buffers.
 inline std::vector<at::Tensor> CopyOf(const Model& model) {
   std::vector<at::Tensor> copy;
   for (const at::Tensor& tensor : TensorsOf(model.parameters())) {
@@ -108,7 +108,7 @@ inline std::vector<at::Tensor> CopyOf(const Model& model) {
   return copy;
 }
 
-// What a rank has over generations.
+// What a rank keeps over generations.
 struct SmallState {
   explicit SmallState(const TrainerConfig& config, c10::Device device = at::kCPU)
       : model(device), optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))) {}
@@ -122,7 +122,7 @@ struct SmallState {
 struct SmallRank {
   SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan)
       : SmallRank(config_in, groups, plan, std::make_shared<SmallState>(config_in)) {}
-  // `streams`: as on a device.
+  // `streams`: behave as on a device.
   SmallRank(const TrainerConfig& config_in, Groups& groups, const TrainingPlan& plan,
             std::shared_ptr<SmallState> state_in, DeviceStreams* streams = nullptr)
       : config(config_in),
@@ -130,14 +130,14 @@ struct SmallRank {
         slipstream({config, groups, BuildFirstPlan(groups, config, plan), model, *optimizer,
                     control, memory, streams}) {}
 
-  // What happens besides; all are called by the training thread.
+  // Additional actions; the training thread calls all of them.
   struct Hooks {
     std::function<void()> before_step = [] {};    // After the order for it.
-    std::function<void()> before_update = [] {};  // Of x, or the gradient, when they are made.
+    std::function<void()> before_update = [] {};  // When x's update or the gradient is made.
     std::function<void(const Slipstream::Order&)> at_stop = [](const auto&) {};
   };
 
-  // Until the end.
+  // Trains to the end.
   absl::Status Train(const Hooks& hooks) {
     const at::Tensor rate = MakeLearningRate(model.device());
     while (true) {
@@ -168,7 +168,7 @@ struct SmallRank {
   }
   absl::Status Train() { return Train(Hooks()); }
 
-  // The loss for samples that nobody trains with.
+  // The loss on samples that nobody trains with.
   double Evaluate() {
     const at::NoGradGuard no_grad;
     double sum = 0;
