@@ -16,7 +16,8 @@ BIN, PAGE = (os.path.abspath(path) for path in sys.argv[1:3])
 
 LIMIT_S = 600
 
-# Reads the changes of a job until it trains in a generation, and prints its first process.
+# Reads the changes of a job until it trains in the given generation or a later one, and prints
+# the process id of its rank 0.
 AWAIT = """import json, sys
 for line in sys.stdin:
     job = json.loads(line).get("job") or {}

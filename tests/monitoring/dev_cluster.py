@@ -15,7 +15,7 @@ class DevCluster:
     def __init__(self, paceline, folder, workers, libraries=None):
         self._paceline = paceline
         self._workers = workers
-        # Neither another cluster nor the contexts of who runs the test.
+        # Uses neither another cluster nor the contexts of the user who runs the test.
         self.environment = {**os.environ, "PACELINE_DEV_DIR": folder, "USER": "monitoring",
                             "PACELINE_CONFIG": f"{folder}/config.yaml"}
         self.environment.pop("PACELINE_SERVER", None)

@@ -6,11 +6,11 @@ import statistics
 LIVE = {"QUEUED", "STARTING", "RUNNING", "STOPPING", "RECOVERING"}
 ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
 
-# Of a daemon's resident memory over the second half, and what the controller may keep of each job
-# that has ended: it is asked about it for days.
+# Allowed growth of a daemon's resident memory in the second half, and memory that the controller
+# may keep for each job that has ended, because people ask about jobs for days.
 GROWTH_MB = 16
 JOB_KB = 64
-# Descriptors that may be open beyond those of the quarter before: a trainer more or less.
+# Allowed number of descriptors more than in the previous quarter: a trainer more or less.
 MORE_DESCRIPTORS = 16
 
 SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? (\S+)$')
