@@ -20,7 +20,7 @@ def flags_of(program):
 
 
 def commands(name):
-    """(page, what stands behind the program's name, up to the end of its line or code mark)."""
+    """(page, text after the program's name up to the end of its line or code mark) pairs."""
     for page in PAGES:
         with open(page, encoding="utf-8") as file:
             text = re.sub(r"\\\n", " ", file.read())

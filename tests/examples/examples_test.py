@@ -114,7 +114,7 @@ class ExamplesTest(unittest.TestCase):
         return process, log
 
     def finish(self, process, log, name):
-        """What rank 0 wrote, and the job at its end."""
+        """The output of rank 0, and the job after its end."""
         process.wait(LIMIT_S)
         log.seek(0)
         output = log.read()
@@ -130,7 +130,7 @@ class ExamplesTest(unittest.TestCase):
         return self.finish(*self.start(*options, EXAMPLES / script, *arguments), name)
 
     def job_when(self, process, name, holds):
-        """The job, once that holds of it."""
+        """The job, once `holds` is true for it."""
         deadline = time.monotonic() + LIMIT_S
         job = {}
         while True:

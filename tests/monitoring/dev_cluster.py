@@ -47,7 +47,7 @@ class DevCluster:
         return json.loads(self.run("--output", "json", *arguments))
 
     def up(self):
-        """Starts what does not run."""
+        """Starts the daemons that do not run."""
         self._up(self._workers)
 
     def _up(self, workers, **variables):
@@ -55,7 +55,7 @@ class DevCluster:
                  **variables)
 
     def daemons(self):
-        """Of each its name, addresses and process: the controller, and the workers."""
+        """Name, addresses and process of each daemon: the controller, and the workers."""
         status = json.loads(subprocess.run(
             [self._paceline, "--output", "json", "dev", "status"], env=self.environment,
             stdout=subprocess.PIPE, check=False).stdout)

@@ -106,7 +106,7 @@ def spec_of(name, case, ranks, directory):
 
 
 class Parity:
-    """Of so many RANKS, in CASES."""
+    """Runs CASES with RANKS ranks."""
 
     @classmethod
     def setUpClass(cls):
