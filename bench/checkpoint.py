@@ -123,7 +123,7 @@ def stretch(steps, begin, durable):
 
 
 class Measurement:
-    """Runs of all programs, and what they gave: {(metric, program): values}."""
+    """Runs of all programs, and their results: {(metric, program): values}."""
 
     def __init__(self, args, programs, folder):
         self.args, self.programs, self.folder = args, programs, folder
@@ -210,7 +210,7 @@ def own_steps(rank, number):
 
 
 def as_rates(times, total):
-    """Of bytes; in GB/s, which is better when it is higher."""
+    """A row for a rate of bytes, in GB/s; higher is better."""
     return {name: [total / value * 1e-9 for value in values] for name, values in times.items()}
 
 

@@ -88,7 +88,7 @@ class Group:
                 process.wait()
 
     def revive(self):
-        """As a service manager: a controller ends when etcd has changed its leader for too long."""
+        """Restarts like a service manager: a slow change of etcd's leader ends a controller."""
         for member, process in enumerate(self.processes):
             if process.poll() is not None:
                 self.start(member)

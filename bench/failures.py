@@ -81,7 +81,7 @@ class Run:
         return now
 
     def kill_and_replace(self, rank):
-        """Kills the rank's process; what does not start another by itself is helped to."""
+        """Kills the rank's process; starts a new one if the system does not do so by itself."""
         self.kill(rank)
 
 
@@ -174,7 +174,7 @@ class Torchrun(Peer):
                    "--checkpoint", folder / "checkpoint")
 
     def stop(self):
-        """It ends its workers, which are in sessions of their own."""
+        """Ends torchrun, which ends its workers, which are in sessions of their own."""
         for process in self.processes:
             process.terminate()
             process.wait()

@@ -196,7 +196,7 @@ def run_auto(args, ranks, kilobytes, share):
 
 
 def rows_of(case, times, floors):
-    """Of one number of ranks, size and share of stalls; times and floors in ms by program."""
+    """Rows of one number of ranks, size and share of stalls; times and floors in ms by program."""
     rows = []
     if "ours ddp" in times:
         rows.append(Row(case=case, metric="step, all gradients", unit="ms", ours=[times["ours ddp"]],

@@ -79,7 +79,7 @@ def rss_mb(pid):
 
 
 def slope(points):
-    """Of (x, y), by least squares; 0 of fewer than two."""
+    """Slope of the (x, y) points, by least squares; 0 for fewer than two."""
     if len(points) < 2:
         return 0
     mean_x = statistics.fmean(x for x, _ in points)
@@ -197,7 +197,7 @@ class Driver:
 
 
 class Scrapes:
-    """What Prometheus would do, once a second, and the controller's memory meanwhile."""
+    """Scrapes once a second like Prometheus, and records the controller's memory."""
 
     def __init__(self, controller):
         self.controller = controller

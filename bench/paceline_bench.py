@@ -41,7 +41,7 @@ class Row:
 
 
 def round_to(value, digits=4):
-    """To so many significant digits."""
+    """Rounds to that many significant digits."""
     return float(f"{value:.{digits}g}")
 
 

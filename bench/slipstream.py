@@ -95,7 +95,7 @@ def ends_of(program, own):
 
 
 def steps_for(args, program, ranks, share):
-    """Steps that take the window and what lies around it."""
+    """Number of steps that fill the window and the time around it."""
     seconds = args.seconds + args.scale * (SETTLING_STEPS * 4 * COMPUTE_S + 2 * STALL_S * (share > 0))
     own = own_times(args, ranks, int(seconds / args.scale / COMPUTE_S) + SETTLING_STEPS + 1, share)
     return int(numpy.searchsorted(ends_of(program, own), seconds)) + SETTLING_STEPS
