@@ -17,7 +17,7 @@ import time
 import paceline_bench
 
 ROOT = paceline_bench.ROOT
-# Which file, what tests it, and the bound in seconds.
+# Each edit's file, the tests of it, and the bound in seconds.
 EDITS = [
     ("a .cc of the controller's core", "controller/core/job/plan.cc",
      ["//controller/core:core_test", "--test_filter=Plan*"], 10),
@@ -63,7 +63,7 @@ class Checkout:
         self.bazel("clean")
         self.bazel("shutdown")
         start = time.monotonic()
-        # In batch mode the server is our child, so its children's time is told when it ends.
+        # In batch mode the server is our child, so we get its children's time when it ends.
         process = subprocess.Popen(
             self.command("build", "--disk_cache=", "--noshow_progress", *targets, batch=True),
             cwd=self.root)
@@ -92,7 +92,7 @@ class Checkout:
         if name.endswith(".cc"):
             more = more.replace("inline ", f"int BuildBenchmark(); ")
             text += more
-        else:  # Before the guard's end.
+        else:  # Insert it before the end of the include guard.
             head, _, tail = text.rpartition("#endif")
             text = head + more + "#endif" + tail
         path.write_text(text, encoding="utf-8")

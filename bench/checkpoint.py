@@ -85,7 +85,7 @@ def run_ranks(command_of, folder):
             [str(word) for word in command_of(rank)], env=environment, stdout=outputs[rank],
             start_new_session=True) for rank in range(RANKS)]
         codes = [process.wait() for process in processes]
-        for process in processes:  # What async_save has started ends with its rank.
+        for process in processes:  # End processes that async_save has started with their rank.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
         if any(codes):
@@ -123,7 +123,7 @@ def stretch(steps, begin, durable):
 
 
 class Measurement:
-    """Runs of all programs, and what they gave: {(metric, program): values}."""
+    """Runs of all programs, and their results: {(metric, program): values}."""
 
     def __init__(self, args, programs, folder):
         self.args, self.programs, self.folder = args, programs, folder
@@ -161,7 +161,7 @@ class Measurement:
         saving = ["--saves", self.args.saves, "--quiet-steps", self.args.quiet_steps, "--products",
                   self.args.products]
         ranks = run_ranks(lambda rank: [*command(rank), *saving], run)
-        for number in range(1, self.args.saves + 1):  # The first one makes what the others reuse.
+        for number in range(1, self.args.saves + 1):  # The first makes buffers for the others.
             saves = [rank["saves"][number] for rank in ranks]
             begin = min(save["begin"] for save in saves)
             durable = max(save["durable"] for save in saves)
@@ -210,7 +210,7 @@ def own_steps(rank, number):
 
 
 def as_rates(times, total):
-    """Of bytes; in GB/s, which is better when it is higher."""
+    """A row for a rate of bytes, in GB/s; higher is better."""
     return {name: [total / value * 1e-9 for value in values] for name, values in times.items()}
 
 

@@ -52,7 +52,7 @@ struct Options {
 };
 
 constexpr int64_t kProductSize = 512;
-// The first step and the first save make what the others use again.
+// The first step and the first save allocate memory that the others reuse.
 constexpr int kSettlingSteps = 2;
 
 uint64_t Now() {
@@ -86,7 +86,7 @@ class Peers {
                                absl::Seconds(60));
   }
 
-  // As the exchange of gradients at the end of a backward pass. Returns the sum.
+  // Stands for the exchange of gradients at the end of a backward pass. Returns the sum.
   double Meet(double value = 0) {
     std::vector<at::Tensor> one = {at::full({1}, value)};
     group_->allreduce(one)->wait();
@@ -116,7 +116,7 @@ Manifest PartOf(const Options& options, int64_t step) {
   return part;
 }
 
-// The controller's part: rank 0 may commit when all ranks have told that they are durable.
+// Does the controller's part: rank 0 may commit when all ranks have reported durable shards.
 void WaitForParts(const std::string& directory, int ranks) {
   for (int rank = 0; rank < ranks; ++rank) {
     const std::string path = absl::StrCat(directory, "/", PartName(rank));
@@ -138,7 +138,7 @@ class SavingLoop {
     Steps(kSettlingSteps);
     for (int i = 0; i <= options_.saves; ++i) {
       Begin(i);
-      // All ranks go on until all are durable, and then some.
+      // All ranks go on until all saves are durable, and then for some steps more.
       while (peers_.Meet(saves_.back().durable == 0) > 0) Steps(1);
       Steps(options_.quiet_steps);
     }
@@ -197,7 +197,7 @@ class SavingLoop {
   std::vector<ShardEntry> state_;
   std::deque<Save> saves_;
   std::vector<std::pair<uint64_t, uint64_t>> steps_;
-  ShardSaver saver_;  // The last member: it calls back until it is gone.
+  ShardSaver saver_;  // Last member: it calls back until it is destroyed.
 };
 
 absl::StatusOr<Json> Read(const Options& options) {

@@ -74,7 +74,7 @@ def replace(job, key, value):
 def jobs(steps, data, stalls):
     """{name: job file} of the two strategies."""
     hsgd = replace(EXAMPLE.read_text(encoding="utf-8"), "train", data)
-    hsgd = replace(hsgd, "log_every", 8)  # The period of the ladder's top, whose means are shown.
+    hsgd = replace(hsgd, "log_every", 8)  # Period of the ladder's top level, which is shown.
     hsgd = replace(hsgd, "steps", steps)
     if stalls:
         hsgd += STALLS.format(steps=steps)

@@ -1,5 +1,6 @@
-// How well stragglers are found (docs/straggler-harness.md): plays a trace to the detector, writes
-// labelled histories, or plays many of them to the detector and to the rules of other systems.
+// Measures how well stragglers are found (docs/straggler-harness.md): plays a trace to the
+// detector, writes labelled histories, or plays many of them to the detector and to other systems'
+// rules.
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cstdint>

@@ -1,5 +1,5 @@
-// What it costs to take the report of one rank of one step: of jobs of several sizes, step after
-// step as they come, some of them slow. Histories are drawn beforehand and played in turn.
+// Cost of handling the report of one rank for one step, in jobs of several sizes, some of whose
+// ranks are slow. Histories are drawn beforehand and played in turn.
 #include <benchmark/benchmark.h>
 
 #include <cstdint>
@@ -41,7 +41,7 @@ void BM_Detect(benchmark::State& state, const char* spec) {
   for (auto _ : state) {
     StepSample& report = reports[next];
     detector.Add(report, verdicts);
-    report.step += kSteps;  // Of the next round.
+    report.step += kSteps;  // For the next round.
     if (++next == reports.size()) next = 0;
     if (!verdicts.empty()) {
       found += static_cast<int64_t>(verdicts.size());

@@ -1,4 +1,4 @@
-// What the disk itself can do: writes memory to a file and makes it durable, or reads files into
+// Measures the bare disk: writes memory to a file and makes it durable, or reads files into
 // memory, one after the other. Prints {"begin", "end"}, nanoseconds of CLOCK_MONOTONIC.
 #include <fcntl.h>
 #include <sys/mman.h>
@@ -32,7 +32,7 @@ uint64_t Now() {
   return static_cast<uint64_t>(now.tv_sec) * 1'000'000'000 + static_cast<uint64_t>(now.tv_nsec);
 }
 
-// Returns when all ranks have come.
+// Returns when all ranks have called it.
 void Meet(const std::string& prefix, int rank, int ranks) {
   std::ofstream(absl::StrCat(prefix, rank)).close();
   for (int other = 0; other < ranks; ++other) {
@@ -43,7 +43,7 @@ void Meet(const std::string& prefix, int rank, int ranks) {
 struct File {
   std::string path;
   char* memory = nullptr;
-  size_t bytes = 0;  // Of the memory; a multiple of 4096. Files are as long, or shorter.
+  size_t bytes = 0;  // Of the memory; a multiple of 4096. Files are at most as long.
 };
 
 void InPieces(size_t bytes, size_t piece, const std::function<void(size_t, size_t)>& each) {

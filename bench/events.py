@@ -11,14 +11,14 @@ import paceline_bench
 NAMES = {"BM_Report": "report of a node", "BM_ReportWhileNodesAreHeld": "report, 5 nodes held",
          "BM_Step": "step of a rank", "BM_Reconnect": "node gone and back"}
 RANKS = {"1250": "10,000 ranks", "12500": "100,000 ranks"}
-# Of the time with ten times the ranks; caches are missed more often.
+# Bound of the time's growth with ten times the ranks; caches are missed more often.
 GROWTH = 2
 
 
 def main():
     program = paceline_bench.build("//bench:events_benchmark") / "bench/events_benchmark"
     output = subprocess.run(
-        # The sizes take turns: a slow minute meets both.
+        # The sizes take turns, so a slow minute affects both.
         [program, "--benchmark_repetitions=5", "--benchmark_min_time=0.2",
          "--benchmark_enable_random_interleaving=true",
          "--benchmark_format=json"],

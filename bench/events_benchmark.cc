@@ -1,4 +1,4 @@
-// What one event costs the controller's decisions, on clusters of 10,000 and of 100,000 ranks, all
+// Cost of one event for the controller's decisions, on clusters of 10,000 and of 100,000 ranks, all
 // in running jobs of 50: a node's report, the same while some nodes are held, a step of a rank, a
 // node that disconnects and comes back. Without network, storage and watchers.
 #include <benchmark/benchmark.h>
@@ -132,7 +132,7 @@ class RunningCluster {
   }
 };
 
-// Made once for each size.
+// The cluster of this size; made once per size.
 RunningCluster& Of(int64_t nodes) {
   static auto& clusters = *new std::map<int64_t, std::unique_ptr<RunningCluster>>;
   std::unique_ptr<RunningCluster>& known = clusters[nodes];

@@ -23,8 +23,8 @@ import paceline_bench
 
 MEMBERS = 3
 PATIENCE_S = 60
-PAUSE_S = 0.005  # Between two questions: the resolution of what is measured.
-SETTLE_S = 3  # A lease: whoever has just begun to lead is like one that leads for long.
+PAUSE_S = 0.005  # Between two requests: the resolution of the measurement.
+SETTLE_S = 3  # One lease: by then a new leader behaves like one that has led for long.
 
 
 def free_addresses(count):
@@ -88,7 +88,7 @@ class Group:
                 process.wait()
 
     def revive(self):
-        """As a service manager: a controller ends when etcd has changed its leader for too long."""
+        """Restarts like a service manager: a slow change of etcd's leader ends a controller."""
         for member, process in enumerate(self.processes):
             if process.poll() is not None:
                 self.start(member)

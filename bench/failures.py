@@ -81,7 +81,7 @@ class Run:
         return now
 
     def kill_and_replace(self, rank):
-        """Kills the rank's process; what does not start another by itself is helped to."""
+        """Kills the rank's process; starts a new one if the system does not do so by itself."""
         self.kill(rank)
 
 
@@ -101,7 +101,7 @@ class Ours(Run):
                               train=folder / "digits-train.shard")
         job.write_text(text.replace("{folder}", str(folder)), encoding="utf-8")
         self.job = json.loads(self.run("submit", job, "-o", "json"))["id"]
-        self.seen = {}  # Ring: its steps, since a ring goes with its trainer.
+        self.seen = {}  # Steps by ring, because a ring disappears with its trainer.
 
     def run(self, *arguments):
         done = subprocess.run([*self.cli, *map(str, arguments)], env=self.environment, text=True,
@@ -174,7 +174,7 @@ class Torchrun(Peer):
                    "--checkpoint", folder / "checkpoint")
 
     def stop(self):
-        """It ends its workers, which are in sessions of their own."""
+        """Ends torchrun, which ends its workers, which are in sessions of their own."""
         for process in self.processes:
             process.terminate()
             process.wait()
@@ -187,7 +187,7 @@ class OwnScript(Peer):
         super().__init__(folder)
         self.environment["TMPDIR"] = str(folder)
         self.standby = standby
-        # For a script that is not watched none stand by.
+        # A script that is not watched has no standby interpreters.
         watched = [] if standby else ["-e", "PACELINE_WATCH=0"]
         self.spawn(programs / "paceline", "run", "--ranks", str(RANKS), "--max-restarts", "1000",
                    *watched, "--venv", VENV.parent, PEER, "torchrun", *self.options,

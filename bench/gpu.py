@@ -23,7 +23,7 @@ sys.path.insert(0, str(paceline_bench.ROOT / "bench/peers"))
 import llama  # noqa: E402
 
 PEER = paceline_bench.ROOT / "bench/peers/llama_gpu.py"
-# FLOP/s of dense bfloat16; the first whose name occurs in the device's. docs/models.md.
+# FLOP/s of dense bfloat16; the first key that occurs in the device's name counts. docs/models.md.
 PEAKS = {"GB200": 2.5e15, "B200": 2.25e15, "H200": 989e12, "H100 NVL": 835e12,
          "H100 PCIe": 756e12, "H100": 989e12, "A100": 312e12}
 TOKENS = 1 << 22
@@ -59,7 +59,7 @@ class Runs:
         self.args = args
         self.cuda = args.device == "cuda"
         self.runs = 0
-        self.device = None  # As the peer tells.
+        self.device = None  # Reported by the peer.
         self.torch = None
 
     def __enter__(self):
@@ -70,7 +70,7 @@ class Runs:
             "//bench:trainer_run", f"//worker/trainer:{trainer}")
         self.runner = built / "bench/trainer_run"
         self.trainer = built / "worker/trainer" / trainer
-        # Of our programs only: the peer's Python knows its own.
+        # Only for our programs: the peer's Python finds its libraries itself.
         self.environment = dict(os.environ)
         if "PACELINE_LIBRARY_PATH" in os.environ:
             self.environment["LD_LIBRARY_PATH"] = os.environ["PACELINE_LIBRARY_PATH"]

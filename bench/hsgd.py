@@ -41,11 +41,11 @@ RANKS_PER_NODE = 8
 SETTLING_STEPS = 2
 # Without stalls a step is like the others.
 STEPS_WITHOUT_STALLS = 64
-# By which a ladder is found: steps to be measured and to agree in, and seconds between two plans.
+# Time to find a ladder: steps to measure and to agree, and seconds between two plans.
 FINDING_STEPS = 176
 FINDING_S = 30
 PROGRAMS = ("ours ddp", "ours hsgd", "python ddp", "python hsgd")
-# Stalls make all synchronous steps alike, and long.
+# With stalls all synchronous programs have equally long steps, so one is enough.
 PROGRAMS_WITH_STALLS = ("ours hsgd", "python ddp", "python hsgd")
 # Speed-ups over synchronous SGD, "Straggler Mitigation on PyTorch DDP by Hierarchical SGD".
 PUBLISHED = {64: (2.08, 2.45), 128: (2.57, 2.68), 256: (2.63, 3.25)}
@@ -84,7 +84,7 @@ def measured_steps(args, ranks, share):
         return SETTLING_STEPS, SETTLING_STEPS + STEPS_WITHOUT_STALLS
     synchronous_s = COMPUTE_S + (1 - (1 - share) ** ranks) * STALL_S
     begin = FINDING_STEPS + round(FINDING_S / synchronous_s)
-    # As many stalls in each, but in no case few steps.
+    # The same number of stalls in each case, but at least 96 steps.
     return begin, begin + (args.steps or max(96, 3072 // ranks))
 
 
@@ -155,12 +155,12 @@ def run(args, program, ranks, kilobytes, share):
         memory, ended = [0], threading.Event()
 
         def watch():
-            # Twice at least.
+            # Look at least twice.
             while not ended.wait(min(3, end * COMPUTE_S / 2)):
                 memory.append(shared_out_bytes(process.pid))
 
         watcher = threading.Thread(target=watch)
-        if not share:  # Looking costs time: where nothing else is to be seen.
+        if not share:  # Only here, because looking costs time.
             watcher.start()
         output = process.communicate()[0]
         ended.set()
@@ -196,7 +196,7 @@ def run_auto(args, ranks, kilobytes, share):
 
 
 def rows_of(case, times, floors):
-    """Of one number of ranks, size and share of stalls; times and floors in ms by program."""
+    """Rows of one number of ranks, size and share of stalls; times and floors in ms by program."""
     rows = []
     if "ours ddp" in times:
         rows.append(Row(case=case, metric="step, all gradients", unit="ms", ours=[times["ours ddp"]],
@@ -205,7 +205,7 @@ def rows_of(case, times, floors):
         Row(case=case, metric="step, ladder", unit="ms", ours=[times["ours hsgd"]],
             peers={"python averager": [times["python hsgd"]]}),
     ]
-    # Both against the same: what the ranks would need in plain Python.
+    # Both are compared with the same: the time that the ranks need in plain Python.
     for metric, less in (("speed-up over python ddp", dict.fromkeys(PROGRAMS, 0)),
                          ("the same without the floors", floors)):
         if less is None:

@@ -1,6 +1,6 @@
-// What the planner's ladders and the published ones gain under random stalls, by simulation:
-// planned from one drawn history, played with others. Prints one JSON object; bench/hsgd.py makes
-// rows of it.
+// Simulates what the planner's ladders and the published ones gain under random stalls: ladders are
+// planned from one drawn history and played with others. Prints one JSON object; bench/hsgd.py
+// makes rows of it.
 //
 // The cases are those of "Straggler Mitigation on PyTorch DDP by Hierarchical SGD" (PyTorch's
 // blog): steps of 55 ms, stalls of 1 s, four ranks a node. Averages are free of cost, as nothing is
@@ -60,7 +60,7 @@ LadderInputs InputsOf(int ranks, double share, int steps, uint64_t seed) {
   return inputs;
 }
 
-// Of a ladder, over synchronous steps, with each of the histories.
+// Speed-ups of a ladder over synchronous steps, with each of the histories.
 std::vector<double> Play(const Ladder& ladder, std::vector<LadderInputs>& histories) {
   std::vector<double> speedups;
   for (LadderInputs& history : histories) {

@@ -43,18 +43,18 @@ HEARTBEAT_P99_MS = 10
 CALL_P99_MS = 20
 CORES = 1
 RSS_MB = 1024
-# Of resident memory over half an hour, by the second half of the run, beyond what is kept of each job
-# that has ended, so that people can ask about it (docs/limits.md says of how many): sizeof(RankState)
-# is 1.0 kB, and its texts take the rest.
-# A shorter run sees how the memory fills: the series of a job stay for ten minutes after its end.
+# Bound of the growth of resident memory in half an hour, measured in the second half of the run,
+# without what is kept of each ended job so that people can ask about it (docs/limits.md says for how
+# many jobs): sizeof(RankState) is 1.0 kB, and its texts take the rest.
+# A shorter run sees the memory fill: the series of a job stay for ten minutes after its end.
 GROWTH_MB = 20
 GROWTH_S = 20 * 60
 ENDED_RANK_KB = 1.3
 BACK_S = 5
-# Of all nodes, the most that may dial a controller that has started within the same 100 ms.
+# Largest share of all nodes that may dial a restarted controller within the same 100 ms.
 HERD = 0.5
 
-# What waits in the controller: the most in each second, by what it waits for.
+# Queues in the controller, by what their tasks wait for: the largest length in each second.
 QUEUES = {"the loop": "paceline_controller_loop_queue_tasks",
           "commits": "paceline_state_commit_queue_batches"}
 
@@ -79,7 +79,7 @@ def rss_mb(pid):
 
 
 def slope(points):
-    """Of (x, y), by least squares; 0 of fewer than two."""
+    """Slope of the (x, y) points, by least squares; 0 for fewer than two."""
     if len(points) < 2:
         return 0
     mean_x = statistics.fmean(x for x, _ in points)
@@ -197,7 +197,7 @@ class Driver:
 
 
 class Scrapes:
-    """What Prometheus would do, once a second, and the controller's memory meanwhile."""
+    """Scrapes once a second like Prometheus, and records the controller's memory."""
 
     def __init__(self, controller):
         self.controller = controller
@@ -205,7 +205,7 @@ class Scrapes:
         self.bytes = 0
         self.rss = []  # (seconds, MB)
         self.queues = {what: [] for what in QUEUES}
-        self.records = {}  # Taken, by job: its series go some minutes after its end.
+        self.records = {}  # Taken, by job: a job's series disappear some minutes after its end.
         self.stopping = threading.Event()
         self.failure = None
         self.first = self.last = self.end = self.read()
@@ -234,7 +234,7 @@ class Scrapes:
                     self.read()
                 due += 1
                 self.stopping.wait(max(0, due - time.monotonic()))
-        except Exception as error:  # The main thread tells.
+        except Exception as error:  # The main thread reports it.
             self.failure = error
 
     def stop(self):
@@ -261,7 +261,7 @@ def measure(args, controller, driver, echo):
     scrapes.last = scrapes.read()
     driver.say("stop")
     result = driver.read("result")
-    time.sleep(2)  # What is confirmed is counted, and so is what a connection cut at last has lost.
+    time.sleep(2)  # By then confirmed records are counted, and those lost with the last cut connection.
     scrapes.end = scrapes.read()
     return result, scrapes, cpu, seconds
 
@@ -354,7 +354,7 @@ def rows_of(args, result, scrapes, cpu, seconds):
     row("watchers, data", "MB/s", result["watch_bytes"] / seconds / 1e6)
     row("watchers that were too slow", "streams", total(scrapes.last, "paceline_watch_resyncs_total"))
 
-    # Of those whose connection was cut nobody knows whether they had arrived: they count as dropped.
+    # Records whose connection was cut may or may not have arrived: they count as dropped.
     records = result["records"]
     taken = sum(scrapes.records.values())
     dropped = total(scrapes.end, "paceline_telemetry_dropped_total")

@@ -1,5 +1,5 @@
-// How many samples a second BatchLoader hands out of a file to somebody who does nothing with
-// them, and how many memcpy copies from the mapped file in the same order, as they lie there.
+// How many samples a second BatchLoader reads from a file for a consumer that does nothing with
+// them, and how many memcpy copies unchanged from the mapped file in the same order.
 // Prints one JSON object: {"loader": samples per second, "memcpy": samples per second}.
 #include <benchmark/benchmark.h>
 
@@ -72,7 +72,7 @@ absl::Status Measure(const Options& options) {
   PACELINE_ASSIGN_OR_RETURN(const MappedFile file,
                             MappedFile::Open(options.file, MappedFile::Access::kReadOnDemand));
   const size_t bytes = SampleBytes(*dataset);
-  // The samples end with the file, but for what fills no sample.
+  // The samples reach to the end of the file, except a rest that fills no sample.
   const size_t samples = static_cast<size_t>(dataset->size()) * bytes;
   const char* const start = static_cast<const char*>(file.data()) + (file.size() - samples);
   Sampler sampler(loading.sampler);

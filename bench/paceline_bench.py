@@ -20,8 +20,8 @@ class Row:
     ours: list
     better: str = "lower"
     peers: dict = dataclasses.field(default_factory=dict)
-    limit: float = None  # Bound of ours, in `unit`.
-    target: float = None  # Bound of ours divided by the best peer's.
+    limit: float = None  # Bound of our figure, in `unit`.
+    target: float = None  # Bound of our figure divided by the best peer's.
 
     def as_json(self):
         ours = statistics.median(self.ours)
@@ -41,13 +41,13 @@ class Row:
 
 
 def round_to(value, digits=4):
-    """To so many significant digits."""
+    """Rounds to that many significant digits."""
     return float(f"{value:.{digits}g}")
 
 
 def versions():
     """What the figures depend on besides our code."""
-    packed = ROOT / "COMMIT"  # Of a bundle (tools/pack-gpu.sh).
+    packed = ROOT / "COMMIT"  # In a bundle (tools/pack-gpu.sh).
     commit = (packed.read_text(encoding="utf-8") if packed.exists() else subprocess.run(
         ["git", "describe", "--always", "--dirty"], cwd=ROOT, check=True, capture_output=True,
         text=True).stdout).strip()

@@ -54,7 +54,7 @@ def run_ours(args, mode, slow):
     make = lambda folder: failures.Ours(args.programs, folder, workers=RANKS + 1, text=text)
     with failures.running(make) as run:
         run.wait_for(args.steps + 5, timeout=args.steps * COMPUTE_S * 2 * args.factor + 60)
-        steps = max(run.steps().values(), key=len)  # Of a rank that was there all the time.
+        steps = max(run.steps().values(), key=len)  # The steps of a rank that was there all the time.
         ends = dict(steps)
         decisions = json.loads(run.run("job", "decisions", run.job, "-o", "json"))
         seconds = (ends[args.steps] - ends[1]) * 1e-9

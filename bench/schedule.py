@@ -5,7 +5,7 @@ import sys
 
 import paceline_bench
 
-# Time of the processor, since a pass neither waits nor has threads: other programs on the machine count less.
+# Bound of processor time: a pass neither waits nor has threads, so other programs matter less.
 LIMIT_MS = 50
 
 

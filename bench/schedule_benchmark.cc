@@ -173,7 +173,7 @@ void Preemption(Tables& tables) {
 void BM_Pass(benchmark::State& state, void (*shape)(Tables&)) {
   Tables tables;
   shape(tables);
-  ScheduleDecision decision = tables.Pass();  // Labels are indexed, as they are in a controller.
+  ScheduleDecision decision = tables.Pass();  // Indexes the labels first, as in a controller.
   for (auto _ : state) decision = tables.Pass();
   state.counters["started"] = static_cast<double>(decision.starts.size());
   state.counters["displaced"] = static_cast<double>(decision.preemptions.size());

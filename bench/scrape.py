@@ -16,7 +16,7 @@ def main():
     sizes = {}
     for run in json.loads(output)["benchmarks"]:
         if run["run_type"] == "iteration":
-            # Of the processor: neither waits, nor has threads.
+            # Processor time: neither scrape waits or has threads.
             times.setdefault(run["run_name"], []).append(run["cpu_time"])
             sizes.setdefault(run["run_name"], []).append(run.get("bytes", 0) / 1e6)
     row = paceline_bench.Row

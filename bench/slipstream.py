@@ -41,7 +41,7 @@ SETTLING_STEPS = 10
 HIDDEN = {16: 54, 256: 874, 8192: 27963, 45000: 153599}  # Width for so many KB.
 LADDERS = hsgd.LADDERS
 PROGRAMS = ("python ddp", "python averager", "ours hsgd", "ours drop", "ours free")
-# Of 2 % stalls, by ranks: least rank-steps/s as a multiple of synchronous, and of the averager's.
+# With 2 % stalls, by ranks: least rank-steps/s as a multiple of synchronous, and of the averager's.
 OVER_DDP = {8: 2.6, 16: 4.2, 32: 6.5, 64: 9.5}
 OVER_LADDER = {"ours free": {8: 2.3, 16: 3, 32: 4, 64: 5}, "ours drop": {8: 2, 16: 2.7, 32: 3.5, 64: 4.5}}
 SHARE = {"ours free": {8: 97, 16: 97, 32: 97, 64: 95}, "ours drop": {8: 85, 16: 85, 32: 85, 64: 85}}
@@ -95,7 +95,7 @@ def ends_of(program, own):
 
 
 def steps_for(args, program, ranks, share):
-    """Steps that take the window and what lies around it."""
+    """Number of steps that fill the window and the time around it."""
     seconds = args.seconds + args.scale * (SETTLING_STEPS * 4 * COMPUTE_S + 2 * STALL_S * (share > 0))
     own = own_times(args, ranks, int(seconds / args.scale / COMPUTE_S) + SETTLING_STEPS + 1, share)
     return int(numpy.searchsorted(ends_of(program, own), seconds)) + SETTLING_STEPS

@@ -1,7 +1,7 @@
-// What Slipstream gains under random stalls with 64 to 4,096 ranks: the trainers' own state
-// machines in simulated time, beside what the planner predicts from another history of the same
-// kind, and the fastest ladder that it allows. Prints one JSON object; bench/slipstream.py makes
-// rows of it.
+// Simulates what Slipstream gains under random stalls with 64 to 4,096 ranks: the trainers' own
+// state machines in simulated time, beside what the planner predicts from another history of the
+// same kind, and the fastest ladder that it allows. Prints one JSON object; bench/slipstream.py
+// makes rows of it.
 //
 // Steps of 55 ms with 3 % jitter, stalls of 1 s, messages of 0.5 ms, sums of all parameters 10 ms,
 // passes over them 0.25 ms. Gradients of synchronous steps and averages of ladders are free of
@@ -24,7 +24,7 @@ namespace {
 
 constexpr SlipstreamCosts kCosts = {0.0005, 0.01, 0.00025};
 constexpr int kRanksPerNode = 8;
-// Simulated, after a quarter as long to settle.
+// Simulated steps, after a quarter as many to settle.
 constexpr int kStepsPlayed = 512;
 
 struct Case {

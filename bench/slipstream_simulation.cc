@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// At the beginning of a training windows are shorter.
+// Steps done before, because windows are shorter at the beginning of a training.
 constexpr int64_t kStepsDone = int64_t{1} << 20;
 
 RoundState StateOf(int ranks, SlipstreamMode mode, const WindowBounds& bounds) {
@@ -93,7 +93,7 @@ void SlipstreamSimulation::PumpComm(int rank) {
   self.comm = self.machine.NextComm(now_);
   switch (self.comm.kind) {
     case CommOrder::Kind::kWait:
-      // The same moment is asked for again and again.
+      // Schedules each wake-up only once, because the same time is requested again and again.
       if (self.comm.until != absl::InfiniteFuture() && self.comm.until != self.wakes_at) {
         self.wakes_at = self.comm.until;
         Later(self.comm.until - now_, What::kWoken, rank);

@@ -1,10 +1,10 @@
 // Thousands of ranks with Slipstream in simulated time: the trainers' own state machines
 // (slipstream/rank.h), both threads of each, without models.
 //
-// Steps take what is given; a message takes as long for all ranks, from when the last has joined,
-// and a pass over the parameters always the same. A rank whose communication stands still joins
-// when its stall is over. (testing/simulated_ranks.h, of the same package, is for finding mistakes:
-// it has models, random times everywhere, and checks each event.)
+// Steps take the given times. A message takes the same time for all ranks, counted from when the
+// last rank has joined, and a pass over the parameters always takes the same time. A rank whose
+// communication is frozen joins when its stall is over. (testing/simulated_ranks.h, of the same
+// package, is for finding mistakes: it has models and random times, and checks each event.)
 #ifndef BENCH_SLIPSTREAM_SIMULATION_H_
 #define BENCH_SLIPSTREAM_SIMULATION_H_
 
@@ -25,10 +25,10 @@ class SlipstreamSimulation {
   SlipstreamSimulation(const OwnSteps& steps, const SlipstreamCosts& costs, SlipstreamMode mode,
                        const WindowBounds& bounds);
 
-  // So long from now.
+  // Simulates this much more time.
   void Run(absl::Duration duration);
 
-  // Of the job, in finished rounds.
+  // Steps of the job in finished rounds.
   double steps_done() const;
   int64_t rounds() const { return rounds_; }
 
@@ -71,7 +71,7 @@ class SlipstreamSimulation {
   int64_t events_ = 0;
   std::priority_queue<Event> queue_;
   std::vector<Rank> ranks_;
-  // The one collective that is under way.
+  // State of the one collective that is under way.
   std::vector<double> sums_;
   int joined_ = 0;
   int64_t rounds_ = 0;

@@ -1,6 +1,6 @@
-// How long a sum over the ranks of one machine takes, each a process, by the ways there are: Gloo's
-// ring, rank 0, recursive halving and doubling, and the memory that the ranks share. JSON to
-// stdout.
+// Measures how long a sum over the ranks of one machine takes, with a process per rank, for each
+// algorithm: Gloo's ring, rank 0, recursive halving and doubling, and memory that the ranks share.
+// Prints JSON to stdout.
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <sys/resource.h>
@@ -61,7 +61,7 @@ double CpuSeconds() {
          1e-6 * static_cast<double>(usage.ru_utime.tv_usec + usage.ru_stime.tv_usec);
 }
 
-// Per sum, of rank 0, of sums that follow each other.
+// Time per sum on rank 0, for sums that follow each other.
 nlohmann::json Measure(Group& before, const std::function<void()>& sum, int rounds) {
   sum();
   before.Barrier();

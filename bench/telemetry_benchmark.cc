@@ -1,5 +1,5 @@
-// What measuring costs a training step: steps of a fixed amount of work, in turn bare and
-// measured as train_loop.cc and progress_report.cc do; and the measuring alone. Prints one
+// Cost of measuring for a training step: steps with a fixed amount of work, alternately bare and
+// measured like in train_loop.cc and progress_report.cc; and the measuring alone. Prints one
 // JSON object: {"bare_ms": [...], "measured_ms": [...], "step_ns": N, "interval_ns": N}.
 #include <ATen/ops/full.h>
 #include <benchmark/benchmark.h>

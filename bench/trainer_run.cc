@@ -71,7 +71,7 @@ class TrainerRun {
     PACELINE_RETURN_IF_ERROR(Listen());
     spawned_ns_ = MonotonicNanos();
     for (int rank = 0; rank < options_.ranks; ++rank) PACELINE_RETURN_IF_ERROR(Spawn(rank));
-    // Until all have ended and what they said has been read.
+    // Runs until all have ended and all their messages have been read.
     while (running_ > 0 || !connections_.empty()) PACELINE_RETURN_IF_ERROR(PollOnce());
     return absl::OkStatus();
   }
@@ -182,7 +182,7 @@ class TrainerRun {
     return absl::OkStatus();
   }
 
-  // Waits for a connection, a message or an end of one, and deals with what came.
+  // Waits for a connection, a message, or the end of a connection, and handles it.
   absl::Status PollOnce() {
     std::vector<pollfd> fds = {{listener_, POLLIN, 0}};
     for (const auto& [fd, decoder] : connections_) fds.push_back({fd, POLLIN, 0});
@@ -217,7 +217,7 @@ class TrainerRun {
     }
   }
 
-  // The trainer learns what to train at once, and the store's address when it is known.
+  // Sends the trainer its job at once, and the store's address when it is known.
   absl::Status Answer(int fd, const v1::TrainerStatus& status) {
     const int rank = status.id().rank();
     if (status.has_evaluation()) {
@@ -235,14 +235,14 @@ class TrainerRun {
     return CommitSaves(status);
   }
 
-  // Rank 0 is told to commit the saves whose shards are durable on all ranks.
+  // Tells rank 0 to commit the saves whose shards are durable on all ranks.
   absl::Status CommitSaves(const v1::TrainerStatus& status) {
     statuses_[status.id().rank()] = status;
     std::set<int64_t> steps;
     for (const v1::SaveStatus& save : statuses_[0].saves()) {
       if (IsDurable(save.step())) steps.insert(save.step());
     }
-    // It hears no more of those that it has told the end of: it may be gone by then.
+    // No more messages about saves whose end it has reported: it may be gone by then.
     const bool more =
         !std::includes(commit_steps_.begin(), commit_steps_.end(), steps.begin(), steps.end());
     commit_steps_ = std::move(steps);
@@ -305,7 +305,7 @@ class TrainerRun {
   const Options& options_;
   v1::JobSpec spec_;
   std::string socket_path_;
-  std::string store_address_;  // Empty until rank 0 has told it.
+  std::string store_address_;  // Empty until rank 0 has sent it.
   int listener_ = -1;
   uint64_t spawned_ns_ = 0;
   int running_ = 0;

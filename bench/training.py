@@ -32,7 +32,7 @@ class Case:
     name: str
     data: str  # Name of the file in the training's folder.
     spec: str  # Model, data, batch and optimizer of the job spec, as text.
-    options: list  # The same for the peer.
+    options: list  # The peer's options, which mean the same.
 
 
 RESNET18 = Case(

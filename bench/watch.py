@@ -23,8 +23,8 @@ sys.path.insert(0, str(PYTHON / "tests"))
 from ring import make_ring, read_live  # pylint: disable=wrong-import-position
 
 SETTLING_STEPS = 60
-STEPS = 40  # In a turn.
-LONG_STEPS = 10  # Of the loops whose steps are long.
+STEPS = 40  # Per turn.
+LONG_STEPS = 10  # Per turn, for loops with long steps.
 CASES = (("ddp", "DDP, ResNet-18"), ("fsdp2", "FSDP2, Llama"))
 
 

@@ -19,7 +19,7 @@ import paceline_bench
 
 RANKS = 8
 SCRIPT = paceline_bench.ROOT / "bench/peers/sleeping_script.py"
-SINCE = 60  # The first steps are looked at by nobody.
+SINCE = 60  # The detector ignores the first steps.
 AFTER = 40
 SLOW = 5
 
@@ -87,7 +87,7 @@ def main():
                     print(f"{slow}: rank {SLOW} is slow from step {SINCE} on; (rank, step): {told}", flush=True)
                     right = [step for rank, step in told if rank == SLOW and step >= SINCE]
                     wrong += [one for one in told if one[0] != SLOW or one[1] < SINCE]
-                    # One that is not named in time counts with all the steps that there were.
+                    # A rank that is not named in time counts with all steps of the run.
                     steps.append(min(right, default=SINCE + AFTER) - SINCE + 1)
                 rows.append(paceline_bench.Row(f"20 % in the {slow}", "steps until it is named", "steps",
                                                steps, limit=limit))

@@ -19,7 +19,7 @@ parser = argparse.ArgumentParser(description=__doc__)
 parser.add_argument("--epochs", type=int, default=3)
 args = parser.parse_args()
 
-# On CPUs Accelerate takes part in a group of ranks only if it is told.
+# On CPUs Accelerate joins a group of ranks only if told to.
 accelerator = Accelerator(cpu=not torch.cuda.is_available(), gradient_accumulation_steps=2)
 set_seed(0)
 images, labels = load_digits(return_X_y=True)

@@ -23,7 +23,7 @@ int main() {
   const int rank = std::stoi(Variable("RANK"));
   const int ranks = std::stoi(Variable("WORLD_SIZE"));
 
-  // Rank 0 opens the store in which the ranks meet, unless torchrun has.
+  // Rank 0 opens the store in which the ranks meet, unless torchrun has opened it.
   const char* agent = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   c10d::TCPStoreOptions place;
   place.port = static_cast<uint16_t>(std::stoi(Variable("MASTER_PORT")));

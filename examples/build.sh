@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Compiles all_reduce.cpp against the torch of python3: examples/build.sh PROGRAM
 #
-# torch's wheel has gloo's code but not its headers: third_party/gloo_stub has what is needed of them.
+# torch's wheel has gloo's code but not its headers: third_party/gloo_stub has the ones needed here.
 set -euo pipefail
 cd "$(dirname "$(realpath "${BASH_SOURCE[0]}")")"
 

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Checksums of many files, each rank its share of them: any program can be a rank.
+# Checksums of many files, of which each rank takes a share: any program can be a rank.
 #
 # Start:      paceline run --ranks 4 examples/checksums.sh /usr/bin /tmp/sums
 # Or:         torchrun --no-python --nproc-per-node 4 examples/checksums.sh /usr/bin /tmp/sums
 set -euo pipefail
 
 readonly from=$1 to=$2
-# A stop (SIGTERM) lets the file that is read come to its end.
+# On a stop (SIGTERM), finish the current file first.
 stopped=
 trap 'stopped=yes' TERM
 
@@ -16,7 +16,7 @@ touch "$done_already"
 number=0
 while IFS= read -r -d '' file; do
   ((number++ % WORLD_SIZE == RANK)) || continue
-  # After a restart it goes on where it was.
+  # After a restart, continue where it was.
   grep -qF "  $file" "$done_already" && continue
   sha256sum "$file" >>"$done_already"
   [[ -z $stopped ]] || exit 143

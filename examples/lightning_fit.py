@@ -42,7 +42,7 @@ def main():
     images, labels = load_digits(return_X_y=True)
     data = TensorDataset(torch.tensor(images / 16, dtype=torch.float32), torch.tensor(labels))
     train, test = random_split(data, [0.8, 0.2])
-    # Lightning finds the ranks by itself; it wants to be told how many there are.
+    # Lightning finds the ranks by itself, but needs their number.
     trainer = lightning.Trainer(
         max_epochs=args.epochs, accelerator="auto", strategy="ddp",
         devices=int(os.environ.get("LOCAL_WORLD_SIZE", 1)),

@@ -14,10 +14,10 @@ from google.protobuf import descriptor_pb2
 
 PACKAGE = ".paceline.v1."
 
-# Spoken between Paceline's own processes.
+# Used between Paceline's own processes.
 INTERNAL = {"WorkerService"}
 
-# Numbers of the fields of descriptors, as paths of comments use them.
+# Numbers of descriptor fields, as used in the paths of comments.
 FILE_MESSAGE, FILE_ENUM, FILE_SERVICE, FILE_SYNTAX = 4, 5, 6, 12
 MESSAGE_FIELD, MESSAGE_NESTED, MESSAGE_ENUM = 2, 3, 4
 ENUM_VALUE, SERVICE_METHOD = 2, 2
@@ -29,7 +29,7 @@ class Comments:
     def __init__(self, file):
         self._texts = {}
         for location in file.source_code_info.location:
-            # After the thing only if there is nothing before it: "int32 a = 1;  // Such."
+            # A trailing comment counts only if there is none before: "int32 a = 1;  // Such."
             text = location.leading_comments or location.trailing_comments
             self._texts.setdefault(tuple(location.path), text)
 

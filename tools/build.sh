@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Builds programs and puts them into build/bin: tools/build.sh [dist|dist_cuda|demo] (BUILD tells
-# what each has). CONFIG=opt builds them optimised.
+# Builds programs and puts them into build/bin: tools/build.sh [dist|dist_cuda|demo] (BUILD lists
+# what each contains). CONFIG=opt builds them optimised.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -17,6 +17,6 @@ while read -r name; do
   # Renamed into place: the old one may be running.
   cp "$program" "$target.new" && chmod 755 "$target.new" && mv -f "$target.new" "$target"
 done < <(bazel query --noshow_progress "filter(:dist_, labels(srcs, $what))" 2>/dev/null)
-# Beside the worker, where it finds what watches people's own scripts.
+# The worker looks beside itself for the code that watches users' scripts.
 mkdir -p build/bin/python
 (cd python && cp --parents -t ../build/bin/python paceline/*.py paceline/site/*.py)

@@ -57,7 +57,7 @@ def foreign_lines(name):
         return json.loads(kept.read_text(encoding="utf-8"))
     found = subprocess.run([tidy.CLANG, *flags, "-E", "-x", "c++", "-"], input=f"#include <{name}>\n",
                            capture_output=True, text=True, check=False)
-    lines = lines_by_file(found.stdout)  # Of a header that does not stand alone: what there is.
+    lines = lines_by_file(found.stdout)  # A header that does not compile alone: what we got.
     kept.parent.mkdir(parents=True, exist_ok=True)
     unfinished = kept.with_suffix(f".{os.getpid()}-{abs(hash(name))}")
     unfinished.write_text(json.dumps(lines), encoding="utf-8")
@@ -102,7 +102,7 @@ def main():
     bounds = json.loads(BOUNDS.read_text(encoding="utf-8"))
     tidy.generate_protos()
     units = tidy.our_files("*.cc")
-    # Those that stand for themselves: a project's header costs through what it includes.
+    # Only headers of others: a header of ours costs through what it includes.
     ours = [cost for cost in header_costs(units) if os.path.isfile(cost[3])]
     heaviest = ours[:HEADERS]
     found = {

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# The checks that need no run of the program: tools/check.sh [--fix|--quick] [NAME...]. Without a
-# name all of them, each to its end, and then a list of what failed. --fix lets `format` mend;
-# --quick leaves out `tidy`, which takes a quarter of an hour where nothing is remembered. With
-# SINCE=REVISION tidy looks at the files that have changed since then alone.
+# Runs the checks that do not run the programs: tools/check.sh [--fix|--quick] [NAME...]. Without a
+# name it runs all of them to the end, and then lists those that failed. --fix makes `format` write
+# its changes; --quick leaves out `tidy`, which takes a quarter of an hour without its cache. With
+# SINCE=REVISION tidy checks only files that have changed since then.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -11,7 +11,7 @@ readonly all=("${quick[@]}" tidy)
 readonly work=build/check
 fix=0
 
-# Our files that match the patterns, tracked or not, without those that git ignores.
+# Lists our files that match the patterns, tracked or not, without those that git ignores.
 ours() {
   git ls-files -co --exclude-standard -- "$@" | while read -r path; do
     [[ -f $path ]] && echo "$path"
@@ -51,12 +51,12 @@ for path in sys.argv[1:]:
 PYTHON
 }
 
-# What the documents refer to is there.
+# Everything that the documents refer to exists.
 check_docs() {
   ours | /usr/bin/python3 tools/docs_check.py
 }
 
-# The wire follows buf.yaml. Our protoc builds the image, so that nothing is resolved online.
+# The protos follow buf.yaml. Our protoc builds the image, so that nothing is resolved online.
 check_proto() {
   local site=(.venv/lib/python3*/site-packages) files
   mapfile -t files < <(ours '*.proto')
@@ -77,9 +77,9 @@ check_core() {
   [[ -z $wrong ]] || { echo "core must not use:"; echo "$wrong"; return 1; }
 }
 
-# Waits go by a clock that nobody sets: by the wall clock one would last an hour longer when that is
-# set back by an hour. Abseil's are made to (bazel/steady_absl.cc); a deadline of gRPC's becomes one of
-# such a clock when the call begins, those of the CLI among them. Of what ships.
+# Waits in shipped code use a steady clock: with the wall clock a wait would last an hour longer
+# when the clock is set back by an hour. Abseil's waits are made steady (bazel/steady_absl.cc);
+# gRPC, also in the CLI, converts a deadline to a steady clock when the call begins.
 check_waits() {
   local files wrong
   mapfile -t files < <(ours 'cli/*' 'common/*' 'controller/*' 'worker/*' |
@@ -94,7 +94,7 @@ check_waits() {
   [[ -z $wrong ]] || { echo "must not wait by the wall clock (BootNow, EventLoop::Now):"; echo "$wrong"; return 1; }
 }
 
-# The build refuses each target that crosses a boundary (bazel/boundaries.bzl).
+# The build rejects targets that cross a boundary (bazel/boundaries.bzl).
 check_boundaries() {
   local target output status=0
   local refused='must not reach|reaches both gRPC and torch'
@@ -122,7 +122,7 @@ check_tidy() {
   /usr/bin/python3 tools/tidy.py "${changed[@]}"
 }
 
-# What the tree costs whoever builds it, and how long CI took, are within tools/build_bounds.json.
+# The cost of building the tree, and the time of CI, are within tools/build_bounds.json.
 check_cost() {
   /usr/bin/python3 tools/build_cost.py
 }

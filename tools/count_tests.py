@@ -56,7 +56,7 @@ def count(events):
                 if outcome == "failed":
                     failures.append((f"{label} {name}".rstrip(), why))
         elif "targetCompleted" in kind and not event.get("completed", {}).get("success"):
-            # A test that ran and failed has its own events; here are those not built.
+            # A test that ran and failed has its own events; this finds targets that were not built.
             if "aborted" in event or "failureDetail" in event.get("completed", {}):
                 label = kind["targetCompleted"]["label"]
                 totals["failed"] += 1

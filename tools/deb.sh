@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds the programs, optimised, and makes Debian packages of them in build/deb (docs/install.md).
-# CONFIG= builds them as tests do, which is quicker.
+# CONFIG= builds them as for tests, which is quicker.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

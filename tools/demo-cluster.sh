@@ -8,7 +8,7 @@ readonly paceline=$PWD/build/bin/paceline
 readonly digits_csv=(.venv/lib/python3*/site-packages/sklearn/datasets/data/digits.csv.gz)
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-demo.XXXXXX")
 export PACELINE_DEV_DIR=$work/cluster
-# Whoever uses contexts is not to have the demo elsewhere.
+# The user's contexts must not send the demo to another cluster.
 export PACELINE_CONFIG=$work/config.yaml
 unset PACELINE_SERVER PACELINE_CONTEXT
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows what Slipstream is for: two jobs side by side, eight ranks each, the same model, data and
-# random stalls; one waits for whoever stalls, the other does not. Fails unless the second has more
-# than twice the throughput and the accuracy of the first.
+# Shows what Slipstream is for: two jobs side by side, with eight ranks each and the same model, data
+# and random stalls. One waits for ranks that stall, the other does not. Fails unless the second has
+# more than twice the throughput and the same accuracy.
 # shellcheck source=tools/demo-cluster.sh
 source "$(dirname "${BASH_SOURCE[0]}")/demo-cluster.sh"
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Writes the parts of the documents that are made of the code. The tests in tests/docs tell when
-# they are not current.
+# Writes the parts of the documents that are generated from the code. The tests in tests/docs fail
+# when they are not current.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -43,7 +43,7 @@ class Page:
 
     def __init__(self, path, text):
         self.path = path
-        self.text = []  # (line number, line), fenced code left out.
+        self.text = []  # (line number, line), without fenced code.
         self.fenced = []
         self.anchors = set()
         fence = None
@@ -91,11 +91,11 @@ class Check:
         path = path.rstrip("/")
         if path in self.paths or path in self.folders:
             return True
-        # A class or test is named without the end of its file.
+        # A class or test is named without its file extension.
         return any(path + end in self.paths for end in (".cc", ".h", ".py", ".proto", ".sh"))
 
     def _known(self, path):
-        # Words in capitals stand for something; decisions are looked at by themselves.
+        # Words in capitals are placeholders; decisions are checked separately.
         return self._exists(path) or re.search(r"[A-Z]{3}", path) or DECISION.fullmatch(path)
 
     def _link(self, page, number, target):
@@ -109,7 +109,7 @@ class Check:
             self._fault(page.path, number, f"no file {path}")
             return
         if path in self.folders:
-            # Who sees a folder sees its files.
+            # A link to a folder reaches its files.
             self.edges[page.path].update(name for name in self.pages
                                          if posixpath.dirname(name) == path)
         else:
@@ -178,7 +178,7 @@ class Check:
 
     def run(self):
         for path in sorted(self.paths):
-            if path.startswith(("third_party/", "tests/docs/")):  # Others'; made-up pages.
+            if path.startswith(("third_party/", "tests/docs/")):  # Not ours; pages made up for tests.
                 continue
             if path.endswith((".md", ".h", ".cc", ".cu", ".py", ".sh", ".proto", ".yaml", ".bzl")):
                 for number, line in enumerate(self._read(path).split("\n"), start=1):

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Fuzzes what takes files, messages and requests from elsewhere, under ASan and UBSan:
-# tools/fuzz.sh [TARGET] [SECONDS], default all targets for 60 s each. Begins with the corpus in
+# Fuzzes code that reads files, messages and requests from elsewhere, under ASan and UBSan:
+# tools/fuzz.sh [TARGET] [SECONDS], default all targets for 60 s each. Starts with the corpus in
 # tests/fuzz/corpus and keeps what it finds in build/fuzz; an input that fails is named and left
-# there. `tools/fuzz.sh merge [TARGET]` adds what was found to the corpus, as little of it as reaches
-# the same code. docs/limits.md tells what is fuzzed, docs/decisions/0024-hostile-input.md why so.
+# there. `tools/fuzz.sh merge [TARGET]` adds the findings to the corpus, as few as reach the same
+# code. docs/limits.md says what is fuzzed, docs/decisions/0024-hostile-input.md why.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs what takes too long for each change, as far as the changes since a revision touch what it
-# guards: tools/guards.sh REVISION. Before an issue is called resolved all of it is run wholly:
-# make asan, make tsan, make check, make fuzz, make sim.
+# Runs checks that take too long for each change, for the parts that have changed since a revision:
+# tools/guards.sh REVISION. Before an issue is resolved, run all of them completely: make asan,
+# make tsan, make check, make fuzz, make sim.
 #
 #   asan, tsan   the tests of folders that have changed, of those in their lists (tools/sanitize.sh)
 #   tidy         the .cc files that have changed

@@ -1,14 +1,14 @@
 #!/usr/bin/env bash
 # Shows the development cluster (`paceline dev up`) in Prometheus with our rules and alerts, and,
-# if Grafana is installed, in the dashboards; prints the addresses and ends all at Ctrl-C. Ports
-# are $PROMETHEUS_PORT (9090) and $GRAFANA_PORT (3000), or free ones where these are taken; 0 is
-# any. $PACELINE and $PYTHON (one with PyYAML) take the place of this folder's programs.
+# if Grafana is installed, in the dashboards; prints the addresses and ends everything at Ctrl-C.
+# Ports are $PROMETHEUS_PORT (9090) and $GRAFANA_PORT (3000), or free ones if these are taken; 0
+# means any. $PACELINE and $PYTHON (one with PyYAML) replace this folder's programs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 readonly paceline=${PACELINE:-$PWD/build/bin/paceline}
 readonly python=${PYTHON:-.venv/bin/python}
-readonly interval=5  # Seconds between scrapes: one sees what one does.
+readonly interval=5  # Seconds between scrapes; short, so that changes show soon.
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-monitor.XXXXXX")
 children=()
 
@@ -21,7 +21,7 @@ stop() {
   rm -rf "$work"
 }
 trap stop EXIT
-trap 'exit 0' INT  # How one ends it.
+trap 'exit 0' INT  # Ctrl-C is the normal end.
 trap 'exit 143' TERM
 
 fail() {
@@ -29,7 +29,7 @@ fail() {
   exit 1
 }
 
-# The port, or a free one where it is taken, as by the service that Debian's package starts.
+# Prints the port, or a free one if it is taken, for example by the service of Debian's package.
 port_of() {
   local program=$1 variable=$2 port=$3 other
   if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
@@ -43,7 +43,7 @@ with socket.create_server(("127.0.0.1", 0)) as free:
   printf '%s' "$port"
 }
 
-# The address in the line of a log that matches a pattern, once it is there.
+# Waits for a log line that matches a pattern, and prints the address in it.
 address_in() {
   local log=$1 pattern=$2 child=$3 found
   for _ in $(seq 150); do
@@ -59,7 +59,7 @@ address_in() {
 command -v prometheus >/dev/null || fail "there is no Prometheus:" \
   "  apt-get install prometheus        # Debian; or any prometheus in PATH"
 
-# The controller's HTTP address; nothing when no cluster is up.
+# Prints the controller's HTTP address, or nothing if no cluster is up.
 controller=$("$paceline" --output json dev status 2>/dev/null | "$python" -c '
 import json, sys
 controller = json.load(sys.stdin)["controller"]
@@ -74,7 +74,7 @@ prometheus --config.file="$work/prometheus.yml" --storage.tsdb.path="$work/data"
 children+=($!)
 prometheus_address=$(address_in "$work/prometheus.log" 'Listening on" address=([0-9.:]+)' $!)
 
-# Grafana with our data source and dashboards, readable by everybody on this machine.
+# Starts Grafana with our data source and dashboards, readable by everybody on this machine.
 start_grafana() {
   local home=${GRAFANA_HOME:-/usr/share/grafana} provisioning=$work/provisioning port
   port=$(port_of Grafana GRAFANA_PORT "${GRAFANA_PORT:-3000}")

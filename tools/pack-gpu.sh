@@ -29,8 +29,8 @@ for program in "$built"/dist/bin/paceline*; do
   strip -o "$bundle/programs/bin/${program##*/}" "$program"
 done
 
-# What the programs are linked to, without torch's and NVIDIA's libraries, and without those of
-# the C and C++ run times, which belong to the system.
+# Libraries that the programs are linked to, without those of torch and NVIDIA, and without the C
+# and C++ run times, which belong to the system.
 readonly of_system='lib(c|m|dl|rt|pthread|resolv|util|gcc_s|stdc\+\+)\.so'
 while read -r library; do
   cp -L "$library" "$bundle/lib/"

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Takes the pictures of the controller's page for docs/images, of a real cluster in a real browser.
+# Takes the pictures of the controller's page for docs/images, from a real cluster in a browser.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

@@ -15,8 +15,8 @@ DEPLOY = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))
 
 
 def configuration(controller, interval=None, rules=DEPLOY):
-    """`interval`: whole seconds of scrapes, evaluations and discovery, if not as in the file.
-    There is no Alertmanager in it. `rules`: the folder of the rule files."""
+    """`interval`: whole seconds of scrapes, evaluations and discovery; default: as in the file.
+    The result has no Alertmanager. `rules`: the folder of the rule files."""
     with open(os.path.join(DEPLOY, "prometheus.yml"), encoding="utf-8") as file:
         config = yaml.safe_load(file)
     del config["alerting"]

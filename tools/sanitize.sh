@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
 # Runs the tests under sanitizers: tools/sanitize.sh asan|tsan [--quick | --since REVISION] [TARGET...]. asan is ASan
-# with leaks, and UBSan; tsan is TSan. Without a target all tests but those whose tags tell that
-# they cannot (no-asan, no-tsan; the reason stands beside the tag). --quick: the tests that take what
-# comes from elsewhere, and those of threads; --since: those of them in whose folders something has
-# changed since that revision. Ends with a line that counts the tests.
-# docs/decisions/0024-hostile-input.md tells what is seen and what is not.
+# with leaks, and UBSan; tsan is TSan. Without a target it runs all tests except those tagged no-asan
+# or no-tsan (the reason is beside the tag). --quick: the tests of code that reads input from
+# elsewhere, and of code with threads; --since: those of them whose folders have changed since that
+# revision. Ends with a line that counts the tests.
+# docs/decisions/0024-hostile-input.md says what this finds and what not.
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
@@ -22,7 +22,7 @@ case $which in
     ;;
   tsan)
     configs=(--config=tsan)
-    # As for ASan, an allocation of more than there can be fails.
+    # Like under ASan, an allocation that is too large fails.
     settings=halt_on_error=1:second_deadlock_stack=1:history_size=7:allocator_may_return_null=1
     options=("--test_env=TSAN_OPTIONS=$settings:suppressions=$supp/tsan.supp")
     quick=(//common:common_test //worker/ring/... //worker/daemon:daemon_test
@@ -49,6 +49,6 @@ fi
 (($#)) && targets=("$@")
 [[ -t 1 ]] || options+=(--noshow_progress)
 
-# Instrumented code is slow, and holds several times its memory: fewer tests at once, with more time.
+# Instrumented code is slow and needs several times the memory: fewer tests at once, longer limits.
 tools/test.sh "${configs[@]}" "${options[@]}" --test_tag_filters="-gpu,-no-$which" \
   --build_tests_only --local_test_jobs=2 --test_timeout=300,900,1800,3600 "${targets[@]}"

@@ -10,14 +10,14 @@ readonly packages=tools/packages.txt
 readonly requirements=tools/requirements.txt
 readonly venv=.venv
 readonly stamp=$venv/.complete
-# Of Debian's source package only the files that its API is made of (bazel/etcd.bzl): it is unpacked
-# and not installed, since it would bring forty others.
+# Only the files of Debian's source package that make up its API (bazel/etcd.bzl). The package is
+# unpacked and not installed, because it would bring forty others.
 readonly etcd_source='golang-etcd-server-dev=3.4.23*'
 readonly etcd_protos=build/etcd-protos
 readonly toolchain_key=build/toolchain.bazelrc
 readonly python=/usr/bin/python3  # Debian's, whatever else PATH may hold.
 
-# name=version of each package that is missing or has another version.
+# Prints name=version of each package that is missing or has another version.
 missing_packages() {
   local installed names state name version
   declare -A have=()
@@ -31,7 +31,7 @@ missing_packages() {
   fi
   while IFS='=' read -r name version; do
     [[ -z $name || $name == '#'* ]] && continue
-    # The pattern of the list is meant as one here.
+    # The list's entry is used as a pattern on purpose.
     # shellcheck disable=SC2053
     [[ ${have[$name]:-} == $version ]] || echo "$name=$version"
   done <"$packages"
@@ -44,7 +44,7 @@ on_debian_12() (
   [[ ${ID:-} == debian && ${VERSION_ID:-} == 12 ]]
 )
 
-# Tells what is missing and how to get it, and ends the script.
+# Prints what is missing and how to get it, and ends the script.
 cannot_install() {
   local why=$1
   shift
@@ -60,7 +60,7 @@ cannot_install() {
 install_packages() {
   echo "set-up: installing $# packages"
   export DEBIAN_FRONTEND=noninteractive
-  # Daemons that come with a package are for tests, not for this machine: none is started.
+  # Daemons of packages are for tests, not for this machine, so none is started.
   local policy=/usr/sbin/policy-rc.d
   if [[ ! -e $policy ]]; then
     trap 'rm -f /usr/sbin/policy-rc.d' EXIT
@@ -73,7 +73,7 @@ install_packages() {
     cannot_install "apt-get install failed" "$@"
 }
 
-# What an environment depends on besides its wheels: Python, and the folder, since it cannot move.
+# An environment depends on its wheels, on Python, and on its folder, because it cannot move.
 venv_base() {
   { "$python" --version; pwd -P; } | sha256sum | cut -d' ' -f1
 }
@@ -90,8 +90,8 @@ pip() {
   "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@" </dev/null
 }
 
-# Brings .venv to what the list says: one that was complete for another list is changed in
-# place, one that was left half-finished is made anew.
+# Updates .venv to the list: a .venv that was complete for another list is changed in place, an
+# unfinished one is made again.
 install_venv() {
   local extra
   if [[ -r $stamp && $(cut -d' ' -f1 "$stamp") == "$(venv_base)" ]]; then
@@ -108,7 +108,7 @@ install_venv() {
     <(sed 's/[ =].*//' "$requirements" | sort))
   ((${#extra[@]} == 0)) || pip uninstall --quiet --yes "${extra[@]}"
   pip check >/dev/null || { echo "set-up: $requirements is not consistent:" >&2; pip check >&2; exit 1; }
-  # Written last: without it the next call starts anew.
+  # Written last: without it the next call starts over.
   venv_key >"$stamp"
 }
 
@@ -149,14 +149,14 @@ install_etcd_protos() {
   rm -rf "$work"
 }
 
-# Compilers and headers of the system are no inputs that Bazel follows: what they are is told to it
-# as a variable that each action depends on (.bazelrc), so that nothing made with others is used.
+# Bazel does not track the system's compilers and headers: a variable with their versions, on which
+# each action depends (.bazelrc), keeps it from reusing outputs made with others.
 write_toolchain_key() {
   local key
   key=$({
     dpkg-query -W -f '${Package} ${Version}\n' '*-dev' '*-dev-bin' 'g++*' 'gcc*' 'cpp*' 'clang*' 'lld*' \
       'binutils*' 'protobuf-compiler*' 2>/dev/null || true
-    # What tests alone import, or packing alone, changes nothing that is built.
+    # Packages that only tests or packaging use do not change what is built.
     grep -vE '# (tests|packing)$' "$requirements"
   } | sha256sum | cut -c1-16)
   mkdir -p "${toolchain_key%/*}"
@@ -172,7 +172,7 @@ if ((${#missing[@]} == 0)) && venv_complete && etcd_protos_complete; then
   exit 0
 fi
 
-# One at a time; whoever waited looks again at what is left to do.
+# Only one call at a time; a call that has waited checks again what is left to do.
 exec 9<"$requirements"
 flock 9
 mapfile -t missing < <(missing_packages)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Runs simulated histories of a cluster (docs/simulator.md):
-#   tools/sim.sh SEEDS [FIRST]         so many, over two processes, and how fast
-#   tools/sim.sh --seed N [--trace]    one, with its last events or all
+#   tools/sim.sh SEEDS [FIRST]         SEEDS histories in two processes, and how fast
+#   tools/sim.sh --seed N [--trace]    one history, with its last events or all
 # Builds optimised.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

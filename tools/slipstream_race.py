@@ -10,7 +10,7 @@ import time
 
 EVERY_S = 1.0
 LINE_EVERY_S = 5.0
-SPAN_S = 10.0  # Over which a throughput is told.
+SPAN_S = 10.0  # Time over which a throughput is measured.
 BAR = 30
 TWICE = 2.0
 WITHIN = 0.02
@@ -40,7 +40,7 @@ class Job:
         points = [point for point in self.points if point[0] >= since]
         if len(points) < 2 or points[-1][1] == points[0][1]:
             return 0.0
-        # Up to the first look at which the last step was done.
+        # Up to the first sample in which the last step was done.
         end = next(point for point in points if point[1] == points[-1][1])
         return (end[1] - points[0][1]) / (end[0] - points[0][0])
 

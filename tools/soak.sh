@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Has a development cluster go through everything that happens to one (tests/soak/soak.py):
+# Runs a development cluster through everything that can happen to it (tests/soak/soak.py):
 # tools/soak.sh MINUTES [OPTION...]. Builds optimised.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."

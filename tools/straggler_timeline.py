@@ -19,7 +19,7 @@ class Timeline:
         self.paceline, self.name = paceline, name
         self.begin = time.monotonic()
         self.states = {}   # Of the decisions, by id.
-        self.verdicts = 0  # Of those told so far: when the newest was found.
+        self.verdicts = 0  # When the newest verdict printed so far was found.
         self.job, self.decisions = {}, []
         self.printed = 0
 

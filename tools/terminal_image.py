@@ -84,7 +84,7 @@ def svg(frame, columns, title):
         for column, text, style in spans(line):
             if not text.strip():
                 continue
-            # Each part keeps its width, whatever the font's own is.
+            # Each part keeps its width, whatever the width of the font.
             out.append(f'<text x="{MARGIN + column * CELL_W:.1f}" y="{y}" fill="{TEXT}" '
                        f'style="{style}" xml:space="preserve" lengthAdjust="spacingAndGlyphs" '
                        f'textLength="{len(text) * CELL_W:.1f}">{escape(text)}</text>')

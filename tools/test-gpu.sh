@@ -1,8 +1,7 @@
 #!/usr/bin/env bash
-# Runs the GPU tests and then the GPU benchmark on this machine: out of the bundle that is being
-# built here, or, where there is no Bazel, out of build/paceline-gpu.tar.gz as it was carried
-# here. Arguments go to the bundle's run.sh (--help lists them). Without a GPU all tests are
-# skipped.
+# Runs the GPU tests and then the GPU benchmark on this machine: from a bundle that it builds, or,
+# without Bazel, from a build/paceline-gpu.tar.gz that was copied here. Arguments go to the bundle's
+# run.sh (--help lists them). Without a GPU all tests are skipped.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 

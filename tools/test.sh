@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Builds everything, runs all tests, and counts their cases in a last line of its own:
-# "N passed, N failed". Arguments go to `bazel test`; without a target among them: //...
+# "N passed, N failed". Arguments go to `bazel test`; the default target is //...
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 

@@ -27,10 +27,10 @@ GENERATED = pathlib.Path("build/check/gen")
 ETCD = "build/etcd-protos"
 CACHE = pathlib.Path.home() / ".cache/paceline/tidy"
 SITE = glob.glob(".venv/lib/python3*/site-packages")[0]
-# Not Debian's: since version 21 it leaves the system's headers out, which is four times as fast.
+# Not Debian's: from version 21 on it skips the system's headers, which is four times as fast.
 CLANG_TIDY = ".venv/bin/clang-tidy"
 CLANG = "clang++-14"
-BATCH = 8  # Files that are looked at together.
+BATCH = 8  # Files that are checked together.
 FLAGS = [
     "-std=c++17", "-Wall", "-Wextra", "-Wthread-safety", "-Wno-deprecated-declarations", "-I.",
     "-isystem", str(GENERATED),

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Takes the picture of `paceline top` for docs/images: the ranks of a real job, of which the one on
-# w5 is slow, and nothing is done about it.
+# Takes the picture of `paceline top` for docs/images: the ranks of a real job; the one on w5 is slow,
+# and nothing is done about it.
 # shellcheck source=tools/demo-cluster.sh
 source "$(dirname "${BASH_SOURCE[0]}")/demo-cluster.sh"
 

@@ -16,7 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kForever = 1'000'000'000;  // Steps.
-constexpr int kShortJobs = 10;               // Every so many-th is one.
+constexpr int kShortJobs = 10;               // One in this many is short.
 constexpr absl::Duration kLookAgain = absl::Seconds(1);
 constexpr int kMaxMessageBytes = 64 << 20;
 constexpr const char* kKinds[] = {"get job",  "list jobs",  "describe job", "why",
@@ -82,7 +82,7 @@ bool ApiCalls::Submit(size_t number, int64_t short_steps) {
 std::vector<std::string> ApiCalls::SubmitAll() {
   ids_.resize(static_cast<size_t>(options_.jobs) + static_cast<size_t>(options_.waiting));
   for (size_t number = 0; number < ids_.size(); ++number) {
-    // They start together and shall not end together for ever.
+    // They start together but must not always end together.
     const auto part = static_cast<int64_t>(number + 1);
     const auto all = static_cast<int64_t>(ids_.size());
     if (!Submit(number, (options_.short_steps * part + all - 1) / all)) std::exit(1);
@@ -116,7 +116,7 @@ void ApiCalls::Run() {
       SubmitAgain();
       look = absl::Now() + kLookAgain;
     }
-    // Late calls are not made up for: a steady rate, also after an outage.
+    // Late calls are not made up for, so the rate stays steady even after an outage.
     next = std::max(next + pause, absl::Now() - pause);
     absl::SleepFor(next - absl::Now());
   }

@@ -1,7 +1,7 @@
-// What users do meanwhile: jobs are submitted and run, some of them end and are submitted again,
-// and calls of all kinds come at a steady rate.
+// Plays the users: submits jobs, submits those that end again, and makes calls of all kinds at a
+// steady rate.
 //
-// Its own thread; the public methods are for one other.
+// Has a thread of its own; call the public methods from one other thread.
 #ifndef BENCH_LOAD_API_CALLS_H_
 #define BENCH_LOAD_API_CALLS_H_
 
@@ -28,10 +28,10 @@ struct ApiOptions {
   std::string controller;  // host:port
   std::shared_ptr<grpc::ChannelCredentials> credentials;
   int jobs = 200;
-  int ranks = 50;   // Of each.
+  int ranks = 50;   // Of each job.
   int waiting = 0;  // Jobs beyond those for which there is room.
-  // Of every tenth job, which is submitted again when it has ended; the first ones have less of
-  // them, each another part.
+  // Steps of every tenth job, which is submitted again when it has ended. The first of these jobs
+  // have different fractions of them.
   int64_t short_steps = 0;
   double calls_per_second = 50;
 };
@@ -51,14 +51,14 @@ class ApiCalls {
   void Stop();
 
   void ClearFigures();
-  // By kind of call, and of all of them.
+  // Latencies by kind of call, and of all calls.
   nlohmann::json Summary() const;
   int64_t errors() const { return errors_; }
   int64_t submitted() const { return submitted_; }
 
  private:
   void Run();
-  // True: done. Every tenth job has so many steps, if any.
+  // Returns true on success. `short_steps`: steps of every tenth job; 0: as all others.
   bool Submit(size_t number, int64_t short_steps);
   void SubmitAgain();
   void Call(int64_t number);
@@ -73,7 +73,7 @@ class ApiCalls {
   std::atomic<int64_t> submitted_{0};
   std::atomic<bool> stopping_{false};
 
-  // Of the thread, once it runs.
+  // Owned by the thread, once it runs.
   std::vector<std::string> ids_;
   std::string a_node_;
   std::thread thread_;

@@ -19,7 +19,7 @@ namespace paceline {
 namespace {
 
 constexpr absl::Duration kPause = absl::Milliseconds(100);
-constexpr int kRanks = 8;  // In the report.
+constexpr int kRanks = 8;  // Ranks in the report.
 
 class EchoStream : public grpc::ServerBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
@@ -57,7 +57,7 @@ class EchoJobs : public v1::JobService::CallbackService {
   }
 };
 
-// A report as a node of the load sends it.
+// A report like those of the load's nodes.
 v1::WorkerMessage MakeReport() {
   v1::NodePlan plan;
   for (int rank = 0; rank < kRanks; ++rank) {
@@ -86,7 +86,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   return grpc::CreateCustomChannel(address, credentials, arguments);
 }
 
-// Of a server whose clients prove who they are, as the controller's do.
+// Credentials of a server whose clients need certificates, like the controller's.
 std::shared_ptr<grpc::ServerCredentials> EchoCredentials(const std::string& pki) {
   if (pki.empty()) return grpc::InsecureServerCredentials();
   return ServerCredentials(FilesIn(pki + "/controller"), /*require_client_certificate=*/true);

@@ -1,6 +1,6 @@
-// The limit that the controller's answers are compared with: gRPC's own ping-pong, with the same
-// messages and a server that does nothing but answer, on the same machine at the same time; over
-// TLS when the load is.
+// The lower limit for the controller's latencies: gRPC's own ping-pong, with the same messages and
+// a server that does nothing but answer, on the same machine at the same time; over TLS if the load
+// uses TLS.
 #ifndef BENCH_LOAD_ECHO_H_
 #define BENCH_LOAD_ECHO_H_
 
@@ -16,8 +16,8 @@
 
 namespace paceline {
 
-// Prints {"echo": "host:port"}, and serves until standard input ends. `pki`: as of
-// MakeLoadCredentials; it has the controller's certificate.
+// Prints {"echo": "host:port"}, and serves until standard input ends. `pki`: as for
+// MakeLoadCredentials; the server uses the controller's certificate.
 int ServeEcho(const std::string& pki);
 
 // Pings the server ten times a second: a unary call, and a report on a stream that is answered by a

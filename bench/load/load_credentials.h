@@ -1,6 +1,6 @@
-// Who the load's nodes and users are to the controller. With TLS each node has a certificate of its
-// own name, made as `paceline pki issue` makes it but kept in memory: a thousand nodes that look at
-// their files each second, as a worker does, would be work of one machine that no cluster's has.
+// Credentials of the load's nodes and users. With TLS each node has a certificate of its own name,
+// made as `paceline pki issue` makes it but kept in memory: if a thousand nodes read their files
+// each second, as workers do, one machine would do work that no machine of a cluster has.
 #ifndef BENCH_LOAD_LOAD_CREDENTIALS_H_
 #define BENCH_LOAD_LOAD_CREDENTIALS_H_
 
@@ -20,8 +20,8 @@ struct LoadCredentials {
   std::shared_ptr<grpc::ChannelCredentials> watchers;            // A viewer.
 };
 
-// `pki`: the folder that `paceline pki init` has made, the authority's key in it; empty: all speak
-// plain text. `nodes`: their names. Errors of CertificateAuthority.
+// `pki`: the folder that `paceline pki init` has made, with the authority's key; empty: plain text.
+// `nodes`: their names. Returns errors of CertificateAuthority.
 absl::StatusOr<LoadCredentials> MakeLoadCredentials(const std::string& pki,
                                                     const std::vector<std::string>& nodes);
 

@@ -39,18 +39,18 @@
 namespace paceline {
 namespace {
 
-// The nodes take turns within this (worker/daemon/worker_node.cc, kPollInterval), a dozen at once:
-// more would be a burst that nodes with clocks of their own do not make.
+// The nodes take turns within this interval (worker/daemon/worker_node.cc, kPollInterval), a dozen
+// at once: more at once would be a burst that nodes with separate clocks do not make.
 constexpr absl::Duration kPoll = absl::Milliseconds(100);
 constexpr size_t kTurns = 100;
 constexpr absl::Duration kPatience = absl::Minutes(5);
-// Within this a node that was cut off is back, and has told with its next steps what was lost.
+// By then a node that was cut off is back, and has reported what was lost with its next steps.
 constexpr absl::Duration kBack = absl::Seconds(5);
 
 struct Options {
   std::string controller;
   std::string echo;
-  std::string pki;  // As of MakeLoadCredentials.
+  std::string pki;  // As for MakeLoadCredentials.
   int nodes = 1250;
   int ranks = 8;
   double steps_per_second = 10;
@@ -68,7 +68,7 @@ void Tell(const std::string& event, nlohmann::json line = {}) {
 
 class Load {
  public:
-  // `names`: of the nodes. Requires: an identity for each.
+  // `names`: names of the nodes. Requires: credentials for each.
   Load(const Options& options, const std::vector<std::string>& names,
        const LoadCredentials& identities)
       : options_(options),
@@ -88,7 +88,7 @@ class Load {
     }
   }
 
-  // False: it did not come about in time.
+  // False: not all jobs ran in time.
   bool Begin() {
     const absl::Time begun = EventLoop::Now();
     ticks_ = std::thread([this] { Tick(); });
@@ -106,7 +106,7 @@ class Load {
     return true;
   }
 
-  // Commands, until one ends it.
+  // Carries out commands until one ends it.
   int Serve() {
     std::string command;
     while (std::getline(std::cin, command)) {
@@ -142,7 +142,7 @@ class Load {
     return true;
   }
 
-  // Each node ten times a second, in turns; and what happens to connections now and then.
+  // Ticks each node ten times a second, in turns, and cuts connections now and then.
   void Tick() {
     absl::Time next = EventLoop::Now();
     absl::Time cut = next + absl::Minutes(1);
@@ -157,7 +157,7 @@ class Load {
       next += kPoll / static_cast<int64_t>(kTurns);
       const absl::Time done = EventLoop::Now();
       late_.Add(std::max(done - next, absl::ZeroDuration()));
-      if (done > next + kPoll) next = done;  // Too slow: not all turns are made up for.
+      if (done > next + kPoll) next = done;  // Too slow: does not make up for all turns.
       absl::SleepFor(next - done);
     }
   }
@@ -185,7 +185,7 @@ class Load {
     return true;
   }
 
-  // Afterwards every record that was sent is confirmed, or was cut off.
+  // Afterwards every record that was sent is confirmed or was lost with its connection.
   void Finish() {
     cuts_ = false;
     nlohmann::json result = {
@@ -201,7 +201,7 @@ class Load {
     };
     absl::SleepFor(kBack);
     for (const auto& node : nodes_) node->SetSteps(false);
-    absl::SleepFor(3 * kPoll);  // What was made until now is on its way then.
+    absl::SleepFor(3 * kPoll);  // By then all records made so far have been sent.
     WaitFor(
         [this] { return totals_.records_sent == totals_.records_confirmed + totals_.records_cut; });
     result["reports"] = totals_.reports.load();
@@ -226,7 +226,7 @@ class Load {
   Totals totals_;
   Storm storm_;
   std::vector<std::unique_ptr<SimulatedNode>> nodes_;
-  std::mt19937_64 random_;  // Of the ticks' thread.
+  std::mt19937_64 random_;  // Used by the ticks' thread.
   Latencies late_;          // How late turns are: above a few ms the driver lacks processor time.
   std::atomic<bool> stopping_{false};
   std::atomic<bool> cuts_{false};
@@ -251,13 +251,13 @@ int Run(Options options) {
   }
   options.api.credentials = identities->users;
   Load load(options, names, *identities);
-  // Without a word to threads that still run: the caller has all that it wants.
+  // Does not stop threads that still run: the caller needs nothing more.
   if (!load.Begin()) std::_Exit(1);
   return load.Serve();
 }
 
 int Main(int argc, char** argv) {
-  // As the controller (controller/main.cc): else each lock of gRPC's waits for one in the process.
+  // Like controller/main.cc: else each lock of gRPC waits for a process-wide one.
   absl::SetMutexDeadlockDetectionMode(absl::OnDeadlockCycle::kIgnore);
   Options options;
   bool serve_echo = false;

@@ -13,7 +13,7 @@ namespace {
 constexpr absl::Duration kGreetingLimit = absl::Seconds(10);
 const Backoff::Options kBackoff = {absl::Milliseconds(100), absl::Seconds(4)};
 
-// As worker/daemon/session/session.cc: a channel per attempt, of its own.
+// Like worker/daemon/session/session.cc: a separate channel per attempt.
 std::shared_ptr<grpc::Channel> MakeChannel(
     const std::string& address, const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
@@ -28,7 +28,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(
 
 }  // namespace
 
-// One call. It lives until gRPC has said that the call is over, which waits for Release.
+// One call. It lives until gRPC reports the end of the call, which waits for Release.
 class SimulatedNode::Stream
     : public grpc::ClientBidiReactor<v1::WorkerMessage, v1::ControllerMessage> {
  public:
@@ -139,9 +139,9 @@ void SimulatedNode::Do(const Send& send) {
   if (send.stream != nullptr) send.stream->Write(send.message);
 }
 
-// At the node's own moment of each interval, also after one that came late: a turn that is late
-// makes a dozen nodes late, and were each next report an interval after the last one, nodes would
-// bunch like buses, as those with clocks of their own do not.
+// The node's own moment of the next interval, even after a late report: a turn that is late makes a
+// dozen nodes late. If each next report came one interval after the last one, nodes would bunch
+// like buses, which nodes with separate clocks do not do.
 absl::Time SimulatedNode::NextReport(absl::Time now) const {
   const absl::Time next = next_report_ + interval_;
   return next > now ? next : now + interval_;
@@ -176,7 +176,7 @@ void SimulatedNode::MakeReport(absl::Time now, v1::NodeReport* report) {
   trainers_.Report(now, report);
   report->set_number(++report_number_);
   report->set_plan_revision(plan_revision_);
-  // Not `now`: all nodes of a turn have the same.
+  // Not `now`, which is the same for all nodes of a turn.
   unanswered_.emplace_back(report_number_, EventLoop::Now());
   sent_records_.ReportSent(report_number_);
 }
@@ -211,7 +211,7 @@ void SimulatedNode::OnLease(int64_t number, absl::Time now) {
   totals_->records_confirmed += sent_records_.Answered(number);
   for (; !unanswered_.empty() && unanswered_.front().first <= number; unanswered_.pop_front()) {
     const auto& [report, sent] = unanswered_.front();
-    // That of the Hello waits for the connection, too.
+    // Without the Hello, whose answer also waits for the connection.
     if (report == number && number > 1) totals_->heartbeats.Add(now - sent);
   }
 }

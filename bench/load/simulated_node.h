@@ -42,7 +42,7 @@ class SimulatedNode {
     uint64_t seed = 0;
   };
 
-  // All outlive the node.
+  // The pointers outlive the node.
   SimulatedNode(Options options, Totals* totals, Storm* storm);
   // Requires: stopped.
   ~SimulatedNode() = default;
@@ -52,10 +52,10 @@ class SimulatedNode {
   // To be called every 100 ms, by one thread.
   void Tick(absl::Time now) ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // The network takes the connection away.
+  // Cuts the connection, like a network fault.
   void Cut() ABSL_LOCKS_EXCLUDED(mutex_);
 
-  // Whether steps are made; reports go on without.
+  // Sets whether steps are made; reports go on without them.
   void SetSteps(bool on) ABSL_LOCKS_EXCLUDED(mutex_);
 
   // Ends the session for good; returns when it is gone.
@@ -64,7 +64,7 @@ class SimulatedNode {
  private:
   class Stream;
   enum class State { kAway, kGreeting, kConnected };
-  // What is to be done when the mutex is free again.
+  // What to send after releasing the mutex.
   struct Send {
     Stream* stream = nullptr;
     const v1::WorkerMessage* message = nullptr;
@@ -78,9 +78,9 @@ class SimulatedNode {
   void OnDone(Stream* stream) ABSL_LOCKS_EXCLUDED(mutex_);
   void OnLease(int64_t number, absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   absl::Time NextReport(absl::Time now) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // The next message, if it is time for one and none is on its way.
+  // The next message, if it is due and none is being sent.
   Send Next(absl::Time now) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
-  // Null: there is nothing to tell.
+  // Null if there are no steps to send.
   const v1::WorkerMessage* NextSteps() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   void MakeReport(absl::Time now, v1::NodeReport* report) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_);
   static void Do(const Send& send);
@@ -94,14 +94,14 @@ class SimulatedNode {
   Backoff backoff_ ABSL_GUARDED_BY(mutex_);
   State state_ ABSL_GUARDED_BY(mutex_) = State::kAway;
   Stream* stream_ ABSL_GUARDED_BY(mutex_) = nullptr;  // Until OnDone.
-  // The stream's, or that of the one before: gRPC's last channel must not go in a callback, whose
-  // thread would wait for itself (github.com/grpc/grpc/pull/32584).
+  // The channel of this stream or of the previous one: gRPC's last channel must not be destroyed in
+  // a callback, whose thread would wait for itself (github.com/grpc/grpc/pull/32584).
   std::shared_ptr<grpc::Channel> channel_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
-  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // The stream is read no more.
+  bool ended_ ABSL_GUARDED_BY(mutex_) = false;  // The stream is no longer read.
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   bool makes_steps_ ABSL_GUARDED_BY(mutex_) = true;
-  absl::Time due_ ABSL_GUARDED_BY(mutex_);  // Of the next dial, or of the end of the greeting.
+  absl::Time due_ ABSL_GUARDED_BY(mutex_);  // Time of the next dial, or limit of the greeting.
   absl::Time next_report_ ABSL_GUARDED_BY(mutex_);
   absl::Duration interval_ ABSL_GUARDED_BY(mutex_) = absl::Seconds(1);
   std::mt19937_64 random_ ABSL_GUARDED_BY(mutex_);
@@ -114,9 +114,9 @@ class SimulatedNode {
 
   std::deque<std::pair<int64_t, absl::Time>> unanswered_ ABSL_GUARDED_BY(mutex_);  // Reports.
   SentRecords sent_records_ ABSL_GUARDED_BY(mutex_);
-  int64_t records_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // For want of room, and with connections.
+  int64_t records_lost_ ABSL_GUARDED_BY(mutex_) = 0;  // Dropped, or lost with a connection.
 
-  // The one on its way: kept, so that its parts need not be made anew.
+  // The report being sent; kept so that its parts can be reused.
   v1::WorkerMessage report_ ABSL_GUARDED_BY(mutex_);
   v1::WorkerMessage steps_ ABSL_GUARDED_BY(mutex_);
 };

@@ -13,7 +13,7 @@ namespace paceline {
 namespace {
 
 constexpr int64_t kSamples = 32;
-// A rank's figures are of so many steps (the default of log_every).
+// A rank's figures cover this many steps (the default of log_every).
 constexpr int64_t kFigureSteps = 10;
 
 std::string KeyOf(const v1::TrainerId& id) {

@@ -1,5 +1,5 @@
-// The trainers of a simulated node: they do what the node's plan says, as real ones would, but for
-// the training. Each makes steps at a given rate, of which records are kept until they are sent.
+// The trainers of a simulated node: they do what the node's plan says, like real ones, but do not
+// train. Each makes steps at a given rate; their records are kept until they are sent.
 //
 //   STARTING ──kStartUp──▶ READY ──the plan has a store──▶ RUNNING ──all steps──▶ FINISHED
 //       ╰───────────────────────────── a stop ──────────────────╯──────▶ EXITED ◀──╯
@@ -28,16 +28,16 @@ class SimulatedTrainers {
 
   void SetPlan(const v1::NodePlan& plan, absl::Time now);
 
-  // Lets time pass. True: something has changed that is worth a report at once.
+  // Advances to `now`. True: a change should be reported at once.
   bool Advance(absl::Time now);
 
   // What the daemon would report.
   void Report(absl::Time now, v1::NodeReport* report) const;
 
-  // The records that were not sent yet; returns how many. `steps` is empty then.
+  // Moves the records that were not sent yet to `steps`, which is empty before; returns how many.
   int64_t TakeSteps(v1::NodeSteps* steps);
 
-  // Since the last call: records that were dropped because too many were kept.
+  // Number of records dropped since the last call because too many were kept.
   int64_t TakeDropped();
 
   int running() const;
@@ -46,10 +46,10 @@ class SimulatedTrainers {
   struct Trainer {
     v1::TrainerPlan plan;
     v1::TrainerState state = v1::TRAINER_STARTING;
-    absl::Time due;  // Of its next state, if time brings it.
+    absl::Time due;  // Time of its next state, if that is known.
     absl::Time trains_since = absl::InfinitePast();
-    int64_t steps = 0;  // Done,
-    int64_t told = 0;   // and sent or dropped.
+    int64_t steps = 0;  // Steps done.
+    int64_t told = 0;   // Of those, sent or dropped.
   };
 
   bool AdvanceOne(Trainer& trainer, absl::Time now);

@@ -1,4 +1,4 @@
-// What all simulated nodes count together, and when they were lost and came back.
+// Counters of all simulated nodes together, and times at which nodes were lost and came back.
 //
 // Thread-safe.
 #ifndef BENCH_LOAD_TOTALS_H_
@@ -21,8 +21,8 @@ namespace paceline {
 struct Totals {
   Latencies heartbeats;  // From the report to the Lease that answers it.
 
-  // Records of steps. Each that was sent is confirmed by the answer to a later report, or cut off
-  // with its connection: then it may have been taken, or not.
+  // Records of steps. Each record that was sent is confirmed by the answer to a later report, or
+  // cut off with its connection; then it may or may not have been taken.
   std::atomic<int64_t> records_sent{0};
   std::atomic<int64_t> records_confirmed{0};
   std::atomic<int64_t> records_cut{0};
@@ -37,7 +37,7 @@ struct Totals {
 // One outage of the controller: all nodes are lost, and come back. Times are steady.
 class Storm {
  public:
-  // Counts anew.
+  // Resets the counts.
   void Begin() ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     first_lost_ = absl::InfiniteFuture();
@@ -61,8 +61,8 @@ class Storm {
     return first_lost_ != absl::InfiniteFuture();
   }
 
-  // {"lost", "back": seconds of the monotonic clock, "dials": [begin of 100 ms as seconds of that
-  // clock, dials in them] of each with any}.
+  // {"lost", "back": seconds of the monotonic clock, "dials": [[begin of an interval of 100 ms in
+  // seconds of that clock, dials in it], ...] for each interval with dials}.
   nlohmann::json Summary() const ABSL_LOCKS_EXCLUDED(mutex_) {
     absl::MutexLock lock(&mutex_);
     nlohmann::json dials = nlohmann::json::array();

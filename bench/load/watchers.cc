@@ -106,7 +106,7 @@ void Watchers::OnDone(size_t number) {
 void Watchers::Stop() {
   absl::MutexLock lock(&mutex_);
   stopping_ = true;
-  // Those that are over, and about to say so, are still there: OnDone waits for the mutex.
+  // Streams that have ended but not reported it yet still exist: OnDone waits for the mutex.
   for (const Watch& watch : watches_) {
     if (watch.stream != nullptr) watch.stream->Cancel();
   }

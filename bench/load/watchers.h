@@ -1,7 +1,7 @@
-// Clients that watch jobs or nodes, each over a connection of its own. What they hear is counted
-// and not parsed: it is the controller's work that matters here.
+// Clients that watch jobs or nodes, each over a connection of its own. Their messages are counted
+// but not parsed, because only the controller's work matters here.
 //
-// Of ten, four watch one job, four all nodes, two all jobs.
+// Of ten clients, four watch one job, four all nodes, two all jobs.
 #ifndef BENCH_LOAD_WATCHERS_H_
 #define BENCH_LOAD_WATCHERS_H_
 
@@ -29,9 +29,9 @@ class Watchers {
   Watchers(const Watchers&) = delete;
   Watchers& operator=(const Watchers&) = delete;
 
-  // So many; those of one job take turns with `jobs`.
+  // Starts `count` watchers; those that watch one job are spread over `jobs`.
   void Start(int count, const std::vector<std::string>& jobs);
-  // Begins those anew that have ended. To be called now and then.
+  // Restarts those that have ended. Call it now and then.
   void Renew() ABSL_LOCKS_EXCLUDED(mutex_);
   // Ends all; returns when they are gone.
   void Stop() ABSL_LOCKS_EXCLUDED(mutex_);
@@ -39,7 +39,7 @@ class Watchers {
   void ClearFigures() { events_ = bytes_ = ended_ = 0; }
   int64_t events() const { return events_; }
   int64_t bytes() const { return bytes_; }
-  // Streams that ended without being told to.
+  // Number of streams that ended without Stop().
   int64_t ended() const { return ended_; }
 
  private:
@@ -48,7 +48,7 @@ class Watchers {
     std::string method;
     std::string request;       // Serialized.
     Stream* stream = nullptr;  // Until OnDone. Null: ended.
-    // The stream's, or that of the one before; as SimulatedNode::channel_.
+    // The channel of this stream or of the previous one; see SimulatedNode::channel_.
     std::shared_ptr<grpc::Channel> channel;
   };
 

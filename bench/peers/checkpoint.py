@@ -187,7 +187,7 @@ def main():
     dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=args.rank,
                             world_size=args.ranks)
     print(json.dumps(read(args) if args.saves == 0 else SavingLoop(args).run()), flush=True)
-    # What async_save has started would wait for more.
+    # Processes that async_save has started would wait for more work.
     for process in multiprocessing.active_children():
         process.kill()
     os._exit(0)

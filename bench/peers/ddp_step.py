@@ -112,7 +112,7 @@ def train(args):
     if not args.plain:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{args.store}", rank=args.rank, world_size=args.world)
-        # Our trainer keeps each rank's running statistics, and reduces in place, too.
+        # Our trainer, too, keeps each rank's running statistics and reduces in place.
         model = nn.parallel.DistributedDataParallel(
             model, broadcast_buffers=False, gradient_as_bucket_view=True)
     optimizer = make_optimizer(args, model.parameters())

@@ -56,7 +56,7 @@ def save(path, step, model, optimizer):
 
 
 def under_torchrun(args):
-    # Its own store: with the one of the launcher no restart succeeds (torchrun --standalone).
+    # A store of its own: with the launcher's store no restart succeeds (torchrun --standalone).
     attempt = int(os.environ["TORCHELASTIC_RESTART_COUNT"])
     store = distributed.FileStore(f"{args.checkpoint}.store{attempt}", args.ranks)
     distributed.init_process_group("gloo", store=store, rank=args.rank, world_size=args.ranks,

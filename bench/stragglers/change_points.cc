@@ -8,10 +8,10 @@
 namespace paceline::detect {
 namespace {
 
-constexpr int kFirst = 20;            // Values from which the prior is made.
-constexpr int kBefore = 50;           // Values before a change that it is compared with.
+constexpr int kFirst = 20;            // First values, which give the prior.
+constexpr int kBefore = 50;           // Values before a change, for comparison.
 constexpr double kNegligible = 1e-4;  // Runs of less probability are dropped.
-constexpr double kPriorWeight = 0.1;  // Values that the prior's mean counts as.
+constexpr double kPriorWeight = 0.1;  // Weight of the prior's mean, in values.
 constexpr double kPriorShape = 1;
 constexpr double kLeastDeviation = 1e-3;
 constexpr int kLengths = 1024;
@@ -88,7 +88,7 @@ bool ChangePoints::Add(double value) {
     const double off = value - run.mean;
     run.mean += off / (weight + 1);
     run.spread += weight * off * off / (2 * (weight + 1));
-    if (run.length >= kLengths - 1) {  // A window from there on.
+    if (run.length >= kLengths - 1) {  // From here on the run has a fixed length.
       run.spread *= 1 - 1.0 / kLengths;
     } else {
       ++run.length;

@@ -9,7 +9,7 @@
 namespace paceline::detect {
 namespace {
 
-// Steps at which changes were told in a series of noise with a shift from step 300 on.
+// Steps at which changes were reported in a series of noise with a shift from step 300 on.
 std::vector<int> Told(const ChangePoints::Options& options, double shift, double pause = 0) {
   ChangePoints points(options);
   Random random(3);

@@ -9,14 +9,14 @@
 namespace paceline::detect {
 namespace {
 
-// Spaces, but no tab: that may separate.
+// Strips spaces but not tabs, which may separate cells.
 absl::string_view WithoutSpaces(absl::string_view text) {
   const size_t begin = text.find_first_not_of(" \r");
   if (begin == absl::string_view::npos) return {};
   return text.substr(begin, text.find_last_not_of(" \r") - begin + 1);
 }
 
-// Position behind the quote that closes the one at the beginning; npos: none does.
+// Position after the quote that closes the one at the beginning; npos if none does.
 size_t EndOfQuotes(absl::string_view text) {
   for (size_t i = 1; i < text.size(); ++i) {
     if (text[i] != '"') continue;

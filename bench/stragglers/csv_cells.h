@@ -10,8 +10,7 @@
 
 namespace paceline::detect {
 
-// Of comma, semicolon and tab the one that is there most often outside of quotes; without any of
-// them a comma.
+// The most frequent one of comma, semicolon and tab outside of quotes; if there is none, a comma.
 char SeparatorOf(absl::string_view line);
 
 // Thread-compatible.
@@ -20,8 +19,8 @@ class CsvCells {
   // False if a quote is not closed, or text follows one.
   bool Cut(absl::string_view line, char separator);
 
-  // Of the last Cut, without spaces and quotes around them. They live as long as its line, until
-  // the next Cut.
+  // Cells of the last Cut, without surrounding spaces and quotes. Valid as long as its line, and
+  // until the next Cut.
   const std::vector<absl::string_view>& cells() const { return cells_; }
 
  private:

@@ -21,8 +21,8 @@ struct Task {
   bool with_peers = false;
 };
 
-// A peer's rule with what it is given: each step's reports that come in time and make sense, of
-// typical steps after the warm-up.
+// Feeds a peer's rule: for each typical step after the warm-up, the reports that come in time and
+// make sense.
 class PeerPlayer {
  public:
   PeerPlayer(const HistorySpec& spec, const History& history)

@@ -1,4 +1,4 @@
-// Plays the sweep's histories to the detector and to the peers' rules, and adds up how they did.
+// Plays the sweep's histories to the detector and to the peers' rules, and adds up their figures.
 #ifndef BENCH_STRAGGLERS_EVALUATION_H_
 #define BENCH_STRAGGLERS_EVALUATION_H_
 
@@ -22,7 +22,7 @@ struct RowFigures {
 
 struct EvaluationOptions {
   Seeds seeds = kReportingSeeds;
-  int peers_every = 4;  // Peers are played each so manieth history of a row; 0: none.
+  int peers_every = 4;  // Peers get one in this many histories of a row; 0: none.
   int threads = 2;
 };
 
@@ -30,7 +30,7 @@ struct EvaluationOptions {
 std::vector<RowFigures> Evaluate(const std::vector<SweepRow>& rows,
                                  const EvaluationOptions& options);
 
-// Sums over rows, by rule. Requires: at least one row.
+// Sums over rows, for each rule. Requires: at least one row.
 std::vector<RuleFigures> Total(const std::vector<RowFigures>& rows);
 
 }  // namespace paceline::detect

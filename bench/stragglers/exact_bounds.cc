@@ -45,7 +45,7 @@ double Beta(double a, double b, double x) {
   return 1 - front * BetaFraction(b, a, 1 - x) / b;
 }
 
-// Chance of at most `events` where `mean` are expected.
+// Probability of at most `events` events if `mean` are expected.
 double PoissonCdf(int64_t events, double mean) {
   double term = std::exp(static_cast<double>(events) * std::log(mean) - mean -
                          std::lgamma(static_cast<double>(events) + 1));
@@ -57,7 +57,7 @@ double PoissonCdf(int64_t events, double mean) {
   return sum;
 }
 
-// Where `rising` passes `level` between `low` and `high`.
+// The argument between `low` and `high` at which `rising` reaches `level`.
 double Solve(const std::function<double(double)>& rising, double level, double low, double high) {
   for (int i = 0; i < kHalvings && low < high; ++i) {
     const double middle = (low + high) / 2;

@@ -16,7 +16,7 @@ std::vector<int> Sequence(int begin, int end) {
   return numbers;
 }
 
-// So many of the numbers, ascending.
+// Draws `count` of the numbers; ascending.
 std::vector<int> Sample(std::vector<int> numbers, int count, Random& random) {
   for (size_t i = 0; i < static_cast<size_t>(count); ++i) {
     std::swap(numbers[i],
@@ -27,7 +27,7 @@ std::vector<int> Sample(std::vector<int> numbers, int count, Random& random) {
   return numbers;
 }
 
-// -1: of several.
+// The stage of the ranks; -1: several stages.
 int StageOf(const std::vector<int>& ranks, const HistorySpec& spec) {
   const int of_stage = spec.ranks / spec.stages;
   const int stage = ranks.front() / of_stage;
@@ -56,13 +56,13 @@ std::vector<int> CountByStage(const std::vector<int>& ranks, const HistorySpec& 
   return counts;
 }
 
-// Whether these are more than a quarter of a stage's ranks: its peers cannot tell them from the
-// others then, and something else than they is to blame.
+// Whether these are more than a quarter of a stage's ranks: then they cannot be told from their
+// peers, and something else is to blame.
 bool AreMany(const std::vector<int>& counts, const HistorySpec& spec) {
   return 4 * *std::max_element(counts.begin(), counts.end()) > spec.ranks / spec.stages;
 }
 
-// Adds a fault's ranks to those that are slow for good. False: they would be too many together.
+// Adds a fault's ranks to the permanently slow ones. False: there would be too many of them.
 bool AddSlow(const std::vector<int>& counts, const HistorySpec& spec, std::vector<int>& slow) {
   for (size_t stage = 0; stage < slow.size(); ++stage) {
     const bool first = counts[stage] == 0 || slow[stage] == 0;
@@ -104,7 +104,7 @@ std::vector<Fault> LastingFaults(const HistorySpec& spec, Random& random) {
         const int drawn = stage[static_cast<size_t>(random.Below(of_stage))];
         if (nodes_taken.insert(drawn / spec.ranks_per_node).second) rank = drawn;
       }
-      if (rank < 0) continue;  // No node is left.
+      if (rank < 0) continue;  // All nodes are taken.
       const int node = rank / spec.ranks_per_node * spec.ranks_per_node;
       fault.ranks = spec.scope == Scope::kRank
                         ? WithNeighbours(rank, spec, random)

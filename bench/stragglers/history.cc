@@ -12,10 +12,10 @@ namespace paceline::detect {
 namespace {
 
 constexpr double kForwardShare = 0.35;
-constexpr double kSplitJitter = 1.5;  // Of the noise, between forward and backward.
+constexpr double kSplitJitter = 1.5;  // Factor of the noise's split between forward and backward.
 constexpr double kUnproportional = 0.05;
 constexpr double kUsualWait = 0.002;  // Seconds for data.
-constexpr double kWaitBegins = 0.1;   // Seconds; a Pareto distribution from there on.
+constexpr double kWaitBegins = 0.1;   // Seconds; least value of the Pareto distribution.
 constexpr double kWaitExponent = 1.5;
 constexpr double kLongestWait = 30;
 constexpr double kCommunication = 1.05;

@@ -111,7 +111,7 @@ std::string ValueOf(const Key& key, const HistorySpec& spec) {
   return absl::StrCat(spec.*std::get<double HistorySpec::*>(key.value));
 }
 
-// What is wrong, or nothing.
+// Sets the key; returns what is wrong, or nothing.
 std::string Set(const Key& key, absl::string_view text, HistorySpec& spec) {
   if (const auto* words = std::get_if<Words>(&key.value)) {
     for (size_t i = 0; i < words->words.size(); ++i) {

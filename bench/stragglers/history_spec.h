@@ -1,4 +1,4 @@
-// What a generated history of a job's step times is like: a short text of key=value pairs, such as
+// Describes a generated history of a job's step times by a short text of key=value pairs, such as
 // "ranks=64 factor=1.2 noise=student sd=0.02". SpecHelp lists all keys with their defaults.
 #ifndef BENCH_STRAGGLERS_HISTORY_SPEC_H_
 #define BENCH_STRAGGLERS_HISTORY_SPEC_H_
@@ -10,19 +10,19 @@
 
 namespace paceline::detect {
 
-// A value is drawn evenly from it. Written "low..high", or as one number.
+// Values are drawn uniformly from this range. Written "low..high", or as one number.
 struct Range {
   double low = 0;
   double high = 0;
 };
 
-// Distribution of what makes a rank's step longer or shorter by chance, of variance 1.
+// Distribution of the noise of a rank's step, with variance 1.
 enum class Noise {
   kGaussian,
   kLaplace,
   kLogNormal,  // Skewed to long steps.
   kStudent,    // Four degrees of freedom: heavy tails.
-  kBursts,     // Quiet, and in blocks of steps thrice as loud, for all ranks of a node together.
+  kBursts,     // Quiet, with blocks of steps three times as loud for a whole node.
   kQuantised,  // Gaussian, and durations are counted in ticks of 10 ms.
   kReal,       // Blocks of the residuals of two published traces (real_residuals.h).
   kMixed,      // One of the above per history.
@@ -32,7 +32,7 @@ enum class Scope { kRank, kNode, kGroup, kStage, kJob };
 enum class Shape { kStep, kRamp, kIntermittent, kOneOff };
 enum class FaultCause { kCompute, kData, kPause };
 
-// As they are called in a text, by value.
+// Their names in a text, by value.
 inline constexpr const char* kScopeNames[] = {"rank", "node", "group", "stage", "job"};
 inline constexpr const char* kShapeNames[] = {"step", "ramp", "intermittent", "oneoff"};
 inline constexpr const char* kFaultCauseNames[] = {"compute", "data", "pause"};
@@ -87,10 +87,10 @@ struct HistorySpec {
   Range transient_steps = {5, 100};
 };
 
-// INVALID_ARGUMENT names every unknown key and every value that is not possible.
+// INVALID_ARGUMENT names every unknown key and every invalid value.
 absl::StatusOr<HistorySpec> ParseSpec(absl::string_view text);
 
-// The keys whose values are not the default ones, in a fixed order: ParseSpec gives the same again.
+// The keys with non-default values, in a fixed order: ParseSpec gives the same spec again.
 std::string SpecText(const HistorySpec& spec);
 
 // One line per key: name, default, meaning.

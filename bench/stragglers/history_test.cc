@@ -9,7 +9,7 @@
 namespace paceline::detect {
 namespace {
 
-// Without chance, checkpoints and transients.
+// Without noise, checkpoints and transients.
 constexpr char kQuiet[] =
     "ranks=32 ranks_per_node=4 stages=2 steps=200 step_s=2 noise=gaussian sd=0 spread=0 drift=0 "
     "pauses=0 loader=0 checkpoint_every=0 transients=0 ";
@@ -23,7 +23,7 @@ HistorySpec Spec(const std::string& text) {
 struct Played {
   std::vector<Fault> faults;
   std::vector<StepSample> reports;
-  std::vector<int64_t> arrived;  // At which step, by report.
+  std::vector<int64_t> arrived;  // Step of arrival, by report.
   int restarts = 0;
 };
 
@@ -54,7 +54,7 @@ TEST(HistoryTest, SameSeedSameHistory) {
   };
   EXPECT_EQ(sum(5, "ranks=16 steps=100"), sum(5, "ranks=16 steps=100"));
   EXPECT_NE(sum(5, "ranks=16 steps=100"), sum(6, "ranks=16 steps=100"));
-  // Nor do two specs share their numbers.
+  // Two specs do not share random numbers either.
   EXPECT_NE(sum(5, "ranks=16 steps=100"), sum(5, "ranks=16 steps=100 on=31"));
 }
 

@@ -6,7 +6,7 @@ namespace paceline::detect {
 namespace {
 
 constexpr double kMany = 0.25;           // Of a peer group.
-constexpr double kStageImbalance = 1.1;  // From which on saying so is right.
+constexpr double kStageImbalance = 1.1;  // GROUP is right from here on.
 
 bool Active(const Fault& fault, int64_t step) {
   return step >= fault.begin && step < fault.end + kGrace;

@@ -1,17 +1,16 @@
-// Compares what was told about one history with its labels.
+// Compares the verdicts on one history with its labels.
 //
-//   right SUSPECT    the rank has a fault or transient then, or had within the last kGrace steps
+//   right SUSPECT    the rank has a fault or transient, or had one within the last kGrace steps
 //   wrong drain      PERSISTENT or NODE without a lasting fault of that rank or on that node
 //   right class      a lasting fault was called PERSISTENT or NODE; a transient never was
-//   wrong end        TRANSIENT or RECOVERED while a lasting fault that is never off goes on
-//   right interval   that of PERSISTENT holds the factor of the lasting fault, times that by which
-//                    the rank differs from its peers without it
+//   wrong end        TRANSIENT or RECOVERED during a lasting fault that is never off
+//   right interval   the interval of PERSISTENT contains the factor of the lasting fault, times the
+//                    factor by which the rank differs from its peers without it
 //   right GROUP      something that many ranks of the group share, or the last stage's longer work
 //
-// Being slow for one step is no fault that is to be told. Faults of a group, stage or job are found
-// by GROUP: their ranks are no stragglers, and draining one is wrong. Times count up to the step
-// whose reports made the verdict known, which is later than the one at which it says so when
-// reports were waited for.
+// Being slow for one step is no fault. Faults of a group, stage or job are found by GROUP: their
+// ranks are no stragglers, and draining one is wrong. Times count up to the step whose reports made
+// the verdict known; if the detector waited for reports, that is later than the verdict's own step.
 //
 // Thread-compatible.
 #ifndef BENCH_STRAGGLERS_JUDGE_H_
@@ -28,7 +27,7 @@
 namespace paceline::detect {
 
 inline constexpr int64_t kGrace = 20;
-inline constexpr int64_t kFindable = 20;  // A transient of so many steps should be found.
+inline constexpr int64_t kFindable = 20;  // Transients of this many steps should be found.
 
 class Judge {
  public:
@@ -36,18 +35,18 @@ class Judge {
   Judge(const HistorySpec& spec, const std::vector<Fault>& faults,
         const std::vector<DetectorRank>& ranks);
 
-  // A verdict that the reports up to those of step `now` made known.
+  // Records a verdict that became known with the reports of step `now`.
   void Hear(const Verdict& verdict, int64_t now);
 
-  // The same of a rule that only calls ranks slow: it counts as both SUSPECT and a drain.
+  // The same for a rule that only calls ranks slow: it counts both as SUSPECT and as a drain.
   void HearAlarm(int rank, int64_t now);
 
-  // The history has ended after so many rank-steps.
+  // Figures of the whole history, which had `rank_steps` rank-steps.
   Figures Sum(int64_t rank_steps) const;
 
  private:
   struct Heard {
-    int64_t suspect = -1;  // When it was found, and called lasting; -1: not.
+    int64_t suspect = -1;  // When it was found, and when called lasting; -1: never.
     int64_t drain = -1;
   };
 

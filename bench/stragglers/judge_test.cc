@@ -35,7 +35,7 @@ class JudgeTest : public testing::Test {
     return verdict;
   }
 
-  // What comes of these verdicts, each known at its step.
+  // Figures of these verdicts, each known at its own step.
   Figures Hear(const std::vector<Verdict>& verdicts) const {
     Judge judge(spec_, faults_, ranks_);
     for (const Verdict& verdict : verdicts) judge.Hear(verdict, verdict.step);
@@ -107,7 +107,7 @@ TEST_F(JudgeTest, ANodeIsRightIfARankOnItIsSlowForGood) {
   node.node = 1;
   EXPECT_EQ(Hear({node}).wrong_drains, 0);
   EXPECT_EQ(Hear({node}).found, 1);
-  node.node = 2;  // That of the transient, which is long over.
+  node.node = 2;  // The node of the transient, which is long over.
   EXPECT_EQ(Hear({node}).wrong_drains, 1);
 }
 

@@ -8,9 +8,9 @@ namespace paceline::detect {
 namespace {
 
 constexpr double kLogNormalShape = 0.8;
-constexpr int kBlock = 8;  // Steps that are taken from a trace in one piece.
+constexpr int kBlock = 8;  // Consecutive steps taken from a trace.
 
-// Of a node: a tenth of the steps is loud, in blocks of ten.
+// On a node a tenth of the steps are loud, in blocks of ten.
 constexpr double kLoudBegins = 1.0 / 90;
 constexpr double kLoudEnds = 1.0 / 10;
 constexpr double kLoudness = 3;

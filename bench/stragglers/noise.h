@@ -1,4 +1,4 @@
-// Chance in the step times of a job's ranks, in several models (Noise in history_spec.h).
+// Models of the noise in the step times of a job's ranks (Noise in history_spec.h).
 #ifndef BENCH_STRAGGLERS_NOISE_H_
 #define BENCH_STRAGGLERS_NOISE_H_
 
@@ -18,10 +18,10 @@ class NoiseModel {
   // Requires: kind is not kMixed.
   NoiseModel(Noise kind, double sd, double rho, int ranks, int ranks_per_node, uint64_t seed);
 
-  // To be called before the ranks of each step.
+  // Call this before the ranks of each step.
   void NextStep();
 
-  // By how much the logarithm of the rank's compute differs at this step. Once per rank and step.
+  // Difference of the logarithm of the rank's compute at this step. Call once per rank and step.
   double Next(int rank) {
     if (kind_ == Noise::kReal) return sd_ * NextReal(rank);
     double& value = last_[static_cast<size_t>(rank)];
@@ -43,7 +43,7 @@ class NoiseModel {
   const Noise kind_;
   const double sd_;
   const double rho_;
-  const double fresh_;  // Share of the innovation, so that the variance stays 1.
+  const double fresh_;  // Factor of the innovation that keeps the variance at 1.
   const int ranks_per_node_;
   Random random_;
   std::vector<double> last_;         // By rank.

@@ -49,7 +49,7 @@ TEST_P(NoiseTest, HasItsMeanAndDeviation) {
   EXPECT_NEAR(moments.sd, 0.02, 0.0015);
 }
 
-// Drawn ones only: that of the traces has their correlation.
+// Only models that are drawn: noise from traces has the traces' correlation.
 class DrawnNoiseTest : public NoiseTest {};
 
 TEST_P(DrawnNoiseTest, IsCorrelatedFromStepToStep) {

@@ -21,12 +21,12 @@ constexpr size_t kWindow = 10;
 constexpr double kVerifiedChange = 0.1;
 constexpr double kUnknown = std::numeric_limits<double>::quiet_NaN();
 
-// NaN of none.
+// NaN without values.
 double Median(std::vector<double>& values) {
   return values.empty() ? kUnknown : MedianOf(absl::MakeSpan(values));
 }
 
-// Who is called slow now, so that only changes are told.
+// Ranks that are called slow now, so that only changes are reported.
 class Called {
  public:
   explicit Called(size_t ranks) : slow_(ranks) {}
@@ -39,7 +39,7 @@ class Called {
   std::vector<char> slow_;
 };
 
-// Decides every kReportSteps from what came since.
+// Decides every kReportSteps steps, from the values since the last decision.
 class ReportRule : public PeerRule {
  public:
   explicit ReportRule(size_t ranks) : called_(ranks), values_(ranks) {}
@@ -62,7 +62,7 @@ class ReportRule : public PeerRule {
   int64_t steps_ = 0;
 };
 
-// `group_of` says who is compared with whom.
+// Compares ranks with the same `group_of`.
 class NvrxRelative : public ReportRule {
  public:
   explicit NvrxRelative(std::vector<int> group_of)

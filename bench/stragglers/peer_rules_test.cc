@@ -12,7 +12,7 @@ constexpr int kRanks = 16;  // Two stages of eight.
 constexpr int kSteps = 200;
 constexpr int kOnset = 90;
 
-// Alarms by rule, in a job without chance in which rank 3 is slower by `factor` from kOnset on.
+// Alarms by rule, in a job without noise in which rank 3 is slower by `factor` from kOnset on.
 std::map<std::string, std::vector<int>> Alarms(double factor, double last_stage, int lost = -1) {
   std::vector<DetectorRank> ranks;
   for (int rank = 0; rank < kRanks; ++rank) ranks.push_back({rank, rank / 8});

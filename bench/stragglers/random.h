@@ -1,5 +1,5 @@
-// Random numbers of a seed that are the same on every machine: the engine's output is fixed by the
-// C++ standard, that of the standard's distributions is not, so these are written out here.
+// Random numbers of a seed that are the same on every machine. The C++ standard fixes the engine's
+// output but not that of its distributions, so these are written out here.
 //
 // Thread-compatible.
 #ifndef BENCH_STRAGGLERS_RANDOM_H_
@@ -55,7 +55,7 @@ class Random {
     return x * scale;
   }
 
-  // How many independent events happen where `mean` are expected.
+  // Number of independent events if `mean` are expected.
   int Poisson(double mean) {
     int count = 0;
     double left = mean - Exponential();

@@ -2,7 +2,7 @@
 
 namespace paceline::detect {
 
-// 15 workers of the trace AR, all but the slow one; one of each pair of workers of the trace ST.
+// All workers of the trace AR except the slow one (15), and one of each pair of workers of ST.
 const std::vector<std::vector<int16_t>>& RealResiduals() {
   static const auto& residuals = *new std::vector<std::vector<int16_t>>{
       {-67,  136, 53,  -139, -140, 50,  45,   53,  -108, 81,   -77, 71,  104,  76, 183,

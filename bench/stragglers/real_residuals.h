@@ -1,6 +1,7 @@
-// How the steps of real workers differed from those of their peers: of each healthy worker of the
-// traces in testdata/ (see the README there for their origin) the logarithms of its compute over
-// the median of its stage, less their mean, over their standard deviation, in the steps' order.
+// How the steps of real workers differed from those of their peers. For each healthy worker of the
+// traces in testdata/ (see the README there for their origin): the logarithm of its compute divided
+// by the median of its stage, minus the mean of these logarithms, divided by their standard
+// deviation, in the steps' order.
 #ifndef BENCH_STRAGGLERS_REAL_RESIDUALS_H_
 #define BENCH_STRAGGLERS_REAL_RESIDUALS_H_
 

@@ -77,7 +77,7 @@ class Player {
     generation_ = &trace_.generations[generation];
     if (detector_ == nullptr) {
       DetectorOptions options;
-      options.warm_up_steps = 0;  // Its steps are masked instead: each generation has its own.
+      options.warm_up_steps = 0;  // Steps are masked instead: each generation has a warm-up.
       detector_ = std::make_unique<StragglerDetector>(options, generation_->ranks);
     } else {
       detector_->Restart(generation_->ranks);
@@ -105,7 +105,7 @@ class Player {
     detector_->Add(sample, verdicts);
   }
 
-  // As the file calls it.
+  // The step's number in the file.
   json Step(int64_t step) const {
     if (trace_.steps.empty()) return step;
     const double name = trace_.steps[static_cast<size_t>(step)];
@@ -123,7 +123,7 @@ class Player {
     return trace_.workers[static_cast<size_t>(generation_->workers[rank])];
   }
 
-  // The rank that a verdict is about; of a node, its only one.
+  // The rank of a verdict; for a node its only rank.
   std::optional<size_t> RankOf(const Verdict& verdict) const {
     if (verdict.rank >= 0) return static_cast<size_t>(verdict.rank);
     std::optional<size_t> only;
@@ -178,7 +178,7 @@ class Player {
     return typical;
   }
 
-  // Time of a stage / the median of those of the other ones; null: not known.
+  // Time of a stage divided by the median of the other stages' times; null: not known.
   static json Imbalance(const std::vector<json>& typical, size_t stage) {
     std::vector<double> others;
     for (size_t i = 0; i < typical.size(); ++i) {
@@ -188,7 +188,7 @@ class Player {
     return typical[stage].get<double>() / MedianOf(absl::MakeSpan(others));
   }
 
-  // Of each stage: workers, state, and its typical time beside that of the others.
+  // For each stage: workers, state, and its typical time beside that of the others.
   json Groups() const {
     const std::vector<json> typical = TypicalTimes();
     json groups = json::array();
@@ -280,8 +280,8 @@ class Player {
   const TraceGeneration* generation_ = nullptr;
   absl::flat_hash_map<int, int> rank_of_;  // By worker.
   std::vector<int> warm_up_;               // Steps, by generation.
-  int64_t rows_before_ = 0;                // Of the detector, at the generation's begin.
-  int64_t step_ = 0;                       // Of the row before.
+  int64_t rows_before_ = 0;                // The detector's, at the begin of the generation.
+  int64_t step_ = 0;                       // Of the previous row.
   int worker_ = 0;
   int64_t steps_ = 0;  // Of the generation; of all.
   int64_t all_steps_ = 0;

@@ -10,11 +10,11 @@
 
 namespace paceline::detect {
 
-// One object per verdict, in the order in which they became known, {"step", "dp", "stage", "node",
-// "kind", "slowdown", "cause", …} with null for what does not apply and "generation" if the trace
-// names it; then {"summary": …} about the rows, each stage's workers, state and time beside the
-// others', and how many verdicts of each kind there are. Its "notes" say in words what could not be
-// read or judged. The first `warm_up_steps` of the job and after a restart are left out; without a
+// Returns one object per verdict, in the order in which they became known: {"step", "dp", "stage",
+// "node", "kind", "slowdown", "cause", …} with null for what does not apply, and "generation" if
+// the trace has it. Then {"summary": …}: the rows, each stage's workers, state and time beside the
+// others', and the number of verdicts of each kind. Its "notes" say in words what could not be read
+// or judged. The first `warm_up_steps` steps of the job and after a restart are left out; without a
 // number, those that are longer than usual (warm_up.h).
 std::vector<nlohmann::json> Replay(const Trace& trace, std::optional<int> warm_up_steps);
 

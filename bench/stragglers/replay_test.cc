@@ -47,7 +47,7 @@ TEST(ReplayTest, TheSlowWorkerOfARealTraceIsNamedAndNobodyElse) {
   }
 }
 
-// As the authors of the trace slowed one worker, so each other one is slowed here.
+// The authors of the trace slowed one worker; here each other one is slowed in the same way.
 TEST(ReplayTest, TenPercentMoreOfAnyWorkerOfARealTraceIsFound) {
   for (size_t slowed = 1; slowed < 16; ++slowed) {
     auto trace = ReadTraceFile("bench/stragglers/testdata/AR_rank_steps.csv");

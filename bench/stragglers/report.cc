@@ -135,13 +135,13 @@ json AsJson(const std::vector<RuleFigures>& rules) {
   return object;
 }
 
-// Whether ranks are slowed by 10 % or more for good, in whatever noise.
+// Whether ranks are permanently slowed by 10 % or more, with any noise.
 bool IsTenPercent(const SweepRow& row) {
   const HistorySpec spec = ParseSpec(row.spec).value();
   return row.claim != Claim::kNotStraggler && spec.faults > 0 && spec.factor >= 1.1;
 }
 
-// Named sums, those over all rows last.
+// Sums with their names; those over all rows come last.
 std::vector<std::pair<std::string, std::vector<RuleFigures>>> Totals(
     const std::vector<RowFigures>& rows) {
   std::vector<std::pair<std::string, std::vector<RuleFigures>>> totals;

@@ -8,7 +8,7 @@
 
 namespace paceline::detect {
 
-// Seeds by which parameters were chosen, and those by which figures are reported: no seed is both.
+// Seeds with which parameters were chosen, and seeds of reported figures; no seed is in both sets.
 struct Seeds {
   uint64_t first = 0;
   uint64_t last = 0;
@@ -16,20 +16,20 @@ struct Seeds {
 inline constexpr Seeds kTuningSeeds = {1, 1000};
 inline constexpr Seeds kReportingSeeds = {1'000'001, 1'000'040};
 
-// Rows are added up by what they prove.
+// Rows are summed by the claim that they prove.
 enum class Claim {
   kTenPercent,    // A slowdown of 10 % or more at once, in the usual noise.
-  kHarder,        // One that is smaller, slow, on and off, or in more noise.
+  kHarder,        // One that is smaller, grows slowly, comes and goes, or has more noise.
   kFivePercent,   // One of 5 % at once, in the usual noise.
-  kNotStraggler,  // Nothing, or what many ranks share: nobody is to be called slow.
+  kNotStraggler,  // Nothing, or a slowdown of many ranks: no rank must be called slow.
 };
 
 struct SweepRow {
   std::string name;
   std::string spec;
   Claim claim = Claim::kTenPercent;
-  int per_seed = 1;  // Histories of each seed;
-  int every = 1;     // or one for each so manieth seed.
+  int per_seed = 1;  // Histories of each seed.
+  int every = 1;     // Only one in this many seeds is used.
 };
 
 const std::vector<SweepRow>& Sweep();

@@ -30,7 +30,7 @@
 
 namespace paceline::detect {
 
-// Of 40 bytes: traces have many. Durations are as exact as the detector's own.
+// A row takes 40 bytes, because traces have many. Durations are as exact as the detector's own.
 struct TraceRow {
   int64_t step = 0;  // The file's number, or an index of Trace::steps.
   float forward_s = 0;
@@ -51,38 +51,39 @@ struct TraceWorker {
 
 struct TraceGeneration {
   int64_t number = 0;
-  std::vector<int> workers;         // Those that have rows, ascending.
-  std::vector<DetectorRank> ranks;  // Of each; a peer group is an index of the stages.
+  std::vector<int> workers;         // Workers that have rows, ascending.
+  std::vector<DetectorRank> ranks;  // For each worker; a peer group is an index of the stages.
 };
 
 struct Trace {
   std::vector<TraceWorker> workers;  // By stage, then dp.
   std::vector<int> stages;           // Ascending.
   std::vector<TraceGeneration> generations;
-  std::vector<std::string> nodes;  // Names by number; greater numbers have none.
-  // Empty if all steps are whole numbers of 64 bits; else what the file calls them, ascending.
+  std::vector<std::string> nodes;  // Names by number; higher numbers have no name.
+  // Empty if all steps are whole numbers of 64 bits; else their numbers in the file, ascending.
   std::vector<double> steps;
   std::deque<TraceRow> rows;  // By generation, step, worker, line.
   bool names_generations = false;
-  bool knows_forward = true;  // Of any row.
+  bool knows_forward = true;  // Whether any row has it.
   bool knows_backward = true;
 
   std::map<std::string, int64_t> unknown;  // By column: cells that are empty, NA, NaN or null.
   std::vector<std::string> passed_over;    // Columns.
-  bool cut_off = false;                    // The last line was no whole row, and is left out.
+  bool cut_off = false;                    // The last line was incomplete and is left out.
 };
 
-// INVALID_ARGUMENT: what is wrong, with line and column; the first ten of such. Durations may be
-// any number: which ones make sense is up to the detector.
+// INVALID_ARGUMENT lists the first ten problems with line and column. Durations may be any number:
+// the detector decides which ones make sense.
 absl::StatusOr<Trace> ReadTrace(std::istream& csv);
 
-// The same of a file; messages begin with its path.
+// The same for a file; messages begin with its path.
 absl::StatusOr<Trace> ReadTraceFile(const std::string& path);
 
-// Seconds of both passes; of one if nobody tells the other. NaN: not known.
+// Seconds of both passes, or of one if the trace lacks the other. NaN: not known.
 double ComputeOf(const TraceRow& row, const Trace& trace);
 
-// As the detector takes it. What is not known is NaN, but for a wall_s and a workload: 0.
+// The row as the detector takes it. Unknown values are NaN, except wall_s and workload, which are
+// 0.
 StepSample SampleOf(const TraceRow& row, int rank);
 
 // Writes a generated history in the order in which its reports come. Two more columns say what was

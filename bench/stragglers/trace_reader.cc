@@ -20,7 +20,7 @@
 namespace paceline::detect {
 namespace {
 
-constexpr double kMost = 9e15;  // A double still counts in ones.
+constexpr double kMost = 9e15;  // Up to here a double represents every whole number.
 constexpr double kTwoTo63 = 9223372036854775808.0;
 constexpr size_t kMostGenerations = std::numeric_limits<uint16_t>::max();
 constexpr float kNotKnown = std::numeric_limits<float>::quiet_NaN();
@@ -39,9 +39,9 @@ class Reader {
   }
 
  private:
-  struct Place {  // Of a worker in a generation.
+  struct Place {  // Where a worker is in a generation.
     std::string node;
-    int64_t line = 0;  // That named it first.
+    int64_t line = 0;  // First line that named it.
   };
 
   void ReadRow() {
@@ -192,7 +192,7 @@ class Reader {
     }
   }
 
-  // What no row tells.
+  // Marks values that no row has as not known.
   void ForgetUntold() {
     bool forward = false;
     bool backward = false;
@@ -214,7 +214,7 @@ class Reader {
   absl::flat_hash_map<std::pair<uint16_t, int>, Place> places_;
   std::vector<int> worker_of_;  // The final indices.
   std::vector<uint16_t> generation_of_;
-  std::deque<double> steps_;  // Of the rows, once one is not whole or does not fit.
+  std::deque<double> steps_;  // Steps of the rows, once one is not a whole number or does not fit.
 };
 
 }  // namespace

@@ -31,7 +31,7 @@ bool IsUnknown(absl::string_view cell) {
                           IsOneOf(cell, {"na", "nan", "-nan", "null", "none", "n/a", "<na>"}));
 }
 
-// What a file is that is no text; nothing if it seems to be one.
+// The type of a file that is not text; empty if it seems to be text.
 absl::string_view Disguise(absl::string_view beginning) {
   if (absl::StartsWith(beginning, "\x1f\x8b")) return "gzip: unpack it first";
   if (absl::StartsWith(beginning, "PK\x03\x04")) return "zip: unpack it first";
@@ -157,7 +157,7 @@ bool TraceTable::IsKnown(Column column) const { return !IsUnknown(Cell(column));
 
 std::optional<double> TraceTable::Parse(Column column) {
   absl::string_view cell = Cell(column);
-  std::string with_point;  // Of a decimal comma.
+  std::string with_point;  // For numbers with a decimal comma.
   if (separator_ != ',' && cell.find(',') != absl::string_view::npos) {
     cell = with_point = absl::StrReplaceAll(cell, {{",", "."}});
   }

@@ -1,5 +1,5 @@
-// The lines of a trace, cell by cell: finds the columns by their names, and says what is wrong
-// where (trace.h has the format).
+// Reads the lines of a trace cell by cell, finds the columns by their names, and reports problems
+// with their positions (trace.h has the format).
 #ifndef BENCH_STRAGGLERS_TRACE_TABLE_H_
 #define BENCH_STRAGGLERS_TRACE_TABLE_H_
 
@@ -34,7 +34,7 @@ inline constexpr std::array<const char*, 11> kColumnNames = {
     "data_wait_s", "workload", "node",  "masked", "generation"};
 inline constexpr size_t kRequiredColumns = kDataWait;  // The first ones.
 
-// A text from a file as a message may show it.
+// A text from a file, quoted for a message.
 std::string Quoted(absl::string_view text);
 
 // Thread-compatible.
@@ -43,15 +43,16 @@ class TraceTable {
   // `csv` outlives the table.
   explicit TraceTable(std::istream& csv) : csv_(csv) {}
 
-  // Goes to the next row. False: there is none, or enough is wrong.
+  // Goes to the next row. False: there is none, or there are too many problems.
   bool Next();
 
-  // Of the row. Cells that do not fit their type are problems, and 0 or false.
+  // Values of the row. Cells that do not fit their type are reported as problems and read as 0 or
+  // false.
   int64_t line() const { return line_; }
   absl::string_view Cell(Column column) const;  // Empty if there is none.
   bool IsKnown(Column column) const;  // Not if empty, NA, NaN or null, or there is no such column.
   std::optional<double> Parse(Column column);
-  double Number(Column column);  // NaN: not known; that of a column that is there is counted.
+  double Number(Column column);  // NaN: not known; counted if the column exists.
   int64_t Whole(Column column, double low, double high);
   bool YesOrNo(Column column);
 
@@ -59,7 +60,7 @@ class TraceTable {
   void Problem(absl::string_view what);
   const std::vector<std::string>& problems() const { return problems_; }
 
-  // So far.
+  // Facts known so far.
   bool Has(Column column) const { return has_[column]; }
   int64_t unknown(Column column) const { return unknown_[column]; }
   const std::vector<std::string>& passed_over() const { return passed_over_; }  // Columns.
@@ -84,7 +85,7 @@ class TraceTable {
   CsvCells cells_;
   std::array<size_t, kColumnNames.size()> cell_of_ = {};
   size_t width_ = 0;        // Cells of the head; 0: there was none yet.
-  size_t least_width_ = 0;  // Without those at its end that have no name.
+  size_t least_width_ = 0;  // Without unnamed cells at the end.
   std::array<bool, kColumnNames.size()> has_ = {};
   std::array<int64_t, kColumnNames.size()> unknown_ = {};
   std::vector<std::string> passed_over_;

@@ -13,7 +13,7 @@ namespace paceline::detect {
 namespace {
 
 constexpr size_t kMostSteps = 20;
-constexpr size_t kComparedSteps = 200;  // What is usual later is that of so many.
+constexpr size_t kComparedSteps = 200;  // Later steps that show what is usual.
 constexpr double kLonger = 1.05;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Which steps of a trace are its warm-up: the first ones take longer for compilation, caches and
-// memory that grows. A trace may also begin in the midst of a job, where nothing warms up.
+// Finds the warm-up steps of a trace: the first steps take longer because of compilation, caches
+// and growing memory. A trace may also begin in the middle of a job, without a warm-up.
 #ifndef BENCH_STRAGGLERS_WARM_UP_H_
 #define BENCH_STRAGGLERS_WARM_UP_H_
 
@@ -9,9 +9,9 @@
 
 namespace paceline::detect {
 
-// How many of the first steps of a generation are left out: up to the last one of the first 20, or
-// of the first quarter if that is less, in which the workers of a stage took 5 % longer than they
-// usually do later (medians). What a single worker does in them does not matter.
+// Number of first steps of a generation to leave out: up to the last one, among the first 20 or the
+// first quarter if that is less, in which the workers of a stage took 5 % longer than they usually
+// do later (medians). Single workers do not matter.
 int WarmUpSteps(const Trace& trace, size_t generation);
 
 }  // namespace paceline::detect

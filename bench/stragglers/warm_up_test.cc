@@ -9,7 +9,7 @@
 namespace paceline::detect {
 namespace {
 
-// Of eight workers in two stages, `factor` by step and worker times what each usually takes.
+// A trace of eight workers in two stages; each usual time is multiplied by `factor(step, worker)`.
 template <typename Factor>
 int WarmUp(int steps, const Factor& factor, const std::string& more = "") {
   std::string text = "step,dp,stage,fwd_s,bwd_s,wall_s,generation\n";

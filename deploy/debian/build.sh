@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Makes the Debian packages of programs that are built: build.sh PROGRAMS OUT VERSION.
+# Makes Debian packages from built programs: build.sh PROGRAMS OUT VERSION.
 #
 # PROGRAMS is a folder with paceline, paceline-controller, paceline-worker, paceline-shim,
 # paceline-probe and paceline-trainer; the packages are written to the folder OUT. The libraries
@@ -13,7 +13,7 @@ version=$3
 mkdir -p "$2"
 OUT=$(realpath "$2")
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(stat -L -c %Y "$programs/paceline")}
-DEB_RULES_REQUIRES_ROOT=no  # As dpkg-buildpackage would tell it.
+DEB_RULES_REQUIRES_ROOT=no  # Like dpkg-buildpackage.
 export OUT SOURCE_DATE_EPOCH DEB_RULES_REQUIRES_ROOT
 here=$(cd "$(dirname "${BASH_SOURCE[0]}")" && pwd)
 root=$(cd "$here/../.." && pwd)
@@ -24,7 +24,7 @@ readonly packed=(paceline paceline-controller paceline-worker paceline-shim pace
 work=$(mktemp -d "${TMPDIR:-/tmp}/paceline-deb.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 
-# Paths of the libraries that a program loads from elsewhere than the system's folders.
+# Prints the libraries that a program loads from outside the system's folders.
 carried_libraries() {
   ldd "$1" | sed -n 's/^\t[^ ]* => \(\/[^ ]*\) (0x.*/\1/p' | grep -vE '^/(usr/)?lib(64)?/'
 }
@@ -39,7 +39,7 @@ copy_licences() {
   cp -Lr "${record%RECORD}licenses/." "generated/third-party/$wheel/"
 }
 
-# The manual page of a daemon says what its --help says.
+# The manual page of a daemon is made from its --help.
 manual() {
   local program=$1 what=$2
   {
@@ -75,10 +75,10 @@ programs/paceline man >generated/man/paceline.1
 manual paceline-controller "schedule training jobs onto nodes"
 manual paceline-worker "run the trainers of a node"
 
-# What watches the steps of people's own scripts.
+# The code that watches the steps of users' scripts.
 mkdir -p generated/python
 (cd "$root/python" && cp -L --parents -t "$work/generated/python" paceline/*.py paceline/site/*.py)
-# The pages as they lie in the repository, so that links between them lead somewhere.
+# The pages keep their folders, so that links between them work.
 (cd "$root" && cp -L --parents README.md CHANGELOG.md docs/*.md docs/*/*.md "$work/generated/doc")
 cd "$root/deploy"
 cp -L examples/*.yaml examples/*.py "$work/generated/examples"

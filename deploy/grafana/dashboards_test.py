@@ -17,9 +17,9 @@ sys.path.insert(0, os.path.abspath("deploy/grafana"))
 import generate  # noqa: E402
 import panels  # noqa: E402
 
-# Those of Grafana itself, as far as they are used here.
+# Panel types of Grafana itself that are used here.
 KINDS = {"row", "text", "timeseries", "stat", "table", "heatmap", "state-timeline"}
-# Of Grafana's value formats, as far as they are used here.
+# Grafana's value formats that are used here.
 UNITS = {"short", "none", "s", "percentunit", "bytes", "Bps", "ops", "celsius", "watt", "hertz"}
 LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 VARIABLE = re.compile(r"\$\{?(\w+)")

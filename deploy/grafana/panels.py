@@ -25,7 +25,7 @@ def of_cluster(expression):
     return _SERIES.sub(selector, " ".join(expression.split()))
 
 
-# Counts within a time, which Prometheus extrapolates to fractions.
+# Counts within a time range, which Prometheus extrapolates to fractions.
 _COUNT = re.compile(r"increase\([^()]*\)")
 
 
@@ -34,7 +34,7 @@ def whole_counts(expression):
     return _COUNT.sub(lambda match: f"round({match[0]})", expression)
 
 
-# Dashboards that a value leads to: title, address, and the label that says about what.
+# Dashboards that a value links to: title, address, and the label for their variable.
 _DASHBOARDS = {
     "job": ("The job", "/d/paceline-job?var-job_id=", "job_id"),
     "stragglers": ("Its stragglers", "/d/paceline-stragglers?var-job_id=", "job_id"),

@@ -5,8 +5,8 @@ import sys
 
 
 def _become(name):
-    # The environment whose own command this is, where no other is active: whose python3 runs the
-    # scripts of `paceline run`, as torchrun's does.
+    # If no environment is active, the one that contains this command: its python3 runs the scripts of
+    # `paceline run`, as with torchrun.
     if (sys.prefix != sys.base_prefix and not os.environ.get("VIRTUAL_ENV")
             and not os.environ.get("CONDA_PREFIX")
             and os.path.dirname(os.path.abspath(sys.argv[0])) == os.path.join(sys.prefix, "bin")):

@@ -23,7 +23,7 @@ PROGRAMS = ["paceline", "paceline-controller", "paceline-worker", "paceline-shim
 # Linked to torch, which is the user's own: started by with_torch.sh.
 TORCH_PROGRAMS = ["paceline-probe", "paceline-trainer", "paceline-trainer-cuda"]
 COMMANDS = ["paceline", "paceline-controller", "paceline-worker"]
-# Out of the wheels of torch and CUDA.
+# From the wheels of torch and CUDA.
 TORCHS = ["libtorch*", "libc10*", "libgomp.so*", "libcud*", "libcupti*", "libnv*", "libnccl*"]
 # What auditwheel leaves to the system.
 SYSTEMS = {"libc6", "libstdc++6", "libgcc-s1", "zlib1g"}
@@ -77,10 +77,10 @@ def add_programs(built, package):
         if (built / name).exists():
             copy(built / name, package / "bin/torch" / name, 0o755)
             write(package / "bin" / name, with_torch, 0o755)
-    # Of those that are linked to torch the names of functions stay: they are in a rank's stacks.
+    # Programs that are linked to torch keep their function names, which a rank's stacks show.
     subprocess.run(["strip", *(package / "bin" / name for name in PROGRAMS)], check=True)
     subprocess.run(["strip", "--strip-debug", *(package / "bin/torch").iterdir()], check=True)
-    # They know the environment that they were linked in.
+    # They contain the path of the environment in which they were linked.
     subprocess.run(["patchelf", "--remove-rpath", *(package / "bin/torch").iterdir()], check=True)
 
 
@@ -111,7 +111,7 @@ def grafted_packages(programs):
     paths = set()
     for program in programs:
         paths |= set(re.findall(r"=> (/(?:usr/)?lib\S+)", output("ldd", program)))
-    # Known to dpkg with /usr or without.
+    # dpkg may know the path with or without /usr.
     real = {os.path.realpath(path) for path in paths}
     either = real | {path.removeprefix("/usr") for path in real}
     found = subprocess.run(["dpkg-query", "--search", *sorted(either)], check=False,
@@ -135,7 +135,7 @@ def add_description(root, tree, built, version):
             built / name for name in PROGRAMS + TORCH_PROGRAMS if (built / name).exists()):
         text = Path(f"/usr/share/doc/{package}/copyright").read_text(encoding="utf-8")
         write(info / "licenses/third-party" / package, text)
-        # Which name licences that each Debian has.
+        # They refer to licence texts that every Debian has.
         for name in re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", text):
             copy(f"/usr/share/common-licenses/{name}",
                  info / "licenses/third-party/common-licenses" / name)

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Starts the program of this name in torch/ with the libraries of the user's own torch. Before that
-# it looks which torch it is: in one of another version the program would crash.
+# Starts the program of this name in torch/ with the libraries of the user's own torch. It checks
+# torch's version first, because the program would crash with another version.
 made_for=@TORCH@
 name=${0##*/}
 here=${0%/*}
 site=$here/../..
 
-# Of the environment that this is installed in, else whichever python3 imports.
+# The torch of the environment of this script, else the one that python3 imports.
 torch=$site/torch
 if [ ! -e "$torch/version.py" ]; then
   python=$site/../../../bin/python3

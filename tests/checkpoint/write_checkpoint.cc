@@ -1,5 +1,5 @@
-// Writes a checkpoint of two ranks: write_checkpoint DIRECTORY. reading_test.py knows its numbers:
-// element i of a tensor is i.
+// Writes a checkpoint of two ranks: write_checkpoint DIRECTORY. Element i of each tensor is i, as
+// reading_test.py expects.
 #include <cstdint>
 #include <cstdio>
 #include <cstring>

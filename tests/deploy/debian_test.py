@@ -23,7 +23,7 @@ from machine import Machine, enter_own_mounts  # pylint: disable=wrong-import-po
 
 BUILD, PROGRAMS = map(os.path.abspath, sys.argv[1:3])
 DIGITS = os.path.join(sysconfig.get_path("purelib"), "sklearn/datasets/data/digits.csv.gz")
-# Exposure that `systemd-analyze security` finds, of 10. Measured: 1.2 and 5.8.
+# Limits of the exposure (0 to 10) that `systemd-analyze security` finds. Measured: 1.2 and 5.8.
 MOST_EXPOSED = {"paceline-controller": 1.5, "paceline-worker": 6.0}
 JOB = """
 name: digits
@@ -133,8 +133,8 @@ class DebianTest(unittest.TestCase):
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_life_of_an_installation(self):
-        # Where the trainers were linked to LibTorch, which the packages must bring along.
-        # Its real name: a link in it would lead out of the machine.
+        # The folder of the LibTorch that the trainers were linked to; the packages must contain it.
+        # Resolved, because a link in the path would lead out of the machine.
         site = os.path.realpath(re.search(r"=> (/\S+/site-packages)/torch/", output(
             "ldd", os.path.join(PROGRAMS, "paceline-trainer"))).group(1))
         with Machine(hidden=[site]) as machine:
@@ -230,7 +230,7 @@ class DebianTest(unittest.TestCase):
                           "/srv/job.yaml", "--parsable").strip()
         machine.eventually(lambda: self.step(machine, job) > 20, "the job trains")
         self.assertEqual(len({rank["node"] for rank in self.job(machine, job)["ranks"]}), 2)
-        # The first worker has the package's flags, the second only those of SECOND.
+        # The first worker has the flags of the package, the second only those of SECOND.
         users = machine.run("ps", "-o", "user:32=", "-C", "paceline-traine")
         self.assertEqual(set(users.split()), {"paceline-job", "paceline"})
         return job
@@ -294,7 +294,7 @@ class DebianTest(unittest.TestCase):
                            "/srv/ann", "--server", "127.0.0.1:7450", "run", "--all-ranks", "--ranks", "2",
                            "own.py")
         self.assertRegex(said, r"\[rank \d\] paceline-job: watched only\n")
-        # The second worker has no other user for them: what its node knows they know.
+        # The second worker runs its trainers as its own user, so they can read its node's key.
         self.assertRegex(said, r"\[rank \d\] paceline: watched and reads the node's key\n")
 
     def watchdog_starts_a_stuck_controller_again(self, machine):
@@ -325,7 +325,7 @@ class DebianTest(unittest.TestCase):
             self.assertFalse(os.path.lexists(machine.path(path)), path)
         for path in ["/etc/paceline/worker.conf", "/var/lib/paceline/controller/state.db"]:
             self.assertTrue(os.path.exists(machine.path(path)), f"{path} stays without purge")
-        # Where a person has put something, it stays.
+        # A folder that a person has made is kept.
         machine.run("rm", "-rf", "/var/lib/paceline/second")
         machine.run("dpkg", "--purge", *self.packages)
         left = machine.run("find", "/etc", "/usr", "/var/lib", "-xdev", "-name", "*paceline*",

@@ -21,7 +21,7 @@ import yaml
 
 FOLDER, PROMETHEUS, PROGRAMS = sys.argv[1:4]
 CONTROLLER, WORKER = (f"{PROGRAMS}/paceline-{name}" for name in ("controller", "worker"))
-VERSION = "1.33"  # Of the API; the manifests name no field that is newer or deprecated there.
+VERSION = "1.33"  # Of the API; the manifests use no newer or deprecated field.
 # Not part of Kubernetes: a kind of the Prometheus operator.
 FOREIGN = {"ServiceMonitor"}
 
@@ -205,7 +205,7 @@ class KubernetesTest(unittest.TestCase):
             time.sleep(0.01)
         with open(address, encoding="utf-8") as file:
             server = json.load(file)["grpc"]
-        # Where it is; what it proves itself by is another test's matter.
+        # Only addresses and names; another test covers certificates.
         ours = {"controller": server, "name": "node", "address": "127.0.0.1", "interface": "127.0.0.1",
                 "listen": "127.0.0.1:0", "probe-port": "0", "state-dir": f"{folder}/state",
                 "allowed-root": shared}

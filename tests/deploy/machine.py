@@ -18,7 +18,7 @@ import time
 # The system and its services start in under ten seconds; a loaded machine takes longer.
 PATIENCE_S = 120
 
-# Services of this machine that the test's has no use for, and what waits for hardware.
+# Services that the test's machine does not need, and units that wait for hardware.
 MASKED = [
     "cron.service", "getty.target", "console-getty.service", "getty@tty1.service",
     "networking.service", "serial-getty@ttyS0.service", "ssh.service", "systemd-networkd.service",
@@ -90,7 +90,7 @@ class Machine:
 
     def __exit__(self, *_):
         if self._process is not None:
-            # The first process of its namespaces: all others end with it.
+            # Kill the first process of its namespaces: all others end with it.
             if self._pid is not None:
                 subprocess.run(["kill", "-KILL", str(self._pid)], check=False)
             self._process.kill()

@@ -33,13 +33,13 @@ while len(sys.argv) < 2:
     time.sleep(0.01)
 sys.exit(int(sys.argv[1]))
 """
-# Those of root run no scripts, and no user of a cluster is root.
+# Workers that run as root start no scripts, and no user of a cluster is root.
 AS_USER = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"] if os.geteuid() == 0 else []
 
 
 class SbatchTest(unittest.TestCase):
     def setUp(self):
-        # Others' folders are closed to that user.
+        # The user `nobody` cannot enter other users' folders.
         self.folder = tempfile.mkdtemp(dir="/tmp")
         self.addCleanup(shutil.rmtree, self.folder)
         shutil.copytree(PROGRAMS, os.path.join(self.folder, "bin"))

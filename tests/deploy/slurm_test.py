@@ -48,7 +48,7 @@ optimizer: {{kind: sgd, learning_rate: 0.01}}
 threads_per_rank: 1
 checkpoint: {{directory: /srv/checkpoints, every_steps: 1000000}}
 """
-# Ranks meet as under torchrun: at a port that rank 0 opens.
+# Ranks connect to each other as under torchrun: at a port that rank 0 opens.
 SCRIPT = """
 import os, signal, socket, sys, time
 def save(*_):
@@ -86,7 +86,7 @@ class SlurmTest(unittest.TestCase):
         shutil.copy(DIGITS, machine.path("/srv/digits.csv.gz"))
         cls.write("/etc/slurm/slurm.conf", SLURM_CONF)
         cls.write("/etc/slurm/cgroup.conf", "CgroupPlugin=cgroup/v1\n")
-        # Slurm looks for names as a machine in a network does: one with 127.0.0.1 alone finds none.
+        # Slurm resolves names only on a machine that has another address than 127.0.0.1.
         machine.run("ip", "address", "add", "10.111.0.1/32", "dev", "lo")
         machine.run("sh", "-c", "echo 127.0.0.1 machine >>/etc/hosts; mkdir -p /run/munge; "
                     "chown munge /run/munge; mkdir -p /var/lib/slurm/slurmd /srv/checkpoints /srv/root; "

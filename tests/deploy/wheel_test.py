@@ -22,11 +22,11 @@ BUILD, PROGRAMS = map(os.path.abspath, sys.argv[1:3])
 SITE = os.path.realpath(sysconfig.get_path("purelib"))
 PYTHON = os.path.realpath("/usr/bin/python3")
 MOST_MIB = 60
-# Of the system, on any machine that has Python and torch.
+# Libraries that any machine with Python and torch has.
 LIBRARIES = re.compile(r"/(ld-linux-x86-64|lib(c|m|dl|rt|pthread|util|z|expat|ffi|stdc\+\+|gcc_s))\.so")
 USER = 1000
 
-# Says who runs it, and which Pythons there are besides.
+# Prints who runs it, and which other Python processes there are.
 HELLO = """
 import os, sys
 mine = os.stat("/proc/self/exe").st_ino
@@ -214,7 +214,7 @@ class WheelTest(unittest.TestCase):
         for name in ["paceline", "paceline-controller", "paceline-worker"]:
             self.assertRegex(machine.run(f"{venv}/bin/{name}", "--version"), r"\d\.\d")
         self.assertIn("paceline ", machine.run(f"{venv}/bin/python", "-m", "paceline", "--version"))
-        # The environment whose command it is, though it is not active; and no Python but the rank.
+        # It runs in the environment of its command, though it is not active. No other Python runs.
         for command in [[f"{venv}/bin/paceline"], [f"{venv}/bin/python", "-m", "paceline"]]:
             said = machine.run(*command, "run", "/srv/hello.py", code=7)
             self.assertIn(f"rank 0 of 1 in {venv} alone as {USER} watched\n", said)

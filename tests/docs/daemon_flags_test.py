@@ -20,11 +20,11 @@ def flags_of(program):
 
 
 def commands(name):
-    """(page, what stands behind the program's name, up to the end of its line or code mark)."""
+    """(page, text after the program's name up to the end of its line or code mark) pairs."""
     for page in PAGES:
         with open(page, encoding="utf-8") as file:
             text = re.sub(r"\\\n", " ", file.read())
-        # Not a name of a unit, as in journalctl -u paceline-controller --since -1h.
+        # Skips names of units, as in journalctl -u paceline-controller --since -1h.
         for words in re.findall(rf"(?<![\w/.-])(?<!-u ){name} +(-[^`\n]*)", text):
             yield page, words
 

@@ -27,7 +27,7 @@ SOUND = {
 
 class DocsCheckTest(unittest.TestCase):
     def faults(self, **changes):
-        """Of the sound repository with other files; "__" in a name stands for "/"."""
+        """The faults of the sound repository with changed files; "__" in a name stands for "/"."""
         files = SOUND | {name.replace("__", "/"): text for name, text in changes.items()}
         with tempfile.TemporaryDirectory() as root:
             for path, text in files.items():

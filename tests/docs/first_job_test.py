@@ -16,7 +16,8 @@ BIN, PAGE = (os.path.abspath(path) for path in sys.argv[1:3])
 
 LIMIT_S = 600
 
-# Reads the changes of a job until it trains in a generation, and prints its first process.
+# Reads the changes of a job until it trains in the given generation or a later one, and prints
+# the process id of its rank 0.
 AWAIT = """import json, sys
 for line in sys.stdin:
     job = json.loads(line).get("job") or {}
@@ -28,7 +29,7 @@ TRAINS = 'paceline --output json job watch tough | "$PYTHON" "$AWAIT" %d'
 
 
 def blocks(text):
-    """The console blocks and, as a command, those of Python; without section 1, the programs."""
+    """The console blocks, and the Python blocks as commands; without section 1 (the programs)."""
     text = text[text.index("\n## 2."):]
     for kind, block in re.findall(r"^```(\w*)\n(.*?)^```$", text, re.DOTALL | re.MULTILINE):
         if kind == "python":
@@ -64,7 +65,7 @@ class FirstJobTest(unittest.TestCase):
         self.addCleanup(self.run_bash, "paceline dev down --purge")
 
     def run_bash(self, text):
-        """What the script ended with, and what it wrote."""
+        """The script's exit code (or a text if it did not end), and its output."""
         with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
             try:
                 end = subprocess.run(["bash", "-eu", "-c", text], cwd=self.folder,

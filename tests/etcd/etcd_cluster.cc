@@ -23,7 +23,7 @@ namespace {
 
 constexpr char kProgram[] = "/usr/bin/etcd";
 
-// Addresses that nobody listens at: etcd has to be told each member's before one of them starts.
+// Addresses at which nobody listens: etcd needs the addresses of all members before one starts.
 std::vector<std::string> FreeAddresses(int count) {
   std::vector<std::string> addresses;
   std::vector<int> sockets;

@@ -18,7 +18,7 @@ namespace paceline {
 class EtcdCluster {
  public:
   // Starts the members and waits until they have a leader. With `tls_dir`, which holds ca.pem,
-  // cert.pem and key.pem, clients must show a certificate. `flags`: more of each member's.
+  // cert.pem and key.pem, clients must show a certificate. `flags`: further flags of each member.
   explicit EtcdCluster(int members = 1, std::string tls_dir = "",
                        std::vector<std::string> flags = {});
   ~EtcdCluster();
@@ -30,12 +30,12 @@ class EtcdCluster {
 
   void Kill(int member);
   void Start(int member);
-  // SIGSTOP and SIGCONT to all that run.
+  // Send SIGSTOP and SIGCONT to all members that run.
   void Freeze() const;
   void Continue() const;
-  // Until it answers.
+  // Waits until the cluster answers.
   void WaitUntilReady() const;
-  // The member that leads the others; of the running ones.
+  // The running member that leads the others.
   int Leader() const;
 
  private:

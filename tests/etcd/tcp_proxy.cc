@@ -117,7 +117,7 @@ void TcpProxy::Accept() {
     const sockaddr_in address = Loopback(target_port_);
     const int server = connection->server;
     if (::connect(server, reinterpret_cast<const sockaddr*>(&address), sizeof(address)) != 0) {
-      continue;  // The client sees it end, as if nobody listened.
+      continue;  // The client's connection ends, as if nobody listened.
     }
     SendAtOnce(client);
     SendAtOnce(server);

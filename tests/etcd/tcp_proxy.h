@@ -1,7 +1,7 @@
-// A wire between a client and a server of a test, which can be slow or cut.
+// A proxy between a client and a server of a test, which can be slowed down or cut.
 //
 // Connections that are cut stay open and hold what was sent, as on a network that loses packets;
-// once mended they go on.
+// once mended they continue.
 //
 // Thread-safe.
 #ifndef TESTS_ETCD_TCP_PROXY_H_
@@ -20,17 +20,17 @@ namespace paceline {
 
 class TcpProxy {
  public:
-  // Listens on a free port of 127.0.0.1 and leads to `target`, 127.0.0.1:PORT.
+  // Listens on a free port of 127.0.0.1 and forwards to `target`, 127.0.0.1:PORT.
   explicit TcpProxy(const std::string& target);
   ~TcpProxy();
 
   // HOST:PORT.
   const std::string& address() const { return address_; }
 
-  // Of what is sent from now on, in each direction.
+  // Delays all that is sent from now on, in each direction.
   void Delay(absl::Duration delay) ABSL_LOCKS_EXCLUDED(mutex_);
   void Cut() ABSL_LOCKS_EXCLUDED(mutex_);
-  // Only what the server sends is held.
+  // Holds only what the server sends.
   void CutAnswers() ABSL_LOCKS_EXCLUDED(mutex_);
   void Mend() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -40,7 +40,7 @@ class TcpProxy {
 
   void Accept();
   void Pump(int from, int to, Direction direction);
-  // Waits until what has come may go on; false when all ends.
+  // Waits until received data may be forwarded; false when the proxy ends.
   bool Pass(Direction direction) ABSL_LOCKS_EXCLUDED(mutex_);
 
   const int target_port_;
@@ -52,7 +52,8 @@ class TcpProxy {
   bool cut_requests_ ABSL_GUARDED_BY(mutex_) = false;
   bool cut_answers_ ABSL_GUARDED_BY(mutex_) = false;
   bool ending_ ABSL_GUARDED_BY(mutex_) = false;
-  std::list<std::unique_ptr<Connection>> connections_;  // Of the accepting thread, then ours.
+  // Used by the accepting thread; after its end by the destructor.
+  std::list<std::unique_ptr<Connection>> connections_;
 
   std::thread thread_;  // Last: uses all the others.
 };

@@ -84,14 +84,14 @@ while True:
     optimizer.step()
     time.sleep(0.01)
 """
-# The second of them passes no signal on.
+# The second wrapper passes no signal on.
 WRAPPERS = {
     "uv": ["uv", "run", "--no-project"],
     "accelerate": ["accelerate", "launch", "--cpu", "--num_processes", "1", "--num_machines", "1",
                    "--mixed_precision", "no", "--dynamo_backend", "no"],
 }
 
-# Rank 1 does not come to the third collective, or comes with another one, until told.
+# Until told, rank 1 does not enter the third collective, or enters a different one.
 STANDS = """
 import datetime, os, sys, time, torch, torch.distributed as dist
 how, told = sys.argv[1:]
@@ -146,7 +146,7 @@ class ExamplesTest(unittest.TestCase):
         return process, log
 
     def finish(self, process, log, name):
-        """What rank 0 wrote, and the job at its end."""
+        """The output of rank 0, and the job after its end."""
         process.wait(LIMIT_S)
         log.seek(0)
         output = log.read()
@@ -162,7 +162,7 @@ class ExamplesTest(unittest.TestCase):
         return self.finish(*self.start(*options, EXAMPLES / script, *arguments), name)
 
     def job_when(self, process, name, holds):
-        """The job, once that holds of it."""
+        """The job, once `holds` is true for it."""
         deadline = time.monotonic() + LIMIT_S
         job = {}
         while True:
@@ -180,7 +180,7 @@ class ExamplesTest(unittest.TestCase):
 
     def expect_steps(self, output, job, steps):
         if "terminate called without an active exception" in output:
-            return  # The last start had other ones to do.
+            return  # Restarted: the last start made another number of steps.
         self.assertEqual([int(rank["progress"]["step"]) for rank in job["ranks"]], [steps, steps])
 
     def test_ddp(self):
@@ -204,7 +204,7 @@ class ExamplesTest(unittest.TestCase):
         self.assertGreaterEqual(begins[1], 20)
         self.assertRegex(output, r"step 300: loss \d.\d+, saved")
         self.assertGreaterEqual(job["restarts"], 1)
-        # set_state_dict makes a step of the optimizer, so that it has the state that is replaced then.
+        # set_state_dict makes one optimizer step, which creates the state that it then replaces.
         self.expect_steps(output, job, 1 + 300 - begins[1])
 
     def test_an_interpreter_stands_by_for_the_next_start(self):

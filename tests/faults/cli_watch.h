@@ -1,4 +1,4 @@
-// A watch of `paceline` with `-o json`, as people leave it running, and what it has told so far.
+// A watching `paceline` command with `-o json`, as people leave it running, and its output so far.
 //
 // Thread-compatible.
 #ifndef TESTS_FAULTS_CLI_WATCH_H_
@@ -22,7 +22,7 @@ class CliWatch {
  public:
   explicit CliWatch(const std::vector<std::string>& command) : process_(command, file_) {}
 
-  // Its exit code, when it has ended by itself; after Ctrl-C.
+  // Waits for its exit code: when it ends by itself, or after Ctrl-C.
   int Wait() { return process_.Wait(); }
   int Interrupt() {
     process_.Signal(SIGINT);
@@ -32,7 +32,7 @@ class CliWatch {
   // All that it has written.
   std::string Text() const { return ReadFile(file_); }
 
-  // The messages in it. Between them stands what it says of outages.
+  // The messages in its output, without the lines about outages between them.
   template <typename Message>
   std::vector<Message> Told() const {
     std::vector<Message> told;

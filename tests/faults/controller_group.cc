@@ -24,7 +24,7 @@ namespace {
 
 constexpr absl::Duration kPatience = absl::Seconds(60);
 
-// It has ended, and nobody has waited for it.
+// Whether the process has ended without anybody having waited for it.
 bool IsOver(const Process& process) {
   siginfo_t info = {};
   return ::waitid(P_PID, static_cast<id_t>(process.pid()), &info, WEXITED | WNOHANG | WNOWAIT) ==
@@ -86,7 +86,7 @@ ControllerGroup::~ControllerGroup() {
     if (!member.process.has_value()) continue;
     member.process->Signal(SIGTERM);
     const int code = member.process->Wait();
-    // A deposed one may end while it is asked to.
+    // A deposed controller may end by itself while it is asked to end.
     EXPECT_TRUE(code == kExitOk || code == kExitDeposed) << code;
   }
 }
@@ -121,7 +121,7 @@ void ControllerGroup::Start(int controller) {
     address = nlohmann::json::parse(ReadFile(File(controller, "address")), nullptr, false);
     return !address.is_discarded();
   })) << ReadFile(File(controller, "log"));
-  // The same when it is started again.
+  // Keeps the addresses for the next start.
   member.grpc = address["grpc"];
   member.http = address["http"];
 }

@@ -1,5 +1,5 @@
-// Several controllers of one test over one etcd, as a service manager runs them: one that ends by
-// itself is started again where it was. Between each controller and each member of etcd is a wire.
+// Several controllers of one test over one etcd, run as by a service manager: one that ends by
+// itself is started again at its address. A TcpProxy is between each controller and etcd member.
 //
 // Thread-compatible.
 #ifndef TESTS_FAULTS_CONTROLLER_GROUP_H_
@@ -18,18 +18,18 @@ namespace paceline {
 
 class ControllerGroup {
  public:
-  // Starts so many, which stand by, with these flags besides, and those that say who they are.
-  // `etcd` outlives them.
+  // Starts `controllers` controllers, which stand by, with `flags` besides the flags for their
+  // addresses and identity. `etcd` outlives them.
   ControllerGroup(const EtcdCluster& etcd, int controllers, std::vector<std::string> flags = {},
                   const std::vector<std::string>& identity = {"--plaintext"});
-  // Ends them by SIGTERM; the test fails when one does not end well.
+  // Ends them by SIGTERM; the test fails if one ends with an unexpected exit code.
   ~ControllerGroup();
 
-  // Of all of them, with commas between.
+  // The addresses of all of them, separated by commas.
   std::string Addresses() const;
-  // Waits until one leads, starting again those that have been deposed, and returns its number.
+  // Waits until one leads, restarting those that have been deposed, and returns its number.
   int WaitForLeader();
-  // The same, another one than `before`.
+  // The same for a controller other than `before`.
   int WaitForLeaderAfter(int before);
   bool Leads(int controller) const;
   const std::string& Address(int controller) const { return members_.at(controller).grpc; }
@@ -37,16 +37,16 @@ class ControllerGroup {
   void Signal(int controller, int signal) const;
   void Kill(int controller);
   void Start(int controller);
-  // Waits until it ends by itself; its exit code.
+  // Waits until it ends by itself and returns its exit code.
   int WaitForEnd(int controller);
-  // Its wires to etcd.
+  // Its proxies to etcd.
   std::vector<std::unique_ptr<TcpProxy>>& Wires(int controller) {
     return members_.at(controller).wires;
   }
 
   // What it has written to its log, over its starts.
   std::string Log(int controller) const { return ReadFile(File(controller, "log")); }
-  // What they did, by their logs: the test fails when one acted after a later one was elected.
+  // Reads their logs: the test fails if one acted as leader after a later one was elected.
   void ExpectOneLeaderAtATime() const;
 
  private:

@@ -1,4 +1,4 @@
-// The controller's log of a job that loses a rank, over a new start of the controller.
+// The controller's log of a job that loses a rank, across a restart of the controller.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -61,7 +61,7 @@ TEST_F(ControllerLogTest, EachStateAndGenerationOfAJobIsOneLineOfJson) {
         absl::StrCat(change.generation(), " by ", change.planned() ? "planned" : "failure"));
   }
   expected.emplace_back("RUNNING");
-  // What is not written yet would be lost with the controller.
+  // Lines that are not written yet would be lost with the controller.
   ASSERT_TRUE(Eventually([&] { return Changes().size() >= expected.size(); }));
 
   cluster_->KillController();

@@ -15,7 +15,7 @@ TEST_F(DaemonFaultsTest, AControllerThatDiesInTheRecoveryFinishesItLater) {
   v1::JobSpec spec = Spec(250);
   spec.mutable_recovery()->set_spares(1);
   v1::Job before = Start(spec, 1);
-  // At other moments of the recovery each time.
+  // Each delay hits a different moment of the recovery.
   for (const absl::Duration delay :
        {absl::ZeroDuration(), absl::Milliseconds(10), absl::Milliseconds(40)}) {
     Signal(before.ranks(1), SIGKILL);

@@ -1,4 +1,4 @@
-// Nodes are drained by the program that people use while a job trains there.
+// Nodes are drained with `paceline` while a job trains on them.
 #include <gmock/gmock.h>
 #include <signal.h>
 

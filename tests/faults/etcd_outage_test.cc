@@ -32,7 +32,7 @@ class EtcdOutageTest : public RecoveringJobTest {
     cluster_ = std::make_unique<TestCluster>(/*workers=*/1, /*slots=*/3, network);
   }
 
-  // The controllers' ends come after that of the cluster.
+  // The cluster must end before its controllers.
   void TearDown() override { cluster_.reset(); }
 
   EtcdCluster etcd_;
@@ -49,7 +49,7 @@ TEST_F(EtcdOutageTest, AJobOnOneNodeKeepsItsTrainersForLongerThanALease) {
   etcd_.Freeze();
   EXPECT_EQ(controllers_.WaitForEnd(leader), kExitDeposed);
   controllers_.Start(leader);
-  // Nobody has granted a lease since it ended.
+  // Nobody has granted a lease since the leader ended.
   const absl::Time run_out = absl::Now() + absl::Seconds(kLeaseSeconds + 3);
   EXPECT_TRUE(Eventually([&] { return absl::Now() > run_out; }));
   for (const v1::Rank& rank : before.ranks()) {

@@ -1,7 +1,7 @@
-// Three controllers over three members of etcd, while a job trains: whatever happens to the leader
-// or to etcd, the job keeps its trainers, its history loses nothing, who watches the job or the
-// nodes sees how it goes on, what somebody submits meanwhile is there once it was answered, and one
-// controller at a time leads.
+// Three controllers over three members of etcd while a job trains. Whatever happens to the leader
+// or to etcd, the job keeps its trainers, its history loses nothing, watches of the job and the
+// nodes continue, every job whose submission was answered exists, and only one controller at a time
+// leads.
 #include <gmock/gmock.h>
 #include <grpcpp/create_channel.h>
 #include <grpcpp/security/credentials.h>
@@ -40,8 +40,8 @@ using ::testing::IsEmpty;
 constexpr int kUnavailable = 6;
 constexpr int kInterrupted = 130;
 constexpr int kWorkers = 3;
-// From the leader's death to the next one that serves: four times what is promised, as the machine
-// may have other work (bench/failover.py holds it to the promise).
+// Limit from the leader's death until the next one serves: four times the promised time, because
+// the machine may be busy (bench/failover.py checks the promised time).
 constexpr absl::Duration kSwitch = absl::Seconds(20);
 
 int Count(const std::string& text, const std::string& word) {
@@ -71,7 +71,7 @@ class LeaderTest : public RecoveringJobTest {
     submissions_ = std::make_unique<SteadySubmissions>(client);
   }
 
-  // The controllers' ends come after that of the cluster.
+  // The cluster must end before its controllers.
   void TearDown() override {
     history_watch_.reset();
     job_watch_.reset();
@@ -121,13 +121,13 @@ class LeaderTest : public RecoveringJobTest {
     return v1::NodeService::NewStub(channel)->Cordon(&context, request, &cordoned);
   }
 
-  // Another one leads, within what is promised of a fault that began then.
+  // Expects that another controller leads within kSwitch after a fault that began at `begin`.
   void ExpectSwitchSince(absl::Time begin) {
     controllers_.WaitForLeaderAfter(leader_);
     EXPECT_LE(absl::Now() - begin, kSwitch);
   }
 
-  // Who has followed the job's history was told each event, once and in order, whoever led.
+  // The client that follows the job's history got each event once and in order, whoever led.
   void ExpectNoGapInTheHistory() {
     EXPECT_EQ(history_watch_->Wait(), 0) << history_watch_->Text();
     std::vector<int64_t> told;
@@ -141,7 +141,8 @@ class LeaderTest : public RecoveringJobTest {
     EXPECT_EQ(told, happened);
   }
 
-  // Who has watched the job was told no state after a later one, and last how it has ended.
+  // The client that watches the job never got an older state after a newer one, and got the final
+  // state last.
   void ExpectJobWatchedToItsEnd() {
     EXPECT_EQ(job_watch_->Wait(), 0) << job_watch_->Text();
     const std::vector<v1::JobEvent> told = job_watch_->Told<v1::JobEvent>();
@@ -162,8 +163,8 @@ class LeaderTest : public RecoveringJobTest {
     EXPECT_EQ(last.progress().step(), ended.progress().step());
   }
 
-  // The newest state of each node that its watcher was told, by name; of none one that is older
-  // than what was told before.
+  // By name, the newest state of each node that the watcher got. Fails if it ever got an older
+  // state after a newer one.
   std::map<std::string, v1::Node> NodesTold() const {
     std::map<std::string, v1::Node> newest;
     for (const auto& event : node_watch_->Told<v1::NodeEvent>()) {
@@ -174,7 +175,7 @@ class LeaderTest : public RecoveringJobTest {
     return newest;
   }
 
-  // As the leader has them.
+  // Whether the watcher has the nodes in the leader's state.
   bool NodesAreToldAsTheyAre() {
     grpc::ClientContext context;
     v1::ListNodesResponse present;
@@ -191,7 +192,7 @@ class LeaderTest : public RecoveringJobTest {
     });
   }
 
-  // Who watches the nodes is told what the present leader stores, and ends when asked to.
+  // The client that watches the nodes gets what the present leader stores, and ends on request.
   void ExpectNodesWatched() {
     EXPECT_EQ(Paceline({"node", "cordon", "w1", "--reason", "watched"}).exit_code, 0);
     EXPECT_TRUE(Eventually([&] { return NodesTold()["w1"].state() == v1::NODE_CORDONED; }))
@@ -201,8 +202,7 @@ class LeaderTest : public RecoveringJobTest {
     EXPECT_EQ(node_watch_->Interrupt(), kInterrupted) << node_watch_->Text();
   }
 
-  // What was submitted all the time and answered is there, once; then it is cancelled. Nothing had
-  // to be given up.
+  // Every submitted job that was answered exists once and is then cancelled. No submission failed.
   void ExpectSubmissionsKept() {
     const int before = submissions_->count();
     EXPECT_TRUE(Eventually([&] { return submissions_->count() >= before + 3; }))
@@ -265,7 +265,7 @@ class LeaderTest : public RecoveringJobTest {
   int leader_ = controllers_.WaitForLeader();
   v1::Job before_;
   std::vector<std::string> events_;
-  // As people leave them running: until the job has ended, and until Ctrl-C.
+  // Watches that people leave running: until the job has ended, and until Ctrl-C.
   std::unique_ptr<CliWatch> history_watch_;
   std::unique_ptr<CliWatch> job_watch_;
   std::unique_ptr<CliWatch> node_watch_;
@@ -296,11 +296,11 @@ TEST_F(LeaderTest, ALeaderThatWasFrozenEndsWhenItGoesOn) {
       frozen->WaitForConnected(std::chrono::system_clock::now() + std::chrono::seconds(20)));
   const absl::Time begin = absl::Now();
   controllers_.Signal(leader_, SIGSTOP);
-  // Somebody is connected to it and does not know.
+  // A client is connected to the old leader and does not know that another one leads.
   grpc::Status cordoned;
   std::thread user([&] { cordoned = Cordon(frozen, "w2"); });
   ExpectSwitchSince(begin);
-  // It still believes that it leads, and finds what it was asked for; what it writes, etcd refuses.
+  // It still believes that it leads and answers reads, but etcd refuses its writes.
   controllers_.Signal(leader_, SIGCONT);
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
   user.join();
@@ -324,15 +324,15 @@ TEST_F(LeaderTest, AMemberOfEtcdThatIsKilledIsNotMissed) {
   const int member = etcd_.Leader();
   etcd_.Kill(member);
   etcd_.WaitUntilReady();
-  // Also what is new is stored.
+  // New changes are stored, too.
   EXPECT_EQ(Paceline({"node", "cordon", "w0", "--reason", "test"}).exit_code, 0);
   EXPECT_EQ(Paceline({"node", "uncordon", "w0"}).exit_code, 0);
   etcd_.Start(member);
   ExpectNothingLost();
 }
 
-// A machine that stands still for seconds costs a leader its lease whatever etcd does: a slow etcd
-// would do so each time.
+// A machine that is frozen for seconds costs a leader its lease whatever etcd does. A slow etcd
+// would cost it every time.
 TEST_F(LeaderTest, ASlowEtcdSlowsChangesDownAndNothingElse) {
   const auto delay = [&](absl::Duration each_way) {
     for (int c = 0; c < 3; ++c) {
@@ -362,7 +362,7 @@ TEST_F(LeaderTest, WithoutEtcdAllStandByAndTheJobTrainsOn) {
   etcd_.Freeze();
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
   controllers_.Start(leader_);
-  // Each says so once, however long it lasts, and whoever asks is told.
+  // Each logs it once, however long it lasts, and says so to whoever asks.
   for (int c = 0; c < 3; ++c) {
     EXPECT_TRUE(Eventually([&] {
       return absl::StrContains(controllers_.Log(c), "etcd_unreachable");

@@ -1,4 +1,4 @@
-// Standby controllers and mutual TLS together: who is who outlives the leader.
+// Standby controllers and mutual TLS together: identities survive a change of the leader.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -24,7 +24,7 @@ using ::testing::HasSubstr;
 // Of cli/exit_codes.h.
 constexpr int kNotPermitted = 5;
 
-// Two controllers of one authority, made as people make it, and workers on demand.
+// Two controllers with one authority, made by `paceline pki`, and workers on demand.
 class LeaderTlsTest : public ::testing::Test {
  protected:
   ~LeaderTlsTest() override {
@@ -54,7 +54,7 @@ class LeaderTlsTest : public ::testing::Test {
     EXPECT_EQ(made.exit_code, 0) << made.output;
     return file;
   }
-  // Of a worker that joins as the node, by the token in the file, with files of its own in `dir`.
+  // Flags of a worker that joins as `node` with the token in the file and keeps its files in `dir`.
   std::vector<std::string> Joining(const std::string& node, const std::string& token,
                                    const std::string& dir) const {
     return {Program("paceline-worker"),
@@ -99,7 +99,7 @@ TEST_F(LeaderTlsTest, TheNextLeaderKnowsWhoJoinedAndWhoWasRevoked) {
 
   controllers_.Kill(first);
   controllers_.WaitForLeaderAfter(first);
-  // Worker and users follow, each by what it has proved itself with before.
+  // Worker and users follow the new leader, with the same credentials as before.
   EXPECT_TRUE(Eventually([&] { return IsReady("w0"); })) << WorkerLog("w0");
   const Finished bob = Paceline({"job", "list"}, "bob");
   EXPECT_EQ(bob.exit_code, kNotPermitted) << bob.output;

@@ -16,7 +16,7 @@ namespace {
 
 constexpr char kIp[] = "/sbin/ip";
 constexpr char kBridge[] = "bridge";
-// A host without a wire would be one that is cut off: the test could not tell.
+// A host whose wire does not come up would look like one that is cut off.
 constexpr absl::Duration kPatience = absl::Seconds(10);
 
 std::string Namespace(pid_t pid) { return absl::StrCat("/proc/", pid, "/ns/net"); }
@@ -29,7 +29,7 @@ absl::Status Run(const std::vector<std::string>& argv) {
   return absl::UnavailableError(absl::StrCat(command, "failed: ", finished.output));
 }
 
-// Root of a namespace of users, as which everyone may make networks.
+// Becomes root of a user namespace, in which everyone may make networks.
 bool BecomeRoot() {
   const uid_t user = ::getuid();
   const gid_t group = ::getgid();

@@ -15,8 +15,9 @@
 
 namespace paceline {
 
-// Moves the calling thread, and what it starts from now on, into a network of its own, in which it
-// is kBridgeAddress; once for a process, before it has threads. An error says what is missing.
+// Moves the calling thread, and what it starts from now on, into a network of its own, in which its
+// address is kBridgeAddress. Call it once per process, before there are threads. An error says
+// what is missing.
 absl::Status EnterOwnNetwork();
 inline constexpr char kBridgeAddress[] = "10.77.0.1";
 
@@ -28,16 +29,16 @@ class NetworkHost {
   ~NetworkHost();
 
   const std::string& address() const { return address_; }
-  // What a command that shall run there begins with.
+  // The beginning of a command line that runs a command there.
   std::vector<std::string> Enter() const;
 
   void Cut() const;
   void Mend() const;
 
  private:
-  const std::string wire_;  // Its end at the bridge.
+  const std::string wire_;  // The wire's end at the bridge.
   const std::string address_;
-  Process holder_;  // Of the namespace.
+  Process holder_;  // Keeps the namespace alive.
 };
 
 }  // namespace paceline

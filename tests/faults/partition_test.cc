@@ -1,6 +1,6 @@
-// Jobs over hosts of their own: the wire of one is cut while its rank trains, for a moment, and for
-// longer than its lease; and scripts with the real torch meet over two, as torchrun would start
-// them.
+// Jobs whose nodes are separate hosts: the wire of one is cut while its rank trains, for a moment,
+// and for longer than its lease. And scripts with the real torch run on two hosts, as under
+// torchrun.
 #include <gmock/gmock.h>
 #include <signal.h>
 
@@ -58,7 +58,7 @@ class PartitionTest : public RecoveringJobTest {
     return node;
   }
 
-  // Steps done, as the log of the process of a rank that has not been replaced tells.
+  // Steps done according to the log of a rank whose process has not been replaced.
   int64_t StepsIn(const v1::Rank& rank) const {
     const std::string dir =
         absl::StrCat(cluster_->WorkerFile(WorkerOf(rank), "state"), "/trainers/", id_, ".",
@@ -137,7 +137,7 @@ TEST_F(PartitionTest, AJobThatIsCutOffAsAWholeTrainsOnAndIsGivenToNobody) {
   spec.set_hang_timeout_s(11);
   spec.set_collective_timeout_s(12);
   const v1::Job before = Start(spec);
-  // Its hosts reach each other, and nothing else.
+  // The hosts of this bridge reach each other, and nothing else.
   const Finished added = RunToEnd({"/sbin/ip", "link", "add", "other", "type", "bridge"});
   ASSERT_EQ(added.exit_code, 0) << added.output;
   RunToEnd({"/sbin/ip", "link", "set", "other", "up"});
@@ -215,7 +215,7 @@ class TwoNodesTest : public ::testing::Test {
   // The daemons end before their hosts.
   void TearDown() override { cluster_.reset(); }
 
-  // It may be started again once.
+  // Submits a script that may be started again once.
   std::string Submit(int ranks) {
     v1::JobSpec spec;
     spec.set_name("own");
@@ -241,7 +241,7 @@ class TwoNodesTest : public ::testing::Test {
   std::string File(const std::string& name) const {
     return absl::StrCat(cluster_->directory(), "/", name);
   }
-  // Address and port of a start, as rank 0 found them.
+  // MASTER_ADDR and MASTER_PORT of a start, as rank 0 printed them.
   std::vector<std::string> PlaceOfStart(int number) const {
     std::string text;
     EXPECT_TRUE(Eventually(

@@ -31,8 +31,8 @@ TEST_F(RankFaultsTest, ASpareTakesThePlaceOfAKilledRank) {
   EXPECT_EQ(after.ranks(1).pid(), before.spares(0).pid());
   EXPECT_EQ(after.ranks(0).pid(), before.ranks(0).pid());
   EXPECT_EQ(after.ranks(2).pid(), before.ranks(2).pid());
-  // A busy machine may tell of the death after the others' broken connections, for which they met
-  // anew first.
+  // A busy machine may report the death only after the others' broken connections, which make them
+  // rendezvous once before.
   const v1::MembershipChange& last = *after.membership_changes().rbegin();
   EXPECT_THAT(last.reason(), HasSubstr("SIGKILL")) << after.DebugString();
   EXPECT_GE(last.step(), before.progress().step());

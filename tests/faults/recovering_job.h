@@ -1,7 +1,7 @@
-// A fixture: a cluster with a job that recovers inside its run, and what must be true afterwards.
+// A fixture: a cluster with a job that recovers while it runs, and checks of the result.
 //
 // The job is plain data parallelism on CPUs, so whatever happens to its ranks, its final weights
-// are those of the same job undisturbed, bit for bit, as long as it has as many ranks.
+// are bit for bit those of the same job undisturbed, as long as it has as many ranks.
 #ifndef TESTS_FAULTS_RECOVERING_JOB_H_
 #define TESTS_FAULTS_RECOVERING_JOB_H_
 
@@ -17,15 +17,15 @@ namespace paceline {
 
 class RecoveringJobTest : public ::testing::Test {
  protected:
-  // So many workers with one slot each.
+  // Starts `workers` workers with one slot each.
   void StartCluster(int workers);
 
-  // Three ranks; one lost rank after the other is replaced. So that it is not over before it was
-  // disturbed, each of its steps takes 80 ms until it is released. An even pace: a planned change
-  // is agreed on for a step that is a second ahead at the pace so far.
+  // A job of three ranks that replaces each lost rank. Each of its steps takes 80 ms until it is
+  // released, so it does not end before it was disturbed. The pace is even because ranks agree on a
+  // planned change for the step that is a second ahead at the present pace.
   v1::JobSpec Spec(int64_t steps) const;
 
-  // Submits it and waits until it has done some steps and has so many spares ready.
+  // Submits it and waits until it has done some steps and has `spares` spares ready.
   v1::Job Start(const v1::JobSpec& spec, int spares = 0);
 
   // Number of the worker where it runs.
@@ -36,7 +36,7 @@ class RecoveringJobTest : public ::testing::Test {
   // Runs the program that people use, to its end.
   Finished Paceline(std::vector<std::string> arguments) const;
 
-  // What runs there of trainers.
+  // The trainer processes of the node.
   std::vector<pid_t> TrainersOn(const std::string& node) const;
 
   // Waits until the job trains as a generation after `generation`, with all seats filled, and makes
@@ -46,7 +46,7 @@ class RecoveringJobTest : public ::testing::Test {
   // Releases the job. It succeeds without a restart, with the weights of an undisturbed one.
   void ExpectUndisturbedEnd();
 
-  // Of all ranks.
+  // Steps that the job has done.
   int64_t Step(const v1::Job& job) const { return job.progress().step(); }
 
   std::unique_ptr<TestCluster> cluster_;

@@ -1,5 +1,5 @@
-// A script that submits one small job after the other, each once, as people's do: what it was
-// answered must be there, once, whatever happens to those who answer.
+// A script that submits one small job after the other, each once, like users' scripts. Each job
+// whose submission was answered must exist once, whatever happens to the controllers.
 //
 // Thread-compatible; a thread of its own runs the client.
 #ifndef TESTS_FAULTS_STEADY_SUBMISSIONS_H_
@@ -26,25 +26,25 @@ namespace paceline {
 
 class SteadySubmissions {
  public:
-  // `client`: `paceline` with the flags that say whom it asks. The jobs have a node each.
+  // `client`: `paceline` with the flags that name the controllers. Each job uses one node.
   explicit SteadySubmissions(std::vector<std::string> client)
       : client_(std::move(client)), thread_([this] { Run(); }) {}
   ~SteadySubmissions() { Stop(); }
   SteadySubmissions(const SteadySubmissions&) = delete;
   SteadySubmissions& operator=(const SteadySubmissions&) = delete;
 
-  // After the submission under way. What follows may be asked then.
+  // Stops after the submission under way. Then answered() and failures() may be called.
   void Stop() {
     stopping_ = true;
     if (thread_.joinable()) thread_.join();
   }
 
-  // How many were answered so far; from any thread.
+  // Number of submissions answered so far; from any thread.
   int count() const { return count_; }
 
-  // The ids that were answered, by name.
+  // The ids of the answered jobs, by name.
   const std::map<std::string, std::string>& answered() const { return answered_; }
-  // What was said of those that failed.
+  // Output of the submissions that failed.
   const std::vector<std::string>& failures() const { return failures_; }
 
  private:
@@ -70,7 +70,7 @@ class SteadySubmissions {
     }
   }
 
-  // Of the job that was answered. Beside it stands what is said of outages.
+  // The job's id in the output, which may also contain messages about outages.
   static std::string IdIn(const std::string& output) {
     const size_t begin = std::min(output.find("{\n"), output.size());
     v1::Job job;

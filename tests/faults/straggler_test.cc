@@ -1,5 +1,5 @@
-// Slow nodes under jobs that train, from the first slow step to the proof that a remedy has helped:
-// real daemons and trainers, whose steps are mostly sleep.
+// Slow nodes with jobs that train, from the first slow step to the proof that a remedy has helped.
+// Daemons and trainers are real; their steps are mostly sleep.
 //
 // A rank counts as slow for good after 120 slow steps and ten seconds: each test takes 10 to 30 s.
 #include <gmock/gmock.h>
@@ -22,14 +22,14 @@ using ::testing::AnyOf;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-constexpr double kStepS = 0.03;     // So long all ranks sleep in each step,
-constexpr double kSlowerS = 0.055;  // and those on the slow node so much longer,
-constexpr int64_t kSlowFrom = 60;   // from this step on.
+constexpr double kStepS = 0.03;     // Sleep of all ranks in each step.
+constexpr double kSlowerS = 0.055;  // More sleep on the slow node.
+constexpr int64_t kSlowFrom = 60;   // First step of that.
 constexpr int64_t kEndless = 100000;
 constexpr int kRanks = 4;  // A rank needs three others to be compared with.
 constexpr int kSlowRank = 2;
 constexpr char kSlowNode[] = "w2";
-// On a busy machine nothing is done for a minute about a slower group (RemedyOptions::doubt).
+// On a busy machine a slower group may delay remedies by a minute (RemedyOptions::doubt).
 constexpr absl::Duration kPatience = absl::Minutes(3);
 
 // By rank.
@@ -111,7 +111,7 @@ class StragglerTest : public RecoveringJobTest {
                            [](const auto& decision) { return decision.done_generation() > 0; });
   }
 
-  // Decisions by which something was done, or was to be.
+  // Number of decisions that were ordered.
   int CountOrders() const {
     const std::vector<v1::RemedyDecision> decisions = Decisions();
     return static_cast<int>(std::count_if(decisions.begin(), decisions.end(), [](const auto& d) {
@@ -119,7 +119,7 @@ class StragglerTest : public RecoveringJobTest {
     }));
   }
 
-  // The job makes so many more steps, and stays what it is.
+  // Expects that the job makes `steps` more steps without any change.
   void ExpectNothingIsDoneFor(int64_t steps) const {
     const v1::Job before = cluster_->Get(id_);
     const v1::Job after = cluster_->WaitForSteps(id_, Step(before) + steps);
@@ -153,7 +153,7 @@ TEST_F(StragglerTest, AutoSwapsASlowRankForTheSpareAndNoStepIsLost) {
   // A busy machine may have slowed it down before.
   EXPECT_NEAR(static_cast<double>(swap.verdict().since_step()), kSlowFrom, kSlowFrom / 2.0);
   EXPECT_GT(swap.before_s(), kStepS + kSlowerS);
-  EXPECT_LT(swap.measured_s(), swap.before_s());  // By how much, that depends on the machine.
+  EXPECT_LT(swap.measured_s(), swap.before_s());  // The size of the gain depends on the machine.
 
   const v1::Job after = cluster_->Get(id_);
   EXPECT_EQ(after.generation(), before.generation() + 1);
@@ -214,7 +214,7 @@ TEST_F(StragglerTest, ASpareThatDiesInTheSwapIsFollowedByAnother) {
   const v1::Job before = Start(spec, 1);
   ASSERT_EQ(before.ranks(kSlowRank).node(), kSlowNode);
   ASSERT_TRUE(Eventually([&] { return !Advise().stragglers().empty(); }, kPatience));
-  // It hangs first, so that it has not taken over when it dies.
+  // The spare is stopped first, so it cannot take over before it dies.
   Signal(before.spares(0), SIGSTOP);
   const v1::RemedyDecision ordered = WaitForDecision(v1::REMEDY_HOT_SWAP, v1::DECISION_ORDERED);
   Signal(before.spares(0), SIGKILL);
@@ -230,7 +230,7 @@ TEST_F(StragglerTest, ASpareThatDiesInTheSwapIsFollowedByAnother) {
   EXPECT_NE(pids[kSlowRank], before.ranks(kSlowRank).pid());
   EXPECT_NE(pids[kSlowRank], before.spares(0).pid());
   EXPECT_EQ(after.restarts(), 0);
-  // To the spare, back from it, and to the next one.
+  // At most three: to the spare, back from it, and to the next one.
   EXPECT_LE(after.membership_changes_size(), 3) << after.DebugString();
   EXPECT_EQ(CountOrders(), 1);
 }

@@ -1,4 +1,4 @@
-// What a fuzz target holds to be true of every input.
+// Assertions of fuzz targets that must hold for every input.
 #ifndef TESTS_FUZZ_EXPECT_H_
 #define TESTS_FUZZ_EXPECT_H_
 

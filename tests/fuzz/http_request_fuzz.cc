@@ -25,7 +25,7 @@ namespace {
 
 constexpr size_t kMaxReply = 1 << 20;
 
-// Tells of the query, and ends.
+// Sends the query, and ends.
 class ShortStream : public HttpStream {
  public:
   explicit ShortStream(std::string text) : text_(std::move(text)) {}
@@ -49,7 +49,7 @@ const HttpServer& Serving() {
                                           }}};
     auto started = HttpServer::Start("127.0.0.1:0", routes, streams);
     PACELINE_EXPECT(started.ok());
-    // For all inputs: never ended.
+    // One server for all inputs; it never ends.
     return new std::unique_ptr<HttpServer>(*std::move(started));
   }();
   return **server;
@@ -68,8 +68,8 @@ int Connect(const sockaddr_in& to) {
   }
 }
 
-// All that the server says to this, up to the end of the connection. One that hangs is for the
-// fuzzer's own clock.
+// All that the server answers, up to the end of the connection. The fuzzer's own time limit finds
+// a connection that hangs.
 std::string Ask(absl::string_view request) {
   const std::string address = Serving().address();
   int port = 0;

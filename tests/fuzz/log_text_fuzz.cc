@@ -1,4 +1,4 @@
-// Whatever a log holds, a terminal shows it and does not obey it.
+// Whatever a log contains, a terminal shows it and never executes it.
 #include <cstdint>
 #include <string>
 
@@ -33,7 +33,7 @@ void Read(absl::string_view log) {
   PACELINE_EXPECT(safe.size() <= 4 * log.size());
   PACELINE_EXPECT(Sanitize(safe) == safe);
 
-  // In parts of any size the lines are the same, and none is lost.
+  // The lines are the same whatever the size of the parts, and none is lost.
   const size_t part = log.empty() ? 1 : 1 + static_cast<unsigned char>(log[0]);
   LineSplitter splitter;
   std::string together;
@@ -45,7 +45,7 @@ void Read(absl::string_view log) {
   }
   const std::string rest = splitter.Rest();
   CheckLine(rest);
-  // Of a line that was written over the last counts. One that is too long is cut, which adds a
+  // Of an overwritten line the last version counts. A line that is too long is cut, which adds a
   // newline.
   std::string expected;
   for (const absl::string_view line : absl::StrSplit(log, '\n')) {

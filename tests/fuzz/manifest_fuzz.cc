@@ -24,7 +24,7 @@ void ReadAndWriteAgain(absl::string_view contents) {
   for (const ManifestTensor& tensor : read->tensors) {
     PACELINE_EXPECT(TensorBytes(tensor) >= 0 && RowBytes(tensor) >= 0);
   }
-  // The parts that make up a checkpoint are those whose whole is complete.
+  // The parts must make up a complete checkpoint.
   Manifest part = *read;
   part.ranks = 1;
   const absl::StatusOr<Manifest> merged = MergeManifests({part});
@@ -39,7 +39,7 @@ void ReadAndWriteAgain(absl::string_view contents) {
 extern "C" int LLVMFuzzerTestOneInput(const uint8_t* data, size_t size) {
   const absl::string_view contents(reinterpret_cast<const char*>(data), size);
   paceline::ReadAndWriteAgain(contents);
-  // Nobody guesses a checksum: once more with one that is right.
+  // The fuzzer cannot guess a checksum: try once more with the right one.
   const size_t line_end = contents.find('\n');
   const absl::string_view body =
       line_end == absl::string_view::npos ? contents : contents.substr(line_end + 1);

@@ -1,4 +1,4 @@
-// Gives a fuzz target each input of its corpus: a folder, the program's argument.
+// Runs a fuzz target on each input of its corpus, the folder that is the program's argument.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -44,7 +44,7 @@ TEST(ReplayTest, EveryTruncationOfTheCorpusHolds) {
     const std::vector<uint8_t> bytes = Read(path);
     const size_t step = bytes.size() / 64 + 1;
     for (size_t size = 0; size < bytes.size(); size += step) {
-      // Of its own: a sanitizer sees who reads beyond it.
+      // A buffer of its own, so that a sanitizer sees reads beyond it.
       const std::vector<uint8_t> begin(bytes.begin(), bytes.begin() + static_cast<int64_t>(size));
       LLVMFuzzerTestOneInput(begin.data(), begin.size());
     }

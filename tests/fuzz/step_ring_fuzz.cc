@@ -1,8 +1,8 @@
 // Whatever a trainer writes to its ring, before its daemon opens it or under its eyes, and wherever
 // it cuts the file, the daemon's figures stay within what can be sent.
 //
-// The input: changes of a sound ring, ten bytes each: an offset and eight bytes to write there. The
-// second half of them happen when the ring is open.
+// The input is a list of changes to a sound ring, ten bytes each: an offset and eight bytes to
+// write there. The second half of the changes is made when the ring is open.
 #include <cstddef>
 #include <cstdint>
 #include <cstring>

@@ -1,10 +1,11 @@
-// Whatever a worker sends, the controller takes it in as it always does, and all that it then
-// shows, stores and plans can be written and read. What is shown of jobs and nodes, and planned, is
-// looked at after each message; what is stored, measured and told of logs after the last one.
+// Whatever a worker sends, the controller handles it in the usual way, and all that it then
+// shows, stores and plans can be written and read. Jobs, nodes and plans are checked after each
+// message; the stored state, measurements and logs after the last one.
 //
-// The input: messages, each after its length in two bytes. They are of node "n", which has a place
-// for "job-1" and is there from the beginning, or, after a hello, of the node that said it. "job-2"
-// waits for four more places; on four more nodes it has ranks enough that a slow one is found.
+// The input is a list of messages, each after its length in two bytes. They come from node "n",
+// which has a slot for "job-1" and exists from the beginning, or, after a hello, from the node that
+// sent it. "job-2" waits for four more slots; with four more nodes it has enough ranks for a slow
+// one to be found.
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -67,7 +68,7 @@ JobRequest FourRanks() {
   return FromProto(JobId("job-2"), spec);
 }
 
-// Inputs are short.
+// Options that decide quickly, because inputs are short.
 StragglerOptions Impatient() {
   StragglerOptions options;
   options.detector.warm_up_steps = 5;
@@ -75,7 +76,7 @@ StragglerOptions Impatient() {
   return options;
 }
 
-// As ControlLoop and WorkerSessions, without IO.
+// Does what ControlLoop and WorkerSessions do, without IO.
 class Controller {
  public:
   Controller() {
@@ -87,7 +88,7 @@ class Controller {
     Run(JobSubmitted{FourRanks()});
   }
 
-  // One that starts with what another has stored.
+  // Starts with the state that another controller has stored.
   Controller(StoredState state, int64_t time_s) : time_s_(time_s) {
     cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                      std::move(state.automation));
@@ -127,7 +128,7 @@ class Controller {
     Look();
   }
 
-  // What is looked at now and then only.
+  // Checks what need not be checked after each message.
   void LookAtRest() const {
     LookAtMeasured();
     LookAtLog();
@@ -144,7 +145,7 @@ class Controller {
     return [this](const Actions& stepped) { return stragglers_.Follow(cluster_, stepped, Now()); };
   }
 
-  // As ControlLoop; so below.
+  // Like the functions of the same names in ControlLoop; so are those below.
   void Carry(Actions actions, StragglerActions decided) {
     CarryOut(cluster_, Following(), Now(), actions, decided);
     steps_.Follow(cluster_, actions, Now());
@@ -194,7 +195,7 @@ class Controller {
     }
   }
 
-  // What people are told of the steps.
+  // Checks what people see of the steps.
   void LookAtMeasured() const {
     for (const auto& [id, job] : cluster_.jobs()) {
       const MeasuredJob* measured = steps_.Find(id);
@@ -209,7 +210,7 @@ class Controller {
     }
   }
 
-  // The last part of a log, as if it were of the greatest size and more, which no input is.
+  // Checks the last part of a log after padding it beyond the size limit, which no input reaches.
   void LookAtLog() const {
     v1::WorkerMessage message;
     v1::LogData& log = *message.mutable_log();
@@ -245,14 +246,14 @@ class Controller {
     return batch;
   }
 
-  // Who reads it has as many of each, and can go on with them.
+  // A controller that reads the stored state has as many records of each kind, and can continue.
   void LookAtStored() const {
     const WriteBatch batch = Stored();
     MemoryStore store;
     PACELINE_EXPECT(store.Commit(batch).ok());
     absl::StatusOr<StoredState> state = LoadState(store);
     PACELINE_EXPECT(state.ok());
-    size_t records = 2;  // Of the cluster's id and the automation.
+    size_t records = 2;  // The cluster's id and the automation.
     for (const Job& job : state->jobs) CheckStored(job);
     records += state->jobs.size();
     for (const Node& node : state->nodes) {
@@ -291,8 +292,8 @@ class Controller {
   }
 
   int64_t time_s_ = 0;
-  NodeName node_{"n"};  // Whose messages come.
-  v1::LogData log_;     // Of them, the last.
+  NodeName node_{"n"};  // Sender of the messages.
+  v1::LogData log_;     // The last log of them.
   Cluster cluster_{Cluster::Options()};
   Stragglers stragglers_{Impatient(), WithLadder, StrategyOf};
   StepHistory steps_;

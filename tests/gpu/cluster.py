@@ -90,7 +90,7 @@ def check(holds, what):
 
 @contextlib.contextmanager
 def mps():
-    """Environment of processes that use the GPU at the same time (CUDA's Multi-Process Service)."""
+    """Environment for processes that share the GPU at the same time (CUDA's Multi-Process Service)."""
     with tempfile.TemporaryDirectory(prefix="paceline-mps.") as folder:
         environment = {"CUDA_MPS_PIPE_DIRECTORY": folder, "CUDA_MPS_LOG_DIRECTORY": folder}
 
@@ -200,7 +200,7 @@ class Cluster:
         return dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
 
     def wait_until(self, job, holds, what, timeout_s):
-        """The job when `holds` it. One that ends before that is a failure."""
+        """The job, once `holds` is true for it. A job that ends before that is a failure."""
         deadline = time.monotonic() + timeout_s
         while True:
             now = self.job(job)

@@ -1,4 +1,4 @@
-// Whether this machine has what the tests here need.
+// Checks whether this machine has the GPU that the tests here need.
 #ifndef TESTS_GPU_GPU_COUNT_H_
 #define TESTS_GPU_GPU_COUNT_H_
 
@@ -9,7 +9,7 @@ int GpuCount();
 
 }  // namespace paceline
 
-// The body of SetUp of a test that needs a GPU, to begin with.
+// Put this first in SetUp() of a test that needs a GPU.
 #define PACELINE_SKIP_WITHOUT_GPU() \
   if (GpuCount() == 0) GTEST_SKIP() << "no GPU"
 

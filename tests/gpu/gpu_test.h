@@ -21,7 +21,7 @@ class GpuTest : public testing::Test {
     device_ = *device;
   }
 
-  // Waits for all that the device has to do.
+  // Waits until the device has done all its work.
   static void Synchronize() { c10::cuda::device_synchronize(); }
 
   TrainerConfig config_;

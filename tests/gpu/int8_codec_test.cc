@@ -24,7 +24,7 @@ struct Codes {
   at::Tensor sum;
 };
 
-// Two rounds, so that the error of the first is in the second.
+// Encodes two rounds, so that the second contains the error of the first.
 Codes TwoRounds(Int8Codec& codec, const at::Tensor& value, c10::Device device) {
   const int64_t count = value.numel();
   const auto options = at::TensorOptions().device(device);

@@ -18,7 +18,7 @@
 
 namespace paceline {
 
-// A rank: its platform, open, and the groups that it is in.
+// A rank: its opened platform, and the groups that it is in.
 struct NcclRank {
   const TrainerConfig& config;
   CudaPlatform& platform;
@@ -29,12 +29,12 @@ struct NcclRank {
 // Ends the process if it does not hold.
 void Expect(bool holds, const char* what);
 
-// For main: runs `rank` with WHAT, if the program was started as one, and does not return then;
-// else the tests.
+// To be called by main. If the program was started as a rank, runs `rank` with WHAT and does not
+// return; else runs the tests.
 int RunTestsOrRank(int argc, char** argv,
                    const std::function<void(const NcclRank&, const std::string& what)>& rank);
 
-// The tests, which do not use the GPU themselves.
+// The tests' own process does not use the GPU.
 class NcclRanksTest : public testing::Test {
  protected:
   struct Rank {

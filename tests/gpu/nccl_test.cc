@@ -34,7 +34,7 @@ void AllReduce(const NcclRank& own) {
     Expect(SumOverRanks(groups.all(), rank + round, device) == size * (size - 1) / 2 + size * round,
            "the sum over all ranks");
   }
-  // As a new plan's groups are made: on another thread, beside sums over all.
+  // Made like a new plan's groups: on another thread, while sums over all ranks go on.
   const std::vector<int> pair = {rank / 2 * 2, rank / 2 * 2 + 1};
   std::shared_ptr<Group> made;
   std::thread maker([&] { made = groups.Make(pair, "test", 1); });
@@ -62,7 +62,7 @@ void LosePeer(const NcclRank& own) {
   Expect(false, "nobody was told of the lost peer");
 }
 
-// A sum that is believed is right, whatever happens to the other rank meanwhile.
+// A sum that is accepted is right, whatever happens to the other rank meanwhile.
 void LosePeerInSum(const NcclRank& own) {
   Group& all = own.groups.all();
   const auto streams = own.platform.MakeDeviceStreams();

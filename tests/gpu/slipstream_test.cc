@@ -58,7 +58,7 @@ class Values : public Model {
 
 class SlipstreamGpuTest : public GpuTest {
  protected:
-  // Milliseconds of the pass, without its begin.
+  // Milliseconds of the pass, without its start-up.
   template <typename F>
   static double Millis(F pass) {
     c10::cuda::CUDAEvent before(cudaEventDefault);
@@ -72,7 +72,7 @@ class SlipstreamGpuTest : public GpuTest {
   }
 };
 
-// The bits of a CPU, but for the division of the sum.
+// Bit for bit like on a CPU, except the division of the sum.
 TEST_F(SlipstreamGpuTest, PassesAreThoseOfACpu) {
   Values there(device_, 40, 10'000);
   Values here(c10::kCPU, 40, 10'000);
@@ -132,7 +132,7 @@ TEST_F(SlipstreamGpuTest, ABoundaryTakesLittle) {
   EXPECT_LT(std::max({rebase, publish, apply}), 2.0);
 }
 
-// The training's stream waits for passes that conflict, and not for what else the other one does.
+// The training's stream waits for conflicting passes, and not for other work of the other stream.
 TEST_F(SlipstreamGpuTest, TheTrainingDoesNotWaitForTheOtherStream) {
   const auto streams = platform_.MakeDeviceStreams();
   Values model(device_, 4, 1000);
@@ -167,7 +167,7 @@ TEST_F(SlipstreamGpuTest, TheTrainingDoesNotWaitForTheOtherStream) {
 
 // A rank.
 
-// `what`: a mode, or that rank 1 is killed in `free`.
+// `what` is a mode, or says that rank 1 is killed in `free`.
 void Train(const NcclRank& own, const std::string& what) {
   const bool has_victim = what == "killed";
   TrainerConfig job = SmallJob(own.config.member.world_size, has_victim ? 1'000'000 : 120);
@@ -199,7 +199,7 @@ void Train(const NcclRank& own, const std::string& what) {
 
 class SlipstreamNcclTest : public NcclRanksTest {
  protected:
-  // What a rank tells of the state at its end.
+  // Text about a rank's state at its end.
   static std::string State(const Rank& rank) {
     std::istringstream log(Log(rank));
     for (std::string line; std::getline(log, line);) {

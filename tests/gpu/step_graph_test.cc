@@ -100,7 +100,7 @@ TEST_F(StepGraphTest, ReplayedStepsEqualEagerOnes) {
   }
   EXPECT_TRUE(graph->recorded());
   EXPECT_LT(calls, kSteps / 2);
-  // Of the last batch: single ones differ.
+  // Both losses are those of the last batch, because single batches differ.
   Training untrained(initial, device_);
   untrained.SetStep(inputs, targets, 0);
   untrained.Step();
@@ -116,7 +116,7 @@ TEST_F(StepGraphTest, StepThatWaitsForTheDeviceCannotBeRecorded) {
   const auto step = [&] { tensor.add(1).item<double>(); };
   for (int i = 0; i < 3; ++i) graph->Run(step);
   EXPECT_THROW(graph->Run(step), std::exception);
-  // The device is as usable as before.
+  // The device can still be used.
   EXPECT_EQ(tensor.add(1).item<double>(), 2.0);
 }
 

@@ -26,7 +26,7 @@ class GpuTrainerTest : public TrainerTest {
     server_.clear();
   }
 
-  // Of a Llama on tokens of this test's own.
+  // A job with a Llama, on tokens that this test makes.
   v1::JobSpec LlamaSpec(const std::string& changes) {
     const std::string path = directory_ + "/tokens.bin";
     std::ofstream file(path, std::ios::binary);
@@ -42,7 +42,7 @@ class GpuTrainerTest : public TrainerTest {
                                 changes));
   }
 
-  // Of the first and the last few: single batches are small.
+  // Compares the means of the first and the last few losses, because single batches are small.
   static void ExpectFalling(const std::vector<double>& losses, size_t steps) {
     ASSERT_EQ(losses.size(), steps);
     const double first = std::accumulate(losses.begin(), losses.begin() + 5, 0.0);

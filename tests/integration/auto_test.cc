@@ -34,7 +34,7 @@ v1::RemedyDecision FirstDecision(TestCluster& cluster, const std::string& id) {
   return decisions.decisions_size() > 0 ? decisions.decisions(0) : v1::RemedyDecision();
 }
 
-// Each step takes 10 ms, and one in fifty of each rank 400 ms more.
+// Each step takes 10 ms, and one in fifty steps of each rank 400 ms more.
 TEST(AutoTest, RanksThatStallGoOnWithSlipstreamWhileTheyTrain) {
   TestCluster cluster;
   v1::JobSpec spec = cluster.SmallJob(4, 2500);

@@ -1,4 +1,4 @@
-// A cluster whose controller loses its state goes on from a backup, while its trainers still run.
+// A controller that loses its state continues from a backup while its trainers still run.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -43,7 +43,7 @@ TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
   EXPECT_THAT(made.output, HasSubstr(backup));
   EXPECT_THAT(made.output, HasSubstr("checked"));
   EXPECT_EQ(ModeOf(backup), 0600u);
-  // What comes after the backup is lost with the state.
+  // Changes after the backup are lost with the state.
   const v1::Job later = cluster.Submit(cluster.SmallJob(1, 1'000'000));
 
   const std::vector<std::string> restore = {"restore", backup, "--state-dir", state, "--force"};
@@ -68,7 +68,7 @@ TEST(BackupTest, ClusterGoesOnFromABackupAsLaterGenerations) {
   v1::Job none;
   EXPECT_EQ(v1::JobService::NewStub(cluster.channel())->Get(&context, request, &none).error_code(),
             grpc::StatusCode::NOT_FOUND);
-  // And its numbers of revisions are beyond all that were told before.
+  // Its revisions are beyond all earlier ones.
   EXPECT_GT(job.revision() >> 32, 1'000'000);
 }
 

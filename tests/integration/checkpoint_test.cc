@@ -1,4 +1,4 @@
-// Checkpoints of real jobs: made, kept, gone on from.
+// Checkpoints of real jobs: made, kept, and resumed from.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -248,7 +248,7 @@ TEST_F(CheckpointTest, SigtermFromOutsideSavesAndStops) {
   ExpectSound(cluster_.ListCheckpoints(id).front());
 }
 
-// Puts a file where the job's directory was: nothing can be made there, not even by root.
+// Replaces the job's directory by a file, so that nobody can create anything there, even as root.
 void Block(const std::string& directory) {
   std::filesystem::rename(directory, directory + ".away");
   std::ofstream(directory) << "in the way";
@@ -370,7 +370,7 @@ TEST_F(CheckpointTest, AnotherJobBeginsFromIt) {
   EXPECT_THAT(second.spec().resume_from(), HasSubstr(first + "/step-000000000010.g1"));
   EXPECT_EQ(cluster_.WaitForEnd(second.id()).state(), v1::SUCCEEDED);
   EXPECT_EQ(Losses(second.id(), 2).begin()->first, 11);
-  // The weights alone.
+  // Takes only the weights.
   spec.clear_resume_from();
   spec.set_init_from(cluster_.ListCheckpoints(first).front().directory());
   const std::string third = cluster_.Submit(spec).id();
@@ -402,7 +402,7 @@ TEST_F(CheckpointTest, DamageStopsTheJobUnlessToldOtherwise) {
   EXPECT_EQ(ended.state(), v1::FAILED);
   EXPECT_THAT(ended.reason(), AllOf(HasSubstr("shard-00000-of-00002"), HasSubstr("on_damage")));
 
-  // The one before is chosen by hand.
+  // The checkpoint before is chosen by hand.
   v1::ResumeJobRequest request;
   request.set_job(id);
   request.set_from(id + "/" + std::to_string(all[1].step()));

@@ -234,7 +234,7 @@ daemon.connect(os.environ["PACELINE_SOCKET"])
 daemon.sendall(struct.pack("<I", len(status)) + status)
 print("heard" if daemon.recv(4) else "refused")
 )";
-  // Not the last command: bash would become it.
+  // Not the last command, because bash would exec that.
   const v1::Job job = cluster_.WaitForEnd(
       cluster_
           .Submit(Job(
@@ -317,7 +317,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 }
 
 TEST_F(CommandJobTest, WhoIsKilledByOthersWhileItIsAskedToEndIsTheReason) {
-  // As of a rank whose end is seen after that of the one that missed it, and so after the stop.
+  // Like a rank whose end is seen after that of the rank that missed it, and so after the stop.
   const v1::Job job = cluster_.WaitForEnd(
       cluster_
           .Submit(Bash(2,
@@ -467,12 +467,12 @@ socket.create_server(place)
   EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
 }
 
-// ---- Between a reserved port and the start of the program: a node that stands still keeps its
-// rank from being ready.
+// ---- Between a reserved port and the start of the program: the rank of a frozen node does not
+// become ready.
 
 class UnlaunchedTest : public CommandJobTest {
  protected:
-  // A job of two ranks of which the one on w0 waits to be launched.
+  // Submits a job of two ranks; the one on w0 waits to be launched.
   std::string SubmitWithStoppedNode(const std::string& script) {
     EXPECT_EQ(::kill(cluster_.WorkerPid(1), SIGSTOP), 0);
     v1::JobSpec spec = Bash(3, script);
@@ -485,7 +485,7 @@ class UnlaunchedTest : public CommandJobTest {
     });
     return id;
   }
-  // Ports that are on record on w0.
+  // Ports that w0 has recorded as reserved.
   std::set<std::string> Ports() const {
     std::set<std::string> ports;
     for (const auto& entry :
@@ -592,7 +592,7 @@ TEST_F(RunTest, AClosedTerminalTakesTheClusterDownToo) {
                   "while true; do sleep 0.01; done\n"),
               folder_ + "/out");
   ASSERT_TRUE(Eventually([&] { return !Text("pid").empty(); })) << Text("out");
-  // Both the kernel and a shell may tell.
+  // Both the kernel and a shell may send it.
   run.Signal(SIGHUP);
   run.Signal(SIGHUP);
   EXPECT_EQ(run.Wait(), 130);

@@ -1,4 +1,4 @@
-// What goes wrong inside the training engine reaches the job whole: what, where, and what to do.
+// Errors inside the training engine reach the job completely: what, where, and what to do.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

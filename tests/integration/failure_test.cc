@@ -1,5 +1,5 @@
-// A rank fails in each of the ways there are: the job ends within two seconds, says which
-// rank, where and how, and leaves nothing behind (see ~TestCluster).
+// A rank fails in every possible way: the job ends within two seconds, says which rank failed,
+// where and how, and leaves nothing behind (see ~TestCluster).
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>

@@ -1,5 +1,5 @@
-// Certificates of real processes: made by `paceline pki`, got by tokens, renewed, revoked, and
-// refused when they do not hold.
+// Certificates of real processes: made by `paceline pki`, obtained with tokens, renewed, revoked,
+// and refused when they are not valid.
 #include <gmock/gmock.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
@@ -38,7 +38,7 @@ using ::testing::StartsWith;
 
 // Of cli/exit_codes.h.
 constexpr int kNotPermitted = 5;
-// A renewal or two fit in.
+// Long enough for a renewal or two.
 constexpr absl::Duration kLong = absl::Seconds(90);
 
 size_t Count(const std::string& text, const std::string& word) {
@@ -47,7 +47,7 @@ size_t Count(const std::string& text, const std::string& word) {
   return count;
 }
 
-// A controller with an authority of its own, both made as people make them, and workers on demand.
+// A controller with an authority of its own, both made with `paceline`, and workers on demand.
 class IdentityTest : public ::testing::Test {
  protected:
   IdentityTest() {
@@ -104,7 +104,7 @@ class IdentityTest : public ::testing::Test {
             "--runtime-dir",
             runtime_ + "/" + dir};
   }
-  // Of the node that joins by the token in the file.
+  // Flags of a worker that joins as the node with the token in the file.
   std::vector<std::string> Joining(const std::string& name, const std::string& token,
                                    const std::string& dir) const {
     std::vector<std::string> command = WorkerCommand(name, dir);
@@ -117,7 +117,7 @@ class IdentityTest : public ::testing::Test {
         std::make_unique<Process>(command, directory_ + "/" + name + ".log"));
   }
 
-  // As somebody whose files are in `tls_dir`.
+  // Runs `paceline` as the principal whose files are in `tls_dir`.
   Finished Paceline(std::vector<std::string> arguments, const std::string& tls_dir = "") const {
     arguments.insert(arguments.begin(),
                      {Program("paceline"), "--server", address_, "--timeout", "20", "--tls-dir",
@@ -203,7 +203,7 @@ TEST_F(IdentityTest, TokenOutlivesTheController) {
   EXPECT_THAT(RunToEnd(Joining("w0", token, "thief")).output, HasSubstr("has been used"));
 }
 
-// What the server itself does with a client that does not look at its own files.
+// The server's answer to a client that does not check its own files.
 grpc::StatusCode Asked(const std::string& address, const TlsFiles& files) {
   const auto stub =
       v1::IdentityService::NewStub(grpc::CreateChannel(address, ChannelCredentials(files)));
@@ -260,7 +260,7 @@ TEST_F(IdentityTest, WorkerSaysThatItsCertificateOrItsClockIsADayOff) {
   };
   tries("old", absl::Now() - absl::Hours(24), "has expired on");
   tries("early", absl::Now() + absl::Hours(24), "is the clock right?");
-  // Neither is let in, while another one is.
+  // Neither is accepted, while another worker is.
   StartWorker(Joining("w0", Token("w0"), "w0"), "w0");
   ASSERT_TRUE(Eventually([&] { return IsReady("w0"); })) << WorkerLog("w0");
   EXPECT_EQ(Count(ControllerLog(), "worker_connected"), 1u);
@@ -297,7 +297,7 @@ TEST_F(IdentityTest, WorkerRenewsItsCertificateWithoutARestart) {
   EXPECT_GT(ReadCertificate(ReadFile(file))->not_after, absl::Now());
   EXPECT_EQ(ReadFile(directory_ + "/w0-tls/key.pem"), key);
   EXPECT_EQ(Count(ControllerLog(), "worker_connected"), 1u) << "the session went on";
-  // A new session uses the new one, which is valid longer than the first was.
+  // A new session uses the new certificate, which is valid longer than the first was.
   controller_->Kill();
   listen_ = address_;
   StartTlsController();
@@ -353,7 +353,7 @@ TEST_F(IdentityTest, DowngradeIsRefusedOnBothSides) {
   const Finished tls = Paceline({"whoami"});
   EXPECT_EQ(tls.exit_code, kNotPermitted) << tls.output;
   EXPECT_THAT(tls.output, HasSubstr("does not speak TLS"));
-  // A token is not told to who cannot prove to be the controller.
+  // A worker sends its token only to a peer that proves to be the controller.
   ASSERT_TRUE(WritePrivate(directory_ + "/token", "secret\n").ok());
   StartWorker(Joining("w1", directory_ + "/token", "w1"), "w1");
   EXPECT_TRUE(Eventually([&] { return absl::StrContains(WorkerLog("w1"), "does not speak TLS"); }))

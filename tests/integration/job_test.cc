@@ -57,8 +57,8 @@ TEST(JobTest, EvaluationIsAPhaseThatTellsHowFarItIs) {
   EXPECT_LE(job.ranks(1).progress().evaluated_batches(), 11);
 }
 
-// Only ::1, wherever an address stands: flags, address files, what daemons tell of themselves, the
-// trainers' store and their exchange.
+// Uses ::1 for all addresses: flags, address files, the daemons' own addresses, the trainers' store
+// and their exchange.
 TEST(JobTest, IsTrainedOnIpv6Alone) {
   std::ifstream interfaces("/proc/net/if_inet6");
   const std::string all((std::istreambuf_iterator<char>(interfaces)), {});

@@ -1,5 +1,5 @@
-// Whatever is killed while checkpoints are made, the newest complete one is sound, is never older
-// than the one before, and the job goes on from it or a newer one.
+// Whatever is killed while checkpoints are made, the newest complete one is sound and never gets
+// older, and the job continues from it or a newer one.
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -19,7 +19,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kParts = 4;   // That run beside each other.
+constexpr int kParts = 4;   // Run at the same time.
 constexpr int kKills = 25;  // In each.
 constexpr int kRanks = 2;
 constexpr int kWorkers = 2;
@@ -45,7 +45,7 @@ v1::JobSpec SavingJob(const TestCluster& cluster) {
   return spec;
 }
 
-// Of the checkpoint in this directory; 0: of none.
+// Step of the checkpoint in this directory; 0 if there is none.
 int64_t StepOf(const std::string& directory) {
   const auto key = ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
   return key.has_value() ? key->step : 0;
@@ -68,8 +68,8 @@ class KillPointsTest : public testing::TestWithParam<int> {
     });
   }
 
-  // The same, which must be sound. One that has made way for newer ones while it was looked at is
-  // not counted.
+  // The same, and checks that it is sound. A checkpoint that was removed for newer ones while it
+  // was read does not count.
   v1::Checkpoint NewestSound() {
     while (true) {
       v1::Checkpoint newest = Newest();
@@ -115,10 +115,10 @@ TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
   int restarts = 0;
   int64_t known_before = 0;  // Step of the newest complete one before the latest restart.
   std::set<std::string> restored;
-  std::string history;  // Of kills, for a failure.
+  std::string history;  // Kills, for the message of a failure.
   for (int k = 0; k < kKills; ++k) {
     SCOPED_TRACE(absl::StrCat("kill ", k, ", seed ", seed_));
-    // All is well again: it trains, and has made a checkpoint since.
+    // The job has recovered: it trains, and has made a checkpoint since.
     const v1::Job job = cluster_.WaitUntil(id_, [&](const v1::Job& j) {
       return j.state() == v1::RUNNING && j.generation() == restarts + 1 &&
              j.checkpoints().newest_step() > newest.step();
@@ -139,7 +139,7 @@ TEST_P(KillPointsTest, TheNewestCompleteCheckpointIsSoundAfterEachOfThem) {
       ++restarts;
       known_before = known;
     }
-    // At once, whatever was going on.
+    // Check at once, whatever was going on.
     const v1::Checkpoint now = NewestSound();
     EXPECT_GE(now.step(), newest.step());
     newest = now;

@@ -1,4 +1,4 @@
-// Ladders and profiles of jobs that train: real ranks, changed and asked from outside.
+// Ladders and profiles of real ranks, changed and requested while the job trains.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 

@@ -22,7 +22,7 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-// Those of the step lines, as far as they are whole.
+// Steps of all complete step lines.
 std::vector<int64_t> Steps(absl::string_view text) {
   constexpr absl::string_view kBegin = " I step=";
   std::vector<absl::string_view> lines = absl::StrSplit(text, '\n');
@@ -100,8 +100,7 @@ TEST(LogsTest, FollowedRankLosesNoLineWithTheControllerAndGoesOnWithItsSpare) {
   EXPECT_THAT(text, Not(HasSubstr("no longer kept")));
 }
 
-// A worker that is dead is known at once to be away, one that stands still when it has not reported
-// for a while.
+// A dead worker is known to be away at once, a frozen one when it has not reported for a while.
 TEST(LogsTest, WhatThereIsComesAndWhatIsMissingIsNamedWhileAWorkerIsAway) {
   TestCluster cluster;
   const std::string id = cluster.Submit(cluster.LongJob(4)).id();

@@ -1,5 +1,5 @@
-// What stands in a daemon's way at its start or while it runs: one clear line, an exit code
-// of its own, and nothing overwritten.
+// Obstacles at a daemon's start or while it runs: each gives one clear line and its own exit code,
+// and nothing is overwritten.
 #include <gmock/gmock.h>
 #include <grpcpp/client_context.h>
 #include <grpcpp/create_channel.h>
@@ -148,8 +148,8 @@ TEST(ObstaclesTest, DiskFullAtTheStart) {
   ExpectOneLine(controller, directory);
 }
 
-// As above: `argv` runs until it ends by itself on a disk of which a file takes up most; then that
-// is removed, and it runs again. `ended`: a file that then has the exit code of the first run.
+// As above, but a file takes up most of the disk: `argv` runs until it ends by itself; then the
+// file is removed, and `argv` runs again. The file `ended` then has the exit code of the first run.
 std::vector<std::string> OnDiskThatIsCleared(const std::string& directory, const std::string& ended,
                                              const std::vector<std::string>& argv) {
   std::vector<std::string> wrapped = OnSmallDisk(directory, "8m", argv);
@@ -220,7 +220,7 @@ TEST(ObstaclesTest, DiskThatFillsUpWhileTheControllerRuns) {
   worker.Signal(SIGTERM);
   EXPECT_EQ(worker.Wait(), 0);
 
-  // With space again: all that was accepted is there, and more is taken.
+  // There is space again: all accepted jobs exist, and further ones are accepted.
   ASSERT_TRUE(Eventually(serves)) << ReadFile(files + "/log");
   const auto again =
       v1::JobService::NewStub(grpc::CreateChannel(address, grpc::InsecureChannelCredentials()));

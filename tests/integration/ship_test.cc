@@ -34,7 +34,7 @@ class ShipTest : public ::testing::Test {
     fs::create_directories(fs::path(folder_ + "/" + path).parent_path());
     std::ofstream(folder_ + "/" + path) << text;
   }
-  // Submits a job of that script, with the folder; more: keys of the job file. Returns its id.
+  // Submits a job of that script with the folder and returns its id. `more`: keys of the job file.
   std::string Submit(const std::string& script, const std::string& more) const {
     Write("main.sh", script);
     Write("job.yaml", absl::StrCat("name: own\ncommand: [bash, main.sh]\n", more));
@@ -45,7 +45,7 @@ class ShipTest : public ::testing::Test {
     EXPECT_EQ(finished.exit_code, 0) << finished.output;
     return std::string(absl::StripSuffix(finished.output, "\n"));
   }
-  // Folders of code on the node, whole or not, but for those that are being removed.
+  // Folders of code on the node, complete or not, except those that are being removed.
   std::vector<std::string> CodeOn(int w) const {
     std::vector<std::string> names;
     for (const auto& entry : fs::directory_iterator(cluster_.WorkerFile(w, "state/trainers"))) {

@@ -1,4 +1,4 @@
-// Jobs with Slipstream: real ranks, told and asked from outside.
+// Jobs with Slipstream: real ranks, controlled and observed through the API.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -85,7 +85,7 @@ TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
   EXPECT_GE(ended.progress().step(), saved);
   EXPECT_GE(ended.evaluation().step(), 100);
 
-  // By its old plan's mode or another one, it goes on from there.
+  // It continues from there, in its old plan's mode or another one.
   grpc::ClientContext resume_context;
   v1::ResumeJobRequest resume;
   resume.set_job(id);
@@ -107,8 +107,8 @@ TEST(SlipstreamTest, TrainsChangesItsModeSavesAndGoesOn) {
   }
 }
 
-// In a step that never ends; its communication goes on. In `drop` the others soon wait for it, at
-// an evaluation; in `free` nobody ever does.
+// One step of a rank never ends; its communication goes on. In `drop` the others soon wait for it,
+// at an evaluation; in `free` nobody ever does.
 TEST(SlipstreamTest, ARankWhoseStepNeverEndsIsReplacedAndNoOther) {
   for (const v1::SlipstreamMode mode : {v1::SLIPSTREAM_DROP, v1::SLIPSTREAM_FREE}) {
     SCOPED_TRACE(v1::SlipstreamMode_Name(mode));

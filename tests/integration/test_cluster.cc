@@ -91,7 +91,7 @@ TestCluster::TestCluster(int workers, int slots, TestNetwork network)
 }
 
 TestCluster::~TestCluster() {
-  // As an operator would: no job left, then the daemons.
+  // Ends all jobs first, then the daemons, as an operator would.
   if (network_.leader != nullptr) {
     FollowLeader();
   } else if (!controller_.has_value()) {
@@ -170,7 +170,7 @@ void TestCluster::StartController() {
   ASSERT_TRUE(Eventually([&] { return !Address(address_file, "grpc").empty(); }))
       << ReadFile(directory_ + "/controller.log");
   grpc_address_ = Address(address_file, "grpc");
-  // When it is started again.
+  // For the next start.
   listen_ = grpc_address_;
   http_ = Address(address_file, "http");
   Connect(grpc_address_);

@@ -33,35 +33,36 @@ bool HasEnded(const v1::Job& job);
 // Where the daemons of a cluster are. Default: all on this host.
 struct TestNetwork {
   std::string controller_host = "127.0.0.1";
-  // Where the daemons serve their metrics, and the loopback that is meant.
+  // The loopback address; the daemons serve their metrics there.
   std::string loopback = "127.0.0.1";
   std::vector<std::string> controller_flags = {};
-  // Controllers that the test runs itself, with commas between them; none is started then.
+  // Addresses of controllers that the test runs itself, separated by commas; then none is started.
   std::string controllers = {};
   // Waits until one of these leads, and returns its address.
   std::function<std::string()> leader = {};
-  // Of worker w: what its command begins with, and the address of its host.
+  // For worker w: the beginning of its command line, and the address of its host.
   std::function<std::vector<std::string>(int w)> enter = {};
   std::function<std::string(int w)> host = {};
-  // Whether the workers take commands: their flag of that name; empty: its default.
+  // The workers' flag --commands; empty: its default.
   std::string commands = {};
-  // TLS, with an authority of the cluster's own; anyway unless the controller is on the loopback.
+  // Use TLS with the cluster's own authority. Always on unless the controller is on the loopback.
   bool tls = false;
-  // Worker w gets its certificate by itself: it is started with these flags, and waited for.
+  // Flags by which worker w gets its certificate by itself; the constructor waits for it.
   std::function<std::vector<std::string>(int w)> worker_flags = {};
 };
 
 class TestCluster {
  public:
-  // Starts a controller and so many workers with so many slots, and waits until they are ready.
+  // Starts a controller and `workers` workers with `slots` slots each, and waits until they are
+  // ready.
   explicit TestCluster(int workers = 2, int slots = 2, TestNetwork network = {});
   ~TestCluster();
 
   const std::string& directory() const { return directory_; }
   std::string server() const { return grpc_address_; }
-  // Of `paceline`, to reach the controller as an administrator.
+  // Flags of `paceline` to reach the controller as an administrator.
   std::vector<std::string> ClientFlags() const;
-  // With TLS: the folder of the files of a principal ("admin", "controller", "w0"), and of the
+  // With TLS: the folder with the files of a principal ("admin", "controller", "w0") or of the
   // authority ("ca").
   std::string TlsDir(const std::string& name) const { return directory_ + "/tls/" + name; }
   // HOST:PORT; the same after a new start.
@@ -69,8 +70,8 @@ class TestCluster {
   // To the controller, as an administrator.
   const std::shared_ptr<grpc::Channel>& channel() const { return channel_; }
 
-  // Of the test's own controllers: asks the one that leads from now on. Submit and what asks for a
-  // job do so by themselves when nobody answers.
+  // With the test's own controllers: uses the present leader from now on. Submit and functions that
+  // read a job call this themselves when nobody answers.
   void FollowLeader();
 
   // Kills with SIGKILL / starts again where it was.
@@ -82,14 +83,14 @@ class TestCluster {
   // A job that trains a small perceptron on samples that the constructor made; with
   // evaluation and a log line a step.
   v1::JobSpec SmallJob(int ranks, int64_t steps) const;
-  // As above, and it lasts until it is stopped or released: rank 0 takes 50 ms more for each step.
+  // As above, but lasts until it is stopped or released: rank 0 takes 50 ms more for each step.
   v1::JobSpec LongJob(int ranks, int64_t steps = 1000) const;
-  // A disturbance of a job, rank 0's: each of these steps takes `seconds` more until Release, after
-  // which it goes on at full pace.
+  // A disturbance of rank 0: each of these steps takes `seconds` more until Release, after which it
+  // continues at full pace.
   v1::Fault Sleep(double seconds, int64_t from_step, int64_t steps) const;
   void Release() const;
 
-  // Until so many nodes are ready.
+  // Waits until `count` nodes are ready.
   void WaitForNodes(int count);
 
   v1::Job Submit(const v1::JobSpec& spec);
@@ -114,7 +115,7 @@ class TestCluster {
  private:
   void MakeIdentities();
   void Connect(const std::string& address);
-  // Whether it is worth to ask again: there are other controllers, and this one has gone.
+  // Whether to ask again: there are other controllers, and this one has gone.
   bool HasLostLeader(const grpc::Status& status);
 
   const int slots_;

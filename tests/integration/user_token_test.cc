@@ -1,5 +1,5 @@
-// Users who are known by tokens, to a controller that speaks TLS: as the commands, and as an admin
-// who gives tokens and takes them away.
+// Users with tokens at a controller that uses TLS, seen by the commands and by an admin who adds
+// and removes tokens.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <stdlib.h>
@@ -44,10 +44,10 @@ class UserTokenTest : public ::testing::Test {
     cluster_.emplace(/*workers=*/1, /*slots=*/1, network);
   }
 
-  // The controller's file, as a whole.
+  // Writes the controller's file of tokens.
   void GiveTokens(const std::string& lines) const { ASSERT_TRUE(WritePrivate(users_, lines).ok()); }
 
-  // As who has the token, and knows the authority by the certificate in this folder.
+  // Runs `paceline` with the token and the authority's certificate in this folder.
   Finished By(const std::string& token, const std::vector<std::string>& arguments,
               const std::string& dir = "ca") const {
     const std::string file = directory_ + "/token";
@@ -89,7 +89,7 @@ TEST_F(UserTokenTest, GivesItsRoleAndNoMore) {
   EXPECT_EQ(done.exit_code, 0) << done.output;
   EXPECT_EQ(By(kOperator, {"node", "uncordon", "w0", "--owner", "vic"}).exit_code, 0);
 
-  // Nor does anybody find one where others look.
+  // No token occurs in the log or the audit record.
   for (const char* file : {"/controller.log", "/controller/audit.jsonl"}) {
     const std::string text = ReadFile(cluster_->directory() + file);
     EXPECT_FALSE(text.empty()) << file;

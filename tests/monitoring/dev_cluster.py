@@ -15,7 +15,7 @@ class DevCluster:
     def __init__(self, paceline, folder, workers, libraries=None):
         self._paceline = paceline
         self._workers = workers
-        # Neither another cluster nor the contexts of who runs the test.
+        # Uses neither another cluster nor the contexts of the user who runs the test.
         self.environment = {**os.environ, "PACELINE_DEV_DIR": folder, "USER": "monitoring",
                             "PACELINE_CONFIG": f"{folder}/config.yaml"}
         self.environment.pop("PACELINE_SERVER", None)
@@ -47,7 +47,7 @@ class DevCluster:
         return json.loads(self.run("--output", "json", *arguments))
 
     def up(self):
-        """Starts what does not run."""
+        """Starts the daemons that do not run."""
         self._up(self._workers)
 
     def _up(self, workers, **variables):
@@ -55,7 +55,7 @@ class DevCluster:
                  **variables)
 
     def daemons(self):
-        """Of each its name, addresses and process: the controller, and the workers."""
+        """Name, addresses and process of each daemon: the controller, and the workers."""
         status = json.loads(subprocess.run(
             [self._paceline, "--output", "json", "dev", "status"], env=self.environment,
             stdout=subprocess.PIPE, check=False).stdout)

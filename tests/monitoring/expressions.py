@@ -27,7 +27,7 @@ def filled(expression):
 
 
 def selectors(expression):
-    """Those of the expression: (family, selector) pairs."""
+    """The selectors of the expression: (family, selector) pairs."""
     return [(match[1], match[0]) for match in _SELECTOR.finditer(expression)]
 
 
@@ -69,7 +69,7 @@ def _depths(expression):
 
 
 def _outside(expression, wanted):
-    """Where one of these stands outside of all brackets."""
+    """The wanted tokens outside of all brackets."""
     return [token for token, depth in _depths(expression) if depth == 0 and token[0] in wanted]
 
 

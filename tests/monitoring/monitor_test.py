@@ -54,7 +54,7 @@ class MonitorTest(unittest.TestCase):
         return monitor
 
     def read_addresses(self, monitor):
-        """What it tells once all is up."""
+        """Its output once everything is up."""
         told = ""
         while "Ctrl-C" not in told:
             line = monitor.stdout.readline()

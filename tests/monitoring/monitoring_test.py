@@ -26,13 +26,13 @@ PACELINE = next(os.path.abspath(path) for path in sys.argv[1:] if path.endswith(
 WORKERS = 7  # Four ranks, a spare, one for the spare after it, one that dies.
 SLOW, DRAINED, CHECKED, MORTAL = "w2", "w3", "w5", "w6"
 
-# A fake in the place of NVIDIA's library, by which w0 has GPUs: one has errors and is throttled, of
-# the other nothing is known. No job uses them.
+# A fake of NVIDIA's library that gives w0 two GPUs: one has errors and is throttled, the other has
+# no known values. No job uses them.
 FAKE_NVML = "worker/nvml/libfake_nvml.so"
 
-# How families begin that have no data here: trainers on CPUs have no allocator of GPU memory, the
-# fake library, like old ones, does not tell of remapped rows, a development cluster has no
-# certificates, and an evaluation is over before anybody looks.
+# Prefixes of families that have no data here: trainers on CPUs have no allocator of GPU memory, the
+# fake library, like old ones, does not report remapped rows, a development cluster has no
+# certificates, and an evaluation is over before the next scrape.
 NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_certificate_expiry_timestamp_seconds",
             "paceline_trainer_alloc_retries_total",
             "paceline_trainer_evaluated_ratio",
@@ -40,7 +40,7 @@ NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_certificate_expiry_timest
             *(f"paceline_trainer_memory_{part}"
               for part in ("active", "reserved", "small_pool", "large_pool", "capacity")))
 
-# Operands of alerts that have no value to show, and why.
+# Operands of alerts that may have no value, and why.
 WITHOUT_VALUE = {
     'absent(up{job="paceline-controller"})': "is there when no controller is",
     "max by (cluster, node, gpu) (paceline_gpu_row_remap_failed) == 1": "see NOT_HERE",
@@ -173,7 +173,7 @@ class MonitoringTest(unittest.TestCase):
         finite = [labels for labels, values in series if any(map(math.isfinite, values))]
         if any(map(math.isinf, (value for _, values in series for value in values))):
             return "infinite"
-        # A quantile of nothing is NaN: a method that nobody has called, say.
+        # A quantile without observations is NaN, for example of a method that nobody has called.
         if not finite or (len(finite) < len(series) and "histogram_quantile" not in expression):
             return "NaN"
         return ""

@@ -15,7 +15,7 @@ import families  # noqa: E402
 _MATCHER = re.compile(r'(\w+) *(?:=~|!~|!=|=) *"')
 _GROUPING = re.compile(r"\b(?:by|on|ignoring|group_left)\s*\(([^)]*)\)")
 _BY = re.compile(r"\bby\s*\(([^)]*)\)")
-# Of every target, and what Prometheus itself has of it.
+# Labels of every target, including those that Prometheus adds.
 _OF_TARGETS = {"cluster", "job", "instance", "node"}
 _OWN = ("up", "scrape_duration_seconds", "scrape_samples_scraped")
 

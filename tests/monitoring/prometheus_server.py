@@ -20,7 +20,7 @@ PATIENCE_S = 120
 
 
 def eventually(condition, patience=PATIENCE_S):
-    """The condition's value once it is true; it is tried again and again."""
+    """Evaluates the condition repeatedly until it is true; returns its value."""
     end = time.monotonic() + patience
     while True:
         value = condition()
@@ -108,7 +108,7 @@ class PrometheusServer:
         return get(self.address, "targets", state="active")["activeTargets"]
 
     def wait_for(self, expression, patience=PATIENCE_S):
-        """Until it has a value."""
+        """Waits until the expression has a value."""
         found = eventually(lambda: self.query(expression), patience)
         assert found, f"nothing for {patience} s: {expression}"
         return found

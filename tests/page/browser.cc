@@ -25,13 +25,13 @@ constexpr absl::Duration kPatience = absl::Minutes(1);
 
 constexpr int kStarts = 5;
 
-// A short path: the browser has a socket in there.
+// The path is short, because the browser makes a socket in it.
 std::string MakeDirectory() {
   std::string path = "/tmp/pageXXXXXX";
   return mkdtemp(path.data());
 }
 
-// The port that chromedriver has chosen, as its log tells; 0: not yet.
+// The port that chromedriver has chosen, read from its log; 0: not known yet.
 int PortIn(const std::string& log) {
   const std::string told = ReadFile(log);
   constexpr absl::string_view kHead = "started successfully on port ";
@@ -48,7 +48,7 @@ int PortIn(const std::string& log) {
 
 Browser::Browser() : directory_(MakeDirectory()) {
   std::string log;
-  // It takes a free port of IPv6 and ends when that of IPv4 with the same number is in use.
+  // chromedriver takes a free IPv6 port, and ends when the IPv4 port of that number is in use.
   const auto port_is_taken = [&] { return absl::StrContains(ReadFile(log), "not available"); };
   for (int start = 0; start < kStarts && (start == 0 || port_is_taken()); ++start) {
     log = absl::StrCat(directory_, "/chromedriver.", start, ".log");

@@ -21,16 +21,16 @@ class Browser {
   void Open(const std::string& url);
   // The value of the JavaScript expression in the page.
   nlohmann::json Value(const std::string& expression);
-  // Waits until the expression is true; fails the test after a minute, with what `shown` is then.
+  // Waits until the expression is true; fails the test after a minute, with the value of `shown`.
   void WaitUntil(const std::string& expression, const std::string& shown = "document.title");
-  // Text of the first element that the selector fits.
+  // Text of the first element that matches the selector.
   std::string Text(const std::string& selector);
   void Click(const std::string& selector);
-  // Presses a key on what has the focus; special ones as WebDriver has them ("\uE014": right).
+  // Presses a key on the focused element; special keys as in WebDriver ("\uE014": right).
   void Press(const std::string& key);
   void SetSize(int width, int height);
   void SetDark(bool dark);
-  // All of the page, however long, as PNG.
+  // Saves the whole page, however long, as PNG.
   void Picture(const std::string& path);
 
  private:

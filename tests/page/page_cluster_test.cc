@@ -67,7 +67,7 @@ TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
   browser_.WaitUntil("document.querySelectorAll('#node-tiles li').length === 5");
   EXPECT_EQ(browser_.Value("document.getElementById('no-jobs').hidden"), false);
 
-  // What happens is seen without loading the page again.
+  // Changes appear without loading the page again.
   const v1::Job digits = SubmitNamed(JobWithASlowRank(2), "digits");
   const v1::Job story = SubmitNamed(cluster_.LongJob(2), "story");
   SubmitNamed(cluster_.LongJob(4), "tokens");

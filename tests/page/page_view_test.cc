@@ -66,7 +66,7 @@ json JobOf(const std::string& id, const std::string& text) {
           {"slow_count", 1}};
 }
 
-// Everything that a user may have written is `text`.
+// A cluster in which every text that a user can choose is `text`.
 json FullCluster(const std::string& text) {
   json state = EmptyCluster();
   state["job_counts"]["running"] = 1;
@@ -210,7 +210,7 @@ TEST_F(PageViewTest, HostileTextStaysText) {
 TEST_F(PageViewTest, CodeThatGetsInDoesNotRun) {
   Publish(EmptyCluster());
   Open();
-  // As if there were a hole: the policy holds.
+  // Even if there were a hole, the content security policy would stop it.
   EXPECT_EQ(browser_.Value("(() => { try { document.body.innerHTML = '<p>'; return 'set'; } "
                            "catch (error) { return 'refused'; } })()"),
             "refused");
@@ -226,7 +226,7 @@ TEST_F(PageViewTest, HeatMapShowsWhoIsSlow) {
   browser_.Click("#job-rows .name a");
   browser_.WaitUntil("document.getElementById('map').dataset.steps === '50'");
   EXPECT_EQ(browser_.Value("document.getElementById('map').dataset.rows"), "4");
-  // Of the middle of each row, at some step: rank 2 has another colour.
+  // The colour of the middle of a row at some step: rank 2 has another one.
   const auto colour = [&](int rank) {
     return browser_
         .Value(
@@ -238,7 +238,7 @@ TEST_F(PageViewTest, HeatMapShowsWhoIsSlow) {
   EXPECT_EQ(colour(0), colour(1));
   EXPECT_EQ(colour(0), colour(3));
   EXPECT_NE(colour(0), colour(2));
-  // By the keyboard alone.
+  // With the keyboard alone.
   browser_.Value("document.getElementById('map').focus()");
   browser_.Press(kDown);
   browser_.Press(kDown);

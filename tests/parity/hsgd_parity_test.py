@@ -30,9 +30,9 @@ import reference  # noqa: E402
 TRAINER, RUN_JOB, DOCUMENT = (os.path.abspath(path) for path in sys.argv[1:4])
 BATCH = 4
 STEPS = 50
-# Of a parameter, relative to the largest of its tensor, where sums are taken in another order.
+# Limit of a parameter's error relative to its tensor's largest, if the order of sums differs.
 LIMIT = 3e-6
-# Hidden widths with which the riders fit into Gloo's last segment, and with which they do not.
+# Hidden widths for which our three extra numbers do and do not fit into Gloo's last segment.
 ALIGNED, SHIFTED = 16, 18
 
 CASES = {
@@ -106,7 +106,7 @@ def spec_of(name, case, ranks, directory):
 
 
 class Parity:
-    """Of so many RANKS, in CASES."""
+    """Runs CASES with RANKS ranks."""
 
     @classmethod
     def setUpClass(cls):
@@ -160,7 +160,7 @@ class Parity:
         print(f"{name}: largest error {worst:.2g}, weights moved {moved:.2g}, "
               f"ranks are {apart:.2g} apart")
         self.assertGreater(moved, 0.1)
-        # Step 49 is no mean over all ranks, except for local SGD after 13 steps of warm-up.
+        # Step 49 does not average over all ranks, except for local SGD after 13 steps of warm-up.
         self.assertEqual(apart == 0, name == "local_sgd_warm_pairs")
         self.assertLessEqual(worst, LIMIT if case["hidden"] == SHIFTED else 0)
 

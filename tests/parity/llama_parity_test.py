@@ -66,7 +66,7 @@ class LlamaParityTest(unittest.TestCase):
         size = {**DEFAULTS, **changes}
         torch.manual_seed(5)
         state = llama_reference.Llama(size).state_dict()
-        # Norms that are not one, and weights large enough for attention to be uneven.
+        # Use norms that are not one, and weights large enough to make attention uneven.
         for name, tensor in state.items():
             tensor.normal_(1 if "norm" in name else 0, 0.2)
         tokens = torch.randint(0, size["vocab_size"], (samples, length + 1))

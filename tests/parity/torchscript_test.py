@@ -83,7 +83,7 @@ class AwkwardModulesTest(unittest.TestCase):
         return (torch.from_numpy(images).float() / 255 - 0.5) / 0.5, torch.from_numpy(labels)
 
     def train(self, model, optimizer, inputs, targets, ranks, steps, batch):
-        """As DistributedDataParallel does it that finds unused parameters."""
+        """Like DistributedDataParallel with find_unused_parameters."""
         for step in range(steps):
             gradients = []
             for rank in range(ranks):

@@ -8,7 +8,7 @@
 namespace paceline::sim {
 namespace {
 
-// By a part of the job's reason.
+// Counter by a part of the job's reason.
 constexpr std::pair<const char*, const char*> kReasons[] = {
     {"preempted by", "job preempted"},
     {"crash loop", "crash loop"},

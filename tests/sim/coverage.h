@@ -1,4 +1,4 @@
-// How often things happened of which a simulator may well do none without anybody noticing.
+// Counts events that the simulator might silently never produce.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_COVERAGE_H_
@@ -17,9 +17,9 @@ namespace paceline::sim {
 class Coverage {
  public:
   void Count(const std::string& what) { ++counts_[what]; }
-  // The controller has taken an event in.
+  // The controller has handled an event.
   void OnStep(const Cluster& cluster);
-  // It has started with what was stored.
+  // It has started with the stored state.
   void OnRestored(const Cluster& cluster);
 
   const std::map<std::string, int64_t>& counts() const { return counts_; }
@@ -31,10 +31,10 @@ class Coverage {
     std::string reason;
     bool under_way = false;
     bool planned = false;
-    // Of the planned change under way.
+    // Participants of the planned change under way.
     std::vector<TrainerId> newcomers, stayers, leavers;
     bool shrank = false;
-    bool grew = false;  // After that.
+    bool grew = false;  // Whether the job has grown after it shrank.
   };
 
   void OnNewGeneration(const Job& job, const MembershipChange& change, Seen& seen);

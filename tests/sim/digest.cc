@@ -10,7 +10,7 @@
 namespace paceline::sim {
 namespace {
 
-// FNV-1a over words and bytes.
+// FNV-1a hash of words and bytes.
 class Hash {
  public:
   void Add(int64_t value) { state_ = (state_ ^ static_cast<uint64_t>(value)) * 0x100000001b3; }
@@ -46,8 +46,8 @@ void AddCheckpoints(const Job& job, Hash& hash) {
   for (const int64_t step : CommitSteps(job)) hash.Add(step);
 }
 
-// `told_again`: what it says of itself, its node tells a new controller again, and nothing follows
-// from it alone.
+// `told_again`: leave out the trainer's own status, because its node reports that to a new
+// controller again, and nothing follows from it alone.
 void AddTrainer(const RankState& trainer, bool told_again, Hash& hash) {
   hash.Add(trainer.place.node.value());
   hash.Add(trainer.place.number);

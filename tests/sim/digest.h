@@ -1,5 +1,6 @@
-// Numbers for what of a job or node must survive the controller: all that a plan, or a later
-// decision, follows from. Deadlines start over with the controller, and progress is told again.
+// Digests of the state of a job or node that must survive the controller: all that a plan, or a
+// later decision, follows from. Deadlines start over with the controller, and progress is reported
+// again.
 #ifndef TESTS_SIM_DIGEST_H_
 #define TESTS_SIM_DIGEST_H_
 
@@ -15,7 +16,7 @@ namespace paceline::sim {
 uint64_t DigestOf(const Job& job);
 uint64_t DigestOf(const Node& node);
 uint64_t DigestOf(const Automation& automation);
-// But for the options, and what is measured while it is being checked: that starts over, too.
+// Without the options, and without the measurements of the check, which start over, too.
 uint64_t DigestOf(const RemedyDecision& decision);
 
 }  // namespace paceline::sim

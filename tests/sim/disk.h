@@ -19,22 +19,22 @@ class Disk {
   struct Directory {
     CheckpointKey key;
     std::set<int> shards;  // Ranks whose shard is durable.
-    int ranks = 0;         // By the manifest; 0: there is none.
+    int ranks = 0;         // As in the manifest; 0: no manifest.
     bool damaged = false;  // A shard cannot be read.
     bool complete() const { return ranks > 0; }
   };
 
   void AddShard(const std::string& directory, const CheckpointKey& key, int rank);
-  // False: a shard is missing, and there is no manifest.
+  // Adds a manifest. False: a shard is missing, and no manifest is added.
   bool AddManifest(const std::string& directory, int ranks);
   bool HasShards(const std::string& directory, int ranks) const;
   void Damage(const std::string& directory);
-  // Null if there is none.
+  // Null if there is no such directory.
   const Directory* Find(const std::string& directory) const;
-  // The complete ones of a job's directory, by name.
+  // Names of the complete checkpoints in a job's directory.
   std::vector<std::string> Complete(const std::string& job_directory) const;
 
-  // As worker/daemon/checkpoints/run_checkpoint_task.h.
+  // Does what worker/daemon/checkpoints/run_checkpoint_task.h does.
   CheckpointTaskResult Run(const CheckpointTask& task);
 
  private:

@@ -36,7 +36,7 @@ void Faults::Start() {
     node->slowness = 1 + 4 * random_.Unit();
     world_.time.At(s.quiet, [n = node.get()] { n->slowness = 1; });
   }
-  // A controller that has died by itself is started again.
+  // Restarts a controller that has died by itself.
   const auto watch = [this](const auto& self) -> void {
     if (!world_.controller->is_up() && random_.Chance(0.5)) world_.controller->Start();
     world_.time.After(500 * kMilli, [self] { self(self); });
@@ -87,7 +87,7 @@ void Faults::Watch() {
   }
 }
 
-// Each that takes part is as likely as the others; so is the controller.
+// Each participant is equally likely to die, and so is the controller.
 void Faults::Interrupt(const Job& job) {
   const Micros delay = random_.Exponential(300 * kMilli);
   const std::vector<const RankState*> trainers = TrainersOf(job);
@@ -147,11 +147,11 @@ void Faults::FreezeTrainer() {
 
 void Faults::HangTrainer() {
   const TrainerPtr trainer = AnyTrainer();
-  // Nobody waits for the only rank: it is not found out.
+  // If there is only one rank, nobody waits for it, and the hang is not found.
   if (trainer == nullptr || trainer->facts().ranks < 2) return;
   world_.trace.Add("hang ", trainer->name());
   trainer->Hang();
-  // The others may be gone by the time.
+  // The other ranks may be gone by then.
   world_.time.At(world_.settings.quiet, [trainer] {
     if (trainer->is_alive()) trainer->CrashBy(9);
   });
@@ -176,7 +176,7 @@ void Faults::CutControl() {
   Cut({&node}, up, down);
 }
 
-// As when a switch fails: its ranks still reach each other.
+// As when a switch fails: the job's ranks still reach each other.
 void Faults::CutJob() {
   const TrainerPtr trainer = AnyTrainer();
   if (trainer == nullptr) return;
@@ -201,7 +201,7 @@ void Faults::Cut(const std::vector<SimNode*>& nodes, bool up, bool down) {
       if (world_.network->ControlIsCut(node->index())) node->BreakSession();
     });
   }
-  // Often for longer than a lease.
+  // Often lasts longer than a lease.
   const Micros at_least = random_.Chance(0.4) ? world_.settings.lease : 0;
   Undo(
       [this, nodes, up, down] {

@@ -17,13 +17,13 @@ class Faults {
  public:
   explicit Faults(World& world) : world_(world), random_(world.random.Fork()) {}
 
-  // Breaks things until the quiet; all is whole again then.
+  // Breaks things until the quiet phase; then everything works again.
   void Start();
 
  private:
   using Break = void (Faults::*)();
 
-  // Again and again, with times of that mean between.
+  // Runs `one` again and again, with random pauses of that mean.
   void Repeat(Micros mean, Break one);
 
   // Looks for planned changes, to interrupt some of them.
@@ -44,13 +44,13 @@ class Faults {
   void AskToEnd();
 
   void Cut(const std::vector<SimNode*>& nodes, bool up, bool down);
-  // For some time, mostly short, sometimes long; the quiet at the latest.
+  // Runs `undo` after some time, mostly short, sometimes long, at the latest in the quiet phase.
   void Undo(Timeline::Action undo, Micros at_least = 0);
   SimNode& AnyNode();
-  TrainerPtr AnyTrainer();  // Null: none lives.
+  TrainerPtr AnyTrainer();  // Null if none lives.
 
   World& world_;
-  std::map<JobId, Generation> planned_;  // Changes seen.
+  std::map<JobId, Generation> planned_;  // Planned changes seen.
   Random random_;
 };
 

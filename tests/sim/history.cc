@@ -19,12 +19,12 @@
 namespace paceline::sim {
 namespace {
 
-// A history of more events does not get on.
+// A history with more events makes no progress.
 constexpr int64_t kMaxEvents = 1000000;
-// After all jobs have ended, for the rest to be tidied up.
+// Time after the end of all jobs for the rest to be cleaned up.
 constexpr Micros kTidyUp = 120 * kSecond;
 
-// Runs it until all jobs have ended, or an invariant does not hold.
+// Runs the world until all jobs have ended, or an invariant does not hold.
 Outcome Play(World& world) {
   Micros end = world.settings.end;
   bool over = false;
@@ -46,7 +46,7 @@ Outcome Play(World& world) {
   return outcome;
 }
 
-// Those of the seed, but that nothing breaks, and no job is in another's way.
+// The seed's settings, except that nothing breaks and no job blocks another.
 Settings WithoutFaults(const Settings& drawn) {
   Settings s;
   s.nodes = drawn.nodes;
@@ -63,13 +63,13 @@ Settings WithoutFaults(const Settings& drawn) {
   return s;
 }
 
-// A job as it was when the controller went.
+// A job's state when the controller went away.
 struct Before {
   JobState state = JobState::kQueued;
   int64_t generation = 0;
 };
 
-// What became of the jobs while the controller was away.
+// Checks that the controller's absence has not disturbed the jobs.
 void CheckUndisturbed(World& world, const std::map<JobId, Before>& before) {
   const auto& jobs = world.controller->cluster().jobs();
   for (const auto& [id, was] : before) {
@@ -137,7 +137,7 @@ Outcome RunOutage(uint64_t seed, double seconds, bool standbys, size_t kept_even
   s.steps = 30;
   s.quiet = 60 * kSecond;
   const auto away = static_cast<Micros>(seconds * kSecond);
-  // Jobs are drawn by it.
+  // Jobs depend on `end`, so it depends on the seed.
   s.end = s.quiet + away + (20000 + static_cast<Micros>(seed)) * kSecond;
   Requests requests(world);
   world.controller->Start();
@@ -145,7 +145,7 @@ Outcome RunOutage(uint64_t seed, double seconds, bool standbys, size_t kept_even
   requests.Start();
 
   std::map<JobId, Before> before;
-  const Micros gone = s.quiet - kSecond;  // Before anybody asks whether all is over.
+  const Micros gone = s.quiet - kSecond;  // Before IsOver() is asked first.
   world.time.At(gone, [&] {
     for (const auto& [id, job] : world.controller->cluster().jobs()) {
       before[id] = {job.state, job.generation.value()};

@@ -1,4 +1,4 @@
-// One history: the cluster that a seed makes, what breaks in it, and whether all invariants hold.
+// One history: the cluster of a seed, the faults in it, and whether all invariants hold.
 #ifndef TESTS_SIM_HISTORY_H_
 #define TESTS_SIM_HISTORY_H_
 
@@ -11,22 +11,22 @@
 namespace paceline::sim {
 
 struct Outcome {
-  std::string failure;                      // The invariant that did not hold; empty: all did.
-  std::deque<std::string> events;           // The newest ones, as many as were to be kept.
+  std::string failure;                      // The invariant that was violated; empty: none.
+  std::deque<std::string> events;           // The newest, at most kept_events.
   int64_t steps = 0;                        // Events that happened.
   double seconds = 0;                       // Simulated.
-  std::map<std::string, int64_t> coverage;  // How often what happened.
+  std::map<std::string, int64_t> coverage;  // Counts by kind of event.
 };
 
-// `standbys`: other controllers answer while the controller is away; else nobody does.
+// `standbys`: whether other controllers answer while the controller is away; else nobody does.
 Outcome RunHistory(uint64_t seed, size_t kept_events, bool standbys = false);
 
-// The cluster of a seed in which nothing breaks but this: while its jobs train, nobody leads for so
-// many seconds. The controllers stand by and say so, or none answers. Besides the invariants, no
-// job may have been disturbed by that, or lost.
+// Runs the cluster of a seed with one fault only: while its jobs train, nobody leads for `seconds`
+// seconds. The controllers stand by and say so (`standbys`), or none answers. Besides the
+// invariants, no job may be disturbed by that, or lost.
 Outcome RunOutage(uint64_t seed, double seconds, bool standbys, size_t kept_events);
 
-// Of a seed that has failed: what to show people.
+// Text for people about a seed that has failed.
 std::string Describe(uint64_t seed, size_t kept_events);
 
 }  // namespace paceline::sim

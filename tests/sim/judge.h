@@ -8,15 +8,15 @@
 
 namespace paceline::sim {
 
-// What is left of a process that has ended.
+// What is known of a process that has ended.
 struct Remains {
-  bool seen = false;  // By its parent; else nobody knows how it ended.
+  bool seen = false;  // By its parent; else its end is not known.
   int exit_code = 0;
   int signal = 0;
   std::string start_error;
-  std::string fenced;  // Why its node has killed it.
+  std::string fenced;  // Why its node killed it.
   bool finished = false;
-  FailureKind said = FailureKind::kNone;  // At last, by itself.
+  FailureKind said = FailureKind::kNone;  // In its last words.
   std::string message;
 };
 

@@ -1,5 +1,5 @@
-// For judge.cc only: the daemon's judgement without its types. Kinds are the numbers of
-// paceline.v1.FailureKind, which both core's FailureKinds have.
+// For judge.cc only: the daemon's JudgeEnd without its types. Kinds are the numbers of
+// paceline.v1.FailureKind, which the FailureKinds of both cores use.
 #ifndef TESTS_SIM_JUDGE_END_H_
 #define TESTS_SIM_JUDGE_END_H_
 

@@ -1,4 +1,4 @@
-// What controller and daemons tell each other, in core's types; the messages of proto/worker.proto.
+// The messages between controller and daemons (proto/worker.proto), in core's types.
 #ifndef TESTS_SIM_MESSAGES_H_
 #define TESTS_SIM_MESSAGES_H_
 
@@ -15,7 +15,7 @@
 
 namespace paceline::sim {
 
-// What ranks train by.
+// The plan that ranks train by.
 struct TakenPlan {
   int64_t epoch = 0;
   bool waits_less = false;  // By a ladder, or by Slipstream.
@@ -32,7 +32,7 @@ struct TrainerOrder {
   std::string restore_from;
   bool save_stacks = false;
   bool leased = false;
-  bool waits_less = false;  // Its plan; of `epoch`.
+  bool waits_less = false;  // Of the plan of `epoch`.
 
   // Membership.
   int64_t generation = 0;

@@ -1,8 +1,8 @@
 // The sessions between daemons and the controller, and the wires between nodes.
 //
-// Within a session messages keep their order and none is lost alone, as on the stream that the
-// product uses; they are late, wait while the wire is cut, and are all lost when the session
-// breaks. A daemon then makes a new session, which the messages of the old one never enter.
+// Within a session messages keep their order and no single one is lost, as on the stream that the
+// product uses. They are late, wait while the wire is cut, and are all lost when the session
+// breaks. A daemon then makes a new session, in which messages of the old one never arrive.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_NETWORK_H_
@@ -23,14 +23,14 @@ namespace paceline::sim {
 struct Session {
   int node = 0;
   std::string uid;
-  int64_t controller = 0;  // Which start of it.
+  int64_t controller = 0;  // Number of its start.
   bool open_at_node = true;
   bool open_at_controller = true;
-  std::shared_ptr<const NodeOrders> last_plan;  // That the controller has sent.
+  std::shared_ptr<const NodeOrders> last_plan;  // Sent by the controller.
 
   struct Wire {
     Micros last = 0;                       // Arrival of the newest message.
-    std::deque<Timeline::Action> waiting;  // For the end of a cut.
+    std::deque<Timeline::Action> waiting;  // Until a cut ends.
   };
   Wire up, down;
 };
@@ -50,7 +50,7 @@ class Network {
   void SendUp(const SessionPtr& session, const Timeline::Action& arrive);
   void SendDown(const SessionPtr& session, const Timeline::Action& arrive);
 
-  // Each cut is one more; what is cut twice must be mended twice.
+  // Cuts are counted: what is cut twice must be mended twice.
   void CutControl(int node, bool up, bool down);
   void MendControl(int node, bool up, bool down);
   bool ControlIsCut(int node) const { return cut_up_[node] > 0 || cut_down_[node] > 0; }
@@ -61,7 +61,7 @@ class Network {
     return !data_cuts_.empty() && data_cuts_.count(std::minmax(a, b)) > 0;
   }
 
-  // To be heard of cuts that end.
+  // Registers a session that must learn of the end of cuts.
   void Register(const SessionPtr& session) { sessions_.push_back(session); }
 
   Micros Delay() { return 200 + random_.Exponential(options_.mean_delay); }

@@ -11,7 +11,7 @@ namespace paceline::sim {
 void NodeRequests::Start() {
   Repeat(world_.settings.between_holds, &NodeRequests::AskForSomething);
   Repeat(world_.settings.between_automatic, &NodeRequests::AskAsAutomation);
-  // What is asked for at the very end of the troubles could still be lost.
+  // A request at the very end of the faults could still be lost.
   world_.time.At(world_.settings.quiet + kSecond, [this] { LetGo(); });
 }
 
@@ -65,7 +65,7 @@ void NodeRequests::AskForSomething() {
       world_.trace.Add(owner, ": resume ", node.name().value());
       return controller.Apply(NodeResumeRequested{node.name(), owner});
     case 6:
-      // Only of a node that certainly runs nothing.
+      // Declare only a node lost that certainly runs nothing.
       if (node.host_is_up() || IsReachable(known->second.state)) return;
       world_.trace.Add(owner, ": lost ", node.name().value());
       return controller.Apply(LossDeclared{node.name(), owner, "it burns"});
@@ -93,7 +93,7 @@ void NodeRequests::AskAsAutomation() {
 void NodeRequests::LetGo() {
   SimController& controller = *world_.controller;
   if (!controller.is_up()) return world_.time.After(kSecond, [this] { LetGo(); });
-  // The automation may still drain.
+  // The automation may still drain nodes.
   if (world_.settings.stragglers) world_.time.After(10 * kSecond, [this] { LetGo(); });
   int needed = 0;
   for (const auto& [id, job] : controller.cluster().jobs()) {

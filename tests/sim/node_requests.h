@@ -1,4 +1,4 @@
-// What people and the automation ask of nodes: cordons, drains, and their end.
+// Requests of people and the automation about nodes: cordons, drains, and their end.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_NODE_REQUESTS_H_
@@ -14,7 +14,7 @@ class NodeRequests {
  public:
   explicit NodeRequests(World& world) : world_(world), random_(world.random.Fork()) {}
 
-  // Asks from time to time, until the quiet; then lets go of the nodes that the jobs need.
+  // Makes requests from time to time until the quiet phase; then releases the nodes that jobs need.
   void Start();
 
  private:

@@ -11,7 +11,7 @@
 namespace paceline::sim {
 namespace {
 
-// A daemon needs so long to end trainers after its host has stood still.
+// Time that a daemon needs to end trainers after its host was frozen.
 constexpr Micros kFenceTime = kSecond;
 
 }  // namespace
@@ -121,7 +121,7 @@ void Observer::CheckPlaces(const Cluster& cluster) {
   }
 }
 
-// A start begins with the newest checkpoint that is complete on disk.
+// Checks that a start uses the newest checkpoint that is complete on disk.
 void Observer::CheckStart(const Job& job) {
   if (job.recovery.started != job.generation || !SavesCheckpoints(job.request)) return;
   CheckpointKey newest;
@@ -273,7 +273,7 @@ void Observer::OnMet(int64_t generation, const std::vector<const Trainer*>& trai
   Work& work = work_[id];
   world_.trace.Add(id.value(), " has met as generation ", generation, " at step ", position);
   if (generation < work.generation && IsLeftOver(trainers)) return;
-  // Those whom a new start began have the number of its generation.
+  // Trainers of a new start have its generation in their ids.
   const bool starts = std::none_of(trainers.begin(), trainers.end(),
                                    [](const Trainer* trainer) { return trainer->has_trained(); });
   const int64_t started = trainers.front()->id().generation.value();
@@ -292,9 +292,9 @@ bool Observer::Restarted(const JobId& id, int64_t generation) const {
   return starts != starts_.end() && starts->second.count(generation) > 0;
 }
 
-// Trainers of an earlier generation that may still be there: the job has no lease on them, or was
-// stopped and did not wait for them (kStopConfirmation); their daemon is dead, or their host has
-// stood still until a moment ago.
+// Whether trainers of an earlier generation may still run: the job has no lease on them, or was
+// stopped and did not wait for them (kStopConfirmation); or their daemon is dead, or their host was
+// frozen until a moment ago.
 bool Observer::IsLeftOver(const std::vector<const Trainer*>& trainers) const {
   if (world_.settings.lease == 0 || !trainers.front()->facts().recovers) return true;
   if (!world_.controller->is_up()) return true;
@@ -315,7 +315,7 @@ void Observer::OnExchange(int64_t generation, const std::vector<const Trainer*>&
                       " makes a step after generation ", work.generation, " has");
   }
   work.generation = std::max(work.generation, generation);
-  // All have done the steps before.
+  // All members have done the earlier steps.
   if (generation >= work.started) work.done = std::max(work.done, first.step());
   if (!world_.controller->is_up()) return;
   const auto& nodes = world_.controller->cluster().nodes();

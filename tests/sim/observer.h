@@ -1,18 +1,18 @@
 // Sees everything, and says when an invariant does not hold:
 //
 //   - generations and plan epochs never go back, and a generation never means two memberships;
-//   - what must survive the controller is stored with the event that changes it, and read back;
-//   - no place is given to two trainers, and no trainer is started twice;
-//   - the members of a generation get to know the same ranks;
-//   - ranks train on from the newest complete checkpoint, which is there;
-//   - a manifest is asked for only when all shards are durable;
-//   - jobs end as was asked for, or for a reason that allows it; what was acknowledged is not lost;
-//   - no generation makes a step after a newer one has, and no rank has two holders;
+//   - state that must survive the controller is stored with the event that changes it, and read
+//     back;
+//   - no slot is given to two trainers, and no trainer is started twice;
+//   - all members of a generation see the same ranks;
+//   - ranks train on from the newest complete checkpoint, which exists;
+//   - a manifest is requested only when all shards are durable;
+//   - jobs end as requested, or for a valid reason; acknowledged requests are not lost;
+//   - no generation makes a step after a newer one has, and no rank has two trainers;
 //   - no step that all ranks have done is lost or repeated while the job recovers by itself;
-//   - a drained node trains nothing; the automation heeds its brake, its pause, and people;
-//   - in the end, when nothing has been broken for a while: every job has ended, every node
-//   answers,
-//     those that were drained are DRAINED, and no trainer lives.
+//   - a drained node trains nothing; the automation obeys its brake, its pause, and people;
+//   - in the end, when nothing has been broken for a while, every job has ended, every node
+//     answers, drained nodes are DRAINED, and no trainer lives.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_OBSERVER_H_
@@ -39,12 +39,12 @@ class Observer {
  public:
   explicit Observer(World& world) : world_(world) {}
 
-  // The controller has taken an event in, and will store these.
+  // The controller has handled an event, and will store these records.
   void OnStep(const Cluster& cluster, const Stored& puts,
               const std::optional<Automation>& automation);
-  // The controller has started with what was stored.
+  // The controller has started with the stored state.
   void OnRestored(const Cluster& cluster, const Stored& stored);
-  // A plan follows from the present state.
+  // The controller has made this plan from its present state.
   void OnPlanned(const Cluster& cluster, const NodeOrders& plan);
   void OnPlanSent(const NodeName& node, const NodeOrders& plan);
 
@@ -52,18 +52,18 @@ class Observer {
   void OnDiskLost(const NodeName& node);
 
   void OnBadRestore(const Trainer& trainer, bool damaged);
-  // All ranks of the generation that it meets have the state, and go on after so many steps.
+  // All ranks of the generation have met and have the state; they continue after `position` steps.
   void OnMet(int64_t generation, const std::vector<const Trainer*>& trainers, int64_t position);
   // All ranks of the generation have exchanged the gradients of a step.
   void OnExchange(int64_t generation, const std::vector<const Trainer*>& trainers);
   void OnFinished(const Trainer& trainer);
 
-  // Durable answers to people.
+  // Requests that were answered durably.
   void OnSubmitted(const JobId& job) { submitted_.insert(job); }
   void OnCancelled(const JobId& job) { cancelled_.insert(job); }
   void OnResumed(const JobId& job) { cancelled_.erase(job); }
 
-  // Whether nothing is left to happen.
+  // Whether everything has ended.
   bool IsOver(const Cluster& cluster) const;
   void CheckEnd();
 
@@ -73,10 +73,10 @@ class Observer {
     int64_t epoch = 0;
     int64_t order = 0;
     JobState state = JobState::kQueued;
-    int64_t to_stop = 0;  // Newest generation that was to be stopped when it was saved.
-    uint64_t stored = 0;  // Digest of what was stored last.
+    int64_t to_stop = 0;  // Newest generation to be stopped after a save.
+    uint64_t stored = 0;  // Digest of the last stored state.
   };
-  // What was sent of a trainer, and of its part in a generation.
+  // What was sent about a trainer, and about its role in a generation.
   struct Member {
     NodeName node;
     int place = 0;
@@ -85,11 +85,11 @@ class Observer {
     int rank = -1;
     int world_size = 0;
   };
-  // What was done in a generation.
+  // The progress of a job.
   struct Work {
-    int64_t generation = 0;  // Newest that has made a step.
-    int64_t started = 0;     // The newest that began with a new start of the job,
-    int64_t done = 0;        // and the steps that all ranks have done since.
+    int64_t generation = 0;  // Newest one that has made a step.
+    int64_t started = 0;     // Newest generation that began with a new start.
+    int64_t done = 0;        // Steps that all ranks have done since `started`.
   };
 
   bool IsLeftOver(const std::vector<const Trainer*>& trainers) const;
@@ -109,7 +109,7 @@ class Observer {
   std::map<TrainerId, Member> members_;
   std::map<std::pair<TrainerId, int64_t>, Role> roles_;  // By trainer and generation.
   std::map<NodeName, std::set<TrainerId>> started_;
-  std::map<JobId, std::set<int64_t>> starts_;  // Generations that new starts began.
+  std::map<JobId, std::set<int64_t>> starts_;  // Generations that began with a new start.
   std::map<JobId, Work> work_;
   std::set<TrainerId> finished_;
   std::set<JobId> submitted_, cancelled_;

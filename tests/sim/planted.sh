@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Shows that the simulator finds bugs: puts each of tests/sim/planted/*.patch into a copy of the
-# sources and says at which seed it was caught: tests/sim/planted.sh [SEEDS] [NAME...], default
-# 20000 seeds at most for each of all.
+# Shows that the simulator finds bugs: applies each of tests/sim/planted/*.patch to a copy of the
+# sources and prints the seed that caught it. Usage: tests/sim/planted.sh [SEEDS] [NAME...];
+# default: at most 20000 seeds, all patches.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 

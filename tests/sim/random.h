@@ -31,13 +31,13 @@ class Random {
     return low + static_cast<int64_t>(Next() % static_cast<uint64_t>(high - low + 1));
   }
 
-  // Of the given mean, as the times between independent events are distributed.
+  // Exponentially distributed with the given mean, like the times between independent events.
   int64_t Exponential(int64_t mean) {
     return static_cast<int64_t>(-std::log(1 - Unit()) * static_cast<double>(mean));
   }
 
-  // Numbers of their own for a part of the history, so that what is added to one part does not
-  // change the others.
+  // A separate generator for a part of the history, so that additions to one part do not change
+  // the others.
   Random Fork() { return Random(Next()); }
 
  private:

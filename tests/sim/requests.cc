@@ -23,7 +23,7 @@ v1::JobSpec DrawSpec(Random& random, int number, const Settings& settings) {
   spec.set_steps(random.Between(5, 40) * settings.steps);
   spec.set_collective_timeout_s(static_cast<double>(random.Between(3, 15)));
   spec.set_max_restarts(static_cast<int>(random.Between(0, 6)));
-  // 12 samples of a rank can be shared by any number of ranks here, 1 by few: others then stand by.
+  // With 12 samples per rank any number of ranks works here, with 1 only few: others then stand by.
   spec.set_batch_per_rank(spec.steps() / settings.steps % 2 == 0 ? 12 : 1);
   spec.set_accumulation_steps(1);
   spec.set_priority(static_cast<int>(random.Between(-1, 1)));
@@ -101,7 +101,7 @@ void Requests::Submit(int number) {
                    spec.collective_timeout_s());
   world_.controller->Apply(JobSubmitted{std::move(request)},
                            [this, id] { world_.observer->OnSubmitted(id); });
-  // Nobody has heard an answer: it is asked for again.
+  // Nobody has received an answer, so the request is repeated.
   if (world_.time.now() < world_.settings.quiet) {
     world_.time.After(5 * kSecond, [this, number] { Submit(number); });
   }

@@ -1,4 +1,4 @@
-// What people ask the controller for: jobs, and changes of them.
+// Requests of people to the controller: jobs, and changes to them.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_REQUESTS_H_
@@ -15,7 +15,7 @@ class Requests {
  public:
   explicit Requests(World& world) : world_(world), random_(world.random.Fork()) {}
 
-  // Submits the jobs, and asks for things from time to time, until the quiet.
+  // Submits the jobs, and makes requests from time to time until the quiet phase.
   void Start();
 
  private:

@@ -15,7 +15,7 @@ double DrawProbability(Random& random, double highest) {
   return left_out ? 0 : probability;
 }
 
-// Nodes lose touch for longer than their lease, and little else happens.
+// Nodes lose contact for longer than their lease, and little else happens.
 void Isolate(Random& random, Settings& s) {
   s.lease = random.Between(10, 14) * kSecond;
   s.quiet = 70 * kSecond;
@@ -27,8 +27,8 @@ void Isolate(Random& random, Settings& s) {
   s.between_holds = s.between_automatic = kNever;
 }
 
-// Jobs live long, nodes are drained by swaps all the time, and what dies is mostly a trainer: most
-// changes of membership are planned, and many are interrupted.
+// Jobs live long, nodes are drained by swaps all the time, and mostly trainers die: most changes of
+// membership are planned, and many are interrupted.
 void Rearrange(Random& random, Settings& s) {
   s.nodes = static_cast<int>(random.Between(3, 5));
   s.jobs = static_cast<int>(random.Between(1, 2));
@@ -45,7 +45,7 @@ void Rearrange(Random& random, Settings& s) {
   s.between_automatic = kNever;
 }
 
-// Ranks of many nodes do many short steps, and tell of them; nodes become slow, and little else
+// Ranks of many nodes do many short steps and report them; nodes become slow, and little else
 // happens.
 void Straggle(Random& random, Settings& s) {
   s.stragglers = true;
@@ -82,7 +82,7 @@ void Straggle(Random& random, Settings& s) {
   s.steps_repeated = DrawProbability(random, 0.1);
   s.plan_fails = DrawProbability(random, 0.3);
   if (!random.Chance(0.25)) return;
-  // Little disturbs the loop: what it does not do then, it does never.
+  // Little disturbs the straggler loop, so it has no excuse for doing nothing.
   s.controller_crash = s.daemon_crash = s.host_crash = s.session_break = s.control_cut = kNever;
   s.nonsense = s.between_holds = kNever;
   s.steps_lost = s.steps_late = 0;

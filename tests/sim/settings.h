@@ -1,6 +1,6 @@
-// What a seed makes of a history: how large the cluster is, and which faults happen how often.
-// Each kind of fault is left out in half of the histories, so that what remains is seen without
-// the noise of the others.
+// The settings that a seed gives a history: how large the cluster is, and which faults happen how
+// often. Each kind of fault is left out in half of the histories, so that the other kinds also
+// occur without it.
 #ifndef TESTS_SIM_SETTINGS_H_
 #define TESTS_SIM_SETTINGS_H_
 
@@ -13,18 +13,18 @@ struct Settings {
   int nodes = 0;
   int jobs = 0;
   Micros lease = 0;      // Of a node; 0: none.
-  bool encoded = false;  // What is stored goes through the encoding of the real store.
+  bool encoded = false;  // Stored state goes through the encoding of the real store.
   // While the controller is away, others stand by: each answers nodes that nobody leads.
   bool standbys = false;
 
-  int64_t steps = 1;  // Times as many of each job as usual.
+  int64_t steps = 1;  // Factor on the steps of each job.
 
   Micros look_per_rank = 20;  // LookPace's; with much more small jobs count as large ones.
 
-  Micros quiet = 0;  // No faults, and nothing asked for by people, from then on.
+  Micros quiet = 0;  // From then on no faults and no requests by people.
   Micros end = 0;
 
-  // Mean time between two such faults in the whole cluster; kNever: they do not happen.
+  // Mean times between two faults of a kind in the whole cluster; kNever: they do not happen.
   Micros controller_crash = kNever;
   Micros daemon_crash = kNever;
   Micros host_crash = kNever;
@@ -59,18 +59,18 @@ struct Settings {
   Micros between_holds = kNever;      // Requests about nodes.
   Micros between_automatic = kNever;  // Drains by the automation.
 
-  // Jobs of many short steps on many nodes tell the steps, and some are slow. The rest is of such
-  // histories only.
+  // Jobs with many short steps on many nodes report them, and some nodes are slow. The fields below
+  // are for such histories only.
   bool stragglers = false;
   uint64_t straggler_seed = 0;
   int max_slots = 4;                // Of a node.
   Micros slowdown = kNever;         // Of a node.
   Micros half_slow = kNever;        // Half of the nodes, at once.
-  Micros nonsense = kNever;         // A daemon tells some for a while.
-  Micros between_advices = kNever;  // That people apply.
-  Micros between_pauses = kNever;   // Of the automation, and ends of them.
+  Micros nonsense = kNever;         // A daemon reports it for a while.
+  Micros between_advices = kNever;  // Advice that people apply.
+  Micros between_pauses = kNever;   // Of the automation, and their ends.
   double plan_fails = 0;            // A plan epoch cannot be prepared.
-  double steps_lost = 0;            // Per message that tells steps.
+  double steps_lost = 0;            // Per message with steps.
   double steps_late = 0;
   double steps_repeated = 0;
 };

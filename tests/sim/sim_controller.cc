@@ -31,7 +31,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.store_address = planned.store_address;
   order.planned = membership.planned;
   if (!SavesCheckpoints(job.request)) return order;
-  // As CheckpointPlanFor.
+  // Like CheckpointPlanFor.
   const auto& save = job.checkpoints.order;
   if (save.has_value() && save->generation == job.generation && order.rank != -1 &&
       ChangeUnderWay(job) == nullptr) {
@@ -227,7 +227,7 @@ void SimController::ArmTimer() {
 void SimController::OnHello(const SessionPtr& session, NodeFacts facts, const Report& report) {
   if (!is_up() || session->controller != start_number_) return;
   SessionPtr& current = sessions_[facts.name];
-  if (current == session) return;  // Repeated.
+  if (current == session) return;  // The hello was repeated.
   if (current != nullptr) {
     if (current->uid != session->uid) return CloseAtNode(session);  // The name is taken.
     current->open_at_controller = false;

@@ -1,6 +1,6 @@
 // The controller: the real Cluster and Stragglers, and a model of what is around them
-// (control_loop, commit_queue, worker_sessions). What it stores survives it; nothing is sent before
-// what it tells is stored.
+// (control_loop, commit_queue, worker_sessions). Its stored state survives it; no message is sent
+// before the change that it reports is stored.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_SIM_CONTROLLER_H_
@@ -24,7 +24,7 @@
 
 namespace paceline::sim {
 
-// What survives the controller.
+// The state that survives the controller.
 struct Stored {
   std::map<JobId, std::shared_ptr<const Job>> jobs;
   std::map<NodeName, std::shared_ptr<const Node>> nodes;
@@ -39,7 +39,7 @@ class SimController {
   explicit SimController(World& world);
 
   void Start();
-  // Its process is gone; the batch that is being stored may have become durable.
+  // Its process dies; the batch that is being stored may have become durable.
   void Crash();
   bool is_up() const { return cluster_.has_value(); }
   int64_t start_number() const { return start_number_; }
@@ -50,7 +50,7 @@ class SimController {
   // `answer` runs when all that follows from the event is durable.
   void Apply(const Event& event, Answer answer = nullptr);
 
-  // Of the job's stragglers. Require: as those of Stragglers.
+  // Calls about the job's stragglers. Requirements as in Stragglers.
   const Stragglers& stragglers() const { return *stragglers_; }
   std::optional<Refusal> RefuseAdvice(const JobId& job, int64_t advice);
   void ApplyAdvice(const JobId& job, int64_t advice, const std::string& by);
@@ -58,9 +58,9 @@ class SimController {
   // From daemons.
   void OnHello(const SessionPtr& session, NodeFacts facts, const Report& report);
   void OnReport(const SessionPtr& session, const Report& report);
-  // Telemetry: may come late, twice, in any order or not at all.
+  // Steps may come late, twice, in any order or not at all.
   void OnSteps(const NodeName& node, const TrainerId& trainer, const std::vector<StepTimes>& steps);
-  // The wire has told that the session is over.
+  // The controller has learnt that the session is over.
   void OnSessionEnd(const SessionPtr& session);
 
   void JumpWallClock(absl::Duration by) { wall_offset_ += by; }
@@ -80,7 +80,7 @@ class SimController {
     }
   };
 
-  // sim_controller_stragglers.cc. As ControlLoop::Carry.
+  // In sim_controller_stragglers.cc; like ControlLoop::Carry.
   void Carry(Actions actions, StragglerActions decided, Answer answer);
   StragglerActions Follow(const Actions& stepped);
   StragglerActions Judged(StragglerActions decided);
@@ -108,7 +108,7 @@ class SimController {
   Micros timer_ = kNever;
   int64_t timer_number_ = 0;
 
-  // What survives.
+  // Survives the controller.
   Stored stored_;
   MemoryStore encoded_;
 

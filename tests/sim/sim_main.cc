@@ -1,4 +1,4 @@
-// Runs histories: one with all its events, or many, and says how fast.
+// Runs one history and prints all its events, or many, and prints how fast.
 #include <CLI/CLI.hpp>
 #include <atomic>
 #include <chrono>

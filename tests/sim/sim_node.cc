@@ -16,7 +16,7 @@ constexpr Micros kGreetingLimit = 10 * kSecond;
 constexpr Micros kFirstBackoff = 100 * kMilli;
 constexpr Micros kLongestBackoff = 5 * kSecond;
 
-// The controllers; one leads, or all stand by.
+// Addresses of the controllers; one leads, or all stand by.
 const std::vector<std::string>& Controllers() {
   static const std::vector<std::string> kControllers = {"c0", "c1", "c2"};
   return kControllers;
@@ -179,7 +179,7 @@ void SimNode::Dial() {
   });
 }
 
-// Its end of the session is gone.
+// The node's end of the session is gone.
 void SimNode::Lose() {
   if (session_ == nullptr) return;
   const SessionPtr session = std::exchange(session_, nullptr);

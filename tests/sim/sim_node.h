@@ -1,6 +1,6 @@
 // A host with a worker daemon: the real TrainerSet, Lease, StandbyAnswers and JudgeEnd, and a model
 // of what is around them (worker_node, session, the directories of the trainers). The directories
-// survive the daemon, the trainers do, too; a host that dies takes its trainers along.
+// and the trainers survive the daemon; when a host dies, its trainers die too.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_SIM_NODE_H_
@@ -43,15 +43,15 @@ class SimNode {
   void Freeze();
   void Thaw();
   bool is_frozen() const { return frozen_; }
-  Micros thawed() const { return thawed_; }  // When it last went on.
-  // Of its training; 1: as fast as the others.
+  Micros thawed() const { return thawed_; }  // When it was last unfrozen.
+  // Factor on the times of its training; 1: as fast as the others.
   double slowness = 1;
   int64_t slow_together = 0;  // Number of the fault that made it slow with others; 0: none has.
-  Micros slowed = 0;          // When it became slow last.
+  Micros slowed = 0;          // When it last became slow.
   bool was_slow = false;      // Ever.
   bool tells_nonsense = false;
-  bool garbled = false;        // What it has told, ever,
-  bool told_nonsense = false;  // so that it could be believed, of ranks of its own.
+  bool garbled = false;        // Has ever reported changed steps.
+  bool told_nonsense = false;  // Plausible ones, of its own ranks.
 
   void BreakSession();
   bool is_connected() const { return session_ != nullptr && welcomed_; }
@@ -61,7 +61,7 @@ class SimNode {
   void OnPlan(const SessionPtr& session, const std::shared_ptr<const NodeOrders>& plan);
   void OnLease(const SessionPtr& session, int64_t report);
   void OnSessionEnd(const SessionPtr& session);
-  // From one that stands by.
+  // From a standby controller.
   void OnStandby(const SessionPtr& session);
 
   // From its trainers.
@@ -69,9 +69,9 @@ class SimNode {
   void OnSuspended(const Trainer& trainer);
   void OnEnded(const Trainer& trainer, Remains remains);
 
-  // Of the trainers whose processes live.
+  // Trainers whose processes live.
   std::vector<TrainerPtr> Living() const;
-  // Runs later as part of a process of this host, when it does not stand still.
+  // Runs `action` as part of a process of this host once the host is not frozen.
   void WhenThawed(Timeline::Action action) { held_.push_back(std::move(action)); }
 
  private:
@@ -91,7 +91,7 @@ class SimNode {
     bool alive() const { return process != nullptr && process->is_alive(); }
   };
 
-  // Runs as part of the daemon that runs now.
+  // Runs `action` after `delay` as part of the present daemon.
   void Later(Micros delay, Timeline::Action action);
   absl::Time Clock() const;
   void Dial();
@@ -101,7 +101,7 @@ class SimNode {
   void ReportEveryInterval();
   void TellSteps();
   void SendSteps(const TrainerId& id, std::vector<StepTimes> steps);
-  // What is told instead, and of whom.
+  // Replaces `steps` by nonsense, and returns the trainer that is reported instead of `id`.
   TrainerId Garble(TrainerId id, std::vector<StepTimes>& steps);
   sim::Report MakeReport();
   void CheckLease();
@@ -120,7 +120,7 @@ class SimNode {
 
   World& world_;
   Random random_;
-  Random steps_random_;  // Of what is told of steps.
+  Random steps_random_;  // For reports of steps.
   const int index_;
   const NodeName name_;
   NodeFacts facts_;
@@ -130,11 +130,11 @@ class SimNode {
   bool host_up_ = true;
   bool frozen_ = false;
   Micros thawed_ = -kSecond;
-  std::vector<Timeline::Action> held_;  // For the end of a freeze.
+  std::vector<Timeline::Action> held_;  // Until a freeze ends.
   std::map<TrainerId, Directory> directories_;
-  paceline::Lease kept_lease_;  // Outlives the daemon, not the host.
+  paceline::Lease kept_lease_;  // Survives the daemon, not the host.
 
-  // Of the daemon that runs.
+  // State of the present daemon.
   int64_t daemon_number_ = 0;
   std::optional<TrainerSet> set_;
   std::set<TrainerId> known_;  // Those of the reports.

@@ -1,4 +1,4 @@
-// What a node tells of its trainers' steps: telemetry, which is not told again when it is lost.
+// A node's reports of its trainers' steps: telemetry, which is not repeated when it is lost.
 #include <limits>
 #include <memory>
 #include <utility>
@@ -9,7 +9,7 @@
 namespace paceline::sim {
 namespace {
 
-constexpr Micros kLate = 3 * kSecond;  // Mean, of messages that are.
+constexpr Micros kLate = 3 * kSecond;  // Mean delay of late messages.
 
 double DrawNonsense(Random& random) {
   switch (random.Between(0, 4)) {
@@ -73,7 +73,7 @@ TrainerId SimNode::Garble(TrainerId id, std::vector<StepTimes>& steps) {
       break;
     case 1:
     case 2: {
-      // Of another node, as slow as can be believed.
+      // A rank of another node, as slow as is plausible.
       const auto& other = world_.nodes[static_cast<size_t>(
           steps_random_.Between(0, static_cast<int64_t>(world_.nodes.size()) - 1))];
       const std::vector<TrainerPtr> living = other->Living();
@@ -91,7 +91,7 @@ TrainerId SimNode::Garble(TrainerId id, std::vector<StepTimes>& steps) {
       for (StepTimes& times : steps) times.step += int64_t{1} << steps_random_.Between(6, 62);
       break;
     case 5:
-      // As much as can be believed, or a bit less than was.
+      // The largest plausible time, or a bit less than the real one.
       for (StepTimes& times : steps) {
         const double factor = steps_random_.Chance(0.5) ? 0.3 : 3;
         times.forward_s *= factor;

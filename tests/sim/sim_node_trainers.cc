@@ -1,4 +1,4 @@
-// What a node does with its trainers, its lease, and in checkpoint directories.
+// How a node handles its trainers, its lease, and checkpoint directories.
 #include <algorithm>
 #include <utility>
 #include <variant>
@@ -13,7 +13,7 @@ constexpr Micros kPollInterval = kSecond;
 
 }  // namespace
 
-// First of all that is done after a pause: what the node held may be in other hands.
+// Runs first after a pause: other nodes may hold this node's ranks by now.
 void SimNode::CheckLease() {
   if (!lease_.HasRunOut(Clock())) return;
   std::vector<HeldTrainer> held;

@@ -79,7 +79,7 @@ TEST(SimTest, AnHourWithoutALeaderDisturbsNoJob) {
   EXPECT_GT(jobs, 50) << "too few to say anything";
 }
 
-// Of the same: who has no answer cannot know that nobody leads.
+// The same without answers: then nodes cannot know that nobody leads.
 TEST(SimTest, AnHourWithoutAnAnswerEndsWhatCouldHaveBeenGivenAway) {
   constexpr uint64_t kOutages = 60;
   int64_t fenced = 0;

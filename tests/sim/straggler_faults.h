@@ -1,4 +1,4 @@
-// What makes nodes slow, or their daemons tell nonsense about steps. In histories made for it.
+// Makes nodes slow, or their daemons report nonsense about steps. Only in histories made for it.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_STRAGGLER_FAULTS_H_
@@ -16,7 +16,7 @@ class StragglerFaults {
   explicit StragglerFaults(World& world)
       : world_(world), random_(world.settings.straggler_seed + 1000) {}
 
-  // Until the quiet.
+  // Runs until the quiet phase.
   void Start();
 
  private:
@@ -25,9 +25,9 @@ class StragglerFaults {
   void SlowHalf();
   void TellNonsense();
 
-  // Until then, or the quiet.
+  // Slows the node until `until` or the quiet phase.
   void Slow(SimNode& node, double factor, int64_t together, Micros until);
-  // Slow and as fast as the others by turns.
+  // The node is alternately slow and as fast as the others.
   void Alternate(SimNode& node, double factor, Micros period, Micros until);
   std::vector<SimNode*> Healthy() const;
 

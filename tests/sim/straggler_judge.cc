@@ -13,16 +13,16 @@
 namespace paceline::sim {
 namespace {
 
-// A timer of the controller is late by less.
+// Bound on the lateness of the controller's timers.
 constexpr absl::Duration kLate = absl::Seconds(1);
-// The steps of a slow node have reached the controller after that.
+// Time after which the steps of a slow node have reached the controller.
 constexpr Micros kKnown = kSecond / 2;
 
 bool IsReplacement(const RemedyDecision& decision) {
   return decision.undoes == 0 && !IsOfPlan(decision.kind);
 }
 
-// What never changes of a decision.
+// Digest of the fields of a decision that never change.
 uint64_t MeaningOf(const RemedyDecision& decision) {
   RemedyDecision meaning;
   meaning.id = decision.id;
@@ -152,9 +152,9 @@ void StragglerJudge::CheckAutomatic(const Cluster& cluster, const Job& job,
 void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decision) {
   const SimNode* const replaced = FindNode(world_, decision.node);
   if (replaced == nullptr) return Fail(job, decision, "no such node");
-  size_t liars = 0;  // Ranks on nodes whose daemons have told what is not true.
+  size_t liars = 0;  // Ranks on nodes whose daemons have reported false times.
   size_t together = 0;
-  bool others = false;  // Not on that node only.
+  bool others = false;  // Ranks on other nodes, too.
   for (const RankState& rank : job.ranks) {
     const SimNode* const node = FindNode(world_, rank.place.node);
     liars += node->told_nonsense ? 1 : 0;
@@ -165,7 +165,7 @@ void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decisio
   }
   if (replaced->told_nonsense || 4 * liars > job.ranks.size()) return;
   if (!replaced->was_slow) Fail(job, decision, "replaced, and its node never was slow");
-  // Of what has just begun nothing can be known yet: it is replaced for what was before.
+  // A slowdown that has just begun cannot be known yet; the reason is then an earlier one.
   const bool is_known = world_.time.now() - replaced->slowed >= kKnown;
   if (is_known && replaced->slow_together > 0 && others && 4 * together > job.ranks.size()) {
     Fail(job, decision, "replaced, and ", together, " of ", job.ranks.size(),
@@ -209,7 +209,7 @@ void StragglerJudge::CheckKind(const Job& job) {
 void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
   const std::map<int64_t, uint64_t>& stored = jobs_[job.request.id].stored;
   int under_way = 0;
-  const RemedyDecision* ladder = nullptr;  // The newest that was ordered,
+  const RemedyDecision* ladder = nullptr;  // The newest one that was ordered.
   const RemedyDecision* strategy = nullptr;
   for (const RemedyDecision& decision : policy.decisions()) {
     const auto found = stored.find(decision.id);

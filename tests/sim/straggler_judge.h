@@ -1,22 +1,22 @@
-// Sees what is decided about stragglers, and says when an invariant does not hold:
+// Sees the decisions about stragglers, and says when an invariant does not hold:
 //
-//   - what is ordered rests on the job as it is: its generation, its plan epoch, the node of its
-//     rank; and at most one order or check of a job is under way;
-//   - orders are automatic only in mode auto, those of strategies in mode advise, too, while the
+//   - an order fits the present job: its generation, its plan epoch, the node of its rank; and at
+//     most one order or check of a job is under way;
+//   - orders are automatic only in mode auto (orders of strategies in mode advise, too), while the
 //     automation is not paused and, for drains, while its brake does not object; and not within
 //     cool_down of the last one's end;
-//   - ladders and strategies change at most once per ladder_window, but for what takes a change
-//     back; between ddp and Slipstream ranks change with a new generation only;
+//   - ladders and strategies change at most once per ladder_window, except to take a change back;
+//     between ddp and Slipstream ranks change only with a new generation;
 //   - a node is replaced automatically only if it was slow at some time, and not if it became slow
-//     together with more than a quarter of the job's ranks, which are so still; but if its daemon,
-//     or those of more than a quarter of the ranks, have told times of theirs that can be believed
-//     and are not true;
+//     together with more than a quarter of the job's ranks that are still slow. This is not checked
+//     if its daemon, or those of more than a quarter of the ranks, have reported plausible but
+//     false times of their ranks;
 //   - a straggler that persists is replaced in the end (straggler_liveness.h);
 //   - an order ends within order_timeout;
-//   - a ladder that has failed is no longer that of the job's plan, if that can be changed;
-//   - decisions are stored with the event that changes them, and read back as they were; an id is
+//   - a ladder that has failed is no longer in the job's plan, if the plan can be changed;
+//   - decisions are stored with the event that changes them, and read back unchanged; an id is
 //     never used twice;
-//   - of a job that has ended no decision is open.
+//   - a job that has ended has no open decision.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_STRAGGLER_JUDGE_H_
@@ -39,26 +39,26 @@ class StragglerJudge {
  public:
   explicit StragglerJudge(World& world) : world_(world), liveness_(world) {}
 
-  // The controller has started with these.
+  // The controller has started with these stored decisions.
   void OnRestored(const Stored& stored,
                   const std::map<JobId, std::vector<RemedyDecision>>& decisions);
-  // This was decided; its events have not happened yet.
+  // This was decided; the resulting events have not happened yet.
   void OnDecided(const Cluster& cluster, const Stragglers& stragglers,
                  const StragglerActions& decided);
-  // All of it has happened, and these will be stored.
+  // All resulting events have happened, and these records will be stored.
   void OnStored(const Cluster& cluster, const Stragglers& stragglers, const Stored& puts,
                 const std::vector<StragglerActions::Key>& forgotten);
-  // They have been.
+  // These records have been stored.
   void OnDurable(const Stored& puts);
 
  private:
   using Key = StragglerActions::Key;
   struct OfJob {
     std::map<int64_t, uint64_t> stored;  // Digests by id.
-    Micros rested = -kNever;             // When the automation last began to rest,
-    Micros ladder = -kNever;             // and a ladder or strategy was last changed.
-    Generation generation;               // That the job had last,
-    bool slipstream = false;             // and what it trained by.
+    Micros rested = -kNever;             // When the automation last began to rest.
+    Micros ladder = -kNever;             // Last change of a ladder or strategy.
+    Generation generation;               // Last generation of the job.
+    bool slipstream = false;             // Whether that trained by Slipstream.
   };
 
   void CheckOrder(const Cluster& cluster, const Job& job, const RemedyDecision& decision);
@@ -75,7 +75,7 @@ class StragglerJudge {
   StragglerLiveness liveness_;
   std::map<Key, DecisionState> states_;
   std::map<JobId, OfJob> jobs_;
-  std::map<Key, uint64_t> durable_;  // What each id has meant.
+  std::map<Key, uint64_t> durable_;  // Meaning of each id.
 };
 
 }  // namespace paceline::sim

@@ -11,15 +11,15 @@
 namespace paceline::sim {
 namespace {
 
-// More than the loop needs by ShortHistoryOptions, with all its rests.
+// More than the straggler loop needs with ShortHistoryOptions, including its rests.
 constexpr int64_t kSteps = 250;
 constexpr Micros kTime = 15 * kSecond;
-// It is found before that.
+// The straggler is found before that.
 constexpr int64_t kCounted = 30;
-// What is beyond doubt for the detector.
+// A slowness that the detector certainly finds.
 constexpr double kSlowness = 1.3;
 constexpr int kPeers = 3;
-// For a remedy to be worth it.
+// Remaining steps that make a remedy worth it.
 constexpr int64_t kStepsLeft = 200;
 
 const SimNode& NodeOf(const World& world, const RankState& trainer) {

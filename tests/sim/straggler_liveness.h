@@ -1,6 +1,6 @@
-// Says when a straggler of a job that leaves stragglers to the automation is not replaced in the
-// end: one node of the job has been slow for hundreds of steps, a spare stands by for each of its
-// ranks, and nothing has happened meanwhile that the loop may wait for or rest after (IsDisturbed).
+// Reports a straggler that is not replaced in the end, in a job that leaves stragglers to the
+// automation: one node of the job has been slow for hundreds of steps, a spare stands by for each
+// of its ranks, and nothing has happened that the loop may wait for or rest after (IsDisturbed).
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_STRAGGLER_LIVENESS_H_
@@ -22,7 +22,7 @@ class StragglerLiveness {
 
   // The controller has started.
   void OnRestored() { watched_.clear(); }
-  // It has taken an event in.
+  // It has handled an event.
   void OnStep(const Cluster& cluster, const Stragglers& stragglers);
 
  private:
@@ -36,7 +36,7 @@ class StragglerLiveness {
   };
 
   void Check(const Cluster& cluster, const Job& job, const RemedyPolicy& policy);
-  // The only slow node of the job; null: none is, or several are.
+  // The only slow node of the job; null if there is none or more than one.
   const SimNode* FindSlow(const Job& job) const;
   bool IsDisturbed(const Cluster& cluster, const Job& job, const RemedyPolicy& policy,
                    const SimNode& slow) const;

@@ -1,5 +1,5 @@
-// What the straggler loop goes by in histories of a minute or two: a fraction of the defaults'
-// patience.
+// Options of the straggler loop for histories of a minute or two: they wait for a fraction of the
+// default times.
 #ifndef TESTS_SIM_STRAGGLER_OPTIONS_H_
 #define TESTS_SIM_STRAGGLER_OPTIONS_H_
 

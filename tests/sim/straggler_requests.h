@@ -1,4 +1,4 @@
-// Jobs whose stragglers are looked for, and what people do about them: they apply advices, and
+// Jobs whose stragglers are looked for, and what people do about them: they apply advice, and
 // pause the automation.
 //
 // Thread-compatible.
@@ -10,9 +10,9 @@
 
 namespace paceline::sim {
 
-// Of 4 to 8 ranks.
+// Draws a job of 4 to 8 ranks.
 v1::JobSpec DrawWatchedSpec(Random& random, int number, const Settings& settings);
-// How long its steps are, and whether ranks stall.
+// Draws how long its steps are, and whether ranks stall.
 void DrawSteps(Random& random, JobFacts& facts);
 
 class StragglerRequests {
@@ -20,7 +20,7 @@ class StragglerRequests {
   explicit StragglerRequests(World& world)
       : world_(world), random_(world.settings.straggler_seed + 2000) {}
 
-  // Until the quiet.
+  // Runs until the quiet phase.
   void Start();
 
  private:

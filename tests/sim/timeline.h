@@ -1,5 +1,5 @@
-// The simulated time, and what happens when: one event after another, in the order of their times
-// and, at the same time, of their making.
+// The simulated time and its events. Events run one after another, in the order of their times;
+// events of the same time in the order in which they were added.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_TIMELINE_H_

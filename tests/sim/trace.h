@@ -1,4 +1,4 @@
-// What happens in a history, for people, and what goes wrong in it. A history that fails is run
+// The events of a history, for people, and the violated invariant. A history that fails is run
 // again with its events kept: it is the same again.
 //
 // Thread-compatible.
@@ -28,7 +28,7 @@ class Trace {
                      absl::StrCat(args...));
   }
 
-  // An invariant does not hold; the first one is kept.
+  // Records that an invariant does not hold; the first one is kept.
   template <typename... Args>
   void Fail(const Args&... args) {
     if (failure_.has_value()) return;

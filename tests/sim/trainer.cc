@@ -114,7 +114,7 @@ void Trainer::Load() {
 
 void Trainer::Command(const TrainerOrder& order) {
   Later(500, [this, order] {
-    // As ControlState::SetCommand: a daemon that came back may know less than the one before.
+    // Like ControlState::SetCommand: a daemon that came back may know less than the one before.
     const TrainerOrder before = std::exchange(order_, order);
     if (order_.generation < before.generation) {
       order_.generation = before.generation;
@@ -152,7 +152,7 @@ void Trainer::Act() {
     case Action::kLeave:
       if (std::exchange(is_over_, true)) return;
       world_.training->Sever(*this);
-      // Whoever computes hears of it before the next exchange.
+      // A trainer that is computing learns of it before the next exchange.
       if (computing_) return;
       return Later(world_.random.Between(1, 10) * kMilli, [this, run = run_] {
         if (run == run_ && is_over_) OnCollectiveError("");
@@ -227,7 +227,7 @@ void Trainer::Terminate() {
 
 void Trainer::Kill() {
   world_.time.After(2 * kMilli, [self = shared_from_this()] {
-    // A host that stands still ends nobody.
+    // A frozen host ends nobody.
     if (!self->node_.is_frozen()) return self->CrashBy(9);
     self->node_.WhenThawed([self] { self->CrashBy(9); });
   });

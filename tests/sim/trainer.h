@@ -1,6 +1,6 @@
 // A trainer's process: starts, meets its peers, trains, leaves for another generation, saves, ends.
-// What it does about its memberships is decided by the real MembershipState; the rest is a model,
-// which behaves as the trainer towards its daemon and its peers, and computes nothing.
+// The real MembershipState decides about its memberships; the rest is a model that behaves like the
+// trainer towards its daemon and its peers, and computes nothing.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_TRAINER_H_
@@ -45,9 +45,9 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   int64_t step() const { return status_.progress.step; }
   int64_t trained_generation() const { return membership_.trained_generation(); }
   bool has_trained() const { return trained_generation() > 0; }
-  // Of the training, be it that of its beginning: whoever started as a rank, or got it.
+  // Whether it has the state of the training: it started as a rank, or has received the state.
   bool has_state() const { return has_trained() || began_as_rank_; }
-  // The gradients of the step after those done, but for their mean.
+  // Whether it has the gradients of the next step; they are not averaged yet.
   bool has_computed() const { return computed_; }
   // "job-1 g2 r0".
   std::string name() const;
@@ -60,7 +60,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   struct Progress Progress() const;
   bool is_suspended() const { return frozen_; }
   int64_t steps_made() const { return steps_made_; }
-  // As measured, since the last call.
+  // The steps measured since the last call.
   std::vector<StepTimes> TakeSteps() { return std::exchange(steps_, {}); }
 
   // From outside.
@@ -69,13 +69,13 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void AskToEnd();  // SIGTERM by somebody else.
   void Freeze();
   void Thaw();
-  void Hang() { hangs_ = true; }  // In its next step, for ever.
-  // With its host: nothing of its end is on record.
+  void Hang() { hangs_ = true; }  // Hangs for ever in its next step.
+  // Dies with its host: its end is not recorded.
   void Vanish();
 
-  // From the training. All are of the generation that it meets or trains in.
+  // Called by Training, for the generation that the trainer meets or trains in.
   void Met(int64_t step, const TakenPlan& plan);
-  // The step's exchange is done. `save_order` 0: no order is to be answered after it.
+  // The step's exchange is done. `save_order`: save order to answer after it; 0: none.
   void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
   // It cannot prepare the plan.
   void FailPlan(int64_t epoch);
@@ -83,7 +83,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void OnConnected(int64_t generation, bool connected);
   bool agrees() const { return membership_.Next(Clock()).action == Action::kAgree; }
   int64_t present() const { return membership_.present(); }
-  // Runs later as part of the process, if it still lives.
+  // Runs `action` after `delay` as part of the process, if it still lives.
   void Later(Micros delay, Timeline::Action action);
 
  private:
@@ -113,20 +113,20 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   MembershipState membership_;
   int64_t connecting_ = 0;  // Generation.
   Micros phase_since_ = 0;
-  Micros wake_ = kNever;  // For MembershipState's giving up.
+  Micros wake_ = kNever;  // When MembershipState gives up.
   bool alive_ = true;
   bool frozen_ = false;
   bool hangs_ = false;
   const bool began_as_rank_;
   bool computed_ = false;
   bool computing_ = false;
-  bool is_over_ = false;  // The generation that it is in was replaced.
+  bool is_over_ = false;  // Its generation was replaced.
   bool finishing_ = false;
   bool ending_ = false;
   int64_t steps_made_ = 0;
-  Micros begun_ = 0;    // The step,
-  Micros arrived_ = 0;  // and its exchange.
-  Micros stall_ = 0;    // In the step; beside it if it waits less.
+  Micros begun_ = 0;    // Begin of the step.
+  Micros arrived_ = 0;  // Begin of its exchange.
+  Micros stall_ = 0;    // Within the step, or besides it if waits_less_.
   bool saved_ = false;  // After the step before.
   bool waits_less_ = false;
   std::vector<StepTimes> steps_;

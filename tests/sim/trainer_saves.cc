@@ -41,14 +41,14 @@ void Trainer::Save(int64_t order) {
   const bool fails =
       world_.random.Chance(world_.settings.save_fails) && world_.time.now() < world_.settings.quiet;
   const CheckpointKey key{save.step, membership_.present()};
-  // Its rank in that generation, whatever becomes of it meanwhile.
+  // Its rank in that generation, even if it changes meanwhile.
   const int rank = world_.training->RankIn(*this, key.generation);
   Later(1 * kMilli + world_.random.Exponential(world_.settings.disk_delay),
         [this, key, rank, fails] { EndSave(key, rank, fails); });
 }
 
 void Trainer::EndSave(const CheckpointKey& key, int rank, bool fails) {
-  // What the generation had not finished when it ended is given up.
+  // A save that its generation has not finished before its end is abandoned.
   if (key.generation != membership_.present()) fails = true;
   if (!fails) world_.disk.AddShard(DirectoryOf(key), key, rank);
   SaveStatus* save = FindSave(key);

@@ -35,8 +35,8 @@ void Trainer::Compute() {
   });
 }
 
-// Whoever trains by a ladder or by Slipstream waits for nobody's stalls; its own are within its
-// step.
+// A rank that trains by a ladder or by Slipstream does not wait for others' stalls; its own stalls
+// are within its step.
 void Trainer::MeasureStep() {
   constexpr size_t kStepsKept = 2000;
   if (!world_.settings.stragglers || steps_.size() >= kStepsKept) return;

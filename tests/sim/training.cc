@@ -8,7 +8,7 @@
 namespace paceline::sim {
 namespace {
 
-// Sending the whole state takes at most so long.
+// Longest time to send the whole state.
 constexpr Micros kTransfer = 400 * kMilli;
 
 uint64_t LayoutOf(int rank, size_t ranks) { return 1000 * ranks + static_cast<uint64_t>(rank); }
@@ -152,7 +152,7 @@ void Training::TryExchange(Group& group) {
   }
 }
 
-// The real decision, for ranks that are all one group of gradients: afterwards all are at one step.
+// Makes the real decision for ranks that all share their gradients: afterwards all are at one step.
 void Training::Decide(Group& group) {
   std::vector<RankPosition> told;
   std::vector<uint64_t> layouts;

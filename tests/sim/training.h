@@ -1,6 +1,6 @@
 // What the trainers of a generation do together: they connect and meet, get the state, and exchange
-// gradients step by step. A member that is gone, stands still or cannot be reached fails the
-// others, at once or when their timeout has passed.
+// gradients step by step. A member that is gone, frozen or cannot be reached makes the others fail,
+// at once or when their timeout has passed.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_TRAINING_H_
@@ -27,11 +27,11 @@ class Training {
   void Meet(const TrainerPtr& trainer);
   // Waits in the exchange of its next step for the others.
   void Arrive(const TrainerPtr& trainer);
-  // Of one that has met in this generation; -1 else.
+  // The rank of a trainer that has met in this generation; else -1.
   int RankIn(const Trainer& trainer, int64_t generation) const;
-  // It has ended its collectives: those who wait for it hear of that.
+  // The trainer has aborted its collectives: those who wait for it learn of that.
   void Sever(const Trainer& trainer);
-  // The process is gone. `reset`: its host tells those who are connected to it.
+  // The process is gone. `reset`: its host resets the connections, so peers learn of it.
   void OnEnd(const Trainer& trainer, bool reset);
   // A wire between two nodes works again.
   void OnMended();
@@ -61,7 +61,7 @@ class Training {
   void TryExchange(Group& group);
   static std::vector<const Trainer*> TrainersOf(const Group& group);
   void Exchange(Group& group);
-  // Of all members: the one of the latest epoch, or of the earliest.
+  // Of all members' plans, the one of the latest or the earliest epoch.
   static TakenPlan PlanOf(const Group& group, bool latest);
   // Whether nobody can prepare it.
   bool PlanFails(int64_t epoch) const;

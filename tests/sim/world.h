@@ -34,9 +34,9 @@ struct JobFacts {
   Micros give_up = 0;
   bool recovers = false;
 
-  double jitter = 0.2;  // Steps are shorter or longer by up to so much of the mean.
-  double stalls = 0;    // Of a rank: probability per step. Ranks with a ladder do not wait for it,
-  double stall = 0;     // and it takes so many steps.
+  double jitter = 0.2;  // Steps differ from the mean by at most this share of it.
+  double stalls = 0;    // Probability of a stall per rank and step; not waited for with a ladder.
+  double stall = 0;     // Length of a stall, in steps.
 };
 
 struct World {

@@ -6,11 +6,11 @@ import statistics
 LIVE = {"QUEUED", "STARTING", "RUNNING", "STOPPING", "RECOVERING"}
 ENDED = {"SUCCEEDED", "FAILED", "CANCELLED"}
 
-# Of a daemon's resident memory over the second half, and what the controller may keep of each job
-# that has ended: it is asked about it for days.
+# Allowed growth of a daemon's resident memory in the second half, and memory that the controller
+# may keep for each job that has ended, because people ask about jobs for days.
 GROWTH_MB = 16
 JOB_KB = 64
-# Descriptors that may be open beyond those of the quarter before: a trainer more or less.
+# Allowed number of descriptors more than in the previous quarter: a trainer more or less.
 MORE_DESCRIPTORS = 16
 
 SAMPLE = re.compile(r'^(\w+)(?:\{(.*)\})? (\S+)$')
@@ -47,7 +47,7 @@ def states(jobs, of=LIVE | ENDED):
 
 
 def growth(points):
-    """By how much y grows over all of the (x, y), by least squares."""
+    """Growth of y over all (x, y) points, by least squares."""
     if len(points) < 2:
         return 0
     mean_x = statistics.fmean(x for x, _ in points)
@@ -95,7 +95,7 @@ def lost(submitted, jobs):
 
 
 def unexpected(jobs, may_fail):
-    """Jobs that failed although nothing of theirs was to fail for good."""
+    """Jobs that failed although they were not made to fail for good."""
     return [f"{job['id']} ({job['spec']['name']}) failed: {job['reason']}" for job in jobs
             if job["state"] == "FAILED" and job["spec"]["name"] not in may_fail]
 
@@ -135,7 +135,7 @@ def finished(before, after):
 
 
 def nodes(samples, known):
-    """The metrics have each node in the state that it has. `known`: nodes as listed."""
+    """The metrics show each node in its real state. `known`: nodes as listed."""
     told = {labels["node"]: labels["state"] for name, labels, value in samples
             if name == "paceline_node_state" and value == 1}
     stored = {node["name"]: node["state"].lower() for node in known}

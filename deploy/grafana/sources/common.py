@@ -2,7 +2,7 @@
 
 from panels import events, variable
 
-# A job by its name; also one that has ended within the time that is shown.
+# A job by its name, including jobs that have ended within the time range shown.
 JOB = variable(
     "job_id", "Job",
     'query_result(max by (job_id, job_name) (last_over_time('
@@ -14,12 +14,12 @@ NODE = variable("node", "Node", 'label_values(paceline_node_info{cluster=~"$clus
 
 # Goodput, as PacelineJobGoodputLow warns of it.
 GOODPUT = [(None, "red"), (0.8, "orange"), (0.9, "green")]
-# None is well, one and more is not.
+# None is good, one or more is bad.
 NONE_OF_THESE = [(None, "green"), (1, "red")]
 # Slowdowns, as PacelineStragglerUncured warns of them.
 SLOWDOWN = [(None, "green"), (1.05, "yellow"), (1.1, "orange"), (1.5, "red")]
 
-# States of a node and of a job, in the order in which they are worth seeing.
+# States of a node and of a job, the most important first.
 OUT_OF_SERVICE = "unreachable|draining|drained|lost"
 
 VERDICTS = events(
