@@ -29,7 +29,6 @@
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/socket.h>
-#include <sys/stat.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
@@ -37,8 +36,6 @@
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <fstream>
 #include <iostream>
@@ -46,24 +43,18 @@
 #include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "absl/strings/match.h"
-#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "common/exit_codes.h"
-#include "worker/shim/allowed_roots.h"
-#include "worker/shim/confinement.h"
 #include "worker/shim/exit_record.h"
+#include "worker/shim/job_program.h"
 #include "worker/shim/log_pump.h"
 #include "worker/shim/oom_watch.h"
-#include "worker/shim/small_file.h"
-#include "worker/shim/trainer_dir.h"
+#include "worker/shim/shim_arguments.h"
 #include "worker/shim/trainer_lock.h"
 
 namespace paceline {
@@ -71,67 +62,7 @@ namespace {
 
 // How long the killed rest of the process group may take to disappear.
 constexpr uint64_t kReapNanos = 5'000'000'000;
-// Limit on the reason why a program was not started: it must fit into an empty pipe at once.
-constexpr size_t kMostFailureBytes = 4000;
-// Descriptor at which a standby interpreter finds its socket.
-constexpr int kStandbyFd = 3;
 constexpr size_t kMostOrderBytes = 16 * 1024;
-
-struct Arguments {
-  std::string dir;
-  std::string own_dir;
-  int lock_fd = -1;
-  std::vector<std::string> roots;
-  std::vector<NamedPath> paths;
-  Confinement confinement;
-  // For a command.
-  std::string working_directory;
-  std::string environment_file;
-  int64_t log_segment_bytes = 0;
-  // For a standby.
-  int standby_fd = -1;
-  std::string standby_modules;
-  char** program = nullptr;  // Ends with a null pointer.
-
-  bool is_command() const { return !working_directory.empty(); }
-  bool is_standby() const { return standby_fd >= 0; }
-};
-
-bool TakeFlag(const std::string& flag, const std::string& value, Arguments& arguments) {
-  if (flag == "--dir") arguments.dir = value;
-  if (flag == "--own-dir") arguments.own_dir = value;
-  if (flag == "--lock-fd") return absl::SimpleAtoi(value, &arguments.lock_fd);
-  if (flag == "--standby-fd") return absl::SimpleAtoi(value, &arguments.standby_fd);
-  if (flag == "--standby-modules") arguments.standby_modules = value;
-  if (flag == "--working-directory") arguments.working_directory = value;
-  if (flag == "--environment") arguments.environment_file = value;
-  if (flag == "--log-segment-bytes") return absl::SimpleAtoi(value, &arguments.log_segment_bytes);
-  if (flag == "--allowed-root") arguments.roots.push_back(value);
-  if (flag == "--path") {
-    const std::pair<std::string, std::string> named =
-        absl::StrSplit(value, absl::MaxSplits('=', 1));
-    arguments.paths.push_back({named.first, named.second});
-  }
-  return TakeConfinementFlag(flag, value, arguments.confinement);
-}
-
-bool Parse(int argc, char** argv, Arguments& arguments) {
-  for (int i = 1; i + 1 < argc; i += 2) {
-    const std::string flag = argv[i];
-    if (flag == "--") {
-      arguments.program = argv + i + 1;
-      break;
-    }
-    if (!TakeFlag(flag, argv[i + 1], arguments)) return false;
-  }
-  const bool whole_command = !arguments.is_command() || (!arguments.environment_file.empty() &&
-                                                         arguments.log_segment_bytes > 0);
-  const bool has_place = arguments.is_standby()
-                             ? arguments.is_command() && !arguments.standby_modules.empty()
-                             : !arguments.dir.empty() && !arguments.own_dir.empty();
-  return has_place && whole_command && arguments.program != nullptr &&
-         (arguments.is_standby() ? arguments.standby_fd : arguments.lock_fd) > 2;
-}
 
 // Closes all inherited descriptors but the lock or socket: an open pipe of the daemon would keep
 // its reader waiting for as long as the trainer lives.
@@ -141,175 +72,6 @@ void CloseInherited(int lock_fd) {
   if (lock_fd > 3) ::close_range(3, static_cast<unsigned>(lock_fd) - 1, 0);
   ::close_range(static_cast<unsigned>(lock_fd) + 1, ~0U, 0);
   ::fcntl(lock_fd, F_SETFD, FD_CLOEXEC);
-}
-
-// Makes this process die with the shim. A change of user undoes this: call it again then.
-void FollowInDeath(pid_t shim) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
-  if (::getppid() != shim) ::_exit(kExitFailure);
-}
-
-absl::Status CannotStart(const Arguments& arguments, absl::string_view step) {
-  const int error = errno;
-  const std::string what = step.empty() ? "" : absl::StrCat(", cannot ", step);
-  return absl::InternalError(
-      absl::StrCat("cannot start ", arguments.program[0], what, ": ", std::strerror(error)));
-}
-
-// More parts of a command, opened before any process of the job exists.
-struct CommandParts {
-  std::string environment;  // The file's text.
-  std::optional<LogPump> pump;
-  int standby = -1;  // The program's end of the socket to a standby interpreter.
-};
-
-absl::Status ReadEnvironment(const Arguments& arguments, std::string& environment) {
-  absl::StatusOr<std::optional<std::string>> text = ReadSmallFile(arguments.environment_file);
-  if (!text.ok()) return text.status();
-  environment = text->value_or("");
-  return absl::OkStatus();
-}
-
-absl::Status OpenLog(const Arguments& arguments, LogPump& pump) {
-  return pump.OpenLog(absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog));
-}
-
-absl::Status OpenCommand(const Arguments& arguments, CommandParts& parts) {
-  absl::Status status = ReadEnvironment(arguments, parts.environment);
-  if (!status.ok()) return status;
-  absl::StatusOr<LogPump> pump =
-      LogPump::Make(arguments.confinement.user, arguments.log_segment_bytes);
-  if (!pump.ok()) return pump.status();
-  parts.pump.emplace(*std::move(pump));
-  return arguments.is_standby() ? absl::OkStatus() : OpenLog(arguments, *parts.pump);
-}
-
-// Sends the program's output to its first log segment and enters its own directory.
-absl::Status OpenOwnLog(const Arguments& arguments) {
-  const std::string log_dir = absl::StrCat(arguments.own_dir, "/", trainer_dir::kLog);
-  ::mkdir(log_dir.c_str(), 0700);
-  const std::string segment = absl::StrCat(log_dir, "/", trainer_dir::kFirstLogSegment);
-  const int log = ::open(segment.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
-  if (log < 0 || ::chdir(arguments.own_dir.c_str()) != 0) {
-    return CannotStart(arguments, absl::StrCat("use ", arguments.own_dir));
-  }
-  ::dup2(log, 1);
-  ::dup2(log, 2);
-  return absl::OkStatus();
-}
-
-// Returns only on failure, with errno set. Like a shell, looks the program up in the new PATH.
-void ExecCommand(const Arguments& arguments, std::string environment) {
-  std::vector<char*> entries;
-  for (size_t begin = 0; begin < environment.size();) {
-    entries.push_back(&environment[begin]);
-    begin += std::strlen(entries.back()) + 1;
-    if (absl::StartsWith(entries.back(), "PATH=")) ::putenv(entries.back());
-  }
-  entries.push_back(nullptr);
-  ::execvpe(arguments.program[0], arguments.program, entries.data());
-}
-
-// Passes `fd` to the program as descriptor `number`. Requires: any other descriptor of that number
-// is no longer needed, or is closed by exec.
-void KeepAs(int number, int fd) {
-  if (fd == number) {
-    ::fcntl(fd, F_SETFD, 0);
-  } else {
-    ::dup2(fd, number);
-  }
-}
-
-// Runs in the child, which has one thread. Returns only when the program could not be started;
-// PermissionDenied when the job named something wrong.
-absl::Status Exec(const Arguments& arguments, const CommandParts& parts, pid_t shim) {
-  ::setpgid(0, 0);
-  FollowInDeath(shim);
-  sigset_t none;
-  ::sigemptyset(&none);
-  ::sigprocmask(SIG_SETMASK, &none, nullptr);
-  if (const char* const failed = Confine(arguments.confinement)) {
-    return CannotStart(arguments, failed);
-  }
-  FollowInDeath(shim);
-  // Where Yama only lets parents trace, also let other processes of this user: the daemon reads a
-  // hanging rank's stacks as that user. Without Yama the call fails and is not needed.
-  if (arguments.confinement.user.has_value()) ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
-  // From here on as the trainer's user, so links in its own directory harm only that user.
-  if (absl::Status status = CheckRoots(arguments.roots, arguments.paths); !status.ok()) {
-    return status;
-  }
-  if (parts.pump.has_value()) {
-    ::dup2(parts.pump->input(), 1);
-    ::dup2(parts.pump->input(), 2);
-    if (::chdir(arguments.working_directory.c_str()) != 0) {
-      return absl::PermissionDeniedError(absl::StrCat(
-          "working_directory ", arguments.working_directory, ": ", std::strerror(errno)));
-    }
-  } else if (absl::Status status = OpenOwnLog(arguments); !status.ok()) {
-    return status;
-  }
-  // All descriptors close on exec already; this also covers those that a library of ours opens.
-  ::close_range(3, ~0U, CLOSE_RANGE_CLOEXEC);
-  if (parts.standby >= 0) KeepAs(kStandbyFd, parts.standby);
-  if (const char* const failed = TakeLimits(arguments.confinement)) {
-    return CannotStart(arguments, failed);
-  }
-  if (!arguments.is_command()) {
-    ::execv(arguments.program[0], arguments.program);
-    return CannotStart(arguments, "");
-  }
-  ExecCommand(arguments, parts.environment);
-  return absl::PermissionDeniedError(CannotStart(arguments, "").message());
-}
-
-struct Child {
-  pid_t pid = -1;
-  int failure = -1;  // Receives the reason why the program was not started; at its end once it was.
-};
-
-constexpr char kInputFailure = 'i';
-constexpr char kStartFailure = 's';
-
-// Starts the program. If there is no child, `record` has the reason.
-Child Start(const Arguments& arguments, const CommandParts& parts, ExitRecord& record) {
-  int failure[2];
-  if (::pipe2(failure, O_CLOEXEC) != 0) {
-    record.start_error = absl::StrCat("cannot make a pipe: ", std::strerror(errno));
-    return {};
-  }
-  const pid_t shim = ::getpid();
-  const pid_t child = ::fork();
-  if (child == 0) {
-    const absl::Status status = Exec(arguments, parts, shim);
-    const std::string text = absl::StrCat(
-        std::string(1, absl::IsPermissionDenied(status) ? kInputFailure : kStartFailure),
-        status.message().substr(0, kMostFailureBytes));
-    const bool told = ::write(failure[1], text.data(), text.size()) > 0;
-    ::_exit(told ? kExitFailure : kExitUsage);
-  }
-  const int fork_error = errno;
-  ::close(failure[1]);
-  if (child > 0) {
-    // The child does the same: whoever kills the group must find it, whichever of us is first.
-    ::setpgid(child, child);
-    return {child, failure[0]};
-  }
-  ::close(failure[0]);
-  record.start_error =
-      absl::StrCat("cannot start ", arguments.program[0], ": ", std::strerror(fork_error));
-  return {};
-}
-
-// Requires: the child has ended. If the program was never started, puts the reason on record.
-void TakeFailure(int failure, ExitRecord& record) {
-  char text[kMostFailureBytes + 1];
-  const ssize_t size = ::read(failure, text, sizeof(text));
-  ::close(failure);
-  if (size <= 1) return;
-  record = ExitRecord();
-  record.is_input_error = text[0] == kInputFailure;
-  record.start_error = std::string(text + 1, static_cast<size_t>(size) - 1);
 }
 
 // Children of this process; orphaned descendants are among them.
@@ -416,7 +178,7 @@ std::string FailureOf(const Child& child) {
 }
 
 // Reads the daemon's order into `arguments`. False: there is none, and this process is not needed.
-bool TakeOrder(Arguments& arguments) {
+bool TakeOrder(ShimArguments& arguments) {
   char text[kMostOrderBytes];
   alignas(cmsghdr) char control[CMSG_SPACE(sizeof(int))];
   iovec data = {text, sizeof(text)};
@@ -440,7 +202,7 @@ bool TakeOrder(Arguments& arguments) {
 }
 
 // Starts an interpreter and waits for the order to become a trainer. Without an order, all ends.
-std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int signal_fd) {
+std::optional<Child> StandBy(ShimArguments& arguments, CommandParts& parts, int signal_fd) {
   int ends[2];
   if (!OpenCommand(arguments, parts).ok() ||
       ::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0) {
@@ -451,7 +213,7 @@ std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int sign
   const int interpreter = ends[0];
   parts.standby = ends[1];
   ExitRecord record;
-  const Child child = Start(arguments, parts, record);
+  const Child child = StartProgram(arguments, parts, record);
   ::close(ends[1]);
   parts.pump->CloseInput();
   if (child.pid < 0) return std::nullopt;
@@ -498,8 +260,8 @@ std::optional<Child> StandBy(Arguments& arguments, CommandParts& parts, int sign
 }
 
 int Main(int argc, char** argv) {
-  Arguments arguments;
-  if (!Parse(argc, argv, arguments)) {
+  ShimArguments arguments;
+  if (!ParseShimArguments(argc, argv, arguments)) {
     std::cerr << "usage: paceline-shim --dir TRAINER_DIR --own-dir DIR --lock-fd N [...] -- "
                  "PROGRAM ARGS...\nIt is started by paceline-worker.\n";
     return kExitUsage;
@@ -531,7 +293,7 @@ int Main(int argc, char** argv) {
       return WriteExitRecord(arguments.dir, record).ok() ? kExitOk : kExitFailure;
     }
   }
-  if (!arguments.is_standby()) trainer = Start(arguments, parts, record);
+  if (!arguments.is_standby()) trainer = StartProgram(arguments, parts, record);
   LogPump* const pump = parts.pump.has_value() ? &*parts.pump : nullptr;
   if (pump != nullptr) pump->CloseInput();
   Waiter waiter(signal_fd, pump);
