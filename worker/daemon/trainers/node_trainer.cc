@@ -4,7 +4,6 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cerrno>
 #include <filesystem>
 #include <system_error>
@@ -17,13 +16,10 @@
 #include "common/foreign_dir.h"
 #include "common/log.h"
 #include "common/uuid.h"
-#include "worker/daemon/logs/log_files.h"
 #include "worker/daemon/session/kept_message.h"
 #include "worker/daemon/state/job_paths.h"
-#include "worker/daemon/trainers/command_words.h"
 #include "worker/daemon/trainers/trainer_sockets.h"
 #include "worker/link/interface_host.h"
-#include "worker/shim/exit_record.h"
 #include "worker/shim/small_file.h"
 #include "worker/shim/trainer_dir.h"
 #include "worker/shim/trainer_lock.h"
