@@ -1,6 +1,5 @@
 #include "common/job_spec/problem_list.h"
 
-#include <algorithm>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +7,7 @@
 namespace paceline {
 
 void ProblemList::Add(std::string field, std::string message) {
+  told_.insert(field);
   problems_.push_back({std::move(field), std::move(message)});
 }
 
@@ -17,11 +17,6 @@ bool ProblemList::CheckRange(const std::string& field, int64_t value, int64_t lo
   return false;
 }
 
-bool ProblemList::Tells(absl::string_view field) const {
-  return std::any_of(problems_.begin(), problems_.end(),
-                     [&](const SpecProblem& problem) { return problem.field == field; });
-}
-
-std::vector<SpecProblem> ProblemList::Take() { return std::exchange(problems_, {}); }
+bool ProblemList::Tells(absl::string_view field) const { return told_.find(field) != told_.end(); }
 
 }  // namespace paceline

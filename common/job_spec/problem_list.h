@@ -5,7 +5,10 @@
 #define COMMON_JOB_SPEC_PROBLEM_LIST_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/string_view.h"
@@ -27,11 +30,11 @@ class ProblemList {
 
   bool empty() const { return problems_.empty(); }
 
-  // Leaves the list empty.
-  std::vector<SpecProblem> Take();
+  std::vector<SpecProblem> Take() { return std::move(problems_); }
 
  private:
   std::vector<SpecProblem> problems_;
+  std::set<std::string, std::less<>> told_;  // Their fields: there may be very many.
 };
 
 // Sizes of the whole spec, its texts and its lists (job_spec.h).
