@@ -22,11 +22,6 @@ TYPES = {
     FieldDescriptorProto.TYPE_MESSAGE: ("group of keys", ""),
     FieldDescriptorProto.TYPE_STRING: ("text", "none"),
 }
-LISTS = {
-    FieldDescriptorProto.TYPE_INT64: "list of whole numbers",
-    FieldDescriptorProto.TYPE_MESSAGE: "list of groups",
-    FieldDescriptorProto.TYPE_STRING: "list of texts",
-}
 
 Key = namedtuple("Key", "path type unit default allowed example meaning")
 
@@ -71,14 +66,14 @@ class Keys(list):
             remark = " Only with command."
         path = prefix + field.name
         repeated = field.label == field.LABEL_REPEATED
-        kind_of_type, default = TYPES[field.type]
-        if repeated:
-            kind_of_type, default = LISTS[field.type], "none"
-        is_group = field.type == field.TYPE_MESSAGE
-        if is_group and self._is_map(field):
-            kind_of_type, is_group = "labels with values", False
-        if field.type == field.TYPE_STRING and key.path:
-            kind_of_type = "path"
+        is_group = field.type_name in self._messages
+        type_name, default = TYPES[field.type]
+        if field.type == field.TYPE_MESSAGE and not is_group:
+            type_name, default = "labels with values", "none"
+        elif repeated:
+            type_name, default = f"list of {'group' if is_group else type_name}s", "none"
+        elif key.path:
+            type_name = "path"
         bounds = protos.bounds(key)
         allowed = [f"each {bounds}" if bounds and repeated else bounds, key.allowed]
         if key.required:
@@ -90,14 +85,11 @@ class Keys(list):
             cut = os.path.commonprefix(names).rfind("_") + 1
             allowed.insert(0, ", ".join(name[cut:].lower() for name in names[1:]))
             default = default[cut:].lower() if key.default else default
-        self.append(Key(path, kind_of_type, key.unit, default, "; ".join(filter(None, allowed)),
+        self.append(Key(path, type_name, key.unit, default, "; ".join(filter(None, allowed)),
                         key.example, meaning + remark))
         if is_group:
             inherited = remark if key.only_with_command else ""
             self._add_group(field.type_name, path + ("[]." if repeated else "."), inherited)
-
-    def _is_map(self, field):
-        return field.type_name not in self._messages
 
 
 def code(text):
