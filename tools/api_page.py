@@ -6,48 +6,21 @@ These are the services of the controller that people and programs call, and ever
 be reached from them.
 """
 
-import subprocess
 import sys
-import tempfile
 
 from google.protobuf import descriptor_pb2
+
+import protos
 
 PACKAGE = ".paceline.v1."
 
 # Used between Paceline's own processes.
 INTERNAL = {"WorkerService"}
 
-# Numbers of descriptor fields, as used in the paths of comments.
-FILE_MESSAGE, FILE_ENUM, FILE_SERVICE, FILE_SYNTAX = 4, 5, 6, 12
-MESSAGE_FIELD, MESSAGE_NESTED, MESSAGE_ENUM = 2, 3, 4
+# Numbers of the fields of descriptors, as paths of comments use them.
+FILE_ENUM, FILE_SERVICE, FILE_SYNTAX = 5, 6, 12
+MESSAGE_NESTED, MESSAGE_ENUM = 3, 4
 ENUM_VALUE, SERVICE_METHOD = 2, 2
-
-
-class Comments:
-    """The comments of one file, by the path of what they belong to."""
-
-    def __init__(self, file):
-        self._texts = {}
-        for location in file.source_code_info.location:
-            # A trailing comment counts only if there is none before: "int32 a = 1;  // Such."
-            text = location.leading_comments or location.trailing_comments
-            self._texts.setdefault(tuple(location.path), text)
-
-    def lines(self, *path):
-        text = self._texts.get(path, "")
-        return [line.removeprefix(" ").rstrip() for line in text.rstrip("\n").split("\n")]
-
-    def one_line(self, *path):
-        return escaped(" ".join(line.strip() for line in self.lines(*path) if line.strip()))
-
-    def paragraphs(self, *path):
-        return escaped("\n".join(self.lines(*path)))
-
-
-def escaped(text):
-    for character in "\\<|*":
-        text = text.replace(character, "\\" + character)
-    return text
 
 
 def slug(heading):
@@ -115,10 +88,12 @@ class Page:
         else:
             print("No fields.")
         for i, field in enumerate(message.field):
-            what = comments.one_line(*path, MESSAGE_FIELD, i)
+            what = comments.one_line(*path, protos.MESSAGE_FIELD, i)
             if field.HasField("oneof_index") and not field.proto3_optional:
-                choice = message.oneof_decl[field.oneof_index].name
-                what = f"One of `{choice}`. {what}".rstrip()
+                choice = message.oneof_decl[field.oneof_index]
+                default = ", the default" if protos.key_of(choice).default == field.name else ""
+                what = f"One of `{choice.name}`{default}. {what}".rstrip()
+            what = f"{what} {protos.rules(field)}".rstrip()
             print(f"| `{field.name}` | {field.number} | {self._type(field)} | {what} |")
         for i, nested in enumerate(message.nested_type):
             self._message(f"{name}.{nested.name}", nested, comments, (*path, MESSAGE_NESTED, i))
@@ -153,26 +128,18 @@ class Page:
         for file in self._files:
             for i, service in enumerate(file.service):
                 if service.name not in INTERNAL:
-                    self._service(service, Comments(file), i)
+                    self._service(service, protos.Comments(file), i)
         for file in self._files:
             names = {PACKAGE + thing.name for thing in [*file.message_type, *file.enum_type]}
             if not names & self._reached:
                 continue
-            comments = Comments(file)
+            comments = protos.Comments(file)
             print(f"\n## {file.name}\n\n{comments.paragraphs(FILE_SYNTAX)}")
             for i, enum in enumerate(file.enum_type):
                 self._enum(PACKAGE + enum.name, enum, comments, (FILE_ENUM, i))
             for i, message in enumerate(file.message_type):
-                self._message(PACKAGE + message.name, message, comments, (FILE_MESSAGE, i))
-
-
-def image_of(files):
-    """The files with their imports and comments, as protoc understands them."""
-    with tempfile.NamedTemporaryFile() as image:
-        subprocess.run(["protoc", "-I.", "--include_imports", "--include_source_info",
-                        "-o", image.name, *files], check=True)
-        return descriptor_pb2.FileDescriptorSet.FromString(image.read())
+                self._message(PACKAGE + message.name, message, comments, (protos.FILE_MESSAGE, i))
 
 
 if __name__ == "__main__":
-    Page(image_of(sorted(sys.argv[1:]))).print()
+    Page(protos.image_of(sorted(sys.argv[1:]))).print()

@@ -4,10 +4,10 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
-bazel build //cli/job_file:print_key_tables //tests/docs:print_families
+bazel build //tests/docs:print_families
 bin=$(bazel info bazel-bin 2>/dev/null)
 
 write() { .venv/bin/python tools/generated.py write "$@"; }
 write docs/api.md api tools/api_page.py proto/*.proto
-write docs/job-file.md keys "$bin/cli/job_file/print_key_tables"
+write docs/job-file.md keys tools/job_file_page.py proto/job_spec.proto
 write docs/metrics.md families "$bin/tests/docs/print_families"

@@ -5,34 +5,36 @@
 namespace paceline {
 
 using google::protobuf::Descriptor;
-using google::protobuf::EnumDescriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
 
 const OneofDescriptor* ChoiceOf(const Descriptor& group) { return group.FindOneofByName("kind"); }
 
-KeyField FindKeyField(const Descriptor& group, const std::string& key) {
-  KeyField found;
+std::vector<KeyField> KeyFields(const Descriptor& group) {
+  std::vector<KeyField> keys;
   const OneofDescriptor* choice = ChoiceOf(group);
-  const FieldDescriptor* direct = group.FindFieldByName(key);
-  if (direct != nullptr && (choice == nullptr || direct->containing_oneof() != choice)) {
-    found.field = direct;
-    return found;
+  if (choice != nullptr) keys.push_back({nullptr, nullptr, choice});
+  for (int i = 0; i < group.field_count(); ++i) {
+    const FieldDescriptor* field = group.field(i);
+    if (choice == nullptr || field->containing_oneof() != choice) {
+      keys.push_back({field, nullptr, nullptr});
+    }
   }
-  if (choice == nullptr) return found;
-  if (key == choice->name()) {
-    found.choice = choice;
-    return found;
+  for (int m = 0; choice != nullptr && m < choice->field_count(); ++m) {
+    const FieldDescriptor* member = choice->field(m);
+    for (int i = 0; i < member->message_type()->field_count(); ++i) {
+      keys.push_back({member->message_type()->field(i), member, nullptr});
+    }
   }
-  for (int i = 0; i < choice->field_count(); ++i) {
-    const FieldDescriptor* member = choice->field(i);
-    const FieldDescriptor* field = member->message_type()->FindFieldByName(key);
-    if (field == nullptr) continue;
-    found.field = field;
-    found.member = member;
+  return keys;
+}
+
+KeyField FindKeyField(const Descriptor& group, const std::string& key) {
+  for (const KeyField& found : KeyFields(group)) {
+    if (found.name() == key) return found;
   }
-  return found;
+  return {};
 }
 
 const FieldDescriptor* ChosenMember(const Message& group) {
@@ -48,11 +50,7 @@ std::vector<std::string> AllowedNames(const KeyField& key) {
       names.push_back(key.choice->field(i)->name());
     }
   } else if (key.field != nullptr && key.field->enum_type() != nullptr) {
-    const EnumDescriptor* type = key.field->enum_type();
-    // Number 0 stands for "not given".
-    for (int i = 1; i < type->value_count(); ++i) {
-      names.push_back(EnumName(*type, type->value(i)->number()));
-    }
+    names = EnumNames(*key.field->enum_type());
   }
   return names;
 }

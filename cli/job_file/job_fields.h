@@ -20,7 +20,12 @@ struct KeyField {
   const google::protobuf::FieldDescriptor* member = nullptr;
   // The choice itself, for its key `kind`.
   const google::protobuf::OneofDescriptor* choice = nullptr;
+
+  const std::string& name() const { return choice != nullptr ? choice->name() : field->name(); }
 };
+
+// Of all keys of the group: its choice, its own fields, those of the choice's members.
+std::vector<KeyField> KeyFields(const google::protobuf::Descriptor& group);
 
 KeyField FindKeyField(const google::protobuf::Descriptor& group, const std::string& key);
 

@@ -84,13 +84,13 @@ bool DependsOnBroken(const std::set<std::string>& broken, const std::string& key
   const JobKey* entry = FindJobKey(key);
   if (entry == nullptr) return false;
   const std::string element = key.substr(0, key.rfind(']') + 1);
-  return std::any_of(
-      std::begin(kDependences), std::end(kDependences), [&](const Dependence& dependence) {
-        std::string other = dependence.other;
-        const size_t list = other.find("[]");
-        if (list != std::string::npos) other = element + other.substr(list + 2);
-        return std::strcmp(dependence.key, entry->path) == 0 && IsTold(broken, other);
-      });
+  return std::any_of(std::begin(kDependences), std::end(kDependences),
+                     [&](const Dependence& dependence) {
+                       std::string other = dependence.other;
+                       const size_t list = other.find("[]");
+                       if (list != std::string::npos) other = element + other.substr(list + 2);
+                       return entry->path == dependence.key && IsTold(broken, other);
+                     });
 }
 
 void AddRuleProblems(const std::set<std::string>& broken, JobFile* file) {

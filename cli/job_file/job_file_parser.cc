@@ -233,11 +233,10 @@ Message* JobFileParser::Holder(const KeyField& field, const std::string& path, M
   if (chosen == field.member) return group->GetReflection()->MutableMessage(group, chosen);
   const std::string kind = Join(path.substr(0, path.rfind('.')), "kind");
   // A missing or wrong kind is told by itself.
-  const JobKey* kind_key = FindJobKey(kind);
-  const bool required = absl::string_view(kind_key->fallback) == "required";
-  if (chosen == nullptr && (required || broken_.count(kind) > 0)) return nullptr;
+  const std::string& otherwise = FindJobKey(kind)->default_kind;
+  if (chosen == nullptr && (otherwise.empty() || broken_.count(kind) > 0)) return nullptr;
   TellAt(path, StrCat("belongs to kind ", field.member->name(), "; the kind is ",
-                      chosen == nullptr ? kind_key->fallback : chosen->name()));
+                      chosen == nullptr ? otherwise : chosen->name()));
   return nullptr;
 }
 
@@ -258,8 +257,8 @@ void JobFileParser::ParseInteger(const JobKey& key, const std::string& path,
   const bool fits = !narrow || (number >= std::numeric_limits<int32_t>::min() &&
                                 number <= std::numeric_limits<int32_t>::max());
   if (!fits || (key.no_zero && number == 0)) {
-    TellAt(path, StrCat("is ", number, "; allowed is ",
-                        fits ? std::string(key.allowed) : AllowedText(key, narrow)));
+    TellAt(path,
+           StrCat("is ", number, "; allowed is ", fits ? key.allowed : AllowedText(key, narrow)));
     return;
   }
   const auto* reflection = holder->GetReflection();

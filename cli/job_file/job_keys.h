@@ -1,9 +1,8 @@
-// The keys of a job file: the one table from which the parser takes what it knows and of which
-// the tables of docs/job-file.md are made.
+// The keys of a job file, as proto/job_spec.proto has them: what the parser knows.
 //
-// A key's path is that of its field in proto/job_spec.proto, less the members of a choice:
-// optimizer.sgd.momentum is written optimizer.momentum, and optimizer.kind says which of the
-// choices is meant. "[]" marks the elements of a list of groups.
+// A key's path is that of its field, less the members of a choice: optimizer.sgd.momentum is
+// written optimizer.momentum, and optimizer.kind says which of the choices is meant. "[]" marks the
+// elements of a list of groups.
 #ifndef CLI_JOB_FILE_JOB_KEYS_H_
 #define CLI_JOB_FILE_JOB_KEYS_H_
 
@@ -11,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/string_view.h"
+#include "cli/job_file/job_fields.h"
 
 namespace paceline {
 
@@ -29,15 +29,15 @@ enum class KeyType {
 };
 
 struct JobKey {
-  const char* path;  // "optimizer.momentum", "chaos[].rank".
+  std::string path;  // "optimizer.momentum", "chaos[].rank".
+  KeyField field;
   KeyType type;
-  const char* unit;      // "steps", "s"; empty: none.
-  const char* fallback;  // The default as text; "required", or empty for a group.
-  const char* allowed;   // Values; empty: any of the type.
-  const char* example;   // A value as in YAML; empty for a group.
-  const char* doc;       // One sentence, or what remains to be said.
+  std::string allowed;  // Values; empty: any of the type.
+  std::string example;  // A value as in YAML; empty for a group.
+  // The member of a choice that is meant where none is given; empty: one is required.
+  std::string default_kind;
   // 0 is not a value: it may not be written, because it stands for "not given" in the proto.
-  bool no_zero = false;
+  bool no_zero;
 };
 
 // In the order of the documentation; a group comes before its keys.

@@ -1,64 +1,52 @@
 #include "cli/job_file/job_keys.h"
 
-#include <set>
 #include <string>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "absl/strings/str_replace.h"
-#include "absl/strings/str_split.h"
-#include "cli/job_file/job_fields.h"
 #include "cli/job_file/job_file.h"
+#include "common/job_spec/job_key.h"
 #include "gtest/gtest.h"
-#include "proto/job_spec.pb.h"
 
 namespace paceline {
 namespace {
 
-// Paths of the keys that the fields of a message need.
-void AddPaths(const google::protobuf::Descriptor& group, const std::string& prefix,
-              std::set<std::string>* paths) {
-  const auto* choice = ChoiceOf(group);
-  if (choice != nullptr) paths->insert(prefix + "kind");
-  for (int i = 0; i < group.field_count(); ++i) {
-    const auto* field = group.field(i);
-    const auto* type = field->message_type();
-    if (choice != nullptr && field->containing_oneof() == choice) {
-      AddPaths(*type, prefix, paths);
-      continue;
-    }
-    const std::string path = prefix + field->name();
-    paths->insert(path);
-    if (type != nullptr && !field->is_map()) {
-      AddPaths(*type, path + (field->is_repeated() ? "[]." : "."), paths);
-    }
+std::string KindOf(const JobKey& key) {
+  return key.field.member == nullptr ? "" : key.field.member->name();
+}
+
+TEST(JobKeysTest, MembersOfAChoiceAreNoPartOfAPath) {
+  for (const char* path : {"ranks", "optimizer", "optimizer.kind", "optimizer.momentum",
+                           "strategy.ladder[].period", "chaos[].kind"}) {
+    EXPECT_NE(FindJobKey(path), nullptr) << path;
+  }
+  for (const char* path : {"optimizer.sgd", "optimizer.sgd.momentum", "kind"}) {
+    EXPECT_EQ(FindJobKey(path), nullptr) << path;
   }
 }
 
-// The kind that a key needs, from its documentation; empty: any.
-std::string KindOf(const JobKey& key) {
-  const std::vector<std::string> parts = absl::StrSplit(key.doc, "Only with kind ");
-  return parts.size() < 2 ? "" : parts[1].substr(0, parts[1].find('.'));
+TEST(JobKeysTest, WhatIsAllowedIsSaidOfBoundsAndChoices) {
+  EXPECT_EQ(FindJobKey("ranks")->allowed, "1 to 4096");
+  EXPECT_EQ(FindJobKey("optimizer.kind")->allowed, "sgd, adamw");
+  EXPECT_EQ(FindJobKey("optimizer.momentum")->allowed, "0 <= x < 1");
+  EXPECT_EQ(FindJobKey("schedule.gamma")->allowed, "0 < x <= 1");
+  EXPECT_EQ(FindJobKey("model.hidden")->allowed, "each 1 to 2147483647");
+  EXPECT_EQ(FindJobKey("stall_warning_s")->allowed, "more than 0; below hang_timeout_s");
 }
 
-TEST(JobKeysTest, EveryFieldOfASpecHasAKeyAndNoKeyIsWithoutAField) {
-  std::set<std::string> fields;
-  AddPaths(*v1::JobSpec::descriptor(), "", &fields);
-  std::set<std::string> keys;
-  for (const JobKey& key : JobKeys()) keys.insert(key.path);
-  EXPECT_EQ(keys, fields);
+TEST(JobKeysTest, ZeroIsNoValueWhereItMeansNotGiven) {
+  for (const char* path : {"ranks", "schedule.steps", "stop_grace_s", "code.bytes"}) {
+    EXPECT_TRUE(FindJobKey(path)->no_zero) << path;
+  }
+  for (const char* path : {"seed", "optimizer.beta1", "optimizer.epsilon", "recovery.spares"}) {
+    EXPECT_FALSE(FindJobKey(path)->no_zero) << path;
+  }
 }
 
-TEST(JobKeysTest, AllowedChoicesAreThoseOfTheProto) {
+TEST(JobKeysTest, EveryKeyButAGroupHasAnExample) {
   for (const JobKey& key : JobKeys()) {
-    if (key.type != KeyType::kChoice) continue;
-    const google::protobuf::Descriptor* group = v1::JobSpec::descriptor();
-    std::vector<std::string> parts = absl::StrSplit(key.path, '.');
-    for (size_t i = 0; i + 1 < parts.size(); ++i) {
-      group = FindKeyField(*group, parts[i].substr(0, parts[i].find('['))).field->message_type();
-    }
-    EXPECT_EQ(absl::StrJoin(AllowedNames(FindKeyField(*group, parts.back())), ", "), key.allowed)
+    EXPECT_EQ(key.example.empty(), key.type == KeyType::kGroup || key.type == KeyType::kGroups)
         << key.path;
   }
 }
@@ -81,7 +69,8 @@ std::string Companions(const std::string& path) {
 
 // Further keys of the file that an example needs.
 std::string Surroundings(const std::string& path) {
-  if (absl::StrContains(FindJobKey(path)->doc, "Only with command.")) return "command: [a]\n";
+  const std::string top = path.substr(0, path.find_first_of(".["));
+  if (KeyOf(*FindJobKey(top)->field.field).only_with_command()) return "command: [a]\n";
   if (path == "ranks") return "steps: 500\n";
   if (path == "steps") return "ranks: 4\n";
   if (path == "cuda_graph") return "steps: 500\ndevice: cuda\nmodel: mlp\n";
@@ -91,7 +80,7 @@ std::string Surroundings(const std::string& path) {
 
 TEST(JobKeysTest, EveryExampleIsAccepted) {
   for (const JobKey& key : JobKeys()) {
-    if (absl::string_view(key.example).empty()) continue;
+    if (key.example.empty()) continue;
     // From the inside out: "period: 8", "ladder: [{period: 8}]", "strategy: {kind: hsgd, ladder:
     // ...}".
     std::string yaml;

@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/core/utf8_prefix.h"
+#include "common/job_spec/job_key.h"
 #include "common/job_spec/problem_list.h"
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
@@ -18,21 +19,10 @@ namespace paceline {
 namespace {
 
 using absl::StrCat;
+using google::protobuf::FieldDescriptor;
 
 constexpr int kMostArguments = 256;
 constexpr size_t kSha256Digits = 64;
-
-// What a job with a command may say besides.
-constexpr absl::string_view kGoWithCommand[] = {
-    "name",         "ranks",   "device",      "threads_per_rank",  "steps",
-    "max_restarts", "queue",   "priority",    "placement",         "stall_warning_s",
-    "stragglers",   "command", "environment", "working_directory", "venv",
-    "stop_grace_s", "watch",   "code",
-};
-// What only such a job may say.
-constexpr absl::string_view kNeedCommand[] = {
-    "working_directory", "environment", "venv", "stop_grace_s", "watch", "code",
-};
 
 constexpr absl::string_view kSetByPaceline[] = {
     "RANK",
@@ -50,14 +40,9 @@ constexpr absl::string_view kSetByPaceline[] = {
     "VIRTUAL_ENV",
 };
 
-template <size_t N>
-bool Has(const absl::string_view (&names)[N], absl::string_view name) {
-  return std::find(std::begin(names), std::end(names), name) != std::end(names);
-}
-
-std::vector<const google::protobuf::FieldDescriptor*> Given(const v1::JobSpec& spec) {
-  std::vector<const google::protobuf::FieldDescriptor*> fields;
-  spec.GetReflection()->ListFields(spec, &fields);
+std::vector<const FieldDescriptor*> Given(const google::protobuf::Message& message) {
+  std::vector<const FieldDescriptor*> fields;
+  message.GetReflection()->ListFields(message, &fields);
   return fields;
 }
 
@@ -92,42 +77,47 @@ void CheckEnvironment(const v1::JobSpec& spec, ProblemList& problems) {
   }
 }
 
-void CheckCode(const v1::Code& code, const std::string& prefix, ProblemList& problems) {
+void CheckCode(const v1::Code& code, ProblemList& problems) {
   const auto is_digit = [](char c) { return absl::ascii_isdigit(c) || (c >= 'a' && c <= 'f'); };
   if (code.sha256().size() != kSha256Digits ||
       !std::all_of(code.sha256().begin(), code.sha256().end(), is_digit)) {
-    problems.Add(prefix + "sha256", "is no SHA-256: 64 of 0-9 and a-f");
+    problems.Add("code.sha256", "is no SHA-256: 64 of 0-9 and a-f");
   }
-  problems.CheckRange(prefix + "bytes", code.bytes(), 1, kMaxCodeBytes);
-  problems.CheckRange(prefix + "files", code.files(), 0, kMaxCodeFiles);
+  if (code.bytes() == 0) problems.Add("code.bytes", "is missing; give how many bytes they are");
 }
 
 }  // namespace
 
 std::vector<SpecProblem> CheckCode(const v1::Code& code) {
   ProblemList problems;
-  CheckCode(code, "code.", problems);
+  CheckKeys(code, "code.", problems);
+  CheckCode(code, problems);
   return problems.Take();
 }
 
 bool IsRankVariable(absl::string_view name) {
-  return Has(kSetByPaceline, name) || absl::StartsWith(name, "PACELINE_") ||
-         absl::StartsWith(name, "TORCHELASTIC_");
+  return std::find(std::begin(kSetByPaceline), std::end(kSetByPaceline), name) !=
+             std::end(kSetByPaceline) ||
+         absl::StartsWith(name, "PACELINE_") || absl::StartsWith(name, "TORCHELASTIC_");
 }
 
-void CheckNoCommand(const v1::JobSpec& spec, ProblemList& problems) {
-  for (const auto* field : Given(spec)) {
-    if (Has(kNeedCommand, field->name())) {
-      problems.Add(field->name(), "is given without command; give the program that each rank is");
-    }
+void CheckGiven(const v1::JobSpec& spec, ProblemList& problems) {
+  const bool command = !spec.command().empty();
+  for (const FieldDescriptor* field : Given(spec)) {
+    if (GoesWith(command, KeyOf(*field))) continue;
+    problems.Add(field->name(),
+                 command ? StrCat("does not go with command: ", Remedy(field->name()))
+                         : "is given without command; give the program that each rank is");
+  }
+  // Without a directory there is nothing that the other values could be about.
+  if (command || !spec.checkpoint().directory().empty()) return;
+  for (const FieldDescriptor* field : Given(spec.checkpoint())) {
+    problems.Add(StrCat("checkpoint.", field->name()),
+                 "needs checkpoint.directory, which is missing");
   }
 }
 
 void CheckCommand(const v1::JobSpec& spec, ProblemList& problems) {
-  for (const auto* field : Given(spec)) {
-    if (Has(kGoWithCommand, field->name())) continue;
-    problems.Add(field->name(), StrCat("does not go with command: ", Remedy(field->name())));
-  }
   problems.CheckRange("command", spec.command_size(), 1, kMostArguments);
   for (int i = 0; i < spec.command_size(); ++i) {
     const std::string& argument = spec.command(i);
@@ -137,7 +127,7 @@ void CheckCommand(const v1::JobSpec& spec, ProblemList& problems) {
   }
   if (spec.command(0).empty()) problems.Add("command[0]", "is empty; give the program's name");
   if (spec.has_code()) {
-    CheckCode(spec.code(), "code.", problems);
+    CheckCode(spec.code(), problems);
     if (!spec.working_directory().empty()) {
       problems.Add("working_directory",
                    "is given beside code, in whose folder the command starts; give one of them");
@@ -146,13 +136,6 @@ void CheckCommand(const v1::JobSpec& spec, ProblemList& problems) {
     problems.Add("working_directory", "is missing; give the folder where the command starts");
   }
   CheckEnvironment(spec, problems);
-  problems.CheckAtLeast("steps", spec.steps(), 0);
-  if (spec.stop_grace_s() != 0) {
-    problems.CheckAbove("stop_grace_s", spec.stop_grace_s(), 0);
-  }
-  if (spec.stall_warning_s() != 0) {
-    problems.CheckAbove("stall_warning_s", spec.stall_warning_s(), 0);
-  }
   if (spec.stragglers().mode() == v1::STRAGGLER_MODE_AUTO) {
     problems.Add("stragglers.mode",
                  "is auto, whose remedies a command cannot take; allowed are off and advise");

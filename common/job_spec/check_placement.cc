@@ -16,9 +16,6 @@ namespace {
 
 using absl::StrCat;
 
-constexpr int kLowestPriority = -1000;
-constexpr int kHighestPriority = 1000;
-
 // Names of queues are those of jobs.
 void CheckQueue(const std::string& queue, ProblemList& problems) {
   bool sound = !queue.empty() && queue.size() <= 63 && absl::ascii_islower(queue[0]);
@@ -38,7 +35,7 @@ constexpr size_t kShownBytes = 200;
 void CheckRanksPerNode(const v1::JobSpec& spec, ProblemList& problems) {
   const std::string field = "placement.ranks_per_node";
   const int per_node = spec.placement().ranks_per_node();
-  if (!problems.CheckAtLeast(field, per_node, 0) || per_node == 0) return;
+  if (per_node == 0 || problems.Tells(field)) return;
   if (spec.ranks() % per_node != 0) {
     problems.Add(field, StrCat("is ", per_node, ", which does not divide ranks, ", spec.ranks()));
   }
@@ -56,6 +53,8 @@ bool GoesUp(absl::string_view path) {
   return false;
 }
 
+}  // namespace
+
 // Nodes open it: the same file for all of them, below the folder that it names.
 void CheckPath(const std::string& field, const std::string& path, ProblemList& problems) {
   std::string wrong;
@@ -72,11 +71,8 @@ void CheckPath(const std::string& field, const std::string& path, ProblemList& p
                                    "\", which ", wrong));
 }
 
-}  // namespace
-
 void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems) {
   CheckQueue(spec.queue(), problems);
-  problems.CheckRange("priority", spec.priority(), kLowestPriority, kHighestPriority);
   const v1::PlacementPolicy& placement = spec.placement();
   for (const auto& [label, value] : placement.labels()) {
     if (label.empty()) problems.Add("placement.labels", "has a label without a name");
@@ -111,24 +107,6 @@ std::vector<SpecProblem> CheckNodePath(const std::string& path, const std::strin
   ProblemList problems;
   CheckPath(field, path, problems);
   return problems.Take();
-}
-
-void CheckPaths(const v1::JobSpec& spec, ProblemList& problems) {
-  CheckPath("model.torchscript.file", spec.model().torchscript().file(), problems);
-  CheckPath("data.train", spec.data().train(), problems);
-  CheckPath("data.eval", spec.data().eval(), problems);
-  CheckPath("init_from", spec.init_from(), problems);
-  CheckPath("export_final", spec.export_final(), problems);
-  CheckPath("checkpoint.directory", spec.checkpoint().directory(), problems);
-  CheckPath("working_directory", spec.working_directory(), problems);
-  CheckPath("venv", spec.venv(), problems);
-  for (int i = 0; i < spec.chaos_size(); ++i) {
-    CheckPath(StrCat("chaos[", i, "].until_file"), spec.chaos(i).until_file(), problems);
-  }
-  // Otherwise it names a checkpoint that the controller knows.
-  if (absl::StartsWith(spec.resume_from(), "/")) {
-    CheckPath("resume_from", spec.resume_from(), problems);
-  }
 }
 
 }  // namespace paceline

@@ -53,7 +53,7 @@ TEST(CheckPlacementTest, RanksPerNodeDivideTheRanksWhichAreNeverReplaced) {
   EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 3 }"),
               ElementsAre("placement.ranks_per_node is 3, which does not divide ranks, 8"));
   EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: -1 }"),
-              ElementsAre(HasSubstr("placement.ranks_per_node is -1; allowed is at least 0")));
+              ElementsAre(HasSubstr("placement.ranks_per_node is -1; allowed is 1 to 4096")));
   EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 4 } recovery { max_failures: 1 }"),
               ElementsAre(HasSubstr("placement.ranks_per_node does not go with recovery")));
 }
@@ -62,8 +62,8 @@ TEST(CheckPlacementTest, EveryProblemIsTold) {
   EXPECT_THAT(
       Problems("queue: 'My queue' priority: 1001 placement { nodes: 'a' nodes: '' "
                "exclude_nodes: 'a' tolerate: '=x' tolerate: 'taint.team' }"),
-      ElementsAre(HasSubstr("queue is no name"),
-                  HasSubstr("priority is 1001; allowed is -1000 to 1000"),
+      ElementsAre(HasSubstr("priority is 1001; allowed is -1000 to 1000"),
+                  HasSubstr("queue is no name"),
                   HasSubstr("placement.nodes[0] is a, which is in exclude_nodes too"),
                   "placement.nodes[1] is empty", HasSubstr("placement.tolerate[0] has no key"),
                   HasSubstr("placement.tolerate[1] is taint.team; leave out taint.")));

@@ -1,7 +1,9 @@
 // What is kept of a job, and how it goes on after failures.
-#include <cmath>
+#include <algorithm>
+#include <string>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "common/core/batch_rule.h"
@@ -11,24 +13,11 @@ namespace paceline {
 namespace {
 
 using absl::StrCat;
-using google::protobuf::FieldDescriptor;
-
-// Without a directory there is nothing that the other values could be about.
-void CheckNothingGiven(const v1::CheckpointPolicy& checkpoint, ProblemList& problems) {
-  std::vector<const FieldDescriptor*> given;
-  checkpoint.GetReflection()->ListFields(checkpoint, &given);
-  for (const FieldDescriptor* field : given) {
-    problems.Add(StrCat("checkpoint.", field->name()),
-                 "needs checkpoint.directory, which is missing");
-  }
-}
 
 struct Rung {
   const char* name;
   double seconds;
 };
-
-bool IsSound(double seconds) { return std::isfinite(seconds) && seconds > 0; }
 
 std::string DescribeLadder(const std::vector<Rung>& ladder) {
   return absl::StrJoin(ladder, " < ", [](std::string* out, const Rung& rung) {
@@ -56,7 +45,8 @@ std::vector<Rung> LadderOf(const v1::JobSpec& spec) {
 
 void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
   const v1::Recovery& recovery = spec.recovery();
-  if (!problems.CheckRange("recovery.min_ranks", recovery.min_ranks(), 1, spec.ranks()) ||
+  if (problems.Tells("recovery.min_ranks") ||
+      !problems.CheckRange("recovery.min_ranks", recovery.min_ranks(), 1, spec.ranks()) ||
       recovery.min_ranks() == spec.ranks() || recovery.batch() != v1::KEEP_GLOBAL_BATCH ||
       spec.batch_per_rank() < 1 || spec.accumulation_steps() < 1) {
     return;
@@ -77,23 +67,18 @@ void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
 }  // namespace
 
 void CheckCheckpoint(const v1::CheckpointPolicy& checkpoint, ProblemList& problems) {
-  if (checkpoint.directory().empty()) return CheckNothingGiven(checkpoint, problems);
-  problems.CheckAtLeast("checkpoint.every_steps", checkpoint.every_steps(), 0);
-  problems.CheckFiniteAtLeast("checkpoint.every_s", checkpoint.every_s(), 0);
   if (checkpoint.auto_interval() && checkpoint.every_s() > 0) {
     problems.Add("checkpoint.auto_interval",
                  StrCat("is true, but every_s says already that it is every ", checkpoint.every_s(),
                         " s; give one of them"));
   }
-  problems.CheckAtLeast("checkpoint.keep_latest", checkpoint.keep_latest(), 0);
-  problems.CheckAtLeast("checkpoint.keep_every", checkpoint.keep_every(), 0);
-  problems.CheckEnum("checkpoint.when_busy", checkpoint.when_busy(), *v1::WhenBusy_descriptor());
-  problems.CheckFiniteAtLeast("checkpoint.write_limit_mb_s", checkpoint.write_limit_mb_s(), 0);
-  problems.CheckEnum("checkpoint.on_damage", checkpoint.on_damage(), *v1::OnDamage_descriptor());
 }
 
 void CheckResumption(const v1::JobSpec& spec, ProblemList& problems) {
-  problems.CheckAtLeast("max_restarts", spec.max_restarts(), 0);
+  // Otherwise it names a checkpoint that the controller knows.
+  if (absl::StartsWith(spec.resume_from(), "/")) {
+    CheckPath("resume_from", spec.resume_from(), problems);
+  }
   if (!spec.resume_from().empty() && !spec.init_from().empty()) {
     problems.Add("resume_from",
                  "is given beside init_from, but a checkpoint has the weights too; give one of "
@@ -103,13 +88,14 @@ void CheckResumption(const v1::JobSpec& spec, ProblemList& problems) {
 
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems) {
   // Without a sound collective_timeout_s there is nothing to compare with.
-  if (!IsSound(spec.collective_timeout_s())) return;
-  bool sound = problems.CheckAbove("stall_warning_s", spec.stall_warning_s(), 0);
-  sound = problems.CheckAbove("hang_timeout_s", spec.hang_timeout_s(), 0) && sound;
-  sound = problems.CheckAbove("give_up_s", spec.give_up_s(), 0) && sound;
-  if (sound) CheckOrder(LadderOf(spec), problems);
+  if (problems.Tells("collective_timeout_s")) return;
+  const std::vector<Rung> ladder = LadderOf(spec);
+  if (std::none_of(ladder.begin(), ladder.end(),
+                   [&](const Rung& rung) { return problems.Tells(rung.name); })) {
+    CheckOrder(ladder, problems);
+  }
   const double least = 3 * spec.collective_timeout_s();
-  if (std::isfinite(spec.startup_timeout_s()) && spec.startup_timeout_s() >= least) return;
+  if (problems.Tells("startup_timeout_s") || spec.startup_timeout_s() >= least) return;
   problems.Add("startup_timeout_s",
                StrCat("is ", spec.startup_timeout_s(),
                       "; allowed is 3 times collective_timeout_s (", least, ") and more"));
@@ -117,10 +103,6 @@ void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems) {
 
 void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems) {
   const v1::Recovery& recovery = spec.recovery();
-  problems.CheckAtLeast("recovery.max_failures", recovery.max_failures(), 0);
-  problems.CheckAbove("recovery.window_s", recovery.window_s(), 0);
-  problems.CheckAtLeast("recovery.spares", recovery.spares(), 0);
-  problems.CheckEnum("recovery.batch", recovery.batch(), *v1::BatchRule_descriptor());
   if (recovery.max_failures() > 0) {
     if (spec.ranks() > 0) CheckShrinking(spec, problems);
     if (spec.cuda_graph()) {

@@ -78,7 +78,8 @@ TEST(CheckSlipstreamTest, ImpossibleValuesAreNamed) {
   EXPECT_THAT(
       Problems(Spec("slipstream { mode: 9 window { min_steps: -1 max_steps: -2 max_cap: -3 } } "
                     "warmup_steps: 5 gradient_group_size: 3 optimizer_state: 7")),
-      ElementsAre("strategy.slipstream.mode is the unknown number 9; allowed is sync, drop, free, "
+      ElementsAre("strategy.optimizer_state is the unknown number 7; allowed is local, average",
+                  "strategy.slipstream.mode is the unknown number 9; allowed is sync, drop, free, "
                   "pause",
                   "strategy.slipstream.window.min_steps is -1; allowed is 1 to 2147483647",
                   "strategy.slipstream.window.max_steps is -2; allowed is 1 to 2147483647",
@@ -86,8 +87,7 @@ TEST(CheckSlipstreamTest, ImpossibleValuesAreNamed) {
                   "strategy.warmup_steps is 5; kind slipstream has none: begin in mode sync, and "
                   "change the mode later (paceline job mode)",
                   "strategy.gradient_group_size is 3; allowed is 0 or 1 for no groups, or a "
-                  "divisor of the number of ranks (8)",
-                  "strategy.optimizer_state is the unknown number 7; allowed is local, average"));
+                  "divisor of the number of ranks (8)"));
 }
 
 TEST(CheckSlipstreamTest, WindowEndsWhereItBeginsOrLater) {

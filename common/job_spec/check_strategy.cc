@@ -36,7 +36,7 @@ class LadderCheck {
   void CheckPeriod(int64_t period) {
     if (period == 0) {
       problems_.Add(at_ + "period", "is missing or 0; give the steps between two means, 1 or more");
-    } else if (!problems_.CheckAtLeast(at_ + "period", period, 1)) {
+    } else if (problems_.Tells(at_ + "period")) {
       return;
     } else if (period <= period_below_ || (period_below_ > 0 && period % period_below_ != 0)) {
       problems_.Add(at_ + "period",
@@ -48,7 +48,7 @@ class LadderCheck {
   }
 
   void CheckGroup(const v1::LadderLevel& level) {
-    if (!problems_.CheckEnum(at_ + "level", level.level(), *v1::Scope_descriptor())) return;
+    if (problems_.Tells(at_ + "level")) return;
     if (level.size() != 0 && level.level() != v1::SCOPE_UNSPECIFIED) {
       problems_.Add(at_ + "level", StrCat("is ", Name(level.level()), " beside size ", level.size(),
                                           "; give one of the two"));
@@ -78,7 +78,7 @@ class LadderCheck {
     if (scope_below_ != v1::SCOPE_UNSPECIFIED) {
       problems_.Add(field, StrCat("is ", size, " after level ", Name(scope_below_),
                                   "; those with a size come before those with a level"));
-    } else if (!problems_.CheckAtLeast(field, size, 1)) {
+    } else if (problems_.Tells(field)) {
       return;
     } else if (size <= size_below_ || (size_below_ > 0 && size % size_below_ != 0)) {
       problems_.Add(field, StrCat("is ", size, "; allowed are multiples of the size before it (",
@@ -98,7 +98,6 @@ class LadderCheck {
   }
 
   void CheckFormat(v1::WireFormat format) {
-    if (!problems_.CheckEnum(at_ + "format", format, *v1::WireFormat_descriptor())) return;
     if (format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16) {
       problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
                                            ", a format of gradients only; allowed is fp32, and "
@@ -146,7 +145,6 @@ void CheckUnusedByDdp(const v1::Strategy& strategy, ProblemList& problems) {
 
 // Both ddp and slipstream are its own affair.
 void CheckAuto(const v1::Strategy& strategy, ProblemList& problems) {
-  problems.CheckAtLeast("strategy.warmup_steps", strategy.warmup_steps(), 0);
   if (strategy.gradient_group_size() != 0) {
     problems.Add("strategy.gradient_group_size", StrCat("is ", strategy.gradient_group_size(),
                                                         "; kind auto has no groups: leave it out"));
@@ -161,13 +159,13 @@ void CheckAuto(const v1::Strategy& strategy, ProblemList& problems) {
 
 void CheckWindow(const v1::SlipstreamWindow& window, ProblemList& problems) {
   const std::string at = "strategy.slipstream.window.";
-  const bool min = problems.CheckSize(at + "min_steps", window.min_steps());
-  const bool max = problems.CheckSize(at + "max_steps", window.max_steps());
+  const bool min = !problems.Tells(at + "min_steps");
+  const bool max = !problems.Tells(at + "max_steps");
   if (min && max && window.max_steps() < window.min_steps()) {
     problems.Add(at + "max_steps", StrCat("is ", window.max_steps(), "; allowed is min_steps (",
                                           window.min_steps(), ") and more"));
   }
-  const bool cap = problems.CheckSize(at + "max_cap", window.max_cap());
+  const bool cap = !problems.Tells(at + "max_cap");
   if (max && cap && window.max_cap() < window.max_steps()) {
     problems.Add(at + "max_cap",
                  StrCat("is ", window.max_cap(), "; allowed is max_steps (", window.max_steps(),
@@ -193,8 +191,6 @@ void CheckGradientGroups(const v1::JobSpec& spec, ProblemList& problems) {
 
 void CheckStrategyFields(const v1::JobSpec& spec, ProblemList& problems) {
   const v1::Strategy& strategy = spec.strategy();
-  problems.CheckEnum("strategy.slipstream.mode", strategy.slipstream().mode(),
-                     *v1::SlipstreamMode_descriptor());
   CheckWindow(strategy.slipstream().window(), problems);
   if (strategy.warmup_steps() != 0) {
     problems.Add("strategy.warmup_steps",
@@ -203,9 +199,7 @@ void CheckStrategyFields(const v1::JobSpec& spec, ProblemList& problems) {
                         "(paceline job mode)"));
   }
   CheckGradientGroups(spec, problems);
-  const bool is_known = problems.CheckEnum("strategy.optimizer_state", strategy.optimizer_state(),
-                                           *v1::OptimizerState_descriptor());
-  if (is_known && strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE &&
+  if (strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE &&
       strategy.slipstream().mode() != v1::SLIPSTREAM_PAUSE) {
     problems.Add("strategy.optimizer_state",
                  StrCat("is average; it needs mode pause instead of ",
@@ -225,30 +219,26 @@ void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problem
     CheckUnusedByDdp(strategy, problems);
     return;
   }
-  if (strategy.has_local_sgd()) {
-    if (strategy.local_sgd().period() == 0) {
-      problems.Add("strategy.local_sgd.period",
-                   "is missing or 0; give the steps between two means, 1 or more");
-    } else {
-      problems.CheckAtLeast("strategy.local_sgd.period", strategy.local_sgd().period(), 1);
-    }
+  if (strategy.has_local_sgd() && strategy.local_sgd().period() == 0) {
+    problems.Add("strategy.local_sgd.period",
+                 "is missing or 0; give the steps between two means, 1 or more");
   }
   if (strategy.has_hsgd()) {
     LadderCheck(ranks, "strategy.hsgd.ladder", problems).Run(strategy.hsgd().ladder());
   }
-  problems.CheckAtLeast("strategy.warmup_steps", strategy.warmup_steps(), 0);
   const int group = strategy.gradient_group_size();
   if (group < 0 || (group > 0 && ranks > 0 && ranks % group != 0)) {
     problems.Add("strategy.gradient_group_size",
                  StrCat("is ", group, "; allowed is 0 for the ranks of each node, or a divisor of ",
                         "the number of ranks", ranks > 0 ? StrCat(" (", ranks, ")") : ""));
   }
-  problems.CheckEnum("strategy.optimizer_state", strategy.optimizer_state(),
-                     *v1::OptimizerState_descriptor());
 }
 
 std::vector<SpecProblem> CheckLadder(const Ladder& ladder, int ranks, const std::string& field) {
   ProblemList problems;
+  for (int i = 0; i < ladder.size(); ++i) {
+    CheckKeys(ladder[i], StrCat(field, "[", i, "]."), problems);
+  }
   LadderCheck(ranks, field, problems).Run(ladder);
   return problems.Take();
 }

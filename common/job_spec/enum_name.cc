@@ -40,4 +40,12 @@ std::string EnumName(const EnumDescriptor& type, int number) {
   return absl::AsciiStrToLower(ShortEnumName(type, number));
 }
 
+std::vector<std::string> EnumNames(const EnumDescriptor& type) {
+  std::vector<std::string> names;
+  for (int i = 1; i < type.value_count(); ++i) {
+    names.push_back(EnumName(type, type.value(i)->number()));
+  }
+  return names;
+}
+
 }  // namespace paceline

@@ -3,6 +3,7 @@
 #define COMMON_JOB_SPEC_ENUM_NAME_H_
 
 #include <string>
+#include <vector>
 
 #include "google/protobuf/descriptor.h"
 
@@ -15,6 +16,9 @@ std::string ShortEnumName(const google::protobuf::EnumDescriptor& type, int numb
 
 // The same in lower case.
 std::string EnumName(const google::protobuf::EnumDescriptor& type, int number);
+
+// These of all values but number 0, which stands for "not given".
+std::vector<std::string> EnumNames(const google::protobuf::EnumDescriptor& type);
 
 }  // namespace paceline
 

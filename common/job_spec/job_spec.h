@@ -1,5 +1,6 @@
-// What makes a job spec complete and possible: the defaults and rules that
-// proto/job_spec.proto states, in code, for the CLI and the controller alike.
+// What makes a job spec complete and possible, for the CLI and the controller alike: the defaults
+// and bounds that proto/job_spec.proto states as options of its fields (proto/job_key.proto), and
+// in code the rules and defaults that join several fields.
 //
 // A field that holds proto3's zero value counts as not given wherever zero is not a value of
 // its own (ranks, batch_per_rank, log_every, timeouts, sizes of a llama, enumerations).
@@ -43,7 +44,7 @@ void FillDefaults(v1::JobSpec* spec);
 // The same for a ladder that comes by itself.
 void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder);
 
-// Every problem of the spec, in the order of the proto's fields; empty when it is sound.
+// Every problem of the spec, those of single values first; empty when it is sound.
 // A spec without its defaults is judged as if they had been filled in. One beyond the sizes above
 // is judged by them alone; a problem of the whole has the field "spec".
 std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& spec);

@@ -1,17 +1,19 @@
-// The rules that many fields share, and the problems they find.
-//
-// Each Check tells a problem of `field` unless `value` is allowed, and returns whether it is.
+// The rules of a spec, and the problems they find.
 //
 // Thread-compatible.
 #ifndef COMMON_JOB_SPEC_PROBLEM_LIST_H_
 #define COMMON_JOB_SPEC_PROBLEM_LIST_H_
 
 #include <cstdint>
+#include <functional>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/string_view.h"
 #include "common/job_spec/job_spec.h"
-#include "google/protobuf/descriptor.h"
+#include "google/protobuf/message.h"
 
 namespace paceline {
 
@@ -19,31 +21,38 @@ class ProblemList {
  public:
   void Add(std::string field, std::string message);
 
+  // Tells a problem of `field` unless `value` lies between the bounds; whether it does.
   bool CheckRange(const std::string& field, int64_t value, int64_t low, int64_t high);
-  bool CheckAtLeast(const std::string& field, int64_t value, int64_t low);
-  // A size of a tensor: 1 to 2^31-1.
-  bool CheckSize(const std::string& field, int64_t value);
-  // Infinite values and NaN lie in no range.
-  bool CheckFiniteAtLeast(const std::string& field, double value, double low);
-  bool CheckAbove(const std::string& field, double value, double low);
-  // From 0 to 1; 0 and 1 themselves only if `zero` and `one`.
-  bool CheckShare(const std::string& field, double value, bool zero, bool one);
-  // Number 0 is allowed: it stands for a value that was not given.
-  bool CheckEnum(const std::string& field, int value, const google::protobuf::EnumDescriptor& type);
+
+  // Whether there is a problem of the field. A rule that joins several says nothing about one that
+  // is wrong by itself.
+  bool Tells(absl::string_view field) const;
 
   bool empty() const { return problems_.empty(); }
 
-  // Leaves the list empty.
-  std::vector<SpecProblem> Take();
+  std::vector<SpecProblem> Take() { return std::move(problems_); }
 
  private:
   std::vector<SpecProblem> problems_;
+  std::set<std::string, std::less<>> told_;  // Their fields: there may be very many.
 };
 
 // Sizes of the whole spec, its texts and its lists (job_spec.h).
 void CheckLimits(const v1::JobSpec& spec, ProblemList& problems);
 
-// The parts of a spec that have files of their own. The spec has its defaults.
+// Every value that was given, by itself, as proto/job_key.proto says; not of those whose problems
+// are told already. `path`: of the group, with a point; empty for a spec.
+void CheckKeys(const google::protobuf::Message& group, const std::string& path,
+               ProblemList& problems);
+
+// A path that nodes open (CheckNodePath).
+void CheckPath(const std::string& field, const std::string& path, ProblemList& problems);
+
+// Values of a spec, as it was given, that may not be given beside its others.
+void CheckGiven(const v1::JobSpec& spec, ProblemList& problems);
+
+// The rules that join several values of a part, and what is missing there. The spec has its
+// defaults.
 void CheckModel(const v1::Model& model, ProblemList& problems);
 void CheckData(const v1::Data& data, ProblemList& problems);
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems);
@@ -52,18 +61,13 @@ void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problem
 // The strategy if it is slipstream, and what does not go with that or with auto.
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems);
 void CheckCheckpoint(const v1::CheckpointPolicy& checkpoint, ProblemList& problems);
-// max_restarts and resume_from.
 void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
-// Those in seconds, and the order of those that form a ladder.
+// The order of those that form a ladder.
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);
 void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems);
-// What a spec as it was given, with a command or without, says of that and beside it.
+// A spec that has a command.
 void CheckCommand(const v1::JobSpec& spec, ProblemList& problems);
-void CheckNoCommand(const v1::JobSpec& spec, ProblemList& problems);
-// Every path that nodes open.
-void CheckPaths(const v1::JobSpec& spec, ProblemList& problems);
-
-// queue, priority and placement.
+// queue and placement.
 void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems);
 
 }  // namespace paceline
