@@ -20,7 +20,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kPlaces = 8;     // Of a node.
+constexpr int kSlots = 8;      // Of a node.
 constexpr int kRanks = 50;     // Of a job.
 constexpr int kHeldNodes = 5;  // Cordoned, in the second case.
 
@@ -30,7 +30,7 @@ class RunningCluster {
     std::vector<Node> known;
     for (int n = 0; n < nodes; ++n) known.push_back(MakeNode(n));
     std::vector<Job> jobs;
-    for (int j = 0; (j + 1) * kRanks <= nodes * kPlaces; ++j) jobs.push_back(MakeJob(j));
+    for (int j = 0; (j + 1) * kRanks <= nodes * kSlots; ++j) jobs.push_back(MakeJob(j));
     cluster.Restore(std::move(jobs), std::move(known), now);
     for (int n = 0; n < nodes; ++n) {
       names.push_back(NameOf(n));
@@ -90,7 +90,7 @@ class RunningCluster {
     Node node;
     node.facts.name = NameOf(n);
     node.facts.uid = "uid";
-    node.facts.slots = kPlaces;
+    node.facts.slots = kSlots;
     return node;
   }
 
@@ -101,12 +101,12 @@ class RunningCluster {
     request.ranks = kRanks;
     request.steps = 1'000'000'000;
     Job job = NewJob(std::move(request), j, now);
-    std::vector<Place> places;
+    std::vector<Slot> slots;
     for (int r = 0; r < kRanks; ++r) {
-      const int place = j * kRanks + r;
-      places.push_back({NameOf(place / kPlaces), place % kPlaces});
+      const int slot = j * kRanks + r;
+      slots.push_back({NameOf(slot / kSlots), slot % kSlots});
     }
-    PlaceJob(job, std::move(places), now);
+    PlaceJob(job, std::move(slots), now);
     job.state = JobState::kRunning;
     job.started = now.wall;
     return job;
@@ -124,7 +124,7 @@ class RunningCluster {
       report.progress.step = 10 * (second - 3000);
       report.progress.phase = 3;
       report.progress.step_time = absl::Milliseconds(100);
-      report.plan.prepared = report.plan.active = PlanEpoch(1);
+      report.plan.prepared = report.plan.active = PlanVersion(1);
       report.membership.generation = Generation(1);
       report.figures.details = std::string(200, 'f');
     }

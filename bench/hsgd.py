@@ -191,7 +191,7 @@ def run_auto(args, ranks, kilobytes, share):
         print(f"auto, {ranks} ranks: step {decision.get('step')}, {decision['summary']}, "
               f"{decision['state']}, {decision.get('outcome', '')}", file=sys.stderr, flush=True)
     taken = [decision for decision in decisions.get("decisions", [])
-             if decision["kind"] == "LADDER" and "done_epoch" in decision]
+             if decision["kind"] == "LADDER" and "done_plan_version" in decision]
     return mean_step_ms(ends_ns, begin, end), taken[0] if taken else None
 
 

@@ -1,7 +1,7 @@
 """From the death of one of four ranks to the next committed step of the others.
 
 A rank is killed with SIGKILL in the middle of its training. Ours with a spare that stands by (warm),
-with a free place on which a new trainer starts (cold), and without either (shrinking to three);
+with a free slot on which a new trainer starts (cold), and without either (shrinking to three);
 torchrun, which starts all ranks again from a checkpoint of each step in memory; torchft, whose
 survivors go on without the lost one, with the settings of its examples and with quick ones. The
 systems take turns.

@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kNodes = 10000;
 constexpr int kWaiting = 1000;
-constexpr int kPlaces = 8;  // GPUs of a node.
+constexpr int kSlots = 8;  // GPUs of a node.
 constexpr int kNodesPerRack = 16;
 constexpr int kIslandsPerRack = 4;
 
@@ -31,8 +31,8 @@ class Tables {
       Node node;
       node.facts.name = NodeName(absl::StrCat("node-", 10000 + n));
       node.contact = Contact::kReachable;
-      node.facts.slots = kPlaces;
-      node.facts.gpus.assign(kPlaces, "H200");
+      node.facts.slots = kSlots;
+      node.facts.gpus.assign(kSlots, "H200");
       auto& labels = node.facts.labels;
       labels["rack"] = absl::StrCat("rack-", n / kNodesPerRack);
       labels["island"] = absl::StrCat("island-", n / (kNodesPerRack / kIslandsPerRack));
@@ -56,7 +56,7 @@ class Tables {
     return job;
   }
 
-  // Running jobs of a node each hold `held(n)` places of node n.
+  // Running jobs of a node each hold `held(n)` slots of node n.
   void Fill(const std::function<int(int n)>& held) {
     int n = 0;
     for (const auto& [name, node] : nodes) {
@@ -66,7 +66,7 @@ class Tables {
       job.state = JobState::kRunning;
       job.started = absl::UnixEpoch() + absl::Seconds(Below(1000000));
       for (int number = 0; number < count; ++number) {
-        job.ranks.emplace_back().place = {name, number, node.facts.labels.at("rack")};
+        job.ranks.emplace_back().slot = {name, number, node.facts.labels.at("rack")};
       }
     }
   }
@@ -104,26 +104,26 @@ class Tables {
   std::vector<Reservation> reservations_;
 };
 
-// All places are held; nobody can start.
+// All slots are held; nobody can start.
 void Full(Tables& tables) {
-  tables.Fill([](int) { return kPlaces; });
+  tables.Fill([](int) { return kSlots; });
   tables.Wait([&] { return 1 << tables.Below(10); });
 }
 
-// All places are free; nearly all jobs start.
+// All slots are free; nearly all jobs start.
 void Empty(Tables& tables) {
   tables.Wait([&] { return 1 + tables.Below(128); });
 }
 
-// Most nodes have one to three free places; jobs of all sizes.
+// Most nodes have one to three free slots; jobs of all sizes.
 void Fragmented(Tables& tables) {
-  tables.Fill([&](int) { return kPlaces - tables.Below(4); });
+  tables.Fill([&](int) { return kSlots - tables.Below(4); });
   tables.Wait([&] { return 1 << tables.Below(12); });
 }
 
-// CPU and GPU jobs, half of each kind's places held.
+// CPU and GPU jobs, half of each kind's slots held.
 void Mixed(Tables& tables) {
-  tables.Fill([](int n) { return n % 2 == 0 ? kPlaces : 0; });
+  tables.Fill([](int n) { return n % 2 == 0 ? kSlots : 0; });
   tables.Wait([&] { return 1 << tables.Below(11); });
   for (auto& [id, job] : tables.jobs) {
     if (tables.Below(2) == 0) job.request.device = Device::kCpu;
@@ -132,7 +132,7 @@ void Mixed(Tables& tables) {
 
 // Twelve more labels and some taints per node; each job has a policy of its own.
 void Labels(Tables& tables) {
-  tables.Fill([&](int) { return tables.Below(kPlaces + 1); });
+  tables.Fill([&](int) { return tables.Below(kSlots + 1); });
   tables.Wait([&] { return 1 << tables.Below(8); });
   int n = 0;
   for (auto& [name, node] : tables.nodes) {
@@ -160,12 +160,12 @@ void HalfAway(Tables& tables) {
   for (auto& [name, node] : tables.nodes) {
     if (++n % 2 == 0) node.contact = Contact::kUnreachable;
   }
-  tables.Wait([&] { return kNodes * kPlaces / 2 + 1 + tables.Below(1000); });
+  tables.Wait([&] { return kNodes * kSlots / 2 + 1 + tables.Below(1000); });
 }
 
-// All places are held by jobs of a low priority; the first of those that wait displaces some.
+// All slots are held by jobs of a low priority; the first of those that wait displaces some.
 void Preemption(Tables& tables) {
-  tables.Fill([](int) { return kPlaces; });
+  tables.Fill([](int) { return kSlots; });
   for (auto& [id, job] : tables.jobs) job.request.priority = -1;
   tables.Wait([&] { return 1 << tables.Below(10); });
 }

@@ -19,9 +19,9 @@ namespace {
 
 constexpr int kWorkerRanks = 8;
 constexpr int kNodes = 1250;
-constexpr int kPlaces = 8;  // GPUs of a node.
+constexpr int kSlots = 8;  // GPUs of a node.
 constexpr int kJobs = 25;
-constexpr int kRanks = kNodes * kPlaces / kJobs;  // Of a job.
+constexpr int kRanks = kNodes * kSlots / kJobs;  // Of a job.
 
 Moment At(double seconds) {
   return {absl::UnixEpoch() + absl::Seconds(seconds),
@@ -73,7 +73,7 @@ void BM_Worker(benchmark::State& state) {
     phases.fill(123456789012);
     metrics.SetTrainer(id, progress, phases);
     v1::PlanStatus plan;
-    plan.set_active_epoch(4);
+    plan.set_active_version(4);
     metrics.SetFigures(id, FiguresOf(rank), plan);
     v1::CheckpointFigures checkpoints;
     checkpoints.set_saves(12);
@@ -127,8 +127,8 @@ class FullCluster {
   static Node MakeNode(int n) {
     Node node;
     node.facts.name = NameOf(n);
-    node.facts.slots = kPlaces;
-    node.facts.gpus.assign(kPlaces, "NVIDIA H200");
+    node.facts.slots = kSlots;
+    node.facts.gpus.assign(kSlots, "NVIDIA H200");
     node.facts.labels["rack"] = absl::StrCat("rack-", n / 16);
     node.facts.version = "0.1.0";
     node.last_report = At(0.123456).wall;
@@ -142,12 +142,12 @@ class FullCluster {
     request.device = Device::kCuda;
     request.checkpoints.directory = "/checkpoints";
     Job job = NewJob(std::move(request), j, At(0));
-    std::vector<Place> places;
+    std::vector<Slot> slots;
     for (int r = 0; r < kRanks; ++r) {
-      const int place = j * kRanks + r;
-      places.push_back({NameOf(place / kPlaces), place % kPlaces});
+      const int slot = j * kRanks + r;
+      slots.push_back({NameOf(slot / kSlots), slot % kSlots});
     }
-    PlaceJob(job, std::move(places), At(0));
+    PlaceJob(job, std::move(slots), At(0));
     job.state = JobState::kRunning;
     job.started = At(0).wall;
     for (RankState& rank : job.ranks) {

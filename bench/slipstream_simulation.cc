@@ -16,7 +16,7 @@ RoundState StateOf(int ranks, SlipstreamMode mode, const WindowBounds& bounds) {
   RoundState state;
   state.total = RankSteps(ranks, kStepsDone);
   state.target_steps = std::numeric_limits<int64_t>::max();
-  state.plan.epoch = 1;
+  state.plan.version = 1;
   state.plan.mode = mode;
   state.plan.window = bounds;
   return state;

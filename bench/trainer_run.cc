@@ -116,9 +116,9 @@ class TrainerRun {
   }
 
   nlohmann::json FiguresOf(int rank) const {
-    const auto told = statuses_.find(rank);
-    if (told == statuses_.end() || !told->second.figures().has_slipstream()) return nullptr;
-    const v1::SlipstreamFigures& figures = told->second.figures().slipstream();
+    const auto reported = statuses_.find(rank);
+    if (reported == statuses_.end() || !reported->second.figures().has_slipstream()) return nullptr;
+    const v1::SlipstreamFigures& figures = reported->second.figures().slipstream();
     return {{"rounds", figures.rounds()},
             {"contributing_ranks", figures.contributing_ranks()},
             {"contributions", figures.contributions()},
@@ -270,11 +270,12 @@ class TrainerRun {
     config.mutable_id()->set_rank(rank);
     *config.mutable_spec() = spec_;
     config.set_world_size(options_.ranks);
-    config.set_place(rank);
+    config.set_slot(rank);
     config.set_threads(options_.threads);
     config.set_interface("lo");
     *command.mutable_plan() = MakeTrainingPlan(
-        /*epoch=*/1, spec_.strategy(), std::vector<RankHome>(static_cast<size_t>(options_.ranks)));
+        /*version=*/1, spec_.strategy(),
+        std::vector<RankHome>(static_cast<size_t>(options_.ranks)));
     if (rank == 0) {
       command.mutable_checkpoints()->mutable_commit_steps()->Assign(commit_steps_.begin(),
                                                                     commit_steps_.end());

@@ -15,8 +15,7 @@
 namespace paceline {
 namespace {
 
-constexpr int kNice =
-    5;  // For setpriority: a third of the processor time of other threads.
+constexpr int kNice = 5;  // For setpriority: a third of the processor time of other threads.
 
 HttpServer::Query QueryOf(const httplib::Request& request) {
   return HttpServer::Query(request.params.begin(), request.params.end());

@@ -232,10 +232,10 @@ TEST(HttpServerTest, StreamHearsTheQuery) {
 }
 
 TEST(HttpServerTest, StreamsAreBounded) {
-  std::atomic<int> told{0};
+  std::atomic<int> reported{0};
   HttpLimits limits;
   limits.refused = [&](HttpRefusal refusal) {
-    if (refusal == HttpRefusal::kStreams) ++told;
+    if (refusal == HttpRefusal::kStreams) ++reported;
   };
   auto server = HttpServer::Start("127.0.0.1:0", Hello(), Waiting(), limits);
   ASSERT_TRUE(server.ok()) << server.status();
@@ -248,7 +248,7 @@ TEST(HttpServerTest, StreamsAreBounded) {
   const auto refused = client.Get("/events");
   ASSERT_TRUE(refused);
   EXPECT_EQ(refused->status, 503);
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
   EXPECT_EQ(client.Get("/hello")->body, "world");
   server->reset();
   for (auto& reader : readers) reader->Join();
@@ -305,10 +305,10 @@ TEST(HttpServerTest, SlowClientsKeepNeitherOthersOutNorTheServerFromItsEnd) {
 }
 
 TEST(HttpServerTest, ConnectionsThatWaitAreBounded) {
-  std::atomic<int> told{0};
+  std::atomic<int> reported{0};
   HttpLimits limits = Endless();
   limits.refused = [&](HttpRefusal refusal) {
-    if (refusal == HttpRefusal::kConnections) ++told;
+    if (refusal == HttpRefusal::kConnections) ++reported;
   };
   auto server = HttpServer::Start("127.0.0.1:0", Hello(), {}, limits);
   ASSERT_TRUE(server.ok()) << server.status();
@@ -326,7 +326,7 @@ TEST(HttpServerTest, ConnectionsThatWaitAreBounded) {
     poll(nullptr, 0, static_cast<int>(absl::ToInt64Milliseconds(kPause)));
   }
   EXPECT_TRUE(refused);
-  EXPECT_GE(told, 1);
+  EXPECT_GE(reported, 1);
 }
 
 TEST(HttpServerTest, RequestThatTricklesInIsCutOff) {

@@ -14,10 +14,10 @@
 
 namespace paceline {
 
-// A client of several controllers gives up one that is silent for this long. A controller answers
-// within milliseconds; a frozen one keeps its connections, so only pings reveal it.
+// A client of several controllers gives up one that is unreachable for this long. A controller
+// answers within milliseconds; a frozen one keeps its connections, so only pings reveal it.
 inline constexpr absl::Duration kLeaderPing = absl::Seconds(2);
-inline constexpr absl::Duration kLeaderSilence = absl::Seconds(2);  // After a ping.
+inline constexpr absl::Duration kLeaderUnreachableAfter = absl::Seconds(2);  // After a ping.
 // For one call or greeting that waits for an answer.
 inline constexpr absl::Duration kLeaderAnswer = absl::Seconds(5);
 // Greatest delay between attempts.

@@ -110,7 +110,7 @@ void AddStoreFlags(CLI::App& app, std::string& store, Leadership::Options& optio
                  "Default: that of --listen");
   app.add_option_function<double>(
          "--lease", [&options](double seconds) { options.lease = absl::Seconds(seconds); },
-         "Seconds after which another controller takes over from one that is silent")
+         "Seconds after which another controller takes over from one that is unreachable")
       ->check(CLI::Range(2.0, 60.0))
       ->default_str("3");
 }

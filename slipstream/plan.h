@@ -21,7 +21,7 @@ constexpr bool IsLocal(SlipstreamMode mode) {
 }
 
 struct SlipstreamPlan {
-  int64_t epoch = 0;  // That of the TrainingPlan: grows with each change.
+  int64_t version = 0;  // That of the TrainingPlan: grows with each change.
   SlipstreamMode mode = SlipstreamMode::kSync;
   WindowBounds window;          // For local modes.
   bool averages_state = false;  // Only `kPause`: each round also averages the optimizer's tensors,

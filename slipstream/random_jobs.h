@@ -23,9 +23,9 @@ inline uint64_t Seeds(uint64_t usual) {
 
 inline constexpr Mode kModes[] = {Mode::kSync, Mode::kDrop, Mode::kFree, Mode::kPause};
 
-inline SlipstreamPlan Plan(int64_t epoch, Mode mode) {
+inline SlipstreamPlan Plan(int64_t version, Mode mode) {
   SlipstreamPlan plan;
-  plan.epoch = epoch;
+  plan.version = version;
   plan.mode = mode;
   return plan;
 }

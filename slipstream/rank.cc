@@ -16,7 +16,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
       quorum_(state.ranks()),
       next_state_(state),
       newest_plan_(state.plan),
-      told_plan_(state.plan),
+      reported_plan_(state.plan),
       save_order_(state.save_order),
       next_generation_(state.generation) {
   // Neither ref nor x is z yet.
@@ -27,7 +27,7 @@ SlipstreamRank::SlipstreamRank(const Options& options, const RoundState& state, 
 }
 
 void SlipstreamRank::Prepare(const SlipstreamPlan& plan) {
-  if (plan.epoch > newest_plan_.epoch) newest_plan_ = plan;
+  if (plan.version > newest_plan_.version) newest_plan_ = plan;
 }
 
 void SlipstreamRank::OrderSave(int64_t number) { save_order_ = std::max(save_order_, number); }
@@ -53,7 +53,7 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   const Missed missed = MissedRounds(state_, theirs);
   if (missed == Missed::kItsRound) {
     TakeSent();
-    if (told_ready_ && offered_) SetGradientUsed();
+    if (reported_ready_ && offered_) SetGradientUsed();
   } else if (missed == Missed::kMore) {
     needs_reset_ = true;
   }
@@ -80,11 +80,11 @@ void SlipstreamRank::Rejoin(int rank, const RoundState& theirs, absl::Time now) 
   updates_at_finish_ = updates_;
   quorum_ = Quorum(state_.ranks());
   payload_ = CommOrder::Payload();
-  included_ = filled_ = told_ready_ = told_excluded_ = stretched_ = step_dropped_ = false;
+  included_ = filled_ = reported_ready_ = reported_excluded_ = stretched_ = step_dropped_ = false;
   squared_update_ = 0;
   hash_.reset();
   next_generation_ = state_.generation;
-  if (newest_plan_.epoch < state_.plan.epoch) newest_plan_ = state_.plan;
+  if (newest_plan_.version < state_.plan.version) newest_plan_ = state_.plan;
 }
 
 }  // namespace paceline

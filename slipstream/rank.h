@@ -142,8 +142,8 @@ class SlipstreamRank {
   void DropStep();
 
   // The generation broke off, in a round that some may have finished, or was left. `theirs` is the
-  // state of the most advanced member (meeting.h), with the new generation's number and ranks. If
-  // this rank has missed something, its z has been replaced by that member's. No order is being
+  // state of the most advanced member (rendezvous.h), with the new generation's number and ranks.
+  // If this rank has missed something, its z has been replaced by that member's. No order is being
   // carried out except a wait, a stop, or a step of the compute thread. A rank that missed at most
   // the round that it was in keeps what it has not sent; others lose it.
   void Rejoin(int rank, const RoundState& theirs, absl::Time now);
@@ -268,8 +268,8 @@ class SlipstreamRank {
     double sum = 0;
     int64_t count = 0;
   };
-  Losses losses_;       // From steps since the latest header.
-  Losses told_losses_;  // From headers since the latest decided round.
+  Losses losses_;           // From steps since the latest header.
+  Losses reported_losses_;  // From headers since the latest decided round.
   LateGradients late_;
   int64_t used_gradients_ = 0;
   int64_t contributions_ = 0;
@@ -296,13 +296,13 @@ class SlipstreamRank {
   double squared_update_ = 0;
 
   // What this rank sends in headers.
-  bool excluded_ = false;       // A bad update or gradient has not been in a round's header yet;
-  bool told_excluded_ = false;  // it was in the latest header.
+  bool excluded_ = false;  // A bad update or gradient has not been in a round's header yet;
+  bool reported_excluded_ = false;  // it was in the latest header.
   bool fault_ = false;
   std::string fault_reason_;
-  bool told_ready_ = false;
+  bool reported_ready_ = false;
   SlipstreamPlan newest_plan_;
-  SlipstreamPlan told_plan_;
+  SlipstreamPlan reported_plan_;
   int64_t save_order_ = 0;
   int64_t next_generation_ = 0;
   std::string fault_text_;

@@ -132,11 +132,11 @@ std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
   if (phase_ == Phase::kRollCall) {
     return RollCallNumbers(hash_.value_or(0), options_.rank, state_.ranks());
   }
-  told_ready_ = offered_;
-  told_excluded_ = excluded_;
-  told_plan_ = newest_plan_;
-  told_losses_.sum += losses_.sum;
-  told_losses_.count += losses_.count;
+  reported_ready_ = offered_;
+  reported_excluded_ = excluded_;
+  reported_plan_ = newest_plan_;
+  reported_losses_.sum += losses_.sum;
+  reported_losses_.count += losses_.count;
   losses_ = Losses();
   RoundHeader header;
   header.ready = offered_;
@@ -147,15 +147,15 @@ std::vector<double> SlipstreamRank::Numbers(absl::Time now) {
   header.time_is_up = !local() && quorum_.TimeIsUp(now, state_.window.step());
   header.excluded = excluded_;
   header.fault = fault_;
-  header.plan_ahead = newest_plan_.epoch - state_.plan.epoch;
+  header.plan_ahead = newest_plan_.version - state_.plan.version;
   header.save_ahead = save_order_ - state_.save_order;
   header.leave_ahead = next_generation_ - state_.generation;
   header.step = step_.median();
   header.collective = collective_.median();
   header.copies = copies_.median();
   header.stretched = stretched_;
-  if (told_losses_.count > 0) {
-    header.loss = told_losses_.sum / static_cast<double>(told_losses_.count);
+  if (reported_losses_.count > 0) {
+    header.loss = reported_losses_.sum / static_cast<double>(reported_losses_.count);
   }
   header.hash = hash_.value_or(0);
   return HeaderNumbers(header, options_.rank);
@@ -206,7 +206,7 @@ void SlipstreamRank::OnExchanged(absl::Span<const double> sums, absl::Time now) 
 
 void SlipstreamRank::Decide(absl::Time now) {
   next_state_ = state_;
-  outcome_ = FinishRound(sums_, told_plan_, &next_state_);
+  outcome_ = FinishRound(sums_, reported_plan_, &next_state_);
   payload_ = CommOrder::Payload();
   const bool has_rests = local() && sums_.squared_update > 0;
   if (sums_.steps > 0 || has_rests) payload_.model = local() ? state_.ranks() : sums_.active;
@@ -216,12 +216,12 @@ void SlipstreamRank::Decide(absl::Time now) {
   payload_.has_update = has_sent_;
   if (outcome_.averages_state) {  // The state from a bad update would spoil all others.
     payload_.state = sums_.active > 0 ? sums_.active : state_.ranks() - sums_.excluded;
-    payload_.has_state = sums_.active > 0 ? in_flight_ > 0 : !told_excluded_;
+    payload_.has_state = sums_.active > 0 ? in_flight_ > 0 : !reported_excluded_;
   }
   stretched_ = IsStretched(now);  // So far.
-  included_ = !local() && told_ready_;
-  if (told_excluded_) excluded_ = false;
-  told_losses_ = Losses();
+  included_ = !local() && reported_ready_;
+  if (reported_excluded_) excluded_ = false;
+  reported_losses_ = Losses();
   // The same moment on all ranks, whatever their clocks say.
   next_at_ = now + next_state_.window.Length(next_state_.plan.window);
   if (payload_.model > 0) {

@@ -114,7 +114,7 @@ TEST_F(RankFailureTest, TheMeanOfTheOptimizersStateIsOfSoundRanks) {
   for (const int64_t steps : {1, 0}) {
     Start(Mode::kFree, /*stops_at_bad_update=*/false);
     SlipstreamPlan plan;
-    plan.epoch = 2;
+    plan.version = 2;
     plan.mode = Mode::kDrop;
     rank_->Prepare(plan);
     Step();

@@ -22,7 +22,7 @@ class RankTest : public testing::Test {
     RoundState state;
     state.total = RankSteps(ranks_);
     state.target_steps = 1000;
-    state.plan.epoch = 1;
+    state.plan.version = 1;
     state.plan.mode = mode;
     return state;
   }

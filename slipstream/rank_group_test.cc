@@ -47,17 +47,17 @@ TEST(RankGroupTest, ModesChangeAtTheSameStepOfAGroup) {
     options.stall_probability = seed % 3 == 0 ? 0.1 : 0.01;
     options.longest_message = absl::Milliseconds(seed % 4 == 0 ? 60 : 4);
     SimulatedRanks job(options);
-    int64_t epoch = 1;
+    int64_t version = 1;
     job.OnRound([&](int64_t) {
-      if (job.latest().plan.epoch < epoch || epoch == 100) return;
+      if (job.latest().plan.version < version || version == 100) return;
       const Mode mode = kModes[std::uniform_int_distribution<int>(0, 3)(job.random())];
-      job.Prepare(Plan(++epoch, mode), absl::Milliseconds(100));
+      job.Prepare(Plan(++version, mode), absl::Milliseconds(100));
     });
-    for (int i = 0; i < 900 && job.latest().plan.epoch < 100 && job.error().empty(); ++i) {
+    for (int i = 0; i < 900 && job.latest().plan.version < 100 && job.error().empty(); ++i) {
       job.Run(absl::Seconds(1));
     }
     ASSERT_EQ(job.error(), "");
-    ASSERT_EQ(job.latest().plan.epoch, 100) << "seed " << seed;
+    ASSERT_EQ(job.latest().plan.version, 100) << "seed " << seed;
     // Nobody is left waiting for another rank.
     const int64_t total = job.latest().total.steps();
     job.Run(absl::Seconds(60));

@@ -40,17 +40,17 @@ TEST(RankRandomTest, APlanChangeEveryFewRoundsHoldsFromTheSameRoundEverywhere) {
     options.target_steps = 1'000'000;
     options.stall_probability = 0.01;
     SimulatedRanks job(options);
-    int64_t epoch = 1;
+    int64_t version = 1;
     job.OnRound([&](int64_t) {
-      if (job.latest().plan.epoch < epoch || epoch == 200) return;
+      if (job.latest().plan.version < version || version == 200) return;
       const Mode mode = kModes[std::uniform_int_distribution<int>(0, 3)(job.random())];
-      job.Prepare(Plan(++epoch, mode), absl::Milliseconds(100));
+      job.Prepare(Plan(++version, mode), absl::Milliseconds(100));
     });
-    for (int i = 0; i < 600 && job.latest().plan.epoch < 200 && job.error().empty(); ++i) {
+    for (int i = 0; i < 600 && job.latest().plan.version < 200 && job.error().empty(); ++i) {
       job.Run(absl::Seconds(1));
     }
     ASSERT_EQ(job.error(), "");
-    EXPECT_EQ(job.latest().plan.epoch, 200);
+    EXPECT_EQ(job.latest().plan.version, 200);
     EXPECT_EQ(job.plan_rounds().size(), 199U);
     if (HasFailure()) return;
   }

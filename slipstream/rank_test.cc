@@ -318,7 +318,7 @@ TEST_F(RankTest, AGradientThatNoRoundTookBeforeAChangeToUpdatesIsDropped) {
   ranks_ = 3;
   Start(Mode::kDrop);
   SlipstreamPlan plan;
-  plan.epoch = 2;
+  plan.version = 2;
   plan.mode = Mode::kFree;
   rank_->Prepare(plan);
   CopyNext();

@@ -21,7 +21,7 @@ bool PassesMultiple(int64_t period, int64_t before, int64_t now) {
 
 }  // namespace
 
-RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, RoundState* state) {
+RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& reported, RoundState* state) {
   RoundOutcome outcome;
   if (std::exchange(state->stands, false)) state->due = StopReasons();
   const int64_t steps_before = state->total.steps();
@@ -31,7 +31,7 @@ RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, Roun
   state->window.Add(
       {sums.step, sums.collective, sums.copies, sums.stretched, state->total.steps()});
   if (sums.started == state->ranks()) state->started = true;
-  if (sums.plan_ahead > 0) state->next_plan = told;
+  if (sums.plan_ahead > 0) state->next_plan = reported;
   if (sums.leave_ahead > 0) state->leaves = true;
   if (sums.save_ahead > 0) state->due.save_order = state->save_order += sums.save_ahead;
   const int64_t steps = state->total.steps();

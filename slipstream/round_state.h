@@ -74,8 +74,8 @@ struct RoundOutcome {
   bool averages_state = false;
 };
 
-// Finishes the round with these sums. `told`: the plan that this rank voted for.
-RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& told, RoundState* state);
+// Finishes the round with these sums. `reported`: the plan that this rank voted for.
+RoundOutcome FinishRound(const RoundSums& sums, const SlipstreamPlan& reported, RoundState* state);
 
 // What a rank with the state `own` has missed of the training whose most advanced member has
 // `theirs`, perhaps already with the numbers of the next generation.

@@ -7,9 +7,9 @@ namespace {
 
 using Mode = SlipstreamMode;
 
-SlipstreamPlan Plan(int64_t epoch, Mode mode) {
+SlipstreamPlan Plan(int64_t version, Mode mode) {
   SlipstreamPlan plan;
-  plan.epoch = epoch;
+  plan.version = version;
   plan.mode = mode;
   return plan;
 }
@@ -50,7 +50,7 @@ TEST(RoundStateTest, APlanThatNeedsNoSettlingHoldsFromTheNextRound) {
                                  {Mode::kFree, Mode::kFree}}) {
     RoundState state = Four(from);
     EXPECT_TRUE(FinishRound(AllHold(1), Plan(2, to), &state).takes_up_plan);
-    EXPECT_EQ(state.plan.epoch, 2);
+    EXPECT_EQ(state.plan.version, 2);
     EXPECT_EQ(state.plan.mode, to);
     EXPECT_FALSE(state.settles);
   }
@@ -83,7 +83,7 @@ TEST(RoundStateTest, ANewerPlanReplacesOneThatWaitsForTheRanksToSettle) {
   RoundState state = Four(Mode::kFree);
   FinishRound(AllHold(1), Plan(2, Mode::kDrop), &state);
   EXPECT_TRUE(FinishRound(AllHold(2), Plan(3, Mode::kSync), &state).takes_up_plan);
-  EXPECT_EQ(state.plan.epoch, 3);
+  EXPECT_EQ(state.plan.version, 3);
 }
 
 TEST(RoundStateTest, TheTrainingEndsSettled) {

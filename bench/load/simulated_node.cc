@@ -165,7 +165,7 @@ SimulatedNode::Send SimulatedNode::Next(absl::Time now) {
 const v1::WorkerMessage* SimulatedNode::NextSteps() {
   v1::NodeSteps& steps = *steps_.mutable_steps();
   const int64_t records = trainers_.TakeSteps(&steps);
-  if (records == 0 && records_lost_ == sent_records_.dropped_told()) return nullptr;
+  if (records == 0 && records_lost_ == sent_records_.dropped_reported()) return nullptr;
   steps.set_dropped(records_lost_);
   sent_records_.Sent(records, records_lost_);
   totals_->records_sent += records;

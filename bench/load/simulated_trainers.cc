@@ -69,16 +69,16 @@ bool SimulatedTrainers::AdvanceOne(Trainer& trainer, absl::Time now) {
       const double trained_s = absl::ToDoubleSeconds(now - trainer.trains_since);
       const int64_t all = trainer.plan.spec().steps();
       trainer.steps = std::min(all, static_cast<int64_t>(trained_s * steps_per_second_));
-      const int64_t surplus = trainer.steps - trainer.told - kMaxKept;
+      const int64_t surplus = trainer.steps - trainer.reported - kMaxKept;
       if (surplus > 0) {
-        trainer.told += surplus;
+        trainer.reported += surplus;
         dropped_ += surplus;
       }
       if (trainer.steps == all) trainer.state = v1::TRAINER_FINISHED;
       break;
     }
     case v1::TRAINER_FINISHED:
-      if (trainer.told == trainer.steps) trainer.state = v1::TRAINER_EXITED;
+      if (trainer.reported == trainer.steps) trainer.state = v1::TRAINER_EXITED;
       break;
     default:
       break;
@@ -100,7 +100,7 @@ void SimulatedTrainers::Describe(const Trainer& trainer, absl::Time now,
   report->set_pid(1 + static_cast<int64_t>(absl::HashOf(KeyOf(trainer.plan.id())) % 4000000));
   if (trainer.state == v1::TRAINER_EXITED) report->mutable_exit();
   if (trainer.state == v1::TRAINER_STARTING) return;
-  report->set_store_address(absl::StrCat("127.0.0.1:", 20000 + trainer.plan.place()));
+  report->set_store_address(absl::StrCat("127.0.0.1:", 20000 + trainer.plan.slot()));
   if (trainer.trains_since == absl::InfinitePast()) return;
   v1::Progress& progress = *report->mutable_progress();
   progress.set_step(trainer.steps);
@@ -109,14 +109,14 @@ void SimulatedTrainers::Describe(const Trainer& trainer, absl::Time now,
   progress.set_loss(2.5);
   progress.set_step_s(trainer.steps > 0 ? step_s : 0);
   progress.set_samples_per_s(static_cast<double>(kSamples) * steps_per_second_);
-  report->mutable_plan()->set_prepared_epoch(trainer.plan.plan().epoch());
-  report->mutable_plan()->set_active_epoch(trainer.plan.plan().epoch());
+  report->mutable_plan()->set_prepared_version(trainer.plan.plan().version());
+  report->mutable_plan()->set_active_version(trainer.plan.plan().version());
   report->mutable_membership()->set_generation(trainer.plan.membership().generation());
   report->mutable_membership()->set_step(trainer.steps);
-  const int64_t told = trainer.steps / kFigureSteps * kFigureSteps;
-  if (told == 0) return;
+  const int64_t reported = trainer.steps / kFigureSteps * kFigureSteps;
+  if (reported == 0) return;
   v1::RankFigures& figures = *report->mutable_figures();
-  figures.set_step(told);
+  figures.set_step(reported);
   figures.set_steps(kFigureSteps);
   figures.set_training_s(kFigureSteps * step_s);
   figures.set_wall_s(kFigureSteps * step_s);
@@ -130,9 +130,9 @@ void SimulatedTrainers::Describe(const Trainer& trainer, absl::Time now,
   v1::LevelFigures& level = *figures.add_levels();
   level.set_group_size(trainer.plan.membership().world_size());
   level.set_gradients(true);
-  level.set_count(told);
-  level.set_seconds(0.1 * step_s * static_cast<double>(told));
-  level.set_bytes(told * 1000000);
+  level.set_count(reported);
+  level.set_seconds(0.1 * step_s * static_cast<double>(reported));
+  level.set_bytes(reported * 1000000);
 }
 
 int64_t SimulatedTrainers::TakeSteps(v1::NodeSteps* steps) {
@@ -140,14 +140,14 @@ int64_t SimulatedTrainers::TakeSteps(v1::NodeSteps* steps) {
   int64_t taken = 0;
   for (auto& [key, trainer] : trainers_) {
     if (trainer.state == v1::TRAINER_EXITED) continue;
-    const int64_t count = std::min(trainer.steps - trainer.told, kMaxBatch);
+    const int64_t count = std::min(trainer.steps - trainer.reported, kMaxBatch);
     if (count <= 0) continue;
     v1::StepBatch& batch = *steps->add_batches();
     *batch.mutable_id() = trainer.plan.id();
     for (int64_t i = 0; i < count; ++i) {
-      FillRecord(trainer, trainer.told + i, batch.add_records());
+      FillRecord(trainer, trainer.reported + i, batch.add_records());
     }
-    trainer.told += count;
+    trainer.reported += count;
     taken += count;
   }
   return taken;

@@ -48,8 +48,8 @@ class SimulatedTrainers {
     v1::TrainerState state = v1::TRAINER_STARTING;
     absl::Time due;  // Time of its next state, if that is known.
     absl::Time trains_since = absl::InfinitePast();
-    int64_t steps = 0;  // Steps done.
-    int64_t told = 0;   // Of those, sent or dropped.
+    int64_t steps = 0;     // Steps done.
+    int64_t reported = 0;  // Of those, sent or dropped.
   };
 
   bool AdvanceOne(Trainer& trainer, absl::Time now);

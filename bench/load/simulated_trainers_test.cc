@@ -18,7 +18,7 @@ v1::NodePlan Plan(int64_t steps, const std::string& store) {
     trainer.mutable_membership()->set_generation(1);
     trainer.mutable_membership()->set_rank(rank);
     trainer.mutable_membership()->set_store_address(store);
-    trainer.mutable_plan()->set_epoch(3);
+    trainer.mutable_plan()->set_version(3);
   }
   return plan;
 }
@@ -29,7 +29,7 @@ v1::TrainerReport First(const SimulatedTrainers& trainers, absl::Time now) {
   return report.trainers(0);
 }
 
-TEST(SimulatedTrainersTest, TrainersMeetBeforeTheyTrainAndTakeUpThePlan) {
+TEST(SimulatedTrainersTest, TrainersRendezvousBeforeTheyTrainAndTakeUpThePlan) {
   SimulatedTrainers trainers(10);
   trainers.SetPlan(Plan(100, ""), At(0));
   EXPECT_EQ(First(trainers, At(0)).state(), v1::TRAINER_STARTING);
@@ -41,7 +41,7 @@ TEST(SimulatedTrainersTest, TrainersMeetBeforeTheyTrainAndTakeUpThePlan) {
   EXPECT_TRUE(trainers.Advance(At(3)));
   const v1::TrainerReport report = First(trainers, At(3));
   EXPECT_EQ(report.state(), v1::TRAINER_RUNNING);
-  EXPECT_EQ(report.plan().active_epoch(), 3);
+  EXPECT_EQ(report.plan().active_version(), 3);
   EXPECT_EQ(report.membership().generation(), 1);
   EXPECT_EQ(trainers.running(), 2);
 }

@@ -63,7 +63,7 @@ const std::vector<Key>& Keys() {
       {"pause_s", &S::pause_s, 0, 1e4, "seconds of a host pause; twice as long at the end"},
       {"loader", &S::loader, 0, 1, "share of rank-steps that wait for data: Pareto, from 0.1 s"},
       {"loader_reported", YesOrNo(&S::loader_reported), 0, 0,
-       "whether such a wait is told as data_wait_s, or hidden in the forward pass"},
+       "whether such a wait is reported as data_wait_s, or hidden in the forward pass"},
       {"imbalance", &S::imbalance, 0, 1, "sd of the work of a rank's step, relative"},
       {"workload", YesOrNo(&S::workload), 0, 0,
        "whether that work is reported; 5 % of a step do not follow it"},

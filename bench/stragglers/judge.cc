@@ -12,14 +12,14 @@ bool Active(const Fault& fault, int64_t step) {
   return step >= fault.begin && step < fault.end + kGrace;
 }
 
-bool SameCause(FaultCause truth, StragglerCause told) {
+bool SameCause(FaultCause truth, StragglerCause reported) {
   switch (truth) {
     case FaultCause::kData:
-      return told == StragglerCause::kData;
+      return reported == StragglerCause::kData;
     case FaultCause::kPause:
-      return told == StragglerCause::kHostPause;
+      return reported == StragglerCause::kHostPause;
     default:
-      return told == StragglerCause::kCompute;
+      return reported == StragglerCause::kCompute;
   }
 }
 

@@ -116,7 +116,7 @@ class Reader {
     NumberWorkers();
     NumberGenerations();
     PlaceRanks();
-    ForgetUntold();
+    ForgetUnreported();
     const auto before = [](const TraceRow& a, const TraceRow& b) {
       return std::tie(a.generation, a.step, a.worker, a.line) <
              std::tie(b.generation, b.step, b.worker, b.line);
@@ -193,7 +193,7 @@ class Reader {
   }
 
   // Marks values that no row has as not known.
-  void ForgetUntold() {
+  void ForgetUnreported() {
     bool forward = false;
     bool backward = false;
     for (const TraceRow& row : rows_) {

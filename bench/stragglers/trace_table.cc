@@ -18,7 +18,7 @@
 namespace paceline::detect {
 namespace {
 
-constexpr size_t kProblemsTold = 10;
+constexpr size_t kProblemsReported = 10;
 constexpr size_t kNoCell = std::numeric_limits<size_t>::max();
 
 bool IsOneOf(absl::string_view text, std::initializer_list<absl::string_view> words) {
@@ -46,13 +46,13 @@ absl::string_view Disguise(absl::string_view beginning) {
 }  // namespace
 
 std::string Quoted(absl::string_view text) {
-  constexpr size_t kMostTold = 32;
-  return absl::StrCat("\"", absl::CEscape(text.substr(0, kMostTold)),
-                      text.size() > kMostTold ? "…" : "", "\"");
+  constexpr size_t kMostReported = 32;
+  return absl::StrCat("\"", absl::CEscape(text.substr(0, kMostReported)),
+                      text.size() > kMostReported ? "…" : "", "\"");
 }
 
 bool TraceTable::Next() {
-  while (problems_.size() < kProblemsTold && !headless_ && std::getline(csv_, text_)) {
+  while (problems_.size() < kProblemsReported && !headless_ && std::getline(csv_, text_)) {
     ++line_;
     if (Take(text_, csv_.eof()) == Kind::kRow) return true;
   }

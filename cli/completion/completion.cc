@@ -141,20 +141,20 @@ std::string FishQuoted(const std::string& text) {
 
 // Arguments of `complete` for the flag.
 std::string FishFlag(const CompletionFlag& flag) {
-  std::string told;
+  std::string reported;
   for (const std::string& name : flag.names) {
     const bool wide = absl::StartsWith(name, "--");
-    absl::StrAppend(&told, wide ? " -l " : " -s ", name.substr(wide ? 2 : 1));
+    absl::StrAppend(&reported, wide ? " -l " : " -s ", name.substr(wide ? 2 : 1));
   }
-  if (flag.takes_value) absl::StrAppend(&told, " -r");
+  if (flag.takes_value) absl::StrAppend(&reported, " -r");
   if (!flag.choices.empty()) {
-    absl::StrAppend(&told, " -f -a ", FishQuoted(absl::StrJoin(flag.choices, " ")));
+    absl::StrAppend(&reported, " -f -a ", FishQuoted(absl::StrJoin(flag.choices, " ")));
   } else if (!flag.kind.empty()) {
-    absl::StrAppend(&told, " -f -a ",
+    absl::StrAppend(&reported, " -f -a ",
                     FishQuoted(absl::StrCat("(__paceline_names ", flag.kind, ")")));
   }
-  absl::StrAppend(&told, " -d ", FishQuoted(flag.what));
-  return told;
+  absl::StrAppend(&reported, " -d ", FishQuoted(flag.what));
+  return reported;
 }
 
 }  // namespace

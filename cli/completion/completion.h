@@ -37,8 +37,8 @@ struct CompletionCommand {
   std::string what;
   std::vector<std::string> subcommands;       // Their names.
   std::vector<CompletionArgument> arguments;  // In order.
-  std::vector<CompletionFlag> flags;  // Its own, then those of the commands above it.
-  size_t own_flags = 0;               // Number of its own flags.
+  std::vector<CompletionFlag> flags;          // Its own, then those of the commands above it.
+  size_t own_flags = 0;                       // Number of its own flags.
 };
 
 // Kinds that `paceline __names` lists.

@@ -71,7 +71,7 @@ constexpr Dependence kDependences[] = {
 };
 
 // True when `key` or a group around it has been complained about already.
-bool IsTold(const std::set<std::string>& broken, std::string key) {
+bool IsReported(const std::set<std::string>& broken, std::string key) {
   while (true) {
     if (broken.count(key) > 0) return true;
     const size_t cut = key.find_last_of(".[");
@@ -89,14 +89,14 @@ bool DependsOnBroken(const std::set<std::string>& broken, const std::string& key
                        std::string other = dependence.other;
                        const size_t list = other.find("[]");
                        if (list != std::string::npos) other = element + other.substr(list + 2);
-                       return entry->path == dependence.key && IsTold(broken, other);
+                       return entry->path == dependence.key && IsReported(broken, other);
                      });
 }
 
 void AddRuleProblems(const std::set<std::string>& broken, JobFile* file) {
   for (const SpecProblem& problem : CheckJobSpec(file->spec)) {
     const std::string key = KeyOfField(problem.field);
-    if (IsTold(broken, key) || DependsOnBroken(broken, key)) continue;
+    if (IsReported(broken, key) || DependsOnBroken(broken, key)) continue;
     file->problems.push_back(
         {PositionOf(*file, problem.field), absl::StrCat(key, " ", problem.message)});
   }

@@ -25,7 +25,7 @@ class JobFileParser {
 
   void Parse(const YAML::Node& document);
 
-  // Keys about which a problem has been told, so that none needs to be told again.
+  // Keys about which a problem has been reported, so that none needs to be reported again.
   const std::set<std::string>& broken() const { return broken_; }
 
  private:

@@ -101,9 +101,9 @@ TEST(JobKeysTest, EveryExampleIsAccepted) {
       path.resize(cut == std::string::npos ? 0 : cut);
     }
     absl::StrAppend(&yaml, "\n", Surroundings(key.path));
-    const std::string told = absl::StrReplaceAll(key.path, {{"[]", "[0]"}});
+    const std::string reported = absl::StrReplaceAll(key.path, {{"[]", "[0]"}});
     for (const FileProblem& problem : ParseJobFile(yaml, "/").problems) {
-      EXPECT_FALSE(absl::StartsWith(problem.message, told + " ") ||
+      EXPECT_FALSE(absl::StartsWith(problem.message, reported + " ") ||
                    absl::StrContains(problem.message, "unknown key") ||
                    absl::StrContains(problem.message, "not YAML"))
           << yaml << problem.message;

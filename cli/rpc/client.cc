@@ -38,13 +38,13 @@ int Millis(absl::Duration duration) {
   return static_cast<int>(absl::ToInt64Milliseconds(duration));
 }
 
-// `several`: there are other controllers to turn to when this one is silent.
+// `several`: there are other controllers to turn to when this one is unreachable.
 std::shared_ptr<grpc::Channel> NewChannel(
     const std::string& server, bool several,
     const std::shared_ptr<grpc::ChannelCredentials>& credentials) {
   grpc::ChannelArguments arguments;
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS, several ? Millis(kLeaderPing) : kKeepaliveMs);
-  if (several) arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(kLeaderSilence));
+  if (several) arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS, Millis(kLeaderUnreachableAfter));
   arguments.SetInt(GRPC_ARG_INITIAL_RECONNECT_BACKOFF_MS, kFirstReconnectMs);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMs);
   arguments.SetInt(GRPC_ARG_MAX_RECONNECT_BACKOFF_MS, kMaxReconnectMs);
@@ -169,7 +169,7 @@ grpc::Status Client::CallUnary(const char* path, const google::protobuf::Message
   const absl::Time begin = absl::Now();
   const absl::Time deadline = begin + options.timeout;
   Backoff backoff({absl::Milliseconds(50), absl::Seconds(1)}, RandomBits());
-  bool told = false;
+  bool reported = false;
   grpc::Status away;
   while (true) {
     const std::string server = controllers.address();
@@ -180,7 +180,7 @@ grpc::Status Client::CallUnary(const char* path, const google::protobuf::Message
     if (!prepared.ok()) return prepared;
     grpc::Status status = connections_->Ask(path, request, reply, &context);
     if (limit < deadline && status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED) {
-      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is silent");
+      status = grpc::Status(grpc::StatusCode::UNAVAILABLE, "it is unreachable");
     }
     // A server that shuts down cancels its calls. Changes have a request id, so repeating is safe.
     if (status.error_code() == grpc::StatusCode::CANCELLED && ErrorReason(status).empty() &&
@@ -202,11 +202,11 @@ grpc::Status Client::CallUnary(const char* path, const google::protobuf::Message
     const absl::Duration left = deadline - absl::Now();
     if (left <= absl::ZeroDuration()) return status;
     const bool is_long = absl::Now() - begin >= kNoticeAfter && left >= absl::Seconds(1);
-    if (!told && options.notice && is_long) {
+    if (!reported && options.notice && is_long) {
       options.notice(absl::StrCat("the controller at ", options.server,
                                   " does not answer; trying for ", absl::ToInt64Seconds(left),
                                   " s more"));
-      told = true;
+      reported = true;
     }
     if (interrupt_.WaitFor(at_once ? absl::ZeroDuration() : std::min(left, backoff.Next()))) {
       return grpc::Status(grpc::StatusCode::CANCELLED, "interrupted");

@@ -37,9 +37,9 @@ struct StreamOptions {
 class Client {
  public:
   struct Options {
-    std::string server;                          // host:port; several are separated by commas.
-    absl::Status problem;                        // If not OK, each call returns it.
-    absl::Duration timeout = absl::Seconds(30);  // For a unary call, including retries.
+    std::string server;                               // host:port; several are separated by commas.
+    absl::Status problem;                             // If not OK, each call returns it.
+    absl::Duration timeout = absl::Seconds(30);       // For a unary call, including retries.
     absl::Duration stream_limit = absl::Minutes(10);  // After that a stream is opened anew.
     std::string user;  // Sent with each call, for the controller's audit record; may be empty.
     // Returns the user's token, which is read anew for each call; unset: there is none. If it

@@ -36,7 +36,7 @@ class FakeController::JobCalls : public v1::JobService::Service {
                      grpc::ServerWriter<v1::JobEvent>*) override;
   // Answers with the job: STOPPING, or unchanged if it is to save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
-  // Answer with the first job: in epoch 2 with this ladder or mode, or with profile 1 asked for.
+  // Answer with the first job: in version 2 with this ladder or mode, or with profile 1 asked for.
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
   grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
@@ -325,7 +325,7 @@ grpc::Status FakeController::JobCalls::ChangeLadder(grpc::ServerContext*,
   fake_.ladders_.push_back(*request);
   if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
   *job = fake_.jobs_.front();
-  job->mutable_plan()->set_epoch(2);
+  job->mutable_plan()->set_version(2);
   *job->mutable_plan()->mutable_strategy()->mutable_hsgd()->mutable_ladder() = request->ladder();
   return grpc::Status::OK;
 }
@@ -337,7 +337,7 @@ grpc::Status FakeController::JobCalls::ChangeMode(grpc::ServerContext*,
   fake_.modes_.push_back(*request);
   if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
   *job = fake_.jobs_.front();
-  job->mutable_plan()->set_epoch(2);
+  job->mutable_plan()->set_version(2);
   job->mutable_plan()->mutable_strategy()->mutable_slipstream()->set_mode(request->mode());
   return grpc::Status::OK;
 }

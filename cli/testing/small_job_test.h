@@ -20,11 +20,11 @@ class SmallJobTest : public CommandTest {
  protected:
   SmallJobTest() { controller_.SetJobs({Job(1, "")}); }
 
-  // In epoch 1 since step 0; `changes` is in protobuf's text format.
+  // In version 1 since step 0; `changes` is in protobuf's text format.
   static v1::Job Job(int64_t revision, const std::string& changes) {
     auto job = Parsed<v1::Job>(R"(
       id: "job-0123456789ab" state: RUNNING spec { name: "small" ranks: 2 steps: 100 }
-      plan { epoch: 1 active_epoch: 1
+      plan { version: 1 active_version: 1
              strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 4 level: SCOPE_ALL } } } }
       ranks { rank: 0 node: "w0" } ranks { rank: 1 node: "w1" } )");
     const auto more = Parsed<v1::Job>(changes);

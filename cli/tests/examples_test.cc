@@ -57,7 +57,7 @@ constexpr Placeholder kPlaceholders[] = {{"JOB", "digits"}, {"NODE", "w1"}, {"ID
 constexpr char kDone[] = R"(
     id: 'job-0123456789ab' state: SUCCEEDED revision: 9
     spec { ranks: 2 steps: 500 } progress { step: 500 loss: 0.1 samples_per_s: 80 }
-    plan { epoch: 2 active_epoch: 2 }
+    plan { version: 2 active_version: 2 }
     checkpoints { complete: 1 order { number: 1 state: COMPLETE step: 500 } }
     profile { request { id: 1 first_step: 40 steps: 3 } ranks: 0 ranks: 1 }
     ranks { rank: 0 node: 'w1' profile { id: 1 } } ranks { rank: 1 node: 'w2' profile { id: 1 } })";

@@ -31,16 +31,17 @@ TEST_F(JobChangesTest, WhyTellsALinePerObstacle) {
 TEST_F(JobChangesTest, LadderWithoutAnArgumentIsShown) {
   const Ran ran = Paceline({"job", "ladder", "small"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "small (job-0123456789ab): hsgd 2:1,4:all, epoch 1, since step 0\n");
+  EXPECT_EQ(ran.out, "small (job-0123456789ab): hsgd 2:1,4:all, plan version 1, since step 0\n");
   EXPECT_THAT(controller_.ladders(), IsEmpty());
 }
 
 TEST_F(JobChangesTest, LadderIsSentAsItIsWritten) {
   const Ran ran = Paceline({"job", "ladder", kId, "2:node,4:rack:int8,8:all:int8"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out,
-            "small (job-0123456789ab): hsgd 2:node,4:rack:int8,8:all:int8, epoch 2, not taken up "
-            "yet: epoch 1 since step 0\n");
+  EXPECT_EQ(
+      ran.out,
+      "small (job-0123456789ab): hsgd 2:node,4:rack:int8,8:all:int8, plan version 2, not taken up "
+      "yet: plan version 1 since step 0\n");
   ASSERT_THAT(controller_.ladders(), SizeIs(1));
   const v1::ChangeLadderRequest request = controller_.ladders()[0];
   EXPECT_EQ(request.job(), kId);
@@ -54,7 +55,7 @@ TEST_F(JobChangesTest, LadderIsSentAsItIsWritten) {
 TEST_F(JobChangesTest, LadderCanBeGivenUpForSynchronousSteps) {
   const Ran ran = Paceline({"job", "ladder", kId, "synchronous"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("hsgd synchronous, epoch 2"));
+  EXPECT_THAT(ran.out, HasSubstr("hsgd synchronous, plan version 2"));
   ASSERT_THAT(controller_.ladders(), SizeIs(1));
   EXPECT_THAT(controller_.ladders()[0].ladder(), IsEmpty());
 }
@@ -68,17 +69,19 @@ TEST_F(JobChangesTest, LadderThatIsNoneIsWrongUsageAndNotSent) {
 }
 
 TEST_F(JobChangesTest, RefusalOfALadderIsTold) {
-  controller_.FailNext(grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "epoch 2 is pending"));
+  controller_.FailNext(
+      grpc::Status(grpc::StatusCode::FAILED_PRECONDITION, "plan version 2 is pending"));
   const Ran ran = Paceline({"job", "ladder", kId, "2:2"});
   EXPECT_EQ(ran.exit, kCliRefused);
-  EXPECT_THAT(ran.err, HasSubstr("epoch 2 is pending"));
+  EXPECT_THAT(ran.err, HasSubstr("plan version 2 is pending"));
 }
 
 TEST_F(JobChangesTest, WaitEndsWhenAllRanksTrainByTheLadder) {
-  WatchShows({"plan { epoch: 2 }", "plan { epoch: 2 active_epoch: 2 active_since_step: 128 }"});
+  WatchShows(
+      {"plan { version: 2 }", "plan { version: 2 active_version: 2 active_since_step: 128 }"});
   const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("epoch 2, since step 128\n"));
+  EXPECT_THAT(ran.out, HasSubstr("plan version 2, since step 128\n"));
 }
 
 TEST_F(JobChangesTest, LadderOfAPeriodIsShownAsOneLevel) {
@@ -87,24 +90,26 @@ TEST_F(JobChangesTest, LadderOfAPeriodIsShownAsOneLevel) {
   controller_.SetJobs({job});
   const Ran ran = Paceline({"job", "ladder", kId});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out, "small (job-0123456789ab): local_sgd 8:all, epoch 1, since step 0\n");
+  EXPECT_EQ(ran.out, "small (job-0123456789ab): local_sgd 8:all, plan version 1, since step 0\n");
 }
 
 TEST_F(JobChangesTest, WaitFailsWhenARankCannotPrepareTheLadder) {
-  // From a previous epoch, and from this one.
-  WatchShows({R"(plan { epoch: 2 } ranks { rank: 1 plan { failed_epoch: 1 error: "old" } })",
-              R"(plan { epoch: 2 } ranks { rank: 1 plan { failed_epoch: 2 error: "late" } })"});
+  // From a previous version, and from this one.
+  WatchShows({R"(plan { version: 2 } ranks { rank: 1 plan { failed_version: 1 error: "old" } })",
+              R"(plan { version: 2 } ranks { rank: 1 plan { failed_version: 2 error: "late" } })"});
   const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
   EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.out, HasSubstr("epoch 1 since step 0; rank 1 could not prepare it: late\n"));
-  EXPECT_THAT(ran.err, HasSubstr("epoch 2 is not taken up: rank 1 could not prepare it: late"));
+  EXPECT_THAT(ran.out,
+              HasSubstr("plan version 1 since step 0; rank 1 could not prepare it: late\n"));
+  EXPECT_THAT(ran.err,
+              HasSubstr("plan version 2 is not taken up: rank 1 could not prepare it: late"));
 }
 
 TEST_F(JobChangesTest, WaitFailsWhenTheJobEndsBefore) {
-  WatchShows({"plan { epoch: 2 } state: SUCCEEDED"});
+  WatchShows({"plan { version: 2 } state: SUCCEEDED"});
   const Ran ran = Paceline({"job", "ladder", kId, "2:2", "--wait"});
   EXPECT_EQ(ran.exit, kCliFailed);
-  EXPECT_THAT(ran.err, HasSubstr("ended before its ranks took epoch 2 up"));
+  EXPECT_THAT(ran.err, HasSubstr("ended before its ranks took plan version 2 up"));
 }
 
 TEST_F(JobChangesTest, ModeIsShownAndSentAsItIsWritten) {
@@ -115,16 +120,18 @@ TEST_F(JobChangesTest, ModeIsShownAndSentAsItIsWritten) {
   controller_.SetJobs({job});
   Ran ran = Paceline({"job", "mode", "small"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_EQ(ran.out,
-            "small (job-0123456789ab): slipstream free, window 1:64:256, epoch 1, since step 0\n");
+  EXPECT_EQ(
+      ran.out,
+      "small (job-0123456789ab): slipstream free, window 1:64:256, plan version 1, since step 0\n");
   EXPECT_THAT(controller_.modes(), IsEmpty());
 
   ran = Paceline({"job", "mode", kId, "pause", "--window", "2:16", "--optimizer-state", "average"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("epoch 2, not taken up yet: epoch 1 since step 0\n"));
+  EXPECT_THAT(ran.out,
+              HasSubstr("plan version 2, not taken up yet: plan version 1 since step 0\n"));
   ran = Paceline({"job", "mode", kId, "drop", "--request-id", "mine"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("slipstream drop, epoch 2"));
+  EXPECT_THAT(ran.out, HasSubstr("slipstream drop, plan version 2"));
   ASSERT_THAT(controller_.modes(), SizeIs(2));
   EXPECT_EQ(controller_.modes()[0].mode(), v1::SLIPSTREAM_PAUSE);
   EXPECT_EQ(controller_.modes()[0].window().max_steps(), 16);
@@ -144,10 +151,11 @@ TEST_F(JobChangesTest, ModeThatIsNoneIsWrongUsageAndNotSent) {
 }
 
 TEST_F(JobChangesTest, WaitEndsWhenAllRanksTrainInTheMode) {
-  WatchShows({"plan { epoch: 2 }", "plan { epoch: 2 active_epoch: 2 active_since_step: 128 }"});
+  WatchShows(
+      {"plan { version: 2 }", "plan { version: 2 active_version: 2 active_since_step: 128 }"});
   const Ran ran = Paceline({"job", "mode", kId, "free", "--wait"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
-  EXPECT_THAT(ran.out, HasSubstr("epoch 2, since step 128\n"));
+  EXPECT_THAT(ran.out, HasSubstr("plan version 2, since step 128\n"));
 }
 
 TEST_F(JobChangesTest, ProfileWaitsForTheRanksAndShowsTheirFiles) {

@@ -203,9 +203,10 @@ TEST_F(JobStartsTest, FollowTellsWhenSavesBeginToFailAndWhenTheyWorkAgain) {
               "state: RUNNING checkpoints { complete: 1 newest_step: 30 }",
               "state: SUCCEEDED checkpoints { complete: 1 newest_step: 30 }"});
   const Ran ran = Paceline({"job", "watch", kId});
-  const std::string told = "checkpoints cannot be saved (there is none): rank 1 on w0: disk full\n";
-  EXPECT_THAT(ran.out, HasSubstr(told));
-  EXPECT_EQ(ran.out.find(told), ran.out.rfind(told));
+  const std::string reported =
+      "checkpoints cannot be saved (there is none): rank 1 on w0: disk full\n";
+  EXPECT_THAT(ran.out, HasSubstr(reported));
+  EXPECT_EQ(ran.out.find(reported), ran.out.rfind(reported));
   EXPECT_THAT(ran.out, HasSubstr("checkpoints are saved again: step 30\n"));
 }
 

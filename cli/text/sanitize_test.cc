@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "cli/text/told_once.h"
+#include "cli/text/reported_once.h"
 #include "gtest/gtest.h"
 
 namespace paceline {
@@ -58,19 +58,19 @@ TEST(ShortenedTest, CutsAtCodePointsAndMarksTheCut) {
   EXPECT_EQ(Shortened("üüüü", 3), "üüü");
 }
 
-TEST(ToldOnceTest, ALongTextIsCutWhenItWasTold) {
+TEST(ReportedOnceTest, ALongTextIsCutWhenItWasTold) {
   const std::string cause =
       "the disk of node w1 is full: 0 B of 4.0 TiB are free, and the checkpoint needs 12.5 GiB; "
       "remove what is not needed";
-  ToldOnce told;
-  EXPECT_EQ(told.Tell("rank 1: " + cause), "rank 1: " + cause);
-  EXPECT_EQ(told.Tell("it ended: " + cause + "; starts again"),
+  ReportedOnce reported;
+  EXPECT_EQ(reported.Tell("rank 1: " + cause), "rank 1: " + cause);
+  EXPECT_EQ(reported.Tell("it ended: " + cause + "; starts again"),
             "it ended: the disk of node w1 is full: 0 B of...; starts again");
   // Text that is new or short is not cut.
-  EXPECT_EQ(told.Tell("waits for 2 slots"), "waits for 2 slots");
-  EXPECT_EQ(told.Tell("waits for 2 slots"), "waits for 2 slots");
+  EXPECT_EQ(reported.Tell("waits for 2 slots"), "waits for 2 slots");
+  EXPECT_EQ(reported.Tell("waits for 2 slots"), "waits for 2 slots");
   const std::string other(200, 'x');
-  EXPECT_EQ(told.Tell(other), other);
+  EXPECT_EQ(reported.Tell(other), other);
 }
 
 }  // namespace

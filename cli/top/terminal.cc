@@ -114,11 +114,11 @@ void Terminal::GiveBack() {
 }
 
 Terminal::Size Terminal::size() const {
-  winsize told = {};
+  winsize reported = {};
   Size size;
-  if (ioctl(out_, TIOCGWINSZ, &told) != 0) return size;
-  if (told.ws_col > 0) size.width = told.ws_col;
-  if (told.ws_row > 0) size.height = told.ws_row;
+  if (ioctl(out_, TIOCGWINSZ, &reported) != 0) return size;
+  if (reported.ws_col > 0) size.width = reported.ws_col;
+  if (reported.ws_row > 0) size.height = reported.ws_row;
   return size;
 }
 

@@ -33,7 +33,7 @@ v1::JobRanks RanksOf(const v1::Job& job) {
     v1::RankTelemetry& row = *ranks.add_ranks();
     row.set_rank(rank.rank());
     row.set_node(rank.node());
-    row.set_place(rank.place());
+    row.set_slot(rank.slot());
     row.set_state(rank.state());
     row.set_step(rank.progress().step());
     row.set_phase(rank.progress().phase());

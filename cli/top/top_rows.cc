@@ -7,10 +7,10 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/sanitize.h"
 #include "cli/text/sparkline.h"
 #include "cli/text/table.h"
-#include "cli/text/told_once.h"
 #include "cli/view/checkpoint/checkpoint_text.h"
 #include "cli/view/job/figures_text.h"
 #include "cli/view/job/job_text.h"
@@ -65,12 +65,12 @@ std::string SlowText(const v1::StragglerVerdict& verdict) {
 std::string NewsOf(const TopModel& model, const v1::Job& job) {
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   std::vector<std::string> news;
-  ToldOnce told;
+  ReportedOnce reported;
   if (const std::string trouble = SaveTroubleText(job, model.fetched); !trouble.empty()) {
-    news.push_back(told.Tell(trouble));
+    news.push_back(reported.Tell(trouble));
   }
   if (job.state() != v1::RUNNING && !job.reason().empty()) {
-    news.push_back(told.Tell(SanitizeLine(job.reason())));
+    news.push_back(reported.Tell(SanitizeLine(job.reason())));
   }
   if (telemetry != nullptr && telemetry->slow_count() > 0 && telemetry->slow_size() > 0) {
     news.push_back(absl::StrCat("slow: ", SlowText(telemetry->slow(0))));

@@ -1,6 +1,6 @@
 // Strongly typed ids that cannot be confused.
 //
-// A JobId or NodeName wraps its text; Rank, Generation and PlanEpoch wrap a number. Ids of
+// A JobId or NodeName wraps its text; Rank, Generation and PlanVersion wrap a number. Ids of
 // one type compare and hash by value; two types never mix, and nothing converts by itself.
 #ifndef COMMON_CORE_IDS_H_
 #define COMMON_CORE_IDS_H_
@@ -41,7 +41,7 @@ using Rank = Id<struct RankTag, int>;
 // Number of a membership of a job, 1-based, never reused.
 using Generation = Id<struct GenerationTag, int64_t>;
 // Version number of a job's plan (proto/plan.proto), 1-based, never reused.
-using PlanEpoch = Id<struct PlanEpochTag, int64_t>;
+using PlanVersion = Id<struct PlanVersionTag, int64_t>;
 
 // One trainer process: a rank of a job in a generation.
 struct TrainerId {

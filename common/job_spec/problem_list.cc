@@ -7,7 +7,7 @@
 namespace paceline {
 
 void ProblemList::Add(std::string field, std::string message) {
-  told_.insert(field);
+  reported_.insert(field);
   problems_.push_back({std::move(field), std::move(message)});
 }
 
@@ -17,6 +17,8 @@ bool ProblemList::CheckRange(const std::string& field, int64_t value, int64_t lo
   return false;
 }
 
-bool ProblemList::Tells(absl::string_view field) const { return told_.find(field) != told_.end(); }
+bool ProblemList::Tells(absl::string_view field) const {
+  return reported_.find(field) != reported_.end();
+}
 
 }  // namespace paceline

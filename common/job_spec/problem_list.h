@@ -34,7 +34,7 @@ class ProblemList {
 
  private:
   std::vector<SpecProblem> problems_;
-  std::set<std::string, std::less<>> told_;  // Their fields: there may be very many.
+  std::set<std::string, std::less<>> reported_;  // Their fields: there may be very many.
 };
 
 // Sizes of the whole spec, its texts and its lists (job_spec.h).

@@ -53,11 +53,11 @@ void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat for
 
 }  // namespace
 
-v1::TrainingPlan MakeTrainingPlan(int64_t epoch, const v1::Strategy& strategy,
+v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
                                   const std::vector<RankHome>& homes,
                                   const std::vector<bool>& filled) {
   v1::TrainingPlan plan;
-  plan.set_epoch(epoch);
+  plan.set_version(version);
   if (strategy.has_slipstream()) {
     v1::SlipstreamPlan* slipstream = plan.mutable_slipstream();
     slipstream->set_mode(strategy.slipstream().mode());

@@ -11,9 +11,10 @@
 
 namespace paceline {
 
-// `strategy` is sound (CheckJobSpec); `homes` has one entry per seat. The ranks are the seats that
-// are `filled` (empty: all of them); the groups are those of all seats, without the others.
-v1::TrainingPlan MakeTrainingPlan(int64_t epoch, const v1::Strategy& strategy,
+// `strategy` is sound (CheckJobSpec); `homes` has one entry per seat (position in the job). The
+// ranks are the seats that are `filled` (empty: all of them); the groups are those of all seats,
+// without the others.
+v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
                                   const std::vector<RankHome>& homes,
                                   const std::vector<bool>& filled = {});
 

@@ -23,7 +23,7 @@ void ExpectPlan(const std::string& strategy, const std::vector<RankHome>& homes,
                 const std::string& plan) {
   const v1::TrainingPlan made = MakeTrainingPlan(7, Parse<v1::Strategy>(strategy), homes);
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
-      made, Parse<v1::TrainingPlan>("epoch: 7 " + plan)))
+      made, Parse<v1::TrainingPlan>("version: 7 " + plan)))
       << made.ShortDebugString();
 }
 
@@ -69,7 +69,7 @@ TEST(MakeTrainingPlanTest, ShrunkJobKeepsTheGroupsOfItsSeats) {
                                                  })"),
                        kUneven, {true, false, true, false, false, false, true, true});
   EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(made, Parse<v1::TrainingPlan>(R"(
-          epoch: 7
+          version: 7
           levels { period: 2 groups: [1, 1, 2] format: WIRE_FORMAT_FP32 }
           levels { period: 4 groups: [2, 2] format: WIRE_FORMAT_FP32 }
           levels { period: 8 groups: 4 format: WIRE_FORMAT_FP32 }

@@ -48,26 +48,26 @@ bool Election::WaitUntil(absl::Time time) {
 
 void Election::Run() {
   while (!deposed_ && WaitUntil(BootNow())) {
-    const absl::StatusOr<Seat> seat = Look();
-    if (!seat.ok()) {
-      if (!std::exchange(silent_, true)) {
-        PACELINE_LOG(WARNING) << "etcd_unreachable reason=\"" << seat.status().message()
+    const absl::StatusOr<LeaderRecord> record = Look();
+    if (!record.ok()) {
+      if (!std::exchange(unreachable_, true)) {
+        PACELINE_LOG(WARNING) << "etcd_unreachable reason=\"" << record.status().message()
                               << "\" retrying";
       }
       Tell("");
       WaitUntil(BootNow() + kRetry);
       continue;
     }
-    if (std::exchange(silent_, false)) PACELINE_LOG(INFO) << "etcd_back";
-    if (seat->address.empty()) {
+    if (std::exchange(unreachable_, false)) PACELINE_LOG(INFO) << "etcd_back";
+    if (record->address.empty()) {
       Tell("");
       Campaign();
-    } else if (lease_ != 0 && seat->lease == lease_) {
-      Lead(seat->term);
+    } else if (lease_ != 0 && record->lease == lease_) {
+      Lead(record->term);
     } else {
-      Tell(seat->address);
+      Tell(record->address);
       // A watch that ends at once must not be repeated without a pause.
-      if (!client_->WaitForDeletion(key_, seat->revision, kLookAgain)) {
+      if (!client_->WaitForDeletion(key_, record->revision, kLookAgain)) {
         WaitUntil(BootNow() + kRetry);
       }
     }
@@ -75,20 +75,20 @@ void Election::Run() {
 }
 
 void Election::Tell(const std::string& leader) {
-  if (std::exchange(told_, leader) != leader) observer_.follows(leader);
+  if (std::exchange(reported_, leader) != leader) observer_.follows(leader);
 }
 
-absl::StatusOr<Election::Seat> Election::Look() {
+absl::StatusOr<Election::LeaderRecord> Election::Look() {
   etcdserverpb::RangeRequest request;
   request.set_key(key_);
   PACELINE_ASSIGN_OR_RETURN(const auto response, client_->Range(request, kPatience));
-  Seat seat;
-  seat.revision = response.header().revision();
-  if (response.kvs().empty()) return seat;
-  seat.address = response.kvs(0).value();
-  seat.lease = response.kvs(0).lease();
-  seat.term = response.kvs(0).create_revision();
-  return seat;
+  LeaderRecord record;
+  record.revision = response.header().revision();
+  if (response.kvs().empty()) return record;
+  record.address = response.kvs(0).value();
+  record.lease = response.kvs(0).lease();
+  record.term = response.kvs(0).create_revision();
+  return record;
 }
 
 // Makes the key unless another controller has it. The next look shows whether that worked, since an
@@ -135,7 +135,7 @@ void Election::Lead(int64_t term) {
   end_ns_ = absl::ToUnixNanos(lease.end());
   PACELINE_LOG(INFO) << "elected term=" << term << " address=" << options_.address
                      << " lease=" << absl::FormatDuration(lease_length_);
-  told_ = options_.address;
+  reported_ = options_.address;
   observer_.elected(term);
   while (WaitUntil(std::min(lease.NextRenewal(), lease.end()))) {
     if (lease.MayAct(BootNow())) Renew(lease);

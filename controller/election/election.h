@@ -59,7 +59,7 @@ class Election {
   bool MayAct() const;
 
  private:
-  struct Seat {
+  struct LeaderRecord {
     std::string address;  // Empty: nobody leads.
     int64_t lease = 0;
     int64_t term = 0;
@@ -67,7 +67,7 @@ class Election {
   };
 
   void Run();
-  absl::StatusOr<Seat> Look();
+  absl::StatusOr<LeaderRecord> Look();
   void Campaign();
   void LoseCampaign(const absl::Status& why);
   void Lead(int64_t term);
@@ -85,8 +85,8 @@ class Election {
   int64_t lease_ = 0;      // 0: none.
   absl::Time lease_sent_;  // When it was asked for, by BootNow.
   absl::Duration lease_length_;
-  std::string told_;            // The leader last reported.
-  bool silent_ = false;         // etcd does not answer.
+  std::string reported_;        // The leader last reported.
+  bool unreachable_ = false;    // etcd does not answer.
   bool campaign_lost_ = false;  // Nobody leads, and etcd does not let this controller lead.
   bool deposed_ = false;
 

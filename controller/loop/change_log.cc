@@ -16,8 +16,8 @@ void Add(std::vector<ChangeLine>& lines, std::string text) {
   lines.push_back({LogLevel::kInfo, std::move(text)});
 }
 
-// Adds lines for the generations after `told`, oldest first.
-void LookAtGenerations(const Job& job, Generation told, std::vector<ChangeLine>& lines) {
+// Adds lines for the generations after `reported`, oldest first.
+void LookAtGenerations(const Job& job, Generation reported, std::vector<ChangeLine>& lines) {
   const auto line = [&](Generation generation, const char* cause, size_t ranks,
                         const std::string& reason) {
     return absl::StrCat("job_generation job=", job.request.id.value(),
@@ -26,13 +26,13 @@ void LookAtGenerations(const Job& job, Generation told, std::vector<ChangeLine>&
   };
   std::map<Generation, std::string> news;
   const Generation started = job.recovery.started;
-  if (told < started) {
+  if (reported < started) {
     news[started] = line(
         started, "start", job.homes.size(),
         absl::StrCat("from ", job.restored_from.empty() ? "the beginning" : job.restored_from));
   }
   for (const MembershipChange& change : job.recovery.history) {
-    if (!(told < change.generation)) continue;
+    if (!(reported < change.generation)) continue;
     news[change.generation] = line(change.generation, change.planned ? "planned" : "failure",
                                    static_cast<size_t>(change.ranks_after), change.reason);
   }
@@ -43,24 +43,24 @@ void LookAtGenerations(const Job& job, Generation told, std::vector<ChangeLine>&
 
 void ChangeLog::Restore(const Cluster& cluster,
                         const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
-  for (const auto& [id, job] : cluster.jobs()) jobs_[id] = ToldOf(job);
+  for (const auto& [id, job] : cluster.jobs()) jobs_[id] = ReportedOf(job);
   for (const auto& [name, node] : cluster.nodes()) nodes_[name] = node.state;
   for (const auto& [id, stored] : decisions) {
-    const auto told = jobs_.find(id);
-    if (told == jobs_.end()) continue;
+    const auto reported = jobs_.find(id);
+    if (reported == jobs_.end()) continue;
     for (const RemedyDecision& decision : stored) {
-      told->second.decisions[decision.id] = decision.state;
+      reported->second.decisions[decision.id] = decision.state;
     }
   }
 }
 
-ChangeLog::Told ChangeLog::ToldOf(const Job& job) {
-  Told told;
-  told.state = job.state;
-  told.generation = job.generation;
-  told.committed = job.checkpoints.committed;
-  told.save_error = job.checkpoints.last_error;
-  return told;
+ChangeLog::Reported ChangeLog::ReportedOf(const Job& job) {
+  Reported reported;
+  reported.state = job.state;
+  reported.generation = job.generation;
+  reported.committed = job.checkpoints.committed;
+  reported.save_error = job.checkpoints.last_error;
+  return reported;
 }
 
 std::vector<ChangeLine> ChangeLog::Look(const Cluster& cluster, const Stragglers& stragglers,
@@ -71,8 +71,8 @@ std::vector<ChangeLine> ChangeLog::Look(const Cluster& cluster, const Stragglers
     LookAtDecision(key, *stragglers.Find(key.first)->policy().Find(key.second), lines);
   }
   for (const auto& [id, number] : decided.forget) {
-    const auto told = jobs_.find(id);
-    if (told != jobs_.end()) told->second.decisions.erase(number);
+    const auto reported = jobs_.find(id);
+    if (reported != jobs_.end()) reported->second.decisions.erase(number);
   }
   for (const JobId& id : actions.show_jobs) {
     const Job* job = cluster.FindJob(id);
@@ -90,24 +90,24 @@ std::vector<ChangeLine> ChangeLog::Look(const Cluster& cluster, const Stragglers
   return lines;
 }
 
-void ChangeLog::LookAtJob(const Job& job, Told& told, std::vector<ChangeLine>& lines) {
+void ChangeLog::LookAtJob(const Job& job, Reported& reported, std::vector<ChangeLine>& lines) {
   const std::string& id = job.request.id.value();
-  if (told.state != job.state) {
+  if (reported.state != job.state) {
     Add(lines, absl::StrCat("job_state job=", id, " state=", v1::JobState_Name(ToProto(job.state)),
                             " reason=\"", job.reason, "\""));
-    told.state = job.state;
+    reported.state = job.state;
   }
-  LookAtGenerations(job, told.generation, lines);
-  told.generation = job.generation;
+  LookAtGenerations(job, reported.generation, lines);
+  reported.generation = job.generation;
   const JobCheckpoints& checkpoints = job.checkpoints;
   const Checkpoint* newest = NewestComplete(job);
-  if (std::exchange(told.committed, checkpoints.committed) != checkpoints.committed &&
+  if (std::exchange(reported.committed, checkpoints.committed) != checkpoints.committed &&
       newest != nullptr) {
     Add(lines, absl::StrCat("checkpoint_complete job=", id,
                             " directory=", DirectoryOf(job, *newest), " bytes=", newest->bytes,
                             " took=", absl::FormatDuration(checkpoints.durable)));
   }
-  if (std::exchange(told.save_error, checkpoints.last_error) != checkpoints.last_error &&
+  if (std::exchange(reported.save_error, checkpoints.last_error) != checkpoints.last_error &&
       !checkpoints.last_error.empty()) {
     lines.push_back({LogLevel::kWarning, absl::StrCat("checkpoint_error job=", id, " error=\"",
                                                       checkpoints.last_error, "\"")});
@@ -116,16 +116,16 @@ void ChangeLog::LookAtJob(const Job& job, Told& told, std::vector<ChangeLine>& l
 
 void ChangeLog::LookAtDecision(const StragglerActions::Key& key, const RemedyDecision& decision,
                                std::vector<ChangeLine>& lines) {
-  const auto [told, is_new] = jobs_[key.first].decisions.emplace(key.second, decision.state);
-  if (!is_new && std::exchange(told->second, decision.state) == decision.state) return;
+  const auto [reported, is_new] = jobs_[key.first].decisions.emplace(key.second, decision.state);
+  if (!is_new && std::exchange(reported->second, decision.state) == decision.state) return;
   Add(lines, absl::StrCat("decision job=", key.first.value(), " id=", decision.id, " what=\"",
                           DescribeRemedy(decision), "\" state=", NameOf(decision.state),
                           " reason=\"", decision.reason, "\" outcome=\"", decision.outcome, "\""));
 }
 
 void ChangeLog::LookAtNode(const Node& node, std::vector<ChangeLine>& lines) {
-  const auto [told, is_new] = nodes_.emplace(node.facts.name, node.state);
-  if (!is_new && std::exchange(told->second, node.state) == node.state) return;
+  const auto [reported, is_new] = nodes_.emplace(node.facts.name, node.state);
+  if (!is_new && std::exchange(reported->second, node.state) == node.state) return;
   Add(lines, absl::StrCat("node_state node=", node.facts.name.value(), " state=",
                           ShortEnumName(*v1::NodeState_descriptor(), ToProto(node.state)),
                           " reason=\"", node.reason, "\""));

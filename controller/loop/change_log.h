@@ -45,7 +45,7 @@ class ChangeLog {
 
  private:
   // What was last logged of a job.
-  struct Told {
+  struct Reported {
     std::optional<JobState> state;
     Generation generation{0};
     int64_t committed = 0;
@@ -53,13 +53,13 @@ class ChangeLog {
     std::map<int64_t, DecisionState> decisions;
   };
 
-  static Told ToldOf(const Job& job);
-  static void LookAtJob(const Job& job, Told& told, std::vector<ChangeLine>& lines);
+  static Reported ReportedOf(const Job& job);
+  static void LookAtJob(const Job& job, Reported& reported, std::vector<ChangeLine>& lines);
   void LookAtDecision(const StragglerActions::Key& key, const RemedyDecision& decision,
                       std::vector<ChangeLine>& lines);
   void LookAtNode(const Node& node, std::vector<ChangeLine>& lines);
 
-  std::map<JobId, Told> jobs_;
+  std::map<JobId, Reported> jobs_;
   std::map<NodeName, NodeState> nodes_;
 };
 

@@ -69,7 +69,7 @@ class ChangeLogTest : public ::testing::Test {
   void TrainAll(double at) {
     const std::vector<RankState> members = job().ranks;
     for (const RankState& member : members) {
-      Step(NodeReported{member.place.node, {Training(job(), member)}}, at);
+      Step(NodeReported{member.slot.node, {Training(job(), member)}}, at);
     }
   }
   void End(const RankState& member, FailureKind failure, const std::string& message, double at) {
@@ -78,7 +78,7 @@ class ChangeLogTest : public ::testing::Test {
     report.exit = TrainerExit();
     report.exit->failure = failure;
     report.exit->message = message;
-    Step(NodeReported{member.place.node, {report}}, at);
+    Step(NodeReported{member.slot.node, {report}}, at);
   }
 
   Cluster cluster_{Cluster::Options()};
@@ -163,20 +163,20 @@ class DecisionLogTest : public ::testing::Test {
 
 TEST_F(DecisionLogTest, StatesOfDecisionsAndPlannedGenerationsAreToldOnce) {
   ChangeLog changes;
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   for (int i = 0; i < 120; ++i) {
     watched_.Train(10, SlowFrom("n03", 200));
     for (const std::string& head : Heads(Look(changes))) {
-      if (!absl::StartsWith(head, "job_state ")) told.push_back(head);
+      if (!absl::StartsWith(head, "job_state ")) reported.push_back(head);
     }
   }
-  EXPECT_THAT(told, Contains("job_generation job=job-1 generation=2 cause=planned ranks=8"));
-  EXPECT_THAT(told, Contains(AllOf(StartsWith("decision job=job-1 id="),
-                                   HasSubstr(" what=\"hot-swap of rank "))));
+  EXPECT_THAT(reported, Contains("job_generation job=job-1 generation=2 cause=planned ranks=8"));
+  EXPECT_THAT(reported, Contains(AllOf(StartsWith("decision job=job-1 id="),
+                                       HasSubstr(" what=\"hot-swap of rank "))));
   int helped = 0;
-  for (const std::string& head : told) helped += absl::EndsWith(head, " state=HELPED") ? 1 : 0;
+  for (const std::string& head : reported) helped += absl::EndsWith(head, " state=HELPED") ? 1 : 0;
   EXPECT_EQ(helped, 1);
-  EXPECT_EQ(std::set<std::string>(told.begin(), told.end()).size(), told.size());
+  EXPECT_EQ(std::set<std::string>(reported.begin(), reported.end()).size(), reported.size());
 }
 
 TEST_F(DecisionLogTest, AfterARestartNothingIsToldAgain) {

@@ -47,7 +47,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       stragglers_(stragglers, WithLadder, StrategyOf),
       job_log_(state.starts, kWatchedChanges, kWatchedBytes),
       node_log_(state.starts, kWatchedChanges, kWatchedBytes),
-      pace_(kProgressPeriod),
+      throttle_(kProgressPeriod),
       refreshes_(loop) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
@@ -103,12 +103,12 @@ void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
   StragglerActions decided = stragglers_.TakeSteps(cluster_, node, trainer, steps, Now());
   if (!decided.empty()) return Carry({}, std::move(decided), {}, [](const absl::Status&) {});
   if (!histories_.HasNewVerdicts(trainer.job, stragglers_)) return;
-  const HistoryActions told =
+  const HistoryActions reported =
       histories_.FollowVerdicts(trainer.job, cluster_, stragglers_, Now().wall);
   WriteBatch batch;
-  Write(told, batch);
-  commits_->Add({std::move(batch), {}}, [this, told](const absl::Status& stored) {
-    if (stored.ok()) ShowHistories(told, /*deleted=*/false);
+  Write(reported, batch);
+  commits_->Add({std::move(batch), {}}, [this, reported](const absl::Status& stored) {
+    if (stored.ok()) ShowHistories(reported, /*deleted=*/false);
   });
 }
 
@@ -177,9 +177,9 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   if (actions.store_automation) {
     batch.puts[kAutomationKey] = EncodeAutomation(cluster_.automation());
   }
-  const HistoryActions told =
+  const HistoryActions reported =
       histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall);
-  Write(told, batch);
+  Write(reported, batch);
   // Made now: a later event may change things before this one is durable.
   std::vector<ChangeLine> changes = changes_.Look(cluster_, stragglers_, actions, decided);
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
@@ -188,7 +188,7 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   Begin(actions.changed_jobs, job_changes_);
   Begin(actions.store_nodes, node_changes_);
   commits_->Add({std::move(batch), actions.store_jobs},
-                [this, actions, told, changes = std::move(changes), plans = std::move(plans),
+                [this, actions, reported, changes = std::move(changes), plans = std::move(plans),
                  then = std::move(then)](const absl::Status& stored) {
                   Finish(actions.changed_jobs, job_changes_);
                   Finish(actions.store_nodes, node_changes_);
@@ -196,30 +196,30 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
                     ChangeLog::Write(changes);
                     for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
                     Show(actions);
-                    ShowHistories(told, !actions.delete_jobs.empty());
+                    ShowHistories(reported, !actions.delete_jobs.empty());
                   }
                   then(stored);
                 });
 }
 
-void ControlLoop::Write(const HistoryActions& told, WriteBatch& batch) const {
-  for (const auto& [job, id] : told.store) {
+void ControlLoop::Write(const HistoryActions& reported, WriteBatch& batch) const {
+  for (const auto& [job, id] : reported.store) {
     batch.puts[EventKey(job, id)] = EncodeEvent(*histories_.Find(job)->Find(id));
   }
-  for (const auto& [job, id] : told.forget) batch.deletes.push_back(EventKey(job, id));
+  for (const auto& [job, id] : reported.forget) batch.deletes.push_back(EventKey(job, id));
 }
 
-void ControlLoop::ShowHistories(const HistoryActions& told, bool deleted) {
-  if (told.store.empty() && !deleted) return;
-  histories_.Release(told);
+void ControlLoop::ShowHistories(const HistoryActions& reported, bool deleted) {
+  if (reported.store.empty() && !deleted) return;
+  histories_.Release(reported);
   listeners_.histories_changed();
 }
 
 void ControlLoop::Show(const Actions& actions) {
-  const int64_t told = job_log_.revision();
+  const int64_t reported = job_log_.revision();
   for (const JobId& id : actions.show_jobs) {
     const bool is_progress = actions.changed_jobs.count(id) == 0;
-    if (!is_progress || pace_.MayShow(id, EventLoop::Now())) ShowJob(id);
+    if (!is_progress || throttle_.MayShow(id, EventLoop::Now())) ShowJob(id);
   }
   for (const JobId& id : actions.delete_jobs) {
     v1::JobEvent event;
@@ -234,10 +234,10 @@ void ControlLoop::Show(const Actions& actions) {
       shown_jobs_.erase(shown);
     }
     job_log_.Append(std::move(key), std::move(event));
-    pace_.Forget(id);
+    throttle_.Forget(id);
   }
   for (const NodeName& name : actions.show_nodes) ShowNode(name);
-  if (job_log_.revision() != told) listeners_.jobs_changed();
+  if (job_log_.revision() != reported) listeners_.jobs_changed();
   if (!actions.show_nodes.empty()) listeners_.nodes_changed();
   metrics_->ShowChanges(cluster_, actions, Now());
   ArmProgressTimer();
@@ -252,9 +252,9 @@ void ControlLoop::ShowJob(const JobId& id) {
   event.mutable_job()->set_revision(job_log_.revision() + 1);
   job_log_.Append({id.value(), job->submitter}, std::move(event));
   if (job->ended_already()) {
-    pace_.Forget(id);
+    throttle_.Forget(id);
   } else {
-    pace_.Shown(id, EventLoop::Now());
+    throttle_.Shown(id, EventLoop::Now());
   }
 }
 
@@ -268,14 +268,14 @@ void ControlLoop::ShowNode(const NodeName& name) {
 }
 
 void ControlLoop::ArmProgressTimer() {
-  const absl::Time due = pace_.NextDue();
+  const absl::Time due = throttle_.NextDue();
   if (due == progress_due_) return;
   if (progress_due_ != absl::InfiniteFuture()) loop_->Cancel(progress_timer_);
   progress_due_ = due;
   if (due == absl::InfiniteFuture()) return;
   progress_timer_ = loop_->After(due - EventLoop::Now(), [this] {
     progress_due_ = absl::InfiniteFuture();
-    WhenDurable([this, due = pace_.TakeDue(EventLoop::Now())](const absl::Status& stored) {
+    WhenDurable([this, due = throttle_.TakeDue(EventLoop::Now())](const absl::Status& stored) {
       if (!stored.ok()) return;
       for (const JobId& id : due) ShowJob(id);
       listeners_.jobs_changed();

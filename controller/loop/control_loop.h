@@ -27,7 +27,7 @@
 #include "controller/api/services/watch_log.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/job_histories.h"
-#include "controller/core/job/progress_pace.h"
+#include "controller/core/job/progress_throttle.h"
 #include "controller/core/requests/request_log.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
@@ -42,7 +42,7 @@ namespace paceline {
 
 class ControllerMetrics;
 
-// Shortest time between updates of a job that show nothing but progress: see ProgressPace.
+// Shortest time between updates of a job that show nothing but progress: see ProgressThrottle.
 inline constexpr absl::Duration kProgressPeriod = absl::Seconds(1);
 
 class ControlLoop {
@@ -129,8 +129,8 @@ class ControlLoop {
   // Carries out decisions about stragglers, and queues all effects together.
   void Carry(Actions actions, StragglerActions decided, WriteBatch batch, CommitQueue::Then then);
   // Adds changes of the histories to the batch.
-  void Write(const HistoryActions& told, WriteBatch& batch) const;
-  void ShowHistories(const HistoryActions& told, bool deleted);
+  void Write(const HistoryActions& reported, WriteBatch& batch) const;
+  void ShowHistories(const HistoryActions& reported, bool deleted);
   void Show(const Actions& actions);
   // Shows the job unless a change of it is not durable yet; then it is shown with that change.
   void ShowJob(const JobId& id);
@@ -159,7 +159,7 @@ class ControlLoop {
   // A job that is not in here is shown as ADDED.
   std::map<JobId, std::string> shown_jobs_;  // With their submitters.
   std::set<NodeName> shown_nodes_;
-  ProgressPace pace_;
+  ProgressThrottle throttle_;
   Turns refreshes_;  // For metrics.
   EventLoop::TimerId progress_timer_ = 0;
   absl::Time progress_due_ = absl::InfiniteFuture();

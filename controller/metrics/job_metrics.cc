@@ -52,7 +52,7 @@ JobMetrics::JobMetrics(MetricRegistry& registry)
       created_(registry.NewGauges("paceline_job_created_timestamp_seconds")),
       attempt_(registry.NewGauges("paceline_job_attempt")),
       generation_(registry.NewGauges("paceline_job_generation")),
-      epoch_(registry.NewGauges("paceline_job_plan_epoch")),
+      version_(registry.NewGauges("paceline_job_plan_version")),
       ranks_(registry.NewGauges("paceline_job_ranks")),
       nodes_(registry.NewGauges("paceline_job_nodes")),
       spares_wanted_(registry.NewGauges("paceline_job_spares_wanted")),
@@ -129,7 +129,7 @@ void JobMetrics::Show(const Job& job, Moment now) {
   }
   series.attempt->Set(1 + job.restarts);
   series.generation->Set(static_cast<double>(job.generation.value()));
-  series.epoch->Set(static_cast<double>(job.plan.epoch.value()));
+  series.version->Set(static_cast<double>(job.plan.version.value()));
   ShowTrainers(job, series);
   if (!job.ranks.empty()) ShowProgress(job, now, series);
   const JobAccount& account = known.account;
@@ -171,7 +171,7 @@ void JobMetrics::Begin(const Job& job, Series& series) {
   }
   series.attempt = &attempt_.Add(labels);
   series.generation = &generation_.Add(labels);
-  series.epoch = &epoch_.Add(labels);
+  series.version = &version_.Add(labels);
   series.spares_wanted = &spares_wanted_.Add(labels);
   series.spares_wanted->Set(job.request.spares);
   series.gpus = &gpus_.Add(labels);
@@ -191,7 +191,7 @@ void JobMetrics::ShowTrainers(const Job& job, Series& series) {
     const size_t before = nodes.size();
     // The trainers of an ended job hold nothing; they are only kept to be shown.
     const size_t held = job.holds_slots() ? trainers->size() : 0;
-    for (size_t i = 0; i < held; ++i) nodes.insert((*trainers)[i].place.node);
+    for (size_t i = 0; i < held; ++i) nodes.insert((*trainers)[i].slot.node);
     series.ranks[role]->Set(static_cast<double>(held));
     series.nodes[role]->Set(static_cast<double>(nodes.size() - before));
     gpus += job.request.device == Device::kCuda ? held : 0;
@@ -207,10 +207,10 @@ void JobMetrics::ShowProgress(const Job& job, Moment now, Series& series) {
   series.step->Set(static_cast<double>(progress.step));
   // Before the first step of the job or of a new member, the mean over the ranks is not known; that
   // they have done no steps and samples is.
-  const bool all_told = std::all_of(job.ranks.begin(), job.ranks.end(), [](const RankState& rank) {
-    return rank.report.progress.step_time > absl::ZeroDuration();
-  });
-  if (all_told) SetIfKnown(loss_, id, series.loss, progress.loss);
+  const bool all_reported = std::all_of(
+      job.ranks.begin(), job.ranks.end(),
+      [](const RankState& rank) { return rank.report.progress.step_time > absl::ZeroDuration(); });
+  if (all_reported) SetIfKnown(loss_, id, series.loss, progress.loss);
   series.samples_per_second->Set(pace * progress.samples_per_second);
   if (progress.tokens_per_second > 0) {
     SetIfKnown(tokens_per_second_, id, series.tokens_per_second, pace * progress.tokens_per_second);
@@ -239,7 +239,7 @@ void JobMetrics::Remove(Series& series) {
   created_.Remove(series.created);
   attempt_.Remove(series.attempt);
   generation_.Remove(series.generation);
-  epoch_.Remove(series.epoch);
+  version_.Remove(series.version);
   spares_wanted_.Remove(series.spares_wanted);
   gpus_.Remove(series.gpus);
   step_.Remove(series.step);

@@ -57,7 +57,7 @@ class JobMetrics {
     prometheus::Gauge* created;
     prometheus::Gauge* attempt;
     prometheus::Gauge* generation;
-    prometheus::Gauge* epoch;
+    prometheus::Gauge* version;
     std::array<prometheus::Gauge*, kRoles> ranks;
     std::array<prometheus::Gauge*, kRoles> nodes;
     prometheus::Gauge* spares_wanted;
@@ -95,7 +95,7 @@ class JobMetrics {
   Gauges& created_;
   Gauges& attempt_;
   Gauges& generation_;
-  Gauges& epoch_;
+  Gauges& version_;
   Gauges& ranks_;
   Gauges& nodes_;
   Gauges& spares_wanted_;

@@ -148,7 +148,7 @@ std::vector<MetricFamily> OfAJob() {
        "Starts after failures since the job was submitted or resumed, and the first one."},
       {"paceline_job_generation", kGauge, "generations", "job_id",
        "Number of the job's newest generation."},
-      {"paceline_job_plan_epoch", kGauge, "epochs", "job_id",
+      {"paceline_job_plan_version", kGauge, "versions", "job_id",
        "Number of the plan that the job's ranks shall train by."},
       {"paceline_job_ranks", kGauge, "ranks", "job_id role",
        "Trainers of the job: active ones, spares, and those that leave."},

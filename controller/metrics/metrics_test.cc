@@ -106,7 +106,7 @@ TEST_F(ControllerMetricsTest, RunningJobIsShownWithWhatItHoldsAndDoes) {
   EXPECT_EQ(Value(Of("paceline_job_created_timestamp_seconds")), "1700000001");
   EXPECT_EQ(Value(Of("paceline_job_attempt")), "1");
   EXPECT_EQ(Value(Of("paceline_job_generation")), "1");
-  EXPECT_EQ(Value(Of("paceline_job_plan_epoch")), "1");
+  EXPECT_EQ(Value(Of("paceline_job_plan_version")), "1");
   EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "active")), "2");
   EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "spare")), "1");
   EXPECT_EQ(Value(Of("paceline_job_ranks", "role", "leaving")), "0");
@@ -159,7 +159,7 @@ TEST_F(ControllerMetricsTest, LossHasNoSeriesBeforeAllRanksHaveOne) {
     report.progress.step = 7;
     report.progress.step_time = absl::Seconds(1);
     report.progress.loss = loss;
-    Apply(NodeReported{job().ranks[static_cast<size_t>(rank)].place.node, {report}}, at);
+    Apply(NodeReported{job().ranks[static_cast<size_t>(rank)].slot.node, {report}}, at);
   };
   Refresh(2);
   EXPECT_EQ(Value(Of("paceline_job_loss")), "");
@@ -185,18 +185,18 @@ TEST_F(ControllerMetricsTest, SavesThatFailAndTheLatestEvaluationAreShown) {
     TrainerReport report = PlayedReport(job(), rank, TrainerState::kRunning);
     report.saves = {save};
     if (rank == 0) report.evaluation = Evaluation{20, 0.75, 0.5, 100};
-    Apply(NodeReported{job().ranks[static_cast<size_t>(rank)].place.node, {report}}, at);
+    Apply(NodeReported{job().ranks[static_cast<size_t>(rank)].slot.node, {report}}, at);
   };
   Refresh(2);
   EXPECT_EQ(Value(Of("paceline_job_saves_fail")), "0");
   EXPECT_EQ(Value(Of("paceline_job_evaluation_loss")), "") << "there was none yet";
-  for (const int rank : {0, 1}) tell(rank, Told(20, SaveState::kFailed), 3);
+  for (const int rank : {0, 1}) tell(rank, Reported(20, SaveState::kFailed), 3);
   Refresh(4);
   EXPECT_EQ(Value(Of("paceline_job_saves_fail")), "1");
   EXPECT_EQ(Value(Of("paceline_job_evaluation_loss")), "0.5");
   EXPECT_EQ(Value(Of("paceline_job_evaluation_accuracy_ratio")), "0.75");
-  for (const int rank : {0, 1}) tell(rank, Told(40, SaveState::kDurable), 5);
-  tell(0, Told(40, SaveState::kCommitted), 6);
+  for (const int rank : {0, 1}) tell(rank, Reported(40, SaveState::kDurable), 5);
+  tell(0, Reported(40, SaveState::kCommitted), 6);
   Refresh(7);
   EXPECT_EQ(Value(Of("paceline_job_saves_fail")), "0");
 }
@@ -228,7 +228,7 @@ TEST_F(ControllerMetricsTest, OfManyEndedJobsTheNewestHaveSeries) {
     const Job& begun = cluster_.jobs().at(request.id);
     TrainerReport report = PlayedReport(begun, 0, TrainerState::kExited);
     report.exit = TrainerExit();
-    Apply(NodeReported{begun.ranks[0].place.node, {report}}, now += 0.1);
+    Apply(NodeReported{begun.ranks[0].slot.node, {report}}, now += 0.1);
   };
   const auto shown = [&](int number) {
     return !Value(absl::StrCat("paceline_job_attempt{job_id=\"job-", number, "\"}")).empty();
@@ -280,10 +280,10 @@ TEST_F(ControllerMetricsTest, RestartsAndFailuresHaveTheirKind) {
     TrainerReport failed = PlayedReport(job(), 1, TrainerState::kExited);
     failed.exit = TrainerExit();
     failed.exit->failure = FailureKind::kOutOfMemory;
-    Apply(NodeReported{job().ranks[1].place.node, {failed}}, at);
+    Apply(NodeReported{job().ranks[1].slot.node, {failed}}, at);
     TrainerReport stopped = PlayedReport(job(), 0, TrainerState::kExited);
     stopped.exit = TrainerExit();
-    Apply(NodeReported{job().ranks[0].place.node, {stopped}}, at + 1);
+    Apply(NodeReported{job().ranks[0].slot.node, {stopped}}, at + 1);
     if (at == 20) break;
     Tell(TrainerState::kRunning, at + 4);
     Refresh(at + 5);

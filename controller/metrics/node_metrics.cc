@@ -88,19 +88,19 @@ void NodeMetrics::CountDrain(const Drain& drain, const char* outcome) {
 }
 
 void NodeMetrics::Show(const Cluster& cluster) {
-  std::map<NodeName, Places> used;
+  std::map<NodeName, UsedSlots> used;
   for (const auto& [id, job] : cluster.jobs()) {
     const bool on_gpus = job.request.device == Device::kCuda;
-    ForEachPlace(job, [&, on_gpus](const Place& place) {
-      Places& places = used[place.node];
-      ++(on_gpus ? places.gpus : places.slots);
+    ForEachSlot(job, [&, on_gpus](const Slot& slot) {
+      UsedSlots& on_node = used[slot.node];
+      ++(on_gpus ? on_node.gpus : on_node.slots);
     });
   }
   for (const auto& [name, node] : cluster.nodes()) {
     Series& series = shown_[name];
     ShowFacts(node, series);
-    const auto places = used.find(name);
-    ShowPlaces(node, places == used.end() ? Places() : places->second, series);
+    const auto slots = used.find(name);
+    ShowSlots(node, slots == used.end() ? UsedSlots() : slots->second, series);
     ShowRest(node, series);
   }
 }
@@ -123,7 +123,7 @@ void NodeMetrics::ShowFacts(const Node& node, Series& series) {
   series.facts = std::move(facts);
 }
 
-void NodeMetrics::ShowPlaces(const Node& node, const Places& used, Series& series) {
+void NodeMetrics::ShowSlots(const Node& node, const UsedSlots& used, Series& series) {
   const auto show = [&](Gauges& family, int all, int taken, bool tells, prometheus::Gauge*& in_use,
                         prometheus::Gauge*& free) {
     const auto value = [tells](int count) {

@@ -32,7 +32,7 @@ class NodeMetrics {
     bool automatic = false;
     bool counted = false;  // Its end was counted.
   };
-  struct Places {
+  struct UsedSlots {
     int slots = 0;
     int gpus = 0;
   };
@@ -53,7 +53,7 @@ class NodeMetrics {
 
   void CountDrain(const Drain& drain, const char* outcome);
   void ShowFacts(const Node& node, Series& series);
-  void ShowPlaces(const Node& node, const Places& used, Series& series);
+  void ShowSlots(const Node& node, const UsedSlots& used, Series& series);
   void ShowRest(const Node& node, Series& series);
 
   Gauges& info_;

@@ -26,7 +26,7 @@ class NodeMetricsTest : public PlayedMetrics {
   }
 };
 
-TEST_F(NodeMetricsTest, NodeIsShownWithItsFactsStateAndPlaces) {
+TEST_F(NodeMetricsTest, NodeIsShownWithItsFactsStateAndSlots) {
   NodeFacts facts = Facts("a", 4);
   facts.labels["rack"] = "r1";
   Apply(NodeConnected{facts, {}}, 3);
@@ -111,7 +111,7 @@ TEST_F(NodeMetricsTest, DrainThatIsTakenBackHasEnded) {
 TEST_F(NodeMetricsTest, DrainOfALostNodeAndByTheAutomation) {
   Join({"a", "b", "c", "d", "e", "f", "g", "h", "i", "j"});
   Train(1);
-  const std::string home = job().ranks[0].place.node.value();
+  const std::string home = job().ranks[0].slot.node.value();
   Drain(home, DrainMode::kFinish, 2);
   Apply(NodeDisconnected{NodeName(home)}, 3);
   Apply(LossDeclared{NodeName(home), "ann", "it burns"}, 4);

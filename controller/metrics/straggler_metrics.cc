@@ -17,9 +17,9 @@ constexpr DecisionState kOutcomes[] = {DecisionState::kAdvised,   DecisionState:
                                        DecisionState::kFailed,    DecisionState::kWithdrawn};
 
 // Slowest first.
-std::vector<ToldVerdict> SuspectsOf(const ToldVerdicts& told) {
-  std::vector<ToldVerdict> suspects;
-  for (const auto& [rank, slow] : told.slow()) {
+std::vector<ReportedVerdict> SuspectsOf(const ReportedVerdicts& reported) {
+  std::vector<ReportedVerdict> suspects;
+  for (const auto& [rank, slow] : reported.slow()) {
     if (rank >= 0) suspects.push_back(slow);
   }
   std::stable_sort(suspects.begin(), suspects.end(), [](const auto& a, const auto& b) {
@@ -77,20 +77,21 @@ void StragglerMetrics::Decided(const JobId& job, const RemedyDecision& decision)
 void StragglerMetrics::Show(const JobId& job, const JobStragglers* stragglers) {
   Shown& shown = Get(job);
   if (stragglers == nullptr) return;
-  const ToldVerdicts& told = stragglers->told();
+  const ReportedVerdicts& reported = stragglers->reported();
   for (int k = 0; k < kVerdictKinds; ++k) {
     RaiseTo(*shown.verdicts[static_cast<size_t>(k)],
-            static_cast<double>(told.count(static_cast<VerdictKind>(k))));
+            static_cast<double>(reported.count(static_cast<VerdictKind>(k))));
   }
-  ShowSlowdowns(job, told, shown);
+  ShowSlowdowns(job, reported, shown);
 }
 
-void StragglerMetrics::ShowSlowdowns(const JobId& job, const ToldVerdicts& told, Shown& shown) {
-  std::vector<ToldVerdict> suspects = SuspectsOf(told);
+void StragglerMetrics::ShowSlowdowns(const JobId& job, const ReportedVerdicts& reported,
+                                     Shown& shown) {
+  std::vector<ReportedVerdict> suspects = SuspectsOf(reported);
   shown.suspects->Set(static_cast<double>(suspects.size()));
   if (suspects.size() > kSuspectsShown) suspects.resize(kSuspectsShown);
   std::map<Labels, double> slowdowns;
-  for (const ToldVerdict& suspect : suspects) {
+  for (const ReportedVerdict& suspect : suspects) {
     slowdowns[{{"job_id", job.value()},
                {"node", suspect.node.value()},
                {"rank", absl::StrCat(suspect.verdict.rank)},

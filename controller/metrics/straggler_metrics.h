@@ -45,7 +45,7 @@ class StragglerMetrics {
   };
 
   Shown& Get(const JobId& job);
-  void ShowSlowdowns(const JobId& job, const ToldVerdicts& told, Shown& shown);
+  void ShowSlowdowns(const JobId& job, const ReportedVerdicts& reported, Shown& shown);
 
   Counters& verdicts_;
   Gauges& suspects_;

@@ -86,15 +86,15 @@ function updateRanks(detail, now) {
   showList(byId('rank-rows'), detail.ranks, (rank) => rank.rank, makeRankRow, (row, rank) => {
     const ratio = rank.own_s !== null && detail.median_own_s !== null
       ? `${(rank.own_s / detail.median_own_s).toFixed(2)} ×` : NONE;
-    const silent = rank.last_heard !== null; // Its figures date from then.
+    const unreachable = rank.last_heard !== null; // Its figures date from then.
     const phase = rank.phase === 'idle' ? rank.state : `${rank.state}: ${rank.phase}`;
-    const doing = silent ? `last heard ${ago(rank.last_heard, now)}` : phase;
-    const figures = silent ? [NONE, NONE, NONE, NONE, NONE, NONE, ''] : [seconds(rank.own_s), ratio,
+    const doing = unreachable ? `last heard ${ago(rank.last_heard, now)}` : phase;
+    const figures = unreachable ? [NONE, NONE, NONE, NONE, NONE, NONE, ''] : [seconds(rank.own_s), ratio,
       percent(rank.wait_share), percent(rank.data_wait_share), bytes(rank.memory),
       percent(rank.mfu), rank.verdict ? `${rank.verdict.kind}: ${rank.verdict.cause}` : ''];
     const texts = [`${rank.rank}`, rank.node, doing, `${rank.step}`, ...figures];
     texts.forEach((text, i) => setText(row.children[i], text));
-    row.lastChild.className = rank.verdict && !silent ? 'flag' : '';
+    row.lastChild.className = rank.verdict && !unreachable ? 'flag' : '';
   });
 }
 

@@ -22,17 +22,17 @@ function countTraining(jobs) {
 function updateSummary(state) {
   const jobs = state.job_counts;
   const nodes = state.node_counts;
-  const { ranks, slow, places, places_used: used } = state.sums;
+  const { ranks, slow, slots, slots_used: used } = state.sums;
   const training = countTraining(jobs);
   const ready = nodes.ready || 0;
   const all = total(nodes);
   const tiles = [
     [training, training === 1 ? 'job trains' : 'jobs train', ''],
-    [jobs.queued || 0, 'wait for places', jobs.queued ? 'wait' : ''],
+    [jobs.queued || 0, 'wait for slots', jobs.queued ? 'wait' : ''],
     [ranks, ranks === 1 ? 'rank runs' : 'ranks run', ''],
     [slow, slow === 1 ? 'slow rank or node' : 'slow ranks and nodes', slow ? 'bad' : ''],
     [`${ready}/${all}`, 'nodes ready', ready < all ? 'wait' : ''],
-    [`${used}/${places}`, 'slots and GPUs used', ''],
+    [`${used}/${slots}`, 'slots and GPUs used', ''],
   ];
   showList(byId('summary'), tiles.map((tile, i) => [i, tile]), ([i]) => i,
     () => make('li', {}, make('div', { className: 'value' }), make('div', { className: 'label' })),

@@ -116,11 +116,11 @@ json DescribeEvents(const JobId& job, const JobHistories& histories) {
     if (newest.size() > kPageEvents) newest.pop_back();
   }
   json out = json::array();
-  for (const JobLifeEvent* told : newest) {
-    out.push_back({{"id", told->id},
-                   {"time", Known(told->time)},
-                   {"warning", told->warning},
-                   {"what", told->what}});
+  for (const JobLifeEvent* reported : newest) {
+    out.push_back({{"id", reported->id},
+                   {"time", Known(reported->time)},
+                   {"warning", reported->warning},
+                   {"what", reported->what}});
   }
   return out;
 }

@@ -76,7 +76,7 @@ std::map<NodeName, NodeUse> UsesOf(const Cluster& cluster) {
   std::map<NodeName, NodeUse> uses;
   const auto add = [&](const JobRequest& request, const std::vector<RankState>& trainers) {
     for (const RankState& trainer : trainers) {
-      NodeUse& use = uses[trainer.place.node];
+      NodeUse& use = uses[trainer.slot.node];
       ++(request.device == Device::kCuda ? use.cuda : use.cpu);
       if (use.jobs.empty() || use.jobs.back() != request.name) use.jobs.push_back(request.name);
     }
@@ -98,13 +98,13 @@ json DescribeSums(const PageSources& sources, const std::map<NodeName, NodeUse>&
     if (job.state == JobState::kRunning) ranks += job.request.ranks;
     slow += CountSlow(sources.stragglers.Find(id));
   }
-  int64_t places = 0;
+  int64_t slots = 0;
   for (const auto& [name, node] : sources.cluster.nodes()) {
-    places += node.facts.slots + static_cast<int64_t>(node.facts.gpus.size());
+    slots += node.facts.slots + static_cast<int64_t>(node.facts.gpus.size());
   }
   int64_t used = 0;
   for (const auto& [name, use] : uses) used += use.cpu + use.cuda;
-  return {{"ranks", ranks}, {"slow", slow}, {"places", places}, {"places_used", used}};
+  return {{"ranks", ranks}, {"slow", slow}, {"slots", slots}, {"slots_used", used}};
 }
 
 // Nodes by name. If there are too many, nodes that are not ready are preferred.

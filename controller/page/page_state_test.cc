@@ -41,7 +41,7 @@ class PageStateTest : public ::testing::Test {
       times.communication_s = longest - own[r];
       times.total_s = longest;
       const RankState& rank = watched_.job().ranks[r];
-      history_.TakeSteps(*watched_.cluster, rank.place.node, rank.report.id, {&times, 1});
+      history_.TakeSteps(*watched_.cluster, rank.slot.node, rank.report.id, {&times, 1});
     }
     watched_.Wait(absl::Seconds(1));
     Follow();
@@ -152,8 +152,8 @@ TEST_F(PageStateTest, NodesBeyondTheListAreSummedUpAndTroubleIsShown) {
   EXPECT_EQ(state["nodes_left_out"], 5);
   EXPECT_EQ(state["nodes"][0]["name"], "n00") << "by name";
   EXPECT_EQ(state["nodes"].back()["name"], "n99");
-  EXPECT_EQ(state["sums"]["places"], kPageNodes + 5);
-  EXPECT_EQ(state["sums"]["places_used"], watched.job().ranks.size() + watched.job().spares.size());
+  EXPECT_EQ(state["sums"]["slots"], kPageNodes + 5);
+  EXPECT_EQ(state["sums"]["slots_used"], watched.job().ranks.size() + watched.job().spares.size());
   EXPECT_EQ(state["node_counts"]["ready"], kPageNodes + 4);
 }
 
@@ -196,7 +196,7 @@ TEST_F(PageStateTest, TellsTheLossOfTheWholeRun) {
       TrainerReport report = rank.report;
       report.progress.step = 10 * step;
       report.progress.loss = 1.0 / static_cast<double>(step);
-      watched_.Apply(NodeReported{rank.place.node, {report}});
+      watched_.Apply(NodeReported{rank.slot.node, {report}});
     }
     Follow();
   }

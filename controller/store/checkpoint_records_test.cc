@@ -66,13 +66,13 @@ TEST(CheckpointRecordsTest, PolicyComesFromTheSpec) {
 
 TEST(CheckpointRecordsTest, SaveThatIsHalfDurableBecomesComplete) {
   Job job = RunningJob(SavingRequest());
-  TellSaves(job, 1, {Told(20, SaveState::kDurable)}, At(5));
+  TellSaves(job, 1, {Reported(20, SaveState::kDurable)}, At(5));
   job = Stored(job);
-  TellSaves(job, 0, {Told(20, SaveState::kDurable)}, At(1001));
+  TellSaves(job, 0, {Reported(20, SaveState::kDurable)}, At(1001));
   EXPECT_THAT(CommitSteps(job), ElementsAre(20));
   job = Stored(job);
   EXPECT_THAT(CommitSteps(job), ElementsAre(20));
-  TellSaves(job, 0, {Told(20, SaveState::kCommitted)}, At(1003));
+  TellSaves(job, 0, {Reported(20, SaveState::kCommitted)}, At(1003));
   EXPECT_EQ(job.checkpoints.durable, absl::Seconds(3)) << "as far as this controller knows";
   job = Stored(job);
   ASSERT_THAT(job.checkpoints.records, SizeIs(1));
@@ -81,17 +81,17 @@ TEST(CheckpointRecordsTest, SaveThatIsHalfDurableBecomesComplete) {
   EXPECT_EQ(checkpoint.bytes, 200);
   EXPECT_EQ(checkpoint.ranks, 2);
   EXPECT_EQ(checkpoint.created, At(1003).wall);
-  TellSaves(job, 0, {Told(20, SaveState::kCommitted)}, At(1004));
+  TellSaves(job, 0, {Reported(20, SaveState::kCommitted)}, At(1004));
   EXPECT_EQ(job.checkpoints.committed, 1) << "told again, counted once";
 }
 
 TEST(CheckpointRecordsTest, SaveOfUnknownOutcomeStaysSo) {
   Job job = RunningJob(SavingRequest());
-  for (const int rank : {0, 1}) TellSaves(job, rank, {Told(1, SaveState::kDurable)}, At(5));
+  for (const int rank : {0, 1}) TellSaves(job, rank, {Reported(1, SaveState::kDurable)}, At(5));
   job = Stored(job);
   std::vector<SaveStatus> newer;
-  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, SaveState::kDurable));
-  TellSaves(job, 1, {Told(1, SaveState::kDurable)}, At(1001));
+  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Reported(step, SaveState::kDurable));
+  TellSaves(job, 1, {Reported(1, SaveState::kDurable)}, At(1001));
   TellSaves(job, 0, newer, At(1001));
   job = Stored(job);
   EXPECT_THAT(CommitSteps(job), IsEmpty());
@@ -101,11 +101,11 @@ TEST(CheckpointRecordsTest, SaveOfUnknownOutcomeStaysSo) {
 
 TEST(CheckpointRecordsTest, FailedSaveIsNotCountedAgainAndItsRemnantsAreStillRemoved) {
   Job job = RunningJob(SavingRequest());
-  TellSaves(job, 0, {Told(20, SaveState::kDurable)}, At(5));
-  TellSaves(job, 1, {Told(20, SaveState::kFailed)}, At(5));
-  TellSaves(job, 0, {Told(30, SaveState::kSkipped)}, At(5));
+  TellSaves(job, 0, {Reported(20, SaveState::kDurable)}, At(5));
+  TellSaves(job, 1, {Reported(20, SaveState::kFailed)}, At(5));
+  TellSaves(job, 0, {Reported(30, SaveState::kSkipped)}, At(5));
   job = Stored(job);
-  TellSaves(job, 1, {Told(20, SaveState::kFailed)}, At(1001));
+  TellSaves(job, 1, {Reported(20, SaveState::kFailed)}, At(1001));
   EXPECT_EQ(job.checkpoints.failed.at(SaveFailure::kNoSpace), 1);
   EXPECT_EQ(job.checkpoints.skipped, 1);
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
@@ -116,11 +116,11 @@ TEST(CheckpointRecordsTest, SavesElsewhereStayWhereTheyAre) {
   Job job = RunningJob(SavingRequest());
   OrderSave(job, false, "asked", At(5), "/spare");
   SaveAll(job, 20, At(6), /*order=*/1);
-  TellSaves(job, 1, {Told(30, SaveState::kDurable)}, At(7));
+  TellSaves(job, 1, {Reported(30, SaveState::kDurable)}, At(7));
   OrderSave(job, false, "asked", At(8), "/other");
-  TellSaves(job, 1, {Told(30, SaveState::kDurable, 2)}, At(9));
+  TellSaves(job, 1, {Reported(30, SaveState::kDurable, 2)}, At(9));
   OrderSave(job, false, "asked", At(10), "/third");
-  TellSaves(job, 1, {Told(30, SaveState::kDurable, 3)}, At(11));
+  TellSaves(job, 1, {Reported(30, SaveState::kDurable, 3)}, At(11));
   job = Stored(job);
   EXPECT_EQ(DirectoryOf(job, job.checkpoints.records.at(0)), "/spare/job-1/step-000000000020.g1");
   EXPECT_EQ(SummarizeCheckpoints(job).order().directory(), "/third");
@@ -128,7 +128,7 @@ TEST(CheckpointRecordsTest, SavesElsewhereStayWhereTheyAre) {
   ASSERT_EQ(plan.directories_size(), 3);
   EXPECT_EQ(plan.directories(1).order(), 2);
   EXPECT_EQ(plan.directories(1).directory(), "/other");
-  TellSaves(job, 0, {Told(30, SaveState::kDurable, 3)}, At(1001));
+  TellSaves(job, 0, {Reported(30, SaveState::kDurable, 3)}, At(1001));
   const v1::CheckpointPlan first = CheckpointPlanFor(job, Rank(0));
   EXPECT_THAT(first.commit_steps(), ElementsAre(30));
   EXPECT_THAT(first.commit_orders(), ElementsAre(3));

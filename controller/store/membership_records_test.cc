@@ -41,7 +41,7 @@ Job Reborn(const Job& job, double at) {
 
 void Die(MemberJob& played, double at) {
   played.job = Reborn(played.job, at);
-  SetSilentNodes(played.job, {}, At(at));  // The workers have reconnected.
+  SetUnreachableNodes(played.job, {}, At(at));  // The workers have reconnected.
   played.Advance(at);
 }
 
@@ -53,11 +53,11 @@ TEST(MembershipRecordsTest, RecoveryGoesOnWhereverTheControllerDied) {
       if (stage++ == died) Die(played, at);
     };
     maybe_die(4);
-    played.End(played.Id(2), 5);  // There is no free place.
+    played.End(played.Id(2), 5);  // There is no free slot.
     maybe_die(5);
     EXPECT_EQ(played.job.state, JobState::kRecovering);
     EXPECT_EQ(played.job.generation, Generation(1));
-    played.places.Add("e");
+    played.slots.Add("e");
     played.Advance(6);
     EXPECT_EQ(played.job.generation, Generation(2));
     maybe_die(6);
@@ -83,7 +83,7 @@ TEST(MembershipRecordsTest, MoveGoesOnWhereverTheControllerDied) {
     auto maybe_die = [&, stage = 0](double at) mutable {
       if (stage++ == died) Die(played, at);
     };
-    played.places.Add("e");
+    played.slots.Add("e");
     RequestReplacement(played.job, NodeName("c"), "drained");
     maybe_die(4);
     played.Advance(20);
@@ -117,7 +117,7 @@ TEST(MembershipRecordsTest, ShrunkJobGrowsUnderTheNextController) {
   EXPECT_EQ(MembershipOf(played.job, played.job.ranks[1]).batch, (RankBatch{32, 2}));
   EXPECT_EQ(FilledSeats(played.job), (std::vector<bool>{true, false, true, false}));
   played.TrainAll(6);
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(30);
   ASSERT_EQ(played.job.spares.size(), 2U);
   played.Ready(played.job.spares[1].report.id, 31);
@@ -126,7 +126,7 @@ TEST(MembershipRecordsTest, ShrunkJobGrowsUnderTheNextController) {
 
 TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {
   MemberJob played(Request("max_failures: 1"));
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(2), 5);
   played.TrainAll(6, 20);
   Die(played, 7);
@@ -143,16 +143,17 @@ TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {
   EXPECT_TRUE(again.ranks[2].counted);
 }
 
-TEST(MembershipRecordsTest, SilenceIsNoEvidenceUntilWorkersHadTimeToConnect) {
+TEST(MembershipRecordsTest, UnreachableIsNoEvidenceUntilWorkersHadTimeToConnect) {
   MemberJob played(Request());
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Wait(played.Id(0), 5);
   played.job = Reborn(played.job, 6);
-  SetSilentNodes(played.job, {NodeName("a"), NodeName("b"), NodeName("c"), NodeName("d")}, At(6));
+  SetUnreachableNodes(played.job, {NodeName("a"), NodeName("b"), NodeName("c"), NodeName("d")},
+                      At(6));
   played.Advance(6);
   played.Advance(15);
   EXPECT_EQ(played.job.generation, Generation(1));
-  SetSilentNodes(played.job, {NodeName("c")}, At(15));
+  SetUnreachableNodes(played.job, {NodeName("c")}, At(15));
   played.Advance(15);
   played.Advance(24);
   EXPECT_EQ(played.job.generation, Generation(1)) << "c has 10 s more than the others";

@@ -111,8 +111,8 @@ TEST_P(MigrationTest, EverythingIsThere) {
   EXPECT_EQ(job.ranks[1].report.store_address, "b:1");
   EXPECT_EQ(job.homes.size(), 2u);
   EXPECT_THAT(job.nodes, ElementsAre(NodeName("a"), NodeName("b")));
-  EXPECT_EQ(job.plan.epoch, PlanEpoch(Since('b') ? 2 : 1));
-  EXPECT_EQ(job.ranks[1].place.rack, Since('b') ? "r2" : "");
+  EXPECT_EQ(job.plan.version, PlanVersion(Since('b') ? 2 : 1));
+  EXPECT_EQ(job.ranks[1].slot.rack, Since('b') ? "r2" : "");
   EXPECT_EQ(job.checkpoints.records.size(), Since('c') ? 1u : 0u);
   EXPECT_EQ(job.checkpoints.failures, Since('c') ? 2 : 0);
   EXPECT_EQ(job.recovery.avoid.size(), Since('g') ? 1u : 0u);

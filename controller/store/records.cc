@@ -71,7 +71,7 @@ Job DecodeJob(const v1::JobRecord& record) {
   }
   if (stored.has_evaluation()) job.evaluation = FromProto(stored.evaluation());
   if (stored.has_plan()) {
-    job.plan = {PlanEpoch(stored.plan().epoch()), stored.plan().strategy().SerializeAsString()};
+    job.plan = {PlanVersion(stored.plan().version()), stored.plan().strategy().SerializeAsString()};
   } else {  // The version had no plans.
     job.plan.strategy = job.request.strategy_spec;
   }

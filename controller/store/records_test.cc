@@ -34,7 +34,7 @@ Job StoppingJob() {
     report.pid = 40 + r;
     report.store_address = "host:1";
     report.progress.step = 5;
-    report.plan = {PlanEpoch(2), PlanEpoch(1), 4, PlanEpoch(3), "late"};
+    report.plan = {PlanVersion(2), PlanVersion(1), 4, PlanVersion(3), "late"};
     v1::RankFigures figures;
     figures.set_tokens_per_s(10);
     report.figures = FromProto(figures);
@@ -76,15 +76,15 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.failure->rank, Rank(1));
   EXPECT_EQ(again.failure->exit.signal, 9);
   ASSERT_EQ(again.ranks.size(), 2u);
-  EXPECT_EQ(again.ranks[1].place.number, 1);
+  EXPECT_EQ(again.ranks[1].slot.number, 1);
   EXPECT_EQ(again.ranks[0].report.pid, 40);
   EXPECT_EQ(again.ranks[0].report.progress.step, 5);
   EXPECT_EQ(again.ranks[1].report.exit->log_tail, "last words\n");
   EXPECT_EQ(StoreAddress(again), "host:1");
   EXPECT_TRUE(again.request.strategy.has_ladder);
-  EXPECT_EQ(again.plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(again.plan.version, PlanVersion(2));
   EXPECT_EQ(again.plan.strategy, job.plan.strategy);
-  EXPECT_EQ(again.ranks[1].place.rack, "r1");
+  EXPECT_EQ(again.ranks[1].slot.rack, "r1");
   EXPECT_EQ(again.ranks[1].report.plan, job.ranks[1].report.plan);
   EXPECT_EQ(again.ranks[1].report.figures.details, job.ranks[1].report.figures.details);
   EXPECT_EQ(again.ranks[1].report.profile.id, 2);
@@ -95,14 +95,14 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.profile->ranks, job.profile->ranks);
 }
 
-TEST(RecordsTest, JobOfAVersionWithoutPlansHasItsFirstEpoch) {
+TEST(RecordsTest, JobOfAReleaseWithoutPlansHasItsFirstPlanVersion) {
   v1::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(EncodeJob(StoppingJob())));
   record.mutable_job()->clear_plan();
   MemoryStore store;
   ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), record.SerializeAsString()}}, {}}).ok());
   const auto state = LoadState(store);
-  EXPECT_EQ(state->jobs[0].plan.epoch, PlanEpoch(1));
+  EXPECT_EQ(state->jobs[0].plan.version, PlanVersion(1));
   EXPECT_EQ(state->jobs[0].plan.strategy, state->jobs[0].request.strategy_spec);
 }
 

@@ -39,7 +39,7 @@ void PlayedMetrics::Tell(TrainerState state, double at, int64_t step) {
     TrainerReport report = PlayedReport(job(), static_cast<int>(r), state);
     report.progress.step = step;
     if (state == TrainerState::kExited) report.exit = TrainerExit();
-    Apply(NodeReported{ranks[r].place.node, {report}}, at);
+    Apply(NodeReported{ranks[r].slot.node, {report}}, at);
   }
 }
 

@@ -63,8 +63,8 @@ std::string RolesTest::SubmitAs(const std::string& user, PlayedWorker* worker, i
   EXPECT_TRUE(jobs_->Submit(&context, request, &job).ok());
   EXPECT_EQ(job.submitter(), user);
   std::vector<v1::TrainerReport> reports;
-  const v1::NodePlan told = worker->ReadPlan(trainers);
-  for (const v1::TrainerPlan& plan : told.trainers()) {
+  const v1::NodePlan reported = worker->ReadPlan(trainers);
+  for (const v1::TrainerPlan& plan : reported.trainers()) {
     reports.push_back(Trainer(plan, v1::TRAINER_RUNNING));
   }
   worker->Report(reports);

@@ -359,12 +359,12 @@ TEST_F(LimitsTest, MessageThatWouldTakeMuchMemoryIsNotParsed) {
 TEST_F(LimitsTest, StepsOfAMessageAreBounded) {
   Serve([](ServerOptions&) {});
   PlayedWorker worker(channel_, Hello("a"));
-  worker.Write(Steps(kMaxStepsTold));
+  worker.Write(Steps(kMaxStepsReported));
   v1::WorkerMessage report;
   report.mutable_report()->set_number(7);
   worker.Write(report);
   EXPECT_TRUE(worker.ReadAnswer(7));
-  worker.Write(Steps(kMaxStepsTold + 1));
+  worker.Write(Steps(kMaxStepsReported + 1));
   while (worker.Read().has_value()) {
   }
   EXPECT_EQ(Reason(worker.Finish()), "TOO_MANY_STEPS");
@@ -397,7 +397,7 @@ TEST_F(LimitsTest, WhatIsNoMessageEndsTheSession) {
 TEST_F(LimitsTest, WorkerThatSaysTooMuchWaitsAndIsHeard) {
   Serve([](ServerOptions&) {});
   PlayedWorker worker(channel_, Hello("a"));
-  for (int i = 0; i < 40; ++i) worker.Write(Steps(kMaxStepsTold));
+  for (int i = 0; i < 40; ++i) worker.Write(Steps(kMaxStepsReported));
   v1::WorkerMessage report;
   report.mutable_report()->set_number(7);
   worker.Write(report);

@@ -271,7 +271,7 @@ TEST_F(NodesTest, LogLevelOfANodeGoesToItsDaemon) {
 
 TEST_F(NodesTest, APlanIsToldAgainOnlyWhenItHasChanged) {
   PlayedWorker worker(channel_, Hello("w0"));
-  const int64_t told = worker.ReadPlan(0).revision();
+  const int64_t reported = worker.ReadPlan(0).revision();
   const auto admin = v1::AdminService::NewStub(channel_);
   const auto set = [&](v1::LogLevel level) {
     grpc::ClientContext context;
@@ -288,7 +288,7 @@ TEST_F(NodesTest, APlanIsToldAgainOnlyWhenItHasChanged) {
   set(v1::LOG_LEVEL_ERROR);
   const v1::NodePlan changed = worker.ReadUntil(
       [](const v1::NodePlan& plan) { return plan.log_level() == v1::LOG_LEVEL_ERROR; });
-  EXPECT_EQ(changed.revision(), told + 2);
+  EXPECT_EQ(changed.revision(), reported + 2);
 }
 
 TEST(LeaseTest, EachReportIsAnsweredWithALease) {

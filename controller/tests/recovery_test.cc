@@ -66,7 +66,7 @@ TEST_F(RecoveryTest, KilledRankIsReplacedAndTheControllerMayDieMeanwhile) {
   ASSERT_EQ(plan.trainers_size(), 2);
   EXPECT_EQ(plan.trainers(0).id().generation(), 1) << "the survivor";
   EXPECT_EQ(plan.trainers(0).membership().store_address(), "") << "the newcomer is not ready";
-  EXPECT_EQ(plan.trainers(0).plan().epoch(), 2);
+  EXPECT_EQ(plan.trainers(0).plan().version(), 2);
   EXPECT_EQ(plan.trainers(1).id().generation(), 2);
   EXPECT_EQ(plan.trainers(1).id().rank(), 1);
   EXPECT_EQ(plan.trainers(1).membership().rank(), 1);

@@ -41,13 +41,13 @@ TEST_F(CheckpointsTest, EndedJobIsResumedWithOtherRanks) {
   EXPECT_EQ(job.spec().ranks(), 1);
   EXPECT_EQ(job.spec().batch_per_rank(), 64);
   EXPECT_EQ(job.spec().steps(), 1000);
-  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(job.plan().version(), 2);
   EXPECT_FALSE(job.has_failure());
   EXPECT_FALSE(job.has_end_time());
   Run(1);
   EXPECT_EQ(plan_.trainers(0).restore_from(), Directory("step-000000000020.g1"));
   EXPECT_EQ(plan_.trainers(0).world_size(), 1);
-  EXPECT_EQ(plan_.trainers(0).plan().epoch(), 2);
+  EXPECT_EQ(plan_.trainers(0).plan().version(), 2);
   const v1::JobState state = Get(job_.id()).state();
   ASSERT_TRUE(Resume(request, "r6", &job).ok()) << "a repeat";
   EXPECT_EQ(job.state(), state);
@@ -117,15 +117,15 @@ TEST_F(CheckpointsTest, RanksOfAWorkerThatIsAwaySayWhenTheyWereHeardOfLast) {
   Start(SavingSpec());
   Complete(20);
   EXPECT_FALSE(Get(job_.id()).ranks(0).has_last_heard());
-  const auto is_silent = [](const v1::Job& job) { return job.ranks(0).has_last_heard(); };
+  const auto is_unreachable = [](const v1::Job& job) { return job.ranks(0).has_last_heard(); };
   worker_.reset();
-  const v1::Job silent = WaitUntil(is_silent);
-  EXPECT_GE(silent.ranks(0).last_heard().seconds(), silent.start_time().seconds());
+  const v1::Job unreachable = WaitUntil(is_unreachable);
+  EXPECT_GE(unreachable.ranks(0).last_heard().seconds(), unreachable.start_time().seconds());
   Restart();
-  EXPECT_TRUE(is_silent(Get(job_.id())));
+  EXPECT_TRUE(is_unreachable(Get(job_.id())));
   worker_ = Join(Hello("w0"));
   Tell(v1::TRAINER_RUNNING);
-  WaitUntil([&](const v1::Job& job) { return !is_silent(job); });
+  WaitUntil([&](const v1::Job& job) { return !is_unreachable(job); });
 }
 
 TEST_F(CheckpointsTest, NewJobStartsFromTheCheckpointThatItsSpecNames) {

@@ -85,16 +85,17 @@ TEST_F(SlowClientsTest, AWorkerThatNeverReadsLosesItsSession) {
   v1::WorkerMessage said;
   *said.mutable_hello() = Hello("a");
   session->Write(said);
-  v1::ControllerMessage told;
-  ASSERT_TRUE(session->Read(&told));
-  ASSERT_TRUE(told.has_welcome());
+  v1::ControllerMessage reported;
+  ASSERT_TRUE(session->Read(&reported));
+  ASSERT_TRUE(reported.has_welcome());
   v1::Job job;
   ASSERT_TRUE(Eventually([&] { return Submit(Spec(), "r1", &job).ok(); })) << "it has joined";
   do {
-    ASSERT_TRUE(session->Read(&told));
-  } while (told.plan().trainers_size() == 0);
+    ASSERT_TRUE(session->Read(&reported));
+  } while (reported.plan().trainers_size() == 0);
   said.Clear();
-  *said.mutable_report()->add_trainers() = Trainer(told.plan().trainers(0), v1::TRAINER_RUNNING);
+  *said.mutable_report()->add_trainers() =
+      Trainer(reported.plan().trainers(0), v1::TRAINER_RUNNING);
   session->Write(said);
   WaitFor(job.id(), v1::RUNNING);
 
@@ -106,7 +107,7 @@ TEST_F(SlowClientsTest, AWorkerThatNeverReadsLosesItsSession) {
   const absl::Time give_up = absl::Now() + kPatience;
   while (!ended() && absl::Now() < give_up) ReadAndLeave(job.id());
   EXPECT_TRUE(ended());
-  while (session->Read(&told)) {
+  while (session->Read(&reported)) {
   }
   EXPECT_EQ(session->Finish().error_code(), grpc::StatusCode::CANCELLED);
 }

@@ -37,17 +37,18 @@ class TrainingPlansTest : public ServerTest {
     job_ = WaitFor(job_.id(), v1::RUNNING);
   }
 
-  // Reports that all ranks run, at these epoch and step; rank 3 could not prepare epoch `failed`.
-  void Report(int64_t epoch, int64_t step, int64_t profile = 0, int64_t failed = 0) {
+  // Reports that all ranks run, at these version and step; rank 3 could not prepare version
+  // `failed`.
+  void Report(int64_t version, int64_t step, int64_t profile = 0, int64_t failed = 0) {
     for (size_t n = 0; n < workers_.size(); ++n) {
       std::vector<v1::TrainerReport> reports;
       for (const v1::TrainerPlan& plan : plans_[n].trainers()) {
         v1::TrainerReport report = Trainer(plan, v1::TRAINER_RUNNING);
         report.mutable_progress()->set_step(step);
-        report.mutable_plan()->set_active_epoch(epoch);
+        report.mutable_plan()->set_active_version(version);
         report.mutable_plan()->set_active_since_step(step);
         if (plan.id().rank() == 3 && failed != 0) {
-          report.mutable_plan()->set_failed_epoch(failed);
+          report.mutable_plan()->set_failed_version(failed);
           report.mutable_plan()->set_error("rendezvous: late");
         }
         report.mutable_figures()->set_steps(10);
@@ -62,8 +63,8 @@ class TrainingPlansTest : public ServerTest {
   }
 
   // Reports until the controller shows it.
-  v1::Job ReportAndWait(int64_t epoch, int64_t step, int64_t profile = 0, int64_t failed = 0) {
-    Report(epoch, step, profile, failed);
+  v1::Job ReportAndWait(int64_t version, int64_t step, int64_t profile = 0, int64_t failed = 0) {
+    Report(version, step, profile, failed);
     v1::Job job;
     for (int i = 0; i < 2000; ++i) {
       job = Get(job_.id());
@@ -133,13 +134,13 @@ TEST_F(TrainingPlansTest, EveryTrainerHasThePlanFromItsFirstMoment) {
   StartJob(spec);
   for (const v1::NodePlan& plan : plans_) {
     const v1::TrainingPlan& training = plan.trainers(1).plan();
-    EXPECT_EQ(training.epoch(), 1);
+    EXPECT_EQ(training.version(), 1);
     ASSERT_EQ(training.levels_size(), 2);
     EXPECT_THAT(training.levels(0).groups(), ElementsAre(2, 2));
     EXPECT_THAT(training.levels(1).groups(), ElementsAre(4));
     EXPECT_FALSE(plan.trainers(1).has_profile());
   }
-  EXPECT_EQ(job_.plan().epoch(), 1);
+  EXPECT_EQ(job_.plan().version(), 1);
   EXPECT_EQ(job_.plan().strategy().hsgd().ladder_size(), 2);
 }
 
@@ -149,47 +150,47 @@ TEST_F(TrainingPlansTest, LadderChangesOneAfterTheOtherAlsoOverARestart) {
   EXPECT_EQ(Reason(ChangeLadder({{8, 4}}, "early", &job)), "PLAN_PENDING");
   ReportAndWait(1, 10);
   ASSERT_TRUE(ChangeLadder({{8, 4}}, "r2", &job).ok());
-  EXPECT_EQ(job.plan().epoch(), 2);
-  EXPECT_EQ(job.plan().active_epoch(), 1);
+  EXPECT_EQ(job.plan().version(), 2);
+  EXPECT_EQ(job.plan().active_version(), 1);
   EXPECT_EQ(job.plan().strategy().hsgd().ladder(0).period(), 8);
   const v1::TrainerPlan sent =
-      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 2; });
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().version() == 2; });
   EXPECT_EQ(sent.plan().levels(0).period(), 8);
   ASSERT_TRUE(ChangeLadder({{8, 4}}, "r2", &job).ok()) << "a repeat";
-  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(job.plan().version(), 2);
   EXPECT_EQ(Reason(ChangeLadder({{4, 4}}, "r3", &job)), "PLAN_PENDING");
 
   workers_.clear();
   plans_.clear();
   Restart();
-  EXPECT_EQ(Get(job_.id()).plan().epoch(), 2);
+  EXPECT_EQ(Get(job_.id()).plan().version(), 2);
   for (int n = 0; n < 2; ++n) {
     workers_.push_back(std::make_unique<PlayedWorker>(
         channel_, Hello("w" + std::to_string(n), 2, "uid" + std::to_string(n))));
     plans_.push_back(workers_.back()->ReadPlan(2));
-    EXPECT_EQ(plans_.back().trainers(0).plan().epoch(), 2);
+    EXPECT_EQ(plans_.back().trainers(0).plan().version(), 2);
     EXPECT_THAT(plans_.back().trainers(0).plan().gradient_groups(), ElementsAre(2, 2));
   }
   job = ReportAndWait(2, 30);
-  EXPECT_EQ(job.plan().active_epoch(), 2);
+  EXPECT_EQ(job.plan().active_version(), 2);
   EXPECT_EQ(job.plan().active_since_step(), 30);
   ASSERT_TRUE(ChangeLadder({{4, 4}}, "r3", &job).ok());
-  EXPECT_EQ(job.plan().epoch(), 3);
+  EXPECT_EQ(job.plan().version(), 3);
 }
 
-TEST_F(TrainingPlansTest, EpochThatARankCouldNotPrepareIsReplaced) {
+TEST_F(TrainingPlansTest, PlanVersionThatARankCouldNotPrepareIsReplaced) {
   StartJob(HsgdSpec());
   ReportAndWait(1, 10);
   v1::Job job;
   ASSERT_TRUE(ChangeLadder({{8, 4}}, "r2", &job).ok());
   job = ReportAndWait(1, 20, 0, /*failed=*/2);
-  EXPECT_EQ(job.ranks(3).plan().failed_epoch(), 2);
+  EXPECT_EQ(job.ranks(3).plan().failed_version(), 2);
   EXPECT_EQ(job.ranks(3).plan().error(), "rendezvous: late");
-  EXPECT_EQ(job.plan().active_epoch(), 1);
+  EXPECT_EQ(job.plan().active_version(), 1);
   ASSERT_TRUE(ChangeLadder({{4, 4}}, "r3", &job).ok());
-  EXPECT_EQ(job.plan().epoch(), 3);
+  EXPECT_EQ(job.plan().version(), 3);
   const v1::TrainerPlan sent =
-      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 3; });
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().version() == 3; });
   EXPECT_EQ(sent.plan().levels(0).period(), 4);
   ReportAndWait(1, 30, 0, /*failed=*/2);
   EXPECT_EQ(Reason(ChangeLadder({{8, 4}}, "r4", &job)), "PLAN_PENDING");
@@ -208,10 +209,10 @@ TEST_F(TrainingPlansTest, LadderOfLocalSgdIsAPeriod) {
   EXPECT_EQ(Reason(ChangeLadder({{4, 4}}, "r3", &job, v1::WIRE_FORMAT_INT8)), "LADDER_INVALID");
   EXPECT_EQ(Reason(ChangeLadder({}, "r4", &job)), "LADDER_INVALID") << "it needs a period";
   ASSERT_TRUE(ChangeLadder({{8, 4}}, "r4", &job).ok());
-  EXPECT_EQ(job.plan().epoch(), 2);
+  EXPECT_EQ(job.plan().version(), 2);
   EXPECT_EQ(job.plan().strategy().local_sgd().period(), 8);
   const v1::TrainerPlan sent =
-      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 2; });
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().version() == 2; });
   ASSERT_EQ(sent.plan().levels_size(), 1);
   EXPECT_EQ(sent.plan().levels(0).period(), 8);
   EXPECT_THAT(sent.plan().levels(0).groups(), ElementsAre(4));
@@ -229,7 +230,7 @@ TEST_F(TrainingPlansTest, LaddersThatCannotBeAreRefused) {
   EXPECT_EQ(status.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_EQ(Reason(status), "LADDER_INVALID");
   EXPECT_THAT(status.error_message(), HasSubstr("ladder[0].size: is 3"));
-  EXPECT_EQ(Get(job_.id()).plan().epoch(), 1);
+  EXPECT_EQ(Get(job_.id()).plan().version(), 1);
 }
 
 TEST_F(TrainingPlansTest, JobMayBeginWithoutALadderAndGiveOneUp) {
@@ -267,7 +268,7 @@ TEST_F(TrainingPlansTest, SlipstreamReachesEveryTrainerFromItsFirstMoment) {
   for (const v1::NodePlan& plan : plans_) {
     EXPECT_TRUE(plan.trainers(1).spec().strategy().has_slipstream());
     const v1::TrainingPlan& training = plan.trainers(1).plan();
-    EXPECT_EQ(training.epoch(), 1);
+    EXPECT_EQ(training.version(), 1);
     EXPECT_EQ(training.levels_size(), 0);
     EXPECT_EQ(training.slipstream().mode(), v1::SLIPSTREAM_FREE);
     EXPECT_EQ(training.slipstream().window().max_steps(), 8);
@@ -286,10 +287,10 @@ TEST_F(TrainingPlansTest, ModeChangesWhileTheJobTrainsAlsoOverARestart) {
   ASSERT_TRUE(
       ChangeMode("mode: SLIPSTREAM_PAUSE optimizer_state: OPTIMIZER_STATE_AVERAGE", "r2", &job)
           .ok());
-  EXPECT_EQ(job.plan().epoch(), 2);
-  EXPECT_EQ(job.plan().active_epoch(), 1);
+  EXPECT_EQ(job.plan().version(), 2);
+  EXPECT_EQ(job.plan().active_version(), 1);
   const v1::SlipstreamPlan sent =
-      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().epoch() == 2; })
+      ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().version() == 2; })
           .plan()
           .slipstream();
   EXPECT_EQ(sent.mode(), v1::SLIPSTREAM_PAUSE);
@@ -307,7 +308,7 @@ TEST_F(TrainingPlansTest, ModeChangesWhileTheJobTrainsAlsoOverARestart) {
     EXPECT_TRUE(plans_.back().trainers(0).plan().slipstream().averages_state());
   }
   job = ReportAndWait(2, 30);
-  EXPECT_EQ(job.plan().active_epoch(), 2);
+  EXPECT_EQ(job.plan().active_version(), 2);
   ASSERT_TRUE(ChangeMode("mode: SLIPSTREAM_DROP window { max_cap: 500 }", "r3", &job).ok());
   EXPECT_EQ(job.plan().strategy().optimizer_state(), v1::OPTIMIZER_STATE_LOCAL);
   EXPECT_EQ(job.plan().strategy().slipstream().window().max_steps(), 8) << "as it was";
@@ -326,7 +327,7 @@ TEST_F(TrainingPlansTest, ModesThatCannotBeAreRefused) {
   EXPECT_THAT(bounds.error_message(), HasSubstr("window.max_steps: is 3"));
   EXPECT_EQ(Reason(ChangeMode("optimizer_state: OPTIMIZER_STATE_AVERAGE", "r3", &job)),
             "MODE_INVALID");
-  EXPECT_EQ(Get(job_.id()).plan().epoch(), 1);
+  EXPECT_EQ(Get(job_.id()).plan().version(), 1);
 }
 
 TEST_F(TrainingPlansTest, OtherStrategiesHaveNoMode) {
@@ -371,7 +372,7 @@ TEST_F(TrainingPlansTest, FiguresOfTheRanksAndOfTheJob) {
   EXPECT_EQ(job.progress().tokens_per_s(), 400);
   EXPECT_EQ(job.progress().mfu(), 0.5);
   EXPECT_EQ(job.ranks(3).figures().steps(), 10);
-  EXPECT_EQ(job.ranks(3).plan().active_epoch(), 1);
+  EXPECT_EQ(job.ranks(3).plan().active_version(), 1);
   const std::string metrics = ReadMetrics("paceline_job_tokens_per_second{job_id=\"" + job_.id());
   EXPECT_THAT(metrics, HasSubstr("paceline_job_mfu_ratio{job_id=\"" + job_.id() + "\"} 0.5"));
 }

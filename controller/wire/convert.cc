@@ -59,19 +59,19 @@ v1::TrainerState ToProto(TrainerState state) {
 
 v1::PlanStatus ToProto(const PlanStatus& plan) {
   v1::PlanStatus out;
-  out.set_prepared_epoch(plan.prepared.value());
-  out.set_active_epoch(plan.active.value());
+  out.set_prepared_version(plan.prepared.value());
+  out.set_active_version(plan.active.value());
   out.set_active_since_step(plan.active_since_step);
-  out.set_failed_epoch(plan.failed.value());
+  out.set_failed_version(plan.failed.value());
   out.set_error(plan.error);
   return out;
 }
 
 v1::JobPlan ToProto(const JobPlan& plan, const ActivePlan& active) {
   v1::JobPlan out;
-  out.set_epoch(plan.epoch.value());
+  out.set_version(plan.version.value());
   out.mutable_strategy()->ParseFromString(plan.strategy);
-  out.set_active_epoch(active.epoch.value());
+  out.set_active_version(active.version.value());
   out.set_active_since_step(active.since_step);
   return out;
 }
@@ -106,22 +106,22 @@ v1::JobProfile ToProto(const JobProfile& profile) {
 v1::TrainingPlan PlanOf(const Job& job) {
   v1::Strategy strategy;
   strategy.ParseFromString(job.plan.strategy);
-  return MakeTrainingPlan(job.plan.epoch.value(), strategy, HomesOf(job), FilledSeats(job));
+  return MakeTrainingPlan(job.plan.version.value(), strategy, HomesOf(job), FilledSeats(job));
 }
 
 // Where the rank is among the job's ranks on its node, and the node among the job's nodes.
 v1::LocalRanks LocalRanksOf(const Job& job, int rank) {
   v1::LocalRanks local;
-  const NodeName& own = job.ranks[static_cast<size_t>(rank)].place.node;
+  const NodeName& own = job.ranks[static_cast<size_t>(rank)].slot.node;
   std::vector<NodeName> nodes;
   for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const Place& place = job.ranks[r].place;
-    if (std::find(nodes.begin(), nodes.end(), place.node) == nodes.end()) {
-      nodes.push_back(place.node);
+    const Slot& slot = job.ranks[r].slot;
+    if (std::find(nodes.begin(), nodes.end(), slot.node) == nodes.end()) {
+      nodes.push_back(slot.node);
     }
-    if (place.node != own) continue;
-    if (static_cast<int>(r) == rank) local.set_index(local.places_size());
-    local.add_places(place.number);
+    if (slot.node != own) continue;
+    if (static_cast<int>(r) == rank) local.set_index(local.slots_size());
+    local.add_slots(slot.number);
   }
   local.set_node(static_cast<int>(std::find(nodes.begin(), nodes.end(), own) - nodes.begin()));
   local.set_nodes(static_cast<int>(nodes.size()));
@@ -139,8 +139,8 @@ v1::Rank ToProto(int r, const RankState& rank) {
   v1::Rank out;
   const TrainerReport& report = rank.report;
   out.set_rank(r);
-  out.set_node(rank.place.node.value());
-  out.set_place(rank.place.number);
+  out.set_node(rank.slot.node.value());
+  out.set_slot(rank.slot.number);
   out.set_pid(report.pid);
   out.set_state(ToProto(report.state));
   *out.mutable_progress() = ToProto(report.progress);
@@ -161,8 +161,9 @@ v1::Rank ToProto(int r, const RankState& rank) {
 }
 
 std::optional<google::protobuf::Timestamp> LastHeard(const RankState& rank) {
-  const bool silent = rank.silent_since != absl::InfiniteFuture() && !rank.report.exit.has_value();
-  if (!silent || rank.heard_wall == absl::InfinitePast()) return std::nullopt;
+  const bool unreachable =
+      rank.unreachable_since != absl::InfiniteFuture() && !rank.report.exit.has_value();
+  if (!unreachable || rank.heard_wall == absl::InfinitePast()) return std::nullopt;
   return ToProto(rank.heard_wall);
 }
 
@@ -245,7 +246,7 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
     if (!job.request.command.has_value()) *added.mutable_plan() = training_plan->second;
     if (IsProfiled(job, trainer.membership.rank))
       *added.mutable_profile() = ToRequest(*job.profile);
-    added.set_place(trainer.place);
+    added.set_slot(trainer.slot);
     added.set_store_address(trainer.store_address);
     if (trainer.stop_grace.has_value()) {
       added.mutable_stop()->set_grace_s(absl::ToDoubleSeconds(*trainer.stop_grace));
@@ -303,8 +304,8 @@ Evaluation FromProto(const v1::EvaluationResult& evaluation) {
 }
 
 PlanStatus FromProto(const v1::PlanStatus& plan) {
-  return {PlanEpoch(plan.prepared_epoch()), PlanEpoch(plan.active_epoch()),
-          plan.active_since_step(), PlanEpoch(plan.failed_epoch()), plan.error()};
+  return {PlanVersion(plan.prepared_version()), PlanVersion(plan.active_version()),
+          plan.active_since_step(), PlanVersion(plan.failed_version()), plan.error()};
 }
 
 Figures FromProto(const v1::RankFigures& figures) {

@@ -48,9 +48,9 @@ v1::SaveOrderStatus ToProto(const SaveOrder& order, const std::string& directory
   return out;
 }
 
-void AddPlaces(const JobCheckpoints& checkpoints,
-               google::protobuf::RepeatedPtrField<v1::SaveDirectory>* out) {
-  for (const auto& [order, directory] : checkpoints.places) {
+void AddDirectories(const JobCheckpoints& checkpoints,
+                    google::protobuf::RepeatedPtrField<v1::SaveDirectory>* out) {
+  for (const auto& [order, directory] : checkpoints.directories) {
     v1::SaveDirectory& added = *out->Add();
     added.set_order(order);
     added.set_directory(directory);
@@ -195,7 +195,7 @@ v1::CheckpointPlan CheckpointPlanFor(const Job& job, Rank rank) {
     out.mutable_save()->set_number(order->number);
     out.mutable_save()->set_now(order->now);
   }
-  AddPlaces(job.checkpoints, out.mutable_directories());
+  AddDirectories(job.checkpoints, out.mutable_directories());
   if (rank == Rank(0)) {
     for (const int64_t step : CommitSteps(job)) {
       out.add_commit_steps(step);
@@ -229,7 +229,7 @@ CheckpointPolicy FromProto(const v1::CheckpointPolicy& policy) {
 
 std::vector<SaveStatus> FromProto(const google::protobuf::RepeatedPtrField<v1::SaveStatus>& saves) {
   std::vector<SaveStatus> out;
-  const int first = std::max(0, saves.size() - static_cast<int>(kMaxSavesTold));
+  const int first = std::max(0, saves.size() - static_cast<int>(kMaxSavesReported));
   for (int i = first; i < saves.size(); ++i) {
     const v1::SaveStatus& save = saves[i];
     SaveStatus& added = out.emplace_back();
@@ -273,7 +273,7 @@ v1::SavingRecord EncodeSaving(const JobCheckpoints& checkpoints) {
     added.set_generation(remnant.key.generation);
     added.set_saved_to(remnant.base);
   }
-  AddPlaces(checkpoints, out.mutable_places());
+  AddDirectories(checkpoints, out.mutable_directories());
   if (checkpoints.settlement.has_value()) {
     out.set_settle_up_to(checkpoints.settlement->up_to.value());
   }
@@ -310,8 +310,8 @@ JobCheckpoints DecodeCheckpoints(const v1::JobRecord& record) {
   for (const v1::CheckpointKeyRecord& key : saving.remnants()) {
     out.remnants.push_back({{key.step(), key.generation()}, key.saved_to()});
   }
-  for (const v1::SaveDirectory& place : saving.places()) {
-    out.places[place.order()] = place.directory();
+  for (const v1::SaveDirectory& named : saving.directories()) {
+    out.directories[named.order()] = named.directory();
   }
   if (saving.has_settle_up_to()) out.settlement = Settlement{Generation(saving.settle_up_to()), ""};
   if (shown.has_order()) {

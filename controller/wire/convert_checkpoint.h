@@ -23,7 +23,7 @@ v1::CheckpointTask ToProto(const CheckpointTask& task);
 
 // Wire to core:
 CheckpointPolicy FromProto(const v1::CheckpointPolicy& policy);
-// Keeps the newest kMaxSavesTold.
+// Keeps the newest kMaxSavesReported.
 std::vector<SaveStatus> FromProto(const google::protobuf::RepeatedPtrField<v1::SaveStatus>& saves);
 // From a rank's figures: how long training stood still for the latest save.
 absl::Duration BlockedTime(const v1::CheckpointFigures& figures);

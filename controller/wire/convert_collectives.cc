@@ -28,10 +28,10 @@ void KeepFirst(Entries* entries, int count) {
 
 }  // namespace
 
-void LimitCollectives(v1::RankCollectives* told) {
-  Cut(told->mutable_unavailable());
-  KeepFirst(told->mutable_groups(), kMostGroups);
-  for (v1::GroupCollectives& group : *told->mutable_groups()) {
+void LimitCollectives(v1::RankCollectives* reported) {
+  Cut(reported->mutable_unavailable());
+  KeepFirst(reported->mutable_groups(), kMostGroups);
+  for (v1::GroupCollectives& group : *reported->mutable_groups()) {
     Cut(group.mutable_name());
     Cut(group.mutable_description());
     if (group.ranks_size() > kMostRanks) group.clear_ranks();  // A part would be misleading.
@@ -43,11 +43,11 @@ void LimitCollectives(v1::RankCollectives* told) {
   }
 }
 
-RankCollectives FromProto(const v1::RankCollectives& told) {
+RankCollectives FromProto(const v1::RankCollectives& reported) {
   RankCollectives out;
-  out.wanted = told.wanted();
-  out.unavailable = told.unavailable();
-  for (const v1::GroupCollectives& group : told.groups()) {
+  out.wanted = reported.wanted();
+  out.unavailable = reported.unavailable();
+  for (const v1::GroupCollectives& group : reported.groups()) {
     GroupCollectives& added = out.groups.emplace_back();
     added.name = group.name();
     added.description = group.description();
@@ -68,9 +68,9 @@ RankCollectives FromProto(const v1::RankCollectives& told) {
 }
 
 void SetCollectives(const JobCollectives& collectives, v1::Job& job) {
-  if (collectives.told == absl::InfinitePast()) return;
+  if (collectives.reported == absl::InfinitePast()) return;
   v1::JobCollectives& out = *job.mutable_collectives();
-  *out.mutable_time() = ToProto(collectives.told);
+  *out.mutable_time() = ToProto(collectives.reported);
   for (const std::string& finding : collectives.findings) out.add_findings(finding);
 }
 

@@ -9,9 +9,9 @@
 namespace paceline {
 
 // Limits a node's report, which a process of the job may have made up.
-void LimitCollectives(v1::RankCollectives* told);
+void LimitCollectives(v1::RankCollectives* reported);
 
-RankCollectives FromProto(const v1::RankCollectives& told);
+RankCollectives FromProto(const v1::RankCollectives& reported);
 
 // Leaves the field unset if nobody was asked, or has answered yet.
 void SetCollectives(const JobCollectives& collectives, v1::Job& job);

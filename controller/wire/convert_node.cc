@@ -99,8 +99,8 @@ v1::Node ToProto(const Node& node, const Cluster& cluster) {
   out.set_address(facts.address);
   out.set_metrics_address(facts.metrics_address);
   out.set_slots(facts.slots);
-  out.set_slots_used(static_cast<int>(cluster.PlacesUsed(facts.name, Device::kCpu).size()));
-  out.set_gpus_used(static_cast<int>(cluster.PlacesUsed(facts.name, Device::kCuda).size()));
+  out.set_slots_used(static_cast<int>(cluster.SlotsUsed(facts.name, Device::kCpu).size()));
+  out.set_gpus_used(static_cast<int>(cluster.SlotsUsed(facts.name, Device::kCuda).size()));
   for (const PlannedTrainer& trainer : cluster.PlanFor(facts.name)) {
     const std::string& id = trainer.id.job.value();
     if (out.jobs().empty() || *out.jobs().rbegin() != id) out.add_jobs(id);

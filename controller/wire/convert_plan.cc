@@ -75,7 +75,7 @@ absl::Duration Timeout(double seconds, absl::Duration otherwise) {
 v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
   v1::TrainerRecord record;
   record.set_store_address(trainer.report.store_address);
-  record.set_rack(trainer.place.rack);
+  record.set_rack(trainer.slot.rack);
   record.set_seat(trainer.seat);
   if (trainer.stop.has_value()) {
     record.set_stop_grace_s(absl::ToDoubleSeconds(trainer.stop->grace));
@@ -88,7 +88,7 @@ v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
 
 RankState DecodeTrainer(const Job& job, const v1::Rank& shown) {
   RankState trainer;
-  trainer.place = {NodeName(shown.node()), shown.place()};
+  trainer.slot = {NodeName(shown.node()), shown.slot()};
   // An older version stored no id: use that of the generation.
   trainer.report.id = shown.started_generation() > 0
                           ? TrainerId{job.request.id, Generation(shown.started_generation()),
@@ -108,7 +108,7 @@ RankState DecodeTrainer(const Job& job, const v1::Rank& shown) {
 
 void Complete(const v1::TrainerRecord& record, RankState* trainer) {
   trainer->report.store_address = record.store_address();
-  trainer->place.rack = record.rack();
+  trainer->slot.rack = record.rack();
   trainer->seat = record.seat();
   if (record.has_stop_grace_s()) {
     trainer->stop = StopOrder{absl::Seconds(record.stop_grace_s()), absl::InfiniteFuture()};
@@ -332,10 +332,10 @@ void EncodeMembership(const Job& job, v1::JobRecord* record) {
     added = EncodeTrainer(trainer);
     *added.mutable_trainer() = ToProto(-1, trainer);
   }
-  for (const Place& home : job.homes) {
+  for (const Slot& home : job.homes) {
     v1::HomeRecord& added = *record->add_homes();
     added.set_node(home.node.value());
-    added.set_place(home.number);
+    added.set_slot(home.number);
     added.set_rack(home.rack);
   }
   *record->mutable_recovery() = Encode(job.recovery);
@@ -349,7 +349,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     Complete(stored, &job->leaving.back());
   }
   for (const v1::HomeRecord& home : record.homes()) {
-    job->homes.push_back({NodeName(home.node()), home.place(), home.rack()});
+    job->homes.push_back({NodeName(home.node()), home.slot(), home.rack()});
   }
   for (const v1::MembershipChange& change : record.job().membership_changes()) {
     job->recovery.history.push_back(DecodeChange(change));
@@ -367,8 +367,8 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     if (i < record.store_addresses_size()) {
       job->ranks[r].report.store_address = record.store_addresses(i);
     }
-    if (i < record.racks_size()) job->ranks[r].place.rack = record.racks(i);
-    job->homes.push_back(job->ranks[r].place);
+    if (i < record.racks_size()) job->ranks[r].slot.rack = record.racks(i);
+    job->homes.push_back(job->ranks[r].slot);
   }
 }
 

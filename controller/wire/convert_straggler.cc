@@ -194,7 +194,7 @@ StrategyAdvice FromProto(const v1::StrategyPlan& plan) {
 
 void SetBasis(const RemedyDecision& decision, v1::RemedyDecision* out) {
   out->set_generation(decision.generation.value());
-  out->set_epoch(decision.epoch.value());
+  out->set_plan_version(decision.plan_version.value());
   out->set_step(decision.step);
   out->set_rank(decision.rank);
   out->set_node(decision.node.value());
@@ -223,7 +223,7 @@ void SetOutcome(const RemedyDecision& decision, v1::RemedyDecision* out) {
   out->set_measured_s(decision.measured_s);
   out->set_without_s(decision.without_s);
   out->set_done_generation(decision.done_generation.value());
-  out->set_done_epoch(decision.done_epoch.value());
+  out->set_done_plan_version(decision.done_plan_version.value());
   out->set_outcome(decision.outcome);
   if (decision.ended != absl::InfinitePast()) *out->mutable_end_time() = ToProto(decision.ended);
 }
@@ -234,16 +234,16 @@ RemedyKind FromProto(v1::RemedyKind kind) {
 
 }  // namespace
 
-v1::StragglerVerdict ToProto(const ToldVerdict& told) {
-  v1::StragglerVerdict out = ToProto(told.verdict, told.node);
-  *out.mutable_time() = ToProto(told.time);
-  if (told.exchange.has_value()) {
+v1::StragglerVerdict ToProto(const ReportedVerdict& reported) {
+  v1::StragglerVerdict out = ToProto(reported.verdict, reported.node);
+  *out.mutable_time() = ToProto(reported.time);
+  if (reported.exchange.has_value()) {
     v1::ExchangeGroup& exchange = *out.mutable_exchange();
-    exchange.set_level(told.exchange->level);
-    exchange.set_first_rank(told.exchange->first_rank);
-    exchange.set_ranks(told.exchange->ranks);
-    exchange.set_waits_least(told.exchange->waits_least);
-    exchange.set_waits_least_share(told.exchange->waits_least_share);
+    exchange.set_level(reported.exchange->level);
+    exchange.set_first_rank(reported.exchange->first_rank);
+    exchange.set_ranks(reported.exchange->ranks);
+    exchange.set_waits_least(reported.exchange->waits_least);
+    exchange.set_waits_least_share(reported.exchange->waits_least_share);
   }
   return out;
 }
@@ -313,15 +313,15 @@ v1::JobAdvice ToProto(const JobView& view, const JobStragglers* stragglers) {
   out.set_mode(ToProto(view.job->request.stragglers));
   out.set_brake(view.facts.brake);
   if (stragglers == nullptr) return out;
-  const ToldVerdicts& told = stragglers->told();
-  const auto& slow = told.slow();
+  const ReportedVerdicts& reported = stragglers->reported();
+  const auto& slow = reported.slow();
   const auto first_rank = slow.lower_bound(0);
   for (auto it = first_rank; it != slow.end(); ++it) *out.add_stragglers() = ToProto(it->second);
   for (auto it = slow.begin(); it != first_rank; ++it) *out.add_stragglers() = ToProto(it->second);
-  for (const auto& [group, verdict] : told.slow_exchanges()) {
+  for (const auto& [group, verdict] : reported.slow_exchanges()) {
     *out.add_stragglers() = ToProto(verdict);
   }
-  for (const ToldVerdict& verdict : told.recent()) *out.add_recent() = ToProto(verdict);
+  for (const ReportedVerdict& verdict : reported.recent()) *out.add_recent() = ToProto(verdict);
   for (const RemedyDecision& decision : stragglers->policy().decisions()) {
     const bool goes_on = IsOpenAdvice(decision) || IsInFlight(decision) || IsChecked(decision);
     if (goes_on) *out.add_decisions() = ToProto(decision);
@@ -346,7 +346,7 @@ RemedyDecision FromProto(const v1::RemedyDecision& decision) {
   out.automatic = decision.automatic();
   out.by = decision.by();
   out.generation = Generation(decision.generation());
-  out.epoch = PlanEpoch(decision.epoch());
+  out.plan_version = PlanVersion(decision.plan_version());
   out.step = decision.step();
   out.rank = decision.rank();
   out.node = NodeName(decision.node());
@@ -370,7 +370,7 @@ RemedyDecision FromProto(const v1::RemedyDecision& decision) {
   out.measured_s = decision.measured_s();
   out.without_s = decision.without_s();
   out.done_generation = Generation(decision.done_generation());
-  out.done_epoch = PlanEpoch(decision.done_epoch());
+  out.done_plan_version = PlanVersion(decision.done_plan_version());
   out.outcome = decision.outcome();
   if (decision.has_end_time()) out.ended = FromProto(decision.end_time());
   return out;

@@ -6,7 +6,7 @@
 #define CONTROLLER_WIRE_CONVERT_STRAGGLER_H_
 
 #include "controller/core/stragglers/job/job_stragglers.h"
-#include "controller/core/stragglers/job/told_verdicts.h"
+#include "controller/core/stragglers/job/reported_verdicts.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 #include "proto/straggler.pb.h"
@@ -14,7 +14,7 @@
 namespace paceline {
 
 // Core to wire:
-v1::StragglerVerdict ToProto(const ToldVerdict& told);
+v1::StragglerVerdict ToProto(const ReportedVerdict& reported);
 v1::LadderPlan ToProto(const LadderPlan& plan);
 v1::StrategyPlan ToProto(const StrategyAdvice& advice);
 v1::RemedyDecision ToProto(const RemedyDecision& decision);

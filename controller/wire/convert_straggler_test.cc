@@ -82,7 +82,7 @@ RemedyDecision SampleDecision(RemedyKind kind) {
   decision.automatic = true;
   decision.by = "ann";
   decision.generation = Generation(2);
-  decision.epoch = PlanEpoch(3);
+  decision.plan_version = PlanVersion(3);
   decision.step = 330;
   decision.rank = 5;
   decision.node = NodeName("n3");
@@ -96,7 +96,7 @@ RemedyDecision SampleDecision(RemedyKind kind) {
   decision.measured_s = 0.2;
   decision.without_s = 0.3;
   decision.done_generation = Generation(4);
-  decision.done_epoch = PlanEpoch(5);
+  decision.done_plan_version = PlanVersion(5);
   decision.outcome = "steps are as long as before";
   decision.ended = kWall + absl::Minutes(2);
   if (kind == RemedyKind::kLadder) {
@@ -137,7 +137,7 @@ TEST(ConvertStragglerTest, DecisionComesBackAsItWas) {
     const RemedyDecision again = FromProto(stored);
     EXPECT_TRUE(MessageDifferencer::Equals(ToProto(again), stored)) << stored.DebugString();
     EXPECT_EQ(again.generation, Generation(2));
-    EXPECT_EQ(again.done_epoch, PlanEpoch(5));
+    EXPECT_EQ(again.done_plan_version, PlanVersion(5));
     EXPECT_EQ(again.ended, kWall + absl::Minutes(2));
     EXPECT_EQ(again.since, absl::InfinitePast()) << "of the steady clock, which is not stored";
   }
@@ -201,10 +201,10 @@ TEST(ConvertStragglerTest, WhatIsNotKnownIsNeutral) {
 }
 
 TEST(ConvertStragglerTest, VerdictTellsAllThatIsShown) {
-  ToldVerdict told{SampleVerdict(), NodeName("n3"), kWall};
-  EXPECT_EQ(Unset(ToProto(told)), "exchange ");
-  told.exchange = ExchangeGroup{2, 8, 4, 9, 0.93};
-  const v1::StragglerVerdict verdict = ToProto(told);
+  ReportedVerdict reported{SampleVerdict(), NodeName("n3"), kWall};
+  EXPECT_EQ(Unset(ToProto(reported)), "exchange ");
+  reported.exchange = ExchangeGroup{2, 8, 4, 9, 0.93};
+  const v1::StragglerVerdict verdict = ToProto(reported);
   EXPECT_EQ(Unset(verdict), "");
   EXPECT_EQ(verdict.kind(), v1::VERDICT_PERSISTENT);
   EXPECT_EQ(verdict.time().seconds(), 1700000000);
@@ -224,15 +224,15 @@ class JobAdviceTest : public ::testing::Test {
     request.ranks = kRanks;
     request.stragglers = StragglerMode::kAdvise;
     job_ = NewJob(std::move(request), 1, At(0));
-    std::vector<Place> places;
-    for (int r = 0; r < kRanks; ++r) places.push_back({NodeOf(r), r % 2});
-    PlaceJob(job_, places, At(1));
+    std::vector<Slot> slots;
+    for (int r = 0; r < kRanks; ++r) slots.push_back({NodeOf(r), r % 2});
+    PlaceJob(job_, slots, At(1));
     for (int r = 0; r < kRanks; ++r) {
       ApplyReport(job_, NodeOf(r), PlayedReport(job_, r, TrainerState::kRunning), At(2));
     }
     view_.job = &job_;
     view_.facts.generation = job_.generation;
-    view_.facts.epoch = job_.plan.epoch;
+    view_.facts.plan_version = job_.plan.version;
     view_.facts.running = true;
     view_.facts.ranks = kRanks;
     view_.facts.brake = "the automation is paused by ann";

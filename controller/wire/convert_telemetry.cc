@@ -16,7 +16,7 @@ namespace {
 // Period over which the mean step of a job is taken.
 constexpr absl::Duration kRecently = absl::Seconds(10);
 // Most names of nodes in a row.
-constexpr int kNodesTold = 8;
+constexpr int kNodesReported = 8;
 
 // Share of `whole` that is not in `part`; 0 if `whole` is 0.
 double ShareWithout(double part, double whole) {
@@ -28,14 +28,16 @@ double MeanStep(const SeriesPoint& point) {
 }
 
 // Slow ranks, nodes and groups, the costliest first.
-std::vector<const ToldVerdict*> SlowOf(const JobStragglers* stragglers) {
-  std::vector<const ToldVerdict*> slow;
+std::vector<const ReportedVerdict*> SlowOf(const JobStragglers* stragglers) {
+  std::vector<const ReportedVerdict*> slow;
   if (stragglers == nullptr) return slow;
-  for (const auto& [rank, told] : stragglers->told().slow()) slow.push_back(&told);
-  for (const auto& [group, told] : stragglers->told().slow_exchanges()) slow.push_back(&told);
-  std::stable_sort(slow.begin(), slow.end(), [](const ToldVerdict* a, const ToldVerdict* b) {
-    return a->verdict.lost_share > b->verdict.lost_share;
-  });
+  for (const auto& [rank, reported] : stragglers->reported().slow()) slow.push_back(&reported);
+  for (const auto& [group, reported] : stragglers->reported().slow_exchanges())
+    slow.push_back(&reported);
+  std::stable_sort(slow.begin(), slow.end(),
+                   [](const ReportedVerdict* a, const ReportedVerdict* b) {
+                     return a->verdict.lost_share > b->verdict.lost_share;
+                   });
   return slow;
 }
 
@@ -59,8 +61,8 @@ v1::RankTelemetry DescribeRank(int rank, const RankState& state, const RankMeans
                                const JobStragglers* stragglers) {
   v1::RankTelemetry out;
   out.set_rank(rank);
-  out.set_node(state.place.node.value());
-  out.set_place(state.place.number);
+  out.set_node(state.slot.node.value());
+  out.set_slot(state.slot.number);
   out.set_state(static_cast<v1::TrainerState>(static_cast<int>(state.report.state) + 1));
   const Progress& progress = state.report.progress;
   out.set_step(progress.step);
@@ -77,8 +79,8 @@ v1::RankTelemetry DescribeRank(int rank, const RankState& state, const RankMeans
   SetFigures(state.report.figures, &out);
   if (const auto heard = LastHeard(state); heard.has_value()) *out.mutable_last_heard() = *heard;
   if (stragglers == nullptr) return out;
-  const auto slow = stragglers->told().slow().find(rank);
-  if (slow != stragglers->told().slow().end()) *out.mutable_verdict() = ToProto(slow->second);
+  const auto slow = stragglers->reported().slow().find(rank);
+  if (slow != stragglers->reported().slow().end()) *out.mutable_verdict() = ToProto(slow->second);
   return out;
 }
 
@@ -102,9 +104,9 @@ v1::JobTelemetry DescribeTelemetry(const Job& job, const MeasuredJob* measured,
                                    const JobStragglers* stragglers) {
   v1::JobTelemetry out;
   out.set_job_id(job.request.id.value());
-  const std::vector<const ToldVerdict*> slow = SlowOf(stragglers);
+  const std::vector<const ReportedVerdict*> slow = SlowOf(stragglers);
   out.set_slow_count(static_cast<int>(slow.size()));
-  for (size_t i = 0; i < slow.size() && i < kSlowTold; ++i) *out.add_slow() = ToProto(*slow[i]);
+  for (size_t i = 0; i < slow.size() && i < kSlowReported; ++i) *out.add_slow() = ToProto(*slow[i]);
   if (stragglers != nullptr && !stragglers->policy().decisions().empty()) {
     const RemedyDecision& newest = stragglers->policy().decisions().back();
     out.set_decision(DescribeRemedy(newest));
@@ -179,8 +181,8 @@ v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int step
     // After the job's end, or while ranks are replaced, there may be fewer.
     const int end =
         std::min(row.first_rank + table.ranks_per_row, static_cast<int>(job.ranks.size()));
-    for (int r = row.first_rank; r < end && shown->nodes_size() < kNodesTold; ++r) {
-      const std::string& node = job.ranks[static_cast<size_t>(r)].place.node.value();
+    for (int r = row.first_rank; r < end && shown->nodes_size() < kNodesReported; ++r) {
+      const std::string& node = job.ranks[static_cast<size_t>(r)].slot.node.value();
       if (shown->nodes().empty() || shown->nodes(shown->nodes_size() - 1) != node) {
         shown->add_nodes(node);
       }

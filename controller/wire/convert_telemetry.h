@@ -13,7 +13,7 @@
 namespace paceline {
 
 // Most verdicts in a JobTelemetry, and most points of its recent_step_s.
-inline constexpr int kSlowTold = 8;
+inline constexpr int kSlowReported = 8;
 inline constexpr int kRecentPoints = 60;
 // Rows of a JobSteps: by default, and at most.
 inline constexpr int kDefaultStepRows = 256;

@@ -29,7 +29,7 @@ class ConvertTelemetryTest : public ::testing::Test {
       times.communication_s = longest - own[r];
       times.total_s = longest;
       const RankState& rank = watched_.job().ranks[r];
-      history_.TakeSteps(*watched_.cluster, rank.place.node, rank.report.id, {&times, 1});
+      history_.TakeSteps(*watched_.cluster, rank.slot.node, rank.report.id, {&times, 1});
     }
     watched_.Wait(absl::Seconds(1));
     Follow();
@@ -70,7 +70,7 @@ TEST_F(ConvertTelemetryTest, TellsWhenARankWhoseNodeDoesNotAnswerWasHeardOfLast)
   job.ranks[1].heard_wall = absl::FromUnixSeconds(1000);
   EXPECT_FALSE(DescribeRanks(job, nullptr, nullptr, 0).ranks(1).has_last_heard());
   EXPECT_FALSE(ToProto(job, absl::FromUnixSeconds(1060)).ranks(1).has_last_heard());
-  job.ranks[1].silent_since = absl::FromUnixSeconds(1010);
+  job.ranks[1].unreachable_since = absl::FromUnixSeconds(1010);
   const v1::JobRanks ranks = DescribeRanks(job, nullptr, nullptr, 0);
   EXPECT_EQ(ranks.ranks(1).last_heard().seconds(), 1000);
   EXPECT_FALSE(ranks.ranks(0).has_last_heard());

@@ -59,18 +59,18 @@ grpc::Status FieldsError(const std::string& reason, const std::string& what,
                          const std::vector<SpecProblem>& problems) {
   google::rpc::BadRequest bad;
   std::string lines;
-  size_t told = 0;
+  size_t reported = 0;
   for (const SpecProblem& problem : problems) {
     const size_t bytes = problem.field.size() + problem.message.size();
-    if (told > 0 && lines.size() + bytes > kMaxFieldLines) break;
-    ++told;
+    if (reported > 0 && lines.size() + bytes > kMaxFieldLines) break;
+    ++reported;
     auto* violation = bad.add_field_violations();
     violation->set_field(problem.field);
     violation->set_description(problem.message);
     absl::StrAppend(&lines, "\n  ", problem.field, ": ", problem.message);
   }
-  if (told < problems.size()) {
-    absl::StrAppend(&lines, "\n  and ", problems.size() - told, " more");
+  if (reported < problems.size()) {
+    absl::StrAppend(&lines, "\n  and ", problems.size() - reported, " more");
   }
   google::rpc::Status status =
       NewStatus(grpc::StatusCode::INVALID_ARGUMENT, reason, absl::StrCat(what, ":", lines), {});

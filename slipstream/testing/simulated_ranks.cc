@@ -12,7 +12,7 @@ SimulatedRanks::SimulatedRanks(const Options& options) : options_(options), rand
   RoundState state;
   state.total = RankSteps(options.ranks, options.first_step);
   state.target_steps = options.target_steps;
-  state.plan.epoch = 1;
+  state.plan.version = 1;
   state.plan.mode = options.mode;
   state.plan.window = options.window;
   state.plan.averages_state = options.averages_state;
@@ -38,8 +38,8 @@ void SimulatedRanks::After(absl::Duration delay, std::function<void()> what) {
 
 void SimulatedRanks::Later(absl::Duration delay, SimulatedRank& rank, bool of_comm,
                            std::function<void()> what) {
-  After(delay, [&rank, of_comm, epoch = rank.epoch, what = std::move(what)] {
-    if (!rank.dead && (!of_comm || rank.epoch == epoch)) what();
+  After(delay, [&rank, of_comm, incarnation = rank.incarnation, what = std::move(what)] {
+    if (!rank.dead && (!of_comm || rank.incarnation == incarnation)) what();
   });
 }
 
@@ -150,7 +150,7 @@ void SimulatedRanks::CarryOut(SimulatedRank& rank, const ComputeOrder& order) {
     rank.machine.OnCopied(took);
     Check(rank, rank.CheckAccount());
     Pump(rank);
-    MeetAnew();
+    RendezvousAgain();
   });
 }
 

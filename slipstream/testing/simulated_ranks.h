@@ -86,7 +86,7 @@ class SimulatedRanks {
   bool ended() const;
   // The state after the latest finished round.
   const RoundState& latest() const { return latest_; }
-  // By plan epoch: the round after which it was taken up.
+  // By plan version: the round after which it was taken up.
   const std::map<int64_t, int64_t>& plan_rounds() const { return plan_rounds_; }
   // By order number: the round at whose stop it was due.
   const std::map<int64_t, int64_t>& saves() const { return saves_; }
@@ -152,7 +152,7 @@ class SimulatedRanks {
                  const std::optional<SimulatedRank::Pass>& other);
   void CheckRound(SimulatedRank& rank, const RoundOutcome& outcome);
   void CutOff();
-  void MeetAnew();
+  void RendezvousAgain();
 
   const Options options_;
   std::mt19937_64 random_;

@@ -3,7 +3,7 @@
 #include <utility>
 #include <vector>
 
-#include "slipstream/meeting.h"
+#include "slipstream/rendezvous.h"
 #include "slipstream/testing/simulated_ranks.h"
 
 namespace paceline {
@@ -14,7 +14,7 @@ void SimulatedRanks::Kill(int rank, bool replaced) {
   if (!std::exchange(broken_, true)) {
     After(options_.longest_message + Random(options_.longest_recovery), [this] { CutOff(); });
   }
-  After(absl::ZeroDuration(), [this] { MeetAnew(); });
+  After(absl::ZeroDuration(), [this] { RendezvousAgain(); });
 }
 
 // Ends collectives under way; passes come to their end.
@@ -22,17 +22,17 @@ void SimulatedRanks::CutOff() {
   cut_off_ = true;
   for (const auto& rank : ranks_) {
     if (!rank->in_collective) continue;
-    ++rank->epoch;
+    ++rank->incarnation;
     rank->in_collective = rank->comm_busy = false;
     rank->comm_pass.reset();
   }
-  MeetAnew();
+  RendezvousAgain();
 }
 
 // Makes the ranks rendezvous once no pass is under way any more.
-void SimulatedRanks::MeetAnew() {
+void SimulatedRanks::RendezvousAgain() {
   if (!cut_off_) return;
-  std::vector<std::optional<RoundState>> told;
+  std::vector<std::optional<RoundState>> reported;
   for (const auto& rank : ranks_) {
     if (rank->dead) continue;
     if (rank->comm_busy || rank->copies) return;
@@ -40,14 +40,14 @@ void SimulatedRanks::MeetAnew() {
       queue_ = {};
       return;
     }
-    told.emplace_back(rank->machine.state());
+    reported.emplace_back(rank->machine.state());
   }
   const int before = ranks();
   std::vector<std::unique_ptr<SimulatedRank>> survivors;
   for (auto& rank : ranks_) (rank->dead ? dead_ : survivors).push_back(std::move(rank));
   ranks_ = std::move(survivors);
   const int members = replaces_ ? before : ranks();
-  const SlipstreamDecision decision = DecideSlipstreamMeeting(told);
+  const SlipstreamDecision decision = DecideSlipstreamRendezvous(reported);
   const SimulatedRank& source = *ranks_[static_cast<size_t>(*decision.source)];
   const SimulatedVector z = source.z;
   const SimulatedVector slots = source.slots;
@@ -73,7 +73,7 @@ void SimulatedRanks::MeetAnew() {
     }
     if (rank.at_stop) rank.at_stop = rank.compute_busy = false;
     rank.compute_ended = rank.comm_ended = false;  // A rank that had ended waited for the others.
-    ++rank.epoch;
+    ++rank.incarnation;
     rank.collectives = 0;
     const int64_t sent = rank.machine.sent_updates();
     rank.machine.Rejoin(rank.rank, state, ClockOf(rank));

@@ -67,7 +67,7 @@ void SimulatedRanks::EndPass(SimulatedRank& rank, const CommOrder& order) {
     Apply(rank, order);
   }
   Pump(rank);
-  MeetAnew();
+  RendezvousAgain();
 }
 
 void SimulatedRanks::Join(SimulatedRank& rank, const CommOrder& order) {
@@ -159,13 +159,13 @@ void SimulatedRanks::CheckRound(SimulatedRank& rank, const RoundOutcome& outcome
     all.state = latest_ = state;
     all.outcome = outcome;
     trained_ = elapsed();
-    if (outcome.takes_up_plan) plan_rounds_[state.plan.epoch] = state.round;
+    if (outcome.takes_up_plan) plan_rounds_[state.plan.version] = state.round;
     finished_.erase(finished_.begin(), finished_.lower_bound(state.round - 2));
   }
   ++all.ranks;
   if (checks_models_ && all.z != rank.z) Check(rank, "z differs between ranks");
   if (!IsLocal(state.plan.mode) && all.slots != rank.slots) Check(rank, "optimizers differ");
-  if (all.state.plan.epoch != state.plan.epoch || all.state.plan.mode != state.plan.mode ||
+  if (all.state.plan.version != state.plan.version || all.state.plan.mode != state.plan.mode ||
       !(all.state.total == state.total) || all.state.settles != state.settles ||
       all.state.window.step() != state.window.step() || all.outcome.ends != outcome.ends ||
       all.state.stands != state.stands || !(all.state.due == state.due)) {

@@ -34,16 +34,16 @@ class CliWatch {
 
   // The messages in its output, without the lines about outages between them.
   template <typename Message>
-  std::vector<Message> Told() const {
-    std::vector<Message> told;
+  std::vector<Message> Reported() const {
+    std::vector<Message> reported;
     std::istringstream lines(Text());
     std::string line;
     while (std::getline(lines, line)) {
       Message message;
       const bool is_message = absl::StartsWith(line, "{") && MessageFromJson(line, &message);
-      if (is_message) told.push_back(std::move(message));
+      if (is_message) reported.push_back(std::move(message));
     }
-    return told;
+    return reported;
   }
 
  private:

@@ -63,8 +63,8 @@ class LeaderTest : public RecoveringJobTest {
     job_watch_ = Watch({"job", "watch", id_});
     node_watch_ = Watch({"node", "watch"});
     ASSERT_TRUE(Eventually([&] {
-      return !job_watch_->Told<v1::JobEvent>().empty() &&
-             node_watch_->Told<v1::NodeEvent>().size() >= size_t{kWorkers};
+      return !job_watch_->Reported<v1::JobEvent>().empty() &&
+             node_watch_->Reported<v1::NodeEvent>().size() >= size_t{kWorkers};
     }));
     std::vector<std::string> client = cluster_->ClientFlags();
     client.insert(client.begin(), Program("paceline"));
@@ -130,32 +130,32 @@ class LeaderTest : public RecoveringJobTest {
   // The client that follows the job's history got each event once and in order, whoever led.
   void ExpectNoGapInTheHistory() {
     EXPECT_EQ(history_watch_->Wait(), 0) << history_watch_->Text();
-    std::vector<int64_t> told;
-    for (const auto& event : history_watch_->Told<v1::JobHistoryEvent>()) {
-      told.push_back(event.id());
+    std::vector<int64_t> reported;
+    for (const auto& event : history_watch_->Reported<v1::JobHistoryEvent>()) {
+      reported.push_back(event.id());
     }
     std::vector<int64_t> happened;
     const v1::JobHistory history = History();
     for (const v1::JobHistoryEvent& event : history.events()) happened.push_back(event.id());
     EXPECT_GT(happened.size(), events_.size());
-    EXPECT_EQ(told, happened);
+    EXPECT_EQ(reported, happened);
   }
 
   // The client that watches the job never got an older state after a newer one, and got the final
   // state last.
   void ExpectJobWatchedToItsEnd() {
     EXPECT_EQ(job_watch_->Wait(), 0) << job_watch_->Text();
-    const std::vector<v1::JobEvent> told = job_watch_->Told<v1::JobEvent>();
-    ASSERT_FALSE(told.empty());
+    const std::vector<v1::JobEvent> reported = job_watch_->Reported<v1::JobEvent>();
+    ASSERT_FALSE(reported.empty());
     int64_t revision = 0;
-    for (size_t i = 0; i < told.size(); ++i) {
-      const v1::Job& job = told[i].job();
+    for (size_t i = 0; i < reported.size(); ++i) {
+      const v1::Job& job = reported[i].job();
       EXPECT_GT(job.revision(), revision);
       revision = job.revision();
       EXPECT_EQ(job.generation(), before_.generation());
-      EXPECT_EQ(job.state(), i + 1 < told.size() ? v1::RUNNING : v1::SUCCEEDED) << job.reason();
+      EXPECT_EQ(job.state(), i + 1 < reported.size() ? v1::RUNNING : v1::SUCCEEDED) << job.reason();
     }
-    const v1::Job& last = told.back().job();
+    const v1::Job& last = reported.back().job();
     const v1::Job ended = cluster_->Get(id_);
     EXPECT_EQ(last.state(), ended.state());
     EXPECT_EQ(last.reason(), ended.reason());
@@ -165,9 +165,9 @@ class LeaderTest : public RecoveringJobTest {
 
   // By name, the newest state of each node that the watcher got. Fails if it ever got an older
   // state after a newer one.
-  std::map<std::string, v1::Node> NodesTold() const {
+  std::map<std::string, v1::Node> NodesReported() const {
     std::map<std::string, v1::Node> newest;
-    for (const auto& event : node_watch_->Told<v1::NodeEvent>()) {
+    for (const auto& event : node_watch_->Reported<v1::NodeEvent>()) {
       v1::Node& node = newest[event.node().name()];
       EXPECT_GT(event.node().revision(), node.revision()) << node_watch_->Text();
       node = event.node();
@@ -184,10 +184,10 @@ class LeaderTest : public RecoveringJobTest {
       cluster_->FollowLeader();
       return false;
     }
-    const std::map<std::string, v1::Node> told = NodesTold();
+    const std::map<std::string, v1::Node> reported = NodesReported();
     return std::all_of(present.nodes().begin(), present.nodes().end(), [&](const v1::Node& node) {
-      const auto known = told.find(node.name());
-      return known != told.end() && known->second.state() == node.state() &&
+      const auto known = reported.find(node.name());
+      return known != reported.end() && known->second.state() == node.state() &&
              known->second.holds_size() == node.holds_size();
     });
   }
@@ -195,7 +195,7 @@ class LeaderTest : public RecoveringJobTest {
   // The client that watches the nodes gets what the present leader stores, and ends on request.
   void ExpectNodesWatched() {
     EXPECT_EQ(Paceline({"node", "cordon", "w1", "--reason", "watched"}).exit_code, 0);
-    EXPECT_TRUE(Eventually([&] { return NodesTold()["w1"].state() == v1::NODE_CORDONED; }))
+    EXPECT_TRUE(Eventually([&] { return NodesReported()["w1"].state() == v1::NODE_CORDONED; }))
         << node_watch_->Text();
     EXPECT_EQ(Paceline({"node", "uncordon", "w1"}).exit_code, 0);
     EXPECT_TRUE(Eventually([&] { return NodesAreToldAsTheyAre(); })) << node_watch_->Text();
@@ -305,7 +305,7 @@ TEST_F(LeaderTest, ALeaderThatWasFrozenEndsWhenItGoesOn) {
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
   user.join();
   EXPECT_FALSE(cordoned.ok()) << "nobody stores it";
-  EXPECT_EQ(NodesTold()["w2"].state(), v1::NODE_READY);
+  EXPECT_EQ(NodesReported()["w2"].state(), v1::NODE_READY);
   controllers_.Start(leader_);
   ExpectNothingLost();
 }

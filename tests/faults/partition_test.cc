@@ -258,7 +258,7 @@ class TwoNodesTest : public ::testing::Test {
   std::unique_ptr<TestCluster> cluster_;
 };
 
-TEST_F(TwoNodesTest, RanksMeetOverGlooAndAgainWhenOneWasKilled) {
+TEST_F(TwoNodesTest, RanksRendezvousOverGlooAndAgainWhenOneWasKilled) {
   std::ofstream(File("go")) << "";
   const std::string id = Submit(4);
   const v1::Job job = WaitForEnd(id);

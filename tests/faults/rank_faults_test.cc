@@ -112,7 +112,7 @@ TEST_F(RankFaultsTest, AFrozenRankIsFoundAndReplaced) {
   ExpectUndisturbedEnd();
 }
 
-TEST_F(RankFaultsTest, WithoutAPlaceTheJobShrinksAndGrowsAgain) {
+TEST_F(RankFaultsTest, WithoutASlotTheJobShrinksAndGrowsAgain) {
   StartCluster(3);
   v1::JobSpec spec = Spec(500);  // It grows no sooner than 10 s after it has shrunk.
   spec.mutable_recovery()->set_min_ranks(2);

@@ -165,10 +165,10 @@ class Controller {
     Carry({}, stragglers_.Tick(cluster_, Now()));
   }
 
-  void TakeSteps(const v1::NodeSteps& told) {
+  void TakeSteps(const v1::NodeSteps& reported) {
     std::vector<TrainerSteps> own;
-    PACELINE_EXPECT(CheckSteps(cluster_, node_, told, &own).ok());
-    PACELINE_EXPECT(dropped_.Take(node_, told.dropped()) >= 0);
+    PACELINE_EXPECT(CheckSteps(cluster_, node_, reported, &own).ok());
+    PACELINE_EXPECT(dropped_.Take(node_, reported.dropped()) >= 0);
     for (const auto& [id, batch] : own) {
       const std::vector<StepTimes> steps = StepsOf(*batch);
       steps_.TakeSteps(cluster_, node_, id, steps);

@@ -23,7 +23,7 @@ TEST_F(PlatformTest, DeviceHasAName) {
 }
 
 TEST_F(PlatformTest, GpuThatIsNotThereIsRefused) {
-  config_.place = GpuCount();
+  config_.slot = GpuCount();
   CudaPlatform other;
   EXPECT_EQ(other.OpenDevice(config_).status().code(), absl::StatusCode::kInvalidArgument);
 }

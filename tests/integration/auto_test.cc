@@ -51,7 +51,7 @@ TEST(AutoTest, RanksThatStallGoOnWithSlipstreamWhileTheyTrain) {
   cluster.WaitForSteps(id, 400);
   const v1::Job changed = cluster.WaitUntil(id, [](const v1::Job& job) {
     return job.plan().strategy().has_slipstream() &&
-           job.plan().active_epoch() == job.plan().epoch() && job.state() == v1::RUNNING;
+           job.plan().active_version() == job.plan().version() && job.state() == v1::RUNNING;
   });
   EXPECT_EQ(changed.plan().strategy().slipstream().mode(), v1::SLIPSTREAM_FREE);
   EXPECT_EQ(changed.generation(), before.generation() + 1);

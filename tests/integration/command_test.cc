@@ -66,7 +66,7 @@ class CommandJobTest : public ::testing::Test {
   TestCluster cluster_{2, 2, WithCommands("on")};
 };
 
-TEST_F(CommandJobTest, RanksOnTwoNodesMeetAsUnderTorchrun) {
+TEST_F(CommandJobTest, RanksOnTwoNodesRendezvousAsUnderTorchrun) {
   // Rank 0 opens a store where the others look for it.
   const v1::Job job = cluster_.WaitForEnd(cluster_
                                               .Submit(Python(4, R"(
@@ -195,7 +195,7 @@ TEST_F(CommandJobTest, NothingIsLostWithTheDaemon) {
   EXPECT_THAT(log, HasSubstr("last "));
 }
 
-TEST_F(CommandJobTest, AJobThatWaitsForItsPlacesIsCancelledAndTheOneBeforeItGoesOn) {
+TEST_F(CommandJobTest, AJobThatWaitsForItsSlotsIsCancelledAndTheOneBeforeItGoesOn) {
   const std::string first = cluster_.Submit(Bash(4, "until test -e go; do sleep 0.01; done")).id();
   cluster_.WaitUntil(first, [](const v1::Job& now) { return now.state() == v1::RUNNING; });
   const std::string second = cluster_.Submit(Bash(2, "echo never")).id();

@@ -56,9 +56,9 @@ grpc::Status ChangeLadder(TestCluster& cluster, const std::string& id, const Lev
   return v1::JobService::NewStub(cluster.channel())->ChangeLadder(&context, request, &job);
 }
 
-v1::Job WaitForEpoch(TestCluster& cluster, const std::string& id, int64_t epoch) {
-  return cluster.WaitUntil(id,
-                           [=](const v1::Job& job) { return job.plan().active_epoch() == epoch; });
+v1::Job WaitForVersion(TestCluster& cluster, const std::string& id, int64_t version) {
+  return cluster.WaitUntil(
+      id, [=](const v1::Job& job) { return job.plan().active_version() == version; });
 }
 
 void Cancel(TestCluster& cluster, const std::string& id) {
@@ -71,30 +71,30 @@ void Cancel(TestCluster& cluster, const std::string& id) {
   EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
 }
 
-// What a rank's log says of each epoch, without the time: "step=128 ladder=2:2,8:8".
-std::map<int64_t, std::string> Epochs(TestCluster& cluster, const std::string& id, int rank) {
-  std::map<int64_t, std::string> epochs;
+// What a rank's log says of each version, without the time: "step=128 ladder=2:2,8:8".
+std::map<int64_t, std::string> Versions(TestCluster& cluster, const std::string& id, int rank) {
+  std::map<int64_t, std::string> versions;
   std::istringstream lines(cluster.Log(id, rank));
   std::string line;
-  const std::string mark = " plan epoch=";
+  const std::string mark = " plan version=";
   while (std::getline(lines, line)) {
     const size_t at = line.find(mark);
     if (at == std::string::npos) continue;
     std::istringstream words(line.substr(at + mark.size()));
-    int64_t epoch = 0;
-    words >> epoch >> std::ws;
+    int64_t version = 0;
+    words >> version >> std::ws;
     std::string rest;
     std::getline(words, rest);
-    EXPECT_TRUE(epochs.emplace(epoch, rest).second) << "epoch " << epoch << " twice";
+    EXPECT_TRUE(versions.emplace(version, rest).second) << "version " << version << " twice";
   }
-  return epochs;
+  return versions;
 }
 
 TEST(LadderTest, ChangesThreeTimesAndEveryRankSwitchesAtTheSameStep) {
   constexpr int kRanks = 8;
   TestCluster cluster(/*workers=*/4, /*slots=*/2);
   const std::string id = cluster.Submit(Job(cluster, kRanks, {{2, 2}, {4, 8}})).id();
-  WaitForEpoch(cluster, id, 1);
+  WaitForVersion(cluster, id, 1);
   cluster.WaitForSteps(id, 10);
 
   const std::vector<Levels> ladders = {{{2, 2}, {4, 4}, {8, 8}}, {{4, 8}}, {{3, 4}, {6, 8}}};
@@ -106,26 +106,26 @@ TEST(LadderTest, ChangesThreeTimesAndEveryRankSwitchesAtTheSameStep) {
       cluster.KillController();
       cluster.StartController();
     }
-    const v1::Job job = WaitForEpoch(cluster, id, static_cast<int64_t>(i) + 2);
+    const v1::Job job = WaitForVersion(cluster, id, static_cast<int64_t>(i) + 2);
     since.push_back(job.plan().active_since_step());
     cluster.WaitForSteps(id, since.back() + 20);
   }
   Cancel(cluster, id);
 
-  const std::map<int64_t, std::string> first = Epochs(cluster, id, 0);
+  const std::map<int64_t, std::string> first = Versions(cluster, id, 0);
   ASSERT_EQ(first.size(), 4u);
   EXPECT_EQ(first.at(2), "step=" + std::to_string(since[0]) + " ladder=2:2,4:4,8:8");
   EXPECT_EQ(first.at(3), "step=" + std::to_string(since[1]) + " ladder=4:8");
   EXPECT_EQ(first.at(4), "step=" + std::to_string(since[2]) + " ladder=3:4,6:8");
   for (int rank = 1; rank < kRanks; ++rank) {
-    EXPECT_EQ(Epochs(cluster, id, rank), first) << "rank " << rank;
+    EXPECT_EQ(Versions(cluster, id, rank), first) << "rank " << rank;
   }
 }
 
 TEST(LadderTest, WhatCannotBeIsRefusedAndTheJobTrainsOn) {
   TestCluster cluster;
   const std::string id = cluster.Submit(Job(cluster, 4, {{1000, 4}})).id();
-  WaitForEpoch(cluster, id, 1);
+  WaitForVersion(cluster, id, 1);
   const grpc::Status unfit = ChangeLadder(cluster, id, {{2, 3}});
   EXPECT_EQ(unfit.error_code(), grpc::StatusCode::INVALID_ARGUMENT);
   EXPECT_THAT(unfit.error_message(), HasSubstr("ladder[0].size"));

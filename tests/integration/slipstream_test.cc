@@ -53,10 +53,11 @@ void Cancel(TestCluster& cluster, const std::string& id) {
   EXPECT_EQ(cluster.WaitForEnd(id).state(), v1::CANCELLED);
 }
 
-v1::Job WaitForMode(TestCluster& cluster, const std::string& id, int64_t epoch,
+v1::Job WaitForMode(TestCluster& cluster, const std::string& id, int64_t version,
                     v1::SlipstreamMode mode) {
   return cluster.WaitUntil(id, [=](const v1::Job& job) {
-    return job.plan().active_epoch() == epoch && job.ranks(3).figures().slipstream().mode() == mode;
+    return job.plan().active_version() == version &&
+           job.ranks(3).figures().slipstream().mode() == mode;
   });
 }
 

@@ -33,15 +33,16 @@ std::string MakeDirectory() {
 
 // The port that chromedriver has chosen, read from its log; 0: not known yet.
 int PortIn(const std::string& log) {
-  const std::string told = ReadFile(log);
+  const std::string reported = ReadFile(log);
   constexpr absl::string_view kHead = "started successfully on port ";
-  const size_t at = told.find(kHead.data());
+  const size_t at = reported.find(kHead.data());
   if (at == std::string::npos) return 0;
   int port = 0;
   const size_t begin = at + kHead.size();
-  const size_t end = told.find('.', begin);
-  return end != std::string::npos && absl::SimpleAtoi(told.substr(begin, end - begin), &port) ? port
-                                                                                              : 0;
+  const size_t end = reported.find('.', begin);
+  return end != std::string::npos && absl::SimpleAtoi(reported.substr(begin, end - begin), &port)
+             ? port
+             : 0;
 }
 
 }  // namespace

@@ -28,7 +28,7 @@ json EmptyCluster() {
           {"time", 1700000000},
           {"job_counts", json::object()},
           {"node_counts", json::object()},
-          {"sums", {{"ranks", 0}, {"slow", 0}, {"places", 0}, {"places_used", 0}}},
+          {"sums", {{"ranks", 0}, {"slow", 0}, {"slots", 0}, {"slots_used", 0}}},
           {"jobs", json::array()},
           {"jobs_left_out", json::object()},
           {"nodes", json::array()},
@@ -71,7 +71,7 @@ json FullCluster(const std::string& text) {
   json state = EmptyCluster();
   state["job_counts"]["running"] = 1;
   state["node_counts"]["draining"] = 1;
-  state["sums"] = {{"ranks", 4}, {"slow", 1}, {"places", 4}, {"places_used", 2}};
+  state["sums"] = {{"ranks", 4}, {"slow", 1}, {"slots", 4}, {"slots_used", 2}};
   state["jobs"].push_back(JobOf("job-1", text));
   state["nodes"].push_back({{"name", text},
                             {"state", "draining"},
@@ -300,7 +300,7 @@ TEST_F(PageViewTest, LargeClusterIsSummedUpAndAJobBeyondTheListIsShown) {
   state["jobs_left_out"] = {{"queued", 3}, {"running", 1000}};
   state["node_counts"] = {{"lost", 2}, {"ready", 1498}};
   state["nodes_left_out"] = 1499;
-  state["sums"] = {{"ranks", 4004}, {"slow", 7}, {"places", 6000}, {"places_used", 4100}};
+  state["sums"] = {{"ranks", 4004}, {"slow", 7}, {"slots", 6000}, {"slots_used", 4100}};
   Publish(state, JobDetail("older", 4, 20));
   Open("/#job=job-1");
   browser_.WaitUntil("document.getElementById('job-name').textContent === 'older'",

@@ -19,7 +19,7 @@ constexpr std::pair<const char*, const char*> kReasons[] = {
     {"did not come about", "generation that did not come about"},
     {"the members rendezvous again", "members rendezvoused again, nobody lost"},
     {"recovery.max_failures is", "budget of failures spent"},
-    {"waits for ", "recovery waited for a place"},
+    {"waits for ", "recovery waited for a slot"},
     {"is left with", "state lost"},
     {"within give_up_s", "recovery given up"},
     {"takes seat", "seat taken"},

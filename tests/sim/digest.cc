@@ -46,15 +46,15 @@ void AddCheckpoints(const Job& job, Hash& hash) {
   for (const int64_t step : CommitSteps(job)) hash.Add(step);
 }
 
-// `told_again`: leave out the trainer's own status, because its node reports that to a new
+// `reported_again`: leave out the trainer's own status, because its node reports that to a new
 // controller again, and nothing follows from it alone.
-void AddTrainer(const RankState& trainer, bool told_again, Hash& hash) {
-  hash.Add(trainer.place.node.value());
-  hash.Add(trainer.place.number);
+void AddTrainer(const RankState& trainer, bool reported_again, Hash& hash) {
+  hash.Add(trainer.slot.node.value());
+  hash.Add(trainer.slot.number);
   hash.Add(trainer.seat);
   hash.Add(trainer.report.id.generation.value());
   hash.Add(trainer.report.id.rank.value());
-  if (!told_again) {
+  if (!reported_again) {
     hash.Add(static_cast<int64_t>(trainer.report.state));
     hash.Add(trainer.report.pid);
     hash.Add(trainer.report.store_address);
@@ -87,7 +87,7 @@ void AddRecovery(const Job& job, Hash& hash) {
     hash.Add(failure.step);
     hash.Add(failure.own_error ? 1 : 0);
   }
-  for (const Place& home : job.homes) hash.Add(home.node.value());
+  for (const Slot& home : job.homes) hash.Add(home.node.value());
 }
 
 }  // namespace
@@ -99,7 +99,7 @@ uint64_t DigestOf(const Job& job) {
   hash.Add(job.number);
   hash.Add(static_cast<int64_t>(job.state));
   hash.Add(job.generation.value());
-  hash.Add(job.plan.epoch.value());
+  hash.Add(job.plan.version.value());
   hash.Add(job.plan.strategy);
   hash.Add(job.start.directory);
   hash.Add(job.start.since.value());
@@ -153,7 +153,7 @@ uint64_t DigestOf(const RemedyDecision& decision) {
   hash.Add(decision.automatic ? 1 : 0);
   hash.Add(decision.by);
   hash.Add(decision.generation.value());
-  hash.Add(decision.epoch.value());
+  hash.Add(decision.plan_version.value());
   hash.Add(decision.step);
   hash.Add(decision.rank);
   hash.Add(decision.node.value());
@@ -167,7 +167,7 @@ uint64_t DigestOf(const RemedyDecision& decision) {
   }
   hash.Add(decision.reason);
   hash.Add(decision.done_generation.value());
-  hash.Add(decision.done_epoch.value());
+  hash.Add(decision.done_plan_version.value());
   hash.Add(decision.outcome);
   hash.Add(decision.ended == absl::InfinitePast() ? 0 : absl::ToUnixMicros(decision.ended));
   return hash.value();

@@ -17,22 +17,22 @@ namespace paceline::sim {
 
 // The plan that ranks train by.
 struct TakenPlan {
-  int64_t epoch = 0;
+  int64_t version = 0;
   bool waits_less = false;  // By a ladder, or by Slipstream.
 };
 
 // TrainerPlan.
 struct TrainerOrder {
   TrainerId id;
-  int place = 0;
+  int slot = 0;
   std::optional<absl::Duration> stop;
-  int64_t epoch = 0;
+  int64_t version = 0;
   int64_t save_order = 0;
   std::vector<int64_t> commit_steps;
   std::string restore_from;
   bool save_stacks = false;
   bool leased = false;
-  bool waits_less = false;  // Of the plan of `epoch`.
+  bool waits_less = false;  // Of the plan of `version`.
 
   // Membership.
   int64_t generation = 0;
@@ -42,9 +42,9 @@ struct TrainerOrder {
   bool planned = false;
 
   friend bool operator==(const TrainerOrder& a, const TrainerOrder& b) {
-    return std::tie(a.id, a.place, a.stop, a.epoch, a.save_order, a.commit_steps, a.restore_from,
+    return std::tie(a.id, a.slot, a.stop, a.version, a.save_order, a.commit_steps, a.restore_from,
                     a.save_stacks, a.leased, a.waits_less) ==
-               std::tie(b.id, b.place, b.stop, b.epoch, b.save_order, b.commit_steps,
+               std::tie(b.id, b.slot, b.stop, b.version, b.save_order, b.commit_steps,
                         b.restore_from, b.save_stacks, b.leased, b.waits_less) &&
            std::tie(a.generation, a.rank, a.world_size, a.store_address, a.planned) ==
                std::tie(b.generation, b.rank, b.world_size, b.store_address, b.planned);

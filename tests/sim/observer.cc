@@ -21,7 +21,7 @@ void Observer::OnStep(const Cluster& cluster, const Stored& puts,
   world_.coverage.OnStep(cluster);
   for (const auto& [id, job] : puts.jobs) seen_[id].stored = DigestOf(*job);
   for (const auto& [id, job] : cluster.jobs()) CheckJob(job);
-  CheckPlaces(cluster);
+  CheckSlots(cluster);
   CheckNodes(cluster, puts);
   if (automation.has_value()) stored_automation_ = DigestOf(*automation);
   if (stored_automation_ != DigestOf(cluster.automation())) {
@@ -86,8 +86,8 @@ void Observer::CheckJob(const Job& job) {
   if (job.generation.value() < seen.generation) {
     trace.Fail("the generation of ", id, " went back to ", job.generation.value());
   }
-  if (job.plan.epoch.value() < seen.epoch) {
-    trace.Fail("the plan epoch of ", id, " went back to ", job.plan.epoch.value());
+  if (job.plan.version.value() < seen.version) {
+    trace.Fail("the plan version of ", id, " went back to ", job.plan.version.value());
   }
   if (DigestOf(job) != seen.stored) {
     trace.Fail(id, " has changed and was not stored with the event that changed it");
@@ -103,19 +103,19 @@ void Observer::CheckJob(const Job& job) {
     if (job.ended_already() && job.state != seen.state) CheckEndOf(job);
   }
   seen.generation = job.generation.value();
-  seen.epoch = job.plan.epoch.value();
+  seen.version = job.plan.version.value();
   seen.state = job.state;
 }
 
-void Observer::CheckPlaces(const Cluster& cluster) {
+void Observer::CheckSlots(const Cluster& cluster) {
   std::set<std::pair<NodeName, int>> given;
   for (const auto& [id, job] : cluster.jobs()) {
     if (!job.holds_slots()) continue;
     for (const RankState* trainer : TrainersOf(job)) {
       if (Recovers(job) && HasEnded(*trainer)) continue;
-      const Place& place = trainer->place;
-      if (given.insert({place.node, place.number}).second) continue;
-      world_.trace.Fail("place ", place.number, " on ", place.node.value(), " is given twice, to ",
+      const Slot& slot = trainer->slot;
+      if (given.insert({slot.node, slot.number}).second) continue;
+      world_.trace.Fail("slot ", slot.number, " on ", slot.node.value(), " is given twice, to ",
                         id.value(), " the second time");
     }
   }
@@ -183,7 +183,7 @@ void Observer::OnRestored(const Cluster& cluster, const Stored& stored) {
     Seen& seen = seen_[id];
     seen.stored = DigestOf(*job);
     seen.generation = job->generation.value();
-    seen.epoch = job->plan.epoch.value();
+    seen.version = job->plan.version.value();
     seen.state = job->state;
   }
   for (auto seen = seen_.begin(); seen != seen_.end();) {
@@ -218,8 +218,8 @@ void Observer::OnPlanned(const Cluster& cluster, const NodeOrders& plan) {
 
 void Observer::OnPlanSent(const NodeName& node, const NodeOrders& plan) {
   for (const TrainerOrder& order : plan.trainers) {
-    const auto [known, added] = members_.emplace(order.id, Member{node, order.place});
-    if (!added && (known->second.node != node || known->second.place != order.place)) {
+    const auto [known, added] = members_.emplace(order.id, Member{node, order.slot});
+    if (!added && (known->second.node != node || known->second.slot != order.slot)) {
       world_.trace.Fail("generation ", order.id.generation.value(), " of ", order.id.job.value(),
                         " is used twice: its rank ", order.id.rank.value(), " was sent to ",
                         known->second.node.value(), " and now to ", node.value());
@@ -267,11 +267,12 @@ void Observer::OnBadRestore(const Trainer& trainer, bool damaged) {
                     t.order().restore_from, ", which is not there");
 }
 
-void Observer::OnMet(int64_t generation, const std::vector<const Trainer*>& trainers,
-                     int64_t position) {
+void Observer::OnRendezvousDone(int64_t generation, const std::vector<const Trainer*>& trainers,
+                                int64_t position) {
   const JobId& id = trainers.front()->id().job;
   Work& work = work_[id];
-  world_.trace.Add(id.value(), " has met as generation ", generation, " at step ", position);
+  world_.trace.Add(id.value(), " had its rendezvous as generation ", generation, " at step ",
+                   position);
   if (generation < work.generation && IsLeftOver(trainers)) return;
   // Trainers of a new start have its generation in their ids.
   const bool starts = std::none_of(trainers.begin(), trainers.end(),
@@ -349,11 +350,11 @@ void Observer::CheckEnd() {
     if (!job.ended_already()) {
       for (const auto& [name, node] : cluster.nodes()) {
         trace.Add("  ", name.value(), ": state ", static_cast<int>(node.state), ", ",
-                  node.facts.slots, " slots, ", cluster.PlacesUsed(name, Device::kCpu).size(),
+                  node.facts.slots, " slots, ", cluster.SlotsUsed(name, Device::kCpu).size(),
                   " used");
       }
       for (const RankState* trainer : TrainersOf(job)) {
-        trace.Add("  ", trainer->place.node.value(), ": g", trainer->report.id.generation.value(),
+        trace.Add("  ", trainer->slot.node.value(), ": g", trainer->report.id.generation.value(),
                   " r", trainer->report.id.rank.value(), " state ",
                   static_cast<int>(trainer->report.state), " trained in ",
                   trainer->report.membership.generation.value());

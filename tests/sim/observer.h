@@ -1,6 +1,6 @@
 // Sees everything, and says when an invariant does not hold:
 //
-//   - generations and plan epochs never go back, and a generation never means two memberships;
+//   - generations and plan versions never go back, and a generation never means two memberships;
 //   - state that must survive the controller is stored with the event that changes it, and read
 //     back;
 //   - no slot is given to two trainers, and no trainer is started twice;
@@ -53,7 +53,8 @@ class Observer {
 
   void OnBadRestore(const Trainer& trainer, bool damaged);
   // All ranks of the generation have met and have the state; they continue after `position` steps.
-  void OnMet(int64_t generation, const std::vector<const Trainer*>& trainers, int64_t position);
+  void OnRendezvousDone(int64_t generation, const std::vector<const Trainer*>& trainers,
+                        int64_t position);
   // All ranks of the generation have exchanged the gradients of a step.
   void OnExchange(int64_t generation, const std::vector<const Trainer*>& trainers);
   void OnFinished(const Trainer& trainer);
@@ -70,7 +71,7 @@ class Observer {
  private:
   struct Seen {
     int64_t generation = 0;
-    int64_t epoch = 0;
+    int64_t version = 0;
     int64_t order = 0;
     JobState state = JobState::kQueued;
     int64_t to_stop = 0;  // Newest generation to be stopped after a save.
@@ -79,7 +80,7 @@ class Observer {
   // What was sent about a trainer, and about its role in a generation.
   struct Member {
     NodeName node;
-    int place = 0;
+    int slot = 0;
   };
   struct Role {
     int rank = -1;
@@ -97,7 +98,7 @@ class Observer {
   void CheckJob(const Job& job);
   void CheckNodes(const Cluster& cluster, const Stored& puts);
   void CheckAutomation(const Cluster& cluster);
-  void CheckPlaces(const Cluster& cluster);
+  void CheckSlots(const Cluster& cluster);
   void CheckStart(const Job& job);
   void CheckEndOf(const Job& job);
 

@@ -19,7 +19,7 @@ struct Settings {
 
   int64_t steps = 1;  // Factor on the steps of each job.
 
-  Micros look_per_rank = 20;  // LookPace's; with much more small jobs count as large ones.
+  Micros look_per_rank = 20;  // LookThrottle's; with much more small jobs count as large ones.
 
   Micros quiet = 0;  // From then on no faults and no requests by people.
   Micros end = 0;
@@ -69,7 +69,7 @@ struct Settings {
   Micros nonsense = kNever;         // A daemon reports it for a while.
   Micros between_advices = kNever;  // Advice that people apply.
   Micros between_pauses = kNever;   // Of the automation, and their ends.
-  double plan_fails = 0;            // A plan epoch cannot be prepared.
+  double plan_fails = 0;            // A plan version cannot be prepared.
   double steps_lost = 0;            // Per message with steps.
   double steps_late = 0;
   double steps_repeated = 0;

@@ -18,9 +18,9 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   const Membership& membership = planned.membership;
   TrainerOrder order;
   order.id = planned.id;
-  order.place = planned.place;
+  order.slot = planned.slot;
   order.stop = planned.stop_grace;
-  order.epoch = job.plan.epoch.value();
+  order.version = job.plan.version.value();
   order.save_stacks = planned.save_stacks;
   order.leased = planned.leased;
   order.waits_less = !job.plan.ladder.empty() || job.plan.slipstream.has_value();

@@ -50,8 +50,8 @@ class SimNode {
   Micros slowed = 0;          // When it last became slow.
   bool was_slow = false;      // Ever.
   bool tells_nonsense = false;
-  bool garbled = false;        // Has ever reported changed steps.
-  bool told_nonsense = false;  // Plausible ones, of its own ranks.
+  bool garbled = false;            // Has ever reported changed steps.
+  bool reported_nonsense = false;  // Plausible ones, of its own ranks.
 
   void BreakSession();
   bool is_connected() const { return session_ != nullptr && welcomed_; }
@@ -65,7 +65,7 @@ class SimNode {
   void OnStandby(const SessionPtr& session);
 
   // From its trainers.
-  void OnTold(const Trainer& trainer);
+  void OnReported(const Trainer& trainer);
   void OnSuspended(const Trainer& trainer);
   void OnEnded(const Trainer& trainer, Remains remains);
 

@@ -26,10 +26,10 @@ double DrawNonsense(Random& random) {
   }
 }
 
-bool IsBelieved(const StepTimes& told, const StepTimes& honest) {
-  return IsPlausible(told) &&
-         (told.forward_s != honest.forward_s || told.backward_s != honest.backward_s ||
-          told.communication_s != honest.communication_s || told.total_s != honest.total_s);
+bool IsBelieved(const StepTimes& reported, const StepTimes& honest) {
+  return IsPlausible(reported) &&
+         (reported.forward_s != honest.forward_s || reported.backward_s != honest.backward_s ||
+          reported.communication_s != honest.communication_s || reported.total_s != honest.total_s);
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void SimNode::TellSteps() {
       of = Garble(id, steps);
       garbled = true;
       for (size_t i = 0; i < steps.size() && known_.count(of) > 0; ++i) {
-        told_nonsense = told_nonsense || IsBelieved(steps[i], honest[i]);
+        reported_nonsense = reported_nonsense || IsBelieved(steps[i], honest[i]);
       }
     }
     SendSteps(of, std::move(steps));
@@ -56,12 +56,12 @@ void SimNode::TellSteps() {
 void SimNode::SendSteps(const TrainerId& id, std::vector<StepTimes> steps) {
   const Settings& settings = world_.settings;
   if (steps_random_.Chance(settings.steps_lost)) return;
-  const auto told = std::make_shared<const std::vector<StepTimes>>(std::move(steps));
+  const auto reported = std::make_shared<const std::vector<StepTimes>>(std::move(steps));
   for (int copy = steps_random_.Chance(settings.steps_repeated) ? 2 : 1; copy > 0; --copy) {
     Micros delay = 200 + steps_random_.Exponential(settings.control_delay);
     if (steps_random_.Chance(settings.steps_late)) delay += steps_random_.Exponential(kLate);
-    world_.time.After(delay, [this, id, told] {
-      if (!world_.network->ControlIsCut(index_)) world_.controller->OnSteps(name_, id, *told);
+    world_.time.After(delay, [this, id, reported] {
+      if (!world_.network->ControlIsCut(index_)) world_.controller->OnSteps(name_, id, *reported);
     });
   }
 }

@@ -161,7 +161,7 @@ void SimNode::Stop(const TrainerId& id, bool kill) {
   kill ? directory.process->Kill() : directory.process->Terminate();
 }
 
-void SimNode::OnTold(const Trainer& trainer) {
+void SimNode::OnReported(const Trainer& trainer) {
   if (!set_.has_value() || frozen_ || known_.count(trainer.id()) == 0) return;
   Directory& directory = directories_.at(trainer.id());
   const std::string stacks = directory.seen.stacks_file;

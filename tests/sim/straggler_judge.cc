@@ -32,14 +32,14 @@ uint64_t MeaningOf(const RemedyDecision& decision) {
   meaning.rank = decision.rank;
   meaning.node = decision.node;
   meaning.generation = decision.generation;
-  meaning.epoch = decision.epoch;
+  meaning.plan_version = decision.plan_version;
   meaning.reason = decision.reason;
   return DigestOf(meaning);
 }
 
 bool PlanHasFailed(const Job& job) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
-    return rank.report.plan.failed == job.plan.epoch;
+    return rank.report.plan.failed == job.plan.version;
   });
 }
 
@@ -102,18 +102,18 @@ void StragglerJudge::OnDecided(const Cluster& cluster, const Stragglers& straggl
 void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
                                 const RemedyDecision& decision) {
   const bool is_present =
-      decision.generation == job.generation && decision.epoch == FindActivePlan(job).epoch;
+      decision.generation == job.generation && decision.plan_version == FindActivePlan(job).version;
   if (!is_present && !OutlivesGenerations(decision)) {
-    Fail(job, decision, "ordered in generation ", job.generation.value(), " with epoch ",
-         FindActivePlan(job).epoch.value(), ", and it rests on generation ",
-         decision.generation.value(), " with epoch ", decision.epoch.value());
+    Fail(job, decision, "ordered in generation ", job.generation.value(), " with plan version ",
+         FindActivePlan(job).version.value(), ", and it rests on generation ",
+         decision.generation.value(), " with plan version ", decision.plan_version.value());
   }
   if (job.state != JobState::kRunning || ChangeUnderWay(job) != nullptr) {
     Fail(job, decision, "ordered while the job does not train, or changes its membership");
   }
   const auto rank = static_cast<size_t>(decision.rank);
   if (IsReplacement(decision) && decision.rank >= 0 &&
-      (rank >= job.ranks.size() || job.ranks[rank].place.node != decision.node)) {
+      (rank >= job.ranks.size() || job.ranks[rank].slot.node != decision.node)) {
     Fail(job, decision, "ordered, and the rank is elsewhere");
   }
   const bool is_of_plan = IsOfPlan(decision.kind);
@@ -156,14 +156,14 @@ void StragglerJudge::CheckReplaced(const Job& job, const RemedyDecision& decisio
   size_t together = 0;
   bool others = false;  // Ranks on other nodes, too.
   for (const RankState& rank : job.ranks) {
-    const SimNode* const node = FindNode(world_, rank.place.node);
-    liars += node->told_nonsense ? 1 : 0;
+    const SimNode* const node = FindNode(world_, rank.slot.node);
+    liars += node->reported_nonsense ? 1 : 0;
     const bool is_slow = node->slowness > 1 && replaced->slowness > 1;
     if (!is_slow || node->slow_together != replaced->slow_together) continue;
     ++together;
     others = others || node != replaced;
   }
-  if (replaced->told_nonsense || 4 * liars > job.ranks.size()) return;
+  if (replaced->reported_nonsense || 4 * liars > job.ranks.size()) return;
   if (!replaced->was_slow) Fail(job, decision, "replaced, and its node never was slow");
   // A slowdown that has just begun cannot be known yet; the reason is then an earlier one.
   const bool is_known = world_.time.now() - replaced->slowed >= kKnown;

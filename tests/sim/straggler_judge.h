@@ -1,6 +1,6 @@
 // Sees the decisions about stragglers, and says when an invariant does not hold:
 //
-//   - an order fits the present job: its generation, its plan epoch, the node of its rank; and at
+//   - an order fits the present job: its generation, its plan version, the node of its rank; and at
 //     most one order or check of a job is under way;
 //   - orders are automatic only in mode auto (orders of strategies in mode advise, too), while the
 //     automation is not paused and, for drains, while its brake does not object; and not within

@@ -24,14 +24,14 @@ constexpr int64_t kStepsLeft = 200;
 
 const SimNode& NodeOf(const World& world, const RankState& trainer) {
   const auto found = std::find_if(world.nodes.begin(), world.nodes.end(), [&](const auto& node) {
-    return node->name() == trainer.place.node;
+    return node->name() == trainer.slot.node;
   });
   return **found;
 }
 
 int CountOn(const std::vector<RankState>& ranks, const NodeName& node) {
   return static_cast<int>(std::count_if(
-      ranks.begin(), ranks.end(), [&](const RankState& rank) { return rank.place.node == node; }));
+      ranks.begin(), ranks.end(), [&](const RankState& rank) { return rank.slot.node == node; }));
 }
 
 }  // namespace
@@ -51,7 +51,7 @@ void StragglerLiveness::Check(const Cluster& cluster, const Job& job, const Reme
     return;
   }
   const int64_t step = Summarize(job, absl::InfinitePast()).step;
-  const Situation situation(slow, slow->slowness, job.generation, FindActivePlan(job).epoch);
+  const Situation situation(slow, slow->slowness, job.generation, FindActivePlan(job).version);
   const auto [known, is_new] = watched_.try_emplace(job.request.id);
   Watched& watched = known->second;
   if (is_new || watched.situation != situation) {

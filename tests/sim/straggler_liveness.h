@@ -27,7 +27,7 @@ class StragglerLiveness {
 
  private:
   // While this stays the same, the same straggler slows the same steps down.
-  using Situation = std::tuple<const SimNode*, double, Generation, PlanEpoch>;
+  using Situation = std::tuple<const SimNode*, double, Generation, PlanVersion>;
   struct Watched {
     Situation situation;
     Micros since = 0;

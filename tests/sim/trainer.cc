@@ -73,14 +73,14 @@ void Trainer::Thaw() {
 }
 
 void Trainer::Tell() {
-  MembershipStatus& told = status_.membership;
-  told.generation = Generation(membership_.trained_generation());
-  told.waiting = membership_.waiting();
-  told.error = membership_.error();
-  told.step = step();
-  told.ready = Generation(membership_.ready_generation());
-  told.left = Generation(membership_.left_generation());
-  node_.OnTold(*this);
+  MembershipStatus& reported = status_.membership;
+  reported.generation = Generation(membership_.trained_generation());
+  reported.waiting = membership_.waiting();
+  reported.error = membership_.error();
+  reported.step = step();
+  reported.ready = Generation(membership_.ready_generation());
+  reported.left = Generation(membership_.left_generation());
+  node_.OnReported(*this);
 }
 
 struct Progress Trainer::Progress() const {
@@ -123,8 +123,8 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.store_address = before.store_address;
       order_.planned = before.planned;
     }
-    if (order_.epoch < before.epoch) {
-      order_.epoch = before.epoch;
+    if (order_.version < before.version) {
+      order_.version = before.version;
       order_.waits_less = before.waits_less;
     }
     order_.save_order = std::max(order_.save_order, before.save_order);
@@ -139,13 +139,13 @@ void Trainer::Act() {
   if (ending_) return;
   const MembershipState::Step next = membership_.Next(Clock());
   switch (next.action) {
-    case Action::kMeet:
+    case Action::kRendezvous:
       if (membership_.present() == next.generation) return;
-      membership_.OnMeeting(next.generation);
+      membership_.OnRendezvous(next.generation);
       is_over_ = false;
       ++run_;
       SetPhase(kIdle);
-      return world_.training->Meet(shared_from_this());
+      return world_.training->RunRendezvous(shared_from_this());
     case Action::kConnect:
       if (std::exchange(connecting_, next.generation) == next.generation) return;
       return world_.training->Connect(shared_from_this());
@@ -183,16 +183,16 @@ void Trainer::OnConnected(int64_t generation, bool connected) {
   Act();
 }
 
-void Trainer::Met(int64_t step, const TakenPlan& plan) {
+void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan) {
   if (ending_ || is_over_ || membership_.present() == 0) return;
   if (has_trained() && step < this->step()) {
     world_.trace.Fail(name(), " goes back from step ", this->step(), " to ", step);
   }
   computed_ = false;
   status_.progress.step = step;
-  membership_.OnMet(membership_.present());
+  membership_.OnRendezvousDone(membership_.present());
   status_.state = TrainerState::kRunning;
-  status_.plan.prepared = status_.plan.active = PlanEpoch(plan.epoch);
+  status_.plan.prepared = status_.plan.active = PlanVersion(plan.version);
   status_.plan.active_since_step = step;
   waits_less_ = plan.waits_less;
   Tell();

@@ -1,6 +1,6 @@
-// A trainer's process: starts, meets its peers, trains, leaves for another generation, saves, ends.
-// The real MembershipState decides about its memberships; the rest is a model that behaves like the
-// trainer towards its daemon and its peers, and computes nothing.
+// A trainer's process: starts, has its rendezvous, trains, leaves for another generation, saves,
+// ends. The real MembershipState decides about its memberships; the rest is a model that behaves
+// like the trainer towards its daemon and its peers, and computes nothing.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_TRAINER_H_
@@ -74,11 +74,11 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void Vanish();
 
   // Called by Training, for the generation that the trainer meets or trains in.
-  void Met(int64_t step, const TakenPlan& plan);
+  void RendezvousDone(int64_t step, const TakenPlan& plan);
   // The step's exchange is done. `save_order`: save order to answer after it; 0: none.
   void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
   // It cannot prepare the plan.
-  void FailPlan(int64_t epoch);
+  void FailPlan(int64_t version);
   void OnCollectiveError(const std::string& why);
   void OnConnected(int64_t generation, bool connected);
   bool agrees() const { return membership_.Next(Clock()).action == Action::kAgree; }
@@ -130,7 +130,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool saved_ = false;  // After the step before.
   bool waits_less_ = false;
   std::vector<StepTimes> steps_;
-  int64_t run_ = 0;  // Number of the meeting or training; older computations are void.
+  int64_t run_ = 0;  // Number of the rendezvous or training; older computations are void.
   std::vector<CheckpointKey> committing_;
   std::vector<Timeline::Action> held_;
 };

@@ -27,7 +27,7 @@ void Trainer::Save(int64_t order) {
   const auto writing =
       std::count_if(status_.saves.begin(), status_.saves.end(),
                     [](const SaveStatus& save) { return save.state == SaveState::kWriting; });
-  if (status_.saves.size() == kMaxSavesTold) status_.saves.erase(status_.saves.begin());
+  if (status_.saves.size() == kMaxSavesReported) status_.saves.erase(status_.saves.begin());
   SaveStatus save;
   save.step = step();
   save.generation = Generation(membership_.present());

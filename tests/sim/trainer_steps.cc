@@ -52,10 +52,10 @@ void Trainer::MeasureStep() {
   steps_.push_back(times);
 }
 
-void Trainer::FailPlan(int64_t epoch) {
-  if (ending_ || status_.plan.failed.value() == epoch) return;
-  world_.trace.Add(name(), " cannot prepare plan epoch ", epoch);
-  status_.plan.failed = PlanEpoch(epoch);
+void Trainer::FailPlan(int64_t version) {
+  if (ending_ || status_.plan.failed.value() == version) return;
+  world_.trace.Add(name(), " cannot prepare plan version ", version);
+  status_.plan.failed = PlanVersion(version);
   status_.plan.error = "no port is free";
   Tell();
 }
@@ -66,9 +66,9 @@ void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leave
   MeasureStep();
   ++steps_made_;
   ++status_.progress.step;
-  if (status_.plan.active.value() != plan.epoch) {
+  if (status_.plan.active.value() != plan.version) {
     waits_less_ = plan.waits_less;
-    status_.plan.prepared = status_.plan.active = PlanEpoch(plan.epoch);
+    status_.plan.prepared = status_.plan.active = PlanVersion(plan.version);
     status_.plan.active_since_step = step();
     Tell();
   }

@@ -42,7 +42,7 @@ void Training::Connect(const TrainerPtr& trainer) {
   TryExchange(group);
 }
 
-void Training::Meet(const TrainerPtr& trainer) {
+void Training::RunRendezvous(const TrainerPtr& trainer) {
   size_t m = 0;
   Group& group = Enter(trainer, &m);
   TryConnect(group);
@@ -133,17 +133,17 @@ void Training::TryExchange(Group& group) {
     ++member.wait;
   }
   switch (group.stage) {
-    case Group::Stage::kMeeting:
+    case Group::Stage::kRendezvous:
       return Decide(group);
     case Group::Stage::kTransfer:
       group.stage = Group::Stage::kTraining;
-      world_.observer->OnMet(group.generation, TrainersOf(group), group.position);
+      world_.observer->OnRendezvousDone(group.generation, TrainersOf(group), group.position);
       for (const Member& member : group.members) {
         Trainer* const trainer = member.trainer.get();
         trainer->Later(
             random_.Between(100, 3000),
             [trainer, position = group.position, plan = group.plan, generation = group.generation] {
-              if (trainer->present() == generation) trainer->Met(position, plan);
+              if (trainer->present() == generation) trainer->RendezvousDone(position, plan);
             });
       }
       return;
@@ -154,15 +154,15 @@ void Training::TryExchange(Group& group) {
 
 // Makes the real decision for ranks that all share their gradients: afterwards all are at one step.
 void Training::Decide(Group& group) {
-  std::vector<RankPosition> told;
+  std::vector<RankPosition> reported;
   std::vector<uint64_t> layouts;
   for (const Member& member : group.members) {
     const Trainer& trainer = *member.trainer;
-    told.push_back(PositionOf(trainer));
+    reported.push_back(PositionOf(trainer));
     layouts.push_back(LayoutOf(static_cast<int>(layouts.size()), group.members.size()));
   }
   group.plan = PlanOf(group, /*latest=*/true);
-  const MeetingDecision decision = DecideMeeting(told, layouts, {});
+  const RendezvousDecision decision = DecideRendezvous(reported, layouts, {});
   group.position = decision.positions.front().step;
   for (size_t m = 0; m < group.members.size(); ++m) {
     if (decision.positions[m].step == group.position && group.position >= 0) continue;
@@ -206,16 +206,16 @@ TakenPlan Training::PlanOf(const Group& group, bool latest) {
   for (const Member& member : group.members) {
     const TrainerOrder& order = member.trainer->order();
     const bool is_first = &member == &group.members.front();
-    if (is_first || (latest ? order.epoch > plan.epoch : order.epoch < plan.epoch)) {
-      plan = {order.epoch, order.waits_less};
+    if (is_first || (latest ? order.version > plan.version : order.version < plan.version)) {
+      plan = {order.version, order.waits_less};
     }
   }
   return plan;
 }
 
-bool Training::PlanFails(int64_t epoch) const {
+bool Training::PlanFails(int64_t version) const {
   const Settings& settings = world_.settings;
-  Random random(settings.straggler_seed + 3000 + static_cast<uint64_t>(epoch));
+  Random random(settings.straggler_seed + 3000 + static_cast<uint64_t>(version));
   return settings.plan_fails > 0 && random.Chance(settings.plan_fails);
 }
 
@@ -233,9 +233,9 @@ void Training::Exchange(Group& group) {
     leaves = leaves && trainer.agrees();
   }
   const TakenPlan plan = PlanOf(group, /*latest=*/false);
-  if (plan.epoch > group.plan.epoch && PlanFails(plan.epoch)) {
-    group.members.front().trainer->FailPlan(plan.epoch);
-  } else if (plan.epoch > group.plan.epoch) {
+  if (plan.version > group.plan.version && PlanFails(plan.version)) {
+    group.members.front().trainer->FailPlan(plan.version);
+  } else if (plan.version > group.plan.version) {
     group.plan = plan;
   }
   const bool saves = order > group.answered_order;

@@ -1,6 +1,6 @@
-// What the trainers of a generation do together: they connect and meet, get the state, and exchange
-// gradients step by step. A member that is gone, frozen or cannot be reached makes the others fail,
-// at once or when their timeout has passed.
+// What the trainers of a generation do together: they connect, rendezvous, get the state, and
+// exchange gradients step by step. A member that is gone, frozen or cannot be reached makes the
+// others fail, at once or when their timeout has passed.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_TRAINING_H_
@@ -13,7 +13,7 @@
 
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
-#include "worker/trainer/core/meeting.h"
+#include "worker/trainer/core/rendezvous.h"
 
 namespace paceline::sim {
 
@@ -24,7 +24,7 @@ class Training {
   // Connects to the other members of the planned generation, beside its training.
   void Connect(const TrainerPtr& trainer);
   // Waits in its newest generation for the others, and for the state.
-  void Meet(const TrainerPtr& trainer);
+  void RunRendezvous(const TrainerPtr& trainer);
   // Waits in the exchange of its next step for the others.
   void Arrive(const TrainerPtr& trainer);
   // The rank of a trainer that has met in this generation; else -1.
@@ -40,14 +40,14 @@ class Training {
   struct Member {
     TrainerPtr trainer;
     bool out = false;    // Has left, or failed.
-    bool waits = false;  // In a collective, or to meet.
+    bool waits = false;  // In a collective, or for the rendezvous.
     int64_t wait = 0;    // Number of the latest one.
   };
   struct Group {
     JobId job;
     int64_t generation = 0;
     std::vector<Member> members;
-    enum class Stage { kMeeting, kTransfer, kTraining } stage = Stage::kMeeting;
+    enum class Stage { kRendezvous, kTransfer, kTraining } stage = Stage::kRendezvous;
     bool connected = false;
     int64_t position = 0;
     TakenPlan plan;
@@ -61,10 +61,10 @@ class Training {
   void TryExchange(Group& group);
   static std::vector<const Trainer*> TrainersOf(const Group& group);
   void Exchange(Group& group);
-  // Of all members' plans, the one of the latest or the earliest epoch.
+  // Of all members' plans, the one of the latest or the earliest version.
   static TakenPlan PlanOf(const Group& group, bool latest);
   // Whether nobody can prepare it.
-  bool PlanFails(int64_t epoch) const;
+  bool PlanFails(int64_t version) const;
   void Decide(Group& group);
   RankPosition PositionOf(const Trainer& trainer) const;
   bool IsConnected(const Group& group) const;

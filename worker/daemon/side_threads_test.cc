@@ -28,20 +28,20 @@ TEST(SideThreadsTest, WorkIsDoneBesideTheLoopAndItsResultTakenOnIt) {
 TEST(SideThreadsTest, WorkThatNobodyWaitsForIsToldToEnd) {
   EventLoop loop;
   auto threads = std::make_unique<SideThreads>(loop);
-  bool told = false;
+  bool reported = false;
   bool taken = false;
   loop.Post([&] {
     threads->Run(
         [&](const std::atomic<bool>& stop) {
           while (!stop) std::this_thread::yield();
-          told = true;
+          reported = true;
         },
         [&] { taken = true; });
     loop.Stop();
   });
   loop.Run();
   threads.reset();
-  EXPECT_TRUE(told);
+  EXPECT_TRUE(reported);
   EXPECT_FALSE(taken);
 }
 

@@ -174,7 +174,7 @@ std::optional<v1::NodeSteps> WorkerNode::NextSteps() {
   std::optional<v1::NodeSteps> steps = trainers_.NextSteps();
   const int64_t dropped = records_lost_ + trainers_.dropped();
   if (!steps.has_value()) {
-    if (dropped == sent_records_.dropped_told()) return std::nullopt;
+    if (dropped == sent_records_.dropped_reported()) return std::nullopt;
     steps.emplace();  // A node that makes no more steps also reports drops.
   }
   steps->set_dropped(dropped);

@@ -158,8 +158,8 @@ Child StartProgram(const ShimArguments& arguments, const CommandParts& parts, Ex
     const std::string text = absl::StrCat(
         std::string(1, absl::IsPermissionDenied(status) ? kInputFailure : kStartFailure),
         status.message().substr(0, kMostFailureBytes));
-    const bool told = ::write(failure[1], text.data(), text.size()) > 0;
-    ::_exit(told ? kExitFailure : kExitUsage);
+    const bool reported = ::write(failure[1], text.data(), text.size()) > 0;
+    ::_exit(reported ? kExitFailure : kExitUsage);
   }
   const int fork_error = errno;
   ::close(failure[1]);

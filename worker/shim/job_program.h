@@ -1,5 +1,5 @@
-// The program of the job that the shim starts: what it needs besides its arguments, its process, and
-// why it was not started.
+// The program of the job that the shim starts: what it needs besides its arguments, its process,
+// and why it was not started.
 #ifndef WORKER_SHIM_JOB_PROGRAM_H_
 #define WORKER_SHIM_JOB_PROGRAM_H_
 

@@ -110,10 +110,10 @@ void LogPump::Write(absl::string_view data) {
   // If this fails it is retried at the next output; until then the full segment takes it.
   if (written_ - base_ >= segment_bytes_) BeginSegment();
   if (dropped_ > 0) {
-    const std::string told =
+    const std::string reported =
         absl::StrCat(in_line_ ? "\n" : "", "[paceline] ", dropped_,
                      " bytes of output are missing here: ", why_dropped_, "\n");
-    if (WriteAll(told)) dropped_ = 0;
+    if (WriteAll(reported)) dropped_ = 0;
   }
   const int64_t before = written_;
   if (dropped_ == 0 && WriteAll(data)) return;

@@ -12,8 +12,7 @@ namespace paceline::trainer_dir {
 inline constexpr char kPlan[] = "plan";  // paceline.v1.TrainerPlan, written by the daemon.
 inline constexpr char kLock[] = "lock";  // trainer_lock.h.
 inline constexpr char kExit[] = "exit";  // exit_record.h, written by the shim.
-inline constexpr char kSeen[] =
-    "seen";  // paceline.v1.TrainerStatus, the last one from the socket.
+inline constexpr char kSeen[] = "seen";  // paceline.v1.TrainerStatus, the last one from the socket.
 inline constexpr char kFenced[] =
     "fenced";  // Text: why the daemon killed it after the node's lease ran out.
 inline constexpr char kResult[] =

@@ -75,7 +75,7 @@ struct PlanLevel {
 
 // proto/plan.proto, TrainingPlan.
 struct TrainingPlan {
-  int64_t epoch = 0;
+  int64_t version = 0;
   std::vector<PlanLevel> levels;
   std::vector<int> gradient_groups;          // After the warm-up; empty: none.
   std::optional<SlipstreamPlan> slipstream;  // Unset: another strategy.
@@ -192,7 +192,7 @@ struct RecoveryConfig {
 struct TrainerConfig {
   TrainerId id;   // Only names the process.
   Member member;  // In this configuration's generation.
-  int place = 0;  // On its node; for a GPU, its index.
+  int slot = 0;   // On its node; for a GPU, its index.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
 

@@ -141,9 +141,9 @@ SlipstreamMode ReadMode(v1::SlipstreamMode mode) {
   }
 }
 
-SlipstreamPlan ReadSlipstream(int64_t epoch, const v1::SlipstreamPlan& proto) {
+SlipstreamPlan ReadSlipstream(int64_t version, const v1::SlipstreamPlan& proto) {
   SlipstreamPlan plan;
-  plan.epoch = epoch;
+  plan.version = version;
   plan.mode = ReadMode(proto.mode());
   plan.window = {proto.window().min_steps(), proto.window().max_steps(), proto.window().max_cap()};
   plan.averages_state = proto.averages_state();
@@ -227,11 +227,11 @@ absl::StatusOr<std::string> SpecAsJson(const v1::JobSpec& spec) {
   return absl::InternalError(StrCat("the job spec as JSON: ", status.ToString()));
 }
 
-absl::Status CheckPlace(const v1::TrainerConfig& proto) {
-  if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.threads() < 1 || proto.place() < 0) {
-    return absl::InvalidArgumentError(StrCat("impossible place: rank ", proto.id().rank(), " of ",
-                                             proto.world_size(), ", place ", proto.place(), ", ",
-                                             proto.threads(), " threads"));
+absl::Status CheckSlot(const v1::TrainerConfig& proto) {
+  if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.threads() < 1 || proto.slot() < 0) {
+    return absl::InvalidArgumentError(StrCat("impossible rank or slot: rank ", proto.id().rank(),
+                                             " of ", proto.world_size(), ", slot ", proto.slot(),
+                                             ", ", proto.threads(), " threads"));
   }
   return absl::OkStatus();
 }
@@ -239,7 +239,7 @@ absl::Status CheckPlace(const v1::TrainerConfig& proto) {
 }  // namespace
 
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
-  PACELINE_RETURN_IF_ERROR(CheckPlace(proto));
+  PACELINE_RETURN_IF_ERROR(CheckSlot(proto));
   v1::JobSpec spec = proto.spec();
   FillDefaults(&spec);
   std::string problems;
@@ -257,7 +257,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.member.world_size = proto.world_size();
   config.member.batch = spec.batch_per_rank();
   config.member.accumulation_steps = spec.accumulation_steps();
-  config.place = proto.place();
+  config.slot = proto.slot();
   config.threads = proto.threads();
   config.interface = proto.interface();
   config.cuda = spec.device() == v1::CUDA;
@@ -317,7 +317,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
 
 TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
   TrainingPlan plan;
-  plan.epoch = proto.epoch();
+  plan.version = proto.version();
   for (const v1::PlanLevel& level : proto.levels()) {
     plan.levels.push_back({level.period(),
                            std::vector<int>(level.groups().begin(), level.groups().end()),
@@ -325,7 +325,7 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
   }
   plan.gradient_groups.assign(proto.gradient_groups().begin(), proto.gradient_groups().end());
   if (proto.has_slipstream()) {
-    plan.slipstream = ReadSlipstream(proto.epoch(), proto.slipstream());
+    plan.slipstream = ReadSlipstream(proto.version(), proto.slipstream());
   }
   return plan;
 }

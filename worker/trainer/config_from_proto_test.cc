@@ -20,7 +20,7 @@ v1::TrainerConfig Parse(const std::string& text) {
 
 constexpr char kWhole[] = R"(
   id { job_id: "job-0123456789ab" generation: 3 rank: 1 }
-  world_size: 2 place: 1 threads: 4 interface: "lo" restore_from: "/out/job-1/step-3.g1"
+  world_size: 2 slot: 1 threads: 4 interface: "lo" restore_from: "/out/job-1/step-3.g1"
   spec {
     name: "a" ranks: 2 device: CUDA
     model { mlp { hidden: 7 hidden: 9 } }
@@ -52,7 +52,7 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->id.generation.value(), 3);
   EXPECT_EQ(config->rank(), 1);
   EXPECT_EQ(config->member.world_size, 2);
-  EXPECT_EQ(config->place, 1);
+  EXPECT_EQ(config->slot, 1);
   EXPECT_EQ(config->threads, 4);
   EXPECT_EQ(config->interface, "lo");
   EXPECT_TRUE(config->cuda);
@@ -291,7 +291,7 @@ TEST(ConfigFromProtoTest, AllImpossibleValuesAreNamedAtOnce) {
   EXPECT_TRUE(absl::StrContains(status.message(), "optimizer.learning_rate")) << status;
 }
 
-TEST(ConfigFromProtoTest, AnImpossiblePlaceIsRefused) {
+TEST(ConfigFromProtoTest, AnImpossibleSlotIsRefused) {
   v1::TrainerConfig proto = Parse(kWhole);
   proto.mutable_id()->set_rank(-1);
   EXPECT_EQ(ConfigFromProto(proto).status().code(), absl::StatusCode::kInvalidArgument);
@@ -305,11 +305,11 @@ v1::TrainingPlan ParsePlan(const std::string& text) {
 
 TEST(PlanFromProtoTest, EveryValueArrives) {
   const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
-        epoch: 3
+        version: 3
         levels { period: 2 groups: [1, 3] }
         levels { period: 4 groups: 4 format: WIRE_FORMAT_INT8 }
         gradient_groups: [3, 1])"));
-  EXPECT_EQ(plan.epoch, 3);
+  EXPECT_EQ(plan.version, 3);
   ASSERT_EQ(plan.levels.size(), 2u);
   EXPECT_EQ(plan.levels[0].period, 2);
   EXPECT_EQ(plan.levels[0].groups, (std::vector<int>{1, 3}));
@@ -322,14 +322,14 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
 
 TEST(PlanFromProtoTest, EveryValueOfSlipstreamArrives) {
   const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
-        epoch: 3
+        version: 3
         slipstream {
           mode: SLIPSTREAM_PAUSE
           window { min_steps: 2 max_steps: 16 max_cap: 40 }
           averages_state: true
         })"));
   ASSERT_TRUE(plan.slipstream.has_value());
-  EXPECT_EQ(plan.slipstream->epoch, 3);
+  EXPECT_EQ(plan.slipstream->version, 3);
   EXPECT_EQ(plan.slipstream->mode, SlipstreamMode::kPause);
   EXPECT_EQ(plan.slipstream->window.min_steps, 2);
   EXPECT_EQ(plan.slipstream->window.max_steps, 16);

@@ -6,7 +6,7 @@
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
 #include "cli/text/sanitize.h"
-#include "cli/verbs/checkpoint/checkpoint_place.h"
+#include "cli/verbs/checkpoint/checkpoint_location.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/program/watch_flag.h"

@@ -13,7 +13,7 @@
 #include "absl/time/clock.h"
 #include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/byte_bar.h"
-#include "cli/verbs/checkpoint/checkpoint_place.h"
+#include "cli/verbs/checkpoint/checkpoint_location.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -149,25 +149,25 @@ int ShowFacts(Program& program, const CheckpointFacts& facts, bool tensors) {
 }
 
 int DescribeCheckpoint(Program& program, const CheckpointDescribeFlags& flags) {
-  CheckpointPlace place;
-  const int found = FindCheckpoint(program, flags.checkpoint, &place);
+  CheckpointLocation location;
+  const int found = FindCheckpoint(program, flags.checkpoint, &location);
   if (found != kCliOk) return found;
   CheckpointFacts facts;
-  facts.checkpoint = place.checkpoint;
-  facts.directory = place.directory;
-  const absl::StatusOr<CheckpointFiles> files = CheckpointFiles::Open(place.directory);
+  facts.checkpoint = location.checkpoint;
+  facts.directory = location.directory;
+  const absl::StatusOr<CheckpointFiles> files = CheckpointFiles::Open(location.directory);
   if (files.ok()) {
     facts.manifest = files->manifest();
     const absl::StatusOr<v1::JobSpec> spec = SpecOf(*facts.manifest);
     if (!spec.ok()) return program.Fail(spec.status());
     facts.spec = *spec;
   } else if (!facts.checkpoint.has_value() || flags.tensors) {
-    return program.Fail(Explained(files.status(), place));
+    return program.Fail(Explained(files.status(), location));
   }
   const int exit = ShowFacts(program, facts, flags.tensors);
   if (!files.ok()) {
     program.Note(absl::StrCat("what the files hold is not shown: ",
-                              std::string(Explained(files.status(), place).message())));
+                              std::string(Explained(files.status(), location).message())));
   }
   return exit;
 }
@@ -228,12 +228,12 @@ int TellVerdict(Program& program, const std::string& directory, const Verdict& v
 }
 
 int VerifyNamed(Program& program, const std::string& text) {
-  CheckpointPlace place;
-  const int found = FindCheckpoint(program, text, &place);
+  CheckpointLocation location;
+  const int found = FindCheckpoint(program, text, &location);
   if (found != kCliOk) return found;
-  const absl::StatusOr<Verdict> verdict = Verify(program, place.directory);
-  if (!verdict.ok()) return program.Fail(Explained(verdict.status(), place));
-  return TellVerdict(program, place.directory, *verdict);
+  const absl::StatusOr<Verdict> verdict = Verify(program, location.directory);
+  if (!verdict.ok()) return program.Fail(Explained(verdict.status(), location));
+  return TellVerdict(program, location.directory, *verdict);
 }
 
 void AddCheckpointVerify(CLI::App& parent, Program& program) {
@@ -302,11 +302,11 @@ int RefusePickle(Program& program, const std::string& to) {
 
 int ExportCheckpoint(Program& program, const CheckpointExportFlags& flags) {
   if (NamesAPickle(flags.to)) return RefusePickle(program, flags.to);
-  CheckpointPlace place;
-  const int found = FindCheckpoint(program, flags.checkpoint, &place);
+  CheckpointLocation location;
+  const int found = FindCheckpoint(program, flags.checkpoint, &location);
   if (found != kCliOk) return found;
-  const absl::StatusOr<ExportResult> result = Export(program, flags, place.directory);
-  if (!result.ok()) return program.Fail(Explained(result.status(), place));
+  const absl::StatusOr<ExportResult> result = Export(program, flags, location.directory);
+  if (!result.ok()) return program.Fail(Explained(result.status(), location));
   if (program.json()) {
     const nlohmann::json json = {
         {"tensors", result->tensors}, {"bytes", result->bytes}, {"files", result->files}};

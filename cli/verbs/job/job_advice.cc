@@ -5,8 +5,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/sanitize.h"
-#include "cli/text/told_once.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
@@ -23,9 +23,9 @@ int TellWhy(Program& program, const std::string& name) {
   v1::WhyResponse response;
   const grpc::Status status = program.client().Call(methods::kJobWhy, request, &response);
   return TellAnswer(program, status, response, [&](std::ostream& out) {
-    ToldOnce told;
+    ReportedOnce reported;
     for (const std::string& obstacle : response.obstacles()) {
-      out << told.Tell(SanitizeLine(obstacle)) << "\n";
+      out << reported.Tell(SanitizeLine(obstacle)) << "\n";
     }
     if (response.obstacles().empty()) out << "Nothing is in its way.\n";
   });

@@ -26,15 +26,15 @@
 namespace paceline {
 namespace {
 
-// "digits (job-...): hsgd 2:2,8:all, epoch 2, since step 128".
+// "digits (job-...): hsgd 2:2,8:all, plan version 2, since step 128".
 std::string PlanText(const v1::Job& job) {
   const v1::JobPlan& plan = job.plan();
-  std::string text = absl::StrCat(JobNameText(job), ": ", StrategyText(plan.strategy()), ", epoch ",
-                                  plan.epoch(), ", ");
-  if (plan.active_epoch() == plan.epoch()) {
+  std::string text = absl::StrCat(JobNameText(job), ": ", StrategyText(plan.strategy()),
+                                  ", plan version ", plan.version(), ", ");
+  if (plan.active_version() == plan.version()) {
     absl::StrAppend(&text, "since step ", plan.active_since_step());
-  } else if (plan.active_epoch() > 0) {
-    absl::StrAppend(&text, "not taken up yet: epoch ", plan.active_epoch(), " since step ",
+  } else if (plan.active_version() > 0) {
+    absl::StrAppend(&text, "not taken up yet: plan version ", plan.active_version(), " since step ",
                     plan.active_since_step());
   } else {
     absl::StrAppend(&text, "not taken up yet");
@@ -60,10 +60,10 @@ int ShowPlanOf(Program& program, const std::string& job) {
   return status.ok() ? ShowPlan(program, found) : program.Fail(status);
 }
 
-// Waits until all ranks train by the job's epoch, or one could not prepare it; then shows it.
+// Waits until all ranks train by the job's version, or one could not prepare it; then shows it.
 int AwaitPlan(Program& program, v1::Job job) {
-  const int64_t epoch = job.plan().epoch();
-  const auto active = [&] { return job.plan().active_epoch() >= epoch; };
+  const int64_t version = job.plan().version();
+  const auto active = [&] { return job.plan().active_version() >= version; };
   JobWatch watch;
   watch.job_id = job.id();
   watch.each = [&](const v1::JobEvent& event) {
@@ -80,10 +80,12 @@ int AwaitPlan(Program& program, v1::Job job) {
   if (active()) return kCliOk;
   const std::string failure = PlanFailureText(job);
   if (!failure.empty()) {
-    return program.Fail(kCliFailed, absl::StrCat("epoch ", epoch, " is not taken up: ", failure));
+    return program.Fail(kCliFailed,
+                        absl::StrCat("plan version ", version, " is not taken up: ", failure));
   }
-  return program.Fail(kCliFailed,
-                      absl::StrCat(job.id(), " ended before its ranks took epoch ", epoch, " up"));
+  return program.Fail(
+      kCliFailed,
+      absl::StrCat(job.id(), " ended before its ranks took plan version ", version, " up"));
 }
 
 struct JobLadderFlags {

@@ -8,8 +8,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/sanitize.h"
-#include "cli/text/told_once.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/program/watch_flag.h"
@@ -48,12 +48,12 @@ class ProgressView {
                      << "\x1b[K" << std::flush;
       drawn_ = true;
     } else {
-      program_.out() << ProgressText(job, &told_) << std::endl;
+      program_.out() << ProgressText(job, &reported_) << std::endl;
     }
   }
 
   // What was shown in the lines so far.
-  ToldOnce& told() { return told_; }
+  ReportedOnce& reported() { return reported_; }
 
   // Removes the bar, so that a line can be written.
   void Clear() {
@@ -68,7 +68,7 @@ class ProgressView {
     restarts_ = job.restarts();
     if (!again) return;
     Clear();
-    const std::string why = told_.Tell(RestartCause(job));
+    const std::string why = reported_.Tell(RestartCause(job));
     program_.out() << "restart " << RestartsOf(job) << (why.empty() ? "" : ": ") << why
                    << std::endl;
   }
@@ -85,7 +85,7 @@ class ProgressView {
     if (HasEnded(job.state())) return;
     Clear();
     program_.out() << SanitizeLine(job.spec().name()) << ": "
-                   << (saves_fail_ ? told_.Tell(trouble)
+                   << (saves_fail_ ? reported_.Tell(trouble)
                                    : absl::StrCat("checkpoints are saved again: step ",
                                                   job.checkpoints().newest_step()))
                    << std::endl;
@@ -100,17 +100,18 @@ class ProgressView {
   bool drawn_ = false;
   bool saves_fail_ = false;
   std::string save_error_;
-  ToldOnce told_;
+  ReportedOnce reported_;
 };
 
-void ShowEnd(Program& program, const v1::Job& job, ToldOnce& told) {
+void ShowEnd(Program& program, const v1::Job& job, ReportedOnce& reported) {
   if (program.json()) {
     program.PrintJson(job);
     return;
   }
   const PageStyle style = program.style();
   const bool unusable = job.failure().exit().failure() == v1::FAILURE_RESTORE;
-  program.out() << SummaryText(job, absl::Now(), style, &told) << FailureText(job, style, &told);
+  program.out() << SummaryText(job, absl::Now(), style, &reported)
+                << FailureText(job, style, &reported);
   if (!program.flags.quiet) {
     program.out() << "next: paceline job describe " << job.id() << "\n"
                   << "      paceline job logs " << job.id() << "\n";
@@ -119,7 +120,7 @@ void ShowEnd(Program& program, const v1::Job& job, ToldOnce& told) {
     }
   }
   // The reason says from which checkpoint the job can continue.
-  if (unusable) program.out() << told.Tell(SanitizeLine(job.reason())) << "\n";
+  if (unusable) program.out() << reported.Tell(SanitizeLine(job.reason())) << "\n";
   program.out() << std::flush;
 }
 
@@ -205,7 +206,7 @@ int FollowJob(Program& program, const std::string& job_id, const FollowOptions& 
   if (!status.ok()) return program.Fail(status);
   if (deleted) return program.Fail(kCliNotFound, absl::StrCat(job_id, " was deleted"));
   const bool shown = options.silent || (options.events && program.json());
-  if (!shown) ShowEnd(program, last, view.told());
+  if (!shown) ShowEnd(program, last, view.reported());
   return last.state() == v1::SUCCEEDED ? kCliOk : kCliFailed;
 }
 

@@ -346,10 +346,10 @@ grpc::Status PrintJobOutput(Program& program, Client& client, const std::string&
   JobWatch watch;
   watch.job_id = job_id;
   watch.on_outage = [&](const grpc::Status&) { program.Note(program.OutageText()); };
-  std::string told;
+  std::string reported;
   watch.each = [&](const v1::JobEvent& event) {
     *job = event.job();
-    if (job->state() == v1::QUEUED && job->reason() != std::exchange(told, job->reason())) {
+    if (job->state() == v1::QUEUED && job->reason() != std::exchange(reported, job->reason())) {
       program.Note(absl::StrCat(job_id, " waits: ", SanitizeLine(job->reason())));
     }
     return job->ranks().empty() && !HasEnded(job->state()) && event.type() != v1::DELETED;

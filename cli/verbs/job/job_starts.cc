@@ -14,7 +14,7 @@
 #include "cli/job_file/job_file.h"
 #include "cli/rpc/error_text.h"
 #include "cli/text/sanitize.h"
-#include "cli/verbs/checkpoint/checkpoint_place.h"
+#include "cli/verbs/checkpoint/checkpoint_location.h"
 #include "cli/verbs/job/job_follow.h"
 #include "cli/verbs/job/ship.h"
 #include "cli/verbs/program/value_check.h"

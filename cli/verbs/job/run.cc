@@ -23,7 +23,7 @@
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
 #include "cli/text/sanitize.h"
-#include "cli/verbs/checkpoint/checkpoint_place.h"
+#include "cli/verbs/checkpoint/checkpoint_location.h"
 #include "cli/verbs/cluster/dev_start.h"
 #include "cli/verbs/job/job_output.h"
 #include "cli/verbs/job/ship.h"

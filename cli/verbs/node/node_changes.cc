@@ -267,7 +267,7 @@ void AddNodeDrain(CLI::App& parent, Program& program) {
 
 void AddNodeReplace(CLI::App& parent, Program& program) {
   AddDrainVerb(parent, program, true, "replace",
-               "Empty nodes while their jobs train on; only if there is a place for every rank");
+               "Empty nodes while their jobs train on; only if there is a slot for every rank");
 }
 
 int ResumeNode(Program& program, const NodeAction& action, const std::string& name) {

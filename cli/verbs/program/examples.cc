@@ -85,7 +85,7 @@ constexpr Example kExamples[] = {
     {"paceline node drain", "paceline node drain w1 --reason 'its fan is loud'",
      "Its ranks move while their jobs train on"},
     {"paceline node replace", "paceline node replace w1 --reason 'ECC errors'",
-     "Only if every rank has a place to move to"},
+     "Only if every rank has a slot to move to"},
     {"paceline node resume", "paceline node resume w1", "It takes ranks again"},
     {"paceline node lost", "paceline node lost w1 --reason 'power supply burnt'",
      "It runs nothing any more: replace its ranks now"},

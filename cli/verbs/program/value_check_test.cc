@@ -11,31 +11,33 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-std::string Told(const CLI::Validator& validator, std::string text) { return validator(text); }
+std::string Reported(const CLI::Validator& validator, std::string text) { return validator(text); }
 
 TEST(ValueCheckTest, WholeNumberTellsTheLimitThatMatters) {
-  EXPECT_THAT(Told(WholeNumber(1), "1"), IsEmpty());
-  EXPECT_EQ(Told(WholeNumber(1), "0"), "0 is not allowed; give a whole number of at least 1");
-  EXPECT_EQ(Told(WholeNumber(1), "1.5"), "1.5 is not allowed; give a whole number of at least 1");
-  EXPECT_EQ(Told(WholeNumber(1), ""), "nothing is not allowed; give a whole number of at least 1");
-  EXPECT_EQ(Told(WholeNumber(1), "2147483648"),
+  EXPECT_THAT(Reported(WholeNumber(1), "1"), IsEmpty());
+  EXPECT_EQ(Reported(WholeNumber(1), "0"), "0 is not allowed; give a whole number of at least 1");
+  EXPECT_EQ(Reported(WholeNumber(1), "1.5"),
+            "1.5 is not allowed; give a whole number of at least 1");
+  EXPECT_EQ(Reported(WholeNumber(1), ""),
+            "nothing is not allowed; give a whole number of at least 1");
+  EXPECT_EQ(Reported(WholeNumber(1), "2147483648"),
             "2147483648 is not allowed; give a whole number of at most 2147483647");
 }
 
 TEST(ValueCheckTest, WholeNumberOfARangeTellsBothLimits) {
-  EXPECT_THAT(Told(WholeNumber(1, 100), "100"), IsEmpty());
-  EXPECT_EQ(Told(WholeNumber(1, 100), "101"),
+  EXPECT_THAT(Reported(WholeNumber(1, 100), "100"), IsEmpty());
+  EXPECT_EQ(Reported(WholeNumber(1, 100), "101"),
             "101 is not allowed; give a whole number from 1 to 100");
-  EXPECT_EQ(Told(WholeNumber(1, 100), "many"),
+  EXPECT_EQ(Reported(WholeNumber(1, 100), "many"),
             "many is not allowed; give a whole number from 1 to 100");
 }
 
 TEST(ValueCheckTest, NumberIsFinite) {
-  EXPECT_THAT(Told(Number(0), "0.5"), IsEmpty());
-  EXPECT_EQ(Told(Number(0), "-1"), "-1 is not allowed; give a number of at least 0");
-  EXPECT_THAT(Told(Number(0), "nan"), HasSubstr("not allowed"));
-  EXPECT_THAT(Told(Number(0), "inf"), HasSubstr("not allowed"));
-  EXPECT_EQ(Told(Number(0.5, 2), "3"), "3 is not allowed; give a number from 0.5 to 2");
+  EXPECT_THAT(Reported(Number(0), "0.5"), IsEmpty());
+  EXPECT_EQ(Reported(Number(0), "-1"), "-1 is not allowed; give a number of at least 0");
+  EXPECT_THAT(Reported(Number(0), "nan"), HasSubstr("not allowed"));
+  EXPECT_THAT(Reported(Number(0), "inf"), HasSubstr("not allowed"));
+  EXPECT_EQ(Reported(Number(0.5, 2), "3"), "3 is not allowed; give a number from 0.5 to 2");
 }
 
 TEST(ValueCheckTest, SizeBecomesBytes) {
@@ -55,7 +57,7 @@ TEST(ValueCheckTest, SizeBecomesBytes) {
 
 TEST(ValueCheckTest, SizeThatIsNoneIsToldWithTheUnits) {
   for (const char* text : {"5XB", "0", "0MB", "-5GB", "1.5GB", "", "99999999999GiB"}) {
-    EXPECT_THAT(Told(Size(), text),
+    EXPECT_THAT(Reported(Size(), text),
                 HasSubstr("is not allowed; give a whole number above 0 with B, KB, MB or GB (of "
                           "1000) or KiB, MiB or GiB (of 1024)"))
         << text;

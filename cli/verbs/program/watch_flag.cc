@@ -8,8 +8,8 @@
 #include "CLI/Formatter.hpp"
 #include "absl/time/clock.h"
 #include "cli/rpc/watch.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/sanitize.h"
-#include "cli/text/told_once.h"
 #include "cli/view/job/progress_line.h"
 
 namespace paceline {
@@ -38,7 +38,7 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
   };
   std::map<std::string, Shown> shown;
   JobWatch watch;
-  ToldOnce told;
+  ReportedOnce reported;
   watch.each = [&](const v1::JobEvent& event) {
     const v1::Job& job = event.job();
     // A job that was shown is shown once more when it is no longer wanted.
@@ -62,7 +62,7 @@ int TellJobChanges(Program& program, const std::function<bool(const v1::Job&)>& 
     }
     if (!tell) return true;
     program.out() << SanitizeLine(job.id());
-    if (!program.names()) program.out() << " " << ProgressText(job, &told);
+    if (!program.names()) program.out() << " " << ProgressText(job, &reported);
     program.out() << std::endl;
     return true;
   };

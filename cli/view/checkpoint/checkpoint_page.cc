@@ -88,7 +88,7 @@ void AddIdentity(std::string* page, const Manifest& manifest, absl::Time now) {
 
 void AddFromManifest(std::string* page, const Manifest& manifest) {
   AddLine(page, "Ladder", manifest.ladder.empty() ? "none" : SanitizeLine(manifest.ladder));
-  AddLine(page, "Plan", absl::StrCat("epoch ", manifest.plan_epoch));
+  AddLine(page, "Plan", absl::StrCat("version ", manifest.plan_epoch));
   AddLine(page, "Data",
           absl::StrCat("epoch ", manifest.data_epoch, ", offset ", manifest.data_offset));
   AddLine(page, "Versions",

@@ -80,7 +80,7 @@ TEST_F(CheckpointPageTest, OfAPathItTellsWhatTheManifestSays) {
                               "Size:       3.0 KiB\n"
                               "Directory:  /srv/c/step-000000000120.g2\n"
                               "Ladder:     2:2,4:12\n"
-                              "Plan:       epoch 3\n"
+                              "Plan:       version 3\n"
                               "Data:       epoch 1, offset 640\n"
                               "Versions:   format 1, paceline 0.5.0, torch 2.11.0\n"
                               "\n"

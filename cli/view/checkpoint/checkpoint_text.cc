@@ -133,8 +133,9 @@ std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
                       ", durable after ", ShortDurationText(checkpoints.durable_s()));
 }
 
-void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now, ToldOnce* told) {
-  const std::string why = TellOnce(told, RestartCause(job));
+void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now,
+                        ReportedOnce* reported) {
+  const std::string why = TellOnce(reported, RestartCause(job));
   if (job.restarts() > 0 || job.spec().max_restarts() > 0 || !why.empty()) {
     AddLine(page, "Restarts",
             absl::StrCat(RestartsOf(job),
@@ -146,11 +147,11 @@ void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now, T
   if (!job.has_checkpoints()) return;
   const v1::JobCheckpoints& checkpoints = job.checkpoints();
   AddLine(page, "Checkpoint", StateOfSaves(job, now));
-  AddLine(page, "Saving", TellOnce(told, SavingText(checkpoints)));
+  AddLine(page, "Saving", TellOnce(reported, SavingText(checkpoints)));
   AddLine(page, "Last save", SaveCostText(checkpoints));
   AddLine(page, "Next save", NextText(checkpoints, now));
   AddLine(page, "Saves", TroubleText(checkpoints));
-  AddLine(page, "Save error", TellOnce(told, SanitizeLine(checkpoints.last_error())));
+  AddLine(page, "Save error", TellOnce(reported, SanitizeLine(checkpoints.last_error())));
 }
 
 }  // namespace paceline

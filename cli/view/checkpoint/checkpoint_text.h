@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "absl/time/time.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/style.h"
-#include "cli/text/told_once.h"
 #include "cli/view/page.h"
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
@@ -37,7 +37,7 @@ std::string SaveCostText(const v1::JobCheckpoints& checkpoints);
 
 // Adds the lines about checkpoints and restarts to a job's page.
 void AddCheckpointLines(std::string* page, const v1::Job& job, absl::Time now,
-                        ToldOnce* told = nullptr);
+                        ReportedOnce* reported = nullptr);
 
 }  // namespace paceline
 

@@ -30,17 +30,17 @@ std::string EvaluationText(const v1::EvaluationResult& result) {
 
 std::string PlanText(const v1::Job& job) {
   const v1::JobPlan& plan = job.plan();
-  std::string text = absl::StrCat("epoch ", plan.epoch());
-  if (plan.active_epoch() == plan.epoch()) {
+  std::string text = absl::StrCat("version ", plan.version());
+  if (plan.active_version() == plan.version()) {
     absl::StrAppend(&text, " since step ", plan.active_since_step());
   } else if (HasEnded(job.state())) {
     absl::StrAppend(&text, " was never taken up");
-    if (plan.active_epoch() > 0) {
-      absl::StrAppend(&text, ", epoch ", plan.active_epoch(), " since step ",
+    if (plan.active_version() > 0) {
+      absl::StrAppend(&text, ", version ", plan.active_version(), " since step ",
                       plan.active_since_step());
     }
-  } else if (plan.active_epoch() > 0) {
-    absl::StrAppend(&text, " is being prepared, epoch ", plan.active_epoch(), " since step ",
+  } else if (plan.active_version() > 0) {
+    absl::StrAppend(&text, " is being prepared, version ", plan.active_version(), " since step ",
                     plan.active_since_step());
   }
   const std::string failure = PlanFailureText(job);
@@ -61,7 +61,8 @@ std::string ProgressFacts(const v1::Job& job) {
   return text;
 }
 
-std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style, ToldOnce* told) {
+std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style,
+                      ReportedOnce* reported) {
   Table table({{"RANK", true},
                {"NODE"},
                {"PID", true},
@@ -73,23 +74,24 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
                {"SAMPLES/S", true},
                {"EXIT"}});
   const auto add = [&](const std::string& name, const v1::Rank& rank) {
-    const bool silent = rank.has_last_heard();  // Its report dates from then.
-    const bool trains = rank.state() == v1::TRAINER_RUNNING && !silent;
-    const bool stepped = rank.progress().step_s() > 0 && !silent;  // The rank itself made steps.
+    const bool unreachable = rank.has_last_heard();  // Its report dates from then.
+    const bool trains = rank.state() == v1::TRAINER_RUNNING && !unreachable;
+    const bool stepped =
+        rank.progress().step_s() > 0 && !unreachable;  // The rank itself made steps.
     const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
     table.Add({name,
                rank.node(),
                rank.pid() == 0 ? "" : absl::StrCat(rank.pid()),
-               {silent ? LastHeardText(rank.last_heard(), now) : StateText(rank.state()),
-                failed   ? Colour::kRed
-                : silent ? Colour::kYellow
-                         : Colour::kNone},
+               {unreachable ? LastHeardText(rank.last_heard(), now) : StateText(rank.state()),
+                failed        ? Colour::kRed
+                : unreachable ? Colour::kYellow
+                              : Colour::kNone},
                absl::StrCat(rank.progress().step()),
                trains ? PhaseText(rank.progress()) : "",
                trains ? DurationText(rank.progress().phase_s()) : "",
                stepped ? LossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
-               rank.has_exit() ? TellOnce(told, ExitText(rank.exit())) : ""});
+               rank.has_exit() ? TellOnce(reported, ExitText(rank.exit())) : ""});
   };
   for (const v1::Rank& rank : job.ranks()) add(absl::StrCat(rank.rank()), rank);
   for (const v1::Rank& spare : job.spares()) add("spare", spare);
@@ -135,13 +137,13 @@ std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
 
 }  // namespace
 
-std::string FailureText(const v1::Job& job, const PageStyle& style, ToldOnce* told) {
+std::string FailureText(const v1::Job& job, const PageStyle& style, ReportedOnce* reported) {
   if (!job.has_failure()) return "";
   const v1::JobFailure& failure = job.failure();
   const v1::TrainerExit& exit = failure.exit();
   const std::string what =
       absl::StrCat("rank ", failure.rank(), " on node ", SanitizeLine(failure.node()),
-                   " failed: ", TellOnce(told, ExitText(exit)));
+                   " failed: ", TellOnce(reported, ExitText(exit)));
   std::string text = absl::StrCat(Painted(what, Colour::kRed, style.colours), "\n");
   const bool trained = exit.step() > 0 || exit.phase() != v1::IDLE;
   if (trained) {
@@ -175,7 +177,7 @@ std::string StandbyText(const v1::Job& job) {
 }
 
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
-                        ToldOnce* told) {
+                        ReportedOnce* reported) {
   const v1::JobProgress& progress = job.progress();
   std::string text =
       absl::StrCat(JobNameText(job), " ",
@@ -195,7 +197,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   absl::StrAppend(&text, "\n");
   // The failure includes the reason.
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
-    absl::StrAppend(&text, "  ", TellOnce(told, SanitizeLine(job.reason())), "\n");
+    absl::StrAppend(&text, "  ", TellOnce(reported, SanitizeLine(job.reason())), "\n");
   }
   if (job.state() == v1::SUCCEEDED && job.spec().command().empty()) {
     for (const std::string& place : PlacesOfWeights(job)) {
@@ -213,13 +215,13 @@ std::string JobFileText(const v1::JobSpec& spec, const PageStyle& style) {
 }
 
 std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) {
-  ToldOnce once;
-  ToldOnce* const told = style.wide ? nullptr : &once;
+  ReportedOnce once;
+  ReportedOnce* const reported = style.wide ? nullptr : &once;
   std::string page;
   AddLine(&page, "Name", SanitizeLine(job.spec().name()));
   AddLine(&page, "Id", SanitizeLine(job.id()));
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
-  AddLine(&page, "Reason", TellOnce(told, SanitizeLine(job.reason())));
+  AddLine(&page, "Reason", TellOnce(reported, SanitizeLine(job.reason())));
   AddLine(&page, "Submitter", SanitizeLine(job.submitter()));
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
@@ -242,19 +244,20 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Standby", standby);
   }
   AddCollectives(&page, job, now);
-  if (job.plan().epoch() > 0 && job.spec().command().empty()) {
+  if (job.plan().version() > 0 && job.spec().command().empty()) {
     const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
     AddLine(&page, "Strategy",
             absl::StrCat(chosen ? "auto, at present " : "", StrategyText(job.plan().strategy())));
     AddLine(&page, "Plan", PlanText(job));
     AddLine(&page, "Rounds", RoundsText(job));
   }
-  AddCheckpointLines(&page, job, now, told);
+  AddCheckpointLines(&page, job, now, reported);
   if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
-  if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, told));
-  if (job.ranks_size() > 0) absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style, told));
-  const std::string changes = ChangeTable(job, now, style.width, style.colours, told);
+  if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, reported));
+  if (job.ranks_size() > 0)
+    absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style, reported));
+  const std::string changes = ChangeTable(job, now, style.width, style.colours, reported);
   if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
   const std::string figures = FigureTable(job, style.width, style.colours);
   if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "absl/time/time.h"
-#include "cli/text/told_once.h"
+#include "cli/text/reported_once.h"
 #include "cli/view/page.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -21,7 +21,8 @@ std::string JobFileText(const v1::JobSpec& spec, const PageStyle& style);
 
 // Which rank failed, how, at which point of the training, and its last log lines. Empty if no
 // failure is recorded.
-std::string FailureText(const v1::Job& job, const PageStyle& style, ToldOnce* told = nullptr);
+std::string FailureText(const v1::Job& job, const PageStyle& style,
+                        ReportedOnce* reported = nullptr);
 
 // Whether weights are kept anywhere when a job with this spec has ended.
 bool KeepsWeights(const v1::JobSpec& spec);
@@ -29,7 +30,7 @@ bool KeepsWeights(const v1::JobSpec& spec);
 // State, steps, time, pace and accuracy of a job that has ended, and where its weights are; in some
 // lines.
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
-                        ToldOnce* told = nullptr);
+                        ReportedOnce* reported = nullptr);
 
 }  // namespace paceline
 

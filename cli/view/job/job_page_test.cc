@@ -190,34 +190,36 @@ TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   v1::Job job = Failed();
   v1::Job more;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
-    plan { epoch: 3 active_epoch: 2 active_since_step: 40 strategy { local_sgd { period: 8 } } }
+    plan { version: 3 active_version: 2 active_since_step: 40 strategy { local_sgd { period: 8 } } }
     progress { tokens_per_s: 1000 mfu: 0.25 }
     profile { request { id: 4 } ranks: 0 }
   )",
                                                             &more));
   job.MergeFrom(more);
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
-              HasSubstr("Plan:       epoch 3 was never taken up, epoch 2 since step 40\n"));
+              HasSubstr("Plan:       version 3 was never taken up, version 2 since step 40\n"));
   job.set_state(v1::RUNNING);
   job.mutable_ranks(0)->mutable_figures()->set_tokens_per_s(500);
   job.clear_evaluation();
   job.mutable_evaluation()->set_loss(2);
   const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
   EXPECT_THAT(page, HasSubstr("Strategy:   local_sgd 8:all\n"));
-  EXPECT_THAT(page, HasSubstr("Plan:       epoch 3 is being prepared, epoch 2 since step 40\n"));
+  EXPECT_THAT(page,
+              HasSubstr("Plan:       version 3 is being prepared, version 2 since step 40\n"));
   EXPECT_THAT(page, HasSubstr("1000 tokens/s, MFU 25.0 %, 1 min 20 s of training\n"));
   EXPECT_THAT(page, HasSubstr("Evaluation: loss 2.0000 on"));
   EXPECT_THAT(page, HasSubstr("\nFigures:\nRANK  TOKENS/S"));
   EXPECT_THAT(page, HasSubstr("\nProfile 4:\nRANK"));
-  job.mutable_ranks(0)->mutable_plan()->set_failed_epoch(3);
+  job.mutable_ranks(0)->mutable_plan()->set_failed_version(3);
   job.mutable_ranks(0)->mutable_plan()->set_error("rendezvous: late");
-  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
-              HasSubstr("epoch 2 since step 40; rank 0 could not prepare it: rendezvous: late\n"));
+  EXPECT_THAT(
+      JobPage(job, absl::FromUnixSeconds(1200), {}),
+      HasSubstr("version 2 since step 40; rank 0 could not prepare it: rendezvous: late\n"));
 }
 
 TEST(JobPageTest, CheckpointsStandBetweenPlanAndProgress) {
   v1::Job job = Failed();
-  job.mutable_plan()->set_epoch(1);
+  job.mutable_plan()->set_version(1);
   job.set_restarts(1);
   job.mutable_spec()->set_max_restarts(3);
   job.mutable_checkpoints()->set_complete(2);
@@ -325,7 +327,7 @@ TEST(JobPageTest, SummaryOfAResumedJobCountsItsOwnSteps) {
 TEST(JobPageTest, RoundsOfSlipstreamHaveALineAndATable) {
   v1::Job job = Failed();
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Rounds")));
-  job.mutable_plan()->set_epoch(1);
+  job.mutable_plan()->set_version(1);
   job.mutable_plan()->mutable_strategy()->mutable_slipstream()->set_mode(v1::SLIPSTREAM_DROP);
   v1::SlipstreamFigures* figures = job.mutable_ranks(0)->mutable_figures()->mutable_slipstream();
   figures->set_mode(v1::SLIPSTREAM_DROP);

@@ -272,7 +272,7 @@ std::string FewerRanksText(const v1::Job& job) {
 }
 
 std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
-                        ToldOnce* told) {
+                        ReportedOnce* reported) {
   if (job.membership_changes().empty()) return "";
   Table table({{"GENERATION", true},
                {"AGO", true},
@@ -292,7 +292,7 @@ std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colo
                         : "not done",
                RanksText(change), done ? absl::StrCat(change.step()) : "",
                change.planned() ? "planned" : "failure",
-               TellOnce(told, SanitizeLine(change.reason()))});
+               TellOnce(reported, SanitizeLine(change.reason()))});
   }
   return table.Rendered(width, colours);
 }

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "absl/time/time.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/style.h"
-#include "cli/text/told_once.h"
 #include "google/protobuf/timestamp.pb.h"
 #include "proto/job.pb.h"
 #include "proto/node.pb.h"
@@ -85,7 +85,7 @@ std::string FewerRanksText(const v1::Job& job);
 
 // One row per change, oldest first; empty: there was none.
 std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
-                        ToldOnce* told = nullptr);
+                        ReportedOnce* reported = nullptr);
 
 // "rank 1 on w0: ended by signal 9 (SIGKILL)", sanitized, without the count of restarts that the
 // controller may put before it. Empty if the job has not restarted.

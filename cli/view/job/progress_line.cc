@@ -120,14 +120,14 @@ std::string ProgressBar(const v1::Job& job, int width) {
   return absl::StrCat(name, "  ", BarText(share, std::min(room, kLongestBar)), "  ", text);
 }
 
-std::string ProgressText(const v1::Job& job, ToldOnce* told) {
+std::string ProgressText(const v1::Job& job, ReportedOnce* reported) {
   std::string text = absl::StrCat(SanitizeLine(job.spec().name()), " ", StateText(job.state()));
   if (MakesSteps(job) && (job.state() == v1::RUNNING || job.progress().step() > 0)) {
     absl::StrAppend(&text, " ", absl::StrJoin(Facts(job), " "));
   }
   const bool well = job.state() == v1::RUNNING || job.state() == v1::SUCCEEDED;
   if (!well && !job.reason().empty()) {
-    absl::StrAppend(&text, " (", TellOnce(told, SanitizeLine(job.reason())), ")");
+    absl::StrAppend(&text, " (", TellOnce(reported, SanitizeLine(job.reason())), ")");
   }
   return text;
 }

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "cli/text/told_once.h"
+#include "cli/text/reported_once.h"
 #include "proto/job.pb.h"
 
 namespace paceline {
@@ -21,7 +21,7 @@ std::string BarText(double share, int length);
 std::string ProgressBar(const v1::Job& job, int width);
 
 // For a log: "digits RUNNING step 60/150 loss 0.4242 812 samples/s eta 12 s accuracy 95.3 %".
-std::string ProgressText(const v1::Job& job, ToldOnce* told = nullptr);
+std::string ProgressText(const v1::Job& job, ReportedOnce* reported = nullptr);
 
 }  // namespace paceline
 

@@ -130,7 +130,7 @@ std::string StrategyText(const v1::Strategy& strategy) {
 
 std::string PlanFailureText(const v1::Job& job) {
   for (const v1::Rank& rank : job.ranks()) {
-    if (rank.plan().failed_epoch() == 0 || rank.plan().failed_epoch() != job.plan().epoch()) {
+    if (rank.plan().failed_version() == 0 || rank.plan().failed_version() != job.plan().version()) {
       continue;
     }
     return absl::StrCat("rank ", rank.rank(),

@@ -10,9 +10,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
+#include "cli/text/reported_once.h"
 #include "cli/text/sanitize.h"
 #include "cli/text/table.h"
-#include "cli/text/told_once.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/numbers.h"
 #include "common/job_spec/enum_name.h"
@@ -34,7 +34,7 @@ std::string ModeText(v1::DrainMode mode) {
 
 bool IsDrain(const v1::Hold& hold) { return hold.drain() != v1::DRAIN_MODE_UNSPECIFIED; }
 
-void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now, ToldOnce* told) {
+void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now, ReportedOnce* reported) {
   const char* label = "Holds";
   for (const v1::Hold& hold : node.holds()) {
     std::string line = absl::StrCat(
@@ -46,7 +46,7 @@ void AddHoldLines(std::string* page, const v1::Node& node, absl::Time now, ToldO
       absl::StrAppend(&line, IsDrain(hold) ? ", deadline in " : ", ends in ",
                       DurationText(std::max(0.0, left)));
     }
-    AddLine(page, label, absl::StrCat(line, ": ", TellOnce(told, SanitizeLine(hold.reason()))));
+    AddLine(page, label, absl::StrCat(line, ": ", TellOnce(reported, SanitizeLine(hold.reason()))));
     label = "";
   }
 }
@@ -152,10 +152,10 @@ std::string NodePage(const v1::Node& node, absl::Time now, const PageStyle& styl
   AddLine(&page, "Name", SanitizeLine(node.name()));
   AddLine(&page, "State",
           Painted(StateText(node.state()), StateColour(node.state()), style.colours));
-  ToldOnce once;
-  ToldOnce* const told = style.wide ? nullptr : &once;
-  AddLine(&page, "Reason", TellOnce(told, SanitizeLine(node.reason())));
-  AddHoldLines(&page, node, now, told);
+  ReportedOnce once;
+  ReportedOnce* const reported = style.wide ? nullptr : &once;
+  AddLine(&page, "Reason", TellOnce(reported, SanitizeLine(node.reason())));
+  AddHoldLines(&page, node, now, reported);
   AddLine(&page, "Slots", absl::StrCat(node.slots_used(), " of ", node.slots(), " used"));
   AddLine(&page, "GPUs",
           absl::StrCat(node.gpus_used(), " of ", node.hardware().gpus_size(), " used"));

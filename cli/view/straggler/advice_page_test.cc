@@ -93,14 +93,15 @@ TEST(AdvicePageTest, WhatGoesOnIsToldApart) {
                               "     Why:        3 stragglers of 8 ranks\n"
                               "     Step:       200 ms\n"));
   EXPECT_THAT(page, Not(HasSubstr("job apply"))) << "there is nothing to apply";
-  EXPECT_THAT(page, Not(HasSubstr("Told")));
+  EXPECT_THAT(page, Not(HasSubstr("Reported")));
 }
 
 TEST(AdvicePageTest, OfAGroupPeopleAreToldAndNotAsked) {
   const std::string page = Page(R"(
       decisions { id: 4 kind: REMEDY_ASK_PERSON state: DECISION_ADVISED verdict { kind: VERDICT_GROUP }
-                  summary: "told: a whole group is slow" reason: "peer group 0 is slow" } )");
-  EXPECT_THAT(page, HasSubstr("\nTold, nothing to decide:\n  4  told: a whole group is slow\n"));
+                  summary: "reported: a whole group is slow" reason: "peer group 0 is slow" } )");
+  EXPECT_THAT(page,
+              HasSubstr("\nReported, nothing to decide:\n  4  reported: a whole group is slow\n"));
   EXPECT_THAT(page, Not(HasSubstr("For a person to decide")));
 }
 

@@ -22,7 +22,7 @@ v1::RemedyDecision Decision(const std::string& text) {
 v1::RemedyDecision HotSwap() {
   return Decision(R"(
       id: 3 kind: REMEDY_HOT_SWAP state: DECISION_HELPED time { seconds: 1700000000 } by: "ann"
-      summary: "hot-swap of rank 5 on n3" generation: 2 epoch: 3 step: 330 rank: 5 node: "n3"
+      summary: "hot-swap of rank 5 on n3" generation: 2 plan_version: 3 step: 330 rank: 5 node: "n3"
       verdict { kind: VERDICT_PERSISTENT rank: 5 node: "n3" since_step: 200 slowdown: 1.52
                 slowdown_low: 1.5 slowdown_high: 1.54 cause: CAUSE_DATA lost_share: 0.3
                 episodes: 2 }
@@ -30,14 +30,14 @@ v1::RemedyDecision HotSwap() {
       options { kind: REMEDY_HOT_SWAP cost_s: 0.3 step_s: 0.1014 total_s: 0.3 }
       options { kind: REMEDY_DRAIN cost_s: 30 step_s: 0.1014 total_s: 300 }
       reason: "it costs less than what is lost" cost_s: 0.3 predicted_s: 0.1014 paid_s: 0.5
-      measured_s: 0.104 done_generation: 3 done_epoch: 4 outcome: "0.104 s a step over 100 steps"
+      measured_s: 0.104 done_generation: 3 done_plan_version: 4 outcome: "0.104 s a step over 100 steps"
       end_time { seconds: 1700000120 })");
 }
 
 v1::RemedyDecision Ladder() {
   return Decision(R"(
       id: 4 kind: REMEDY_LADDER state: DECISION_ADVISED time { seconds: 1700000180 }
-      summary: "ladder 2:8,8:all" generation: 3 epoch: 4 before_s: 0.2 predicted_s: 0.1
+      summary: "ladder 2:8,8:all" generation: 3 plan_version: 4 before_s: 0.2 predicted_s: 0.1
       ladder { period: 2 size: 8 format: WIRE_FORMAT_FP32 }
       ladder { period: 8 level: SCOPE_ALL format: WIRE_FORMAT_FP32 }
       plan { current { step_s: 0.2 communication_s: 0.01 speedup: 1 equivalent_period: 1 }
@@ -71,13 +71,13 @@ TEST(DecisionPageTest, PageHasAllThatTheDecisionRestsOn) {
   for (const char* line :
        {"Decision:   3\n", "What:       hot-swap of rank 5 on n3\n", "State:      helped\n",
         "By:         ann\n", "Why:        it costs less than what is lost\n",
-        "At:         generation 2, plan epoch 3, step 330\n",
+        "At:         generation 2, plan version 3, step 330\n",
         "Verdict:    persistent since step 200: 1.52 (1.50-1.54) times its peers, by\n"
         "            data; 30.0 % of the job's time lost; slow 2 times\n",
         "Lost:       25 s until it was advised\n", "Cost:       300 ms expected, 500 ms paid\n",
         "Step:       152 ms before (+-2 ms), 101 ms predicted (33 % shorter), 104 ms\n"
         "            measured (32 % shorter)\n",
-        "Done in:    generation 3, plan epoch 4\n", "Outcome:    0.104 s a step over 100 steps\n",
+        "Done in:    generation 3, plan version 4\n", "Outcome:    0.104 s a step over 100 steps\n",
         "\nWhat could be done:\nREMEDY      COST    STEP  COST UNTIL THE END\n"
         "hot-swap  300 ms  101 ms               0.3 s\n"
         "drain       30 s  101 ms          5 min 00 s\n"}) {
@@ -110,7 +110,7 @@ TEST(DecisionPageTest, LineSaysWhatWasOrdered) {
 TEST(DecisionPageTest, PageOfAStrategyComparesThem) {
   const std::string page = Checked(DecisionPage(Decision(R"(
       id: 5 kind: REMEDY_STRATEGY state: DECISION_CHECKING time { seconds: 1700000180 }
-      summary: "strategy slipstream free" generation: 1 epoch: 1 before_s: 0.2 predicted_s: 0.08
+      summary: "strategy slipstream free" generation: 1 plan_version: 1 before_s: 0.2 predicted_s: 0.08
       strategy { slipstream { mode: SLIPSTREAM_FREE
                               window { min_steps: 1 max_steps: 64 max_cap: 256 } } }
       former_strategy { ddp {} }

@@ -137,9 +137,9 @@ std::string ExchangesText(const v1::JobAdvice& advice, int width) {
   return text.empty() ? "" : absl::StrCat("Slow exchanges, which no remedy would mend:\n", text);
 }
 
-// "generation 2, plan epoch 3, step 330".
-std::string StateText(int64_t generation, int64_t epoch) {
-  return absl::StrCat("generation ", generation, ", plan epoch ", epoch);
+// "generation 2, plan version 3, step 330".
+std::string StateText(int64_t generation, int64_t plan_version) {
+  return absl::StrCat("generation ", generation, ", plan version ", plan_version);
 }
 
 bool IsAboutOne(const v1::StragglerVerdict& verdict) {
@@ -266,9 +266,9 @@ std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job,
   enum class For { kJob, kDecision, kKnowledge };
   const auto is_advice = [](For use) {
     return [use](const v1::RemedyDecision& decision) {
-      const bool told = decision.verdict().kind() == v1::VERDICT_GROUP;
+      const bool reported = decision.verdict().kind() == v1::VERDICT_GROUP;
       const For its = decision.kind() != v1::REMEDY_ASK_PERSON ? For::kJob
-                      : told                                   ? For::kKnowledge
+                      : reported                               ? For::kKnowledge
                                                                : For::kDecision;
       return decision.state() == v1::DECISION_ADVISED && its == use;
     };
@@ -278,7 +278,7 @@ std::string AdvicePage(const v1::JobAdvice& advice, const std::string& job,
   AddDecisions(&page, "Advice", advice, job, style.width, is_advice(For::kJob));
   AddDecisions(&page, "For a person to decide", advice, job, style.width,
                is_advice(For::kDecision));
-  AddDecisions(&page, "Told, nothing to decide", advice, job, style.width,
+  AddDecisions(&page, "Reported, nothing to decide", advice, job, style.width,
                is_advice(For::kKnowledge));
   return page;
 }
@@ -330,8 +330,8 @@ std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
   add("Advised", MomentText(TimeOf(decision.has_time(), decision.time()), now));
   if (decision.has_end_time()) add("Ended", MomentText(TimeOf(true, decision.end_time()), now));
   add("Why", decision.reason());
-  add("At",
-      absl::StrCat(StateText(decision.generation(), decision.epoch()), ", step ", decision.step()));
+  add("At", absl::StrCat(StateText(decision.generation(), decision.plan_version()), ", step ",
+                         decision.step()));
   if (decision.has_verdict() && decision.verdict().slowdown() != 1) {
     add("Verdict", VerdictText(decision.verdict()));
   }
@@ -343,7 +343,7 @@ std::string DecisionPage(const v1::RemedyDecision& decision, absl::Time now,
   add("Cost", CostText(decision));
   add("Step", StepLine(decision));
   if (decision.done_generation() > 0) {
-    add("Done in", StateText(decision.done_generation(), decision.done_epoch()));
+    add("Done in", StateText(decision.done_generation(), decision.done_plan_version()));
   }
   add("Outcome", decision.outcome());
   if (!decision.options().empty()) {

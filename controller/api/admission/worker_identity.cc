@@ -22,7 +22,7 @@ class Owners {
     const Job* job = cluster_.FindJob(trainer.job);
     if (job == nullptr) return Owner::kNobody;
     if (const RankState* known = finder_.Find(*job, trainer); known != nullptr) {
-      return known->place.node == node_ ? Owner::kOwn : Owner::kAnother;
+      return known->slot.node == node_ ? Owner::kOwn : Owner::kAnother;
     }
     return UsesNode(*job, node_) ? Owner::kOwn : Owner::kNobody;
   }

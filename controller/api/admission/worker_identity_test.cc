@@ -126,10 +126,10 @@ TEST_F(WorkerIdentityTest, SparesAndThoseThatLeaveHaveANodeToo) {
   Job job = RunningJob();
   RankState spare = job.ranks[1];
   spare.report.id = Id(2);
-  spare.place.node = NodeName("c");
+  spare.slot.node = NodeName("c");
   RankState leaves = spare;
   leaves.report.id = Id(3);
-  leaves.place.node = NodeName("d");
+  leaves.slot.node = NodeName("d");
   job.spares.push_back(spare);
   job.leaving.push_back(leaves);
   Cluster cluster{Cluster::Options()};
@@ -144,7 +144,7 @@ TEST_F(WorkerIdentityTest, AForeignTrainerIsFoundBehindThousandsThatNobodyKnows)
   Job job = RunningJob();
   RankState spare = job.ranks[1];
   spare.report.id = Id(9000);
-  spare.place.node = NodeName("c");
+  spare.slot.node = NodeName("c");
   job.spares.push_back(spare);
   Cluster cluster{Cluster::Options()};
   cluster.Restore({std::move(job)}, {}, At(5));

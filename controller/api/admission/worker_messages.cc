@@ -35,7 +35,7 @@ void LimitTrainer(v1::TrainerReport* trainer) {
   }
   if (trainer->has_plan()) Cut(trainer->mutable_plan()->mutable_error());
   if (trainer->has_figures())
-    KeepFirst(trainer->mutable_figures()->mutable_levels(), kMaxLevelsTold);
+    KeepFirst(trainer->mutable_figures()->mutable_levels(), kMaxLevelsReported);
   if (trainer->has_profile()) {
     Cut(trainer->mutable_profile()->mutable_trace());
     Cut(trainer->mutable_profile()->mutable_memory());
@@ -100,12 +100,12 @@ absl::Status CheckHello(const v1::Hello& hello) {
 }
 
 void LimitReport(v1::NodeReport* report) {
-  KeepFirst(report->mutable_trainers(), kMaxTrainersTold);
+  KeepFirst(report->mutable_trainers(), kMaxTrainersReported);
   for (v1::TrainerReport& trainer : *report->mutable_trainers()) LimitTrainer(&trainer);
-  KeepFirst(report->mutable_task_results(), kMaxTasksTold);
+  KeepFirst(report->mutable_task_results(), kMaxTasksReported);
   for (v1::CheckpointTaskResult& result : *report->mutable_task_results()) {
     Cut(result.mutable_error());
-    KeepFirst(result.mutable_found(), kMaxTasksTold);
+    KeepFirst(result.mutable_found(), kMaxTasksReported);
   }
   if (report->has_check()) LimitCheck(report->mutable_check());
 }
@@ -114,7 +114,7 @@ void LimitMessage(v1::WorkerMessage* message) {
   if (message->has_hello()) LimitReport(message->mutable_hello()->mutable_report());
   if (message->has_report()) LimitReport(message->mutable_report());
   if (message->has_steps())
-    KeepFirst(message->mutable_steps()->mutable_batches(), kMaxTrainersTold);
+    KeepFirst(message->mutable_steps()->mutable_batches(), kMaxTrainersReported);
   if (message->has_log()) LimitLog(message->mutable_log());
 }
 

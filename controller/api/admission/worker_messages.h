@@ -27,13 +27,13 @@ inline constexpr int kMaxNodeSlots = 4096;   // The most ranks of a job: each is
 inline constexpr int kMaxNodeGpus = 256;     // The largest machines have 16.
 inline constexpr int kMaxNodeLabels = 64;    // As for a job.
 inline constexpr size_t kMaxNodeText = 256;  // Names, addresses, labels.
-inline constexpr size_t kMaxReportText = 4096;   // Messages and paths; as PATH_MAX.
-inline constexpr size_t kMaxLogTail = 16 << 10;  // Workers send 8 KiB.
-inline constexpr size_t kMaxLogPart = 64 << 10;  // What workers send at once, for readers.
-inline constexpr int kMaxTrainersTold = 8192;    // Two generations of a full node.
-inline constexpr int kMaxStepsTold = 16384;      // Per message; workers send about 4096.
-inline constexpr int kMaxTasksTold = 4096;       // Checkpoint tasks; each is compared with jobs.
-inline constexpr int kMaxLevelsTold = 64;        // Group sizes of one job's ladder.
+inline constexpr size_t kMaxReportText = 4096;     // Messages and paths; as PATH_MAX.
+inline constexpr size_t kMaxLogTail = 16 << 10;    // Workers send 8 KiB.
+inline constexpr size_t kMaxLogPart = 64 << 10;    // What workers send at once, for readers.
+inline constexpr int kMaxTrainersReported = 8192;  // Two generations of a full node.
+inline constexpr int kMaxStepsReported = 16384;    // Per message; workers send about 4096.
+inline constexpr int kMaxTasksReported = 4096;     // Checkpoint tasks; each is compared with jobs.
+inline constexpr int kMaxLevelsReported = 64;      // Group sizes of one job's ladder.
 
 // The same rule as for a principal's name.
 bool IsNodeName(absl::string_view name);
@@ -48,8 +48,8 @@ void LimitReport(v1::NodeReport* report);
 // The same for any message. Call it before looking at the message's entries.
 void LimitMessage(v1::WorkerMessage* message);
 
-// Number of step records in a message. A message with more than kMaxStepsTold is refused; none is
-// dropped silently.
+// Number of step records in a message. A message with more than kMaxStepsReported is refused; none
+// is dropped silently.
 int64_t StepsIn(const v1::NodeSteps& steps);
 
 // Makes the event for a hello and report that are within the limits.

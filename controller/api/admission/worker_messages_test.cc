@@ -57,18 +57,18 @@ TEST(WorkerMessagesTest, HelloOfAnImpossibleNodeIsRefused) {
 
 TEST(WorkerMessagesTest, EachMessageIsLimited) {
   const auto fill = [](v1::NodeReport* report) {
-    for (int i = 0; i <= kMaxTrainersTold; ++i) report->add_trainers();
+    for (int i = 0; i <= kMaxTrainersReported; ++i) report->add_trainers();
   };
   v1::WorkerMessage message;
   fill(message.mutable_hello()->mutable_report());
   LimitMessage(&message);
-  EXPECT_EQ(message.hello().report().trainers_size(), kMaxTrainersTold);
+  EXPECT_EQ(message.hello().report().trainers_size(), kMaxTrainersReported);
   fill(message.mutable_report());
   LimitMessage(&message);
-  EXPECT_EQ(message.report().trainers_size(), kMaxTrainersTold);
-  for (int i = 0; i <= kMaxTrainersTold; ++i) message.mutable_steps()->add_batches();
+  EXPECT_EQ(message.report().trainers_size(), kMaxTrainersReported);
+  for (int i = 0; i <= kMaxTrainersReported; ++i) message.mutable_steps()->add_batches();
   LimitMessage(&message);
-  EXPECT_EQ(message.steps().batches_size(), kMaxTrainersTold);
+  EXPECT_EQ(message.steps().batches_size(), kMaxTrainersReported);
   message.mutable_log()->set_id(7);
   LimitMessage(&message);
   EXPECT_EQ(message.kind_case(), v1::WorkerMessage::kLog);
@@ -95,10 +95,10 @@ TEST(WorkerMessagesTest, APartOfALogThatIsTooLongIsNotItsEnd) {
 
 TEST(WorkerMessagesTest, CollectivesAreBoundedAndInOrder) {
   v1::NodeReport report;
-  v1::RankCollectives& told = *report.add_trainers()->mutable_collectives();
-  told.set_wanted(7);
+  v1::RankCollectives& reported = *report.add_trainers()->mutable_collectives();
+  reported.set_wanted(7);
   for (int i = 0; i < 100; ++i) {
-    v1::GroupCollectives& group = *told.add_groups();
+    v1::GroupCollectives& group = *reported.add_groups();
     group.set_name(std::string(1000, 'x'));
     for (int rank = 0; rank < 1000; ++rank) group.add_ranks(rank);
     for (int number = 100; number > 0; --number) {
@@ -148,17 +148,17 @@ TEST(WorkerMessagesTest, LongTextsAreCutBetweenCharacters) {
 
 TEST(WorkerMessagesTest, LongListsAreCut) {
   v1::NodeReport report;
-  for (int i = 0; i <= kMaxTrainersTold; ++i) report.add_trainers();
-  for (int i = 0; i <= kMaxTasksTold; ++i) report.add_task_results();
-  for (int i = 0; i <= kMaxTasksTold; ++i) report.mutable_task_results(0)->add_found();
-  for (int i = 0; i <= kMaxLevelsTold; ++i) {
+  for (int i = 0; i <= kMaxTrainersReported; ++i) report.add_trainers();
+  for (int i = 0; i <= kMaxTasksReported; ++i) report.add_task_results();
+  for (int i = 0; i <= kMaxTasksReported; ++i) report.mutable_task_results(0)->add_found();
+  for (int i = 0; i <= kMaxLevelsReported; ++i) {
     report.mutable_trainers(0)->mutable_figures()->add_levels();
   }
   LimitReport(&report);
-  EXPECT_EQ(report.trainers_size(), kMaxTrainersTold);
-  EXPECT_EQ(report.task_results_size(), kMaxTasksTold);
-  EXPECT_EQ(report.task_results(0).found_size(), kMaxTasksTold);
-  EXPECT_EQ(report.trainers(0).figures().levels_size(), kMaxLevelsTold);
+  EXPECT_EQ(report.trainers_size(), kMaxTrainersReported);
+  EXPECT_EQ(report.task_results_size(), kMaxTasksReported);
+  EXPECT_EQ(report.task_results(0).found_size(), kMaxTasksReported);
+  EXPECT_EQ(report.trainers(0).figures().levels_size(), kMaxLevelsReported);
 }
 
 TEST(WorkerMessagesTest, ReportWithinTheLimitsStaysAsItIs) {

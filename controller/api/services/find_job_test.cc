@@ -92,13 +92,13 @@ TEST(FindJobTest, BeginningsOfSeveralIdsNameThem) {
   cluster.Restore({JobOf("job-11", 1, "ann"), JobOf("job-12", 2, "ann"), JobOf("job-13", 3, "ann"),
                    JobOf("job-2", 4, "ann")},
                   {}, At(1));
-  const auto told = [&](const std::string& reference) {
+  const auto reported = [&](const std::string& reference) {
     const Job* meant = nullptr;
     return FindJob({Role::kViewer, "vic"}, cluster, reference, &meant).error_message();
   };
-  EXPECT_EQ(told("job-1"), "\"job-1\" fits several jobs: job-11, job-12, ...");
-  EXPECT_EQ(told("job-2"), "");
-  EXPECT_EQ(told("job-3"), "no job has the id or name \"job-3\"");
+  EXPECT_EQ(reported("job-1"), "\"job-1\" fits several jobs: job-11, job-12, ...");
+  EXPECT_EQ(reported("job-2"), "");
+  EXPECT_EQ(reported("job-3"), "no job has the id or name \"job-3\"");
 }
 
 TEST(FindJobTest, AWholeIdIsMeantBeforeLongerOnesAndNames) {

@@ -241,7 +241,7 @@ v1::CodeData HeldCode::Read(const NodeName& node, const v1::CodeRequest& request
   const bool is_here = job != nullptr && job->request.command.has_value() &&
                        job->request.command->code == request.sha256() &&
                        std::any_of(job->ranks.begin(), job->ranks.end(),
-                                   [&](const auto& rank) { return rank.place.node == node; });
+                                   [&](const auto& rank) { return rank.slot.node == node; });
   if (!is_here) {
     data.set_error("no rank of a job with it is placed on this node");
     return data;

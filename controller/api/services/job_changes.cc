@@ -173,7 +173,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          }
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_ladder job=" << id.value()
-                            << " epoch=" << job->plan.epoch.value() + 1;
+                            << " plan_version=" << job->plan.version.value() + 1;
          control_->ApplyRequest(request_id, id, ChangeTo(id, strategy), ReplyTo(id, reply, answer));
        });
 }
@@ -203,7 +203,7 @@ void JobService::DoChangeMode(const Principal& caller, const v1::ChangeModeReque
          }
          const JobId id = job->request.id;
          PACELINE_LOG(INFO) << "job_mode job=" << id.value()
-                            << " epoch=" << job->plan.epoch.value() + 1;
+                            << " plan_version=" << job->plan.version.value() + 1;
          control_->ApplyRequest(request_id, id, ChangeTo(id, spec.strategy()),
                                 ReplyTo(id, reply, answer));
        });

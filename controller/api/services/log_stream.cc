@@ -46,7 +46,7 @@ void JobService::LogStream::Begin(const Job& job, const v1::StreamLogsRequest& w
     reader_.trainer = trainer->report.id;
   }
   if (trainer != nullptr) {
-    node_ = trainer->place.node;
+    node_ = trainer->slot.node;
     if (RankOf(job, *trainer) != Rank(-1)) reader_.seat = trainer->seat;
   }
   *request_.mutable_trainer() = ToProto(reader_.trainer);
@@ -96,7 +96,7 @@ void JobService::LogStream::Wake() {
 void JobService::LogStream::Read(const RankState& trainer) {
   reader_.trainer = trainer.report.id;
   reader_.seat = trainer.seat;
-  node_ = trainer.place.node;
+  node_ = trainer.slot.node;
   request_.Clear();
   *request_.mutable_trainer() = ToProto(reader_.trainer);
   over_ = false;

@@ -100,13 +100,13 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
     {
       absl::MutexLock lock(&mutex_);
       ++written_;
-      ++untold_;
+      ++unreported_;
       if (!ok) {
-        untold_ += static_cast<int>(queue_.size());
+        unreported_ += static_cast<int>(queue_.size());
         queue_.clear();
       }
       more = writing_ = !queue_.empty();
-      if (!more || untold_ >= std::max(1, most_ / 2)) out = std::exchange(untold_, 0);
+      if (!more || unreported_ >= std::max(1, most_ / 2)) out = std::exchange(unreported_, 0);
     }
     if (more) WriteNext();
     if (out > 0) {
@@ -166,7 +166,7 @@ class LoopWriter : public grpc::ServerWriteReactor<Response> {
   std::deque<Response> queue_ ABSL_GUARDED_BY(mutex_);
   bool writing_ ABSL_GUARDED_BY(mutex_) = false;
   int64_t written_ ABSL_GUARDED_BY(mutex_) = 0;
-  int untold_ ABSL_GUARDED_BY(mutex_) = 0;  // Out, but the loop does not know yet.
+  int unreported_ ABSL_GUARDED_BY(mutex_) = 0;  // Out, but the loop does not know yet.
 
   Response current_;  // Owned by the writing thread.
 };

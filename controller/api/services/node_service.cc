@@ -47,7 +47,7 @@ grpc::Status CheckReplaceable(const std::vector<DrainEffect>& effects) {
   if (lines.empty()) return grpc::Status::OK;
   return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "NO_SUBSTITUTE",
                    absl::StrCat("not every rank there can be replaced while its job trains:", lines,
-                                "\nfree a place or add a node, or drain it instead"));
+                                "\nfree a slot or add a node, or drain it instead"));
 }
 
 }  // namespace

@@ -38,9 +38,9 @@ TEST(SessionOutboxTest, OfPlansAndAnswersTheNewestIsTold) {
   outbox.SetPlan(PlanOf("b"));
   outbox.Answer(1);
   outbox.Answer(2);
-  const auto told = outbox.Next();
-  EXPECT_EQ(told->plan().trainers(0).id().job_id(), "b");
-  EXPECT_EQ(told->plan().revision(), 2);
+  const auto reported = outbox.Next();
+  EXPECT_EQ(reported->plan().trainers(0).id().job_id(), "b");
+  EXPECT_EQ(reported->plan().revision(), 2);
   EXPECT_EQ(outbox.Next()->lease().report_number(), 2);
   EXPECT_FALSE(outbox.Next().has_value());
 }

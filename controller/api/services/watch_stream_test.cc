@@ -242,21 +242,21 @@ TEST_F(WatchStreamTest, AReaderThatIsTooSlowHasToListAgain) {
 
 TEST_F(WatchStreamTest, SomeAreOnTheirWayAtATimeAndInOrder) {
   most_on_their_way_ = 4;
-  std::vector<std::string> told;
+  std::vector<std::string> reported;
   for (const char* id : {"a", "b", "c", "d", "e", "f"}) {
     Change(id, "1");
-    told.push_back(absl::StrCat("ADDED ", id, "1@6"));
+    reported.push_back(absl::StrCat("ADDED ", id, "1@6"));
   }
   Begin(0);
   Settle();
   // Three changes wait behind the one that is being read; e is still to come.
   Change("b", "2");
-  told.insert(told.begin() + 4, "MODIFIED b2@7");
+  reported.insert(reported.begin() + 4, "MODIFIED b2@7");
   Change("e", "2");
-  told[5] = "ADDED e2@8";
-  told[6] = "ADDED f1@8";
-  told.push_back("BOOKMARK @8");
-  EXPECT_EQ(Read(), told);
+  reported[5] = "ADDED e2@8";
+  reported[6] = "ADDED f1@8";
+  reported.push_back("BOOKMARK @8");
+  EXPECT_EQ(Read(), reported);
 }
 
 TEST_F(WatchStreamTest, WhatWasSentIsOutBeforeItEnds) {

@@ -16,7 +16,7 @@
 #include "controller/api/admission/worker_identity.h"
 #include "controller/api/admission/worker_messages.h"
 #include "controller/api/services/session_outbox.h"
-#include "controller/core/requests/read_pace.h"
+#include "controller/core/requests/read_throttle.h"
 #include "controller/metrics/metrics.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/encoded_message.h"
@@ -40,7 +40,7 @@ constexpr size_t kMaxParsed = size_t{32} << 20;
 constexpr int kMaxSessions = 8;
 // In messages. A worker sends some per second, plus the parts of logs that are asked for. A message
 // with many steps counts as many messages.
-constexpr ReadPace::Options kPace = {1000, 10'000};
+constexpr ReadThrottle::Options kThrottle = {1000, 10'000};
 constexpr double kStepsOfMessage = 50;
 
 double CostOf(const v1::WorkerMessage& message) {
@@ -208,7 +208,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
 
   // Reads the next message, after a delay if there were too many before.
   void ReadInTime() {
-    const absl::Duration wait = pace_.Spend(CostOf(*incoming_), EventLoop::Now());
+    const absl::Duration wait = throttle_.Spend(CostOf(*incoming_), EventLoop::Now());
     if (wait <= absl::ZeroDuration()) return Read();
     sessions_->metrics_->limits().Refused(Limit::kWorkerRate);
     read_timer_ = sessions_->loop_->After(wait, [this] {
@@ -262,10 +262,10 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   }
 
   void TakeSteps(const v1::NodeSteps& steps) {
-    if (StepsIn(steps) > kMaxStepsTold) {
+    if (StepsIn(steps) > kMaxStepsReported) {
       sessions_->metrics_->limits().Refused(Limit::kWorkerMessage);
       return Refuse(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "TOO_MANY_STEPS",
-                              absl::StrCat("a message has at most ", kMaxStepsTold, " steps")));
+                              absl::StrCat("a message has at most ", kMaxStepsReported, " steps")));
     }
     std::vector<TrainerSteps> own;
     grpc::Status foreign = CheckSteps(sessions_->control_->cluster(), node_, steps, &own);
@@ -283,10 +283,10 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   }
 
   // A node's results, without those of tasks that it was not asked to do.
-  template <typename Told>
-  Told Own(Told told) const {
-    DropForeignResults(sessions_->control_->cluster(), node_, &told.task_results);
-    return told;
+  template <typename Reported>
+  Reported Own(Reported reported) const {
+    DropForeignResults(sessions_->control_->cluster(), node_, &reported.task_results);
+    return reported;
   }
 
   void Refuse(grpc::Status refusal) {
@@ -425,7 +425,7 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
   google::protobuf::Arena arena_{BlocksOf(first_block_)};
   v1::WorkerMessage* incoming_ = nullptr;  // Lies in the arena.
   grpc::ByteBuffer encoded_;               // The same message as received.
-  ReadPace pace_{kPace};
+  ReadThrottle throttle_{kThrottle};
   EventLoop::TimerId read_timer_ = 0;  // Delays the next read; 0: no delay.
   std::string certificate_;            // Node of the caller's certificate; empty: none.
   grpc::ByteBuffer outgoing_;          // Empty unless it is being written.

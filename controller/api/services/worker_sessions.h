@@ -7,7 +7,7 @@
 //
 // Messages arrive as bytes and are weighed before they are parsed (common/parsed_size.h). The next
 // one is read when the loop is done with the last, or later if the worker sends too much
-// (ReadPace): its reports are delayed, too.
+// (ReadThrottle): its reports are delayed, too.
 //
 // Runs on the loop, except for gRPC's own callbacks.
 #ifndef CONTROLLER_API_SERVICES_WORKER_SESSIONS_H_

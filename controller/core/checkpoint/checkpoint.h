@@ -128,7 +128,7 @@ struct JobCheckpoints {
   std::optional<SaveOrder> order;
   // Directories that people chose for saves, by order number. An order without an entry saves to
   // the job's own directory.
-  std::map<int64_t, std::string> places;
+  std::map<int64_t, std::string> directories;
   std::optional<StopAfterSave> stop_after;
 
   // Counted since the job was submitted.

@@ -73,7 +73,7 @@ JobChange TakeTaskResult(Job& job, const NodeName& node, const CheckpointTaskRes
 std::string WaitsForSettlement(const Job& job, const TaskAssignment* assignment);
 
 // Whether a queued job that waits for settlement holds up those behind it. It does for a moment, so
-// that it keeps its place; a file system that hangs stops nobody else.
+// that it keeps its slot; a file system that hangs stops nobody else.
 bool KeepsPlaceInQueue(const Job& job);
 
 }  // namespace paceline

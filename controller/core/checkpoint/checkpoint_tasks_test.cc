@@ -142,7 +142,7 @@ TEST(CheckpointTasksTest, CheckpointElsewhereIsNotLookedForAndIsStartedFromAndRe
 TEST(CheckpointTasksTest, CheckpointElsewhereThatNobodyLivedToTellOfIsAdopted) {
   Job job = RunningJob();
   OrderSave(job, false, "by a user", At(3), "/spare");
-  for (const int rank : {0, 1}) TellSaves(job, rank, {Told(20, SaveState::kDurable, 1)}, At(4));
+  for (const int rank : {0, 1}) TellSaves(job, rank, {Reported(20, SaveState::kDurable, 1)}, At(4));
   FailRank1(job, FailureKind::kSignal, At(5));
   job.checkpoints.settlement.reset();
   CheckpointTask look = Remove("", /*incomplete_only=*/true);
@@ -216,8 +216,8 @@ TEST(CheckpointTasksTest, RemnantsAndLeavingCheckpointsAreRemovedAndThenForgotte
   Job job = RunningJob();
   SaveAll(job, 20, At(3));
   SaveAll(job, 40, At(4));
-  TellSaves(job, 0, {Told(60, SaveState::kFailed)}, At(5));
-  TellSaves(job, 1, {Told(60, SaveState::kDurable)}, At(5));
+  TellSaves(job, 0, {Reported(60, SaveState::kFailed)}, At(5));
+  TellSaves(job, 1, {Reported(60, SaveState::kDurable)}, At(5));
   FindCheckpoint(job, {20, 1})->state = CheckpointState::kDeleting;
   const CheckpointTask remnant = Remove("step-000000000060.g1", /*incomplete_only=*/true);
   const CheckpointTask leaving = Remove("step-000000000020.g1");
@@ -241,8 +241,8 @@ TEST(CheckpointTasksTest, CompleteCheckpointIsNeverDroppedByAResultThatNobodyAsk
 
 TEST(CheckpointTasksTest, RemnantThatIsFoundCompleteIsAdoptedAndNotRemoved) {
   Job job = RunningJob();
-  TellSaves(job, 1, {Told(60, SaveState::kDurable)}, At(5));
-  TellSaves(job, 0, {Told(60, SaveState::kFailed)}, At(5));
+  TellSaves(job, 1, {Reported(60, SaveState::kDurable)}, At(5));
+  TellSaves(job, 0, {Reported(60, SaveState::kFailed)}, At(5));
   FailRank1(job, FailureKind::kSignal, At(6));
   ASSERT_THAT(TasksOf(job), SizeIs(2));
   CheckpointTaskResult result = Settled({Found(60)});

@@ -36,8 +36,8 @@ std::string DirectoryOf(const Job& job, const Checkpoint& checkpoint) {
 }
 
 std::string BaseOf(const Job& job, int64_t order) {
-  const auto place = job.checkpoints.places.find(order);
-  return place == job.checkpoints.places.end() ? "" : place->second;
+  const auto named = job.checkpoints.directories.find(order);
+  return named == job.checkpoints.directories.end() ? "" : named->second;
 }
 
 const Checkpoint* NewestComplete(const Job& job, Generation since) {

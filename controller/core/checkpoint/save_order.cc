@@ -53,14 +53,15 @@ std::optional<JobChange> HoldAndTryAgain(Job& job, Moment now) {
 }
 
 // Records where the order saves, and drops the oldest entries that no save needs.
-void NotePlace(Job& job, int64_t order, std::string base) {
-  auto& places = job.checkpoints.places;
-  places[order] = std::move(base);
-  for (auto place = places.begin(); places.size() > kMaxPlaces && place->first < order;) {
+void NoteDirectory(Job& job, int64_t order, std::string base) {
+  auto& directories = job.checkpoints.directories;
+  directories[order] = std::move(base);
+  for (auto at = directories.begin();
+       directories.size() > kMaxOrderDirectories && at->first < order;) {
     const auto& saves = job.checkpoints.saves;
     const bool is_used = std::any_of(saves.begin(), saves.end(),
-                                     [&](const Save& save) { return save.order == place->first; });
-    place = is_used ? std::next(place) : places.erase(place);
+                                     [&](const Save& save) { return save.order == at->first; });
+    at = is_used ? std::next(at) : directories.erase(at);
   }
 }
 
@@ -108,7 +109,7 @@ void OrderSave(Job& job, bool at_once, std::string reason, Moment now,
   order.generation = job.generation;
   order.now = at_once;
   order.reason = std::move(reason);
-  if (!base.empty()) NotePlace(job, order.number, std::move(base));
+  if (!base.empty()) NoteDirectory(job, order.number, std::move(base));
   checkpoints.order = std::move(order);
   // A job that waits for a save now waits for this one.
   if (checkpoints.stop_after.has_value()) {
@@ -164,7 +165,7 @@ JobChange TakeRequestToEnd(Job& job, const RankState& rank, Moment now) {
     return JobChange::kNone;
   }
   const std::string reason = absl::StrCat("rank ", RankOf(job, rank).value(), " on ",
-                                          rank.place.node.value(), " was asked to end (SIGTERM)");
+                                          rank.slot.node.value(), " was asked to end (SIGTERM)");
   if (RefuseSave(job).has_value()) return CancelJob(job, reason, StopGraceOf(job.request), now);
   StopWhenSaved(job, reason, StopGraceOf(job.request), now);
   return JobChange::kState;

@@ -32,8 +32,8 @@ std::optional<Refusal> RefuseSave(const Job& job);
 
 bool IsOrderPending(const Job& job);
 
-// How many of the newest directories that orders have named are kept (JobCheckpoints::places).
-inline constexpr size_t kMaxPlaces = 16;
+// How many of the newest directories that orders have named are kept (JobCheckpoints::directories).
+inline constexpr size_t kMaxOrderDirectories = 16;
 
 // Orders a save unless the pending one does as well. `directory`: where to save; empty: the job's
 // own, or that of the order that is replaced. Requires: RefuseSave has no objection.

@@ -66,11 +66,11 @@ TEST(SaveOrderTest, TheJobsOwnDirectoryIsNoOther) {
 
 TEST(SaveOrderTest, DirectoriesThatOrdersHaveNamedAreBounded) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(20, SaveState::kDurable, 1)}, At(3));
+  TellSaves(job, 0, {Reported(20, SaveState::kDurable, 1)}, At(3));
   for (int i = 1; i <= 40; ++i) {
     OrderSave(job, false, "by a user", At(3 + i), absl::StrCat("/spare-", i));
   }
-  EXPECT_LE(job.checkpoints.places.size(), kMaxPlaces);
+  EXPECT_LE(job.checkpoints.directories.size(), kMaxOrderDirectories);
   EXPECT_EQ(BaseOf(job, 1), "/spare-1") << "a save needs it";
   EXPECT_EQ(BaseOf(job, 40), "/spare-40");
 }
@@ -78,7 +78,7 @@ TEST(SaveOrderTest, DirectoriesThatOrdersHaveNamedAreBounded) {
 TEST(SaveOrderTest, StoppedJobThatCannotBeSavedIsSavedElsewhere) {
   Job job = RunningJob();
   StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
-  TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4));
+  TellSaves(job, 1, {Reported(20, SaveState::kFailed, 1)}, At(4));
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_THAT(job.reason, HasSubstr("`paceline checkpoint save job-1 --to DIR`"));
   OrderSave(job, false, "by a user", At(5), "/spare");
@@ -116,7 +116,7 @@ TEST(SaveOrderTest, FailedOrSkippedPartFailsTheOrder) {
   for (const SaveState state : {SaveState::kFailed, SaveState::kSkipped}) {
     Job job = RunningJob();
     OrderSave(job, false, "asked", At(3));
-    TellSaves(job, 1, {Told(20, state, 1)}, At(4));
+    TellSaves(job, 1, {Reported(20, state, 1)}, At(4));
     EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
     EXPECT_THAT(job.checkpoints.order->error, HasSubstr("rank 1 on b"));
   }
@@ -125,7 +125,7 @@ TEST(SaveOrderTest, FailedOrSkippedPartFailsTheOrder) {
 TEST(SaveOrderTest, DisagreementFailsTheOrderAndIsCountedOnce) {
   Job job = RunningJob();
   OrderSave(job, false, "asked", At(3));
-  SaveStatus status = Told(0, SaveState::kFailed, 1);
+  SaveStatus status = Reported(0, SaveState::kFailed, 1);
   status.failure = SaveFailure::kNotAgreed;
   status.error = "rank 1 did not answer";
   EXPECT_EQ(TellSaves(job, 0, {status}, At(4)), JobChange::kState);
@@ -139,8 +139,8 @@ TEST(SaveOrderTest, DisagreementFailsTheOrderAndIsCountedOnce) {
 TEST(SaveOrderTest, DisagreementNamesWhatTheSaveWasForAndWhoIsNotHeardOf) {
   Job job = RunningJob();
   OrderSave(job, false, "every 5m", At(3));
-  job.ranks[0].silent_since = At(3).steady;
-  SaveStatus status = Told(0, SaveState::kFailed, 1);
+  job.ranks[0].unreachable_since = At(3).steady;
+  SaveStatus status = Reported(0, SaveState::kFailed, 1);
   status.failure = SaveFailure::kNotAgreed;
   status.error = "the ranks did not agree";
   TellSaves(job, 1, {status}, At(4));
@@ -173,7 +173,7 @@ TEST(SaveOrderTest, JobIsStoppedWhenItsCheckpointIsComplete) {
 TEST(SaveOrderTest, JobIsStoppedAlsoWhenItCannotBeSaved) {
   Job job = RunningJob();
   StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
-  SaveStatus status = Told(20, SaveState::kFailed, 1);
+  SaveStatus status = Reported(20, SaveState::kFailed, 1);
   status.failure = SaveFailure::kNan;
   status.error = "layers.0.weight has a NaN";
   TellSaves(job, 1, {status}, At(4));
@@ -185,7 +185,7 @@ TEST(SaveOrderTest, JobIsStoppedAlsoWhenItCannotBeSaved) {
 TEST(SaveOrderTest, JobThatIsToStopTrainsOnWhileItsDiskIsFullAndStopsWhenItIsSaved) {
   Job job = RunningJob();
   StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
-  EXPECT_EQ(TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4)), JobChange::kState);
+  EXPECT_EQ(TellSaves(job, 1, {Reported(20, SaveState::kFailed, 1)}, At(4)), JobChange::kState);
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(job.reason,
             "maintenance: trains on and is saved again and again for 30m, as it could not be "
@@ -196,7 +196,7 @@ TEST(SaveOrderTest, JobThatIsToStopTrainsOnWhileItsDiskIsFullAndStopsWhenItIsSav
   EXPECT_EQ(TickJob(job, At(8)), JobChange::kNone);
   EXPECT_EQ(TickJob(job, At(9)), JobChange::kState);
   EXPECT_EQ(job.checkpoints.order->number, 2);
-  TellSaves(job, 1, {Told(30, SaveState::kFailed, 2)}, At(10));
+  TellSaves(job, 1, {Reported(30, SaveState::kFailed, 2)}, At(10));
   EXPECT_EQ(NextDeadline(job), At(20).steady) << "the pause grows";
   TickJob(job, At(20));
   SaveAll(job, 40, At(21), /*order=*/3);
@@ -212,7 +212,7 @@ TEST(SaveOrderTest, JobThatCannotBeSavedForLongIsStoppedWithout) {
   for (; job.state == JobState::kRunning && now < 4000; ++now) {
     if (IsOrderPending(job)) {
       order = job.checkpoints.order->number;
-      TellSaves(job, 1, {Told(static_cast<int64_t>(now), SaveState::kFailed, order)}, At(now));
+      TellSaves(job, 1, {Reported(static_cast<int64_t>(now), SaveState::kFailed, order)}, At(now));
     } else {
       TickJob(job, At(now));
     }
@@ -225,11 +225,11 @@ TEST(SaveOrderTest, JobThatCannotBeSavedForLongIsStoppedWithout) {
 
 TEST(SaveOrderTest, OrderAfterTheLastStepDoesNotStopAJobThatHoldsItsState) {
   Job job = RunningJob();
-  SaveStatus held = Told(1000, SaveState::kWriting);
+  SaveStatus held = Reported(1000, SaveState::kWriting);
   held.error = "the disk is full";
   TellSaves(job, 1, {held}, At(3));
   StopWhenSaved(job, "maintenance", absl::Seconds(7), At(4));
-  SaveStatus late = Told(0, SaveState::kFailed, 1);
+  SaveStatus late = Reported(0, SaveState::kFailed, 1);
   late.failure = SaveFailure::kNotAgreed;
   TellSaves(job, 1, {held, late}, At(5));
   EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
@@ -243,7 +243,7 @@ TEST(SaveOrderTest, OrderAfterTheLastStepDoesNotStopAJobThatHoldsItsState) {
 TEST(SaveOrderTest, JobThatIsHeldIsCancelledAtOnce) {
   Job job = RunningJob();
   StopWhenSaved(job, "maintenance", absl::Seconds(7), At(3));
-  TellSaves(job, 1, {Told(20, SaveState::kFailed, 1)}, At(4));
+  TellSaves(job, 1, {Reported(20, SaveState::kFailed, 1)}, At(4));
   CancelJob(job, "given up", absl::Seconds(1), At(5));
   EXPECT_EQ(job.state, JobState::kStopping);
   EXPECT_EQ(job.reason, "given up");

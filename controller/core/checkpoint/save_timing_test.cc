@@ -57,7 +57,7 @@ TEST(SaveTimingTest, OrderThatFailedIsFollowedByTheNextAfterTheInterval) {
   request.checkpoints.every = absl::Seconds(60);
   Job job = RunningJob(request);
   TickJob(job, At(62));
-  TellSaves(job, 0, {Told(20, SaveState::kFailed, 1)}, At(63));
+  TellSaves(job, 0, {Reported(20, SaveState::kFailed, 1)}, At(63));
   EXPECT_EQ(NextDeadline(job), At(122).steady);
 }
 
@@ -69,12 +69,12 @@ TEST(SaveTimingTest, AutomaticSavesBeginSoonAndAreThenSpacedByTheirCost) {
   TickJob(job, At(62));
   for (int rank = 0; rank < 2; ++rank) {
     TrainerReport report = PlayedReport(job, rank, TrainerState::kRunning);
-    report.saves = {Told(20, SaveState::kDurable, 1)};
+    report.saves = {Reported(20, SaveState::kDurable, 1)};
     report.blocked = rank == 0 ? absl::Milliseconds(1) : absl::Milliseconds(2);
     Tell(job, report, At(63));
   }
   TrainerReport report = PlayedReport(job, 0, TrainerState::kRunning);
-  report.saves = {Told(20, SaveState::kCommitted, 1)};
+  report.saves = {Reported(20, SaveState::kCommitted, 1)};
   report.blocked = absl::Milliseconds(1);
   Tell(job, report, At(64));
   // sqrt(2 * 2 ms * (1000 h + 2 * 63 s) / 2 nodes); placed at 1 s.

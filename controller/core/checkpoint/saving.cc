@@ -37,7 +37,7 @@ bool MayCommit(const Save& save) {
 }
 
 // Whether every rank is done with its part.
-bool IsToldByAll(const Save& save) {
+bool IsReportedByAll(const Save& save) {
   return std::all_of(save.parts.begin(), save.parts.end(), [](const auto& part) {
     return part.has_value() && part->state != SaveState::kWriting;
   });
@@ -45,7 +45,7 @@ bool IsToldByAll(const Save& save) {
 
 bool HasEnded(const Save& save) {
   return save.outcome == Save::Outcome::kComplete || save.outcome == Save::Outcome::kUnknown ||
-         (save.outcome == Save::Outcome::kFailed && IsToldByAll(save));
+         (save.outcome == Save::Outcome::kFailed && IsReportedByAll(save));
 }
 
 bool LeavesFiles(const Save& save) {
@@ -59,20 +59,21 @@ CheckpointKey KeyOf(const Job& job, const Save& save) {
 }
 
 std::string RankName(const Job& job, const RankState& rank) {
-  return absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value());
+  return absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.slot.node.value());
 }
 
 std::string SaveText(int64_t step) { return absl::StrCat("save after step ", step, ": "); }
 
 // "; nothing is heard of node w1": why ranks may fail to agree; empty: all nodes are heard of.
-std::string SilentText(const Job& job) {
-  std::set<std::string> silent;
+std::string UnreachableText(const Job& job) {
+  std::set<std::string> unreachable;
   for (const RankState& rank : job.ranks) {
-    if (rank.silent_since != absl::InfiniteFuture()) silent.insert(rank.place.node.value());
+    if (rank.unreachable_since != absl::InfiniteFuture())
+      unreachable.insert(rank.slot.node.value());
   }
-  if (silent.empty()) return "";
-  return absl::StrCat("; nothing is heard of node", silent.size() > 1 ? "s " : " ",
-                      absl::StrJoin(silent, ", "));
+  if (unreachable.empty()) return "";
+  return absl::StrCat("; nothing is heard of node", unreachable.size() > 1 ? "s " : " ",
+                      absl::StrJoin(unreachable, ", "));
 }
 
 // Saves of an earlier generation do not count here: they are looked for on disk (membership.h).
@@ -85,15 +86,15 @@ bool IsOfThisGeneration(const Job& job, const RankState& rank, const SaveStatus&
 // Null: the save ended long ago, or there are too many.
 Save* FindOrAdd(Job& job, int64_t step, Moment now) {
   auto& saves = job.checkpoints.saves;
-  const auto place = std::lower_bound(saves.begin(), saves.end(), step,
-                                      [](const Save& save, int64_t s) { return save.step < s; });
-  if (place != saves.end() && place->step == step) return &*place;
+  const auto at = std::lower_bound(saves.begin(), saves.end(), step,
+                                   [](const Save& save, int64_t s) { return save.step < s; });
+  if (at != saves.end() && at->step == step) return &*at;
   if (step <= job.checkpoints.forgotten_step || saves.size() >= kMaxSaves) return nullptr;
   Save save;
   save.step = step;
   save.begun = now.steady;
   save.parts.resize(job.ranks.size());
-  return &*saves.insert(place, std::move(save));
+  return &*saves.insert(at, std::move(save));
 }
 
 void Complete(Job& job, Save& save, Moment now) {
@@ -128,7 +129,7 @@ void Fail(Job& job, Save& save, const RankState& rank, const SaveStatus& status)
     ++checkpoints.failed[status.failure];
     if (why.empty()) why = "failed";
   }
-  why = absl::StrCat(SaveText(save.step), RankName(job, rank), ": ", why, SilentText(job));
+  why = absl::StrCat(SaveText(save.step), RankName(job, rank), ": ", why, UnreachableText(job));
   if (save.order != 0) FailOrder(job, save.order, why, MayPass(status.failure));
   if (status.state != SaveState::kSkipped) checkpoints.last_error = std::move(why);
 }
@@ -143,8 +144,8 @@ void LeaveRemnants(Job& job, const Save& save, const std::string& base) {
 // Starts the save over, as a rank has reported a later order for the same step. Reports of the
 // earlier try no longer count: shards in two directories make no checkpoint.
 void BeginAnew(Save& save, int64_t order, Moment now) {
-  const auto is_told = [](const auto& part) { return part.has_value(); };
-  if (std::any_of(save.parts.begin(), save.parts.end(), is_told)) {
+  const auto is_reported = [](const auto& part) { return part.has_value(); };
+  if (std::any_of(save.parts.begin(), save.parts.end(), is_reported)) {
     save.earlier.push_back(save.order);
   }
   save.order = order;
@@ -166,7 +167,7 @@ JobChange TakeDisagreement(Job& job, const RankState& rank, const SaveStatus& st
   ++job.checkpoints.failed[status.failure];
   job.checkpoints.last_error =
       absl::StrCat("save (", job.checkpoints.order->reason, "): ", RankName(job, rank), ": ",
-                   status.error.empty() ? "failed" : status.error, SilentText(job));
+                   status.error.empty() ? "failed" : status.error, UnreachableText(job));
   FailOrder(job, status.order, job.checkpoints.last_error);
   return JobChange::kState;
 }
@@ -199,7 +200,7 @@ JobChange TakePart(Job& job, const RankState& rank, SaveStatus status, Moment no
       change = JobChange::kState;
     }
   }
-  if (save->outcome == Save::Outcome::kFailed && IsToldByAll(*save) && LeavesFiles(*save)) {
+  if (save->outcome == Save::Outcome::kFailed && IsReportedByAll(*save) && LeavesFiles(*save)) {
     LeaveRemnants(job, *save, BaseOf(job, save->order));
     change = JobChange::kState;
   }
@@ -258,16 +259,16 @@ void LoseOutcome(Job& job, const RankState& rank, Save& save) {
 
 // A rank that reports as many saves as it can, but not one that it owes, never will.
 JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
-  const auto& told = rank.report.saves;
-  if (told.size() < kMaxSavesTold) return JobChange::kNone;
+  const auto& reported = rank.report.saves;
+  if (reported.size() < kMaxSavesReported) return JobChange::kNone;
   const auto r = static_cast<size_t>(RankOf(job, rank).value());
-  const int64_t oldest = told.front().step;
+  const int64_t oldest = reported.front().step;
   std::vector<int64_t> lost;
   for (const Save& save : job.checkpoints.saves) {
     const auto& part = save.parts[r];
     const bool owes = !part.has_value() || StageOf(part->state) < (r == 0 ? 2 : 1);
     const bool open = save.outcome == Save::Outcome::kUnderWay ||
-                      (save.outcome == Save::Outcome::kFailed && !IsToldByAll(save));
+                      (save.outcome == Save::Outcome::kFailed && !IsReportedByAll(save));
     if (open && save.step < oldest && owes) {
       lost.push_back(save.step);
     }
@@ -291,7 +292,7 @@ JobChange MissLostParts(Job& job, const RankState& rank, Moment now) {
   return change;
 }
 
-bool IsTold(const Job& job, int64_t step) {
+bool IsReported(const Job& job, int64_t step) {
   return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& rank) {
     const auto& saves = rank.report.saves;
     return std::any_of(saves.begin(), saves.end(),
@@ -311,7 +312,7 @@ void LeaveElsewhere(Job& job, const Save& save) {
 
 void ForgetEnded(Job& job) {
   auto& saves = job.checkpoints.saves;
-  while (!saves.empty() && HasEnded(saves.front()) && !IsTold(job, saves.front().step)) {
+  while (!saves.empty() && HasEnded(saves.front()) && !IsReported(job, saves.front().step)) {
     job.checkpoints.forgotten_step = saves.front().step;
     LeaveElsewhere(job, saves.front());
     saves.erase(saves.begin());

@@ -25,18 +25,18 @@ constexpr SaveState kSkipped = SaveState::kSkipped;
 
 TEST(SavingTest, ManifestMayBeWrittenWhenEveryShardIsDurableAndThenTheCheckpointExists) {
   Job job = RunningJob();
-  EXPECT_EQ(TellSaves(job, 0, {Told(20, kWriting)}, At(10)), JobChange::kProgress);
+  EXPECT_EQ(TellSaves(job, 0, {Reported(20, kWriting)}, At(10)), JobChange::kProgress);
   EXPECT_THAT(StepsUnderWay(job), ElementsAre(20));
-  TellSaves(job, 0, {Told(20, kDurable)}, At(11));
+  TellSaves(job, 0, {Reported(20, kDurable)}, At(11));
   EXPECT_THAT(CommitSteps(job), IsEmpty());
-  TellSaves(job, 1, {Told(20, kWriting)}, At(11));
+  TellSaves(job, 1, {Reported(20, kWriting)}, At(11));
   EXPECT_THAT(CommitSteps(job), IsEmpty());
-  EXPECT_EQ(TellSaves(job, 1, {Told(20, kDurable)}, At(12)), JobChange::kState);
+  EXPECT_EQ(TellSaves(job, 1, {Reported(20, kDurable)}, At(12)), JobChange::kState);
   EXPECT_THAT(CommitSteps(job), ElementsAre(20));
   EXPECT_EQ(NewestComplete(job), nullptr);
 
   TrainerReport report = PlayedReport(job, 0, TrainerState::kRunning);
-  report.saves = {Told(20, kCommitted)};
+  report.saves = {Reported(20, kCommitted)};
   report.blocked = absl::Milliseconds(30);
   EXPECT_EQ(Tell(job, report, At(13)), JobChange::kState);
   const Checkpoint* newest = NewestComplete(job);
@@ -56,9 +56,9 @@ TEST(SavingTest, ManifestMayBeWrittenWhenEveryShardIsDurableAndThenTheCheckpoint
 TEST(SavingTest, RepeatsAndStepsBackChangeNothing) {
   Job job = RunningJob();
   SaveAll(job, 20, At(10));
-  EXPECT_EQ(TellSaves(job, 0, {Told(20, kCommitted)}, At(11)), JobChange::kNone);
-  EXPECT_EQ(TellSaves(job, 0, {Told(20, kDurable)}, At(11)), JobChange::kNone);
-  EXPECT_EQ(TellSaves(job, 1, {Told(20, kFailed)}, At(11)), JobChange::kProgress);
+  EXPECT_EQ(TellSaves(job, 0, {Reported(20, kCommitted)}, At(11)), JobChange::kNone);
+  EXPECT_EQ(TellSaves(job, 0, {Reported(20, kDurable)}, At(11)), JobChange::kNone);
+  EXPECT_EQ(TellSaves(job, 1, {Reported(20, kFailed)}, At(11)), JobChange::kProgress);
   EXPECT_EQ(job.checkpoints.committed, 1);
   EXPECT_THAT(job.checkpoints.records, SizeIs(1));
   EXPECT_THAT(job.checkpoints.failed, IsEmpty());
@@ -66,8 +66,8 @@ TEST(SavingTest, RepeatsAndStepsBackChangeNothing) {
 
 TEST(SavingTest, OnlyRank0Commits) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(20, kWriting)}, At(10));
-  TellSaves(job, 1, {Told(20, kCommitted)}, At(10));
+  TellSaves(job, 0, {Reported(20, kWriting)}, At(10));
+  TellSaves(job, 1, {Reported(20, kCommitted)}, At(10));
   EXPECT_EQ(NewestComplete(job), nullptr);
 }
 
@@ -76,9 +76,9 @@ TEST(SavingTest, FencedGenerationCommitsNothing) {
   request.max_restarts = 1;
   Job job = RunningJob(request);
   TrainerReport late = PlayedReport(job, 0, TrainerState::kRunning);
-  late.saves = {Told(20, kCommitted)};
-  TellSaves(job, 0, {Told(20, kDurable)}, At(10));
-  TellSaves(job, 1, {Told(20, kDurable)}, At(10));
+  late.saves = {Reported(20, kCommitted)};
+  TellSaves(job, 0, {Reported(20, kDurable)}, At(10));
+  TellSaves(job, 1, {Reported(20, kDurable)}, At(10));
   FailRank1(job, FailureKind::kSignal, At(11));
   EXPECT_THAT(CommitSteps(job), IsEmpty()) << "its generation has ended";
   EXPECT_EQ(Tell(job, late, At(12)), JobChange::kNone);
@@ -89,7 +89,7 @@ TEST(SavingTest, FencedGenerationCommitsNothing) {
 }
 
 SaveStatus Held(int64_t step, const std::string& error) {
-  SaveStatus status = Told(step, kWriting);
+  SaveStatus status = Reported(step, kWriting);
   status.failure = SaveFailure::kNoSpace;
   status.error = error;
   return status;
@@ -97,7 +97,7 @@ SaveStatus Held(int64_t step, const std::string& error) {
 
 TEST(SavingTest, RanksThatHoldTheirStateAreShownAndTheSaveGoesOn) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(1000, kDurable)}, At(10));
+  TellSaves(job, 0, {Reported(1000, kDurable)}, At(10));
   EXPECT_EQ(TellSaves(job, 1, {Held(1000, "disk full; held")}, At(11)), JobChange::kState);
   EXPECT_TRUE(HoldsState(job.ranks[1]));
   EXPECT_FALSE(HoldsState(job.ranks[0]));
@@ -109,36 +109,36 @@ TEST(SavingTest, RanksThatHoldTheirStateAreShownAndTheSaveGoesOn) {
   EXPECT_THAT(StepsUnderWay(job), ElementsAre(1000));
   EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "it is still written to";
 
-  TellSaves(job, 1, {Told(1000, kDurable)}, At(14));
+  TellSaves(job, 1, {Reported(1000, kDurable)}, At(14));
   EXPECT_FALSE(HoldsState(job.ranks[1]));
   EXPECT_THAT(CommitSteps(job), ElementsAre(1000));
-  TellSaves(job, 0, {Told(1000, kCommitted)}, At(15));
+  TellSaves(job, 0, {Reported(1000, kCommitted)}, At(15));
   EXPECT_EQ(SaveTrouble(job, At(16).wall), "");
   // The final weights are still held when the checkpoint is complete.
   EXPECT_EQ(TellSaves(job, 0, {Held(1000, "final.safetensors; held")}, At(17)), JobChange::kState);
   EXPECT_THAT(SaveTrouble(job, At(18).wall), HasSubstr("final.safetensors"));
-  EXPECT_EQ(TellSaves(job, 0, {Told(1000, kCommitted)}, At(19)), JobChange::kState);
+  EXPECT_EQ(TellSaves(job, 0, {Reported(1000, kCommitted)}, At(19)), JobChange::kState);
   EXPECT_EQ(SaveTrouble(job, At(20).wall), "");
   EXPECT_EQ(job.checkpoints.committed, 1);
 }
 
 TEST(SavingTest, StateThatIsHeldIsSavedElsewhereByAllRanksAnew) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(1000, kDurable)}, At(10));
+  TellSaves(job, 0, {Reported(1000, kDurable)}, At(10));
   TellSaves(job, 1, {Held(1000, "disk full; held")}, At(11));
   OrderSave(job, /*at_once=*/false, "asked for by a user", At(12), "/spare/");
-  TellSaves(job, 1, {Told(1000, kWriting, 1)}, At(13));
-  TellSaves(job, 1, {Told(1000, kDurable, 1)}, At(14));
+  TellSaves(job, 1, {Reported(1000, kWriting, 1)}, At(13));
+  TellSaves(job, 1, {Reported(1000, kDurable, 1)}, At(14));
   EXPECT_THAT(CommitSteps(job), IsEmpty()) << "rank 0's shard lies in the other directory";
-  EXPECT_EQ(TellSaves(job, 0, {Told(1000, kDurable)}, At(15)), JobChange::kNone) << "told late";
+  EXPECT_EQ(TellSaves(job, 0, {Reported(1000, kDurable)}, At(15)), JobChange::kNone) << "told late";
   EXPECT_THAT(CommitSteps(job), IsEmpty());
-  TellSaves(job, 0, {Told(1000, kDurable, 1)}, At(16));
+  TellSaves(job, 0, {Reported(1000, kDurable, 1)}, At(16));
   EXPECT_THAT(CommitSteps(job), ElementsAre(1000));
   EXPECT_EQ(OrderOfSave(job, 1000), 1);
-  EXPECT_EQ(TellSaves(job, 0, {Told(1000, kCommitted)}, At(17)), JobChange::kNone);
+  EXPECT_EQ(TellSaves(job, 0, {Reported(1000, kCommitted)}, At(17)), JobChange::kNone);
   EXPECT_EQ(NewestComplete(job), nullptr);
 
-  TellSaves(job, 0, {Told(1000, kCommitted, 1)}, At(18));
+  TellSaves(job, 0, {Reported(1000, kCommitted, 1)}, At(18));
   ASSERT_NE(NewestComplete(job), nullptr);
   EXPECT_EQ(DirectoryOf(job, *NewestComplete(job)), "/spare/job-1/step-000000001000.g1");
   EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kComplete);
@@ -150,7 +150,7 @@ TEST(SavingTest, OrderToSaveElsewhereFailsWhenThatDoesNotWorkEitherAndTheNextOne
   Job job = RunningJob();
   TellSaves(job, 0, {Held(1000, "disk full; held")}, At(10));
   OrderSave(job, /*at_once=*/false, "asked for by a user", At(11), "/full");
-  TellSaves(job, 1, {Told(1000, kDurable, 1)}, At(12));
+  TellSaves(job, 1, {Reported(1000, kDurable, 1)}, At(12));
   SaveStatus held = Held(1000, "/full is full too; held");
   held.order = 1;
   TellSaves(job, 0, {held}, At(13));
@@ -167,7 +167,7 @@ TEST(SavingTest, OrderToSaveElsewhereFailsWhenThatDoesNotWorkEitherAndTheNextOne
 TEST(SavingTest, WhatAnOrderElsewhereHasLeftIsRemovedThere) {
   Job job = RunningJob();
   OrderSave(job, /*at_once=*/false, "asked for by a user", At(3), "/spare");
-  TellSaves(job, 0, {Told(20, kDurable, 1)}, At(4));
+  TellSaves(job, 0, {Reported(20, kDurable, 1)}, At(4));
   FailRank1(job, FailureKind::kSignal, At(5));
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, "/spare"}));
 }
@@ -181,7 +181,7 @@ TEST(SavingTest, FinalWeightsOfAJobWithoutCheckpointsAreShownWhileTheyAreHeld) {
   EXPECT_THAT(SaveTrouble(job, At(11).wall), HasSubstr("rank 1 on b: net.safetensors: disk full"));
   EXPECT_EQ(TellSaves(job, 1, {Held(1000, "net.safetensors: disk full")}, At(11)),
             JobChange::kNone);
-  EXPECT_EQ(TellSaves(job, 1, {Told(1000, kWriting)}, At(12)), JobChange::kState);
+  EXPECT_EQ(TellSaves(job, 1, {Reported(1000, kWriting)}, At(12)), JobChange::kState);
   EXPECT_EQ(SaveTrouble(job, At(13).wall), "");
   EXPECT_THAT(StepsUnderWay(job), IsEmpty());
 }
@@ -196,12 +196,12 @@ TEST(SavingTest, OfSeveralThatHoldTheirStateTheFirstIsShown) {
 
 TEST(SavingTest, OneFailedPartFailsTheSaveOnceAndWhatWasWrittenIsRemovedWhenAllHaveTold) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(20, kWriting)}, At(10));
-  EXPECT_EQ(TellSaves(job, 1, {Told(20, kFailed)}, At(11)), JobChange::kState);
+  TellSaves(job, 0, {Reported(20, kWriting)}, At(10));
+  EXPECT_EQ(TellSaves(job, 1, {Reported(20, kFailed)}, At(11)), JobChange::kState);
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 1);
   EXPECT_EQ(job.checkpoints.last_error, "save after step 20: rank 1 on b: the disk is full");
   EXPECT_THAT(job.checkpoints.remnants, IsEmpty()) << "rank 0 still writes";
-  EXPECT_EQ(TellSaves(job, 0, {Told(20, kFailed)}, At(12)), JobChange::kState);
+  EXPECT_EQ(TellSaves(job, 0, {Reported(20, kFailed)}, At(12)), JobChange::kState);
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 1) << "one save, one failure";
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
   EXPECT_THAT(CommitSteps(job), IsEmpty());
@@ -211,24 +211,24 @@ TEST(SavingTest, OneFailedPartFailsTheSaveOnceAndWhatWasWrittenIsRemovedWhenAllH
 
 TEST(SavingTest, ManifestThatCannotBeWrittenFailsTheSave) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(20, kDurable)}, At(10));
-  TellSaves(job, 1, {Told(20, kDurable)}, At(10));
-  TellSaves(job, 0, {Told(20, kFailed)}, At(11));
+  TellSaves(job, 0, {Reported(20, kDurable)}, At(10));
+  TellSaves(job, 1, {Reported(20, kDurable)}, At(10));
+  TellSaves(job, 0, {Reported(20, kFailed)}, At(11));
   EXPECT_THAT(CommitSteps(job), IsEmpty());
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{20, 1}, ""}));
 }
 
 TEST(SavingTest, SkippedSaveIsCountedAsSkippedAndLeavesNothingIfNobodyWrote) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(20, kSkipped)}, At(10));
-  TellSaves(job, 1, {Told(20, kSkipped)}, At(10));
+  TellSaves(job, 0, {Reported(20, kSkipped)}, At(10));
+  TellSaves(job, 1, {Reported(20, kSkipped)}, At(10));
   EXPECT_EQ(job.checkpoints.skipped, 1);
   EXPECT_THAT(job.checkpoints.failed, IsEmpty());
   EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
   EXPECT_EQ(job.checkpoints.last_error, "") << "no error: it is counted";
 
-  TellSaves(job, 0, {Told(40, kSkipped)}, At(11));
-  TellSaves(job, 1, {Told(40, kDurable)}, At(11));
+  TellSaves(job, 0, {Reported(40, kSkipped)}, At(11));
+  TellSaves(job, 1, {Reported(40, kDurable)}, At(11));
   EXPECT_EQ(job.checkpoints.skipped, 2);
   EXPECT_THAT(job.checkpoints.remnants, ElementsAre(Remnant{{40, 1}, ""}));
 }
@@ -239,21 +239,22 @@ TEST(SavingTest, SavesThatNobodyTellsOfAnyMoreAreForgottenAndNotTakenForNew) {
   for (int64_t step = 40; step <= 400; step += 20) SaveAll(job, step, At(10));
   EXPECT_THAT(job.checkpoints.saves, SizeIs(1));
   EXPECT_EQ(job.checkpoints.committed, 20);
-  EXPECT_EQ(TellSaves(job, 1, {Told(20, kWriting)}, At(11)), JobChange::kNone) << "an old report";
+  EXPECT_EQ(TellSaves(job, 1, {Reported(20, kWriting)}, At(11)), JobChange::kNone)
+      << "an old report";
   EXPECT_THAT(StepsUnderWay(job), IsEmpty());
 }
 
 // Saves newer than that of step 1; so many that a rank no longer reports that one.
 std::vector<SaveStatus> NewerSaves() {
   std::vector<SaveStatus> newer;
-  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Told(step, kDurable));
+  for (int64_t step = 2; step <= 9; ++step) newer.push_back(Reported(step, kDurable));
   return newer;
 }
 
 TEST(SavingTest, PartThatARankTellsOfNoMoreIsLost) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(1, kDurable)}, At(10));
-  ASSERT_EQ(NewerSaves().size(), kMaxSavesTold);
+  TellSaves(job, 0, {Reported(1, kDurable)}, At(10));
+  ASSERT_EQ(NewerSaves().size(), kMaxSavesReported);
   TellSaves(job, 1, NewerSaves(), At(11));
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kInconsistent], 1);
   EXPECT_THAT(job.checkpoints.last_error, HasSubstr("save after step 1: rank 1 on b"));
@@ -261,8 +262,8 @@ TEST(SavingTest, PartThatARankTellsOfNoMoreIsLost) {
 
 TEST(SavingTest, CheckpointThatMayHaveBeenCommittedUnheardIsNotRemoved) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(1, kDurable)}, At(10));
-  TellSaves(job, 1, {Told(1, kDurable)}, At(10));
+  TellSaves(job, 0, {Reported(1, kDurable)}, At(10));
+  TellSaves(job, 1, {Reported(1, kDurable)}, At(10));
   ASSERT_THAT(CommitSteps(job), ElementsAre(1));
   EXPECT_EQ(TellSaves(job, 0, NewerSaves(), At(100)), JobChange::kState);
   EXPECT_THAT(job.checkpoints.remnants, IsEmpty());
@@ -279,12 +280,12 @@ TEST(SavingTest, CheckpointThatMayHaveBeenCommittedUnheardIsNotRemoved) {
 
 TEST(SavingTest, CommitThatIsToldLateCounts) {
   Job job = RunningJob();
-  TellSaves(job, 0, {Told(1, kDurable)}, At(10));
-  TellSaves(job, 1, {Told(1, kDurable)}, At(10));
+  TellSaves(job, 0, {Reported(1, kDurable)}, At(10));
+  TellSaves(job, 1, {Reported(1, kDurable)}, At(10));
   std::vector<SaveStatus> saves = NewerSaves();
   TellSaves(job, 0, saves, At(100));
   saves.erase(saves.begin());
-  saves.push_back(Told(1, kCommitted));
+  saves.push_back(Reported(1, kCommitted));
   TellSaves(job, 0, saves, At(101));
   ASSERT_NE(NewestComplete(job), nullptr);
   EXPECT_EQ(NewestComplete(job)->key, (CheckpointKey{1, 1}));
@@ -294,8 +295,8 @@ TEST(SavingTest, CommitThatIsToldLateCounts) {
 TEST(SavingTest, OrderWhoseOutcomeIsNotKnownHasEnded) {
   Job job = RunningJob();
   OrderSave(job, /*at_once=*/true, "asked for by a user", At(9));
-  TellSaves(job, 0, {Told(1, kDurable, 1)}, At(10));
-  TellSaves(job, 1, {Told(1, kDurable, 1)}, At(10));
+  TellSaves(job, 0, {Reported(1, kDurable, 1)}, At(10));
+  TellSaves(job, 1, {Reported(1, kDurable, 1)}, At(10));
   TellSaves(job, 0, NewerSaves(), At(100));
   EXPECT_EQ(job.checkpoints.order->state, SaveOrder::State::kFailed);
   EXPECT_THAT(job.checkpoints.order->error, HasSubstr("whether it is complete"));
@@ -303,15 +304,15 @@ TEST(SavingTest, OrderWhoseOutcomeIsNotKnownHasEnded) {
 
 TEST(SavingTest, SavesThatNeverEndAreBounded) {
   Job job = RunningJob();
-  for (int64_t step = 1; step <= 200; ++step) TellSaves(job, 0, {Told(step, kWriting)}, At(10));
+  for (int64_t step = 1; step <= 200; ++step) TellSaves(job, 0, {Reported(step, kWriting)}, At(10));
   EXPECT_THAT(job.checkpoints.saves, SizeIs(kMaxSaves));
 }
 
 TEST(SavingTest, RemnantsAreBounded) {
   Job job = RunningJob();
   for (int64_t step = 1; step <= 40; ++step) {
-    TellSaves(job, 0, {Told(step, kFailed)}, At(10));
-    TellSaves(job, 1, {Told(step, kFailed)}, At(10));
+    TellSaves(job, 0, {Reported(step, kFailed)}, At(10));
+    TellSaves(job, 1, {Reported(step, kFailed)}, At(10));
   }
   EXPECT_THAT(job.checkpoints.remnants, SizeIs(kMaxRemnants));
   EXPECT_EQ(job.checkpoints.failed[SaveFailure::kNoSpace], 40);

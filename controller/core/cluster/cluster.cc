@@ -19,7 +19,7 @@ namespace {
 
 // Sets deadlines anew: steady times do not survive a controller.
 void RestoreDeadlines(Job& job, Moment now) {
-  if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kNodeSilence;
+  if (job.stop.has_value()) job.stop->deadline = now.steady + job.stop->grace + kUnreachableAfter;
   JobCheckpoints& checkpoints = job.checkpoints;
   if (checkpoints.stop_after.has_value()) {
     checkpoints.stop_after->deadline = now.steady + kStopPatience;
@@ -101,7 +101,7 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
   for (Node& node : nodes) {
     RestoreNode(node, options_.node_lease, now);
     const NodeName name = node.facts.name;
-    if (node.contact != Contact::kReachable) silent_.insert(name);
+    if (node.contact != Contact::kReachable) unreachable_.insert(name);
     nodes_.emplace(name, std::move(node));
   }
   IndexAll();
@@ -238,7 +238,7 @@ void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
 
 void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
   for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
-  for (const JobId& id : look_pace_.TakeDue(now.steady)) {
+  for (const JobId& id : look_throttle_.TakeDue(now.steady)) {
     Note(jobs_.at(id), JobChange::kProgress, actions);
   }
   TickNodes(now, actions);
@@ -266,7 +266,7 @@ std::vector<const TrainerReport*> Cluster::OwnOf(const NodeName& node,
   for (const TrainerReport& report : trainers) {
     const Job* job = FindJob(report.id.job);
     const RankState* known = job == nullptr ? nullptr : finder.Find(*job, report.id);
-    if (known == nullptr || known->place.node != node || !seen.insert(known).second) continue;
+    if (known == nullptr || known->slot.node != node || !seen.insert(known).second) continue;
     own.push_back(&report);
   }
   return own;
@@ -291,7 +291,7 @@ void Cluster::NoteReport(const NodeName& node, const Job& job, JobChange change,
     NoteOn(node, job, actions);
   }
   const bool news = change != JobChange::kNone;
-  if (look_pace_.MayLook(id, job.ranks.size(), news, now.steady)) {
+  if (look_throttle_.MayLook(id, job.ranks.size(), news, now.steady)) {
     Note(job, JobChange::kProgress, actions);
   }
 }
@@ -360,7 +360,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
     }
     by_id_.erase(id);
     jobs_.erase(id);
-    look_pace_.Forget(id);
+    look_throttle_.Forget(id);
     IndexJob(id);
     actions.store_jobs.erase(id);
     actions.show_jobs.erase(id);
@@ -371,7 +371,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
 
 absl::Time Cluster::NextDeadline() const {
   absl::Time next =
-      std::min({job_deadlines_.Next(), node_deadlines_.Next(), look_pace_.NextDeadline()});
+      std::min({job_deadlines_.Next(), node_deadlines_.Next(), look_throttle_.NextDeadline()});
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
 }

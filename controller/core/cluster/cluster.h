@@ -26,7 +26,7 @@
 #include "common/core/moment.h"
 #include "controller/core/checkpoint/checkpoint_tasks.h"
 #include "controller/core/cluster/deadlines.h"
-#include "controller/core/cluster/look_pace.h"
+#include "controller/core/cluster/look_throttle.h"
 #include "controller/core/job/ended_jobs.h"
 #include "controller/core/job/job.h"
 #include "controller/core/node/automation.h"
@@ -78,7 +78,7 @@ struct PlanChanged {
   JobId job;
   JobPlan plan;
 };
-// The job's ranks must leave the node for others, and take no more places there. Ignored if
+// The job's ranks must leave the node for others, and take no more slots there. Ignored if
 // WhyRanksCannotMove objects.
 struct ReplacementRequested {
   JobId job;
@@ -91,7 +91,7 @@ struct ReplacementWithdrawn {
   NodeName node;
 };
 // The job's ranks on the node are given up. The job goes on without them, or others take their
-// places on other nodes.
+// slots on other nodes.
 struct RanksGivenUp {
   JobId job;
   NodeName node;
@@ -121,7 +121,7 @@ struct Actions {
   std::set<NodeName> send_plans;
   // 3. Then look at these and show them to watchers. Those in `changed_jobs`, all of which are in
   // `show_jobs`, are shown at once; the others have only made progress. What else happened in large
-  // jobs waits for its turn (LookPace).
+  // jobs waits for its turn (LookThrottle).
   std::set<JobId> show_jobs;
   std::set<JobId> changed_jobs;
   std::set<NodeName> show_nodes;
@@ -134,7 +134,7 @@ struct Actions {
 struct PlannedTrainer {
   TrainerId id;
   const Job* job;  // Valid until the next Step.
-  int place = 0;   // Number of its place on the node.
+  int slot = 0;    // Number of its slot on the node.
   std::string store_address;
   std::optional<absl::Duration> stop_grace;
   Membership membership;
@@ -146,11 +146,11 @@ struct PlannedTrainer {
 // What the scheduler knows of a job or node. It need not run while these stay the same.
 struct JobMark {
   std::tuple<JobState, Generation, bool, bool, bool> state;
-  size_t places = 0;  // A hash of its places.
+  size_t slots = 0;  // A hash of its slots.
   std::string settles;
 
   friend bool operator==(const JobMark& a, const JobMark& b) {
-    return std::tie(a.state, a.places, a.settles) == std::tie(b.state, b.places, b.settles);
+    return std::tie(a.state, a.slots, a.settles) == std::tie(b.state, b.slots, b.settles);
   }
 };
 using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
@@ -171,10 +171,11 @@ class Cluster {
     // per submitter, so that a script that runs wild leaves room for others. 0: no limit.
     size_t open_jobs = 20000;
     size_t open_jobs_per_submitter = 1000;
-    LookPace::Options looks = {};
+    LookThrottle::Options looks = {};
   };
 
-  explicit Cluster(Options options) : options_(std::move(options)), look_pace_(options_.looks) {}
+  explicit Cluster(Options options)
+      : options_(std::move(options)), look_throttle_(options_.looks) {}
   Cluster(const Cluster&) = delete;
   Cluster& operator=(const Cluster&) = delete;
 
@@ -205,7 +206,7 @@ class Cluster {
   // Why the job waits, or is not whole: a sentence for each obstacle (why.h). `now`: wall.
   std::vector<std::string> Why(const Job& job, absl::Time now) const;
 
-  // Every node's places as they are now, by node name; for PlaceOne. Valid until the next Step.
+  // Every node's slots as they are now, by node name; for PlaceOne. Valid until the next Step.
   std::vector<NodeSpace> Spaces(Device device) const;
 
   // The trainers that should exist on the node, by id.
@@ -219,8 +220,8 @@ class Cluster {
   std::optional<Refusal> RefuseRemoval(const Job& job, const Checkpoint& checkpoint,
                                        bool force) const;
 
-  // Numbers of the places that jobs hold on the node.
-  std::set<int> PlacesUsed(const NodeName& node, Device device) const;
+  // Numbers of the slots that jobs hold on the node.
+  std::set<int> SlotsUsed(const NodeName& node, Device device) const;
 
   // What a drain in `mode` does to each job on the node; by job.
   std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode) const;
@@ -229,8 +230,8 @@ class Cluster {
   // it empties another node of the same job.
   std::optional<Refusal> RefuseAutomatic(const NodeName& node) const;
 
-  // Counts free places on other nodes for trainers of the job, up to `wanted`.
-  int CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const;
+  // Counts free slots on other nodes for trainers of the job, up to `wanted`.
+  int CountSlotsElsewhere(const Job& job, const NodeName& node, int wanted) const;
 
   // The check that the node should do, if one is due.
   std::optional<CheckOrder> CheckFor(const NodeName& node) const;
@@ -291,8 +292,8 @@ class Cluster {
   // Goes on with changes of membership: of all jobs, or of those that the event concerns. `about`,
   // here and below: what NodeOf returned.
   void AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions);
-  // Free places for `count` more trainers of the job, or as many as there are.
-  std::vector<Place> FindPlacesFor(const Job& job, PlaceUse use, int count) const;
+  // Free slots for `count` more trainers of the job, or as many as there are.
+  std::vector<Slot> FindSlotsFor(const Job& job, SlotUse use, int count) const;
   // Goes on with the drains: asks the jobs that still have ranks there.
   void DrainNodes(Moment now, Actions& actions);
   // Names the nodes that the ranks of a swap move to.
@@ -339,9 +340,9 @@ class Cluster {
   std::map<JobId, TaskAssignment> assignments_;  // For jobs whose tasks a node does.
   Automation automation_;
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when each was last asked for.
-  std::set<NodeName> silent_;                     // Nodes that do not answer, as of the last event.
+  std::set<NodeName> unreachable_;                // Nodes that do not answer, as of the last event.
   int64_t next_number_ = 1;
-  LookPace look_pace_;
+  LookThrottle look_throttle_;
 
   // Indexes of the above. Most events are reports, which come from each node every second and must
   // not cost a look at all other nodes and jobs.

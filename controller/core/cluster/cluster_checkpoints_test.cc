@@ -44,9 +44,9 @@ class ClusterCheckpointsTest : public ::testing::Test {
   }
   void Save(int64_t step, int64_t order = 0) {
     for (int rank = 0; rank < 2; ++rank) {
-      Tell(rank, TrainerState::kRunning, {Told(step, SaveState::kDurable, order)});
+      Tell(rank, TrainerState::kRunning, {Reported(step, SaveState::kDurable, order)});
     }
-    Tell(0, TrainerState::kRunning, {Told(step, SaveState::kCommitted, order)});
+    Tell(0, TrainerState::kRunning, {Reported(step, SaveState::kCommitted, order)});
   }
   void Fail() {
     Tell(1, TrainerState::kExited, {}, FailureKind::kSignal);
@@ -329,7 +329,7 @@ TEST_F(ClusterCheckpointsTest, EndedJobIsResumedOnFewerRanks) {
   EXPECT_EQ(job().state, JobState::kStarting);
   EXPECT_THAT(job().ranks, SizeIs(1));
   EXPECT_EQ(job().restored_from, "/ckpt/job-1/step-000000000020.g1");
-  EXPECT_EQ(job().plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job().plan.version, PlanVersion(2));
 }
 
 }  // namespace

@@ -41,7 +41,7 @@ class ClusterLooksTest : public ::testing::Test {
       report.exit = TrainerExit();
       report.exit->failure = *end;
     }
-    return cluster_.Step(NodeReported{job().ranks[static_cast<size_t>(rank)].place.node, {report}},
+    return cluster_.Step(NodeReported{job().ranks[static_cast<size_t>(rank)].slot.node, {report}},
                          now);
   }
 
@@ -66,7 +66,7 @@ TEST_F(ClusterLooksTest, EndOfARankIsStoredBeforeItsTurn) {
   Tell(0, 1, At(10));
   const Actions actions = Tell(1, 1, At(10.2), FailureKind::kNone);
   EXPECT_THAT(actions.store_jobs, ElementsAre(kJob));
-  EXPECT_THAT(actions.send_plans, ElementsAre(job().ranks[1].place.node));
+  EXPECT_THAT(actions.send_plans, ElementsAre(job().ranks[1].slot.node));
   EXPECT_THAT(actions.show_jobs, IsEmpty());
 }
 

@@ -1,4 +1,4 @@
-// The cluster's part in the membership of jobs: which nodes answer, which places are free, and what
+// The cluster's part in the membership of jobs: which nodes answer, which slots are free, and what
 // the trainers are told; and what is asked of jobs with ranks on a node that drains.
 #include <algorithm>
 #include <string>
@@ -9,7 +9,7 @@
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/recovery.h"
-#include "controller/core/recovery/silence.h"
+#include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
 namespace {
@@ -19,27 +19,27 @@ constexpr absl::Duration kSaveAgain = absl::Minutes(1);
 
 bool IsActive(const Job& job) { return job.holds_slots() && !job.stop.has_value(); }
 
-// Whether the job waits for places, which any event may free.
-bool WaitsForPlaces(const Job& job) {
+// Whether the job waits for slots, which any event may free.
+bool WaitsForSlots(const Job& job) {
   return job.state == JobState::kRecovering &&
          std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
 }
 
-void Take(const Place& place, std::vector<NodeSpace>& spaces) {
+void Take(const Slot& slot, std::vector<NodeSpace>& spaces) {
   for (NodeSpace& space : spaces) {
-    if (space.name != place.node) continue;
-    space.free.erase(std::remove(space.free.begin(), space.free.end(), place.number),
+    if (space.name != slot.node) continue;
+    space.free.erase(std::remove(space.free.begin(), space.free.end(), slot.number),
                      space.free.end());
   }
 }
 
-PlaceWish WishOf(const Job& job, PlaceUse use) {
-  PlaceWish wish;
-  wish.use = use == PlaceUse::kSpare ? PlaceWish::Use::kSpare : PlaceWish::Use::kRank;
+SlotWish WishOf(const Job& job, SlotUse use) {
+  SlotWish wish;
+  wish.use = use == SlotUse::kSpare ? SlotWish::Use::kSpare : SlotWish::Use::kRank;
   for (const RankState& member : job.ranks) {
-    if (!IsLost(member)) wish.ranks.push_back(member.place);
+    if (!IsLost(member)) wish.ranks.push_back(member.slot);
   }
-  for (const RankState& spare : job.spares) wish.spares.push_back(spare.place);
+  for (const RankState& spare : job.spares) wish.spares.push_back(spare.slot);
   for (const auto& [node, why] : job.recovery.vacate) wish.avoid.insert(node);
   for (const auto& [node, why] : job.recovery.avoid) wish.avoid.insert(node);
   return wish;
@@ -63,20 +63,20 @@ void Cluster::FindSubstitutes(const Job& job, const NodeName& node, DrainEffect&
   const size_t ranks = effect.ranks.size();
   std::vector<NodeName> spares;
   for (const RankState& spare : leaving.spares) {
-    if (spares.size() < ranks && IsUsable(leaving, spare)) spares.push_back(spare.place.node);
+    if (spares.size() < ranks && IsUsable(leaving, spare)) spares.push_back(spare.slot.node);
   }
-  std::vector<NodeName> places;
+  std::vector<NodeName> slots;
   const int wanted = static_cast<int>(ranks - spares.size());
-  for (const Place& place : FindPlacesFor(leaving, PlaceUse::kRank, wanted)) {
-    places.push_back(place.node);
+  for (const Slot& slot : FindSlotsFor(leaving, SlotUse::kRank, wanted)) {
+    slots.push_back(slot.node);
   }
-  NameSubstitutes(effect, spares, places);
+  NameSubstitutes(effect, spares, slots);
 }
 
-int Cluster::CountPlacesElsewhere(const Job& job, const NodeName& node, int wanted) const {
+int Cluster::CountSlotsElsewhere(const Job& job, const NodeName& node, int wanted) const {
   Job leaving = job;
   leaving.recovery.vacate.emplace(node, "");
-  return static_cast<int>(FindPlacesFor(leaving, PlaceUse::kRank, wanted).size());
+  return static_cast<int>(FindSlotsFor(leaving, SlotUse::kRank, wanted).size());
 }
 
 void Cluster::DrainNodes(Moment now, Actions& actions) {
@@ -154,32 +154,33 @@ void Cluster::EndDrain(const Node& node, Actions& actions) {
   }
 }
 
-std::vector<Place> Cluster::FindPlacesFor(const Job& job, PlaceUse use, int count) const {
-  std::vector<Place> places;
-  if (count <= 0) return places;
+std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count) const {
+  std::vector<Slot> slots;
+  if (count <= 0) return slots;
   std::vector<NodeSpace> spaces = Spaces(job.request.device);
-  PlaceWish wish = WishOf(job, use);
-  while (static_cast<int>(places.size()) < count) {
+  SlotWish wish = WishOf(job, use);
+  while (static_cast<int>(slots.size()) < count) {
     Placement found = PlaceOne(job.request, spaces, wish);
-    if (found.places.empty() && use == PlaceUse::kRankAnywhere) {
-      PlaceWish any = wish;
+    if (found.slots.empty() && use == SlotUse::kRankAnywhere) {
+      SlotWish any = wish;
       for (const auto& [node, why] : job.recovery.avoid) any.avoid.erase(node);
       for (const auto& [node, why] : job.recovery.vacate) any.avoid.insert(node);
       found = PlaceOne(job.request, spaces, any);
     }
-    if (found.places.empty()) break;
-    const Place& place = found.places.front();
-    Take(place, spaces);
-    (use == PlaceUse::kSpare ? wish.spares : wish.ranks).push_back(place);
-    places.push_back(place);
+    if (found.slots.empty()) break;
+    const Slot& slot = found.slots.front();
+    Take(slot, spaces);
+    (use == SlotUse::kSpare ? wish.spares : wish.ranks).push_back(slot);
+    slots.push_back(slot);
   }
-  return places;
+  return slots;
 }
 
 void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions) {
   const auto look_at = [&](const NodeName& name, const Node& node) {
-    const bool silent = node.contact != Contact::kReachable;
-    const bool changed = silent ? silent_.insert(name).second : silent_.erase(name) > 0;
+    const bool unreachable = node.contact != Contact::kReachable;
+    const bool changed =
+        unreachable ? unreachable_.insert(name).second : unreachable_.erase(name) > 0;
     all = all || changed;
   };
   if (about == nullptr) {
@@ -187,30 +188,30 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
   } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
     look_at(node->first, node->second);
   }
-  const FindPlaces find = [this](const Job& job, PlaceUse use, int count) {
-    return FindPlacesFor(job, use, count);
+  const FindSlots find = [this](const Job& job, SlotUse use, int count) {
+    return FindSlotsFor(job, use, count);
   };
   std::set<JobId> concerned = actions.show_jobs;
   concerned.insert(recovering_.begin(), recovering_.end());
   if (all) {
-    // What one node does concerns the jobs that have ranks there and those that wait for places.
-    // Others that could use a place look for one at times of their own.
+    // What one node does concerns the jobs that have ranks there and those that wait for slots.
+    // Others that could use a slot look for one at times of their own.
     for (const auto& [id, job] : about == nullptr ? live_ : JobsOn(*about)) concerned.insert(id);
   }
   for (const JobId& id : concerned) {
     Job& job = *Find(id);
     if (!IsActive(job)) continue;
     if (!all && actions.show_jobs.count(id) == 0) {
-      const bool looks = WaitsForPlaces(job) &&
-                         look_pace_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady);
+      const bool looks = WaitsForSlots(job) &&
+                         look_throttle_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady);
       if (!looks) continue;
       Note(job, JobChange::kProgress, actions);  // Something else may have waited for this turn.
     }
     touched_.insert(id);
-    SetSilentNodes(job, silent_, now);
+    SetUnreachableNodes(job, unreachable_, now);
     const JobChange change = AdvanceMembership(job, find, now);
     Note(job, change, actions);
-    // Places may have been taken or given back, even while it trains.
+    // Slots may have been taken or given back, even while it trains.
     if (change == JobChange::kState) actions.show_nodes.insert(job.nodes.begin(), job.nodes.end());
   }
 }
@@ -221,11 +222,11 @@ std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
     const Job& job = *known;
     if (!job.holds_slots()) continue;
     for (const RankState* trainer : TrainersOf(job)) {
-      if (trainer->place.node != node) continue;
+      if (trainer->slot.node != node) continue;
       PlannedTrainer planned;
       planned.id = trainer->report.id;
       planned.job = &job;
-      planned.place = trainer->place.number;
+      planned.slot = trainer->slot.number;
       planned.membership = MembershipOf(job, *trainer);
       planned.store_address = planned.membership.store_address;
       planned.stop_grace = StopGrace(job, *trainer);

@@ -6,7 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/recovery/membership.h"
-#include "controller/core/recovery/silence.h"
+#include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
 namespace {

@@ -55,7 +55,7 @@ class ClusterNodesTest : public ::testing::Test {
   void TellAll(TrainerState state, double at) {
     const std::vector<RankState> ranks = job().ranks;
     for (size_t r = 0; r < ranks.size(); ++r) {
-      cluster_.Step(NodeReported{ranks[r].place.node, {ReportOf(static_cast<int>(r), state)}},
+      cluster_.Step(NodeReported{ranks[r].slot.node, {ReportOf(static_cast<int>(r), state)}},
                     At(at));
     }
   }
@@ -123,7 +123,7 @@ TEST_F(ClusterNodesTest, DrainByCheckpointSavesAndGoesOnElsewhereWithoutARestart
   for (const SaveState saved : {SaveState::kDurable, SaveState::kCommitted}) {
     for (int rank = 0; rank < 2; ++rank) {
       TrainerReport report = ReportOf(rank, TrainerState::kRunning);
-      report.saves = {Told(40, rank == 0 ? saved : SaveState::kDurable, order)};
+      report.saves = {Reported(40, rank == 0 ? saved : SaveState::kDurable, order)};
       cluster_.Step(NodeReported{NodeName(rank == 0 ? "a" : "b"), {report}}, At(4));
     }
   }
@@ -147,7 +147,7 @@ TEST_F(ClusterNodesTest, JobWhoseSaveFailsTrainsOnAndIsAskedAgain) {
   Train();
   Drain("b", DrainMode::kCheckpoint, 3);
   TrainerReport report = ReportOf(0, TrainerState::kRunning);
-  report.saves = {Told(40, SaveState::kFailed, job().checkpoints.order->number)};
+  report.saves = {Reported(40, SaveState::kFailed, job().checkpoints.order->number)};
   cluster_.Step(NodeReported{NodeName("a"), {report}}, At(4));
   EXPECT_EQ(job().state, JobState::kRunning);
   EXPECT_THAT(job().reason, HasSubstr("could not be saved"));
@@ -345,7 +345,7 @@ TEST_F(ClusterNodesTest, WhatADrainEndsIsNoFailure) {
   EXPECT_THAT(job().recovery.failures, IsEmpty());
 }
 
-TEST_F(ClusterNodesTest, JobWaitsForAPlaceOfWhatADrainHasEnded) {
+TEST_F(ClusterNodesTest, JobWaitsForASlotOfWhatADrainHasEnded) {
   Join({"a", "b"});
   Train("/ckpt", /*max_failures=*/1);
   Drain("b", DrainMode::kNow, 3);
@@ -359,7 +359,7 @@ TEST_F(ClusterNodesTest, JobWaitsForAPlaceOfWhatADrainHasEnded) {
   }
   EXPECT_EQ(job().state, JobState::kRecovering);
   EXPECT_THAT(job().recovery.failures, IsEmpty());
-  EXPECT_THAT(job().reason, HasSubstr("drained (now) by ann: its fan is loud; waits for 1 place"));
+  EXPECT_THAT(job().reason, HasSubstr("drained (now) by ann: its fan is loud; waits for 1 slot"));
   cluster_.Step(NodeResumeRequested{NodeName("b"), "ann"}, At(31));
   EXPECT_EQ(job().generation, Generation(2));
 }

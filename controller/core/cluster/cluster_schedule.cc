@@ -34,9 +34,9 @@ JobMark Mark(const Job& job, std::string settles) {
   JobMark mark;
   mark.state = {job.state, job.generation, IsOnItsWayOut(job), CanBeDisplaced(job),
                 KeepsPlaceInQueue(job)};
-  ForEachPlace(job, [&](const Place&) { ++mark.places; });
+  ForEachSlot(job, [&](const Slot&) { ++mark.slots; });
   for (const RankState& spare : job.spares) {
-    mark.places = absl::HashOf(mark.places, spare.place.node.value(), spare.place.number);
+    mark.slots = absl::HashOf(mark.slots, spare.slot.node.value(), spare.slot.number);
   }
   mark.settles = std::move(settles);
   return mark;
@@ -150,7 +150,7 @@ absl::Status Cluster::CanEverFit(const JobRequest& request) const {
   const std::optional<int> quota = queue->second.Quota(request.device);
   if (!quota.has_value() || request.ranks <= *quota) return fits;
   return absl::FailedPreconditionError(absl::StrCat(
-      "the job needs ", request.ranks, " ", PlaceName(request.device, request.ranks), " and queue ",
+      "the job needs ", request.ranks, " ", SlotNoun(request.device, request.ranks), " and queue ",
       request.queue, " may hold ", *quota, ": ask for fewer ranks or submit to another queue"));
 }
 
@@ -237,8 +237,8 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
   }
   for (auto& start : schedule_.starts) {
     Job& job = jobs_.at(start.job);
-    PlaceJob(job, std::move(start.placement.places), now);
-    for (Place& place : start.placement.spares) StartSpare(job, std::move(place), now);
+    PlaceJob(job, std::move(start.placement.slots), now);
+    for (Slot& slot : start.placement.spares) StartSpare(job, std::move(slot), now);
     Note(job, JobChange::kState, actions);
   }
   for (const auto& [id, wait] : schedule_.waits) {
@@ -255,12 +255,12 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
   MustSchedule(about, actions);  // The pass's own changes need no other pass.
 }
 
-std::set<int> Cluster::PlacesUsed(const NodeName& node, Device device) const {
+std::set<int> Cluster::SlotsUsed(const NodeName& node, Device device) const {
   std::set<int> used;
   for (const auto& [id, job] : JobsOn(node)) {
     if (job->request.device != device) continue;
-    ForEachPlace(*job, [&](const Place& place) {
-      if (place.node == node) used.insert(place.number);
+    ForEachSlot(*job, [&](const Slot& slot) {
+      if (slot.node == node) used.insert(slot.number);
     });
   }
   return used;

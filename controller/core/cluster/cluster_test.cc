@@ -62,7 +62,7 @@ TEST_F(ClusterTest, JobIsStoredBeforeItsNodesAreTold) {
   const auto plan = cluster_.PlanFor(NodeName("a"));
   ASSERT_THAT(plan, SizeIs(2));
   EXPECT_EQ(plan[1].id.rank, Rank(1));
-  EXPECT_EQ(plan[1].place, 1);
+  EXPECT_EQ(plan[1].slot, 1);
   EXPECT_EQ(plan[1].job->ranks.size(), 2u);
   EXPECT_EQ(plan[1].store_address, "");
   EXPECT_EQ(plan[1].job->request.spec, "spec");
@@ -118,7 +118,7 @@ TEST_F(ClusterTest, LadderAndProfileAreStoredBeforeTheNodesAreTold) {
       cluster_.Step(PlanChanged{JobId("job-1"), {{}, "wider", {{4, LadderScope::kAll, 0}}}}, At(2));
   EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
-  EXPECT_EQ(job("job-1").plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job("job-1").plan.version, PlanVersion(2));
   EXPECT_EQ(job("job-1").plan.strategy, "wider");
   EXPECT_EQ(job("job-1").plan.ladder.front().period, 4);
   JobProfile profile;
@@ -136,7 +136,7 @@ TEST_F(ClusterTest, RanksKeepTheRackThatTheirNodeHadWhenTheyWerePlaced) {
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
   facts.labels["rack"] = "r2";
   cluster_.Step(NodeConnected{facts, {}}, At(2));
-  EXPECT_EQ(job("job-1").ranks[0].place.rack, "r1");
+  EXPECT_EQ(job("job-1").ranks[0].slot.rack, "r1");
 }
 
 TEST_F(ClusterTest, QueueIsServedInOrderAndEachJobSaysWhatItWaitsFor) {
@@ -178,12 +178,12 @@ TEST_F(ClusterTest, JobsOnOneNodeShareNoGpu) {
   }
   std::vector<int> gpus;
   for (const PlannedTrainer& trainer : cluster_.PlanFor(NodeName("a"))) {
-    gpus.push_back(trainer.place);
+    gpus.push_back(trainer.slot);
   }
   EXPECT_THAT(gpus, ElementsAre(0, 1, 2));
 }
 
-TEST_F(ClusterTest, SilentNodeKeepsItsRanksAndTakesNoOthers) {
+TEST_F(ClusterTest, UnreachableNodeKeepsItsRanksAndTakesNoOthers) {
   cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
   EXPECT_EQ(cluster_.NextDeadline(), At(10).steady);
@@ -210,8 +210,8 @@ TEST_F(ClusterTest, NodeIsDrainedWhenAnotherNodesReportEndsTheJobThere) {
   cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
   cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
-  const NodeName first = job("job-1").ranks[0].place.node;
-  const NodeName second = job("job-1").ranks[1].place.node;
+  const NodeName first = job("job-1").ranks[0].slot.node;
+  const NodeName second = job("job-1").ranks[1].slot.node;
   for (const TrainerState state : {TrainerState::kReady, TrainerState::kRunning}) {
     cluster_.Step(NodeReported{first, {Report("job-1", 0, state)}}, At(2));
     cluster_.Step(NodeReported{second, {Report("job-1", 1, state)}}, At(2));
@@ -463,12 +463,12 @@ TEST_F(ClusterTest, SparesStartWithTheRanks) {
   request.spares = 1;
   cluster_.Step(JobSubmitted{request}, At(1));
   ASSERT_THAT(job("job-1").spares, SizeIs(1));
-  EXPECT_EQ(job("job-1").spares[0].place.node, NodeName("b"));
+  EXPECT_EQ(job("job-1").spares[0].slot.node, NodeName("b"));
   cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(2));
-  EXPECT_EQ(job("job-2").state, JobState::kQueued) << "the spare keeps its place";
+  EXPECT_EQ(job("job-2").state, JobState::kQueued) << "the spare keeps its slot";
 }
 
-TEST_F(ClusterTest, PlacesOfARestoredJobAreGivenToOthersWhenItEnds) {
+TEST_F(ClusterTest, SlotsOfARestoredJobAreGivenToOthersWhenItEnds) {
   cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
   cluster_.Step(JobSubmitted{Request("job-2", 1)}, At(2));

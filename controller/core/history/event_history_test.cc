@@ -17,7 +17,7 @@ JobLifeEvent Event(JobEventKind kind, bool warning = false) {
 }
 
 // Ids of all events after `id` that may be shown.
-std::vector<int64_t> Told(const EventHistory& history, int64_t id = 0) {
+std::vector<int64_t> Reported(const EventHistory& history, int64_t id = 0) {
   std::vector<int64_t> ids;
   while (const JobLifeEvent* next = history.After(id)) ids.push_back(id = next->id);
   return ids;
@@ -28,13 +28,13 @@ TEST(EventHistoryTest, TellsNothingBeforeItIsReleased) {
   std::vector<int64_t> forgotten;
   EXPECT_EQ(history.Add(Event(JobEventKind::kState), forgotten), 1);
   EXPECT_EQ(history.Add(Event(JobEventKind::kState), forgotten), 2);
-  EXPECT_THAT(Told(history), ::testing::IsEmpty());
+  EXPECT_THAT(Reported(history), ::testing::IsEmpty());
   EXPECT_FALSE(history.is_released());
   history.Release(1);
-  EXPECT_THAT(Told(history), ::testing::ElementsAre(1));
+  EXPECT_THAT(Reported(history), ::testing::ElementsAre(1));
   history.Release(2);
-  EXPECT_THAT(Told(history), ::testing::ElementsAre(1, 2));
-  EXPECT_THAT(Told(history, 1), ::testing::ElementsAre(2));
+  EXPECT_THAT(Reported(history), ::testing::ElementsAre(1, 2));
+  EXPECT_THAT(Reported(history, 1), ::testing::ElementsAre(2));
   EXPECT_TRUE(history.is_released());
 }
 
@@ -74,7 +74,7 @@ TEST(EventHistoryTest, IdsGoOnAfterARestart) {
   JobLifeEvent second = Event(JobEventKind::kCheckpoint);
   second.id = 9;
   history.Restore({first, second});
-  EXPECT_THAT(Told(history), ::testing::ElementsAre(7, 9));
+  EXPECT_THAT(Reported(history), ::testing::ElementsAre(7, 9));
   EXPECT_EQ(history.Add(Event(JobEventKind::kState), forgotten), 10);
   for (size_t i = 0; i < kRoutineKept; ++i) {
     history.Add(Event(JobEventKind::kCheckpoint), forgotten);

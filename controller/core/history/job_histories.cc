@@ -11,7 +11,7 @@ HistoryActions JobHistories::Restore(
     std::map<JobId, std::vector<JobLifeEvent>> events, const Cluster& cluster,
     const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
   HistoryActions actions;
-  for (const auto& [id, job] : cluster.jobs()) jobs_[id].job = ToldJob(job);
+  for (const auto& [id, job] : cluster.jobs()) jobs_[id].job = ReportedJob(job);
   for (const auto& [id, stored] : decisions) {
     const auto known = jobs_.find(id);
     if (known == jobs_.end()) continue;
@@ -53,10 +53,10 @@ HistoryActions JobHistories::Follow(const Cluster& cluster, const Stragglers& st
     const Job* job = cluster.FindJob(id);
     if (job == nullptr) continue;
     const RemedyDecision& decision = *stragglers.Find(id)->policy().Find(number);
-    Told& told = jobs_[id];
-    const auto [known, is_new] = told.decisions.emplace(number, decision.state);
+    Reported& reported = jobs_[id];
+    const auto [known, is_new] = reported.decisions.emplace(number, decision.state);
     if (!is_new && std::exchange(known->second, decision.state) == decision.state) continue;
-    Add(*job, told, {EventOf(decision)}, wall_now, actions);
+    Add(*job, reported, {EventOf(decision)}, wall_now, actions);
   }
   for (const auto& [id, number] : decided.forget) {
     const auto known = jobs_.find(id);
@@ -65,16 +65,17 @@ HistoryActions JobHistories::Follow(const Cluster& cluster, const Stragglers& st
   for (const JobId& id : stepped.show_jobs) {
     const Job* job = cluster.FindJob(id);
     if (job == nullptr) continue;
-    Told& told = jobs_[id];
-    Add(*job, told, told.job.Look(*job), wall_now, actions);
+    Reported& reported = jobs_[id];
+    Add(*job, reported, reported.job.Look(*job), wall_now, actions);
   }
   return actions;
 }
 
 bool JobHistories::HasNewVerdicts(const JobId& job, const Stragglers& stragglers) const {
   const JobStragglers* known = stragglers.Find(job);
-  const auto told = jobs_.find(job);
-  return known != nullptr && told != jobs_.end() && known->told().count() > told->second.verdicts;
+  const auto reported = jobs_.find(job);
+  return known != nullptr && reported != jobs_.end() &&
+         known->reported().count() > reported->second.verdicts;
 }
 
 HistoryActions JobHistories::FollowVerdicts(const JobId& id, const Cluster& cluster,
@@ -85,20 +86,20 @@ HistoryActions JobHistories::FollowVerdicts(const JobId& id, const Cluster& clus
   return actions;
 }
 
-void JobHistories::LookAtVerdicts(const Job& job, const Stragglers& stragglers, Told& told,
+void JobHistories::LookAtVerdicts(const Job& job, const Stragglers& stragglers, Reported& reported,
                                   absl::Time wall_now, HistoryActions& actions) {
   const JobStragglers* known = stragglers.Find(job.request.id);
   if (known == nullptr) return;
-  const auto& recent = known->told().recent();
-  const int64_t count = known->told().count();
-  const auto news = std::min(static_cast<int64_t>(recent.size()), count - told.verdicts);
+  const auto& recent = known->reported().recent();
+  const int64_t count = known->reported().count();
+  const auto news = std::min(static_cast<int64_t>(recent.size()), count - reported.verdicts);
   std::vector<JobLifeEvent> events;
   for (auto at = recent.end() - news; at != recent.end(); ++at) events.push_back(EventOf(*at));
-  told.verdicts = count;
-  Add(job, told, std::move(events), wall_now, actions);
+  reported.verdicts = count;
+  Add(job, reported, std::move(events), wall_now, actions);
 }
 
-void JobHistories::Add(const Job& job, Told& told, std::vector<JobLifeEvent> events,
+void JobHistories::Add(const Job& job, Reported& reported, std::vector<JobLifeEvent> events,
                        absl::Time wall_now, HistoryActions& actions) {
   if (events.empty()) return;
   const int64_t step = Summarize(job, wall_now).step;
@@ -109,7 +110,7 @@ void JobHistories::Add(const Job& job, Told& told, std::vector<JobLifeEvent> eve
     event.step = step;
     event.what = EventText(event.what);
     std::vector<int64_t> forgotten;
-    actions.store.emplace(job.request.id, told.history.Add(std::move(event), forgotten));
+    actions.store.emplace(job.request.id, reported.history.Add(std::move(event), forgotten));
     for (const int64_t id : forgotten) {
       actions.store.erase({job.request.id, id});
       actions.forget.emplace(job.request.id, id);

@@ -19,7 +19,7 @@
 #include "common/core/ids.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/event_history.h"
-#include "controller/core/history/told_job.h"
+#include "controller/core/history/reported_job.h"
 #include "controller/core/stragglers/job/stragglers.h"
 
 namespace paceline {
@@ -58,20 +58,20 @@ class JobHistories {
   const EventHistory* Find(const JobId& job) const;
 
  private:
-  struct Told {
+  struct Reported {
     EventHistory history;
-    ToldJob job;
+    ReportedJob job;
     std::map<int64_t, DecisionState> decisions;
-    int64_t verdicts = 0;  // ToldVerdicts::count.
+    int64_t verdicts = 0;  // ReportedVerdicts::count.
   };
 
-  void Add(const Job& job, Told& told, std::vector<JobLifeEvent> events, absl::Time wall_now,
-           HistoryActions& actions);
-  void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Told& told, absl::Time wall_now,
-                      HistoryActions& actions);
+  void Add(const Job& job, Reported& reported, std::vector<JobLifeEvent> events,
+           absl::Time wall_now, HistoryActions& actions);
+  void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Reported& reported,
+                      absl::Time wall_now, HistoryActions& actions);
 
   // Each batch of steps looks its job up here. Never iterated: it has no order.
-  absl::node_hash_map<JobId, Told> jobs_;
+  absl::node_hash_map<JobId, Reported> jobs_;
 };
 
 }  // namespace paceline

@@ -71,11 +71,11 @@ TEST_F(JobHistoriesTest, TellsASlowRankFromItsVerdictToWhetherTheRemedyHelped) {
 
 TEST_F(JobHistoriesTest, AVerdictIsToldOnce) {
   Train(400, SlowFrom("n03", 200));
-  int told = 0;
+  int reported = 0;
   for (const std::string& text : TextsOf(*histories_.Find(watched_.id))) {
-    told += text.find("n03 is slow:") == std::string::npos ? 0 : 1;
+    reported += text.find("n03 is slow:") == std::string::npos ? 0 : 1;
   }
-  EXPECT_EQ(told, 1);
+  EXPECT_EQ(reported, 1);
 }
 
 TEST_F(JobHistoriesTest, VerdictsWithoutAnythingElseAreFound) {
@@ -120,15 +120,15 @@ TEST_F(JobHistoriesTest, ADeletedJobsEventsAreForgotten) {
   ASSERT_FALSE(stored_.empty());
   Actions actions;
   actions.delete_jobs.insert(watched_.id);
-  const HistoryActions told =
+  const HistoryActions reported =
       histories_.Follow(*watched_.cluster, *watched_.stragglers, actions, {}, kWall);
-  EXPECT_EQ(told.forget.size(), stored_.size());
+  EXPECT_EQ(reported.forget.size(), stored_.size());
   EXPECT_EQ(histories_.Find(watched_.id), nullptr);
   EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
   // Another job of the same id gets a history of its own, which begins alike.
   stored_.clear();
   Follow();
-  EXPECT_EQ(stored_.size(), told.forget.size());
+  EXPECT_EQ(stored_.size(), reported.forget.size());
 }
 
 TEST(JobHistoriesRestoreTest, EventsOfJobsThatAreGoneAreForgotten) {

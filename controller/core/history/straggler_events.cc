@@ -24,14 +24,14 @@ const char* NameOf(StragglerCause cause) {
   return "";
 }
 
-std::string SubjectOf(const ToldVerdict& told) {
-  if (told.exchange.has_value()) {
-    return absl::StrFormat("the exchange of ranks %d-%d", told.exchange->first_rank,
-                           told.exchange->first_rank + told.exchange->ranks - 1);
+std::string SubjectOf(const ReportedVerdict& reported) {
+  if (reported.exchange.has_value()) {
+    return absl::StrFormat("the exchange of ranks %d-%d", reported.exchange->first_rank,
+                           reported.exchange->first_rank + reported.exchange->ranks - 1);
   }
-  const Verdict& verdict = told.verdict;
-  if (verdict.rank >= 0) return absl::StrCat("rank ", verdict.rank, " on ", told.node.value());
-  if (!told.node.value().empty()) return absl::StrCat("node ", told.node.value());
+  const Verdict& verdict = reported.verdict;
+  if (verdict.rank >= 0) return absl::StrCat("rank ", verdict.rank, " on ", reported.node.value());
+  if (!reported.node.value().empty()) return absl::StrCat("node ", reported.node.value());
   return absl::StrCat("peer group ", verdict.peer_group, " as a whole");
 }
 
@@ -50,31 +50,31 @@ std::string OutcomeOf(const RemedyDecision& decision) {
 
 }  // namespace
 
-JobLifeEvent EventOf(const ToldVerdict& told) {
-  const std::string subject = SubjectOf(told);
+JobLifeEvent EventOf(const ReportedVerdict& reported) {
+  const std::string subject = SubjectOf(reported);
   JobLifeEvent event;
   event.kind = JobEventKind::kStraggler;
-  switch (told.verdict.kind) {
+  switch (reported.verdict.kind) {
     case VerdictKind::kSuspect:
       event.warning = true;
-      event.what = absl::StrCat(subject, " is slow: ", EvidenceOf(told.verdict));
+      event.what = absl::StrCat(subject, " is slow: ", EvidenceOf(reported.verdict));
       break;
     case VerdictKind::kPersistent:
       event.warning = true;
-      event.what = absl::StrCat(subject, " stays slow: ", EvidenceOf(told.verdict));
+      event.what = absl::StrCat(subject, " stays slow: ", EvidenceOf(reported.verdict));
       break;
     case VerdictKind::kNode:
       event.warning = true;
-      event.what = absl::StrCat(subject, " has several slow ranks: ", EvidenceOf(told.verdict));
+      event.what = absl::StrCat(subject, " has several slow ranks: ", EvidenceOf(reported.verdict));
       break;
     case VerdictKind::kGroup:
       event.warning = true;
       event.what = absl::StrFormat("%s is slow: %.2f times its usual time since step %d", subject,
-                                   told.verdict.slowdown, told.verdict.since_step);
+                                   reported.verdict.slowdown, reported.verdict.since_step);
       break;
     case VerdictKind::kTransient:
     case VerdictKind::kRecovered:
-      event.what = absl::StrCat(subject, " is slow no longer, since step ", told.verdict.step);
+      event.what = absl::StrCat(subject, " is slow no longer, since step ", reported.verdict.step);
       break;
   }
   return event;

@@ -3,13 +3,13 @@
 #define CONTROLLER_CORE_HISTORY_STRAGGLER_EVENTS_H_
 
 #include "controller/core/history/event_history.h"
-#include "controller/core/stragglers/job/told_verdicts.h"
+#include "controller/core/stragglers/job/reported_verdicts.h"
 #include "controller/core/stragglers/remedy/remedy.h"
 
 namespace paceline {
 
 // Set only kind, warning and text.
-JobLifeEvent EventOf(const ToldVerdict& told);
+JobLifeEvent EventOf(const ReportedVerdict& reported);
 JobLifeEvent EventOf(const RemedyDecision& decision);
 
 }  // namespace paceline

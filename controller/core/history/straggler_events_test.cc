@@ -11,19 +11,19 @@ namespace {
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-ToldVerdict Slow(VerdictKind kind) {
-  ToldVerdict told;
-  told.verdict.kind = kind;
-  told.verdict.rank = 4;
-  told.verdict.step = 271;
-  told.verdict.since_step = 150;
-  told.verdict.slowdown = 1.65;
-  told.verdict.slowdown_low = 1.64;
-  told.verdict.slowdown_high = 1.66;
-  told.verdict.cause = StragglerCause::kHostPause;
-  told.verdict.lost_share = 0.34;
-  told.node = NodeName("w4");
-  return told;
+ReportedVerdict Slow(VerdictKind kind) {
+  ReportedVerdict reported;
+  reported.verdict.kind = kind;
+  reported.verdict.rank = 4;
+  reported.verdict.step = 271;
+  reported.verdict.since_step = 150;
+  reported.verdict.slowdown = 1.65;
+  reported.verdict.slowdown_low = 1.64;
+  reported.verdict.slowdown_high = 1.66;
+  reported.verdict.cause = StragglerCause::kHostPause;
+  reported.verdict.lost_share = 0.34;
+  reported.node = NodeName("w4");
+  return reported;
 }
 
 RemedyDecision HotSwap(DecisionState state) {
@@ -55,19 +55,19 @@ TEST(StragglerEventsTest, OneThatIsWellAgainIsNone) {
 }
 
 TEST(StragglerEventsTest, NamesWhoIsSlow) {
-  ToldVerdict told = Slow(VerdictKind::kNode);
-  told.verdict.rank = -1;
-  EXPECT_THAT(EventOf(told).what, StartsWith("node w4 has several slow ranks: "));
-  told = Slow(VerdictKind::kGroup);
-  told.verdict.rank = -1;
-  told.verdict.peer_group = 1;
-  told.node = NodeName();
-  EXPECT_THAT(EventOf(told).what, StartsWith("peer group 1 as a whole is slow: 1.65 times"));
-  told = Slow(VerdictKind::kSuspect);
-  told.exchange.emplace();
-  told.exchange->first_rank = 8;
-  told.exchange->ranks = 4;
-  EXPECT_THAT(EventOf(told).what, StartsWith("the exchange of ranks 8-11 is slow: "));
+  ReportedVerdict reported = Slow(VerdictKind::kNode);
+  reported.verdict.rank = -1;
+  EXPECT_THAT(EventOf(reported).what, StartsWith("node w4 has several slow ranks: "));
+  reported = Slow(VerdictKind::kGroup);
+  reported.verdict.rank = -1;
+  reported.verdict.peer_group = 1;
+  reported.node = NodeName();
+  EXPECT_THAT(EventOf(reported).what, StartsWith("peer group 1 as a whole is slow: 1.65 times"));
+  reported = Slow(VerdictKind::kSuspect);
+  reported.exchange.emplace();
+  reported.exchange->first_rank = 8;
+  reported.exchange->ranks = 4;
+  EXPECT_THAT(EventOf(reported).what, StartsWith("the exchange of ranks 8-11 is slow: "));
 }
 
 TEST(StragglerEventsTest, DecisionsTellWhoOrderedThem) {

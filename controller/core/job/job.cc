@@ -43,7 +43,7 @@ std::string DescribeFailure(const JobFailure& failure) {
 void RecordFailure(Job& job, const RankState& rank) {
   const TrainerExit& exit = *rank.report.exit;
   if (job.failure.has_value() && (!IsEcho(job.failure->exit) || IsEcho(exit))) return;
-  job.failure = JobFailure{RankOf(job, rank), rank.place.node, exit};
+  job.failure = JobFailure{RankOf(job, rank), rank.slot.node, exit};
   job.reason = DescribeFailure(*job.failure);
 }
 
@@ -188,14 +188,14 @@ void Advance(Job& job, Moment now) {
 }
 
 // Puts ranks of a node next to each other, and nodes of a rack.
-void SortByHome(std::vector<Place>& places) {
+void SortByHome(std::vector<Slot>& slots) {
   std::map<std::string, size_t> racks;
   std::map<NodeName, size_t> nodes;
-  for (const Place& place : places) {
-    racks.emplace(place.rack, racks.size());
-    nodes.emplace(place.node, nodes.size());
+  for (const Slot& slot : slots) {
+    racks.emplace(slot.rack, racks.size());
+    nodes.emplace(slot.node, nodes.size());
   }
-  std::stable_sort(places.begin(), places.end(), [&](const Place& a, const Place& b) {
+  std::stable_sort(slots.begin(), slots.end(), [&](const Slot& a, const Slot& b) {
     return std::make_pair(racks[a.rack], nodes[a.node]) <
            std::make_pair(racks[b.rack], nodes[b.node]);
   });
@@ -270,8 +270,8 @@ std::string StartReason(const Job& job) {
                                     : absl::StrCat(job.restart_reason, "; trainers start");
 }
 
-void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
-  SortByHome(places);
+void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
+  SortByHome(slots);
   job.state = JobState::kStarting;
   job.reason = StartReason(job);
   job.placed = now.wall;
@@ -279,17 +279,17 @@ void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
   job.generation = NextUnused(job);
   job.ranks.clear();
   job.nodes.clear();
-  for (const Place& place : places) job.nodes.push_back(place.node);
+  for (const Slot& slot : slots) job.nodes.push_back(slot.node);
   std::sort(job.nodes.begin(), job.nodes.end());
   job.nodes.erase(std::unique(job.nodes.begin(), job.nodes.end()), job.nodes.end());
-  for (size_t r = 0; r < places.size(); ++r) {
+  for (size_t r = 0; r < slots.size(); ++r) {
     RankState rank;
-    rank.place = places[r];
+    rank.slot = slots[r];
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
     rank.seat = static_cast<int>(r);
     job.ranks.push_back(std::move(rank));
   }
-  job.homes = std::move(places);
+  job.homes = std::move(slots);
   job.recovery.started = job.generation;
   job.recovery.next_spare = job.request.ranks;
   job.recovery.batch = RankBatch();
@@ -299,7 +299,7 @@ void PlaceJob(Job& job, std::vector<Place> places, Moment now) {
 
 JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& report, Moment now) {
   RankState* const found = job.ended_already() ? nullptr : FindTrainer(job, report.id);
-  if (found == nullptr || found->place.node != node || HasExited(found->report)) {
+  if (found == nullptr || found->slot.node != node || HasExited(found->report)) {
     return JobChange::kNone;
   }
   RankState& rank = *found;
@@ -349,7 +349,7 @@ JobChange LoseNode(Job& job, const NodeName& node, const std::string& why, Momen
   bool changed = false;
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
-      if (trainer.place.node != node || HasExited(trainer.report)) continue;
+      if (trainer.slot.node != node || HasExited(trainer.report)) continue;
       trainer.report.exit = LostExit(trainer.report, why);
       trainer.report.state = TrainerState::kExited;
       changed = true;
@@ -394,7 +394,7 @@ JobChange TickJob(Job& job, Moment now) {
   for (RankState& rank : job.ranks) {
     if (HasExited(rank.report)) continue;
     rank.report.exit = LostExit(
-        rank.report, absl::StrCat("node ", rank.place.node.value(),
+        rank.report, absl::StrCat("node ", rank.slot.node.value(),
                                   " does not answer: what became of the trainer is unknown"));
     rank.report.state = TrainerState::kExited;
     if (job.failure.has_value()) RecordFailure(job, rank);

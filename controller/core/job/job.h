@@ -18,7 +18,7 @@
 // is kept. The others are stopped with a short grace, in which a rank whose own error is still on
 // its way can report it. Then the job starts again as its next generation, if restart.h says so.
 //
-// A silent node changes nothing here: its trainers may well be running.
+// An unreachable node changes nothing here: its trainers may well be running.
 #ifndef CONTROLLER_CORE_JOB_JOB_H_
 #define CONTROLLER_CORE_JOB_JOB_H_
 
@@ -103,7 +103,7 @@ struct JobRequest {
   std::string queue = "default";
   int priority = 0;  // Within its queue; a greater one goes first.
   PlacementPolicy placement = {};
-  int spares = 0;  // Places for replacements of lost ranks, beside those of the ranks.
+  int spares = 0;  // Slots for replacements of lost ranks, beside those of the ranks.
   RecoveryPolicy recovery = {};
   JobTimeouts timeouts = {};
   StragglerMode stragglers = StragglerMode::kAdvise;
@@ -118,10 +118,10 @@ inline absl::Duration StopGraceOf(const JobRequest& request) {
   return request.command.has_value() ? request.command->stop_grace : kDefaultCancelGrace;
 }
 
-// Room for one rank: a slot, or a GPU.
-struct Place {
+// Where one rank runs: one of a node's CPU slots, or one of its GPUs.
+struct Slot {
   NodeName node;
-  int number = 0;         // Of the slot or GPU on its node, 0-based.
+  int number = 0;         // Of the CPU slot or GPU on its node, 0-based.
   std::string rack = {};  // Label "rack" of the node when the rank was placed.
 };
 
@@ -132,7 +132,7 @@ struct StopOrder {
 
 // A trainer of the job: a member of the present generation, a spare, or one that leaves.
 struct RankState {
-  Place place;
+  Slot slot;
   TrainerReport report;  // The last one; report.id is the identity of the process.
   int seat = -1;         // 0-based; of a leaving trainer: the one it had. -1: none.
 
@@ -143,12 +143,12 @@ struct RankState {
   absl::Time stacks_deadline = absl::InfiniteFuture();
 
   // Steady, and not stored.
-  absl::Time silent_since = absl::InfiniteFuture();  // Its node does not answer.
-  std::string node_lost = {};                        // Why it counts as lost; empty: it does not.
-  absl::Time progressed = absl::InfinitePast();      // When it was last seen to go on.
-  absl::Time heard = absl::InfinitePast();           // When its node last reported it.
-  absl::Time heard_wall = absl::InfinitePast();      // The same as wall time, for display.
-  int64_t first_step = -1;                           // First step that was seen of it; -1: none.
+  absl::Time unreachable_since = absl::InfiniteFuture();  // Its node does not answer.
+  std::string node_lost = {};                    // Why it counts as lost; empty: it does not.
+  absl::Time progressed = absl::InfinitePast();  // When it was last seen to go on.
+  absl::Time heard = absl::InfinitePast();       // When its node last reported it.
+  absl::Time heard_wall = absl::InfinitePast();  // The same as wall time, for display.
+  int64_t first_step = -1;                       // First step that was seen of it; -1: none.
 
   // Why a member is given up, and ended, although its end is not known; empty: it is not.
   std::string lost = {};
@@ -158,10 +158,10 @@ struct RankState {
 // Which collectives the ranks wait in (collectives.h). Not stored.
 struct JobCollectives {
   int64_t wanted = 0;  // Number of the newest question to the ranks; 0: they are not asked.
-  absl::Time asked = absl::InfinitePast();  // Steady.
-  bool answered = false;                    // All ranks have, or the wait for them is over.
-  absl::Time told = absl::InfinitePast();   // Wall: when `findings` were made.
-  std::vector<std::string> findings;        // From the newest answers, or from earlier ones.
+  absl::Time asked = absl::InfinitePast();     // Steady.
+  bool answered = false;                       // All ranks have, or the wait for them is over.
+  absl::Time reported = absl::InfinitePast();  // Wall: when `findings` were made.
+  std::vector<std::string> findings;           // From the newest answers, or from earlier ones.
 };
 
 struct JobFailure {
@@ -172,7 +172,7 @@ struct JobFailure {
 
 // What the ranks are to agree on.
 struct JobPlan {
-  PlanEpoch epoch{1};
+  PlanVersion version{1};
   std::string strategy;                             // Serialized paceline.v1.Strategy.
   Ladder ladder = {};                               // The strategy's.
   std::optional<SlipstreamChoice> slipstream = {};  // The strategy's; nothing: it is another one.
@@ -221,7 +221,7 @@ struct Job {
   bool requeue = false;        // While stopping: it is then queued again, which is no restart.
 
   // Membership (membership.h).
-  std::vector<Place> homes;        // By seat: where the newest start placed it. Groups go by this.
+  std::vector<Slot> homes;         // By seat: where the newest start placed it. Groups go by this.
   std::vector<RankState> spares;   // They stand by, or start.
   std::vector<RankState> leaving;  // They are out, and are to end.
   JobRecovery recovery;
@@ -254,8 +254,8 @@ std::string StartReason(const Job& job);
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
 // Gives a queued job its next generation. Ranks on a node become neighbours, and so do nodes in a
-// rack; otherwise they keep the order of `places`.
-void PlaceJob(Job& job, std::vector<Place> places, Moment now);
+// rack; otherwise they keep the order of `slots`.
+void PlaceJob(Job& job, std::vector<Slot> slots, Moment now);
 
 // Takes in a node's report of one of the job's trainers. A report of an unknown trainer, or of one
 // that runs elsewhere, changes nothing.
@@ -278,7 +278,7 @@ JobChange TickJob(Job& job, Moment now);
 // When TickJob has something to do next; InfiniteFuture() if never. Steady.
 absl::Time NextDeadline(const Job& job);
 
-// host:port of the store where the generation meets: rank 0's; empty until every rank is ready.
+// host:port of the store of the generation's rendezvous: rank 0's; empty until every rank is ready.
 std::string StoreAddress(const Job& job);
 
 // Why Slipstream cannot train the job's model, from the first rank that says so; empty: it can, or

@@ -67,8 +67,8 @@ void JobAccount::Follow(const Job& job, Moment now) {
 
 void JobAccount::TakeStep(double total_s, double data_wait_s) {
   if (category_ != TimeCategory::kProductive || ended_) return;
-  told_productive_ += (total_s - data_wait_s) / ranks_;
-  told_wait_ += data_wait_s / ranks_;
+  reported_productive_ += (total_s - data_wait_s) / ranks_;
+  reported_wait_ += data_wait_s / ranks_;
   longest_step_ = std::max(longest_step_, total_s);
 }
 
@@ -84,13 +84,13 @@ void JobAccount::CountTime(absl::Time steady) {
 // Divides the time in RUNNING by what the ranks have reported. The part that nobody can report any
 // more goes to outside_steps; with `all`, the whole rest does.
 void JobAccount::Divide(bool all) {
-  const double told = told_productive_ + told_wait_;
-  const double in_steps = std::min(running_, told);
+  const double reported = reported_productive_ + reported_wait_;
+  const double in_steps = std::min(running_, reported);
   if (in_steps > 0) {
-    Add(TimeCategory::kProductive, in_steps * told_productive_ / told);
-    Add(TimeCategory::kDataWait, in_steps * told_wait_ / told);
-    told_productive_ -= in_steps * told_productive_ / told;
-    told_wait_ -= in_steps * told_wait_ / told;
+    Add(TimeCategory::kProductive, in_steps * reported_productive_ / reported);
+    Add(TimeCategory::kDataWait, in_steps * reported_wait_ / reported);
+    reported_productive_ -= in_steps * reported_productive_ / reported;
+    reported_wait_ -= in_steps * reported_wait_ / reported;
     running_ -= in_steps;
   }
   const double kept = all ? 0 : kLateReportsS + kStepsUnderWay * longest_step_;
@@ -98,7 +98,7 @@ void JobAccount::Divide(bool all) {
     Add(TimeCategory::kOutsideSteps, running_ - kept);
     running_ = kept;
   }
-  if (all) told_productive_ = told_wait_ = longest_step_ = 0;
+  if (all) reported_productive_ = reported_wait_ = longest_step_ = 0;
 }
 
 void JobAccount::CountSteps(const Job& job, Moment now) {

@@ -89,8 +89,8 @@ class JobAccount {
 
   // In seconds: time in RUNNING not yet divided, and what ranks have reported of it, on average.
   double running_ = 0;
-  double told_productive_ = 0;
-  double told_wait_ = 0;
+  double reported_productive_ = 0;
+  double reported_wait_ = 0;
   double longest_step_ = 0;  // Of those reported since the job trains.
 
   bool is_step_known_ = true;

@@ -10,19 +10,19 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
   JobProgress sum;
   if (job.ranks.empty()) return sum;
   const bool replaced = job.generation != job.recovery.started;
-  const auto is_silent = [](const RankState& rank) {
-    return rank.silent_since != absl::InfiniteFuture();
+  const auto is_unreachable = [](const RankState& rank) {
+    return rank.unreachable_since != absl::InfiniteFuture();
   };
-  // The last report of a silent rank is old: it does not show the present rate, and its step and
-  // loss count only if all ranks are silent.
-  const bool all_silent = std::all_of(job.ranks.begin(), job.ranks.end(), is_silent);
+  // The last report of an unreachable rank is old: it does not show the present rate, and its step
+  // and loss count only if all ranks are unreachable.
+  const bool all_unreachable = std::all_of(job.ranks.begin(), job.ranks.end(), is_unreachable);
   bool any = false;
   double mfu = 0;
   int with_mfu = 0;
   int with_loss = 0;
   for (const RankState& rank : job.ranks) {
     const Progress& progress = rank.report.progress;
-    const bool is_old = !all_silent && is_silent(rank);
+    const bool is_old = !all_unreachable && is_unreachable(rank);
     if (!is_old && (!replaced || HasState(job, rank))) {  // A newcomer has done no step yet.
       // A rank that has just met the others may not have reported its progress yet.
       const int64_t step = std::max(progress.step, rank.report.membership.step);
@@ -34,7 +34,7 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
       sum.loss += progress.loss;
       ++with_loss;
     }
-    if (is_silent(rank)) continue;
+    if (is_unreachable(rank)) continue;
     sum.samples_per_second += progress.samples_per_second;
     sum.tokens_per_second += rank.report.figures.tokens_per_second;
     if (!rank.report.figures.mfu.has_value()) continue;

@@ -127,7 +127,7 @@ TEST(JobTest, StopEndsAtItsDeadlineWhenANodeDoesNotConfirm) {
   EXPECT_EQ(NextDeadline(job), absl::InfiniteFuture());
 }
 
-TEST(JobTest, SilentNodeIsBlamedWhenTheOthersOnlyEcho) {
+TEST(JobTest, UnreachableNodeIsBlamedWhenTheOthersOnlyEcho) {
   Job job = RunningJob();
   ApplyReport(job, kA, Exit(0, FailureKind::kCollective, "connection reset"), At(4));
   TickJob(job, {NextDeadline(job), At(6).wall});
@@ -245,12 +245,12 @@ TEST(JobTest, RatesAndLossesOfRanksThatAreNotHeardOfAreNotThoseOfNow) {
   report.figures.mfu = 0.5;
   ApplyReport(job, kB, report, At(4));
   EXPECT_EQ(job.ranks[1].heard_wall, At(4).wall);
-  job.ranks[1].silent_since = At(5).steady;
+  job.ranks[1].unreachable_since = At(5).steady;
   JobProgress sum = Summarize(job, At(6).wall);
   EXPECT_DOUBLE_EQ(sum.loss, 1);
   EXPECT_DOUBLE_EQ(sum.samples_per_second, 100);
   EXPECT_FALSE(sum.mfu.has_value());
-  job.ranks[0].silent_since = At(5).steady;
+  job.ranks[0].unreachable_since = At(5).steady;
   sum = Summarize(job, At(6).wall);
   EXPECT_DOUBLE_EQ(sum.loss, 1.5) << "nobody knows more";
   EXPECT_DOUBLE_EQ(sum.samples_per_second, 0);
@@ -264,9 +264,9 @@ TEST(JobTest, RanksThatAreNotHeardOfDoNotHoldTheStepBackThatIsTold) {
   report = Report(1, TrainerState::kRunning);
   report.progress.step = 8;
   ApplyReport(job, kB, report, At(4));
-  job.ranks[1].silent_since = At(5).steady;
+  job.ranks[1].unreachable_since = At(5).steady;
   EXPECT_EQ(Summarize(job, At(6).wall).step, 10);
-  job.ranks[0].silent_since = At(6).steady;
+  job.ranks[0].unreachable_since = At(6).steady;
   EXPECT_EQ(Summarize(job, At(7).wall).step, 8) << "nobody knows more";
 }
 

@@ -24,10 +24,10 @@ TEST(LogWriterTest, WhoTakesTheSeatOfALostRankWritesItsLog) {
   const LogReader reader = ReaderOf(played.job, 1);
   EXPECT_EQ(WriterFor(played.job, reader)->report.id, reader.trainer);
   EXPECT_TRUE(MayWrite(played.job, reader));
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(reader.trainer, 5);
   ASSERT_EQ(played.Nodes(), "aecd");
-  EXPECT_EQ(WriterFor(played.job, reader)->place.node, NodeName("e"));
+  EXPECT_EQ(WriterFor(played.job, reader)->slot.node, NodeName("e"));
   EXPECT_FALSE(MayWrite(played.job, reader));
 }
 
@@ -48,14 +48,14 @@ TEST(LogWriterTest, WhoIsRelievedWritesUntilItEnds) {
   MemberJob played;
   Job& job = played.job;
   const LogReader reader = ReaderOf(job, 2);
-  played.places.Add("e");
+  played.slots.Add("e");
   RequestReplacement(job, NodeName("c"), "drained");
   played.Advance(20);
   ASSERT_EQ(job.spares.size(), 1U);
   played.Ready(job.spares[0].report.id, 21);
   ASSERT_EQ(played.Nodes(), "abed");
-  EXPECT_EQ(WriterFor(job, reader)->place.node, NodeName("e"));
-  EXPECT_TRUE(MayWrite(job, reader)) << "it trains on until they have met";
+  EXPECT_EQ(WriterFor(job, reader)->slot.node, NodeName("e"));
+  EXPECT_TRUE(MayWrite(job, reader)) << "it trains on until the rendezvous is done";
   played.TrainAll(22, 30);
   EXPECT_TRUE(MayWrite(job, reader));
   played.End(reader.trainer, 23, FailureKind::kNone, "");
@@ -66,7 +66,7 @@ TEST(LogWriterTest, WhoWasGivenUpIsNotWaitedFor) {
   MemberJob played;
   Job& job = played.job;
   const LogReader reader = ReaderOf(job, 1);
-  played.places.Add("e");
+  played.slots.Add("e");
   EndTrainersOn(job, NodeName("b"), "replaced by ann", At(5));
   played.Advance(5);
   ASSERT_EQ(played.Nodes(), "aecd");

@@ -22,15 +22,15 @@ std::optional<Refusal> RefuseEnded(const Job& job, const char* what) {
 std::optional<Refusal> RefusePending(const Job& job) {
   if (job.state == JobState::kQueued) return std::nullopt;
   const bool failed = std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& r) {
-    return r.report.plan.failed == job.plan.epoch;
+    return r.report.plan.failed == job.plan.version;
   });
   if (failed) return std::nullopt;
   const auto behind = std::count_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& r) {
-    return r.report.plan.active != job.plan.epoch;
+    return r.report.plan.active != job.plan.version;
   });
   if (behind == 0) return std::nullopt;
   return Refusal{Refusal::Kind::kState, "PLAN_PENDING",
-                 absl::StrCat("epoch ", job.plan.epoch.value(), " of ", NameOf(job),
+                 absl::StrCat("plan version ", job.plan.version.value(), " of ", NameOf(job),
                               " has not been taken up yet by ", behind, " of ", job.ranks.size(),
                               " ranks: try again when it has")};
 }
@@ -41,7 +41,7 @@ const char* StrategyName(const JobStrategy& strategy) {
 }
 
 void SetPlan(Job& job, JobPlan plan) {
-  plan.epoch = PlanEpoch(job.plan.epoch.value() + 1);
+  plan.version = PlanVersion(job.plan.version.value() + 1);
   job.plan = std::move(plan);
 }
 

@@ -1,11 +1,11 @@
 // Changes of what a job's ranks agree on: its ladder, its Slipstream mode, or whether it trains by
 // Slipstream at all.
 //
-// Each change has a plan epoch above all earlier ones. The ranks prepare it, and take it up all at
-// the same step. The next change must wait until all have reported that, so that all train by the
-// same plan while they prepare another; or until one has reported that it could not prepare the
-// epoch, which is then never taken up, and which the next change replaces. A queued job starts with
-// the newest plan.
+// Each change has a plan version above all earlier ones. The ranks prepare it, and take it up all
+// at the same step. The next change must wait until all have reported that, so that all train by
+// the same plan while they prepare another; or until one has reported that it could not prepare the
+// version, which is then never taken up, and which the next change replaces. A queued job starts
+// with the newest plan.
 //
 // Ranks change to or from Slipstream only with a new generation, so the plan waits for a planned
 // generation of the same ranks (planned_change.h). The plan is given up, and the ranks go on by the
@@ -28,16 +28,16 @@ std::optional<Refusal> RefuseMode(const Job& job);
 // Whether ranks have yet to take up the newest plan.
 bool IsPlanPending(const Job& job);
 
-// Changes the plan; the epoch of `plan` does not matter. Requires: the plan before is not pending,
-// could not be prepared, or is taken back.
+// Changes the plan; the version of `plan` does not matter. Requires: the plan before is not
+// pending, could not be prepared, or is taken back.
 void ChangePlan(Job& job, JobPlan plan);
 
-// Gives a generation that begins its plan, under the next epoch.
+// Gives a generation that begins its plan, under the next version.
 void TakePlanOver(Job& job, bool planned);
 
-// The plan that all ranks are known to train by; the epoch is 0 before there is one.
+// The plan that all ranks are known to train by; the version is 0 before there is one.
 struct ActivePlan {
-  PlanEpoch epoch;
+  PlanVersion version;
   int64_t since_step = 0;
 };
 ActivePlan FindActivePlan(const Job& job);

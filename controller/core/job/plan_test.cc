@@ -28,7 +28,7 @@ class PlanTest : public ::testing::Test {
     TrainerReport report = job_.ranks[static_cast<size_t>(rank)].report;
     report.state = state;
     report.pid = 7 + rank;
-    report.plan = {PlanEpoch(active), PlanEpoch(active), since, PlanEpoch(), ""};
+    report.plan = {PlanVersion(active), PlanVersion(active), since, PlanVersion(), ""};
     if (state == TrainerState::kExited) report.exit = TrainerExit();
     return ApplyReport(job_, kNode, report, At(2));
   }
@@ -42,14 +42,14 @@ class PlanTest : public ::testing::Test {
 };
 
 TEST_F(PlanTest, QueuedJobStartsWithTheNewestLadder) {
-  EXPECT_EQ(job_.plan.epoch, PlanEpoch(1));
+  EXPECT_EQ(job_.plan.version, PlanVersion(1));
   EXPECT_EQ(job_.plan.strategy, "first");
   for (const char* strategy : {"second", "third"}) {
     EXPECT_EQ(Reason(), "");
     ChangePlan(job_, {{}, strategy});
   }
   Place();
-  EXPECT_EQ(job_.plan.epoch, PlanEpoch(3));
+  EXPECT_EQ(job_.plan.version, PlanVersion(3));
   EXPECT_EQ(job_.plan.strategy, "third");
 }
 
@@ -62,39 +62,40 @@ TEST_F(PlanTest, NextChangeWaitsUntilEveryRankTrainsByTheLast) {
   EXPECT_EQ(Report(1, 1, 0), JobChange::kTrainer);
   EXPECT_EQ(Reason(), "");
   ChangePlan(job_, {{}, "second"});
-  EXPECT_EQ(RefuseLadder(job_)->message,
-            "epoch 2 of job job-1 has not been taken up yet by 2 of 2 ranks: try again when it "
-            "has");
+  EXPECT_EQ(
+      RefuseLadder(job_)->message,
+      "plan version 2 of job job-1 has not been taken up yet by 2 of 2 ranks: try again when it "
+      "has");
   Report(0, 2, 40);
-  EXPECT_EQ(FindActivePlan(job_).epoch, PlanEpoch(1));
+  EXPECT_EQ(FindActivePlan(job_).version, PlanVersion(1));
   Report(1, 2, 40);
   EXPECT_EQ(Reason(), "");
-  EXPECT_EQ(FindActivePlan(job_).epoch, PlanEpoch(2));
+  EXPECT_EQ(FindActivePlan(job_).version, PlanVersion(2));
   EXPECT_EQ(FindActivePlan(job_).since_step, 40);
 }
 
-TEST_F(PlanTest, EpochThatARankCouldNotPrepareIsReplaced) {
+TEST_F(PlanTest, PlanVersionThatARankCouldNotPrepareIsReplaced) {
   Place();
   Report(0, 1, 0);
   Report(1, 1, 0);
   ChangePlan(job_, {{}, "second"});
   EXPECT_EQ(Reason(), "PLAN_PENDING");
   TrainerReport report = job_.ranks[1].report;
-  report.plan.failed = PlanEpoch(2);
+  report.plan.failed = PlanVersion(2);
   report.plan.error = "rendezvous: timed out";
   EXPECT_EQ(ApplyReport(job_, kNode, report, At(3)), JobChange::kTrainer);
   EXPECT_EQ(Reason(), "");
   ChangePlan(job_, {{}, "third"});
-  EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is about the epoch before.
+  EXPECT_EQ(Reason(), "PLAN_PENDING");  // The report is about the version before.
   Report(0, 3, 40);
   Report(1, 3, 40);
   EXPECT_EQ(Reason(), "");
 }
 
 TEST_F(PlanTest, NoPlanIsActiveBeforeTheRanksTrain) {
-  EXPECT_EQ(FindActivePlan(job_).epoch, PlanEpoch(0));
+  EXPECT_EQ(FindActivePlan(job_).version, PlanVersion(0));
   Place();
-  EXPECT_EQ(FindActivePlan(job_).epoch, PlanEpoch(0));
+  EXPECT_EQ(FindActivePlan(job_).version, PlanVersion(0));
 }
 
 TEST_F(PlanTest, SynchronousJobHasNoLadder) {
@@ -114,7 +115,7 @@ TEST_F(PlanTest, SlipstreamHasAModeInsteadOfALadder) {
   Report(1, 1, 0);
   EXPECT_FALSE(RefuseMode(job_).has_value());
   ChangePlan(job_, {{}, "drop", {}, SlipstreamChoice{SlipstreamMode::kDrop, {}}});
-  EXPECT_EQ(job_.plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job_.plan.version, PlanVersion(2));
   EXPECT_TRUE(job_.plan.slipstream->own_pace());
   EXPECT_STREQ(RefuseMode(job_)->reason, "PLAN_PENDING");
   CancelJob(job_, "enough", absl::Seconds(1), At(3));
@@ -139,13 +140,13 @@ TEST_F(PlanTest, SlipstreamIsTakenUpByAnotherGenerationOnly) {
   EXPECT_TRUE(IsPlanPending(job_));
   TakePlanOver(job_, /*planned=*/true);
   EXPECT_EQ(job_.plan.strategy, "free");
-  EXPECT_EQ(job_.plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job_.plan.version, PlanVersion(2));
   EXPECT_TRUE(IsPlanPending(job_));
   // The planned generation did not come about.
   TakePlanOver(job_, /*planned=*/false);
   EXPECT_EQ(job_.plan.strategy, "first");
   EXPECT_FALSE(job_.plan.slipstream.has_value());
-  EXPECT_EQ(job_.plan.epoch, PlanEpoch(3)) << "epochs are never used twice";
+  EXPECT_EQ(job_.plan.version, PlanVersion(3)) << "versions are never used twice";
 }
 
 TEST_F(PlanTest, ChangeToSlipstreamIsGivenUpWhenSomethingElseComesBefore) {
@@ -166,7 +167,7 @@ TEST_F(PlanTest, ChangeToSlipstreamCanBeTakenBack) {
   ChangePlan(job_, {{}, "free", {}, SlipstreamChoice()});
   ChangePlan(job_, {{}, "first"});
   EXPECT_FALSE(IsPlanPending(job_));
-  EXPECT_EQ(job_.plan.epoch, PlanEpoch(1));
+  EXPECT_EQ(job_.plan.version, PlanVersion(1));
 }
 
 TEST_F(PlanTest, EndedAndEndingJobsAreLeftAlone) {
@@ -186,7 +187,7 @@ TEST_F(PlanTest, RanksOfANodeAndNodesOfARackAreNeighbours) {
   PlaceJob(job_, {{a, 0, "x"}, {b, 0, "y"}, {a, 1, "x"}, {c, 0, "x"}, {b, 1, "y"}}, At(1));
   std::string order;
   for (const RankState& rank : job_.ranks) {
-    order += rank.place.rack + rank.place.node.value() + std::to_string(rank.place.number) + " ";
+    order += rank.slot.rack + rank.slot.node.value() + std::to_string(rank.slot.number) + " ";
   }
   EXPECT_EQ(order, "xa0 xa1 xc0 yb0 yb1 ");
   EXPECT_EQ(job_.ranks[4].report.id.rank, Rank(4));

@@ -49,13 +49,13 @@ struct Evaluation {
   int64_t samples = 0;
 };
 
-// How far a rank is with its plan. Epochs are 0 until it has one.
+// How far a rank is with its plan. Versions are 0 until it has one.
 struct PlanStatus {
-  PlanEpoch prepared;
-  PlanEpoch active;
+  PlanVersion prepared;
+  PlanVersion active;
   int64_t active_since_step = 0;
-  PlanEpoch failed;   // An epoch that could not be prepared,
-  std::string error;  // and why.
+  PlanVersion failed;  // A version that could not be prepared,
+  std::string error;   // and why.
 
   friend bool operator==(const PlanStatus& a, const PlanStatus& b) {
     return std::tie(a.prepared, a.active, a.active_since_step, a.failed, a.error) ==
@@ -89,7 +89,7 @@ enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };
 enum class SaveFailure { kNone, kNoSpace, kNoPermission, kIo, kNotAgreed, kInconsistent, kNan };
 
 // A rank reports at most this many of its newest saves.
-inline constexpr size_t kMaxSavesTold = 8;
+inline constexpr size_t kMaxSavesReported = 8;
 
 // One rank's part of one checkpoint of a generation.
 struct SaveStatus {
@@ -168,7 +168,7 @@ struct TrainerReport {
   PlanStatus plan;
   Figures figures;
   ProfileResult profile;
-  std::vector<SaveStatus> saves = {};  // Oldest first; at most kMaxSavesTold.
+  std::vector<SaveStatus> saves = {};  // Oldest first; at most kMaxSavesReported.
   // Longest time that the latest save held up the training.
   absl::Duration blocked = absl::ZeroDuration();
   bool asked_to_end = false;  // By somebody other than its daemon.

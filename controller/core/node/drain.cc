@@ -95,7 +95,7 @@ DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode) {
   DrainEffect effect;
   effect.job = job.request.id;
   for (size_t r = 0; r < job.ranks.size(); ++r) {
-    if (job.ranks[r].place.node == node) effect.ranks.push_back(static_cast<int>(r));
+    if (job.ranks[r].slot.node == node) effect.ranks.push_back(static_cast<int>(r));
   }
   effect.way = ChooseWay(job, mode);
   effect.text = TextOf(effect, job, mode);
@@ -103,20 +103,20 @@ DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode) {
 }
 
 void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
-                     const std::vector<NodeName>& places) {
+                     const std::vector<NodeName>& slots) {
   if (effect.ranks.empty()) return;
   std::vector<std::string> where;
   if (!spares.empty()) where.push_back(NodesText("a spare", spares));
   if (spares.size() > 1) where.back() = NodesText("spare", spares);
-  if (!places.empty()) {
-    where.push_back(NodesText(places.size() == 1 ? "a new trainer" : "new trainer", places));
+  if (!slots.empty()) {
+    where.push_back(NodesText(slots.size() == 1 ? "a new trainer" : "new trainer", slots));
   }
-  effect.missing = static_cast<int>(effect.ranks.size() - spares.size() - places.size());
+  effect.missing = static_cast<int>(effect.ranks.size() - spares.size() - slots.size());
   effect.text = absl::StrCat(RanksText(effect.ranks), effect.ranks.size() == 1 ? " moves" : " move",
                              where.empty() ? "" : " to ", absl::StrJoin(where, " and "),
                              " while the job trains on");
   if (effect.missing > 0) {
-    absl::StrAppend(&effect.text, "; there is no free place for ", effect.missing, " of ",
+    absl::StrAppend(&effect.text, "; there is no free slot for ", effect.missing, " of ",
                     effect.ranks.size(), " now: the drain waits for one");
   }
 }

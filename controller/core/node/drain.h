@@ -28,16 +28,16 @@ struct DrainEffect {
   std::vector<int> ranks;  // Those on the node; ascending.
   DrainWay way = DrainWay::kFinish;
   std::string text;  // One line for people.
-  int missing = 0;   // For a swap: ranks that no other place can take now.
+  int missing = 0;   // For a swap: ranks that no other slot can take now.
 };
 
 // Requires: HasTrainersOn(job, node).
 DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode);
 
 // Adds to a swap's text where its ranks go: first to existing spares on the nodes `spares`, then to
-// new trainers on free `places`. Each entry takes one rank; `missing` is set to the rest.
+// new trainers on free `slots`. Each entry takes one rank; `missing` is set to the rest.
 void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
-                     const std::vector<NodeName>& places);
+                     const std::vector<NodeName>& slots);
 
 // The mode that has this effect.
 DrainMode ModeOf(DrainWay way);

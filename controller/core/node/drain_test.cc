@@ -83,7 +83,7 @@ TEST(DrainTest, SwapSaysWhereItsRanksGo) {
   NameSubstitutes(effect, {NodeName("c")}, {NodeName("d")});
   EXPECT_EQ(effect.text,
             "ranks 2, 3, 4 move to a spare on c and a new trainer on d while the job trains on; "
-            "there is no free place for 1 of 3 now: the drain waits for one");
+            "there is no free slot for 1 of 3 now: the drain waits for one");
   EXPECT_EQ(effect.missing, 1);
   effect.ranks = {2, 3};
   NameSubstitutes(effect, {}, {NodeName("d"), NodeName("d")});

@@ -13,7 +13,7 @@ constexpr char kController[] = "controller";
 bool LoseTouch(Node& node, std::string reason) {
   if (node.contact != Contact::kReachable) return false;
   node.contact = Contact::kUnreachable;
-  node.silence_deadline = absl::InfiniteFuture();
+  node.unreachable_deadline = absl::InfiniteFuture();
   node.contact_reason = std::move(reason);
   ShowState(node);
   return true;
@@ -42,7 +42,7 @@ bool WelcomeNode(Node& node, NodeFacts facts, absl::Duration lease, Moment now) 
 
 bool HearFromNode(Node& node, absl::Duration lease, Moment now) {
   node.last_report = now.wall;
-  node.silence_deadline = now.steady + kNodeSilence;
+  node.unreachable_deadline = now.steady + kUnreachableAfter;
   node.lease_deadline = now.steady + LeasePatience(lease);
   if (node.contact == Contact::kReachable) return false;
   node.contact = Contact::kReachable;
@@ -56,7 +56,7 @@ bool DisconnectNode(Node& node) { return LoseTouch(node, "the worker has disconn
 bool LoseContact(Node& node, std::string why) {
   if (node.contact == Contact::kLost) return false;
   node.contact = Contact::kLost;
-  node.silence_deadline = node.lease_deadline = absl::InfiniteFuture();
+  node.unreachable_deadline = node.lease_deadline = absl::InfiniteFuture();
   node.contact_reason = std::move(why);
   node.trainers = 0;
   ShowState(node);
@@ -65,8 +65,9 @@ bool LoseContact(Node& node, std::string why) {
 
 bool TickNode(Node& node, Moment now) {
   bool changed = false;
-  if (now.steady >= node.silence_deadline) {
-    changed = LoseTouch(node, absl::StrCat("no report for ", absl::FormatDuration(kNodeSilence)));
+  if (now.steady >= node.unreachable_deadline) {
+    changed =
+        LoseTouch(node, absl::StrCat("no report for ", absl::FormatDuration(kUnreachableAfter)));
   }
   if (now.steady >= node.lease_deadline) {
     LoseTouch(node, "no report");
@@ -95,7 +96,7 @@ std::optional<Refusal> RefuseCheck(const Node& node, absl::Time wall_now) {
 }
 
 absl::Time NextDeadline(const Node& node) {
-  return std::min({node.silence_deadline, node.lease_deadline, NextExpiry(node.holds)});
+  return std::min({node.unreachable_deadline, node.lease_deadline, NextExpiry(node.holds)});
 }
 
 bool ShowState(Node& node) {
@@ -124,7 +125,7 @@ bool RecordState(Node& node, Moment now) {
 
 void RestoreNode(Node& node, absl::Duration lease, Moment now) {
   RestoreExpiry(node.holds, now);
-  node.silence_deadline = absl::InfiniteFuture();
+  node.unreachable_deadline = absl::InfiniteFuture();
   if (node.contact == Contact::kLost) {
     node.lease_deadline = absl::InfiniteFuture();
   } else {

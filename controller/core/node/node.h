@@ -1,6 +1,6 @@
 // A node's life as the controller sees it: whether it is heard of, and what holds it.
 //
-//                        disconnected, or silent               lease run out, or
+//                        disconnected, or no reports           lease run out, or
 //     (hello) ──▶ reachable ───────────────────▶ unreachable ──────────────────▶ lost
 //                     ▲                               │         declared lost     │
 //                     ╰──────── a report, or hello ───┴───────────────────────────╯
@@ -34,7 +34,7 @@
 namespace paceline {
 
 // A node without a report for this long becomes UNREACHABLE. Reports come every second.
-inline constexpr absl::Duration kNodeSilence = absl::Seconds(10);
+inline constexpr absl::Duration kUnreachableAfter = absl::Seconds(10);
 // How many events of a node's history are kept.
 inline constexpr size_t kNodeEventsKept = 100;
 
@@ -89,7 +89,7 @@ struct Node {
   absl::Time last_report;  // Wall.
   int trainers = 0;        // How many ran at the last report.
   // Steady: when it becomes unreachable, or lost, unless it reports; infinite: never.
-  absl::Time silence_deadline = absl::InfiniteFuture();
+  absl::Time unreachable_deadline = absl::InfiniteFuture();
   absl::Time lease_deadline = absl::InfiniteFuture();
 };
 

@@ -37,7 +37,7 @@ TEST(NodeTest, HelloMakesItReadyAndKeepsTheFirstRegistration) {
   EXPECT_EQ(node.registered, At(0).wall);
 }
 
-TEST(NodeTest, SilenceMakesItUnreachableAndAReportReadyAgain) {
+TEST(NodeTest, NoReportMakesItUnreachableAndAReportReadyAgain) {
   Node node;
   WelcomeNode(node, NodeFacts{}, kLease, At(0));
   HearFromNode(node, kLease, At(5));
@@ -140,7 +140,7 @@ TEST(NodeTest, RestoredNodeIsLostIfItDoesNotReturnWithinALease) {
   EXPECT_EQ(NextDeadline(node), absl::InfiniteFuture());
 }
 
-TEST(NodeTest, LeaseThatIsShorterThanSilenceIsToldAsSuch) {
+TEST(NodeTest, LeaseThatEndsBeforeItIsUnreachableIsReportedAsSuch) {
   Node node;
   WelcomeNode(node, NodeFacts(), absl::Seconds(4), At(0));
   EXPECT_TRUE(TickNode(node, At(5.1)));

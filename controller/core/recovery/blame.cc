@@ -47,7 +47,7 @@ std::optional<JobFailure> FindStuckRank(const std::vector<RankState>& ranks,
     }
   }
   if (longest == nullptr) return std::nullopt;
-  JobFailure stuck{longest->report.id.rank, longest->place.node, *longest->report.exit};
+  JobFailure stuck{longest->report.id.rank, longest->slot.node, *longest->report.exit};
   stuck.exit.failure = FailureKind::kCollective;
   stuck.exit.message = absl::StrFormat(
       "did not come to the collective that the others waited in: in %s of step %d for %.1f s "

@@ -1,10 +1,10 @@
 // Which rank's failure explains the end of a job.
 //
 // When one rank fails, the collectives of the others break. Their failures are echoes, and the
-// first failure that is no echo is the cause. If there are only echoes, either a node is silent
-// (its ranks are then given up as lost, which is no echo), or a rank did not come to a collective
-// before the others lost patience. Such a rank has not failed but was stopped; what it was doing
-// meanwhile tells which one it is.
+// first failure that is no echo is the cause. If there are only echoes, either a node is
+// unreachable (its ranks are then given up as lost, which is no echo), or a rank did not come to a
+// collective before the others lost patience. Such a rank has not failed but was stopped; what it
+// was doing meanwhile tells which one it is.
 #ifndef CONTROLLER_CORE_RECOVERY_BLAME_H_
 #define CONTROLLER_CORE_RECOVERY_BLAME_H_
 

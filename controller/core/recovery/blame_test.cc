@@ -11,7 +11,7 @@ constexpr int kCommunication = 4;
 
 RankState Ended(int rank, FailureKind failure, int phase, absl::Duration in_phase) {
   RankState state;
-  state.place = {NodeName("node" + std::to_string(rank)), 0};
+  state.slot = {NodeName("node" + std::to_string(rank)), 0};
   state.report.id.rank = Rank(rank);
   state.report.exit = TrainerExit();
   state.report.exit->failure = failure;

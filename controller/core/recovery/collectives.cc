@@ -18,8 +18,8 @@ namespace {
 // Nodes wait a few seconds for the answer of a rank's process
 // (worker/daemon/trainers/asked_collectives.h); then their report has to come.
 constexpr absl::Duration kAnswerPatience = absl::Seconds(7);
-constexpr absl::Duration kLeastPace = absl::Minutes(1);
-constexpr size_t kRangesTold = 8;
+constexpr absl::Duration kLeastInterval = absl::Minutes(1);
+constexpr size_t kRangesReported = 8;
 constexpr int64_t kNone = std::numeric_limits<int64_t>::max();
 
 // ---- Words.
@@ -31,7 +31,7 @@ std::string RanksText(std::vector<int> ranks) {
   for (size_t i = 0; i < ranks.size();) {
     size_t last = i;
     while (last + 1 < ranks.size() && ranks[last + 1] == ranks[last] + 1) ++last;
-    if (ranges.size() == kRangesTold) {
+    if (ranges.size() == kRangesReported) {
       ranges.push_back(absl::StrCat("and ", ranks.size() - i, " more"));
       break;
     }
@@ -47,8 +47,8 @@ const char* Either(size_t count, const char* one, const char* more) {
 
 // "default_pg", "2": the group's purpose if torch knows it, else its name.
 std::string NameOf(const GroupCollectives& group) {
-  const bool told = !group.description.empty() && group.description != "undefined";
-  return told ? group.description : group.name;
+  const bool reported = !group.description.empty() && group.description != "undefined";
+  return reported ? group.description : group.name;
 }
 
 std::string InputText(const Collective& collective) {
@@ -218,20 +218,20 @@ class GroupFinder {
   const Elsewhere& elsewhere_;
 };
 
-bool Knows(const RankTold& rank) { return rank.told.unavailable.empty(); }
+bool Knows(const RankReport& rank) { return rank.reported.unavailable.empty(); }
 
 // Returns the members of the group of which nothing is known. Adds to `members` those that have not
 // made the group yet, and so have entered none of its collectives.
-std::vector<int> TakeOthers(const std::vector<RankTold>& ranks, std::vector<Member>& members) {
+std::vector<int> TakeOthers(const std::vector<RankReport>& ranks, std::vector<Member>& members) {
   static const GroupCollectives* const kNothing = new GroupCollectives();
   const std::vector<int>& all = members.front().group->ranks;
   std::vector<int> unknown;
-  for (const RankTold& rank : ranks) {
+  for (const RankReport& rank : ranks) {
     const int number = rank.rank.value();
     const bool is_member = std::find(all.begin(), all.end(), number) != all.end();
-    const bool told = std::any_of(members.begin(), members.end(),
-                                  [&](const Member& member) { return member.rank == number; });
-    if (told) continue;
+    const bool reported = std::any_of(members.begin(), members.end(),
+                                      [&](const Member& member) { return member.rank == number; });
+    if (reported) continue;
     if (!Knows(rank) && (is_member || all.empty())) unknown.push_back(number);
     if (Knows(rank) && is_member) members.push_back({number, kNothing, kNone});
   }
@@ -239,10 +239,10 @@ std::vector<int> TakeOthers(const std::vector<RankTold>& ranks, std::vector<Memb
 }
 
 // "the collectives of rank 2 are not known: its Python did not answer within 3 s".
-void TellUnknown(const std::vector<RankTold>& ranks, std::vector<std::string>& texts) {
+void TellUnknown(const std::vector<RankReport>& ranks, std::vector<std::string>& texts) {
   std::map<std::string, std::vector<int>> reasons;
-  for (const RankTold& rank : ranks) {
-    if (!Knows(rank)) reasons[rank.told.unavailable].push_back(rank.rank.value());
+  for (const RankReport& rank : ranks) {
+    if (!Knows(rank)) reasons[rank.reported.unavailable].push_back(rank.rank.value());
   }
   for (const auto& [why, which] : reasons) {
     texts.push_back(absl::StrCat("the collectives of ", RanksText(which), " are not known: ", why));
@@ -255,13 +255,13 @@ bool IsWatched(const Job& job) {
   return job.request.command.has_value() && job.request.command->watched;
 }
 
-absl::Duration Pace(const Job& job) {
-  return std::max(kLeastPace, job.request.timeouts.stall_warning);
+absl::Duration AskInterval(const Job& job) {
+  return std::max(kLeastInterval, job.request.timeouts.stall_warning);
 }
 
 bool IsAwaited(const Job& job, const RankState& rank) {
   return rank.report.state == TrainerState::kRunning &&
-         rank.silent_since == absl::InfiniteFuture() &&
+         rank.unreachable_since == absl::InfiniteFuture() &&
          rank.report.collectives.wanted != job.collectives.wanted;
 }
 
@@ -274,39 +274,40 @@ void Ask(Job& job, Moment now) {
 }
 
 void TakeAnswers(Job& job, Moment now) {
-  std::vector<RankTold> ranks;
+  std::vector<RankReport> ranks;
   int number = 0;
   for (const RankState& rank : job.ranks) {
-    RankTold& told = ranks.emplace_back();
-    told.rank = Rank(number++);
+    RankReport& reported = ranks.emplace_back();
+    reported.rank = Rank(number++);
     const TrainerReport& report = rank.report;
-    told.told = report.collectives;
+    reported.reported = report.collectives;
     const bool exited = report.state == TrainerState::kExited;
-    told.has_failed =
+    reported.has_failed =
         exited && report.exit.has_value() && report.exit->failure == FailureKind::kCollective;
     // What a rank reported before it ended, or left behind then, is as good as an answer.
-    const bool has_told = !told.told.groups.empty() || !told.told.unavailable.empty();
-    if (exited ? !has_told : told.told.wanted != job.collectives.wanted) {
-      told.told = RankCollectives();
-      told.told.unavailable =
+    const bool has_reported =
+        !reported.reported.groups.empty() || !reported.reported.unavailable.empty();
+    if (exited ? !has_reported : reported.reported.wanted != job.collectives.wanted) {
+      reported.reported = RankCollectives();
+      reported.reported.unavailable =
           exited ? "ended before being asked"
-                 : absl::StrCat("node ", rank.place.node.value(), " has not answered");
+                 : absl::StrCat("node ", rank.slot.node.value(), " has not answered");
     }
   }
   job.collectives.answered = true;
-  job.collectives.told = now.wall;
+  job.collectives.reported = now.wall;
   job.collectives.findings = FindCollectives(ranks);
 }
 
 }  // namespace
 
-std::vector<std::string> FindCollectives(const std::vector<RankTold>& ranks) {
+std::vector<std::string> FindCollectives(const std::vector<RankReport>& ranks) {
   // By group name, which is the same on all ranks of the group.
   std::map<std::string, std::vector<Member>> groups;
   GroupFinder::Elsewhere elsewhere;
-  for (const RankTold& rank : ranks) {
+  for (const RankReport& rank : ranks) {
     if (!Knows(rank)) continue;
-    for (const GroupCollectives& group : rank.told.groups) {
+    for (const GroupCollectives& group : rank.reported.groups) {
       const int64_t waits_in = FirstWaited(group, rank.has_failed);
       groups[group.name].push_back({rank.rank.value(), &group, waits_in});
       if (waits_in == kNone) continue;
@@ -341,7 +342,7 @@ JobChange TellCollectives(Job& job, bool stalled, Moment now) {
     return JobChange::kState;
   }
   if (collectives.wanted == 0 ||
-      (collectives.answered && now.steady >= collectives.asked + Pace(job))) {
+      (collectives.answered && now.steady >= collectives.asked + AskInterval(job))) {
     Ask(job, now);
     return JobChange::kState;
   }
@@ -356,7 +357,7 @@ JobChange TellCollectives(Job& job, bool stalled, Moment now) {
 absl::Time NextCollectives(const Job& job) {
   const JobCollectives& collectives = job.collectives;
   if (collectives.wanted == 0) return absl::InfiniteFuture();
-  return collectives.asked + (collectives.answered ? Pace(job) : kAnswerPatience);
+  return collectives.asked + (collectives.answered ? AskInterval(job) : kAnswerPatience);
 }
 
 void AskLastCollectives(Job& job, Moment now) {

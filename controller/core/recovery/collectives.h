@@ -16,16 +16,16 @@
 namespace paceline {
 
 // What a rank has reported of its collectives.
-struct RankTold {
+struct RankReport {
   Rank rank;
-  RankCollectives told;
+  RankCollectives reported;
   bool has_failed = false;  // In a collective, its newest, even if that counts as finished.
 };
 
 // One sentence for each process group in which a rank waits, first the group that explains others;
 // the last sentence names the ranks of which nothing is known. Empty: no rank is known to wait in a
 // collective. `ranks`: ascending.
-std::vector<std::string> FindCollectives(const std::vector<RankTold>& ranks);
+std::vector<std::string> FindCollectives(const std::vector<RankReport>& ranks);
 
 // For a training job: asks the ranks, and takes in their answers. `stalled`: a rank makes no
 // progress. Returns kState if the ranks are to be asked, or no longer.

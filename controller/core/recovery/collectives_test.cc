@@ -33,35 +33,35 @@ GroupCollectives Through(int64_t number, const std::string& name = "0") {
   return group;
 }
 
-RankTold Told(int rank, std::vector<GroupCollectives> groups) {
-  RankTold told;
-  told.rank = Rank(rank);
-  told.told.groups = std::move(groups);
-  return told;
+RankReport Reported(int rank, std::vector<GroupCollectives> groups) {
+  RankReport reported;
+  reported.rank = Rank(rank);
+  reported.reported.groups = std::move(groups);
+  return reported;
 }
 
-RankTold Silent(int rank, const std::string& why) {
-  RankTold told;
-  told.rank = Rank(rank);
-  told.told.unavailable = why;
-  return told;
+RankReport Silent(int rank, const std::string& why) {
+  RankReport reported;
+  reported.rank = Rank(rank);
+  reported.reported.unavailable = why;
+  return reported;
 }
 
 TEST(CollectivesTest, RankThatHasNotEnteredWhatOthersAreInIsNamed) {
-  EXPECT_THAT(FindCollectives({Told(0, {In(513)}), Told(1, {In(513)}), Told(2, {Through(512)}),
-                               Told(3, {In(513)})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {In(513)}), Reported(1, {In(513)}),
+                               Reported(2, {Through(512)}), Reported(3, {In(513)})}),
               ElementsAre("all_reduce #513 of group default_pg (float32 [4]): ranks 0-1, 3 are in "
                           "it, rank 2 has not entered it; its last was broadcast #512"));
 }
 
 TEST(CollectivesTest, OfSeveralThatAreLateTheLastOneIsTold) {
   EXPECT_THAT(
-      FindCollectives({Told(0, {In(513)}), Told(1, {Through(510)}), Told(2, {Through(512)}),
-                       Told(3, {Through(0)})}),
+      FindCollectives({Reported(0, {In(513)}), Reported(1, {Through(510)}),
+                       Reported(2, {Through(512)}), Reported(3, {Through(0)})}),
       ElementsAre("all_reduce #513 of group default_pg (float32 [4]): rank 0 is in it, ranks "
                   "1-3 have not entered it, nor any before it"));
-  EXPECT_THAT(FindCollectives({Told(0, {In(513)}), Told(1, {Through(510)}), Told(2, {Through(512)}),
-                               Told(3, {In(513)})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {In(513)}), Reported(1, {Through(510)}),
+                               Reported(2, {Through(512)}), Reported(3, {In(513)})}),
               ElementsAre(HasSubstr("ranks 1-2 have not entered it; of rank 1 the last was "
                                     "broadcast #510")));
 }
@@ -72,7 +72,7 @@ TEST(CollectivesTest, RanksThatAreFarAheadWaitInTheFirstThatHasNotFinished) {
       "0", "default_pg", {0, 1},
       430, true,         {Call(400, "broadcast", "float32 [2]", true), Call(401), Call(402)}};
   EXPECT_THAT(
-      FindCollectives({Told(0, {ahead}), Told(1, {Through(400)})}),
+      FindCollectives({Reported(0, {ahead}), Reported(1, {Through(400)})}),
       ElementsAre("all_reduce #401 of group default_pg (float32 [4]): rank 0 is in it, rank "
                   "1 has not entered it; its last was broadcast #400"));
 }
@@ -81,7 +81,8 @@ TEST(CollectivesTest, DifferentOperationsOfOneNumberAreAMismatch) {
   GroupCollectives other = In(9);
   other.collectives.back() = Call(9, "broadcast", "float32 [4]");
   EXPECT_THAT(
-      FindCollectives({Told(0, {In(9)}), Told(1, {other}), Told(2, {In(9)}), Told(3, {In(9)})}),
+      FindCollectives(
+          {Reported(0, {In(9)}), Reported(1, {other}), Reported(2, {In(9)}), Reported(3, {In(9)})}),
       ElementsAre("collective #9 of group default_pg is not the same on all ranks: ranks 0, "
                   "2-3 called all_reduce (float32 [4]), rank 1 called broadcast (float32 "
                   "[4])"));
@@ -90,7 +91,7 @@ TEST(CollectivesTest, DifferentOperationsOfOneNumberAreAMismatch) {
 TEST(CollectivesTest, DifferentInputsAreAMismatchWhereTheyHaveToBeEqual) {
   GroupCollectives other = In(9);
   other.collectives.back().input = "float32 [5]";
-  EXPECT_THAT(FindCollectives({Told(0, {In(9)}), Told(1, {other})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {In(9)}), Reported(1, {other})}),
               ElementsAre(HasSubstr("is not the same on all ranks: rank 0 called all_reduce "
                                     "(float32 [4]), rank 1 called all_reduce (float32 [5])")));
 }
@@ -101,7 +102,7 @@ TEST(CollectivesTest, UnevenInputsOfAnAllToAllAreNone) {
   other.collectives = {Call(9, "all_to_all", "float32 [5]")};
   one.ranks = other.ranks = {0, 1};
   EXPECT_THAT(
-      FindCollectives({Told(0, {one}), Told(1, {other})}),
+      FindCollectives({Reported(0, {one}), Reported(1, {other})}),
       ElementsAre("all_to_all #9 of group default_pg (float32 [4]): ranks 0-1 are in it, and "
                   "no rank is missing: it does not come to its end"));
 }
@@ -110,7 +111,7 @@ TEST(CollectivesTest, UnevenInputsOfAnAllToAllAreNone) {
 TEST(CollectivesTest, TheFirstMismatchIsTold) {
   GroupCollectives other = In(9);
   other.collectives.front() = Call(8, "all_gather", "float32 [2]", true);
-  EXPECT_THAT(FindCollectives({Told(0, {In(9)}), Told(1, {other})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {In(9)}), Reported(1, {other})}),
               ElementsAre(HasSubstr("collective #8 of group default_pg is not the same")));
 }
 
@@ -123,8 +124,8 @@ TEST(CollectivesTest, TheGroupThatExplainsTheOthersComesFirst) {
   late.description = "undefined";
   late.ranks = {2, 3};
   EXPECT_THAT(
-      FindCollectives({Told(0, {In(513)}), Told(1, {In(513)}), Told(2, {Through(512), pair}),
-                       Told(3, {Through(512), late})}),
+      FindCollectives({Reported(0, {In(513)}), Reported(1, {In(513)}),
+                       Reported(2, {Through(512), pair}), Reported(3, {Through(512), late})}),
       ElementsAre(
           "all_reduce #7 of group 4 (float32 [4]): rank 2 is in it, rank 3 has not entered "
           "it; its last was broadcast #6",
@@ -137,19 +138,20 @@ TEST(CollectivesTest, TheGroupThatExplainsTheOthersComesFirst) {
 TEST(CollectivesTest, RanksOutsideOfAGroupAreNotMissed) {
   GroupCollectives one = In(3, "1"), other = Through(2, "1");
   one.ranks = other.ranks = {1, 3};
-  EXPECT_THAT(FindCollectives({Told(0, {Through(90)}), Told(1, {Through(90), one}),
-                               Told(2, {Through(90)}), Told(3, {Through(90), other})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {Through(90)}), Reported(1, {Through(90), one}),
+                               Reported(2, {Through(90)}), Reported(3, {Through(90), other})}),
               ElementsAre(HasSubstr("rank 1 is in it, rank 3 has not entered it")));
 }
 
 TEST(CollectivesTest, MemberThatHasNotMadeTheGroupYetHasEnteredNothing) {
-  EXPECT_THAT(FindCollectives({Told(0, {In(1)}), Told(1, {In(1)}), Told(2, {In(1)}), Told(3, {})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {In(1)}), Reported(1, {In(1)}), Reported(2, {In(1)}),
+                               Reported(3, {})}),
               ElementsAre(HasSubstr("rank 3 has not entered it, nor any before it")));
 }
 
 TEST(CollectivesTest, RanksThatToldNothingAreUnknown) {
   EXPECT_THAT(
-      FindCollectives({Told(0, {In(513)}), Told(1, {In(513)}), Silent(2, "node b is away"),
+      FindCollectives({Reported(0, {In(513)}), Reported(1, {In(513)}), Silent(2, "node b is away"),
                        Silent(3, "node b is away")}),
       ElementsAre("all_reduce #513 of group default_pg (float32 [4]): ranks 0-1 are in it, of "
                   "ranks 2-3 it is not known",
@@ -161,9 +163,9 @@ TEST(CollectivesTest, RanksThatToldNothingAreUnknown) {
 
 TEST(CollectivesTest, WithoutARankThatWaitsThereIsNothingToTell) {
   EXPECT_THAT(FindCollectives({}), IsEmpty());
-  EXPECT_THAT(FindCollectives({Told(0, {}), Told(1, {})}), IsEmpty());
-  EXPECT_THAT(FindCollectives({Told(0, {Through(512)}), Told(1, {Through(513)}),
-                               Told(2, {Through(513)}), Told(3, {Through(513)})}),
+  EXPECT_THAT(FindCollectives({Reported(0, {}), Reported(1, {})}), IsEmpty());
+  EXPECT_THAT(FindCollectives({Reported(0, {Through(512)}), Reported(1, {Through(513)}),
+                               Reported(2, {Through(513)}), Reported(3, {Through(513)})}),
               IsEmpty());
 }
 
@@ -174,19 +176,19 @@ TEST(CollectivesTest, RankThatFailedWasInItsNewestCollective) {
   failed.ranks = {0, 1};
   GroupCollectives older = Through(4, "1");
   older.newest = false;
-  RankTold first = Told(0, {failed, older});
+  RankReport first = Reported(0, {failed, older});
   first.has_failed = true;
-  EXPECT_THAT(FindCollectives({first, Told(1, {Through(512)})}),
+  EXPECT_THAT(FindCollectives({first, Reported(1, {Through(512)})}),
               ElementsAre("all_reduce #513 of group default_pg (float32 [7, 3]): rank 0 is in it, "
                           "rank 1 has not entered it; its last was broadcast #512"));
 }
 
 TEST(CollectivesTest, LongListsOfRanksAreCompressed) {
-  std::vector<RankTold> ranks;
+  std::vector<RankReport> ranks;
   for (int rank = 0; rank < 4096; ++rank) {
     GroupCollectives group = rank % 100 == 99 ? Through(1) : In(2);
     group.ranks.clear();
-    ranks.push_back(Told(rank, {group}));
+    ranks.push_back(Reported(rank, {group}));
   }
   EXPECT_THAT(
       FindCollectives(ranks),
@@ -247,7 +249,7 @@ TEST_F(CollectivesOfJobTest, RanksAreAskedWhenOneStandsStill) {
       "it; "
       "its last was broadcast #4";
   EXPECT_THAT(job().collectives.findings, ElementsAre(found));
-  EXPECT_EQ(job().collectives.told, At(33).wall);
+  EXPECT_EQ(job().collectives.reported, At(33).wall);
   EXPECT_THAT(job().reason, HasSubstr("has been quiet for 30 s: no output"));
   EXPECT_THAT(job().reason, HasSubstr("; " + found));
 }

@@ -10,7 +10,7 @@ namespace {
 TEST(FailureBudgetTest, BudgetIsSpentByOneFailureTooMany) {
   MemberJob played;
   Job& job = played.job;
-  for (int i = 0; i < 4; ++i) played.places.Add("e", i);
+  for (int i = 0; i < 4; ++i) played.slots.Add("e", i);
   for (int i = 0; i < 3; ++i) {
     played.End(played.Id(2), 5 + i);
     ASSERT_EQ(job.state, JobState::kRecovering) << i;
@@ -31,7 +31,7 @@ TEST(FailureBudgetTest, SpentBudgetLeavesTheRestartsOfTheSpec) {
   request.recovery.max_failures = 1;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(2), 5);
   played.TrainAll(6, 20);
   played.End(played.Id(1), 7);
@@ -45,7 +45,7 @@ TEST(FailureBudgetTest, FailuresOutsideTheWindowDoNotCount) {
   MemberJob played;
   Job& job = played.job;
   for (int i = 0; i < 5; ++i) {
-    played.places.Add("e", i);
+    played.slots.Add("e", i);
     played.End(played.Id(2), 10 + 2000 * i);
     EXPECT_EQ(job.state, JobState::kRecovering) << i;
     played.TrainAll(11 + 2000 * i, 20 + i);
@@ -57,8 +57,8 @@ TEST(FailureBudgetTest, SameStepTwiceIsACrashLoop) {
   request.max_restarts = 5;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.End(played.Id(2), 5, FailureKind::kError, "boom");
   played.TrainAll(6, 10);
   played.End(played.Id(2), 7, FailureKind::kError, "boom");
@@ -71,8 +71,8 @@ TEST(FailureBudgetTest, SameStepTwiceIsACrashLoop) {
 TEST(FailureBudgetTest, ARankThatFailsBeforeItIsSeenToTrainIsInACrashLoopToo) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.End(played.Id(2), 5, FailureKind::kError, "boom");
   ASSERT_EQ(job.state, JobState::kRecovering);
   TrainerReport report = played.Last(played.Id(2));
@@ -85,7 +85,7 @@ TEST(FailureBudgetTest, ARankThatFailsBeforeItIsSeenToTrainIsInACrashLoopToo) {
 TEST(FailureBudgetTest, AnotherStepOrAnotherRankIsNoCrashLoop) {
   MemberJob played;
   Job& job = played.job;
-  for (int i = 0; i < 3; ++i) played.places.Add("e", i);
+  for (int i = 0; i < 3; ++i) played.slots.Add("e", i);
   played.End(played.Id(2), 5, FailureKind::kError, "boom");
   played.TrainAll(6, 10);
   played.End(played.Id(1), 7, FailureKind::kError, "boom");
@@ -98,7 +98,7 @@ TEST(FailureBudgetTest, AnotherStepOrAnotherRankIsNoCrashLoop) {
 TEST(FailureBudgetTest, BadInputIsNotRecoveredFrom) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(2), 5, FailureKind::kInput, "cannot read /data");
   EXPECT_EQ(job.state, JobState::kStopping);
   EXPECT_EQ(job.generation, Generation(1));

@@ -22,7 +22,7 @@ constexpr int kAveraging = 6;
 constexpr int kRoundWait = 7;
 constexpr int kEvaluating = 8;
 
-constexpr size_t kLateTold = 3;  // How many ranks are named.
+constexpr size_t kLateReported = 3;  // How many ranks are named.
 
 bool WaitsForOthers(const RankState& rank) {
   const Progress& progress = rank.report.progress;
@@ -37,7 +37,7 @@ bool WaitsForOthers(const RankState& rank) {
 // command that has made no steps may never make one.
 absl::Time StuckSince(const Job& job, const RankState& rank) {
   if (rank.report.state != TrainerState::kRunning || IsLost(rank) ||
-      rank.silent_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast() ||
+      rank.unreachable_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast() ||
       (job.request.command.has_value() && rank.report.progress.step == 0)) {
     return absl::InfiniteFuture();
   }
@@ -86,12 +86,12 @@ std::string DescribeQuiet(const Job& job) {
   int others = 0;
   for (const RankState& rank : job.ranks) {
     const absl::Duration quiet = QuietTime(job, rank.report);
-    if (quiet == absl::ZeroDuration() || rank.silent_since != absl::InfiniteFuture()) continue;
+    if (quiet == absl::ZeroDuration() || rank.unreachable_since != absl::InfiniteFuture()) continue;
     if (longest != nullptr) ++others;
     if (longest == nullptr || quiet > QuietTime(job, longest->report)) longest = &rank;
   }
   if (longest == nullptr) return "";
-  return absl::StrCat("rank ", RankOf(job, *longest).value(), " on ", longest->place.node.value(),
+  return absl::StrCat("rank ", RankOf(job, *longest).value(), " on ", longest->slot.node.value(),
                       " has been quiet for ", WholeText(QuietTime(job, longest->report)),
                       longest->report.suspended ? " (its process is stopped)" : "",
                       ": no output, almost no processor time",
@@ -166,7 +166,7 @@ std::string DescribeStall(const Job& job, absl::Time steady_now) {
     if (slowest == nullptr || since < slowest->progressed) slowest = &rank;
   }
   if (slowest == nullptr) return DescribeQuiet(job);
-  return absl::StrCat("rank ", RankOf(job, *slowest).value(), " on ", slowest->place.node.value(),
+  return absl::StrCat("rank ", RankOf(job, *slowest).value(), " on ", slowest->slot.node.value(),
                       " is slow: ", WhereIs(*slowest, steady_now));
 }
 
@@ -179,15 +179,16 @@ std::string DescribeStart(const Job& job, absl::Time wall_now) {
   std::vector<std::string> late;
   for (const RankState& rank : job.ranks) {
     if (!starts(rank) && !(all_ready && rank.report.state == TrainerState::kReady)) continue;
-    late.push_back(absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.place.node.value(),
+    late.push_back(absl::StrCat("rank ", RankOf(job, rank).value(), " on ", rank.slot.node.value(),
                                 rank.report.suspended ? " (its process is stopped)" : ""));
   }
   if (late.empty()) return "";
-  const size_t told = std::min(kLateTold, late.size());
-  std::string text = absl::StrJoin(late.begin(), late.begin() + static_cast<int64_t>(told), ", ");
-  if (told < late.size()) absl::StrAppend(&text, " and ", late.size() - told, " more");
-  const absl::Duration since = absl::Floor(wall_now - job.placed, kStartPace);
-  return absl::StrCat(all_ready ? "not met after " : "not ready after ",
+  const size_t reported = std::min(kLateReported, late.size());
+  std::string text =
+      absl::StrJoin(late.begin(), late.begin() + static_cast<int64_t>(reported), ", ");
+  if (reported < late.size()) absl::StrAppend(&text, " and ", late.size() - reported, " more");
+  const absl::Duration since = absl::Floor(wall_now - job.placed, kStartInterval);
+  return absl::StrCat(all_ready ? "no rendezvous after " : "not ready after ",
                       absl::ToInt64Seconds(since), " s: ", text);
 }
 

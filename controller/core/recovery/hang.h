@@ -43,10 +43,10 @@ absl::Duration QuietTime(const Job& job, const TrainerReport& report);
 std::string DescribeStall(const Job& job, absl::Time steady_now);
 
 // Which ranks keep a starting job from training, and how long ago it was placed, in steps of
-// kStartPace. Empty: the job trains, or was placed less than kStartPatience ago.
+// kStartInterval. Empty: the job trains, or was placed less than kStartPatience ago.
 std::string DescribeStart(const Job& job, absl::Time wall_now);
 inline constexpr absl::Duration kStartPatience = absl::Seconds(30);
-inline constexpr absl::Duration kStartPace = absl::Seconds(10);
+inline constexpr absl::Duration kStartInterval = absl::Seconds(10);
 
 // When FindHung or DescribeStall may next answer differently because time has passed; steady,
 // infinite: never.

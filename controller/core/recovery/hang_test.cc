@@ -143,9 +143,9 @@ TEST(HangTest, FirstStepsMayTakeLong) {
   EXPECT_TRUE(FindHung(played.job, At(102).steady).has_value());
 }
 
-TEST(HangTest, SilentNodeProvesNothing) {
+TEST(HangTest, UnreachableNodeProvesNothing) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
-  SetSilentNodes(played.job, {NodeName("c")}, At(10));
+  SetUnreachableNodes(played.job, {NodeName("c")}, At(10));
   Hear(played.job, 30);
   EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt);
 }
@@ -162,7 +162,7 @@ TEST(HangTest, TimeAfterTheLatestReportProvesNothing) {
 TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   EXPECT_EQ(NextDeadline(job), At(15).steady) << "the warning";
   Hear(played.job, 15);
   EXPECT_EQ(played.Advance(15), JobChange::kProgress);
@@ -189,7 +189,7 @@ TEST(HangTest, CulpritIsReplacedWhenItsStacksAreSaved) {
 
 TEST(HangTest, CulpritIsReplacedAlsoWithoutStacks) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
-  played.places.Add("e");
+  played.slots.Add("e");
   Hear(played.job, 25);
   played.Advance(25);
   Hear(played.job, 26.9);
@@ -202,7 +202,7 @@ TEST(HangTest, CulpritIsReplacedAlsoWithoutStacks) {
 
 TEST(HangTest, StoppedProcessIsReplacedAtOnceForItCannotTellItsStacks) {
   MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kCommunication});
-  played.places.Add("e");
+  played.slots.Add("e");
   TrainerReport report = played.Last(played.Id(2));
   report.suspended = true;
   played.Tell(report, 6);
@@ -241,7 +241,7 @@ TEST(HangTest, AJobThatDoesNotStartTellsWhichRankItWaitsFor) {
   played.Ready(played.Id(1), 50);
   played.Advance(50);
   EXPECT_EQ(played.job.reason,
-            "trainers start; not met after 50 s: rank 0 on a, rank 1 on b (its process is "
+            "trainers start; no rendezvous after 50 s: rank 0 on a, rank 1 on b (its process is "
             "stopped), rank 2 on c and 1 more");
   played.TrainAll(51);
   EXPECT_EQ(played.job.reason, "all ranks train");

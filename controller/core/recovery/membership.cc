@@ -14,12 +14,12 @@ namespace paceline {
 namespace {
 
 bool Vacates(const Job& job, const RankState& trainer) {
-  return job.recovery.vacate.count(trainer.place.node) > 0;
+  return job.recovery.vacate.count(trainer.slot.node) > 0;
 }
 
 void UseNode(Job& job, const NodeName& node) {
-  const auto place = std::lower_bound(job.nodes.begin(), job.nodes.end(), node);
-  if (place == job.nodes.end() || *place != node) job.nodes.insert(place, node);
+  const auto at = std::lower_bound(job.nodes.begin(), job.nodes.end(), node);
+  if (at == job.nodes.end() || *at != node) job.nodes.insert(at, node);
 }
 
 // Gives up the unfinished saves of the generation before; an order goes to the next generation.
@@ -32,7 +32,7 @@ void CarryOverSaves(Job& job) {
   SaveOrder& order = *checkpoints.order;
   const std::string base = BaseOf(job, order.number);
   ++order.number;
-  if (!base.empty()) checkpoints.places[order.number] = base;
+  if (!base.empty()) checkpoints.directories[order.number] = base;
   order.generation = job.generation;
 }
 
@@ -81,7 +81,7 @@ bool UsesNode(const Job& job, const NodeName& node) {
 bool HasTrainersOn(const Job& job, const NodeName& node) {
   const auto trainers = TrainersOf(job);
   return std::any_of(trainers.begin(), trainers.end(),
-                     [&](const RankState* trainer) { return trainer->place.node == node; });
+                     [&](const RankState* trainer) { return trainer->slot.node == node; });
 }
 
 Rank RankOf(const Job& job, const RankState& trainer) {
@@ -133,14 +133,15 @@ bool HasFailed(const RankState& trainer) {
          trainer.report.exit->failure != FailureKind::kNone;
 }
 
-bool HoldsPlace(const Job& job, const RankState& trainer) {
+bool HoldsSlot(const Job& job, const RankState& trainer) {
   return !Recovers(job) || !HasEnded(trainer) || !IsLost(trainer);
 }
 
 bool IsLost(const RankState& member) { return HasFailed(member) || !member.lost.empty(); }
 
 bool IsUsable(const Job& job, const RankState& spare) {
-  return !HasEnded(spare) && !Vacates(job, spare) && spare.silent_since == absl::InfiniteFuture();
+  return !HasEnded(spare) && !Vacates(job, spare) &&
+         spare.unreachable_since == absl::InfiniteFuture();
 }
 
 bool IsReady(const RankState& trainer) {
@@ -182,11 +183,11 @@ MembershipChange* ChangeUnderWay(Job& job) {
   return const_cast<MembershipChange*>(ChangeUnderWay(std::as_const(job)));
 }
 
-void StartSpare(Job& job, Place place, Moment now) {
+void StartSpare(Job& job, Slot slot, Moment now) {
   RankState spare;
   spare.report.id = {job.request.id, job.generation, Rank(job.recovery.next_spare++)};
-  UseNode(job, place.node);
-  spare.place = std::move(place);
+  UseNode(job, slot.node);
+  spare.slot = std::move(slot);
   spare.progressed = now.steady;
   job.spares.push_back(std::move(spare));
 }
@@ -254,7 +255,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
   for (RankState& member : job.ranks) {
-    UseNode(job, member.place.node);
+    UseNode(job, member.slot.node);
     member.stop.reset();
   }
   if (!next.planned) {
@@ -297,13 +298,13 @@ std::optional<absl::Duration> StopGrace(const Job& job, const RankState& trainer
 JobChange EndTrainersOn(Job& job, const NodeName& node, const std::string& why, Moment now) {
   bool changed = false;
   for (RankState& member : job.ranks) {
-    if (member.place.node != node || HasEnded(member) || IsLost(member)) continue;
+    if (member.slot.node != node || HasEnded(member) || IsLost(member)) continue;
     member.lost = why;
     member.counted = true;  // A drain is no failure.
     changed = true;
   }
   for (size_t i = job.spares.size(); i-- > 0;) {
-    if (job.spares[i].place.node != node) continue;
+    if (job.spares[i].slot.node != node) continue;
     RankState spare = std::move(job.spares[i]);
     job.spares.erase(job.spares.begin() + static_cast<int64_t>(i));
     Release(job, std::move(spare), absl::ZeroDuration(), now);

@@ -1,12 +1,13 @@
 // The roles in a job: its members, its spares, and those that leave.
 //
-// A job has JobRequest.ranks seats. Each is held by a member of the present generation, or is empty
-// (the job has shrunk). A member's rank is its index in Job.ranks, which is sorted by seat; without
-// empty seats rank and seat are the same. A trainer keeps the identity (TrainerReport.id) with
-// which it was started; in that of a spare the rank is at least JobRequest.ranks.
+// A job has JobRequest.ranks seats, its ranks' positions. Each is held by a member of the present
+// generation, or is empty (the job has shrunk). A member's rank is its index in Job.ranks, which is
+// sorted by seat; without empty seats rank and seat are the same. A trainer keeps the identity
+// (TrainerReport.id) with which it was started; in that of a spare the rank is at least
+// JobRequest.ranks.
 //
 //                 StartSpare             a generation begins          its end is reported
-//   a free place ───────────▶ spare ◀──────────────────────▶ member
+//   a free slot ───────────▶ spare ◀──────────────────────▶ member
 //                               │                              │
 //                               ╰───────────▶ leaving ◀────────╯ ───────────────────────▶ gone
 //
@@ -45,7 +46,7 @@ bool HasMembers(const Job& job);
 // Whether lost ranks are replaced inside the running job (spec.recovery.max_failures).
 bool Recovers(const Job& job);
 
-// Members by rank, then spares, then those that leave. All of them hold their places.
+// Members by rank, then spares, then those that leave. All of them hold their slots.
 std::vector<const RankState*> TrainersOf(const Job& job);
 // Null: no trainer has that identity.
 RankState* FindTrainer(Job& job, const TrainerId& id);
@@ -61,8 +62,8 @@ std::vector<bool> FilledSeats(const Job& job);
 
 Membership MembershipOf(const Job& job, const RankState& trainer);
 
-// Whether nobody else can have the trainer's place yet, as its process may still be there.
-bool HoldsPlace(const Job& job, const RankState& trainer);
+// Whether nobody else can have the trainer's slot yet, as its process may still be there.
+bool HoldsSlot(const Job& job, const RankState& trainer);
 
 bool HasEnded(const RankState& trainer);
 // Whether it ended as it should not have.
@@ -87,11 +88,11 @@ Generation NewestThatCameAbout(const Job& job);
 const MembershipChange* ChangeUnderWay(const Job& job);
 MembershipChange* ChangeUnderWay(Job& job);
 
-// Begins to start, at the place, a trainer that is to stand by.
-void StartSpare(Job& job, Place place, Moment now);
+// Begins to start, at the slot, a trainer that is to stand by.
+void StartSpare(Job& job, Slot slot, Moment now);
 
 // How many more trainers are to stand by: spares, and those that will take over the ranks of nodes
-// that the job leaves, or empty seats. The caller finds a place for each and calls StartSpare. 0
+// that the job leaves, or empty seats. The caller finds a slot for each and calls StartSpare. 0
 // while it is not the time for it.
 int MissingSpares(const Job& job, Moment now);
 // How many trainers are to stand by in all.

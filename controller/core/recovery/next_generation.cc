@@ -22,7 +22,7 @@ struct Holders {
 // Whether it may take back a seat that it held before a planned generation that failed.
 bool MayComeBack(const Job& job, const RankState& leaver) {
   return leaver.seat != -1 && !leaver.stop.has_value() && !HasEnded(leaver) &&
-         HasState(job, leaver) && leaver.silent_since == absl::InfiniteFuture();
+         HasState(job, leaver) && leaver.unreachable_since == absl::InfiniteFuture();
 }
 
 RankState* EarlierHolder(Job& job, int seat) {
@@ -110,17 +110,17 @@ void TakeSpares(const Job& job, Holders& holders, std::vector<std::string>& outc
     if (spare == spares.end()) return;
     spare->seat = holders.vacant.front();
     outcomes.push_back(
-        absl::StrCat("a spare on ", spare->place.node.value(), " takes seat ", spare->seat));
+        absl::StrCat("a spare on ", spare->slot.node.value(), " takes seat ", spare->seat));
     holders.next.members.push_back(std::move(*spare));
     spares.erase(spare);
     holders.vacant.erase(holders.vacant.begin());
   }
 }
 
-RankState Newcomer(const Job& job, int seat, Place place, Moment now) {
+RankState Newcomer(const Job& job, int seat, Slot slot, Moment now) {
   RankState newcomer;
   newcomer.report.id = {job.request.id, NextUnused(job), Rank(seat)};
-  newcomer.place = std::move(place);
+  newcomer.slot = std::move(slot);
   newcomer.seat = seat;
   newcomer.progressed = now.steady;
   return newcomer;
@@ -153,7 +153,7 @@ int MayGoOnWith(const Job& job, int ranks) {
   return possible < least ? 0 : possible;
 }
 
-// Whether a lost member may still end or come back, so that its place could be used again.
+// Whether a lost member may still end or come back, so that its slot could be used again.
 bool MayReturn(const Job& job, Moment now) {
   if (now.steady >= job.recovery.recovering_since + kReturn) return false;
   return std::any_of(job.ranks.begin(), job.ranks.end(),
@@ -162,31 +162,31 @@ bool MayReturn(const Job& job, Moment now) {
 
 }  // namespace
 
-JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_places, Moment now) {
+JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slots, Moment now) {
   std::vector<std::string> outcomes;
   Holders holders = KeepHolders(job, now);
   TakeSpares(job, holders, outcomes);
   const int vacant = static_cast<int>(holders.vacant.size());
   const int filled = static_cast<int>(holders.next.members.size());
-  const PlaceUse use = MayGoOnWith(job, filled) > 0 ? PlaceUse::kRank : PlaceUse::kRankAnywhere;
-  std::vector<Place> places = vacant == 0 ? std::vector<Place>() : find_places(job, use, vacant);
-  if (static_cast<int>(places.size()) < vacant) {
-    const int ranks = MayGoOnWith(job, filled + static_cast<int>(places.size()));
+  const SlotUse use = MayGoOnWith(job, filled) > 0 ? SlotUse::kRank : SlotUse::kRankAnywhere;
+  std::vector<Slot> slots = vacant == 0 ? std::vector<Slot>() : find_slots(job, use, vacant);
+  if (static_cast<int>(slots.size()) < vacant) {
+    const int ranks = MayGoOnWith(job, filled + static_cast<int>(slots.size()));
     if (ranks == 0 || MayReturn(job, now)) {
-      const std::string reason = absl::StrCat(cause, "; waits for ", vacant - places.size(),
-                                              vacant - places.size() == 1 ? " place" : " places");
+      const std::string reason = absl::StrCat(cause, "; waits for ", vacant - slots.size(),
+                                              vacant - slots.size() == 1 ? " slot" : " slots");
       return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
     }
     SortBySeat(holders.next.members);
     StandBack(job, holders, ranks);
-    places.resize(static_cast<size_t>(std::max(0, ranks - filled)));
+    slots.resize(static_cast<size_t>(std::max(0, ranks - filled)));
     outcomes.push_back(
         absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks, " ranks"));
   }
-  for (size_t i = 0; i < places.size(); ++i) {
-    outcomes.push_back(absl::StrCat("a new trainer on ", places[i].node.value(), " takes seat ",
+  for (size_t i = 0; i < slots.size(); ++i) {
+    outcomes.push_back(absl::StrCat("a new trainer on ", slots[i].node.value(), " takes seat ",
                                     holders.vacant[i]));
-    holders.next.members.push_back(Newcomer(job, holders.vacant[i], std::move(places[i]), now));
+    holders.next.members.push_back(Newcomer(job, holders.vacant[i], std::move(slots[i]), now));
   }
   SortBySeat(holders.next.members);
   holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members rendezvous again")

@@ -5,7 +5,7 @@
 // state is left in a group, the newcomers may have got it and trained on: they keep their seats,
 // and earlier holders take the free seats of the group, so that whoever is furthest gives its state
 // to the others. Any other free seat goes to a spare, first to one that is ready, else to a new
-// trainer at a free place. Else it stays empty if the job may shrink so far, or the others wait
+// trainer at a free slot. Else it stays empty if the job may shrink so far, or the others wait
 // (recovery.h).
 #ifndef CONTROLLER_CORE_RECOVERY_NEXT_GENERATION_H_
 #define CONTROLLER_CORE_RECOVERY_NEXT_GENERATION_H_
@@ -18,7 +18,7 @@
 namespace paceline {
 
 // Begins the generation, or puts what it waits for into the job's reason. `cause`: for people.
-JobChange Replace(Job& job, const std::string& cause, const FindPlaces& find_places, Moment now);
+JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slots, Moment now);
 
 }  // namespace paceline
 

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-// How long after a search for a spare's place found none it is repeated.
+// How long after a search for a spare's slot found none it is repeated.
 constexpr absl::Duration kSearchPause = absl::Seconds(1);
 
 bool Leaves(const Job& job, const NodeName& node) { return job.recovery.vacate.count(node) > 0; }
@@ -32,7 +32,7 @@ bool ReleaseSurplus(Job& job, Moment now) {
     released = true;
   };
   for (size_t i = job.spares.size(); i-- > 0;) {
-    if (Leaves(job, job.spares[i].place.node)) release(i);
+    if (Leaves(job, job.spares[i].slot.node)) release(i);
   }
   // Those that are not ready are released first.
   std::stable_partition(job.spares.begin(), job.spares.end(), IsReady);
@@ -45,7 +45,7 @@ bool MayChange(const Job& job, Moment now) {
          !IsOver(job) && !IsOrderPending(job) && StepsUnderWay(job).empty() &&
          std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
            return !IsLost(member) && member.hangs.empty() &&
-                  member.silent_since == absl::InfiniteFuture() && HasState(job, member);
+                  member.unreachable_since == absl::InfiniteFuture() && HasState(job, member);
          });
 }
 
@@ -65,7 +65,7 @@ std::vector<size_t> FindMoving(const Job& job, size_t ready) {
   for (const auto& [node, why] : job.recovery.vacate) {
     std::vector<size_t> here;
     for (size_t r = 0; r < job.ranks.size(); ++r) {
-      if (job.ranks[r].place.node == node) here.push_back(r);
+      if (job.ranks[r].slot.node == node) here.push_back(r);
     }
     if (moving.size() + here.size() <= ready) moving.insert(moving.end(), here.begin(), here.end());
   }
@@ -103,22 +103,22 @@ JobChange ForgetLeft(Job& job) {
 
 }  // namespace
 
-JobChange KeepSpares(Job& job, const FindPlaces& find_places, Moment now) {
+JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
   bool changed = false;
   if (ChangeUnderWay(job) == nullptr) changed = ReleaseSurplus(job, now);
   const int missing = MissingSpares(job, now);
   if (missing > 0) {
     const int for_ranks =
         std::clamp(WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
-    std::vector<Place> places = find_places(job, PlaceUse::kRank, for_ranks);
-    const bool none_kept = static_cast<int>(places.size()) < for_ranks;
-    for (Place& place : places) StartSpare(job, std::move(place), now);
-    changed = changed || !places.empty();
+    std::vector<Slot> slots = find_slots(job, SlotUse::kRank, for_ranks);
+    const bool none_kept = static_cast<int>(slots.size()) < for_ranks;
+    for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
+    changed = changed || !slots.empty();
     const int to_stand_by = missing - for_ranks;
-    places = to_stand_by > 0 && !none_kept ? find_places(job, PlaceUse::kSpare, to_stand_by)
-                                           : std::vector<Place>();
-    for (Place& place : places) StartSpare(job, std::move(place), now);
-    changed = changed || !places.empty();
+    slots = to_stand_by > 0 && !none_kept ? find_slots(job, SlotUse::kSpare, to_stand_by)
+                                          : std::vector<Slot>();
+    for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
+    changed = changed || !slots.empty();
     if (MissingSpares(job, now) > 0) job.recovery.next_spare_start = now.steady + kSearchPause;
   }
   return changed ? JobChange::kState : JobChange::kNone;
@@ -142,15 +142,15 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     next.leaving.push_back(job.ranks[r]);
     next.members[r] = spare;
     next.members[r].seat = job.ranks[r].seat;
-    what.push_back(absl::StrCat("rank ", r, " moves from ", job.ranks[r].place.node.value(), " to ",
-                                spare.place.node.value(), " (",
-                                job.recovery.vacate.at(job.ranks[r].place.node), ")"));
+    what.push_back(absl::StrCat("rank ", r, " moves from ", job.ranks[r].slot.node.value(), " to ",
+                                spare.slot.node.value(), " (",
+                                job.recovery.vacate.at(job.ranks[r].slot.node), ")"));
   }
   for (const int seat : growth) {
     next.members.push_back(job.spares[ready[used++]]);
     next.members.back().seat = seat;
-    what.push_back(absl::StrCat("a trainer on ", next.members.back().place.node.value(),
-                                " fills seat ", seat));
+    what.push_back(
+        absl::StrCat("a trainer on ", next.members.back().slot.node.value(), " fills seat ", seat));
   }
   if (job.next_plan.has_value()) {
     what.push_back(job.next_plan->slipstream.has_value() ? "the ranks go on with slipstream"

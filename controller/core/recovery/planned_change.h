@@ -8,9 +8,9 @@
 
 namespace paceline {
 
-// Starts missing spares, as far as there are places. Releases those that are too many, or on a node
+// Starts missing spares, as far as there are slots. Releases those that are too many, or on a node
 // that the job leaves.
-JobChange KeepSpares(Job& job, const FindPlaces& find_places, Moment now);
+JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now);
 
 // Begins a planned generation if there is reason for one, the time has come, and the trainers are
 // ready. Requires: the job is RUNNING.

@@ -12,7 +12,7 @@ namespace {
 // A job that is leaving node c: the newcomer on e is ready, and the planned generation has begun.
 MemberJob MovingJob() {
   MemberJob played;
-  played.places.Add("e");
+  played.slots.Add("e");
   EXPECT_EQ(RequestReplacement(played.job, NodeName("c"), "drained by ann"), JobChange::kState);
   played.Advance(20);
   EXPECT_EQ(played.job.spares.size(), 1U);
@@ -31,7 +31,7 @@ TEST(PlannedChangeTest, RankMovesWhileTheJobTrains) {
   const Membership newcomer = MembershipOf(job, job.ranks[2]);
   EXPECT_TRUE(newcomer.planned);
   EXPECT_EQ(newcomer.rank, Rank(2));
-  EXPECT_EQ(newcomer.store_address, "x:1") << "all have stores, so they may meet at once";
+  EXPECT_EQ(newcomer.store_address, "x:1") << "all have stores, so the rendezvous may begin";
   ASSERT_EQ(job.leaving.size(), 1U);
   const TrainerId old = job.leaving[0].report.id;
   EXPECT_EQ(old, (TrainerId{JobId("job-1"), Generation(1), Rank(2)}));
@@ -39,7 +39,8 @@ TEST(PlannedChangeTest, RankMovesWhileTheJobTrains) {
   EXPECT_TRUE(leaver.planned);
   EXPECT_EQ(leaver.generation, Generation(2));
   EXPECT_EQ(leaver.rank, Rank(-1));
-  EXPECT_EQ(StopGrace(job, job.leaving[0]), std::nullopt) << "it trains on until they have met";
+  EXPECT_EQ(StopGrace(job, job.leaving[0]), std::nullopt)
+      << "it trains on until the rendezvous is done";
   played.TrainAll(22, 30);
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_TRUE(job.recovery.history.back().planned);
@@ -69,7 +70,7 @@ TEST(PlannedChangeTest, TheSameRanksGoOnByAnotherStrategy) {
   EXPECT_EQ(ChangeUnderWay(job), nullptr);
   EXPECT_FALSE(job.former_plan.has_value());
   // Later changes do not take the plan back.
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(job.ranks[1].report.id, 40, FailureKind::kSignal, "killed");
   EXPECT_EQ(job.generation, Generation(3));
   EXPECT_EQ(job.plan.strategy, "free");
@@ -81,12 +82,12 @@ TEST(PlannedChangeTest, AnotherStrategyIsCalledOffWithALoss) {
   ChangePlan(job, {{}, "free", {}, SlipstreamChoice()});
   played.Advance(20);
   ASSERT_EQ(job.plan.strategy, "free");
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(job.ranks[1].report.id, 21, FailureKind::kSignal, "killed");
   EXPECT_EQ(job.generation, Generation(3));
   EXPECT_EQ(job.plan.strategy, "");
   EXPECT_FALSE(job.plan.slipstream.has_value());
-  EXPECT_EQ(job.plan.epoch, PlanEpoch(3));
+  EXPECT_EQ(job.plan.version, PlanVersion(3));
 }
 
 TEST(PlannedChangeTest, AnotherStrategyThatRanksRefuseIsCalledOff) {
@@ -108,7 +109,7 @@ TEST(PlannedChangeTest, AnotherStrategyThatRanksRefuseIsCalledOff) {
   EXPECT_EQ(job.state, JobState::kRunning);
 }
 
-TEST(PlannedChangeTest, WaitsForAPlaceAndForTheNewcomer) {
+TEST(PlannedChangeTest, WaitsForASlotAndForTheNewcomer) {
   MemberJob played;
   Job& job = played.job;
   RequestReplacement(job, NodeName("c"), "drained");
@@ -116,7 +117,7 @@ TEST(PlannedChangeTest, WaitsForAPlaceAndForTheNewcomer) {
   EXPECT_EQ(RequestReplacement(job, NodeName("z"), "drained"), JobChange::kNone);
   played.Advance(20);
   EXPECT_TRUE(job.spares.empty());
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(21);
   EXPECT_EQ(job.spares.size(), 1U);
 }
@@ -124,7 +125,7 @@ TEST(PlannedChangeTest, WaitsForAPlaceAndForTheNewcomer) {
 TEST(PlannedChangeTest, WithdrawnRequestReleasesTheNewcomer) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   RequestReplacement(job, NodeName("c"), "drained");
   played.Advance(20);
   ASSERT_EQ(job.spares.size(), 1U);
@@ -140,16 +141,16 @@ TEST(PlannedChangeTest, SpareOnTheNodeLeavesAtOnceAndIsReplaced) {
   request.spares = 1;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("z");
+  played.slots.Add("z");
   played.Advance(2);
   played.Ready(job.spares.at(0).report.id, 3);
-  played.places.Add("e");
+  played.slots.Add("e");
   RequestReplacement(job, NodeName("z"), "drained");
   played.Advance(4);
   ASSERT_EQ(job.leaving.size(), 1U);
-  EXPECT_EQ(job.leaving[0].place.node, NodeName("z"));
+  EXPECT_EQ(job.leaving[0].slot.node, NodeName("z"));
   ASSERT_EQ(job.spares.size(), 1U);
-  EXPECT_EQ(job.spares[0].place.node, NodeName("e"));
+  EXPECT_EQ(job.spares[0].slot.node, NodeName("e"));
   EXPECT_EQ(job.generation, Generation(1));
 }
 
@@ -173,7 +174,7 @@ TEST(PlannedChangeTest, NewcomerThatFailsGivesTheSeatBack) {
 TEST(PlannedChangeTest, NewcomerThatHasTheStateKeepsTheSeat) {
   MemberJob played = MovingJob();
   Job& job = played.job;
-  played.places.Add("f");
+  played.slots.Add("f");
   played.Train(played.Id(2), 22, 30);
   played.End(played.Id(0), 22.5);
   EXPECT_EQ(job.generation, Generation(3));
@@ -195,13 +196,13 @@ TEST(PlannedChangeTest, MemberThatFailsIsReplacedByTheNewcomerThatWasToMove) {
 TEST(PlannedChangeTest, NewcomerStaysWhenNobodyKnowsWhetherItAloneHasTrainedOn) {
   MemberJob played(MemberRequest(2));
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   RequestReplacement(job, NodeName("a"), "drained");
   played.Advance(20);
   played.Ready(job.spares.at(0).report.id, 21);
   ASSERT_EQ(played.Nodes(), "eb");
   const TrainerId old = job.leaving.at(0).report.id;
-  played.places.Add("f");
+  played.slots.Add("f");
   played.End(played.Id(1), 22);
   EXPECT_EQ(job.generation, Generation(3));
   EXPECT_EQ(played.Nodes(), "ea") << "whoever is further gives its state to the other";
@@ -209,10 +210,10 @@ TEST(PlannedChangeTest, NewcomerStaysWhenNobodyKnowsWhetherItAloneHasTrainedOn) 
   EXPECT_TRUE(job.leaving.empty());
 }
 
-TEST(PlannedChangeTest, StateThatIsLostWhileTheyWaitForAPlaceIsNotBegunAnew) {
+TEST(PlannedChangeTest, StateThatIsLostWhileTheyWaitForASlotIsNotBegunAnew) {
   MemberJob played(MemberRequest(3));
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   RequestReplacement(job, NodeName("a"), "drained");
   played.Advance(20);
   played.Ready(job.spares.at(0).report.id, 21);
@@ -220,10 +221,10 @@ TEST(PlannedChangeTest, StateThatIsLostWhileTheyWaitForAPlaceIsNotBegunAnew) {
   job.ranks[1].lost = job.ranks[2].lost = "its node burns";
   played.Advance(22);
   EXPECT_EQ(job.state, JobState::kRecovering);
-  EXPECT_EQ(job.generation, Generation(2)) << "there is no place for the third";
-  SetSilentNodes(job, {NodeName("a")}, At(23));
-  played.places.Add("f");
-  played.places.Add("g");
+  EXPECT_EQ(job.generation, Generation(2)) << "there is no slot for the third";
+  SetUnreachableNodes(job, {NodeName("a")}, At(23));
+  played.slots.Add("f");
+  played.slots.Add("g");
   played.Advance(23);
   EXPECT_EQ(job.state, JobState::kStopping);
 }
@@ -263,15 +264,15 @@ TEST(PlannedChangeTest, WaitsForASaveToEnd) {
   request.checkpoints.directory = "/ckpt";
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   TrainerReport report = played.Last(played.Id(0));
-  report.saves = {Told(20, SaveState::kWriting)};
+  report.saves = {Reported(20, SaveState::kWriting)};
   played.Tell(report, 5);
   RequestReplacement(job, NodeName("b"), "drained");
   played.Advance(20);
   played.Ready(job.spares.at(0).report.id, 21);
   EXPECT_EQ(job.generation, Generation(1));
-  report.saves = {Told(20, SaveState::kFailed)};
+  report.saves = {Reported(20, SaveState::kFailed)};
   played.Tell(report, 22);
   EXPECT_EQ(job.generation, Generation(2));
 }
@@ -283,9 +284,9 @@ TEST(PlannedChangeTest, OrderOfTheGenerationBeforeGoesOnInTheNext) {
   Job& job = played.job;
   OrderSave(job, /*at_once=*/false, "asked for by a user", At(4));
   TrainerReport report = played.Last(played.Id(0));
-  report.saves = {Told(20, SaveState::kDurable, 1)};
+  report.saves = {Reported(20, SaveState::kDurable, 1)};
   played.Tell(report, 4.5);
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(1), 5);
   EXPECT_EQ(job.checkpoints.order->number, 2);
   EXPECT_EQ(job.checkpoints.order->generation, Generation(2));
@@ -298,7 +299,7 @@ TEST(PlannedChangeTest, OrderOfTheGenerationBeforeGoesOnInTheNext) {
   ASSERT_TRUE(job.checkpoints.settlement.has_value());
   EXPECT_EQ(job.checkpoints.settlement->up_to, Generation(1));
   report = played.Last(played.Id(0));
-  report.saves = {Told(30, SaveState::kDurable, 2)};
+  report.saves = {Reported(30, SaveState::kDurable, 2)};
   report.saves[0].generation = Generation(2);
   played.Tell(report, 7);
   ASSERT_EQ(job.checkpoints.saves.size(), 1U);
@@ -308,8 +309,8 @@ TEST(PlannedChangeTest, OrderOfTheGenerationBeforeGoesOnInTheNext) {
 TEST(PlannedChangeTest, SomebodyStaysWhoGivesTheStateToTheOthers) {
   MemberJob played(MemberRequest(2));
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   RequestReplacement(job, NodeName("a"), "drained");
   RequestReplacement(job, NodeName("b"), "drained");
   played.Advance(20);
@@ -320,7 +321,7 @@ TEST(PlannedChangeTest, SomebodyStaysWhoGivesTheStateToTheOthers) {
   played.Ready(second, 21);
   played.Advance(40);
   EXPECT_EQ(job.generation, Generation(2));
-  EXPECT_EQ(job.ranks[1].place.node, NodeName("b"));
+  EXPECT_EQ(job.ranks[1].slot.node, NodeName("b"));
   played.TrainAll(41, 30);
   played.Advance(60);
   EXPECT_EQ(job.generation, Generation(3));
@@ -332,16 +333,16 @@ TEST(PlannedChangeTest, LoneRankCannotMove) {
   EXPECT_FALSE(WhyRanksCannotMove(MemberJob(MemberRequest(2)).job).has_value());
 }
 
-TEST(PlannedChangeTest, OldHolderOnASilentNodeGivesItsStateToNobody) {
+TEST(PlannedChangeTest, OldHolderOnAnUnreachableNodeGivesItsStateToNobody) {
   MemberJob played(MemberRequest(2));
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   RequestReplacement(job, NodeName("a"), "drained");
   played.Advance(20);
   played.Ready(job.spares[0].report.id, 21);
   ASSERT_EQ(played.Nodes(), "eb");
-  SetSilentNodes(job, {NodeName("a")}, At(22));
-  played.places.Add("f");
+  SetUnreachableNodes(job, {NodeName("a")}, At(22));
+  played.slots.Add("f");
   played.End(job.ranks[1].report.id, 23);
   EXPECT_EQ(job.state, JobState::kStopping) << "a generation without any state would start over";
 }

@@ -12,8 +12,8 @@
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/next_generation.h"
 #include "controller/core/recovery/planned_change.h"
-#include "controller/core/recovery/silence.h"
 #include "controller/core/recovery/state_groups.h"
+#include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
 namespace {
@@ -37,7 +37,7 @@ const RankState* FindWaiting(const Job& job) {
 
 std::string Describe(const Job& job, const RankState& member) {
   const std::string& why = HasFailed(member) ? member.report.exit->message : member.lost;
-  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.place.node.value(), ": ",
+  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.slot.node.value(), ": ",
                       why);
 }
 
@@ -59,7 +59,7 @@ const RankState& FirstCause(const std::vector<const RankState*>& lost) {
 
 JobChange Fail(Job& job, const RankState& member, const std::string& why, Moment now) {
   JobFailure failure{
-      RankOf(job, member), member.place.node,
+      RankOf(job, member), member.slot.node,
       HasFailed(member)
           ? *member.report.exit
           : LostExit(member.report,
@@ -85,7 +85,7 @@ std::string WhyNot(Job& job, const std::vector<const RankState*>& lost, bool new
   return WhyStateIsLost(job);
 }
 
-JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
+JobChange RecoverLost(Job& job, const FindSlots& find_slots, Moment now) {
   const std::vector<const RankState*> lost = LostMembers(job);
   if (lost.empty()) return JobChange::kNone;
   const bool news = std::any_of(lost.begin(), lost.end(),
@@ -96,7 +96,7 @@ JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
       if (IsLost(member)) CountLoss(job, member, now);
     }
   }
-  // While they wait for a place, the last members that have the state may be lost.
+  // While they wait for a slot, the last members that have the state may be lost.
   const std::string why = WhyNot(job, lost, news);
   if (!why.empty()) return Fail(job, FirstCause(lost), why, now);
   const bool begins = std::exchange(job.state, JobState::kRecovering) != JobState::kRecovering;
@@ -104,26 +104,26 @@ JobChange RecoverLost(Job& job, const FindPlaces& find_places, Moment now) {
   const std::string cause =
       absl::StrCat(Describe(job, FirstCause(lost)),
                    lost.size() > 1 ? absl::StrCat(", and ", lost.size() - 1, " more lost") : "");
-  const JobChange change = Replace(job, cause, find_places, now);
+  const JobChange change = Replace(job, cause, find_slots, now);
   return news || begins ? JobChange::kState : change;
 }
 
 // Starts a generation of the same members. If a change to another strategy fails, that is no
 // failure of the job: it goes on by the one before.
-JobChange MeetAnew(Job& job, const RankState& told, const std::string& why,
-                   const FindPlaces& find_places, Moment now) {
+JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string& why,
+                          const FindSlots& find_slots, Moment now) {
   std::string over;
   if (!job.former_plan.has_value()) {
     CountTrouble(job, now);
     over = WhyBudgetIsSpent(job);
   }
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
-  if (!over.empty()) return Fail(job, told, over, now);
+  if (!over.empty()) return Fail(job, reported, over, now);
   job.recovery.next_planned = now.steady + kPlannedPause;
-  return Replace(job, why, find_places, now);
+  return Replace(job, why, find_slots, now);
 }
 
-JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
+JobChange TakeTrouble(Job& job, const FindSlots& find_slots, Moment now) {
   const RankState* waiting = FindWaiting(job);
   JobRecovery& recovery = job.recovery;
   if (waiting == nullptr) {
@@ -131,20 +131,22 @@ JobChange TakeTrouble(Job& job, const FindPlaces& find_places, Moment now) {
     return JobChange::kNone;
   }
   recovery.trouble_since = std::min(recovery.trouble_since, now.steady);
-  // A lost rank that waits for a place explains it; a silent node or a hanging rank will do so.
+  // A lost rank that waits for a slot explains it; an unreachable node or a hanging rank will do
+  // so.
   const bool explained = std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& m) {
-    return IsLost(m) || m.silent_since != absl::InfiniteFuture() ||
+    return IsLost(m) || m.unreachable_since != absl::InfiniteFuture() ||
            m.stacks_deadline != absl::InfiniteFuture();
   });
   if (explained || now.steady < recovery.trouble_since + kEchoPatience) return JobChange::kNone;
-  return MeetAnew(job, *waiting,
-                  absl::StrCat("rank ", RankOf(job, *waiting).value(), " on ",
-                               waiting->place.node.value(), ": ", waiting->report.membership.error),
-                  find_places, now);
+  return RendezvousAgain(
+      job, *waiting,
+      absl::StrCat("rank ", RankOf(job, *waiting).value(), " on ", waiting->slot.node.value(), ": ",
+                   waiting->report.membership.error),
+      find_slots, now);
 }
 
 // Looks for a hanging rank, and gives it up when its stacks are saved.
-JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
+JobChange TakeHang(Job& job, const FindSlots& find_slots, Moment now) {
   for (RankState& member : job.ranks) {
     if (member.stacks_deadline == absl::InfiniteFuture()) continue;
     const std::string& file = member.report.stacks_file;
@@ -160,7 +162,7 @@ JobChange TakeHang(Job& job, const FindPlaces& find_places, Moment now) {
   const auto verdict = FindHung(job, now.steady);
   if (!verdict.has_value()) return JobChange::kNone;
   if (verdict->all_wait) {
-    return MeetAnew(job, job.ranks.front(), verdict->why, find_places, now);
+    return RendezvousAgain(job, job.ranks.front(), verdict->why, find_slots, now);
   }
   RankState& culprit = job.ranks[static_cast<size_t>(verdict->rank.value())];
   culprit.hangs = verdict->why;
@@ -174,7 +176,7 @@ bool AllTrain(const Job& job) {
   });
 }
 
-JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now) {
+JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) {
   const MembershipChange* change = ChangeUnderWay(job);
   if (change == nullptr) return JobChange::kNone;
   if (AllTrain(job)) {
@@ -194,7 +196,7 @@ JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now
     member.lost = "its process is stopped";
     stopped = true;
   }
-  if (stopped) return RecoverLost(job, find_places, now);
+  if (stopped) return RecoverLost(job, find_slots, now);
   const auto missing =
       std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
         return member.report.membership.generation != job.generation;
@@ -202,8 +204,8 @@ JobChange TakeChangeUnderWay(Job& job, const FindPlaces& find_places, Moment now
   const std::string why = absl::StrCat(
       "generation ", job.generation.value(), " did not come about within ",
       absl::ToDoubleSeconds(job.request.timeouts.collective), " s: rank ",
-      RankOf(job, *missing).value(), " on ", missing->place.node.value(), " is missing");
-  return MeetAnew(job, *missing, why, find_places, now);
+      RankOf(job, *missing).value(), " on ", missing->slot.node.value(), " is missing");
+  return RendezvousAgain(job, *missing, why, find_slots, now);
 }
 
 JobChange GiveUp(Job& job, Moment now) {
@@ -242,16 +244,16 @@ JobChange TellStall(Job& job, Moment now) {
     return JobChange::kNone;
   }
   std::string reason = DescribeStall(job, now.steady);
-  if (job.recovery.silence_counts == absl::InfiniteFuture() &&
+  if (job.recovery.unreachable_counts == absl::InfiniteFuture() &&
       !job.ranks.front().node_lost.empty()) {
     reason =
         "none of its nodes answers; the ranks may train on, so nothing is moved until one answers, "
         "or is declared lost (paceline node lost)";
   }
   const JobChange asked = TellCollectives(job, !reason.empty(), now);
-  const bool told = job.recovery.stalled;
+  const bool reported = job.recovery.stalled;
   job.recovery.stalled = !reason.empty();
-  if (reason.empty() && !told) return asked;
+  if (reason.empty() && !reported) return asked;
   if (reason.empty()) reason = "all ranks train";
   if (!job.collectives.findings.empty()) {
     absl::StrAppend(&reason, "; ", job.collectives.findings.front());
@@ -277,10 +279,10 @@ void SetWake(Job& job, Moment now) {
   };
   at(NextHangCheck(job, now.steady));
   at(NextCollectives(job));
-  if (job.state == JobState::kStarting) at(now.steady + kStartPace);
+  if (job.state == JobState::kStarting) at(now.steady + kStartInterval);
   if (Recovers(job)) {
     at(recovery.deadline);
-    at(recovery.silence_counts);
+    at(recovery.unreachable_counts);
     at(recovery.trouble_since + kEchoPatience);
     at(recovery.recovering_since + kReturn);
     at(recovery.recovering_since + job.request.timeouts.give_up);
@@ -288,42 +290,42 @@ void SetWake(Job& job, Moment now) {
     at(recovery.next_spare_start);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);
-      at(SilentUntil(job, member));
+      at(UnreachableUntil(job, member));
     }
   }
   job.recovery.wake = wake;
 }
 
-JobChange Advance(Job& job, const FindPlaces& find_places, Moment now) {
-  const bool counts = DoesSilenceCount(job, now);
+JobChange Advance(Job& job, const FindSlots& find_slots, Moment now) {
+  const bool counts = DoesUnreachableCount(job, now);
   JobChange change = counts ? LoseNodes(job, now) : JobChange::kNone;
   change = std::max(change, ForgetEnded(job, now));
   const auto take = [&](JobChange next) { change = std::max(change, next); };
-  if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_places, now));
-  take(TakeHang(job, find_places, now));
-  if (counts) GiveUpSilent(job, now);
+  if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_slots, now));
+  take(TakeHang(job, find_slots, now));
+  if (counts) GiveUpUnreachable(job, now);
   take(GiveUp(job, now));
   // Each of these may end the job, or queue it again.
   const auto goes_on = [&] {
     return job.state == JobState::kRunning || job.state == JobState::kRecovering;
   };
-  if (goes_on()) take(RecoverLost(job, find_places, now));
-  if (goes_on()) take(TakeTrouble(job, find_places, now));
-  if (goes_on()) take(TakeChangeUnderWay(job, find_places, now));
+  if (goes_on()) take(RecoverLost(job, find_slots, now));
+  if (goes_on()) take(TakeTrouble(job, find_slots, now));
+  if (goes_on()) take(TakeChangeUnderWay(job, find_slots, now));
   if (job.state != JobState::kRunning) return change;
   take(BeginPlannedChange(job, now));
-  return std::max(change, KeepSpares(job, find_places, now));
+  return std::max(change, KeepSpares(job, find_slots, now));
 }
 
 }  // namespace
 
-JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now) {
+JobChange AdvanceMembership(Job& job, const FindSlots& find_slots, Moment now) {
   JobChange change = JobChange::kNone;
   if (!HasMembers(job)) {
     job.recovery.wake = absl::InfiniteFuture();
     return change;
   }
-  if (Recovers(job)) change = Advance(job, find_places, now);
+  if (Recovers(job)) change = Advance(job, find_slots, now);
   change = std::max({change, TellStall(job, now), TellStart(job, now)});
   SetWake(job, now);
   return change;
@@ -334,7 +336,7 @@ void RestoreRecovery(Job& job, Moment now) {
   for (MemberFailure& failure : recovery.failures) {
     failure.steady = now.steady - std::max(now.wall - failure.wall, absl::ZeroDuration());
   }
-  RestoreSilence(job, now);
+  RestoreUnreachable(job, now);
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {
       if (trainer.stop.has_value()) trainer.stop->deadline = now.steady + trainer.stop->grace;

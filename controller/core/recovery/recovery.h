@@ -1,19 +1,19 @@
 // Decides what happens when a running job loses ranks, or must move them: purely from the job, the
-// free places, and the time.
+// free slots, and the time.
 //
 //   a member failed (its end was reported), hangs (hang.h), or is on a node that does not answer
-//   while others wait for it (silence.h)
+//   while others wait for it (unreachable.h)
 //      ├─ bad input, crash loop, budget spent (failure_budget.h), nobody left with its state, or
 //      │  another rank done with all steps ──▶ as without recovery: restart.h decides
 //      ├─ a spare takes its seat, first one that is ready
-//      ├─ else a new trainer at a free place; on a node that the job avoids, only if it may not
+//      ├─ else a new trainer at a free slot; on a node that the job avoids, only if it may not
 //      │  shrink to the ranks that are left
 //      ├─ else the seat stays empty, if the job may shrink so far (common/core/batch_rule.h)
-//      ╰─ else the others wait for a place, up to give_up_s
+//      ╰─ else the others wait for a slot, up to give_up_s
 //
 // All members lost at one moment are replaced in one generation; another loss makes the next one.
-// If a rank's end is not known (a silent node, a hang) and only shrinking could replace it, it
-// first gets kReturn to end or to come back.
+// If a rank's end is not known (an unreachable node, a hang) and only shrinking could replace it,
+// it first gets kReturn to end or to come back.
 //
 // If members wait with an error although none is lost, they rendezvous again as the next
 // generation, after kEchoPatience: usually a loss is reported meanwhile.
@@ -46,13 +46,13 @@ inline constexpr absl::Duration kFirstSparePause = absl::Seconds(1);
 inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 
 // kRankAnywhere: on nodes that the job avoids, too, rather than nowhere.
-enum class PlaceUse { kRank, kRankAnywhere, kSpare };
-// Free places for `count` more trainers of the job, or as many as there are.
-using FindPlaces = std::function<std::vector<Place>(const Job& job, PlaceUse use, int count)>;
+enum class SlotUse { kRank, kRankAnywhere, kSpare };
+// Free slots for `count` more trainers of the job, or as many as there are.
+using FindSlots = std::function<std::vector<Slot>(const Job& job, SlotUse use, int count)>;
 
 // Does all of the above that is due. Call it after each event that concerns the job, and when
 // job.recovery.wake has come.
-JobChange AdvanceMembership(Job& job, const FindPlaces& find_places, Moment now);
+JobChange AdvanceMembership(Job& job, const FindSlots& find_slots, Moment now);
 
 // Prepares a job from the store: steady times do not survive a controller, and no node answers yet.
 void RestoreRecovery(Job& job, Moment now);

@@ -77,8 +77,8 @@ struct JobRecovery {
   absl::Time deadline = absl::InfiniteFuture();          // For the change under way.
   absl::Time recovering_since = absl::InfiniteFuture();  // When it began to recover.
   absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, nobody has failed.
-  // Before this, no silent node's rank is given up; infinite future: the job is cut off.
-  absl::Time silence_counts = absl::InfinitePast();
+  // Before this, no unreachable node's rank is given up; infinite future: the job is cut off.
+  absl::Time unreachable_counts = absl::InfinitePast();
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
   int spares_failed = 0;                               // How many failed in a row.

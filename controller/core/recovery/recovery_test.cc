@@ -11,7 +11,7 @@ namespace {
 TEST(RecoveryTest, NewTrainerTakesTheRankOfOneThatWasKilled) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(2), 5);
   EXPECT_EQ(job.state, JobState::kRecovering);
   EXPECT_EQ(job.generation, Generation(2));
@@ -19,7 +19,7 @@ TEST(RecoveryTest, NewTrainerTakesTheRankOfOneThatWasKilled) {
   EXPECT_EQ(played.Id(2), (TrainerId{JobId("job-1"), Generation(2), Rank(2)}));
   EXPECT_EQ(played.Id(3), (TrainerId{JobId("job-1"), Generation(1), Rank(3)}))
       << "survivors keep their processes";
-  EXPECT_EQ(job.plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job.plan.version, PlanVersion(2));
   EXPECT_EQ(MembershipOf(job, job.ranks[3]).store_address, "") << "the newcomer is not ready";
   EXPECT_FALSE(MembershipOf(job, job.ranks[3]).planned);
   played.Ready(played.Id(2), 6);
@@ -33,10 +33,10 @@ TEST(RecoveryTest, NewTrainerTakesTheRankOfOneThatWasKilled) {
   EXPECT_EQ(job.recovery.history[0].ended, At(7).wall);
 }
 
-TEST(RecoveryTest, ANewcomerIsAtTheStepOfThoseThatItHasMet) {
+TEST(RecoveryTest, ANewcomerIsAtTheStepOfTheOthersOfItsRendezvous) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(2), 5);
   played.Ready(played.Id(2), 6);
   for (const int seat : {0, 1, 3}) played.Train(played.Id(seat), 7, 11);
@@ -55,8 +55,8 @@ TEST(RecoveryTest, ReadySpareGoesBeforeOneThatStillStarts) {
   request.spares = 2;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.Advance(2);
   ASSERT_EQ(job.spares.size(), 2U);
   const TrainerId ready = job.spares[1].report.id;
@@ -68,7 +68,7 @@ TEST(RecoveryTest, ReadySpareGoesBeforeOneThatStillStarts) {
   EXPECT_EQ(played.Id(0), ready) << "it keeps its identity";
   EXPECT_EQ(MembershipOf(job, job.ranks[0]).rank, Rank(0));
   EXPECT_EQ(MembershipOf(job, job.ranks[1]).store_address, "f:1")
-      << "all members are ready: they may meet at once";
+      << "all members are ready: the rendezvous may begin";
 }
 
 TEST(RecoveryTest, ConsumedSpareIsReplacedWhenAllTrainAgain) {
@@ -76,16 +76,16 @@ TEST(RecoveryTest, ConsumedSpareIsReplacedWhenAllTrainAgain) {
   request.spares = 1;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.Advance(2);
   played.Ready(job.spares[0].report.id, 3);
   played.End(played.Id(0), 5);
   EXPECT_TRUE(job.spares.empty());
-  EXPECT_EQ(played.places.size(), 1U) << "nothing else is started while ranks wait";
+  EXPECT_EQ(played.slots.size(), 1U) << "nothing else is started while ranks wait";
   played.TrainAll(6);
   ASSERT_EQ(job.spares.size(), 1U);
-  EXPECT_EQ(job.spares[0].place.node, NodeName("f"));
+  EXPECT_EQ(job.spares[0].slot.node, NodeName("f"));
   EXPECT_EQ(job.spares[0].report.id, (TrainerId{JobId("job-1"), Generation(2), Rank(4)}));
 }
 
@@ -94,7 +94,7 @@ TEST(RecoveryTest, SpareThatDiesWhileItStartsIsTriedAgainLaterAndLater) {
   request.spares = 1;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  for (int i = 0; i < 4; ++i) played.places.Add("e", i);
+  for (int i = 0; i < 4; ++i) played.slots.Add("e", i);
   played.Advance(2);
   played.End(job.spares.at(0).report.id, 3);
   EXPECT_TRUE(job.spares.empty());
@@ -114,8 +114,8 @@ TEST(RecoveryTest, SpareThatDiesWhileItStartsIsTriedAgainLaterAndLater) {
 TEST(RecoveryTest, TwoRanksLostOneAfterTheOtherMakeTwoGenerations) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.End(played.Id(1), 5);
   played.End(played.Id(2), 5.1);
   EXPECT_EQ(job.generation, Generation(3));
@@ -132,10 +132,10 @@ TEST(RecoveryTest, TwoRanksLostOneAfterTheOtherMakeTwoGenerations) {
 TEST(RecoveryTest, RanksOfALostNodeAreReplacedInOneGeneration) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("e", 2);
+  played.slots.Add("e");
+  played.slots.Add("e", 2);
   for (RankState& member : job.ranks) {
-    if (member.seat > 1) member.place.node = NodeName("c");
+    if (member.seat > 1) member.slot.node = NodeName("c");
   }
   LoseNode(job, NodeName("c"), "its node is lost", At(5));
   played.Advance(5);
@@ -147,7 +147,7 @@ TEST(RecoveryTest, RanksOfALostNodeAreReplacedInOneGeneration) {
 TEST(RecoveryTest, LateReportOfAnOldGenerationChangesNothing) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   const TrainerId old = played.Id(2);
   const TrainerReport report = played.Last(old);
   played.End(old, 5);
@@ -161,22 +161,22 @@ TEST(RecoveryTest, LateReportOfAnOldGenerationChangesNothing) {
   EXPECT_EQ(job.recovery.failures.size(), 1U);
 }
 
-TEST(RecoveryTest, WithoutAPlaceTheOthersWaitAndTheJobGoesOnWhenThereIsOne) {
+TEST(RecoveryTest, WithoutASlotTheOthersWaitAndTheJobGoesOnWhenThereIsOne) {
   MemberJob played;
   Job& job = played.job;
   played.End(played.Id(2), 5);
   EXPECT_EQ(job.state, JobState::kRecovering);
   EXPECT_EQ(job.generation, Generation(1));
-  EXPECT_EQ(job.reason, "rank 2 on c: killed by SIGKILL; waits for 1 place");
+  EXPECT_EQ(job.reason, "rank 2 on c: killed by SIGKILL; waits for 1 slot");
   EXPECT_EQ(NextDeadline(job), At(7).steady);
   EXPECT_EQ(played.Advance(7), JobChange::kNone);
   EXPECT_EQ(job.recovery.failures.size(), 1U) << "it counts once";
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(50);
   EXPECT_EQ(job.generation, Generation(2));
 }
 
-TEST(RecoveryTest, SurvivorsThatWaitForAPlaceAreNoFailures) {
+TEST(RecoveryTest, SurvivorsThatWaitForASlotAreNoFailures) {
   MemberJob played;
   Job& job = played.job;
   const TrainerId survivor = played.Id(0);
@@ -184,11 +184,11 @@ TEST(RecoveryTest, SurvivorsThatWaitForAPlaceAreNoFailures) {
   played.Wait(survivor, 5.1);
   for (int tick = 11; tick < 60; ++tick) played.Advance(0.5 * tick);
   EXPECT_EQ(job.state, JobState::kRecovering);
-  EXPECT_EQ(job.reason, "rank 2 on c: killed by SIGKILL; waits for 1 place");
+  EXPECT_EQ(job.reason, "rank 2 on c: killed by SIGKILL; waits for 1 slot");
   EXPECT_EQ(job.recovery.failures.size(), 1u);
 }
 
-TEST(RecoveryTest, WaitingForAPlaceEndsAtGiveUp) {
+TEST(RecoveryTest, WaitingForASlotEndsAtGiveUp) {
   MemberJob played;
   Job& job = played.job;
   played.End(played.Id(2), 5);
@@ -228,8 +228,8 @@ TEST(RecoveryTest, LostGroupOfTheLadderTakesItsStateAlong) {
   JobRequest request = MemberRequest();
   request.strategy.ladder = {{2, LadderScope::kSize, 2}, {4, LadderScope::kAll}};
   MemberJob played(request);
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.End(played.Id(2), 5);
   EXPECT_EQ(played.job.state, JobState::kRecovering);
   played.End(played.Id(3), 6);
@@ -239,8 +239,8 @@ TEST(RecoveryTest, LostGroupOfTheLadderTakesItsStateAlong) {
             "no rank is left with the state of ranks 2 to 3: rank 3 on d: killed by SIGKILL");
 
   MemberJob other(request);
-  other.places.Add("e");
-  other.places.Add("f");
+  other.slots.Add("e");
+  other.slots.Add("f");
   other.End(other.Id(0), 5);
   other.End(other.Id(3), 6);
   EXPECT_EQ(other.job.state, JobState::kRecovering) << "one of each group is left";
@@ -249,7 +249,7 @@ TEST(RecoveryTest, LostGroupOfTheLadderTakesItsStateAlong) {
 TEST(RecoveryTest, NothingIsReplacedWhenOtherRanksAreDone) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(0), 5, FailureKind::kNone, "");
   EXPECT_EQ(job.state, JobState::kRunning);
   played.End(played.Id(1), 6);
@@ -262,7 +262,7 @@ TEST(RecoveryTest, AllRanksThatFinishEndTheJobAndItsSpares) {
   request.spares = 1;
   MemberJob played(std::move(request));
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(2);
   played.Ready(job.spares[0].report.id, 3);
   played.End(played.Id(0), 5, FailureKind::kNone, "");
@@ -276,7 +276,7 @@ TEST(RecoveryTest, AllRanksThatFinishEndTheJobAndItsSpares) {
 TEST(RecoveryTest, JobIsCancelledWhileItRecovers) {
   MemberJob played;
   Job& job = played.job;
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(0), 5);
   CancelJob(job, "cancelled by request", absl::Seconds(5), At(6));
   EXPECT_EQ(job.state, JobState::kStopping);
@@ -306,11 +306,11 @@ TEST(RecoveryTest, WithoutRecoveryAFailureEndsTheGenerationAsEver) {
   JobRequest request = MemberRequest();
   request.recovery.max_failures = 0;
   MemberJob played(std::move(request));
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(2), 5);
   EXPECT_EQ(played.job.state, JobState::kStopping);
   EXPECT_EQ(played.job.reason, "rank 2 on c: killed by SIGKILL");
-  EXPECT_EQ(played.places.size(), 1U);
+  EXPECT_EQ(played.slots.size(), 1U);
 }
 
 }  // namespace

@@ -146,7 +146,7 @@ std::optional<Refusal> RefuseResume(const Job& job, bool has_from) {
 
 void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.request = std::move(request);
-  job.plan = {PlanEpoch(job.plan.epoch.value() + 1), job.request.strategy_spec,
+  job.plan = {PlanVersion(job.plan.version.value() + 1), job.request.strategy_spec,
               job.request.strategy.ladder, job.request.strategy.slipstream};
   if (!from.empty()) job.start = {from, NextUnused(job)};
   job.state = JobState::kQueued;

@@ -21,7 +21,7 @@ JobRequest RestartingRequest(int max_restarts = 2) {
   return request;
 }
 
-// Places the job again, as if its directory had been scanned.
+// Slots the job again, as if its directory had been scanned.
 void PlaceAgain(Job& job, Moment now) {
   job.checkpoints.settlement.reset();
   PlaceOnBoth(job, now);
@@ -266,7 +266,7 @@ TEST(RestartTest, LineWhoseCheckpointCannotBeUsedIsNotExchangedForAnother) {
   EXPECT_EQ(Reason(RefuseResume(job, true)), "");
 }
 
-TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextEpoch) {
+TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextPlanVersion) {
   JobRequest request = RestartingRequest();
   request.strategy_spec = "old";
   Job job = RunningJob(request);
@@ -280,7 +280,7 @@ TEST(RestartTest, ResumedJobIsQueuedWithItsNewSpecAndTheNextEpoch) {
   ResumeJob(job, request, "");
   EXPECT_EQ(job.state, JobState::kQueued);
   EXPECT_EQ(job.request.ranks, 1);
-  EXPECT_EQ(job.plan.epoch, PlanEpoch(2));
+  EXPECT_EQ(job.plan.version, PlanVersion(2));
   EXPECT_EQ(job.plan.strategy, "new");
   EXPECT_FALSE(job.failure.has_value());
   EXPECT_EQ(job.ended, absl::InfinitePast());

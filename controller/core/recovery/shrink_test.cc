@@ -34,21 +34,21 @@ TEST(ShrinkTest, GlobalBatchIsKeptByFewerRanksWithMorePasses) {
   EXPECT_EQ(played.Nodes(), "ac") << "128 samples cannot be shared by 3";
   EXPECT_EQ(MembershipOf(job, job.ranks[0]).batch, (RankBatch{32, 2}));
   ASSERT_EQ(job.spares.size(), 1U) << "the fourth stands by";
-  EXPECT_EQ(job.spares[0].place.node, NodeName("d"));
+  EXPECT_EQ(job.spares[0].slot.node, NodeName("d"));
 }
 
 TEST(ShrinkTest, WhoHasTheStateDoesNotStandByForThoseWithout) {
   MemberJob played(ShrinkingRequest(2, BatchRule::kKeepGlobal));
   Job& job = played.job;
-  played.places.Add("e");
-  played.places.Add("f");
+  played.slots.Add("e");
+  played.slots.Add("f");
   played.End(played.Id(0), 5);
   played.End(played.Id(1), 5.1);
   ASSERT_EQ(played.Nodes(), "efcd");
   played.End(played.Id(3), 5.2);
   EXPECT_EQ(played.Nodes(), "ec");
   ASSERT_EQ(job.spares.size(), 1U);
-  EXPECT_EQ(job.spares[0].place.node, NodeName("f"));
+  EXPECT_EQ(job.spares[0].slot.node, NodeName("f"));
 }
 
 TEST(ShrinkTest, WhoStandsByWhileOthersTrainHasAnOldState) {
@@ -70,7 +70,7 @@ TEST(ShrinkTest, NotBelowTheMinimum) {
   played.End(played.Id(1), 7);
   EXPECT_EQ(job.generation, Generation(2));
   EXPECT_EQ(job.state, JobState::kRecovering);
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(8);
   EXPECT_EQ(job.generation, Generation(3));
   EXPECT_EQ(played.Nodes(), "aed");
@@ -78,7 +78,7 @@ TEST(ShrinkTest, NotBelowTheMinimum) {
 
 TEST(ShrinkTest, RatherThanToGoBackToANodeThatItAvoids) {
   MemberJob played(ShrinkingRequest(3, BatchRule::kKeepRank));
-  played.places.AddAvoided("x");
+  played.slots.AddAvoided("x");
   played.End(played.Id(1), 5);
   EXPECT_EQ(played.Nodes(), "acd");
   played.TrainAll(6);
@@ -86,12 +86,12 @@ TEST(ShrinkTest, RatherThanToGoBackToANodeThatItAvoids) {
   EXPECT_EQ(played.Nodes(), "axd") << "two are too few";
 }
 
-TEST(ShrinkTest, GrowsAgainAfterAPauseWhenThereIsAPlace) {
+TEST(ShrinkTest, GrowsAgainAfterAPauseWhenThereIsASlot) {
   MemberJob played(ShrinkingRequest(3, BatchRule::kKeepRank));
   Job& job = played.job;
   played.End(played.Id(1), 5);
   played.TrainAll(6);
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(15.9);
   ASSERT_EQ(job.spares.size(), 1U) << "it can start meanwhile";
   played.Ready(job.spares[0].report.id, 15.9);
@@ -114,7 +114,7 @@ TEST(ShrinkTest, GrowsOnlyToNumbersThatShareTheBatch) {
   played.TrainAll(6);
   played.Advance(100);
   EXPECT_EQ(played.Nodes(), "ac") << "with the one that stands by they were three";
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(102);
   ASSERT_EQ(job.spares.size(), 2U);
   played.Ready(job.spares[1].report.id, 103);
@@ -127,7 +127,7 @@ TEST(ShrinkTest, GrowthThatFailsLeavesTheJobAsItWas) {
   Job& job = played.job;
   played.End(played.Id(1), 5);
   played.TrainAll(6);
-  played.places.Add("e");
+  played.slots.Add("e");
   played.Advance(16);
   played.Ready(job.spares.at(0).report.id, 17);
   ASSERT_EQ(job.generation, Generation(3));
@@ -143,7 +143,7 @@ TEST(ShrinkTest, LostRankWhoseEndIsNotKnownMayReturnFirst) {
   played.Advance(5);
   EXPECT_EQ(job.generation, Generation(1));
   EXPECT_EQ(StopGrace(job, job.ranks[1]), absl::ZeroDuration());
-  played.places.Add("e");
+  played.slots.Add("e");
   played.End(played.Id(1), 5.1, FailureKind::kNone, "");
   EXPECT_EQ(played.Nodes(), "aecd");
 }

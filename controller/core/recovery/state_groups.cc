@@ -45,7 +45,7 @@ bool IsHeld(const Job& job, const RankState& trainer, int first, int end) {
 std::vector<RankHome> HomesOf(const Job& job) {
   std::vector<RankHome> homes;
   homes.reserve(job.homes.size());
-  for (const Place& home : job.homes) homes.push_back({home.node.value(), home.rack});
+  for (const Slot& home : job.homes) homes.push_back({home.node.value(), home.rack});
   return homes;
 }
 
@@ -72,7 +72,7 @@ std::string WhyStateIsLost(const Job& job) {
     // Holders that left for a planned change that did not come about.
     for (const RankState& trainer : job.leaving) {
       held = held || (!trainer.stop.has_value() && IsHeld(job, trainer, first, end) &&
-                      trainer.silent_since == absl::InfiniteFuture());
+                      trainer.unreachable_since == absl::InfiniteFuture());
     }
     if (filled && !held) {
       if (size == static_cast<int>(job.homes.size())) return "no rank is left with its state";

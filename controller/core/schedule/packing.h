@@ -1,5 +1,5 @@
 // Which nodes of many take a number of ranks, so that few failure domains are touched. It counts in
-// places, or in larger blocks of ranks that have to share a node (RankBlocks).
+// slots, or in larger blocks of ranks that have to share a node (RankBlocks).
 //
 // It tries in this order: one node that is just large enough; one island; one rack; whole racks,
 // the largest first, and the rest as before. Of domains that are large enough it takes the one with
@@ -28,10 +28,10 @@ class Packing {
 
   void SetRoom(int node, int room);
 
-  // Free places on all nodes together.
+  // Free slots on all nodes together.
   int room() const { return total_; }
 
-  // `count` places in all, which are not taken; empty if there is less room.
+  // `count` slots in all, which are not taken; empty if there is less room.
   std::vector<NodeShare> Pack(int count);
 
  private:

@@ -7,12 +7,12 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "controller/core/schedule/place_table.h"
+#include "controller/core/schedule/slot_table.h"
 
 namespace paceline {
 namespace {
 
-std::vector<NodeSet> Choices(const JobRequest& job, PlaceTable& table) {
+std::vector<NodeSet> Choices(const JobRequest& job, SlotTable& table) {
   return table.index().Choices(job.placement,
                                table.index().Allowed(job.placement, /*with_pool=*/false));
 }
@@ -20,22 +20,22 @@ std::vector<NodeSet> Choices(const JobRequest& job, PlaceTable& table) {
 // How badly a node suits a wish; the least is best. Nothing: the node does not suit at all.
 using Unfitness = std::tuple<int, int, int, int, int>;
 
-Unfitness ForRank(const PlaceTable& table, int n, const PlaceWish& wish) {
+Unfitness ForRank(const SlotTable& table, int n, const SlotWish& wish) {
   const NodeSpace& node = table.node(n);
   const std::string& rack = table.index().rack_name(n);
   int far = 2;
-  for (const Place& rank : wish.ranks) {
+  for (const Slot& rank : wish.ranks) {
     if (rank.node == node.name) far = 0;
     if (rank.rack == rack) far = std::min(far, 1);
   }
   return {far, table.room(n) == 0, table.index().pool().Contains(n), table.free(n), n};
 }
 
-Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
+Unfitness ForSpare(const SlotTable& table, int n, const SlotWish& wish) {
   const NodeSpace& node = table.node(n);
   const std::string& rack = table.index().rack_name(n);
-  const auto on_node = [&](const Place& place) { return place.node == node.name; };
-  const auto in_rack = [&](const Place& place) { return !rack.empty() && place.rack == rack; };
+  const auto on_node = [&](const Slot& slot) { return slot.node == node.name; };
+  const auto in_rack = [&](const Slot& slot) { return !rack.empty() && slot.rack == rack; };
   const bool beside_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), on_node);
   const bool near_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), in_rack);
   const bool beside_spare = std::any_of(wish.spares.begin(), wish.spares.end(), on_node);
@@ -44,13 +44,13 @@ Unfitness ForSpare(const PlaceTable& table, int n, const PlaceWish& wish) {
 }
 
 // The index of the best node; -1: no node suits.
-int FindOne(const JobRequest& job, PlaceTable& table, const PlaceWish& wish) {
+int FindOne(const JobRequest& job, SlotTable& table, const SlotWish& wish) {
   NodeSet nodes = table.index().Allowed(job.placement, /*with_pool=*/true);
   nodes.Keep(table.open());
   const std::string& same = job.placement.same;
   const int peer =
       same.empty() || wish.ranks.empty() ? -1 : table.index().Find(wish.ranks.front().node);
-  const bool spare = wish.use == PlaceWish::Use::kSpare;
+  const bool spare = wish.use == SlotWish::Use::kSpare;
   int best = -1;
   std::optional<Unfitness> least;
   nodes.ForEach([&](int n) {
@@ -92,14 +92,14 @@ RankBlocks::RankBlocks(const JobRequest& job) : count(job.ranks) {
   count = job.ranks / size;
 }
 
-const char* PlaceName(Device device, int count) {
+const char* SlotNoun(Device device, int count) {
   if (device == Device::kCuda) return count == 1 ? "GPU" : "GPUs";
   return count == 1 ? "slot" : "slots";
 }
 
-std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& ranks, int count,
-                               PlaceTable& table) {
-  PlaceWish wish{PlaceWish::Use::kSpare, ranks, {}};
+std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ranks, int count,
+                              SlotTable& table) {
+  SlotWish wish{SlotWish::Use::kSpare, ranks, {}};
   while (static_cast<int>(wish.spares.size()) < count) {
     const int node = FindOne(job, table, wish);
     if (node < 0) break;
@@ -109,7 +109,7 @@ std::vector<Place> PlaceSpares(const JobRequest& job, const std::vector<Place>& 
 }
 
 std::string DescribeWish(const JobRequest& job) {
-  std::string text = absl::StrCat("waits for ", job.ranks, " ", PlaceName(job.device, job.ranks));
+  std::string text = absl::StrCat("waits for ", job.ranks, " ", SlotNoun(job.device, job.ranks));
   const RankBlocks blocks(job);
   if (blocks.one_per_node && blocks.count == 1) {
     absl::StrAppend(&text, " on one node");
@@ -121,7 +121,7 @@ std::string DescribeWish(const JobRequest& job) {
 }
 
 std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
-                             const PlaceTable& table) {
+                             const SlotTable& table) {
   const RankBlocks blocks(job);
   int free = 0;
   int kept = 0;
@@ -150,28 +150,28 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
 
 Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
   const NodeIndex index = IndexOf(nodes);
-  PlaceTable table(nodes, index);
+  SlotTable table(nodes, index);
   Placement placement;
-  placement.places = table.Take(table.Pack(job).shares);
-  if (placement.places.empty()) {
+  placement.slots = table.Take(table.Pack(job).shares);
+  if (placement.slots.empty()) {
     placement.reason = absl::StrCat(
         DescribeWish(job), ": ",
         DescribeShortage(job, index.Allowed(job.placement, /*with_pool=*/false), table));
   } else {
-    placement.spares = PlaceSpares(job, placement.places, job.spares, table);
+    placement.spares = PlaceSpares(job, placement.slots, job.spares, table);
   }
   return placement;
 }
 
 Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
-                   const PlaceWish& wish) {
+                   const SlotWish& wish) {
   const NodeIndex index = IndexOf(nodes);
-  PlaceTable table(nodes, index);
+  SlotTable table(nodes, index);
   const int node = FindOne(job, table, wish);
   if (node >= 0) return {{table.TakeOne(node)}, ""};
-  const bool spare = wish.use == PlaceWish::Use::kSpare;
+  const bool spare = wish.use == SlotWish::Use::kSpare;
   return {{},
-          absl::StrCat("no ", PlaceName(job.device, 1), " is free for a ",
+          absl::StrCat("no ", SlotNoun(job.device, 1), " is free for a ",
                        spare ? "spare" : "replacement", " where the job may run")};
 }
 
@@ -181,7 +181,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         "no worker has registered yet: start one (paceline-worker --controller HOST:PORT)");
   }
   const NodeIndex index = IndexOf(nodes);
-  PlaceTable table(nodes, index);
+  SlotTable table(nodes, index);
   int all = 0;
   for (const NodeSpace& node : nodes) all += node.total;
   const RankBlocks blocks(job);
@@ -200,7 +200,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
   if (most_blocks >= blocks.count) return absl::OkStatus();
   if (all == 0 && job.device == Device::kCuda) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks),
+        "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
@@ -210,19 +210,19 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
   if (most >= job.ranks) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job needs ", blocks.count, blocks.count == 1 ? " node" : " nodes", with_same, " with ",
-        blocks.size, " ", PlaceName(job.device, blocks.size), blocks.count == 1 ? "" : " each",
+        blocks.size, " ", SlotNoun(job.device, blocks.size), blocks.count == 1 ? "" : " each",
         " and may use ", most_blocks,
         " of that size: ask for fewer ranks on a node (placement.ranks_per_node), or add workers"));
   }
   if (all >= job.ranks) {
     return absl::FailedPreconditionError(absl::StrCat(
-        "the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks), " and its placement",
+        "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks), " and its placement",
         " allows ", most, " of ", all, with_same,
         ": ask for fewer ranks, or allow more nodes (labels, nodes, exclude_nodes, tolerate, same; "
         "nodes with a taint or of the pool of spares are not used unless that is said)"));
   }
   return absl::FailedPreconditionError(
-      absl::StrCat("the job needs ", job.ranks, " ", PlaceName(job.device, job.ranks), " and the ",
+      absl::StrCat("the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks), " and the ",
                    nodes.size(), nodes.size() == 1 ? " node has " : " nodes have ", all,
                    " in all: ask for fewer ranks or add workers"));
 }

@@ -1,7 +1,7 @@
 // Which nodes a job's ranks run on: all ranks at once or none, packed as densely as it goes; or, if
 // the job says how many ranks run on each node, exactly so many.
 //
-// A place is a slot for a CPU rank, or a GPU for a CUDA rank. Of all sets of free places that the
+// A slot is a slot for a CPU rank, or a GPU for a CUDA rank. Of all sets of free slots that the
 // job's policy allows, one with few failure domains is taken: few racks (label "rack"), then few
 // islands of fast links (label "island"), then few nodes. Where the last ranks would leave most of
 // a domain empty, the smallest domain that holds them is taken, so that empty ones stay whole. Ties
@@ -26,21 +26,21 @@ namespace paceline {
 // A node as placement sees it, for one kind of device.
 struct NodeSpace {
   NodeName name;
-  int total = 0;          // Places that it has in all.
+  int total = 0;          // Slots that it has in all.
   std::vector<int> free;  // Numbers of those that no job holds, ascending.
   bool open = false;      // Takes ranks now.
   // All its labels; null: none. Borrowed.
   const std::map<std::string, std::string>* labels = nullptr;
   std::string closed = {};  // Why it is not open, as in "does not answer".
-  int kept = 0;             // How many of its free places are kept for waiting jobs.
+  int kept = 0;             // How many of its free slots are kept for waiting jobs.
 };
 
 // What the scheduler counts in: ranks that have to share a node.
 struct RankBlocks {
   explicit RankBlocks(const JobRequest& job);
 
-  // How many blocks fit into a node with so many places.
-  int Fit(int places) const { return one_per_node ? places >= size : places; }
+  // How many blocks fit into a node with so many slots.
+  int Fit(int slots) const { return one_per_node ? slots >= size : slots; }
 
   int size = 1;   // Ranks of each block.
   int count = 0;  // Blocks of the job.
@@ -48,36 +48,36 @@ struct RankBlocks {
 };
 
 struct Placement {
-  std::vector<Place> places;       // For rank 0, 1, ...; empty if the job has to wait.
-  std::string reason;              // One line: what it waits for.
-  std::vector<Place> spares = {};  // As many as there is room for, at most JobRequest.spares.
+  std::vector<Slot> slots;        // For rank 0, 1, ...; empty if the job has to wait.
+  std::string reason;             // One line: what it waits for.
+  std::vector<Slot> spares = {};  // As many as there is room for, at most JobRequest.spares.
 };
 
 // `nodes` is sorted by name, without repetitions, here and below.
 Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes);
 
-// A request for one more place for a running job.
-struct PlaceWish {
-  // kRank: for a rank that was lost or that moves; near the job's ranks, even where places are kept
+// A request for one more slot for a running job.
+struct SlotWish {
+  // kRank: for a rank that was lost or that moves; near the job's ranks, even where slots are kept
   // for waiting jobs. kSpare: away from its ranks, on another node, preferably in another rack,
-  // best in the pool of spares; never where places are kept for waiting jobs.
+  // best in the pool of spares; never where slots are kept for waiting jobs.
   enum class Use { kRank, kSpare };
   Use use = Use::kRank;
-  std::vector<Place> ranks;       // Those that the job keeps.
-  std::vector<Place> spares;      // Those of its spares that it keeps.
+  std::vector<Slot> ranks;        // Those that the job keeps.
+  std::vector<Slot> spares;       // Those of its spares that it keeps.
   std::set<NodeName> avoid = {};  // Nodes that must not be used.
 };
 
-// Returns one place in `places`; or none and a `reason`, if the job's policy allows none.
+// Returns one slot in `slots`; or none and a `reason`, if the job's policy allows none.
 Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
-                   const PlaceWish& wish);
+                   const SlotWish& wish);
 
 // FailedPrecondition, with the reason, if the known nodes could not hold the job even if all were
 // reachable and empty.
 absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nodes);
 
 // "slot", "GPUs".
-const char* PlaceName(Device device, int count);
+const char* SlotNoun(Device device, int count);
 
 }  // namespace paceline
 

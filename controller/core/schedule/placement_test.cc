@@ -20,7 +20,7 @@ JobRequest Ranks(int ranks, Device device = Device::kCpu) {
   return {JobId("job-1"), "digits", ranks, device, ""};
 }
 
-// A node whose last `free` places are free.
+// A node whose last `free` slots are free.
 NodeSpace Space(const char* name, int total, int free, bool open = true) {
   NodeSpace space{NodeName(name), total, {}, open};
   for (int number = total - free; number < total; ++number) space.free.push_back(number);
@@ -29,8 +29,8 @@ NodeSpace Space(const char* name, int total, int free, bool open = true) {
 
 std::vector<std::string> Names(const Placement& placement) {
   std::vector<std::string> names;
-  for (const Place& place : placement.places) {
-    names.push_back(place.node.value() + std::to_string(place.number));
+  for (const Slot& slot : placement.slots) {
+    names.push_back(slot.node.value() + std::to_string(slot.number));
   }
   return names;
 }
@@ -45,9 +45,9 @@ class PlacementOnRacks : public ::testing::Test {
   using Labels = std::map<std::string, std::string>;
 
   // Adds a node whose places are all free.
-  void Add(const char* name, int places, Labels labels = {}) {
+  void Add(const char* name, int slots, Labels labels = {}) {
     labels_.push_back(std::move(labels));
-    NodeSpace space = Space(name, places, places);
+    NodeSpace space = Space(name, slots, slots);
     space.labels = &labels_.back();
     nodes_.push_back(std::move(space));
   }
@@ -56,15 +56,15 @@ class PlacementOnRacks : public ::testing::Test {
   std::string Nodes(const JobRequest& job) {
     const Placement placement = PlaceRanks(job, nodes_);
     std::string text;
-    for (const Place& place : placement.places) text += place.node.value();
+    for (const Slot& slot : placement.slots) text += slot.node.value();
     if (!placement.spares.empty()) text += '|';
-    for (const Place& place : placement.spares) text += place.node.value();
+    for (const Slot& slot : placement.spares) text += slot.node.value();
     return text;
   }
 
-  std::string One(const JobRequest& job, const PlaceWish& wish) {
+  std::string One(const JobRequest& job, const SlotWish& wish) {
     const Placement placement = PlaceOne(job, nodes_, wish);
-    return placement.places.empty() ? placement.reason : placement.places[0].node.value();
+    return placement.slots.empty() ? placement.reason : placement.slots[0].node.value();
   }
 
   std::list<Labels> labels_;  // A list, which does not move what is borrowed.
@@ -171,7 +171,7 @@ TEST_F(PlacementOnRacks, ReplacementStaysNearTheRanksAndMayTakeWhatIsKept) {
   Add("b", 1, {{"rack", "1"}});
   Add("c", 5, {{"rack", "2"}});
   Add("d", 1, {{"rack", "2"}, {"pool", "spare"}});
-  PlaceWish wish;
+  SlotWish wish;
   wish.ranks = {{NodeName("x"), 0, "1"}};
   EXPECT_EQ(One(Ranks(2), wish), "a");
   wish.avoid = {NodeName("a")};
@@ -189,14 +189,14 @@ TEST_F(PlacementOnRacks, ReplacementStaysNearTheRanksAndMayTakeWhatIsKept) {
 TEST_F(PlacementOnRacks, SpareTakesNothingThatIsKept) {
   Add("a", 1);
   nodes_[0].kept = 1;
-  PlaceWish wish;
-  wish.use = PlaceWish::Use::kSpare;
+  SlotWish wish;
+  wish.use = SlotWish::Use::kSpare;
   EXPECT_THAT(One(Ranks(1), wish), HasSubstr("no slot is free for a spare"));
 }
 
 TEST(PlacementTest, AllRanksOrNone) {
   const Placement placement = PlaceRanks(Ranks(4), {Space("a", 2, 2), Space("b", 2, 1)});
-  EXPECT_THAT(placement.places, IsEmpty());
+  EXPECT_THAT(placement.slots, IsEmpty());
   EXPECT_THAT(placement.reason, HasSubstr("waits for 4 slots: 3 free now"));
 }
 
@@ -205,13 +205,13 @@ TEST(PlacementTest, WaitSaysHowManyNodesHaveRoomForTheirRanks) {
   job.placement.ranks_per_node = 2;
   const Placement placement =
       PlaceRanks(job, {Space("a", 4, 3), Space("b", 4, 1), Space("c", 4, 1)});
-  EXPECT_THAT(placement.places, IsEmpty());
+  EXPECT_THAT(placement.slots, IsEmpty());
   EXPECT_EQ(placement.reason, "waits for 4 slots, 2 on each of 2 nodes: 5 free now (2 on 1 node)");
 }
 
 TEST(PlacementTest, NodeThatDoesNotAnswerTakesNoRankAndIsNamed) {
   const Placement placement = PlaceRanks(Ranks(2), {Space("a", 2, 2, /*open=*/false)});
-  EXPECT_THAT(placement.places, IsEmpty());
+  EXPECT_THAT(placement.slots, IsEmpty());
   EXPECT_THAT(placement.reason, HasSubstr("2 on nodes that do not answer"));
 }
 

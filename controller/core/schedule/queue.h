@@ -14,7 +14,7 @@ inline constexpr char kDefaultQueue[] = "default";
 
 struct Queue {
   int priority = 0;  // Jobs of a greater one go first and may displace others.
-  // Places that its jobs may hold at a time, spares included; unset: no limit.
+  // Slots that its jobs may hold at a time, spares included; unset: no limit.
   std::optional<int> slots = std::nullopt;
   std::optional<int> gpus = std::nullopt;
   // The highest priority that submitters may give their own jobs, which then go before those of

@@ -9,7 +9,7 @@
 namespace paceline {
 namespace {
 
-// Nodes that keep the job's places, and how many of these places are neither free nor about to
+// Nodes that keep the job's slots, and how many of these slots are neither free nor about to
 // become free.
 struct Candidate {
   std::vector<NodeShare> kept;
@@ -48,8 +48,8 @@ class Planner {
     return total;
   }
 
-  // The places that become free by themselves, if they suffice; else as few nodes as hold the
-  // ranks. Nodes that soon have the most places go first.
+  // The slots that become free by themselves, if they suffice; else as few nodes as hold the
+  // ranks. Nodes that soon have the most slots go first.
   Candidate Choose(const NodeSet& nodes) const {
     std::vector<std::pair<int, int>> order;
     int sum = 0;
@@ -88,7 +88,7 @@ class Planner {
     return candidate;
   }
 
-  // The fewest jobs that make room in one of the choices. Then counts their places as coming.
+  // The fewest jobs that make room in one of the choices. Then counts their slots as coming.
   std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {
@@ -107,7 +107,7 @@ class Planner {
     return best;
   }
 
-  static bool HoldsOn(const NodeSet& nodes, const HeldPlaces& held) {
+  static bool HoldsOn(const NodeSet& nodes, const HeldSlots& held) {
     return std::any_of(held.shares.begin(), held.shares.end(),
                        [&](const NodeShare& share) { return nodes.Contains(share.node); });
   }
@@ -116,19 +116,19 @@ class Planner {
   std::vector<size_t> VictimsIn(const NodeSet& choice, int needed) const {
     std::vector<size_t> order;
     for (size_t h = 0; h < wish_.held.size(); ++h) {
-      const HeldPlaces& held = wish_.held[h];
+      const HeldSlots& held = wish_.held[h];
       if (held.priority < wish_.priority && !held.leaves && CanBeDisplaced(*held.job)) {
         order.push_back(h);
       }
     }
     const auto cost = [this](size_t h) {
-      const HeldPlaces& held = wish_.held[h];
+      const HeldSlots& held = wish_.held[h];
       return std::make_tuple(held.priority, -absl::ToUnixNanos(held.job->started),
                              -held.job->number);
     };
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
-    std::vector<int> gone(static_cast<size_t>(table_.size()));  // By node: places of the chosen.
-    // How many more blocks fit when the job's places are added to those, or (sign -1) taken back.
+    std::vector<int> gone(static_cast<size_t>(table_.size()));  // By node: slots of the chosen.
+    // How many more blocks fit when the job's slots are added to those, or (sign -1) taken back.
     const auto change = [&](size_t h, int sign) {
       int blocks = 0;
       for (const NodeShare& share : wish_.held[h].shares) {
@@ -163,7 +163,7 @@ class Planner {
 
   const ReservationWish& wish_;
   const RankBlocks blocks_;
-  PlaceTable& table_;
+  SlotTable& table_;
   std::vector<int> coming_;
 };
 

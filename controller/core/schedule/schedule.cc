@@ -7,8 +7,8 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
-#include "controller/core/schedule/place_table.h"
 #include "controller/core/schedule/reserve.h"
+#include "controller/core/schedule/slot_table.h"
 
 namespace paceline {
 namespace {
@@ -18,11 +18,11 @@ struct DevicePass {
   DevicePass(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
       : table(nodes, index), coming(nodes.size()), reserved(table.size()) {}
 
-  PlaceTable table;
-  std::vector<int> coming;  // By node: places of jobs that are about to leave.
-  NodeSet reserved;         // Nodes on which places are kept.
+  SlotTable table;
+  std::vector<int> coming;  // By node: slots of jobs that are about to leave.
+  NodeSet reserved;         // Nodes on which slots are kept.
   std::vector<std::pair<NodeSet, JobId>> keepers;  // The jobs for which they are kept.
-  std::vector<HeldPlaces> held;
+  std::vector<HeldSlots> held;
   // By set of allowed nodes and `same`: room for blocks of ranks when it was last looked for; it
   // only shrinks.
   std::map<std::pair<const NodeSet*, std::string>, int> room;
@@ -52,22 +52,22 @@ class Pass {
   DevicePass& Of(const JobRequest& job) { return devices_[static_cast<int>(job.device)]; }
 
   void CountHeld() {
-    for (HeldPlaces& holding : input_.holding) {
+    for (HeldSlots& holding : input_.holding) {
       const JobRequest& job = holding.job->request;
       for (const NodeShare& share : holding.shares) Used(job) += share.count;
       DevicePass& device = Of(job);
-      HeldPlaces& held = device.held.emplace_back(std::move(holding));
+      HeldSlots& held = device.held.emplace_back(std::move(holding));
       held.priority = PriorityOf(job, *input_.queues);
       if (IsOnItsWayOut(*held.job)) LetGo(held, device);
     }
   }
 
-  static void LetGo(HeldPlaces& held, DevicePass& device) {
+  static void LetGo(HeldSlots& held, DevicePass& device) {
     held.leaves = true;
     for (const NodeShare& share : held.shares) device.coming[share.node] += share.count;
   }
 
-  // Places that jobs of the queue hold, or wait for ahead of the jobs still to be decided.
+  // Slots that jobs of the queue hold, or wait for ahead of the jobs still to be decided.
   int& Used(const JobRequest& job) { return used_[job.queue][static_cast<int>(job.device)]; }
 
   void Decide(const WaitingJob& waiting) {
@@ -78,7 +78,7 @@ class Pass {
                   absl::StrCat("waits for its queue ", job.queue,
                                ", which the controller does not know (--queues)"));
     }
-    if (!waiting.settles.empty() && !waiting.keeps_place) {
+    if (!waiting.settles.empty() && !waiting.keeps_slots) {
       return Keep(job, Wait::Kind::kSettlement, waiting.settles);
     }
     const int used = Used(job);
@@ -87,40 +87,40 @@ class Pass {
     if (quota.has_value() && used + job.ranks > *quota) {
       return Keep(job, waiting.settles.empty() ? Wait::Kind::kQuota : Wait::Kind::kSettlement,
                   waiting.settles.empty()
-                      ? absl::StrCat("waits for ", job.ranks, " ", PlaceName(job.device, job.ranks),
+                      ? absl::StrCat("waits for ", job.ranks, " ", SlotNoun(job.device, job.ranks),
                                      " of queue ", job.queue, ": ", used, " of its ", *quota,
                                      " are held or promised")
                       : waiting.settles);
     }
     DevicePass& device = Of(job);
-    std::vector<Place> places = TryToPlace(job, device);
-    if (places.empty()) return Reserve(waiting, device);
+    std::vector<Slot> slots = TryToPlace(job, device);
+    if (slots.empty()) return Reserve(waiting, device);
     if (!waiting.settles.empty()) {
-      NoteKeeper(device, NodesOf(places, device.table), job.id);
+      NoteKeeper(device, NodesOf(slots, device.table), job.id);
       return Keep(job, Wait::Kind::kSettlement, waiting.settles);
     }
     int spares = job.spares;
     if (quota.has_value()) spares = std::min(spares, *quota - used - job.ranks);
     Placement placement;
-    placement.spares = PlaceSpares(job, places, spares, device.table);
-    placement.places = std::move(places);
+    placement.spares = PlaceSpares(job, slots, spares, device.table);
+    placement.slots = std::move(slots);
     Used(job) += static_cast<int>(placement.spares.size());
     decision_.starts.push_back({job.id, std::move(placement)});
   }
 
   // Empty: there is no room. Quick for most jobs without room.
-  std::vector<Place> TryToPlace(const JobRequest& job, DevicePass& device) const {
+  std::vector<Slot> TryToPlace(const JobRequest& job, DevicePass& device) const {
     const NodeSet& allowed = input_.index->Allowed(job.placement, /*with_pool=*/false);
     const auto [room, first] = device.room.try_emplace({&allowed, job.placement.same}, 0);
     if (!first && room->second < RankBlocks(job).count) return {};
-    const PlaceTable::Packed packed = device.table.Pack(job);
+    const SlotTable::Packed packed = device.table.Pack(job);
     room->second = packed.room;
     return device.table.Take(packed.shares);
   }
 
-  static NodeSet NodesOf(const std::vector<Place>& places, const PlaceTable& table) {
+  static NodeSet NodesOf(const std::vector<Slot>& slots, const SlotTable& table) {
     NodeSet nodes(table.size());
-    for (const Place& place : places) nodes.Add(table.index().Find(place.node));
+    for (const Slot& slot : slots) nodes.Add(table.index().Find(slot.node));
     return nodes;
   }
 
@@ -141,7 +141,7 @@ class Pass {
     return absl::StrCat(id.value(), " (", found->job->request.name, ")");
   }
 
-  // Reserves places for a job that does not fit.
+  // Reserves slots for a job that does not fit.
   void Reserve(const WaitingJob& waiting, DevicePass& device) {
     const JobRequest& job = waiting.job->request;
     const bool settles = !waiting.settles.empty();
@@ -159,10 +159,10 @@ class Pass {
         PlanReservation({&job, PriorityOf(job, *input_.queues), open, &device.table, device.coming,
                          device.held, FindReservation(job.id), /*may_displace=*/!settles});
     if (!plan.has_value()) {
-      return Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kPlaces, std::move(reason));
+      return Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kSlots, std::move(reason));
     }
     for (const size_t victim : plan->victims) {
-      HeldPlaces& held = device.held[victim];
+      HeldSlots& held = device.held[victim];
       decision_.preemptions.push_back({held.job->request.id, job.id});
       LetGo(held, device);
     }

@@ -2,21 +2,21 @@
 // others waiting: one pass over all jobs and nodes.
 //
 // Jobs are taken by their queue's priority, their own, and their order of submission. A job starts
-// when all its ranks have a place and its queue's quota allows them. If it cannot start, others
+// when all its ranks have a slot and its queue's quota allows them. If it cannot start, others
 // pass it (backfill) on these conditions:
-//   - Its queue's quota is counted as if it held its places, so that jobs behind it in the queue
+//   - Its queue's quota is counted as if it held its slots, so that jobs behind it in the queue
 //     cannot keep it from them.
-//   - If it could run without all other jobs, places are reserved for it: those that become free by
+//   - If it could run without all other jobs, slots are reserved for it: those that become free by
 //     themselves, if they suffice; else enough for its ranks, on the nodes with the most free ones.
-//     Nobody behind it gets a place on such a node unless more are free there than are reserved.
+//     Nobody behind it gets a slot on such a node unless more are free there than are reserved.
 //     So what it lacks only shrinks, and it starts when the jobs there have ended, or earlier if
-//     other places become free. A reservation does not change unless another one lacks less, or one
+//     other slots become free. A reservation does not change unless another one lacks less, or one
 //     of its nodes takes no ranks any more.
 //   - A job whose possible nodes include some of a reservation ahead of it gets none itself.
 // A job that has a reservation may displace running jobs of a lower priority (of queue, then job):
 // the lowest first, then the last started, and no more than needed. Only jobs that save checkpoints
 // are displaced; they save, stop and wait again. A displaced job cannot displace the job that took
-// its place.
+// its slot.
 //
 // The result depends only on the input.
 #ifndef CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
@@ -42,18 +42,18 @@ namespace paceline {
 struct WaitingJob {
   const Job* job = nullptr;
   std::string settles;       // Why it cannot start yet; empty: it can.
-  bool keeps_place = false;  // While it cannot start, its places are kept as if it did.
+  bool keeps_slots = false;  // While it cannot start, its slots are kept as if it did.
 };
 
-// The places that a job holds, by node.
-struct HeldPlaces {
+// The slots that a job holds, by node.
+struct HeldSlots {
   const Job* job = nullptr;
   std::vector<NodeShare> shares;      // Nodes by their index in ScheduleInput.spaces.
   std::pair<int, int> priority = {};  // PriorityOf; set by the pass.
   bool leaves = false;                // It is about to leave; set by the pass.
 };
 
-// Places that are kept for a waiting job.
+// Slots that are kept for a waiting job.
 struct Reservation {
   JobId job;
   std::map<NodeName, int> kept;  // Free now or later.
@@ -64,7 +64,7 @@ struct ScheduleInput {
   std::array<std::vector<NodeSpace>, 2> spaces;  // By Device; the same nodes, by name.
   const NodeIndex* index = nullptr;              // The index of these nodes.
   std::vector<WaitingJob> waiting;
-  std::vector<HeldPlaces> holding;        // Jobs that hold places.
+  std::vector<HeldSlots> holding;         // Jobs that hold slots.
   std::vector<Reservation> reservations;  // From the last pass.
 };
 
@@ -75,9 +75,9 @@ struct Wait {
     kSettlement,
     kReservation,  // It has a reservation.
     kBehind,       // It waits behind the job `behind`, which has a reservation.
-    kPlaces,       // Its nodes could not hold it even if they were empty.
+    kSlots,        // Its nodes could not hold it even if they were empty.
   };
-  Kind kind = Kind::kPlaces;
+  Kind kind = Kind::kSlots;
   std::string reason;  // One line.
   std::optional<JobId> behind = std::nullopt;
 };
@@ -105,16 +105,16 @@ std::pair<int, int> PriorityOf(const JobRequest& job, const Queues& queues);
 // Whether it saves checkpoints, has not failed to in this generation, and is not about to stop.
 bool CanBeDisplaced(const Job& job);
 
-// Whether the job is giving its places back: it is stopping, or will when it is saved.
+// Whether the job is giving its slots back: it is stopping, or will when it is saved.
 bool IsOnItsWayOut(const Job& job);
 
-// Calls `visit(place)` for each place that the job holds.
+// Calls `visit(slot)` for each slot that the job holds.
 template <typename Visit>
-void ForEachPlace(const Job& job, Visit visit) {
+void ForEachSlot(const Job& job, Visit visit) {
   if (!job.holds_slots()) return;
   for (const auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (const RankState& trainer : *part) {
-      if (HoldsPlace(job, trainer)) visit(trainer.place);
+      if (HoldsSlot(job, trainer)) visit(trainer.slot);
     }
   }
 }

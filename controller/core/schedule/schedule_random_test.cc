@@ -9,7 +9,7 @@
 #include <tuple>
 #include <vector>
 
-#include "controller/core/schedule/place_table.h"
+#include "controller/core/schedule/slot_table.h"
 #include "controller/core/testing/small_cluster.h"
 
 namespace paceline {
@@ -84,8 +84,8 @@ class History {
     std::string text;
     for (const auto& start : decision.starts) {
       absl::StrAppend(&text, start.job.value(), ":");
-      for (const Place& place : start.placement.places) {
-        absl::StrAppend(&text, " ", place.node.value(), ".", place.number);
+      for (const Slot& slot : start.placement.slots) {
+        absl::StrAppend(&text, " ", slot.node.value(), ".", slot.number);
       }
     }
     for (const auto& [job, wait] : decision.waits) absl::StrAppend(&text, job.value(), wait.reason);
@@ -97,9 +97,9 @@ class History {
     std::set<std::tuple<Device, NodeName, int>> held;
     std::map<std::string, int> slots;
     for (const auto& [id, job] : cluster_.jobs) {
-      ForEachPlace(job, [&, &j = job](const Place& place) {
-        ASSERT_TRUE(held.insert({j.request.device, place.node, place.number}).second)
-            << "two on one place";
+      ForEachSlot(job, [&, &j = job](const Slot& slot) {
+        ASSERT_TRUE(held.insert({j.request.device, slot.node, slot.number}).second)
+            << "two on one slot";
         if (j.request.device == Device::kCpu) ++slots[j.request.queue];
       });
     }
@@ -117,23 +117,23 @@ class History {
 
   void CheckStart(const ScheduleDecision::Start& start) {
     const JobRequest& job = cluster_.jobs.at(start.job).request;
-    ASSERT_EQ(static_cast<int>(start.placement.places.size()), job.ranks);
+    ASSERT_EQ(static_cast<int>(start.placement.slots.size()), job.ranks);
     ASSERT_LE(static_cast<int>(start.placement.spares.size()), job.spares);
     std::set<std::string> racks;
-    for (const Place& place : start.placement.places) {
-      const SmallCluster::TestNode& node = cluster_.nodes.at(place.node);
+    for (const Slot& slot : start.placement.slots) {
+      const SmallCluster::TestNode& node = cluster_.nodes.at(slot.node);
       ASSERT_TRUE(node.open);
-      ASSERT_LT(place.number, job.device == Device::kCuda ? node.gpus : node.slots);
+      ASSERT_LT(slot.number, job.device == Device::kCuda ? node.gpus : node.slots);
       ASSERT_EQ(node.labels.count("pool"), 0u);
-      CheckPolicy(job.placement, place.node, node);
-      racks.insert(place.rack);
+      CheckPolicy(job.placement, slot.node, node);
+      racks.insert(slot.rack);
     }
-    for (const Place& place : start.placement.spares) {
-      CheckPolicy(job.placement, place.node, cluster_.nodes.at(place.node));
-      racks.insert(place.rack);
+    for (const Slot& slot : start.placement.spares) {
+      CheckPolicy(job.placement, slot.node, cluster_.nodes.at(slot.node));
+      racks.insert(slot.rack);
     }
     std::map<NodeName, int> on_node;
-    for (const Place& place : start.placement.places) ++on_node[place.node];
+    for (const Slot& slot : start.placement.slots) ++on_node[slot.node];
     for (const auto& [node, count] : on_node) {
       if (job.placement.ranks_per_node > 0) {
         ASSERT_EQ(count, job.placement.ranks_per_node);

@@ -59,7 +59,7 @@ TEST_F(ScheduleTest, AllRanksStartOrNone) {
   cluster_.Pass();
   EXPECT_EQ(cluster_.Started(), "3-ranks")
       << "which the larger one, that cannot run, does not stop";
-  EXPECT_EQ(wait("4-ranks").kind, Wait::Kind::kPlaces);
+  EXPECT_EQ(wait("4-ranks").kind, Wait::Kind::kSlots);
   EXPECT_THAT(wait("4-ranks").reason, HasSubstr("waits for 4 slots: 3 free now"));
 }
 
@@ -92,7 +92,7 @@ TEST_F(ScheduleTest, WhatAReservationLeavesIsGivenToOthers) {
   EXPECT_EQ(wait("small-2").reason, "waits behind head (name-head)");
   cluster_.End("a-1");
   cluster_.Pass();
-  EXPECT_EQ(cluster_.Started(), "small-1") << "the head needs all of b, and one place of a";
+  EXPECT_EQ(cluster_.Started(), "small-1") << "the head needs all of b, and one slot of a";
   cluster_.End("b-1");
   cluster_.Pass();
   EXPECT_EQ(cluster_.Started(), "head");
@@ -189,7 +189,7 @@ TEST_F(ScheduleTest, JobInAQueueThatIsGoneWaits) {
   EXPECT_EQ(wait("job").kind, Wait::Kind::kQueueUnknown);
 }
 
-TEST_F(ScheduleTest, SettlingJobKeepsItsPlacesAndHoldsUpNobodyElse) {
+TEST_F(ScheduleTest, SettlingJobKeepsItsSlotsAndHoldsUpNobodyElse) {
   cluster_.AddNode("a", 2);
   cluster_.Submit("settling", 1);
   cluster_.Submit("hanging", 2);
@@ -222,7 +222,7 @@ TEST_F(ScheduleTest, FewestAndCheapestJobsAreDisplaced) {
   EXPECT_EQ(Victims(), "normal new-low") << "old-low is not needed";
 }
 
-TEST_F(ScheduleTest, DisplacedJobGivesItsPlacesToTheOneThatIsAheadAndNeverDisplacesIt) {
+TEST_F(ScheduleTest, DisplacedJobGivesItsSlotsToTheOneThatIsAheadAndNeverDisplacesIt) {
   cluster_.AddNode("a", 2);
   cluster_.SubmitSaving("low", 2, 0);
   cluster_.Pass();
@@ -274,7 +274,7 @@ TEST_F(ScheduleTest, NobodyIsDisplacedInVain) {
   cluster_.End("urgent");
   cluster_.SubmitSaving("of-a-rack", 2, 1).request.placement.same = "rack";
   cluster_.Pass();
-  EXPECT_EQ(Victims(), "low-1") << "although a place is free in the other rack";
+  EXPECT_EQ(Victims(), "low-1") << "although a slot is free in the other rack";
 }
 
 TEST_F(ScheduleTest, SmallJobOfOneGroupDoesNotHideTheRoomOfALargerGroup) {
@@ -297,10 +297,10 @@ TEST_F(ScheduleTest, RanksPerNodeHaveWholeNodesReservedAndMakeRoomThere) {
   Job& even = cluster_.SubmitSaving("even", 4, 1);
   even.request.placement.ranks_per_node = 2;
   cluster_.Pass();
-  EXPECT_EQ(Victims(), "low-2") << "4 places are free, 2 of them on c, where low-3 may stay";
+  EXPECT_EQ(Victims(), "low-2") << "4 slots are free, 2 of them on c, where low-3 may stay";
   cluster_.Requeue("low-2");
   cluster_.Pass();
-  EXPECT_EQ(cluster_.PlacesOf("even"), "b0 b1 c1 c2");
+  EXPECT_EQ(cluster_.SlotsOf("even"), "b0 b1 c1 c2");
 }
 
 TEST_F(ScheduleTest, PlacesThatComeCountOnlyWhereAllRanksOfANodeFit) {
@@ -315,7 +315,7 @@ TEST_F(ScheduleTest, PlacesThatComeCountOnlyWhereAllRanksOfANodeFit) {
   EXPECT_EQ(wait("even").reason, "waits for 2 slots on one node: 2 free now (2 on 0 nodes)");
   cluster_.End("two");
   cluster_.Pass();
-  EXPECT_EQ(cluster_.PlacesOf("even"), "b0 b1");
+  EXPECT_EQ(cluster_.SlotsOf("even"), "b0 b1");
 }
 
 TEST_F(ScheduleTest, QueuePriorityDisplacesToo) {

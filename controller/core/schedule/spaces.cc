@@ -21,30 +21,30 @@ std::string WhyClosed(const Node& node) {
 
 namespace {
 
-// The places of one kind of device while the jobs are visited.
+// The slots of one kind of device while the jobs are visited.
 struct Filling {
   std::vector<NodeSpace> spaces;
-  std::vector<size_t> first;  // By node: the index in `used` of its first place.
-  std::vector<char> used;     // By place.
+  std::vector<size_t> first;  // By node: the index in `used` of its first slot.
+  std::vector<char> used;     // By slot.
 };
 
 Filling Begin(const std::map<NodeName, Node>& nodes, Device device) {
   Filling filling;
   filling.spaces.reserve(nodes.size());
   filling.first.reserve(nodes.size());
-  size_t places = 0;
+  size_t slots = 0;
   for (const auto& [name, node] : nodes) {
     NodeSpace& space = filling.spaces.emplace_back();
     space.name = name;
     space.total =
         device == Device::kCuda ? static_cast<int>(node.facts.gpus.size()) : node.facts.slots;
-    filling.first.push_back(places);
-    places += static_cast<size_t>(std::max(0, space.total));
+    filling.first.push_back(slots);
+    slots += static_cast<size_t>(std::max(0, space.total));
     space.open = IsOpen(node);
     if (!space.open) space.closed = WhyClosed(node);
     space.labels = &node.facts.labels;
   }
-  filling.used.resize(places);
+  filling.used.resize(slots);
   return filling;
 }
 
@@ -61,22 +61,22 @@ std::vector<NodeSpace> Finish(Filling filling) {
   return std::move(filling.spaces);
 }
 
-// Marks the places that the job holds as used, and returns them by node.
+// Marks the slots that the job holds as used, and returns them by node.
 template <typename Find>
 std::vector<NodeShare> Mark(const Job& job, Find find, Filling& filling) {
   std::vector<NodeShare> shares;
   const NodeName* last = nullptr;  // Ranks of a node are neighbours.
   int n = -1;
-  ForEachPlace(job, [&](const Place& place) {
-    if (last == nullptr || *last != place.node) {
-      n = find(place.node);
+  ForEachSlot(job, [&](const Slot& slot) {
+    if (last == nullptr || *last != slot.node) {
+      n = find(slot.node);
       if (n >= 0) shares.push_back({n, 0});
     }
-    last = &place.node;
+    last = &slot.node;
     if (n < 0) return;
     ++shares.back().count;
-    if (place.number < 0 || place.number >= filling.spaces[static_cast<size_t>(n)].total) return;
-    filling.used[filling.first[static_cast<size_t>(n)] + static_cast<size_t>(place.number)] = 1;
+    if (slot.number < 0 || slot.number >= filling.spaces[static_cast<size_t>(n)].total) return;
+    filling.used[filling.first[static_cast<size_t>(n)] + static_cast<size_t>(slot.number)] = 1;
   });
   return shares;
 }

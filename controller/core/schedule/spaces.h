@@ -1,4 +1,4 @@
-// The nodes as the scheduler sees them: their places, and which jobs hold them.
+// The nodes as the scheduler sees them: their slots, and which jobs hold them.
 #ifndef CONTROLLER_CORE_SCHEDULE_SPACES_H_
 #define CONTROLLER_CORE_SCHEDULE_SPACES_H_
 
@@ -19,18 +19,18 @@ bool IsOpen(const Node& node);
 // Why not, to complete "nodes that ...": "do not answer".
 std::string WhyClosed(const Node& node);
 
-// The places of every node, by name. Borrows from `nodes`.
+// The slots of every node, by name. Borrows from `nodes`.
 std::vector<NodeSpace> SpacesOf(const std::map<NodeName, Node>& nodes,
                                 const std::map<JobId, Job>& jobs, Device device);
 
-// The same for all kinds of devices, and which jobs hold the places. Borrows from `jobs`, too.
+// The same for all kinds of devices, and which jobs hold the slots. Borrows from `jobs`, too.
 void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& jobs,
             ScheduleInput& input);
 
 // Borrows from `nodes`.
 NodeIndex IndexOf(const std::map<NodeName, Node>& nodes);
 
-// Sets how many places are kept for jobs that wait for this kind of device.
+// Sets how many slots are kept for jobs that wait for this kind of device.
 void MarkKept(const std::vector<Reservation>& reservations, const std::map<JobId, Job>& jobs,
               Device device, std::vector<NodeSpace>& spaces);
 

@@ -15,13 +15,14 @@
 namespace paceline {
 namespace {
 
-constexpr size_t kNamesTold = 5;
+constexpr size_t kNamesReported = 5;
 
 // "a, b, c and 7 more".
 std::string Names(const std::vector<std::string>& names) {
-  const size_t told = std::min(kNamesTold, names.size());
-  std::string text = absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(told), ", ");
-  if (told < names.size()) absl::StrAppend(&text, " and ", names.size() - told, " more");
+  const size_t reported = std::min(kNamesReported, names.size());
+  std::string text =
+      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(reported), ", ");
+  if (reported < names.size()) absl::StrAppend(&text, " and ", names.size() - reported, " more");
   return text;
 }
 
@@ -29,15 +30,15 @@ std::string NameOf(const Job& job) {
   return absl::StrCat("job ", job.request.id.value(), " (", job.request.name, ")");
 }
 
-int CountPlaces(const Job& job) {
+int CountSlots(const Job& job) {
   int count = 0;
-  ForEachPlace(job, [&](const Place&) { ++count; });
+  ForEachSlot(job, [&](const Slot&) { ++count; });
   return count;
 }
 
 // Nodes that share a description.
 struct Group {
-  int places = 0;
+  int slots = 0;
   std::vector<std::string> names;
 };
 
@@ -67,7 +68,7 @@ class Explanation {
   }
 
   std::string Count(int count) const {
-    return absl::StrCat(count, " ", PlaceName(job_.request.device, count));
+    return absl::StrCat(count, " ", SlotNoun(job_.request.device, count));
   }
 
   int Total(const Node& node) const {
@@ -91,17 +92,17 @@ class Explanation {
         ExplainQuota();
         break;
       case Wait::Kind::kReservation:
-        ExplainPlaces();
+        ExplainSlots();
         ExplainReservation();
         break;
-      case Wait::Kind::kPlaces:
-        ExplainPlaces();
+      case Wait::Kind::kSlots:
+        ExplainSlots();
         break;
       case Wait::Kind::kBehind: {
         const Job& ahead = in_.jobs.at(*wait.behind);
         Say("It waits behind ", NameOf(ahead), ", which is ahead of it and has ",
             Count(ahead.request.ranks), " reserved");
-        ExplainPlaces();
+        ExplainSlots();
         break;
       }
     }
@@ -114,7 +115,7 @@ class Explanation {
     int held = 0;
     for (const auto& [id, other] : in_.jobs) {
       if (other.request.queue != request.queue || other.request.device != request.device) continue;
-      const int count = CountPlaces(other);
+      const int count = CountSlots(other);
       if (count > 0) holders.push_back(absl::StrCat(NameOf(other), ": ", count));
       held += count;
     }
@@ -125,7 +126,7 @@ class Explanation {
     if (held + request.ranks <= quota) Say("The rest is kept for jobs of the queue ahead of it");
   }
 
-  void ExplainPlaces() {
+  void ExplainSlots() {
     const NodeSet& allowed = index_.Allowed(job_.request.placement, /*with_pool=*/false);
     const std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
     int free = 0;
@@ -159,15 +160,15 @@ class Explanation {
     Tell(refused);
   }
 
-  static void Add(Group& group, const NodeName& name, int places) {
-    group.places += places;
-    if (places > 0) group.names.push_back(name.value());
+  static void Add(Group& group, const NodeName& name, int slots) {
+    group.slots += slots;
+    if (slots > 0) group.names.push_back(name.value());
   }
 
   void Tell(const std::map<std::string, Group>& groups) {
     for (const auto& [why, group] : groups) {
-      if (group.places > 0)
-        Say(Count(group.places), group.places == 1 ? " is" : " are", " on nodes that ", why, " (",
+      if (group.slots > 0)
+        Say(Count(group.slots), group.slots == 1 ? " is" : " are", " on nodes that ", why, " (",
             Names(group.names), ")");
     }
   }
@@ -223,7 +224,7 @@ class Explanation {
 
   static bool HoldsReserved(const Job& job, const Reservation& reservation) {
     bool holds = false;
-    ForEachPlace(job, [&](const Place& place) { holds |= reservation.kept.count(place.node) > 0; });
+    ForEachSlot(job, [&](const Slot& slot) { holds |= reservation.kept.count(slot.node) > 0; });
     return holds;
   }
 
@@ -244,12 +245,12 @@ class Explanation {
     const int spares = static_cast<int>(job_.spares.size());
     if (ranks < job_.request.ranks) {
       Say("It trains with ", ranks, " of its ", job_.request.ranks,
-          " ranks; the others return when places are free");
+          " ranks; the others return when slots are free");
     }
     const int missing = job_.request.spares - spares;
     if (missing > 0 && job_.state != JobState::kStopping) {
-      PlaceWish wish{PlaceWish::Use::kSpare, {}, {}};
-      for (const RankState& rank : job_.ranks) wish.ranks.push_back(rank.place);
+      SlotWish wish{SlotWish::Use::kSpare, {}, {}};
+      for (const RankState& rank : job_.ranks) wish.ranks.push_back(rank.slot);
       std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
       MarkKept(in_.schedule.reservations, in_.jobs, job_.request.device, spaces);
       const std::string why = PlaceOne(job_.request, spaces, wish).reason;

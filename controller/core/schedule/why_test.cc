@@ -43,7 +43,7 @@ class WhyTest : public ::testing::Test {
   std::map<NodeName, Node> nodes_;
 };
 
-TEST_F(WhyTest, PlacesAreCountedAndEachKindOfClosedNodeIsNamed) {
+TEST_F(WhyTest, SlotsAreCountedAndEachKindOfClosedNodeIsNamed) {
   AddNode("a", 2);
   AddNode("b", 2).contact = Contact::kUnreachable;
   Hold cordon;

@@ -54,14 +54,14 @@ TEST(JobSeriesTest, BecomesCoarserAndThenForgetsTheOldest) {
     most = std::max(most, series.points().size());
   }
   EXPECT_LE(most, kSeriesPoints);
-  int64_t told = 0;
+  int64_t reported = 0;
   absl::Time before = absl::InfinitePast();
   for (const SeriesPoint& point : series.points()) {
-    told += point.records;
+    reported += point.records;
     EXPECT_GT(point.end, before);
     before = point.end;
   }
-  EXPECT_EQ(told, records - 1) << "the last one is in the open period";
+  EXPECT_EQ(reported, records - 1) << "the last one is in the open period";
   for (const int end = second + 10000; second < end; ++second) series.Follow(job, At(second));
   EXPECT_EQ(series.period(), kLastSeriesPeriod);
   EXPECT_EQ(series.points().size(), kSeriesPoints);

@@ -22,7 +22,7 @@ JobSteps::JobSteps(int ranks, int ranks_per_row)
 
 void JobSteps::Begin(Generation generation) {
   generation_ = generation;
-  told_ = false;
+  reported_ = false;
   std::fill(means_.begin(), means_.end(), RankMeans());
 }
 
@@ -35,8 +35,8 @@ void JobSteps::Add(int rank, const StepTimes& times) {
   means.own_s += weight * (static_cast<float>(own) - means.own_s);
   means.data_wait_s += weight * (static_cast<float>(times.data_wait_s) - means.data_wait_s);
 
-  newest_ = told_ ? std::max(newest_, times.step) : times.step;
-  told_ = true;
+  newest_ = reported_ ? std::max(newest_, times.step) : times.step;
+  reported_ = true;
   if (times.step <= newest_ - kStepsKept) return;
   const int number = ColumnOf(times.step);
   Column& column = columns_[static_cast<size_t>(number)];

@@ -91,7 +91,7 @@ class JobSteps {
   const int ranks_per_row_;
   const int rows_;
   Generation generation_{0};
-  bool told_ = false;  // Whether the generation has reported a step.
+  bool reported_ = false;  // Whether the generation has reported a step.
   int64_t newest_ = -1;
   std::vector<Column> columns_;
   std::vector<Cell> cells_;       // By column, then row.

@@ -64,7 +64,7 @@ void StepHistory::TakeSteps(const Cluster& cluster, const NodeName& node, const 
   const auto rank = measured.ranks.find({trainer.generation, trainer.rank});
   const bool is_member = rank != measured.ranks.end() && job->generation == measured.generation &&
                          rank->second < static_cast<int>(job->ranks.size()) &&
-                         job->ranks[static_cast<size_t>(rank->second)].place.node == node;
+                         job->ranks[static_cast<size_t>(rank->second)].slot.node == node;
   if (!is_member) return;
   for (const StepTimes& times : steps) {
     if (!IsPlausible(times) || times.step >= job->request.steps) continue;

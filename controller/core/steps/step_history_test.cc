@@ -26,7 +26,7 @@ class StepHistoryTest : public ::testing::Test {
   }
   void Tell(int rank, const std::vector<StepTimes>& steps) {
     const RankState& state = watched_.job().ranks[static_cast<size_t>(rank)];
-    history_.TakeSteps(*watched_.cluster, state.place.node, state.report.id, steps);
+    history_.TakeSteps(*watched_.cluster, state.slot.node, state.report.id, steps);
   }
 
   WatchedJob watched_{WatchedRequest(StragglerMode::kOff, /*ranks=*/4)};
@@ -51,7 +51,7 @@ TEST_F(StepHistoryTest, DropsWhatIsOfNoMemberOrCannotBeTrue) {
   const TrainerId id = watched_.job().ranks[0].report.id;
   TrainerId other = id;
   other.generation = Generation(99);
-  const NodeName home = watched_.job().ranks[0].place.node;
+  const NodeName home = watched_.job().ranks[0].slot.node;
   const std::vector<StepTimes> steps = {Step(3, 1)};
   history_.TakeSteps(*watched_.cluster, NodeName("elsewhere"), id, steps);
   history_.TakeSteps(*watched_.cluster, home, other, steps);
@@ -127,7 +127,7 @@ TEST_F(StepHistoryTest, NextGenerationIsFollowedWithItsOwnRanks) {
   for (int rank = 0; rank < 4; ++rank) Tell(rank, {Step(0, 1), Step(1, 1)});
   const Generation before = watched_.job().generation;
   // A spare takes the place of a lost rank.
-  watched_.Apply(RanksGivenUp{watched_.id, watched_.job().ranks[1].place.node, "it is slow"});
+  watched_.Apply(RanksGivenUp{watched_.id, watched_.job().ranks[1].slot.node, "it is slow"});
   for (int i = 0; i < 8 && watched_.job().state != JobState::kRunning; ++i) watched_.Report();
   for (int i = 0; i < 8; ++i) watched_.Report();
   ASSERT_EQ(watched_.job().state, JobState::kRunning);

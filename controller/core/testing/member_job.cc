@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "controller/core/recovery/silence.h"
+#include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
 
@@ -23,24 +23,24 @@ JobRequest MemberRequest(int ranks) {
   return request;
 }
 
-FindPlaces Places::Find() {
-  return [this](const Job&, PlaceUse use, int count) {
-    std::vector<Place> found;
-    const auto take = [&](std::vector<Place>& places) {
-      for (; count > 0 && !places.empty(); --count) {
-        found.push_back(places.front());
-        places.erase(places.begin());
+FindSlots FreeSlots::Find() {
+  return [this](const Job&, SlotUse use, int count) {
+    std::vector<Slot> found;
+    const auto take = [&](std::vector<Slot>& slots) {
+      for (; count > 0 && !slots.empty(); --count) {
+        found.push_back(slots.front());
+        slots.erase(slots.begin());
       }
     };
     take(free_);
-    if (use == PlaceUse::kRankAnywhere) take(avoided_);
+    if (use == SlotUse::kRankAnywhere) take(avoided_);
     return found;
   };
 }
 
 MemberJob::MemberJob(JobRequest request) {
   job = NewJob(std::move(request), 1, At(0));
-  std::vector<Place> nodes;
+  std::vector<Slot> nodes;
   for (int r = 0; r < job.request.ranks; ++r) {
     nodes.push_back({NodeName(std::string(1, static_cast<char>('a' + r))), 0});
   }
@@ -50,7 +50,7 @@ MemberJob::MemberJob(JobRequest request) {
 
 JobChange MemberJob::Tell(TrainerReport report, double at) {
   const RankState* trainer = FindTrainer(job, report.id);
-  const NodeName node = trainer == nullptr ? NodeName("?") : trainer->place.node;
+  const NodeName node = trainer == nullptr ? NodeName("?") : trainer->slot.node;
   if (report.pid == 0) {
     report.pid = 1000 * report.id.generation.value() + report.id.rank.value();
   }
@@ -62,7 +62,7 @@ void MemberJob::Ready(const TrainerId& id, double at) {
   TrainerReport report = Last(id);
   report.state = TrainerState::kReady;
   report.store_address =
-      FindTrainer(job, id)->place.node.value() + ":" + std::to_string(id.generation.value());
+      FindTrainer(job, id)->slot.node.value() + ":" + std::to_string(id.generation.value());
   Tell(report, at);
 }
 
@@ -108,7 +108,7 @@ void MemberJob::End(const TrainerId& id, double at, FailureKind failure,
 
 std::string MemberJob::Nodes() const {
   std::string nodes;
-  for (const RankState& member : job.ranks) nodes += member.place.node.value();
+  for (const RankState& member : job.ranks) nodes += member.slot.node.value();
   return nodes;
 }
 

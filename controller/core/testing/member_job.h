@@ -9,25 +9,25 @@
 
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/recovery.h"
-#include "controller/core/recovery/silence.h"
+#include "controller/core/recovery/unreachable.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
 
 JobRequest MemberRequest(int ranks = 4);
 
-// Free places, named by the test; taken ones are removed.
-class Places {
+// Free slots, named by the test; taken ones are removed.
+class FreeSlots {
  public:
   void Add(const std::string& node, int number = 1) { free_.push_back({NodeName(node), number}); }
-  // Adds a place on a node that the job avoids.
+  // Adds a slot on a node that the job avoids.
   void AddAvoided(const std::string& node) { avoided_.push_back({NodeName(node), 1}); }
   size_t size() const { return free_.size(); }
-  FindPlaces Find();
+  FindSlots Find();
 
  private:
-  std::vector<Place> free_;
-  std::vector<Place> avoided_;
+  std::vector<Slot> free_;
+  std::vector<Slot> avoided_;
 };
 
 class MemberJob {
@@ -37,7 +37,7 @@ class MemberJob {
   // The trainer's last report; change it and pass it to Tell.
   TrainerReport Last(const TrainerId& id) { return FindTrainer(job, id)->report; }
   JobChange Tell(TrainerReport report, double at);
-  JobChange Advance(double at) { return AdvanceMembership(job, places.Find(), At(at)); }
+  JobChange Advance(double at) { return AdvanceMembership(job, slots.Find(), At(at)); }
 
   void Ready(const TrainerId& id, double at);
   // The trainer trains in the present generation.
@@ -52,7 +52,7 @@ class MemberJob {
   std::string Nodes() const;
 
   Job job;
-  Places places;
+  FreeSlots slots;
 };
 
 }  // namespace paceline

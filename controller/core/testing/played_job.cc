@@ -9,7 +9,7 @@ Moment At(double seconds) {
           absl::FromUnixSeconds(1700000000) + absl::Seconds(seconds)};
 }
 
-SaveStatus Told(int64_t step, SaveState state, int64_t order) {
+SaveStatus Reported(int64_t step, SaveState state, int64_t order) {
   SaveStatus status;
   status.step = step;
   status.order = order;
@@ -71,9 +71,9 @@ JobChange TellSaves(Job& job, int rank, std::vector<SaveStatus> saves, Moment no
 
 void SaveAll(Job& job, int64_t step, Moment now, int64_t order) {
   for (int rank = 0; rank < 2; ++rank) {
-    TellSaves(job, rank, {Told(step, SaveState::kDurable, order)}, now);
+    TellSaves(job, rank, {Reported(step, SaveState::kDurable, order)}, now);
   }
-  TellSaves(job, 0, {Told(step, SaveState::kCommitted, order)}, now);
+  TellSaves(job, 0, {Reported(step, SaveState::kCommitted, order)}, now);
 }
 
 void Exit(Job& job, int rank, FailureKind failure, const std::string& message, Moment now) {

@@ -13,7 +13,7 @@ namespace paceline {
 
 Moment At(double seconds);
 
-SaveStatus Told(int64_t step, SaveState state, int64_t order = 0);
+SaveStatus Reported(int64_t step, SaveState state, int64_t order = 0);
 
 JobRequest PlayedRequest();
 

@@ -42,8 +42,8 @@ std::vector<NodeSpace> SmallCluster::Spaces(Device device) const {
     std::vector<bool> used(space.total);
     for (const auto& [id, job] : jobs) {
       if (job.request.device != device) continue;
-      ForEachPlace(job, [&](const Place& place) {
-        if (place.node == space.name) used[place.number] = true;
+      ForEachSlot(job, [&](const Slot& slot) {
+        if (slot.node == space.name) used[slot.number] = true;
       });
     }
     for (int number = 0; number < space.total; ++number) {
@@ -72,7 +72,7 @@ ScheduleDecision SmallCluster::Decide() const {
 
 std::vector<NodeShare> SmallCluster::Shares(const Job& job, const NodeIndex& index) {
   std::vector<NodeShare> shares;
-  ForEachPlace(job, [&](const Place& place) { shares.push_back({index.Find(place.node), 1}); });
+  ForEachSlot(job, [&](const Slot& slot) { shares.push_back({index.Find(slot.node), 1}); });
   return shares;
 }
 
@@ -83,8 +83,8 @@ const ScheduleDecision& SmallCluster::Pass() {
     job.state = JobState::kRunning;
     job.generation = Generation(job.generation.value() + 1);
     job.started = absl::UnixEpoch() + absl::Seconds(++clock_);
-    for (const Place& place : start.placement.places) job.ranks.emplace_back().place = place;
-    for (const Place& place : start.placement.spares) job.spares.emplace_back().place = place;
+    for (const Slot& slot : start.placement.slots) job.ranks.emplace_back().slot = slot;
+    for (const Slot& slot : start.placement.spares) job.spares.emplace_back().slot = slot;
   }
   return last;
 }
@@ -106,10 +106,10 @@ std::string SmallCluster::Started() const {
   return text;
 }
 
-std::string SmallCluster::PlacesOf(const std::string& name) const {
+std::string SmallCluster::SlotsOf(const std::string& name) const {
   std::string text;
-  ForEachPlace(jobs.at(JobId(name)), [&](const Place& place) {
-    absl::StrAppend(&text, text.empty() ? "" : " ", place.node.value(), place.number);
+  ForEachSlot(jobs.at(JobId(name)), [&](const Slot& slot) {
+    absl::StrAppend(&text, text.empty() ? "" : " ", slot.node.value(), slot.number);
   });
   return text;
 }

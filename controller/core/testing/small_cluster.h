@@ -10,8 +10,8 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
-#include "controller/core/schedule/place_table.h"
 #include "controller/core/schedule/schedule.h"
+#include "controller/core/schedule/slot_table.h"
 
 namespace paceline {
 
@@ -55,12 +55,12 @@ class SmallCluster {
   std::string Started() const;
 
   // "a0 a1 b0": where the job's ranks are.
-  std::string PlacesOf(const std::string& name) const;
+  std::string SlotsOf(const std::string& name) const;
 
   Queues queues = DefaultQueues();
   std::map<NodeName, TestNode> nodes;
   std::map<JobId, Job> jobs;
-  std::map<JobId, bool> settling;  // Jobs whose directory is scanned; true: they keep places.
+  std::map<JobId, bool> settling;  // Jobs whose directory is scanned; true: they keep slots.
   ScheduleDecision last;
 
  private:

@@ -88,7 +88,7 @@ STATE = [
     lines("Generation and attempt", "Each step is a change of the members, or a start.",
           [(f"max(paceline_job_generation{ONE})", "generation"),
            (f"max(paceline_job_attempt{ONE})", "attempt"),
-           (f"max(paceline_job_plan_epoch{ONE})", "plan epoch")], "short", width=6, height=9),
+           (f"max(paceline_job_plan_version{ONE})", "plan version")], "short", width=6, height=9),
 ]
 
 RANKS = [

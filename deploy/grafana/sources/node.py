@@ -49,7 +49,7 @@ NOW = [
 SERVICE = [
     states("State", "When it was in which.", f"max by (state) (paceline_node_state{HERE})",
            "{{state}}", STATE_COLOURS, width=12),
-    lines("Places", "For ranks: of CPU nodes slots, else GPUs.",
+    lines("Slots", "For ranks: of CPU nodes slots, else GPUs.",
           [(f"sum by (state) (paceline_node_slots{HERE})", "slots {{state}}"),
            (f"sum by (state) (paceline_node_gpus{HERE})", "GPUs {{state}}")], "short", width=6,
           stacked=True),

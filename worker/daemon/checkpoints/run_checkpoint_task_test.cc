@@ -89,7 +89,7 @@ TEST_F(RunCheckpointTaskTest, RemnantsThatAreCompleteAfterAllStay) {
     task.set_directory(PathOf(key));
     const v1::CheckpointTaskResult result = RunCheckpointTask(task);
     EXPECT_EQ(result.error(), "");
-    EXPECT_EQ(result.found_size(), key.step == 20 ? 1 : 0) << "it is told of";
+    EXPECT_EQ(result.found_size(), key.step == 20 ? 1 : 0) << "it is reported";
   }
   EXPECT_TRUE(fs::exists(PathOf({20, 2}) + "/" + kManifestName));
   EXPECT_FALSE(fs::exists(PathOf({30, 2})));

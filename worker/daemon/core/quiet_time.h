@@ -21,10 +21,10 @@ class QuietTime {
 
   // `patience`: how long a rank must be quiet before it is reported.
   explicit QuietTime(absl::Duration patience)
-      : pace_(std::clamp(patience / 10, absl::Milliseconds(100), absl::Seconds(10))) {}
+      : interval_(std::clamp(patience / 10, absl::Milliseconds(100), absl::Seconds(10))) {}
 
   // When to look next; InfinitePast before the first look.
-  absl::Time next_look() const { return looked_ + pace_; }
+  absl::Time next_look() const { return looked_ + interval_; }
 
   // Takes the totals so far of all the rank's processes: bytes of output and processor time. A
   // total that fell also counts as activity. `was_asked`: processor time may have been used to
@@ -46,7 +46,7 @@ class QuietTime {
   absl::Duration quiet() const { return looked_ - active_; }
 
  private:
-  absl::Duration pace_;
+  absl::Duration interval_;
   absl::Time looked_ = absl::InfinitePast();
   absl::Time active_ = absl::InfinitePast();
   int64_t written_ = 0;

@@ -53,7 +53,7 @@ class SentRecords {
 
   // The total of dropped records that was sent last on a connection that is not lost, and the total
   // that the controller has confirmed.
-  int64_t dropped_told() const { return sent_.dropped; }
+  int64_t dropped_reported() const { return sent_.dropped; }
   int64_t dropped_confirmed() const { return confirmed_.dropped; }
 
  private:

@@ -60,12 +60,12 @@ TEST(SentRecordsTest, ATotalThatIsLostWithItsConnectionCountsAsNotTold) {
   sent.Sent(0, 3);
   sent.ReportSent(1);
   sent.Sent(0, 7);
-  EXPECT_EQ(sent.dropped_told(), 7);
+  EXPECT_EQ(sent.dropped_reported(), 7);
   EXPECT_EQ(sent.dropped_confirmed(), 0);
   sent.Answered(1);
   EXPECT_EQ(sent.dropped_confirmed(), 3);
   EXPECT_EQ(sent.Lost(), 0);
-  EXPECT_EQ(sent.dropped_told(), 3);
+  EXPECT_EQ(sent.dropped_reported(), 3);
   sent.ReportSent(1);
   sent.Sent(4, 9);
   sent.ReportSent(2);

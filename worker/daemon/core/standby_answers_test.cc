@@ -54,7 +54,7 @@ TEST(StandbyAnswersTest, ALeaderThatIsNotAmongTheControllersIsAWordOfMore) {
   for (const char* address : {"a", "b"}) answers.NobodyLeads(address, At(10));
   EXPECT_EQ(answers.LeadsSince(), At(10)) << "b did lead once";
   EXPECT_TRUE(answers.Named("c"));
-  EXPECT_FALSE(answers.Named("c")) << "it is told once";
+  EXPECT_FALSE(answers.Named("c")) << "it is reported once";
   for (const char* address : {"a", "b", "c"}) answers.NobodyLeads(address, At(20));
   EXPECT_EQ(answers.LeadsSince(), absl::InfinitePast());
   EXPECT_THAT(answers.MayLead(At(19)), ElementsAre("c"));

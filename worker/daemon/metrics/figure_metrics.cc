@@ -36,7 +36,7 @@ std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatu
       {"paceline_trainer_learning_rate", If(known, figures.learning_rate())},
       {"paceline_trainer_data_wait_ratio", If(known, figures.data_wait_share())},
       {"paceline_trainer_drift", If(figures.drift() > 0, figures.drift())},
-      {"paceline_trainer_plan_epoch", If(plan.active_epoch() > 0, plan.active_epoch())},
+      {"paceline_trainer_plan_version", If(plan.active_version() > 0, plan.active_version())},
       {"paceline_trainer_memory_rss_bytes", If(memory.rss() > 0, memory.rss())},
       {"paceline_trainer_memory_rss_peak_bytes", If(memory.rss_peak() > 0, memory.rss_peak())},
       {"paceline_trainer_memory_rss_slope_bytes_per_second",

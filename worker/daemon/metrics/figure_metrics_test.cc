@@ -38,7 +38,7 @@ TEST_F(FigureMetricsTest, WhatIsNotKnownHasNoSeries) {
                               "rank=\"3\"} 0"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_rss_bytes{"));
   for (const char* name :
-       {"mfu_ratio", "mfu_wall_ratio", "tokens_per_second", "grad_norm", "plan_epoch",
+       {"mfu_ratio", "mfu_wall_ratio", "tokens_per_second", "grad_norm", "plan_version",
         "memory_active_bytes", "memory_capacity_bytes", "ooms_total", "drift"}) {
     EXPECT_THAT(text, Not(HasSubstr(std::string("paceline_trainer_") + name + "{")));
   }
@@ -65,7 +65,7 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   figures_.mutable_memory()->set_reserved_peak(4096);
   figures_.mutable_memory()->set_alloc_retries(3);
   v1::PlanStatus plan;
-  plan.set_active_epoch(7);
+  plan.set_active_version(7);
   metrics_.Set(kId, figures_, plan);
   const std::string text = Text();
   const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
@@ -77,7 +77,7 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_reserved_peak_bytes" + labels + "4096"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_alloc_retries_total" + labels + "3"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_skipped_steps_total" + labels + "2"));
-  EXPECT_THAT(text, HasSubstr("paceline_trainer_plan_epoch" + labels + "7"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_plan_version" + labels + "7"));
 }
 
 TEST_F(FigureMetricsTest, SlipstreamWithItsModeUntilForgotten) {

@@ -12,13 +12,13 @@ namespace {
 constexpr char kFake[] = "worker/nvml/libfake_nvml.so";
 
 TEST(GpuWatchTest, TellsAgainAndAgainWhatTheLibraryTells) {
-  std::atomic<int> told{0};
+  std::atomic<int> reported{0};
   absl::Notification twice;
   std::vector<GpuFigures> gpus;
   {
     GpuWatch watch(
         [&](const std::vector<GpuFigures>& figures) {
-          if (++told == 2) {
+          if (++reported == 2) {
             gpus = figures;
             twice.Notify();
           }
@@ -26,7 +26,7 @@ TEST(GpuWatchTest, TellsAgainAndAgainWhatTheLibraryTells) {
         absl::Milliseconds(1), kFake);
     twice.WaitForNotification();
   }
-  const int at_the_end = told;
+  const int at_the_end = reported;
   ASSERT_EQ(gpus.size(), 2U);
   EXPECT_EQ(gpus[0].index, 0);
   EXPECT_EQ(gpus[0].uuid, "GPU-1");
@@ -37,7 +37,7 @@ TEST(GpuWatchTest, TellsAgainAndAgainWhatTheLibraryTells) {
   EXPECT_EQ(gpus[0].throttled, true);
   EXPECT_EQ(gpus[1].index, 1);
   EXPECT_FALSE(gpus[1].utilization.has_value()) << "it says as little as it may";
-  EXPECT_EQ(told, at_the_end) << "nothing is told after the end";
+  EXPECT_EQ(reported, at_the_end) << "nothing is told after the end";
 }
 
 TEST(GpuWatchTest, WithoutALibraryNothingIsTold) {

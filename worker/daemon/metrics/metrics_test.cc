@@ -70,7 +70,7 @@ TEST(WorkerMetricsTest, ShowsATrainerUntilItIsForgotten) {
               HasSubstr("paceline_trainer_step{generation=\"2\",job_id=\"job-1\",rank=\"3\"} 12"));
   EXPECT_THAT(text, HasSubstr("phase=\"forward\",rank=\"3\"} 1.5"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_checkpoint_saves_total{"));
-  EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_loss{"))) << "it has told of no step";
+  EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_loss{"))) << "it has reported no step";
   EXPECT_THAT(text, Not(HasSubstr("paceline_trainer_step_seconds{")));
   progress.set_step_s(0.125);
   progress.set_loss(0.25);

@@ -32,7 +32,7 @@ absl::Duration NextRenewal(absl::Duration life);
 absl::Duration RenewalRetry(absl::Duration life);
 
 // Has the controller sign a new certificate for the key in `files` and stores it there. Blocks on
-// the network. Unavailable: the controller is away, silent or not the leader; try another.
+// the network. Unavailable: the controller is away, unreachable or not the leader; try another.
 absl::Status RenewCertificate(const std::string& controller, const TlsFiles& files,
                               const std::shared_ptr<grpc::ChannelCredentials>& credentials);
 

@@ -35,7 +35,7 @@ TEST(CertificateKeeperTest, FailedRenewalIsTriedOftenEnough) {
 }
 
 // For example a frozen machine: connections succeed, but nobody answers.
-TEST(CertificateKeeperTest, SilentControllerIsLeftForAnotherOne) {
+TEST(CertificateKeeperTest, UnreachableControllerIsLeftForAnotherOne) {
   std::string dir = ::testing::TempDir() + "/keeperXXXXXX";
   ASSERT_NE(mkdtemp(dir.data()), nullptr);
   const TlsFiles files =

@@ -28,7 +28,7 @@ std::shared_ptr<grpc::Channel> MakeChannel(
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIME_MS,
                    leader.several() ? Millis(kLeaderPing) : kKeepaliveMillis);
   arguments.SetInt(GRPC_ARG_KEEPALIVE_TIMEOUT_MS,
-                   leader.several() ? Millis(kLeaderSilence) : kKeepaliveTimeoutMillis);
+                   leader.several() ? Millis(kLeaderUnreachableAfter) : kKeepaliveTimeoutMillis);
   arguments.SetInt(GRPC_ARG_HTTP2_MAX_PINGS_WITHOUT_DATA, 0);
   arguments.SetInt(GRPC_ARG_MIN_RECONNECT_BACKOFF_MS, kConnectMillis);
   // Each attempt has its own channel, so that the only back-off is the session's.

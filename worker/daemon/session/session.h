@@ -11,7 +11,7 @@
 // kind; so is the reconnection.
 //
 // Several controllers are tried in turn, beginning with the one that a standby names as leader
-// (common/leader_address.h). A silent one is then given up sooner.
+// (common/leader_address.h). An unreachable one is then given up sooner.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_SESSION_SESSION_H_

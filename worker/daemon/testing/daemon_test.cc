@@ -54,7 +54,7 @@ v1::TrainerPlan Plan(int rank, int64_t steps) {
   plan.mutable_spec()->set_name("digits");
   plan.mutable_spec()->set_steps(steps);
   plan.set_world_size(2);
-  plan.set_place(rank);
+  plan.set_slot(rank);
   plan.set_store_address("127.0.0.1:5000");
   return plan;
 }

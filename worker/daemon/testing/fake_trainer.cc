@@ -85,11 +85,11 @@ class FakeTrainer {
   void TakeUpOrders(int64_t step) {
     status_.mutable_figures()->set_step(step);
     status_.mutable_figures()->set_steps(1);
-    const int64_t epoch = command_.plan().epoch();
+    const int64_t version = command_.plan().version();
     const int64_t profile = command_.profile().id();
-    if (epoch == status_.plan().active_epoch() && profile == status_.profile().id()) return;
-    status_.mutable_plan()->set_prepared_epoch(epoch);
-    status_.mutable_plan()->set_active_epoch(epoch);
+    if (version == status_.plan().active_version() && profile == status_.profile().id()) return;
+    status_.mutable_plan()->set_prepared_version(version);
+    status_.mutable_plan()->set_active_version(version);
     status_.mutable_plan()->set_active_since_step(step);
     status_.mutable_profile()->set_id(profile);
     Send();

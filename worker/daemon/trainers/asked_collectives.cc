@@ -14,26 +14,26 @@ namespace paceline {
 namespace {
 
 // Limit on an answer, which goes into a node report; _collectives.py never writes so much.
-constexpr size_t kMostTold = 32 << 10;
+constexpr size_t kMostReported = 32 << 10;
 
 void MakeUtf8(std::string* text) { *text = ToUtf8(std::move(*text)); }
 
 }  // namespace
 
 absl::StatusOr<v1::RankCollectives> ParseCollectives(absl::string_view json) {
-  v1::RankCollectives told;
+  v1::RankCollectives reported;
   const auto parsed =
-      google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &told);
+      google::protobuf::util::JsonStringToMessage({json.data(), json.size()}, &reported);
   if (!parsed.ok()) {
     return absl::InvalidArgumentError(
         absl::StrCat("it is not what is expected: ", parsed.message().ToString()));
   }
-  if (told.ByteSizeLong() > kMostTold) {
+  if (reported.ByteSizeLong() > kMostReported) {
     return absl::ResourceExhaustedError(
-        absl::StrCat("it tells more than ", kMostTold, " bytes of collectives"));
+        absl::StrCat("it tells more than ", kMostReported, " bytes of collectives"));
   }
-  MakeUtf8(told.mutable_unavailable());
-  for (v1::GroupCollectives& group : *told.mutable_groups()) {
+  MakeUtf8(reported.mutable_unavailable());
+  for (v1::GroupCollectives& group : *reported.mutable_groups()) {
     MakeUtf8(group.mutable_name());
     MakeUtf8(group.mutable_description());
     for (v1::Collective& collective : *group.mutable_collectives()) {
@@ -41,14 +41,14 @@ absl::StatusOr<v1::RankCollectives> ParseCollectives(absl::string_view json) {
       MakeUtf8(collective.mutable_input());
     }
   }
-  return told;
+  return reported;
 }
 
 bool AskedCollectives::Poll(int64_t wanted, int rank, absl::Time now) {
   if (wanted == 0) {
     waits_ = false;
     wanted_ = 0;
-    return std::exchange(told_, std::nullopt).has_value();
+    return std::exchange(reported_, std::nullopt).has_value();
   }
   if (wanted != wanted_) {
     wanted_ = wanted;
@@ -64,7 +64,7 @@ bool AskedCollectives::Poll(int64_t wanted, int rank, absl::Time now) {
   if (!waits_) return true;
   absl::StatusOr<v1::RankCollectives> answer = ReadAnswer(rank);
   if (answer.ok() && answer->wanted() == wanted) {
-    told_ = *std::move(answer);
+    reported_ = *std::move(answer);
     waits_ = false;
   } else if (!answer.ok() && !absl::IsNotFound(answer.status())) {
     Refuse(answer.status().message());
@@ -93,30 +93,30 @@ absl::StatusOr<v1::RankCollectives> AskedCollectives::ReadAnswer(int rank) const
   PACELINE_ASSIGN_OR_RETURN(const ForeignDir dir, ForeignDir::Open(own_dir_));
   PACELINE_ASSIGN_OR_RETURN(const ForeignFile file, dir.OpenFile(trainer_dir::kCollectives));
   PACELINE_ASSIGN_OR_RETURN(const std::string text, file.ReadAll(kMostBytes));
-  absl::StatusOr<v1::RankCollectives> told = ParseCollectives(text);
-  if (!told.ok()) {
+  absl::StatusOr<v1::RankCollectives> reported = ParseCollectives(text);
+  if (!reported.ok()) {
     return absl::InvalidArgumentError(
-        absl::StrCat("cannot read ", file.path(), ": ", told.status().message()));
+        absl::StrCat("cannot read ", file.path(), ": ", reported.status().message()));
   }
-  if (told->unavailable().empty() && told->rank() != rank) {
-    told->clear_groups();
-    told->set_unavailable(
-        absl::StrCat("torch numbers a process of it rank ", told->rank(), ", not ", rank));
+  if (reported->unavailable().empty() && reported->rank() != rank) {
+    reported->clear_groups();
+    reported->set_unavailable(
+        absl::StrCat("torch numbers a process of it rank ", reported->rank(), ", not ", rank));
   }
-  return told;
+  return reported;
 }
 
 void AskedCollectives::TakeLeft(int rank) {
   absl::StatusOr<v1::RankCollectives> left = ReadAnswer(rank);
   // Skip an answer from an earlier time when the rank stood still.
-  if (left.ok() && (left->wanted() == 0 || left->wanted() == wanted_)) told_ = *std::move(left);
+  if (left.ok() && (left->wanted() == 0 || left->wanted() == wanted_)) reported_ = *std::move(left);
   waits_ = false;
 }
 
 void AskedCollectives::Refuse(absl::string_view why) {
-  told_.emplace();
-  told_->set_wanted(wanted_);
-  told_->set_unavailable(ToUtf8(std::string(why)));
+  reported_.emplace();
+  reported_->set_wanted(wanted_);
+  reported_->set_unavailable(ToUtf8(std::string(why)));
   waits_ = false;
 }
 

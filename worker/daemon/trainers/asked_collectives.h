@@ -31,7 +31,8 @@ class AskedCollectives {
   explicit AskedCollectives(std::string own_dir) : own_dir_(std::move(own_dir)) {}
 
   // Asks, and looks for an answer; call it repeatedly while the rank runs. `wanted`: the plan's
-  // number, 0 when no longer wanted. `rank`: what torch should number it. True: told() has changed.
+  // number, 0 when no longer wanted. `rank`: what torch should number it. True: reported() has
+  // changed.
   bool Poll(int64_t wanted, int rank, absl::Time now);
 
   // Whether an answer is outstanding.
@@ -41,10 +42,10 @@ class AskedCollectives {
   void TakeLeft(int rank);
 
   // The newest answer, or the reason why there is none.
-  const std::optional<v1::RankCollectives>& told() const { return told_; }
+  const std::optional<v1::RankCollectives>& reported() const { return reported_; }
 
  private:
-  // True once the question was sent, or told_ says why it cannot be.
+  // True once the question was sent, or reported_ says why it cannot be.
   bool Ask();
   // NotFound when there is no answer.
   absl::StatusOr<v1::RankCollectives> ReadAnswer(int rank) const;
@@ -55,7 +56,7 @@ class AskedCollectives {
   bool waits_ = false;
   bool asked_ = false;
   absl::Time deadline_;
-  std::optional<v1::RankCollectives> told_;
+  std::optional<v1::RankCollectives> reported_;
 };
 
 }  // namespace paceline

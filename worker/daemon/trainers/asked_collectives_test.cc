@@ -54,9 +54,9 @@ class AskedCollectivesTest : public ::testing::Test {
   std::string WhyRefused(AskedCollectives& asked) const {
     EXPECT_TRUE(asked.Poll(7, 1, At(0)));
     EXPECT_FALSE(asked.waits());
-    EXPECT_EQ(asked.told()->wanted(), 7);
-    EXPECT_TRUE(asked.told()->groups().empty());
-    return asked.told()->unavailable();
+    EXPECT_EQ(asked.reported()->wanted(), 7);
+    EXPECT_TRUE(asked.reported()->groups().empty());
+    return asked.reported()->unavailable();
   }
 
   std::string dir_;
@@ -75,11 +75,11 @@ TEST_F(AskedCollectivesTest, RankIsAskedOnceAndItsAnswerTaken) {
   Write(kAnswer);
   EXPECT_TRUE(asked.Poll(7, 1, At(0.2)));
   EXPECT_FALSE(asked.waits());
-  ASSERT_EQ(asked.told()->groups_size(), 1);
-  EXPECT_EQ(asked.told()->groups(0).collectives(0).input(), "float32 [7, 3]");
+  ASSERT_EQ(asked.reported()->groups_size(), 1);
+  EXPECT_EQ(asked.reported()->groups(0).collectives(0).input(), "float32 [7, 3]");
   EXPECT_FALSE(asked.Poll(7, 1, At(9))) << "nothing new";
   EXPECT_TRUE(asked.Poll(0, 1, At(10))) << "it is not wanted any more";
-  EXPECT_FALSE(asked.told().has_value());
+  EXPECT_FALSE(asked.reported().has_value());
 }
 
 TEST_F(AskedCollectivesTest, RankWithoutAProcessGroupHasNone) {
@@ -93,13 +93,13 @@ TEST_F(AskedCollectivesTest, WhoDoesNotAnswerInTimeIsTold) {
   EXPECT_FALSE(unread.Poll(7, 1, At(0)));
   EXPECT_FALSE(unread.Poll(7, 1, At(2.9)));
   EXPECT_TRUE(unread.Poll(7, 1, At(3)));
-  EXPECT_EQ(unread.told()->unavailable(), "no process of the rank waits to be asked");
+  EXPECT_EQ(unread.reported()->unavailable(), "no process of the rank waits to be asked");
   fs::remove(Path("collectives.ask"));
   Wait();
   AskedCollectives unanswered(dir_);
   EXPECT_FALSE(unanswered.Poll(7, 1, At(0)));
   EXPECT_TRUE(unanswered.Poll(7, 1, At(3)));
-  EXPECT_EQ(unanswered.told()->unavailable(), "its Python has not answered within 3s");
+  EXPECT_EQ(unanswered.reported()->unavailable(), "its Python has not answered within 3s");
 }
 
 // The job owns the directory, so it may contain anything.
@@ -146,21 +146,21 @@ TEST_F(AskedCollectivesTest, ProcessOfAnotherRankIsNotTakenForThisOne) {
   Write(kAnswer);
   AskedCollectives asked(dir_);
   EXPECT_TRUE(asked.Poll(7, 0, At(0)));
-  EXPECT_EQ(asked.told()->unavailable(), "torch numbers a process of it rank 1, not 0");
-  EXPECT_TRUE(asked.told()->groups().empty());
+  EXPECT_EQ(asked.reported()->unavailable(), "torch numbers a process of it rank 1, not 0");
+  EXPECT_TRUE(asked.reported()->groups().empty());
 }
 
 TEST_F(AskedCollectivesTest, WhatIsLeftAtTheEndCounts) {
   AskedCollectives asked(dir_);
   asked.TakeLeft(1);
-  EXPECT_FALSE(asked.told().has_value());
+  EXPECT_FALSE(asked.reported().has_value());
   Write(kAnswer);
   asked.TakeLeft(1);
-  EXPECT_FALSE(asked.told().has_value()) << "an answer of some other time";
+  EXPECT_FALSE(asked.reported().has_value()) << "an answer of some other time";
   Write(R"({"wanted": 0, "rank": 1, "groups": [{"name": "0", "last": 3}]})");
   asked.TakeLeft(1);
-  ASSERT_TRUE(asked.told().has_value());
-  EXPECT_EQ(asked.told()->groups(0).last(), 3);
+  ASSERT_TRUE(asked.reported().has_value());
+  EXPECT_EQ(asked.reported()->groups(0).last(), 3);
 }
 
 }  // namespace

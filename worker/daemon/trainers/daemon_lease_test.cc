@@ -1,4 +1,4 @@
-// What happens to a daemon's trainers when the controller is silent for longer than the lease.
+// What happens to a daemon's trainers when the controller is unreachable for longer than the lease.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
@@ -49,7 +49,7 @@ class LeaseTest : public DaemonTest {
 
 bool Lost(const v1::TrainerReport& trainer) { return trainer.exit().failure() == v1::FAILURE_LOST; }
 
-TEST_F(LeaseTest, JobWhollyOnTheNodeEndsWhenTheControllerIsSilent) {
+TEST_F(LeaseTest, JobWhollyOnTheNodeEndsWhenTheControllerIsUnreachable) {
   v1::TrainerPlan free = Leased(0);
   free.mutable_id()->set_job_id("job-aaaaaaaaaaaa");
   free.set_leased(false);

@@ -31,15 +31,15 @@ TEST_F(DaemonTest, RendezvousPassesThrough) {
 TEST_F(DaemonTest, PlansAndProfilesPassDownAndResultsUp) {
   StartDaemon();
   v1::TrainerPlan plan = Plan(0, 1000000);
-  plan.mutable_plan()->set_epoch(1);
+  plan.mutable_plan()->set_version(1);
   controller_->SetPlan(NodePlanOf({plan}));
-  const auto active = [](int64_t epoch) {
-    return [epoch](const v1::NodeReport& report) {
-      return report.trainers_size() > 0 && report.trainers(0).plan().active_epoch() == epoch;
+  const auto active = [](int64_t version) {
+    return [version](const v1::NodeReport& report) {
+      return report.trainers_size() > 0 && report.trainers(0).plan().active_version() == version;
     };
   };
   EXPECT_GT(controller_->WaitForReport(active(1)).trainers(0).plan().active_since_step(), 0);
-  plan.mutable_plan()->set_epoch(2);
+  plan.mutable_plan()->set_version(2);
   plan.mutable_profile()->set_id(5);
   controller_->SetPlan(NodePlanOf({plan}));
   EXPECT_EQ(controller_->WaitForReport(active(2)).trainers(0).profile().id(), 5);
@@ -50,7 +50,7 @@ TEST_F(DaemonTest, PlansAndProfilesPassDownAndResultsUp) {
     return r.trainers_size() > 0 && r.trainers(0).profile().id() == 5 &&
            r.trainers(0).figures().steps() == 1;
   });
-  EXPECT_EQ(report.trainers(0).plan().active_epoch(), 2);
+  EXPECT_EQ(report.trainers(0).plan().active_version(), 2);
 }
 
 TEST_F(DaemonTest, ErrorIsReportedWithPhaseStepAndLog) {

@@ -87,7 +87,7 @@ v1::TrainerReport NodeTrainer::Report() const {
   if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
     report.set_stacks_file(StacksPath());
   }
-  if (collectives_.told().has_value()) *report.mutable_collectives() = *collectives_.told();
+  if (collectives_.reported().has_value()) *report.mutable_collectives() = *collectives_.reported();
   return report;
 }
 
@@ -105,7 +105,7 @@ v1::TrainerCommand NodeTrainer::Command() const {
   *config.mutable_spec() = plan_.spec();
   KeepChaosOf(setup_.node, *config.mutable_spec());
   config.set_world_size(plan_.world_size());
-  config.set_place(plan_.place());
+  config.set_slot(plan_.slot());
   config.set_threads(plan_.spec().threads_per_rank() > 0 ? plan_.spec().threads_per_rank()
                                                          : setup_.default_threads);
   config.set_interface(setup_.interface);

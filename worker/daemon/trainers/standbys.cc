@@ -51,9 +51,9 @@ void Standbys::ReadNews() {
     const std::optional<absl::Status> news = standby.process->News();
     if (!news.has_value()) continue;
     standby.ready = news->ok();
-    standby.told = news->ok() ? "ready" : absl::StrCat("none: ", news->message());
+    standby.reported = news->ok() ? "ready" : absl::StrCat("none: ", news->message());
     PACELINE_LOG(INFO) << "standby job=" << key.first << " rank=" << key.second << " is=\""
-                       << standby.told << "\"";
+                       << standby.reported << "\"";
     if (!news->ok()) End(standby);
   }
 }
@@ -80,7 +80,7 @@ void Standbys::StartMissing(const NodeTrainer& trainer, absl::Time now) {
   standby.program = command.program;
   standby.needed = now;
   const auto refuse = [&](absl::string_view why) {
-    standby.told = absl::StrCat("none: ", why);
+    standby.reported = absl::StrCat("none: ", why);
     standbys_.emplace(key, std::move(standby));
   };
   const auto program = StandbyProgram(command.program, script_);
@@ -94,7 +94,7 @@ void Standbys::StartMissing(const NodeTrainer& trainer, absl::Time now) {
   absl::StatusOr<StandbyProcess> process = StandbyProcess::Start(command, trainer.ModulesPath());
   if (!process.ok()) return refuse(process.status().message());
   standby.process.emplace(*std::move(process));
-  standby.told = "importing";
+  standby.reported = "importing";
   standbys_.emplace(key, std::move(standby));
 }
 
@@ -113,7 +113,7 @@ std::optional<TrainerProcess> Standbys::Start(const NodeTrainer& trainer,
   }
   if (!process.has_value()) {
     PACELINE_LOG(INFO) << "standby_left " << trainer.Named() << " reason=\""
-                       << (standby.ready ? "command or environment has changed" : standby.told)
+                       << (standby.ready ? "command or environment has changed" : standby.reported)
                        << "\"";
     End(standby);
   }
@@ -130,7 +130,7 @@ void Standbys::End(Standby& standby) {
 std::string Standbys::Tell(const NodeTrainer& trainer) const {
   if (!trainer.IsWatchedCommand() || trainer.ended()) return "";
   const auto found = standbys_.find(KeyOf(trainer));
-  return found == standbys_.end() ? "" : found->second.told;
+  return found == standbys_.end() ? "" : found->second.reported;
 }
 
 }  // namespace paceline

@@ -43,9 +43,9 @@ class Standbys {
     int64_t generation = 0;                 // Of the rank for which it was started.
     std::vector<std::string> program;       // Of that rank.
     std::string environment;                // Of that rank.
-    std::optional<StandbyProcess> process;  // Empty: `told` says why.
+    std::optional<StandbyProcess> process;  // Empty: `reported` says why.
     bool ready = false;
-    std::string told;
+    std::string reported;
     absl::Time needed;  // When its job last had a trainer here.
   };
 

@@ -88,9 +88,9 @@ std::string KernelStacks(pid_t pid) {
     if (absl::SimpleAtoi(entry.path().filename().string(), &thread)) threads.insert(thread);
   }
   std::string text;
-  size_t told = 0;
+  size_t reported = 0;
   for (const int thread : threads) {
-    if (told++ == kMaxThreads || text.size() > kMaxBytes) {
+    if (reported++ == kMaxThreads || text.size() > kMaxBytes) {
       absl::StrAppend(&text, "... of ", threads.size(), " threads\n");
       break;
     }

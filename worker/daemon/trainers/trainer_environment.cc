@@ -66,7 +66,7 @@ void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surrounding
   variables["WORLD_SIZE"] = variables["ROLE_WORLD_SIZE"] = world;
   variables["ROLE_NAME"] = "default";
   variables["LOCAL_RANK"] = absl::StrCat(local.index());
-  variables["LOCAL_WORLD_SIZE"] = absl::StrCat(local.places_size());
+  variables["LOCAL_WORLD_SIZE"] = absl::StrCat(local.slots_size());
   variables["GROUP_RANK"] = absl::StrCat(local.node());
   variables["GROUP_WORLD_SIZE"] = absl::StrCat(local.nodes());
   variables["MASTER_ADDR"] = surroundings.master_host;
@@ -79,7 +79,7 @@ void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surrounding
   variables["TORCHELASTIC_ERROR_FILE"] =
       absl::StrCat(surroundings.own_dir, "/", trainer_dir::kErrorFile);
   if (plan.spec().device() == v1::CUDA) {
-    variables["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(local.places(), ",");
+    variables["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(local.slots(), ",");
   }
 }
 

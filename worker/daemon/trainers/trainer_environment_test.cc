@@ -35,8 +35,8 @@ v1::TrainerPlan Plan() {
   plan.mutable_membership()->set_rank(5);
   plan.mutable_membership()->set_world_size(8);
   plan.mutable_membership()->set_generation(3);
-  plan.mutable_local()->add_places(6);
-  plan.mutable_local()->add_places(2);
+  plan.mutable_local()->add_slots(6);
+  plan.mutable_local()->add_slots(2);
   plan.mutable_local()->set_index(1);
   plan.mutable_local()->set_node(2);
   plan.mutable_local()->set_nodes(4);

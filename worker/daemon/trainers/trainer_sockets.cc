@@ -146,8 +146,8 @@ void TrainerSockets::Accept(int fd) {
 void TrainerSockets::Refuse(Refusal refusal, const ucred& peer, const std::string& why) {
   peers_.on_refused(refusal);
   const absl::Time now = EventLoop::Now();
-  if (now - refusal_told_ < kRefusalInterval) return;
-  refusal_told_ = now;
+  if (now - refusal_reported_ < kRefusalInterval) return;
+  refusal_reported_ = now;
   PACELINE_LOG(WARNING) << "trainer_connection_refused pid=" << peer.pid << " uid=" << peer.uid
                         << " reason=\"" << why << "\"";
 }

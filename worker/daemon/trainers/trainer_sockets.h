@@ -111,7 +111,7 @@ class TrainerSockets {
   std::string path_;
   std::map<int, std::unique_ptr<Connection>> connections_;
   std::map<TrainerId, std::string> commands_;  // Serialized messages.
-  absl::Time refusal_told_ = absl::InfinitePast();
+  absl::Time refusal_reported_ = absl::InfinitePast();
 };
 
 TrainerId IdFromProto(const v1::TrainerId& proto);

@@ -200,14 +200,14 @@ TEST_F(TrainerSocketsTest, TrainerThatNeverReadsIsHungUpOn) {
     Client client(path_);
     client.Send(Status(v1::TRAINER_RUNNING));
     EXPECT_EQ(client.Receive(), "a:1");
-    absl::Notification told;
+    absl::Notification reported;
     loop_.Post([&] {
       for (int i = 0; i < kCommands; ++i) {
         sockets_->SetCommand(kId, Command(std::string(kBytes, static_cast<char>('a' + i))));
       }
-      told.Notify();
+      reported.Notify();
     });
-    told.WaitForNotification();
+    reported.WaitForNotification();
     int received = 0;
     while (received < kCommands && client.Receive() != "closed") ++received;
     EXPECT_LT(received, kCommands);

@@ -39,7 +39,7 @@ TEST(HowSoonTest, TheRestIsToldSoon) {
   v1::TrainerStatus saved = Running();
   saved.add_saves()->set_step(5);
   v1::TrainerStatus planned = Running();
-  planned.mutable_plan()->set_active_epoch(2);
+  planned.mutable_plan()->set_active_version(2);
   EXPECT_EQ(HowSoon(Running(), saved), Tell::kSoon);
   EXPECT_EQ(HowSoon(Running(), planned), Tell::kSoon);
 }

@@ -93,9 +93,9 @@ class ShardFile {
 };
 
 // Sleeps as needed to stay below a rate limit.
-class Pace {
+class Throttle {
  public:
-  explicit Pace(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
+  explicit Throttle(double bytes_per_second) : bytes_per_second_(bytes_per_second) {}
 
   void After(size_t bytes) {
     if (bytes_per_second_ <= 0) return;
@@ -130,14 +130,14 @@ absl::Status WriteShard(const std::string& path, absl::string_view contents,
                         const ShardWriteOptions& options) {
   ShardFile file(path);
   PACELINE_RETURN_IF_ERROR(file.Create(contents.size()));
-  Pace pace(options.bytes_per_second);
+  Throttle throttle(options.bytes_per_second);
   // The rest, too short for O_DIRECT, is a piece of its own.
   const size_t aligned = contents.size() - contents.size() % kDirectAlignment;
   for (size_t at = 0; at < contents.size();) {
     const size_t end = std::min(at + kPieceBytes, at < aligned ? aligned : contents.size());
     options.wait(end);
     PACELINE_RETURN_IF_ERROR(file.Write(at, contents.substr(at, end - at)));
-    pace.After(end);
+    throttle.After(end);
     at = end;
   }
   return file.Finish();

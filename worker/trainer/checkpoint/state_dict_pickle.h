@@ -28,7 +28,7 @@ struct PickledTensor {
 };
 
 struct PickledStateDict {
-  std::string key;  // Its key in the file's dictionary; empty: it is the top.
+  std::string key;                     // Its key in the file's dictionary; empty: it is the top.
   std::vector<PickledTensor> tensors;  // In file order.
 };
 

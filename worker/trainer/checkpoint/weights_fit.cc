@@ -16,7 +16,7 @@
 namespace paceline {
 namespace {
 
-constexpr size_t kTold = 10;
+constexpr size_t kReported = 10;
 
 // A llama with a tied embedding only has the embedding's name; files may also have this one.
 constexpr char kHead[] = "lm_head.weight";
@@ -28,10 +28,10 @@ std::string ShapeText(at::IntArrayRef shape) {
 
 // Formats "a, b, c and 17 more".
 std::string Listed(const std::vector<std::string>& all, absl::string_view separator) {
-  const size_t told = std::min(all.size(), kTold);
+  const size_t reported = std::min(all.size(), kReported);
   std::string text =
-      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(told), separator);
-  if (told < all.size()) absl::StrAppend(&text, " and ", all.size() - told, " more");
+      absl::StrJoin(all.begin(), all.begin() + static_cast<std::ptrdiff_t>(reported), separator);
+  if (reported < all.size()) absl::StrAppend(&text, " and ", all.size() - reported, " more");
   return text;
 }
 

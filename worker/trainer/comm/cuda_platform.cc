@@ -45,11 +45,11 @@ absl::StatusOr<c10::Device> CudaPlatform::OpenDevice(const TrainerConfig& config
         "the job asks for CPUs, but this is the trainer for CUDA; start it with the CPU trainer");
   }
   const int gpus = c10::cuda::device_count();
-  if (config.place >= gpus) {
-    return absl::InvalidArgumentError(absl::StrCat("the job asks for GPU ", config.place,
+  if (config.slot >= gpus) {
+    return absl::InvalidArgumentError(absl::StrCat("the job asks for GPU ", config.slot,
                                                    ", but this node has ", gpus, " usable ones"));
   }
-  device_ = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(config.place));
+  device_ = c10::Device(c10::kCUDA, static_cast<c10::DeviceIndex>(config.slot));
   at::globalContext().lazyInitDevice(c10::kCUDA);
   c10::cuda::set_device(device_.index());
   SetUpNccl(config);

@@ -124,10 +124,11 @@ class Groups {
 
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
   // ...); returns all() if these are all ranks. Each member must call it once with the same plan
-  // epoch: use and epoch name the rendezvous, so that nobody meets a member that still tries an
-  // earlier epoch. Blocks until all have met, at most for the startup timeout. A member that drops
-  // the group before the others are connected makes them fail.
-  std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use, int64_t epoch);
+  // version: use and version name the rendezvous, so that nobody meets a member that still tries an
+  // earlier version. Blocks until all have met, at most for the startup timeout. A member that
+  // drops the group before the others are connected makes them fail.
+  std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,
+                              int64_t version);
 
   // Makes another group of all ranks, so that a thread has its own. Otherwise like Make.
   enum class Traffic {
@@ -135,7 +136,7 @@ class Groups {
     kOnDevice,       // Takes priority over other work of the device.
     kBesideTraining  // The same on few channels: most of the device keeps computing.
   };
-  std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t epoch, Traffic traffic);
+  std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t version, Traffic traffic);
 
   // Sets the time limit of each later collective in all groups, including future ones.
   void SetTimeout(absl::Duration timeout);

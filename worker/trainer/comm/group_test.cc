@@ -199,7 +199,7 @@ TEST(GroupTest, CollectivesReachTheMembersOnly) {
   });
 }
 
-TEST(GroupTest, IsMadeForEachUseAndEpoch) {
+TEST(GroupTest, IsMadeForEachUseAndVersion) {
   RunRanks(Ranks(4), [](const TrainerConfig& config, Groups& groups) {
     const auto first = groups.Make(HalfOf(config.rank()), "parameters", 1);
     const auto second = groups.Make(HalfOf(config.rank()), "parameters", 2);

@@ -1,4 +1,4 @@
-// A rank's groups, and the store in which their members meet.
+// A rank's groups, and the store of their members' rendezvous.
 #include <arpa/inet.h>
 #include <netdb.h>
 #include <sys/socket.h>
@@ -272,9 +272,9 @@ Groups::~Groups() = default;
 Group& Groups::all() { return *parts_->all; }
 
 std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::string& use,
-                                    int64_t epoch) {
+                                    int64_t version) {
   if (ranks == parts_->all->ranks()) return parts_->all;
-  const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", epoch);
+  const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", version);
   Membership how;
   how.high_priority = use == "gradients";
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
@@ -282,9 +282,9 @@ std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::st
   return group;
 }
 
-std::shared_ptr<Group> Groups::MakeOfAll(const std::string& use, int64_t epoch, Traffic traffic) {
+std::shared_ptr<Group> Groups::MakeOfAll(const std::string& use, int64_t version, Traffic traffic) {
   const std::vector<int>& ranks = parts_->all->ranks();
-  const std::string name = absl::StrCat(use, "/all/", epoch);
+  const std::string name = absl::StrCat(use, "/all/", version);
   Membership how;
   how.on_host = traffic == Traffic::kOnHost;
   how.high_priority = !how.on_host;

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-constexpr int64_t kToldNumbers = 4;  // Per member: node, and its memory's address.
+constexpr int64_t kReportedNumbers = 4;  // Per member: node, and its memory's address.
 
 // Opens the memory of the node's first member and takes this member's place in it.
 absl::StatusOr<SharedMemory> Enter(absl::StatusOr<SharedMemory> own,
@@ -33,13 +33,13 @@ absl::StatusOr<SharedMemory> Enter(absl::StatusOr<SharedMemory> own,
 std::unique_ptr<NodeSum> NodeSum::Join(Group& all, uint64_t node, const MakeLeaders& make_leaders) {
   absl::StatusOr<SharedMemory> own = SharedMemory::Make(SharedSum::kBytes);
   const SharedMemory::Address address = own.ok() ? own->address() : SharedMemory::Address();
-  at::Tensor told = at::empty({all.size() * kToldNumbers}, at::kLong);
-  all.Gather(
-      told, at::tensor({static_cast<int64_t>(node), address.process, address.file, address.token}));
-  const auto* const numbers = told.const_data_ptr<int64_t>();
+  at::Tensor reported = at::empty({all.size() * kReportedNumbers}, at::kLong);
+  all.Gather(reported, at::tensor({static_cast<int64_t>(node), address.process, address.file,
+                                   address.token}));
+  const auto* const numbers = reported.const_data_ptr<int64_t>();
   std::map<int64_t, std::vector<int>> nodes;
   for (int member = 0; member < all.size(); ++member) {
-    nodes[numbers[member * kToldNumbers]].push_back(member);
+    nodes[numbers[member * kReportedNumbers]].push_back(member);
   }
   if (static_cast<int>(nodes.size()) == all.size()) return nullptr;
 
@@ -47,7 +47,7 @@ std::unique_ptr<NodeSum> NodeSum::Join(Group& all, uint64_t node, const MakeLead
   const int self = all.torch_group()->getRank();
   const auto place =
       static_cast<int>(std::find(members.begin(), members.end(), self) - members.begin());
-  const int64_t* const first = numbers + members.front() * kToldNumbers;
+  const int64_t* const first = numbers + members.front() * kReportedNumbers;
   absl::StatusOr<SharedMemory> memory =
       Enter(std::move(own), {first[1], first[2], first[3]}, place);
   const at::Tensor failed = at::full({1}, memory.ok() ? 0 : 1, at::kLong);

@@ -28,7 +28,7 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
   for (const auto& members_and_use : GroupsOf(plan, rank)) {
     std::shared_ptr<Group>& group = known[members_and_use];
     if (group == nullptr) {
-      group = groups.Make(members_and_use.first, members_and_use.second, plan.epoch);
+      group = groups.Make(members_and_use.first, members_and_use.second, plan.version);
     }
     built.levels.push_back(group);
   }
@@ -40,8 +40,8 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
     const Traffic traffic =
         IsLocal(plan.slipstream->mode) ? Traffic::kBesideTraining : Traffic::kOnDevice;
     built.headers =
-        has ? active->headers : groups.MakeOfAll("headers", plan.epoch, Traffic::kOnHost);
-    built.payloads = has ? active->payloads : groups.MakeOfAll("payloads", plan.epoch, traffic);
+        has ? active->headers : groups.MakeOfAll("headers", plan.version, Traffic::kOnHost);
+    built.payloads = has ? active->payloads : groups.MakeOfAll("payloads", plan.version, traffic);
   }
   built.plan = std::move(plan);
   return built;
@@ -130,7 +130,7 @@ void PlanBuilder::Work::Run() {
       plan = *std::exchange(waiting, std::nullopt);
       present = active;
     }
-    const int64_t epoch = plan.epoch;
+    const int64_t version = plan.version;
     try {
       std::shared_ptr<const BuiltPlan> built =
           std::make_shared<BuiltPlan>(BuildPlan(groups, std::move(plan), rank, present.get()));
@@ -138,9 +138,9 @@ void PlanBuilder::Work::Run() {
         const absl::MutexLock lock(&mu);
         if (!stopping) newest.swap(built);
       }
-      Tell([&](const Events& on) { on.built(epoch); });
+      Tell([&](const Events& on) { on.built(version); });
     } catch (const std::exception& error) {
-      Tell([&](const Events& on) { on.failed(epoch, error.what()); });
+      Tell([&](const Events& on) { on.failed(version, error.what()); });
     }
   }
 }

@@ -38,8 +38,8 @@ class PlanBuilder {
  public:
   // Called on the builder's thread, in the order of the plans; never after the destructor.
   struct Events {
-    std::function<void(int64_t epoch)> built;
-    std::function<void(int64_t epoch, const std::string& error)> failed;
+    std::function<void(int64_t version)> built;
+    std::function<void(int64_t version, const std::string& error)> failed;
   };
 
   PlanBuilder(const Groups& groups, int rank, Events events);

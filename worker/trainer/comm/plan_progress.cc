@@ -6,10 +6,10 @@
 
 namespace paceline {
 
-bool PlanProgress::IsNew(int64_t epoch) {
+bool PlanProgress::IsNew(int64_t version) {
   const absl::MutexLock lock(&mu_);
-  const bool is_new = epoch > known_epoch_;
-  known_epoch_ = std::max(known_epoch_, epoch);
+  const bool is_new = version > known_version_;
+  known_version_ = std::max(known_version_, version);
   return is_new;
 }
 
@@ -19,29 +19,30 @@ void PlanProgress::Change(const std::function<void(PlanStatus&)>& change) {
   control_.SetPlanStatus(status_);
 }
 
-void PlanProgress::SetPrepared(int64_t epoch) {
-  PACELINE_LOG(INFO) << "plan prepared epoch=" << epoch;
-  Change([epoch](PlanStatus& status) {
-    status.prepared_epoch = epoch;
-    if (status.failed_epoch > epoch) return;
-    status.failed_epoch = 0;
+void PlanProgress::SetPrepared(int64_t version) {
+  PACELINE_LOG(INFO) << "plan prepared version=" << version;
+  Change([version](PlanStatus& status) {
+    status.prepared_version = version;
+    if (status.failed_version > version) return;
+    status.failed_version = 0;
     status.error.clear();
   });
 }
 
-void PlanProgress::SetActive(int64_t epoch, int64_t first_step) {
+void PlanProgress::SetActive(int64_t version, int64_t first_step) {
   Change([&](PlanStatus& status) {
-    status.active_epoch = epoch;
-    status.prepared_epoch = std::max(status.prepared_epoch, epoch);
+    status.active_version = version;
+    status.prepared_version = std::max(status.prepared_version, version);
     status.active_since_step = first_step;
   });
 }
 
-void PlanProgress::SetFailed(int64_t epoch, const std::string& error) {
-  PACELINE_LOG(ERROR) << "plan epoch=" << epoch << " cannot be prepared and is left out: " << error;
+void PlanProgress::SetFailed(int64_t version, const std::string& error) {
+  PACELINE_LOG(ERROR) << "plan version=" << version
+                      << " cannot be prepared and is left out: " << error;
   Change([&](PlanStatus& status) {
-    if (status.failed_epoch > epoch) return;
-    status.failed_epoch = epoch;
+    if (status.failed_version > version) return;
+    status.failed_version = version;
     status.error = error;
   });
 }

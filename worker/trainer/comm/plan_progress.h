@@ -20,13 +20,13 @@ class PlanProgress {
   // `control` must outlive this.
   explicit PlanProgress(Control& control) : control_(control) {}
 
-  // Whether `epoch` is greater than in all earlier calls.
-  bool IsNew(int64_t epoch);
+  // Whether `version` is greater than in all earlier calls.
+  bool IsNew(int64_t version);
 
   // Reports the change to Control.
-  void SetPrepared(int64_t epoch);
-  void SetActive(int64_t epoch, int64_t first_step);
-  void SetFailed(int64_t epoch, const std::string& error);
+  void SetPrepared(int64_t version);
+  void SetActive(int64_t version, int64_t first_step);
+  void SetFailed(int64_t version, const std::string& error);
 
  private:
   void Change(const std::function<void(PlanStatus&)>& change);
@@ -34,7 +34,7 @@ class PlanProgress {
   Control& control_;
   absl::Mutex mu_;  // Held during calls of Control, to keep their order.
   PlanStatus status_ ABSL_GUARDED_BY(mu_);
-  int64_t known_epoch_ ABSL_GUARDED_BY(mu_) = 0;
+  int64_t known_version_ ABSL_GUARDED_BY(mu_) = 0;
 };
 
 }  // namespace paceline

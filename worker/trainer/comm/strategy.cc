@@ -113,12 +113,13 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       riders(
           at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
       progress(control_in),
-      builder(
-          groups, config.rank(),
-          {[this](int64_t epoch) { progress.SetPrepared(epoch); },
-           [this](int64_t epoch, const std::string& error) { progress.SetFailed(epoch, error); }}) {
+      builder(groups, config.rank(),
+              {[this](int64_t version) { progress.SetPrepared(version); },
+               [this](int64_t version, const std::string& error) {
+                 progress.SetFailed(version, error);
+               }}) {
   if (!start.resumes) MakeEqual(groups.all(), parameters);
-  progress.IsNew(start.plan->plan.epoch);
+  progress.IsNew(start.plan->plan.version);
   TakeUp(std::move(start.plan), start.step);
   steps_done = start.step;
   const bool needs_mean = !ddp() && !has_levels();
@@ -175,17 +176,17 @@ void Strategy::Parts::SetReferences(const RankRange& equal, const Int8Mean* but)
   }
 }
 
-// All ranks' newest epochs are equal if this rank's is their mean and the variance is 0.
+// All ranks' newest versions are equal if this rank's is their mean and the variance is 0.
 bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
-  const auto epoch = static_cast<double>(next.plan.epoch);
+  const auto version = static_cast<double>(next.plan.version);
   at::Tensor sums = at::zeros({2}, riders.options().dtype(at::kDouble));
-  sums[0].fill_(epoch);
-  sums[1].fill_(epoch * epoch);
+  sums[0].fill_(version);
+  sums[1].fill_(version * version);
   groups.all().Sum(sums);
   const at::Tensor read = sums.cpu();
   const double* const sum = read.const_data_ptr<double>();
-  return sum[0] == epoch * config.member.world_size &&
-         sum[1] == epoch * epoch * config.member.world_size;
+  return sum[0] == version * config.member.world_size &&
+         sum[1] == version * version * config.member.world_size;
 }
 
 void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step) {
@@ -201,9 +202,9 @@ void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t firs
   regroups = last != nullptr && !last->plan.levels.empty() && !has_levels();
   gradients.SetGroup(GradientGroup(first_step));
   builder.SetActive(active);
-  PACELINE_LOG(INFO) << "plan epoch=" << active->plan.epoch << " step=" << first_step
+  PACELINE_LOG(INFO) << "plan version=" << active->plan.version << " step=" << first_step
                      << " ladder=" << LadderText(active->plan);
-  progress.SetActive(active->plan.epoch, first_step);
+  progress.SetActive(active->plan.version, first_step);
 }
 
 void Strategy::Parts::Count(bool of_gradients, int group_size, int64_t sent) {
@@ -261,7 +262,7 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
   at::Tensor riders;
   if (boundary) {
     next = parts.builder.newest();
-    if (next != nullptr && next->plan.epoch <= parts.active->plan.epoch) next = nullptr;
+    if (next != nullptr && next->plan.version <= parts.active->plan.version) next = nullptr;
     const at::NoGradGuard no_grad;
     riders = parts.riders;
     riders.zero_();
@@ -307,11 +308,11 @@ void Strategy::AverageAll() {
 
 void Strategy::Prepare(const TrainingPlan& plan) {
   Parts& parts = *parts_;
-  if (!parts.progress.IsNew(plan.epoch)) return;
+  if (!parts.progress.IsNew(plan.version)) return;
   const absl::Status fits =
       CheckPlan(plan, parts.config.strategy.kind, parts.config.member.world_size);
   if (!fits.ok()) {
-    parts.progress.SetFailed(plan.epoch, std::string(fits.message()));
+    parts.progress.SetFailed(plan.version, std::string(fits.message()));
     return;
   }
   parts.builder.Build(plan);

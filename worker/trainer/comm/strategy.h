@@ -26,7 +26,7 @@
 #include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/core/meeting.h"
+#include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/report/figures.h"
@@ -71,7 +71,7 @@ struct StrategyStart {
   // The ranks have trained before: they do not copy rank 0's parameters.
   bool resumes = false;
   StrategyMemory memory;    // From the same plan, if it has levels.
-  int64_t alone_below = 0;  // Earlier steps make no exchanges (core/meeting.h).
+  int64_t alone_below = 0;  // Earlier steps make no exchanges (core/rendezvous.h).
   // The groups differ from the memory's. Members of an int8 group then have no common vector, and
   // without levels nothing would make ranks equal, so the first exchange is preceded by a mean of
   // all parameters over all ranks.
@@ -106,7 +106,7 @@ class Strategy {
   // Makes all ranks' parameters equal, unless the last step did. Collective.
   void AverageAll();
 
-  // Any thread. Ignores a plan whose epoch is not above all those known. Tells Control when the
+  // Any thread. Ignores a plan whose version is not above all those known. Tells Control when the
   // plan is prepared and when it is active.
   void Prepare(const TrainingPlan& plan);
 

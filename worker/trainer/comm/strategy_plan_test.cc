@@ -80,81 +80,81 @@ TEST(StrategyPlanTest, AllRanksTakeUpAPlanAtTheSameStep) {
       Plan(9, {{1, {2, 2, 2, 2}}, {2, {4, 4}, kInt8}, {8, {8}, kInt8}})};
   for (const int64_t warmup : {0, 10000}) {
     absl::Mutex mu;
-    std::map<int64_t, std::vector<int64_t>> taken_up;  // By epoch.
+    std::map<int64_t, std::vector<int64_t>> taken_up;  // By version.
     RunRanks(Job(8, Kind::kHsgd, warmup), [&](const TrainerConfig& config, Groups& groups) {
       // Only rank 0's plan counts.
       TestRank rank(config, groups, plans[config.rank() == 0 ? 0 : 5]);
       Reference reference(config.member.world_size, warmup);
       size_t active = 0;  // Index into the plans.
-      size_t told = 0;
-      EXPECT_EQ(rank.control.status().active_epoch, 1);
+      size_t reported = 0;
+      EXPECT_EQ(rank.control.status().active_version, 1);
       int64_t end = 5000;
       for (int64_t step = 0; step < end; ++step) {
         // Each rank hears of it at another time, once all train by the previous plan.
-        if (told == active && told + 1 < plans.size() && step % 9 == config.rank()) {
-          rank.strategy.Prepare(plans[++told]);
+        if (reported == active && reported + 1 < plans.size() && step % 9 == config.rank()) {
+          rank.strategy.Prepare(plans[++reported]);
         }
         const TrainingPlan& plan = plans[active];
         const auto own = static_cast<float>(config.rank());
         EXPECT_THAT(rank.GradientsOf(step, {own}),
                     Each(FloatNear(reference.Gradient(plan, step, config.rank()), 1e-5F)))
-            << plan.epoch << " " << step;
+            << plan.version << " " << step;
         rank.Add(own);
         rank.AfterStep(step);
         const int level = reference.Step(plan, step);
         const bool rounded = level >= 0 && plan.levels[static_cast<size_t>(level)].format == kInt8;
         ASSERT_NEAR(rank.value(), reference.value(config.rank()),
                     rounded ? 0.4 : 1e-6 * (1 + rank.value()))
-            << plan.epoch << " " << step;
+            << plan.version << " " << step;
         if (rounded) {
           at::Tensor gathered = at::zeros({2 * config.member.world_size}, at::kFloat);
           groups.all().Gather(gathered, rank.a.detach());
           reference.Set(gathered.view({-1, 2}).select(1, 0).contiguous());
         }
         const PlanStatus status = rank.control.status();
-        if (status.active_epoch == plan.epoch) continue;
-        ASSERT_EQ(status.active_epoch, plans[++active].epoch);
+        if (status.active_version == plan.version) continue;
+        ASSERT_EQ(status.active_version, plans[++active].version);
         EXPECT_EQ(status.active_since_step, step + 1);
         if (active + 1 == plans.size()) end = step + 17;
         const absl::MutexLock lock(&mu);
-        taken_up[status.active_epoch].push_back(step + 1);
+        taken_up[status.active_version].push_back(step + 1);
       }
     });
     EXPECT_EQ(taken_up.size(), 5U);
     // Period of the previous plan's top level.
     const std::map<int64_t, int64_t> period = {{2, 8}, {5, 4}, {6, 8}, {8, 8}, {9, 4}};
-    for (const auto& [epoch, steps] : taken_up) {
+    for (const auto& [version, steps] : taken_up) {
       EXPECT_EQ(steps.size(), 8U);
-      EXPECT_THAT(steps, Each(steps.front())) << epoch;
-      EXPECT_EQ((steps.front() - 1) % period.at(epoch), 0) << epoch;
+      EXPECT_THAT(steps, Each(steps.front())) << version;
+      EXPECT_EQ((steps.front() - 1) % period.at(version), 0) << version;
     }
   }
 }
 
-TEST(StrategyPlanTest, PlansOfDifferentEpochsAreNotTakenUp) {
+TEST(StrategyPlanTest, PlansOfDifferentVersionsAreNotTakenUp) {
   RunRanks(Job(2, Kind::kHsgd), [](const TrainerConfig& config, Groups& groups) {
     TestRank rank(config, groups, Plan(1, {{2, {2}}}));
     rank.strategy.Prepare(Plan(2 + config.rank(), {{3, {2}}}));
     rank.control.AwaitPrepared(2 + config.rank());
     for (int64_t step = 0; step < 5; ++step) rank.AfterStep(step);
-    EXPECT_EQ(rank.control.status().active_epoch, 1);
+    EXPECT_EQ(rank.control.status().active_version, 1);
     rank.strategy.Prepare(Plan(1, {{3, {2}}}));  // Too old,
     rank.strategy.Prepare(Plan(7, {{3, {9}}}));  // not for two ranks,
-    EXPECT_EQ(rank.control.status().failed_epoch, 7);
+    EXPECT_EQ(rank.control.status().failed_version, 7);
     EXPECT_THAT(rank.control.status().error, HasSubstr("plan 7, level 1"));
     if (config.rank() == 0) rank.strategy.Prepare(Plan(3, {}));  // and too old by now.
     rank.strategy.Prepare(Plan(8, {{3, {2}}}));
     rank.control.AwaitPrepared(8);
     for (int64_t step = 5; step < 9; ++step) rank.AfterStep(step);
-    EXPECT_EQ(rank.control.status().active_epoch, 8);
-    EXPECT_EQ(rank.control.status().failed_epoch, 0);
+    EXPECT_EQ(rank.control.status().active_version, 8);
+    EXPECT_EQ(rank.control.status().failed_version, 0);
   });
 }
 
 // Four ranks whose optimizers differ.
 TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
   absl::Mutex mu;
-  std::map<int64_t, std::vector<int64_t>> taken_up;  // By epoch.
+  std::map<int64_t, std::vector<int64_t>> taken_up;  // By version.
   RunRanks(Job(4, Kind::kHsgd), [&](const TrainerConfig& config, Groups& groups) {
     const auto own = static_cast<float>(config.rank());
     const at::Tensor momentum = at::full({2}, own, at::kFloat);
@@ -165,10 +165,10 @@ TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
       rank.Add(added);
       return rank.AfterStep(step++);
     };
-    const auto train_until = [&](int64_t epoch, float gradient, float added) {
-      while (step < 100 && rank.control.status().active_epoch != epoch) train(gradient, added);
+    const auto train_until = [&](int64_t version, float gradient, float added) {
+      while (step < 100 && rank.control.status().active_version != version) train(gradient, added);
       const absl::MutexLock lock(&mu);
-      taken_up[epoch].push_back(rank.control.status().active_since_step);
+      taken_up[version].push_back(rank.control.status().active_since_step);
     };
     for (int i = 0; i < 3; ++i) EXPECT_TRUE(train(1.5, 1).all_equal);
     EXPECT_EQ(rank.averages, 0);
@@ -192,9 +192,9 @@ TEST(StrategyPlanTest, LadderIsTakenUpAndGivenUpAgain) {
     train(1.5, 1);
     EXPECT_EQ(momentum[0].item<float>(), own) << "made equal once";
   });
-  for (const int64_t epoch : {2, 3}) {
-    EXPECT_THAT(taken_up[epoch], SizeIs(4));
-    EXPECT_THAT(taken_up[epoch], Each(taken_up[epoch].front())) << epoch;
+  for (const int64_t version : {2, 3}) {
+    EXPECT_THAT(taken_up[version], SizeIs(4));
+    EXPECT_THAT(taken_up[version], Each(taken_up[version].front())) << version;
   }
 }
 
@@ -255,19 +255,19 @@ TEST(StrategyPlanTest, TrainingGoesOnWhenARankCannotPrepareAPlan) {
       rank.control.AwaitPrepared(2);
       const PlanStatus status = rank.control.status();
       const bool fails = config.rank() == 3 || (config.rank() == 2 && !connects);
-      EXPECT_EQ(status.failed_epoch, fails ? 2 : 0) << config.rank();
-      EXPECT_EQ(status.prepared_epoch, fails ? 1 : 2) << config.rank();
+      EXPECT_EQ(status.failed_version, fails ? 2 : 0) << config.rank();
+      EXPECT_EQ(status.prepared_version, fails ? 1 : 2) << config.rank();
       EXPECT_THAT(status.error, HasSubstr(config.rank() == 3 ? "no more sockets" : ""));
       EXPECT_EQ(status.error.empty(), !fails);
       train_two_steps();
-      EXPECT_EQ(rank.control.status().active_epoch, 1);
+      EXPECT_EQ(rank.control.status().active_version, 1);
 
       rank.strategy.Prepare(Plan(3, levels));
       rank.control.AwaitPrepared(3);
       train_two_steps();  // By the previous ladder: a mean of all, and none.
-      EXPECT_EQ(rank.control.status().active_epoch, 3);
+      EXPECT_EQ(rank.control.status().active_version, 3);
       EXPECT_EQ(rank.control.status().active_since_step, 5);
-      EXPECT_EQ(rank.control.status().failed_epoch, 0);
+      EXPECT_EQ(rank.control.status().failed_version, 0);
       EXPECT_EQ(rank.control.status().error, "");
       rank.Add(static_cast<float>(config.rank()));
       rank.AfterStep(step++);

@@ -94,8 +94,9 @@ bool ParseLevel(absl::string_view text, PlanLevel* level) {
 }  // namespace
 
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size) {
-  const std::string name = absl::StrCat("plan ", plan.epoch);
-  if (plan.epoch < 1) return absl::InvalidArgumentError(absl::StrCat(name, ": epochs begin at 1"));
+  const std::string name = absl::StrCat("plan ", plan.version);
+  if (plan.version < 1)
+    return absl::InvalidArgumentError(absl::StrCat(name, ": versions begin at 1"));
   if ((kind == StrategyConfig::Kind::kSlipstream) != plan.slipstream.has_value()) {
     return absl::InvalidArgumentError(
         absl::StrCat(name, plan.slipstream.has_value() ? " is one of slipstream, but the job is not"
@@ -173,10 +174,10 @@ std::string LadderText(const TrainingPlan& plan) {
   });
 }
 
-// Format: "epoch;gradient sizes;period:format:sizes;..." with sizes like "4+4"; for Slipstream
-// "epoch;gradient sizes;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
+// Format: "version;gradient sizes;period:format:sizes;..." with sizes like "4+4"; for Slipstream
+// "version;gradient sizes;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
 std::string EncodePlan(const TrainingPlan& plan) {
-  std::string text = absl::StrCat(plan.epoch, ";", absl::StrJoin(plan.gradient_groups, "+"));
+  std::string text = absl::StrCat(plan.version, ";", absl::StrJoin(plan.gradient_groups, "+"));
   for (const PlanLevel& level : plan.levels) {
     absl::StrAppend(&text, ";", level.period, ":", static_cast<int>(level.format), ":",
                     absl::StrJoin(level.groups, "+"));
@@ -193,12 +194,12 @@ std::string EncodePlan(const TrainingPlan& plan) {
 absl::StatusOr<TrainingPlan> DecodePlan(absl::string_view text) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ';');
   TrainingPlan plan;
-  bool good = parts.size() >= 2 && absl::SimpleAtoi(parts[0], &plan.epoch) &&
+  bool good = parts.size() >= 2 && absl::SimpleAtoi(parts[0], &plan.version) &&
               ParseSizes(parts[1], &plan.gradient_groups);
   for (size_t i = 2; good && i < parts.size(); ++i) {
     if (absl::StartsWith(parts[i], kSlipstream)) {
       good = ParseSlipstream(parts[i], &plan.slipstream.emplace());
-      plan.slipstream->epoch = plan.epoch;
+      plan.slipstream->version = plan.version;
     } else {
       good = ParseLevel(parts[i], &plan.levels.emplace_back());
     }

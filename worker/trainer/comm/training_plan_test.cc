@@ -13,7 +13,7 @@ using Kind = StrategyConfig::Kind;
 
 TrainingPlan ThreeLevels() {
   TrainingPlan plan;
-  plan.epoch = 7;
+  plan.version = 7;
   plan.levels = {{2, {2, 2, 2, 2}, WireFormat::kFp32},
                  {4, {3, 5}, WireFormat::kFp32},
                  {8, {8}, WireFormat::kInt8}};
@@ -40,7 +40,7 @@ TEST(TrainingPlanTest, TextIsShortForPeople) {
 TEST(TrainingPlanTest, SurvivesEncoding) {
   const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(ThreeLevels()));
   ASSERT_TRUE(plan.ok()) << plan.status();
-  EXPECT_EQ(plan->epoch, 7);
+  EXPECT_EQ(plan->version, 7);
   EXPECT_THAT(plan->gradient_groups, ElementsAre(4, 4));
   EXPECT_EQ(LadderText(*plan), "2:2,4:3+5,8:8:int8");
 
@@ -56,7 +56,7 @@ TEST(TrainingPlanTest, SurvivesEncoding) {
 
 TrainingPlan Pausing() {
   TrainingPlan plan;
-  plan.epoch = 7;
+  plan.version = 7;
   plan.slipstream = SlipstreamPlan{7, SlipstreamMode::kPause, {2, 16, 40}, true};
   return plan;
 }
@@ -68,7 +68,7 @@ TEST(TrainingPlanTest, SlipstreamSurvivesEncoding) {
   ASSERT_TRUE(plan.ok()) << plan.status();
   EXPECT_EQ(plan->gradient_groups, sent.gradient_groups);
   ASSERT_TRUE(plan->slipstream.has_value());
-  EXPECT_EQ(plan->slipstream->epoch, 7);
+  EXPECT_EQ(plan->slipstream->version, 7);
   EXPECT_EQ(plan->slipstream->mode, SlipstreamMode::kPause);
   EXPECT_EQ(plan->slipstream->window.min_steps, 2);
   EXPECT_EQ(plan->slipstream->window.max_steps, 16);
@@ -86,7 +86,7 @@ TEST(TrainingPlanTest, SlipstreamSurvivesEncoding) {
 TEST(TrainingPlanTest, RefusesSlipstreamThatDoesNotFit) {
   EXPECT_THAT(CheckPlan(Pausing(), Kind::kHsgd, 8).message(), HasSubstr("but the job is not"));
   TrainingPlan plan;
-  plan.epoch = 1;
+  plan.version = 1;
   EXPECT_THAT(CheckPlan(plan, Kind::kSlipstream, 8).message(), HasSubstr("nothing of slipstream"));
   plan = Pausing();
   plan.levels = ThreeLevels().levels;
@@ -109,8 +109,8 @@ TEST(TrainingPlanTest, RefusesSlipstreamThatDoesNotFit) {
 TEST(TrainingPlanTest, RefusesWhatDoesNotFit) {
   EXPECT_TRUE(CheckPlan(ThreeLevels(), Kind::kHsgd, 8).ok());
   TrainingPlan none;
-  EXPECT_THAT(CheckPlan(none, Kind::kDdp, 8).message(), HasSubstr("epochs begin at 1"));
-  none.epoch = 1;
+  EXPECT_THAT(CheckPlan(none, Kind::kDdp, 8).message(), HasSubstr("versions begin at 1"));
+  none.version = 1;
   EXPECT_TRUE(CheckPlan(none, Kind::kDdp, 8).ok());
   EXPECT_TRUE(CheckPlan(none, Kind::kHsgd, 8).ok()) << "synchronous";
   EXPECT_FALSE(CheckPlan(none, Kind::kLocalSgd, 8).ok());

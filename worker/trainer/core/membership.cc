@@ -11,16 +11,16 @@ void MembershipState::OnOrder(const MembershipOrder& order) {
   order_.has_store = order.has_store || had_store;
 }
 
-void MembershipState::OnMet(int64_t generation) {
+void MembershipState::OnRendezvousDone(int64_t generation) {
   present_ = trained_ = generation;
-  meeting_ = 0;
+  rendezvous_ = 0;
   waiting_since_.reset();
   error_.clear();
 }
 
 void MembershipState::OnFailed(const std::string& error, absl::Time now) {
   over_ = std::max(over_, present());
-  present_ = meeting_ = 0;
+  present_ = rendezvous_ = 0;
   error_ = error;
   waiting_since_ = now;
   gave_up_ = gave_up_ || !recovers_;
@@ -59,11 +59,11 @@ MembershipState::Step MembershipState::Next(absl::Time now) const {
     if (unconnectable_ >= newest || !order_.has_store) return {Action::kTrain, present_};
     return {Action::kConnect, newest};
   }
-  if (meeting_ != 0) {
-    return {newest > meeting_ ? Action::kLeave : Action::kMeet, meeting_};
+  if (rendezvous_ != 0) {
+    return {newest > rendezvous_ ? Action::kLeave : Action::kRendezvous, rendezvous_};
   }
   if (loaded_ && newest > over_ && order_.rank >= 0 && order_.has_store && !gave_up_) {
-    return {Action::kMeet, newest};
+    return {Action::kRendezvous, newest};
   }
   if (now >= give_up_at()) return {Action::kGiveUp, newest};
   return {};

@@ -1,10 +1,10 @@
 // Decides what a trainer does about its memberships: the state machine of one process through the
 // generations of its job.
 //
-//             OnLoaded           OnMeeting         OnMet
-//   preparing ────────▶ stands by ────────▶ meeting ────▶ training
-//                          ▲                   │             │
-//                          └── waits ◀─────────┴─────────────┘
+//             OnLoaded           OnRendezvous           OnRendezvousDone
+//   preparing ────────▶ stands by ────────▶ rendezvous ────▶ training
+//                          ▲                   │                │
+//                          └── waits ◀─────────┴────────────────┘
 //                      OnFailed (an error, or told to leave); OnLeft (planned, all together)
 //
 // Orders (proto/plan.proto, Membership) may arrive at any moment: late, twice, or never. The newest
@@ -35,9 +35,9 @@ struct MembershipOrder {
 class MembershipState {
  public:
   enum class Action {
-    kWait,     // Wait for another event.
-    kMeet,     // Meet the members of `generation`, or go on meeting: call OnMeeting, connect, get
-               // the state, call OnMet.
+    kWait,        // Wait for another event.
+    kRendezvous,  // Meet the members of `generation`, or go on rendezvous: call OnRendezvous,
+                  // connect, get the state, call OnRendezvousDone.
     kTrain,    // Begin or continue to train.
     kConnect,  // Train, and connect the members of `generation` meanwhile; then call OnConnected.
     kAgree,    // Train, and agree with the present generation's members on a step after which all
@@ -58,9 +58,9 @@ class MembershipState {
   // Model and data are loaded and the store is up: the trainer can meet others.
   void OnLoaded() { loaded_ = true; }
   // The trainer begins to meet the members of this generation.
-  void OnMeeting(int64_t generation) { meeting_ = generation; }
+  void OnRendezvous(int64_t generation) { rendezvous_ = generation; }
   // All members of this generation have met and this one has their state: it trains.
-  void OnMet(int64_t generation);
+  void OnRendezvousDone(int64_t generation);
   // The trainer's part in its generation, met or not, is over: a collective failed (`error`), or it
   // left as ordered (`error` is empty).
   void OnFailed(const std::string& error, absl::Time now);
@@ -83,7 +83,7 @@ class MembershipState {
 
   // The newest order. present(): the generation it trains in or meets; 0: none.
   const MembershipOrder& order() const { return order_; }
-  int64_t present() const { return present_ != 0 ? present_ : meeting_; }
+  int64_t present() const { return present_ != 0 ? present_ : rendezvous_; }
 
  private:
   const bool recovers_;
@@ -91,7 +91,7 @@ class MembershipState {
   MembershipOrder order_;
   bool loaded_ = false;
   int64_t present_ = 0;        // The one it trains in; 0: none.
-  int64_t meeting_ = 0;        // The one it is meeting; 0: none.
+  int64_t rendezvous_ = 0;     // The one it is rendezvous; 0: none.
   int64_t trained_ = 0;        // The newest it has trained in.
   int64_t over_ = 0;           // It never meets this generation or earlier ones again.
   int64_t connected_ = 0;      // Newest planned generation that is connected.

@@ -22,23 +22,23 @@ class MembershipTest : public testing::Test {
   void Train() {
     state_.OnOrder(Order(1, 0));
     state_.OnLoaded();
-    state_.OnMeeting(1);
-    state_.OnMet(1);
+    state_.OnRendezvous(1);
+    state_.OnRendezvousDone(1);
   }
 
   MembershipState state_{/*recovers=*/true, absl::Seconds(600)};
 };
 
-TEST_F(MembershipTest, MeetsWhenItIsLoadedAndKnowsWhere) {
+TEST_F(MembershipTest, RendezvousBeginsWhenItIsLoadedAndKnowsWhere) {
   EXPECT_EQ(Next(), Action::kWait);
   state_.OnOrder({1, 0, /*has_store=*/false, false});
   state_.OnLoaded();
   EXPECT_EQ(Next(), Action::kWait);
   state_.OnOrder(Order(1, 0));
-  EXPECT_EQ(Next(), Action::kMeet);
-  state_.OnMeeting(1);
-  EXPECT_EQ(Next(), Action::kMeet);
-  state_.OnMet(1);
+  EXPECT_EQ(Next(), Action::kRendezvous);
+  state_.OnRendezvous(1);
+  EXPECT_EQ(Next(), Action::kRendezvous);
+  state_.OnRendezvousDone(1);
   EXPECT_EQ(Next(), Action::kTrain);
   EXPECT_EQ(state_.trained_generation(), 1);
 }
@@ -47,7 +47,7 @@ TEST_F(MembershipTest, AnOrderWithoutTheStoreDoesNotForgetIt) {
   state_.OnLoaded();
   state_.OnOrder(Order(1, 0));
   state_.OnOrder({1, 0, /*has_store=*/false, false});
-  EXPECT_EQ(Next(), Action::kMeet);
+  EXPECT_EQ(Next(), Action::kRendezvous);
 }
 
 TEST_F(MembershipTest, AnUnplannedGenerationEndsThePresentOneAtOnce) {
@@ -58,9 +58,9 @@ TEST_F(MembershipTest, AnUnplannedGenerationEndsThePresentOneAtOnce) {
   EXPECT_TRUE(state_.waiting());
   EXPECT_EQ(Next(), Action::kWait) << "the store is not known yet";
   state_.OnOrder(Order(2, 0));
-  EXPECT_EQ(Next(), Action::kMeet);
-  state_.OnMeeting(2);
-  state_.OnMet(2);
+  EXPECT_EQ(Next(), Action::kRendezvous);
+  state_.OnRendezvous(2);
+  state_.OnRendezvousDone(2);
   EXPECT_EQ(Next(), Action::kTrain);
   EXPECT_FALSE(state_.waiting());
 }
@@ -72,21 +72,21 @@ TEST_F(MembershipTest, AFailedGenerationIsNotMetAgain) {
   state_.OnOrder(Order(1, 0));
   EXPECT_EQ(Next(), Action::kWait);
   state_.OnOrder(Order(2, 0));
-  state_.OnMeeting(2);
+  state_.OnRendezvous(2);
   state_.OnFailed("nobody came", kNow);
   EXPECT_EQ(Next(), Action::kWait);
   state_.OnOrder(Order(3, 0));
-  EXPECT_EQ(Next(), Action::kMeet);
+  EXPECT_EQ(Next(), Action::kRendezvous);
 }
 
-TEST_F(MembershipTest, AMeetingEndsWhenItsGenerationIsReplaced) {
+TEST_F(MembershipTest, ARendezvousEndsWhenItsGenerationIsReplaced) {
   state_.OnLoaded();
   state_.OnOrder(Order(1, 0));
-  state_.OnMeeting(1);
+  state_.OnRendezvous(1);
   state_.OnOrder(Order(2, 0));
   EXPECT_EQ(Next(), Action::kLeave);
   state_.OnFailed("", kNow);
-  EXPECT_EQ(Next(), Action::kMeet);
+  EXPECT_EQ(Next(), Action::kRendezvous);
 }
 
 TEST_F(MembershipTest, OldOrdersAreIgnored) {
@@ -107,8 +107,8 @@ TEST(MembershipWithoutRecoveryTest, GivesUpAtOnce) {
   MembershipState state(/*recovers=*/false, absl::Seconds(600));
   state.OnLoaded();
   state.OnOrder(Order(1, 0));
-  state.OnMeeting(1);
-  state.OnMet(1);
+  state.OnRendezvous(1);
+  state.OnRendezvousDone(1);
   state.OnFailed("connection closed", kNow);
   EXPECT_EQ(state.Next(kNow).action, Action::kGiveUp);
 }
@@ -118,10 +118,10 @@ TEST_F(MembershipTest, ASpareWaitsAsLongAsItTakes) {
   state_.OnOrder(Order(1, -1));
   EXPECT_EQ(Next(absl::Hours(100)), Action::kWait);
   state_.OnOrder(Order(2, 3));
-  EXPECT_EQ(Next(absl::Hours(100)), Action::kMeet);
+  EXPECT_EQ(Next(absl::Hours(100)), Action::kRendezvous);
 }
 
-TEST_F(MembershipTest, APlannedGenerationIsConnectedAgreedOnAndMet) {
+TEST_F(MembershipTest, APlannedGenerationIsConnectedAgreedOnAndJoined) {
   Train();
   state_.OnOrder(Order(2, 0, /*planned=*/true));
   EXPECT_EQ(Next(), Action::kConnect);
@@ -130,9 +130,9 @@ TEST_F(MembershipTest, APlannedGenerationIsConnectedAgreedOnAndMet) {
   EXPECT_EQ(Next(), Action::kAgree);
   state_.OnLeft(kNow);
   EXPECT_TRUE(state_.waiting());
-  EXPECT_EQ(Next(), Action::kMeet);
-  state_.OnMeeting(2);
-  state_.OnMet(2);
+  EXPECT_EQ(Next(), Action::kRendezvous);
+  state_.OnRendezvous(2);
+  state_.OnRendezvousDone(2);
   EXPECT_EQ(Next(), Action::kTrain);
 }
 
@@ -159,7 +159,7 @@ TEST_F(MembershipTest, AnErrorIsOfTheGenerationThatWasLeft) {
   state_.OnFailed("the peer is gone", kNow);
   state_.OnOrder(Order(2, 0));
   EXPECT_EQ(state_.left_generation(), 1) << "whatever it is told then";
-  state_.OnMeeting(2);
+  state_.OnRendezvous(2);
   state_.OnFailed("cannot connect", kNow);
   EXPECT_EQ(state_.left_generation(), 2);
 }

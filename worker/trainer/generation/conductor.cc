@@ -74,7 +74,7 @@ void Conductor::SetLoaded(int64_t step) {
   Tell();
 }
 
-absl::StatusOr<std::optional<Assignment>> Conductor::WaitToMeet() {
+absl::StatusOr<std::optional<Assignment>> Conductor::WaitForRendezvous() {
   const auto has_news = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return state_.Next(MonotonicNow()).action != Action::kWait;
   };
@@ -87,16 +87,16 @@ absl::StatusOr<std::optional<Assignment>> Conductor::WaitToMeet() {
     return absl::UnavailableError(state_.error().empty() ? "no generation to train in came in time"
                                                          : state_.error());
   }
-  state_.OnMeeting(next.generation);
+  state_.OnRendezvous(next.generation);
   is_over_.store(false, std::memory_order_release);
   is_planned_.store(false, std::memory_order_release);
   return newest_;
 }
 
-void Conductor::SetMet(int64_t step) {
+void Conductor::SetRendezvousDone(int64_t step) {
   const absl::MutexLock lock(&mu_);
   step_ = step;
-  state_.OnMet(state_.present());
+  state_.OnRendezvousDone(state_.present());
   Tell();
 }
 

@@ -37,12 +37,12 @@ class Conductor {
   // Only the training thread calls this and the functions below. From now on the trainer can meet.
   void SetLoaded(int64_t step);
 
-  // Waits for a generation to meet; that meeting begins now. Returns nothing after a stop request.
-  // Unavailable: it has waited too long, or must not wait.
-  absl::StatusOr<std::optional<Assignment>> WaitToMeet();
+  // Waits for a generation to meet; that rendezvous begins now. Returns nothing after a stop
+  // request. Unavailable: it has waited too long, or must not wait.
+  absl::StatusOr<std::optional<Assignment>> WaitForRendezvous();
 
   // All members have met.
-  void SetMet(int64_t step);
+  void SetRendezvousDone(int64_t step);
   // The present generation is over. First ends its remaining collectives.
   void EndCollectives();
   void SetFailed(const std::string& error, int64_t step);

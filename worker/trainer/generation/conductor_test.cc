@@ -31,13 +31,13 @@ class ConductorTest : public testing::Test {
     return recovery;
   }
 
-  // Meets the newest generation, which must be `generation`.
-  static void Meet(Conductor& conductor, int64_t generation) {
-    const auto next = conductor.WaitToMeet();
+  // Joins the newest generation, which must be `generation`.
+  static void RunRendezvous(Conductor& conductor, int64_t generation) {
+    const auto next = conductor.WaitForRendezvous();
     ASSERT_TRUE(next.ok()) << next.status();
     ASSERT_TRUE(next->has_value());
     EXPECT_EQ((*next)->member.generation, generation);
-    conductor.SetMet(0);
+    conductor.SetRendezvousDone(0);
   }
 
   FakeControl control_;
@@ -48,7 +48,7 @@ class ConductorTest : public testing::Test {
 TEST_F(ConductorTest, AReplacedGenerationIsEndedOnceAtOnce) {
   conductor_.SetLoaded(0);
   control_.Assign(Order(1));
-  Meet(conductor_, 1);
+  RunRendezvous(conductor_, 1);
   EXPECT_EQ(control_.membership().generation, 1);
   control_.Assign(Order(1));
   EXPECT_EQ(ended_, 0) << "nothing new";
@@ -61,24 +61,24 @@ TEST_F(ConductorTest, AReplacedGenerationIsEndedOnceAtOnce) {
   conductor_.SetFailed("", 5);
   EXPECT_TRUE(control_.membership().waiting);
   EXPECT_EQ(control_.membership().step, 5);
-  Meet(conductor_, 3);
+  RunRendezvous(conductor_, 3);
   EXPECT_FALSE(conductor_.is_over());
 }
 
-TEST_F(ConductorTest, AGenerationThatIsReplacedWhileItIsMetIsOver) {
+TEST_F(ConductorTest, AGenerationThatIsReplacedDuringItsRendezvousIsOver) {
   conductor_.SetLoaded(0);
   control_.Assign(Order(1));
-  ASSERT_TRUE(conductor_.WaitToMeet().ok());
+  ASSERT_TRUE(conductor_.WaitForRendezvous().ok());
   control_.Assign(Order(2));
   EXPECT_TRUE(conductor_.is_over());
   conductor_.SetFailed("", 0);
-  Meet(conductor_, 2);
+  RunRendezvous(conductor_, 2);
 }
 
 TEST_F(ConductorTest, APlannedGenerationEndsNothing) {
   conductor_.SetLoaded(0);
   control_.Assign(Order(1));
-  Meet(conductor_, 1);
+  RunRendezvous(conductor_, 1);
   control_.Assign(Order(2, 1, /*planned=*/true));
   EXPECT_FALSE(conductor_.is_over());
   EXPECT_EQ(conductor_.Planned().action, MembershipState::Action::kConnect);
@@ -86,7 +86,7 @@ TEST_F(ConductorTest, APlannedGenerationEndsNothing) {
   EXPECT_EQ(control_.membership().ready_generation, 2);
   EXPECT_EQ(conductor_.Planned().action, MembershipState::Action::kAgree);
   conductor_.SetLeft(7);
-  Meet(conductor_, 2);
+  RunRendezvous(conductor_, 2);
   EXPECT_EQ(conductor_.Planned().action, MembershipState::Action::kWait);
   EXPECT_EQ(ended_, 0);
 }
@@ -95,17 +95,17 @@ TEST_F(ConductorTest, WaitsNoLongerThanItMay) {
   Conductor conductor(control_, Recovery(absl::Milliseconds(100)), [] {});
   conductor.SetLoaded(0);
   control_.Assign(Order(1));
-  Meet(conductor, 1);
+  RunRendezvous(conductor, 1);
   conductor.EndCollectives();
   conductor.SetFailed("a connection broke", 3);
-  const auto next = conductor.WaitToMeet();
+  const auto next = conductor.WaitForRendezvous();
   EXPECT_EQ(next.status().message(), "a connection broke");
 }
 
 TEST_F(ConductorTest, ARequestToStopEndsTheWait) {
   conductor_.SetLoaded(0);
   control_.RequestStop();
-  const auto next = conductor_.WaitToMeet();
+  const auto next = conductor_.WaitForRendezvous();
   ASSERT_TRUE(next.ok());
   EXPECT_FALSE(next->has_value());
 }
@@ -123,12 +123,12 @@ TEST_F(ConductorTest, NoOrderIsMissedWhateverTheMoment) {
   int64_t met = 0;
   const absl::Time deadline = absl::Now() + absl::Seconds(30);
   while (met < kLast && absl::Now() < deadline) {
-    const auto next = conductor_.WaitToMeet();
+    const auto next = conductor_.WaitForRendezvous();
     ASSERT_TRUE(next.ok()) << next.status();
     ASSERT_TRUE(next->has_value());
     EXPECT_GT((*next)->member.generation, met);
     met = (*next)->member.generation;
-    conductor_.SetMet(met);
+    conductor_.SetRendezvousDone(met);
     while (met < kLast && !conductor_.is_over() && absl::Now() < deadline) {
       const MembershipState::Step planned = conductor_.Planned();
       if (planned.action == MembershipState::Action::kConnect) {

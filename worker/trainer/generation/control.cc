@@ -185,7 +185,7 @@ class SocketControl : public Control {
 }  // namespace
 
 absl::StatusOr<TrainingPlan> PlanOf(const Assignment& assignment) {
-  if (assignment.plan.epoch == 0) {
+  if (assignment.plan.version == 0) {
     return absl::InvalidArgumentError(
         "the worker daemon sent the store's address without a training plan; it must be of the "
         "same version as its trainer program");

@@ -71,7 +71,7 @@ class Control {
   // each change. Otherwise like SetPlanListener.
   virtual void SetCheckpointListener(std::function<void(const CheckpointPlan&)> on_plan) = 0;
 
-  // All ranks have met for the first time.
+  // The first rendezvous of all ranks is done.
   virtual void SetRunning() = 0;
   virtual void SetMembership(const MembershipStatus& status) = 0;
 

@@ -76,7 +76,7 @@ void ControlState::SetCommand(v1::TrainerCommand command) {
              command.membership().store_address().empty() && command.has_membership()) {
     command.mutable_membership()->set_store_address(known.store_address());
   }
-  if (command.plan().epoch() < command_.plan().epoch()) {
+  if (command.plan().version() < command_.plan().version()) {
     *command.mutable_plan() = command_.plan();
   }
   if (command.profile().id() < command_.profile().id()) {
@@ -114,7 +114,7 @@ void ControlState::SetMembershipListener(std::function<void(const Assignment&)> 
   {
     absl::MutexLock lock(&listener_mutex_);
     on_assignment_ = std::move(on_assignment);
-    told_membership_.reset();
+    reported_membership_.reset();
   }
   Wake();
 }
@@ -123,7 +123,7 @@ void ControlState::SetPlanListener(std::function<void(const TrainingPlan&)> on_p
   {
     absl::MutexLock lock(&listener_mutex_);
     on_plan_ = std::move(on_plan);
-    told_epoch_ = 0;
+    reported_version_ = 0;
   }
   Wake();
 }
@@ -132,7 +132,7 @@ void ControlState::SetCheckpointListener(std::function<void(const CheckpointPlan
   {
     absl::MutexLock lock(&listener_mutex_);
     on_checkpoints_ = std::move(on_plan);
-    told_checkpoints_.reset();
+    reported_checkpoints_.reset();
   }
   Wake();
 }
@@ -157,8 +157,8 @@ void ControlState::CallMembershipListener() {
       wanted.set_store_address(command_.store_address());
     }
     std::string bytes = wanted.SerializeAsString();
-    if (told_membership_ == bytes) return;
-    told_membership_ = std::move(bytes);
+    if (reported_membership_ == bytes) return;
+    reported_membership_ = std::move(bytes);
     Member configured;
     configured.batch = command_.config().spec().batch_per_rank();
     configured.accumulation_steps =
@@ -175,8 +175,8 @@ void ControlState::CallPlanListener() {
   TrainingPlan plan;
   {
     absl::MutexLock lock(&mutex_);
-    if (command_.plan().epoch() <= told_epoch_) return;
-    told_epoch_ = command_.plan().epoch();
+    if (command_.plan().version() <= reported_version_) return;
+    reported_version_ = command_.plan().version();
     plan = PlanFromProto(command_.plan());
   }
   on_plan_(plan);
@@ -188,8 +188,8 @@ void ControlState::CallCheckpointListener() {
   {
     absl::MutexLock lock(&mutex_);
     std::string wanted = command_.checkpoints().SerializeAsString();
-    if (told_checkpoints_ == wanted) return;
-    told_checkpoints_ = std::move(wanted);
+    if (reported_checkpoints_ == wanted) return;
+    reported_checkpoints_ = std::move(wanted);
     plan = CheckpointPlanFromProto(command_.checkpoints());
   }
   on_checkpoints_(plan);

@@ -1,5 +1,5 @@
-// What the trainer has told its daemon and what the daemon told it, shared by the training thread
-// and the control's thread. Thread-safe.
+// What the trainer has reported its daemon and what the daemon told it, shared by the training
+// thread and the control's thread. Thread-safe.
 #ifndef WORKER_TRAINER_GENERATION_CONTROL_STATE_H_
 #define WORKER_TRAINER_GENERATION_CONTROL_STATE_H_
 
@@ -81,12 +81,12 @@ class ControlState {
   absl::Mutex listener_mutex_ ABSL_ACQUIRED_BEFORE(mutex_);  // Held during a call.
   std::function<void(const Assignment&)> on_assignment_ ABSL_GUARDED_BY(listener_mutex_);
   // The last one given to this listener, serialized.
-  std::optional<std::string> told_membership_ ABSL_GUARDED_BY(listener_mutex_);
+  std::optional<std::string> reported_membership_ ABSL_GUARDED_BY(listener_mutex_);
   std::function<void(const TrainingPlan&)> on_plan_ ABSL_GUARDED_BY(listener_mutex_);
-  int64_t told_epoch_ ABSL_GUARDED_BY(listener_mutex_) = 0;  // Given to this listener.
+  int64_t reported_version_ ABSL_GUARDED_BY(listener_mutex_) = 0;  // Given to this listener.
   std::function<void(const CheckpointPlan&)> on_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
   // The last one given to this listener, serialized.
-  std::optional<std::string> told_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
+  std::optional<std::string> reported_checkpoints_ ABSL_GUARDED_BY(listener_mutex_);
 };
 
 }  // namespace paceline

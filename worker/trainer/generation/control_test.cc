@@ -36,10 +36,10 @@ class ControlTest : public testing::Test {
     spec_.mutable_strategy()->mutable_local_sgd()->set_period(4);
   }
 
-  bool ServeUntilActive(int64_t epoch) {
+  bool ServeUntilActive(int64_t version) {
     return daemon_->Serve([&] {
-      return daemon_->status(0).plan().active_epoch() == epoch &&
-             daemon_->status(1).plan().active_epoch() == epoch;
+      return daemon_->status(0).plan().active_version() == version &&
+             daemon_->status(1).plan().active_version() == version;
     });
   }
 
@@ -73,7 +73,7 @@ class ControlTest : public testing::Test {
     return count;
   }
 
-  v1::TrainingPlan Plan(int64_t epoch) { return daemon_->MakePlan(epoch, spec_.strategy()); }
+  v1::TrainingPlan Plan(int64_t version) { return daemon_->MakePlan(version, spec_.strategy()); }
 
   FakeDaemon::Options options_;
   std::unique_ptr<FakeDaemon> daemon_;
@@ -87,8 +87,8 @@ TEST_F(ControlTest, PlanComesWithTheStartAndLaterOnesToTheListener) {
   daemon_->SetPlan(Plan(2));
   ASSERT_TRUE(ServeUntilActive(2)) << daemon_->Log(0);
   EXPECT_EQ(daemon_->status(0).plan().active_since_step(), 20);
-  EXPECT_TRUE(absl::StrContains(daemon_->Log(0), "start address=127.0.0.1:1234 epoch=1"));
-  EXPECT_TRUE(absl::StrContains(daemon_->Log(1), "heard epoch=2 levels=1"));
+  EXPECT_TRUE(absl::StrContains(daemon_->Log(0), "start address=127.0.0.1:1234 version=1"));
+  EXPECT_TRUE(absl::StrContains(daemon_->Log(1), "heard version=2 levels=1"));
 }
 
 TEST_F(ControlTest, DaemonThatComesBackWithAnOlderPlanChangesNothing) {
@@ -102,7 +102,7 @@ TEST_F(ControlTest, DaemonThatComesBackWithAnOlderPlanChangesNothing) {
   ASSERT_TRUE(daemon_->Serve([&] { return daemon_->statuses(0) > heard; }));
   daemon_->SetPlan(Plan(4));
   ASSERT_TRUE(ServeUntilActive(4)) << daemon_->Log(0);
-  EXPECT_FALSE(absl::StrContains(daemon_->Log(0), "heard epoch=2"));
+  EXPECT_FALSE(absl::StrContains(daemon_->Log(0), "heard version=2"));
 }
 
 TEST_F(ControlTest, AddressWithoutAPlanIsAnErrorAndNoHang) {

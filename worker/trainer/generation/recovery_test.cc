@@ -143,7 +143,7 @@ TEST_F(TrainerRecoveryTest, AConnectionThatBreaksIsMadeAnew) {
   for (int round = 1; round <= 3; ++round) {
     WaitForSteps(*daemon, 0, 40 * static_cast<uint64_t>(round));
     daemon->SetMembers({First(3)});
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
   }
   WaitForSuccess(*daemon, First(3));
   ExpectSame(*undisturbed, *daemon, First(3), "disturbed");
@@ -167,7 +167,7 @@ TEST_F(TrainerRecoveryTest, GenerationsLeaveNoThreadsAndFilesBehind) {
   for (int generation = 2; generation <= kGenerations; ++generation) {
     WaitForSteps(*daemon, 0, 30 * static_cast<uint64_t>(generation));
     daemon->SetMembers({First(4), /*planned=*/generation % 2 == 0});
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
     for (const int rank : First(4)) {
       for (const std::string kind : {"fd", "task"}) {
         if (generation == 3)
@@ -199,14 +199,14 @@ TEST_F(TrainerRecoveryTest, WhoStoodByForAWhileComesBackWithTheStateOfTheOthers)
   ExpectSame(*undisturbed, *daemon, {0, -1, 2}, "disturbed");
 }
 
-TEST_F(TrainerRecoveryTest, ASubstituteThatDiesWhileTheyMeetIsReplacedToo) {
+TEST_F(TrainerRecoveryTest, ASubstituteThatDiesDuringTheRendezvousIsReplacedToo) {
   const auto undisturbed = RunUndisturbed(3, "");
   const auto daemon = MakeDaemon();
   daemon->Launch(RecoveringSpec(3, "disturbed", "", /*spares=*/2));
   for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
   WaitForSteps(*daemon, 0, 50);
   daemon->Signal(1, SIGKILL);
-  daemon->Signal(3, SIGSTOP);  // It will not come to the meeting.
+  daemon->Signal(3, SIGSTOP);  // It will not come to the rendezvous.
   WaitForEnd(*daemon, 1);
   daemon->SetMembers({{0, 3, 2}});
   ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).membership().waiting(); }));

@@ -89,7 +89,7 @@ class SlipstreamRecoveryTest : public RecoveryTest {
     daemon->Signal(1, SIGKILL);
     WaitForEnd(*daemon, 1);
     daemon->SetMembers({{0, 3, 2}});
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
     const int64_t before = daemon->status(2).membership().step();
     EXPECT_GT(before, 0) << "nothing starts over";
     WaitForSteps(*daemon, 3, 20);
@@ -207,7 +207,7 @@ TEST_F(SlipstreamRecoveryTest, ASpareTakesARankByAPlan) {
     members.trainers = {3, 1, 2};
     members.planned = true;
     daemon->SetMembers(members);
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
     for (const int trainer : members.trainers) {
       EXPECT_EQ(daemon->status(trainer).membership().error(), "");
       EXPECT_GT(daemon->status(trainer).membership().step(), 0);

@@ -94,10 +94,10 @@ void ReceiveTensors(Group& group, const std::vector<at::Tensor>& tensors, at::De
   }
   if (messages.packed_bytes > 0) received.push_back(NewBuffer(messages, device));
   for (const at::Tensor& message : received) group.Receive(message, from);
-  const at::Tensor told = at::empty({static_cast<int64_t>(received.size())},
-                                    at::TensorOptions().dtype(at::kLong).device(device));
-  group.Receive(told, from);
-  if (!told.cpu().equal(ChecksumsOf(received, at::kCPU))) {
+  const at::Tensor reported = at::empty({static_cast<int64_t>(received.size())},
+                                        at::TensorOptions().dtype(at::kLong).device(device));
+  group.Receive(reported, from);
+  if (!reported.cpu().equal(ChecksumsOf(received, at::kCPU))) {
     throw CollectiveError("receiving from a rank", "the state has changed on its way");
   }
   if (!in_place) {

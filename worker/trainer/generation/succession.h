@@ -1,6 +1,6 @@
 // The planned change from one generation to the next while training goes on.
 //
-//   this thread    step ── step ── step ── step ── step (agreed) ── leaves, meets the newcomers
+//   this thread    step ── step ── step ── step ── step (agreed) ── leaves, rendezvous
 //   connecting     ├──── groups of the next ────┤
 //   agreement                                   ├── greatest promise of all ──┤
 //

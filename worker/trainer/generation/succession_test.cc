@@ -43,7 +43,7 @@ class SuccessionTest : public RecoveryTest {
     std::vector<int> trainers = {0, 1, 2};
     trainers[static_cast<size_t>(leaver)] = 3;
     daemon->SetMembers(Planned(trainers));
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
     for (const int trainer : trainers) EXPECT_EQ(daemon->status(trainer).membership().error(), "");
     EXPECT_TRUE(daemon->status(leaver).membership().waiting());
     daemon->Stop(leaver);
@@ -123,11 +123,11 @@ TEST_F(SuccessionTest, ANewRankJoinsByAPlan) {
   daemon->Signal(3, SIGKILL);
   WaitForEnd(*daemon, 3);
   daemon->SetMembers({{0, 1, 2}});
-  WaitUntilMet(*daemon);
+  WaitUntilRendezvous(*daemon);
   const int joins = daemon->Add(2, 4);
   WaitUntilReady(*daemon, joins);
   daemon->SetMembers(Planned({0, 1, 2, joins}));
-  WaitUntilMet(*daemon);
+  WaitUntilRendezvous(*daemon);
   WaitForSuccess(*daemon, {0, 1, 2, joins});
   EXPECT_EQ(Losses(*daemon, 0).size(), 60u);
 }
@@ -162,7 +162,7 @@ TEST_F(SuccessionTest, HierarchicalGroupsGoOnAfterALoss) {
     daemon->Signal(3, SIGKILL);
     WaitForEnd(*daemon, 3);
     daemon->SetMembers({{0, 1, 2, 4}});
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
     WaitForSteps(*daemon, 0, 140);
     daemon->Signal(0, SIGKILL);
     daemon->Signal(1, SIGKILL);

@@ -65,7 +65,7 @@ class AutoTest : public RecoveryTest {
                        const v1::Strategy& strategy) {
     const int64_t before = daemon.status(trainers[0]).membership().step();
     Change(daemon, trainers, strategy);
-    WaitUntilMet(daemon);
+    WaitUntilRendezvous(daemon);
     for (const int trainer : trainers) {
       ASSERT_FALSE(daemon.ended(trainer)) << daemon.Log(trainer);
       EXPECT_EQ(daemon.status(trainer).membership().error(), "");
@@ -153,7 +153,7 @@ TEST_F(AutoTest, ARankIsLostWhileTheStrategyChanges) {
     WaitForEnd(*daemon, 1);
     Change(*daemon, {0, 3, 2}, to_slipstream ? Ddp() : Slipstream(v1::SLIPSTREAM_FREE),
            /*planned=*/false);
-    WaitUntilMet(*daemon);
+    WaitUntilRendezvous(*daemon);
     EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing starts over";
     ExpectGoodEnd(*daemon, {0, 3, 2});
   }
@@ -187,7 +187,7 @@ TEST_F(AutoTest, AStrategyThatTheModelCannotTrainByIsRefused) {
     EXPECT_THAT(daemon->status(trainer).membership().error(), testing::HasSubstr("weight is not"));
   }
   Change(*daemon, {0, 1}, Ddp(), /*planned=*/false);
-  WaitUntilMet(*daemon);
+  WaitUntilRendezvous(*daemon);
   EXPECT_GT(daemon->status(0).membership().step(), before) << "nothing is lost";
   WaitForSuccess(*daemon, {0, 1});
   EXPECT_TRUE(Exported(0) == Exported(1));
@@ -203,13 +203,13 @@ TEST_F(AutoTest, ALossAndAChangeAtOnce) {
   daemon->Signal(1, SIGKILL);
   WaitForEnd(*daemon, 1);
   Change(*daemon, {0, 3, 2}, Slipstream(v1::SLIPSTREAM_FREE), /*planned=*/false);
-  WaitUntilMet(*daemon);
+  WaitUntilRendezvous(*daemon);
   const int64_t before = daemon->status(3).membership().step();
   EXPECT_GT(before, 0);
   daemon->Signal(0, SIGKILL);
   WaitForEnd(*daemon, 0);
   Change(*daemon, {4, 3, 2}, Ddp(), /*planned=*/false);
-  WaitUntilMet(*daemon);
+  WaitUntilRendezvous(*daemon);
   EXPECT_GE(daemon->status(4).membership().step(), before);
   ExpectGoodEnd(*daemon, {4, 3, 2});
 }

@@ -20,10 +20,10 @@
 #include "common/log.h"
 #include "worker/trainer/comm/connecting.h"
 #include "worker/trainer/comm/connections.h"
-#include "worker/trainer/generation/auto_meeting.h"
-#include "worker/trainer/generation/meeting.h"
+#include "worker/trainer/generation/auto_rendezvous.h"
+#include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/generation/session.h"
-#include "worker/trainer/generation/slipstream_meeting.h"
+#include "worker/trainer/generation/slipstream_rendezvous.h"
 #include "worker/trainer/generation/succession.h"
 #include "worker/trainer/loop/slipstream_loop.h"
 #include "worker/trainer/loop/train_loop.h"
@@ -118,16 +118,17 @@ std::unique_ptr<Training> MakeTraining(const TrainingParts& parts) {
   return std::make_unique<TrainLoop>(parts);
 }
 
-absl::StatusOr<bool> MeetMembers(const Meeting& meeting, Session& session) {
+absl::StatusOr<bool> RunRendezvousOfMembers(const Rendezvous& rendezvous, Session& session) {
   TrainingState& state = session.state;
   if (!IsAuto(session)) {
-    return IsSlipstream(meeting.config) ? MeetSlipstream(meeting, state.slipstream, state)
-                                        : Meet(meeting, state);
+    return IsSlipstream(rendezvous.config)
+               ? RunSlipstreamRendezvous(rendezvous, state.slipstream, state)
+               : RunRendezvous(rendezvous, state);
   }
-  PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetAuto(meeting, state));
-  if (begins && state.checkpoint != nullptr && !IsSlipstream(meeting.config)) {
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunAutoRendezvous(rendezvous, state));
+  if (begins && state.checkpoint != nullptr && !IsSlipstream(rendezvous.config)) {
     // Each rank may have restored its own state.
-    meeting.groups.all().CopyFromFirst(meeting.optimizer.State());
+    rendezvous.groups.all().CopyFromFirst(rendezvous.optimizer.State());
   }
   return begins;
 }
@@ -152,17 +153,17 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   }
   const absl::Time connected_at = absl::Now();
   Groups& groups = *generation.connected.groups;
-  const Meeting meeting{config,
-                        generation.connected.plan->plan,
-                        groups,
-                        *session.model,
-                        *session.optimizer,
-                        session.undo ? &*session.undo : nullptr};
+  const Rendezvous rendezvous{config,
+                              generation.connected.plan->plan,
+                              groups,
+                              *session.model,
+                              *session.optimizer,
+                              session.undo ? &*session.undo : nullptr};
   generation.changes_strategy =
       session.state.position.generation > 0 &&
-      session.state.slipstream.rank.has_value() != meeting.plan.slipstream.has_value();
-  PACELINE_ASSIGN_OR_RETURN(const bool begins, MeetMembers(meeting, session));
-  const absl::Time met_at = absl::Now();
+      session.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous, session));
+  const absl::Time rendezvous_at = absl::Now();
   PACELINE_RETURN_IF_ERROR(LockOutput(session, config));
   if (config.recovery.enabled) {
     generation.succession.emplace(conductor, groups, session.state.position.step,
@@ -173,9 +174,9 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   generation.training =
       MakeTraining(PartsOf(session, generation, begins, control, platform, directory));
   session.state.position.generation = config.member.generation;
-  PACELINE_LOG(INFO) << "met generation=" << config.member.generation
-                     << " meeting_ms=" << absl::ToDoubleMilliseconds(met_at - connected_at)
-                     << " preparing_ms=" << absl::ToDoubleMilliseconds(absl::Now() - met_at);
+  PACELINE_LOG(INFO) << "rendezvous generation=" << config.member.generation << " rendezvous_ms="
+                     << absl::ToDoubleMilliseconds(rendezvous_at - connected_at)
+                     << " preparing_ms=" << absl::ToDoubleMilliseconds(absl::Now() - rendezvous_at);
   return generation.training->Resume();
 }
 
@@ -185,7 +186,7 @@ absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& gene
   PACELINE_RETURN_IF_ERROR(Enter(session, generation, assignment, control, platform, directory));
   generation.changes_strategy = false;
   control.SetRunning();
-  session.conductor->SetMet(session.state.position.step);
+  session.conductor->SetRendezvousDone(session.state.position.step);
   session.before = Connected();
   const Member& member = generation.config.member;
   PACELINE_LOG(INFO) << "training generation=" << member.generation << " rank=" << member.rank
@@ -276,7 +277,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
   bool goes_on = status.ok();
   std::optional<Succession::Next> connected;  // Beside the previous generation.
   while (goes_on) {
-    const absl::StatusOr<std::optional<Assignment>> next = session.conductor->WaitToMeet();
+    const absl::StatusOr<std::optional<Assignment>> next = session.conductor->WaitForRendezvous();
     status = next.status();
     if (!next.ok() || !next->has_value()) break;
     auto generation = std::make_unique<GenerationParts>();
@@ -294,7 +295,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
         },
         &collective);
     const absl::Time ended = absl::Now();
-    bool told = false;
+    bool reported = false;
     double error_ms = 0;  // Until the training thread noticed the end.
     const bool left = status.ok() && end == TrainEnd::kLeft;
     // The ordered change of strategy is impossible: the job continues by the former one.
@@ -315,7 +316,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
       session.conductor->SetLeft(session.state.position.step);
       if (session.conductor->newest().member.rank != 0) session.output.reset();
     } else {
-      told = session.conductor->is_over();
+      reported = session.conductor->is_over();
       session.conductor->EndCollectives();
       error_ms = absl::ToDoubleMilliseconds(session.conductor->since_end());
       const absl::Status taken_down = run(
@@ -335,11 +336,11 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
         const absl::MutexLock lock(&session.mu);
         session.groups.reset();
       }
-      session.conductor->SetFailed(told ? "" : std::string(status.message()),
+      session.conductor->SetFailed(reported ? "" : std::string(status.message()),
                                    std::max<int64_t>(session.state.position.step, 0));
     }
     PACELINE_LOG(INFO) << "left generation=" << (*next)->member.generation
-                       << " step=" << session.state.position.step << " told=" << told
+                       << " step=" << session.state.position.step << " reported=" << reported
                        << " error_ms=" << error_ms
                        << " leaving_ms=" << absl::ToDoubleMilliseconds(absl::Now() - ended) << ": "
                        << status.message();

@@ -116,17 +116,17 @@ TEST_F(SlipstreamDisturbedTest, ThePlanChangesTwoHundredTimes) {
       Spec(kRanks, absl::StrCat("steps: 100000000 log_every: 1000000 ", Strategy("FREE")));
   const auto daemon = MakeDaemon();
   daemon->Launch(spec);
-  for (int64_t epoch = 2; epoch <= 201; ++epoch) {
+  for (int64_t version = 2; version <= 201; ++version) {
     v1::Strategy strategy = spec.strategy();
-    strategy.mutable_slipstream()->set_mode(modes[epoch * epoch / 3 % 4]);
-    daemon->SetPlan(daemon->MakePlan(epoch, strategy));
+    strategy.mutable_slipstream()->set_mode(modes[version * version / 3 % 4]);
+    daemon->SetPlan(daemon->MakePlan(version, strategy));
     ASSERT_TRUE(daemon->Serve([&] {
       for (int rank = 0; rank < kRanks; ++rank) {
-        if (daemon->status(rank).plan().active_epoch() != epoch) return false;
+        if (daemon->status(rank).plan().active_version() != version) return false;
       }
       return true;
-    })) << "epoch "
-        << epoch << "\n"
+    })) << "version "
+        << version << "\n"
         << daemon->Log(0);
   }
   Stop(*daemon, kRanks);

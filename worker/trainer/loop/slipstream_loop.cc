@@ -21,7 +21,7 @@
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/generation/standstill.h"
+#include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/dry_step.h"
 #include "worker/trainer/loop/fault.h"
 
@@ -64,11 +64,11 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
                    parts.timer, [] {}}),
       gradients_(parts.model.parameters(), WireFormat::kFp32, parts.config.model.unused_parameters),
       number_(first_step_),
-      told_steps_(first_step_),
-      told_rank_steps_(first_step_ * parts.config.member.world_size),
+      reported_steps_(first_step_),
+      reported_rank_steps_(first_step_ * parts.config.member.world_size),
       learnt_step_(first_step_),
       ready_for_(parts.config.member.generation),
-      untold_loss_(kUnknown),
+      unreported_loss_(kUnknown),
       after_a_break_(!parts.begins) {}
 
 SlipstreamLoop::~SlipstreamLoop() {
@@ -121,7 +121,7 @@ void SlipstreamLoop::EnterSaver() {
                        [this](Manifest* manifest) {
                          TrainingPlan plan;
                          plan.slipstream = slipstream_->plan();
-                         manifest->plan_epoch = plan.slipstream->epoch;
+                         manifest->plan_epoch = plan.slipstream->version;
                          manifest->ladder = LadderText(plan);
                          KeepTogether(manifest->step);
                          manifest->data_epoch = state_.together.epoch;
@@ -261,7 +261,7 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
     }
   } else if (newest_.has_value()) {  // Does not wait for the device.
     took = WithoutWaits(*newest_);
-    loss = std::exchange(untold_loss_, kUnknown);
+    loss = std::exchange(unreported_loss_, kUnknown);
   }
   if (updates) {
     slipstream_->OnUpdated(took, loss);
@@ -313,7 +313,7 @@ void SlipstreamLoop::TellFault(const absl::Status& own, const Order& next) {
 bool SlipstreamLoop::TakeLine(const Order& next) {
   if (next.kind == Order::Kind::kEnd && next.step >= config_.steps) return true;
   const int64_t done = std::min(next.step, config_.steps - 1);
-  return std::exchange(told_steps_, done) / config_.log_every != done / config_.log_every;
+  return std::exchange(reported_steps_, done) / config_.log_every != done / config_.log_every;
 }
 
 double SlipstreamLoop::AddFigures(RankFigures* figures) {
@@ -324,7 +324,7 @@ double SlipstreamLoop::AddFigures(RankFigures* figures) {
   figures->step = std::min(total.steps(), config_.steps);
   figures->learning_rate = LearningRate(config_.schedule, learnt_step_);
   const int64_t rank_steps = total.steps() * total.ranks() + total.remainder();
-  const int64_t since = rank_steps - std::exchange(told_rank_steps_, rank_steps);
+  const int64_t since = rank_steps - std::exchange(reported_rank_steps_, rank_steps);
   return static_cast<double>(since) / static_cast<double>(figures->steps);
 }
 
@@ -332,7 +332,7 @@ absl::Status SlipstreamLoop::Publish() {
   const std::vector<StepRecord> records = parts_.timer.TakeFinished();
   if (!records.empty()) {
     newest_ = records.back();
-    untold_loss_ = newest_->loss;
+    unreported_loss_ = newest_->loss;
   }
   return report_.Publish(records);
 }

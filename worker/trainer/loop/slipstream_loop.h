@@ -101,12 +101,12 @@ class SlipstreamLoop : public Training {
   LocalStep local_step_;
   GradientMean gradients_;            // Over the plan's gradient group, if steps are updates.
   int64_t number_;                    // Of the latest record.
-  int64_t told_steps_;                // The job's steps at the latest line.
-  int64_t told_rank_steps_;           // Rank-steps at the latest line.
+  int64_t reported_steps_;            // The job's steps at the latest line.
+  int64_t reported_rank_steps_;       // Rank-steps at the latest line.
   int64_t learnt_step_;               // Step of the last learning rate.
   int64_t ready_for_;                 // Generation voted for.
   std::optional<StepRecord> newest_;  // Latest finished record; lags on a device.
-  double untold_loss_;                // Its loss; NaN: reported.
+  double unreported_loss_;            // Its loss; NaN: reported.
   bool after_a_break_ = false;        // Something other than a step preceded.
 };
 

@@ -353,15 +353,15 @@ TEST_F(SlipstreamTest, ModesChangeWhileItTrains) {
   const auto daemon = MakeDaemon();
   const v1::JobSpec spec = Spec(3, absl::StrCat(kFree, "steps: 1000000 log_every: 1000 "));
   daemon->Launch(spec);
-  int64_t epoch = 1;
+  int64_t version = 1;
   for (const v1::SlipstreamMode mode :
        {v1::SLIPSTREAM_DROP, v1::SLIPSTREAM_PAUSE, v1::SLIPSTREAM_SYNC, v1::SLIPSTREAM_FREE}) {
     v1::Strategy strategy = spec.strategy();
     strategy.mutable_slipstream()->set_mode(mode);
-    daemon->SetPlan(daemon->MakePlan(++epoch, strategy));
+    daemon->SetPlan(daemon->MakePlan(++version, strategy));
     ASSERT_TRUE(daemon->Serve([&] {
       for (int rank = 0; rank < 3; ++rank) {
-        if (daemon->status(rank).plan().active_epoch() != epoch) return false;
+        if (daemon->status(rank).plan().active_version() != version) return false;
       }
       return true;
     })) << daemon->Log(0);

@@ -11,8 +11,8 @@
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/generation/meeting.h"
-#include "worker/trainer/generation/standstill.h"
+#include "worker/trainer/generation/quiescence.h"
+#include "worker/trainer/generation/rendezvous.h"
 
 namespace paceline {
 
@@ -61,7 +61,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                            return state;
                          },
                          [this](Manifest* manifest) {
-                           manifest->plan_epoch = strategy_.plan().epoch;
+                           manifest->plan_epoch = strategy_.plan().version;
                            manifest->ladder = strategy_.ladder();
                            manifest->data_epoch = state_.data.epoch;
                            manifest->data_offset = state_.data.offset;

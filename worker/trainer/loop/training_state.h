@@ -8,7 +8,7 @@
 #include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/core/meeting.h"
+#include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/report/figures.h"
 #include "worker/trainer/report/progress_report.h"

@@ -22,11 +22,11 @@ struct EvaluationResult {
 };
 
 struct PlanStatus {
-  int64_t prepared_epoch = 0;
-  int64_t active_epoch = 0;
+  int64_t prepared_version = 0;
+  int64_t active_version = 0;
   int64_t active_since_step = 0;
   std::string error;
-  int64_t failed_epoch = 0;
+  int64_t failed_version = 0;
 };
 
 struct MembershipStatus {

@@ -119,11 +119,11 @@ v1::EvaluationResult ToProto(const EvaluationResult& result) {
 
 v1::PlanStatus ToProto(const PlanStatus& status) {
   v1::PlanStatus proto;
-  proto.set_prepared_epoch(status.prepared_epoch);
-  proto.set_active_epoch(status.active_epoch);
+  proto.set_prepared_version(status.prepared_version);
+  proto.set_active_version(status.active_version);
   proto.set_active_since_step(status.active_since_step);
   proto.set_error(status.error);
-  proto.set_failed_epoch(status.failed_epoch);
+  proto.set_failed_version(status.failed_version);
   return proto;
 }
 

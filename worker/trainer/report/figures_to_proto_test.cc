@@ -22,7 +22,7 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
   ExpectText(ToProto(EvaluationResult{1, 0.25, 3, 4}), "step: 1 accuracy: 0.25 loss: 3 samples: 4");
   ExpectText(
       ToProto(PlanStatus{1, 2, 3, "late", 5}),
-      "prepared_epoch: 1 active_epoch: 2 active_since_step: 3 error: 'late' failed_epoch: 5");
+      "prepared_version: 1 active_version: 2 active_since_step: 3 error: 'late' failed_version: 5");
   ExpectText(ToProto(ProfileResult{1, "t", "m", 2, 3, 4, 5, "e"}),
              "id: 1 trace: 't' memory: 'm' first_step: 2 steps: 3 trace_bytes: 4 dump_s: 5 "
              "error: 'e'");

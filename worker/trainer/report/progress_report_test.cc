@@ -38,8 +38,8 @@ class CountingPlatform : public CpuPlatform {
 
 class RecordingControl : public FakeControl {
  public:
-  void SetFigures(const RankFigures& figures) override { told.push_back(figures); }
-  std::vector<RankFigures> told;
+  void SetFigures(const RankFigures& figures) override { reported.push_back(figures); }
+  std::vector<RankFigures> reported;
 };
 
 TEST(ProgressReportTest, EachIntervalTellsItsOwnPeakOfMemory) {
@@ -63,10 +63,10 @@ TEST(ProgressReportTest, EachIntervalTellsItsOwnPeakOfMemory) {
     report.Expect(at::Tensor(), /*gradient_group_size=*/1, /*ends_interval=*/true);
     ASSERT_TRUE(report.Publish({record}).ok());
   }
-  ASSERT_EQ(control.told.size(), 3u);
-  EXPECT_EQ(control.told[0].memory.device->active_peak, 1100);
-  EXPECT_EQ(control.told[1].memory.device->active_peak, 110) << "not that of the whole job";
-  EXPECT_EQ(control.told[2].memory.device->active_peak, 110);
+  ASSERT_EQ(control.reported.size(), 3u);
+  EXPECT_EQ(control.reported[0].memory.device->active_peak, 1100);
+  EXPECT_EQ(control.reported[1].memory.device->active_peak, 110) << "not that of the whole job";
+  EXPECT_EQ(control.reported[2].memory.device->active_peak, 110);
 }
 
 }  // namespace

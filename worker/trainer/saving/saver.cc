@@ -177,12 +177,12 @@ int64_t Saver::BeginShard(const SaveStatus& save) {
 }
 
 bool Saver::IsAtEnd(const SaveStatus& save) const {
-  return at_end_.has_value() && at_end_->told.step == save.step &&
-         at_end_->told.generation == save.generation;
+  return at_end_.has_value() && at_end_->reported.step == save.step &&
+         at_end_->reported.generation == save.generation;
 }
 
 void Saver::Settle(const SaveStatus& save) {
-  if (IsAtEnd(save)) at_end_->told = save;
+  if (IsAtEnd(save)) at_end_->reported = save;
   Tell(save);
 }
 
@@ -207,7 +207,7 @@ void Saver::OnDurable(const SaveStatus& begun, const ShardResult& result) {
     if (MayPass(result.status)) {
       const absl::MutexLock lock(&mu_);
       if (IsAtEnd(save)) {
-        at_end_->told = save;
+        at_end_->reported = save;
         at_end_->shard = result.status;
         return;
       }
@@ -358,7 +358,7 @@ absl::Status Saver::FinishShard() {
   {
     const absl::MutexLock lock(&mu_);
     if (at_end_.has_value() && !at_end_->shard.ok()) {
-      again = at_end_->told;
+      again = at_end_->reported;
       at_end_->shard = absl::OkStatus();
     }
   }
@@ -388,7 +388,7 @@ absl::Status Saver::FinishCommit() {
   {
     const absl::MutexLock lock(&mu_);
     if (at_end_.has_value() && !at_end_->commit.ok()) {
-      again = at_end_->told;
+      again = at_end_->reported;
       at_end_->commit = absl::OkStatus();
     }
   }
@@ -424,7 +424,7 @@ void Saver::TellHold(int64_t steps_done, const absl::Status& cause, const std::s
   SaveStatus save = NewStatus();
   save.step = steps_done;
   const absl::MutexLock lock(&mu_);
-  if (IsAtEnd(save)) save = at_end_->told;
+  if (IsAtEnd(save)) save = at_end_->reported;
   save.state = SaveState::kWriting;
   save.failure = FailureOf(cause);
   save.error = what;
@@ -433,7 +433,7 @@ void Saver::TellHold(int64_t steps_done, const absl::Status& cause, const std::s
 
 void Saver::TellHoldOver() {
   const absl::MutexLock lock(&mu_);
-  if (at_end_.has_value()) Tell(at_end_->told);
+  if (at_end_.has_value()) Tell(at_end_->reported);
 }
 
 Manifest Saver::Describe(int64_t steps_done) const {

@@ -132,7 +132,7 @@ class Saver {
 
   // The final save, kept until its shard or manifest is written, with the error of the latest try.
   struct AtEnd {
-    SaveStatus told;
+    SaveStatus reported;
     absl::Status shard;
     absl::Status commit;
   };

@@ -65,8 +65,8 @@ Slipstream::Slipstream(const Parts& parts)
         return std::make_unique<Shared>(parts);
       }()) {
   Shared& shared = *shared_;
-  shared.progress.SetActive(plan().epoch, steps_done());
-  shared.progress.IsNew(plan().epoch);
+  shared.progress.SetActive(plan().version, steps_done());
+  shared.progress.IsNew(plan().version);
   Prepare(parts.plan->plan);  // A generation may begin with another plan.
   if (parts.memory.rank->state().started) shared.SetTimeout();
   shared.thread = std::thread([&shared] { shared.Run(); });
@@ -83,7 +83,7 @@ Slipstream::~Slipstream() {
 }
 
 void Slipstream::Shared::WaitForWord(int64_t seen, absl::Duration timeout) {
-  const auto has_word = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return told != seen; };
+  const auto has_word = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu) { return reported != seen; };
   mu.AwaitWithTimeout(absl::Condition(&has_word), timeout);
 }
 
@@ -94,7 +94,7 @@ Slipstream::Shared::Ordered Slipstream::Shared::Ask() {
   ordered.at = Now();
   ordered.order = rank->NextCompute(ordered.at);
   ordered.names = rank->buffers();
-  ordered.told = told;
+  ordered.reported = reported;
   ordered.update_periods = rank->update_periods();
   return ordered;
 }
@@ -117,7 +117,7 @@ bool Slipstream::Shared::GroupAgrees(const Ordered& ordered) {
 }
 
 void Slipstream::Shared::Wait(const Ordered& ordered, bool asks_group) {
-  int64_t seen = ordered.told;
+  int64_t seen = ordered.reported;
   if (ordered.order.kind == ComputeOrder::Kind::kUpdate ||
       ordered.order.kind == ComputeOrder::Kind::kGradient) {
     const Telling telling(*this);
@@ -254,16 +254,16 @@ void Slipstream::SetFault(const std::string& reason) {
 
 void Slipstream::Prepare(const TrainingPlan& plan) {
   PlanProgress& progress = shared_->progress;
-  if (!progress.IsNew(plan.epoch)) return;
+  if (!progress.IsNew(plan.version)) return;
   const TrainerConfig& config = shared_->parts.config;
   const absl::Status fits = CheckPlan(plan, config.strategy.kind, config.member.world_size);
-  if (!fits.ok()) return progress.SetFailed(plan.epoch, std::string(fits.message()));
+  if (!fits.ok()) return progress.SetFailed(plan.version, std::string(fits.message()));
   if (plan.gradient_groups != shared_->parts.plan->plan.gradient_groups) {
-    return progress.SetFailed(plan.epoch, "its gradient groups are not those of this generation");
+    return progress.SetFailed(plan.version, "its gradient groups are not those of this generation");
   }
   SlipstreamPlan own = *plan.slipstream;
-  own.epoch = plan.epoch;
-  progress.SetPrepared(plan.epoch);
+  own.version = plan.version;
+  progress.SetPrepared(plan.version);
   const Shared::Telling telling(*shared_);
   shared_->rank->Prepare(own);
 }

@@ -88,7 +88,7 @@ class Slipstream {
 
   // If the memory has no rank, the training begins or continues from a checkpoint: collective; all
   // get rank 0's model, and in a gradient mode the optimizer's state must be equal on all ranks.
-  // Otherwise the rank has joined the plan's generation (slipstream_meeting.h).
+  // Otherwise the rank has joined the plan's generation (slipstream_rendezvous.h).
   explicit Slipstream(const Parts& parts);
   // Joins the thread: call it after kEnd, after an error of Next, or when the groups were aborted.
   // An update or gradient that was ordered but not reported counts as not made; the memory is fit

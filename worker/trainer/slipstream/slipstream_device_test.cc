@@ -60,7 +60,7 @@ class Ends {
 };
 
 TEST(SlipstreamDeviceTest, NothingIsARaceInAnyModeNorBetweenThem) {
-  constexpr int64_t kEpochs = 40;
+  constexpr int64_t kVersions = 40;
   for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
     TrainerConfig job = SmallJob(3, 1'000'000);
     job.optimizer.kind = kind;
@@ -76,8 +76,8 @@ TEST(SlipstreamDeviceTest, NothingIsARaceInAnyModeNorBetweenThem) {
       int64_t prepared = 1;
       SmallRank::Hooks hooks;
       hooks.before_step = [&] {
-        if (rank.slipstream.plan().epoch < prepared) return;
-        if (prepared == kEpochs) return rank.slipstream.ReadyToLeave(2);
+        if (rank.slipstream.plan().version < prepared) return;
+        if (prepared == kVersions) return rank.slipstream.ReadyToLeave(2);
         ++prepared;
         TrainingPlan plan = SmallPlan(prepared, kModes[(prepared * prepared / 3) % 4]);
         plan.slipstream->averages_state = plan.slipstream->mode == Mode::kPause;
@@ -89,7 +89,7 @@ TEST(SlipstreamDeviceTest, NothingIsARaceInAnyModeNorBetweenThem) {
         for (const at::Tensor& slot : TensorsOf(rank.optimizer->Slots())) slot.clone();
       };
       EXPECT_TRUE(rank.Train(hooks).ok());
-      EXPECT_EQ(rank.slipstream.plan().epoch, kEpochs);
+      EXPECT_EQ(rank.slipstream.plan().version, kVersions);
       ends.Add(CopyOf(rank.model));
       EXPECT_THAT(races.races(), IsEmpty());
       EXPECT_GT(races.in_order(), 1000);

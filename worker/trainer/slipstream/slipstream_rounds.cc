@@ -71,7 +71,7 @@ bool Slipstream::Shared::MakeNext() {
       order = rank->NextComm(Now());
       if (order.kind == CommOrder::Kind::kEnd) return false;
       if (order.kind != CommOrder::Kind::kWait) break;
-      WaitForWord(told, order.until - Now());
+      WaitForWord(reported, order.until - Now());
     }
     names = rank->buffers();
   }
@@ -204,7 +204,7 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload,
   });
   if (flips) order.Run(kComm, {0, PassUse::kZ}, [&] { buffers.FlipBit(); });
   RoundOutcome outcome;
-  int64_t epoch = 0;
+  int64_t version = 0;
   int64_t steps_done = 0;
   {
     const Telling telling(*this);
@@ -214,10 +214,10 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload,
     if (sums.stretched) ++figures.stretched_rounds;
     if (sums.active > 0) figures.drift = std::sqrt(sums.squared_update / sums.active);
     if (sums.loss.has_value()) figures.loss = sums.loss;
-    epoch = rank->state().plan.epoch;
+    version = rank->state().plan.version;
     steps_done = rank->state().total.steps();
   }
-  if (outcome.takes_up_plan) progress.SetActive(epoch, steps_done);
+  if (outcome.takes_up_plan) progress.SetActive(version, steps_done);
 }
 
 }  // namespace paceline

@@ -52,7 +52,7 @@ struct Slipstream::Shared {
     ComputeOrder order;
     absl::Time at;
     SlipstreamRank::Buffers names;
-    int64_t told = 0;
+    int64_t reported = 0;
     int64_t update_periods = 0;
   };
   Ordered Ask();
@@ -65,7 +65,7 @@ struct Slipstream::Shared {
   void SetTimeout() const { parts.groups.SetTimeout(parts.config.collective_timeout); }
   Order Describe(ComputeOrder::Kind kind) const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   absl::Status Fault() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
-  // Waits until the other thread has reported something since `told` was `seen`.
+  // Waits until the other thread has reported something since `reported` was `seen`.
   void WaitForWord(int64_t seen, absl::Duration timeout) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
 
   // Holds the mutex while the machine is told something; then lets the other thread know.
@@ -75,7 +75,7 @@ struct Slipstream::Shared {
       shared_.mu.Lock();
     }
     ~Telling() ABSL_UNLOCK_FUNCTION() {
-      ++shared_.told;
+      ++shared_.reported;
       shared_.mu.Unlock();
     }
     Telling(const Telling&) = delete;
@@ -101,7 +101,7 @@ struct Slipstream::Shared {
   SlipstreamRank* const rank ABSL_PT_GUARDED_BY(mu);
   SlipstreamFigures& figures ABSL_GUARDED_BY(mu);
   int64_t sent_bytes ABSL_GUARDED_BY(mu) = 0;  // Not taken yet.
-  int64_t told ABSL_GUARDED_BY(mu) = 0;
+  int64_t reported ABSL_GUARDED_BY(mu) = 0;
   bool stopping ABSL_GUARDED_BY(mu) = false;
   bool flips_bit ABSL_GUARDED_BY(mu) = false;
   std::exception_ptr failure ABSL_GUARDED_BY(mu);  // Ended the thread.

@@ -157,7 +157,7 @@ TEST(SlipstreamTest, APauseForEachStepWithAveragedMomentumIsSynchronous) {
 }
 
 TEST(SlipstreamTest, ModesChangeWhileRanksTrainAndNoneIsLeftBehind) {
-  constexpr int64_t kEpochs = 200;
+  constexpr int64_t kVersions = 200;
   TrainerConfig job = SmallJob(3, 1'000'000);
   job.schedule.peak = 0.01;
   Collected models(3);
@@ -166,15 +166,15 @@ TEST(SlipstreamTest, ModesChangeWhileRanksTrainAndNoneIsLeftBehind) {
     int64_t prepared = 1;
     SmallRank::Hooks hooks;
     hooks.before_step = [&] {
-      if (rank.slipstream.plan().epoch < prepared) return;
-      if (prepared == kEpochs) return rank.slipstream.ReadyToLeave(2);
+      if (rank.slipstream.plan().version < prepared) return;
+      if (prepared == kVersions) return rank.slipstream.ReadyToLeave(2);
       ++prepared;
       rank.slipstream.Prepare(SmallPlan(prepared, kModes[(prepared * prepared / 3) % 4]));
     };
     EXPECT_TRUE(rank.Train(hooks).ok());
-    EXPECT_EQ(rank.slipstream.plan().epoch, kEpochs);
-    EXPECT_EQ(rank.control.status().active_epoch, kEpochs);
-    EXPECT_EQ(rank.control.status().prepared_epoch, kEpochs);
+    EXPECT_EQ(rank.slipstream.plan().version, kVersions);
+    EXPECT_EQ(rank.control.status().active_version, kVersions);
+    EXPECT_EQ(rank.control.status().prepared_version, kVersions);
     Tensors all = CopyOf(rank.model);
     if (!IsLocal(rank.slipstream.plan().mode)) {
       for (const at::Tensor& slot : TensorsOf(rank.optimizer->Slots())) all.push_back(slot);
@@ -188,9 +188,9 @@ TEST(SlipstreamTest, APlanOfAnotherStrategyFails) {
   RunRanks(SmallJob(1, 5), [&](const TrainerConfig& config, Groups& groups) {
     SmallRank rank(config, groups, SmallPlan(1, Mode::kFree));
     TrainingPlan plan;
-    plan.epoch = 2;
+    plan.version = 2;
     rank.slipstream.Prepare(plan);
-    EXPECT_EQ(rank.control.status().failed_epoch, 2);
+    EXPECT_EQ(rank.control.status().failed_version, 2);
     EXPECT_THAT(rank.control.status().error, testing::HasSubstr("slipstream"));
     EXPECT_TRUE(rank.Train().ok());
   });

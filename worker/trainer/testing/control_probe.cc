@@ -65,15 +65,15 @@ absl::Status Run(Control& control) {
     mu.Await(absl::Condition(&has_store));
     const absl::StatusOr<TrainingPlan> plan = PlanOf(newest);
     if (!plan.ok()) return plan.status();
-    std::printf("start address=%s epoch=%lld\n", newest.store_address.c_str(),
-                static_cast<long long>(plan->epoch));
+    std::printf("start address=%s version=%lld\n", newest.store_address.c_str(),
+                static_cast<long long>(plan->version));
   }
   control.SetRunning();
   control.SetCheckpointListener([&](const CheckpointPlan& plan) { Answer(plan, control); });
   control.SetPlanListener([&](const TrainingPlan& plan) {
-    std::printf("heard epoch=%lld levels=%zu\n", static_cast<long long>(plan.epoch),
+    std::printf("heard version=%lld levels=%zu\n", static_cast<long long>(plan.version),
                 plan.levels.size());
-    control.SetPlanStatus({plan.epoch, plan.epoch, 10 * plan.epoch, "", 0});
+    control.SetPlanStatus({plan.version, plan.version, 10 * plan.version, "", 0});
   });
   int64_t answered = 0;
   while (!control.stop_requested()) {

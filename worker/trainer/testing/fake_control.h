@@ -58,9 +58,9 @@ class FakeControl : public Control {
     return membership_;
   }
   // Waits until the plan is prepared, or could not be.
-  void AwaitPrepared(int64_t epoch) const {
+  void AwaitPrepared(int64_t version) const {
     const auto prepared = [&]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
-      return status_.prepared_epoch >= epoch || status_.failed_epoch >= epoch;
+      return status_.prepared_version >= version || status_.failed_version >= version;
     };
     const absl::MutexLock lock(&mu_);
     mu_.Await(absl::Condition(&prepared));

@@ -155,11 +155,11 @@ void FakeDaemon::SetMembers(const Members& members) {
   ++generation_;
   sends_members_ = true;
   members_ = members;
-  plan_ = MakePlan(plan_.epoch() + 1, members.strategy.value_or(spec_.strategy()));
+  plan_ = MakePlan(plan_.version() + 1, members.strategy.value_or(spec_.strategy()));
   SendCommands();
 }
 
-bool FakeDaemon::Met() const {
+bool FakeDaemon::RendezvousDone() const {
   return std::all_of(members_.trainers.begin(), members_.trainers.end(), [this](int number) {
     return status(number).membership().generation() == generation_;
   });
@@ -172,11 +172,11 @@ void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
   SendCommands();
 }
 
-v1::TrainingPlan FakeDaemon::MakePlan(int64_t epoch, const v1::Strategy& strategy) const {
+v1::TrainingPlan FakeDaemon::MakePlan(int64_t version, const v1::Strategy& strategy) const {
   // A shrinking job gives up its last seats.
   std::vector<bool> filled(static_cast<size_t>(spec_.ranks()), true);
   for (size_t seat = members_.trainers.size(); seat < filled.size(); ++seat) filled[seat] = false;
-  return MakeTrainingPlan(epoch, strategy, std::vector<RankHome>(filled.size()), filled);
+  return MakeTrainingPlan(version, strategy, std::vector<RankHome>(filled.size()), filled);
 }
 
 void FakeDaemon::SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request) {
@@ -340,7 +340,7 @@ v1::TrainerCommand FakeDaemon::Command(int number) const {
   config->mutable_id()->set_rank(trainer.rank);
   *config->mutable_spec() = spec_;
   config->set_world_size(spec_.ranks());
-  config->set_place(number);
+  config->set_slot(number);
   config->set_threads(options_.threads);
   config->set_interface("lo");
   if (trainer.generation == first_generation_) config->set_restore_from(restore_from_);

@@ -65,12 +65,12 @@ class FakeDaemon {
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }
   // Whether all members train in the newest generation.
-  bool Met() const;
+  bool RendezvousDone() const;
 
-  // Sets the plan for all ranks. Before: epoch 1 with spec.strategy().
+  // Sets the plan for all ranks. Before: version 1 with spec.strategy().
   void SetPlan(const v1::TrainingPlan& plan);
   // Makes this job's plan for a strategy.
-  v1::TrainingPlan MakePlan(int64_t epoch, const v1::Strategy& strategy) const;
+  v1::TrainingPlan MakePlan(int64_t version, const v1::Strategy& strategy) const;
   // Requests a profile from these ranks.
   void SetProfile(const std::vector<int>& ranks, const v1::ProfileRequest& request);
   // Orders a save of all ranks, or of some.

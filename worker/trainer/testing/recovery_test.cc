@@ -79,8 +79,8 @@ void RecoveryTest::WaitForSteps(FakeDaemon& daemon, int number, uint64_t steps) 
   ASSERT_GE(ring->Written(), steps);
 }
 
-void RecoveryTest::WaitUntilMet(FakeDaemon& daemon) {
-  ASSERT_TRUE(daemon.Serve([&] { return daemon.Met(); }));
+void RecoveryTest::WaitUntilRendezvous(FakeDaemon& daemon) {
+  ASSERT_TRUE(daemon.Serve([&] { return daemon.RendezvousDone(); }));
 }
 
 void RecoveryTest::WaitForSuccess(FakeDaemon& daemon, const std::vector<int>& numbers) const {

@@ -33,7 +33,7 @@ class RecoveryTest : public TrainerTest {
   // Waits until a trainer has done `steps` steps.
   static void WaitForSteps(FakeDaemon& daemon, int number, uint64_t steps);
   // Waits until all members of the newest generation train in it.
-  static void WaitUntilMet(FakeDaemon& daemon);
+  static void WaitUntilRendezvous(FakeDaemon& daemon);
   // Lets the job run at full pace. WaitForSuccess also does that.
   void Release() const;
   // Waits until these trainers have exited with 0.

@@ -63,17 +63,17 @@ void CommWatch::Add(int group, int64_t step, absl::Span<const double> durations_
 void CommWatch::Translate(std::vector<CommVerdict>& verdicts) {
   for (Verdict& found : found_) {
     if (found.kind == VerdictKind::kGroup || found.kind == VerdictKind::kNode) continue;
-    CommVerdict told;
-    told.group = found.rank;
+    CommVerdict reported;
+    reported.group = found.rank;
     found.rank = found.node = found.peer_group = -1;
     found.cause = StragglerCause::kCommunication;
-    told.verdict = found;
-    const auto group = static_cast<size_t>(told.group);
+    reported.verdict = found;
+    const auto group = static_cast<size_t>(reported.group);
     const Lateness& lateness = lateness_[group];
     const auto most = std::max_element(lateness.last.begin(), lateness.last.end());
-    told.waits_least = groups_[group][static_cast<size_t>(most - lateness.last.begin())];
-    told.share = *most / std::max(lateness.steps, 1.0);
-    verdicts.push_back(told);
+    reported.waits_least = groups_[group][static_cast<size_t>(most - lateness.last.begin())];
+    reported.share = *most / std::max(lateness.steps, 1.0);
+    verdicts.push_back(reported);
   }
   found_.clear();
 }

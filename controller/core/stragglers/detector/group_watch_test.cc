@@ -21,7 +21,7 @@ struct Watched {
       const Event event = watch.Update(row);
       if (event == Event::kNone) continue;
       last = event;
-      told = row.step;
+      reported = row.step;
     }
     return last;
   }
@@ -33,7 +33,7 @@ struct Watched {
 
   GroupWatch watch;
   GroupRow row;
-  int64_t told = 0;
+  int64_t reported = 0;
   uint64_t seed = 11;
   std::mt19937_64 random{seed};
   std::normal_distribution<double> normal;

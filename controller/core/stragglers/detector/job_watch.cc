@@ -269,9 +269,9 @@ void JobWatch::RollUp(NodeState& node, int64_t step, int64_t row, std::vector<Ve
       if (verdict.peer_group != of_rank.peer_group) verdict.peer_group = -1;
     }
   }
-  if (slow < kNodeRanks) node.told = false;
-  if (node.told || persistent < kNodeRanks) return;
-  node.told = true;
+  if (slow < kNodeRanks) node.reported = false;
+  if (node.reported || persistent < kNodeRanks) return;
+  node.reported = true;
   verdict.kind = VerdictKind::kNode;
   verdict.rank = -1;
   verdicts.push_back(verdict);

@@ -46,7 +46,7 @@ class JobWatch {
   struct NodeState {
     int node = 0;
     std::vector<int> ranks;
-    bool told = false;  // Whether kNode was told while several ranks are slow.
+    bool reported = false;  // Whether kNode was told while several ranks are slow.
   };
 
   void Measure(absl::Span<const StepCell> cells);

@@ -74,7 +74,7 @@ class RankWatch {
 
   Change Update(const WatchRow& row, const NoiseLevel& noise, const WatchOptions& options);
 
-  // Says that slowness comes back so often at this place that a suspect counts as persistent.
+  // Says that slowness comes back so often at this slot that a suspect counts as persistent.
   void SetRecurrent() { recurrent_ = true; }
 
   State state() const { return state_; }

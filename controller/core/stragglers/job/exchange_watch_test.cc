@@ -106,19 +106,19 @@ TEST(ExchangeWatchTest, SlowGroupOfALevelIsNamed) {
   job.slow_average = 8;
   job.Train(100);
   ASSERT_EQ(job.verdicts.size(), 1U);
-  const ExchangeVerdict& told = job.verdicts[0];
-  EXPECT_EQ(told.group.level, 1);
-  EXPECT_EQ(told.group.first_rank, 8);
-  EXPECT_EQ(told.group.ranks, 4);
-  EXPECT_EQ(told.group.waits_least, 9);
-  EXPECT_GT(told.group.waits_least_share, 0.9);
-  EXPECT_EQ(told.verdict.kind, VerdictKind::kSuspect);
-  EXPECT_EQ(told.verdict.cause, StragglerCause::kCommunication);
-  EXPECT_EQ(told.verdict.rank, -1);
-  EXPECT_EQ(told.verdict.node, -1);
-  EXPECT_NEAR(told.verdict.slowdown, 1.3, 0.05);
-  EXPECT_GE(told.verdict.since_step, 200);
-  EXPECT_NEAR(told.verdict.lost_share, 0.03 * 3 / 8, 0.006) << "three of eight steps";
+  const ExchangeVerdict& reported = job.verdicts[0];
+  EXPECT_EQ(reported.group.level, 1);
+  EXPECT_EQ(reported.group.first_rank, 8);
+  EXPECT_EQ(reported.group.ranks, 4);
+  EXPECT_EQ(reported.group.waits_least, 9);
+  EXPECT_GT(reported.group.waits_least_share, 0.9);
+  EXPECT_EQ(reported.verdict.kind, VerdictKind::kSuspect);
+  EXPECT_EQ(reported.verdict.cause, StragglerCause::kCommunication);
+  EXPECT_EQ(reported.verdict.rank, -1);
+  EXPECT_EQ(reported.verdict.node, -1);
+  EXPECT_NEAR(reported.verdict.slowdown, 1.3, 0.05);
+  EXPECT_GE(reported.verdict.since_step, 200);
+  EXPECT_NEAR(reported.verdict.lost_share, 0.03 * 3 / 8, 0.006) << "three of eight steps";
 }
 
 TEST(ExchangeWatchTest, SlowGroupPersistsAndRecovers) {

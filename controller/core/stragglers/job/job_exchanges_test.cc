@@ -60,12 +60,12 @@ JobRequest AveragingRequest() {
 
 TEST(JobExchangesTest, SlowNetworkOfAGroupIsToldAndNothingIsDone) {
   WatchedJob watched(AveragingRequest(), kRanks + 4);
-  const ToldVerdicts& told = watched.stragglers->Find(watched.id)->told();
+  const ReportedVerdicts& reported = watched.stragglers->Find(watched.id)->reported();
   watched.TrainAs(200, Averaging(-1, 9));
-  EXPECT_THAT(told.recent(), IsEmpty()) << "a late rank is no slow transfer";
+  EXPECT_THAT(reported.recent(), IsEmpty()) << "a late rank is no slow transfer";
   watched.TrainAs(100, Averaging(8, 9));
-  ASSERT_EQ(told.slow_exchanges().size(), 1U);
-  const ToldVerdict suspect = told.slow_exchanges().begin()->second;
+  ASSERT_EQ(reported.slow_exchanges().size(), 1U);
+  const ReportedVerdict suspect = reported.slow_exchanges().begin()->second;
   EXPECT_EQ(suspect.verdict.kind, VerdictKind::kSuspect);
   EXPECT_EQ(suspect.verdict.cause, StragglerCause::kCommunication);
   EXPECT_NEAR(suspect.verdict.slowdown, 1.3, 0.03);
@@ -74,45 +74,45 @@ TEST(JobExchangesTest, SlowNetworkOfAGroupIsToldAndNothingIsDone) {
   EXPECT_EQ(suspect.exchange->ranks, kGroup);
   EXPECT_EQ(suspect.exchange->waits_least, 9);
   watched.TrainAs(2000, Averaging(8, 9));
-  EXPECT_EQ(told.slow_exchanges().begin()->second.verdict.kind, VerdictKind::kPersistent);
-  EXPECT_THAT(told.slow(), IsEmpty());
+  EXPECT_EQ(reported.slow_exchanges().begin()->second.verdict.kind, VerdictKind::kPersistent);
+  EXPECT_THAT(reported.slow(), IsEmpty());
   EXPECT_THAT(watched.policy().decisions(), IsEmpty());
   EXPECT_EQ(watched.policy().ignored(), 0) << "the policy is not asked";
   EXPECT_THAT(watched.events, IsEmpty());
 }
 
-TEST(JobExchangesTest, NewEpochBeginsAnew) {
+TEST(JobExchangesTest, NewPlanVersionBeginsAnew) {
   WatchedJob watched(AveragingRequest(), kRanks + 4);
-  const ToldVerdicts& told = watched.stragglers->Find(watched.id)->told();
+  const ReportedVerdicts& reported = watched.stragglers->Find(watched.id)->reported();
   const auto change = [&](const Ladder& ladder) {
     watched.Apply(PlanChanged{watched.id, JobPlan{{}, DescribeLadder(ladder), ladder}});
     for (int i = 0; i < 2; ++i) watched.Report();
   };
   watched.TrainAs(200, Averaging(-1));
   watched.TrainAs(100, Averaging(8));
-  ASSERT_EQ(told.slow_exchanges().size(), 1U);
+  ASSERT_EQ(reported.slow_exchanges().size(), 1U);
   change({{8, LadderScope::kAll, 0}});
-  EXPECT_THAT(told.slow_exchanges(), IsEmpty());
-  EXPECT_EQ(told.recent().size(), 1U);
+  EXPECT_THAT(reported.slow_exchanges(), IsEmpty());
+  EXPECT_EQ(reported.recent().size(), 1U);
   watched.TrainAs(400, Averaging(8));
-  EXPECT_THAT(told.slow_exchanges(), IsEmpty()) << "there are no such groups any more";
+  EXPECT_THAT(reported.slow_exchanges(), IsEmpty()) << "there are no such groups any more";
   change(kLadder);
   watched.TrainAs(200, Averaging(-1));
-  EXPECT_THAT(told.slow_exchanges(), IsEmpty());
+  EXPECT_THAT(reported.slow_exchanges(), IsEmpty());
   watched.TrainAs(100, Averaging(12));
-  EXPECT_EQ(told.slow_exchanges().count({1, 12}), 1U);
+  EXPECT_EQ(reported.slow_exchanges().count({1, 12}), 1U);
 }
 
 TEST(JobExchangesTest, StepsThatAreNotTypicalDoNotCount) {
   WatchedJob watched(AveragingRequest(), kRanks + 4);
-  const ToldVerdicts& told = watched.stragglers->Find(watched.id)->told();
+  const ReportedVerdicts& reported = watched.stragglers->Find(watched.id)->reported();
   watched.TrainAs(200, Averaging(-1));
   watched.TrainAs(200, [](const std::vector<RankState>& ranks, int64_t step) {
     std::vector<StepTimes> row = Averaging(8)(ranks, step);
     row[3].masked = true;
     return row;
   });
-  EXPECT_THAT(told.recent(), IsEmpty());
+  EXPECT_THAT(reported.recent(), IsEmpty());
 }
 
 }  // namespace

@@ -61,7 +61,7 @@ double ShareOfRanks(const Verdict& verdict, const NodeName& node, const Job& job
   const auto ranks = static_cast<double>(job.ranks.size());
   if (verdict.rank >= 0) return 1 / ranks;
   const auto there = std::count_if(job.ranks.begin(), job.ranks.end(),
-                                   [&](const RankState& rank) { return rank.place.node == node; });
+                                   [&](const RankState& rank) { return rank.slot.node == node; });
   return static_cast<double>(there) / ranks;
 }
 
@@ -84,11 +84,12 @@ RemedyActions JobStragglers::Follow(const JobView& view, Moment now) {
     measured_.reset();
     exchanges_.reset();
     trials_.Restart();
-    told_.Restart();
+    reported_.Restart();
     Add(policy_.OnJobEnded(now));
     return std::exchange(actions_, {});
   }
-  const bool is_new = view.facts.generation != generation_ || view.facts.epoch != epoch_;
+  const bool is_new =
+      view.facts.generation != generation_ || view.facts.plan_version != plan_version_;
   if (view.facts.running && is_new) Begin(view);
   if (!actions_.order.has_value()) FollowOrder(view, now);  // Not one just made.
   return Conclude(view, now);
@@ -101,7 +102,7 @@ RemedyActions JobStragglers::TakeSteps(const NodeName& node, const TrainerId& tr
   const bool follows = view.facts.running && view.facts.generation == generation_ &&
                        detector_ != nullptr && policy_.mode() != StragglerMode::kOff;
   if (!follows || rank == ranks_.end() ||
-      view.job->ranks[static_cast<size_t>(rank->second)].place.node != node) {
+      view.job->ranks[static_cast<size_t>(rank->second)].slot.node != node) {
     dropped_ += static_cast<int64_t>(steps.size());
     return {};
   }
@@ -143,9 +144,9 @@ void JobStragglers::Begin(const JobView& view) {
   const int ranks = static_cast<int>(job.ranks.size());
   const bool is_new_generation = view.facts.generation != generation_;
   generation_ = view.facts.generation;
-  epoch_ = view.facts.epoch;
+  plan_version_ = view.facts.plan_version;
   first_step_ = FirstStep(job);
-  told_.Restart();
+  reported_.Restart();
   trials_.Restart();
   WatchExchanges(view);
   ranks_.clear();
@@ -158,9 +159,9 @@ void JobStragglers::Begin(const JobView& view) {
   for (int r = 0; r < ranks; ++r) {
     const RankState& rank = job.ranks[static_cast<size_t>(r)];
     ranks_[{rank.report.id.generation, rank.report.id.rank}] = r;
-    const auto known = std::find(nodes_.begin(), nodes_.end(), rank.place.node);
+    const auto known = std::find(nodes_.begin(), nodes_.end(), rank.slot.node);
     const int node = static_cast<int>(known - nodes_.begin());
-    if (known == nodes_.end()) nodes_.push_back(rank.place.node);
+    if (known == nodes_.end()) nodes_.push_back(rank.slot.node);
     const std::string& hardware = view.hardware[static_cast<size_t>(r)];
     peers.push_back({node, groups.emplace(hardware, groups.size()).first->second});
   }
@@ -185,7 +186,8 @@ void JobStragglers::WatchExchanges(const JobView& view) {
   const Job& job = *view.job;
   exchanges_.reset();
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (!is_whole || job.plan.epoch != epoch_) return;  // It is not known who exchanges with whom.
+  if (!is_whole || job.plan.version != plan_version_)
+    return;  // It is not known who exchanges with whom.
   ExchangeLevels levels;
   levels.ladder = job.plan.ladder;
   levels.homes = HomesOf(job);
@@ -194,8 +196,9 @@ void JobStragglers::WatchExchanges(const JobView& view) {
   exchanges_.emplace(options_.detector, levels);
 }
 
-void JobStragglers::TakeStep(int rank, const StepTimes& told, const JobView& view, Moment now) {
-  const StepTimes times = view.job->request.command.has_value() ? WithoutBackward(told) : told;
+void JobStragglers::TakeStep(int rank, const StepTimes& reported, const JobView& view, Moment now) {
+  const StepTimes times =
+      view.job->request.command.has_value() ? WithoutBackward(reported) : reported;
   if (times.step < first_step_ || times.step >= view.job->request.steps) {
     ++dropped_;
     return;
@@ -233,7 +236,7 @@ void JobStragglers::TakeRow(const StepRow& row, const JobView& view, Moment now)
       trials_.Add(row, *view.job, measured_->averaging, measured_->gradient_exchange_s);
   if (compared.has_value()) Add(policy_.OnComparedSteps(*compared, view.facts, now));
   StepSpan& span = measured_->span;
-  if (span.steps == 0) span = {generation_, epoch_, row.step, 0, 0};
+  if (span.steps == 0) span = {generation_, plan_version_, row.step, 0, 0};
   ++span.steps;
   span.seconds += row.total_s;
   if (span.steps < kSpanSteps) return;
@@ -250,13 +253,13 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
     const auto& slipstream = view.job->plan.slipstream;
     if (slipstream.has_value() && slipstream->own_pace())
       verdict.lost_share *= ShareOfRanks(verdict, node, *view.job);
-    told_.Tell({verdict, node, now.wall});
-    Add(policy_.OnVerdict({verdict, node, generation_, epoch_}, view.facts, now));
+    reported_.Tell({verdict, node, now.wall});
+    Add(policy_.OnVerdict({verdict, node, generation_, plan_version_}, view.facts, now));
   }
   found_.clear();
   // A slow network is no reason for a remedy.
   for (const ExchangeVerdict& found : found_exchanges_) {
-    told_.Tell({found.verdict, NodeName(), now.wall, found.group});
+    reported_.Tell({found.verdict, NodeName(), now.wall, found.group});
   }
   found_exchanges_.clear();
 }
@@ -295,7 +298,7 @@ void JobStragglers::PlanTheLadder(const JobView& view, Moment now) {
   LadderOptions options = options_.ladder;
   if (job.request.strategy.one_level) options.limits.max_levels = 1;
   plan_ = PlanLadder(inputs, options);
-  Add(policy_.OnLadderPlan({*plan_, generation_, epoch_}, view.facts, now));
+  Add(policy_.OnLadderPlan({*plan_, generation_, plan_version_}, view.facts, now));
 }
 
 void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
@@ -319,7 +322,7 @@ void JobStragglers::PlanTheStrategy(const JobView& view, Moment now) {
     strategy_advice_->reason = absl::StrCat("ddp stays: ", why);
     return;
   }
-  Add(policy_.OnStrategyAdvice({*strategy_advice_, generation_, epoch_}, view.facts, now));
+  Add(policy_.OnStrategyAdvice({*strategy_advice_, generation_, plan_version_}, view.facts, now));
 }
 
 double JobStragglers::FreezingShare(const Job& job) {
@@ -376,7 +379,7 @@ RemedyActions JobStragglers::Conclude(const JobView& view, Moment now) {
     order_ = {*actions_.order, now.steady, view.facts.step, {}};
     const NodeName& node = policy_.Find(*actions_.order)->node;
     for (size_t r = 0; r < view.job->ranks.size(); ++r) {
-      if (view.job->ranks[r].place.node == node) order_->ranks.push_back(static_cast<int>(r));
+      if (view.job->ranks[r].slot.node == node) order_->ranks.push_back(static_cast<int>(r));
     }
   }
   return std::exchange(actions_, {});

@@ -5,10 +5,10 @@
 //                            ├─▶ mean step, costs, Trial ─────╯
 //                            ╰─▶ ExchangeWatch ─▶ verdicts, for people only
 //
-// Only steps of the generation that trains count. With a new generation or plan epoch, the detector
-// and the watch of the exchanges start over. While ranks are being replaced nothing is taken in,
-// and late steps from before are dropped. Ranks are compared with those on the same kind of
-// hardware.
+// Only steps of the generation that trains count. With a new generation or plan version, the
+// detector and the watch of the exchanges start over. While ranks are being replaced nothing is
+// taken in, and late steps from before are dropped. Ranks are compared with those on the same kind
+// of hardware.
 //
 // What an average of parameters costs is not known before the first one. Until then the exchange of
 // the gradients stands for it: it has as many bytes, but part of it hides behind the backward pass.
@@ -37,9 +37,9 @@
 #include "controller/core/stragglers/job/exchange_watch.h"
 #include "controller/core/stragglers/job/job_trials.h"
 #include "controller/core/stragglers/job/job_view.h"
+#include "controller/core/stragglers/job/reported_verdicts.h"
 #include "controller/core/stragglers/job/step_rows.h"
 #include "controller/core/stragglers/job/step_times.h"
-#include "controller/core/stragglers/job/told_verdicts.h"
 #include "controller/core/stragglers/ladder/ladder_cost.h"
 #include "controller/core/stragglers/ladder/ladder_planner.h"
 #include "controller/core/stragglers/ladder/ladder_stalls.h"
@@ -83,7 +83,7 @@ class JobStragglers {
   absl::Time NextDeadline() const;
 
   const RemedyPolicy& policy() const { return policy_; }
-  const ToldVerdicts& told() const { return told_; }
+  const ReportedVerdicts& reported() const { return reported_; }
   const std::optional<LadderPlan>& plan() const { return plan_; }
   // For a job that leaves its strategy to the controller.
   const std::optional<StrategyAdvice>& strategy_advice() const { return strategy_advice_; }
@@ -143,16 +143,16 @@ class JobStragglers {
 
   // What is being followed; -1: nothing yet.
   Generation generation_{-1};
-  PlanEpoch epoch_{-1};
+  PlanVersion plan_version_{-1};
   int64_t first_step_ = 0;  // The generation's; earlier steps are another's.
   // The rank by process, which is known by the generation and rank that it was started for.
   absl::flat_hash_map<std::pair<Generation, Rank>, int> ranks_;
   std::vector<NodeName> nodes_;  // By the detector's number, which stays the same.
   std::unique_ptr<StragglerDetector> detector_;
   std::unique_ptr<Measured> measured_;
-  std::optional<ExchangeWatch> exchanges_;  // For the present generation and epoch.
+  std::optional<ExchangeWatch> exchanges_;  // For the present generation and plan version.
 
-  ToldVerdicts told_;
+  ReportedVerdicts reported_;
   std::optional<LadderPlan> plan_;
   std::optional<StrategyAdvice> strategy_advice_;
   // What the other strategy cost when the job last trained by it.

@@ -9,23 +9,24 @@ namespace {
 
 bool IsOn(const Job& job, const NodeName& node) {
   return std::any_of(job.ranks.begin(), job.ranks.end(),
-                     [&](const RankState& rank) { return rank.place.node == node; });
+                     [&](const RankState& rank) { return rank.slot.node == node; });
 }
 
 // Why the newest plan cannot be prepared; empty: no reason is known.
 std::string PlanError(const Job& job) {
   for (const RankState& rank : job.ranks) {
-    if (rank.report.plan.failed == job.plan.epoch) return rank.report.plan.error;
+    if (rank.report.plan.failed == job.plan.version) return rank.report.plan.error;
   }
   return "";
 }
 
 OrderProgress FollowLadder(const RemedyDecision& decision, const JobView& view) {
   const Job& job = *view.job;
-  if (job.plan.epoch == decision.epoch) {
+  if (job.plan.version == decision.plan_version) {
     return {OrderState::kFailed, "the ladder could not be changed"};
   }
-  if (view.facts.running && decision.epoch < view.facts.epoch && !view.facts.plan_pending) {
+  if (view.facts.running && decision.plan_version < view.facts.plan_version &&
+      !view.facts.plan_pending) {
     return {OrderState::kDone};
   }
   const std::string error = PlanError(job);
@@ -37,14 +38,15 @@ OrderProgress FollowLadder(const RemedyDecision& decision, const JobView& view) 
 OrderProgress FollowStrategy(const RemedyDecision& decision, const JobView& view) {
   const Job& job = *view.job;
   if (job.next_plan.has_value() || !view.facts.running) return {};
-  if (job.plan.epoch == decision.epoch || !(job.plan.slipstream == decision.strategy)) {
+  if (job.plan.version == decision.plan_version || !(job.plan.slipstream == decision.strategy)) {
     // A generation came about without the change, and says why it had to.
     const auto& history = job.recovery.history;
     const bool says_why = !history.empty() && !history.back().planned;
     return {OrderState::kFailed, absl::StrCat("the strategy could not be changed",
                                               says_why ? ": " + history.back().reason : "")};
   }
-  if (decision.epoch < view.facts.epoch && !view.facts.plan_pending) return {OrderState::kDone};
+  if (decision.plan_version < view.facts.plan_version && !view.facts.plan_pending)
+    return {OrderState::kDone};
   const std::string error = PlanError(job);
   if (!error.empty()) return {OrderState::kFailed, error};
   return {};

@@ -1,6 +1,6 @@
 // What has become of an order, as the job shows.
 //
-// An order is done when all ranks train by a later epoch (ladder, strategy), or in a later
+// An order is done when all ranks train by a later plan version (ladder, strategy), or in a later
 // generation without a rank on the node. It has failed when the job shows that it will not come
 // about: what it asked for was refused or taken back, or the plan could not be prepared.
 //

@@ -10,13 +10,13 @@ namespace {
 
 using ::testing::HasSubstr;
 
-// Rank 0 is on a, and rank 1 on b, which an order of generation 1 and epoch 1 is about.
+// Rank 0 is on a, and rank 1 on b, which an order of generation 1 and plan version 1 is about.
 class OrderProgressTest : public ::testing::Test {
  protected:
   OrderProgressTest() {
     view_.job = &job_;
     view_.facts.running = true;
-    view_.facts.epoch = PlanEpoch(1);
+    view_.facts.plan_version = PlanVersion(1);
     view_.is_drained = [this](const NodeName&) { return drained_; };
   }
 
@@ -27,7 +27,7 @@ class OrderProgressTest : public ::testing::Test {
     decision.undoes = undoes;
     decision.node = NodeName("b");
     decision.generation = Generation(1);
-    decision.epoch = PlanEpoch(1);
+    decision.plan_version = PlanVersion(1);
     return paceline::ProgressOf(decision, view_);
   }
   OrderState StateOf(RemedyKind kind, int64_t undoes = 0) const {
@@ -41,9 +41,9 @@ class OrderProgressTest : public ::testing::Test {
 
 TEST_F(OrderProgressTest, LadderIsDoneWhenAllRanksTrainByIt) {
   EXPECT_EQ(ProgressOf(RemedyKind::kLadder).error, "the ladder could not be changed");
-  job_.plan.epoch = PlanEpoch(2);
+  job_.plan.version = PlanVersion(2);
   EXPECT_EQ(StateOf(RemedyKind::kLadder), OrderState::kUnderWay);
-  view_.facts.epoch = PlanEpoch(2);
+  view_.facts.plan_version = PlanVersion(2);
   view_.facts.plan_pending = true;
   EXPECT_EQ(StateOf(RemedyKind::kLadder), OrderState::kUnderWay);
   view_.facts.plan_pending = false;
@@ -54,11 +54,11 @@ TEST_F(OrderProgressTest, LadderIsDoneWhenAllRanksTrainByIt) {
 }
 
 TEST_F(OrderProgressTest, LadderThatARankCannotPrepareHasFailed) {
-  job_.plan.epoch = PlanEpoch(2);
-  job_.ranks[1].report.plan.failed = PlanEpoch(1);
+  job_.plan.version = PlanVersion(2);
+  job_.ranks[1].report.plan.failed = PlanVersion(1);
   job_.ranks[1].report.plan.error = "that was another";
   EXPECT_EQ(StateOf(RemedyKind::kLadder), OrderState::kUnderWay);
-  job_.ranks[1].report.plan.failed = PlanEpoch(2);
+  job_.ranks[1].report.plan.failed = PlanVersion(2);
   job_.ranks[1].report.plan.error = "no port is free";
   EXPECT_EQ(StateOf(RemedyKind::kLadder), OrderState::kFailed);
   EXPECT_EQ(ProgressOf(RemedyKind::kLadder).error, "no port is free");
@@ -69,13 +69,13 @@ TEST_F(OrderProgressTest, StrategyIsDoneWhenAllRanksTrainByIt) {
   job_.next_plan = JobPlan();
   EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kUnderWay);
   job_.next_plan.reset();
-  job_.plan.epoch = PlanEpoch(2);
+  job_.plan.version = PlanVersion(2);
   view_.facts.running = false;
   EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kUnderWay);
   view_.facts.running = true;
   view_.facts.plan_pending = true;
   EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kUnderWay);
-  view_.facts.epoch = PlanEpoch(2);
+  view_.facts.plan_version = PlanVersion(2);
   view_.facts.plan_pending = false;
   EXPECT_EQ(StateOf(RemedyKind::kStrategy), OrderState::kDone);
   job_.plan.slipstream = SlipstreamChoice();
@@ -87,7 +87,7 @@ TEST_F(OrderProgressTest, SwapIsDoneInALaterGenerationWithoutTheNode) {
   EXPECT_EQ(StateOf(RemedyKind::kHotSwap), OrderState::kUnderWay);
   job_.generation = Generation(2);
   EXPECT_EQ(StateOf(RemedyKind::kHotSwap), OrderState::kUnderWay) << "it is there still";
-  job_.ranks[1].place.node = NodeName("c");
+  job_.ranks[1].slot.node = NodeName("c");
   view_.facts.running = false;
   EXPECT_EQ(StateOf(RemedyKind::kHotSwap), OrderState::kUnderWay);
   view_.facts.running = true;

@@ -23,7 +23,7 @@ StepTimes Step(int64_t step, double total_s, double communication_s = 0) {
 }
 
 // The rows that a report completes.
-std::vector<StepRow> Told(StepRows& rows, int rank, const StepTimes& times) {
+std::vector<StepRow> Reported(StepRows& rows, int rank, const StepTimes& times) {
   std::vector<StepRow> complete;
   rows.Add(rank, times, complete);
   return complete;
@@ -31,27 +31,27 @@ std::vector<StepRow> Told(StepRows& rows, int rank, const StepTimes& times) {
 
 TEST(StepRowsTest, StepIsARowOnceAllHaveTold) {
   StepRows rows(2, kOpenSteps);
-  EXPECT_THAT(Told(rows, 0, Step(7, 0.2, 0.05)), IsEmpty());
-  EXPECT_THAT(Told(rows, 0, Step(8, 0.4)), IsEmpty());
-  const auto row = Told(rows, 1, Step(7, 0.4, 0.01));
+  EXPECT_THAT(Reported(rows, 0, Step(7, 0.2, 0.05)), IsEmpty());
+  EXPECT_THAT(Reported(rows, 0, Step(8, 0.4)), IsEmpty());
+  const auto row = Reported(rows, 1, Step(7, 0.4, 0.01));
   ASSERT_THAT(row, SizeIs(1));
   EXPECT_EQ(row[0].step, 7);
   EXPECT_DOUBLE_EQ(row[0].total_s, 0.3);
   EXPECT_DOUBLE_EQ(row[0].communication_s, 0.01);
   EXPECT_FALSE(row[0].masked);
-  EXPECT_THAT(Told(rows, 1, Step(8, 0.4)), SizeIs(1));
+  EXPECT_THAT(Reported(rows, 1, Step(8, 0.4)), SizeIs(1));
 }
 
 TEST(StepRowsTest, RepeatedAndLateReportsChangeNothing) {
   StepRows rows(2, kOpenSteps);
-  EXPECT_THAT(Told(rows, 0, Step(7, 0.2)), IsEmpty());
-  EXPECT_THAT(Told(rows, 0, Step(7, 0.9)), IsEmpty());
-  EXPECT_DOUBLE_EQ(Told(rows, 1, Step(7, 0.2)).at(0).total_s, 0.2);
-  EXPECT_THAT(Told(rows, 1, Step(7, 0.2)), IsEmpty());
-  EXPECT_THAT(Told(rows, 0, Step(7 + kOpenSteps, 0.2)), IsEmpty());
-  EXPECT_THAT(Told(rows, 0, Step(7, 0.2)), IsEmpty());
-  EXPECT_THAT(Told(rows, 1, Step(7, 0.2)), IsEmpty());
-  EXPECT_THAT(Told(rows, 1, Step(7 + kOpenSteps, 0.2)), SizeIs(1));
+  EXPECT_THAT(Reported(rows, 0, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Reported(rows, 0, Step(7, 0.9)), IsEmpty());
+  EXPECT_DOUBLE_EQ(Reported(rows, 1, Step(7, 0.2)).at(0).total_s, 0.2);
+  EXPECT_THAT(Reported(rows, 1, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Reported(rows, 0, Step(7 + kOpenSteps, 0.2)), IsEmpty());
+  EXPECT_THAT(Reported(rows, 0, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Reported(rows, 1, Step(7, 0.2)), IsEmpty());
+  EXPECT_THAT(Reported(rows, 1, Step(7 + kOpenSteps, 0.2)), SizeIs(1));
 }
 
 TEST(StepRowsTest, MostAreEnoughWhereRanksSkipSteps) {
@@ -85,7 +85,7 @@ TEST(StepRowsTest, AFewLostReportsAreStoodFor) {
   EXPECT_NEAR(complete[0].total_s, 21.0 / 19, 1e-9) << "of those that have told";
   EXPECT_EQ(complete[0].own_s[5], 1) << "the median";
   EXPECT_EQ(complete[0].own_s[7], 3);
-  EXPECT_THAT(Told(rows, 5, Step(0, 1)), IsEmpty()) << "too late";
+  EXPECT_THAT(Reported(rows, 5, Step(0, 1)), IsEmpty()) << "too late";
 }
 
 TEST(StepRowsTest, AllHaveToReportWhereRanksAreFew) {
@@ -113,22 +113,22 @@ TEST(StepRowsTest, LostReportsAreStoodForWhateverStepsAreNumbered) {
 TEST(StepRowsTest, StepsOfAFarFutureKeepNoneAway) {
   StepRows rows(2, kOpenSteps);
   for (int64_t step = 0; step < kOpenSteps; ++step) {
-    EXPECT_THAT(Told(rows, 0, Step(5000 + step, 0.2)), IsEmpty());
+    EXPECT_THAT(Reported(rows, 0, Step(5000 + step, 0.2)), IsEmpty());
   }
   int complete = 0;
   for (int64_t step = 1000; step < 1100; ++step) {
-    Told(rows, 0, Step(step, 0.2));
-    complete += static_cast<int>(Told(rows, 1, Step(step, 0.2)).size());
+    Reported(rows, 0, Step(step, 0.2));
+    complete += static_cast<int>(Reported(rows, 1, Step(step, 0.2)).size());
   }
   EXPECT_EQ(complete, 100);
 }
 
 TEST(StepRowsTest, RankMayTellOfManyStepsBeforeAnother) {
   StepRows rows(2, kOpenSteps);
-  for (int64_t step = 0; step < 1000; ++step) Told(rows, 0, Step(step, 0.001));
+  for (int64_t step = 0; step < 1000; ++step) Reported(rows, 0, Step(step, 0.001));
   int complete = 0;
   for (int64_t step = 0; step < 1000; ++step) {
-    complete += static_cast<int>(Told(rows, 1, Step(step, 0.001)).size());
+    complete += static_cast<int>(Reported(rows, 1, Step(step, 0.001)).size());
   }
   EXPECT_EQ(complete, kOpenSteps) << "the oldest ones";
 }
@@ -139,15 +139,15 @@ TEST(StepRowsTest, AveragesAreToldByTheRanksThatTheyWereOver) {
   times.averaging_ranks = 2;
   times.averaging_s = 0.3;
   times.sent_bytes = 7;
-  Told(rows, 0, times);
+  Reported(rows, 0, times);
   times.averaging_s = 0.1;
   times.sent_bytes = 5;
   times.masked = true;
-  Told(rows, 1, times);
+  Reported(rows, 1, times);
   times.averaging_ranks = 0;
   times.averaging_s = 0;
   times.masked = false;
-  const auto row = Told(rows, 2, times);
+  const auto row = Reported(rows, 2, times);
   ASSERT_THAT(row, SizeIs(1));
   EXPECT_TRUE(row[0].masked);
   EXPECT_EQ(row[0].averaging_s.size(), 1U);
@@ -160,8 +160,8 @@ TEST(StepRowsTest, ExchangesAreToldByRank) {
   StepTimes times = Step(3, 1, 0.25);
   times.averaging_ranks = 2;
   times.averaging_s = 0.5;
-  Told(rows, 1, times);
-  const auto row = Told(rows, 0, Step(3, 1, 0.125));
+  Reported(rows, 1, times);
+  const auto row = Reported(rows, 0, Step(3, 1, 0.125));
   ASSERT_THAT(row, SizeIs(1));
   const std::vector<RankExchange>& exchanges = row[0].exchanges;
   ASSERT_EQ(exchanges.size(), 2U);

@@ -34,7 +34,7 @@ bool IsSound(const Cluster& cluster, const NodeName& name) {
 int CountSpares(const Cluster& cluster, const Job& job) {
   return static_cast<int>(
       std::count_if(job.spares.begin(), job.spares.end(), [&](const RankState& spare) {
-        return IsReady(spare) && IsUsable(job, spare) && IsSound(cluster, spare.place.node);
+        return IsReady(spare) && IsUsable(job, spare) && IsSound(cluster, spare.slot.node);
       }));
 }
 
@@ -42,8 +42,8 @@ RemedyNode ViewNode(const Cluster& cluster, const Job& job, const NodeName& name
   RemedyNode node;
   node.ranks = static_cast<int>(
       std::count_if(job.ranks.begin(), job.ranks.end(),
-                    [&](const RankState& rank) { return rank.place.node == name; }));
-  node.places_elsewhere = cluster.CountPlacesElsewhere(job, name, node.ranks);
+                    [&](const RankState& rank) { return rank.slot.node == name; }));
+  node.slots_elsewhere = cluster.CountSlotsElsewhere(job, name, node.ranks);
   const auto refusal = cluster.RefuseAutomatic(name);
   if (refusal.has_value()) node.brake = refusal->message;
   return node;
@@ -65,7 +65,7 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
   view.job = &job;
   RemedyFacts& facts = view.facts;
   facts.generation = job.generation;
-  facts.epoch = FindActivePlan(job).epoch;
+  facts.plan_version = FindActivePlan(job).version;
   facts.running = job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr;
   facts.plan_pending = IsPlanPending(job);
   facts.has_ladder = job.request.strategy.has_ladder;
@@ -87,10 +87,10 @@ JobView ViewJob(const Cluster& cluster, const Job& job) {
   facts.node = [&cluster, &job](const NodeName& name) { return ViewNode(cluster, job, name); };
   const NodeName* previous = nullptr;  // The next rank is usually on the same one.
   for (const RankState& rank : job.ranks) {
-    const bool is_same = previous != nullptr && *previous == rank.place.node;
+    const bool is_same = previous != nullptr && *previous == rank.slot.node;
     view.hardware.push_back(is_same ? view.hardware.back()
-                                    : HardwareOf(cluster, job, rank.place.node));
-    previous = &rank.place.node;
+                                    : HardwareOf(cluster, job, rank.slot.node));
+    previous = &rank.slot.node;
   }
   view.is_drained = [&cluster](const NodeName& name) {
     const auto node = cluster.nodes().find(name);

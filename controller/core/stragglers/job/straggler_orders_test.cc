@@ -120,7 +120,7 @@ TEST(StragglerOrdersTest, NothingIsLeftOfAnOrderThatCameToNothing) {
   EXPECT_EQ(watched.NodeOf(5), slow);
 }
 
-TEST(StragglerOrdersTest, SwapWhoseSpareDiesIsGivenUpWhenThereIsNoPlaceForAnother) {
+TEST(StragglerOrdersTest, SwapWhoseSpareDiesIsGivenUpWhenThereIsNoSlotForAnother) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAuto), 9);
   const std::string slow = watched.NodeOf(5);
   watched.stops_at_order = true;

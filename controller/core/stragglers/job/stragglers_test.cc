@@ -42,7 +42,7 @@ TEST(StragglersTest, WithAdviseAPersonDecides) {
   ASSERT_EQ(watched.policy().decisions().size(), 1U);
   EXPECT_EQ(watched.Last().state, DecisionState::kAdvised);
   EXPECT_THAT(watched.events, IsEmpty());
-  EXPECT_EQ(watched.stragglers->Find(watched.id)->told().slow().count(2), 1U);
+  EXPECT_EQ(watched.stragglers->Find(watched.id)->reported().slow().count(2), 1U);
   EXPECT_EQ(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 9)->reason,
             std::string("ADVICE_NOT_FOUND"));
   ASSERT_FALSE(watched.stragglers->RefuseApply(*watched.cluster, watched.id, 1).has_value());
@@ -61,7 +61,7 @@ TEST(StragglersTest, OrdersOfTwoJobsAtTheSameTimeAreBothCarriedOut) {
   for (int i = 0; i < 5; ++i) watched.Report();
   const Job& beside = watched.cluster->jobs().at(other.id);
   const std::string slow = watched.NodeOf(5);
-  const std::string slow_beside = beside.ranks[3].place.node.value();
+  const std::string slow_beside = beside.ranks[3].slot.node.value();
   watched.Train(600, [&](const NodeName& node, int64_t step) {
     return std::max(SlowFrom(slow, 200)(node, step), SlowFrom(slow_beside, 200)(node, step));
   });
@@ -84,7 +84,7 @@ WatchedJob::Row WaitingInBackward(int slow, double extra_s) {
     for (size_t r = 0; r < ranks.size(); ++r) {
       const double late = static_cast<int>(r) == slow ? extra_s : 0;
       StepTimes times;
-      times.forward_s = Healthy(ranks[r].place.node, step) / 3 + late;
+      times.forward_s = Healthy(ranks[r].slot.node, step) / 3 + late;
       times.backward_s = 0.07 + extra_s - late;
       times.total_s = times.forward_s + times.backward_s + 0.001;
       row.push_back(times);
@@ -102,7 +102,7 @@ TEST(StragglersTest, AScriptIsJudgedWithoutItsBackwardPassInWhichRanksWait) {
   ASSERT_EQ(watched.job().state, JobState::kRunning);
   watched.Train(50, [](const NodeName&, int64_t) { return 0.1; });
   watched.TrainAs(200, WaitingInBackward(5, 0.02));
-  const auto& slow = watched.stragglers->Find(watched.id)->told().slow();
+  const auto& slow = watched.stragglers->Find(watched.id)->reported().slow();
   ASSERT_EQ(slow.size(), 1U);
   EXPECT_EQ(slow.count(5), 1U);
 }
@@ -175,7 +175,7 @@ TEST(StragglersTest, StepsOfAJobThatBeganToStopAreNotLookedAt) {
   StepTimes times;
   times.step = watched.step;
   times.total_s = 0.1;
-  watched.Tell(rank.place.node, rank.report.id, {times});
+  watched.Tell(rank.slot.node, rank.report.id, {times});
   EXPECT_EQ(watched.stragglers->Find(watched.id)->dropped(), dropped + 1);
 }
 
@@ -201,7 +201,7 @@ TEST(StragglersTest, AJobWithTheIdOfADeletedOneBeginsAnew) {
   EXPECT_EQ(watched.stragglers->Find(watched.id), nullptr);
   EXPECT_EQ(watched.stragglers->NextDeadline(), absl::InfiniteFuture());
   const RankState rank = watched.job().ranks[0];
-  watched.Tell(rank.place.node, rank.report.id, {StepTimes()});
+  watched.Tell(rank.slot.node, rank.report.id, {StepTimes()});
   EXPECT_EQ(watched.stragglers->Find(watched.id), nullptr) << "until it is shown";
   actions = {};
   actions.show_jobs.insert(watched.id);
@@ -215,7 +215,7 @@ TEST(StragglersTest, AJobWithTheIdOfADeletedOneBeginsAnew) {
 TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAuto));
   const TrainerId victim = watched.job().ranks[3].report.id;
-  const NodeName home = watched.job().ranks[3].place.node;
+  const NodeName home = watched.job().ranks[3].slot.node;
   watched.Train(200, Healthy);
   const JobStragglers& stragglers = *watched.stragglers->Find(watched.id);
   const int64_t seen = stragglers.steps_seen();
@@ -243,7 +243,7 @@ TEST(StragglersTest, WhatIsNotOfTheGenerationOrNotOfTheNodeIsDropped) {
   watched.step += 300;
   watched.Train(400, Healthy);
   EXPECT_THAT(watched.policy().decisions(), IsEmpty());
-  EXPECT_THAT(stragglers.told().slow(), IsEmpty());
+  EXPECT_THAT(stragglers.reported().slow(), IsEmpty());
 }
 
 TEST(StragglersTest, StepsBeyondTheJobsEndKeepNobodyFromBeingWatched) {
@@ -272,7 +272,7 @@ TEST(StragglersTest, StepsFromBeforeTheReplacementArriveTooLate) {
   StepTimes late;
   late.step = began - 1;
   late.forward_s = late.total_s = 2;
-  watched.Tell(other.place.node, other.report.id, {late});
+  watched.Tell(other.slot.node, other.report.id, {late});
   EXPECT_EQ(stragglers.dropped(), dropped + 1);
 }
 
@@ -338,7 +338,7 @@ TEST(StragglersTest, WithSlipstreamASlowRankLosesItsOwnWorkOnly) {
     if (!own_pace) request.strategy.slipstream->mode = SlipstreamMode::kSync;
     WatchedJob watched(request);
     watched.Train(600, SlowFrom(watched.NodeOf(2), 200));
-    const auto& slow = watched.stragglers->Find(watched.id)->told().slow();
+    const auto& slow = watched.stragglers->Find(watched.id)->reported().slow();
     ASSERT_EQ(slow.count(2), 1U);
     lost[own_pace ? 1 : 0] = slow.at(2).verdict.lost_share;
   }

@@ -32,7 +32,7 @@ void TrainOn(WatchedJob& watched, int64_t steps, const WatchedJob::OwnTime& own)
       std::vector<StepTimes> row;
       for (const RankState& rank : ranks) {
         StepTimes times;
-        times.total_s = own(rank.place.node, step);
+        times.total_s = own(rank.slot.node, step);
         times.forward_s = times.total_s / 3;
         times.backward_s = 2 * times.total_s / 3;
         row.push_back(times);

@@ -51,7 +51,7 @@ class Planner {
     std::stable_sort(plan_.candidates.begin(), plan_.candidates.end(),
                      [](const auto& a, const auto& b) { return a.step_s < b.step_s; });
     Decide();
-    if (plan_.candidates.size() > kCandidatesTold) plan_.candidates.resize(kCandidatesTold);
+    if (plan_.candidates.size() > kCandidatesReported) plan_.candidates.resize(kCandidatesReported);
     return std::move(plan_);
   }
 

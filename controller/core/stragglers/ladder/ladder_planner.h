@@ -78,7 +78,7 @@ struct LadderPrediction {
 };
 
 // How many of the best candidates are listed.
-inline constexpr size_t kCandidatesTold = 8;
+inline constexpr size_t kCandidatesReported = 8;
 
 struct LadderPlan {
   LadderAdvice advice = LadderAdvice::kNotMeasured;

@@ -291,7 +291,7 @@ TEST(LadderPlannerTest, WaitsForTheWarmUp) {
   inputs.warmup_steps = 2000;
   EXPECT_EQ(PlanLadder(inputs).advice, LadderAdvice::kWarmUp);
   EXPECT_THAT(PlanLadder(inputs).ladder, IsEmpty());
-  EXPECT_THAT(PlanLadder(inputs).candidates, SizeIs(kCandidatesTold)) << "to be looked at";
+  EXPECT_THAT(PlanLadder(inputs).candidates, SizeIs(kCandidatesReported)) << "to be looked at";
 }
 
 TEST(LadderPlannerTest, NeedsMeasurements) {

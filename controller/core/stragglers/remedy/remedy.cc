@@ -63,7 +63,7 @@ std::string DescribeRemedy(const RemedyDecision& decision) {
       text = absl::StrCat("training on without rank ", decision.rank, " on ", node);
       break;
     case RemedyKind::kAskPerson:
-      text = decision.verdict.kind == VerdictKind::kGroup ? "told: a whole group is slow"
+      text = decision.verdict.kind == VerdictKind::kGroup ? "reported: a whole group is slow"
                                                           : "a person is needed";
       break;
     case RemedyKind::kStrategy:

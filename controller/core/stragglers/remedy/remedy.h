@@ -29,7 +29,7 @@
 namespace paceline {
 
 enum class RemedyKind {
-  kLadder,     // Another ladder, or none, by a new plan epoch.
+  kLadder,     // Another ladder, or none, by a new plan version.
   kHotSwap,    // A spare that stands by takes the rank's seat.
   kDrain,      // The node is drained: its ranks move to spares or new trainers.
   kShrink,     // The rank is given up, and the job goes on without.
@@ -79,7 +79,7 @@ struct RemedyDecision {
 
   // What it is based on.
   Generation generation;
-  PlanEpoch epoch;
+  PlanVersion plan_version;
   int64_t step = 0;
   int rank = -1;  // -1: the node, or the job.
   NodeName node;
@@ -105,7 +105,7 @@ struct RemedyDecision {
   double measured_s = 0;       // Mean step thereafter; 0: not measured.
   double without_s = 0;        // What the same steps would have taken without it; 0: not known.
   Generation done_generation;  // In which it was done.
-  PlanEpoch done_epoch;
+  PlanVersion done_plan_version;
   std::string outcome;                      // One line; empty: none yet.
   absl::Time ended = absl::InfinitePast();  // Wall.
 
@@ -132,16 +132,16 @@ std::string DescribeRemedy(const RemedyDecision& decision);
 
 // A node that a decision may concern, as the cluster sees it now.
 struct RemedyNode {
-  int ranks = 1;             // The job's ranks there.
-  int places_elsewhere = 0;  // Free places for the job's ranks on other nodes.
-  std::string brake;         // Why the automation must not drain it; empty: it may.
-  int replaced_before = 0;   // How often a straggler was replaced there, in any job.
+  int ranks = 1;            // The job's ranks there.
+  int slots_elsewhere = 0;  // Free slots for the job's ranks on other nodes.
+  std::string brake;        // Why the automation must not drain it; empty: it may.
+  int replaced_before = 0;  // How often a straggler was replaced there, in any job.
 };
 
 // The job as it is now. The policy keeps none of this.
 struct RemedyFacts {
   Generation generation;
-  PlanEpoch epoch;            // The one all ranks train by.
+  PlanVersion plan_version;   // The one all ranks train by.
   bool running = false;       // RUNNING, with no change of membership under way.
   bool plan_pending = false;  // A newer plan is not taken up yet.
   bool has_ladder = false;    // Its strategy has a ladder, which can be changed.

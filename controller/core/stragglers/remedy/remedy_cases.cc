@@ -157,11 +157,11 @@ void RemedyPolicy::AddLoss(double seconds) {
 void RemedyPolicy::TellOfGroups(const RemedyFacts& facts, Moment now) {
   for (const auto& [group, slow] : groups_) {
     if (ShareOf(slow.verdict) < options_.ask_share || slow.lost_s < options_.tell_group_s) continue;
-    RemedyDecision told = NewDecision(RemedyKind::kAskPerson, facts);
-    told.verdict = slow.verdict;
-    told.lost_s = slow.lost_s;
-    told.reason = absl::StrCat(DescribeGroup(slow.verdict), "; no rank is the cause");
-    AskPerson(std::move(told), now);
+    RemedyDecision reported = NewDecision(RemedyKind::kAskPerson, facts);
+    reported.verdict = slow.verdict;
+    reported.lost_s = slow.lost_s;
+    reported.reason = absl::StrCat(DescribeGroup(slow.verdict), "; no rank is the cause");
+    AskPerson(std::move(reported), now);
   }
 }
 

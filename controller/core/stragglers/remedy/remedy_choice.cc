@@ -82,8 +82,8 @@ std::string WhyImpossible(RemedyKind kind, bool undo, const NodeName& node,
                                        : absl::StrCat("too few checked spares stand by for the ",
                                                       there.ranks, " ranks on ", node.value());
     case RemedyKind::kDrain:
-      if (facts.checked_spares + there.places_elsewhere >= there.ranks) return "";
-      return absl::StrCat("no spares or free places for the ", there.ranks, " ranks on ",
+      if (facts.checked_spares + there.slots_elsewhere >= there.ranks) return "";
+      return absl::StrCat("no spares or free slots for the ", there.ranks, " ranks on ",
                           node.value());
     case RemedyKind::kShrink:
       if (there.ranks > 1) return absl::StrCat("other ranks are on ", node.value(), ", too");

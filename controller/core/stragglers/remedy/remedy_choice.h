@@ -3,7 +3,7 @@
 //             until the job's end                          needs
 //   nothing   share * step * steps left
 //   hot-swap  its cost                                     a checked spare for each rank there
-//   drain     its cost, of a swap or of a cold start       a spare or place for each rank there
+//   drain     its cost, of a swap or of a cold start       a spare or slot for each rank there
 //   shrink    its cost + healthy step / (N - 1) * steps left      N - 1 >= recovery.min_ranks
 //
 // where `share` is what the verdict says is lost, `step` the job's mean step, and `healthy step`

@@ -71,7 +71,7 @@ TEST_F(RemedyChoiceTest, SpareIsTheCheapest) {
 
 TEST_F(RemedyChoiceTest, ShrinkingLosesARanksShareForEver) {
   facts_.checked_spares = 0;
-  there_.places_elsewhere = 0;
+  there_.slots_elsewhere = 0;
   const RemedyChoice choice = Weigh();
   ASSERT_EQ(choice.options.size(), 1u);
   EXPECT_EQ(choice.options[0].kind, RemedyKind::kShrink);
@@ -91,10 +91,10 @@ TEST_F(RemedyChoiceTest, ColdStartCostsMoreThanASpareAndLessThanARankForEver) {
 TEST_F(RemedyChoiceTest, EachNeedsItsMeans) {
   facts_.checked_spares = 0;
   facts_.min_ranks = 8;
-  there_.places_elsewhere = 0;
+  there_.slots_elsewhere = 0;
   EXPECT_THAT(Kinds(), IsEmpty());
-  EXPECT_THAT(Weigh().obstacles, HasSubstr("no checked spare stands by; no spares or free places"));
-  there_.places_elsewhere = 1;
+  EXPECT_THAT(Weigh().obstacles, HasSubstr("no checked spare stands by; no spares or free slots"));
+  there_.slots_elsewhere = 1;
   EXPECT_THAT(Kinds(), ElementsAre(RemedyKind::kDrain));
   facts_.min_ranks = 7;
   EXPECT_THAT(Kinds(), ElementsAre(RemedyKind::kDrain, RemedyKind::kShrink));
@@ -114,7 +114,7 @@ TEST_F(RemedyChoiceTest, DrainNeedsRoomForAllRanksOfTheNode) {
   straggler_.verdict.rank = -1;
   EXPECT_THAT(Kinds(), IsEmpty());
   EXPECT_THAT(Weigh().obstacles, HasSubstr("4 ranks on n2"));
-  there_.places_elsewhere = 3;
+  there_.slots_elsewhere = 3;
   EXPECT_THAT(Kinds(), ElementsAre(RemedyKind::kDrain));
   EXPECT_DOUBLE_EQ(Weigh().options[0].cost_s, 30);
   facts_.checked_spares = 4;

@@ -12,11 +12,11 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-TEST(RemedyLadderTest, PlansOfTwoEpochsDoNotAgree) {
+TEST(RemedyLadderTest, PlansOfTwoVersionsDoNotAgree) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(300, 0.3);
   job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
-  job.facts.epoch = PlanEpoch(2);
+  job.facts.plan_version = PlanVersion(2);
   job.Train(300, 0.3);
   job.TellPlan(LadderAdvice::kChange, kLadder, 0.2, {}, 0.3);
   job.Train(100, 0.3);
@@ -40,7 +40,7 @@ TEST(RemedyLadderTest, LadderChangesAfterTwoPlansThatAgree) {
   EXPECT_EQ(job.Last().plan->ladder, kLadder);
   EXPECT_NEAR(job.Last().predicted_s, 0.2, 1e-9);
   job.Done();
-  EXPECT_EQ(job.Last().done_epoch, PlanEpoch(2));
+  EXPECT_EQ(job.Last().done_plan_version, PlanVersion(2));
   job.Train(130, 0.2);
   EXPECT_EQ(job.Last().state, DecisionState::kHelped);
 }
@@ -262,17 +262,17 @@ TEST(RemedyLadderTest, JobWithoutALadderIsToldOfOne) {
   EXPECT_THAT(job.Last().reason, HasSubstr("submit it with strategy hsgd"));
 }
 
-TEST(RemedyLadderTest, PlanOfAnotherEpochDoesNotCount) {
+TEST(RemedyLadderTest, PlanOfAnotherVersionDoesNotCount) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(300, 0.3);
-  job.facts.epoch = PlanEpoch(2);
+  job.facts.plan_version = PlanVersion(2);
   job.Train(300, 0.3);
   LadderReport report;
   report.plan.advice = LadderAdvice::kChange;
   report.plan.step_s = 0.2;
   report.plan.current.step_s = 0.3;
   report.generation = Generation(1);
-  report.epoch = PlanEpoch(1);
+  report.plan_version = PlanVersion(1);
   for (int i = 0; i < 5; ++i) {
     job.Take(job.policy->OnLadderPlan(report, job.facts, job.now));
     job.Train(50, 0.3);

@@ -104,14 +104,14 @@ TEST(RemedyOrderTest, RestsAfterAnOrder) {
   EXPECT_EQ(job.orders, 2);
 }
 
-TEST(RemedyOrderTest, SwapFailsThatHasNoSpareAnyMoreAndNoPlaceForAnother) {
+TEST(RemedyOrderTest, SwapFailsThatHasNoSpareAnyMoreAndNoSlotForAnother) {
   PolicyJob job(StragglerMode::kAuto);
   AddStraggler(job);
   ASSERT_EQ(job.Last().kind, RemedyKind::kHotSwap);
   job.facts.spares = job.facts.checked_spares = 0;
   job.Train(1000, 0.15);
   EXPECT_TRUE(IsInFlight(job.stored.at(1))) << "another spare may start";
-  job.there.places_elsewhere = 0;
+  job.there.slots_elsewhere = 0;
   job.Train(10, 0.15);
   EXPECT_EQ(job.policy->NextDeadline(), job.now.steady + absl::Minutes(1));
   job.facts.spares = 1;  // A spare starts.
@@ -121,7 +121,7 @@ TEST(RemedyOrderTest, SwapFailsThatHasNoSpareAnyMoreAndNoPlaceForAnother) {
   job.Wait(absl::Seconds(1));
   job.Wait(absl::Minutes(1));
   EXPECT_EQ(job.stored.at(1).state, DecisionState::kFailed);
-  EXPECT_EQ(job.stored.at(1).outcome, "there is no spare any more, and no place for another");
+  EXPECT_EQ(job.stored.at(1).outcome, "there is no spare any more, and no slot for another");
 }
 
 TEST(RemedyOrderTest, TimesOutThoughItsTimerIsLate) {

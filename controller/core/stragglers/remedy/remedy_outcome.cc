@@ -25,7 +25,7 @@ RemedyActions RemedyPolicy::OnRemedyDone(int64_t id, double paid_s, const Remedy
   }
   if (paid_s > 0 && std::isfinite(paid_s)) decision->paid_s = paid_s;
   decision->done_generation = facts.generation;
-  decision->done_epoch = facts.epoch;
+  decision->done_plan_version = facts.plan_version;
   rests_until_ = now.steady + options_.cool_down;
   if (decision->undoes > 0) {
     decision->outcome = "done";
@@ -203,12 +203,12 @@ void RemedyPolicy::FailIfHopeless(const RemedyFacts& facts, Moment now) {
   if (decision != nullptr && IsInFlight(*decision) && decision->kind == RemedyKind::kHotSwap &&
       facts.running) {
     const RemedyNode there = facts.node(decision->node);
-    is_hopeless = facts.spares + there.places_elsewhere < there.ranks;
+    is_hopeless = facts.spares + there.slots_elsewhere < there.ranks;
   }
   hopeless_since_ = is_hopeless ? std::min(hopeless_since_, now.steady) : absl::InfiniteFuture();
   if (!is_hopeless || now.steady < hopeless_since_ + options_.doubt) return;
   hopeless_since_ = absl::InfiniteFuture();
-  Fail(*decision, "there is no spare any more, and no place for another", facts, now);
+  Fail(*decision, "there is no spare any more, and no slot for another", facts, now);
 }
 
 }  // namespace paceline

@@ -74,7 +74,7 @@ TEST(RemedyOutcomeTest, SwapThatFailsIsNotRepeatedButEscalated) {
   job.Train(1000, 0.15);  // The same generation goes on.
   EXPECT_EQ(job.orders, 2);
   EXPECT_EQ(job.Last().kind, RemedyKind::kDrain);
-  job.Failed("no place");
+  job.Failed("no slot");
   job.Train(2000, 0.15);
   EXPECT_EQ(job.orders, 2);
   ASSERT_THAT(job.Open(), SizeIs(1));

@@ -75,7 +75,7 @@ RemedyActions RemedyPolicy::SetMode(StragglerMode mode, const RemedyFacts& facts
 RemedyActions RemedyPolicy::OnVerdict(const VerdictReport& report, const RemedyFacts& facts,
                                       Moment now) {
   Follow(facts, now);
-  if (report.masked || !IsPresent(report.generation, report.epoch, facts) ||
+  if (report.masked || !IsPresent(report.generation, report.plan_version, facts) ||
       !IsSane(report.verdict, facts)) {
     ++ignored_;
     return Conclude(facts, now);
@@ -106,7 +106,7 @@ RemedyActions RemedyPolicy::OnVerdict(const VerdictReport& report, const RemedyF
 RemedyActions RemedyPolicy::OnStepTimes(const StepSpan& window, const RemedyFacts& facts,
                                         Moment now) {
   Follow(facts, now);
-  if (!IsPresent(window.generation, window.epoch, facts) || window.steps <= 0 ||
+  if (!IsPresent(window.generation, window.plan_version, facts) || window.steps <= 0 ||
       !(window.seconds >= 0 && window.seconds <= kMaxStepS * static_cast<double>(window.steps))) {
     ++ignored_;
     return Conclude(facts, now);
@@ -121,7 +121,7 @@ RemedyActions RemedyPolicy::OnStepTimes(const StepSpan& window, const RemedyFact
 RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const RemedyFacts& facts,
                                          Moment now) {
   Follow(facts, now);
-  if (!IsPresent(report.generation, report.epoch, facts)) {
+  if (!IsPresent(report.generation, report.plan_version, facts)) {
     ++ignored_;
     return Conclude(facts, now);
   }
@@ -145,7 +145,7 @@ RemedyActions RemedyPolicy::OnLadderPlan(const LadderReport& report, const Remed
 RemedyActions RemedyPolicy::OnStrategyAdvice(const StrategyReport& report, const RemedyFacts& facts,
                                              Moment now) {
   Follow(facts, now);
-  if (!IsPresent(report.generation, report.epoch, facts)) {
+  if (!IsPresent(report.generation, report.plan_version, facts)) {
     ++ignored_;
     return Conclude(facts, now);
   }
@@ -199,11 +199,13 @@ std::optional<Refusal> RemedyPolicy::RefuseApply(int64_t id, const RemedyFacts& 
     return Refusal{Refusal::Kind::kArgument, "ADVICE_NOT_APPLICABLE",
                    absl::StrCat(name, " is for people: ", decision->reason)};
   }
-  if (!OutlivesGenerations(*decision) && !IsPresent(decision->generation, decision->epoch, facts)) {
-    return Refusal{Refusal::Kind::kState, "ADVICE_CLOSED",
-                   absl::StrCat(name, " is of generation ", decision->generation.value(),
-                                " and plan epoch ", decision->epoch.value(), ", the job has ",
-                                facts.generation.value(), " and ", facts.epoch.value())};
+  if (!OutlivesGenerations(*decision) &&
+      !IsPresent(decision->generation, decision->plan_version, facts)) {
+    return Refusal{
+        Refusal::Kind::kState, "ADVICE_CLOSED",
+        absl::StrCat(name, " is of generation ", decision->generation.value(), " and plan version ",
+                     decision->plan_version.value(), ", the job has ", facts.generation.value(),
+                     " and ", facts.plan_version.value())};
   }
   for (const RemedyDecision& other : decisions_) {
     if (!IsInFlight(other)) continue;
@@ -262,32 +264,33 @@ RemedyDecision* RemedyPolicy::UnderWay() {
   return found == decisions_.end() ? nullptr : &*found;
 }
 
-bool RemedyPolicy::IsPresent(Generation generation, PlanEpoch epoch,
+bool RemedyPolicy::IsPresent(Generation generation, PlanVersion plan_version,
                              const RemedyFacts& facts) const {
-  return generation == facts.generation && epoch == facts.epoch;
+  return generation == facts.generation && plan_version == facts.plan_version;
 }
 
 void RemedyPolicy::Follow(const RemedyFacts& facts, Moment now) {
   now_ = now.steady;
-  if (IsPresent(generation_, epoch_, facts)) return;
+  if (IsPresent(generation_, plan_version_, facts)) return;
   generation_ = facts.generation;
-  epoch_ = facts.epoch;
+  plan_version_ = facts.plan_version;
   cases_.clear();
   groups_.clear();
   slow_.clear();
   wish_.reset();
   recent_.Clear();
   doubted_until_.clear();
-  const std::string what = absl::StrCat("generation ", facts.generation.value(),
-                                        " with plan epoch ", facts.epoch.value(), " has begun");
+  const std::string what =
+      absl::StrCat("generation ", facts.generation.value(), " with plan version ",
+                   facts.plan_version.value(), " has begun");
   WithdrawIf(
       [&](const auto& d) {
-        return !OutlivesGenerations(d) && !IsPresent(d.generation, d.epoch, facts);
+        return !OutlivesGenerations(d) && !IsPresent(d.generation, d.plan_version, facts);
       },
       what, now);
   RemedyDecision* decision = UnderWay();
   if (decision != nullptr && IsChecked(*decision) &&
-      !IsPresent(decision->done_generation, decision->done_epoch, facts)) {
+      !IsPresent(decision->done_generation, decision->done_plan_version, facts)) {
     EndCheck(*decision, DecisionState::kUnchecked, what, now);
   }
 }

@@ -4,8 +4,10 @@
 // what became of it. At most one order is under way, and none begins before the last one was
 // checked. The rules, besides those of remedy_choice.h and ladder_planner.h:
 //
-//   - A verdict counts only for the job's present generation and plan epoch, and not if it rests on
-//     masked steps. A new generation or epoch withdraws all advice, except the undo of a drain.
+//   - A verdict counts only for the job's present generation and plan version, and not if it rests
+//   on
+//     masked steps. A new generation or plan version withdraws all advice, except the undo of a
+//     drain.
 //   - A GROUP verdict does not blame a rank: advice about ranks of its peer group is withdrawn, and
 //     nothing is done about them for `doubt`. A person is told when the slower group has cost the
 //     job `ask_share` of its time and `tell_group_s` in all. Nobody is replaced while more than a
@@ -19,7 +21,7 @@
 //     needed to give up one that gains nothing.
 //   - By itself (kAuto; strategies in kAdvise, too) the policy acts only if no brake is on, and not
 //     within `cool_down` of the end of an order, or of a check that ends badly.
-//   - A swap that no longer has a spare, nor a place for another, has failed after `doubt`.
+//   - A swap that no longer has a spare, nor a slot for another, has failed after `doubt`.
 //   - What failed or did not help is not repeated for the same rank or node within `pause`. If
 //     nothing else is possible, a person is asked.
 //   - A ladder or strategy that did not help is taken back. So is the drain of a node, in whatever
@@ -87,14 +89,14 @@ struct VerdictReport {
   Verdict verdict;
   NodeName node;  // The node that verdict.node stands for.
   Generation generation;
-  PlanEpoch epoch;
+  PlanVersion plan_version;
   bool masked = false;  // Its steps are not typical.
 };
 
 // Steps of the job since the last window, without masked ones.
 struct StepSpan {
   Generation generation;
-  PlanEpoch epoch;
+  PlanVersion plan_version;
   int64_t first_step = 0;
   int64_t steps = 0;
   double seconds = 0;  // For all of them.
@@ -103,13 +105,13 @@ struct StepSpan {
 struct LadderReport {
   LadderPlan plan;
   Generation generation;
-  PlanEpoch epoch;
+  PlanVersion plan_version;
 };
 
 struct StrategyReport {
   StrategyAdvice advice;
   Generation generation;
-  PlanEpoch epoch;
+  PlanVersion plan_version;
 };
 
 // What is to be done after an event, in this order.
@@ -164,7 +166,7 @@ class RemedyPolicy {
   const RemedyDecision* Find(int64_t id) const;
   // Persistent stragglers: ranks by their number, and nodes, besides their ranks, by -1 - number.
   const std::map<int, StragglerCase>& cases() const { return cases_; }
-  // How many reports did not count: of another generation or epoch, masked, or nonsense.
+  // How many reports did not count: of another generation or plan version, masked, or nonsense.
   int64_t ignored() const { return ignored_; }
 
  private:
@@ -178,12 +180,12 @@ class RemedyPolicy {
     double lost_s = 0;  // Since the first of these plans.
   };
 
-  bool IsPresent(Generation generation, PlanEpoch epoch, const RemedyFacts& facts) const;
+  bool IsPresent(Generation generation, PlanVersion plan_version, const RemedyFacts& facts) const;
   RemedyDecision* FindMutable(int64_t id);
   // The decision that is under way or being checked; null: none.
   RemedyDecision* UnderWay();
 
-  // Does what a new generation or epoch requires.
+  // Does what a new generation or plan version requires.
   void Follow(const RemedyFacts& facts, Moment now);
   void SetState(RemedyDecision& decision, DecisionState state, Moment now);
 
@@ -241,12 +243,12 @@ class RemedyPolicy {
 
   // Not stored.
   Generation generation_{0};
-  PlanEpoch epoch_{0};
+  PlanVersion plan_version_{0};
   std::map<int, StragglerCase> cases_;
   std::map<int, StragglerCase> groups_;  // By peer group; only those that have become slower.
   std::set<int> slow_;                   // Ranks that persist or are suspect.
   std::optional<PlanWish> wish_;
-  StepMeter recent_;                     // For the present generation and epoch.
+  StepMeter recent_;                     // For the present generation and plan version.
   StepMeter after_;                      // For the check under way.
   std::vector<ComparedSteps> compared_;  // For the check under way; oldest first.
   int64_t settling_ = 0;

@@ -44,7 +44,7 @@ TEST(RemedyPolicyTest, SuspectsAndTransientsAreLeftAlone) {
   EXPECT_THAT(job.policy->decisions(), IsEmpty());
 }
 
-TEST(RemedyPolicyTest, VerdictsOfAnotherGenerationOrEpochOrOfMaskedStepsDoNotCount) {
+TEST(RemedyPolicyTest, VerdictsOfAnotherGenerationOrPlanVersionOrOfMaskedStepsDoNotCount) {
   PolicyJob job(StragglerMode::kAuto);
   job.Train(500, 0.15);
   const VerdictReport good = job.Report(VerdictKind::kPersistent, 5);
@@ -55,7 +55,7 @@ TEST(RemedyPolicyTest, VerdictsOfAnotherGenerationOrEpochOrOfMaskedStepsDoNotCou
   bad.generation = Generation(2);
   job.Tell(bad);
   bad = good;
-  bad.epoch = PlanEpoch(0);
+  bad.plan_version = PlanVersion(0);
   job.Tell(bad);
   bad = good;
   bad.masked = true;
@@ -85,12 +85,12 @@ TEST(RemedyPolicyTest, VerdictsOfAnotherGenerationOrEpochOrOfMaskedStepsDoNotCou
   EXPECT_EQ(job.orders, 1);
 }
 
-TEST(RemedyPolicyTest, NewGenerationOrEpochWithdrawsAdvice) {
-  for (const bool by_epoch : {false, true}) {
+TEST(RemedyPolicyTest, NewGenerationOrPlanVersionWithdrawsAdvice) {
+  for (const bool by_version : {false, true}) {
     PolicyJob job(StragglerMode::kAdvise);
     AddStraggler(job);
-    if (by_epoch) {
-      job.facts.epoch = PlanEpoch(2);
+    if (by_version) {
+      job.facts.plan_version = PlanVersion(2);
     } else {
       job.facts.generation = Generation(2);
     }
@@ -121,12 +121,12 @@ TEST(RemedyPolicyTest, StepTimesOfAnotherGenerationAndNonsenseDoNotCount) {
     job.Take(job.policy->OnStepTimes(window, job.facts, job.now));
   };
   for (int i = 0; i < 50; ++i) {
-    tell({Generation(0), PlanEpoch(1), 10 * i, 10, 1.5});
-    tell({Generation(1), PlanEpoch(2), 10 * i, 10, 1.5});
-    tell({Generation(1), PlanEpoch(1), 10 * i, 0, 1.5});
-    tell({Generation(1), PlanEpoch(1), 10 * i, 10, -1});
-    tell({Generation(1), PlanEpoch(1), 10 * i, 10, std::nan("")});
-    tell({Generation(1), PlanEpoch(1), 10 * i, 10, 36001});
+    tell({Generation(0), PlanVersion(1), 10 * i, 10, 1.5});
+    tell({Generation(1), PlanVersion(2), 10 * i, 10, 1.5});
+    tell({Generation(1), PlanVersion(1), 10 * i, 0, 1.5});
+    tell({Generation(1), PlanVersion(1), 10 * i, 10, -1});
+    tell({Generation(1), PlanVersion(1), 10 * i, 10, std::nan("")});
+    tell({Generation(1), PlanVersion(1), 10 * i, 10, 36001});
   }
   EXPECT_EQ(job.policy->ignored(), 300);
   job.Tell(VerdictKind::kPersistent, 5);
@@ -218,7 +218,7 @@ TEST(RemedyPolicyTest, OfAGroupAPersonIsToldWhenAsMuchIsLostAsMatters) {
   job.Train(20, 0.15);
   ASSERT_THAT(job.Open(), SizeIs(1));
   EXPECT_EQ(job.Last().kind, RemedyKind::kAskPerson);
-  EXPECT_EQ(DescribeRemedy(job.Last()), "told: a whole group is slow");
+  EXPECT_EQ(DescribeRemedy(job.Last()), "reported: a whole group is slow");
   EXPECT_STREQ(job.policy->RefuseApply(1, job.facts)->reason, "ADVICE_NOT_APPLICABLE");
   job.Train(1000, 0.15);
   job.Tell(VerdictKind::kGroup, -1);

@@ -17,7 +17,7 @@ bool IsMany(int slow, const RemedyFacts& facts) { return slow > 1 && 4 * slow > 
 
 void SetPresent(const RemedyFacts& facts, RemedyDecision* decision) {
   decision->generation = facts.generation;
-  decision->epoch = facts.epoch;
+  decision->plan_version = facts.plan_version;
   decision->step = facts.step;
 }
 

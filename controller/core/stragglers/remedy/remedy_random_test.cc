@@ -60,7 +60,8 @@ class History {
     if (kind < 92) return ChangeFacts();
     if (kind < 94) return ChangeMembership();
     if (kind < 95) {
-      job_.facts.epoch = PlanEpoch(job_.facts.epoch.value() + 1);  // A person changes the plan.
+      job_.facts.plan_version =
+          PlanVersion(job_.facts.plan_version.value() + 1);  // A person changes the plan.
       persistent_.clear();
       return job_.Wait(absl::Seconds(1));
     }
@@ -159,7 +160,7 @@ class History {
         report.generation = Generation(job_.facts.generation.value() - 1);
         break;
       case 1:
-        report.epoch = PlanEpoch(job_.facts.epoch.value() + 1);
+        report.plan_version = PlanVersion(job_.facts.plan_version.value() + 1);
         break;
       case 2:
         report.masked = true;
@@ -194,7 +195,7 @@ class History {
     if (IsOpenAdvice(d)) {
       if (!OutlivesGenerations(d)) {
         ASSERT_EQ(d.generation, job_.facts.generation) << "advice of an old generation";
-        ASSERT_EQ(d.epoch, job_.facts.epoch);
+        ASSERT_EQ(d.plan_version, job_.facts.plan_version);
       }
       ASSERT_NE(job_.policy->mode(), StragglerMode::kOff);
       ASSERT_FALSE(d.reason.empty());

@@ -92,16 +92,17 @@ GradientRounds::Poll GradientRounds::PollUntilMade() {
   const absl::Time start = absl::UnixEpoch();
   Quorum quorum(steps_.ranks());
   Poll poll;
-  poll.told_s = now_s_ + kStepsToFirstPoll * steps_.typical_s();
+  poll.reported_s = now_s_ + kStepsToFirstPoll * steps_.typical_s();
   while (true) {
-    DropLate(poll.told_s);
-    const bool time_is_up = quorum.TimeIsUp(start + absl::Seconds(poll.told_s), step);
-    poll.done_s = Join(poll.told_s) + costs_.header_s;
-    if (quorum.Poll(ReadyAt(poll.told_s), ComingAt(poll.told_s), time_is_up ? steps_.ranks() : 0,
-                    waits_for_all_, start + absl::Seconds(poll.done_s))) {
+    DropLate(poll.reported_s);
+    const bool time_is_up = quorum.TimeIsUp(start + absl::Seconds(poll.reported_s), step);
+    poll.done_s = Join(poll.reported_s) + costs_.header_s;
+    if (quorum.Poll(ReadyAt(poll.reported_s), ComingAt(poll.reported_s),
+                    time_is_up ? steps_.ranks() : 0, waits_for_all_,
+                    start + absl::Seconds(poll.done_s))) {
       return poll;
     }
-    poll.told_s = poll.done_s + absl::ToDoubleSeconds(Quorum::Pause(step));
+    poll.reported_s = poll.done_s + absl::ToDoubleSeconds(Quorum::Pause(step));
   }
 }
 
@@ -115,7 +116,7 @@ void GradientRounds::Play() {
       Begin(rank, now_s_);
       continue;
     }
-    if (self.IsOffered() && self.end_s <= poll.told_s) {
+    if (self.IsOffered() && self.end_s <= poll.reported_s) {
       ++used_;
       self.misses = 0;
       Begin(rank, now_s_);

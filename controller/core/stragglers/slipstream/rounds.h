@@ -42,7 +42,7 @@ class GradientRounds {
     bool IsOffered() const;
   };
   struct Poll {
-    double told_s = 0;  // Gradients that end by this time are in the round.
+    double reported_s = 0;  // Gradients that end by this time are in the round.
     double done_s = 0;
   };
   void Begin(int rank, double at_s);

@@ -26,10 +26,10 @@ inline TrainerConfig Job(int ranks, StrategyConfig::Kind kind, int64_t warmup = 
   return config;
 }
 
-inline TrainingPlan Plan(int64_t epoch, std::vector<PlanLevel> levels,
+inline TrainingPlan Plan(int64_t version, std::vector<PlanLevel> levels,
                          std::vector<int> gradients = {}) {
   TrainingPlan plan;
-  plan.epoch = epoch;
+  plan.version = version;
   plan.levels = std::move(levels);
   plan.gradient_groups = std::move(gradients);
   return plan;

@@ -78,11 +78,12 @@ inline TrainerConfig SmallJob(int ranks, int64_t steps) {
   return config;
 }
 
-inline TrainingPlan SmallPlan(int64_t epoch, SlipstreamMode mode, const WindowBounds& window = {}) {
+inline TrainingPlan SmallPlan(int64_t version, SlipstreamMode mode,
+                              const WindowBounds& window = {}) {
   TrainingPlan plan;
-  plan.epoch = epoch;
+  plan.version = version;
   plan.slipstream.emplace();
-  plan.slipstream->epoch = epoch;
+  plan.slipstream->version = version;
   plan.slipstream->mode = mode;
   plan.slipstream->window = window;
   return plan;

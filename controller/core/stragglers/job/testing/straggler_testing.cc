@@ -38,16 +38,16 @@ WatchedJob::WatchedJob(const JobRequest& request, int nodes, const StragglerOpti
 }
 
 std::string WatchedJob::NodeOf(int rank) const {
-  return job().ranks[static_cast<size_t>(rank)].place.node.value();
+  return job().ranks[static_cast<size_t>(rank)].slot.node.value();
 }
 
 void WatchedJob::Train(int64_t steps, const OwnTime& own) {
   TrainAs(steps, [&](const std::vector<RankState>& ranks, int64_t s) {
     double longest = 0;
-    for (const RankState& rank : ranks) longest = std::max(longest, own(rank.place.node, s));
+    for (const RankState& rank : ranks) longest = std::max(longest, own(rank.slot.node, s));
     std::vector<StepTimes> row;
     for (const RankState& rank : ranks) {
-      const double seconds = own(rank.place.node, s);
+      const double seconds = own(rank.slot.node, s);
       StepTimes times;
       times.forward_s = seconds / 3;
       times.backward_s = 2 * seconds / 3;
@@ -63,7 +63,7 @@ void WatchedJob::TrainAs(int64_t steps, const Row& row_of) {
   for (int64_t begin = 0; begin < steps; begin += 10) {
     std::vector<std::vector<RankState>> jobs;
     for (const auto& [id, job] : cluster->jobs()) jobs.push_back(job.ranks);
-    std::map<TrainerId, std::vector<StepTimes>> told;
+    std::map<TrainerId, std::vector<StepTimes>> reported;
     for (int i = 0; i < 10; ++i, ++step) {
       double longest = 0;
       for (const std::vector<RankState>& ranks : jobs) {
@@ -71,14 +71,14 @@ void WatchedJob::TrainAs(int64_t steps, const Row& row_of) {
         for (size_t r = 0; r < ranks.size(); ++r) {
           row[r].step = step;
           longest = std::max(longest, row[r].total_s);
-          told[ranks[r].report.id].push_back(row[r]);
+          reported[ranks[r].report.id].push_back(row[r]);
         }
       }
       Wait(absl::Seconds(longest));
     }
     for (const std::vector<RankState>& ranks : jobs) {
       for (const RankState& rank : ranks) {
-        Tell(rank.place.node, rank.report.id, told[rank.report.id]);
+        Tell(rank.slot.node, rank.report.id, reported[rank.report.id]);
       }
     }
     Report();
@@ -190,12 +190,12 @@ TrainerReport WatchedJob::Play(const NodeName& node, const PlannedTrainer& plann
 
 void WatchedJob::TakeUpPlan(const Job& job, TrainerReport& report) const {
   if (!plan_error.empty() && report.plan.active.value() > 0 &&
-      report.plan.active < job.plan.epoch) {
-    report.plan.failed = job.plan.epoch;
+      report.plan.active < job.plan.version) {
+    report.plan.failed = job.plan.version;
     report.plan.error = plan_error;
     return;
   }
-  report.plan.prepared = report.plan.active = job.plan.epoch;
+  report.plan.prepared = report.plan.active = job.plan.version;
   report.plan.active_since_step = step;
 }
 

@@ -10,7 +10,7 @@ namespace paceline {
 PolicyJob::PolicyJob(StragglerMode mode, const RemedyOptions& options)
     : policy(std::in_place, options, mode) {
   facts.generation = Generation(1);
-  facts.epoch = PlanEpoch(1);
+  facts.plan_version = PlanVersion(1);
   facts.running = true;
   facts.has_ladder = true;
   facts.recovers = true;
@@ -24,8 +24,8 @@ void PolicyJob::Train(int64_t steps, double step_s) {
   for (int64_t done = 0; done < steps; done += 10) {
     now.steady += absl::Seconds(10 * step_s);
     now.wall += absl::Seconds(10 * step_s);
-    Take(policy->OnStepTimes({facts.generation, facts.epoch, facts.step, 10, 10 * step_s}, facts,
-                             now));
+    Take(policy->OnStepTimes({facts.generation, facts.plan_version, facts.step, 10, 10 * step_s},
+                             facts, now));
     facts.step += 10;
     facts.steps_left -= 10;
   }
@@ -50,7 +50,7 @@ VerdictReport PolicyJob::Report(VerdictKind kind, int rank, double slowdown) con
   report.verdict.episodes = 1;
   report.node = NodeName(absl::StrCat("n", std::max(rank, 0)));
   report.generation = facts.generation;
-  report.epoch = facts.epoch;
+  report.plan_version = facts.plan_version;
   return report;
 }
 
@@ -68,7 +68,7 @@ void PolicyJob::TellPlan(LadderAdvice advice, Ladder ladder, double step_s, Ladd
   report.plan.current.step_s = current_s;
   report.plan.reason = "as planned";
   report.generation = facts.generation;
-  report.epoch = facts.epoch;
+  report.plan_version = facts.plan_version;
   Take(policy->OnLadderPlan(report, facts, now));
 }
 
@@ -82,14 +82,14 @@ void PolicyJob::TellStrategy(StrategyMove move, std::optional<SlipstreamMode> ch
   report.advice.current_s = current_s;
   report.advice.reason = "as predicted";
   report.generation = facts.generation;
-  report.epoch = facts.epoch;
+  report.plan_version = facts.plan_version;
   Take(policy->OnStrategyAdvice(report, facts, now));
 }
 
 void PolicyJob::Done(double paid_s) {
   const RemedyDecision decision = *policy->Find(order);
   if (decision.kind == RemedyKind::kLadder) {
-    facts.epoch = PlanEpoch(facts.epoch.value() + 1);
+    facts.plan_version = PlanVersion(facts.plan_version.value() + 1);
   } else {
     facts.generation = Generation(facts.generation.value() + 1);
   }

@@ -16,7 +16,7 @@
 
 namespace paceline {
 
-// 8 ranks on 8 nodes, with a spare and free places; a step takes 0.1 s if nothing is slow.
+// 8 ranks on 8 nodes, with a spare and free slots; a step takes 0.1 s if nothing is slow.
 class PolicyJob {
  public:
   explicit PolicyJob(StragglerMode mode, const RemedyOptions& options = {});

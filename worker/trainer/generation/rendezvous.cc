@@ -1,0 +1,273 @@
+#include "worker/trainer/generation/rendezvous.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
+#include <ATen/ops/zeros.h>
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checksum.h"
+#include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/generation/rendezvous_rows.h"
+#include "worker/trainer/generation/state_transfer.h"
+
+namespace paceline {
+namespace {
+
+std::vector<at::Tensor> StepTensors(const Rendezvous& rendezvous) {
+  std::vector<at::Tensor> tensors = TensorsOf(rendezvous.model.parameters());
+  for (const at::Tensor& tensor : rendezvous.optimizer.State()) tensors.push_back(tensor);
+  return tensors;
+}
+
+// The exchanges of one rendezvous, and the state that they change.
+class Transfers {
+ public:
+  // `rows`: as changed by Foresee.
+  Transfers(const Rendezvous& rendezvous, const std::vector<RendezvousRow>& rows,
+            const RendezvousDecision& decision, TrainingState& state)
+      : rendezvous_(rendezvous), rows_(rows), decision_(decision), state_(state) {}
+
+  void Make(const Transfer& transfer) {
+    const int me = rendezvous_.config.rank();
+    if (transfer.from != me && transfer.to != me) return;
+    const bool receives = transfer.to == me;
+    const int peer = receives ? transfer.from : transfer.to;
+    switch (transfer.what) {
+      case Transfer::What::kAll:
+        return receives ? ReceiveAll(peer) : SendAll(peer);
+      case Transfer::What::kStep:
+        return receives ? ReceiveStep(peer) : Send(StepTensors(rendezvous_), peer);
+      case Transfer::What::kMean:
+        return receives ? ReceiveMean(peer) : SendMean(peer);
+    }
+  }
+
+ private:
+  const RendezvousRow& RowAt(int rank) const { return rows_[static_cast<size_t>(rank)]; }
+  at::Device device() const { return rendezvous_.model.device(); }
+  void Send(const std::vector<at::Tensor>& tensors, int to) const {
+    SendTensors(rendezvous_.groups.all(), tensors, device(), to);
+  }
+  void Receive(const std::vector<at::Tensor>& tensors, int from, bool in_place) const {
+    ReceiveTensors(rendezvous_.groups.all(), tensors, device(), from, in_place);
+  }
+
+  void SendAll(int to) const {
+    std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
+    const RandomNumbers random(device());
+    for (const at::Tensor& tensor : TensorsOf(rendezvous_.model.buffers()))
+      tensors.push_back(tensor);
+    for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
+    for (const StrategyMemory::Level& level : state_.memory.levels) {
+      if (level.reference.defined()) tensors.push_back(level.reference);
+    }
+    Send(tensors, to);
+  }
+
+  void ReceiveAll(int from) {
+    const RendezvousRow& source = RowAt(from);
+    std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
+    const RandomNumbers random(device());
+    for (const at::Tensor& tensor : TensorsOf(rendezvous_.model.buffers()))
+      tensors.push_back(tensor);
+    for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
+    state_.memory = StrategyMemory();
+    state_.memory.equal = source.equal;
+    for (const int64_t number : source.references) {
+      StrategyMemory::Level& level = state_.memory.levels.emplace_back();
+      if (number == 0) continue;
+      level.reference = at::empty({CountParameters()}, at::TensorOptions().device(device()));
+      level.reference_number = number;
+      tensors.push_back(level.reference);
+    }
+    state_.position = RankPosition();  // It has none until all ranks have theirs.
+    state_.is_open = state_.in_step = false;
+    Receive(tensors, from, /*in_place=*/true);
+    random.Restore();
+    state_.data = source.data;
+  }
+
+  // Keeps this rank's result of the step, except the norm of the gradients, which all ranks share.
+  void ReceiveStep(int from) {
+    Receive(StepTensors(rendezvous_), from, /*in_place=*/false);
+    for (const NamedTensor& parameter : rendezvous_.model.parameters()) {
+      parameter.tensor.mutable_grad() = at::Tensor();
+    }
+    const RendezvousRow& source = RowAt(from);
+    state_.data = state_.open_data;
+    state_.in_step = false;
+    state_.open_result.grad_norm =
+        at::tensor({source.grad_norm}, at::kFloat).squeeze().to(device());
+    // Kept even if this rendezvous fails.
+    RankPosition& position = state_.position;
+    position.step = source.position.step;
+    position.exchanged = source.position.exchanged;
+    position.exchange = source.position.exchange;
+    position.computed = false;
+    state_.memory.all_equal = source.all_equal;
+  }
+
+  const RankPosition& After(int rank) const {
+    return decision_.positions[static_cast<size_t>(rank)];
+  }
+
+  void SendMean(int to) const {
+    if (HasMean(RowAt(rendezvous_.config.rank()), After(to))) Send({state_.memory.mean}, to);
+  }
+
+  void ReceiveMean(int from) {
+    const int me = rendezvous_.config.rank();
+    if (HasMean(RowAt(from), After(me))) TakeMean(from);
+    state_.position.exchanged = true;
+    state_.position.final_mean = After(me).final_mean;
+  }
+
+  void TakeMean(int from) {
+    const RendezvousRow& source = RowAt(from);
+    std::vector<at::Tensor> parts = TensorsOf(rendezvous_.model.parameters());
+    int64_t values = CountParameters();
+    if (rendezvous_.config.strategy.average_optimizer_state) {
+      for (const at::Tensor& tensor : TensorsOf(rendezvous_.optimizer.Slots())) {
+        parts.push_back(tensor);
+        values += tensor.numel();
+      }
+    }
+    const auto type = source.mean_bytes == values * 4 ? at::kFloat : at::kDouble;
+    at::Tensor mean = at::empty({values}, at::TensorOptions().dtype(type).device(device()));
+    Receive({mean}, from, /*in_place=*/false);
+    int64_t offset = 0;
+    for (const at::Tensor& part : parts) {
+      part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
+      offset += part.numel();
+    }
+    // What this rank had sent has arrived.
+    for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
+    state_.memory.equal = RowAt(rendezvous_.config.rank()).equal;
+    state_.memory.mean = mean;  // It may have to be passed on.
+    state_.memory.mean_step = source.mean_step;
+  }
+
+  int64_t CountParameters() const {
+    int64_t values = 0;
+    for (const NamedTensor& one : rendezvous_.model.parameters()) values += one.tensor.numel();
+    return values;
+  }
+
+  const Rendezvous& rendezvous_;
+  const std::vector<RendezvousRow>& rows_;
+  const RendezvousDecision& decision_;
+  TrainingState& state_;
+};
+
+// All ranks take the order of the first rank that knows it, so that all arrange their buckets
+// alike. The sum ends the rendezvous: whoever gets it knows that all have what they need.
+void ShareOrder(const Rendezvous& rendezvous, const std::vector<RendezvousRow>& rows, bool counts,
+                std::vector<int64_t>* order) {
+  const auto parameters = static_cast<int64_t>(rendezvous.model.parameters().size());
+  const auto first = std::find_if(rows.begin(), rows.end(),
+                                  [](const RendezvousRow& row) { return row.has_order; });
+  at::Tensor shared = at::zeros({parameters}, at::kLong);
+  int64_t* const values = shared.mutable_data_ptr<int64_t>();
+  if (first - rows.begin() == rendezvous.config.rank()) {
+    std::copy(order->begin(), order->end(), values);
+  }
+  at::Tensor summed = shared.to(rendezvous.model.device());
+  rendezvous.groups.all().Sum(summed);
+  shared = summed.cpu();
+  order->clear();
+  if (!counts || first == rows.end()) return;
+  order->assign(shared.const_data_ptr<int64_t>(), shared.const_data_ptr<int64_t>() + parameters);
+}
+
+int64_t LastOrderOfAll(const std::vector<RendezvousRow>& rows) {
+  int64_t last = std::numeric_limits<int64_t>::max();
+  for (const RendezvousRow& row : rows) {
+    if (row.position.generation > 0) last = std::min(last, row.last_order);
+  }
+  return last == std::numeric_limits<int64_t>::max() ? 0 : last;
+}
+
+// Some ranks may have missed exchanges that others made.
+void ForgetExchanges(const std::vector<RendezvousRow>& rows, TrainingState& state) {
+  state.memory.all_equal =
+      std::all_of(rows.begin(), rows.end(), [](const RendezvousRow& row) { return row.all_equal; });
+  state.memory.levels.clear();
+  state.memory.equal = {};
+}
+
+}  // namespace
+
+uint64_t LayoutOf(const Member& member, const TrainingPlan& plan) {
+  TrainingPlan timeless = plan;
+  timeless.version = 1;
+  return ChecksumOf(absl::StrCat(member.rank, "/", member.world_size, " ", EncodePlan(timeless)));
+}
+
+absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& state) {
+  const at::NoGradGuard no_grad;
+  const std::vector<RendezvousRow> reported = GatherRows(rendezvous, state);
+  std::vector<RankPosition> positions;
+  std::vector<uint64_t> layouts;
+  std::vector<uint64_t> models;
+  for (const RendezvousRow& row : reported) {
+    models.push_back(row.model);
+    positions.push_back(row.position);
+    layouts.push_back(row.layout);
+  }
+  const absl::Status same = CheckModels(models);
+  if (!same.ok()) return same;
+  std::vector<std::vector<int>> groups;
+  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
+  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
+    groups.push_back(rendezvous.plan.gradient_groups);
+  }
+  RendezvousDecision decision = DecideRendezvous(positions, layouts, groups);
+  if (decision.begins) return true;
+  std::vector<RendezvousRow> rows = reported;
+  Foresee(decision, &rows);
+  if (decision.same_groups && !ReferencesAgree(rows, rendezvous.plan)) {
+    for (RankPosition& one : positions) one.layout = 0;
+    decision = DecideRendezvous(positions, layouts, groups);
+  }
+
+  const auto me = static_cast<size_t>(rendezvous.config.rank());
+  RankPosition after = decision.positions[me];
+  const bool takes_step =
+      std::any_of(decision.transfers.begin(), decision.transfers.end(), [&](const Transfer& one) {
+        return one.what == Transfer::What::kStep && one.to == rendezvous.config.rank();
+      });
+  if (state.in_step && !takes_step) {
+    rendezvous.undo->Undo();
+    state.in_step = state.is_open = state.position.computed = false;
+  }
+  Transfers transfers(rendezvous, rows, decision, state);
+  for (const Transfer& transfer : decision.transfers) transfers.Make(transfer);
+  state.memory.all_equal = rows[me].all_equal;
+  state.regrouped = !decision.same_groups;
+  if (state.regrouped) {
+    ForgetExchanges(rows, state);
+    after.layout = 0;  // Stays true if this rendezvous fails.
+  }
+  if (reported[me].position.alone_below <= after.step) state.alone_as = state.member;
+  const bool has_state = state.position.step >= 0;
+  if (has_state) state.position = after;
+  const bool steps_done = std::any_of(decision.positions.begin(), decision.positions.end(),
+                                      [](const RankPosition& one) { return one.step > 0; });
+  ShareOrder(rendezvous, reported, steps_done, &state.memory.gradient_order);
+  if (!has_state) state.alone_as = rendezvous.config.member;
+  // What some ranks have not begun, all begin again; also the save at the end.
+  state.saver.due =
+      std::any_of(rows.begin(), rows.end(), [](const RendezvousRow& row) { return row.save_due; });
+  state.saver.last_order = LastOrderOfAll(rows);
+  state.saver.last_saved = -1;
+  state.position = after;
+  return false;
+}
+
+}  // namespace paceline

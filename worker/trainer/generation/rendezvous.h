@@ -1,0 +1,45 @@
+// Lets a generation's members meet: finds out who has which state, and who needs it.
+//
+// The ranks report their positions, come to the same decision (core/rendezvous.h), undo unfinished
+// steps, and send each other what is missing. A rank with an older state keeps it until it has all
+// of the new one. A rank without state gets:
+//
+//   parameters, buffers, the optimizer's state and step counts, the state of the random numbers;
+//   the position in the data, the steps done, the latest evaluation and save;
+//   the references of int8 averages (its residuals begin from zero).
+#ifndef WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
+#define WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
+
+#include <cstdint>
+
+#include "absl/status/statusor.h"
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/loop/optimizer.h"
+#include "worker/trainer/loop/step_undo.h"
+#include "worker/trainer/loop/training_state.h"
+#include "worker/trainer/model/model.h"
+
+namespace paceline {
+
+struct Rendezvous {
+  const TrainerConfig& config;
+  const TrainingPlan& plan;
+  Groups& groups;
+  const Model& model;
+  const Optimizer& optimizer;
+  const StepUndo* undo;  // Null: no rank has trained before.
+};
+
+// Hash of what gives positions their meaning: rank, number of ranks, and plan without version.
+uint64_t LayoutOf(const Member& member, const TrainingPlan& plan);
+
+// Collective. Afterwards `state` is that of a member of this generation. Returns true if the
+// training begins; nothing was exchanged then. Throws CollectiveError; `state` is then unchanged or
+// partly updated, and fit for the next rendezvous. InvalidArgument: the ranks' models differ.
+absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& state);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_GENERATION_RENDEZVOUS_H_

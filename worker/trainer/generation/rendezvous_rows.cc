@@ -1,0 +1,121 @@
+#include "worker/trainer/generation/rendezvous_rows.h"
+
+#include <algorithm>
+#include <string>
+
+#include "absl/strings/str_cat.h"
+#include "common/checkpoint/checksum.h"
+
+namespace paceline {
+namespace {
+
+RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
+  const StrategyMemory& memory = state.memory;
+  RendezvousRow row;
+  row.position = state.position;
+  row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
+  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer);
+  row.data = state.data;
+  row.open_data = state.open_data;
+  if (state.is_open && state.open_result.grad_norm.defined()) {
+    row.grad_norm = state.open_result.grad_norm.item<double>();
+  }
+  row.mean_step = memory.mean_step;
+  if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
+  row.all_equal = memory.all_equal;
+  row.equal = memory.equal;
+  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
+    if (memory.levels[i].reference.defined()) {
+      row.references[i] = memory.levels[i].reference_number;
+    }
+  }
+  row.has_order = !memory.gradient_order.empty();
+  row.save_due = state.saver.due;
+  row.last_order = state.saver.last_order;
+  return row;
+}
+
+void Invalidate(std::array<int64_t, kMaxLevels>* references) {
+  for (int64_t& number : *references) number = number == 0 ? 0 : -1;
+}
+
+}  // namespace
+
+uint64_t HashOfModel(const Model& model, const Optimizer& optimizer) {
+  std::string text;
+  const auto add = [&](const std::string& name, const at::Tensor& tensor) {
+    absl::StrAppend(&text, name, static_cast<int>(tensor.scalar_type()));
+    for (const int64_t size : tensor.sizes()) absl::StrAppend(&text, " ", size);
+  };
+  for (const NamedTensor& one : model.parameters()) add(one.name, one.tensor);
+  for (const NamedTensor& one : model.buffers()) add(one.name, one.tensor);
+  for (const OptimizerSlot& slot : optimizer.Slots()) absl::StrAppend(&text, slot.name);
+  return ChecksumOf(text);
+}
+
+absl::Status CheckModels(const std::vector<uint64_t>& hashes) {
+  for (size_t rank = 0; rank < hashes.size(); ++rank) {
+    if (hashes[rank] == hashes.front()) continue;
+    return absl::InvalidArgumentError(absl::StrCat("the model of rank ", rank,
+                                                   " is not that of rank 0: files that the job "
+                                                   "names differ between the nodes"));
+  }
+  return absl::OkStatus();
+}
+
+std::vector<RendezvousRow> GatherRows(const Rendezvous& rendezvous, const TrainingState& state) {
+  return GatherByRank(rendezvous.groups.all(), rendezvous.model.device(), RowOf(rendezvous, state));
+}
+
+bool HasMean(const RendezvousRow& from, const RankPosition& to) {
+  return from.mean_bytes > 0 && from.mean_step >= to.step;
+}
+
+void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* rows) {
+  for (const Transfer& transfer : decision.transfers) {
+    const RendezvousRow& from = (*rows)[static_cast<size_t>(transfer.from)];
+    RendezvousRow& to = (*rows)[static_cast<size_t>(transfer.to)];
+    const RankPosition& after = decision.positions[static_cast<size_t>(transfer.to)];
+    switch (transfer.what) {
+      case Transfer::What::kAll: {
+        const RankPosition position = to.position;
+        to = from;
+        to.position = position;
+        break;
+      }
+      case Transfer::What::kStep:
+        to.data = to.open_data;
+        to.all_equal = from.all_equal;
+        break;
+      case Transfer::What::kMean:
+        if (!HasMean(from, after)) break;
+        to.equal = after.final_mean && !to.position.final_mean
+                       ? RankRange{0, static_cast<int>(rows->size())}
+                       : after.exchange;
+        // The others do not refer to a later mean.
+        if (from.mean_step > after.step) Invalidate(&to.references);
+        break;
+    }
+  }
+}
+
+bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const TrainingPlan& plan) {
+  for (size_t level = 0; level < std::min(plan.levels.size(), kMaxLevels); ++level) {
+    int first = 0;
+    for (const int size : plan.levels[level].groups) {
+      const auto number_of = [&](int rank) {
+        const RendezvousRow& row = rows[static_cast<size_t>(rank)];
+        const int64_t number = row.references[level];
+        const bool next = row.equal.Holds(first) && row.equal.Holds(first + size - 1);
+        return number != 0 && next ? number + 1 : number;
+      };
+      for (int rank = first; rank < first + size; ++rank) {
+        if (number_of(rank) != number_of(first)) return false;
+      }
+      first += size;
+    }
+  }
+  return true;
+}
+
+}  // namespace paceline

@@ -1,0 +1,286 @@
+// Ranks meet with the states that losses at certain moments leave.
+#include "worker/trainer/generation/rendezvous.h"
+
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/generation/rendezvous_rows.h"
+#include "worker/trainer/model/model.h"
+
+namespace paceline {
+namespace {
+
+class TinyModel : public Model {
+ public:
+  TinyModel() : Model(at::kCPU) { AddParameter("weight", at::zeros({3})); }
+  at::Tensor Loss(const Batch& /*batch*/) override { return parameters()[0].tensor.sum(); }
+  Score Evaluate(const Batch& /*batch*/) override { return {}; }
+};
+
+// A rank that trained in generation 1 and meets in 2.
+struct TestRank {
+  TestRank(const TrainerConfig& config_in, const TrainingPlan& plan_in)
+      : config(config_in),
+        plan(plan_in),
+        optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))),
+        undo(model) {
+    undo.Keep();
+    RankPosition& position = state.position;
+    position.generation = 1;
+    position.step = 10;
+    position.rank = config.rank();
+    position.gradients = {0, config.member.world_size};
+    position.layout = LayoutOf(config.member, plan);
+    state.data = {0, 100 + config.rank()};
+    state.memory.all_equal = false;
+  }
+
+  void Set(float value) { at::Tensor(weight()).detach().fill_(value); }
+  float value() const { return weight()[0].item<float>(); }
+  at::Tensor weight() const { return model.parameters()[0].tensor; }
+
+  // It has the gradients of the next step; their mean was cut off.
+  void Compute() {
+    state.in_step = state.is_open = state.position.computed = true;
+    state.open_data = {0, 200 + config.rank()};
+  }
+  // It has done the next step; the exchange was cut off.
+  void Cut(RankRange exchange) {
+    state.position.exchanged = false;
+    state.position.exchange = exchange;
+  }
+  // The latest exchange of parameters, after `step` steps, gave `value`.
+  void SetMean(float value, int64_t step) {
+    state.memory.mean = at::full({3}, value, at::kFloat);
+    state.memory.mean_step = step;
+  }
+  void SetReference(float value, int64_t number) {
+    StrategyMemory::Level& level = state.memory.levels.emplace_back();
+    level.reference = at::full({3}, value, at::kFloat);
+    level.reference_number = number;
+  }
+  void Forget() { state = TrainingState(); }
+
+  Rendezvous AsRendezvous(Groups& groups) const {
+    return {config, plan, groups, model, *optimizer, &undo};
+  }
+
+  const TrainerConfig& config;
+  const TrainingPlan& plan;
+  TinyModel model;
+  const std::unique_ptr<Optimizer> optimizer;
+  StepUndo undo;
+  TrainingState state;
+};
+
+TrainingPlan Pairs(WireFormat format = WireFormat::kFp32) {
+  TrainingPlan plan;
+  plan.version = 1;
+  plan.levels = {{2, {2, 2}, format}, {4, {4}, format}};
+  return plan;
+}
+
+// `arrange` sets each rank's state before the rendezvous; `check` runs afterwards.
+void RunRendezvousOfAll(int ranks, const TrainingPlan& plan,
+                        const std::function<void(TestRank&)>& arrange,
+                        const std::function<void(TestRank&)>& check) {
+  TrainerConfig job;
+  job.member.world_size = ranks;
+  job.member.generation = 2;
+  job.startup_timeout = absl::Seconds(20);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    TestRank rank(config, plan);
+    arrange(rank);
+    const absl::StatusOr<bool> begins = RunRendezvous(rank.AsRendezvous(groups), rank.state);
+    ASSERT_TRUE(begins.ok()) << begins.status();
+    EXPECT_FALSE(*begins);
+    check(rank);
+  });
+}
+
+TEST(RendezvousTest, WhoTakesAStepHasItsDataAndTheNewcomerTheSame) {
+  RunRendezvousOfAll(
+      3, TrainingPlan(),
+      [](TestRank& rank) {
+        rank.Set(1);
+        if (rank.config.rank() == 0) rank.Compute();
+        if (rank.config.rank() == 1) {
+          rank.Set(2);
+          rank.state.position.step = 11;
+          rank.state.data = {0, 201};
+          rank.state.memory.all_equal = true;
+          rank.state.is_open = true;
+          rank.state.open_result.grad_norm = at::full({}, 0.5F, at::kFloat);
+        }
+        if (rank.config.rank() == 2) rank.Forget();
+      },
+      [](TestRank& rank) {
+        const TrainingState& state = rank.state;
+        EXPECT_EQ(rank.value(), 2);
+        EXPECT_EQ(state.position.step, 11);
+        EXPECT_FALSE(state.position.computed);
+        EXPECT_FALSE(state.in_step);
+        EXPECT_TRUE(state.memory.all_equal) << "as after the step";
+        // The newcomer has copied rank 0.
+        EXPECT_EQ(state.data, (DataPosition{0, rank.config.rank() == 1 ? 201 : 200}));
+        if (rank.config.rank() == 0) {
+          EXPECT_EQ(state.open_result.grad_norm.item<float>(), 0.5F);
+        }
+      });
+}
+
+TEST(RendezvousTest, AStepThatIsTakenBackIsRepeatedWithItsData) {
+  RunRendezvousOfAll(
+      3, TrainingPlan(),
+      [](TestRank& rank) {
+        rank.Set(1);
+        rank.Compute();
+        if (rank.config.rank() == 2) rank.Forget();
+      },
+      [](TestRank& rank) {
+        EXPECT_EQ(rank.state.position.step, 10);
+        EXPECT_FALSE(rank.state.is_open);
+        EXPECT_EQ(rank.state.data, (DataPosition{0, rank.config.rank() == 1 ? 101 : 100}));
+      });
+}
+
+// Ranks 0 and 1 share gradients. Rank 1 did the step and was cut off in an exchange that ranks 2
+// and 3 completed; rank 0 had only computed its gradients.
+TEST(RendezvousTest, AStepAndThenItsMeanAreTaken) {
+  TrainingPlan plan;
+  plan.version = 1;
+  plan.levels = {{2, {4, 2}}, {4, {6}}};
+  RunRendezvousOfAll(
+      6, plan,
+      [](TestRank& rank) {
+        const int number = rank.config.rank();
+        rank.Set(static_cast<float>(number));
+        rank.state.position.gradients = {number / 2 * 2, 2};
+        if (number > 3) return;
+        if (number == 0) return rank.Compute();
+        rank.state.position.step = 11;
+        if (number == 1) return rank.Cut({0, 4});
+        rank.SetMean(7, 11);
+      },
+      [](TestRank& rank) {
+        if (rank.config.rank() > 1) return;
+        EXPECT_EQ(rank.state.position.step, 11);
+        EXPECT_TRUE(rank.state.position.exchanged);
+        EXPECT_EQ(rank.value(), 7);
+        EXPECT_EQ(rank.state.memory.equal.first, 0);
+        EXPECT_EQ(rank.state.memory.equal.size, 4) << "those of the exchange, not all";
+        EXPECT_EQ(rank.state.memory.mean_step, 11) << "others may ask for it";
+      });
+}
+
+// In a warm-up, ranks sometimes exchange figures only; an old mean is not part of that exchange.
+TEST(RendezvousTest, AnExchangeOfFiguresGivesNoParameters) {
+  RunRendezvousOfAll(
+      4, Pairs(),
+      [](TestRank& rank) {
+        rank.Set(5);
+        if (rank.config.rank() == 0) return rank.Cut({0, 4});
+        rank.SetMean(3, 4);
+      },
+      [](TestRank& rank) {
+        EXPECT_EQ(rank.value(), 5);
+        EXPECT_TRUE(rank.state.position.exchanged);
+        EXPECT_EQ(rank.state.memory.equal.size, 0);
+      });
+}
+
+TEST(RendezvousTest, ANewcomerRefersToWhatItsGroupRefersTo) {
+  RunRendezvousOfAll(
+      4, Pairs(WireFormat::kInt8),
+      [](TestRank& rank) {
+        for (const int64_t number : {4, 2}) rank.SetReference(static_cast<float>(number), number);
+        if (rank.config.rank() == 1) rank.Forget();
+      },
+      [](TestRank& rank) {
+        EXPECT_FALSE(rank.state.regrouped);
+        ASSERT_GE(rank.state.memory.levels.size(), 2u);
+        for (const size_t level : {0, 1}) {
+          const StrategyMemory::Level& one = rank.state.memory.levels[level];
+          EXPECT_EQ(one.reference_number, level == 0 ? 4 : 2);
+          EXPECT_EQ(one.reference[0].item<float>(), level == 0 ? 4 : 2);
+        }
+      });
+}
+
+// A rank takes the mean of all as its reference; the others have that reference already.
+TEST(RendezvousTest, WhoTakesAMeanRefersToItAsTheOthersDo) {
+  RunRendezvousOfAll(
+      4, Pairs(WireFormat::kInt8),
+      [](TestRank& rank) {
+        const bool cut = rank.config.rank() == 3;
+        for (const int64_t number : {4, 2}) rank.SetReference(0, cut ? number : number + 1);
+        if (cut) return rank.Cut({0, 4});
+        rank.SetMean(7, 10);
+      },
+      [](TestRank& rank) {
+        EXPECT_FALSE(rank.state.regrouped);
+        EXPECT_EQ(rank.state.memory.equal.size, rank.config.rank() == 3 ? 4 : 0);
+      });
+}
+
+// Ranks 0 and 1 have had another mean since: rank 3 would refer to it, rank 2 to the one before.
+TEST(RendezvousTest, WithoutACommonReferenceTheRanksAverageFirst) {
+  RunRendezvousOfAll(
+      4, Pairs(WireFormat::kInt8),
+      [](TestRank& rank) {
+        const bool cut = rank.config.rank() == 3;
+        for (const int64_t number : {4, 2}) rank.SetReference(0, cut ? number : number + 1);
+        if (cut) return rank.Cut({0, 4});
+        rank.SetMean(7, rank.config.rank() < 2 ? 12 : 10);
+        if (rank.config.rank() < 2) rank.state.position.step = 12;
+      },
+      [](TestRank& rank) {
+        EXPECT_TRUE(rank.state.regrouped);
+        EXPECT_TRUE(rank.state.memory.levels.empty());
+        EXPECT_EQ(rank.state.position.alone_below, 12);
+        EXPECT_EQ(rank.state.position.layout, 0u) << "also when this rendezvous fails at its end";
+      });
+}
+
+// Rank 2, without a state, is lost after its report.
+TEST(RendezvousTest, AStepThatWasTakenIsDoneAlsoIfTheRendezvousFails) {
+  TrainerConfig job;
+  job.member.world_size = 3;
+  job.member.generation = 2;
+  job.startup_timeout = absl::Seconds(20);
+  const TrainingPlan plan;
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    TestRank rank(config, plan);
+    rank.Set(1);
+    if (config.rank() == 2) {
+      rank.Forget();
+      GatherRows(rank.AsRendezvous(groups), rank.state);
+      return;
+    }
+    if (config.rank() == 0) rank.Compute();
+    if (config.rank() == 1) {
+      rank.Set(2);
+      rank.state.position.step = 11;
+    }
+    EXPECT_THROW(RunRendezvous(rank.AsRendezvous(groups), rank.state).status().IgnoreError(),
+                 CollectiveError);
+    EXPECT_EQ(rank.value(), 2);
+    EXPECT_EQ(rank.state.position.step, 11);
+    EXPECT_FALSE(rank.state.position.computed);
+  });
+}
+
+TEST(RendezvousTest, ASaveThatIsDueOnSomeRanksIsDueOnAll) {
+  RunRendezvousOfAll(
+      4, Pairs(), [](TestRank& rank) { rank.state.saver.due = rank.config.rank() == 1; },
+      [](TestRank& rank) { EXPECT_TRUE(rank.state.saver.due); });
+}
+
+}  // namespace
+}  // namespace paceline
