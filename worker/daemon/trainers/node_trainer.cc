@@ -16,6 +16,7 @@
 #include "common/foreign_dir.h"
 #include "common/log.h"
 #include "common/uuid.h"
+#include "worker/daemon/logs/log_files.h"
 #include "worker/daemon/session/kept_message.h"
 #include "worker/daemon/state/job_paths.h"
 #include "worker/daemon/trainers/trainer_sockets.h"

@@ -72,7 +72,7 @@ Tensors SynchronousTraining(const TrainerConfig& config, const Tensors& initial)
 TEST(SlipstreamTest, EachModeTrainsAndAllRanksEndWithTheSameModel) {
   for (const Mode mode : kModes) {
     for (const auto kind : {OptimizerConfig::Kind::kSgd, OptimizerConfig::Kind::kAdamW}) {
-      TrainerConfig job = SmallJob(4, 60);
+      TrainerConfig job = SmallJob(4, 120);
       job.optimizer.kind = kind;
       if (kind == OptimizerConfig::Kind::kAdamW) job.schedule.peak = 0.02;
       Collected models(4);
@@ -82,7 +82,7 @@ TEST(SlipstreamTest, EachModeTrainsAndAllRanksEndWithTheSameModel) {
         EXPECT_TRUE(rank.Train().ok());
         EXPECT_LT(rank.Evaluate(), 0.8 * before);
         models.Add(config.rank(), CopyOf(rank.model));
-        EXPECT_GE(rank.slipstream.steps_done(), 60);
+        EXPECT_GE(rank.slipstream.steps_done(), 120);
         const SlipstreamFigures figures = rank.slipstream.figures();
         EXPECT_EQ(figures.mode, mode);
         EXPECT_EQ(figures.steps, rank.steps);
