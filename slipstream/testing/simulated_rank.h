@@ -80,7 +80,7 @@ struct SimulatedRank {
   bool in_group = false;  // or something that it does with its group.
   bool comm_busy = false, comm_ended = false;
   bool in_collective = false;
-  int64_t version = 0;  // Events of earlier versions are void, as the comm thread was cut off.
+  int64_t incarnation = 0;  // Of the comm thread: events of one that was cut off are void.
   double clock_rate = 1;
   double slowness = 1;
   absl::Duration extra;     // Added to the next step.
