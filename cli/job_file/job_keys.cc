@@ -52,7 +52,9 @@ JobKey MakeKey(const std::string& path, const KeyField& field) {
   const v1::JobKey& rules = field.choice != nullptr ? KeyOf(*field.choice) : KeyOf(*field.field);
   const KeyType type = TypeOf(field);
   const std::string bounds = BoundsText(rules);
-  std::vector<std::string> allowed = AllowedNames(field);
+  std::vector<std::string> allowed;
+  const std::string names = absl::StrJoin(AllowedNames(field), ", ");
+  if (!names.empty()) allowed.push_back(names);
   if (!bounds.empty()) {
     allowed.push_back(absl::StrCat(type == KeyType::kIntegers ? "each " : "", bounds));
   }

@@ -176,7 +176,7 @@ TEST_F(ClusterCheckpointsTest, FileSystemThatHangsHoldsNobodyUpAndAnotherNodeIsA
   EXPECT_THAT(cluster_.TasksFor(NodeName("a")), IsEmpty());
   EXPECT_THAT(cluster_.TasksFor(NodeName("b")), SizeIs(1));
   EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a"), NodeName("b")));
-  EXPECT_THAT(job().reason, HasSubstr("on node b"));
+  EXPECT_THAT(job().reason, HasSubstr("waits for node b to scan"));
   EXPECT_GT(cluster_.NextDeadline(), relief);
 }
 
