@@ -94,9 +94,9 @@ def generate_protos():
          "google/rpc/status.proto", "google/rpc/error_details.proto"], check=True)
     # As proto/BUILD does.
     subprocess.run(
-        f"protoc -I. --descriptor_set_out={GENERATED}/set proto/*.proto && "
+        f"protoc -I. --descriptor_set_out={GENERATED}/methods.pb proto/*.proto && "
         "protoc --decode=google.protobuf.FileDescriptorSet google/protobuf/descriptor.proto "
-        f"< {GENERATED}/set | awk -f proto/methods.awk > {GENERATED}/proto/methods.h", shell=True, check=True)
+        f"< {GENERATED}/methods.pb | awk -f proto/methods.awk > {GENERATED}/proto/methods.h", shell=True, check=True)
 
 
 @functools.lru_cache(maxsize=None)

@@ -261,7 +261,7 @@ void Unblock(const std::string& directory) {
 
 TEST_F(CheckpointTest, JobWhoseLastSaveFailsHoldsItsStateAndSucceedsWhenItCan) {
   v1::JobSpec spec = Job(2, 200);
-  *spec.add_chaos() = cluster_.Sleep(0.5, 25, 200);
+  *spec.add_chaos() = cluster_.Sleep(0.2, 0, 200);
   spec.mutable_checkpoint()->set_every_steps(20);
   spec.mutable_checkpoint()->set_at_end(true);
   const std::string id = cluster_.Submit(spec).id();
@@ -289,7 +289,8 @@ TEST_F(CheckpointTest, JobWhoseLastSaveFailsHoldsItsStateAndSucceedsWhenItCan) {
 
 TEST_F(CheckpointTest, JobWhoseOwnDirectoryFailsIsSavedElsewhereWhileItTrainsAndWhileItHolds) {
   v1::JobSpec spec = Job(2, 200);
-  *spec.add_chaos() = cluster_.Sleep(0.5, 25, 200);
+  // From the start: an order is due so many steps ahead as took a second so far.
+  *spec.add_chaos() = cluster_.Sleep(0.2, 0, 200);
   spec.mutable_checkpoint()->set_every_steps(20);
   spec.mutable_checkpoint()->set_keep_latest(1);
   spec.mutable_checkpoint()->set_at_end(true);
@@ -344,7 +345,7 @@ TEST_F(CheckpointTest, JobWhoseOwnDirectoryFailsIsSavedElsewhereWhileItTrainsAnd
 
 TEST_F(CheckpointTest, JobThatHoldsItsStateIsCancelled) {
   v1::JobSpec spec = Job(2, 200);
-  *spec.add_chaos() = cluster_.Sleep(0.5, 25, 200);
+  *spec.add_chaos() = cluster_.Sleep(0.2, 0, 200);
   spec.mutable_checkpoint()->set_every_steps(20);
   const std::string id = cluster_.Submit(spec).id();
   WaitForCheckpoint(id, 20);

@@ -38,7 +38,7 @@ class MembershipState {
     kWait,        // Wait for another event.
     kRendezvous,  // Meet the members of `generation`, or go on rendezvous: call OnRendezvous,
                   // connect, get the state, call OnRendezvousDone.
-    kTrain,    // Begin or continue to train.
+    kTrain,       // Begin or continue to train.
     kConnect,  // Train, and connect the members of `generation` meanwhile; then call OnConnected.
     kAgree,    // Train, and agree with the present generation's members on a step after which all
                // leave for `generation`; then call OnLeft.
