@@ -18,6 +18,7 @@
 #include "google/protobuf/message_lite.h"
 #include "grpcpp/generic/generic_stub.h"
 #include "grpcpp/grpcpp.h"
+#include "grpcpp/impl/codegen/proto_utils.h"  // How a message becomes bytes.
 
 namespace paceline {
 namespace {
