@@ -133,7 +133,7 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
       closed[node.closed.empty() ? "do not answer" : node.closed] += node.total;
     } else {
       free += table.room(n);
-      fit += blocks.Fit(table.room(n));
+      if (blocks.one_per_node) fit += blocks.Fit(table.room(n));
       kept += table.free(n) - table.room(n);
     }
   });
