@@ -44,7 +44,7 @@ class PlacementOnRacks : public ::testing::Test {
  protected:
   using Labels = std::map<std::string, std::string>;
 
-  // Adds a node whose places are all free.
+  // Adds a node whose slots are all free.
   void Add(const char* name, int slots, Labels labels = {}) {
     labels_.push_back(std::move(labels));
     NodeSpace space = Space(name, slots, slots);

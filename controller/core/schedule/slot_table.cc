@@ -10,7 +10,7 @@ namespace {
 // How many are kept, each of some 10 bytes per node. Most jobs have one of a few policies.
 constexpr size_t kPackingsKept = 16;
 
-std::vector<NodeShare> InPlaces(std::vector<NodeShare> shares, const RankBlocks& blocks) {
+std::vector<NodeShare> InSlots(std::vector<NodeShare> shares, const RankBlocks& blocks) {
   for (NodeShare& share : shares) share.count *= blocks.size;
   return shares;
 }
@@ -64,7 +64,7 @@ SlotTable::Packed SlotTable::Pack(const JobRequest& job) {
   if (!job.placement.same.empty()) return PackInOneGroup(job, allowed);
   const RankBlocks blocks(job);
   Packing& packing = PackingOf(allowed, blocks);
-  return {InPlaces(packing.Pack(blocks.count), blocks), packing.room()};
+  return {InSlots(packing.Pack(blocks.count), blocks), packing.room()};
 }
 
 SlotTable::Packed SlotTable::PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const {
@@ -98,7 +98,7 @@ SlotTable::Packed SlotTable::PackInOneGroup(const JobRequest& job, const NodeSet
   nodes.ForEach([&](int n) {
     if (groups[n] == best) packing.SetRoom(n, blocks.Fit(room_[n]));
   });
-  packed.shares = InPlaces(packing.Pack(blocks.count), blocks);
+  packed.shares = InSlots(packing.Pack(blocks.count), blocks);
   return packed;
 }
 
