@@ -45,3 +45,5 @@ trainer.train(resume_from_checkpoint=os.path.isdir(args.output) and get_last_che
 if trainer.is_world_process_zero():
     print(f"done after step {trainer.state.global_step}: "
           f"loss {trainer.state.log_history[-1]['train_loss']:.2f}", flush=True)
+# Leaves the group of ranks; torch may abort where it outlives Python.
+trainer.accelerator.end_training()
