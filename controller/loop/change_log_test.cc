@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "controller/core/history/transition_finder.h"
 #include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/core/testing/member_job.h"
 
@@ -47,7 +48,8 @@ class ChangeLogTest : public ::testing::Test {
 
   void Step(const Event& event, double at) {
     const Actions actions = cluster_.Step(event, At(at));
-    const std::vector<ChangeLine> lines = changes_.Look(cluster_, stragglers_, actions, {});
+    const std::vector<ChangeLine> lines =
+        ChangeLines(cluster_, finder_.Look(cluster_, stragglers_, actions, {}), actions);
     lines_.insert(lines_.end(), lines.begin(), lines.end());
   }
   // Returns the lines since the last call.
@@ -86,7 +88,7 @@ class ChangeLogTest : public ::testing::Test {
       {},
       [](const std::string& strategy, const Ladder&) { return strategy; },
       [](const std::string& asked, const std::optional<SlipstreamChoice>&) { return asked; }};
-  ChangeLog changes_;
+  TransitionFinder finder_;
   std::vector<ChangeLine> lines_;
 };
 
@@ -96,17 +98,17 @@ TEST_F(ChangeLogTest, AJobsStatesAndGenerationsAreToldOnce) {
   TrainAll(2);
   TrainAll(3);
   EXPECT_THAT(Heads(Lines()),
-              ElementsAre("job_state job=job-1 state=STARTING",
-                          "job_generation job=job-1 generation=1 cause=start ranks=2",
+              ElementsAre("job_generation job=job-1 generation=1 cause=start ranks=2",
+                          "job_state job=job-1 state=STARTING",
                           "job_state job=job-1 state=RUNNING"));
   const RankState killed = job().ranks[1];
   End(killed, FailureKind::kSignal, "killed by SIGKILL", 4);
   const std::vector<ChangeLine> lost = Lines();
   EXPECT_THAT(Heads(lost),
-              ElementsAre("job_state job=job-1 state=RECOVERING",
-                          "job_generation job=job-1 generation=2 cause=failure ranks=2"));
-  EXPECT_THAT(lost.back().text, HasSubstr(" reason=\"rank 1 on "));
-  EXPECT_THAT(lost.back().text, HasSubstr("killed by SIGKILL"));
+              ElementsAre("job_generation job=job-1 generation=2 cause=failure ranks=2",
+                          "job_state job=job-1 state=RECOVERING"));
+  EXPECT_THAT(lost[0].text, HasSubstr(" reason=\"rank 1 on "));
+  EXPECT_THAT(lost[0].text, HasSubstr("killed by SIGKILL"));
   TrainAll(5);
   const std::vector<RankState> members = job().ranks;
   for (const RankState& member : members) End(member, FailureKind::kNone, "", 6);
@@ -142,14 +144,16 @@ TEST_F(ChangeLogTest, TheAutomationsPausesAreTold) {
 // A job with a slow rank for which the automation acts.
 class DecisionLogTest : public ::testing::Test {
  protected:
-  std::vector<ChangeLine> Look(ChangeLog& changes) const {
+  std::vector<ChangeLine> Look(TransitionFinder& finder) const {
     Actions actions;
     actions.show_jobs.insert(watched_.id);
     StragglerActions decided;
     for (const RemedyDecision& decision : Decisions()) {
       decided.store.emplace(watched_.id, decision.id);
     }
-    return changes.Look(*watched_.cluster, *watched_.stragglers, actions, decided);
+    return ChangeLines(*watched_.cluster,
+                       finder.Look(*watched_.cluster, *watched_.stragglers, actions, decided),
+                       actions);
   }
   std::vector<RemedyDecision> Decisions() const {
     const JobStragglers* known = watched_.stragglers->Find(watched_.id);
@@ -162,11 +166,11 @@ class DecisionLogTest : public ::testing::Test {
 };
 
 TEST_F(DecisionLogTest, StatesOfDecisionsAndPlannedGenerationsAreToldOnce) {
-  ChangeLog changes;
+  TransitionFinder finder;
   std::vector<std::string> reported;
   for (int i = 0; i < 120; ++i) {
     watched_.Train(10, SlowFrom("n03", 200));
-    for (const std::string& head : Heads(Look(changes))) {
+    for (const std::string& head : Heads(Look(finder))) {
       if (!absl::StartsWith(head, "job_state ")) reported.push_back(head);
     }
   }
@@ -182,9 +186,9 @@ TEST_F(DecisionLogTest, StatesOfDecisionsAndPlannedGenerationsAreToldOnce) {
 TEST_F(DecisionLogTest, AfterARestartNothingIsToldAgain) {
   watched_.Train(1200, SlowFrom("n03", 200));
   ASSERT_FALSE(Decisions().empty());
-  ChangeLog changes;
-  changes.Restore(*watched_.cluster, {{watched_.id, Decisions()}});
-  EXPECT_THAT(Heads(Look(changes)), IsEmpty());
+  TransitionFinder finder;
+  finder.Restore(*watched_.cluster, {{watched_.id, Decisions()}});
+  EXPECT_THAT(Heads(Look(finder)), IsEmpty());
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/time/clock.h"
+#include "controller/loop/change_log.h"
 #include "controller/metrics/metrics.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_node.h"
@@ -51,9 +52,9 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       refreshes_(loop) {
   cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                    std::move(state.automation));
-  changes_.Restore(cluster_, state.decisions);
+  transitions_.Restore(cluster_, state.decisions);
   WriteBatch batch;
-  Write(histories_.Restore(std::move(state.events), cluster_, state.decisions), batch);
+  Write(histories_.Restore(std::move(state.events), cluster_), batch);
   StragglerActions decided = stragglers_.Restore(std::move(state.decisions), cluster_, Now());
   for (auto& [id, entry] : state.requests) requests_.Add(id, std::move(entry));
   ForgetRequests(batch);
@@ -102,13 +103,13 @@ void ControlLoop::TakeSteps(const NodeName& node, const TrainerId& trainer,
   steps_.TakeSteps(cluster_, node, trainer, steps);
   StragglerActions decided = stragglers_.TakeSteps(cluster_, node, trainer, steps, Now());
   if (!decided.empty()) return Carry({}, std::move(decided), {}, [](const absl::Status&) {});
-  if (!histories_.HasNewVerdicts(trainer.job, stragglers_)) return;
-  const HistoryActions reported =
-      histories_.FollowVerdicts(trainer.job, cluster_, stragglers_, Now().wall);
+  if (!transitions_.HasNewVerdicts(trainer.job, stragglers_)) return;
+  const HistoryActions events = histories_.Take(
+      cluster_, transitions_.LookAtVerdicts(trainer.job, stragglers_), {}, Now().wall);
   WriteBatch batch;
-  Write(reported, batch);
-  commits_->Add({std::move(batch), {}}, [this, reported](const absl::Status& stored) {
-    if (stored.ok()) ShowHistories(reported, /*deleted=*/false);
+  Write(events, batch);
+  commits_->Add({std::move(batch), {}}, [this, events](const absl::Status& stored) {
+    if (stored.ok()) ShowHistories(events, /*deleted=*/false);
   });
 }
 
@@ -177,41 +178,42 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   if (actions.store_automation) {
     batch.puts[kAutomationKey] = EncodeAutomation(cluster_.automation());
   }
-  const HistoryActions reported =
-      histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall);
-  Write(reported, batch);
-  // Made now: a later event may change things before this one is durable.
-  std::vector<ChangeLine> changes = changes_.Look(cluster_, stragglers_, actions, decided);
+  // Put into words now: a later event may change things before this one is durable.
+  const JobTransitions happened = transitions_.Look(cluster_, stragglers_, actions, decided);
+  const HistoryActions events =
+      histories_.Take(cluster_, happened, actions.delete_jobs, Now().wall);
+  Write(events, batch);
+  std::vector<ChangeLine> lines = ChangeLines(cluster_, happened, actions);
   std::vector<std::pair<NodeName, v1::NodePlan>> plans;
   for (const NodeName& name : actions.send_plans) plans.emplace_back(name, PlanFor(name));
   ArmTimer();
   Begin(actions.changed_jobs, job_changes_);
   Begin(actions.store_nodes, node_changes_);
   commits_->Add({std::move(batch), actions.store_jobs},
-                [this, actions, reported, changes = std::move(changes), plans = std::move(plans),
+                [this, actions, events, lines = std::move(lines), plans = std::move(plans),
                  then = std::move(then)](const absl::Status& stored) {
                   Finish(actions.changed_jobs, job_changes_);
                   Finish(actions.store_nodes, node_changes_);
                   if (stored.ok()) {
-                    ChangeLog::Write(changes);
+                    WriteLines(lines);
                     for (const auto& [name, plan] : plans) listeners_.plan(name, plan);
                     Show(actions);
-                    ShowHistories(reported, !actions.delete_jobs.empty());
+                    ShowHistories(events, !actions.delete_jobs.empty());
                   }
                   then(stored);
                 });
 }
 
-void ControlLoop::Write(const HistoryActions& reported, WriteBatch& batch) const {
-  for (const auto& [job, id] : reported.store) {
+void ControlLoop::Write(const HistoryActions& events, WriteBatch& batch) const {
+  for (const auto& [job, id] : events.store) {
     batch.puts[EventKey(job, id)] = EncodeEvent(*histories_.Find(job)->Find(id));
   }
-  for (const auto& [job, id] : reported.forget) batch.deletes.push_back(EventKey(job, id));
+  for (const auto& [job, id] : events.forget) batch.deletes.push_back(EventKey(job, id));
 }
 
-void ControlLoop::ShowHistories(const HistoryActions& reported, bool deleted) {
-  if (reported.store.empty() && !deleted) return;
-  histories_.Release(reported);
+void ControlLoop::ShowHistories(const HistoryActions& events, bool deleted) {
+  if (events.store.empty() && !deleted) return;
+  histories_.Release(events);
   listeners_.histories_changed();
 }
 

@@ -27,11 +27,11 @@
 #include "controller/api/services/watch_log.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/job_histories.h"
+#include "controller/core/history/transition_finder.h"
 #include "controller/core/job/progress_throttle.h"
 #include "controller/core/requests/request_log.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/stragglers.h"
-#include "controller/loop/change_log.h"
 #include "controller/loop/commit_queue.h"
 #include "controller/store/records.h"
 #include "proto/job.pb.h"
@@ -129,8 +129,8 @@ class ControlLoop {
   // Carries out decisions about stragglers, and queues all effects together.
   void Carry(Actions actions, StragglerActions decided, WriteBatch batch, CommitQueue::Then then);
   // Adds changes of the histories to the batch.
-  void Write(const HistoryActions& reported, WriteBatch& batch) const;
-  void ShowHistories(const HistoryActions& reported, bool deleted);
+  void Write(const HistoryActions& events, WriteBatch& batch) const;
+  void ShowHistories(const HistoryActions& events, bool deleted);
   void Show(const Actions& actions);
   // Shows the job unless a change of it is not durable yet; then it is shown with that change.
   void ShowJob(const JobId& id);
@@ -147,11 +147,11 @@ class ControlLoop {
   Cluster cluster_;
   Stragglers stragglers_;
   StepHistory steps_;
+  TransitionFinder transitions_;
   JobHistories histories_;
   RequestLog requests_;
   WatchLog<v1::JobEvent> job_log_;
   WatchLog<v1::NodeEvent> node_log_;
-  ChangeLog changes_;
   // Number of changes that are not durable yet. Jobs and nodes are shown in their present state, so
   // only once everything that changed them is durable.
   std::map<JobId, int> job_changes_;

@@ -20,6 +20,7 @@
 #include "controller/api/admission/worker_messages.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/job_histories.h"
+#include "controller/core/history/transition_finder.h"
 #include "controller/core/requests/dropped_totals.h"
 #include "controller/core/steps/step_history.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
@@ -92,7 +93,8 @@ class Controller {
   Controller(StoredState state, int64_t time_s) : time_s_(time_s) {
     cluster_.Restore(std::move(state.jobs), std::move(state.nodes), Now(),
                      std::move(state.automation));
-    histories_.Restore(std::move(state.events), cluster_, state.decisions);
+    finder_.Restore(cluster_, state.decisions);
+    histories_.Restore(std::move(state.events), cluster_);
     Carry({}, stragglers_.Restore(std::move(state.decisions), cluster_, Now()));
     Run(TimePassed{});
     Look();
@@ -149,7 +151,11 @@ class Controller {
   void Carry(Actions actions, StragglerActions decided) {
     CarryOut(cluster_, Following(), Now(), actions, decided);
     steps_.Follow(cluster_, actions, Now());
-    histories_.Release(histories_.Follow(cluster_, stragglers_, actions, decided, Now().wall));
+    Report(finder_.Look(cluster_, stragglers_, actions, decided), actions.delete_jobs);
+  }
+
+  void Report(const JobTransitions& happened, const std::set<JobId>& deleted) {
+    histories_.Release(histories_.Take(cluster_, happened, deleted, Now().wall));
   }
 
   void Apply(const Event& event) {
@@ -175,8 +181,8 @@ class Controller {
       StragglerActions decided = stragglers_.TakeSteps(cluster_, node_, id, steps, Now());
       if (!decided.empty()) {
         Carry({}, std::move(decided));
-      } else if (histories_.HasNewVerdicts(id.job, stragglers_)) {
-        histories_.Release(histories_.FollowVerdicts(id.job, cluster_, stragglers_, Now().wall));
+      } else if (finder_.HasNewVerdicts(id.job, stragglers_)) {
+        Report(finder_.LookAtVerdicts(id.job, stragglers_), {});
       }
     }
   }
@@ -298,6 +304,7 @@ class Controller {
   Stragglers stragglers_{Impatient(), WithLadder, StrategyOf};
   StepHistory steps_;
   DroppedTotals dropped_;
+  TransitionFinder finder_;
   JobHistories histories_;
 };
 

@@ -40,15 +40,6 @@ void RestoreDeadlines(Job& job, Moment now) {
   RestoreRecovery(job, now);
 }
 
-// The only node that the event is about; null: it may be about all. Such an event changes that
-// node, the jobs that its report names, and those that are to be shown.
-const NodeName* NodeOf(const Event& event) {
-  if (const auto* reported = std::get_if<NodeReported>(&event)) return &reported->node;
-  if (const auto* connected = std::get_if<NodeConnected>(&event)) return &connected->facts.name;
-  if (const auto* gone = std::get_if<NodeDisconnected>(&event)) return &gone->node;
-  return nullptr;
-}
-
 std::vector<CheckpointTask> TasksOn(const NodeName& node,
                                     const std::map<JobId, TaskAssignment>& assignments) {
   std::vector<CheckpointTask> tasks;
@@ -85,6 +76,7 @@ void Actions::Merge(Actions later) {
   show_jobs.merge(later.show_jobs);
   changed_jobs.merge(later.changed_jobs);
   show_nodes.merge(later.show_nodes);
+  changed_nodes.merge(later.changed_nodes);
 }
 
 void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now,
@@ -93,153 +85,103 @@ void Cluster::Restore(std::vector<Job> jobs, std::vector<Node> nodes, Moment now
   for (Job& job : jobs) {
     next_number_ = std::max(next_number_, job.number + 1);
     RestoreDeadlines(job, now);
-    const JobId id = job.request.id;
     // With a mark, the job's end causes a scheduling pass, even as the first news of the job.
-    if (!job.ended_already()) job_marks_.emplace(id, JobMark());
-    Insert(std::move(job));
+    if (!job.ended_already()) job_marks_.emplace(job.request.id, JobMark());
+    jobs_.Insert(std::move(job));
   }
   for (Node& node : nodes) {
     RestoreNode(node, options_.node_lease, now);
     const NodeName name = node.facts.name;
-    if (node.contact != Contact::kReachable) unreachable_.insert(name);
-    nodes_.emplace(name, std::move(node));
+    nodes_.Insert(name) = std::move(node);
   }
-  IndexAll();
-  SetDeadlines(/*about=*/nullptr, {});
+  jobs_.Refresh();
+  nodes_.Refresh();
+  contact_changes_ = nodes_.contact_changes();
 }
 
 Actions Cluster::Step(const Event& event, Moment now) {
   Actions actions;
-  const NodeName* const about = NodeOf(event);
-  touched_.clear();
+  nodes_.BeginStep();
   std::visit([&](const auto& e) { On(e, now, actions); }, event);
-  if (about == nullptr) {
-    IndexAll();
-  } else {
-    IndexTouched(actions);
-  }
   DrainNodes(now, actions);
-  AdvanceMemberships(!std::holds_alternative<NodeReported>(event), about, now, actions);
+  AdvanceMemberships(event, now, actions);
   RetainCheckpoints(actions);
-  IndexTouched(actions);
   AssignTasks(now, actions);
-  Schedule(about, now, actions);
-  IndexTouched(actions);
+  Schedule(now, actions);
   ForgetOldJobs(actions);
-  ShowNodes(about, now, actions);
-  SetDeadlines(about, actions);
+  ShowNodes(now, actions);
+  jobs_.Refresh();
+  nodes_.Refresh();
   return actions;
 }
 
-const Job* Cluster::FindJob(const JobId& id) const {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
-}
-
-Job* Cluster::Find(const JobId& id) {
-  const auto found = by_id_.find(id);
-  return found == by_id_.end() ? nullptr : found->second;
-}
-
-const std::map<int64_t, const Job*>* Cluster::JobsNamed(const std::string& name) const {
-  const auto found = by_name_.find(name);
-  return found == by_name_.end() ? nullptr : &found->second;
-}
-
-Job& Cluster::Insert(Job job) {
-  const JobId id = job.request.id;
-  Job& inserted = jobs_.emplace(id, std::move(job)).first->second;
-  by_id_[id] = &inserted;
-  by_name_[inserted.request.name].emplace(inserted.number, &inserted);
-  return inserted;
-}
-
-void Cluster::SetDeadlines(const NodeName* about, const Actions& actions) {
-  const auto set_job = [this](const JobId& id) {
-    const Job* job = Find(id);
-    job_deadlines_.Set(id, job == nullptr ? absl::InfiniteFuture() : paceline::NextDeadline(*job));
-  };
-  for (const JobId& id : actions.delete_jobs) set_job(id);
-  if (about == nullptr) {
-    for (const auto& [id, job] : jobs_) job_deadlines_.Set(id, paceline::NextDeadline(job));
-    for (const auto& [name, node] : nodes_) {
-      node_deadlines_.Set(name, paceline::NextDeadline(node));
-    }
-    return;
-  }
-  for (const JobId& id : touched_) set_job(id);
-  for (const JobId& id : actions.show_jobs) set_job(id);
-  const auto node = nodes_.find(*about);
-  if (node != nodes_.end()) node_deadlines_.Set(*about, paceline::NextDeadline(node->second));
-}
-
 void Cluster::On(const JobSubmitted& event, Moment now, Actions& actions) {
-  Job& job = Insert(NewJob(event.request, next_number_++, now));
+  Job& job = jobs_.Insert(NewJob(event.request, next_number_++, now));
   job.submitter = event.submitter;
   Note(job, JobChange::kState, actions);
 }
 
 void Cluster::On(const CancelRequested& event, Moment now, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
   if (event.save) {
-    StopWhenSaved(job->second, event.reason, event.grace, now);
-    return Note(job->second, JobChange::kState, actions);
+    StopWhenSaved(*job, event.reason, event.grace, now);
+    return Note(*job, JobChange::kState, actions);
   }
-  Note(job->second, CancelJob(job->second, event.reason, event.grace, now), actions);
+  Note(*job, CancelJob(*job, event.reason, event.grace, now), actions);
 }
 
 void Cluster::On(const SaveRequested& event, Moment now, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  OrderSave(job->second, event.now, "asked for by a user", now, event.directory);
-  Note(job->second, JobChange::kState, actions);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  OrderSave(*job, event.now, "asked for by a user", now, event.directory);
+  Note(*job, JobChange::kState, actions);
 }
 
 void Cluster::On(const ResumeRequested& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.request.id);
-  if (job == jobs_.end()) return;
-  ResumeJob(job->second, event.request, event.from);
-  Note(job->second, JobChange::kState, actions);
+  Job* const job = jobs_.Change(event.request.id);
+  if (job == nullptr) return;
+  ResumeJob(*job, event.request, event.from);
+  Note(*job, JobChange::kState, actions);
 }
 
 void Cluster::On(const RemovalRequested& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  Checkpoint* checkpoint = FindCheckpoint(*job, event.checkpoint);
   if (checkpoint == nullptr || checkpoint->state == CheckpointState::kDeleting) return;
   checkpoint->state = CheckpointState::kDeleting;
   checkpoint->reason.clear();
-  Note(job->second, JobChange::kState, actions);
+  Note(*job, JobChange::kState, actions);
 }
 
 void Cluster::On(const PinRequested& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  Checkpoint* checkpoint = FindCheckpoint(job->second, event.checkpoint);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  Checkpoint* checkpoint = FindCheckpoint(*job, event.checkpoint);
   if (checkpoint == nullptr || checkpoint->state == CheckpointState::kDeleting) return;
   checkpoint->pinned = event.pinned;
-  Note(job->second, JobChange::kState, actions);
+  Note(*job, JobChange::kState, actions);
 }
 
 void Cluster::On(const PlanChanged& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  ChangePlan(job->second, event.plan);
-  Note(job->second, JobChange::kState, actions);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  ChangePlan(*job, event.plan);
+  Note(*job, JobChange::kState, actions);
 }
 
 void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  job->second.profile = event.profile;
-  Note(job->second, JobChange::kState, actions);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  job->profile = event.profile;
+  Note(*job, JobChange::kState, actions);
 }
 
 void Cluster::On(const TimePassed&, Moment now, Actions& actions) {
-  for (auto& [id, job] : jobs_) Note(job, TickJob(job, now), actions);
+  for (auto& [id, job] : jobs_.ChangeAll()) Note(job, TickJob(job, now), actions);
   for (const JobId& id : look_throttle_.TakeDue(now.steady)) {
-    Note(jobs_.at(id), JobChange::kProgress, actions);
+    Note(*jobs_.Find(id), JobChange::kProgress, actions);
   }
   TickNodes(now, actions);
 }
@@ -249,11 +191,10 @@ void Cluster::TakeIn(const NodeName& node, const std::vector<TrainerReport>& tra
   std::map<JobId, JobChange> changes;
   for (const TrainerReport* report : OwnOf(node, trainers)) {
     const JobId& id = report->id.job;
-    touched_.insert(id);
     JobChange& change = changes.emplace(id, JobChange::kNone).first->second;
-    change = std::max(change, ApplyReport(*Find(id), node, *report, now));
+    change = std::max(change, ApplyReport(*jobs_.Change(id), node, *report, now));
   }
-  for (const auto& [id, change] : changes) NoteReport(node, *Find(id), change, now, actions);
+  for (const auto& [id, change] : changes) NoteReport(node, *jobs_.Find(id), change, now, actions);
 }
 
 // Each report that is taken in costs a look at the ranks of its job: a node that lies must not
@@ -264,7 +205,7 @@ std::vector<const TrainerReport*> Cluster::OwnOf(const NodeName& node,
   TrainerFinder finder;
   absl::flat_hash_set<const RankState*> seen;
   for (const TrainerReport& report : trainers) {
-    const Job* job = FindJob(report.id.job);
+    const Job* job = jobs_.Find(report.id.job);
     const RankState* known = job == nullptr ? nullptr : finder.Find(*job, report.id);
     if (known == nullptr || known->slot.node != node || !seen.insert(known).second) continue;
     own.push_back(&report);
@@ -275,8 +216,8 @@ std::vector<const TrainerReport*> Cluster::OwnOf(const NodeName& node,
 void Cluster::TakeIn(const NodeName& node, const std::vector<CheckpointTaskResult>& results,
                      Moment now, Actions& actions) {
   for (const CheckpointTaskResult& result : results) {
-    for (const JobId& id : with_tasks_) {
-      Job& job = jobs_.at(id);
+    for (const JobId& id : jobs_.with_tasks()) {
+      Job& job = *jobs_.Change(id);
       Note(job, TakeTaskResult(job, node, result, now), actions);
     }
   }
@@ -314,24 +255,27 @@ void Cluster::NoteOn(const NodeName& node, const Job& job, Actions& actions) {
 
 void Cluster::RetainCheckpoints(Actions& actions) {
   if (actions.changed_jobs.empty()) return;  // Nothing has changed that matters here.
-  for (auto& [id, job] : jobs_) {
-    const auto in_use = [&, &owner = job](const CheckpointKey& key) {
+  for (const auto& [id, known] : jobs()) {
+    const auto in_use = [&, &owner = known](const CheckpointKey& key) {
       const std::string directory = DirectoryOf(owner, *FindCheckpoint(owner, key));
-      return std::any_of(jobs_.begin(), jobs_.end(),
+      return std::any_of(jobs().begin(), jobs().end(),
                          [&](const auto& other) { return StartsFrom(other.second, directory); });
     };
-    const auto surplus = FindSurplus(job.checkpoints.records, job.request.checkpoints, in_use);
+    const auto surplus = FindSurplus(known.checkpoints.records, known.request.checkpoints, in_use);
+    if (surplus.empty()) continue;
+    Job& job = *jobs_.Change(id);
     for (const CheckpointKey& key : surplus) {
       FindCheckpoint(job, key)->state = CheckpointState::kDeleting;
     }
-    if (!surplus.empty()) Note(job, JobChange::kState, actions);
+    Note(job, JobChange::kState, actions);
   }
 }
 
 void Cluster::AssignTasks(Moment now, Actions& actions) {
   std::map<JobId, TaskAssignment> assignments;
-  for (const JobId& id : with_tasks_) {
-    auto assignment = paceline::AssignTasks(jobs_.at(id), nodes_, AssignmentOf(id), now.steady);
+  for (const JobId& id : jobs_.with_tasks()) {
+    auto assignment =
+        paceline::AssignTasks(*jobs_.Find(id), nodes(), AssignmentOf(id), now.steady);
     if (assignment.has_value()) assignments.emplace(id, *std::move(assignment));
   }
   const auto before = std::exchange(assignments_, std::move(assignments));
@@ -350,18 +294,14 @@ const TaskAssignment* Cluster::AssignmentOf(const JobId& job) const {
 }
 
 void Cluster::ForgetOldJobs(Actions& actions) {
-  while (ended_.size() > options_.ended_jobs_kept ||
-         (ended_.size() > 1 && ended_.ranks() > options_.ended_ranks_kept)) {
-    const JobId id = ended_.oldest();
-    const Job& job = *by_id_.at(id);
-    const auto named = by_name_.find(job.request.name);
-    if (named != by_name_.end() && named->second.erase(job.number) > 0 && named->second.empty()) {
-      by_name_.erase(named);
-    }
-    by_id_.erase(id);
-    jobs_.erase(id);
+  const auto too_many = [this](const EndedJobs& ended) {
+    return ended.size() > options_.ended_jobs_kept ||
+           (ended.size() > 1 && ended.ranks() > options_.ended_ranks_kept);
+  };
+  while (too_many(jobs_.ended())) {
+    const JobId id = jobs_.ended().oldest();
+    jobs_.Remove(id);
     look_throttle_.Forget(id);
-    IndexJob(id);
     actions.store_jobs.erase(id);
     actions.show_jobs.erase(id);
     actions.changed_jobs.erase(id);
@@ -371,7 +311,7 @@ void Cluster::ForgetOldJobs(Actions& actions) {
 
 absl::Time Cluster::NextDeadline() const {
   absl::Time next =
-      std::min({job_deadlines_.Next(), node_deadlines_.Next(), look_throttle_.NextDeadline()});
+      std::min({jobs_.NextDeadline(), nodes_.NextDeadline(), look_throttle_.NextDeadline()});
   for (const auto& [id, assignment] : assignments_) next = std::min(next, assignment.deadline);
   return next;
 }
@@ -387,7 +327,7 @@ std::optional<Refusal> Cluster::RefuseRemoval(const Job& job, const Checkpoint& 
     return Refusal{Refusal::Kind::kState, "CHECKPOINT_PINNED",
                    absl::StrCat(directory, " is pinned: unpin it first")};
   }
-  for (const auto& [id, other] : jobs_) {
+  for (const auto& [id, other] : jobs()) {
     if (!StartsFrom(other, directory)) continue;
     return Refusal{Refusal::Kind::kState, "CHECKPOINT_IN_USE",
                    absl::StrCat("job ", id.value(), " starts from ", directory,

@@ -19,16 +19,16 @@
 #include <variant>
 #include <vector>
 
-#include "absl/container/flat_hash_map.h"
 #include "absl/status/status.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint/checkpoint_tasks.h"
-#include "controller/core/cluster/deadlines.h"
+#include "controller/core/cluster/job_table.h"
 #include "controller/core/cluster/look_throttle.h"
-#include "controller/core/job/ended_jobs.h"
+#include "controller/core/cluster/node_table.h"
 #include "controller/core/job/job.h"
+#include "controller/core/job/job_events.h"
 #include "controller/core/node/automation.h"
 #include "controller/core/node/drain.h"
 #include "controller/core/node/node.h"
@@ -41,66 +41,7 @@
 
 namespace paceline {
 
-// Events.
-struct JobSubmitted {
-  JobRequest request;
-  std::string submitter = {};  // As Job::submitter.
-};
-struct CancelRequested {
-  JobId job;
-  std::string reason;
-  absl::Duration grace;
-  bool save = false;  // Save first. Requires: RefuseSave has no objection.
-};
-// Requires: RefuseSave has no objection.
-struct SaveRequested {
-  JobId job;
-  bool now = false;
-  std::string directory = {};  // Where to; empty: the job's own.
-};
-// Requires: RefuseResume has no objection.
-struct ResumeRequested {
-  JobRequest request;
-  std::string from;  // Directory of a checkpoint; empty: the newest complete one.
-};
-// Requires: RefuseRemoval has no objection.
-struct RemovalRequested {
-  JobId job;
-  CheckpointKey checkpoint;
-};
-struct PinRequested {
-  JobId job;
-  CheckpointKey checkpoint;
-  bool pinned = false;
-};
-// As ChangePlan (plan.h).
-struct PlanChanged {
-  JobId job;
-  JobPlan plan;
-};
-// The job's ranks must leave the node for others, and take no more slots there. Ignored if
-// WhyRanksCannotMove objects.
-struct ReplacementRequested {
-  JobId job;
-  NodeName node;
-  std::string why;
-};
-// The ranks may stay, as far as they are still there.
-struct ReplacementWithdrawn {
-  JobId job;
-  NodeName node;
-};
-// The job's ranks on the node are given up. The job goes on without them, or others take their
-// slots on other nodes.
-struct RanksGivenUp {
-  JobId job;
-  NodeName node;
-  std::string why;
-};
-struct ProfileOrdered {
-  JobId job;
-  JobProfile profile;  // From MakeProfile.
-};
+// Events: those of job_events.h and node_events.h, and that time has passed.
 struct TimePassed {};
 using Event =
     std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
@@ -125,6 +66,8 @@ struct Actions {
   std::set<JobId> show_jobs;
   std::set<JobId> changed_jobs;
   std::set<NodeName> show_nodes;
+  // Of show_nodes: those whose state is another.
+  std::set<NodeName> changed_nodes;
 
   // Adds the actions of a later event, so that both are done together.
   void Merge(Actions later);
@@ -238,13 +181,13 @@ class Cluster {
 
   const Automation& automation() const { return automation_; }
   const Options& options() const { return options_; }
-  // Null: there is no such job. Looks it up by hash, as each message of a worker needs it. Valid
-  // until the job is forgotten.
-  const Job* FindJob(const JobId& id) const;
-  // The jobs of that name, by number: the last is the newest. Null: there is none. Valid as above.
-  const std::map<int64_t, const Job*>* JobsNamed(const std::string& name) const;
-  const std::map<JobId, Job>& jobs() const { return jobs_; }
-  const std::map<NodeName, Node>& nodes() const { return nodes_; }
+  // As JobTable::Find and Named.
+  const Job* FindJob(const JobId& id) const { return jobs_.Find(id); }
+  const std::map<int64_t, const Job*>* JobsNamed(const std::string& name) const {
+    return jobs_.Named(name);
+  }
+  const std::map<JobId, Job>& jobs() const { return jobs_.all(); }
+  const std::map<NodeName, Node>& nodes() const { return nodes_.all(); }
 
  private:
   void On(const JobSubmitted& event, Moment now, Actions& actions);
@@ -271,11 +214,6 @@ class Cluster {
   void On(const AutomationResumeRequested& event, Moment now, Actions& actions);
   void On(const TimePassed& event, Moment now, Actions& actions);
 
-  // Null: there is no such job.
-  Job* Find(const JobId& id);
-  // Adds the job, or returns the one that has its id already.
-  Job& Insert(Job job);
-
   void TakeIn(const NodeName& node, const std::vector<TrainerReport>& trainers, Moment now,
               Actions& actions);
   // The reports of trainers that jobs have on the node, one for each: no other can change a job
@@ -289,9 +227,9 @@ class Cluster {
   // Stores and shows what somebody has done with the node.
   void RecordDone(Node& node, const std::string& who, std::string what, Moment now,
                   Actions& actions);
-  // Goes on with changes of membership: of all jobs, or of those that the event concerns. `about`,
-  // here and below: what NodeOf returned.
-  void AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions);
+  // Goes on with changes of membership: of the jobs that the event has changed, of those that
+  // recover, and of those that what a node does concerns.
+  void AdvanceMemberships(const Event& event, Moment now, Actions& actions);
   // Free slots for `count` more trainers of the job, or as many as there are.
   std::vector<Slot> FindSlotsFor(const Job& job, SlotUse use, int count) const;
   // Goes on with the drains: asks the jobs that still have ranks there.
@@ -304,7 +242,7 @@ class Cluster {
   // Whether trainers are there, or should be.
   bool IsOccupied(const Node& node) const;
   // Derives the nodes' states; records, stores and shows those that have changed.
-  void ShowNodes(const NodeName* about, Moment now, Actions& actions);
+  void ShowNodes(Moment now, Actions& actions);
   // Records the actions that follow from what the job's trainers on the node have reported.
   void NoteReport(const NodeName& node, const Job& job, JobChange change, Moment now,
                   Actions& actions);
@@ -314,8 +252,8 @@ class Cluster {
   static void NoteOn(const NodeName& node, const Job& job, Actions& actions);
   // Starts jobs that wait, and makes others give way to them (schedule.h), if anything has changed
   // that matters to it.
-  void Schedule(const NodeName* about, Moment now, Actions& actions);
-  bool MustSchedule(const NodeName* about, const Actions& actions);
+  void Schedule(Moment now, Actions& actions);
+  bool MustSchedule(const Actions& actions);
   ScheduleInput MakeScheduleInput() const;
   // Marks the checkpoints that no job keeps for removal.
   void RetainCheckpoints(Actions& actions);
@@ -323,48 +261,20 @@ class Cluster {
   void AssignTasks(Moment now, Actions& actions);
   const TaskAssignment* AssignmentOf(const JobId& job) const;
   void ForgetOldJobs(Actions& actions);
-  // Bring the indexes below up to date: for all jobs and nodes, for the jobs that the step has
-  // touched, for one job.
-  void IndexAll();
-  void IndexTouched(const Actions& actions);
-  void IndexJob(const JobId& id);
-  void IndexNodesOf(const JobId& id, Job* live);
-  // Live jobs that use the node.
-  const std::map<JobId, Job*>& JobsOn(const NodeName& node) const;
-  // Brings the deadlines up to date, after a step about one node, or about all.
-  void SetDeadlines(const NodeName* about, const Actions& actions);
 
   const Options options_;
-  std::map<JobId, Job> jobs_;
-  std::map<NodeName, Node> nodes_;
+  JobTable jobs_;
+  NodeTable nodes_;
   std::map<JobId, TaskAssignment> assignments_;  // For jobs whose tasks a node does.
   Automation automation_;
   std::map<JobId, absl::Time> saves_for_drains_;  // Steady; when each was last asked for.
-  std::set<NodeName> unreachable_;                // Nodes that do not answer, as of the last event.
+  int64_t contact_changes_ = 0;                   // NodeTable's, as of the last event.
   int64_t next_number_ = 1;
   LookThrottle look_throttle_;
 
-  // Indexes of the above. Most events are reports, which come from each node every second and must
-  // not cost a look at all other nodes and jobs.
-  absl::flat_hash_map<JobId, Job*> by_id_;  // All jobs. Never iterated: it has no order.
-  absl::flat_hash_map<std::string, std::map<int64_t, const Job*>> by_name_;
-  std::map<JobId, Job*> live_;  // Those that have not ended.
-  EndedJobs ended_;
-  std::set<JobId> queued_;      // Are kQueued.
-  std::set<JobId> recovering_;  // Are kRecovering.
-  std::set<JobId> with_tasks_;  // Have work in their directories.
-  std::set<NodeName> held_;     // Have holds.
-  // The live jobs that use each node; and the inverse, as Job::nodes was then.
-  std::map<NodeName, std::map<JobId, Job*>> jobs_on_;
-  std::map<JobId, std::vector<NodeName>> nodes_of_;
-  std::set<JobId> touched_;  // By the current step, even if there is nothing to show.
-  Deadlines<JobId> job_deadlines_;
-  Deadlines<NodeName> node_deadlines_;
-
-  std::optional<NodeIndex> node_index_;  // Of nodes_; reset when labels change.
-  std::map<NodeName, size_t> label_hashes_;
-
   // From the scheduler's last pass.
+  std::optional<NodeIndex> node_index_;  // Of all nodes; reset when labels change.
+  std::map<NodeName, size_t> label_hashes_;
   ScheduleDecision schedule_;
   std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
   std::map<NodeName, NodeMark> node_marks_;

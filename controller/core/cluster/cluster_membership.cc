@@ -17,6 +17,15 @@ namespace {
 // How long after a failed save for a drain the job is asked again.
 constexpr absl::Duration kSaveAgain = absl::Minutes(1);
 
+// The only node that the event is about; null: it may be about all. Such an event changes that
+// node, the jobs that its report names, and those that are to be shown.
+const NodeName* NodeOf(const Event& event) {
+  if (const auto* reported = std::get_if<NodeReported>(&event)) return &reported->node;
+  if (const auto* connected = std::get_if<NodeConnected>(&event)) return &connected->facts.name;
+  if (const auto* gone = std::get_if<NodeDisconnected>(&event)) return &gone->node;
+  return nullptr;
+}
+
 bool IsActive(const Job& job) { return job.holds_slots() && !job.stop.has_value(); }
 
 // Whether the job waits for slots, which any event may free.
@@ -49,7 +58,7 @@ SlotWish WishOf(const Job& job, SlotUse use) {
 
 std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode) const {
   std::vector<DrainEffect> effects;
-  for (const auto& [id, job] : JobsOn(node)) {
+  for (const auto& [id, job] : jobs_.On(node)) {
     if (!job->holds_slots() || !HasTrainersOn(*job, node)) continue;
     effects.push_back(ChooseEffect(*job, node, mode));
     if (effects.back().way == DrainWay::kSwap) FindSubstitutes(*job, node, effects.back());
@@ -80,15 +89,17 @@ int Cluster::CountSlotsElsewhere(const Job& job, const NodeName& node, int wante
 }
 
 void Cluster::DrainNodes(Moment now, Actions& actions) {
-  for (const NodeName& name : held_) {
-    const Node& node = nodes_.at(name);
+  for (const NodeName& name : nodes_.held()) {
+    const Node& node = *nodes_.Find(name);
     const Hold* drain = EffectiveDrain(node.holds);
     if (drain == nullptr || node.contact == Contact::kLost) continue;
     const std::string why = absl::StrCat("node ", name.value(), " is ", DescribeHold(*drain));
-    for (const auto& [id, known] : JobsOn(name)) {
-      Job& job = *known;
-      if (!job.holds_slots() || !HasTrainersOn(job, name)) continue;
-      Note(job, Drain(job, ChooseEffect(job, name, *drain->drain).way, name, why, now), actions);
+    for (const auto& [id, known] : jobs_.On(name)) {
+      if (!known->holds_slots() || !HasTrainersOn(*known, name)) continue;
+      const DrainWay way = ChooseEffect(*known, name, *drain->drain).way;
+      if (way == DrainWay::kFinish) continue;
+      Job& job = *jobs_.Change(id);
+      Note(job, Drain(job, way, name, why, now), actions);
     }
   }
 }
@@ -119,32 +130,32 @@ JobChange Cluster::Drain(Job& job, DrainWay way, const NodeName& node, const std
 }
 
 void Cluster::On(const ReplacementRequested& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  const JobChange change = RequestReplacement(job->second, event.node, event.why);
-  if (change == JobChange::kState) job->second.recovery.avoid[event.node] = event.why;
-  Note(job->second, change, actions);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  const JobChange change = RequestReplacement(*job, event.node, event.why);
+  if (change == JobChange::kState) job->recovery.avoid[event.node] = event.why;
+  Note(*job, change, actions);
 }
 
 void Cluster::On(const ReplacementWithdrawn& event, Moment, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end()) return;
-  const JobChange change = WithdrawReplacement(job->second, event.node);
-  if (change == JobChange::kState) job->second.recovery.avoid.erase(event.node);
-  Note(job->second, change, actions);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  const JobChange change = WithdrawReplacement(*job, event.node);
+  if (change == JobChange::kState) job->recovery.avoid.erase(event.node);
+  Note(*job, change, actions);
 }
 
 void Cluster::On(const RanksGivenUp& event, Moment now, Actions& actions) {
-  const auto job = jobs_.find(event.job);
-  if (job == jobs_.end() || !Recovers(job->second)) return;
-  const JobChange change = EndTrainersOn(job->second, event.node, event.why, now);
-  if (change == JobChange::kState) job->second.recovery.avoid[event.node] = event.why;
-  Note(job->second, change, actions);
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr || !Recovers(*job)) return;
+  const JobChange change = EndTrainersOn(*job, event.node, event.why, now);
+  if (change == JobChange::kState) job->recovery.avoid[event.node] = event.why;
+  Note(*job, change, actions);
 }
 
 void Cluster::EndDrain(const Node& node, Actions& actions) {
   const Hold* drain = EffectiveDrain(node.holds);
-  for (auto& [id, job] : jobs_) {
+  for (auto& [id, job] : jobs_.ChangeAll()) {
     if (drain == nullptr || drain->drain == DrainMode::kFinish) {
       Note(job, WithdrawRequeue(job, node.facts.name), actions);
     }
@@ -176,39 +187,34 @@ std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count) 
   return slots;
 }
 
-void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Actions& actions) {
-  const auto look_at = [&](const NodeName& name, const Node& node) {
-    const bool unreachable = node.contact != Contact::kReachable;
-    const bool changed =
-        unreachable ? unreachable_.insert(name).second : unreachable_.erase(name) > 0;
-    all = all || changed;
-  };
-  if (about == nullptr) {
-    for (const auto& [name, node] : nodes_) look_at(name, node);
-  } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
-    look_at(node->first, node->second);
-  }
+void Cluster::AdvanceMemberships(const Event& event, Moment now, Actions& actions) {
+  const int64_t contact_changes = nodes_.contact_changes();
+  const bool contact_changed = std::exchange(contact_changes_, contact_changes) != contact_changes;
+  const bool all = contact_changed || !std::holds_alternative<NodeReported>(event);
   const FindSlots find = [this](const Job& job, SlotUse use, int count) {
     return FindSlotsFor(job, use, count);
   };
   std::set<JobId> concerned = actions.show_jobs;
-  concerned.insert(recovering_.begin(), recovering_.end());
+  concerned.insert(jobs_.recovering().begin(), jobs_.recovering().end());
   if (all) {
     // What one node does concerns the jobs that have ranks there and those that wait for slots.
     // Others that could use a slot look for one at times of their own.
-    for (const auto& [id, job] : about == nullptr ? live_ : JobsOn(*about)) concerned.insert(id);
+    const NodeName* const about = NodeOf(event);
+    for (const auto& [id, job] : about == nullptr ? jobs_.live() : jobs_.On(*about)) {
+      concerned.insert(id);
+    }
   }
   for (const JobId& id : concerned) {
-    Job& job = *Find(id);
-    if (!IsActive(job)) continue;
+    const Job& known = *jobs_.Find(id);
+    if (!IsActive(known)) continue;
     if (!all && actions.show_jobs.count(id) == 0) {
-      const bool looks = WaitsForSlots(job) &&
-                         look_throttle_.MayLook(id, job.ranks.size(), /*news=*/true, now.steady);
+      const bool looks = WaitsForSlots(known) &&
+                         look_throttle_.MayLook(id, known.ranks.size(), /*news=*/true, now.steady);
       if (!looks) continue;
-      Note(job, JobChange::kProgress, actions);  // Something else may have waited for this turn.
+      Note(known, JobChange::kProgress, actions);  // Something else may have waited for this turn.
     }
-    touched_.insert(id);
-    SetUnreachableNodes(job, unreachable_, now);
+    Job& job = *jobs_.Change(id);
+    SetUnreachableNodes(job, nodes_.unreachable(), now);
     const JobChange change = AdvanceMembership(job, find, now);
     Note(job, change, actions);
     // Slots may have been taken or given back, even while it trains.
@@ -218,7 +224,7 @@ void Cluster::AdvanceMemberships(bool all, const NodeName* about, Moment now, Ac
 
 std::vector<PlannedTrainer> Cluster::PlanFor(const NodeName& node) const {
   std::vector<PlannedTrainer> plan;
-  for (const auto& [id, known] : JobsOn(node)) {
+  for (const auto& [id, known] : jobs_.On(node)) {
     const Job& job = *known;
     if (!job.holds_slots()) continue;
     for (const RankState* trainer : TrainersOf(job)) {

@@ -1,6 +1,7 @@
 // The cluster's nodes: what workers report of them, and what people do with them.
 #include <algorithm>
 #include <optional>
+#include <set>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -58,9 +59,9 @@ const Node* PeerFor(const Node& node, const std::map<NodeName, Node>& nodes) {
 
 void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
   const NodeName& name = event.facts.name;
-  Node& node = nodes_[name];
+  Node& node = nodes_.Insert(name);
   if (!node.facts.uid.empty() && node.facts.uid != event.facts.uid) {
-    for (auto& [id, job] : jobs_) {
+    for (auto& [id, job] : jobs_.ChangeAll()) {
       Note(job, LoseNode(job, name, "the node came back without its trainers", now), actions);
     }
   }
@@ -75,60 +76,60 @@ void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
 }
 
 void Cluster::On(const NodeReported& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
-  HearFromNode(node->second, options_.node_lease, now);
-  node->second.trainers = CountRunning(event.trainers);
+  Node* const node = nodes_.Change(event.node);
+  if (node == nullptr) return;
+  HearFromNode(*node, options_.node_lease, now);
+  node->trainers = CountRunning(event.trainers);
   TakeIn(event.node, event.trainers, now, actions);
   TakeIn(event.node, event.task_results, now, actions);
-  TakeIn(node->second, event.check, now, actions);
+  TakeIn(*node, event.check, now, actions);
 }
 
 void Cluster::On(const NodeDisconnected& event, Moment, Actions&) {
-  const auto node = nodes_.find(event.node);
-  if (node != nodes_.end()) DisconnectNode(node->second);
+  Node* const node = nodes_.Change(event.node);
+  if (node != nullptr) DisconnectNode(*node);
 }
 
 void Cluster::On(const HoldRequested& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end() || !SetHold(node->second.holds, event.hold, now)) return;
-  RecordDone(node->second, event.hold.owner, DescribeDone(event.hold, now.wall), now, actions);
-  EndDrain(node->second, actions);
+  Node* const node = nodes_.Change(event.node);
+  if (node == nullptr || !SetHold(node->holds, event.hold, now)) return;
+  RecordDone(*node, event.hold.owner, DescribeDone(event.hold, now.wall), now, actions);
+  EndDrain(*node, actions);
 }
 
 void Cluster::On(const UncordonRequested& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end() || !RemoveCordon(node->second.holds, event.owner)) return;
-  RecordDone(node->second, event.owner, "uncordon", now, actions);
+  Node* const node = nodes_.Change(event.node);
+  if (node == nullptr || !RemoveCordon(node->holds, event.owner)) return;
+  RecordDone(*node, event.owner, "uncordon", now, actions);
 }
 
 void Cluster::On(const NodeResumeRequested& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end() || !RemoveHolds(node->second.holds, event.owner)) return;
-  RecordDone(node->second, event.owner, "resume", now, actions);
-  EndDrain(node->second, actions);
+  Node* const node = nodes_.Change(event.node);
+  if (node == nullptr || !RemoveHolds(node->holds, event.owner)) return;
+  RecordDone(*node, event.owner, "resume", now, actions);
+  EndDrain(*node, actions);
 }
 
 void Cluster::On(const LossDeclared& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
+  Node* const node = nodes_.Change(event.node);
+  if (node == nullptr) return;
   const std::string what = absl::StrCat("declared lost by ", event.owner, ": ", event.reason);
-  if (!LoseContact(node->second, what)) return;
-  RecordDone(node->second, event.owner, absl::StrCat("declared lost: ", event.reason), now,
+  if (!LoseContact(*node, what)) return;
+  RecordDone(*node, event.owner, absl::StrCat("declared lost: ", event.reason), now,
              actions);
-  for (auto& [id, job] : jobs_) {
+  for (auto& [id, job] : jobs_.ChangeAll()) {
     Note(job, LoseNode(job, event.node, absl::StrCat("its node was ", what), now), actions);
   }
 }
 
 void Cluster::On(const CheckRequested& event, Moment now, Actions& actions) {
-  const auto node = nodes_.find(event.node);
-  if (node == nodes_.end()) return;
-  NodeChecks& checks = node->second.checks;
+  Node* const node = nodes_.Change(event.node);
+  if (node == nullptr) return;
+  NodeChecks& checks = node->checks;
   ++checks.asked;
   checks.running = true;
   checks.begun = now.wall;
-  const Node* peer = PeerFor(node->second, nodes_);
+  const Node* peer = PeerFor(*node, nodes());
   checks.peer = peer == nullptr ? "" : peer->facts.name.value();
   checks.peer_address = peer == nullptr ? "" : peer->facts.probe_address;
   actions.store_nodes.insert(event.node);
@@ -168,7 +169,7 @@ void Cluster::TakeIn(Node& node, const std::optional<CheckResult>& check, Moment
                      Actions& actions) {
   if (!check.has_value()) return;
   std::vector<const CheckResult*> peers;
-  for (const auto& [name, peer] : nodes_) {
+  for (const auto& [name, peer] : nodes()) {
     if (&peer == &node || !peer.checks.result.has_value()) continue;
     if (SameHardware(peer.facts, node.facts)) peers.push_back(&*peer.checks.result);
   }
@@ -182,16 +183,16 @@ void Cluster::TakeIn(Node& node, const std::optional<CheckResult>& check, Moment
 }
 
 void Cluster::TickNodes(Moment now, Actions& actions) {
-  for (auto& [name, node] : nodes_) {
-    const Contact before = node.contact;
-    if (!TickNode(node, now)) continue;
+  for (Node* node : nodes_.ChangeDue(now.steady)) {
+    const NodeName& name = node->facts.name;
+    const Contact before = node->contact;
+    if (!TickNode(*node, now)) continue;
     actions.store_nodes.insert(name);
     actions.show_nodes.insert(name);
-    if (before == Contact::kLost || node.contact != Contact::kLost) continue;
-    for (auto& [id, job] : jobs_) {
-      if (!Recovers(job)) continue;
-      const std::string why = absl::StrCat("its node is lost: ", node.contact_reason);
-      Note(job, TakeLostNode(job, name, why, now), actions);
+    if (before == Contact::kLost || node->contact != Contact::kLost) continue;
+    const std::string why = absl::StrCat("its node is lost: ", node->contact_reason);
+    for (auto& [id, job] : jobs_.ChangeAll()) {
+      if (Recovers(job)) Note(job, TakeLostNode(job, name, why, now), actions);
     }
   }
 }
@@ -209,32 +210,29 @@ bool Cluster::IsOccupied(const Node& node) const {
   return node.trainers > 0 || !PlanFor(node.facts.name).empty();
 }
 
-void Cluster::ShowNodes(const NodeName* about, Moment now, Actions& actions) {
-  const auto show = [&](const NodeName& name, Node& node) {
+void Cluster::ShowNodes(Moment now, Actions& actions) {
+  std::set<NodeName> looked_at = nodes_.changed();
+  // Whether anything runs on a held node depends on jobs.
+  looked_at.insert(nodes_.held().begin(), nodes_.held().end());
+  for (const NodeName& name : looked_at) {
+    Node& node = *nodes_.Change(name);
     if (!node.holds.empty()) {
       node.occupied = IsOccupied(node);
       ShowState(node);
     }
-    if (!RecordState(node, now)) return;
+    if (!RecordState(node, now)) continue;
     actions.store_nodes.insert(name);
     actions.show_nodes.insert(name);
-  };
-  if (about == nullptr) {
-    for (auto& [name, node] : nodes_) show(name, node);
-    return;
+    actions.changed_nodes.insert(name);
   }
-  const auto node = nodes_.find(*about);
-  if (node != nodes_.end()) show(node->first, node->second);
-  // Whether anything runs on a held node depends on jobs.
-  for (const NodeName& name : held_) show(name, nodes_.at(name));
 }
 
 std::optional<Refusal> Cluster::RefuseAutomatic(const NodeName& node) const {
-  auto refusal = RefuseAutomaticDrain(automation_, nodes_, node, options_.max_out_share);
+  auto refusal = RefuseAutomaticDrain(automation_, nodes(), node, options_.max_out_share);
   if (refusal.has_value()) return refusal;
-  for (const NodeName& other : DrainedByAutomation(nodes_)) {
+  for (const NodeName& other : DrainedByAutomation(nodes())) {
     if (other == node) continue;
-    for (const auto& [id, job] : jobs_) {
+    for (const auto& [id, job] : jobs()) {
       if (!HasTrainersOn(job, node) || !HasTrainersOn(job, other)) continue;
       return Refusal{Refusal::Kind::kState, "DRAIN_IN_FLIGHT",
                      absl::StrCat("the automation empties ", other.value(), " of job ", id.value(),
@@ -245,9 +243,9 @@ std::optional<Refusal> Cluster::RefuseAutomatic(const NodeName& node) const {
 }
 
 std::optional<CheckOrder> Cluster::CheckFor(const NodeName& node) const {
-  const auto found = nodes_.find(node);
-  if (found == nodes_.end() || !found->second.checks.running) return std::nullopt;
-  return CheckOrder{found->second.checks.asked, found->second.checks.peer_address};
+  const Node* const known = nodes_.Find(node);
+  if (known == nullptr || !known->checks.running) return std::nullopt;
+  return CheckOrder{known->checks.asked, known->checks.peer_address};
 }
 
 }  // namespace paceline

@@ -1,6 +1,5 @@
 // The cluster's side of scheduling: the input of a pass (schedule.h), when a pass is needed, and
-// what follows from its decision. First come the indexes that spare a look at all jobs: those that
-// are live, queued, recovering or ended, that have tasks, or that use a node.
+// what follows from its decision.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -20,14 +19,6 @@
 namespace paceline {
 namespace {
 
-void SetMember(std::set<JobId>& set, const JobId& id, bool is_member) {
-  if (is_member) {
-    set.insert(id);
-  } else {
-    set.erase(id);
-  }
-}
-
 NodeMark Mark(const Node& node) { return {IsOpen(node), node.facts.slots, node.facts.gpus.size()}; }
 
 JobMark Mark(const Job& job, std::string settles) {
@@ -43,63 +34,6 @@ JobMark Mark(const Job& job, std::string settles) {
 }
 
 }  // namespace
-
-void Cluster::IndexAll() {
-  for (const auto& [id, job] : jobs_) IndexJob(id);
-  for (const auto& [name, node] : nodes_) {
-    if (node.holds.empty()) {
-      held_.erase(name);
-    } else {
-      held_.insert(name);
-    }
-  }
-}
-
-void Cluster::IndexTouched(const Actions& actions) {
-  for (const JobId& id : touched_) IndexJob(id);
-  for (const JobId& id : actions.show_jobs) IndexJob(id);
-}
-
-void Cluster::IndexJob(const JobId& id) {
-  Job* const job = Find(id);
-  const bool is_live = job != nullptr && !job->ended_already();
-  if (is_live) {
-    live_[id] = job;
-  } else {
-    live_.erase(id);
-  }
-  if (job != nullptr && !is_live) {
-    ended_.Set(id, job->ended, job->ranks.size());
-  } else {
-    ended_.Remove(id);
-  }
-  SetMember(queued_, id, is_live && job->state == JobState::kQueued);
-  SetMember(recovering_, id, is_live && job->state == JobState::kRecovering);
-  SetMember(with_tasks_, id, job != nullptr && !TasksOf(*job).empty());
-  IndexNodesOf(id, is_live ? job : nullptr);
-}
-
-void Cluster::IndexNodesOf(const JobId& id, Job* live) {
-  const auto known = nodes_of_.find(id);
-  if (known != nodes_of_.end()) {
-    if (live != nullptr && known->second == live->nodes) return;
-    for (const NodeName& name : known->second) {
-      const auto jobs = jobs_on_.find(name);
-      jobs->second.erase(id);
-      if (jobs->second.empty()) jobs_on_.erase(jobs);
-    }
-    nodes_of_.erase(known);
-  }
-  if (live == nullptr || live->nodes.empty()) return;
-  for (const NodeName& name : live->nodes) jobs_on_[name].emplace(id, live);
-  nodes_of_.emplace(id, live->nodes);
-}
-
-const std::map<JobId, Job*>& Cluster::JobsOn(const NodeName& node) const {
-  static const auto& none = *new std::map<JobId, Job*>;
-  const auto found = jobs_on_.find(node);
-  return found == jobs_on_.end() ? none : found->second;
-}
 
 std::optional<Refusal> Cluster::RefuseQueue(const JobRequest& request) const {
   if (options_.queues.count(request.queue) > 0) return std::nullopt;
@@ -122,15 +56,16 @@ std::optional<Refusal> Cluster::RefusePriority(const JobRequest& request) const 
 }
 
 std::optional<Refusal> Cluster::RefuseOpenJob(const std::string& submitter) const {
-  if (options_.open_jobs > 0 && live_.size() >= options_.open_jobs) {
+  if (options_.open_jobs > 0 && jobs_.live().size() >= options_.open_jobs) {
     return Refusal{
         Refusal::Kind::kLimit, "TOO_MANY_JOBS",
-        absl::StrCat("there are ", live_.size(), " jobs that have not ended, as many as ",
+        absl::StrCat("there are ", jobs_.live().size(), " jobs that have not ended, as many as ",
                      "the controller takes: wait, or cancel some")};
   }
   const size_t limit = options_.open_jobs_per_submitter;
   if (limit == 0) return std::nullopt;
-  const auto own = std::count_if(live_.begin(), live_.end(), [&](const auto& entry) {
+  const auto& live = jobs_.live();
+  const auto own = std::count_if(live.begin(), live.end(), [&](const auto& entry) {
     return entry.second->submitter == submitter;
   });
   if (static_cast<size_t>(own) < limit) return std::nullopt;
@@ -155,34 +90,33 @@ absl::Status Cluster::CanEverFit(const JobRequest& request) const {
 }
 
 std::vector<std::string> Cluster::Why(const Job& job, absl::Time now) const {
-  return FindObstacles({job, jobs_, nodes_, options_.queues, schedule_, now});
+  return FindObstacles({job, jobs(), nodes(), options_.queues, schedule_, now});
 }
 
 std::vector<NodeSpace> Cluster::Spaces(Device device) const {
-  std::vector<NodeSpace> spaces = SpacesOf(nodes_, jobs_, device);
-  MarkKept(schedule_.reservations, jobs_, device, spaces);
+  std::vector<NodeSpace> spaces = SpacesOf(nodes(), jobs(), device);
+  MarkKept(schedule_.reservations, jobs(), device, spaces);
   return spaces;
 }
 
-bool Cluster::MustSchedule(const NodeName* about, const Actions& actions) {
+bool Cluster::MustSchedule(const Actions& actions) {
   bool changed = !actions.store_nodes.empty();
   const auto look_at = [&](const NodeName& name, const Node& node) {
     const NodeMark now = Mark(node);
     const auto [before, added] = node_marks_.try_emplace(name, now);
     if (added || std::exchange(before->second, now) != now) changed = true;
   };
-  if (about == nullptr || node_marks_.size() != nodes_.size()) {
-    for (const auto& [name, node] : nodes_) look_at(name, node);
-  } else if (const auto node = nodes_.find(*about); node != nodes_.end()) {
-    look_at(node->first, node->second);
+  if (node_marks_.size() != nodes().size()) {
+    for (const auto& [name, node] : nodes()) look_at(name, node);
   }
+  for (const NodeName& name : nodes_.changed()) look_at(name, *nodes_.Find(name));
   const auto look = [&](const JobId& id) {
-    const auto job = jobs_.find(id);
-    if (job == jobs_.end() || job->second.ended_already()) {
+    const Job* const job = jobs_.Find(id);
+    if (job == nullptr || job->ended_already()) {
       if (job_marks_.erase(id) > 0) changed = true;
       return;
     }
-    JobMark now = Mark(job->second, WaitsForSettlement(job->second, AssignmentOf(id)));
+    JobMark now = Mark(*job, WaitsForSettlement(*job, AssignmentOf(id)));
     const auto [before, added] = job_marks_.try_emplace(id);
     if (!added && before->second == now) return;
     before->second = std::move(now);
@@ -200,9 +134,9 @@ ScheduleInput Cluster::MakeScheduleInput() const {
   ScheduleInput input;
   input.queues = &options_.queues;
   input.index = &*node_index_;
-  Survey(nodes_, jobs_, input);
-  for (const JobId& id : queued_) {
-    const Job& job = jobs_.at(id);
+  Survey(nodes(), jobs(), input);
+  for (const JobId& id : jobs_.queued()) {
+    const Job& job = *jobs_.Find(id);
     input.waiting.push_back(
         {&job, WaitsForSettlement(job, AssignmentOf(id)), KeepsPlaceInQueue(job)});
   }
@@ -210,25 +144,25 @@ ScheduleInput Cluster::MakeScheduleInput() const {
   return input;
 }
 
-void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
+void Cluster::Schedule(Moment now, Actions& actions) {
   for (const NodeName& name : actions.store_nodes) {
-    const size_t hash = absl::HashOf(nodes_.at(name).facts.labels);
+    const size_t hash = absl::HashOf(nodes_.Find(name)->facts.labels);
     const auto [known, added] = label_hashes_.try_emplace(name, hash);
     if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
   }
-  if (!MustSchedule(about, actions)) return;
+  if (!MustSchedule(actions)) return;
   // When all workers come back at once, each would cause a pass; there is none while no job waits.
-  if (queued_.empty()) {
+  if (jobs_.queued().empty()) {
     schedule_ = ScheduleDecision();
     return;
   }
-  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes_.size())) {
-    node_index_.emplace(IndexOf(nodes_));
+  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes().size())) {
+    node_index_.emplace(IndexOf(nodes()));
   }
   schedule_ = DecideSchedule(MakeScheduleInput());
   for (const auto& preemption : schedule_.preemptions) {
-    Job& job = jobs_.at(preemption.victim);
-    const JobRequest& other = jobs_.at(preemption.beneficiary).request;
+    Job& job = *jobs_.Change(preemption.victim);
+    const JobRequest& other = jobs_.Find(preemption.beneficiary)->request;
     RequeueWhenSaved(job,
                      absl::StrCat("preempted by job ", other.id.value(), " (", other.name,
                                   ") of a higher priority"),
@@ -236,28 +170,29 @@ void Cluster::Schedule(const NodeName* about, Moment now, Actions& actions) {
     Note(job, JobChange::kState, actions);
   }
   for (auto& start : schedule_.starts) {
-    Job& job = jobs_.at(start.job);
+    Job& job = *jobs_.Change(start.job);
     PlaceJob(job, std::move(start.placement.slots), now);
     for (Slot& slot : start.placement.spares) StartSpare(job, std::move(slot), now);
     Note(job, JobChange::kState, actions);
   }
   for (const auto& [id, wait] : schedule_.waits) {
-    Job& job = jobs_.at(id);
-    std::string reason = job.restart_reason.empty()
+    const Job& known = *jobs_.Find(id);
+    std::string reason = known.restart_reason.empty()
                              ? wait.reason
-                             : absl::StrCat(job.restart_reason, "; ", wait.reason);
-    if (job.reason == reason) continue;
+                             : absl::StrCat(known.restart_reason, "; ", wait.reason);
+    if (known.reason == reason) continue;
+    Job& job = *jobs_.Change(id);
     job.reason = std::move(reason);
     Note(job, JobChange::kProgress, actions);
   }
   schedule_.starts.clear();
   schedule_.preemptions.clear();
-  MustSchedule(about, actions);  // The pass's own changes need no other pass.
+  MustSchedule(actions);  // The pass's own changes need no other pass.
 }
 
 std::set<int> Cluster::SlotsUsed(const NodeName& node, Device device) const {
   std::set<int> used;
-  for (const auto& [id, job] : JobsOn(node)) {
+  for (const auto& [id, job] : jobs_.On(node)) {
     if (job->request.device != device) continue;
     ForEachSlot(*job, [&](const Slot& slot) {
       if (slot.node == node) used.insert(slot.number);

@@ -1,5 +1,4 @@
-// The histories of all jobs. What the cluster did and what was found about stragglers goes in; the
-// events to be stored come out.
+// The histories of all jobs. What has happened to them goes in; the events to be stored come out.
 //
 // The caller stores the events in one transaction with what they are about, and releases them when
 // that is durable (control_loop.cc).
@@ -19,8 +18,7 @@
 #include "common/core/ids.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/event_history.h"
-#include "controller/core/history/reported_job.h"
-#include "controller/core/stragglers/job/stragglers.h"
+#include "controller/core/history/job_transition.h"
 
 namespace paceline {
 
@@ -34,22 +32,15 @@ struct HistoryActions {
 
 class JobHistories {
  public:
-  // Takes over the stored events, by job and id. Call it after the cluster was restored and before
-  // the stragglers are. What was stored counts as shown. Forgets events of jobs that are gone.
-  HistoryActions Restore(std::map<JobId, std::vector<JobLifeEvent>> events, const Cluster& cluster,
-                         const std::map<JobId, std::vector<RemedyDecision>>& decisions);
+  // Takes over the stored events, by job and id. Call it after the cluster was restored. What was
+  // stored counts as shown. Forgets events of jobs that are gone.
+  HistoryActions Restore(std::map<JobId, std::vector<JobLifeEvent>> events, const Cluster& cluster);
 
-  // Adds the events of the jobs in `actions` and `decided`, and of the verdicts about them.
-  // `wall_now` dates the events.
-  HistoryActions Follow(const Cluster& cluster, const Stragglers& stragglers,
-                        const Actions& actions, const StragglerActions& decided,
-                        absl::Time wall_now);
-
-  // Whether there are verdicts about the job's ranks that Follow has not seen.
-  bool HasNewVerdicts(const JobId& job, const Stragglers& stragglers) const;
-  // As Follow, for these verdicts alone.
-  HistoryActions FollowVerdicts(const JobId& job, const Cluster& cluster,
-                                const Stragglers& stragglers, absl::Time wall_now);
+  // Adds events of what has happened to jobs of the cluster, and drops the histories of jobs that
+  // were deleted. `wall_now` dates the events. Requires: the jobs are as they were when this was
+  // found.
+  HistoryActions Take(const Cluster& cluster, const JobTransitions& happened,
+                      const std::set<JobId>& deleted, absl::Time wall_now);
 
   // Says that the events of an earlier call, now stored, are durable.
   void Release(const HistoryActions& stored);
@@ -58,20 +49,8 @@ class JobHistories {
   const EventHistory* Find(const JobId& job) const;
 
  private:
-  struct Reported {
-    EventHistory history;
-    ReportedJob job;
-    std::map<int64_t, DecisionState> decisions;
-    int64_t verdicts = 0;  // ReportedVerdicts::count.
-  };
-
-  void Add(const Job& job, Reported& reported, std::vector<JobLifeEvent> events,
-           absl::Time wall_now, HistoryActions& actions);
-  void LookAtVerdicts(const Job& job, const Stragglers& stragglers, Reported& reported,
-                      absl::Time wall_now, HistoryActions& actions);
-
-  // Each batch of steps looks its job up here. Never iterated: it has no order.
-  absl::node_hash_map<JobId, Reported> jobs_;
+  // Never iterated: it has no order.
+  absl::node_hash_map<JobId, EventHistory> jobs_;
 };
 
 }  // namespace paceline

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "controller/core/history/transition_finder.h"
 #include "controller/core/stragglers/job/testing/straggler_testing.h"
 
 namespace paceline {
@@ -40,10 +41,15 @@ class JobHistoriesTest : public ::testing::Test {
         decided.store.emplace(watched_.id, decision.id);
       }
     }
-    const HistoryActions actions = histories_.Follow(*watched_.cluster, *watched_.stragglers,
-                                                     Shown(watched_.id), decided, kWall);
+    const HistoryActions actions = Take(Shown(watched_.id), decided);
     for (const auto& [job, id] : actions.store) stored_[id] = *histories_.Find(job)->Find(id);
     for (const auto& [job, id] : actions.forget) stored_.erase(id);
+  }
+  HistoryActions Take(const Actions& actions, const StragglerActions& decided) {
+    return histories_.Take(
+        *watched_.cluster,
+        finder_.Look(*watched_.cluster, *watched_.stragglers, actions, decided),
+        actions.delete_jobs, kWall);
   }
   void Train(int64_t steps, const WatchedJob::OwnTime& own) {
     for (int64_t done = 0; done < steps; done += 10) {
@@ -53,6 +59,7 @@ class JobHistoriesTest : public ::testing::Test {
   }
 
   WatchedJob watched_{WatchedRequest(StragglerMode::kAuto)};
+  TransitionFinder finder_;
   JobHistories histories_;
   std::map<int64_t, JobLifeEvent> stored_;
 };
@@ -80,16 +87,17 @@ TEST_F(JobHistoriesTest, AVerdictIsToldOnce) {
 
 TEST_F(JobHistoriesTest, VerdictsWithoutAnythingElseAreFound) {
   Follow();
-  EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
+  EXPECT_FALSE(finder_.HasNewVerdicts(watched_.id, *watched_.stragglers));
   watched_.Train(400, SlowFrom("n03", 200));
-  ASSERT_TRUE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
+  ASSERT_TRUE(finder_.HasNewVerdicts(watched_.id, *watched_.stragglers));
   const HistoryActions actions =
-      histories_.FollowVerdicts(watched_.id, *watched_.cluster, *watched_.stragglers, kWall);
+      histories_.Take(*watched_.cluster, finder_.LookAtVerdicts(watched_.id, *watched_.stragglers),
+                      {}, kWall);
   ASSERT_FALSE(actions.store.empty());
   const JobLifeEvent& event = *histories_.Find(watched_.id)->Find(actions.store.begin()->second);
   EXPECT_EQ(event.kind, JobEventKind::kStraggler);
   EXPECT_EQ(event.time, kWall);
-  EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
+  EXPECT_FALSE(finder_.HasNewVerdicts(watched_.id, *watched_.stragglers));
 }
 
 TEST_F(JobHistoriesTest, AfterARestartNothingIsToldAgain) {
@@ -100,7 +108,9 @@ TEST_F(JobHistoriesTest, AfterARestartNothingIsToldAgain) {
   std::vector<RemedyDecision> decisions;
   for (const auto& [id, decision] : watched_.stored) decisions.push_back(decision);
   JobHistories after;
-  after.Restore({{watched_.id, events}}, *watched_.cluster, {{watched_.id, decisions}});
+  after.Restore({{watched_.id, events}}, *watched_.cluster);
+  TransitionFinder finder;
+  finder.Restore(*watched_.cluster, {{watched_.id, decisions}});
   EXPECT_TRUE(after.Find(watched_.id)->is_released());
   const auto before = TextsOf(*after.Find(watched_.id));
   EXPECT_EQ(before.size(), stored_.size());
@@ -110,9 +120,7 @@ TEST_F(JobHistoriesTest, AfterARestartNothingIsToldAgain) {
       {}, [](const std::string& s, const Ladder&) { return s; },
       [](const std::string& s, const std::optional<SlipstreamChoice>&) { return s; });
   fresh.Restore({{watched_.id, decisions}}, *watched_.cluster, watched_.now);
-  const HistoryActions actions =
-      after.Follow(*watched_.cluster, fresh, Shown(watched_.id), decided, kWall);
-  EXPECT_TRUE(actions.store.empty());
+  EXPECT_TRUE(finder.Look(*watched_.cluster, fresh, Shown(watched_.id), decided).empty());
 }
 
 TEST_F(JobHistoriesTest, ADeletedJobsEventsAreForgotten) {
@@ -120,11 +128,10 @@ TEST_F(JobHistoriesTest, ADeletedJobsEventsAreForgotten) {
   ASSERT_FALSE(stored_.empty());
   Actions actions;
   actions.delete_jobs.insert(watched_.id);
-  const HistoryActions reported =
-      histories_.Follow(*watched_.cluster, *watched_.stragglers, actions, {}, kWall);
+  const HistoryActions reported = Take(actions, {});
   EXPECT_EQ(reported.forget.size(), stored_.size());
   EXPECT_EQ(histories_.Find(watched_.id), nullptr);
-  EXPECT_FALSE(histories_.HasNewVerdicts(watched_.id, *watched_.stragglers));
+  EXPECT_FALSE(finder_.HasNewVerdicts(watched_.id, *watched_.stragglers));
   // Another job of the same id gets a history of its own, which begins alike.
   stored_.clear();
   Follow();
@@ -136,7 +143,7 @@ TEST(JobHistoriesRestoreTest, EventsOfJobsThatAreGoneAreForgotten) {
   JobHistories histories;
   JobLifeEvent event;
   event.id = 3;
-  const HistoryActions actions = histories.Restore({{JobId("job-9"), {event}}}, cluster, {});
+  const HistoryActions actions = histories.Restore({{JobId("job-9"), {event}}}, cluster);
   EXPECT_EQ(actions.forget, (std::set<HistoryActions::Key>{{JobId("job-9"), 3}}));
 }
 

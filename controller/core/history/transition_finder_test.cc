@@ -1,4 +1,4 @@
-#include "controller/core/history/reported_job.h"
+#include "controller/core/history/transition_finder.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "controller/core/checkpoint/save_order.h"
+#include "controller/core/history/event_text.h"
 #include "controller/core/job/plan.h"
 #include "controller/core/recovery/restart.h"
 #include "controller/core/testing/member_job.h"
@@ -20,194 +21,194 @@ using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::StartsWith;
 
-// "!" marks a warning.
-std::vector<std::string> Look(ReportedJob& reported, const Job& job) {
+// What has happened since the last look, in words. "!" marks a warning.
+std::vector<std::string> Look(KnownJob& known, const Job& job) {
   std::vector<std::string> texts;
-  for (const JobLifeEvent& event : reported.Look(job)) {
+  for (const JobLifeEvent& event : EventsOf(job, known.Look(job))) {
     texts.push_back((event.warning ? "! " : "") + event.what);
   }
   return texts;
 }
 
-TEST(ReportedJobTest, TellsALife) {
-  ReportedJob reported;
+TEST(KnownJobTest, TellsALife) {
+  KnownJob known;
   Job job = NewJob(PlayedRequest(), 1, At(0));
   job.reason = "waits for 2 slots";
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre("submitted as digits, 2 ranks, queue default", "waits for 2 slots"));
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  EXPECT_THAT(Look(known, job), IsEmpty());
   PlaceOnBoth(job, At(1));
-  EXPECT_THAT(Look(reported, job), ElementsAre("generation 1 starts on a, b"));
+  EXPECT_THAT(Look(known, job), ElementsAre("generation 1 starts on a, b"));
   RunPlaced(job, At(2));
-  EXPECT_THAT(Look(reported, job), ElementsAre("all ranks train"));
+  EXPECT_THAT(Look(known, job), ElementsAre("all ranks train"));
   for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(3));
-  EXPECT_THAT(Look(reported, job), ElementsAre("all ranks finished"));
+  EXPECT_THAT(Look(known, job), ElementsAre("all ranks finished"));
 }
 
-TEST(ReportedJobTest, TellsEverythingThatHappensBetweenTwoLooks) {
-  ReportedJob reported;
-  EXPECT_THAT(Look(reported, RunningJob()),
+TEST(KnownJobTest, TellsEverythingThatHappensBetweenTwoLooks) {
+  KnownJob known;
+  EXPECT_THAT(Look(known, RunningJob()),
               ElementsAre("submitted as digits, 2 ranks, queue default",
                           "generation 1 starts on a, b", "all ranks train"));
 }
 
-TEST(ReportedJobTest, TellsOnceThatAutoHasNoChoice) {
+TEST(KnownJobTest, TellsOnceThatAutoHasNoChoice) {
   JobRequest request = PlayedRequest();
   request.strategy.is_auto = true;
   Job job = RunningJob(request);
-  ReportedJob reported(job);
+  KnownJob known(job);
   job.ranks[1].report.no_slipstream = "w is not float32";
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre("! strategy auto stays with ddp for this model: w is not float32"));
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
-TEST(ReportedJobTest, OfAStoredJobOnlyNewsAreTold) {
+TEST(KnownJobTest, OfAStoredJobOnlyNewsAreTold) {
   const Job job = RunningJob();
-  ReportedJob reported(job);
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  KnownJob known(job);
+  EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
-TEST(ReportedJobTest, TellsRestartsWithTheirCause) {
+TEST(KnownJobTest, TellsRestartsWithTheirCause) {
   JobRequest request = PlayedRequest();
   request.max_restarts = 3;
   Job job = RunningJob(request);
-  ReportedJob reported(job);
+  KnownJob known(job);
   Exit(job, 1, FailureKind::kSignal, "killed by signal 9", At(3));
-  EXPECT_THAT(Look(reported, job), ElementsAre("! rank 1 on b: killed by signal 9"));
+  EXPECT_THAT(Look(known, job), ElementsAre("! rank 1 on b: killed by signal 9"));
   Exit(job, 0, FailureKind::kNone, "", At(4));
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre("! restart 1 of 3: rank 1 on b: killed by signal 9"));
   PlaceOnBoth(job, At(5));
-  EXPECT_THAT(Look(reported, job), ElementsAre("generation 2 starts on a, b"));
+  EXPECT_THAT(Look(known, job), ElementsAre("generation 2 starts on a, b"));
 }
 
-TEST(ReportedJobTest, ARestartThatHappensAtOnceIsToldWithItsStart) {
+TEST(KnownJobTest, ARestartThatHappensAtOnceIsToldWithItsStart) {
   JobRequest request = PlayedRequest();
   request.max_restarts = 3;
   Job job = RunningJob(request);
-  ReportedJob reported(job);
+  KnownJob known(job);
   FailRank1(job, FailureKind::kSignal, At(3));
   PlaceOnBoth(job, At(3));
   RunPlaced(job, At(4));
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre(StartsWith("! restart 1 of 3"), "generation 2 starts on a, b"));
 }
 
-TEST(ReportedJobTest, TellsFailureAsAWarning) {
+TEST(KnownJobTest, TellsFailureAsAWarning) {
   Job job = RunningJob();
-  ReportedJob reported(job);
+  KnownJob known(job);
   FailRank1(job, FailureKind::kSignal, At(3));
-  EXPECT_THAT(Look(reported, job), ElementsAre("! rank 1 on b: killed by signal 9"));
+  EXPECT_THAT(Look(known, job), ElementsAre("! rank 1 on b: killed by signal 9"));
 }
 
-TEST(ReportedJobTest, TellsThatItIsQueuedAgain) {
+TEST(KnownJobTest, TellsThatItIsQueuedAgain) {
   Job job = RunningJob();
-  ReportedJob reported(job);
+  KnownJob known(job);
   RequeueJob(job, "drain of a by ann: its fan is loud", absl::Seconds(1), At(3));
-  EXPECT_THAT(Look(reported, job), ElementsAre("drain of a by ann: its fan is loud"));
+  EXPECT_THAT(Look(known, job), ElementsAre("drain of a by ann: its fan is loud"));
   for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(4));
-  EXPECT_THAT(Look(reported, job), ElementsAre("queued again: drain of a by ann: its fan is loud"));
+  EXPECT_THAT(Look(known, job), ElementsAre("queued again: drain of a by ann: its fan is loud"));
 }
 
-TEST(ReportedJobTest, TellsCheckpointsAndTheirFailures) {
+TEST(KnownJobTest, TellsCheckpointsAndTheirFailures) {
   Job job = RunningJob();
-  ReportedJob reported(job);
+  KnownJob known(job);
   SaveAll(job, 100, At(3));
-  EXPECT_THAT(Look(reported, job), ElementsAre("checkpoint of step 100 is complete, 200 B, in "
+  EXPECT_THAT(Look(known, job), ElementsAre("checkpoint of step 100 is complete, 200 B, in "
                                                "/ckpt/job-1/step-000000000100.g1"));
   TellSaves(job, 1, {Reported(200, SaveState::kFailed)}, At(4));
-  EXPECT_THAT(Look(reported, job), ElementsAre(HasSubstr("the disk is full")));
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  EXPECT_THAT(Look(known, job), ElementsAre(HasSubstr("the disk is full")));
+  EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
-TEST(ReportedJobTest, TellsThatAStopWaitsForACheckpoint) {
+TEST(KnownJobTest, TellsThatAStopWaitsForACheckpoint) {
   Job job = RunningJob();
-  ReportedJob reported(job);
+  KnownJob known(job);
   StopWhenSaved(job, "cancelled by ann", absl::Seconds(1), At(3));
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre("is to end when a checkpoint is saved: cancelled by ann"));
 }
 
-TEST(ReportedJobTest, TellsEvaluations) {
+TEST(KnownJobTest, TellsEvaluations) {
   Job job = RunningJob();
-  ReportedJob reported(job);
+  KnownJob known(job);
   TrainerReport report = PlayedReport(job, 0, TrainerState::kRunning);
   report.evaluation = Evaluation{100, 0.9725, 0.1234, 359};
   Tell(job, report, At(3));
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre("evaluated after step 100: accuracy 97.25 %, loss 0.1234"));
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
-TEST(ReportedJobTest, TellsPlansAndWhoTakesThemUp) {
+TEST(KnownJobTest, TellsPlansAndWhoTakesThemUp) {
   JobRequest request = PlayedRequest();
   request.strategy.has_ladder = true;
   Job job = RunningJob(request);
-  ReportedJob reported(job);
+  KnownJob known(job);
   JobPlan plan = job.plan;
   plan.strategy = "another";
   plan.ladder = {{4, LadderScope::kAll, 0}};
   ChangePlan(job, plan);
-  EXPECT_THAT(Look(reported, job), ElementsAre("plan version 2: ladder 4:all"));
+  EXPECT_THAT(Look(known, job), ElementsAre("plan version 2: ladder 4:all"));
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_THAT(Look(reported, job), IsEmpty());
+    EXPECT_THAT(Look(known, job), IsEmpty());
     TrainerReport report = PlayedReport(job, rank, TrainerState::kRunning);
     report.plan.prepared = report.plan.active = PlanVersion(2);
     report.plan.active_since_step = 120;
     Tell(job, report, At(3));
   }
-  EXPECT_THAT(Look(reported, job), ElementsAre("all ranks train by plan version 2 since step 120"));
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  EXPECT_THAT(Look(known, job), ElementsAre("all ranks train by plan version 2 since step 120"));
+  EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
-TEST(ReportedJobTest, TellsThatAPlanCouldNotBePrepared) {
+TEST(KnownJobTest, TellsThatAPlanCouldNotBePrepared) {
   JobRequest request = PlayedRequest();
   request.strategy.has_ladder = true;
   Job job = RunningJob(request);
-  ReportedJob reported(job);
+  KnownJob known(job);
   JobPlan plan = job.plan;
   plan.strategy = "another";
   ChangePlan(job, plan);
-  Look(reported, job);
+  Look(known, job);
   TrainerReport report = PlayedReport(job, 1, TrainerState::kRunning);
   report.plan.failed = PlanVersion(2);
   report.plan.error = "no memory";
   Tell(job, report, At(3));
-  EXPECT_THAT(Look(reported, job),
+  EXPECT_THAT(Look(known, job),
               ElementsAre("! plan version 2 is not taken up, as rank 1 on b could "
                           "not prepare it: no memory"));
-  EXPECT_THAT(Look(reported, job), IsEmpty());
+  EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
-TEST(ReportedJobTest, TellsOnceWhyAJobStops) {
+TEST(KnownJobTest, TellsOnceWhyAJobStops) {
   Job job = RunningJob();
-  ReportedJob reported(job);
+  KnownJob known(job);
   CancelJob(job, "cancelled by ann", absl::Seconds(1), At(4));
-  EXPECT_THAT(Look(reported, job), ElementsAre("cancelled by ann"));
+  EXPECT_THAT(Look(known, job), ElementsAre("cancelled by ann"));
   for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(5));
-  EXPECT_THAT(Look(reported, job), ElementsAre("the job is cancelled"));
+  EXPECT_THAT(Look(known, job), ElementsAre("the job is cancelled"));
 }
 
-TEST(ReportedJobTest, TellsAResumption) {
+TEST(KnownJobTest, TellsAResumption) {
   Job job = RunningJob();
   SaveAll(job, 100, At(3));
   CancelJob(job, "cancelled by ann", absl::Seconds(1), At(4));
   for (int rank = 0; rank < 2; ++rank) Exit(job, rank, FailureKind::kNone, "", At(5));
-  ReportedJob reported(job);
+  KnownJob known(job);
   ResumeJob(job, job.request, "");
-  EXPECT_THAT(Look(reported, job), ElementsAre("resumed from /ckpt/job-1/step-000000000100.g1"));
+  EXPECT_THAT(Look(known, job), ElementsAre("resumed from /ckpt/job-1/step-000000000100.g1"));
 }
 
-TEST(ReportedJobTest, TellsWhoTookALostRanksPlace) {
+TEST(KnownJobTest, TellsWhoTookALostRanksPlace) {
   MemberJob played;
-  ReportedJob reported(played.job);
+  KnownJob known(played.job);
   played.slots.Add("e");
   played.End(played.Id(2), 10);
-  EXPECT_THAT(Look(reported, played.job),
+  EXPECT_THAT(Look(known, played.job),
               ElementsAre(::testing::AllOf(StartsWith("! generation 2: rank 2 on c"),
                                            HasSubstr("killed by SIGKILL"), HasSubstr(" on e "))));
-  EXPECT_THAT(Look(reported, played.job), IsEmpty());
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
   for (int rank = 0; rank < 4; ++rank) {
     if (played.job.ranks[static_cast<size_t>(rank)].report.store_address.empty()) {
       played.Ready(played.Id(rank), 11);
@@ -215,47 +216,47 @@ TEST(ReportedJobTest, TellsWhoTookALostRanksPlace) {
   }
   played.TrainAll(12, 20);
   EXPECT_THAT(
-      Look(reported, played.job),
+      Look(known, played.job),
       ElementsAre(StartsWith("generation 2 trains on from step 20 with 4 ranks, after 2 s")));
 }
 
-TEST(ReportedJobTest, TellsThatALostRankWaitsForASlot) {
+TEST(KnownJobTest, TellsThatALostRankWaitsForASlot) {
   MemberJob played;
-  ReportedJob reported(played.job);
+  KnownJob known(played.job);
   played.End(played.Id(2), 10);
-  EXPECT_THAT(Look(reported, played.job), ElementsAre(HasSubstr("waits for 1 slot")));
+  EXPECT_THAT(Look(known, played.job), ElementsAre(HasSubstr("waits for 1 slot")));
 }
 
-TEST(ReportedJobTest, TellsDrainsThatMoveIt) {
+TEST(KnownJobTest, TellsDrainsThatMoveIt) {
   MemberJob played;
-  ReportedJob reported(played.job);
+  KnownJob known(played.job);
   RequestReplacement(played.job, NodeName("b"), "drained by ann: its fan is loud");
-  EXPECT_THAT(Look(reported, played.job),
+  EXPECT_THAT(Look(known, played.job),
               ElementsAre("its ranks will move off b: drained by ann: its fan is loud"));
-  EXPECT_THAT(Look(reported, played.job), IsEmpty());
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
 }
 
-TEST(ReportedJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
+TEST(KnownJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
   MemberJob played;
-  ReportedJob reported(played.job);
+  KnownJob known(played.job);
   played.TrainAll(20, 20);
-  Look(reported, played.job);
+  Look(known, played.job);
   played.Advance(35);
   ASSERT_TRUE(played.job.recovery.stalled);
-  EXPECT_THAT(Look(reported, played.job), ElementsAre(StartsWith("! ")));
-  EXPECT_THAT(Look(reported, played.job), IsEmpty());
+  EXPECT_THAT(Look(known, played.job), ElementsAre(StartsWith("! ")));
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
   played.TrainAll(36, 21);
-  EXPECT_THAT(Look(reported, played.job), ElementsAre("steps are made again"));
+  EXPECT_THAT(Look(known, played.job), ElementsAre("steps are made again"));
 }
 
-TEST(ReportedJobTest, CollectivesThatRanksStandInAreToldOnce) {
+TEST(KnownJobTest, CollectivesThatRanksStandInAreToldOnce) {
   MemberJob played;
-  ReportedJob reported(played.job);
+  KnownJob known(played.job);
   played.job.collectives.findings = {"all_reduce #5: rank 0 is in it", "rank 1 is away"};
-  EXPECT_THAT(Look(reported, played.job),
+  EXPECT_THAT(Look(known, played.job),
               ElementsAre("! all_reduce #5: rank 0 is in it; rank 1 is away"));
   played.job.collectives.reported = At(9).wall;
-  EXPECT_THAT(Look(reported, played.job), IsEmpty());
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
 }
 
 }  // namespace

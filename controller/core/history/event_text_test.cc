@@ -1,4 +1,4 @@
-#include "controller/core/history/straggler_events.h"
+#include "controller/core/history/event_text.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ RemedyDecision HotSwap(DecisionState state) {
   return decision;
 }
 
-TEST(StragglerEventsTest, ASlowRankIsAWarningWithItsEvidence) {
+TEST(EventTextTest, ASlowRankIsAWarningWithItsEvidence) {
   const JobLifeEvent event = EventOf(Slow(VerdictKind::kSuspect));
   EXPECT_EQ(event.kind, JobEventKind::kStraggler);
   EXPECT_TRUE(event.warning);
@@ -46,7 +46,7 @@ TEST(StragglerEventsTest, ASlowRankIsAWarningWithItsEvidence) {
             "34 % of the job's time lost");
 }
 
-TEST(StragglerEventsTest, OneThatIsWellAgainIsNone) {
+TEST(EventTextTest, OneThatIsWellAgainIsNone) {
   for (const VerdictKind kind : {VerdictKind::kTransient, VerdictKind::kRecovered}) {
     const JobLifeEvent event = EventOf(Slow(kind));
     EXPECT_FALSE(event.warning);
@@ -54,7 +54,7 @@ TEST(StragglerEventsTest, OneThatIsWellAgainIsNone) {
   }
 }
 
-TEST(StragglerEventsTest, NamesWhoIsSlow) {
+TEST(EventTextTest, NamesWhoIsSlow) {
   ReportedVerdict reported = Slow(VerdictKind::kNode);
   reported.verdict.rank = -1;
   EXPECT_THAT(EventOf(reported).what, StartsWith("node w4 has several slow ranks: "));
@@ -70,7 +70,7 @@ TEST(StragglerEventsTest, NamesWhoIsSlow) {
   EXPECT_THAT(EventOf(reported).what, StartsWith("the exchange of ranks 8-11 is slow: "));
 }
 
-TEST(StragglerEventsTest, DecisionsTellWhoOrderedThem) {
+TEST(EventTextTest, DecisionsTellWhoOrderedThem) {
   RemedyDecision decision = HotSwap(DecisionState::kOrdered);
   decision.by = "ann";
   EXPECT_EQ(EventOf(decision).what, "ordered by ann: hot-swap of rank 4 on w4 (decision 7)");
@@ -80,7 +80,7 @@ TEST(StragglerEventsTest, DecisionsTellWhoOrderedThem) {
             "advised: hot-swap of rank 4 on w4 (decision 7): it is slow");
 }
 
-TEST(StragglerEventsTest, OnlyDecisionsThatWentWrongAreWarnings) {
+TEST(EventTextTest, OnlyDecisionsThatWentWrongAreWarnings) {
   for (const DecisionState state :
        {DecisionState::kAdvised, DecisionState::kOrdered, DecisionState::kChecking,
         DecisionState::kHelped, DecisionState::kDone, DecisionState::kUnchecked,

@@ -1,0 +1,164 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/cluster/job_table.h"
+#include "controller/core/cluster/node_table.h"
+#include "controller/core/testing/played_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+
+constexpr int kChanges = 3000;
+
+Job MakeJob(const JobId& id, int64_t number) {
+  JobRequest request;
+  request.id = id;
+  request.name = absl::StrCat("name-", number % 3);
+  return NewJob(request, number, At(0));
+}
+
+void ChangeAtRandom(Job& job, std::mt19937& random) {
+  constexpr JobState kStates[] = {JobState::kQueued,     JobState::kRunning, JobState::kStopping,
+                                  JobState::kRecovering, JobState::kFailed,  JobState::kCancelled};
+  job.state = kStates[random() % std::size(kStates)];
+  job.ended = At(static_cast<double>(random() % 100)).wall;
+  job.nodes.clear();
+  for (const char* name : {"a", "b", "c"}) {
+    if (random() % 2 == 0) job.nodes.emplace_back(name);
+  }
+  job.stop.reset();
+  if (random() % 2 == 0) job.stop = StopOrder{absl::Seconds(1), At(random() % 100).steady};
+}
+
+// Expects of each index what a look at all jobs finds.
+void ExpectIndexed(const JobTable& table) {
+  std::set<JobId> live, queued, recovering;
+  std::map<NodeName, std::set<JobId>> on;
+  size_t ended = 0;
+  absl::Time deadline = absl::InfiniteFuture();
+  for (const auto& [id, job] : table.all()) {
+    EXPECT_EQ(table.Find(id), &job);
+    EXPECT_EQ(table.Named(job.request.name)->at(job.number), &job);
+    deadline = std::min(deadline, NextDeadline(job));
+    if (job.ended_already()) {
+      ++ended;
+      continue;
+    }
+    live.insert(id);
+    if (job.state == JobState::kQueued) queued.insert(id);
+    if (job.state == JobState::kRecovering) recovering.insert(id);
+    for (const NodeName& node : job.nodes) on[node].insert(id);
+  }
+  EXPECT_EQ(table.NextDeadline(), deadline);
+  EXPECT_EQ(table.ended().size(), ended);
+  EXPECT_EQ(table.queued(), queued);
+  EXPECT_EQ(table.recovering(), recovering);
+  EXPECT_EQ(table.live().size(), live.size());
+  for (const auto& [id, job] : table.live()) {
+    EXPECT_EQ(live.count(id), 1u);
+    EXPECT_EQ(job, table.Find(id));
+  }
+  for (const char* name : {"a", "b", "c", "d"}) {
+    std::set<JobId> found;
+    for (const auto& [id, job] : table.On(NodeName(name))) found.insert(id);
+    EXPECT_EQ(found, on[NodeName(name)]) << name;
+  }
+}
+
+TEST(JobTableTest, IndexesFollowEveryChange) {
+  std::mt19937 random(7);
+  JobTable table;
+  for (int i = 0; i < kChanges; ++i) {
+    const JobId id(absl::StrCat("job-", random() % 20));
+    switch (random() % 8) {
+      case 0:
+        if (table.Find(id) == nullptr) table.Insert(MakeJob(id, i));
+        break;
+      case 1:
+        table.Remove(id);
+        break;
+      case 2:
+        for (auto& [other, job] : table.ChangeAll()) ChangeAtRandom(job, random);
+        break;
+      default:
+        if (Job* job = table.Change(id)) ChangeAtRandom(*job, random);
+    }
+    if (random() % 3 == 0) ExpectIndexed(table);
+  }
+}
+
+TEST(JobTableTest, AJobThatIsThereAlreadyIsKept) {
+  JobTable table;
+  Job& first = table.Insert(MakeJob(JobId("job-1"), 1));
+  EXPECT_EQ(&table.Insert(MakeJob(JobId("job-1"), 2)), &first);
+  EXPECT_EQ(table.all().size(), 1u);
+  EXPECT_EQ(table.Find(JobId("job-1"))->number, 1);
+}
+
+TEST(JobTableTest, WhatIsNotThereIsNull) {
+  JobTable table;
+  EXPECT_EQ(table.Find(JobId("job-1")), nullptr);
+  EXPECT_EQ(table.Change(JobId("job-1")), nullptr);
+  EXPECT_EQ(table.Named("digits"), nullptr);
+  EXPECT_EQ(table.NextDeadline(), absl::InfiniteFuture());
+  table.Remove(JobId("job-1"));
+  EXPECT_THAT(table.live(), IsEmpty());
+}
+
+TEST(NodeTableTest, IndexesFollowEveryChange) {
+  std::mt19937 random(7);
+  NodeTable table;
+  int64_t contact_changes = 0;
+  std::set<NodeName> was_unreachable;
+  for (int i = 0; i < kChanges; ++i) {
+    Node& node = table.Insert(NodeName(absl::StrCat("w", random() % 20)));
+    node.contact = random() % 2 == 0 ? Contact::kReachable : Contact::kLost;
+    node.holds.clear();
+    if (random() % 2 == 0) node.holds.emplace_back();
+    node.lease_deadline = At(random() % 100).steady;
+    if (random() % 3 != 0) continue;
+    std::set<NodeName> held, unreachable;
+    absl::Time deadline = absl::InfiniteFuture();
+    for (const auto& [name, known] : table.all()) {
+      EXPECT_EQ(table.Find(name), &known);
+      if (!known.holds.empty()) held.insert(name);
+      if (known.contact != Contact::kReachable) unreachable.insert(name);
+      deadline = std::min(deadline, NextDeadline(known));
+    }
+    EXPECT_EQ(table.held(), held);
+    EXPECT_EQ(table.unreachable(), unreachable);
+    EXPECT_EQ(table.NextDeadline(), deadline);
+    const int64_t changes = std::exchange(contact_changes, table.contact_changes());
+    EXPECT_EQ(changes != contact_changes, std::exchange(was_unreachable, unreachable) != unreachable);
+  }
+}
+
+TEST(NodeTableTest, TheNodesThatAreDueComeByNameAndCountAsChanged) {
+  NodeTable table;
+  for (const auto& [name, due] : std::map<std::string, int>{{"a", 3}, {"b", 5}, {"c", 1}}) {
+    table.Insert(NodeName(name)).facts.name = NodeName(name);
+    table.Change(NodeName(name))->lease_deadline = At(due).steady;
+  }
+  table.BeginStep();
+  EXPECT_THAT(table.changed(), IsEmpty());
+  std::vector<NodeName> due;
+  for (const Node* node : table.ChangeDue(At(4).steady)) due.push_back(node->facts.name);
+  EXPECT_THAT(due, ElementsAre(NodeName("a"), NodeName("c")));
+  EXPECT_THAT(table.changed(), ElementsAre(NodeName("a"), NodeName("c")));
+  EXPECT_EQ(table.NextDeadline(), At(1).steady) << "they have not moved their deadlines";
+}
+
+}  // namespace
+}  // namespace paceline
