@@ -2,7 +2,8 @@
 // and must not cost a look at all jobs.
 //
 // A job can only be changed by way of this table, which so knows what changed. An index is brought
-// up to date when it is read: do not read one while iterating over it and changing jobs.
+// up to date when it is read. So finish a change before you read one, and do not read one again
+// while you iterate over it and change jobs.
 //
 // Thread-compatible; after Refresh and until the next change, thread-safe.
 #ifndef CONTROLLER_CORE_CLUSTER_JOB_TABLE_H_
