@@ -20,7 +20,6 @@
 #include "controller/core/job/plan.h"
 #include "controller/core/job/profile.h"
 #include "controller/core/recovery/restart.h"
-#include "controller/wire/convert.h"
 #include "controller/wire/convert_plan.h"
 #include "controller/wire/errors.h"
 

@@ -25,6 +25,7 @@
 #include "controller/core/stragglers/job/straggler_facts.h"
 #include "controller/metrics/metrics.h"
 #include "controller/wire/convert.h"
+#include "controller/wire/convert_plan.h"
 #include "controller/wire/convert_straggler.h"
 #include "controller/wire/encoded_message.h"
 #include "controller/wire/errors.h"
