@@ -1,6 +1,7 @@
 #include "controller/discovery.h"
 
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "common/core/loopback.h"
 
@@ -17,6 +18,25 @@ std::string DescribeTargets(const Cluster& cluster) {
     targets.push_back({{"targets", {address}}, {"labels", labels}});
   }
   return targets.dump();
+}
+
+void Discovery::Update() {
+  std::string targets = DescribeTargets(*cluster_);
+  absl::MutexLock lock(&mutex_);
+  targets_ = std::move(targets);
+}
+
+void Discovery::UpdateSoon() {
+  if (std::exchange(is_old_, true)) return;
+  loop_->Post([this] {
+    is_old_ = false;
+    Update();
+  });
+}
+
+std::string Discovery::targets() const {
+  absl::MutexLock lock(&mutex_);
+  return targets_;
 }
 
 }  // namespace paceline

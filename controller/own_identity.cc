@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -15,6 +16,11 @@
 #include "common/tls/tls_files.h"
 
 namespace paceline {
+namespace {
+
+constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
+
+}  // namespace
 
 ServerFailure CheckIdentity(const ServerOptions& options) {
   if (options.credentials != nullptr) return {};
@@ -55,6 +61,17 @@ ServerFailure CheckIdentity(const ServerOptions& options) {
 std::optional<TlsFiles> IdentityFiles(const ServerOptions& options) {
   if (options.plaintext || options.credentials != nullptr) return std::nullopt;
   return FilesIn(options.tls_dir);
+}
+
+void LogCertificateEnd(const TlsFiles& files, absl::Time now) {
+  const absl::StatusOr<Certificate> own = CheckTlsFiles(files, now);
+  if (!own.ok()) {
+    PACELINE_LOG(ERROR) << "certificate_not_usable reason=\"" << own.status().message() << "\"";
+  } else if (own->not_after - now < kExpiresSoon) {
+    PACELINE_LOG(WARNING) << "certificate_expires_soon time="
+                          << absl::FormatTime(own->not_after, absl::UTCTimeZone())
+                          << ", `paceline pki rotate` makes a new one, without a restart";
+  }
 }
 
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options) {

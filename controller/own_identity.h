@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "absl/time/time.h"
 #include "common/http_server.h"
 #include "common/tls/tls_files.h"
 #include "controller/server.h"
@@ -17,6 +18,9 @@ ServerFailure CheckIdentity(const ServerOptions& options);
 
 // The files of its certificate. None: plain text, or the credentials of a test.
 std::optional<TlsFiles> IdentityFiles(const ServerOptions& options);
+
+// Logs an error if the certificate cannot be used, and a warning from two weeks before its end on.
+void LogCertificateEnd(const TlsFiles& files, absl::Time now);
 
 // Requires: CheckIdentity succeeded.
 std::shared_ptr<grpc::ServerCredentials> GrpcCredentials(const ServerOptions& options);

@@ -8,19 +8,15 @@
 #include <grpcpp/server_context.h>
 
 #include <atomic>
-#include <filesystem>
 #include <optional>
 #include <string>
-#include <system_error>
 #include <thread>
 #include <utility>
 #include <vector>
 
-#include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
-#include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "common/address_file.h"
 #include "common/event_loop.h"
@@ -31,7 +27,6 @@
 #include "common/service_manager.h"
 #include "common/state_lock/state_lock.h"
 #include "common/tls/certificate_authority.h"
-#include "common/tls/credentials.h"
 #include "common/tls/tls_files.h"
 #include "common/version.h"
 #include "controller/api/admission/access.h"
@@ -67,8 +62,7 @@ namespace {
 // How long requests under way may take to finish when the controller ends. They take milliseconds,
 // but clients with an idle connection use up all of it.
 constexpr absl::Duration kShutdownGrace = absl::Milliseconds(500);
-// The certificate's end is announced from this long before on.
-constexpr absl::Duration kExpiresSoon = absl::Hours(24 * 14);
+// Between two looks at when the certificate ends.
 constexpr absl::Duration kCertificateLook = absl::Hours(1);
 
 }  // namespace
@@ -103,13 +97,11 @@ class Server::Parts {
   void CloseStreams(const char* why);
   // Periodically logs that the certificate is about to expire.
   void WatchCertificate();
-  // Size of the state store's files. From any thread.
-  int64_t StateBytes() const;
-  void UpdateDiscovery();
-  // Updates once after a burst of changes. On the loop.
-  void UpdateDiscoverySoon();
+  // Size of the state store, in bytes. Any thread: SizeBytes is only asked of etcd.
+  int64_t StateBytes() const {
+    return lock_ == nullptr ? store_->SizeBytes() : StateFileBytes(options_.state_dir);
+  }
   HttpServer::Routes Routes();
-  HttpServer::Streams Streams();
 
   const ServerOptions options_;
   EventLoop loop_;
@@ -118,11 +110,7 @@ class Server::Parts {
   CallLimits limits_;
   Lists lists_{&loop_, &sender_, &limits_};
   std::atomic<bool> ready_{false};
-  ServerFailure failure_;  // On the loop, as are the next members.
-  bool discovery_is_old_ = false;
-
-  absl::Mutex mutex_;
-  std::string discovery_ ABSL_GUARDED_BY(mutex_) = "[]";  // Body of /sd.
+  ServerFailure failure_;  // On the loop.
 
   // In the order in which Start makes them.
   std::unique_ptr<StateLock> lock_;
@@ -143,6 +131,7 @@ class Server::Parts {
   std::unique_ptr<TelemetryService> telemetry_;
   std::unique_ptr<Page> page_;
   std::unique_ptr<HistoryService> histories_;
+  std::unique_ptr<Discovery> discovery_;
   std::unique_ptr<HttpServer> http_;
   std::string grpc_address_;
   std::unique_ptr<grpc::Server> grpc_;
@@ -170,15 +159,7 @@ ServerFailure Server::Parts::OpenAuthority() {
 void Server::Parts::WatchCertificate() {
   const std::optional<TlsFiles> files = IdentityFiles(options_);
   if (!files.has_value()) return;
-  const absl::Time now = absl::Now();
-  const absl::StatusOr<Certificate> own = CheckTlsFiles(*files, now);
-  if (!own.ok()) {
-    PACELINE_LOG(ERROR) << "certificate_not_usable reason=\"" << own.status().message() << "\"";
-  } else if (own->not_after - now < kExpiresSoon) {
-    PACELINE_LOG(WARNING) << "certificate_expires_soon time="
-                          << absl::FormatTime(own->not_after, absl::UTCTimeZone())
-                          << ", `paceline pki rotate` makes a new one, without a restart";
-  }
+  LogCertificateEnd(*files, absl::Now());
   loop_.After(kCertificateLook, [this] { WatchCertificate(); });
 }
 
@@ -265,7 +246,10 @@ ServerFailure Server::Parts::ListenHttp() {
     metrics_.limits().Refused(refusal == HttpRefusal::kStreams ? Limit::kHttpStreams
                                                                : Limit::kHttpConnections);
   };
-  auto http = HttpServer::Start(options_.http, Routes(), Streams(), limits, HttpSecurity());
+  HttpServer::Streams streams;
+  streams["/events"] = [this](const HttpServer::Query& query) { return page_->Listen(query); };
+  auto http =
+      HttpServer::Start(options_.http, Routes(), std::move(streams), limits, HttpSecurity());
   if (!http.ok()) return {http.status(), kExitCannotListen};
   http_ = *std::move(http);
   return {};
@@ -343,13 +327,14 @@ ServerFailure Server::Parts::Start(Elected elected) {
   telemetry_ = std::make_unique<TelemetryService>(&loop_, &lists_, control_.get(), &limits_);
   page_ = std::make_unique<Page>(&loop_, control_.get());
   histories_ = std::make_unique<HistoryService>(&loop_, &sender_, control_.get(), &limits_);
+  discovery_ = std::make_unique<Discovery>(&loop_, &control_->cluster());
   control_->SetListeners({
       [this](const NodeName& node, const v1::NodePlan& plan) { workers_->SendPlan(node, plan); },
       [this] { jobs_->WakeWatchers(); },
       [this] {
         nodes_->WakeWatchers();
         jobs_->WakeLogReaders();
-        UpdateDiscoverySoon();
+        discovery_->UpdateSoon();
       },
       [this] { histories_->WakeWatchers(); },
       [this](absl::Status status) {
@@ -358,7 +343,7 @@ ServerFailure Server::Parts::Start(Elected elected) {
         Shutdown();
       },
   });
-  UpdateDiscovery();
+  discovery_->Update();
   elected.make_way();
   failure = Serve();
   if (!failure.status.ok()) return failure;
@@ -419,31 +404,6 @@ void Server::Parts::CloseStreams(const char* why) {
   histories_->CloseStreams(status);
 }
 
-int64_t Server::Parts::StateBytes() const {
-  if (lock_ == nullptr) return store_->SizeBytes();  // The size of etcd; safe from any thread.
-  int64_t bytes = 0;
-  for (const char* name : {"state.db", "state.db-wal"}) {
-    std::error_code error;
-    const auto size = std::filesystem::file_size(options_.state_dir + "/" + name, error);
-    if (!error) bytes += static_cast<int64_t>(size);
-  }
-  return bytes;
-}
-
-void Server::Parts::UpdateDiscovery() {
-  const std::string body = DescribeTargets(control_->cluster());
-  absl::MutexLock lock(&mutex_);
-  discovery_ = body;
-}
-
-void Server::Parts::UpdateDiscoverySoon() {
-  if (std::exchange(discovery_is_old_, true)) return;
-  loop_.Post([this] {
-    discovery_is_old_ = false;
-    UpdateDiscovery();
-  });
-}
-
 HttpServer::Routes Server::Parts::Routes() {
   return {
       {"/", Page::Html},
@@ -467,14 +427,9 @@ HttpServer::Routes Server::Parts::Routes() {
        }},
       {"/sd",
        [this] {
-         absl::MutexLock lock(&mutex_);
-         return HttpResponse{200, "application/json", discovery_};
+         return HttpResponse{200, "application/json", discovery_->targets()};
        }},
   };
-}
-
-HttpServer::Streams Server::Parts::Streams() {
-  return {{"/events", [this](const HttpServer::Query& query) { return page_->Listen(query); }}};
 }
 
 Server::Server(ServerOptions options) : parts_(std::make_unique<Parts>(std::move(options))) {}

@@ -157,6 +157,12 @@ std::vector<MetricFamily> OfAJob() {
       {"paceline_job_spares_wanted", kGauge, "ranks", "job_id",
        "Spares that the job's file asks for."},
       {"paceline_job_gpus", kGauge, "GPUs", "job_id", "GPUs that the job holds."},
+  };
+}
+
+// Of a job's training: its steps, checkpoints and stragglers.
+std::vector<MetricFamily> OfTraining() {
+  return {
       {"paceline_job_step", kGauge, "steps", "job_id",
        "Steps that every rank of the job has completed."},
       {"paceline_job_steps_executed_total", kCounter, "steps", "job_id",
@@ -214,7 +220,7 @@ std::vector<MetricFamily> OfAJob() {
 std::vector<MetricFamily> All() {
   std::vector<MetricFamily> all;
   for (const auto& part :
-       {OfTheController(), OfNodes(), OfAllJobs(), OfAJob(), ProcessFamilies()}) {
+       {OfTheController(), OfNodes(), OfAllJobs(), OfAJob(), OfTraining(), ProcessFamilies()}) {
     all.insert(all.end(), part.begin(), part.end());
   }
   return all;

@@ -12,8 +12,8 @@
 #include "controller/store/record.pb.h"
 #include "controller/store/records.h"
 #include "controller/store/testing/memory_store.h"
-#include "controller/wire/convert.h"
 #include "controller/wire/convert_checkpoint.h"
+#include "controller/wire/convert_plan.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {

@@ -9,7 +9,7 @@
 #include "controller/store/record.pb.h"
 #include "controller/store/records.h"
 #include "controller/store/testing/memory_store.h"
-#include "controller/wire/convert.h"
+#include "controller/wire/convert_plan.h"
 #include "google/protobuf/text_format.h"
 #include "proto/job_spec.pb.h"
 

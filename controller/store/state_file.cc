@@ -8,8 +8,10 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <memory>
+#include <system_error>
 
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
@@ -148,6 +150,17 @@ absl::StatusOr<bool> MakeStateIfNone(const std::string& path) {
   }
   PACELINE_RETURN_IF_ERROR(SyncDirectoryOf(path));
   return true;
+}
+
+int64_t StateFileBytes(const std::string& directory) {
+  int64_t bytes = 0;
+  for (const char* suffix : {"", "-wal"}) {
+    std::error_code error;
+    const auto size =
+        std::filesystem::file_size(absl::StrCat(directory, "/", kStateFileName, suffix), error);
+    if (!error) bytes += static_cast<int64_t>(size);
+  }
+  return bytes;
 }
 
 absl::Status CheckStateFile(const std::string& path) {

@@ -1,5 +1,5 @@
 // Operations on a whole state file while no controller uses it: create it, check it, restore a
-// backup.
+// backup. Its size can be asked for at any time.
 #ifndef CONTROLLER_STORE_STATE_FILE_H_
 #define CONTROLLER_STORE_STATE_FILE_H_
 
@@ -20,6 +20,10 @@ inline constexpr char kStateFileName[] = "state.db";
 // are never taken for a new one: DataLoss for an empty file, a dangling link, or a log without its
 // file. Other errors as in SqliteDb.
 absl::StatusOr<bool> MakeStateIfNone(const std::string& path);
+
+// Size of the state file in `directory` and its log, in bytes; a missing one counts as 0. Also
+// while a controller uses them; any thread.
+int64_t StateFileBytes(const std::string& directory);
 
 // Reads the whole file without changing it. NotFound: it is missing; DataLoss: damaged, or not a
 // state; OutOfRange: written by a newer version; other errors as in SqliteDb.

@@ -375,63 +375,6 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
   return trainers;
 }
 
-namespace {
-
-PlacementPolicy FromProto(const v1::PlacementPolicy& placement) {
-  PlacementPolicy policy;
-  policy.labels.insert(placement.labels().begin(), placement.labels().end());
-  for (const std::string& node : placement.nodes()) policy.nodes.emplace_back(node);
-  for (const std::string& node : placement.exclude_nodes()) policy.exclude_nodes.emplace_back(node);
-  policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
-  policy.same = placement.same();
-  policy.ranks_per_node = placement.ranks_per_node();
-  return policy;
-}
-
-std::optional<CommandPolicy> CommandOf(const v1::JobSpec& spec) {
-  if (spec.command().empty()) return std::nullopt;
-  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s()), spec.code().sha256()};
-}
-
-PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
-  PlacementPolicy policy = FromProto(spec.placement());
-  if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
-  if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
-  return policy;
-}
-
-// A command need not say how many steps it makes.
-int64_t StepsOf(const v1::JobSpec& spec) {
-  if (!spec.command().empty() && spec.steps() == 0) return kUnknownSteps;
-  return spec.steps();
-}
-
-}  // namespace
-
-JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
-  JobStrategy strategy = FromProto(spec.strategy());
-  strategy.is_adaptive = strategy.is_auto && spec.optimizer().has_adamw();
-  return {id,
-          spec.name(),
-          spec.ranks(),
-          spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
-          spec.SerializeAsString(),
-          StepsOf(spec),
-          std::move(strategy),
-          spec.strategy().SerializeAsString(),
-          FromProto(spec.checkpoint()),
-          spec.max_restarts(),
-          spec.resume_from(),
-          spec.queue().empty() ? "default" : spec.queue(),  // Empty in a version without queues.
-          spec.priority(),
-          PlacementOf(spec),
-          spec.recovery().spares(),
-          RecoveryOf(spec),
-          TimeoutsOf(spec),
-          FromProto(spec.stragglers()),
-          CommandOf(spec)};
-}
-
 v1::JobHistoryEvent ToProto(const JobLifeEvent& event) {
   v1::JobHistoryEvent out;
   out.set_id(event.id);

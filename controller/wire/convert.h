@@ -44,9 +44,6 @@ ProfileResult FromProto(const v1::ProfileResult& profile);
 JobProfile FromProto(const v1::JobProfile& profile);
 TrainerExit FromProto(const v1::TrainerExit& exit);
 std::vector<TrainerReport> FromProto(const v1::NodeReport& report);
-// Requires: the spec has been checked.
-JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
-
 // Events of an unknown kind become state events.
 JobLifeEvent FromProto(const v1::JobHistoryEvent& event);
 

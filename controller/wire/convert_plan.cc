@@ -2,12 +2,16 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "common/job_spec/job_spec.h"
+#include "controller/core/schedule/placement_policy.h"
 #include "controller/wire/convert.h"
+#include "controller/wire/convert_checkpoint.h"
 
 namespace paceline {
 namespace {
@@ -70,6 +74,31 @@ v1::SlipstreamMode WireMode(SlipstreamMode mode) {
 // `otherwise` also replaces values that an older version left unset.
 absl::Duration Timeout(double seconds, absl::Duration otherwise) {
   return std::isfinite(seconds) && seconds > 0 ? absl::Seconds(seconds) : otherwise;
+}
+
+PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
+  const v1::PlacementPolicy& placement = spec.placement();
+  PlacementPolicy policy;
+  policy.labels.insert(placement.labels().begin(), placement.labels().end());
+  for (const std::string& node : placement.nodes()) policy.nodes.emplace_back(node);
+  for (const std::string& node : placement.exclude_nodes()) policy.exclude_nodes.emplace_back(node);
+  policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
+  policy.same = placement.same();
+  policy.ranks_per_node = placement.ranks_per_node();
+  if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
+  if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
+  return policy;
+}
+
+std::optional<CommandPolicy> CommandOf(const v1::JobSpec& spec) {
+  if (spec.command().empty()) return std::nullopt;
+  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s()), spec.code().sha256()};
+}
+
+// A command need not say how many steps it makes.
+int64_t StepsOf(const v1::JobSpec& spec) {
+  if (!spec.command().empty() && spec.steps() == 0) return kUnknownSteps;
+  return spec.steps();
 }
 
 v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
@@ -300,6 +329,30 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.ready = Generation(status.ready_generation());
   out.left = Generation(status.left_generation());
   return out;
+}
+
+JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
+  JobStrategy strategy = FromProto(spec.strategy());
+  strategy.is_adaptive = strategy.is_auto && spec.optimizer().has_adamw();
+  return {id,
+          spec.name(),
+          spec.ranks(),
+          spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
+          spec.SerializeAsString(),
+          StepsOf(spec),
+          std::move(strategy),
+          spec.strategy().SerializeAsString(),
+          FromProto(spec.checkpoint()),
+          spec.max_restarts(),
+          spec.resume_from(),
+          spec.queue().empty() ? "default" : spec.queue(),  // Empty in a version without queues.
+          spec.priority(),
+          PlacementOf(spec),
+          spec.recovery().spares(),
+          RecoveryOf(spec),
+          TimeoutsOf(spec),
+          FromProto(spec.stragglers()),
+          CommandOf(spec)};
 }
 
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {

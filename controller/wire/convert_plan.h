@@ -1,5 +1,5 @@
-// Converts strategies, the handling of stragglers, and memberships to and from core's types; see
-// convert.h.
+// Converts job specs, strategies, the handling of stragglers, and memberships to and from core's
+// types; see convert.h.
 #ifndef CONTROLLER_WIRE_CONVERT_PLAN_H_
 #define CONTROLLER_WIRE_CONVERT_PLAN_H_
 
@@ -43,6 +43,8 @@ v1::MembershipChange ToProto(const MembershipChange& change);
 
 // Wire to core:
 MembershipStatus FromProto(const v1::MembershipStatus& status);
+// Requires: the spec has been checked.
+JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec);
 JobTimeouts TimeoutsOf(const v1::JobSpec& spec);
 

@@ -153,6 +153,8 @@ class SimulatedRanks {
   void CheckRound(SimulatedRank& rank, const RoundOutcome& outcome);
   void CutOff();
   void RendezvousAgain();
+  void Rejoin(SimulatedRank& rank, const RoundState& state, bool behind, const SimulatedVector& z,
+              const SimulatedVector& slots);
 
   const Options options_;
   std::mt19937_64 random_;

@@ -64,25 +64,7 @@ void SimulatedRanks::RendezvousAgain() {
     rank.rank = static_cast<int>(i);
     LeaveGroup(rank);
     EnterGroup(rank);
-    const bool behind = decision.takes[i] != SlipstreamDecision::Takes::kNothing;
-    const SimulatedVector zeros(kSimulatedSize, 0);
-    const bool was_sent = rank.in_flight != zeros && behind;
-    if (behind) {
-      rank.z = z;
-      rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
-    }
-    if (rank.at_stop) rank.at_stop = rank.compute_busy = false;
-    rank.compute_ended = rank.comm_ended = false;  // A rank that had ended waited for the others.
-    ++rank.incarnation;
-    rank.collectives = 0;
-    const int64_t sent = rank.machine.sent_updates();
-    rank.machine.Rejoin(rank.rank, state, ClockOf(rank));
-    rank.sent_in_round = was_sent && options_.lossy_updates;  // A rest has no steps.
-    if (!options_.lossy_updates && was_sent != (rank.machine.sent_updates() > sent)) {
-      Check(rank, "does not know whether its update is in the model that others have");
-    }
-    rank.CountUsed();
-    Check(rank, rank.CheckAccount());
+    Rejoin(rank, state, decision.takes[i] != SlipstreamDecision::Takes::kNothing, z, slots);
   }
   while (ranks() < members) {
     ranks_.push_back(std::make_unique<SimulatedRank>(
@@ -93,6 +75,30 @@ void SimulatedRanks::RendezvousAgain() {
     ranks_.back()->machine.Prepare(newest_plan_);
   }
   for (const auto& rank : ranks_) Pump(*rank);
+}
+
+// Puts a survivor into the new generation. One that is behind takes the source's `z`, and in modes
+// of gradients its `slots`.
+void SimulatedRanks::Rejoin(SimulatedRank& rank, const RoundState& state, bool behind,
+                            const SimulatedVector& z, const SimulatedVector& slots) {
+  const SimulatedVector zeros(kSimulatedSize, 0);
+  const bool was_sent = rank.in_flight != zeros && behind;
+  if (behind) {
+    rank.z = z;
+    rank.slots = IsLocal(state.plan.mode) ? rank.slots : slots;
+  }
+  if (rank.at_stop) rank.at_stop = rank.compute_busy = false;
+  rank.compute_ended = rank.comm_ended = false;  // A rank that had ended waited for the others.
+  ++rank.incarnation;
+  rank.collectives = 0;
+  const int64_t sent = rank.machine.sent_updates();
+  rank.machine.Rejoin(rank.rank, state, ClockOf(rank));
+  rank.sent_in_round = was_sent && options_.lossy_updates;  // A rest has no steps.
+  if (!options_.lossy_updates && was_sent != (rank.machine.sent_updates() > sent)) {
+    Check(rank, "does not know whether its update is in the model that others have");
+  }
+  rank.CountUsed();
+  Check(rank, rank.CheckAccount());
 }
 
 }  // namespace paceline

@@ -6,7 +6,7 @@
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/job/plan.h"
 #include "controller/core/recovery/restart.h"
-#include "controller/wire/convert.h"
+#include "controller/wire/convert_plan.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/straggler_requests.h"

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/version.h"
 #include "controller/core/job/trainer_finder.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/wire/convert.h"
@@ -86,6 +87,34 @@ grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
     case v1::WorkerMessage::kCodeRequest:
     case v1::WorkerMessage::KIND_NOT_SET:
       return grpc::Status::OK;
+  }
+  return grpc::Status::OK;
+}
+
+grpc::Status CheckSession(const Principal& caller, const Cluster& cluster,
+                          const std::string& cluster_id, const v1::Hello& hello) {
+  if (caller.role == Role::kNone) {
+    return MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED",
+                     absl::StrCat("what node \"", hello.node(),
+                                  "\" has proved itself by holds no longer: it joins again by a "
+                                  "new token of `paceline pki token`"));
+  }
+  grpc::Status foreign = CheckHello(caller, hello);
+  if (foreign.ok()) foreign = CheckReport(cluster, NodeName(hello.node()), hello.report());
+  if (!foreign.ok()) return foreign;
+  if (IsLaterRelease(hello.version(), kVersion)) {
+    return MakeError(
+        grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
+        absl::StrCat("the worker of node \"", hello.node(), "\" has version ", hello.version(),
+                     ", which is newer than this controller's ", kVersion,
+                     ": upgrade the controller first; the worker then joins by itself"));
+  }
+  if (!hello.cluster_id().empty() && hello.cluster_id() != cluster_id) {
+    return MakeError(
+        grpc::StatusCode::FAILED_PRECONDITION, "WRONG_CLUSTER",
+        absl::StrCat("the worker's state belongs to cluster ", hello.cluster_id(), ", this is ",
+                     cluster_id, ": give the worker an empty state directory to move it here"),
+        {{"cluster_id", cluster_id}});
   }
   return grpc::Status::OK;
 }

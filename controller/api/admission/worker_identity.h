@@ -1,9 +1,11 @@
-// What a worker's messages may be about: its own node and its own ranks only. Pure.
+// Which workers may begin a session, and what their messages may be about: their own node and
+// their own ranks only. Pure.
 #ifndef CONTROLLER_API_ADMISSION_WORKER_IDENTITY_H_
 #define CONTROLLER_API_ADMISSION_WORKER_IDENTITY_H_
 
 #include <grpcpp/support/status.h>
 
+#include <string>
 #include <vector>
 
 #include "common/core/ids.h"
@@ -29,6 +31,12 @@ grpc::Status CheckHello(const Principal& caller, const v1::Hello& hello);
 // NOT_YOUR_TRAINER, if it reports on another node's trainer. For steps use CheckSteps.
 grpc::Status CheckMessage(const Cluster& cluster, const NodeName& node,
                           const v1::WorkerMessage& message);
+
+// Checks whether a hello may begin a session. UNAUTHENTICATED, reason REVOKED, if the caller is
+// nobody; as CheckHello and CheckMessage; FAILED_PRECONDITION, reason WORKER_IS_NEWER, if the
+// worker is of a later release, or WRONG_CLUSTER, if its state belongs to another cluster.
+grpc::Status CheckSession(const Principal& caller, const Cluster& cluster,
+                          const std::string& cluster_id, const v1::Hello& hello);
 
 // Steps of one trainer, as in the message.
 struct TrainerSteps {

@@ -13,6 +13,8 @@
 namespace paceline {
 namespace {
 
+constexpr double kStepsOfMessage = 50;  // Cost as much as a message.
+
 // Not to be called on the mutable_x() of an unset message, which would create it.
 void Cut(std::string* text, size_t size = kMaxReportText) {
   if (text->size() > size) text->resize(Utf8Prefix(*text, size).size());
@@ -122,6 +124,10 @@ int64_t StepsIn(const v1::NodeSteps& steps) {
   int64_t records = 0;
   for (const v1::StepBatch& batch : steps.batches()) records += batch.records_size();
   return records;
+}
+
+double CostOf(const v1::WorkerMessage& message) {
+  return 1 + static_cast<double>(StepsIn(message.steps())) / kStepsOfMessage;
 }
 
 NodeConnected ConnectedBy(const v1::Hello& hello) {

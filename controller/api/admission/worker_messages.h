@@ -52,6 +52,9 @@ void LimitMessage(v1::WorkerMessage* message);
 // is dropped silently.
 int64_t StepsIn(const v1::NodeSteps& steps);
 
+// What reading the message costs, in messages: one with many steps counts as many.
+double CostOf(const v1::WorkerMessage& message);
+
 // Makes the event for a hello and report that are within the limits.
 NodeConnected ConnectedBy(const v1::Hello& hello);
 NodeReported ReportedBy(const NodeName& node, const v1::NodeReport& report);

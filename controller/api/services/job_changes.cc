@@ -1,5 +1,5 @@
-// Changes of a job: its ladder, its mode and profiles while it trains, and resuming it after its
-// end.
+// Changes of a job: its ladder, its mode and profiles while it trains, cancelling it, and resuming
+// it after its end.
 #include <algorithm>
 #include <optional>
 #include <string>
@@ -9,6 +9,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
+#include "absl/time/time.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "controller/api/admission/caller.h"
@@ -17,10 +18,10 @@
 #include "controller/api/services/mutations.h"
 #include "controller/api/services/node_requests.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/checkpoint/save_order.h"
 #include "controller/core/job/plan.h"
 #include "controller/core/job/profile.h"
 #include "controller/core/recovery/restart.h"
-#include "controller/wire/convert.h"
 #include "controller/wire/convert_plan.h"
 #include "controller/wire/errors.h"
 
@@ -265,6 +266,46 @@ grpc::ServerUnaryReactor* JobService::Profile(grpc::CallbackServerContext* conte
   loop_->Post([=, caller = CallerOf(*context)] {
     DoProfile(caller, *request, reply,
               [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
+}
+
+void JobService::DoCancel(const Principal& caller, const v1::CancelJobRequest& request,
+                          v1::Job* reply, Answer answer) {
+  if (!(request.grace_s() >= 0)) {
+    return answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "GRACE_INVALID",
+                            "grace_s must not be negative"));
+  }
+  if (!request.reason().empty()) {
+    const grpc::Status valid = RequestError(CheckReason(request.reason()));
+    if (!valid.ok()) return answer(valid);
+  }
+  v1::CancelJobRequest contents = request;
+  contents.clear_request_id();
+  Once(caller, request.request_id(), Fingerprint(contents.SerializeAsString()), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(caller, request.job(), &job);
+         if (!found.ok()) return answer(found);
+         const std::optional<Refusal> refusal = request.save() ? RefuseSave(*job) : std::nullopt;
+         if (refusal.has_value()) return answer(MakeError(*refusal));
+         const JobId id = job->request.id;
+         const CancelRequested event{
+             id, request.reason().empty() ? "cancelled by request" : request.reason(),
+             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : StopGraceOf(job->request),
+             request.save()};
+         PACELINE_LOG(INFO) << "job_cancel job=" << id.value();
+         control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));
+       });
+}
+
+grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* context,
+                                             const v1::CancelJobRequest* request, v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoCancel(caller, *request, reply,
+             [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }

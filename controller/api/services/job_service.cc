@@ -21,10 +21,10 @@
 #include "controller/api/services/mutations.h"
 #include "controller/api/services/node_requests.h"
 #include "controller/api/services/paging.h"
-#include "controller/core/checkpoint/save_order.h"
 #include "controller/core/stragglers/job/straggler_facts.h"
 #include "controller/metrics/metrics.h"
 #include "controller/wire/convert.h"
+#include "controller/wire/convert_plan.h"
 #include "controller/wire/convert_straggler.h"
 #include "controller/wire/encoded_message.h"
 #include "controller/wire/errors.h"
@@ -181,35 +181,6 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
        [&](const ControlLoop::RequestId& request_id) { submit(&request_id); });
 }
 
-void JobService::DoCancel(const Principal& caller, const v1::CancelJobRequest& request,
-                          v1::Job* reply, Answer answer) {
-  if (!(request.grace_s() >= 0)) {
-    return answer(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "GRACE_INVALID",
-                            "grace_s must not be negative"));
-  }
-  if (!request.reason().empty()) {
-    const grpc::Status valid = RequestError(CheckReason(request.reason()));
-    if (!valid.ok()) return answer(valid);
-  }
-  v1::CancelJobRequest contents = request;
-  contents.clear_request_id();
-  Once(caller, request.request_id(), Fingerprint(contents.SerializeAsString()), reply, answer,
-       [&](const ControlLoop::RequestId& request_id) {
-         const Job* job = nullptr;
-         const grpc::Status found = Find(caller, request.job(), &job);
-         if (!found.ok()) return answer(found);
-         const std::optional<Refusal> refusal = request.save() ? RefuseSave(*job) : std::nullopt;
-         if (refusal.has_value()) return answer(MakeError(*refusal));
-         const JobId id = job->request.id;
-         const CancelRequested event{
-             id, request.reason().empty() ? "cancelled by request" : request.reason(),
-             request.grace_s() > 0 ? absl::Seconds(request.grace_s()) : StopGraceOf(job->request),
-             request.save()};
-         PACELINE_LOG(INFO) << "job_cancel job=" << id.value();
-         control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));
-       });
-}
-
 grpc::ServerUnaryReactor* JobService::Submit(grpc::CallbackServerContext* context,
                                              const v1::SubmitJobRequest* request, v1::Job* reply) {
   grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
@@ -247,17 +218,6 @@ grpc::ServerUnaryReactor* JobService::UploadCode(grpc::CallbackServerContext* co
       }
       reactor->Finish(std::move(status));
     });
-  });
-  return reactor;
-}
-
-grpc::ServerUnaryReactor* JobService::Cancel(grpc::CallbackServerContext* context,
-                                             const v1::CancelJobRequest* request, v1::Job* reply) {
-  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
-  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
-  loop_->Post([=, caller = CallerOf(*context)] {
-    DoCancel(caller, *request, reply,
-             [reactor](const grpc::Status& status) { reactor->Finish(status); });
   });
   return reactor;
 }

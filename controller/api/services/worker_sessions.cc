@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/identity/principal.h"
 #include "common/log.h"
-#include "common/version.h"
 #include "controller/api/admission/worker_identity.h"
 #include "controller/api/admission/worker_messages.h"
 #include "controller/api/services/session_outbox.h"
@@ -38,14 +37,8 @@ constexpr absl::Duration kFarewell = absl::Seconds(2);
 constexpr size_t kMaxParsed = size_t{32} << 20;
 // With one node's certificate: its worker needs one, and one more while it reconnects.
 constexpr int kMaxSessions = 8;
-// In messages. A worker sends some per second, plus the parts of logs that are asked for. A message
-// with many steps counts as many messages.
+// In messages (CostOf). A worker sends some per second, plus the parts of logs that are asked for.
 constexpr ReadThrottle::Options kThrottle = {1000, 10'000};
-constexpr double kStepsOfMessage = 50;
-
-double CostOf(const v1::WorkerMessage& message) {
-  return 1 + static_cast<double>(StepsIn(message.steps())) / kStepsOfMessage;
-}
 
 // A message is read into an arena: a node's steps make some sixty parts, each of which would be
 // allocated by gRPC's thread and freed by the loop's. A block of an arena belongs to the thread
@@ -302,10 +295,6 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     Write();
   }
 
-  double LeaseSeconds() const {
-    return absl::ToDoubleSeconds(sessions_->control_->cluster().options().node_lease);
-  }
-
   void Greet(const v1::Hello& hello) {
     grpc::Status refusal = Refusal(hello);
     if (!refusal.ok()) return Refuse(std::move(refusal));
@@ -323,10 +312,11 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
     PACELINE_LOG(INFO) << "worker_connected node=" << node_.value() << " peer=" << peer_
                        << " slots=" << hello.slots()
                        << " trainers=" << hello.report().trainers_size();
+    const absl::Duration lease = sessions_->control_->cluster().options().node_lease;
     v1::ControllerMessage welcome;
     welcome.mutable_welcome()->set_cluster_id(sessions_->control_->cluster_id());
     welcome.mutable_welcome()->set_report_interval_s(kReportIntervalSeconds);
-    welcome.mutable_welcome()->set_lease_s(LeaseSeconds());
+    welcome.mutable_welcome()->set_lease_s(absl::ToDoubleSeconds(lease));
     welcome.mutable_welcome()->set_term(sessions_->control_->term());
     Queue(std::move(welcome));
     sessions_->control_->Apply(Own(ConnectedBy(hello)));
@@ -346,34 +336,10 @@ class WorkerSessions::Stream : public grpc::ServerBidiReactor<grpc::ByteBuffer, 
                        std::string(possible.message()));
     }
     // A session is admitted before its hello; its certificate may have been revoked since.
-    const Principal caller = sessions_->find_caller_(*context_);
-    if (caller.role == Role::kNone) {
-      return MakeError(grpc::StatusCode::UNAUTHENTICATED, "REVOKED",
-                       absl::StrCat("what node \"", hello.node(),
-                                    "\" has proved itself by holds no longer: it joins again by a "
-                                    "new token of `paceline pki token`"));
-    }
-    grpc::Status foreign = CheckHello(caller, hello);
-    if (foreign.ok()) {
-      foreign = CheckMessage(sessions_->control_->cluster(), NodeName(hello.node()), *incoming_);
-    }
+    const ControlLoop& control = *sessions_->control_;
+    grpc::Status foreign = CheckSession(sessions_->find_caller_(*context_), control.cluster(),
+                                        control.cluster_id(), hello);
     if (!foreign.ok()) return foreign;
-    if (IsLaterRelease(hello.version(), kVersion)) {
-      return MakeError(
-          grpc::StatusCode::FAILED_PRECONDITION, "WORKER_IS_NEWER",
-          absl::StrCat("the worker of node \"", hello.node(), "\" has version ", hello.version(),
-                       ", which is newer than this controller's ", kVersion,
-                       ": upgrade the controller first; the worker then joins by "
-                       "itself"));
-    }
-    const std::string& ours = sessions_->control_->cluster_id();
-    if (!hello.cluster_id().empty() && hello.cluster_id() != ours) {
-      return MakeError(
-          grpc::StatusCode::FAILED_PRECONDITION, "WRONG_CLUSTER",
-          absl::StrCat("the worker's state belongs to cluster ", hello.cluster_id(), ", this is ",
-                       ours, ": give the worker an empty state directory to move it here"),
-          {{"cluster_id", ours}});
-    }
     const auto current = sessions_->by_node_.find(NodeName(hello.node()));
     if (current != sessions_->by_node_.end() && current->second->uid_ != hello.node_uid()) {
       return MakeError(grpc::StatusCode::ALREADY_EXISTS, "NODE_NAME_TAKEN",

@@ -29,4 +29,9 @@ absl::Status AsFileError(const absl::Status& status) {
   return absl::IsNotFound(status) ? absl::UnavailableError(status.message()) : status;
 }
 
+bool MayPass(const absl::Status& error) {
+  return absl::IsResourceExhausted(error) || absl::IsPermissionDenied(error) ||
+         absl::IsUnavailable(error) || absl::IsNotFound(error);
+}
+
 }  // namespace paceline

@@ -16,6 +16,10 @@ absl::Status FileError(absl::string_view what, const std::string& path);
 // Maps errors of AtomicFile, which has one more code, to the codes above.
 absl::Status AsFileError(const absl::Status& status);
 
+// Whether a failed write may succeed later: a full disk, a missing permission, an error of the file
+// system. Not a NaN, nor a file that exists already.
+bool MayPass(const absl::Status& error);
+
 }  // namespace paceline
 
 #endif  // WORKER_TRAINER_CHECKPOINT_FILE_ERROR_H_

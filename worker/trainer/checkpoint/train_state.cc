@@ -144,6 +144,14 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
   return state;
 }
 
+int64_t StatePart::bytes() const {
+  int64_t bytes = 0;
+  for (const auto* list : {&entries, &at_once}) {
+    for (const ShardEntry& entry : *list) bytes += static_cast<int64_t>(entry.rows.nbytes());
+  }
+  return bytes;
+}
+
 StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks) {
   StatePart part;
   const auto list = [&](const StateTensor& one) -> std::vector<ShardEntry>& {

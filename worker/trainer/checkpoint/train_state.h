@@ -25,6 +25,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -70,6 +71,8 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
 struct StatePart {
   std::vector<ShardEntry> entries;
   std::vector<ShardEntry> at_once;
+
+  int64_t bytes() const;  // Of all entries.
 };
 StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks);
 

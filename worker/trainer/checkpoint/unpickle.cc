@@ -92,6 +92,11 @@ class Unpickler {
     return true;
   }
 
+  bool ReadProtocol() {
+    uint8_t protocol = 0;
+    return Read(&protocol) && protocol >= 2 && protocol <= 5;
+  }
+
   template <typename T>
   bool PushNumber() {
     T number{};
@@ -204,6 +209,13 @@ class Unpickler {
     return false;
   }
 
+  // Removes the topmost mark; what lay above it begins at `position` now.
+  bool RemoveMark(size_t* position) {
+    if (!FindMark(position)) return false;
+    stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(*position));
+    return true;
+  }
+
   absl::string_view rest_;
   const size_t size_;
   bool stopped_ = false;
@@ -215,10 +227,8 @@ class Unpickler {
 bool Unpickler::Execute(uint8_t instruction) {
   size_t mark = 0;
   switch (instruction) {
-    case 0x80: {  // PROTO
-      uint8_t protocol = 0;
-      return Read(&protocol) && protocol >= 2 && protocol <= 5;
-    }
+    case 0x80:  // PROTO
+      return ReadProtocol();
     case '(':  // MARK
       return Push(Make(Kind::kMark));
     case 'N':  // NONE
@@ -235,8 +245,6 @@ bool Unpickler::Execute(uint8_t instruction) {
       return PushNumber<uint16_t>();
     case 0x8a:  // LONG1
       return PushLong<uint8_t>();
-    case 'G':  // BINFLOAT
-      return PushFloat();
     case 'X':  // BINUNICODE
       return PushText<uint32_t>();
     case 'c':  // GLOBAL
@@ -250,15 +258,11 @@ bool Unpickler::Execute(uint8_t instruction) {
     case 0x87:  // TUPLE3
       return PushTupleOf(instruction - 0x84u);
     case 't':  // TUPLE
-      if (!FindMark(&mark)) return false;
-      stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark));
-      return PushTuple(mark);
+      return RemoveMark(&mark) && PushTuple(mark);
     case 's':  // SETITEM
       return stack_.size() >= 3 && Fill(stack_.size() - 2);
     case 'u':  // SETITEMS
-      if (!FindMark(&mark)) return false;
-      stack_.erase(stack_.begin() + static_cast<std::ptrdiff_t>(mark));
-      return Fill(mark);
+      return RemoveMark(&mark) && Fill(mark);
     case 'q':  // BINPUT
       return Remember<uint8_t>();
     case 'r':  // LONG_BINPUT
@@ -285,6 +289,8 @@ bool Unpickler::Execute(uint8_t instruction) {
 bool Unpickler::ExecuteRare(uint8_t instruction) {
   uint64_t frame = 0;
   switch (instruction) {
+    case 'G':  // BINFLOAT
+      return PushFloat();
     case 0x8b:  // LONG4
       return PushLong<uint32_t>();
     case 0x8c:  // SHORT_BINUNICODE

@@ -19,6 +19,7 @@
 #include "common/core/hold_pause.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/trainer/checkpoint/file_error.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/loop/evaluation.h"
 

@@ -42,6 +42,7 @@ struct GenerationParts {
   std::unique_ptr<Training> training;
   // The strategy differs from the previous generation's, and training has not begun yet.
   bool changes_strategy = false;
+  TrainEnd end = TrainEnd::kDone;  // Set when training has ended without an error.
 };
 
 // Directory for files made on request or after a failure: in the job's output, if it has one.
@@ -180,9 +181,9 @@ absl::Status Enter(Session& session, GenerationParts& generation, const Assignme
   return generation.training->Resume();
 }
 
-absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& generation,
-                                         const Assignment& assignment, Control& control,
-                                         Platform& platform, const std::string& directory) {
+absl::Status TrainGeneration(Session& session, GenerationParts& generation,
+                             const Assignment& assignment, Control& control, Platform& platform,
+                             const std::string& directory) {
   PACELINE_RETURN_IF_ERROR(Enter(session, generation, assignment, control, platform, directory));
   generation.changes_strategy = false;
   control.SetRunning();
@@ -194,7 +195,8 @@ absl::StatusOr<TrainEnd> TrainGeneration(Session& session, GenerationParts& gene
                      << " step=" << session.state.position.step
                      << " threads=" << generation.config.threads
                      << " device=" << session.model->device().str();
-  return generation.training->Run();
+  PACELINE_ASSIGN_OR_RETURN(generation.end, generation.training->Run());
+  return absl::OkStatus();
 }
 
 // Ends everything of the generation except its groups; the state stays.
@@ -202,6 +204,17 @@ void Leave(GenerationParts& generation) {
   if (generation.training != nullptr) generation.training->Leave();
   generation.training.reset();
   generation.succession.reset();
+}
+
+// Leaves the generation as all ranks have agreed. Returns the next one's groups.
+std::optional<Succession::Next> LeaveForNext(Session& session, GenerationParts& generation) {
+  std::optional<Succession::Next> next = generation.succession->TakeNext();
+  Leave(generation);
+  // Kept until the next generation has met: other ranks may be a moment behind.
+  session.before = std::move(generation.connected);
+  session.conductor->SetLeft(session.state.position.step);
+  if (session.conductor->newest().member.rank != 0) session.output.reset();
+  return next;
 }
 
 bool IsOutOfMemory(absl::string_view message) {
@@ -223,57 +236,83 @@ absl::Status OutOfMemory(absl::string_view message, const Session& session, Plat
   return absl::ResourceExhaustedError(text);
 }
 
+// Runs a part of the trainer's work and turns torch's exceptions into the codes that
+// Control::Finish names. `collective`: a collective failed, perhaps because the generation is over.
+absl::Status RunPart(const Session& session, Platform& platform, const std::string& directory,
+                     const std::function<absl::Status()>& part, bool* collective) {
+  const auto out_of_memory = [&](absl::string_view message) {
+    return OutOfMemory(message, session, platform, directory);
+  };
+  const bool conducted = session.conductor.has_value();
+  const auto is_over = [&] { return conducted && session.conductor->is_over(); };
+  *collective = true;
+  try {
+    const absl::Status status = part();
+    *collective = false;
+    return status;
+  } catch (const CollectiveError& error) {
+    return absl::UnavailableError(error.what());
+  } catch (const c10::DistError& error) {
+    return absl::UnavailableError(error.what_without_backtrace());
+  } catch (const c10::Error& error) {
+    const std::string message = error.what_without_backtrace();
+    *collective = is_over() && !IsOutOfMemory(message);
+    if (*collective) return absl::UnavailableError(message);
+    if (dynamic_cast<const c10::ValueError*>(&error) != nullptr) {
+      return absl::InvalidArgumentError(message);
+    }
+    return IsOutOfMemory(message) ? out_of_memory(message) : absl::InternalError(message);
+  } catch (const std::bad_alloc&) {
+    *collective = false;
+    return out_of_memory("out of memory");
+  } catch (const std::exception& error) {
+    *collective = is_over();
+    return *collective ? absl::UnavailableError(error.what()) : absl::InternalError(error.what());
+  }
+}
+
+// Lets the trainer rendezvous, once everything is loaded.
+void BeginConducting(Session& session, Control& control) {
+  session.conductor.emplace(control, session.config->recovery, [&session] {
+    const absl::MutexLock lock(&session.mu);
+    if (session.groups != nullptr) session.groups->EndStore();
+    ShutDownConnections(session.store->port());
+    if (session.groups != nullptr) session.groups->Abort();
+  });
+  control.SetReady(session.store->port(), std::string(CheckSlipstream(*session.model).message()));
+  session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
+}
+
+// Forgets a generation that has failed, after Leave. `refused`: its strategy was impossible.
+// `error`: for the daemon; empty if it knows already that the generation is over.
+void Forget(Session& session, GenerationParts& generation, bool refused, const std::string& error) {
+  if (refused && IsSlipstream(generation.config)) EndSlipstream(session.state.slipstream);
+  session.before = Connected();
+  generation.connected = Connected();
+  {
+    const absl::MutexLock lock(&session.mu);
+    session.groups.reset();
+  }
+  session.conductor->SetFailed(error, std::max<int64_t>(session.state.position.step, 0));
+}
+
+[[noreturn]] void Exit(Control& control, const absl::Status& status) {
+  const int code = control.Finish(status);
+  std::fflush(nullptr);
+  std::_Exit(code);
+}
+
 }  // namespace
 
 void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
                 const std::string& directory) {
   Session session;
-  // Turns torch's exceptions into the codes that Control::Finish names. `collective`: a collective
-  // failed, perhaps because the generation is over.
   const auto run = [&](const std::function<absl::Status()>& part, bool* collective) {
-    const auto out_of_memory = [&](absl::string_view message) {
-      return OutOfMemory(message, session, platform, directory);
-    };
-    const bool conducted = session.conductor.has_value();
-    const auto is_over = [&] { return conducted && session.conductor->is_over(); };
-    *collective = true;
-    try {
-      const absl::Status status = part();
-      *collective = false;
-      return status;
-    } catch (const CollectiveError& error) {
-      return absl::UnavailableError(error.what());
-    } catch (const c10::DistError& error) {
-      return absl::UnavailableError(error.what_without_backtrace());
-    } catch (const c10::Error& error) {
-      const std::string message = error.what_without_backtrace();
-      *collective = is_over() && !IsOutOfMemory(message);
-      if (*collective) return absl::UnavailableError(message);
-      if (dynamic_cast<const c10::ValueError*>(&error) != nullptr) {
-        return absl::InvalidArgumentError(message);
-      }
-      return IsOutOfMemory(message) ? out_of_memory(message) : absl::InternalError(message);
-    } catch (const std::bad_alloc&) {
-      *collective = false;
-      return out_of_memory("out of memory");
-    } catch (const std::exception& error) {
-      *collective = is_over();
-      return *collective ? absl::UnavailableError(error.what()) : absl::InternalError(error.what());
-    }
+    return RunPart(session, platform, directory, part, collective);
   };
-
   bool collective = false;
   absl::Status status = run([&] { return Load(session, control, ring, platform); }, &collective);
-  if (status.ok()) {
-    session.conductor.emplace(control, session.config->recovery, [&session] {
-      const absl::MutexLock lock(&session.mu);
-      if (session.groups != nullptr) session.groups->EndStore();
-      ShutDownConnections(session.store->port());
-      if (session.groups != nullptr) session.groups->Abort();
-    });
-    control.SetReady(session.store->port(), std::string(CheckSlipstream(*session.model).message()));
-    session.conductor->SetLoaded(std::max<int64_t>(session.state.position.step, 0));
-  }
+  if (status.ok()) BeginConducting(session, control);
   bool goes_on = status.ok();
   std::optional<Succession::Next> connected;  // Beside the previous generation.
   while (goes_on) {
@@ -285,36 +324,21 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
       generation->connected = std::move(connected->connected);
     }
     connected.reset();
-    TrainEnd end = TrainEnd::kDone;
     status = run(
-        [&] {
-          const absl::StatusOr<TrainEnd> ended =
-              TrainGeneration(session, *generation, **next, control, platform, directory);
-          if (ended.ok()) end = *ended;
-          return ended.status();
-        },
+        [&] { return TrainGeneration(session, *generation, **next, control, platform, directory); },
         &collective);
     const absl::Time ended = absl::Now();
     bool reported = false;
     double error_ms = 0;  // Until the training thread noticed the end.
-    const bool left = status.ok() && end == TrainEnd::kLeft;
+    const bool left = status.ok() && generation->end == TrainEnd::kLeft;
     // The ordered change of strategy is impossible: the job continues by the former one.
     const bool refused = !status.ok() && !collective && generation->changes_strategy;
     const bool goes_on_without =
         (collective || refused) && session.config->recovery.enabled && !control.stop_requested();
-    if (!left && !goes_on_without) {
-      // Not destroyed: threads may be stuck in a broken group.
-      const int code = control.Finish(status);
-      std::fflush(nullptr);
-      std::_Exit(code);
-    }
+    // The generation is not destroyed: threads may be stuck in a broken group.
+    if (!left && !goes_on_without) Exit(control, status);
     if (left) {
-      connected = generation->succession->TakeNext();
-      Leave(*generation);
-      // Kept until the next generation has met: other ranks may be a moment behind.
-      session.before = std::move(generation->connected);
-      session.conductor->SetLeft(session.state.position.step);
-      if (session.conductor->newest().member.rank != 0) session.output.reset();
+      connected = LeaveForNext(session, *generation);
     } else {
       reported = session.conductor->is_over();
       session.conductor->EndCollectives();
@@ -329,15 +353,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
         status = taken_down;
         break;
       }
-      if (refused && IsSlipstream(generation->config)) EndSlipstream(session.state.slipstream);
-      session.before = Connected();
-      generation->connected = Connected();
-      {
-        const absl::MutexLock lock(&session.mu);
-        session.groups.reset();
-      }
-      session.conductor->SetFailed(reported ? "" : std::string(status.message()),
-                                   std::max<int64_t>(session.state.position.step, 0));
+      Forget(session, *generation, refused, reported ? "" : std::string(status.message()));
     }
     PACELINE_LOG(INFO) << "left generation=" << (*next)->member.generation
                        << " step=" << session.state.position.step << " reported=" << reported
@@ -345,9 +361,7 @@ void RunTrainer(Control& control, StepRingWriter& ring, Platform& platform,
                        << " leaving_ms=" << absl::ToDoubleMilliseconds(absl::Now() - ended) << ": "
                        << status.message();
   }
-  const int code = control.Finish(status);
-  std::fflush(nullptr);
-  std::_Exit(code);
+  Exit(control, status);
 }
 
 }  // namespace paceline

@@ -16,6 +16,7 @@
 #include "common/log.h"
 #include "common/version.h"
 #include "worker/shim/allowed_roots.h"
+#include "worker/trainer/checkpoint/file_error.h"
 #include "worker/trainer/checkpoint/shard_writer.h"
 
 namespace paceline {
@@ -35,19 +36,7 @@ double SecondsSince(Clock::time_point start) {
 }
 
 ShardSaver::Options ShardOptions(const TrainerConfig& config) {
-  ShardSaver::Options options;
-  options.write_limit = config.checkpoint.write_limit;
-  options.save_nan = config.save_nan;
-  options.roots = config.checkpoint.roots;
-  return options;
-}
-
-int64_t BytesOf(const StatePart& part) {
-  int64_t bytes = 0;
-  for (const auto* entries : {&part.entries, &part.at_once}) {
-    for (const ShardEntry& entry : *entries) bytes += static_cast<int64_t>(entry.rows.nbytes());
-  }
-  return bytes;
+  return {config.checkpoint.write_limit, config.save_nan, config.checkpoint.roots};
 }
 
 }  // namespace
@@ -67,11 +56,6 @@ SaveFailure FailureOf(const absl::Status& status) {
   }
 }
 
-bool MayPass(const absl::Status& error) {
-  return absl::IsResourceExhausted(error) || absl::IsPermissionDenied(error) ||
-         absl::IsUnavailable(error) || absl::IsNotFound(error);
-}
-
 Saver::Saver(const Parts& parts, const CheckpointFigures& restored)
     : parts_(parts), figures_(restored), shards_(parts.platform, ShardOptions(parts.config)) {}
 
@@ -88,7 +72,7 @@ void Saver::Enter(const Generation& generation, SaverMemory* memory) {
   }
   shards_.SetPlace(member.rank, member.world_size);
   if (parts_.config.checkpoint.expected && !std::exchange(reserved_, true)) {
-    shards_.Reserve(BytesOf(PartOfRank(generation.state(), member.rank, member.world_size)));
+    shards_.Reserve(PartOfRank(generation.state(), member.rank, member.world_size).bytes());
   }
   parts_.control.SetCheckpointListener(
       [this, done = memory->last_order](const CheckpointPlan& plan) { TakePlan(plan, done); });
@@ -242,6 +226,10 @@ void Saver::Commit(const CheckpointPlan::Commit& commit) {
     }
     save = durable->second.save;
   }
+  BeginCommit(save);
+}
+
+void Saver::BeginCommit(const SaveStatus& save) {
   shards_.Commit(DirectoryOf(save), [this, save](const absl::Status& status, double seconds) {
     OnCommitted(save, status, seconds);
   });
@@ -392,12 +380,7 @@ absl::Status Saver::FinishCommit() {
       at_end_->commit = absl::OkStatus();
     }
   }
-  if (again.has_value()) {
-    shards_.Commit(DirectoryOf(*again),
-                   [this, save = *again](const absl::Status& status, double seconds) {
-                     OnCommitted(save, status, seconds);
-                   });
-  }
+  if (again.has_value()) BeginCommit(*again);
   const auto settled = [this]() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_) {
     return durable_.count(last_durable_) == 0 || parts_.control.stop_requested() ||
            (at_end_.has_value() && !at_end_->commit.ok());

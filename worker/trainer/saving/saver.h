@@ -37,10 +37,6 @@
 
 namespace paceline {
 
-// Whether a failed write may succeed later: a full disk, a missing permission, an error of the file
-// system. Not a NaN, nor a file that exists already.
-bool MayPass(const absl::Status& error);
-
 SaveFailure FailureOf(const absl::Status& status);
 
 class Saver {
@@ -145,6 +141,7 @@ class Saver {
   void Settle(const SaveStatus& save) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void OnDurable(const SaveStatus& save, const ShardResult& result);
   void Commit(const CheckpointPlan::Commit& commit);
+  void BeginCommit(const SaveStatus& save);
   void OnCommitted(const SaveStatus& save, const absl::Status& status, double seconds);
   void Tell(const SaveStatus& save) ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(SaveStatus save, SaveFailure failure, std::string why);
