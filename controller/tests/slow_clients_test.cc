@@ -1,14 +1,21 @@
-// How the controller treats clients of its gRPC port that stall, vanish silently, or never read.
+// How the controller treats clients of its gRPC port that stall, vanish silently, talk nonsense, or
+// never read.
+#include <arpa/inet.h>
 #include <grpcpp/grpcpp.h>
 #include <gtest/gtest.h>
 #include <httplib.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "common/tls/testing/test_identity.h"
@@ -136,6 +143,73 @@ TEST_F(SlowClientsTest, AClosedSessionThatNobodyReadsLeavesItsName) {
   while (silent.Read().has_value()) {
   }
   EXPECT_EQ(silent.Finish().error_code(), grpc::StatusCode::CANCELLED);
+}
+
+// A connection without gRPC.
+class RawConnection {
+ public:
+  explicit RawConnection(const std::string& address) : socket_(socket(AF_INET, SOCK_STREAM, 0)) {
+    const timeval patience{60, 0};
+    setsockopt(socket_, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof patience);
+    int port = 0;
+    EXPECT_TRUE(absl::SimpleAtoi(address.substr(address.rfind(':') + 1), &port));
+    sockaddr_in to = {};
+    to.sin_family = AF_INET;
+    to.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    to.sin_port = htons(static_cast<uint16_t>(port));
+    EXPECT_EQ(connect(socket_, reinterpret_cast<sockaddr*>(&to), sizeof to), 0);
+  }
+  ~RawConnection() { close(socket_); }
+  RawConnection(const RawConnection&) = delete;
+  RawConnection& operator=(const RawConnection&) = delete;
+
+  void Send(const std::string& bytes) const {
+    send(socket_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+  }
+  // Reads what the server sends until it hangs up. Returns false if it does not.
+  bool HearsTheEnd() const {
+    char bytes[4096];
+    ssize_t got = 0;
+    while ((got = recv(socket_, bytes, sizeof bytes, 0)) > 0) {
+    }
+    return got == 0 || errno == ECONNRESET;
+  }
+
+ private:
+  const int socket_;
+};
+
+TEST_F(SlowClientsTest, NonsenseIsHungUpOnAndOthersAreServed) {
+  const std::string preface = "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+  const std::string no_settings("\0\0\0\4\0\0\0\0\0", 9);
+  const std::string huge_frame("\xff\xff\xff\1\4\0\0\0\1", 9);
+  for (const std::string& said :
+       {std::string("GET / HTTP/1.1\r\nHost: here\r\n\r\n"), std::string("\x16\x03\x01\0\x05", 5),
+        absl::StrCat(preface, no_settings, huge_frame, std::string(1000, '\xff'))}) {
+    const RawConnection connection(server_->Address("grpc"));
+    connection.Send(said);
+    EXPECT_TRUE(connection.HearsTheEnd()) << said.substr(0, 10);
+  }
+  grpc::ClientContext context;
+  v1::CancelJobRequest request;
+  request.set_job("job-none");
+  request.set_request_id("r1");
+  v1::Job job;
+  EXPECT_EQ(jobs_->Cancel(&context, request, &job).error_code(), grpc::StatusCode::NOT_FOUND);
+}
+
+TEST(HalfOpenTest, ConnectionThatDoesNotBeginIsClosed) {
+  const std::string directory = NewDirectory();
+  ServerOptions options{"127.0.0.1:0", "127.0.0.1:0", directory, directory + "/address", ""};
+  options.plaintext = true;
+  options.handshake_patience = absl::Milliseconds(200);
+  const RunningServer server(options);
+  ASSERT_TRUE(server.failure().status.ok()) << server.failure().status;
+  for (const char* said : {"", "PRI * HTTP/2.0\r\n", "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"}) {
+    const RawConnection connection(server.Address("grpc"));
+    connection.Send(said);
+    EXPECT_TRUE(connection.HearsTheEnd()) << "\"" << said << "\"";
+  }
 }
 
 TEST(HalfOpenTest, AHandshakeThatDoesNotGoOnIsClosed) {

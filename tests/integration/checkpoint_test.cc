@@ -5,8 +5,6 @@
 
 #include <filesystem>
 #include <fstream>
-#include <map>
-#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +12,7 @@
 #include "common/core/checkpoint_key.h"
 #include "proto/checkpoint.grpc.pb.h"
 #include "proto/job.grpc.pb.h"
+#include "tests/integration/checkpoint_job.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -24,32 +23,12 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
-class CheckpointTest : public testing::Test {
+class CheckpointTest : public CheckpointJobTest {
  protected:
-  // A job whose every step takes about `step_ms`.
-  v1::JobSpec Job(int ranks, int64_t steps, double step_ms = 5) const {
-    v1::JobSpec spec = cluster_.SmallJob(ranks, steps);
-    spec.mutable_data()->clear_eval();
-    spec.mutable_checkpoint()->set_directory(cluster_.directory() + "/checkpoints");
-    spec.mutable_checkpoint()->set_at_end(false);
-    spec.set_allow_chaos(true);
-    v1::Fault* slow = spec.add_chaos();
-    slow->set_rank(-1);
-    slow->set_kind(v1::SLEEP);
-    slow->set_seconds(step_ms / 1000);
-    slow->set_steps(steps);
-    return spec;
-  }
-
   std::vector<int64_t> Steps(const std::string& id) {
     std::vector<int64_t> steps;
     for (const v1::Checkpoint& one : cluster_.ListCheckpoints(id)) steps.push_back(one.step());
     return steps;
-  }
-
-  v1::Job WaitForCheckpoint(const std::string& id, int64_t step) {
-    return cluster_.WaitUntil(
-        id, [=](const v1::Job& job) { return job.checkpoints().newest_step() >= step; });
   }
 
   grpc::Status Cancel(const std::string& id, bool save) {
@@ -91,22 +70,6 @@ class CheckpointTest : public testing::Test {
     EXPECT_THAT(*damages, IsEmpty());
   }
 
-  // What a rank's log says of each step: "loss=… mean_loss=… …" without rates.
-  std::map<int64_t, std::string> Losses(const std::string& id, int rank) {
-    std::map<int64_t, std::string> losses;
-    std::istringstream words(cluster_.Log(id, rank));
-    std::string word;
-    int64_t step = 0;
-    while (words >> word) {
-      if (word.rfind("step=", 0) == 0) step = std::stoll(word.substr(5));
-      for (const char* key : {"loss=", "mean_loss=", "grad_norm="}) {
-        if (word.rfind(key, 0) == 0) losses[step] += word + " ";
-      }
-    }
-    return losses;
-  }
-
-  TestCluster cluster_;
   int requests_ = 0;
 };
 
@@ -131,65 +94,6 @@ TEST_F(CheckpointTest, SavesByStepsAndKeepsTheNewest) {
     directories += entry.is_directory();
   }
   EXPECT_EQ(directories, 3) << "what is not kept is removed";
-}
-
-TEST_F(CheckpointTest, AKilledJobGoesOnAsIfNothingHadHappened) {
-  v1::JobSpec spec = Job(4, 100);
-  spec.mutable_checkpoint()->set_every_steps(20);
-  spec.set_max_restarts(2);
-  const std::string whole = cluster_.Submit(spec).id();
-  EXPECT_EQ(cluster_.WaitForEnd(whole).state(), v1::SUCCEEDED);
-
-  const std::string id = cluster_.Submit(spec).id();
-  const v1::Job running = WaitForCheckpoint(id, 40);
-  ASSERT_EQ(kill(static_cast<pid_t>(running.ranks(1).pid()), SIGKILL), 0);
-  const v1::Job again =
-      cluster_.WaitUntil(id, [](const v1::Job& job) { return job.generation() == 2; });
-  EXPECT_EQ(again.restarts(), 1);
-  EXPECT_THAT(again.restored_from(), HasSubstr("/step-0000000000"));
-  const v1::Job ended = cluster_.WaitForEnd(id);
-  EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
-  EXPECT_THAT(ended.restart_reason(), AllOf(HasSubstr("rank 1"), HasSubstr("signal 9")));
-  for (const int rank : {0, 3}) {
-    const std::map<int64_t, std::string> expected = Losses(whole, rank);
-    const std::map<int64_t, std::string> resumed = Losses(id, rank);
-    ASSERT_FALSE(resumed.empty());
-    EXPECT_GE(resumed.begin()->first, 41) << "it begins behind the checkpoint";
-    EXPECT_EQ(resumed.rbegin()->first, 100);
-    for (const auto& [step, losses] : resumed) EXPECT_EQ(losses, expected.at(step)) << step;
-  }
-}
-
-TEST_F(CheckpointTest, WithoutACheckpointARestartBeginsAnew) {
-  v1::JobSpec spec = Job(2, 30);
-  spec.set_max_restarts(1);
-  spec.set_allow_chaos(true);
-  v1::Fault* fault = spec.add_chaos();
-  fault->set_rank(1);
-  fault->set_step(5);
-  fault->set_kind(v1::ABORT);
-  fault->set_generation(1);
-  const std::string id = cluster_.Submit(spec).id();
-  const v1::Job ended = cluster_.WaitForEnd(id);
-  EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
-  EXPECT_EQ(ended.generation(), 2);
-  EXPECT_EQ(ended.restored_from(), "");
-  EXPECT_EQ(Losses(id, 0).size(), 30u);
-}
-
-TEST_F(CheckpointTest, RestartsAreCounted) {
-  v1::JobSpec spec = Job(2, 30);
-  spec.set_max_restarts(2);
-  spec.set_allow_chaos(true);
-  v1::Fault* fault = spec.add_chaos();
-  fault->set_rank(1);
-  fault->set_step(5);
-  fault->set_kind(v1::ABORT);
-  const std::string id = cluster_.Submit(spec).id();
-  const v1::Job ended = cluster_.WaitForEnd(id);
-  EXPECT_EQ(ended.state(), v1::FAILED);
-  EXPECT_EQ(ended.generation(), 3);
-  EXPECT_EQ(ended.restarts(), 2);
 }
 
 TEST_F(CheckpointTest, SavedOnDemandCancelledAndResumedOnFewerRanks) {

@@ -91,26 +91,27 @@ class IdentityTest : public ::testing::Test {
     StartController(flags);
   }
 
-  std::vector<std::string> WorkerCommand(const std::string& name, const std::string& dir) const {
-    return {Program("paceline-worker"),
-            "--controller",
-            address_,
-            "--name",
-            name,
-            "--slots",
-            "1",
-            "--state-dir",
-            directory_ + "/" + dir,
-            "--runtime-dir",
-            runtime_ + "/" + dir};
+  std::vector<std::string> WorkerCommand(const std::string& name, const std::string& dir,
+                                         const std::vector<std::string>& flags) const {
+    std::vector<std::string> command = {Program("paceline-worker"),
+                                        "--controller",
+                                        address_,
+                                        "--name",
+                                        name,
+                                        "--slots",
+                                        "1",
+                                        "--state-dir",
+                                        directory_ + "/" + dir,
+                                        "--runtime-dir",
+                                        runtime_ + "/" + dir};
+    command.insert(command.end(), flags.begin(), flags.end());
+    return command;
   }
   // Flags of a worker that joins as the node with the token in the file.
   std::vector<std::string> Joining(const std::string& name, const std::string& token,
                                    const std::string& dir) const {
-    std::vector<std::string> command = WorkerCommand(name, dir);
-    command.insert(command.end(), {"--tls-dir", directory_ + "/" + dir + "-tls", "--ca",
-                                   Dir("ca") + "/ca.pem", "--join-token-file", token});
-    return command;
+    return WorkerCommand(name, dir, {"--tls-dir", directory_ + "/" + dir + "-tls", "--ca",
+                                     Dir("ca") + "/ca.pem", "--join-token-file", token});
   }
   Process& StartWorker(const std::vector<std::string>& command, const std::string& name) {
     return *workers_.emplace_back(
@@ -250,9 +251,7 @@ TEST_F(IdentityTest, WorkerSaysThatItsCertificateOrItsClockIsADayOff) {
   const auto tries = [&](const std::string& name, absl::Time issued, const std::string& text) {
     const CertificateAuthority::Grant grant = {{Role::kWorker, name}, {}, absl::Hours(1)};
     WriteIdentity(directory_ + "/" + name + "-tls", *authority, grant, issued);
-    std::vector<std::string> command = WorkerCommand(name, name);
-    command.insert(command.end(), {"--tls-dir", directory_ + "/" + name + "-tls"});
-    StartWorker(command, name);
+    StartWorker(WorkerCommand(name, name, {"--tls-dir", directory_ + "/" + name + "-tls"}), name);
     EXPECT_TRUE(Eventually([&] {
       return absl::StrContains(WorkerLog(name), "certificate_not_valid") &&
              absl::StrContains(WorkerLog(name), text);
@@ -324,9 +323,7 @@ TEST_F(IdentityTest, RevokedNodeIsPutOutAndComesBackByANewToken) {
   controller_->Kill();
   StartTlsController();
   EXPECT_THAT(Paceline({"pki", "revoked"}).output, HasSubstr("paceline://worker/w0"));
-  std::vector<std::string> old = WorkerCommand("w0", "w0");
-  old.insert(old.end(), {"--tls-dir", directory_ + "/w0-tls"});
-  StartWorker(old, "old");
+  StartWorker(WorkerCommand("w0", "w0", {"--tls-dir", directory_ + "/w0-tls"}), "old");
   ASSERT_TRUE(Eventually([&] { return absl::StrContains(WorkerLog("old"), "are revoked"); }))
       << WorkerLog("old");
   EXPECT_FALSE(IsReady("w0"));
@@ -341,9 +338,7 @@ TEST_F(IdentityTest, DowngradeIsRefusedOnBothSides) {
       {Program("paceline"), "--server", address_, "--plaintext", "--timeout", "20", "whoami"});
   EXPECT_EQ(plain.exit_code, kNotPermitted) << plain.output;
   EXPECT_THAT(plain.output, HasSubstr("speaks TLS, and was asked for plain text"));
-  std::vector<std::string> worker = WorkerCommand("w0", "w0");
-  worker.push_back("--plaintext");
-  StartWorker(worker, "w0");
+  StartWorker(WorkerCommand("w0", "w0", {"--plaintext"}), "w0");
   EXPECT_TRUE(Eventually([&] { return absl::StrContains(WorkerLog("w0"), "speaks TLS"); }))
       << WorkerLog("w0");
   EXPECT_THAT(ControllerLog(), Not(HasSubstr("worker_connected")));
@@ -396,9 +391,7 @@ TEST_F(IdentityTest, PlainTextStaysOnThisMachineAndIsLoud) {
   refused("--listen", "0.0.0.0:0");
   refused("--http", "0.0.0.0:0");
   address_ = "head.example.org:7450";
-  std::vector<std::string> worker = WorkerCommand("w0", "w0");
-  worker.push_back("--plaintext");
-  EXPECT_EQ(RunToEnd(worker).exit_code, kExitUsage);
+  EXPECT_EQ(RunToEnd(WorkerCommand("w0", "w0", {"--plaintext"})).exit_code, kExitUsage);
   const Finished far =
       RunToEnd({Program("paceline"), "--server", address_, "--plaintext", "whoami"});
   EXPECT_EQ(far.exit_code, kNotPermitted);

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -15,12 +16,19 @@
 #include <thread>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "worker/shim/testing/other_users.h"
+#include "worker/shim/testing/shim_test.h"
+#include "worker/shim/trainer_dir.h"
+#include "worker/shim/trainer_lock.h"
 
 namespace paceline {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
+using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 
 TEST(ConfinementTest, FlagsTellAllOfIt) {
@@ -60,8 +68,8 @@ TEST(ConfinementTest, OneThreadBecomesAUserAndTheOthersStay) {
     status.assign(std::istreambuf_iterator<char>(file), {});
     reads_secrets = ::access("/etc/shadow", R_OK) == 0;
   }).join();
-  EXPECT_THAT(status, ::testing::HasSubstr("Uid:\t65534\t65534\t65534\t65534\n"));
-  EXPECT_THAT(status, ::testing::HasSubstr("CapEff:\t0000000000000000\n"));
+  EXPECT_THAT(status, HasSubstr("Uid:\t65534\t65534\t65534\t65534\n"));
+  EXPECT_THAT(status, HasSubstr("CapEff:\t0000000000000000\n"));
   EXPECT_FALSE(reads_secrets);
   EXPECT_EQ(::geteuid(), 0);
 }
@@ -92,10 +100,80 @@ TEST(ConfinementTest, ThreadThatActsAsAUserIsOutOfItsReach) {
   EXPECT_EQ(code, 0);
   over.set_value();
   thread.join();
-  EXPECT_THAT(status, ::testing::HasSubstr("Uid:\t0\t0\t0\t65534\n"));
-  EXPECT_THAT(status, ::testing::HasSubstr("Gid:\t0\t0\t0\t65534\n"));
-  EXPECT_THAT(status, ::testing::HasSubstr("CapEff:\t0000000000000000\n"));
+  EXPECT_THAT(status, HasSubstr("Uid:\t0\t0\t0\t65534\n"));
+  EXPECT_THAT(status, HasSubstr("Gid:\t0\t0\t0\t65534\n"));
+  EXPECT_THAT(status, HasSubstr("CapEff:\t0000000000000000\n"));
   EXPECT_FALSE(reads_secrets);
+}
+
+using ConfinedShimTest = ShimTest;
+
+TEST_F(ConfinedShimTest, ProgramsWithMorePrivilegesGiveNone) {
+  StartScript("exec cat /proc/self/status");
+  Wait();
+  EXPECT_THAT(Log(), HasSubstr("NoNewPrivs:\t1\n"));
+}
+
+TEST_F(ConfinedShimTest, LimitsAreTheTrainers) {
+  confinement_.limit_nofile = 123;
+  confinement_.limit_core = 0;
+  confinement_.limit_memory = uint64_t{3} << 30;
+  confinement_.limit_processes = 4567;
+  StartScript("exec cat /proc/self/limits");
+  Wait();
+  EXPECT_THAT(Log(), AllOf(ContainsRegex("Max open files +123 +123 "),
+                           ContainsRegex("Max core file size +0 +0 "),
+                           ContainsRegex("Max data size +3221225472 +3221225472 "),
+                           ContainsRegex("Max processes +4567 +4567 ")));
+}
+
+TEST_F(ConfinedShimTest, TrainerThatNeedsMoreMemoryThanItMayHaveDoesNotGetIt) {
+  confinement_.limit_memory = 64 << 20;
+  StartScript("head -c 100000000 /dev/zero | tail -c 90000000 | wc -c");
+  Wait();
+  EXPECT_THAT(Log(), HasSubstr("memory exhausted"));
+}
+
+TEST_F(ConfinedShimTest, TrainerIsAnotherUserWithoutAnyPrivilege) {
+  PACELINE_NEEDS_OTHER_USERS();
+  RunAsNobody();
+  StartScript("cat /proc/self/status; touch made; ls .. 2>&1; touch ../forged");
+  EXPECT_NE(Wait().exit_code, 0) << "it can write where the shim's records lie";
+  EXPECT_THAT(Log(), AllOf(HasSubstr("Uid:\t65534\t65534\t65534\t65534\n"),
+                           HasSubstr("Gid:\t65534\t65534\t65534\t65534\n"),
+                           HasSubstr("Groups:\t12345 65534 \n"), HasSubstr("NoNewPrivs:\t1\n")));
+  for (const char* set : {"CapInh", "CapPrm", "CapEff", "CapAmb"}) {
+    EXPECT_THAT(Log(), HasSubstr(absl::StrCat(set, ":\t0000000000000000\n")));
+  }
+  struct stat made;
+  ASSERT_EQ(::stat((own_dir_ + "/made").c_str(), &made), 0);
+  EXPECT_EQ(made.st_uid, kNobody);
+}
+
+TEST_F(ConfinedShimTest, TrainerOfAnotherUserDiesWithTheShim) {
+  PACELINE_NEEDS_OTHER_USERS();
+  RunAsNobody();
+  StartScript("echo $$ > pid; exec sleep 1000");
+  const pid_t trainer = PidIn("pid");
+  ASSERT_TRUE(Eventually([&] { return ReadTrainerLock(dir_)->trainer != 0; }));
+  ::kill(shim_, SIGKILL);
+  ::waitpid(shim_, nullptr, 0);
+  reaped_ = true;
+  EXPECT_TRUE(Gone(trainer));
+}
+
+TEST_F(ConfinedShimTest, LinkInPlaceOfTheLogIsFollowedAsTheTrainersUserOnly) {
+  PACELINE_NEEDS_OTHER_USERS();
+  RunAsNobody();
+  const std::string secret = dir_ + "/secret";
+  std::ofstream(secret) << "x";
+  ASSERT_EQ(::mkdir((own_dir_ + "/log").c_str(), 0755), 0);
+  ASSERT_EQ(::symlink(secret.c_str(),
+                      absl::StrCat(own_dir_, "/log/", trainer_dir::kFirstLogSegment).c_str()),
+            0);
+  StartScript("echo overwritten");
+  EXPECT_THAT(Wait().start_error, HasSubstr("Permission denied"));
+  EXPECT_EQ(Contents(secret), "x");
 }
 
 }  // namespace

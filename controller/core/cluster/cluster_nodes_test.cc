@@ -69,6 +69,16 @@ class ClusterNodesTest : public ::testing::Test {
   Cluster cluster_;
 };
 
+TEST_F(ClusterNodesTest, TheNextDeadlineIsThatOfTheNodeThatWasHeardOfLongestAgo) {
+  Join({"a"}, 0);
+  Join({"b"}, 1);
+  EXPECT_EQ(cluster_.NextDeadline(), At(10).steady);
+  cluster_.Step(NodeReported{NodeName("a"), {}}, At(5));
+  EXPECT_EQ(cluster_.NextDeadline(), At(11).steady);
+  cluster_.Step(NodeDisconnected{NodeName("b")}, At(6));
+  EXPECT_EQ(cluster_.NextDeadline(), At(15).steady);
+}
+
 TEST_F(ClusterNodesTest, CordonedNodeTakesNoRanksUntilItIsFree) {
   Join({"a", "b"});
   Actions actions = cluster_.Step(HoldRequested{NodeName("a"), HoldBy("ann", std::nullopt)}, At(1));
@@ -98,6 +108,19 @@ TEST_F(ClusterNodesTest, DrainThatLetsJobsFinishIsOverWhenNothingRuns) {
   EXPECT_EQ(node("b").history.back().what, "nothing runs there any more");
   EXPECT_EQ(cluster_.Step(NodeResumeRequested{NodeName("b"), "bob"}, At(5)).store_nodes.size(), 1u);
   EXPECT_EQ(state("b"), NodeState::kReady);
+}
+
+TEST_F(ClusterNodesTest, NodeIsDrainedWhenAnotherNodesReportEndsTheJobThere) {
+  Join({"a", "b"});
+  Train("");
+  Drain("b", DrainMode::kFinish, 3);
+  cluster_.Step(NodeReported{NodeName("b"), {ReportOf(1, TrainerState::kExited)}}, At(4));
+  EXPECT_EQ(state("b"), NodeState::kDraining);
+  const Actions actions =
+      cluster_.Step(NodeReported{NodeName("a"), {ReportOf(0, TrainerState::kExited)}}, At(5));
+  EXPECT_EQ(job().state, JobState::kSucceeded);
+  EXPECT_EQ(state("b"), NodeState::kDrained);
+  EXPECT_THAT(actions.show_nodes, Contains(NodeName("b")));
 }
 
 TEST_F(ClusterNodesTest, TrainerThatIsNotWantedKeepsANodeFromBeingDrained) {

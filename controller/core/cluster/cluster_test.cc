@@ -8,6 +8,8 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/testing/node_facts.h"
+#include "controller/core/testing/played_job.h"
 
 namespace paceline {
 namespace {
@@ -18,19 +20,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
-
-Moment At(double seconds) {
-  return {absl::UnixEpoch() + absl::Seconds(seconds),
-          absl::FromUnixSeconds(1700000000) + absl::Seconds(seconds)};
-}
-
-NodeFacts Facts(const char* name, int slots, const char* uid = "uid") {
-  NodeFacts facts;
-  facts.name = NodeName(name);
-  facts.uid = uid;
-  facts.slots = slots;
-  return facts;
-}
 
 JobRequest Request(const char* id, int ranks) {
   return {JobId(id), "digits", ranks, Device::kCpu, "spec"};
@@ -194,39 +183,6 @@ TEST_F(ClusterTest, UnreachableNodeKeepsItsRanksAndTakesNoOthers) {
   EXPECT_EQ(job("job-2").state, JobState::kQueued);
   cluster_.Step(NodeReported{NodeName("a"), {}}, At(12));
   EXPECT_EQ(job("job-2").state, JobState::kStarting);
-}
-
-TEST_F(ClusterTest, TheNextDeadlineIsThatOfTheNodeThatWasHeardOfLongestAgo) {
-  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
-  cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(1));
-  EXPECT_EQ(cluster_.NextDeadline(), At(10).steady);
-  cluster_.Step(NodeReported{NodeName("a"), {}}, At(5));
-  EXPECT_EQ(cluster_.NextDeadline(), At(11).steady);
-  cluster_.Step(NodeDisconnected{NodeName("b")}, At(6));
-  EXPECT_EQ(cluster_.NextDeadline(), At(15).steady);
-}
-
-TEST_F(ClusterTest, NodeIsDrainedWhenAnotherNodesReportEndsTheJobThere) {
-  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
-  cluster_.Step(NodeConnected{Facts("b", 1), {}}, At(0));
-  cluster_.Step(JobSubmitted{Request("job-1", 2)}, At(1));
-  const NodeName first = job("job-1").ranks[0].slot.node;
-  const NodeName second = job("job-1").ranks[1].slot.node;
-  for (const TrainerState state : {TrainerState::kReady, TrainerState::kRunning}) {
-    cluster_.Step(NodeReported{first, {Report("job-1", 0, state)}}, At(2));
-    cluster_.Step(NodeReported{second, {Report("job-1", 1, state)}}, At(2));
-  }
-  Hold hold;
-  hold.drain = DrainMode::kFinish;
-  hold.owner = "ann";
-  cluster_.Step(HoldRequested{second, hold}, At(3));
-  cluster_.Step(NodeReported{second, {Report("job-1", 1, TrainerState::kExited)}}, At(4));
-  EXPECT_EQ(cluster_.nodes().at(second).state, NodeState::kDraining);
-  const Actions actions =
-      cluster_.Step(NodeReported{first, {Report("job-1", 0, TrainerState::kExited)}}, At(5));
-  EXPECT_EQ(job("job-1").state, JobState::kSucceeded);
-  EXPECT_EQ(cluster_.nodes().at(second).state, NodeState::kDrained);
-  EXPECT_THAT(actions.show_nodes, Contains(second));
 }
 
 TEST_F(ClusterTest, JobsThatEndedAreForgottenByTheirNumberAlone) {
@@ -450,7 +406,7 @@ TEST_F(ClusterTest, JobOfAHigherPriorityDisplacesOneThatSavesAndTakesItsPlace) {
   ASSERT_TRUE(job("job-1").checkpoints.stop_after.has_value());
   EXPECT_THAT(job("job-1").reason, HasSubstr("preempted by job job-2 (digits)"));
   EXPECT_THAT(cluster_.Why(job("job-2"), At(3).wall),
-              ::testing::Contains(HasSubstr("Room is made there by job job-1")));
+              Contains(HasSubstr("Room is made there by job job-1")));
   actions = cluster_.Step(NodeReported{NodeName("a"), {}}, At(4));
   EXPECT_THAT(actions.show_jobs, IsEmpty()) << "nothing has changed";
 }

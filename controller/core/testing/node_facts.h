@@ -6,10 +6,10 @@
 
 namespace paceline {
 
-inline NodeFacts Facts(const char* name, int slots = 1) {
+inline NodeFacts Facts(const char* name, int slots = 1, const char* uid = "uid") {
   NodeFacts facts;
   facts.name = NodeName(name);
-  facts.uid = "uid";
+  facts.uid = uid;
   facts.slots = slots;
   return facts;
 }

@@ -8,14 +8,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
-#include <signal.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <cstdint>
 #include <filesystem>
 #include <fstream>
-#include <functional>
 #include <memory>
 #include <set>
 #include <stdexcept>
@@ -23,13 +21,11 @@
 #include <system_error>
 #include <thread>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/time/clock.h"
-#include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/node_sum.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 
@@ -44,13 +40,6 @@ namespace {
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
-
-TrainerConfig Ranks(int count) {
-  TrainerConfig config;
-  config.member.world_size = count;
-  config.startup_timeout = absl::Seconds(20);
-  return config;
-}
 
 std::vector<float> Values(const at::Tensor& tensor) {
   const auto* const data = tensor.const_data_ptr<float>();
@@ -366,40 +355,6 @@ TEST(GroupTest, TimeoutHoldsForAllGroupsAlsoLaterOnes) {
   });
 }
 
-// Two ranks exchange messages too large for a socket until their connections are ended: some
-// messages are then half-way, and Gloo reports those to nobody.
-void ExpectEnds(const std::function<void(Group&, int rank, at::Tensor)>& use) {
-  ::signal(SIGPIPE, SIG_IGN);  // As a trainer does.
-  RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
-    absl::Time ended = absl::InfinitePast();
-    std::thread ends([&] {
-      absl::SleepFor(absl::Milliseconds(500));
-      ended = absl::Now();
-      ShutDownConnections(/*store_port=*/0);
-      groups.Abort();
-    });
-    const at::Tensor tensor = at::zeros({16 << 20}, at::kFloat);
-    const auto exchange = [&] {
-      while (true) use(groups.all(), config.rank(), tensor);
-    };
-    EXPECT_THROW(exchange(), CollectiveError);
-    ends.join();
-    EXPECT_LT(absl::Now() - ended, absl::Seconds(3));
-    EXPECT_THROW(exchange(), CollectiveError) << "it is over";
-  });
-}
-
-TEST(GroupTest, EndsASumThatIsHalfWay) {
-  ExpectEnds([](Group& group, int /*rank*/, at::Tensor tensor) { group.Sum(std::move(tensor)); });
-}
-
-TEST(GroupTest, EndsAMessageThatIsHalfWay) {
-  ExpectEnds([](Group& group, int rank, at::Tensor tensor) {
-    if (rank == 0) group.Send(std::move(tensor), 1);
-    if (rank == 1) group.Receive(std::move(tensor), 0);
-  });
-}
-
 TEST(GroupTest, ASumOnADeviceIsThereWhenTheStreamHasBeenWaitedFor) {
   RunRanks(Ranks(3), [](const TrainerConfig& config, Groups& groups) {
     at::Tensor value = Filled(2, config.rank());
@@ -437,24 +392,6 @@ TEST(GroupTest, ASumOfFewNumbersIsLateAfterTheTimeout) {
       absl::SleepFor(absl::Seconds(1));
     }
     EXPECT_LT(absl::Now() - start, absl::Seconds(10));
-  });
-}
-
-TEST(GroupTest, EndsASumOfFewNumbersThatWaitsForARank) {
-  ::signal(SIGPIPE, SIG_IGN);
-  RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {
-    const auto made = groups.MakeOfAll("headers", 1, Groups::Traffic::kOnHost);
-    at::Tensor numbers = at::full({3}, 1, at::kDouble);
-    made->SumFew(numbers);  // All are connected.
-    std::thread ends([&] {
-      absl::SleepFor(absl::Milliseconds(200));
-      ShutDownConnections(/*store_port=*/0);
-      groups.Abort();
-    });
-    if (config.rank() != 1) {
-      EXPECT_THROW(made->SumFew(numbers), CollectiveError);
-    }
-    ends.join();
   });
 }
 

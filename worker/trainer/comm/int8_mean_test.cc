@@ -18,13 +18,6 @@ namespace {
 
 constexpr int64_t kValues = 5 * kInt8Row + 100;
 
-TrainerConfig Ranks(int count) {
-  TrainerConfig config;
-  config.member.world_size = count;
-  config.startup_timeout = absl::Seconds(20);
-  return config;
-}
-
 // The values of rank `rank` in round `round`.
 std::vector<float> Draw(int rank, int round) {
   std::mt19937 random(static_cast<unsigned>(1000 * rank + round));

@@ -17,13 +17,6 @@
 namespace paceline {
 namespace {
 
-TrainerConfig Ranks(int count) {
-  TrainerConfig config;
-  config.member.world_size = count;
-  config.startup_timeout = absl::Seconds(20);
-  return config;
-}
-
 void ExpectEqualOnAll(Group& all, const at::Tensor& vector) {
   const at::Tensor gathered = at::empty({all.size() * vector.numel()}, vector.options());
   all.Gather(gathered, vector);

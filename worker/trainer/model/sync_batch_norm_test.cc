@@ -106,13 +106,6 @@ void ExpectEqualToOneRank(int rank, Groups& groups, const Data& data) {
   ExpectNear(grad_bias, expected.state.bias.grad(), "grad_bias");
 }
 
-TrainerConfig Ranks(int count) {
-  TrainerConfig config;
-  config.member.world_size = count;
-  config.startup_timeout = absl::Seconds(20);
-  return config;
-}
-
 TEST(SyncBatchNormTest, EqualsOneNormalisationOfAllSamples) {
   const Data data({0, 1, 2});
   RunRanks(Ranks(3), [&](const TrainerConfig& config, Groups& groups) {

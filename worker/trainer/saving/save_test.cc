@@ -25,13 +25,15 @@ using ::testing::HasSubstr;
 
 using SaveTest = SavingTest;
 
+void ExpectSound(const std::string& checkpoint) {
+  const auto damages = VerifyCheckpoint(checkpoint, [](int64_t, int64_t) {});
+  ASSERT_TRUE(damages.ok()) << damages.status();
+  EXPECT_THAT(*damages, ElementsAre());
+}
+
 TEST_F(SaveTest, EveryCheckpointVerifies) {
   const auto daemon = RunJob(Spec(3, SaveTo("out", "every_steps: 5 when_busy: WHEN_BUSY_WAIT")));
-  for (const int64_t step : {5, 10, 15, 20}) {
-    const auto damages = VerifyCheckpoint(Checkpoint("out", step), [](int64_t, int64_t) {});
-    ASSERT_TRUE(damages.ok()) << damages.status();
-    EXPECT_THAT(*damages, ElementsAre());
-  }
+  for (const int64_t step : {5, 10, 15, 20}) ExpectSound(Checkpoint("out", step));
   const auto files = CheckpointFiles::Open(Checkpoint("out", 10));
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(files->manifest().step, 10);
@@ -164,15 +166,13 @@ TEST_F(SaveTest, WhatMustBeSavedWaitsForABuffer) {
 TEST_F(SaveTest, NothingIsOverwritten) {
   const v1::JobSpec spec = Spec(1, SaveTo("out", "every_steps: 20"));
   RunJob(spec);
-  const auto before = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
+  ExpectSound(Checkpoint("out", 20));
   const auto daemon = MakeDaemon();
   daemon->Launch(spec);  // The same generation again.
   ASSERT_TRUE(daemon->Serve());
   EXPECT_EQ(daemon->exit_code(0), 0) << "training itself goes on";
   EXPECT_EQ(daemon->status(0).checkpoints().saves(), 0);
-  const auto after = VerifyCheckpoint(Checkpoint("out", 20), [](int64_t, int64_t) {});
-  ASSERT_TRUE(after.ok()) << after.status();
-  EXPECT_THAT(*after, ElementsAre());
+  ExpectSound(Checkpoint("out", 20));
 }
 
 TEST_F(SaveTest, ADirectoryThatVanishesFailsSavesNotTraining) {
@@ -243,17 +243,9 @@ TEST_F(HeldSaveTest, StateThatCannotBeSavedAtTheEndIsHeldUntilItCan) {
   ASSERT_TRUE(daemon->Serve());
   EXPECT_EQ(daemon->exit_code(0), 0) << daemon->Log(0);
   EXPECT_EQ(daemon->exit_code(1), 0) << daemon->Log(1);
-  const auto damages = VerifyCheckpoint(Checkpoint("out", 200), [](int64_t, int64_t) {});
-  ASSERT_TRUE(damages.ok()) << damages.status();
-  EXPECT_THAT(*damages, ElementsAre());
+  ExpectSound(Checkpoint("out", 200));
   EXPECT_TRUE(std::filesystem::exists(JobDirectory("out") + "/final.safetensors"));
   EXPECT_FALSE(Holds(*daemon, 0));
-}
-
-void ExpectSound(const std::string& checkpoint) {
-  const auto damages = VerifyCheckpoint(checkpoint, [](int64_t, int64_t) {});
-  ASSERT_TRUE(damages.ok()) << damages.status();
-  EXPECT_THAT(*damages, ElementsAre());
 }
 
 TEST_F(HeldSaveTest, StateThatIsHeldIsSavedElsewhereWithTheFinalWeights) {
@@ -390,10 +382,7 @@ TEST_F(HeldSaveTest, WeightsOfAJobThatSavesNoCheckpointsAreHeldToo) {
 }
 
 TEST_F(HeldSaveTest, RankThatDiesMeanwhileIsReplacedAndTheStateIsSaved) {
-  for (const std::string strategy :
-       {"",
-        "strategy { slipstream { mode: SLIPSTREAM_SYNC window { min_steps: 1 max_steps: 2 "
-        "max_cap: 8 } } } "}) {
+  for (const std::string strategy : {"", kSlipstream}) {
     const auto daemon = MakeDaemon();
     daemon->Launch(Held(absl::StrCat(strategy,
                                      "recovery { max_failures: 3 } collective_timeout_s: "
@@ -413,9 +402,7 @@ TEST_F(HeldSaveTest, RankThatDiesMeanwhileIsReplacedAndTheStateIsSaved) {
       ASSERT_TRUE(daemon->Serve([&] { return daemon->ended(trainer); })) << daemon->Log(trainer);
       EXPECT_EQ(daemon->exit_code(trainer), 0) << daemon->Log(trainer);
     }
-    const auto damages = VerifyCheckpoint(Checkpoint("out", 200, 2), [](int64_t, int64_t) {});
-    ASSERT_TRUE(damages.ok()) << damages.status();
-    EXPECT_THAT(*damages, ElementsAre());
+    ExpectSound(Checkpoint("out", 200, 2));
     std::filesystem::remove_all(JobDirectory("out"));
     std::filesystem::remove(directory_ + "/released");
   }

@@ -9,8 +9,16 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/time.h"
 
 namespace paceline {
+
+TrainerConfig Ranks(int count) {
+  TrainerConfig config;
+  config.member.world_size = count;
+  config.startup_timeout = absl::Seconds(20);
+  return config;
+}
 
 void RunRanks(const TrainerConfig& config,
               const std::function<void(const TrainerConfig&, Groups&)>& rank,

@@ -11,6 +11,9 @@
 
 namespace paceline {
 
+// The configuration of a job with `count` ranks, which have 20 s to connect.
+TrainerConfig Ranks(int count);
+
 // Runs `rank` on a thread for each rank of a job with this configuration; config.member.world_size
 // is their number. Each gets a configuration with its rank, and its own groups. Returns when all
 // have ended; an exception fails the test. Do not use Group::Barrier: torch's has a static tensor
