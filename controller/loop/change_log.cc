@@ -50,10 +50,10 @@ class JobWriter {
   }
   void operator()(const transition::DecisionChanged& changed) {
     const RemedyDecision& decision = changed.decision;
-    Add(lines_, absl::StrCat("decision job=", id_, " id=", decision.id, " what=\"",
-                             DescribeRemedy(decision), "\" state=", NameOf(decision.state),
-                             " reason=\"", decision.reason, "\" outcome=\"", decision.outcome,
-                             "\""));
+    Add(lines_,
+        absl::StrCat("decision job=", id_, " id=", decision.id, " what=\"",
+                     DescribeRemedy(decision), "\" state=", NameOf(decision.state), " reason=\"",
+                     decision.reason, "\" outcome=\"", decision.outcome, "\""));
   }
   template <typename Other>
   void operator()(const Other&) {}
@@ -61,9 +61,8 @@ class JobWriter {
  private:
   void AddGeneration(Generation generation, const char* cause, size_t ranks,
                      const std::string& reason) {
-    Add(lines_,
-        absl::StrCat("job_generation job=", id_, " generation=", generation.value(),
-                     " cause=", cause, " ranks=", ranks, " reason=\"", reason, "\""));
+    Add(lines_, absl::StrCat("job_generation job=", id_, " generation=", generation.value(),
+                             " cause=", cause, " ranks=", ranks, " reason=\"", reason, "\""));
   }
 
   const Job& job_;
@@ -72,8 +71,8 @@ class JobWriter {
 };
 
 std::string LineOf(const Node& node) {
-  return absl::StrCat("node_state node=", node.facts.name.value(), " state=",
-                      ShortEnumName(*v1::NodeState_descriptor(), ToProto(node.state)),
+  return absl::StrCat("node_state node=", node.facts.name.value(),
+                      " state=", ShortEnumName(*v1::NodeState_descriptor(), ToProto(node.state)),
                       " reason=\"", node.reason, "\"");
 }
 

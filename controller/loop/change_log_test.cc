@@ -97,10 +97,10 @@ TEST_F(ChangeLogTest, AJobsStatesAndGenerationsAreToldOnce) {
   Step(JobSubmitted{MemberRequest(2)}, 1);
   TrainAll(2);
   TrainAll(3);
-  EXPECT_THAT(Heads(Lines()),
-              ElementsAre("job_generation job=job-1 generation=1 cause=start ranks=2",
-                          "job_state job=job-1 state=STARTING",
-                          "job_state job=job-1 state=RUNNING"));
+  EXPECT_THAT(
+      Heads(Lines()),
+      ElementsAre("job_generation job=job-1 generation=1 cause=start ranks=2",
+                  "job_state job=job-1 state=STARTING", "job_state job=job-1 state=RUNNING"));
   const RankState killed = job().ranks[1];
   End(killed, FailureKind::kSignal, "killed by SIGKILL", 4);
   const std::vector<ChangeLine> lost = Lines();

@@ -224,7 +224,7 @@ TEST_F(PageStateTest, TellsWhatHappenedTheNewestFirst) {
     events[i].id = static_cast<int64_t>(i) + 1;
     events[i].what = absl::StrCat("event ", events[i].id);
   }
-  histories_.Restore({{watched_.id, events}}, *watched_.cluster, {});
+  histories_.Restore({{watched_.id, events}}, *watched_.cluster);
   const json job = DescribeJob();
   ASSERT_EQ(job["events"].size(), kPageEvents);
   EXPECT_EQ(job["events"][0]["what"], absl::StrCat("event ", events.size()));

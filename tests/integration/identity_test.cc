@@ -110,8 +110,9 @@ class IdentityTest : public ::testing::Test {
   // Flags of a worker that joins as the node with the token in the file.
   std::vector<std::string> Joining(const std::string& name, const std::string& token,
                                    const std::string& dir) const {
-    return WorkerCommand(name, dir, {"--tls-dir", directory_ + "/" + dir + "-tls", "--ca",
-                                     Dir("ca") + "/ca.pem", "--join-token-file", token});
+    return WorkerCommand(name, dir,
+                         {"--tls-dir", directory_ + "/" + dir + "-tls", "--ca",
+                          Dir("ca") + "/ca.pem", "--join-token-file", token});
   }
   Process& StartWorker(const std::vector<std::string>& command, const std::string& name) {
     return *workers_.emplace_back(

@@ -274,8 +274,7 @@ void Cluster::RetainCheckpoints(Actions& actions) {
 void Cluster::AssignTasks(Moment now, Actions& actions) {
   std::map<JobId, TaskAssignment> assignments;
   for (const JobId& id : jobs_.with_tasks()) {
-    auto assignment =
-        paceline::AssignTasks(*jobs_.Find(id), nodes(), AssignmentOf(id), now.steady);
+    auto assignment = paceline::AssignTasks(*jobs_.Find(id), nodes(), AssignmentOf(id), now.steady);
     if (assignment.has_value()) assignments.emplace(id, *std::move(assignment));
   }
   const auto before = std::exchange(assignments_, std::move(assignments));

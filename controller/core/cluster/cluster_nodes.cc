@@ -115,8 +115,7 @@ void Cluster::On(const LossDeclared& event, Moment now, Actions& actions) {
   if (node == nullptr) return;
   const std::string what = absl::StrCat("declared lost by ", event.owner, ": ", event.reason);
   if (!LoseContact(*node, what)) return;
-  RecordDone(*node, event.owner, absl::StrCat("declared lost: ", event.reason), now,
-             actions);
+  RecordDone(*node, event.owner, absl::StrCat("declared lost: ", event.reason), now, actions);
   for (auto& [id, job] : jobs_.ChangeAll()) {
     Note(job, LoseNode(job, event.node, absl::StrCat("its node was ", what), now), actions);
   }

@@ -141,7 +141,8 @@ TEST(NodeTableTest, IndexesFollowEveryChange) {
     EXPECT_EQ(table.unreachable(), unreachable);
     EXPECT_EQ(table.NextDeadline(), deadline);
     const int64_t changes = std::exchange(contact_changes, table.contact_changes());
-    EXPECT_EQ(changes != contact_changes, std::exchange(was_unreachable, unreachable) != unreachable);
+    EXPECT_EQ(changes != contact_changes,
+              std::exchange(was_unreachable, unreachable) != unreachable);
   }
 }
 

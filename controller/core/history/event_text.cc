@@ -76,9 +76,9 @@ class Writer {
   std::vector<JobLifeEvent> TakeEvents() { return std::move(events_); }
 
   void operator()(const transition::Submitted&) {
-    Add(JobEventKind::kState, absl::StrCat("submitted as ", job_.request.name, ", ",
-                                           RanksText(job_.request.ranks), ", queue ",
-                                           job_.request.queue));
+    Add(JobEventKind::kState,
+        absl::StrCat("submitted as ", job_.request.name, ", ", RanksText(job_.request.ranks),
+                     ", queue ", job_.request.queue));
   }
   void operator()(const transition::Resumed&) {
     const std::string from = ChooseStart(job_);
@@ -127,8 +127,7 @@ class Writer {
 
   void operator()(const transition::MembershipChanged& changed) {
     Add(JobEventKind::kMembership,
-        absl::StrCat("generation ", changed.change.generation.value(), ": ",
-                     changed.change.reason),
+        absl::StrCat("generation ", changed.change.generation.value(), ": ", changed.change.reason),
         !changed.change.planned);
   }
   void operator()(const transition::MembershipSettled& settled) {
@@ -155,9 +154,8 @@ class Writer {
         absl::StrCat("plan version ", job_.plan.version.value(), ": ", PlanText(job_)));
   }
   void operator()(const transition::PlanTakenUp& taken) {
-    Add(JobEventKind::kPlan, absl::StrCat("all ranks train by plan version ",
-                                          taken.version.value(), " since step ",
-                                          taken.since_step));
+    Add(JobEventKind::kPlan, absl::StrCat("all ranks train by plan version ", taken.version.value(),
+                                          " since step ", taken.since_step));
   }
   void operator()(const transition::PlanNotTakenUp& failed) {
     Warn(JobEventKind::kPlan,

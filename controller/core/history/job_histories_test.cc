@@ -46,10 +46,9 @@ class JobHistoriesTest : public ::testing::Test {
     for (const auto& [job, id] : actions.forget) stored_.erase(id);
   }
   HistoryActions Take(const Actions& actions, const StragglerActions& decided) {
-    return histories_.Take(
-        *watched_.cluster,
-        finder_.Look(*watched_.cluster, *watched_.stragglers, actions, decided),
-        actions.delete_jobs, kWall);
+    return histories_.Take(*watched_.cluster,
+                           finder_.Look(*watched_.cluster, *watched_.stragglers, actions, decided),
+                           actions.delete_jobs, kWall);
   }
   void Train(int64_t steps, const WatchedJob::OwnTime& own) {
     for (int64_t done = 0; done < steps; done += 10) {
@@ -90,9 +89,8 @@ TEST_F(JobHistoriesTest, VerdictsWithoutAnythingElseAreFound) {
   EXPECT_FALSE(finder_.HasNewVerdicts(watched_.id, *watched_.stragglers));
   watched_.Train(400, SlowFrom("n03", 200));
   ASSERT_TRUE(finder_.HasNewVerdicts(watched_.id, *watched_.stragglers));
-  const HistoryActions actions =
-      histories_.Take(*watched_.cluster, finder_.LookAtVerdicts(watched_.id, *watched_.stragglers),
-                      {}, kWall);
+  const HistoryActions actions = histories_.Take(
+      *watched_.cluster, finder_.LookAtVerdicts(watched_.id, *watched_.stragglers), {}, kWall);
   ASSERT_FALSE(actions.store.empty());
   const JobLifeEvent& event = *histories_.Find(watched_.id)->Find(actions.store.begin()->second);
   EXPECT_EQ(event.kind, JobEventKind::kStraggler);

@@ -23,9 +23,9 @@ namespace transition {
 
 // Its life.
 struct Submitted {};
-struct Resumed {};     // It had ended; it is queued again.
-struct StartsAgain {   // It is queued again, or starts again at once.
-  bool failed = false; // Because ranks had failed; otherwise to make way.
+struct Resumed {};      // It had ended; it is queued again.
+struct StartsAgain {    // It is queued again, or starts again at once.
+  bool failed = false;  // Because ranks had failed; otherwise to make way.
 };
 struct Started {};  // Its ranks were placed: generation JobRecovery::started.
 struct StateChanged {
@@ -82,16 +82,14 @@ struct DecisionChanged {  // It is new, or its state is another.
 
 }  // namespace transition
 
-using JobTransition =
-    std::variant<transition::Submitted, transition::Resumed, transition::StartsAgain,
-                 transition::Started, transition::StateChanged, transition::StopAfterSaveAsked,
-                 transition::MembershipChanged, transition::MembershipSettled,
-                 transition::RanksMustLeave, transition::Stalled, transition::StallEnded,
-                 transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
-                 transition::PlanTakenUp, transition::PlanNotTakenUp,
-                 transition::SlipstreamImpossible, transition::CheckpointCompleted,
-                 transition::CheckpointFailed, transition::CheckpointErrorChanged,
-                 transition::VerdictFound, transition::DecisionChanged>;
+using JobTransition = std::variant<
+    transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
+    transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
+    transition::MembershipSettled, transition::RanksMustLeave, transition::Stalled,
+    transition::StallEnded, transition::CollectivesFound, transition::Evaluated,
+    transition::PlanDecided, transition::PlanTakenUp, transition::PlanNotTakenUp,
+    transition::SlipstreamImpossible, transition::CheckpointCompleted, transition::CheckpointFailed,
+    transition::CheckpointErrorChanged, transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

@@ -146,8 +146,8 @@ void KnownJob::LookAtStart(const Job& job, News& news) const {
 
 void KnownJob::LookAtState(const Job& job, News& news) const {
   if (known_ && job.state == state_) return;
-  news.push_back(transition::StateChanged{
-      state_, state_ == JobState::kStopping && job.reason == stops_for_});
+  news.push_back(
+      transition::StateChanged{state_, state_ == JobState::kStopping && job.reason == stops_for_});
 }
 
 void KnownJob::Remember(const Job& job) {

@@ -77,8 +77,7 @@ TEST(KnownJobTest, TellsRestartsWithTheirCause) {
   Exit(job, 1, FailureKind::kSignal, "killed by signal 9", At(3));
   EXPECT_THAT(Look(known, job), ElementsAre("! rank 1 on b: killed by signal 9"));
   Exit(job, 0, FailureKind::kNone, "", At(4));
-  EXPECT_THAT(Look(known, job),
-              ElementsAre("! restart 1 of 3: rank 1 on b: killed by signal 9"));
+  EXPECT_THAT(Look(known, job), ElementsAre("! restart 1 of 3: rank 1 on b: killed by signal 9"));
   PlaceOnBoth(job, At(5));
   EXPECT_THAT(Look(known, job), ElementsAre("generation 2 starts on a, b"));
 }
@@ -116,7 +115,7 @@ TEST(KnownJobTest, TellsCheckpointsAndTheirFailures) {
   KnownJob known(job);
   SaveAll(job, 100, At(3));
   EXPECT_THAT(Look(known, job), ElementsAre("checkpoint of step 100 is complete, 200 B, in "
-                                               "/ckpt/job-1/step-000000000100.g1"));
+                                            "/ckpt/job-1/step-000000000100.g1"));
   TellSaves(job, 1, {Reported(200, SaveState::kFailed)}, At(4));
   EXPECT_THAT(Look(known, job), ElementsAre(HasSubstr("the disk is full")));
   EXPECT_THAT(Look(known, job), IsEmpty());

@@ -103,8 +103,15 @@ double LossAfter(TrainerConfig job, Mode mode, WireFormat format) {
   RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
     SmallRank rank(config, groups, SmallPlan(1, mode, {1, 2, 8}));
     SmallRank::Hooks hooks;
-    // Otherwise a round would take many steps, whatever it sends, and the ranks drift apart.
-    hooks.before_step = [] { absl::SleepFor(absl::Milliseconds(5)); };
+    // One step for each round: a round that took many steps would let the ranks drift apart,
+    // whatever it sends. (In mode pause they cannot.)
+    int64_t rounds = -1;
+    hooks.before_step = [&] {
+      while (mode == Mode::kFree && rank.slipstream.rounds() == rounds) {
+        absl::SleepFor(absl::Milliseconds(1));
+      }
+      rounds = rank.slipstream.rounds();
+    };
     EXPECT_TRUE(rank.Train(hooks).ok());
     models.Add(config.rank(), CopyOf(rank.model));
     if (config.rank() == 0) loss = rank.Evaluate();
