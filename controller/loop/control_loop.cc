@@ -168,7 +168,6 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   for (const StragglerActions::Key& key : decided.store) {
     const RemedyDecision* decision = stragglers_.Find(key.first)->policy().Find(key.second);
     batch.puts[DecisionKey(key.first, key.second)] = EncodeDecision(*decision);
-    metrics_->Decided(key.first, *decision);
   }
   for (const auto& [job, id] : decided.forget) batch.deletes.push_back(DecisionKey(job, id));
   for (const JobId& id : actions.delete_jobs) batch.deletes.push_back(JobKey(id));
@@ -180,6 +179,7 @@ void ControlLoop::Carry(Actions actions, StragglerActions decided, WriteBatch ba
   }
   // Put into words now: a later event may change things before this one is durable.
   const JobTransitions happened = transitions_.Look(cluster_, stragglers_, actions, decided);
+  metrics_->Count(happened);
   const HistoryActions events =
       histories_.Take(cluster_, happened, actions.delete_jobs, Now().wall);
   Write(events, batch);

@@ -1,5 +1,7 @@
 #include "controller/metrics/metrics.h"
 
+#include <variant>
+
 #include "controller/metrics/metric_families.h"
 
 namespace paceline {
@@ -97,9 +99,14 @@ void ControllerMetrics::Remove(const JobId& id) {
   stragglers_.Remove(id);
 }
 
-void ControllerMetrics::Decided(const JobId& job, const RemedyDecision& decision) {
-  // Otherwise the decision's series would outlive the job's.
-  if (jobs_.Shows(job)) stragglers_.Decided(job, decision);
+void ControllerMetrics::Count(const JobTransitions& happened) {
+  for (const auto& [id, transitions] : happened) {
+    if (!jobs_.Shows(id)) continue;  // Otherwise the decision's series would outlive the job's.
+    for (const JobTransition& transition : transitions) {
+      const auto* changed = std::get_if<transition::DecisionChanged>(&transition);
+      if (changed != nullptr) stragglers_.Decided(id, changed->decision);
+    }
+  }
 }
 
 void ControllerMetrics::AddSteps(const JobId& job, const v1::StepBatch& batch) {

@@ -23,6 +23,7 @@
 #include "common/metrics/metric_registry.h"
 #include "common/metrics/process_metrics.h"
 #include "controller/core/cluster/cluster.h"
+#include "controller/core/history/job_transition.h"
 #include "controller/core/stragglers/job/stragglers.h"
 #include "controller/metrics/checkpoint_metrics.h"
 #include "controller/metrics/job_metrics.h"
@@ -50,8 +51,8 @@ class ControllerMetrics {
   void ShowCluster(const Cluster& cluster, Moment now);
   // Shows what changed.
   void ShowChanges(const Cluster& cluster, const Actions& actions, Moment now);
-  // Call when a decision about a job's stragglers was made or changed its state.
-  void Decided(const JobId& job, const RemedyDecision& decision);
+  // Counts decisions about jobs' stragglers.
+  void Count(const JobTransitions& happened);
   // Adds steps that one rank of the job, named in the batch, has finished.
   void AddSteps(const JobId& job, const v1::StepBatch& batch);
   // Adds lost step records; `records` is at least 0.

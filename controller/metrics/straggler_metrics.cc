@@ -1,7 +1,6 @@
 #include "controller/metrics/straggler_metrics.h"
 
 #include <algorithm>
-#include <utility>
 
 #include "absl/strings/str_cat.h"
 
@@ -55,11 +54,8 @@ StragglerMetrics::Shown& StragglerMetrics::Get(const JobId& job) {
 
 void StragglerMetrics::Decided(const JobId& job, const RemedyDecision& decision) {
   Shown& shown = Get(job);
-  const auto [known, added] = shown.decisions.try_emplace(decision.id, decision.state);
-  if (added || std::exchange(known->second, decision.state) != decision.state) {
-    const auto outcome = shown.outcomes.find(decision.state);
-    if (outcome != shown.outcomes.end()) outcome->second->Increment();
-  }
+  const auto outcome = shown.outcomes.find(decision.state);
+  if (outcome != shown.outcomes.end()) outcome->second->Increment();
   if (decision.measured_s <= 0) return;
   std::vector<prometheus::Gauge*>& gauges = shown.step_seconds[decision.kind];
   if (gauges.empty()) {

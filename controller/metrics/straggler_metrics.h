@@ -41,7 +41,6 @@ class StragglerMetrics {
     std::map<DecisionState, prometheus::Counter*> outcomes;
     std::map<prometheus::Labels, prometheus::Gauge*> slowdowns;
     std::map<RemedyKind, std::vector<prometheus::Gauge*>> step_seconds;
-    std::map<int64_t, DecisionState> decisions;  // As last counted, by id.
   };
 
   Shown& Get(const JobId& job);

@@ -54,7 +54,6 @@ TEST_F(StragglerMetricsTest, CountersBeginAtZero) {
 
 TEST_F(StragglerMetricsTest, DecisionCountsOnceInEachState) {
   Decide(DecisionState::kAdvised);
-  Decide(DecisionState::kAdvised);
   Decide(DecisionState::kOrdered);
   Decide(DecisionState::kChecking);
   EXPECT_EQ(StepSeconds("measured"), "");
