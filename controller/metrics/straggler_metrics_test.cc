@@ -27,7 +27,7 @@ class StragglerMetricsTest : public PlayedMetrics {
     decision.predicted_s = 0.5;
     decision.measured_s = measured_s;
     decision.without_s = without_s;
-    metrics_.Decided(JobId("job-1"), decision);
+    metrics_.Count({{JobId("job-1"), {transition::DecisionChanged{decision}}}});
   }
   std::string Outcome(const std::string& outcome) {
     return Value("paceline_remedies_total{job_id=\"job-1\",outcome=\"" + outcome + "\"}");
@@ -72,7 +72,7 @@ TEST_F(StragglerMetricsTest, RemedyIsHeldAgainstTheSameStepsWithoutIt) {
 }
 
 TEST_F(StragglerMetricsTest, DecisionOfAnUnknownJobLeavesNoSeries) {
-  metrics_.Decided(JobId("job-9"), RemedyDecision());
+  metrics_.Count({{JobId("job-9"), {transition::DecisionChanged{}}}});
   EXPECT_THAT(Text(), Not(HasSubstr("job-9")));
 }
 
