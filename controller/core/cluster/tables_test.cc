@@ -10,8 +10,10 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/cluster/deadlines.h"
 #include "controller/core/cluster/job_table.h"
 #include "controller/core/cluster/node_table.h"
+#include "controller/core/job/ended_jobs.h"
 #include "controller/core/testing/played_job.h"
 
 namespace paceline {
@@ -159,6 +161,80 @@ TEST(NodeTableTest, TheNodesThatAreDueComeByNameAndCountAsChanged) {
   EXPECT_THAT(due, ElementsAre(NodeName("a"), NodeName("c")));
   EXPECT_THAT(table.changed(), ElementsAre(NodeName("a"), NodeName("c")));
   EXPECT_EQ(table.NextDeadline(), At(1).steady) << "they have not moved their deadlines";
+}
+
+// The parts that indexes are made of.
+
+absl::Time SteadyAt(int seconds) { return absl::UnixEpoch() + absl::Seconds(seconds); }
+
+TEST(DeadlinesTest, TheFirstOfAllIsNext) {
+  Deadlines<std::string> deadlines;
+  EXPECT_EQ(deadlines.Next(), absl::InfiniteFuture());
+  deadlines.Set("b", SteadyAt(5));
+  deadlines.Set("a", SteadyAt(7));
+  deadlines.Set("c", SteadyAt(6));
+  EXPECT_EQ(deadlines.Next(), SteadyAt(5));
+}
+
+TEST(DeadlinesTest, ALaterOneTakesTheEarlierOnesPlace) {
+  Deadlines<std::string> deadlines;
+  deadlines.Set("a", SteadyAt(5));
+  deadlines.Set("b", SteadyAt(6));
+  deadlines.Set("a", SteadyAt(9));
+  EXPECT_EQ(deadlines.Next(), SteadyAt(6));
+  deadlines.Set("b", absl::InfiniteFuture());
+  EXPECT_EQ(deadlines.Next(), SteadyAt(9));
+  deadlines.Set("a", absl::InfiniteFuture());
+  EXPECT_EQ(deadlines.Next(), absl::InfiniteFuture());
+}
+
+TEST(DeadlinesTest, WhatIsDueIsTakenOnce) {
+  Deadlines<std::string> deadlines;
+  deadlines.Set("a", SteadyAt(7));
+  deadlines.Set("b", SteadyAt(5));
+  deadlines.Set("c", SteadyAt(8));
+  EXPECT_THAT(deadlines.TakeDue(SteadyAt(7)), ElementsAre("b", "a"));
+  EXPECT_THAT(deadlines.TakeDue(SteadyAt(7)), IsEmpty());
+  EXPECT_EQ(deadlines.Next(), SteadyAt(8));
+}
+
+TEST(DeadlinesTest, TwoAtTheSameTimeAreTwo) {
+  Deadlines<std::string> deadlines;
+  deadlines.Set("a", SteadyAt(5));
+  deadlines.Set("b", SteadyAt(5));
+  deadlines.Set("a", absl::InfiniteFuture());
+  EXPECT_EQ(deadlines.Next(), SteadyAt(5));
+}
+
+TEST(EndedJobsTest, TheOneThatEndedFirstIsTheOldest) {
+  EndedJobs ended;
+  ended.Set(JobId("a"), SteadyAt(3), 1);
+  ended.Set(JobId("b"), SteadyAt(1), 2);
+  ended.Set(JobId("c"), SteadyAt(2), 4);
+  EXPECT_EQ(ended.oldest(), JobId("b"));
+  EXPECT_EQ(ended.size(), 3u);
+  EXPECT_EQ(ended.ranks(), 7u);
+}
+
+TEST(EndedJobsTest, OneThatGoesOnIsNotAmongThem) {
+  EndedJobs ended;
+  ended.Set(JobId("a"), SteadyAt(1), 5);
+  ended.Set(JobId("b"), SteadyAt(2), 2);
+  ended.Remove(JobId("a"));
+  ended.Remove(JobId("unknown"));
+  EXPECT_EQ(ended.oldest(), JobId("b"));
+  EXPECT_EQ(ended.size(), 1u);
+  EXPECT_EQ(ended.ranks(), 2u);
+}
+
+TEST(EndedJobsTest, OneThatEndsAgainIsAsOldAsItsLastEnd) {
+  EndedJobs ended;
+  ended.Set(JobId("a"), SteadyAt(1), 5);
+  ended.Set(JobId("b"), SteadyAt(2), 1);
+  ended.Set(JobId("a"), SteadyAt(3), 8);
+  EXPECT_EQ(ended.oldest(), JobId("b"));
+  EXPECT_EQ(ended.size(), 2u);
+  EXPECT_EQ(ended.ranks(), 9u);
 }
 
 }  // namespace
