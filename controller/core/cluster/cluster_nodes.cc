@@ -210,19 +210,23 @@ bool Cluster::IsOccupied(const Node& node) const {
 }
 
 void Cluster::ShowNodes(Moment now, Actions& actions) {
-  std::set<NodeName> looked_at = nodes_.changed();
-  // Whether anything runs on a held node depends on jobs.
-  looked_at.insert(nodes_.held().begin(), nodes_.held().end());
-  for (const NodeName& name : looked_at) {
+  const auto show = [&](const NodeName& name) {
     Node& node = *nodes_.Change(name);
     if (!node.holds.empty()) {
       node.occupied = IsOccupied(node);
       ShowState(node);
     }
-    if (!RecordState(node, now)) continue;
+    if (!RecordState(node, now)) return;
     actions.store_nodes.insert(name);
     actions.show_nodes.insert(name);
     actions.changed_nodes.insert(name);
+  };
+  const std::set<NodeName> changed = nodes_.changed();
+  for (const NodeName& name : changed) show(name);
+  // Whether anything runs on a held node depends on jobs.
+  for (const NodeName& name : nodes_.held()) {
+    const Node& node = *nodes_.Find(name);
+    if (changed.count(name) == 0 && node.occupied != IsOccupied(node)) show(name);
   }
 }
 

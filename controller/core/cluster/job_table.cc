@@ -37,7 +37,7 @@ void JobTable::Remove(const JobId& id) {
   changed_.insert(id);
   by_id_.erase(id);
   jobs_.erase(job);
-  Refresh();  // No index may point to it.
+  RefreshIndexes();  // None may point to it.
 }
 
 const Job* JobTable::Find(const JobId& id) const {
@@ -64,13 +64,24 @@ const std::map<int64_t, const Job*>* JobTable::Named(const std::string& name) co
 
 const std::map<JobId, const Job*>& JobTable::On(const NodeName& node) const {
   static const auto& none = *new std::map<JobId, const Job*>;
-  Refresh();
+  RefreshIndexes();
   const auto found = on_.find(node);
   return found == on_.end() ? none : found->second;
 }
 
-void JobTable::Refresh() const {
+absl::Time JobTable::NextDeadline() const {
+  RefreshIndexes();
+  for (const JobId& id : undated_) {
+    const Job* const job = Find(id);
+    deadlines_.Set(id, job == nullptr ? absl::InfiniteFuture() : paceline::NextDeadline(*job));
+  }
+  undated_.clear();
+  return deadlines_.Next();
+}
+
+void JobTable::RefreshIndexes() const {
   for (const JobId& id : changed_) Index(id);
+  undated_.merge(changed_);
   changed_.clear();
 }
 
@@ -91,7 +102,6 @@ void JobTable::Index(const JobId& id) const {
   SetMember(recovering_, id, is_live && job->state == JobState::kRecovering);
   SetMember(with_tasks_, id, job != nullptr && !TasksOf(*job).empty());
   IndexNodesOf(id, is_live ? job : nullptr);
-  deadlines_.Set(id, job == nullptr ? absl::InfiniteFuture() : paceline::NextDeadline(*job));
 }
 
 void JobTable::IndexNodesOf(const JobId& id, const Job* live) const {

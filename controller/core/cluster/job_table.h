@@ -58,15 +58,17 @@ class JobTable {
   const std::map<JobId, const Job*>& On(const NodeName& node) const;
 
   // When the first job has something to do (job.h); infinite future: never. Steady.
-  absl::Time NextDeadline() const { return Refreshed().deadlines_.Next(); }
+  absl::Time NextDeadline() const;
 
-  void Refresh() const;
+  // Brings everything up to date.
+  void Refresh() const { NextDeadline(); }
 
  private:
   const JobTable& Refreshed() const {
-    Refresh();
+    RefreshIndexes();
     return *this;
   }
+  void RefreshIndexes() const;
   void Index(const JobId& id) const;
   void IndexNodesOf(const JobId& id, const Job* live) const;
 
@@ -74,8 +76,9 @@ class JobTable {
   absl::flat_hash_map<JobId, Job*> by_id_;  // Never iterated: it has no order.
   absl::flat_hash_map<std::string, std::map<int64_t, const Job*>> by_name_;
 
-  // As of the last Refresh.
-  mutable absl::flat_hash_set<JobId> changed_;  // Since then, also those that were removed.
+  // Jobs that were changed or removed since the indexes, or the deadlines, were up to date.
+  mutable absl::flat_hash_set<JobId> changed_;
+  mutable absl::flat_hash_set<JobId> undated_;
   mutable std::map<JobId, const Job*> live_;
   mutable std::set<JobId> queued_;
   mutable std::set<JobId> recovering_;
