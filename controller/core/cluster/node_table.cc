@@ -11,20 +11,19 @@ bool SetMember(std::set<NodeName>& set, const NodeName& name, bool is_member) {
 }  // namespace
 
 Node& NodeTable::Insert(const NodeName& name) {
-  Mark(name);
-  return nodes_[name];
+  Node*& known = by_name_[name];
+  if (known == nullptr) known = &nodes_[name];
+  return Mark(name, *known);
 }
 
 const Node* NodeTable::Find(const NodeName& name) const {
-  const auto found = nodes_.find(name);
-  return found == nodes_.end() ? nullptr : &found->second;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : found->second;
 }
 
 Node* NodeTable::Change(const NodeName& name) {
-  const auto found = nodes_.find(name);
-  if (found == nodes_.end()) return nullptr;
-  Mark(name);
-  return &found->second;
+  const auto found = by_name_.find(name);
+  return found == by_name_.end() ? nullptr : &Mark(name, *found->second);
 }
 
 std::vector<Node*> NodeTable::ChangeDue(absl::Time now) {
@@ -36,18 +35,18 @@ std::vector<Node*> NodeTable::ChangeDue(absl::Time now) {
   return nodes;
 }
 
-void NodeTable::Mark(const NodeName& name) {
+Node& NodeTable::Mark(const NodeName& name, Node& node) {
   changed_.insert(name);
-  stale_.insert(name);
+  stale_.emplace(name, &node);
+  return node;
 }
 
 void NodeTable::Refresh() const {
-  for (const NodeName& name : stale_) {
-    const Node& node = nodes_.at(name);
-    SetMember(held_, name, !node.holds.empty());
-    const bool is_unreachable = node.contact != Contact::kReachable;
+  for (const auto& [name, node] : stale_) {
+    SetMember(held_, name, !node->holds.empty());
+    const bool is_unreachable = node->contact != Contact::kReachable;
     if (SetMember(unreachable_, name, is_unreachable)) ++contact_changes_;
-    deadlines_.Set(name, paceline::NextDeadline(node));
+    deadlines_.Set(name, paceline::NextDeadline(*node));
   }
   stale_.clear();
 }

@@ -9,6 +9,7 @@
 #include <set>
 #include <vector>
 
+#include "absl/container/flat_hash_map.h"
 #include "absl/time/time.h"
 #include "common/core/ids.h"
 #include "controller/core/cluster/deadlines.h"
@@ -53,13 +54,14 @@ class NodeTable {
     Refresh();
     return *this;
   }
-  void Mark(const NodeName& name);
+  Node& Mark(const NodeName& name, Node& node);
 
   std::map<NodeName, Node> nodes_;
+  absl::flat_hash_map<NodeName, Node*> by_name_;  // Never iterated: it has no order.
   std::set<NodeName> changed_;
 
   // As of the last Refresh.
-  mutable std::set<NodeName> stale_;  // Changed since then.
+  mutable absl::flat_hash_map<NodeName, const Node*> stale_;  // Changed since then.
   mutable std::set<NodeName> held_;
   mutable std::set<NodeName> unreachable_;
   mutable int64_t contact_changes_ = 0;
