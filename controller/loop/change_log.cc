@@ -70,6 +70,12 @@ class JobWriter {
   std::vector<ChangeLine>& lines_;
 };
 
+// Decisions and states come first, as they say what the other lines are about.
+bool ComesFirst(const JobTransition& happened) {
+  return std::holds_alternative<transition::DecisionChanged>(happened) ||
+         std::holds_alternative<transition::StateChanged>(happened);
+}
+
 std::string LineOf(const Node& node) {
   return absl::StrCat("node_state node=", node.facts.name.value(),
                       " state=", ShortEnumName(*v1::NodeState_descriptor(), ToProto(node.state)),
@@ -89,7 +95,11 @@ std::vector<ChangeLine> ChangeLines(const Cluster& cluster, const JobTransitions
   std::vector<ChangeLine> lines;
   for (const auto& [id, transitions] : happened) {
     JobWriter writer(*cluster.FindJob(id), lines);
-    for (const JobTransition& transition : transitions) std::visit(writer, transition);
+    for (const bool first : {true, false}) {
+      for (const JobTransition& one : transitions) {
+        if (ComesFirst(one) == first) std::visit(writer, one);
+      }
+    }
   }
   for (const NodeName& name : actions.changed_nodes) Add(lines, LineOf(cluster.nodes().at(name)));
   if (actions.store_automation) Add(lines, LineOf(cluster.automation()));

@@ -97,18 +97,18 @@ TEST_F(ChangeLogTest, AJobsStatesAndGenerationsAreToldOnce) {
   Step(JobSubmitted{MemberRequest(2)}, 1);
   TrainAll(2);
   TrainAll(3);
-  EXPECT_THAT(
-      Heads(Lines()),
-      ElementsAre("job_generation job=job-1 generation=1 cause=start ranks=2",
-                  "job_state job=job-1 state=STARTING", "job_state job=job-1 state=RUNNING"));
+  EXPECT_THAT(Heads(Lines()),
+              ElementsAre("job_state job=job-1 state=STARTING",
+                          "job_generation job=job-1 generation=1 cause=start ranks=2",
+                          "job_state job=job-1 state=RUNNING"));
   const RankState killed = job().ranks[1];
   End(killed, FailureKind::kSignal, "killed by SIGKILL", 4);
   const std::vector<ChangeLine> lost = Lines();
   EXPECT_THAT(Heads(lost),
-              ElementsAre("job_generation job=job-1 generation=2 cause=failure ranks=2",
-                          "job_state job=job-1 state=RECOVERING"));
-  EXPECT_THAT(lost[0].text, HasSubstr(" reason=\"rank 1 on "));
-  EXPECT_THAT(lost[0].text, HasSubstr("killed by SIGKILL"));
+              ElementsAre("job_state job=job-1 state=RECOVERING",
+                          "job_generation job=job-1 generation=2 cause=failure ranks=2"));
+  EXPECT_THAT(lost.back().text, HasSubstr(" reason=\"rank 1 on "));
+  EXPECT_THAT(lost.back().text, HasSubstr("killed by SIGKILL"));
   TrainAll(5);
   const std::vector<RankState> members = job().ranks;
   for (const RankState& member : members) End(member, FailureKind::kNone, "", 6);
