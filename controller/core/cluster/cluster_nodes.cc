@@ -61,7 +61,8 @@ void Cluster::On(const NodeConnected& event, Moment now, Actions& actions) {
   const NodeName& name = event.facts.name;
   Node& node = nodes_.Insert(name);
   if (!node.facts.uid.empty() && node.facts.uid != event.facts.uid) {
-    for (auto& [id, job] : jobs_.ChangeAll()) {
+    for (const auto& [id, known] : jobs_.On(name)) {
+      Job& job = *jobs_.Change(id);
       Note(job, LoseNode(job, name, "the node came back without its trainers", now), actions);
     }
   }
@@ -116,7 +117,8 @@ void Cluster::On(const LossDeclared& event, Moment now, Actions& actions) {
   const std::string what = absl::StrCat("declared lost by ", event.owner, ": ", event.reason);
   if (!LoseContact(*node, what)) return;
   RecordDone(*node, event.owner, absl::StrCat("declared lost: ", event.reason), now, actions);
-  for (auto& [id, job] : jobs_.ChangeAll()) {
+  for (const auto& [id, known] : jobs_.On(event.node)) {
+    Job& job = *jobs_.Change(id);
     Note(job, LoseNode(job, event.node, absl::StrCat("its node was ", what), now), actions);
   }
 }
@@ -190,8 +192,10 @@ void Cluster::TickNodes(Moment now, Actions& actions) {
     actions.show_nodes.insert(name);
     if (before == Contact::kLost || node->contact != Contact::kLost) continue;
     const std::string why = absl::StrCat("its node is lost: ", node->contact_reason);
-    for (auto& [id, job] : jobs_.ChangeAll()) {
-      if (Recovers(job)) Note(job, TakeLostNode(job, name, why, now), actions);
+    for (const auto& [id, known] : jobs_.On(name)) {
+      if (!Recovers(*known)) continue;
+      Job& job = *jobs_.Change(id);
+      Note(job, TakeLostNode(job, name, why, now), actions);
     }
   }
 }

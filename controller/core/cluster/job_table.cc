@@ -53,6 +53,7 @@ Job* JobTable::Change(const JobId& id) {
 }
 
 std::map<JobId, Job>& JobTable::ChangeAll() {
+  changed_.reserve(jobs_.size());
   for (const auto& [id, job] : jobs_) changed_.insert(id);
   return jobs_;
 }
@@ -71,6 +72,7 @@ const std::map<JobId, const Job*>& JobTable::On(const NodeName& node) const {
 
 absl::Time JobTable::NextDeadline() const {
   RefreshIndexes();
+  if (undated_.empty()) return deadlines_.Next();
   for (const JobId& id : undated_) {
     const Job* const job = Find(id);
     deadlines_.Set(id, job == nullptr ? absl::InfiniteFuture() : paceline::NextDeadline(*job));
@@ -80,6 +82,7 @@ absl::Time JobTable::NextDeadline() const {
 }
 
 void JobTable::RefreshIndexes() const {
+  if (changed_.empty()) return;
   for (const JobId& id : changed_) Index(id);
   undated_.merge(changed_);
   changed_.clear();

@@ -42,6 +42,7 @@ Node& NodeTable::Mark(const NodeName& name, Node& node) {
 }
 
 void NodeTable::Refresh() const {
+  if (stale_.empty()) return;
   for (const auto& [name, node] : stale_) {
     SetMember(held_, name, !node->holds.empty());
     const bool is_unreachable = node->contact != Contact::kReachable;

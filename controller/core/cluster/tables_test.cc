@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/checkpoint/checkpoint_tasks.h"
 #include "controller/core/cluster/deadlines.h"
 #include "controller/core/cluster/job_table.h"
 #include "controller/core/cluster/node_table.h"
@@ -40,6 +41,8 @@ void ChangeAtRandom(Job& job, std::mt19937& random) {
   for (const char* name : {"a", "b", "c"}) {
     if (random() % 2 == 0) job.nodes.emplace_back(name);
   }
+  job.checkpoints.settlement.reset();
+  if (random() % 3 == 0) job.checkpoints.settlement.emplace();
   job.stop.reset();
   if (random() % 2 == 0) job.stop = StopOrder{absl::Seconds(1), At(random() % 100).steady};
 }
@@ -48,14 +51,16 @@ void ChangeAtRandom(Job& job, std::mt19937& random) {
 void ExpectIndexed(const JobTable& table) {
   std::set<JobId> live, queued, recovering;
   std::map<NodeName, std::set<JobId>> on;
-  size_t ended = 0;
+  std::set<JobId> with_tasks;
+  EndedJobs ended;
   absl::Time deadline = absl::InfiniteFuture();
   for (const auto& [id, job] : table.all()) {
     EXPECT_EQ(table.Find(id), &job);
     EXPECT_EQ(table.Named(job.request.name)->at(job.number), &job);
     deadline = std::min(deadline, NextDeadline(job));
+    if (!TasksOf(job).empty()) with_tasks.insert(id);
     if (job.ended_already()) {
-      ++ended;
+      ended.Set(id, job.ended, job.ranks.size());
       continue;
     }
     live.insert(id);
@@ -64,7 +69,10 @@ void ExpectIndexed(const JobTable& table) {
     for (const NodeName& node : job.nodes) on[node].insert(id);
   }
   EXPECT_EQ(table.NextDeadline(), deadline);
-  EXPECT_EQ(table.ended().size(), ended);
+  EXPECT_EQ(table.with_tasks(), with_tasks);
+  ASSERT_EQ(table.ended().size(), ended.size());
+  EXPECT_EQ(table.ended().ranks(), ended.ranks());
+  if (ended.size() > 0) EXPECT_EQ(table.ended().oldest(), ended.oldest());
   EXPECT_EQ(table.queued(), queued);
   EXPECT_EQ(table.recovering(), recovering);
   EXPECT_EQ(table.live().size(), live.size());

@@ -1,6 +1,5 @@
 // Finds what has happened to jobs: compares each with what was known of it. Whatever changes a job
-// cannot forget to report it, and nothing else in the controller keeps a copy of jobs to compare
-// with.
+// cannot forget to report it. History, log and the metrics of decisions are made of this.
 //
 // Between two looks several things may have happened, such as a stop and the next start. Each has
 // a transition.
