@@ -29,6 +29,7 @@ Job MakeJob(const JobId& id, int64_t number) {
   JobRequest request;
   request.id = id;
   request.name = absl::StrCat("name-", number % 3);
+  request.checkpoints.directory = "/checkpoints";
   return NewJob(request, number, At(0));
 }
 
