@@ -111,12 +111,16 @@ def make_data(cluster, folder):
 def make_trouble(cluster, prometheus, folder):
     """All that the dashboards are there to show."""
     cluster.run("node", "check", CHECKED)
+    # The slow rank stays until its alert has fired: it may be replaced within one scrape.
+    cluster.run("automation", "pause", "--reason", "an alert is awaited")
     cluster.submit(folder, "chaos", CHAOS.replace("FOLDER", folder))
     prometheus.wait_for('paceline_job_state{state="running"} == 1')
     # Its rank trains on, so that the drain lasts.
     cluster.run("node", "drain", DRAINED, "--reason", "a test", "--mode", "finish", "--detach")
     prometheus.wait_for(f'paceline_node_state{{node="{DRAINED}",state="draining"}} == 1')
     cluster.run("node", "resume", DRAINED)
+    prometheus.wait_for(f'ALERTS{{alertname="PacelineStragglerUncured",node="{SLOW}"}}')
+    cluster.run("automation", "resume")
     prometheus.wait_for('paceline_remedies_total{outcome="helped"} > 0')
     cluster.kill_rank("chaos", 1)
     prometheus.wait_for('paceline_job_recovery_duration_seconds_count{cause="failure"} > 0')
@@ -127,6 +131,8 @@ def make_trouble(cluster, prometheus, folder):
     cluster.up()
     prometheus.wait_for("paceline_checkpoints_committed_total > 1")
     prometheus.wait_for("paceline_job_evaluation_accuracy_ratio")
+    # An alert's subquery looks at whole minutes only: some job has to run at one.
+    prometheus.wait_for('sum_over_time(paceline_job_state{state="running"}[65m:1m]) > 0')
     cluster.run("job", "cancel", "chaos")
 
     cluster.submit(folder, "rounds", ROUNDS.replace("FOLDER", folder))
