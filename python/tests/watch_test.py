@@ -2,6 +2,7 @@
 
 import gc
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -382,7 +383,11 @@ class LibraryTest(unittest.TestCase):
 
     def finish(self, process, ring):
         output = process.communicate()[0]
-        self.assertEqual(process.returncode, 0, output)
+        # On a busy machine, a thread of torch's group may be told of a collective's end when Python
+        # ends already, and then torch aborts (pytorch#179291): all steps are made.
+        aborted = (process.returncode == -signal.SIGABRT
+                   and output.endswith("terminate called without an active exception\n"))
+        self.assertTrue(aborted or process.returncode == 0, (process.returncode, output))
         self.assertNotIn("paceline: ", output)
         found = read_ring(ring)
         for record in found:
