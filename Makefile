@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
+.PHONY: help demo demo-session demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
   sim soak format monitor docs
 
 help:  ## Show this list.
@@ -12,6 +12,9 @@ demo: .programs  ## Train ResNet-18 on real digits over two workers on this mach
 
 demo-stragglers: .programs  ## Train through random stalls and a node that becomes slow.
 	@tools/demo-stragglers.sh
+
+demo-session: .programs  ## Train by a script of one's own: a rank is killed, a node drained.
+	@tools/demo-session.sh
 
 demo-slipstream: .programs  ## Train two jobs under the same stalls: one waits for them.
 	@tools/demo-slipstream.sh

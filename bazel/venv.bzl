@@ -20,8 +20,17 @@ cc_library(
 cc_library(
     name = "torch_cpu",
     linkopts = ["-L{site}/torch/lib", "-Wl,-rpath,{site}/torch/lib", "-ltorch_cpu", "-lc10",
-                "-l:libgomp.so.1", "-Wl,--unresolved-symbols=ignore-in-shared-libs"],
+                "-l:libgomp.so.1", "-Wl,--allow-shlib-undefined"],
     deps = [":headers"],
+)
+
+# For extensions of Python: the interpreter brings Python's own symbols.
+cc_library(
+    name = "torch_python",
+    includes = ["python"],
+    hdrs = glob(["python/**/*.h"]),
+    linkopts = ["-ltorch_python"],
+    deps = [":torch_cpu"],
 )
 
 # Of CCCL only <nv/target>, which cuda_fp16.h includes.
@@ -111,6 +120,11 @@ def _torch_repository_impl(ctx):
     site = _site_packages(ctx, "torch")
     ctx.file("BUILD", _TORCH_BUILD.replace("{site}", str(site)))
     root = site.dirname.dirname.dirname
+    headers = ctx.execute([root.get_child("bin").get_child("python"), "-c",
+                           "import sysconfig; print(sysconfig.get_paths()['include'], end='')"])
+    if headers.return_code or not ctx.path(headers.stdout).get_child("Python.h").exists:
+        fail("no headers of Python in %s: run tools/setup.sh" % headers.stdout)
+    ctx.symlink(headers.stdout, "python")
     ctx.file("python.sh", _PYTHON.replace("{root}", str(root)), executable = True)
 
 torch_repository = repository_rule(

@@ -49,8 +49,8 @@ LLAMA = Case(
     ' tie_embeddings: false } } data { train: "{data}" order: SHUFFLE sequence_length: 256 '
     "token_type: TOKEN_TYPE_UINT16 } batch_per_rank: 8 "
     "optimizer { adamw {} learning_rate: 3e-4 weight_decay: 0.1 }",
-    ["--model", "llama", "--batch", "8", "--length", "256", "--sizes", json.dumps(_SIZES), "--data",
-     "{data}"])
+    ["--model", "llama", "--batch", "8", "--length", "256", "--data", "{data}",
+     "--sizes", json.dumps(_SIZES, separators=(",", ":"))])
 
 
 class Training:
@@ -109,6 +109,26 @@ class Training:
             raise RuntimeError("the Python peer failed")
         first = json.loads(outputs[0])
         return first["starts_ns"], first["first_step_end_ns"] - spawned
+
+    def session(self, case, ranks, steps, *options):
+        """Starts of the steps, in ns, of the peer's training as a session that saves every ten."""
+        built = paceline_bench.build("//:engine", "//:watching")
+        work = self._new_folder()
+        training = [option.replace("{data}", str(self.directory / case.data))
+                    for option in case.options]
+        spec = work / "spec.textproto"
+        spec.write_text(
+            f'name: "bench" ranks: {ranks} threads_per_rank: {THREADS} steps: {steps} '
+            f'command: "ddp_step.py" session: true working_directory: "/" batch_per_rank: 32 '
+            f'checkpoint {{ directory: "{work}/checkpoints" every_steps: 10 }}', encoding="utf-8")
+        environment = dict(
+            os.environ, PYTHON=sys.executable, PACKAGE=str(built / "dist/bin/python"),
+            SCRIPT=str(PEER), ARGUMENTS=" ".join(["--session", *training, *options]))
+        output = subprocess.run(
+            [self.runner, "--trainer", paceline_bench.ROOT / "python/tests/session_rank.sh",
+             "--spec", spec, "--dir", work, "--ranks", str(ranks), "--threads", str(THREADS)],
+            check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+        return json.loads(output)["ranks"][0]["starts_ns"]
 
     def _new_folder(self):
         self.runs += 1

@@ -9,14 +9,17 @@ what=//:${1:-dist}
 bazel build "${config[@]}" "$what"
 built=$(bazel info "${config[@]}" bazel-bin 2>/dev/null)/dist/bin
 
-mkdir -p build/bin
+# Renamed into place: the old one may be running.
+renew() {
+  cmp -s "$1" "$2" && return
+  cp "$1" "$2.new" && chmod 755 "$2.new" && mv -f "$2.new" "$2"
+}
+
+mkdir -p build/bin/python/paceline
 while read -r name; do
   program=$built/${name##*:dist_}
-  target=build/bin/${program##*/}
-  cmp -s "$program" "$target" && continue
-  # Renamed into place: the old one may be running.
-  cp "$program" "$target.new" && chmod 755 "$target.new" && mv -f "$target.new" "$target"
+  renew "$program" "build/bin/${program##*/}"
 done < <(bazel query --noshow_progress "filter(:dist_, labels(srcs, $what))" 2>/dev/null)
-# The worker looks beside itself for the code that watches users' scripts.
-mkdir -p build/bin/python
+# The worker looks beside itself for the code of users' scripts.
 (cd python && cp --parents -t ../build/bin/python paceline/*.py paceline/site/*.py)
+renew "$built/python/paceline/_engine.so" build/bin/python/paceline/_engine.so

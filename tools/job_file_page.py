@@ -62,8 +62,9 @@ class Keys(list):
 
     def _add_field(self, field, prefix, meaning, remark, kind):
         key = protos.key_of(field)
-        if key.only_with_command:
-            remark = " Only with command."
+        only_with = protos.only_with(key)
+        if only_with:
+            remark = f" {only_with}."
         path = prefix + field.name
         repeated = field.label == field.LABEL_REPEATED
         is_group = field.type_name in self._messages
@@ -88,7 +89,7 @@ class Keys(list):
         self.append(Key(path, type_name, key.unit, default, "; ".join(filter(None, allowed)),
                         key.example, meaning + remark))
         if is_group:
-            inherited = remark if key.only_with_command else ""
+            inherited = remark if only_with else ""
             self._add_group(field.type_name, path + ("[]." if repeated else "."), inherited)
 
 

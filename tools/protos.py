@@ -56,6 +56,13 @@ def key_of(thing):
     return thing.options.Extensions[descriptor_pool.Default().FindExtensionByName(name)]
 
 
+def only_with(key):
+    """"Only with command", of a key that jobs of built-in models do not have; else empty."""
+    scope = key.DESCRIPTOR.enum_types_by_name["Scope"].values_by_number[key.scope].name
+    return {"COMMAND": "Only with command",
+            "SCRIPT": "Only with command, not with session"}.get(scope, "")
+
+
 def bounds(key):
     """As BoundsText of common/job_spec/job_key.h."""
     if key.HasField("min") and key.HasField("max"):
@@ -78,5 +85,5 @@ def rules(field):
             f"Unit {key.unit}" if key.unit and key.unit not in field.name else "",
             f"Allowed: {escaped(allowed)}" if allowed else "",
             "An absolute path" if key.path else "",
-            "Only with command" if key.only_with_command else ""]
+            only_with(key)]
     return "".join(f"{text}. " for text in told if text).rstrip()

@@ -137,6 +137,28 @@ def train(args):
         torch.distributed.destroy_process_group()
 
 
+def train_session(args):
+    """The same as a session of Paceline's, whose ring has the times."""
+    import paceline  # pylint: disable=import-outside-toplevel
+
+    run = paceline.init()
+    torch.manual_seed(1)
+    all_inputs, all_targets, model = make_training(args)
+    optimizer = make_optimizer(args, model.parameters())
+    run.attach(model, optimizer)
+    criterion = nn.CrossEntropyLoss()
+    drawn = ((all_inputs[batch], all_targets[batch]) for batch in
+             batches(len(all_inputs), args.batch, max(run.rank, 0), run.world_size))
+    for step in run.steps():
+        with step:
+            for inputs, targets in step.batches(drawn):
+                scores = model(inputs)
+                loss = criterion(scores.flatten(0, -2), targets.flatten())
+                del scores
+                step.backward(loss)
+            step.update()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--model", choices=("resnet18", "llama"), default="resnet18")
@@ -151,7 +173,9 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="no DistributedDataParallel")
     parser.add_argument("--fused", action="store_true", help="the optimizer in one kernel")
-    train(parser.parse_args())
+    parser.add_argument("--session", action="store_true", help="as a session of Paceline's")
+    args = parser.parse_args()
+    train_session(args) if args.session else train(args)
 
 
 if __name__ == "__main__":

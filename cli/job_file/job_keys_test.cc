@@ -70,7 +70,8 @@ std::string Companions(const std::string& path) {
 // Further keys of the file that an example needs.
 std::string Surroundings(const std::string& path) {
   const std::string top = path.substr(0, path.find_first_of(".["));
-  if (KeyOf(*FindJobKey(top)->field.field).only_with_command()) return "command: [a]\n";
+  const v1::JobKey::Scope scope = KeyOf(*FindJobKey(top)->field.field).scope();
+  if (scope == v1::JobKey::COMMAND || scope == v1::JobKey::SCRIPT) return "command: [a]\n";
   if (path == "ranks") return "steps: 500\n";
   if (path == "steps") return "ranks: 4\n";
   if (path == "cuda_graph") return "steps: 500\ndevice: cuda\nmodel: mlp\n";

@@ -82,6 +82,14 @@ optimizer: {kind: adamw, learning_rate: 0.1}
 data: {train: t}
 strategy: {kind: hsgd}
 optimizer: {kind: sgd, learning_rate: 0.1}
+)",
+           R"(command: [python3, train.py]
+environment: {A: b}
+session: true
+batch_per_rank: 8
+strategy: slipstream
+recovery: {max_failures: 2, spares: 1}
+checkpoint: {directory: c, every_steps: 10}
 )"}) {
     const JobFile first = ParseJobFile(std::string(kStart) + more, "/jobs");
     for (const FileProblem& problem : first.problems) ADD_FAILURE() << problem.message;

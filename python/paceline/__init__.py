@@ -1,9 +1,20 @@
-"""Support for a user's own PyTorch script; `import paceline.watch` measures its steps.
+"""Paceline in a user's own PyTorch script.
+
+`paceline.init()` makes the script a session: its training is recovered, rebalanced and saved by
+Paceline (docs/session.md). `import paceline.watch` only measures its steps.
 
 Importing this package is fast and does not import torch.
 """
 
 import sys
+
+# Imported with torch, when they are first used.
+_EXPORTS = {
+    "errors": ("Regroup", "TrainingError"),
+    "loader": ("Loader",),
+    "session": ("Run", "Score", "init"),
+    "step": ("Step",),
+}
 
 
 class _TorchFinder:
@@ -54,3 +65,12 @@ def after_torch(then):
         then()
     else:
         sys.meta_path.insert(0, _TorchFinder(then))
+
+
+def __getattr__(name):
+    from importlib import import_module  # pylint: disable=import-outside-toplevel
+
+    for module in _EXPORTS:
+        if name in _EXPORTS[module]:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

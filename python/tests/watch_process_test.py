@@ -126,6 +126,19 @@ class ProcessTest(unittest.TestCase):
                 self.assertEqual((done.returncode, done.stdout, done.stderr), (0, "done [3]\n", ""))
                 self.assertEqual(len(read_ring(self.ring)), 3 * (number + 1))
 
+    def test_session(self):
+        """A session writes its ring itself. It finds this package, unless another is installed."""
+        session = self.environment(PACELINE_SESSION="1")
+        where = "import paceline\nprint(paceline.__file__)\n"
+        done = self.run_script(LOOP + where, environment=session)
+        here = os.path.join(PYTHON, "paceline", "__init__.py")
+        self.assertEqual((done.returncode, done.stdout, done.stderr),
+                         (0, f"done [3]\n{here}\n", ""))
+        self.assertEqual(len(read_ring(self.ring)), 0)
+        installed = self.write("script/paceline.py", "")
+        done = self.run_script(where, environment=session)
+        self.assertEqual((done.stdout, done.stderr), (f"{installed}\n", ""))
+
     def test_switched_off(self):
         for off in ({"PACELINE_WATCH": "0"}, {"PACELINE_RING": ""}):
             done = self.run_script(LOOP, environment=self.environment(**off))

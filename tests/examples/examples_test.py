@@ -208,6 +208,24 @@ class ExamplesTest(unittest.TestCase):
         # set_state_dict makes one optimizer step, which creates the state that it then replaces.
         self.expect_steps(job, 1 + 300 - begins[-1])
 
+    def test_a_rank_of_a_session_is_replaced(self):
+        (self.folder / "session.json").write_text(json.dumps({
+            "name": "session", "ranks": 2, "command": ["python3", str(EXAMPLES / "session.py")],
+            "session": True, "venv": str(VENV), "steps": 300, "batch_per_rank": 32,
+            "evaluation": {"every": 100}, "recovery": {"max_failures": 5}, "allow_chaos": True,
+            "chaos": [{"rank": -1, "steps": 300, "kind": "sleep", "seconds": 0.02}]}))
+        self.paceline("submit", "session.json")
+        step = lambda job: int(job.get("progress", {}).get("step", 0))
+        job = self.wait_for("session", lambda job: step(job) >= 50)
+        killed = int(job["ranks"][1]["pid"])
+        os.kill(killed, signal.SIGKILL)
+        job = self.wait_for("session", lambda job: job["state"] in ("SUCCEEDED", "FAILED"))
+        events = self.paceline("job", "events", "session")
+        self.assertEqual((job["state"], step(job)), ("SUCCEEDED", 300), events)
+        self.assertEqual(int(job.get("restarts", 0)), 0, events)
+        self.assertNotEqual(int(job["ranks"][1]["pid"]), killed, events)
+        self.assertGreater(job["evaluation"]["accuracy"], 0.9, events)
+
     def test_an_interpreter_stands_by_for_the_next_start(self):
         script = self.folder / "trains_on.py"
         script.write_text(TRAINS_ON)

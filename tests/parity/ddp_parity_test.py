@@ -66,7 +66,7 @@ def spec_of(task):
 class DdpParityTest(unittest.TestCase):
     def prepare(self, **changes):
         task = {**DEFAULTS, **changes}
-        directory = tempfile.mkdtemp()
+        directory = self.enterContext(tempfile.TemporaryDirectory())
         task["directory"] = directory
         generator = np.random.default_rng(3)
         labels = generator.integers(0, task["classes"], task["samples"])

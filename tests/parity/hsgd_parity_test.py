@@ -110,7 +110,7 @@ class Parity:
 
     @classmethod
     def setUpClass(cls):
-        cls.directory = tempfile.mkdtemp()
+        cls.directory = cls.enterClassContext(tempfile.TemporaryDirectory())
         torch.set_num_threads(1)
         generator = np.random.default_rng(3)
         labels = generator.integers(0, 10, 300)

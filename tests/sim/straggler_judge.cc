@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <functional>
+#include <iterator>
 
 #include "absl/strings/ascii.h"
 #include "controller/core/job/plan.h"
@@ -20,6 +21,27 @@ constexpr Micros kKnown = kSecond / 2;
 
 bool IsReplacement(const RemedyDecision& decision) {
   return decision.undoes == 0 && !IsOfPlan(decision.kind);
+}
+
+// Whether the decision has been more than advice.
+bool WasOrdered(const RemedyDecision& decision) {
+  return decision.state != DecisionState::kWithdrawn && !IsOpenAdvice(decision);
+}
+
+// The latest of the times, by decision.
+Micros Latest(const std::map<int64_t, Micros>& times) {
+  Micros latest = -kNever;
+  for (const auto& [decision, time] : times) latest = std::max(latest, time);
+  return latest;
+}
+
+// Drops the times of orders that are not stored: they were not sent, and nobody knows of them.
+void KeepStored(const Stored& stored, const JobId& job, std::map<int64_t, Micros>& times) {
+  for (auto time = times.begin(); time != times.end();) {
+    const auto found = stored.decisions.find({job, time->first});
+    const bool is_stored = found != stored.decisions.end() && WasOrdered(*found->second);
+    time = is_stored ? std::next(time) : times.erase(time);
+  }
 }
 
 // Digest of the fields of a decision that never change.
@@ -62,7 +84,11 @@ void StragglerJudge::OnRestored(const Stored& stored,
                                 const std::map<JobId, std::vector<RemedyDecision>>& decisions) {
   states_.clear();
   liveness_.OnRestored();
-  for (auto& [id, job] : jobs_) job.stored.clear();
+  for (auto& [id, job] : jobs_) {
+    job.stored.clear();
+    KeepStored(stored, id, job.changed);
+    KeepStored(stored, id, job.rested);
+  }
   std::map<Key, uint64_t> restored;
   for (const auto& [id, of_job] : decisions) {
     for (const RemedyDecision& decision : of_job) {
@@ -95,7 +121,9 @@ void StragglerJudge::OnDecided(const Cluster& cluster, const Stragglers& straggl
     OfJob& of_job = jobs_[key.first];
     if (IsInFlight(decision)) CheckOrder(cluster, job, decision);
     const bool ended = before == DecisionState::kOrdered && !IsInFlight(decision);
-    if (ended || decision.state == DecisionState::kDidNotHelp) of_job.rested = world_.time.now();
+    if (ended || decision.state == DecisionState::kDidNotHelp) {
+      of_job.rested[decision.id] = world_.time.now();
+    }
   }
 }
 
@@ -116,13 +144,14 @@ void StragglerJudge::CheckOrder(const Cluster& cluster, const Job& job,
       (rank >= job.ranks.size() || job.ranks[rank].slot.node != decision.node)) {
     Fail(job, decision, "ordered, and the rank is elsewhere");
   }
-  const bool is_of_plan = IsOfPlan(decision.kind);
-  OfJob& of_job = jobs_[job.request.id];
-  const Micros window = ToMicros(ShortHistoryOptions().remedy.ladder_window);
-  if (is_of_plan && decision.undoes == 0 && world_.time.now() < of_job.ladder + window) {
-    Fail(job, decision, "ladder or strategy was changed less than ladder_window ago");
+  if (IsOfPlan(decision.kind) && decision.undoes == 0) {
+    std::map<int64_t, Micros>& changed = jobs_[job.request.id].changed;
+    const Micros window = ToMicros(ShortHistoryOptions().remedy.ladder_window);
+    if (world_.time.now() < Latest(changed) + window) {
+      Fail(job, decision, "ladder or strategy was changed less than ladder_window ago");
+    }
+    changed[decision.id] = world_.time.now();
   }
-  if (is_of_plan && decision.undoes == 0) of_job.ladder = world_.time.now();
   if (decision.kind == RemedyKind::kAskPerson) Fail(job, decision, "a question was ordered");
   if (decision.automatic) CheckAutomatic(cluster, job, decision);
 }
@@ -140,7 +169,7 @@ void StragglerJudge::CheckAutomatic(const Cluster& cluster, const Job& job,
   }
   if (decision.undoes > 0) return;
   const Micros cool_down = ToMicros(ShortHistoryOptions().remedy.cool_down);
-  if (world_.time.now() < jobs_[job.request.id].rested + cool_down) {
+  if (world_.time.now() < Latest(jobs_[job.request.id].rested) + cool_down) {
     Fail(job, decision, "ordered by the automation within cool_down");
   }
   if (decision.kind == RemedyKind::kDrain && cluster.RefuseAutomatic(decision.node).has_value()) {
@@ -222,9 +251,9 @@ void StragglerJudge::CheckStored(const Job& job, const RemedyPolicy& policy) {
       Fail(job, decision, "the job has ended, and it is ", NameOf(decision.state));
     }
     if (is_under_way) CheckTimes(job, decision);
-    const bool was_ordered = decision.state != DecisionState::kWithdrawn && !IsOpenAdvice(decision);
-    if (decision.kind == RemedyKind::kLadder && was_ordered) ladder = &decision;
-    if (decision.kind == RemedyKind::kStrategy && was_ordered) strategy = &decision;
+    if (!WasOrdered(decision)) continue;
+    if (decision.kind == RemedyKind::kLadder) ladder = &decision;
+    if (decision.kind == RemedyKind::kStrategy) strategy = &decision;
   }
   if (strategy != nullptr && strategy->state == DecisionState::kFailed &&
       job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr &&

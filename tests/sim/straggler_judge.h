@@ -18,6 +18,8 @@
 //     never used twice;
 //   - a job that has ended has no open decision.
 //
+// An order that was not stored when the controller died was never sent, and does not count.
+//
 // Thread-compatible.
 #ifndef TESTS_SIM_STRAGGLER_JUDGE_H_
 #define TESTS_SIM_STRAGGLER_JUDGE_H_
@@ -55,10 +57,12 @@ class StragglerJudge {
   using Key = StragglerActions::Key;
   struct OfJob {
     std::map<int64_t, uint64_t> stored;  // Digests by id.
-    Micros rested = -kNever;             // When the automation last began to rest.
-    Micros ladder = -kNever;             // Last change of a ladder or strategy.
-    Generation generation;               // Last generation of the job.
-    bool slipstream = false;             // Whether that trained by Slipstream.
+    // By id of the decision: when the automation began to rest after it, and when it changed the
+    // ladder or strategy.
+    std::map<int64_t, Micros> rested;
+    std::map<int64_t, Micros> changed;
+    Generation generation;    // Last generation of the job.
+    bool slipstream = false;  // Whether that trained by Slipstream.
   };
 
   void CheckOrder(const Cluster& cluster, const Job& job, const RemedyDecision& decision);

@@ -12,6 +12,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
+#include "common/forked_child.h"
 #include "common/mapped_file/truncation_guard.h"
 #include "worker/ring/ring_layout.h"
 
@@ -242,6 +243,7 @@ StepRingWriter::StepRingWriter(MappedFile file) : file_(std::move(file)) {
 }
 
 void StepRingWriter::ShowLive(const LivePhase& live) {
+  if (IsForkedChild()) return;
   const uint64_t change = ++live_changes_;
   LiveCell& cell = RingOf(file_).live[change % kLiveCells];
   cell.sequence.store(2 * change - 1, kRelaxed);
@@ -291,6 +293,7 @@ StepRecord StepRingWriter::EndStep(uint64_t step) {
 }
 
 void StepRingWriter::Append(const StepRecord& record) {
+  if (IsForkedChild()) return;
   Ring& ring = RingOf(file_);
   WriteSlot(ring.slots[written_ % ring.header.capacity], written_, record);
   ring.header.written.store(++written_, kRelease);

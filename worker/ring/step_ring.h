@@ -83,7 +83,8 @@ struct LivePhase {
 // `capacity` is at least 1. ResourceExhausted when the file system is full.
 absl::Status CreateStepRing(const std::string& path, uint32_t capacity);
 
-// The trainer's side. Thread-compatible; one writer per file.
+// The trainer's side. Thread-compatible; one writer per file. In a forked child (forked_child.h) it
+// writes nothing: the file is its parent's.
 class StepRingWriter {
  public:
   // Goes on after the records of an earlier writer. NotFound; FailedPrecondition when the file

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -13,6 +14,7 @@
 #include <string>
 #include <thread>
 
+#include "common/forked_child.h"
 #include "worker/ring/ring_layout.h"
 
 namespace paceline {
@@ -392,6 +394,25 @@ TEST_F(StepRingTest, FileThatIsCutShortReadsAsAtRest) {
   EXPECT_EQ(reader->Live().phase, Phase::kIdle);
   EXPECT_EQ(reader->Written(), 0);
   EXPECT_TRUE(reader->ReadFrom(0).records.empty());
+}
+
+TEST_F(StepRingTest, AForkedChildWritesNothing) {
+  WatchForks();
+  StepRingWriter writer = CreateAndOpen(4);
+  writer.Enter(Phase::kForward, 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    RunStep(writer, 7);
+    writer.ShowEvaluation(8, 1, 2);
+    ::_exit(0);
+  }
+  ASSERT_EQ(::waitpid(child, nullptr, 0), child);
+  const auto reader = StepRingReader::Open(path_);
+  EXPECT_EQ(reader->Written(), 0);
+  EXPECT_EQ(reader->Live().phase, Phase::kForward);
+  EXPECT_EQ(reader->Live().step, 0);
+  Finish(writer, 0);
+  EXPECT_EQ(reader->Written(), 1);
 }
 
 TEST_F(StepRingTest, CreatingAnewDoesNotTouchTheOldFile) {

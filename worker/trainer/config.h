@@ -198,20 +198,23 @@ struct TrainerConfig {
 
   bool cuda = false;
   bool bf16 = false;
+  // The engine is called by a program of the user's own, which brings what these four say of a
+  // built-in model; they have their defaults.
+  bool session = false;
   ModelConfig model;
   DataConfig data;
-  int64_t steps = 1;
   OptimizerConfig optimizer;
   LrSchedule schedule;
+  int64_t steps = 1;
   StrategyConfig strategy;
   WireFormat gradient_format = WireFormat::kFp32;
   double clip_grad_norm = 0;  // 0: never.
   NonFinite on_nonfinite = NonFinite::kStop;
   uint64_t seed = 0;
-  int64_t eval_every = 0;  // 0: only at the end.
+  int64_t eval_every = 0;  // 0: only at the end. Whether there is an evaluation, the workload says.
   CheckpointConfig checkpoint;
   std::string restore_from;  // A checkpoint's directory; empty: a new training.
-  std::string spec_json;     // The whole job spec, for the record.
+  std::string spec_json;     // The job spec without its environment, for the record.
   std::string init_from;     // Empty: initialise from the seed.
   std::string export_final;  // Empty: no export.
   bool save_nan = false;     // Otherwise saves and exports with a NaN fail.

@@ -104,6 +104,15 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
   return schedule;
 }
 
+// What a session brings itself.
+void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
+  config.model = ReadModel(spec.model());
+  config.data = ReadData(spec.data());
+  config.data.vocab_size = config.model.llama.vocab_size;
+  config.optimizer = ReadOptimizer(spec.optimizer());
+  config.schedule = ReadSchedule(spec);
+}
+
 StrategyConfig ReadStrategy(const v1::Strategy& proto) {
   StrategyConfig strategy;
   if (proto.has_local_sgd()) strategy.kind = StrategyConfig::Kind::kLocalSgd;
@@ -218,7 +227,9 @@ CheckpointConfig ReadCheckpoint(const v1::CheckpointPolicy& proto) {
   return checkpoint;
 }
 
-absl::StatusOr<std::string> SpecAsJson(const v1::JobSpec& spec) {
+// Without the environment of a session, which may hold secrets.
+absl::StatusOr<std::string> SpecAsJson(v1::JobSpec spec) {
+  spec.clear_environment();
   google::protobuf::util::JsonPrintOptions options;
   options.preserve_proto_field_names = true;
   std::string json;
@@ -262,12 +273,9 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.interface = proto.interface();
   config.cuda = spec.device() == v1::CUDA;
   config.bf16 = spec.precision() == v1::BF16;
-  config.model = ReadModel(spec.model());
-  config.data = ReadData(spec.data());
-  config.data.vocab_size = config.model.llama.vocab_size;
+  config.session = spec.session();
+  if (!config.session) ReadBuiltIn(spec, config);
   config.steps = spec.steps();
-  config.optimizer = ReadOptimizer(spec.optimizer());
-  config.schedule = ReadSchedule(spec);
   config.strategy = ReadStrategy(spec.strategy());
   config.gradient_format = ReadWireFormat(spec.gradient_format());
   config.clip_grad_norm = spec.clip_grad_norm();

@@ -45,6 +45,35 @@ constexpr char kWhole[] = R"(
     peak_flops: 1e15
   })";
 
+constexpr char kSession[] = R"(
+  id { job_id: "job-0123456789ab" generation: 1 rank: 2 }
+  world_size: 2 threads: 1
+  spec {
+    name: "own" ranks: 2 command: "python3" command: "train.py" session: true steps: 70
+    working_directory: "/home/ann" environment { key: "TOKEN" value: "secret" }
+    batch_per_rank: 5 clip_grad_norm: 0.5 evaluation { every: 20 }
+    recovery { max_failures: 2 spares: 1 } strategy { slipstream {} }
+  })";
+
+TEST(ConfigFromProtoTest, ASessionHasNoModelAndAllTheRest) {
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kSession));
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_TRUE(config->session);
+  EXPECT_EQ(config->rank(), -1);
+  EXPECT_EQ(config->steps, 70);
+  EXPECT_EQ(config->member.batch, 5);
+  EXPECT_EQ(config->member.accumulation_steps, 1);
+  EXPECT_EQ(config->clip_grad_norm, 0.5);
+  EXPECT_EQ(config->eval_every, 20);
+  EXPECT_TRUE(config->recovery.enabled);
+  EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kSlipstream);
+  EXPECT_EQ(config->collective_timeout, absl::Seconds(30));
+  EXPECT_FALSE(config->model.unused_parameters);
+  EXPECT_TRUE(config->data.eval.empty());
+  EXPECT_TRUE(absl::StrContains(config->spec_json, "\"session\":true")) << config->spec_json;
+  EXPECT_FALSE(absl::StrContains(config->spec_json, "secret")) << config->spec_json;
+}
+
 TEST(ConfigFromProtoTest, EveryValueArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -57,6 +86,7 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->interface, "lo");
   EXPECT_TRUE(config->cuda);
   EXPECT_TRUE(config->bf16);
+  EXPECT_FALSE(config->session);
   EXPECT_EQ(config->model.kind, ModelConfig::Kind::kMlp);
   EXPECT_EQ(config->model.hidden, (std::vector<int64_t>{7, 9}));
   EXPECT_EQ(config->data.train, "/train");

@@ -1,17 +1,21 @@
 #include "worker/trainer/trainer_main.h"
 
+#include <ATen/Parallel.h>
 #include <malloc.h>
 
 #include <CLI/CLI.hpp>
 #include <csignal>
 #include <cstdio>
+#include <cstdlib>
 #include <memory>
 #include <string>
 
+#include "common/core/status_macros.h"
 #include "common/exit_codes.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/generation/control.h"
-#include "worker/trainer/loop/run_trainer.h"
+#include "worker/trainer/loop/built_in_workload.h"
+#include "worker/trainer/loop/trainer_run.h"
 
 namespace paceline {
 namespace {
@@ -19,6 +23,32 @@ namespace {
 int Fail(const absl::Status& status) {
   std::fprintf(stderr, "paceline-trainer: %s\n", std::string(status.message()).c_str());
   return kExitFailure;
+}
+
+// Trains what the job file describes, to the end. Returns the exit code. Destroys nothing.
+int Train(Control& control, StepRingWriter& ring, Platform& platform,
+          const std::string& directory) {
+  TrainerRun& run = *new TrainerRun(control, ring, platform, directory);
+  run.Open();
+  if (!run.ok()) return run.Finish();
+  BuiltInWorkload& workload = *new BuiltInWorkload(run.config(), platform);
+  run.Do([&] {
+    at::set_num_threads(run.config().threads);
+    at::set_num_interop_threads(1);
+    return workload.Open(run.device());
+  });
+  run.Load(workload);
+  for (StepOrder order = run.Next(); order.kind != StepOrder::Kind::kDone; order = run.Next()) {
+    run.Do([&]() -> absl::Status {
+      if (order.kind == StepOrder::Kind::kEvaluate) {
+        return workload.Evaluate(order, run.evaluation());
+      }
+      PACELINE_RETURN_IF_ERROR(workload.MakeStep(order, run.step()));
+      run.Updated();
+      return run.EndStep();
+    });
+  }
+  return run.Finish();
 }
 
 }  // namespace
@@ -53,7 +83,9 @@ int TrainerMain(int argc, char** argv, Platform& platform) {
   if (!ring.ok()) return Fail(ring.status());
   absl::StatusOr<std::unique_ptr<Control>> control = Control::Start(options);
   if (!control.ok()) return Fail(control.status());
-  RunTrainer(**control, *ring, platform, options.directory);
+  const int code = Train(**control, *ring, platform, options.directory);
+  std::fflush(nullptr);
+  std::_Exit(code);
 }
 
 }  // namespace paceline

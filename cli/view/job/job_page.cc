@@ -16,6 +16,7 @@
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/strategy_text.h"
 #include "cli/view/numbers.h"
+#include "common/job_spec/job_spec.h"
 #include "proto/status.pb.h"
 
 namespace paceline {
@@ -199,7 +200,7 @@ std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& sty
   if (job.state() != v1::SUCCEEDED && !job.has_failure() && !job.reason().empty()) {
     absl::StrAppend(&text, "  ", TellOnce(reported, SanitizeLine(job.reason())), "\n");
   }
-  if (job.state() == v1::SUCCEEDED && job.spec().command().empty()) {
+  if (job.state() == v1::SUCCEEDED && HasEngine(job.spec())) {
     for (const std::string& place : PlacesOfWeights(job)) {
       absl::StrAppend(&text, "  weights: ", place, "\n");
     }
@@ -244,7 +245,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Standby", standby);
   }
   AddCollectives(&page, job, now);
-  if (job.plan().version() > 0 && job.spec().command().empty()) {
+  if (job.plan().version() > 0 && HasEngine(job.spec())) {
     const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
     AddLine(&page, "Strategy",
             absl::StrCat(chosen ? "auto, at present " : "", StrategyText(job.plan().strategy())));

@@ -12,6 +12,8 @@
 namespace paceline {
 namespace {
 
+using ::testing::AllOf;
+using ::testing::AnyOf;
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -110,6 +112,32 @@ TEST(JobPageTest, CodeThatTravelsIsToldByItsSizeAndHash) {
   const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
   EXPECT_THAT(page, HasSubstr("true in the folder of its code\n"));
   EXPECT_THAT(page, HasSubstr("2 files, 1.5 KiB, sha256 " + std::string(64, 'a') + "\n"));
+}
+
+TEST(JobPageTest, ASessionIsShownAsATrainingWithItsCommand) {
+  v1::Job job = Failed();
+  v1::JobSpec& spec = *job.mutable_spec();
+  spec.clear_model();
+  spec.clear_data();
+  spec.add_command("python3");
+  spec.add_command("train.py");
+  spec.set_working_directory("/home/ann/net");
+  job.mutable_plan()->set_version(1);
+  job.mutable_plan()->mutable_strategy()->mutable_ddp();
+  job.mutable_progress()->set_step(0);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              Not(AnyOf(HasSubstr("Strategy:"), HasSubstr("Plan:"), HasSubstr("Progress:"))));
+  spec.set_session(true);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              AllOf(HasSubstr("python3 train.py in /home/ann/net\n"), HasSubstr("Strategy:"),
+                    HasSubstr("Plan:"), HasSubstr("Progress:")));
+  spec.mutable_checkpoint()->set_directory("/c");
+  job.set_state(v1::SUCCEEDED);
+  EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("  weights: /c/job-0123456789ab/final.safetensors\n"));
+  spec.clear_checkpoint();
+  EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("weights")))
+      << "its program may keep them";
 }
 
 TEST(JobPageTest, InterpretersThatStandByAreCounted) {

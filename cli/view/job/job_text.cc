@@ -17,6 +17,7 @@
 #include "cli/view/numbers.h"
 #include "common/core/checkpoint_key.h"
 #include "common/job_spec/enum_name.h"
+#include "common/job_spec/job_spec.h"
 #include "proto/job_spec.pb.h"
 
 namespace paceline {
@@ -195,9 +196,7 @@ std::string CodeText(const v1::Code& code) {
                       BytesText(code.bytes()));
 }
 
-bool MakesSteps(const v1::Job& job) {
-  return job.spec().command().empty() || job.progress().step() > 0;
-}
+bool MakesSteps(const v1::Job& job) { return HasEngine(job.spec()) || job.progress().step() > 0; }
 
 std::string StepsDoneText(const v1::Job& job, absl::string_view of) {
   if (!MakesSteps(job)) return "";

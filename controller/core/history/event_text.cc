@@ -140,7 +140,7 @@ class Writer {
   void operator()(const transition::Stalled&) { Warn(JobEventKind::kStall, job_.reason); }
   void operator()(const transition::StallEnded&) {
     Add(JobEventKind::kStall,
-        job_.request.command.has_value() ? "the ranks are active again" : "steps are made again");
+        HasEngine(job_.request) ? "steps are made again" : "the ranks are active again");
   }
   void operator()(const transition::CollectivesFound&) {
     Warn(JobEventKind::kStall, absl::StrJoin(job_.collectives.findings, "; "));

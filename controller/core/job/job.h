@@ -77,7 +77,8 @@ struct JobStrategy {
 struct CommandPolicy {
   bool watched = false;  // Whether its steps, if it makes any, are seen.
   absl::Duration stop_grace = absl::Seconds(10);
-  std::string code = {};  // SHA-256 of the files sent along with it; empty: none.
+  std::string code = {};    // SHA-256 of the files sent along with it; empty: none.
+  bool is_session = false;  // Paceline's engine trains inside it.
 };
 
 // The label and the value of nodes that accept commands.
@@ -112,6 +113,12 @@ struct JobRequest {
 
 // `steps` of a job that does not say how many it makes.
 inline constexpr int64_t kUnknownSteps = std::numeric_limits<int64_t>::max();
+
+// Whether Paceline's engine trains: its ranks follow plans, recover and save. A command that is no
+// session has none.
+inline bool HasEngine(const JobRequest& request) {
+  return !request.command.has_value() || request.command->is_session;
+}
 
 // How long trainers have from SIGTERM to SIGKILL unless somebody says otherwise.
 inline absl::Duration StopGraceOf(const JobRequest& request) {

@@ -14,7 +14,7 @@ namespace {
 
 // Says where the job would start if it were stopped now.
 std::string StartText(const Job& job) {
-  if (job.request.command.has_value()) return "starts its program again";
+  if (!HasEngine(job.request)) return "starts its program again";
   const std::string from = ChooseStart(job);
   return from.empty() ? "starts over" : absl::StrCat("goes on from ", from);
 }
@@ -50,7 +50,7 @@ std::string NoSwapText(const Job& job, DrainMode mode) {
 
 std::string FinishText(const Job& job, DrainMode mode) {
   if (job.state == JobState::kStopping) return "is ending";
-  if (job.request.command.has_value()) {
+  if (!HasEngine(job.request)) {
     if (mode == DrainMode::kFinish) return "runs to its end here";
     return absl::StrCat(
         "runs to its end here, as a program of its own cannot move while it runs; at the deadline, "

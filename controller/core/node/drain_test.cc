@@ -61,6 +61,19 @@ TEST(DrainTest, AProgramOfTheJobsOwnEndsHereOrStartsAgainElsewhere) {
             "stops at once and starts its program again elsewhere when there is room");
 }
 
+TEST(DrainTest, ASessionMovesAsAnyTraining) {
+  JobRequest request = PlayedRequest();
+  request.checkpoints.directory.clear();
+  request.command = CommandPolicy();
+  request.command->is_session = true;
+  EXPECT_EQ(ChooseEffect(RunningJob(request), kB, DrainMode::kFinish).text,
+            "trains to its end here");
+  EXPECT_EQ(ChooseEffect(RunningJob(request), kB, DrainMode::kNow).text,
+            "stops at once and starts over elsewhere when there is room");
+  request.recovery.max_failures = 3;
+  EXPECT_EQ(ChooseEffect(RunningJob(request), kB, DrainMode::kSwap).way, DrainWay::kSwap);
+}
+
 TEST(DrainTest, RanksOfAJobThatRecoversMoveOrEndAlone) {
   JobRequest request = PlayedRequest();
   request.recovery.max_failures = 3;

@@ -38,7 +38,7 @@ bool WaitsForOthers(const RankState& rank) {
 absl::Time StuckSince(const Job& job, const RankState& rank) {
   if (rank.report.state != TrainerState::kRunning || IsLost(rank) ||
       rank.unreachable_since != absl::InfiniteFuture() || rank.progressed == absl::InfinitePast() ||
-      (job.request.command.has_value() && rank.report.progress.step == 0)) {
+      (!HasEngine(job.request) && rank.report.progress.step == 0)) {
     return absl::InfiniteFuture();
   }
   return rank.progressed;
@@ -107,8 +107,8 @@ std::string WhereIs(const RankState& rank, absl::Time now) {
 }  // namespace
 
 std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
-  // Nobody knows which rank waits for which in a program of the user's own.
-  if (job.request.command.has_value()) return std::nullopt;
+  // Nobody knows which rank waits for which in a program that trains by itself.
+  if (!HasEngine(job.request)) return std::nullopt;
   const RankState* culprit = nullptr;
   const RankState* victim = nullptr;
   bool all_wait = !job.ranks.empty();
@@ -146,9 +146,8 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
 
 absl::Duration QuietTime(const Job& job, const TrainerReport& report) {
   const Progress& progress = report.progress;
-  if (!job.request.command.has_value() || report.state != TrainerState::kRunning ||
-      progress.step > 0 || progress.phase != kIdle ||
-      progress.in_phase < job.request.timeouts.stall_warning) {
+  if (HasEngine(job.request) || report.state != TrainerState::kRunning || progress.step > 0 ||
+      progress.phase != kIdle || progress.in_phase < job.request.timeouts.stall_warning) {
     return absl::ZeroDuration();
   }
   return absl::Floor(progress.in_phase,

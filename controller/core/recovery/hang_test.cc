@@ -273,6 +273,17 @@ TEST(HangTest, AProgramWithoutStepsIsQuietAndNeverSlow) {
   EXPECT_EQ(FindHung(QuietJob({9000, 9000, 9000, 0}).job, At(10000).steady), std::nullopt);
 }
 
+TEST(HangTest, ARankOfASessionThatOthersWaitForIsTheCulprit) {
+  MemberJob played = StuckJob({kCommunication, kCommunication, kForward, kAveraging});
+  played.job.request.command = CommandPolicy();
+  Hear(played.job, 25);
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << "who waits for whom is unknown";
+  played.job.request.command->is_session = true;
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(2));
+}
+
 TEST(HangTest, AQuietProgramIsLookedAtWhenItsNodeTellsMore) {
   MemberJob played = QuietJob({0, 0, 99.5, 0});
   TrainerReport report = played.Last(played.Id(2));

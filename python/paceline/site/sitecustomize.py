@@ -1,7 +1,7 @@
-"""Python runs this before a watched command: the daemon puts this folder first in PYTHONPATH.
+"""Python runs this before a command: the daemon puts this folder first in PYTHONPATH.
 
-Arranges for the script to be watched once it imports torch, then runs the sitecustomize that
-Python would otherwise have run.
+Arranges for a watched script to be watched once it imports torch, and for a session to find the
+package; then runs the sitecustomize that Python would otherwise have run.
 """
 
 import os
@@ -13,15 +13,28 @@ _HERE = os.path.dirname(os.path.abspath(__file__))
 _PACKAGE = os.path.dirname(_HERE)
 
 
-def _watch():
-    # Load the package under another name: the script may have a `paceline` of its own.
-    name = "_paceline"
+def _spec_of(name):
     path = os.path.join(_PACKAGE, "__init__.py")
     spec = ModuleSpec(name, SourceFileLoader(name, path), origin=path, is_package=True)
     spec.submodule_search_locations.append(_PACKAGE)
-    module = type(sys)(name)
-    module.__spec__, module.__path__, module.__file__ = spec, [_PACKAGE], path
-    sys.modules[name] = module
+    spec.has_location = True
+    return spec
+
+
+class _LastFinder:
+    """Is last in sys.meta_path of a session: finds `paceline` here if it is not installed."""
+
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        return _spec_of(name) if name == "paceline" else None
+
+
+def _watch():
+    # Load the package under another name: the script may have a `paceline` of its own.
+    spec = _spec_of("_paceline")
+    module = type(sys)(spec.name)
+    module.__spec__, module.__path__, module.__file__ = spec, [_PACKAGE], spec.origin
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
 
     def start():
@@ -51,7 +64,9 @@ def _run_next():
 
 
 _package = None
-if os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
+if os.environ.get("PACELINE_SESSION"):
+    sys.meta_path.append(_LastFinder)  # The session itself writes the ring.
+elif os.environ.get("PACELINE_RING") and os.environ.get("PACELINE_WATCH") != "0":
     try:
         _package = _watch()
     except Exception:  # pylint: disable=broad-except

@@ -18,11 +18,13 @@ namespace paceline {
 CommandRank::CommandRank(const TrainerSetup& setup, TrainerId id)
     : setup_(setup), id_(std::move(id)) {}
 
+absl::Status CommandRank::CheckAccepted() const {
+  if (setup_.takes_commands) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("node ", setup_.node, " takes no commands (--commands off)"));
+}
+
 absl::StatusOr<int> CommandRank::ReservePort() {
-  if (!setup_.takes_commands) {
-    return absl::FailedPreconditionError(
-        absl::StrCat("node ", setup_.node, " takes no commands (--commands off)"));
-  }
   // Keep an earlier daemon's port: other ranks may have been given it.
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
                             ReadSmallFile(File(trainer_dir::kPort)));
@@ -33,18 +35,21 @@ absl::StatusOr<int> CommandRank::ReservePort() {
   return port_->port();
 }
 
-absl::Status CommandRank::WriteEnvironment(const v1::TrainerPlan& plan, bool watched) const {
+absl::Status CommandRank::WriteEnvironment(const v1::TrainerPlan& plan, bool measured) const {
   const v1::JobSpec& spec = plan.spec();
-  PACELINE_ASSIGN_OR_RETURN(const HostPort master, ParseHostPort(plan.store_address()));
   CommandSurroundings surroundings;
-  surroundings.master_host = master.host;
-  surroundings.master_port = master.port;
+  if (!spec.session()) {
+    PACELINE_ASSIGN_OR_RETURN(const HostPort master, ParseHostPort(plan.store_address()));
+    surroundings.master_host = master.host;
+    surroundings.master_port = master.port;
+  }
   surroundings.own_dir = setup_.paths.OwnDir(id_);
   surroundings.socket = setup_.paths.Socket();
   surroundings.device = InterfaceDevice(setup_.interface);
   surroundings.threads =
       spec.threads_per_rank() > 0 ? spec.threads_per_rank() : setup_.default_threads;
-  if (watched) {
+  surroundings.orphan_timeout_s = setup_.orphan_timeout_s;
+  if (measured) {
     surroundings.ring = setup_.paths.Ring(id_);
     surroundings.watch_dir = setup_.watch_dir;
   }

@@ -1,6 +1,6 @@
 // The parts of a rank that runs the job's own program (a command) and that Paceline's own trainers
-// do not have: a port reserved before the program starts, an environment that tells the program its
-// rank, and signs of life for a program that reports nothing.
+// do not have: the program's start and environment, and, unless it is a session, a port reserved
+// before it starts and signs of life, as it reports nothing.
 //
 // Runs on the loop.
 #ifndef WORKER_DAEMON_TRAINERS_COMMAND_RANK_H_
@@ -29,14 +29,16 @@ class CommandRank {
   // `setup` outlives this object.
   CommandRank(const TrainerSetup& setup, TrainerId id);
 
-  // Reserves a port, also for later daemons, and returns its number. FailedPrecondition: this node
-  // accepts no commands.
+  // FailedPrecondition: this node accepts no commands.
+  absl::Status CheckAccepted() const;
+
+  // Reserves a port, also for later daemons, and returns its number.
   absl::StatusOr<int> ReservePort();
   void FreePort() { port_.reset(); }
 
-  // Writes the environment of the plan's program. Requires: the plan has a store address.
-  // `watched`: the program's steps are measured in the rank's ring.
-  absl::Status WriteEnvironment(const v1::TrainerPlan& plan, bool watched) const;
+  // Writes the environment of the plan's program. Requires: the plan has a store address, or is a
+  // session's. `measured`: the program's steps are measured in the rank's ring.
+  absl::Status WriteEnvironment(const v1::TrainerPlan& plan, bool measured) const;
   // Returns that environment, each "KEY=value" followed by a NUL; empty before it was written.
   std::string EnvironmentText() const;
   // Adds what a command needs to `start`, the start command of a trainer.

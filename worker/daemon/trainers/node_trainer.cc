@@ -14,6 +14,7 @@
 #include "common/core/host_port.h"
 #include "common/core/status_macros.h"
 #include "common/foreign_dir.h"
+#include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "common/uuid.h"
 #include "worker/daemon/logs/log_files.h"
@@ -73,8 +74,8 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(MakeDirs(dir_, setup_.paths.OwnDir(id_), setup_.user));
   plan_ = plan;
   PACELINE_RETURN_IF_ERROR(TakeStoreSecret());
-  // A command opens its own store, which needs no secret from us.
-  if (store_secret_.empty() && !IsCommand()) {
+  // A script's own store needs no secret from us.
+  if (store_secret_.empty() && HasEngine()) {
     store_secret_ = NewUuid();
     PACELINE_RETURN_IF_ERROR(WriteSmallFile(File(trainer_dir::kStoreSecret), store_secret_));
   }
@@ -86,18 +87,22 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
 absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(Prepare(plan));
   if (ended()) return absl::OkStatus();
-  if (!IsCommand() || (plan_.spec().watch() && !setup_.watch_dir.empty())) {
+  if (IsCommand()) PACELINE_RETURN_IF_ERROR(command_.CheckAccepted());
+  if (HasEngine() || (plan_.spec().watch() && !setup_.watch_dir.empty())) {
     PACELINE_RETURN_IF_ERROR(OpenRing());
   }
-  if (IsCommand()) {
+  unlaunched_ = IsCommand();
+  if (!HasEngine()) {
     PACELINE_ASSIGN_OR_RETURN(const int port, command_.ReservePort());
     status_.set_state(v1::TRAINER_READY);
     status_.set_store_port(port);
-    return absl::OkStatus();
+  } else if (!IsCommand()) {
+    PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand()));
   }
-  PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(StartCommand()));
   return absl::OkStatus();
 }
+
+bool NodeTrainer::HasEngine() const { return paceline::HasEngine(plan_.spec()); }
 
 absl::Status NodeTrainer::OpenRing() {
   const std::string ring = setup_.paths.Ring(id_);
@@ -107,12 +112,11 @@ absl::Status NodeTrainer::OpenRing() {
   return GiveTo(setup_.user, ring);
 }
 
-bool NodeTrainer::IsUnlaunched() const {
-  return IsCommand() && !ended() && status_.state() == v1::TRAINER_READY;
-}
+bool NodeTrainer::IsUnlaunched() const { return unlaunched_ && !ended(); }
 
 bool NodeTrainer::CanLaunch() const {
-  return IsUnlaunched() && !waits_for_code_ && !plan_.has_stop() && !plan_.store_address().empty();
+  return IsUnlaunched() && !waits_for_code_ && !plan_.has_stop() &&
+         (HasEngine() || !plan_.store_address().empty());
 }
 
 absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
@@ -122,6 +126,8 @@ absl::Status NodeTrainer::Launch(const TrainerProcess::Command& command,
   } else {
     PACELINE_ASSIGN_OR_RETURN(process_, TrainerProcess::Start(command));
   }
+  unlaunched_ = false;
+  if (HasEngine()) return absl::OkStatus();  // It opens its store and reports by itself.
   // Only rank 0 uses its port.
   if (Member().rank.value() != 0) command_.FreePort();
   status_.set_state(v1::TRAINER_RUNNING);
@@ -251,7 +257,7 @@ Tell NodeTrainer::Poll(absl::Time now) {
   if (pid_ == 0) {
     if (!FindPid()) return Tell::kNothing;
     tell = Tell::kSoon;
-    if (IsCommand()) {  // It reports nothing, and it may end before a later daemon looks.
+    if (!HasEngine()) {  // It reports nothing, and it may end before a later daemon looks.
       status_.set_pid(pid_);
       KeepMessage(File(trainer_dir::kSeen), status_);
     }

@@ -50,7 +50,8 @@ class NodeTrainer {
 
   // Starts the process. A trainer that has run before is not started again; ended() is true then.
   // On an error nothing runs: call FailStart. A command only starts with Launch, once CanLaunch()
-  // says that the plan names rank 0's address.
+  // says so: of a session when its code is here, of others when the plan also names rank 0's
+  // address.
   absl::Status Start(const v1::TrainerPlan& plan);
   // A command does not launch while the code that travels with it is still being fetched.
   void SetWaitsForCode(bool waits) { waits_for_code_ = waits; }
@@ -75,7 +76,7 @@ class NodeTrainer {
 
   // For a standby interpreter of a command's next start: whether one is possible, the program as it
   // was started, its environment (each "KEY=value" followed by a NUL), and the modules it imported.
-  bool IsWatchedCommand() const { return IsCommand() && ring_.has_value(); }
+  bool IsWatchedCommand() const { return !HasEngine() && ring_.has_value(); }
   TrainerProcess::Command UserProgram() const;
   std::string EnvironmentText() const { return command_.EnvironmentText(); }
   std::string ModulesPath() const;
@@ -143,9 +144,12 @@ class NodeTrainer {
   // Reads the process id from the lock; false while it is not there yet.
   bool FindPid();
   TrainerProcess::Command StartCommand() const;
+  // Its program is the job's own.
   bool IsCommand() const { return !plan_.spec().command().empty(); }
-  // A command that was never seen to make a step, and may never make one.
-  bool IsSilentCommand() const { return IsCommand() && steps_seen_ == 0; }
+  // It reports by itself: a trainer of Paceline's, or a command that is a session.
+  bool HasEngine() const;
+  // A program that was never seen to make a step, and may never make one.
+  bool IsSilentCommand() const { return !HasEngine() && steps_seen_ == 0; }
   v1::Progress ProgressAt(uint64_t now_ns) const;
   void SetResult(v1::TrainerReport result);
   // Reads a file of the trainer's own directory, which may be anything; nothing on failure.
@@ -153,6 +157,7 @@ class NodeTrainer {
   // Returns what the trainer reported last: its own file is newer than what came by the socket.
   LastWords TakeLastWords();
   LastWords WordsOfCommand(const std::optional<ProcessEnd>& end) const;
+  LastWords WordsAtEnd(const std::optional<ProcessEnd>& end);
   std::string File(const char* name) const;
   // Address of its store for other ranks: "host:port/secret".
   std::string StoreAddress() const;
@@ -172,6 +177,7 @@ class NodeTrainer {
   int64_t pid_ = 0;
   std::optional<ProcessState> state_;  // For the process pid_.
   bool suspended_ = false;
+  bool unlaunched_ = false;  // Of a command: Launch has not been called.
   bool waits_for_code_ = false;
   bool fenced_ = false;
   bool killed_ = false;  // By this daemon, or perhaps by an earlier one.

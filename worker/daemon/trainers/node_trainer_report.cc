@@ -93,8 +93,8 @@ v1::TrainerReport NodeTrainer::Report() const {
 
 v1::Progress NodeTrainer::ProgressAt(uint64_t now_ns) const {
   v1::Progress progress = ring_->Progress(now_ns);
-  // A watcher cannot know a command's loss; 0 would be wrong.
-  if (IsCommand()) progress.clear_loss();
+  // A watcher cannot know a script's loss; 0 would be wrong.
+  if (!HasEngine()) progress.clear_loss();
   return progress;
 }
 
@@ -130,9 +130,8 @@ void NodeTrainer::Judge(bool stop_requested) {
   const std::optional<ProcessEnd> process_end = ProcessEndOf(known);
   // Somebody else killed it, before or after it was asked to end.
   if (process_end.has_value() && process_end->signal == SIGKILL && !killed_) stop_requested = false;
-  const TrainerEnd end =
-      JudgeEnd(process_end, IsCommand() ? WordsOfCommand(process_end) : TakeLastWords(),
-               stop_requested, fenced.ok() ? fenced->value_or("") : "");
+  const TrainerEnd end = JudgeEnd(process_end, WordsAtEnd(process_end), stop_requested,
+                                  fenced.ok() ? fenced->value_or("") : "");
   // A command's error after a stop request is no failure, but may show why others failed.
   if (IsWatchedCommand() &&
       (end.failure != FailureKind::kNone || plan_.collectives_wanted() != 0)) {
@@ -165,6 +164,18 @@ LastWords NodeTrainer::TakeLastWords() {
   if (text.has_value() && last.ParseFromString(*text)) status_ = MergeLastWords(status_, last);
   return {status_.state() == v1::TRAINER_FINISHED, static_cast<FailureKind>(status_.error().kind()),
           status_.error().message()};
+}
+
+LastWords NodeTrainer::WordsAtEnd(const std::optional<ProcessEnd>& end) {
+  if (!HasEngine()) return WordsOfCommand(end);
+  LastWords words = TakeLastWords();
+  // A session may fail where its engine cannot tell, such as in an import.
+  if (IsCommand() && words.kind == FailureKind::kNone) {
+    const LastWords program = WordsOfCommand(end);
+    words.kind = program.kind;
+    words.message = program.message;
+  }
+  return words;
 }
 
 LastWords NodeTrainer::WordsOfCommand(const std::optional<ProcessEnd>& end) const {

@@ -56,9 +56,9 @@ void PutFirst(const std::string& entry, const char* name, Variables& variables) 
   list = list.empty() ? entry : absl::StrCat(entry, ":", list);
 }
 
-// Sets the variables that torchrun gives its workers.
-void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surroundings,
-             Variables& variables) {
+// Returns the variables that torchrun gives its workers.
+Variables RankVariables(const v1::TrainerPlan& plan, const CommandSurroundings& surroundings) {
+  Variables variables;
   const v1::LocalRanks& local = plan.local();
   const std::string rank = absl::StrCat(plan.membership().rank());
   const std::string world = absl::StrCat(plan.membership().world_size());
@@ -78,9 +78,26 @@ void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surrounding
   variables["TORCHELASTIC_USE_AGENT_STORE"] = "False";
   variables["TORCHELASTIC_ERROR_FILE"] =
       absl::StrCat(surroundings.own_dir, "/", trainer_dir::kErrorFile);
+  return variables;
+}
+
+// Tells a script which rank it is.
+void SetRank(const v1::TrainerPlan& plan, const CommandSurroundings& surroundings,
+             Variables& variables) {
+  for (const auto& [name, value] : RankVariables(plan, surroundings)) variables[name] = value;
   if (plan.spec().device() == v1::CUDA) {
-    variables["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(local.slots(), ",");
+    variables["CUDA_VISIBLE_DEVICES"] = absl::StrJoin(plan.local().slots(), ",");
   }
+  variables["PACELINE_GENERATION"] = absl::StrCat(plan.membership().generation());
+}
+
+// Tells a session how to find its daemon, and nothing of a rank, not even what was passed on.
+void SetSession(const v1::TrainerPlan& plan, const CommandSurroundings& surroundings,
+                Variables& variables) {
+  for (const auto& [name, value] : RankVariables(plan, surroundings)) variables.erase(name);
+  variables["PACELINE_SESSION"] = "1";
+  variables["PACELINE_ORPHAN_TIMEOUT_S"] = absl::StrCat(surroundings.orphan_timeout_s);
+  variables["PACELINE_GENERATION"] = absl::StrCat(plan.id().generation());
 }
 
 }  // namespace
@@ -90,8 +107,9 @@ std::vector<std::string> CommandEnvironment(const std::vector<std::string>& pass
                                             const CommandSurroundings& surroundings) {
   const v1::JobSpec& spec = plan.spec();
   Variables variables = {{"OMP_NUM_THREADS", absl::StrCat(surroundings.threads)},
-                         {"PYTHONUNBUFFERED", "1"},
-                         {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "1"}};
+                         {"PYTHONUNBUFFERED", "1"}};
+  // In a session the engine handles errors of collectives; torch would end the process.
+  if (!spec.session()) variables["TORCH_NCCL_ASYNC_ERROR_HANDLING"] = "1";
   if (!surroundings.device.empty()) {
     variables["GLOO_SOCKET_IFNAME"] = variables["NCCL_SOCKET_IFNAME"] = surroundings.device;
   }
@@ -105,16 +123,16 @@ std::vector<std::string> CommandEnvironment(const std::vector<std::string>& pass
     variables["VIRTUAL_ENV"] = spec.venv();
     variables.erase("PYTHONHOME");
   }
-  SetRank(plan, surroundings, variables);
+  spec.session() ? SetSession(plan, surroundings, variables)
+                 : SetRank(plan, surroundings, variables);
   variables["PACELINE_JOB_ID"] = plan.id().job_id();
-  variables["PACELINE_GENERATION"] = absl::StrCat(plan.membership().generation());
   variables["PACELINE_DIR"] = surroundings.own_dir;
   variables["PACELINE_SOCKET"] = surroundings.socket;
   if (!surroundings.ring.empty()) {
     variables["PACELINE_RING"] = surroundings.ring;
-    PutFirst(surroundings.watch_dir, "PYTHONPATH", variables);
+    if (!surroundings.watch_dir.empty()) PutFirst(surroundings.watch_dir, "PYTHONPATH", variables);
     // Keeps what a hanging rank reports of its collectives (python/paceline/_collectives.py).
-    if (variables.count("TORCH_NCCL_TRACE_BUFFER_SIZE") == 0) {
+    if (!spec.session() && variables.count("TORCH_NCCL_TRACE_BUFFER_SIZE") == 0) {
       variables.emplace("TORCH_FR_BUFFER_SIZE", kRecordedCollectives);
     }
   }

@@ -22,19 +22,22 @@ std::vector<std::string> OwnEnvironment();
 
 // What a rank's command needs to find Paceline.
 struct CommandSurroundings {
-  std::string master_host;  // Of rank 0's store, which the command opens itself.
+  // Of rank 0's store, which the command opens itself; not of a session.
+  std::string master_host;
   int master_port = 0;
   std::string own_dir;    // Writable by the command.
   std::string socket;     // The daemon's.
-  std::string ring;       // Its step ring; empty: it is not watched.
-  std::string watch_dir;  // First in PYTHONPATH if it is watched.
+  std::string ring;       // Its step ring; empty: its steps are not measured.
+  std::string watch_dir;  // First in PYTHONPATH if there is a ring; may be empty.
   std::string device;     // Network device for collectives; empty: found by host name.
   int threads = 1;
+  double orphan_timeout_s = 600;  // Without a daemon for so long, a session ends.
 };
 
 // Returns the environment of a rank's command, sorted by name without duplicates: `passed_on`,
 // overridden by the job's, then by what torchrun sets for a worker (torch.distributed.run,
-// "Environment Variables"), and PACELINE_*.
+// "Environment Variables"), and PACELINE_*. A session has none of torchrun's variables: its rank
+// may change while it runs, and paceline.init() asks the daemon.
 std::vector<std::string> CommandEnvironment(const std::vector<std::string>& passed_on,
                                             const v1::TrainerPlan& plan,
                                             const CommandSurroundings& surroundings);

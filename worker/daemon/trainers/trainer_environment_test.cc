@@ -68,14 +68,37 @@ TEST(CommandEnvironmentTest, IsThatOfTorchrun) {
                   "PACELINE_DIR=/own", "PACELINE_SOCKET=/run/daemon.sock"));
 }
 
+TEST(CommandEnvironmentTest, ASessionFindsItsDaemonAndIsToldNoRank) {
+  v1::TrainerPlan plan = Plan();
+  plan.mutable_id()->set_generation(2);
+  plan.mutable_spec()->set_session(true);
+  plan.mutable_spec()->set_device(v1::CUDA);
+  CommandSurroundings around = Around();
+  around.ring = "/shm/ring";
+  around.watch_dir = "/lib/watch";
+  around.orphan_timeout_s = 7.5;
+  EXPECT_THAT(CommandEnvironment({"PATH=/bin", "RANK=3", "MASTER_PORT=1", "TORCHELASTIC_RUN_ID=x"},
+                                 plan, around),
+              UnorderedElementsAre("OMP_NUM_THREADS=3", "PYTHONUNBUFFERED=1", "PATH=/bin",
+                                   "PYTHONPATH=/lib/watch", "PACELINE_SESSION=1",
+                                   "PACELINE_JOB_ID=job-1", "PACELINE_GENERATION=2",
+                                   "PACELINE_DIR=/own", "PACELINE_SOCKET=/run/daemon.sock",
+                                   "PACELINE_RING=/shm/ring", "PACELINE_ORPHAN_TIMEOUT_S=7.5"));
+  around.watch_dir.clear();
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(StartsWith("PYTHONPATH"))));
+}
+
 TEST(CommandEnvironmentTest, EachRankVariableIsOneThatAJobMayNotSet) {
   v1::TrainerPlan plan = Plan();
   plan.mutable_spec()->set_device(v1::CUDA);
-  for (const std::string& entry : CommandEnvironment({}, plan, Around())) {
-    const std::string name = entry.substr(0, entry.find('='));
-    const bool is_default = name == "OMP_NUM_THREADS" || name == "PYTHONUNBUFFERED" ||
-                            name == "TORCH_NCCL_ASYNC_ERROR_HANDLING";
-    EXPECT_NE(IsRankVariable(name), is_default) << name;
+  for (const bool session : {false, true}) {
+    plan.mutable_spec()->set_session(session);
+    for (const std::string& entry : CommandEnvironment({}, plan, Around())) {
+      const std::string name = entry.substr(0, entry.find('='));
+      const bool is_default = name == "OMP_NUM_THREADS" || name == "PYTHONUNBUFFERED" ||
+                              name == "TORCH_NCCL_ASYNC_ERROR_HANDLING";
+      EXPECT_NE(IsRankVariable(name), is_default) << name;
+    }
   }
 }
 

@@ -3,8 +3,11 @@
 #include <ATen/Context.h>
 #include <ATen/core/Generator.h>
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <cstring>
 #include <mutex>
 #include <utility>
 
@@ -17,6 +20,14 @@ namespace paceline {
 namespace {
 
 constexpr char kStep[] = "optimizer/step";
+constexpr char kOrder[] = "averager/gradient_order";
+
+constexpr Attachments::Scope kScopes[] = {Attachments::Scope::kShared, Attachments::Scope::kOwn};
+
+std::string NameOf(Attachments::Scope scope, absl::string_view part) {
+  return absl::StrCat("attached/", scope == Attachments::Scope::kShared ? "shared" : "own", "/",
+                      part);
+}
 
 std::string NameOf(const std::string& name, int rank) {
   return rank == 0 ? name : absl::StrCat("rank", rank, "/", name);
@@ -79,6 +90,45 @@ std::string StoredName(const StateReader& reader, const TrainerConfig& config,
   return one.name;
 }
 
+// `own`: whether the tensors of the scope are.
+void Append(const Attachment& attachment, Attachments::Scope scope, bool several, bool own,
+            std::vector<StateTensor>* state) {
+  const at::Tensor schema = at::empty({static_cast<int64_t>(attachment.schema.size())}, at::kByte);
+  std::memcpy(schema.mutable_data_ptr(), attachment.schema.data(), attachment.schema.size());
+  state->push_back({NameOf(scope, "schema"), schema, several, /*at_once=*/true});
+  for (size_t i = 0; i < attachment.tensors.size(); ++i) {
+    state->push_back({NameOf(scope, absl::StrCat(i)), attachment.tensors[i].detach(), own,
+                      /*at_once=*/scope == Attachments::Scope::kOwn});
+  }
+}
+
+absl::Status Restore(StateReader& reader, const TrainerConfig& config, Attachments::Scope scope,
+                     Attachments& attachments) {
+  const bool several = config.member.world_size > 1;
+  const bool one = config.strategy.kind == StrategyConfig::Kind::kDdp;
+  const StateTensor schema{NameOf(scope, "schema"), at::Tensor(),
+                           several && !(one && scope == Attachments::Scope::kShared)};
+  const std::string name = StoredName(reader, config, schema);
+  const ManifestTensor* const stored = reader.files().Find(name);
+  if (stored == nullptr) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is missing: it was not saved by a script's session"));
+  }
+  const at::Tensor text = at::empty(stored->shape, at::kByte);
+  PACELINE_RETURN_IF_ERROR(reader.Read({{name, text}}));
+  Attachment attachment;
+  attachment.schema.assign(static_cast<const char*>(text.const_data_ptr()), text.nbytes());
+  attachment.tensors = attachments.Allocate(scope, attachment.schema);
+  std::vector<ReadTarget> targets;
+  for (size_t i = 0; i < attachment.tensors.size(); ++i) {
+    const StateTensor tensor{NameOf(scope, absl::StrCat(i)), at::Tensor(), schema.own};
+    targets.push_back({StoredName(reader, config, tensor), attachment.tensors[i]});
+  }
+  PACELINE_RETURN_IF_ERROR(reader.Read(targets));
+  attachments.Put(scope, attachment);
+  return absl::OkStatus();
+}
+
 }  // namespace
 
 RandomNumbers::RandomNumbers(at::Device device)
@@ -97,8 +147,9 @@ std::vector<at::Tensor> RandomNumbers::tensors() const {
   return tensors;
 }
 
-std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
-                                      const Optimizer& optimizer, bool one_optimizer) {
+std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTensors& model,
+                                      const Optimizer& optimizer, const Attachments* attachments,
+                                      bool one_optimizer) {
   const bool several = config.member.world_size > 1;
   const StrategyConfig& strategy = config.strategy;
   const bool one = one_optimizer || strategy.kind == StrategyConfig::Kind::kDdp;
@@ -110,13 +161,16 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
   for (const NamedTensor& parameter : model.parameters()) {
     state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach()});
   }
-  for (const OptimizerSlot& slot : optimizer.Slots()) {
+  const std::vector<OptimizerSlot> slots =
+      attachments == nullptr ? optimizer.Slots() : std::vector<OptimizerSlot>();
+  for (const OptimizerSlot& slot : slots) {
     for (size_t i = 0; i < slot.tensors.size(); ++i) {
       state.push_back({absl::StrCat("optimizer/", slot.name, "/", model.parameters()[i].name),
                        slot.tensors[i], own_slots});
     }
   }
-  const std::vector<at::Tensor> counts = optimizer.StepCounts();
+  const std::vector<at::Tensor> counts =
+      attachments == nullptr ? optimizer.StepCounts() : std::vector<at::Tensor>();
   for (size_t i = 0; i < counts.size(); ++i) {
     // Equal for all parameters, unless some had no gradient at times.
     const bool each = config.model.unused_parameters;
@@ -140,6 +194,11 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& 
   if (model.device().is_cuda()) {
     state.push_back({RandomName(model.device()), RandomState(model.device()), several,
                      /*at_once=*/true});
+  }
+  if (attachments == nullptr) return state;
+  for (const Attachments::Scope scope : kScopes) {
+    const bool own = several && !(one && scope == Attachments::Scope::kShared);
+    Append(attachments->Take(scope), scope, several, own, &state);
   }
   return state;
 }
@@ -175,10 +234,12 @@ StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks)
   return part;
 }
 
-absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, const Model& model,
-                          const Optimizer& optimizer) {
+absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
+                          const ModelTensors& model, const Optimizer& optimizer,
+                          Attachments* attachments) {
   const at::NoGradGuard no_grad;
-  std::vector<StateTensor> state = CollectState(config, model, optimizer);
+  // Before its first step, an optimizer that is attached has no state here.
+  std::vector<StateTensor> state = CollectState(config, model, optimizer, /*attachments=*/nullptr);
   state.erase(
       std::remove_if(state.begin(), state.end(), [](const StateTensor& one) { return one.again; }),
       state.end());
@@ -194,10 +255,31 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, cons
     if (one.name == RandomName(at::kCPU)) SetRandomState(at::kCPU, one.tensor);
     if (one.name == RandomName(at::kCUDA)) SetRandomState(model.device(), one.tensor);
   }
+  if (attachments != nullptr) {
+    for (const Attachments::Scope scope : kScopes) {
+      PACELINE_RETURN_IF_ERROR(Restore(reader, config, scope, *attachments));
+    }
+    return absl::OkStatus();
+  }
   if (config.model.unused_parameters) return absl::OkStatus();
   const std::vector<at::Tensor> counts = optimizer.StepCounts();
   for (const at::Tensor& count : counts) count.copy_(counts.front());
   return absl::OkStatus();
+}
+
+StateTensor OrderTensor(const std::vector<int64_t>& order) {
+  return {kOrder, at::tensor(order, at::kLong)};
+}
+
+absl::StatusOr<std::vector<int64_t>> RestoreOrder(StateReader& reader, size_t parameters) {
+  std::vector<int64_t> order(parameters);
+  const std::vector<int64_t> shape{static_cast<int64_t>(parameters)};
+  const ManifestTensor* const stored = reader.files().Find(kOrder);
+  if (stored == nullptr || stored->shape != shape) return std::vector<int64_t>();
+  const at::Tensor read = at::empty(shape, at::kLong);
+  PACELINE_RETURN_IF_ERROR(reader.Read({{kOrder, read}}));
+  std::copy_n(read.const_data_ptr<int64_t>(), order.size(), order.begin());
+  return order;
 }
 
 absl::Status RestoreError(const std::string& directory, const absl::Status& status) {

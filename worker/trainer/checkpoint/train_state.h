@@ -7,9 +7,14 @@
 //                                   is averaged; otherwise own
 //   optimizer/step                  steps that the optimizer made; equal with ddp or such a mode
 //   optimizer/step/<parameter>      instead, one each, where a model may leave parameters unused
+//   averager/gradient_order         with what is attached: gradient_mean.h
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
 //   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
+//   attached/<scope>/schema         own: what the tensors of this scope are (loop/attachments.h);
+//                                   equal state need not have an equal schema
+//   attached/<scope>/<i>            the tensors: of `shared` as the optimizer's, of `own` own; what
+//                                   is attached has the optimizer's state
 //
 // "Own" tensors differ by rank: rank 0's has the plain name, rank r's the prefix "rank<r>/". Other
 // tensors are cut into parts, one per rank (core/state_partition.h). Learning rate and averaging
@@ -25,16 +30,19 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
+#include "absl/status/statusor.h"
 #include "worker/trainer/checkpoint/shard_saver.h"
 #include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/loop/attachments.h"
 #include "worker/trainer/loop/optimizer.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 
@@ -64,8 +72,10 @@ struct StateTensor {
 
 // Collects all state but the strategy's. Order and shapes are equal on all ranks. `one_optimizer`:
 // the optimizer's state is now equal on all ranks, though the strategy allows differences.
-std::vector<StateTensor> CollectState(const TrainerConfig& config, const Model& model,
-                                      const Optimizer& optimizer, bool one_optimizer = false);
+// `attachments`: null if there are none; so below.
+std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTensors& model,
+                                      const Optimizer& optimizer, const Attachments* attachments,
+                                      bool one_optimizer = false);
 
 // A rank's part of a checkpoint.
 struct StatePart {
@@ -77,8 +87,14 @@ struct StatePart {
 StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks);
 
 // Reads all state but the strategy's; errors as for StateReader::Read.
-absl::Status RestoreState(StateReader& reader, const TrainerConfig& config, const Model& model,
-                          const Optimizer& optimizer);
+absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
+                          const ModelTensors& model, const Optimizer& optimizer,
+                          Attachments* attachments);
+
+// The order in which gradients become ready, of a workload that cannot find it out by a dry step.
+StateTensor OrderTensor(const std::vector<int64_t>& order);
+// Empty: the checkpoint has none for so many parameters. Errors as for StateReader::Read.
+absl::StatusOr<std::vector<int64_t>> RestoreOrder(StateReader& reader, size_t parameters);
 
 // Turns an error of RestoreState and its like into one for people. FailedPrecondition: the
 // checkpoint itself is bad and will be at the next start; Internal: the error may be temporary.

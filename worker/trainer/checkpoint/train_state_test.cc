@@ -35,7 +35,7 @@ std::vector<StateTensor> State(const TrainerConfig& config) {
   OptimizerConfig adamw;
   adamw.kind = OptimizerConfig::Kind::kAdamW;
   const auto optimizer = MakeOptimizer(adamw, TensorsOf(model->parameters()));
-  return CollectState(config, *model, *optimizer);
+  return CollectState(config, *model, *optimizer, /*attachments=*/nullptr);
 }
 
 TrainerConfig Ranks(int ranks, StrategyConfig::Kind kind) {
@@ -88,7 +88,8 @@ TEST(TrainStateTest, ATiedTensorIsSavedByEachNameAndHasOneState) {
   std::vector<std::string> names;
   std::vector<std::string> again;
   for (const StateTensor& one :
-       CollectState(Ranks(2, StrategyConfig::Kind::kDdp), model, *optimizer)) {
+       CollectState(Ranks(2, StrategyConfig::Kind::kDdp), model, *optimizer,
+                    /*attachments=*/nullptr)) {
     (one.again ? again : names).push_back(one.name);
   }
   EXPECT_THAT(names, ElementsAre("model/embedding", "optimizer/exp_avg/embedding",

@@ -25,7 +25,7 @@ namespace {
 constexpr char kModelPrefix[] = "model/";
 
 // All tensors under all their names.
-std::vector<NamedTensor> StateOf(const Model& model) {
+std::vector<NamedTensor> StateOf(const ModelTensors& model) {
   std::vector<NamedTensor> state = model.parameters();
   state.insert(state.end(), model.buffers().begin(), model.buffers().end());
   for (const TiedName& tied : model.tied()) {
@@ -37,7 +37,7 @@ std::vector<NamedTensor> StateOf(const Model& model) {
 }
 
 // Pairs the tensors of `fit` with their names in the file.
-std::vector<ReadTarget> TargetsOf(const WeightsFit& fit, const Model& model) {
+std::vector<ReadTarget> TargetsOf(const WeightsFit& fit, const ModelTensors& model) {
   std::vector<ReadTarget> targets;
   for (const NamedTensor& wanted : StateOf(model)) {
     const auto source = fit.sources.find(wanted.name);
@@ -48,7 +48,7 @@ std::vector<ReadTarget> TargetsOf(const WeightsFit& fit, const Model& model) {
 
 // Loads the model from one of our own checkpoints, and verifies checksums.
 absl::StatusOr<std::vector<std::string>> LoadCheckpoint(const std::string& directory,
-                                                        const Model& model) {
+                                                        const ModelTensors& model) {
   PACELINE_ASSIGN_OR_RETURN(StateReader reader,
                             StateReader::Open(directory, at::get_num_threads()));
   FoundWeights found;
@@ -68,7 +68,8 @@ absl::StatusOr<std::vector<std::string>> LoadCheckpoint(const std::string& direc
   return std::move(fit.notes);
 }
 
-absl::StatusOr<std::vector<std::string>> LoadAny(const std::string& path, const Model& model) {
+absl::StatusOr<std::vector<std::string>> LoadAny(const std::string& path,
+                                                 const ModelTensors& model) {
   if (std::filesystem::exists(absl::StrCat(path, "/", kManifestName))) {
     return LoadCheckpoint(path, model);
   }
@@ -85,7 +86,8 @@ absl::StatusOr<std::vector<std::string>> LoadAny(const std::string& path, const 
 
 }  // namespace
 
-absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path, const Model& model) {
+absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path,
+                                                     const ModelTensors& model) {
   absl::StatusOr<std::vector<std::string>> notes = LoadAny(path, model);
   if (notes.ok()) return notes;
   return absl::InvalidArgumentError(
@@ -106,7 +108,7 @@ absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>
   return WriteSafetensors(path, entries);
 }
 
-absl::Status SaveWeights(const std::string& path, const Model& model, bool save_nan) {
+absl::Status SaveWeights(const std::string& path, const ModelTensors& model, bool save_nan) {
   const std::vector<NamedTensor> state = StateOf(model);
   for (const NamedTensor& one : state) {
     if (!save_nan && at::isnan(one.tensor).any().item<bool>()) {

@@ -7,7 +7,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 
@@ -18,14 +18,15 @@ namespace paceline {
 // Converts other floating-point formats. Returns notes for people: what was skipped, and why that
 // is harmless (weights_fit.h). InvalidArgument when something cannot be read or does not fit; the
 // model is then unchanged, unless a checkpoint has damaged bytes.
-absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path, const Model& model);
+absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path,
+                                                     const ModelTensors& model);
 
 // Writes a safetensors file atomically. Errors as for WriteFileAtomically.
 absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 // Saves a model's tensors under all their names. FailedPrecondition: a tensor has a NaN and
 // `save_nan` is false.
-absl::Status SaveWeights(const std::string& path, const Model& model, bool save_nan);
+absl::Status SaveWeights(const std::string& path, const ModelTensors& model, bool save_nan);
 
 }  // namespace paceline
 

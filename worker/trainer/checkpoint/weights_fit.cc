@@ -63,7 +63,7 @@ bool IsComputed(const std::string& name, const FoundTensor& tensor) {
 
 class Fitter {
  public:
-  Fitter(const FoundWeights& found, const Model& model) : found_(found) {
+  Fitter(const FoundWeights& found, const ModelTensors& model) : found_(found) {
     for (const auto* list : {&model.parameters(), &model.buffers()}) {
       for (const NamedTensor& one : *list) {
         first_[one.name] = one.name;
@@ -199,7 +199,7 @@ class Fitter {
 
 }  // namespace
 
-absl::StatusOr<WeightsFit> FitWeights(const FoundWeights& found, const Model& model) {
+absl::StatusOr<WeightsFit> FitWeights(const FoundWeights& found, const ModelTensors& model) {
   return Fitter(found, model).Run();
 }
 

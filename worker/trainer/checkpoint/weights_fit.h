@@ -9,7 +9,7 @@
 
 #include "absl/status/statusor.h"
 #include "worker/trainer/checkpoint/weights_file.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 
@@ -28,7 +28,7 @@ struct WeightsFit {
 //     their values must be equal.
 // Otherwise InvalidArgument, listing the first ten differences: names that only one side has, other
 // shapes, types that are not plain numbers of the same kind.
-absl::StatusOr<WeightsFit> FitWeights(const FoundWeights& found, const Model& model);
+absl::StatusOr<WeightsFit> FitWeights(const FoundWeights& found, const ModelTensors& model);
 
 }  // namespace paceline
 

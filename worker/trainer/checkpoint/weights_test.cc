@@ -17,6 +17,7 @@
 #include "common/safetensors/safetensors.h"
 #include "gmock/gmock.h"
 #include "gtest/gtest.h"
+#include "worker/trainer/model/model.h"
 
 namespace paceline {
 namespace {

@@ -1,6 +1,8 @@
 #include "worker/trainer/comm/abortable_backend.h"
 
 #include <ATen/core/ivalue.h>
+#include <ATen/ops/stack.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <atomic>
@@ -22,7 +24,11 @@ namespace {
 
 using c10d::Work;
 using std::chrono::milliseconds;
+using Tensors = std::vector<at::Tensor>;
 using WorkPointer = c10::intrusive_ptr<Work>;
+
+// Whether any work of a backend has failed.
+using FailedFlag = std::shared_ptr<std::atomic<bool>>;
 
 // How long a collective without connections may take to end by itself.
 constexpr milliseconds kAbortGrace(50);
@@ -34,13 +40,15 @@ std::exception_ptr Aborted() {
 // Ends when the inner work ends, or when aborted.
 class AbortableWork : public Work {
  public:
-  explicit AbortableWork(const WorkPointer& inner)
+  AbortableWork(const WorkPointer& inner, FailedFlag has_failed)
       : Work(-1, inner->retrieveOpType()),
         inner_(inner),
+        has_failed_(std::move(has_failed)),
         future_(c10::make_intrusive<c10::ivalue::Future>(inner->getFuture()->elementType())) {}
 
-  static c10::intrusive_ptr<AbortableWork> Follow(const WorkPointer& inner) {
-    auto work = c10::make_intrusive<AbortableWork>(inner);
+  static c10::intrusive_ptr<AbortableWork> Follow(const WorkPointer& inner,
+                                                  const FailedFlag& has_failed) {
+    auto work = c10::make_intrusive<AbortableWork>(inner, has_failed);
     inner->getFuture()->addCallback([work](c10::ivalue::Future& done) {
       if (work->is_done_.exchange(true)) return;
       if (done.hasError()) {
@@ -61,11 +69,13 @@ class AbortableWork : public Work {
 
  private:
   void EndWith(const std::exception_ptr& error) {
+    *has_failed_ = true;
     future_->setError(error);
     finish(error);
   }
 
   const WorkPointer inner_;
+  const FailedFlag has_failed_;
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<bool> is_done_{false};
 };
@@ -73,19 +83,66 @@ class AbortableWork : public Work {
 // A message to one rank. Gloo sends or receives it in the thread that waits.
 class AbortableMessage : public Work {
  public:
-  AbortableMessage(WorkPointer inner, milliseconds timeout)
-      : Work(-1, inner->retrieveOpType()), inner_(std::move(inner)), timeout_(timeout) {}
+  AbortableMessage(WorkPointer inner, milliseconds timeout, FailedFlag has_failed)
+      : Work(-1, inner->retrieveOpType()),
+        inner_(std::move(inner)),
+        timeout_(timeout),
+        has_failed_(std::move(has_failed)) {}
 
   bool wait(milliseconds timeout) override {
-    if (!inner_->wait(timeout == kNoTimeout ? timeout_ : timeout))
-      std::rethrow_exception(Aborted());
+    try {
+      if (!inner_->wait(timeout == kNoTimeout ? timeout_ : timeout)) {
+        std::rethrow_exception(Aborted());
+      }
+    } catch (...) {
+      *has_failed_ = true;
+      throw;
+    }
     return true;
   }
   void abort() override { inner_->abort(); }
+  int sourceRank() const override { return inner_->sourceRank(); }
 
  private:
   const WorkPointer inner_;
   const milliseconds timeout_;
+  const FailedFlag has_failed_;
+};
+
+// A reduction of which each member keeps a part. Gloo makes it of sums over all members, and lets
+// the thread that waits do the rest, so that its own work has no end that could be followed. This
+// is the same, made of works that can be aborted.
+class ScatteredSums : public Work {
+ public:
+  // Each of `sums` is a contiguous tensor for the work of the same index, with a part for each of
+  // `size` members. This member keeps the part number `rank`.
+  ScatteredSums(std::vector<WorkPointer> works, std::vector<at::Tensor> sums,
+                std::vector<at::Tensor> outputs, int rank, int size)
+      : Work(-1, c10d::OpType::REDUCE_SCATTER),
+        works_(std::move(works)),
+        sums_(std::move(sums)),
+        outputs_(std::move(outputs)),
+        rank_(rank),
+        size_(size) {}
+
+  bool wait(milliseconds timeout) override {
+    for (size_t i = 0; i < works_.size(); ++i) {
+      works_[i]->wait(timeout);
+      outputs_[i].copy_(sums_[i].view({size_, -1}).select(0, rank_).view_as(outputs_[i]));
+    }
+    finish();
+    return true;
+  }
+  void abort() override {
+    for (const WorkPointer& work : works_) work->abort();
+  }
+
+ private:
+  const std::vector<WorkPointer> works_;
+  const std::vector<at::Tensor> sums_;
+  const std::vector<at::Tensor> outputs_;
+  const int rank_;
+  const int size_;
 };
 
 // The works that may be under way, and whether they were aborted.
@@ -145,21 +202,46 @@ class AbortableBackend : public c10d::Backend {
   // Any thread. Takes effect at the next collective.
   void setTimeout(milliseconds timeout) override { timeout_ = timeout; }
   c10d::ErrorType getError() override {
-    return abort_begun_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+    return abort_begun_ || *has_failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
   }
   void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
   uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
 
-  WorkPointer broadcast(std::vector<at::Tensor>& tensors,
-                        const c10d::BroadcastOptions& options) override {
+  c10::intrusive_ptr<c10d::Backend::Options> getBackendOptions() override {
+    return inner_->getBackendOptions();
+  }
+  void enableCollectivesTiming() override { inner_->enableCollectivesTiming(); }
+
+  // From one member to all, from all to one.
+  WorkPointer broadcast(Tensors& tensors, const c10d::BroadcastOptions& options) override {
     return Follow(Inner().broadcast(tensors, options));
   }
-  WorkPointer allreduce(std::vector<at::Tensor>& tensors,
-                        const c10d::AllreduceOptions& options) override {
+  WorkPointer reduce(Tensors& tensors, const c10d::ReduceOptions& options) override {
+    return Follow(Inner().reduce(tensors, options));
+  }
+  WorkPointer gather(std::vector<Tensors>& outputs, Tensors& inputs,
+                     const c10d::GatherOptions& options) override {
+    return Follow(Inner().gather(outputs, inputs, options));
+  }
+  WorkPointer scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                      const c10d::ScatterOptions& options) override {
+    return Follow(Inner().scatter(outputs, inputs, options));
+  }
+
+  // Sums and the like that all get.
+  WorkPointer allreduce(Tensors& tensors, const c10d::AllreduceOptions& options) override {
     return Follow(Inner().allreduce(tensors, options));
   }
-  WorkPointer allgather(std::vector<std::vector<at::Tensor>>& outputs,
-                        std::vector<at::Tensor>& inputs,
+  WorkPointer allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& options) override {
+    return Follow(Inner().allreduce_sparse(tensors, options));
+  }
+  WorkPointer allreduce_coalesced(Tensors& tensors,
+                                  const c10d::AllreduceCoalescedOptions& options) override {
+    return Follow(Inner().allreduce_coalesced(tensors, options));
+  }
+
+  // All get what all have.
+  WorkPointer allgather(std::vector<Tensors>& outputs, Tensors& inputs,
                         const c10d::AllgatherOptions& options) override {
     return Follow(Inner().allgather(outputs, inputs, options));
   }
@@ -167,35 +249,105 @@ class AbortableBackend : public c10d::Backend {
                               const c10d::AllgatherOptions& options) override {
     return Follow(Inner()._allgather_base(output, input, options));
   }
-  WorkPointer gather(std::vector<std::vector<at::Tensor>>& outputs, std::vector<at::Tensor>& inputs,
-                     const c10d::GatherOptions& options) override {
-    return Follow(Inner().gather(outputs, inputs, options));
+  WorkPointer allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
+                                  const c10d::AllgatherOptions& options) override {
+    return Follow(Inner().allgather_coalesced(outputs, inputs, options));
   }
+  WorkPointer allgather_into_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::AllgatherOptions& options) override {
+    return Follow(Inner().allgather_into_tensor_coalesced(outputs, inputs, options));
+  }
+
+  // Each gets a part of the sums.
+  WorkPointer reduce_scatter(Tensors& outputs, std::vector<Tensors>& inputs,
+                             const c10d::ReduceScatterOptions& options) override {
+    Tensors sums;
+    for (const Tensors& input : inputs) sums.push_back(at::stack(input).detach());
+    return SumAndScatter(outputs, std::move(sums), options);
+  }
+  WorkPointer _reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                   const c10d::ReduceScatterOptions& options) override {
+    return SumAndScatter({output}, {CopyOf(input)}, options);
+  }
+  WorkPointer reduce_scatter_tensor_coalesced(Tensors& outputs, Tensors& inputs,
+                                              const c10d::ReduceScatterOptions& options) override {
+    Tensors sums;
+    for (const at::Tensor& input : inputs) sums.push_back(CopyOf(input));
+    return SumAndScatter(outputs, std::move(sums), options);
+  }
+
+  // Each sends a part to each.
   WorkPointer alltoall_base(at::Tensor& output, at::Tensor& input,
                             std::vector<int64_t>& output_splits, std::vector<int64_t>& input_splits,
                             const c10d::AllToAllOptions& options) override {
     return Follow(Inner().alltoall_base(output, input, output_splits, input_splits, options));
   }
+  WorkPointer alltoall(Tensors& outputs, Tensors& inputs,
+                       const c10d::AllToAllOptions& options) override {
+    return Follow(Inner().alltoall(outputs, inputs, options));
+  }
+
   WorkPointer barrier(const c10d::BarrierOptions& options) override {
     return Follow(Inner().barrier(options));
   }
-  WorkPointer send(std::vector<at::Tensor>& tensors, int to, int tag) override {
+  // Waits in the caller's thread. Its messages are too short to be half-way: the shutdown of the
+  // connections ends it.
+  void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
+    try {
+      if (abort_begun_) std::rethrow_exception(Aborted());
+      Inner().monitoredBarrier(options, wait_for_all);
+    } catch (...) {
+      *has_failed_ = true;
+      throw;
+    }
+  }
+
+  WorkPointer send(Tensors& tensors, int to, int tag) override {
     return Message(Inner().send(tensors, to, tag));
   }
-  WorkPointer recv(std::vector<at::Tensor>& tensors, int from, int tag) override {
+  WorkPointer recv(Tensors& tensors, int from, int tag) override {
     return Message(Inner().recv(tensors, from, tag));
+  }
+  WorkPointer recvAnysource(Tensors& tensors, int tag) override {
+    return Message(Inner().recvAnysource(tensors, tag));
   }
 
  private:
+  static at::Tensor CopyOf(const at::Tensor& tensor) {
+    return tensor.detach().clone(at::MemoryFormat::Contiguous);
+  }
+
   WorkPointer Follow(const WorkPointer& inner) {
-    WorkPointer work = AbortableWork::Follow(inner);
+    WorkPointer work = AbortableWork::Follow(inner, has_failed_);
     flights_->Add(work);
     return work;
   }
   WorkPointer Message(const WorkPointer& inner) {
-    WorkPointer work = c10::make_intrusive<AbortableMessage>(inner, timeout_.load());
+    WorkPointer work = c10::make_intrusive<AbortableMessage>(inner, timeout_.load(), has_failed_);
     flights_->Add(work);
     return work;
+  }
+  // `sums` are this member's addends, which are overwritten.
+  WorkPointer SumAndScatter(const Tensors& outputs, Tensors sums,
+                            const c10d::ReduceScatterOptions& options) {
+    TORCH_CHECK(outputs.size() == sums.size(), "reduce_scatter: ", outputs.size(), " outputs for ",
+                sums.size(), " inputs");
+    c10d::AllreduceOptions of_sum;
+    of_sum.reduceOp = options.reduceOp;
+    of_sum.timeout = options.timeout;
+    std::vector<WorkPointer> works;
+    for (size_t i = 0; i < sums.size(); ++i) {
+      TORCH_CHECK(outputs[i].numel() * getSize() == sums[i].numel() &&
+                      outputs[i].scalar_type() == sums[i].scalar_type(),
+                  "reduce_scatter: an output must be as large as one of ", getSize(),
+                  " parts of its input, and of the same type");
+    }
+    for (const at::Tensor& sum : sums) {
+      Tensors one{sum};
+      works.push_back(allreduce(one, of_sum));
+    }
+    return c10::make_intrusive<ScatteredSums>(std::move(works), std::move(sums), outputs, getRank(),
+                                              getSize());
   }
 
   // The inner backend, with the current timeout set.
@@ -208,6 +360,7 @@ class AbortableBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> inner_;
   milliseconds inner_timeout_ = ::kBackendDefaultTimeout;  // The timeout last set.
   const std::shared_ptr<Flights> flights_ = std::make_shared<Flights>();
+  const FailedFlag has_failed_ = std::make_shared<std::atomic<bool>>(false);
   std::atomic<bool> abort_begun_{false};
   std::atomic<milliseconds> timeout_{::kBackendDefaultTimeout};
 };

@@ -12,10 +12,13 @@
 
 namespace paceline {
 
-// Forwards everything to `inner` and has the same name. Supports the collectives that Group and
-// torch's Reducer use. Any thread may call abort() after the connections were shut down:
-// kAbortGrace later, whatever is still under way throws in those who wait for it, and later
-// collectives throw at once. The destructor does not wait for hanging threads.
+// Forwards all collectives to `inner` and has the same name; what `inner` lacks throws as there.
+// Any thread may call abort() after the connections were shut down: kAbortGrace later, whatever is
+// still under way throws in those who wait for it, and later collectives throw at once. The
+// destructor does not wait for hanging threads.
+//
+// getError tells, on any thread, whether a collective has failed or was aborted. It does so before
+// anybody who waits gets the error.
 c10::intrusive_ptr<c10d::Backend> MakeAbortable(const c10::intrusive_ptr<c10d::Backend>& inner);
 
 }  // namespace paceline

@@ -22,7 +22,7 @@
 
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 

@@ -19,6 +19,7 @@
 
 #include "absl/strings/string_view.h"
 #include "absl/time/time.h"
+#include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
 
@@ -149,8 +150,16 @@ class Groups {
   // those that survive the shutdown of their connections: connections.h.)
   void Abort();
 
+  // Whether a collective of a group that somebody holds has failed or was aborted: an error of
+  // another kind may come from that. With Gloo it is known before anybody gets the error. Any
+  // thread.
+  bool has_failed() const;
+
   // The codec for tensors that the groups exchange.
   Int8Codec& int8_codec();
+
+  // The connections of all groups of this process.
+  OwnConnections& connections();
 
   // Publishes a word to all ranks for good; WasSaid tells whether any rank has said it. Any thread.
   // Throws CollectiveError when the store is gone.

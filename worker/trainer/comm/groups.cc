@@ -12,7 +12,6 @@
 #include <numeric>
 #include <optional>
 #include <stdexcept>
-#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <utility>
 
@@ -26,9 +25,11 @@
 #include "absl/synchronization/mutex.h"
 #include "common/core/host_port.h"
 #include "worker/link/interface_host.h"
+#include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/group_parts.h"
 #include "worker/trainer/comm/node_sum.h"
+#include "worker/trainer/comm/noting_store.h"
 
 namespace paceline {
 namespace {
@@ -47,13 +48,15 @@ std::pair<std::string, std::string> SplitStoreAddress(const std::string& address
   return absl::StrSplit(address, absl::MaxSplits('/', 1));
 }
 
-c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Duration timeout) {
+c10::intrusive_ptr<c10d::Store> OpenStore(const std::string& address, absl::Duration timeout,
+                                          OwnConnections& connections) {
   const absl::StatusOr<HostPort> parsed = ParseHostPort(address);
   if (!parsed.ok()) {
     throw std::invalid_argument(
         absl::StrCat("address of the store: ", std::string(parsed.status().message())));
   }
   if (parsed->port == 0) throw std::invalid_argument("address of the store: it has no port");
+  connections.NoteStore(parsed->host, parsed->port);
   c10d::TCPStoreOptions options;
   options.port = static_cast<uint16_t>(parsed->port);
   options.waitWorkers = false;
@@ -204,6 +207,8 @@ struct Groups::Parts {
                                         Membership how);
   // Adds the group to those that get timeouts and are aborted.
   void Keep(const std::shared_ptr<Group>& group);
+  // All groups that are held, including `all`.
+  std::vector<std::shared_ptr<Group>> Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
   // Makes sums of a host group with this name go through shared memory on each node.
   void ShareMemory(Group& group, const std::string& name);
 };
@@ -219,15 +224,17 @@ void Groups::Parts::WithStore(const std::string& prefix, F use) {
       idle.pop_back();
     }
   }
-  if (store == nullptr) store = OpenStore(store_address, store_timeout);
+  if (store == nullptr) {
+    store = OpenStore(store_address, store_timeout, platform.connections());
+  }
   {
     // Connections made before EndStore are shut down with the others.
     const absl::MutexLock lock(&mu);
     if (store_ended) throw std::runtime_error("the generation is over");
   }
-  use(c10::make_intrusive<c10d::PrefixStore>(
+  use(c10::make_intrusive<NotingStore>(
       absl::StrCat(secret, secret.empty() ? "" : "/", "gen", config.member.generation, "/", prefix),
-      store));
+      store, platform.connections()));
   const absl::MutexLock lock(&mu);
   idle.push_back(std::move(store));
 }
@@ -323,18 +330,23 @@ void Groups::Parts::Keep(const std::shared_ptr<Group>& group) {
   others.push_back(group);
 }
 
+std::vector<std::shared_ptr<Group>> Groups::Parts::Held() const {
+  std::vector<std::shared_ptr<Group>> groups{all};
+  for (const std::weak_ptr<Group>& other : others) {
+    if (std::shared_ptr<Group> group = other.lock()) groups.push_back(std::move(group));
+  }
+  return groups;
+}
+
 void Groups::SetTimeout(absl::Duration timeout) {
+  std::vector<std::shared_ptr<Group>> groups;  // Released without the lock.
   const absl::MutexLock lock(&parts_->mu);
+  groups = parts_->Held();
   parts_->timeout = timeout;
-  const auto set = [&](const Group& group) {
-    if (group.size() > 1) {
-      group.parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
-      if (group.parts_->node_sum != nullptr) group.parts_->node_sum->SetTimeout(timeout);
-    }
-  };
-  set(*parts_->all);
-  for (const std::weak_ptr<Group>& other : parts_->others) {
-    if (const std::shared_ptr<Group> group = other.lock()) set(*group);
+  for (const std::shared_ptr<Group>& group : groups) {
+    if (group->size() == 1) continue;
+    group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
+    if (group->parts_->node_sum != nullptr) group->parts_->node_sum->SetTimeout(timeout);
   }
 }
 
@@ -348,12 +360,9 @@ void Groups::Abort() {
   {
     const absl::MutexLock lock(&parts_->mu);
     parts_->aborted = true;
-    groups.push_back(parts_->all);
-    for (const std::weak_ptr<Group>& other : parts_->others) {
-      std::shared_ptr<Group> group = other.lock();
-      if (group == nullptr) continue;
+    groups = parts_->Held();
+    for (const std::shared_ptr<Group>& group : groups) {
       if (group->parts_->node_sum != nullptr) group->parts_->node_sum->Close();
-      groups.push_back(std::move(group));
     }
   }
   for (const std::shared_ptr<Group>& group : groups) {
@@ -363,7 +372,21 @@ void Groups::Abort() {
   }
 }
 
+bool Groups::has_failed() const {
+  std::vector<std::shared_ptr<Group>> groups;
+  {
+    const absl::MutexLock lock(&parts_->mu);
+    groups = parts_->Held();
+  }
+  return std::any_of(groups.begin(), groups.end(), [](const std::shared_ptr<Group>& group) {
+    return group->size() > 1 && (group->parts_->aborted ||
+                                 group->parts_->backend->getError() != c10d::ErrorType::SUCCESS);
+  });
+}
+
 Int8Codec& Groups::int8_codec() { return parts_->platform.int8_codec(); }
+
+OwnConnections& Groups::connections() { return parts_->platform.connections(); }
 
 void Groups::Say(const std::string& word) {
   if (parts_->config.member.world_size == 1) return;

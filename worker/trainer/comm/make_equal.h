@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "absl/time/time.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/device_streams.h"
 #include "worker/trainer/comm/host_copy.h"
 #include "worker/trainer/comm/int8_codec.h"
@@ -90,6 +91,12 @@ class Platform {
 
   // The codec for this device.
   virtual Int8Codec& int8_codec() = 0;
+
+  // The connections of all groups that were made with this. Any thread.
+  OwnConnections& connections() { return connections_; }
+
+ private:
+  OwnConnections connections_;
 };
 
 }  // namespace paceline

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/make_equal.h"

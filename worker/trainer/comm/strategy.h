@@ -28,7 +28,7 @@
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/generation/control.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 #include "worker/trainer/report/figures.h"
 
 namespace paceline {

@@ -1,11 +1,8 @@
 #include "worker/trainer/generation/control.h"
 
-#include <signal.h>
-#include <sys/signalfd.h>
 #include <sys/un.h>
 
-#include <cerrno>
-#include <cstring>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -13,10 +10,12 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "common/core/status_macros.h"
+#include "common/forked_child.h"
 #include "common/log.h"
 #include "proto/trainer.pb.h"
 #include "worker/trainer/generation/control_state.h"
 #include "worker/trainer/generation/control_thread.h"
+#include "worker/trainer/generation/stop_signal.h"
 #include "worker/trainer/report/figures_to_proto.h"
 #include "worker/trainer/report/log_file.h"
 
@@ -88,10 +87,11 @@ void PutSave(v1::SaveStatus save, v1::TrainerStatus* status) {
 
 class SocketControl : public Control {
  public:
-  SocketControl(const Options& options, const v1::TrainerId& id, LogFile log, int signal_fd)
-      : state_(options.directory, id), thread_(options, state_, std::move(log), signal_fd, [this] {
-          stop_requested_.store(true, std::memory_order_relaxed);
-        }) {}
+  SocketControl(const Options& options, const v1::TrainerId& id, std::optional<LogFile> log,
+                std::unique_ptr<StopSignal> signal)
+      : state_(options.directory, id),
+        thread_(options, state_, std::move(log), std::move(signal),
+                [this] { stop_requested_.store(true, std::memory_order_relaxed); }) {}
 
   absl::StatusOr<TrainerConfig> WaitForConfig() override { return state_.WaitForConfig(); }
 
@@ -156,6 +156,7 @@ class SocketControl : public Control {
   }
 
   int Finish(const absl::Status& status) override {
+    if (IsForkedChild()) return 0;  // Its parent is the rank.
     const bool stopped = stop_requested();
     const bool failed = !status.ok() && !(stopped && absl::IsUnavailable(status));
     state_.Change([&](v1::TrainerStatus* last) {
@@ -200,16 +201,18 @@ absl::StatusOr<std::unique_ptr<Control>> Control::Start(const Options& options) 
         absl::StrCat(options.socket, ": a socket's path may have at most ",
                      sizeof(sockaddr_un::sun_path) - 1, " characters"));
   }
-  PACELINE_ASSIGN_OR_RETURN(LogFile log,
-                            LogFile::Attach(options.directory + "/log", options.log_segment_bytes));
-  sigset_t term;
-  sigemptyset(&term);
-  sigaddset(&term, SIGTERM);
-  pthread_sigmask(SIG_BLOCK, &term, nullptr);
-  const int signal_fd = signalfd(-1, &term, SFD_CLOEXEC | SFD_NONBLOCK);
-  if (signal_fd < 0) return absl::InternalError(absl::StrCat("signalfd: ", strerror(errno)));
+  std::optional<LogFile> log;
+  std::unique_ptr<StopSignal> signal;
+  if (options.guest) {
+    WatchForks();
+    PACELINE_ASSIGN_OR_RETURN(signal, StopSignal::Handle());
+  } else {
+    PACELINE_ASSIGN_OR_RETURN(
+        log, LogFile::Attach(options.directory + "/log", options.log_segment_bytes));
+    PACELINE_ASSIGN_OR_RETURN(signal, StopSignal::Block());
+  }
   return std::unique_ptr<Control>(
-      std::make_unique<SocketControl>(options, id, std::move(log), signal_fd));
+      std::make_unique<SocketControl>(options, id, std::move(log), std::move(signal)));
 }
 
 }  // namespace paceline

@@ -3,7 +3,8 @@
 // The thread keeps the connection (redialling with growing delays while the daemon is away), sends
 // the status on each change and each new connection, receives commands, rotates the log, and
 // handles SIGTERM:
-//   - before SetRunning there is nothing to finish: the process exits with 0 at once;
+//   - before SetRunning there is nothing to finish: the process exits with 0 at once. A guest's
+//     former handler gets the signal instead, so that the process ends as it would have without us;
 //   - later, stop_requested() becomes true; the training thread checks it between two steps;
 //   - but if the job has a checkpoint directory and the daemon has not confirmed that it ends the
 //     process, the status reports the signal and training goes on until the daemon confirms: the
@@ -11,6 +12,8 @@
 // When no daemon has been there for `orphan_timeout`, the thread ends the process.
 //
 // On exit the last status is written to <directory>/status, whether or not a daemon listens.
+//
+// In a child that a guest has forked, Finish and the destructor do nothing; call no other method.
 //
 // Thread-safe.
 #ifndef WORKER_TRAINER_GENERATION_CONTROL_H_
@@ -38,12 +41,15 @@ class Control {
     std::string directory;  // The trainer's, named <job>.<generation>.<rank>.
     absl::Duration orphan_timeout = absl::Minutes(10);
     int64_t log_segment_bytes = 8 * 1024 * 1024;
+    // The process is somebody else's: threads exist already, standard output and error stay as they
+    // are, and SIGTERM is handled (StopSignal::Handle) until Finish.
+    bool guest = false;
   };
 
-  // Redirects standard output and error to the log and starts the thread. Call it before any other
-  // thread exists: it blocks SIGTERM, which later threads inherit. InvalidArgument when the
-  // directory's name is not a trainer's or the socket's path is too long; otherwise errors of the
-  // log.
+  // Redirects standard output and error to the log and starts the thread. Unless it is for a guest,
+  // call it before any other thread exists: it blocks SIGTERM, which later threads inherit.
+  // InvalidArgument when the directory's name is not a trainer's or the socket's path is too long;
+  // otherwise errors of the log and of StopSignal.
   static absl::StatusOr<std::unique_ptr<Control>> Start(const Options& options);
 
   virtual ~Control() = default;

@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -47,6 +48,23 @@ class ControlTest : public testing::Test {
     options_.commit_saves = false;
     daemon_ = std::make_unique<FakeDaemon>(options_);
     daemon_->Launch(spec_);
+  }
+
+  void LaunchGuests(const std::vector<std::string>& flags) {
+    options_.extra_args = {"--guest", "yes"};
+    for (const std::string& flag : flags) {
+      options_.extra_args.push_back(flag);
+      options_.extra_args.push_back("yes");
+    }
+    daemon_ = std::make_unique<FakeDaemon>(options_);
+    daemon_->Launch(spec_);
+  }
+
+  bool ServeUntilHeardOf() {
+    return daemon_->Serve([&] { return daemon_->statuses(0) > 0; });
+  }
+  bool ServeUntilEnded() {
+    return daemon_->Serve([&] { return daemon_->ended(0); });
   }
 
   void Order(int64_t number, bool now) {
@@ -246,6 +264,67 @@ TEST_F(ControlTest, EndsWhenAskedTo) {
   ASSERT_TRUE(ServeUntilActive(1)) << daemon_->Log(0);
   daemon_->Signal(0, SIGTERM);
   ASSERT_TRUE(daemon_->Serve([&] { return daemon_->ended(0); }));
+  EXPECT_EQ(daemon_->exit_code(0), 0);
+}
+
+TEST_F(ControlTest, GuestWithThreadsEndsWhenAskedTo) {
+  LaunchGuests({});
+  ASSERT_TRUE(ServeUntilActive(1));
+  daemon_->Signal(0, SIGTERM);
+  ASSERT_TRUE(ServeUntilEnded());
+  EXPECT_EQ(daemon_->exit_code(0), 0);
+  EXPECT_EQ(daemon_->LastWords(0).state(), v1::TRAINER_RUNNING);
+  EXPECT_FALSE(std::filesystem::exists(daemon_->TrainerDirectory(0) + "/log"))
+      << "its output is its own";
+}
+
+TEST_F(ControlTest, GuestReportsTheSignalOfSomebodyElse) {
+  spec_.mutable_checkpoint()->set_directory("/unused");
+  LaunchGuests({});
+  ASSERT_TRUE(ServeUntilActive(1));
+  daemon_->Signal(0, SIGTERM);
+  ASSERT_TRUE(daemon_->Serve([&] { return daemon_->status(0).asked_to_end(); }));
+  daemon_->SetPlan(Plan(2));
+  ASSERT_TRUE(ServeUntilActive(2)) << "it does not go on";
+  daemon_->SayStopping(0);
+  ASSERT_TRUE(ServeUntilEnded());
+  EXPECT_EQ(daemon_->exit_code(0), 0);
+}
+
+TEST_F(ControlTest, GuestThatDoesNotTrainYetEndsAsWithoutUs) {
+  LaunchGuests({"--pause"});
+  ASSERT_TRUE(ServeUntilHeardOf());
+  daemon_->Signal(0, SIGTERM);
+  ASSERT_TRUE(ServeUntilEnded());
+  EXPECT_EQ(daemon_->exit_signal(0), SIGTERM);
+  EXPECT_TRUE(daemon_->HasLastWords(0));
+}
+
+TEST_F(ControlTest, FormerHandlerOfAGuestIsCalledBeforeItTrains) {
+  LaunchGuests({"--pause", "--former"});
+  ASSERT_TRUE(ServeUntilHeardOf());
+  daemon_->Signal(0, SIGTERM);
+  ASSERT_TRUE(ServeUntilEnded());
+  EXPECT_EQ(daemon_->exit_code(0), 9);
+  EXPECT_TRUE(daemon_->HasLastWords(0));
+}
+
+TEST_F(ControlTest, FormerHandlerOfAGuestIsBackAfterTheEnd) {
+  LaunchGuests({"--former"});
+  ASSERT_TRUE(ServeUntilActive(1));
+  daemon_->Signal(0, SIGTERM);
+  ASSERT_TRUE(ServeUntilEnded());
+  EXPECT_EQ(daemon_->exit_code(0), 9);
+  EXPECT_EQ(daemon_->LastWords(0).state(), v1::TRAINER_RUNNING) << "it was stopped in good order";
+}
+
+TEST_F(ControlTest, ForkedChildOfAGuestDisturbsNothing) {
+  LaunchGuests({"--fork"});
+  ASSERT_TRUE(ServeUntilActive(1)) << daemon_->exit_code(0);
+  EXPECT_FALSE(daemon_->HasLastWords(0));
+  EXPECT_EQ(daemon_->status(0).state(), v1::TRAINER_RUNNING);
+  daemon_->Signal(0, SIGTERM);
+  ASSERT_TRUE(ServeUntilEnded());
   EXPECT_EQ(daemon_->exit_code(0), 0);
 }
 

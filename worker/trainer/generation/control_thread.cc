@@ -1,7 +1,6 @@
 #include "worker/trainer/generation/control_thread.h"
 
 #include <poll.h>
-#include <sys/signalfd.h>
 #include <sys/socket.h>
 #include <sys/time.h>
 #include <sys/un.h>
@@ -16,6 +15,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/forked_child.h"
 #include "common/log.h"
 #include "proto/trainer.pb.h"
 #include "worker/ring/step_ring.h"
@@ -60,11 +60,12 @@ bool SendAll(int fd, absl::string_view bytes) {
 
 }  // namespace
 
-ControlThread::ControlThread(const Control::Options& options, ControlState& state, LogFile log,
-                             int signal_fd, std::function<void()> on_stop)
+ControlThread::ControlThread(const Control::Options& options, ControlState& state,
+                             std::optional<LogFile> log, std::unique_ptr<StopSignal> signal,
+                             std::function<void()> on_stop)
     : options_(options),
       state_(state),
-      signal_fd_(signal_fd),
+      signal_(std::move(signal)),
       on_stop_(std::move(on_stop)),
       log_(std::move(log)),
       backoff_({}, static_cast<uint64_t>(getpid())),
@@ -72,15 +73,17 @@ ControlThread::ControlThread(const Control::Options& options, ControlState& stat
   thread_ = std::thread([this] { Run(); });
 }
 
-ControlThread::~ControlThread() {
-  Stop();
-  close(signal_fd_);
-}
+ControlThread::~ControlThread() { Stop(); }
 
 void ControlThread::Stop() {
+  if (IsForkedChild()) {
+    if (thread_.joinable()) thread_.detach();
+    return;
+  }
   stopping_ = true;
   state_.Wake();
   if (thread_.joinable()) thread_.join();
+  signal_->Restore();
 }
 
 void ControlThread::Run() {
@@ -98,7 +101,7 @@ void ControlThread::Run() {
 }
 
 void ControlThread::Poll(absl::Duration limit) {
-  pollfd fds[] = {{signal_fd_, POLLIN, 0}, {state_.wake_fd(), POLLIN, 0}, {socket_, POLLIN, 0}};
+  pollfd fds[] = {{signal_->fd(), POLLIN, 0}, {state_.wake_fd(), POLLIN, 0}, {socket_, POLLIN, 0}};
   const int timeout_ms = static_cast<int>(absl::ToInt64Milliseconds(
       absl::Ceil(std::max(limit, absl::ZeroDuration()), absl::Milliseconds(1))));
   if (poll(fds, 3, timeout_ms) <= 0) return;
@@ -158,12 +161,15 @@ void ControlThread::SendStatus() {
 }
 
 void ControlThread::TakeSignal() {
-  signalfd_siginfo info;
-  if (read(signal_fd_, &info, sizeof(info)) != static_cast<ssize_t>(sizeof(info))) return;
+  if (!signal_->Take()) return;
   const v1::TrainerState state = state_.state();
   if (state != v1::TRAINER_RUNNING && state != v1::TRAINER_FINISHED) {
     PACELINE_LOG(INFO) << "stop_requested";
-    EndProcess(0);
+    if (!options_.guest) EndProcess(0);
+    on_stop_();  // If the process goes on nevertheless, it does not train.
+    state_.WriteLastWords();
+    signal_->LetThrough();
+    return;
   }
   asked_to_end_ = true;
   if (state_.ends_when_asked()) return;
@@ -179,8 +185,8 @@ void ControlThread::EndIfAsked() {
 }
 
 void ControlThread::TurnOverLog() {
-  if (log_failed_) return;
-  const absl::Status status = log_.RotateIfFull();
+  if (!log_.has_value() || log_failed_) return;
+  const absl::Status status = log_->RotateIfFull();
   // Continues in the old segment; repeating the error would only make it longer.
   if (!status.ok()) PACELINE_LOG(ERROR) << "log not rotated any more: " << status.message();
   log_failed_ = !status.ok();

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <thread>
 
 #include "absl/time/time.h"
@@ -11,6 +13,7 @@
 #include "worker/link/frame.h"
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/generation/control_state.h"
+#include "worker/trainer/generation/stop_signal.h"
 #include "worker/trainer/report/log_file.h"
 
 namespace paceline {
@@ -18,13 +21,14 @@ namespace paceline {
 // Thread-safe.
 class ControlThread {
  public:
-  // `state` must outlive this. `signal_fd` is a signalfd for SIGTERM, closed at the end. `on_stop`
-  // is called on the thread when a SIGTERM came and ends the training.
-  ControlThread(const Control::Options& options, ControlState& state, LogFile log, int signal_fd,
-                std::function<void()> on_stop);
+  // `state` must outlive this. `log`: a guest has none. `on_stop` is called on the thread when a
+  // SIGTERM came and ends the training.
+  ControlThread(const Control::Options& options, ControlState& state, std::optional<LogFile> log,
+                std::unique_ptr<StopSignal> signal, std::function<void()> on_stop);
   ~ControlThread();
 
-  // Sends unsent status, within the time limit for last words, and ends the thread.
+  // Sends unsent status, within the time limit for last words, ends the thread, and restores the
+  // signal. In a forked child there is no such thread, and nothing happens.
   void Stop();
 
  private:
@@ -44,13 +48,13 @@ class ControlThread {
 
   const Control::Options options_;
   ControlState& state_;
-  const int signal_fd_;
+  const std::unique_ptr<StopSignal> signal_;
   const std::function<void()> on_stop_;
   std::atomic<bool> stopping_{false};
 
   // Used by the thread only.
   bool asked_to_end_ = false;
-  LogFile log_;
+  std::optional<LogFile> log_;
   bool log_failed_ = false;
   Backoff backoff_;
   int socket_ = -1;

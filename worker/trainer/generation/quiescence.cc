@@ -1,5 +1,6 @@
 #include "worker/trainer/generation/quiescence.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
@@ -8,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
@@ -19,9 +19,10 @@
 #include "common/core/hold_pause.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/checkpoint/file_error.h"
 #include "worker/trainer/checkpoint/weights.h"
-#include "worker/trainer/loop/evaluation.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 namespace {
@@ -36,7 +37,7 @@ std::string ExportPath(const std::string& file, int rank) {
 }
 
 absl::Status WriteWeights(const TrainingParts& parts, const std::string& path) {
-  const absl::Status saved = SaveWeights(path, parts.model, parts.config.save_nan);
+  const absl::Status saved = SaveWeights(path, parts.workload.model(), parts.config.save_nan);
   if (absl::IsFailedPrecondition(saved)) return absl::InvalidArgumentError(saved.message());
   if (saved.ok()) PACELINE_LOG(INFO) << "saved " << path;
   return saved;
@@ -61,7 +62,7 @@ Ballot SumOfAll(const TrainingParts& parts, const Ballot& own) {
       std::vector<double>{static_cast<double>(own.unwritten), static_cast<double>(own.gives_up),
                           static_cast<double>(own.stops), static_cast<double>(own.ordered),
                           static_cast<double>(own.agrees)},
-      at::TensorOptions().dtype(at::kDouble).device(parts.model.device()));
+      at::TensorOptions().dtype(at::kDouble).device(parts.workload.model().device()));
   parts.groups.all().Sum(sum);
   const at::Tensor host = sum.cpu();
   const double* const counts = host.const_data_ptr<double>();
@@ -77,7 +78,7 @@ int64_t OrderElsewhere(const TrainingParts& parts) {
 int64_t OfFirst(const TrainingParts& parts, int64_t order) {
   const at::Tensor first =
       at::tensor(std::vector<double>{static_cast<double>(order)},
-                 at::TensorOptions().dtype(at::kDouble).device(parts.model.device()));
+                 at::TensorOptions().dtype(at::kDouble).device(parts.workload.model().device()));
   parts.groups.all().CopyFromFirst({first});
   return static_cast<int64_t>(first.item<double>());
 }
@@ -131,7 +132,7 @@ void WaitHere(const TrainingParts& parts, absl::Duration pause, int64_t known) {
 
 // Returns 0 when all ranks have written their parts. `own` is the result of this rank's part;
 // `again` writes it once more. All ranks wait for those that cannot write; if all get the same
-// order to save elsewhere, returns its number. Errors as for EndTraining.
+// order to save elsewhere, returns its number. Errors as for CompleteEnd.
 absl::StatusOr<int64_t> WriteOrHold(const TrainingParts& parts, absl::Status own,
                                     const std::function<absl::Status()>& again) {
   const absl::Time since = BootNow();
@@ -218,28 +219,49 @@ void CheckGeneration(const TrainingParts& parts) {
   if (parts.is_over()) throw CollectiveError("training", "the generation is over");
 }
 
-absl::StatusOr<bool> EvaluateAfter(const TrainingParts& parts, int64_t steps_done) {
-  int64_t& evaluated = parts.state.position.evaluated;
-  if (parts.eval_data == nullptr || evaluated == steps_done) return false;
-  const auto on_progress = [&](int64_t done, int64_t all) {
-    CheckGeneration(parts);
-    parts.timer.ShowEvaluation(steps_done, done, all);
-  };
-  const absl::Cleanup is_idle = [&] { parts.timer.Enter(Phase::kIdle, steps_done); };
-  PACELINE_ASSIGN_OR_RETURN(const EvaluationResult result,
-                            Evaluate(parts.config, *parts.eval_data, parts.model,
-                                     parts.groups.all(), steps_done, on_progress));
-  evaluated = steps_done;
-  parts.control.SetEvaluation(result);
+bool JobEvaluation::IsDue(int64_t steps_done) const {
+  return parts_.workload.evaluates() && parts_.state.position.evaluated != steps_done;
+}
+
+void JobEvaluation::Begin(int64_t steps_done) {
+  steps_done_ = steps_done;
+  const at::NoGradGuard no_grad;
+  parts_.groups.all().CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
+}
+
+void JobEvaluation::ShowProgress(int64_t done, int64_t all) {
+  CheckGeneration(parts_);
+  parts_.timer.ShowEvaluation(steps_done_, done, all);
+}
+
+void JobEvaluation::End(const Score& own, int64_t samples) {
+  at::Tensor sums =
+      at::tensor({own.loss, own.correct, own.predictions, static_cast<double>(samples)},
+                 at::kDouble)
+          .to(parts_.workload.model().device());
+  parts_.groups.all().Sum(sums);
+  sums = sums.cpu();
+  const double* const total = sums.const_data_ptr<double>();
+  EvaluationResult result;
+  result.step = steps_done_;
+  result.loss = total[0] / total[2];
+  if (total[1] >= 0) result.accuracy = total[1] / total[2];
+  result.samples = static_cast<int64_t>(total[3]);
+  parts_.state.position.evaluated = steps_done_;
+  parts_.control.SetEvaluation(result);
   PACELINE_LOG(INFO) << absl::StrFormat(
       "evaluated step=%d %sloss=%.9g samples=%d", result.step,
       result.accuracy ? absl::StrFormat("accuracy=%.6f ", *result.accuracy) : "", result.loss,
       result.samples);
-  return true;
+  CutOff();
 }
 
-absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>& make_equal,
-                         const std::function<void()>& save) {
+void JobEvaluation::CutOff() {
+  if (steps_done_ >= 0) parts_.timer.Enter(Phase::kIdle, std::exchange(steps_done_, -1));
+}
+
+absl::Status PrepareEnd(const TrainingParts& parts, const std::function<void()>& make_equal,
+                        const std::function<void()>& save) {
   const TrainerConfig& config = parts.config;
   TrainingState& state = parts.state;
   // Rank 0 may write for long while the others wait.
@@ -258,7 +280,10 @@ absl::Status EndTraining(const TrainingParts& parts, const std::function<void()>
     state.position.final_mean = true;
   }
   if (parts.saver != nullptr) save();
-  PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts, config.steps).status());
+  return absl::OkStatus();
+}
+
+absl::Status CompleteEnd(const TrainingParts& parts) {
   if (parts.saver != nullptr) PACELINE_RETURN_IF_ERROR(FinishWriting(parts));
   parts.groups.all().Barrier();
   return absl::OkStatus();

@@ -21,6 +21,7 @@ namespace {
 
 std::vector<at::Tensor> StepTensors(const Rendezvous& rendezvous) {
   std::vector<at::Tensor> tensors = TensorsOf(rendezvous.model.parameters());
+  if (rendezvous.attachments != nullptr) return tensors;  // They have the optimizer's state.
   for (const at::Tensor& tensor : rendezvous.optimizer.State()) tensors.push_back(tensor);
   return tensors;
 }
@@ -42,7 +43,7 @@ class Transfers {
       case Transfer::What::kAll:
         return receives ? ReceiveAll(peer) : SendAll(peer);
       case Transfer::What::kStep:
-        return receives ? ReceiveStep(peer) : Send(StepTensors(rendezvous_), peer);
+        return receives ? ReceiveStep(peer) : SendStep(peer);
       case Transfer::What::kMean:
         return receives ? ReceiveMean(peer) : SendMean(peer);
     }
@@ -58,6 +59,20 @@ class Transfers {
     ReceiveTensors(rendezvous_.groups.all(), tensors, device(), from, in_place);
   }
 
+  void SendAttached(Attachments::Scope scope, int to) const {
+    if (rendezvous_.attachments == nullptr) return;
+    SendAttachment(rendezvous_.groups.all(), *rendezvous_.attachments, scope, device(), to);
+  }
+  // The caller puts it, by Put.
+  Attachment ReceiveAttached(Attachments::Scope scope, int from) const {
+    if (rendezvous_.attachments == nullptr) return {};
+    return ReceiveAttachment(rendezvous_.groups.all(), *rendezvous_.attachments, scope, device(),
+                             from);
+  }
+  void Put(Attachments::Scope scope, const Attachment& attachment) const {
+    if (rendezvous_.attachments != nullptr) rendezvous_.attachments->Put(scope, attachment);
+  }
+
   void SendAll(int to) const {
     std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
     const RandomNumbers random(device());
@@ -68,6 +83,8 @@ class Transfers {
       if (level.reference.defined()) tensors.push_back(level.reference);
     }
     Send(tensors, to);
+    SendAttached(Attachments::Scope::kShared, to);
+    SendAttached(Attachments::Scope::kOwn, to);
   }
 
   void ReceiveAll(int from) {
@@ -89,13 +106,24 @@ class Transfers {
     state_.position = RankPosition();  // It has none until all ranks have theirs.
     state_.is_open = state_.in_step = false;
     Receive(tensors, from, /*in_place=*/true);
+    for (const auto scope : {Attachments::Scope::kShared, Attachments::Scope::kOwn}) {
+      Put(scope, ReceiveAttached(scope, from));
+    }
     random.Restore();
     state_.data = source.data;
   }
 
+  void SendStep(int to) const {
+    SendAttached(Attachments::Scope::kShared, to);
+    Send(StepTensors(rendezvous_), to);
+  }
+
   // Keeps this rank's result of the step, except the norm of the gradients, which all ranks share.
   void ReceiveStep(int from) {
+    const Attachment attachment = ReceiveAttached(Attachments::Scope::kShared, from);
+    // From here on nothing fails: the state is that before the step, or that after it.
     Receive(StepTensors(rendezvous_), from, /*in_place=*/false);
+    Put(Attachments::Scope::kShared, attachment);
     for (const NamedTensor& parameter : rendezvous_.model.parameters()) {
       parameter.tensor.mutable_grad() = at::Tensor();
     }

@@ -4,7 +4,8 @@
 // steps, and send each other what is missing. A rank with an older state keeps it until it has all
 // of the new one. A rank without state gets:
 //
-//   parameters, buffers, the optimizer's state and step counts, the state of the random numbers;
+//   parameters, buffers, the optimizer's state and step counts, the state of the random numbers,
+//   what is attached;
 //   the position in the data, the steps done, the latest evaluation and save;
 //   the references of int8 averages (its residuals begin from zero).
 #ifndef WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
@@ -16,10 +17,11 @@
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/loop/attachments.h"
 #include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/loop/training_state.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 
@@ -27,9 +29,10 @@ struct Rendezvous {
   const TrainerConfig& config;
   const TrainingPlan& plan;
   Groups& groups;
-  const Model& model;
+  const ModelTensors& model;
   const Optimizer& optimizer;
-  const StepUndo* undo;  // Null: no rank has trained before.
+  Attachments* attachments;  // Null: none.
+  const StepUndo* undo;      // Null: no rank has trained before.
 };
 
 // Hash of what gives positions their meaning: rank, number of ranks, and plan without version.

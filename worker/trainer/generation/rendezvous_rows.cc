@@ -14,7 +14,7 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
   RendezvousRow row;
   row.position = state.position;
   row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
-  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer);
+  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
   row.data = state.data;
   row.open_data = state.open_data;
   if (state.is_open && state.open_result.grad_norm.defined()) {
@@ -41,7 +41,8 @@ void Invalidate(std::array<int64_t, kMaxLevels>* references) {
 
 }  // namespace
 
-uint64_t HashOfModel(const Model& model, const Optimizer& optimizer) {
+uint64_t HashOfModel(const ModelTensors& model, const Optimizer& optimizer,
+                     const Attachments* attachments) {
   std::string text;
   const auto add = [&](const std::string& name, const at::Tensor& tensor) {
     absl::StrAppend(&text, name, static_cast<int>(tensor.scalar_type()));
@@ -49,7 +50,11 @@ uint64_t HashOfModel(const Model& model, const Optimizer& optimizer) {
   };
   for (const NamedTensor& one : model.parameters()) add(one.name, one.tensor);
   for (const NamedTensor& one : model.buffers()) add(one.name, one.tensor);
-  for (const OptimizerSlot& slot : optimizer.Slots()) absl::StrAppend(&text, slot.name);
+  if (attachments != nullptr) {
+    absl::StrAppend(&text, attachments->Names());
+  } else {
+    for (const OptimizerSlot& slot : optimizer.Slots()) absl::StrAppend(&text, slot.name);
+  }
   return ChecksumOf(text);
 }
 
@@ -58,7 +63,8 @@ absl::Status CheckModels(const std::vector<uint64_t>& hashes) {
     if (hashes[rank] == hashes.front()) continue;
     return absl::InvalidArgumentError(absl::StrCat("the model of rank ", rank,
                                                    " is not that of rank 0: files that the job "
-                                                   "names differ between the nodes"));
+                                                   "names, or its script, differ between the "
+                                                   "nodes"));
   }
   return absl::OkStatus();
 }

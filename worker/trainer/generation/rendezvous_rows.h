@@ -32,7 +32,7 @@ constexpr size_t kMaxLevels = 16;
 struct RendezvousRow {
   RankPosition position;
   uint64_t layout = 0;  // In this generation.
-  uint64_t model = 0;   // A hash of the names, types and shapes of model and optimizer.
+  uint64_t model = 0;   // HashOfModel
   DataPosition data;
   DataPosition open_data;
   double grad_norm = 0;  // Of the unfinished step.
@@ -46,8 +46,9 @@ struct RendezvousRow {
   int64_t last_order = 0;
 };
 
-// A hash of the names, types and shapes of model and optimizer.
-uint64_t HashOfModel(const Model& model, const Optimizer& optimizer);
+// A hash of the names, types and shapes of model and optimizer, and of what is attached.
+uint64_t HashOfModel(const ModelTensors& model, const Optimizer& optimizer,
+                     const Attachments* attachments);
 
 // InvalidArgument unless all hashes are equal.
 absl::Status CheckModels(const std::vector<uint64_t>& hashes);

@@ -68,7 +68,7 @@ struct TestRank {
   void Forget() { state = TrainingState(); }
 
   Rendezvous AsRendezvous(Groups& groups) const {
-    return {config, plan, groups, model, *optimizer, &undo};
+    return {config, plan, groups, model, *optimizer, /*attachments=*/nullptr, &undo};
   }
 
   const TrainerConfig& config;

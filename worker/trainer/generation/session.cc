@@ -1,7 +1,5 @@
 #include "worker/trainer/generation/session.h"
 
-#include <ATen/Parallel.h>
-
 #include <algorithm>
 #include <string>
 #include <utility>
@@ -13,41 +11,12 @@
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/checkpoint/weights.h"
-#include "worker/trainer/loop/dry_step.h"
+#include "worker/trainer/core/sampler.h"
 
 namespace paceline {
 namespace {
 
 constexpr absl::Duration kLockPatience = absl::Minutes(1);
-
-std::string FormatText(const SampleFormat& format) {
-  if (!format.image.has_value()) return "tokens";
-  const ImageFormat& image = *format.image;
-  return absl::StrCat("images of ", image.channels, " x ", image.height, " x ", image.width, " in ",
-                      image.classes, " classes");
-}
-
-absl::Status OpenAllData(Session& session) {
-  const TrainerConfig& config = *session.config;
-  PACELINE_ASSIGN_OR_RETURN(session.train_data,
-                            OpenDataset("data.train", config.data.train, config.data));
-  const int64_t needed = config.member.batch * config.member.world_size;
-  if (session.train_data->size() < needed) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.train: ", config.data.train, " has ", session.train_data->size(),
-                     " samples, less than the ", needed, " of one batch of all ranks"));
-  }
-  if (config.data.eval.empty()) return absl::OkStatus();
-  PACELINE_ASSIGN_OR_RETURN(session.eval_data,
-                            OpenDataset("data.eval", config.data.eval, config.data));
-  const std::string train = FormatText(session.train_data->format());
-  const std::string eval = FormatText(session.eval_data->format());
-  if (train != eval) {
-    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config.data.eval, " holds ", eval,
-                                                   ", and ", config.data.train, " ", train));
-  }
-  return absl::OkStatus();
-}
 
 absl::Status PrepareOutput(Session& session) {
   const TrainerConfig& config = *session.config;
@@ -88,15 +57,20 @@ absl::Status Restore(Session& session) {
                      " was made after ", manifest.step, " steps: give more"));
   }
   const absl::Status restored =
-      RestoreState(*checkpoint, config, *session.model, *session.optimizer);
+      RestoreState(*checkpoint, config, session.workload->model(), session.workload->optimizer(),
+                   session.workload->attachments());
   if (!restored.ok()) return RestoreError(config.restore_from, restored);
   TrainingState& state = session.state;
   state.position.step = manifest.step;
   state.data = {manifest.data_epoch, manifest.data_offset};
   state.saver.last_saved = manifest.step;
-  if (config.member.world_size > 1 && manifest.step > 0) {
+  if (session.workload->attachments() != nullptr) {
+    PACELINE_ASSIGN_OR_RETURN(
+        state.memory.gradient_order,
+        RestoreOrder(*checkpoint, session.workload->model().parameters().size()));
+  } else if (config.member.world_size > 1 && manifest.step > 0) {
     PACELINE_ASSIGN_OR_RETURN(state.memory.gradient_order,
-                              TrainDry(config, *session.train_data, *session.model, state.data));
+                              session.workload->TrainDry(config.member, state.data));
   }
   state.figures.restored_step = manifest.step;
   state.figures.restored_bytes = checkpoint->bytes_read();
@@ -128,19 +102,19 @@ absl::Status LockOutput(Session& session, const TrainerConfig& config) {
   return absl::OkStatus();
 }
 
-absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform) {
+absl::Status Open(Session& session, Control& control, Platform& platform) {
   PACELINE_ASSIGN_OR_RETURN(session.config, control.WaitForConfig());
   const TrainerConfig& config = *session.config;
   session.store.emplace(config.interface);
-  at::set_num_threads(config.threads);
-  at::set_num_interop_threads(1);
-  PACELINE_ASSIGN_OR_RETURN(const c10::Device device, platform.OpenDevice(config));
-  PACELINE_RETURN_IF_ERROR(OpenAllData(session));
-  PACELINE_ASSIGN_OR_RETURN(
-      session.model, MakeModel(config.model, session.train_data->format(), config.seed, device));
-  PACELINE_RETURN_IF_ERROR(
-      session.model->CheckBatch(config.member.batch, config.member.world_size));
-  session.optimizer = MakeOptimizer(config.optimizer, TensorsOf(session.model->parameters()));
+  PACELINE_ASSIGN_OR_RETURN(session.device, platform.OpenDevice(config));
+  return absl::OkStatus();
+}
+
+absl::Status Load(Session& session, Workload& workload, Control& control, StepRingWriter& ring,
+                  Platform& platform) {
+  session.config->model.unused_parameters = workload.unused_parameters();
+  const TrainerConfig& config = *session.config;
+  session.workload = &workload;
   PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
   const bool spare = config.rank() < 0;
   if (!spare) session.state.position.step = 0;
@@ -148,20 +122,20 @@ absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Plat
     PACELINE_RETURN_IF_ERROR(Restore(session));
   } else if (!config.init_from.empty() && !spare) {
     PACELINE_ASSIGN_OR_RETURN(const std::vector<std::string> notes,
-                              LoadWeights(config.init_from, *session.model));
+                              LoadWeights(config.init_from, workload.model()));
     for (const std::string& note : notes) {
       if (config.rank() == 0) PACELINE_LOG(WARNING) << config.init_from << ": " << note;
     }
   }
   // Then a spare has this prepared when a rank is lost.
-  if (spare)
-    PACELINE_RETURN_IF_ERROR(
-        TrainDry(config, *session.train_data, *session.model, DataPosition()).status());
+  if (spare) {
+    PACELINE_RETURN_IF_ERROR(workload.TrainDry(config.member, DataPosition()).status());
+  }
   session.timer = platform.MakeStepTimer(ring);
-  if (config.recovery.enabled) session.undo.emplace(*session.model);
+  if (config.recovery.enabled) session.undo.emplace(workload.model(), workload.attachments());
   if (!config.checkpoint.directory.empty()) {
     session.saver.emplace(
-        Saver::Parts{config, *session.model, *session.optimizer, control, platform},
+        Saver::Parts{config, workload.model(), workload.optimizer(), control, platform},
         session.state.figures);
   }
   return absl::OkStatus();

@@ -2,6 +2,8 @@
 #ifndef WORKER_TRAINER_GENERATION_SESSION_H_
 #define WORKER_TRAINER_GENERATION_SESSION_H_
 
+#include <c10/core/Device.h>
+
 #include <memory>
 #include <optional>
 
@@ -14,13 +16,11 @@
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/data/dataset.h"
 #include "worker/trainer/generation/conductor.h"
 #include "worker/trainer/generation/control.h"
-#include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/loop/training_state.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/loop/workload.h"
 #include "worker/trainer/saving/saver.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
@@ -30,10 +30,8 @@ namespace paceline {
 struct Session {
   std::optional<TrainerConfig> config;
   std::optional<StoreServer> store;
-  std::unique_ptr<Dataset> train_data;
-  std::unique_ptr<Dataset> eval_data;
-  std::unique_ptr<Model> model;
-  std::unique_ptr<Optimizer> optimizer;
+  at::Device device = at::kCPU;
+  Workload* workload = nullptr;  // Not owned.
   std::optional<OutputLock> output;
   TrainingState state;
   std::unique_ptr<StepTimer> timer;
@@ -45,9 +43,13 @@ struct Session {
   Connected before;  // Of the previous generation, if all left it together.
 };
 
-// Makes everything up to the saver, so that the trainer can be told to train. Torch's exceptions
-// pass through.
-absl::Status Load(Session& session, Control& control, StepRingWriter& ring, Platform& platform);
+// Waits for the configuration, and makes everything that does not depend on the workload. Torch's
+// exceptions pass through; so below.
+absl::Status Open(Session& session, Control& control, Platform& platform);
+// Makes the rest up to the saver, so that the trainer can be told to train. `workload` must outlive
+// the session. Requires: Open.
+absl::Status Load(Session& session, Workload& workload, Control& control, StepRingWriter& ring,
+                  Platform& platform);
 
 // Takes the lock of the job's directory if this is rank 0 of the generation.
 absl::Status LockOutput(Session& session, const TrainerConfig& config);

@@ -42,7 +42,7 @@ Row RowOf(const Rendezvous& rendezvous, const SlipstreamMemory& memory,
   row.has_trained = memory.rank.has_value();
   if (row.has_trained) row.rounds = memory.rank->state();
   row.step = state.position.step;
-  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer);
+  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
   row.data = state.data;
   row.together = state.together;
   row.together_steps = state.together_steps;

@@ -63,7 +63,7 @@ class MembershipTest : public testing::Test {
       RunRendezvous(config, groups, own);
       SmallRank rank(config, groups, Plan(), own.small);
       const auto die = [&] {
-        ShutDownConnections(/*store_port=*/0);
+        groups.connections().ShutDown(/*store_port=*/0);
         if (!ends.HasBeenNotified()) ends.Notify();
       };
       SmallRank::Hooks hooks;
@@ -123,7 +123,7 @@ class MembershipTest : public testing::Test {
   static bool RunRendezvous(const TrainerConfig& config, Groups& groups, Survivor& own) {
     const absl::StatusOr<bool> begins = RunSlipstreamRendezvous(
         {config, TrainingPlan(), groups, own.small->model, *own.small->optimizer,
-         /*undo=*/nullptr},
+         /*attachments=*/nullptr, /*undo=*/nullptr},
         own.small->memory, own.training);
     EXPECT_TRUE(begins.ok()) << begins.status();
     return begins.ok() && *begins;
@@ -181,7 +181,7 @@ TEST_F(MembershipTest, WhoHasLoadedSomethingElseDoesNotBegin) {
     own.training.position.step = 10 * config.rank();
     const absl::StatusOr<bool> begins = RunSlipstreamRendezvous(
         {config, TrainingPlan(), groups, own.small->model, *own.small->optimizer,
-         /*undo=*/nullptr},
+         /*attachments=*/nullptr, /*undo=*/nullptr},
         own.small->memory, own.training);
     EXPECT_EQ(begins.status().code(), absl::StatusCode::kInvalidArgument);
   });

@@ -3,7 +3,9 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/full.h>
 
+#include <cstring>
 #include <string>
 #include <utility>
 
@@ -104,6 +106,32 @@ void ReceiveTensors(Group& group, const std::vector<at::Tensor>& tensors, at::De
     for (size_t i = 0; i < messages.large.size(); ++i) messages.large[i].copy_(received[i]);
   }
   for (const Packed& one : messages.packed) one.tensor.copy_(ViewOf(received.back(), one));
+}
+
+void SendAttachment(Group& group, const Attachments& attachments, Attachments::Scope scope,
+                    at::Device device, int to) {
+  const Attachment attachment = attachments.Take(scope);
+  const auto size = static_cast<int64_t>(attachment.schema.size());
+  const at::Tensor schema = at::empty({size}, at::kByte);
+  std::memcpy(schema.mutable_data_ptr(), attachment.schema.data(), attachment.schema.size());
+  SendTensors(group, {at::full({}, size, at::kLong)}, device, to);
+  SendTensors(group, {schema}, device, to);
+  if (!attachment.tensors.empty()) SendTensors(group, attachment.tensors, device, to);
+}
+
+Attachment ReceiveAttachment(Group& group, const Attachments& attachments, Attachments::Scope scope,
+                             at::Device device, int from) {
+  const at::Tensor size = at::empty({}, at::kLong);
+  ReceiveTensors(group, {size}, device, from, /*in_place=*/true);
+  const at::Tensor schema = at::empty({size.item<int64_t>()}, at::kByte);
+  ReceiveTensors(group, {schema}, device, from, /*in_place=*/true);
+  Attachment attachment;
+  attachment.schema.assign(static_cast<const char*>(schema.const_data_ptr()), schema.nbytes());
+  attachment.tensors = attachments.Allocate(scope, attachment.schema);
+  if (!attachment.tensors.empty()) {
+    ReceiveTensors(group, attachment.tensors, device, from, /*in_place=*/true);
+  }
+  return attachment;
 }
 
 }  // namespace paceline

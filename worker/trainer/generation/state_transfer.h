@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
+#include "worker/trainer/loop/attachments.h"
 
 namespace paceline {
 
@@ -23,6 +24,13 @@ void SendTensors(Group& group, const std::vector<at::Tensor>& tensors, at::Devic
 // copy of all is made, but some may be overwritten.
 void ReceiveTensors(Group& group, const std::vector<at::Tensor>& tensors, at::Device device,
                     int from, bool in_place);
+
+// Sends the present state of this scope, or receives another rank's, which the caller puts in the
+// place of its own.
+void SendAttachment(Group& group, const Attachments& attachments, Attachments::Scope scope,
+                    at::Device device, int to);
+Attachment ReceiveAttachment(Group& group, const Attachments& attachments, Attachments::Scope scope,
+                             at::Device device, int from);
 
 }  // namespace paceline
 

@@ -1,9 +1,11 @@
 #include "worker/trainer/generation/state_transfer.h"
 
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <string>
 #include <vector>
 
 #include "worker/trainer/comm/testing/rank_threads.h"
@@ -36,6 +38,48 @@ TEST(StateTransferTest, TheReceiverHasWhatTheSenderHas) {
       }
     });
   }
+}
+
+// Its schema says how many tensors there are; a newcomer has none.
+class SomeAttached : public Attachments {
+ public:
+  std::string Names() const override { return "some"; }
+  Attachment Take(Scope scope) const override {
+    if (scope == Scope::kOwn) return {"nothing", {}};
+    return {"six", State()};
+  }
+  std::vector<at::Tensor> Allocate(Scope /*scope*/, const std::string& schema) const override {
+    std::vector<at::Tensor> tensors;
+    if (schema == "nothing") return tensors;
+    for (const at::Tensor& one : State()) tensors.push_back(at::empty_like(one));
+    return tensors;
+  }
+  void Put(Scope /*scope*/, const Attachment& /*attachment*/) override {}
+  void Keep() override {}
+  void Undo() override {}
+};
+
+TEST(StateTransferTest, WhatIsAttachedComesWithItsSchema) {
+  TrainerConfig config;
+  config.member.world_size = 2;
+  config.startup_timeout = absl::Seconds(20);
+  RunRanks(config, [&](const TrainerConfig& own, Groups& groups) {
+    const SomeAttached attached;
+    for (const auto scope : {Attachments::Scope::kShared, Attachments::Scope::kOwn}) {
+      if (own.rank() == 0) {
+        SendAttachment(groups.all(), attached, scope, at::kCPU, 1);
+        continue;
+      }
+      const Attachment received =
+          ReceiveAttachment(groups.all(), attached, scope, at::kCPU, /*from=*/0);
+      const Attachment expected = attached.Take(scope);
+      EXPECT_EQ(received.schema, expected.schema);
+      ASSERT_EQ(received.tensors.size(), expected.tensors.size());
+      for (size_t i = 0; i < expected.tensors.size(); ++i) {
+        EXPECT_TRUE(received.tensors[i].equal(expected.tensors[i])) << i;
+      }
+    }
+  });
 }
 
 }  // namespace

@@ -1,137 +1,97 @@
 #include "worker/trainer/loop/local_step.h"
 
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mul.h>
 #include <ATen/ops/zeros_like.h>
 
 #include <limits>
 #include <string>
+#include <utility>
 
-#include "common/core/status_macros.h"
-#include "worker/trainer/loop/autocast.h"
-#include "worker/trainer/loop/dry_step.h"
+#include "worker/ring/step_ring.h"
 
 namespace paceline {
 
-LocalStep::LocalStep(const Parts& parts)
+LocalStep::LocalStep(const Parts& parts, Hooks hooks)
     : parts_(parts),
       config_(parts.config),
+      hooks_(std::move(hooks)),
       parameters_(TensorsOf(parts.model.parameters())),
-      learning_rate_(MakeLearningRate(parts.model.device())),
-      chaos_(config_),
-      graph_(config_.cuda_graph ? parts.platform.MakeStepGraph() : nullptr) {}
+      chaos_(config_) {}
 
-void LocalStep::OpenData(const Member& member, const DataPosition& position) {
-  if (loader_ != nullptr && data_as_ == member) return;
-  data_as_ = member;
-  loader_ = std::make_unique<BatchLoader>(
-      parts_.data, LoaderOptions(config_, member, parts_.data, position, parts_.model.device()));
-}
-
-void LocalStep::Begin(int64_t number, double learning_rate, StepResult* result) {
+void LocalStep::Begin(const Order& order, StepResult* result) {
+  order_ = order;
+  result_ = result;
+  pass_ = 0;
   *result = StepResult();
-  result->step = number;
-  result->learning_rate = static_cast<float>(learning_rate);
-  at::Tensor(learning_rate_).fill_(learning_rate);
-}
-
-absl::StatusOr<GradientNorms> LocalStep::Update(int64_t step, const Hooks& hooks,
-                                                StepResult* result) {
-  if (graph_ != nullptr) return Replay(step, result);
-  PACELINE_RETURN_IF_ERROR(RunPasses(step, hooks, result));
-  const GradientNorms norms = ClipToLimit();
-  parts_.before_change();
-  Apply(norms);
-  result->grad_norm = norms.total;
-  return norms;
-}
-
-absl::StatusOr<GradientNorms> LocalStep::MakeGradients(int64_t step, const Hooks& hooks,
-                                                       StepResult* result) {
-  PACELINE_RETURN_IF_ERROR(RunPasses(step, hooks, result));
-  for (const at::Tensor& parameter : parameters_) {
-    at::Tensor& gradient = parameter.mutable_grad();
-    if (!gradient.defined()) gradient = at::zeros_like(parameter);
-  }
-  const GradientNorms norms = NormsOfGradients(parameters_);
-  result->grad_norm = norms.total;
-  return norms;
-}
-
-absl::Status LocalStep::RunPasses(int64_t step, const Hooks& hooks, StepResult* result) {
-  // Drop the gradients that MakeGradients left.
+  result->step = order.number;
+  result->learning_rate = static_cast<float>(order.learning_rate);
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad().reset();
-  StepTimer& timer = parts_.timer;
-  const int64_t number = result->step;
-  const int64_t passes = data_as_.accumulation_steps;
-  const double share = 1.0 / static_cast<double>(passes);
-  for (int64_t pass = 0; pass < passes; ++pass) {
-    hooks.before_pass();
-    const bool last = pass + 1 == passes;
-    timer.Enter(Phase::kDataWait, number);
-    const bool nan_loss = pass == 0 && chaos_.BeginStep(step);
-    PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
-
-    timer.Enter(Phase::kForward, number);
-    chaos_.BeginForward();
-    hooks.begin_forward(last);
-    at::Tensor loss = Loss(batch);
-    chaos_.EndForward();
-    if (nan_loss) loss = at::mul(loss, std::numeric_limits<float>::quiet_NaN());
-    if (passes > 1) loss = at::mul(loss, share);
-    result->loss = pass == 0 ? loss.detach() : result->loss.add_(loss.detach());
-
-    timer.Enter(Phase::kBackward, number);
-    chaos_.BeginBackward();
-    hooks.backward(loss, [&] {
-      chaos_.EndBackward();
-      timer.Enter(Phase::kCommunication, number);
-      if (!last) return;
-      chaos_.BeforeExchange();
-      hooks.on_gradients();
-    });
-  }
-  CheckGradients();
-  timer.Enter(Phase::kOptimizer, number);
-  return absl::OkStatus();
 }
 
-absl::StatusOr<GradientNorms> LocalStep::Replay(int64_t step, StepResult* result) {
-  parts_.timer.Enter(Phase::kDataWait, result->step);
-  chaos_.BeginStep(step);
-  PACELINE_ASSIGN_OR_RETURN(const Batch batch, NextBatch(result));
-  if (!graph_batch_.inputs.defined()) {
-    graph_batch_ = batch;
-    graph_batch_.inputs = at::empty_like(batch.inputs);
-    graph_batch_.targets = at::empty_like(batch.targets);
-    const auto floats = at::dtype(at::kFloat).device(parts_.model.device());
-    graph_loss_ = at::empty({}, floats);
-    graph_norms_.total = at::empty({}, floats);
-    graph_norms_.each = at::empty({static_cast<int64_t>(parameters_.size())}, floats);
-  }
-  graph_batch_.inputs.copy_(batch.inputs, /*non_blocking=*/true);
-  graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
+void LocalStep::BeginPass() {
+  ++pass_;
+  hooks_.before_pass();
+  parts_.timer.Enter(Phase::kDataWait, order_.number);
+  nan_loss_ = pass_ == 1 && chaos_.BeginStep(order_.disturbed_as);
+}
 
-  parts_.timer.Enter(Phase::kForward, result->step);
+void LocalStep::BeginForward(const Counted& batch) {
+  Count(batch);
+  parts_.timer.Enter(Phase::kForward, order_.number);
+  chaos_.BeginForward();
+  hooks_.begin_forward(is_last_pass());
+}
+
+void LocalStep::Backward(at::Tensor loss, at::Tensor shown) {
+  chaos_.EndForward();
+  const auto adjust = [this](at::Tensor& value) {
+    if (nan_loss_) value = at::mul(value, std::numeric_limits<float>::quiet_NaN());
+    if (order_.passes > 1) value = at::mul(value, 1.0 / static_cast<double>(order_.passes));
+  };
+  adjust(loss);
+  shown.defined() ? adjust(shown) : void(shown = loss);
+  result_->loss = pass_ == 1 ? shown.detach() : result_->loss.add_(shown.detach());
+
+  parts_.timer.Enter(Phase::kBackward, order_.number);
+  chaos_.BeginBackward();
+  hooks_.backward(loss, [this] {
+    chaos_.EndBackward();
+    parts_.timer.Enter(Phase::kCommunication, order_.number);
+    if (!is_last_pass()) return;
+    chaos_.BeforeExchange();
+    hooks_.on_gradients();
+  });
+}
+
+at::Tensor LocalStep::BeforeUpdate(std::optional<double> max_norm) {
+  CheckGradients();
+  parts_.timer.Enter(Phase::kOptimizer, order_.number);
+  if (order_.updates) {
+    norms_ = ClipToLimit(max_norm);
+    parts_.before_change();
+  } else {
+    for (const at::Tensor& parameter : parameters_) {
+      at::Tensor& gradient = parameter.mutable_grad();
+      if (!gradient.defined()) gradient = at::zeros_like(parameter);
+    }
+    norms_ = NormsOfGradients(parameters_);
+  }
+  result_->grad_norm = norms_.total;
+  return order_.updates ? SkipFor(norms_) : at::Tensor();
+}
+
+void LocalStep::BeginReplay(const Counted& batch) {
+  Count(batch);
+  parts_.timer.Enter(Phase::kForward, order_.number);
   chaos_.BeginForward();
   parts_.before_change();
-  graph_->Run([&] {
-    const at::Tensor loss = Loss(graph_batch_);
-    loss.backward();
-    CheckGradients();
-    const GradientNorms norms = ClipToLimit();
-    Apply(norms);
-    graph_loss_.copy_(loss.detach());
-    graph_norms_.total.copy_(norms.total);
-    graph_norms_.each.copy_(norms.each);
-  });
+}
+
+void LocalStep::EndReplay(const at::Tensor& loss, GradientNorms norms) {
   chaos_.EndForward();
-  // Copy the results: the graph overwrites them in the next step.
-  result->loss = graph_loss_.clone();
-  const GradientNorms norms{graph_norms_.each.clone(), graph_norms_.total.clone()};
-  result->grad_norm = norms.total;
-  return norms;
+  result_->loss = loss;
+  norms_ = std::move(norms);
+  result_->grad_norm = norms_.total;
 }
 
 void LocalStep::CheckGradients() const {
@@ -143,31 +103,21 @@ void LocalStep::CheckGradients() const {
   RequireGradients(without);
 }
 
-absl::StatusOr<Batch> LocalStep::NextBatch(StepResult* result) {
-  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
-  result->samples += batch.samples;
-  result->tokens += batch.tokens;
-  result->workload += batch.workload;
-  return batch;
-}
-
-at::Tensor LocalStep::Loss(const Batch& batch) {
-  const Autocast autocast(config_.bf16, parts_.model.device().type());
-  return parts_.model.Loss(batch);
-}
-
-GradientNorms LocalStep::ClipToLimit() {
+GradientNorms LocalStep::ClipToLimit(std::optional<double> max_norm) const {
   GradientNorms norms = NormsOfGradients(parameters_);
-  if (config_.clip_grad_norm > 0) {
-    ClipGradients(parameters_, norms.total, config_.clip_grad_norm);
-  }
+  const double limit = max_norm.value_or(config_.clip_grad_norm);
+  if (limit > 0) ClipGradients(parameters_, norms.total, limit);
   return norms;
 }
 
-void LocalStep::Apply(const GradientNorms& norms) {
-  at::Tensor skip;
-  if (config_.on_nonfinite != NonFinite::kIgnore) skip = NotFinite(norms.total);
-  parts_.optimizer.Step(learning_rate_, skip);
+at::Tensor LocalStep::SkipFor(const GradientNorms& norms) const {
+  return config_.on_nonfinite == NonFinite::kIgnore ? at::Tensor() : NotFinite(norms.total);
+}
+
+void LocalStep::Count(const Counted& batch) {
+  result_->samples += batch.samples;
+  result_->tokens += batch.tokens;
+  result_->workload += batch.workload;
 }
 
 }  // namespace paceline

@@ -1,7 +1,10 @@
-// A rank's own computation in a step: batches, loss and gradients, and the parameter update. The
-// strategy keeps the ranks together; it takes part through hooks.
+// The engine's part in a rank's own computation of a step. Whoever makes the step calls it:
 //
-// Reports each phase to the step ring, and makes the intentional disturbances.
+//   Begin ─▶ for each pass: BeginPass, [next batch], BeginForward, [loss], Backward
+//         ─▶ BeforeUpdate ─▶ [optimizer]
+//
+// The strategy keeps the ranks together; it takes part through hooks. Reports each phase to the
+// step ring, and makes the intentional disturbances.
 #ifndef WORKER_TRAINER_LOOP_LOCAL_STEP_H_
 #define WORKER_TRAINER_LOOP_LOCAL_STEP_H_
 
@@ -9,20 +12,13 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
+#include <optional>
 #include <vector>
 
-#include "absl/status/status.h"
-#include "absl/status/statusor.h"
-#include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/core/sampler.h"
-#include "worker/trainer/data/batch_loader.h"
-#include "worker/trainer/data/dataset.h"
 #include "worker/trainer/loop/fault.h"
 #include "worker/trainer/loop/gradients.h"
-#include "worker/trainer/loop/optimizer.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
 namespace paceline {
@@ -33,16 +29,14 @@ class LocalStep {
   // All of these must outlive this object.
   struct Parts {
     const TrainerConfig& config;
-    const Dataset& data;
-    Model& model;
-    Optimizer& optimizer;
-    Platform& platform;
+    const ModelTensors& model;
     StepTimer& timer;
     // Called before parameters or optimizer state change.
     std::function<void()> before_change;
   };
 
-  // The strategy's part in a step's passes. Unused when the step is a device graph.
+  // The strategy's part in a step's passes. All but `before_pass` are unused when the step is a
+  // device graph.
   struct Hooks {
     std::function<void()> before_pass;  // An exception from it ends the step.
     std::function<void(bool last)> begin_forward;
@@ -54,50 +48,70 @@ class LocalStep {
     std::function<void()> on_gradients;
   };
 
-  explicit LocalStep(const Parts& parts);
+  struct Order {
+    int64_t number = 0;        // Of its record.
+    int64_t disturbed_as = 0;  // Selects the disturbances.
+    double learning_rate = 0;  // For the record.
+    int64_t passes = 1;
+    // False: the gradients stay, unclipped, until the next step, and are zero where there would be
+    // none.
+    bool updates = true;
+  };
 
-  // Takes batches of this member from `position` on. Does nothing if that is already so.
-  void OpenData(const Member& member, const DataPosition& position);
-  // The position behind the batches taken. Requires: OpenData.
-  DataPosition position() const { return loader_->position(); }
+  // What a batch counts for, as in Batch.
+  struct Counted {
+    int64_t samples = 0;
+    int64_t tokens = 0;
+    double workload = 0;
+  };
 
-  // Begins a step: resets `result` to a new step with this number and learning rate.
-  void Begin(int64_t number, double learning_rate, StepResult* result);
+  LocalStep(const Parts& parts, Hooks hooks);
 
-  // Does the rest of the step. Counts the data and sets loss and norm of the gradients in `result`;
-  // returns the norms before clipping. `step` selects disturbances. DataLoss: the data could not be
-  // read. Throws c10::ValueError when a parameter has no part in the loss, unless the model may
+  // Begins a step: resets `result`, and drops the gradients that the last one left.
+  void Begin(const Order& order, StepResult* result);
+
+  // Begins a pass, which waits for its batch.
+  void BeginPass();
+  void BeginForward(const Counted& batch);
+  // The backward pass of the batch's mean loss, and, in the step's last pass, the exchange.
+  // `shown`: what the record has as the loss, if that is another. Throws c10::ValueError as
+  // RequireGradients.
+  void Backward(at::Tensor loss, at::Tensor shown = {});
+
+  // After the last pass: the optimizer is next. Clips the gradients to this norm, or to the
+  // configuration's if there is none; 0: never. Returns a float scalar on the
+  // device: unless it is 0, the optimizer must leave parameters and state unchanged; undefined: it
+  // must not. Throws c10::ValueError when a parameter has no part in the loss, unless the model may
   // have unused ones.
-  absl::StatusOr<GradientNorms> Update(int64_t step, const Hooks& hooks, StepResult* result);
-  // Like Update without the update: the gradients stay, unclipped, until the next step, and are
-  // zero where there would be none. Requires: steps are not device graphs.
-  absl::StatusOr<GradientNorms> MakeGradients(int64_t step, const Hooks& hooks, StepResult* result);
+  at::Tensor BeforeUpdate(std::optional<double> max_norm = std::nullopt);
+
+  // Of all gradients of the step, before clipping.
+  const GradientNorms& norms() const { return norms_; }
+
+  // For a step that is one device graph: in the place of BeginForward, and of Backward and
+  // BeforeUpdate. The graph contains these three.
+  void BeginReplay(const Counted& batch);
+  void EndReplay(const at::Tensor& loss, GradientNorms norms);
+  void CheckGradients() const;
+  GradientNorms ClipToLimit(std::optional<double> max_norm = std::nullopt) const;
+  at::Tensor SkipFor(const GradientNorms& norms) const;
 
  private:
-  absl::Status RunPasses(int64_t step, const Hooks& hooks, StepResult* result);
-  // Does the step as one graph. Requires: graph_.
-  absl::StatusOr<GradientNorms> Replay(int64_t step, StepResult* result);
-  // Loads data for one forward pass and counts it in `result`.
-  absl::StatusOr<Batch> NextBatch(StepResult* result);
-  at::Tensor Loss(const Batch& batch);
-  // Checks that every parameter has a gradient.
-  void CheckGradients() const;
-  // Clips the gradients; returns the norms before.
-  GradientNorms ClipToLimit();
-  // Has the optimizer apply and drop the gradients; skips those not finite unless they are allowed.
-  void Apply(const GradientNorms& norms);
+  void Count(const Counted& batch);
+  bool is_last_pass() const { return pass_ == order_.passes; }
 
   const Parts parts_;
   const TrainerConfig& config_;
+  const Hooks hooks_;
   const std::vector<at::Tensor> parameters_;
-  const at::Tensor learning_rate_;  // Of the current step, on the device.
   Chaos chaos_;
-  Member data_as_;  // How data is taken now.
-  std::unique_ptr<BatchLoader> loader_;
-  std::unique_ptr<StepGraph> graph_;
-  Batch graph_batch_;      // The graph's input
-  at::Tensor graph_loss_;  // and output.
-  GradientNorms graph_norms_;
+
+  // Of the step under way.
+  Order order_;
+  StepResult* result_ = nullptr;
+  int64_t pass_ = 0;  // 1-based.
+  bool nan_loss_ = false;
+  GradientNorms norms_;
 };
 
 }  // namespace paceline

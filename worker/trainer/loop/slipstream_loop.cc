@@ -20,10 +20,8 @@
 #include "worker/trainer/checkpoint/output_directory.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/comm/training_plan.h"
-#include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/generation/quiescence.h"
-#include "worker/trainer/loop/dry_step.h"
 #include "worker/trainer/loop/fault.h"
+#include "worker/trainer/loop/workload.h"
 
 namespace paceline {
 namespace {
@@ -57,12 +55,13 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       memory_(parts.state.slipstream),
       streams_(parts.platform.MakeDeviceStreams()),
       profiler_(ProfilerOptions(parts)),
-      report_({config_, parts.model, parts.control, parts.platform,
+      report_({config_, parts.workload.model(), parts.control, parts.platform,
                [this](RankFigures* figures) { return AddFigures(figures); },
                parts.state.communication}),
-      local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
-                   parts.timer, [] {}}),
-      gradients_(parts.model.parameters(), WireFormat::kFp32, parts.config.model.unused_parameters),
+      local_step_({config_, parts.workload.model(), parts.timer, [] {}}, MakeHooks()),
+      evaluation_(parts_),
+      gradients_(parts.workload.model().parameters(), WireFormat::kFp32,
+                 parts.config.model.unused_parameters),
       number_(first_step_),
       reported_steps_(first_step_),
       reported_rank_steps_(first_step_ * parts.config.member.world_size),
@@ -95,7 +94,7 @@ absl::Status SlipstreamLoop::Begin() {
   }
   if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
     // A checkpoint may hold a state per rank.
-    parts_.groups.all().CopyFromFirst(parts_.optimizer.State());
+    parts_.groups.all().CopyFromFirst(parts_.workload.optimizer().State());
   }
   return absl::OkStatus();
 }
@@ -106,9 +105,10 @@ absl::Status SlipstreamLoop::Resume() {
     if (!restored.ok()) return RestoreError(config_.restore_from, restored);
   }
   state_.checkpoint.reset();
-  slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan, parts_.model,
-                                        parts_.optimizer, parts_.control, memory_, streams_.get()});
-  local_step_.OpenData(config_.member, state_.data);
+  slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan,
+                                        parts_.workload.model(), parts_.workload.optimizer(),
+                                        parts_.control, memory_, streams_.get()});
+  parts_.workload.OpenData(config_.member, state_.data);
   if (parts_.saver != nullptr) EnterSaver();
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
     if (!parts_.has_successor()) slipstream_->Prepare(plan);
@@ -132,9 +132,9 @@ void SlipstreamLoop::EnterSaver() {
 }
 
 std::vector<StateTensor> SlipstreamLoop::State() const {
-  std::vector<StateTensor> state =
-      CollectState(config_, parts_.model, parts_.optimizer,
-                   /*one_optimizer=*/!IsLocal(slipstream_->plan().mode));
+  std::vector<StateTensor> state = CollectState(
+      config_, parts_.workload.model(), parts_.workload.optimizer(), parts_.workload.attachments(),
+      /*one_optimizer=*/!IsLocal(slipstream_->plan().mode));
   const RankSteps total = slipstream_->total();
   // At the end, more rank-steps may be done than the job asks for.
   const int64_t beyond =
@@ -147,45 +147,84 @@ std::vector<StateTensor> SlipstreamLoop::State() const {
 }
 
 void SlipstreamLoop::KeepTogether(int64_t steps) {
-  const BatchLoader::Options options = LoaderOptions(config_, config_.member, parts_.train_data,
-                                                     state_.together, parts_.model.device());
-  Sampler sampler(options.sampler, options.start);
+  Sampler sampler(SamplerOptions(config_, config_.member, parts_.workload.samples()),
+                  state_.together);
   for (; state_.together_steps < steps; ++state_.together_steps) {
     for (int64_t pass = 0; pass < config_.member.accumulation_steps; ++pass) sampler.Skip();
   }
   state_.together = sampler.position();
 }
 
-absl::StatusOr<TrainEnd> SlipstreamLoop::Run() {
-  Order order;
-  order.step = first_step_;
-  // After a restore, there may be nothing left to do.
-  if (!parts_.begins || first_step_ < config_.steps) {
-    PACELINE_ASSIGN_OR_RETURN(order, Next());
+absl::StatusOr<StepOrder> SlipstreamLoop::Next() {
+  while (true) {
+    switch (stage_) {
+      case Stage::kEnter:
+        stage_ = Stage::kOrdered;
+        order_.step = first_step_;
+        // After a restore, there may be nothing left to do.
+        if (!parts_.begins || first_step_ < config_.steps) {
+          PACELINE_ASSIGN_OR_RETURN(order_, NextOrder());
+        }
+        break;
+      case Stage::kStepped:
+        stage_ = Stage::kOrdered;
+        if (!fault_.ok()) break;
+        if (const int64_t generation = parts_.ready_for(); generation > ready_for_) {
+          slipstream_->ReadyToLeave(generation);
+          ready_for_ = generation;
+        }
+        break;
+      case Stage::kOrdered:
+        if (order_.kind == Order::Kind::kStop) {
+          stage_ = Stage::kStopped;
+          BeginStop(order_);
+          if (order_.evaluates) {
+            if (const auto evaluation = EvaluateAfter(order_.step)) return *evaluation;
+          }
+          break;
+        }
+        if (!fault_.ok()) {
+          if (order_.kind != Order::Kind::kEnd) NextOrder().status().IgnoreError();
+          return fault_;
+        }
+        if (order_.kind != Order::Kind::kEnd) {
+          if (!parts_.control.stop_requested()) return BeginStep(order_);
+          profiler_.Finish();
+          return StepOrder{StepOrder::Kind::kDone};
+        }
+        state_.position.step = order_.step;
+        if (order_.step < config_.steps) return StepOrder{StepOrder::Kind::kLeft};
+        stage_ = Stage::kEvaluated;
+        PACELINE_RETURN_IF_ERROR(Finish(order_));
+        if (const auto evaluation = EvaluateAfter(config_.steps)) return *evaluation;
+        break;
+      case Stage::kStopped: {
+        stage_ = Stage::kOrdered;
+        EndStop();
+        if (!fault_.ok()) {
+          NextOrder().status().IgnoreError();
+          return fault_;
+        }
+        PACELINE_ASSIGN_OR_RETURN(order_, NextOrder());
+        break;
+      }
+      case Stage::kEvaluated:
+        PACELINE_RETURN_IF_ERROR(CompleteEnd(parts_));
+        return StepOrder{StepOrder::Kind::kDone};
+    }
   }
-  while (order.kind != Order::Kind::kEnd) {
-    if (order.kind == Order::Kind::kStop) {
-      PACELINE_RETURN_IF_ERROR(Stop(order));
-      PACELINE_ASSIGN_OR_RETURN(order, Next());
-      continue;
-    }
-    if (parts_.control.stop_requested()) {
-      profiler_.Finish();
-      return TrainEnd::kDone;
-    }
-    PACELINE_ASSIGN_OR_RETURN(order, RunStep(order));
-    if (const int64_t generation = parts_.ready_for(); generation > ready_for_) {
-      slipstream_->ReadyToLeave(generation);
-      ready_for_ = generation;
-    }
-  }
-  state_.position.step = order.step;
-  if (order.step < config_.steps) return TrainEnd::kLeft;
-  PACELINE_RETURN_IF_ERROR(Finish(order));
-  return TrainEnd::kDone;
 }
 
-absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::Next() {
+std::optional<StepOrder> SlipstreamLoop::EvaluateAfter(int64_t steps_done) {
+  if (!evaluation_.IsDue(steps_done)) return std::nullopt;
+  evaluation_.Begin(steps_done);
+  StepOrder order;
+  order.kind = StepOrder::Kind::kEvaluate;
+  order.member = config_.member;
+  return order;
+}
+
+absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::NextOrder() {
   CheckGeneration(parts_);
   const auto wait = [this] { parts_.timer.Enter(Phase::kRoundWait, number_); };
   absl::StatusOr<Order> order = slipstream_->Next([&](ComputeOrder::Wait) { wait(); });
@@ -220,7 +259,7 @@ void SlipstreamLoop::KeepEvidence() const {
   }
 }
 
-LocalStep::Hooks SlipstreamLoop::Hooks() {
+LocalStep::Hooks SlipstreamLoop::MakeHooks() {
   return {[this] { CheckGeneration(parts_); }, [this](bool last) { gradients_.BeginForward(last); },
           [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
             gradients_.Backward(loss, on_computed);
@@ -228,30 +267,39 @@ LocalStep::Hooks SlipstreamLoop::Hooks() {
           [] {}};
 }
 
-absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order) {
+StepOrder SlipstreamLoop::BeginStep(const Order& order) {
   number_ = std::max(number_, std::min(order.step + order.ahead, config_.steps - 1));
   if (const auto request = parts_.control.profile_request()) {
     profiler_.BeforeStep(*request, number_);
   }
   if (FlipsBit(config_, memory_.own_steps)) slipstream_->FlipBit();
-  const uint64_t start_ns = MonotonicNanos();
+  step_began_ns_ = MonotonicNanos();
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;
-  StepResult& result = state_.open_result;
   learnt_step_ = order.step;
-  local_step_.Begin(number_, LearningRate(config_.schedule, order.step), &result);
+  StepOrder wanted;
+  wanted.kind = StepOrder::Kind::kStep;
+  wanted.number = number_;
+  wanted.learning_rate = parts_.workload.LearningRate(order.step);
+  wanted.updates = order.kind == Order::Kind::kUpdate;
+  wanted.member = config_.member;
+  StepResult& result = state_.open_result;
+  local_step_.Begin({number_, /*disturbed_as=*/memory_.own_steps, wanted.learning_rate,
+                     wanted.member.accumulation_steps, wanted.updates},
+                    &result);
   result.masked = profiler_.active() || after_a_break_;
-  const bool updates = order.kind == Order::Kind::kUpdate;
-  gradients_.SetGroup(updates ? parts_.plan->gradients.get() : nullptr);
-  PACELINE_ASSIGN_OR_RETURN(const GradientNorms norms,
-                            updates
-                                ? local_step_.Update(memory_.own_steps, Hooks(), &result)
-                                : local_step_.MakeGradients(memory_.own_steps, Hooks(), &result));
+  gradients_.SetGroup(wanted.updates ? parts_.plan->gradients.get() : nullptr);
+  return wanted;
+}
+
+void SlipstreamLoop::Updated() {
+  const GradientNorms& norms = local_step_.norms();
+  const StepResult& result = state_.open_result;
   report_.ExpectNorms(norms.each);
   state_.in_step = false;
   ++memory_.own_steps;
-  state_.data = local_step_.position();
-  absl::Duration took = absl::Seconds(SecondsSince(start_ns));
+  state_.data = parts_.workload.position();
+  absl::Duration took = absl::Seconds(SecondsSince(step_began_ns_));
   double loss = kUnknown;
   if (result.loss.is_cpu()) {
     loss = result.loss.item<double>();
@@ -263,14 +311,17 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
     took = WithoutWaits(*newest_);
     loss = std::exchange(unreported_loss_, kUnknown);
   }
-  if (updates) {
+  if (order_.kind == Order::Kind::kUpdate) {
     slipstream_->OnUpdated(took, loss);
   } else {
     slipstream_->OnGradient(took, loss);
   }
+}
 
+absl::Status SlipstreamLoop::EndStep() {
+  StepResult& result = state_.open_result;
   parts_.timer.Enter(Phase::kAveraging, number_);
-  absl::StatusOr<Order> next = Next();
+  const absl::StatusOr<Order> next = NextOrder();
   result.masked = result.masked || !next.ok() || next->kind == Order::Kind::kStop ||
                   next->kind == Order::Kind::kEnd;
   const bool line = next.ok() && TakeLine(*next);
@@ -282,9 +333,14 @@ absl::StatusOr<SlipstreamLoop::Order> SlipstreamLoop::RunStep(const Order& order
   if (!next.ok()) parts_.timer.Flush();
   // First publish this rank's own step.
   const absl::Status own = Publish();
-  if (!own.ok() && next.ok()) TellFault(own, *next);
-  PACELINE_RETURN_IF_ERROR(own);
-  return next;
+  if (!next.ok()) return own.ok() ? next.status() : own;
+  if (!own.ok()) {
+    slipstream_->SetFault(std::string(own.message()));
+    fault_ = own;
+  }
+  order_ = *next;
+  stage_ = Stage::kStepped;
+  return absl::OkStatus();
 }
 
 int SlipstreamLoop::CountShared() {
@@ -304,12 +360,6 @@ at::Tensor SlipstreamLoop::MeanLoss() const {
   return at::scalar_tensor(*figures.loss, at::kDouble);
 }
 
-void SlipstreamLoop::TellFault(const absl::Status& own, const Order& next) {
-  slipstream_->SetFault(std::string(own.message()));
-  if (next.kind == Order::Kind::kStop) Stop(next).IgnoreError();
-  if (next.kind != Order::Kind::kEnd) Next().status().IgnoreError();
-}
-
 bool SlipstreamLoop::TakeLine(const Order& next) {
   if (next.kind == Order::Kind::kEnd && next.step >= config_.steps) return true;
   const int64_t done = std::min(next.step, config_.steps - 1);
@@ -322,7 +372,7 @@ double SlipstreamLoop::AddFigures(RankFigures* figures) {
   figures->drift = figures->slipstream->drift;
   const RankSteps total = slipstream_->total();
   figures->step = std::min(total.steps(), config_.steps);
-  figures->learning_rate = LearningRate(config_.schedule, learnt_step_);
+  figures->learning_rate = parts_.workload.LearningRate(learnt_step_);
   const int64_t rank_steps = total.steps() * total.ranks() + total.remainder();
   const int64_t since = rank_steps - std::exchange(reported_rank_steps_, rank_steps);
   return static_cast<double>(since) / static_cast<double>(figures->steps);
@@ -337,15 +387,16 @@ absl::Status SlipstreamLoop::Publish() {
   return report_.Publish(records);
 }
 
-absl::Status SlipstreamLoop::Stop(const Order& order) {
+void SlipstreamLoop::BeginStop(const Order& order) {
   state_.position.step = order.step;
   parts_.timer.Enter(Phase::kIdle, std::max(order.step, number_ + 1));
   if (parts_.saver != nullptr && (order.saves || order.save_order > 0)) Save(order);
-  if (order.evaluates) PACELINE_RETURN_IF_ERROR(EvaluateAfter(parts_, order.step).status());
+}
+
+void SlipstreamLoop::EndStop() {
   if (parts_.saver != nullptr) parts_.saver->BeforeChange();
   slipstream_->OnStopped();
   after_a_break_ = true;
-  return absl::OkStatus();
 }
 
 void SlipstreamLoop::Save(const Order& order) {
@@ -367,7 +418,7 @@ absl::Status SlipstreamLoop::Finish(const Order& order) {
   PACELINE_RETURN_IF_ERROR(Publish());
   profiler_.Finish();
   parts_.timer.Enter(Phase::kIdle, config_.steps);
-  return EndTraining(
+  return PrepareEnd(
       parts_, [] {},
       [this, &order] {
         parts_.saver->SaveAtEnd(config_.steps, order.save_order,

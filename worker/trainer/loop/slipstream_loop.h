@@ -34,6 +34,7 @@
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/sampler.h"
+#include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/training.h"
 #include "worker/trainer/report/progress_report.h"
@@ -49,11 +50,24 @@ class SlipstreamLoop : public Training {
 
   // Collective: the ranks' rounds begin.
   absl::Status Resume() override;
-  absl::StatusOr<TrainEnd> Run() override;
+  absl::StatusOr<StepOrder> Next() override;
+  LocalStep& step() override { return local_step_; }
+  void Updated() override;
+  absl::Status EndStep() override;
+  JobEvaluation& evaluation() override { return evaluation_; }
   void Leave() override;
 
  private:
   using Order = Slipstream::Order;
+
+  // What Next does first.
+  enum class Stage {
+    kEnter,      // Gets the first order.
+    kStepped,    // A step was made: votes for leaving.
+    kOrdered,    // Carries out the order: begins a step, stops, or ends the training.
+    kStopped,    // Ends the stop, and gets the next order.
+    kEvaluated,  // All is done but to write it.
+  };
 
   // Begins training with Slipstream: takes position and counts from the checkpoint if there is one,
   // otherwise from the steps made by another strategy.
@@ -62,12 +76,13 @@ class SlipstreamLoop : public Training {
   // The next order. At a stop and at the end, returns when all ranks have come to it: in gradient
   // modes one may still be in a step that no round has waited for. Waiting ranks show the waiting
   // phase, so that none is mistaken for the one that hangs.
-  absl::StatusOr<Order> Next();
+  absl::StatusOr<Order> NextOrder();
   // Writes what this rank has, for people to look at, when the canonical models differ.
   void KeepEvidence() const;
-  // Does the step and returns the next order.
-  absl::StatusOr<Order> RunStep(const Order& order);
-  LocalStep::Hooks Hooks();
+  StepOrder BeginStep(const Order& order);
+  LocalStep::Hooks MakeHooks();
+  // An order to evaluate after `steps_done` steps, if that is due.
+  std::optional<StepOrder> EvaluateAfter(int64_t steps_done);
   // Whether to write a log line for the step; `next` follows it.
   bool TakeLine(const Order& next);
   // How many ranks the finished step's mean gradient is over; counts the step.
@@ -78,11 +93,10 @@ class SlipstreamLoop : public Training {
   // this rank.
   double AddFigures(RankFigures* figures);
   absl::Status Publish();
-  // Tells all ranks that this one ends with its `own` error instead of `next`; returns when they
-  // know. (On a device, the error is from some steps ago.)
-  void TellFault(const absl::Status& own, const Order& next);
-  // Does all that is due at a stop.
-  absl::Status Stop(const Order& order);
+  // Begins a stop: saves.
+  void BeginStop(const Order& order);
+  // Ends it, when all that is due at it is done.
+  void EndStop();
   void Save(const Order& order);
   absl::Status Finish(const Order& order);
   std::vector<StateTensor> State() const;
@@ -99,6 +113,13 @@ class SlipstreamLoop : public Training {
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;
+  JobEvaluation evaluation_;
+  Stage stage_ = Stage::kEnter;
+  Order order_;  // The one that is carried out.
+  uint64_t step_began_ns_ = 0;
+  // This rank's own error: it ends with this as soon as all others know. (On a device, the error is
+  // from some steps ago.)
+  absl::Status fault_;
   GradientMean gradients_;            // Over the plan's gradient group, if steps are updates.
   int64_t number_;                    // Of the latest record.
   int64_t reported_steps_;            // The job's steps at the latest line.

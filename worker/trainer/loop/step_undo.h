@@ -1,8 +1,8 @@
 // Undoes a step that was not completed.
 //
-// Before it updates the parameters, a step changes the model's buffers and the random numbers (and
-// the position in the data, which the caller keeps). These are copied before each step, which takes
-// some microseconds for a small state.
+// Before it updates the parameters, a step changes the model's buffers, the random numbers, and
+// some of what is attached (and the position in the data, which the caller keeps). These are copied
+// before each step, which takes some microseconds for a small state.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_LOOP_STEP_UNDO_H_
@@ -14,14 +14,15 @@
 #include <vector>
 
 #include "worker/trainer/checkpoint/train_state.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/loop/attachments.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 
 class StepUndo {
  public:
-  // `model` must outlive this.
-  explicit StepUndo(const Model& model);
+  // Both must outlive this. `attachments`: null if there are none.
+  explicit StepUndo(const ModelTensors& model, Attachments* attachments = nullptr);
 
   // Copies the state. Call it before a step.
   void Keep();
@@ -30,7 +31,8 @@ class StepUndo {
   void Undo() const;
 
  private:
-  const Model& model_;
+  const ModelTensors& model_;
+  Attachments* const attachments_;
   std::vector<at::Tensor> buffers_;  // Those that may change.
   std::vector<at::Tensor> kept_;     // Their copies.
   std::optional<RandomNumbers> random_;

@@ -6,6 +6,8 @@
 #include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
+#include "worker/trainer/model/model.h"
+
 namespace paceline {
 namespace {
 

@@ -10,8 +10,6 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
-#include "worker/trainer/core/lr_schedule.h"
-#include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/generation/rendezvous.h"
 
 namespace paceline {
@@ -25,27 +23,29 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
           parts.groups, config_,
           StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
                         parts.state.position.alone_below, parts.state.regrouped},
-          parts.model.parameters(), [this] { return TensorsOf(parts_.optimizer.Slots()); },
-          parts.control),
+          parts.workload.model().parameters(),
+          [this] { return TensorsOf(parts_.workload.optimizer().Slots()); }, parts.control),
       profiler_(ProfilerOptions(parts)),
-      report_({config_, parts.model, parts.control, parts.platform,
+      report_({config_, parts.workload.model(), parts.control, parts.platform,
                [this](RankFigures* figures) {
+                 figures->learning_rate = parts_.workload.LearningRate(figures->step - 1);
                  figures->levels = strategy_.figures();
                  figures->drift = strategy_.drift();
                  return static_cast<double>(config_.member.world_size);
                },
                parts.state.communication}),
-      local_step_({config_, parts.train_data, parts.model, parts.optimizer, parts.platform,
-                   parts.timer,
+      local_step_({config_, parts.workload.model(), parts.timer,
                    [saver = parts.saver] {
                      if (saver != nullptr) saver->BeforeChange();
-                   }}),
+                   }},
+                  MakeHooks()),
+      evaluation_(parts_),
       after_a_break_(!parts.begins) {
   if (parts_.begins && state_.checkpoint == nullptr) {
-    parts_.groups.all().CopyFromFirst(TensorsOf(parts_.model.buffers()));
+    parts_.groups.all().CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
   }
-  parts_.model.SetActiveGroup(&parts_.groups.all());
-  OpenData(first_step_);
+  parts_.workload.model().SetActiveGroup(&parts_.groups.all());
+  parts_.workload.OpenData(DataOf(first_step_), state_.data);
   if (parts_.saver != nullptr) {
     saves_.emplace(
         SaveSchedule::Parts{config_.checkpoint, config_.steps, parts_.groups, *parts_.saver,
@@ -53,10 +53,14 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
         first_step_);
     parts_.saver->Enter({config_, parts_.groups,
                          [this] {
-                           std::vector<StateTensor> state =
-                               CollectState(config_, parts_.model, parts_.optimizer);
+                           std::vector<StateTensor> state = CollectState(
+                               config_, parts_.workload.model(), parts_.workload.optimizer(),
+                               parts_.workload.attachments());
                            for (const NamedTensor& one : strategy_.State()) {
                              state.push_back({one.name, one.tensor, /*own=*/true});
+                           }
+                           if (parts_.workload.attachments() != nullptr) {
+                             state.push_back(OrderTensor(strategy_.Memory().gradient_order));
                            }
                            return state;
                          },
@@ -77,47 +81,79 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
 
 TrainLoop::~TrainLoop() {
   parts_.control.SetPlanListener(nullptr);
-  parts_.model.SetActiveGroup(nullptr);
+  parts_.workload.model().SetActiveGroup(nullptr);
   if (parts_.saver != nullptr) parts_.saver->Leave();
 }
 
-void TrainLoop::OpenData(int64_t step) {
-  local_step_.OpenData(step < state_.position.alone_below ? state_.alone_as : config_.member,
-                       state_.data);
+const Member& TrainLoop::DataOf(int64_t step) const {
+  return step < state_.position.alone_below ? state_.alone_as : config_.member;
 }
 
-absl::StatusOr<TrainEnd> TrainLoop::Run() {
-  if (state_.is_open || !state_.position.exchanged) EndOpenStep();
-  // The last evaluation is of the mean of all ranks (Finish).
-  const auto is_evaluated = [every = config_.eval_every, this](int64_t done) {
-    return every > 0 && done > 0 && done % every == 0 && done < config_.steps;
-  };
-  if (!parts_.begins && is_evaluated(first_step_)) {  // One was cut off.
-    PACELINE_RETURN_IF_ERROR(EvaluateAt(first_step_));
+absl::StatusOr<StepOrder> TrainLoop::Next() {
+  while (true) {
+    const int64_t done = state_.position.step;
+    switch (stage_) {
+      case Stage::kEnter:
+        stage_ = Stage::kTrain;
+        if (state_.is_open || !state_.position.exchanged) EndOpenStep();
+        if (!parts_.begins && IsEvaluated(done)) {  // One was cut off.
+          if (const auto order = EvaluateAfter(done)) return *order;
+        }
+        break;
+      case Stage::kTrain:
+        stage_ = Stage::kReady;
+        if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
+        break;
+      case Stage::kStepped:
+        stage_ = Stage::kBetween;
+        if (saves_.has_value()) saving_ = saves_->AfterStep(done, all_equal_);
+        profiler_.AfterStep(done - 1);
+        after_a_break_ = false;
+        PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
+        if (parts_.begins && done == first_step_ + kStartupSteps) {
+          parts_.groups.SetTimeout(config_.collective_timeout);
+        }
+        if (IsEvaluated(done)) {
+          if (const auto order = EvaluateAfter(done)) return *order;
+        }
+        break;
+      case Stage::kBetween:
+        stage_ = Stage::kReady;
+        if (done < config_.steps && parts_.leaves_after(done)) {
+          return StepOrder{StepOrder::Kind::kLeft};
+        }
+        break;
+      case Stage::kReady:
+        if (done < config_.steps) {
+          if (!parts_.control.stop_requested()) return BeginStep(done);
+          profiler_.Finish();
+          return StepOrder{StepOrder::Kind::kDone};
+        }
+        stage_ = Stage::kEvaluated;
+        PACELINE_RETURN_IF_ERROR(Finish());
+        if (const auto order = EvaluateAfter(config_.steps)) return *order;
+        break;
+      case Stage::kEvaluated:
+        PACELINE_RETURN_IF_ERROR(CompleteEnd(parts_));
+        return StepOrder{StepOrder::Kind::kDone};
+    }
   }
-  if (!parts_.begins) parts_.groups.SetTimeout(config_.collective_timeout);
-  for (int64_t step = first_step_; step < config_.steps; ++step) {
-    if (parts_.control.stop_requested()) {
-      profiler_.Finish();
-      return TrainEnd::kDone;
-    }
-    if (const auto request = parts_.control.profile_request()) {
-      profiler_.BeforeStep(*request, step);
-    }
-    PACELINE_RETURN_IF_ERROR(RunStep(step));
-    profiler_.AfterStep(step);
-    after_a_break_ = false;
+}
 
-    PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
-    const int64_t done = step + 1;
-    if (parts_.begins && done == first_step_ + kStartupSteps) {
-      parts_.groups.SetTimeout(config_.collective_timeout);
-    }
-    if (is_evaluated(done)) PACELINE_RETURN_IF_ERROR(EvaluateAt(done));
-    if (done < config_.steps && parts_.leaves_after(done)) return TrainEnd::kLeft;
-  }
-  PACELINE_RETURN_IF_ERROR(Finish());
-  return TrainEnd::kDone;
+// The last evaluation is of the mean of all ranks (Finish).
+bool TrainLoop::IsEvaluated(int64_t steps_done) const {
+  const int64_t every = config_.eval_every;
+  return every > 0 && steps_done > 0 && steps_done % every == 0 && steps_done < config_.steps;
+}
+
+std::optional<StepOrder> TrainLoop::EvaluateAfter(int64_t steps_done) {
+  if (!evaluation_.IsDue(steps_done)) return std::nullopt;
+  after_a_break_ = true;
+  evaluation_.Begin(steps_done);
+  StepOrder order;
+  order.kind = StepOrder::Kind::kEvaluate;
+  order.member = config_.member;
+  return order;
 }
 
 absl::Status TrainLoop::Resume() {
@@ -143,41 +179,51 @@ void TrainLoop::Leave() {
   state_.memory = strategy_.Memory();
 }
 
-absl::Status TrainLoop::RunStep(int64_t step) {
+StepOrder TrainLoop::BeginStep(int64_t step) {
+  if (const auto request = parts_.control.profile_request()) profiler_.BeforeStep(*request, step);
   CheckGeneration(parts_);
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;
-  OpenData(step);
+  StepOrder order;
+  order.kind = StepOrder::Kind::kStep;
+  order.number = step;
+  order.learning_rate = parts_.workload.LearningRate(step);
+  order.member = DataOf(step);
+  parts_.workload.OpenData(order.member, state_.data);
   StepResult& result = state_.open_result;
-  local_step_.Begin(step, LearningRate(config_.schedule, step), &result);
+  local_step_.Begin({step, /*disturbed_as=*/step, order.learning_rate,
+                     order.member.accumulation_steps, order.updates},
+                    &result);
   result.masked = profiler_.active() || after_a_break_ || saving_;
-  PACELINE_ASSIGN_OR_RETURN(const GradientNorms norms,
-                            local_step_.Update(step, HooksOf(step), &result));
-  report_.ExpectNorms(norms.each);
-  state_.in_step = false;
-  state_.is_open = true;
-  state_.data = local_step_.position();
-  state_.position.computed = false;
-  state_.position.step = step + 1;
-  state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
-  EndStep(step);
-  return absl::OkStatus();
+  return order;
 }
 
-LocalStep::Hooks TrainLoop::HooksOf(int64_t step) {
+LocalStep::Hooks TrainLoop::MakeHooks() {
   return {[this] { CheckGeneration(parts_); },
-          [this, step](bool last) { strategy_.BeginForward(step, last); },
+          [this](bool last) { strategy_.BeginForward(state_.position.step, last); },
           [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
             strategy_.Backward(loss, on_computed);
           },
           [this] {
             // From now on, other ranks may do this step.
-            state_.open_data = local_step_.position();
+            state_.open_data = parts_.workload.position();
             state_.position.computed = state_.is_open = true;
           }};
 }
 
-void TrainLoop::EndStep(int64_t step) {
+void TrainLoop::Updated() {
+  const int64_t step = state_.position.step;
+  report_.ExpectNorms(local_step_.norms().each);
+  state_.in_step = false;
+  state_.is_open = true;
+  state_.data = parts_.workload.position();
+  state_.position.computed = false;
+  state_.position.step = step + 1;
+  state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
+}
+
+absl::Status TrainLoop::EndStep() {
+  const int64_t step = state_.position.step - 1;
   StepResult& result = state_.open_result;
   const StepExchange exchange =
       strategy_.AfterStep(step, result.loss, [&] { parts_.timer.Enter(Phase::kAveraging, step); });
@@ -188,7 +234,9 @@ void TrainLoop::EndStep(int64_t step) {
                  LineIsDue(step));
   parts_.timer.EndStep(result);
   state_.is_open = false;
-  if (saves_.has_value()) saving_ = saves_->AfterStep(step + 1, exchange.all_equal);
+  all_equal_ = exchange.all_equal;
+  stage_ = Stage::kStepped;
+  return absl::OkStatus();
 }
 
 void TrainLoop::EndOpenStep() {
@@ -231,17 +279,11 @@ at::Tensor TrainLoop::MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor 
   return host.copy_(mean, /*non_blocking=*/true);
 }
 
-absl::Status TrainLoop::EvaluateAt(int64_t steps_done) {
-  PACELINE_ASSIGN_OR_RETURN(const bool evaluated, EvaluateAfter(parts_, steps_done));
-  after_a_break_ = after_a_break_ || evaluated;
-  return absl::OkStatus();
-}
-
 absl::Status TrainLoop::Finish() {
   parts_.timer.Flush();
   PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
   profiler_.Finish();
-  return EndTraining(
+  return PrepareEnd(
       parts_, [this] { strategy_.AverageAll(); }, [this] { saves_->SaveAtEnd(config_.steps); });
 }
 

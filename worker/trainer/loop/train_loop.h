@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/training.h"
 #include "worker/trainer/report/progress_report.h"
@@ -31,24 +32,38 @@ class TrainLoop : public Training {
   ~TrainLoop() override;
 
   absl::Status Resume() override;
-  absl::StatusOr<TrainEnd> Run() override;
+  absl::StatusOr<StepOrder> Next() override;
+  LocalStep& step() override { return local_step_; }
+  void Updated() override;
+  absl::Status EndStep() override;
+  JobEvaluation& evaluation() override { return evaluation_; }
   void Leave() override;
 
  private:
-  absl::Status RunStep(int64_t step);
-  // Does what follows the update of the parameters.
-  void EndStep(int64_t step);
+  // What Next does first.
+  enum class Stage {
+    kEnter,      // Completes a step that was cut off, and an evaluation.
+    kTrain,      // Makes the timeouts those of training.
+    kStepped,    // A step was made: publishes it, and evaluates.
+    kBetween,    // Leaves, if the ranks have agreed to.
+    kReady,      // Begins a step, or ends the training.
+    kEvaluated,  // All is done but to write it.
+  };
+
+  // An order to evaluate after `steps_done` steps, if that is due.
+  std::optional<StepOrder> EvaluateAfter(int64_t steps_done);
+  bool IsEvaluated(int64_t steps_done) const;
+  StepOrder BeginStep(int64_t step);
+  LocalStep::Hooks MakeHooks();
   // Completes a step that was cut off in the previous generation.
   void EndOpenStep();
-  // Opens the loader for this step, if it must change.
-  void OpenData(int64_t step);
-  LocalStep::Hooks HooksOf(int64_t step);
+  // Whose data the step takes.
+  const Member& DataOf(int64_t step) const;
   // Whether a log line is due for this step.
   bool LineIsDue(int64_t step) const;
   // The mean loss over all ranks, on its way to the host: from the strategy (`mean`) or, with ddp,
   // made here if a line is due; otherwise undefined.
   at::Tensor MeanLoss(int64_t step, const at::Tensor& loss, at::Tensor mean);
-  absl::Status EvaluateAt(int64_t steps_done);
   absl::Status Finish();
 
   const TrainingParts parts_;
@@ -59,7 +74,10 @@ class TrainLoop : public Training {
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;
+  JobEvaluation evaluation_;
+  Stage stage_ = Stage::kEnter;
   std::optional<SaveSchedule> saves_;
+  bool all_equal_ = false;      // After the last step.
   bool after_a_break_ = false;  // Something other than a step preceded.
   bool saving_ = false;         // A save began after the last step.
 };

@@ -1,4 +1,5 @@
-// The training of one rank in one generation, by whatever strategy.
+// The training of one rank in one generation, by whatever strategy, as whoever makes the steps
+// calls it. The order of calls is that of TrainerRun.
 #ifndef WORKER_TRAINER_LOOP_TRAINING_H_
 #define WORKER_TRAINER_LOOP_TRAINING_H_
 
@@ -13,32 +14,42 @@
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/data/dataset.h"
 #include "worker/trainer/generation/control.h"
-#include "worker/trainer/loop/optimizer.h"
+#include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/loop/training_state.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/loop/workload.h"
 #include "worker/trainer/saving/saver.h"
 #include "worker/trainer/telemetry/profiler.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
 namespace paceline {
 
-// How training ended.
-enum class TrainEnd {
-  kDone,  // All steps are done, or a stop was requested.
-  kLeft,  // All ranks leave the generation, as agreed.
+// What is to be done next.
+struct StepOrder {
+  enum class Kind {
+    kStep,      // Make a step.
+    kEvaluate,  // Evaluate this rank's share; all ranks do.
+    kLeft,      // Nothing: all ranks leave the generation, as agreed.
+    kDone,      // Nothing: all steps are done and all is written, or a stop was requested.
+  };
+
+  Kind kind = Kind::kDone;
+  // Of a step.
+  int64_t number = 0;  // From 0.
+  double learning_rate = 0;
+  bool updates = true;  // False: only gradients are wanted; the optimizer must not be called.
+  // Of a step or an evaluation: whose data it takes.
+  Member member = {};
 };
+
+class JobEvaluation;
 
 // What a training works on. All of it must outlive the training.
 struct TrainingParts {
   const TrainerConfig& config;
   std::shared_ptr<const BuiltPlan> plan;  // The first one.
-  const Dataset& train_data;
-  const Dataset* eval_data;  // Null: no evaluation.
-  Model& model;
-  Optimizer& optimizer;
+  Workload& workload;
   // The state of a rank that has met this generation's members. It is valid after each moment of
   // the training; Leave adds what is missing.
   TrainingState& state;
@@ -63,22 +74,31 @@ struct TrainingParts {
 
 Profiler::Options ProfilerOptions(const TrainingParts& parts);
 
-// Thread-compatible. Torch's exceptions pass through.
+// Thread-compatible. Torch's exceptions pass through; after one, only Leave may be called.
 class Training {
  public:
   virtual ~Training() = default;
 
-  // Call before Run: restores the strategy's state from the checkpoint, if there is one. Errors as
-  // for RestoreError.
+  // Call first: restores the strategy's state from the checkpoint, if there is one. Errors as for
+  // RestoreError.
   virtual absl::Status Resume() = 0;
 
-  // Trains until all steps are done, then exports, evaluates and saves; or until a stop is
-  // requested or the generation is left. DataLoss: the data could not be read. Unavailable: other
-  // ranks' gradients were not finite. Other codes: this rank's loss was not finite, or writing
-  // failed.
-  virtual absl::StatusOr<TrainEnd> Run() = 0;
+  // What is next; call it when the order before is carried out. When all steps are done: exports,
+  // has them evaluated, and saves. DataLoss: the data could not be read. Unavailable: other ranks'
+  // gradients were not finite. Other codes: this rank's loss was not finite, or writing failed.
+  virtual absl::StatusOr<StepOrder> Next() = 0;
 
-  // Call after Run, even if it threw: completes the state and reports the figures.
+  // For an order kStep: its passes, then the optimizer.
+  virtual LocalStep& step() = 0;
+  // The optimizer's step is done: it is never repeated. Call it at once.
+  virtual void Updated() = 0;
+  // The exchange that follows, and the record. Errors as for Next.
+  virtual absl::Status EndStep() = 0;
+
+  // For an order kEvaluate: shows progress, and takes the score of this rank's share.
+  virtual JobEvaluation& evaluation() = 0;
+
+  // Call at the end, even if something threw: completes the state and reports the figures.
   virtual void Leave() = 0;
 };
 

@@ -14,15 +14,15 @@ std::vector<at::Tensor> TensorsOf(const std::vector<NamedTensor>& named) {
   return tensors;
 }
 
-at::Tensor Model::AddParameter(std::string name, at::Tensor initial) {
+at::Tensor ModelTensors::AddParameter(std::string name, at::Tensor initial) {
   return Add({std::move(name), initial.to(device_).requires_grad_(true)}, &parameters_);
 }
 
-at::Tensor Model::AddBuffer(std::string name, at::Tensor initial, bool frozen) {
+at::Tensor ModelTensors::AddBuffer(std::string name, at::Tensor initial, bool frozen) {
   return Add({std::move(name), initial.to(device_), frozen}, &buffers_);
 }
 
-at::Tensor Model::Add(NamedTensor named, std::vector<NamedTensor>* list) {
+at::Tensor ModelTensors::Add(NamedTensor named, std::vector<NamedTensor>* list) {
   for (const std::vector<NamedTensor>* known : {&parameters_, &buffers_}) {
     for (const NamedTensor& one : *known) {
       if (!one.tensor.is_same(named.tensor)) continue;

@@ -9,7 +9,6 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/core/device_peak.h"
-#include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/telemetry/host_memory.h"
 
 namespace paceline {
@@ -118,7 +117,6 @@ void ProgressReport::EndInterval() {
   RankFigures figures = interval_.End();
   training_seconds_ += figures.wall_s;
   if (mean_loss_.has_value()) figures.loss = *mean_loss_;
-  figures.learning_rate = LearningRate(parts_.config.schedule, figures.step - 1);
   figures.memory = Memory(training_seconds_);
   const double speed = parts_.add_figures(&figures);
   for (LevelFigures& level : figures.levels) {

@@ -28,7 +28,7 @@
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/trend.h"
 #include "worker/trainer/generation/control.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 #include "worker/trainer/report/figures.h"
 #include "worker/trainer/telemetry/interval.h"
 
@@ -47,11 +47,11 @@ class ProgressReport {
   // All of these must outlive the report.
   struct Parts {
     const TrainerConfig& config;
-    const Model& model;
+    const ModelTensors& model;
     Control& control;
     Platform& platform;
-    // Adds what the strategy knows; levels without seconds. Where ranks make different steps, also
-    // corrects the job's step and learning rate. Returns the samples of all ranks per sample of
+    // Adds the learning rate and what the strategy knows; levels without seconds. Where ranks make
+    // different steps, also corrects the job's step. Returns the samples of all ranks per sample of
     // this rank in the same time.
     std::function<double(RankFigures* figures)> add_figures;
     CommunicationSeconds& communication;  // Continues from its values.

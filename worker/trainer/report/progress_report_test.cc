@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/model/model.h"
 #include "worker/trainer/testing/fake_control.h"
 
 namespace paceline {

@@ -32,7 +32,7 @@
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/loop/training_state.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 #include "worker/trainer/report/figures.h"
 
 namespace paceline {
@@ -44,7 +44,7 @@ class Saver {
   // All of these must outlive the saver.
   struct Parts {
     const TrainerConfig& config;  // Of any generation.
-    const Model& model;
+    const ModelTensors& model;
     const Optimizer& optimizer;
     Control& control;
     Platform& platform;

@@ -30,7 +30,7 @@ namespace {
 constexpr int64_t kChunk = 1 << 16;
 
 // The tensors that ranks have in common: parameters, then running statistics.
-std::vector<NamedTensor> CommonTensors(const Model& model) {
+std::vector<NamedTensor> CommonTensors(const ModelTensors& model) {
   std::vector<NamedTensor> common = model.parameters();
   for (const NamedTensor& one : model.buffers()) {
     if (!one.frozen && one.tensor.is_floating_point()) common.push_back(one);
@@ -46,7 +46,7 @@ double SquareOf(const at::Tensor& norm, const SlipstreamBuffers::WaitForStream& 
 
 }  // namespace
 
-absl::Status CheckSlipstream(const Model& model) {
+absl::Status CheckSlipstream(const ModelTensors& model) {
   for (const NamedTensor& one : CommonTensors(model)) {
     if (one.tensor.scalar_type() == at::kFloat && one.tensor.is_non_overlapping_and_dense()) {
       continue;
@@ -58,10 +58,10 @@ absl::Status CheckSlipstream(const Model& model) {
   return absl::OkStatus();
 }
 
-SlipstreamBuffers::SlipstreamBuffers(const Model& model)
+SlipstreamBuffers::SlipstreamBuffers(const ModelTensors& model)
     : SlipstreamBuffers(model, model.device().is_cpu()) {}
 
-SlipstreamBuffers::SlipstreamBuffers(const Model& model, bool loops)
+SlipstreamBuffers::SlipstreamBuffers(const ModelTensors& model, bool loops)
     : loops_(loops), parameters_(TensorsOf(model.parameters())) {
   TORCH_CHECK_VALUE(!loops || model.device().is_cpu(), "loops need the memory of a CPU");
   const absl::Status fits = CheckSlipstream(model);

@@ -25,21 +25,21 @@
 
 #include "absl/status/status.h"
 #include "slipstream/rank.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
 
 // InvalidArgument, naming the tensor, unless parameters and running statistics are float32 and
 // dense.
-absl::Status CheckSlipstream(const Model& model);
+absl::Status CheckSlipstream(const ModelTensors& model);
 
 class SlipstreamBuffers {
  public:
   // Refers to the model's tensors, which must keep their storage. Throws c10::ValueError unless all
   // are float32 and dense. The buffers' contents are undefined, except that z is x.
-  explicit SlipstreamBuffers(const Model& model);
+  explicit SlipstreamBuffers(const ModelTensors& model);
   // `loops`: in chunks, as on a CPU; otherwise as on another device, which also works on a CPU.
-  SlipstreamBuffers(const Model& model, bool loops);
+  SlipstreamBuffers(const ModelTensors& model, bool loops);
 
   // Makes the ordered copy. `names` says which buffers are pub, sent and ref.
   void Copy(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);

@@ -21,6 +21,8 @@
 #include <thread>
 #include <vector>
 
+#include "worker/trainer/model/model.h"
+
 namespace paceline {
 namespace {
 

@@ -43,7 +43,7 @@
 #include "worker/trainer/config.h"
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/loop/optimizer.h"
-#include "worker/trainer/model/model.h"
+#include "worker/trainer/model/model_tensors.h"
 #include "worker/trainer/report/figures.h"
 #include "worker/trainer/slipstream/buffers.h"
 
@@ -77,7 +77,7 @@ class Slipstream {
     // x, the tensors that ranks share, is its parameters and floating-point buffers that are not
     // frozen (running statistics). They keep their storage. Throws c10::ValueError unless all are
     // float32 and dense.
-    Model& model;
+    ModelTensors& model;
     Optimizer& optimizer;  // For these parameters.
     Control& control;      // Is told when a plan is prepared and when it is active.
     SlipstreamMemory& memory;

@@ -34,7 +34,7 @@ void ExpectClose(const Tensors& a, const Tensors& b) {
 }
 
 // Sets the same parameters for each job.
-void SetParameters(const Model& model) {
+void SetParameters(const ModelTensors& model) {
   const at::NoGradGuard no_grad;
   for (const at::Tensor& one : TensorsOf(model.parameters())) {
     one.detach().copy_(at::arange(one.numel()).sin().view(one.sizes()).mul_(0.4));

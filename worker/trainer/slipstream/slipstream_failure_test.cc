@@ -43,7 +43,7 @@ TEST(SlipstreamFailureTest, WhenConnectionsEndAllRanksAreTold) {
       SmallRank::Hooks hooks;
       hooks.before_step = [&] {
         if (config.rank() != 1 || rank.steps != 30) return;
-        ShutDownConnections(/*store_port=*/0);
+        groups.connections().ShutDown(/*store_port=*/0);
         ends.Notify();
       };
       EXPECT_THROW((void)rank.Train(hooks), CollectiveError);

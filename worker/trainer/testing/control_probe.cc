@@ -4,11 +4,23 @@
 // Order n is answered with n durable saves, of steps 10 to 10 n; with `now`, it is answered with a
 // failure to agree. A step to commit is reported as committed, or, if negative, as left out. A
 // restore fails.
+//
+// With --guest it is a guest in a process that had threads before. More flags, each with any value:
+//   --former   The process had a handler for SIGTERM, which exits with 9. The signal is raised once
+//              more when all is over.
+//   --pause    It never gets ready.
+//   --fork     First it forks a child, which must not disturb it: then it exits with 3.
+#include <signal.h>
+#include <sys/types.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <cstdio>
 #include <cstdlib>
 #include <map>
 #include <memory>
 #include <string>
+#include <thread>
 
 #include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
@@ -40,9 +52,30 @@ void Answer(const CheckpointPlan& plan, Control& control) {
   control.SetCheckpointFigures(figures);
 }
 
-absl::Status Run(Control& control) {
+void RestForever() {
+  while (true) absl::SleepFor(absl::Hours(1));
+}
+
+void ExitOnSignal(int /*signal_number*/) { ::_exit(9); }
+
+// Whether a child can end as a program ends, and gets signals of its own.
+bool ChildIsOnItsOwn(std::unique_ptr<Control>& control) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (control->Finish(absl::InternalError("of the child")) != 0) ::_exit(1);
+    control.reset();
+    ::raise(SIGTERM);
+    ::_exit(2);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) && WTERMSIG(status) == SIGTERM;
+}
+
+absl::Status Run(Control& control, bool pauses) {
   const absl::StatusOr<TrainerConfig> config = control.WaitForConfig();
   if (!config.ok()) return config.status();
+  if (pauses) RestForever();
   if (!config->restore_from.empty()) {
     return absl::FailedPreconditionError("nothing can be read at " + config->restore_from);
   }
@@ -102,10 +135,19 @@ int Main(int argc, char** argv) {
   Control::Options options;
   options.directory = flags["--dir"];
   options.socket = flags["--socket"];
+  options.guest = flags.count("--guest") > 0;
+  if (options.guest) {
+    for (int i = 0; i < 2; ++i) std::thread(RestForever).detach();
+  }
+  const bool has_former = flags.count("--former") > 0;
+  if (has_former) ::signal(SIGTERM, ExitOnSignal);
   absl::StatusOr<std::unique_ptr<Control>> control = Control::Start(options);
   if (!control.ok()) return 2;
   std::setvbuf(stdout, nullptr, _IONBF, 0);
-  return (*control)->Finish(Run(**control));
+  if (flags.count("--fork") > 0 && !ChildIsOnItsOwn(*control)) return 3;
+  const int code = (*control)->Finish(Run(**control, flags.count("--pause") > 0));
+  if (has_former) ::raise(SIGTERM);
+  return code;
 }
 
 }  // namespace

@@ -60,6 +60,24 @@ TEST(StragglerDetectorTest, LifeOfASlowRank) {
   EXPECT_NEAR(static_cast<double>(job.verdicts[2].step), 400, 5);
 }
 
+TEST(StragglerDetectorTest, SlowRankIsFoundOnceOthersThatWereSlowFromTheStartHaveRecovered) {
+  SampleJob job(6, 1, 1);
+  StragglerDetector detector(Options(), job.ranks);
+  job.change = [](StepSample& sample) {
+    const bool recovers = sample.rank == 3 || sample.rank == 4;
+    const double factor = sample.rank == 2 ? 1.5 : recovers && sample.step < 60 ? 2.3 : 1;
+    sample.forward_s *= factor;
+    sample.backward_s *= factor;
+  };
+  job.Play(detector, 60);
+  EXPECT_TRUE(job.verdicts.empty()) << "half of the ranks differ";
+  job.Play(detector, 300);
+  const auto persistent = job.Of(VerdictKind::kPersistent);
+  ASSERT_EQ(persistent.size(), 1U);
+  EXPECT_EQ(persistent[0].rank, 2);
+  EXPECT_NEAR(persistent[0].slowdown, 1.5, 0.02);
+}
+
 TEST(StragglerDetectorTest, WhatEndsSoonIsTransient) {
   SampleJob job(32, 4, 2);
   StragglerDetector detector(Options(), job.ranks);

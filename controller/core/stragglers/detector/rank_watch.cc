@@ -161,9 +161,19 @@ void RankWatch::Learn(const WatchRow& row, const NoiseLevel& noise) {
   take(difference_, std::min(seen_ + kFirstRows, kOwnScaleRows));
   take(recent_difference_, kRecentScaleRows);
   last_ = row.residual;
-  if (state_ != State::kHealthy || !row.usual) return;
+  if (state_ != State::kHealthy || !row.usual) {
+    away_rows_ = 0;
+    return;
+  }
+  const double cut = 3 * noise.sigma;
+  away_rows_ = std::abs(row.residual - level_) > cut ? away_rows_ + 1 : 0;
+  if (away_rows_ >= kLevelRows) {
+    level_ = Median(kKept);
+    level_rows_ = kKept;
+    away_rows_ = 0;
+  }
   level_rows_ = std::min(level_rows_ + 1, kLevelRows);
-  level_ += std::clamp(row.residual - level_, -3 * noise.sigma, 3 * noise.sigma) / level_rows_;
+  level_ += std::clamp(row.residual - level_, -cut, cut) / level_rows_;
 }
 
 void RankWatch::CountRun(const WatchRow& row, const NoiseLevel& noise) {

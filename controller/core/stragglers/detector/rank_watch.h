@@ -19,6 +19,10 @@
 // move the median. The mean, with values cut off, does not jump from tick to tick of a coarse
 // clock.
 //
+// Level: a healthy rank's mean residual, which no single row moves far. If 100 successive rows are
+// far from it, the level was not due to the hardware, and is learned anew from the latest. Else the
+// ranks of a job that began with many slow ones would seem to differ for thousands of rows.
+//
 // Release: a CUSUM in the other direction, which needs at least release_steps rows.
 //
 // Persistent: of the rows kept at the alarm and those since, persistent_steps are above half of
@@ -89,7 +93,7 @@ class RankWatch {
   double forward() const { return forward_.Mean(); }
   double backward() const { return backward_.Mean(); }
 
-  // The mean residual while healthy, slowly forgetting.
+  // The mean residual while healthy, slowly forgetting, or learned anew.
   double level() const { return level_; }
   // How many far-off rows this one has ended without an alarm; else 0.
   int ended_run() const { return ended_run_; }
@@ -152,6 +156,7 @@ class RankWatch {
   double last_ = 0;
   double level_ = 0;
   int level_rows_ = 0;       // Rows it is known from, up to a limit.
+  int away_rows_ = 0;        // Successive rows that are far from it.
   double former_level_ = 0;  // Both before the evidence left 0.
   int former_rows_ = 0;
   KnownMean forward_;

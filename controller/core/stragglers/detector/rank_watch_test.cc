@@ -107,6 +107,17 @@ TEST(RankWatchTest, HardwareExplainsNoChange) {
   EXPECT_EQ(other.Play(500, 0.1), Change::kNone) << "it may always have been so";
 }
 
+TEST(RankWatchTest, LevelThatFitsNoRowIsLearnedAnew) {
+  Watched watched;
+  watched.noise.sigma = 0.3;
+  watched.Play(60, -0.8);
+  watched.noise.sigma = 0.008;
+  watched.Play(90, 0);
+  EXPECT_LT(watched.watch.level(), -0.6) << "it may be back soon";
+  watched.Play(20, 0);
+  EXPECT_NEAR(watched.watch.level(), 0, 0.01);
+}
+
 TEST(RankWatchTest, NotFartherThanTheClockTicks) {
   Watched watched;
   watched.tick = 0.06;

@@ -197,8 +197,7 @@ void JobStragglers::WatchExchanges(const JobView& view) {
 }
 
 void JobStragglers::TakeStep(int rank, const StepTimes& reported, const JobView& view, Moment now) {
-  const StepTimes times =
-      view.job->request.command.has_value() ? WithoutBackward(reported) : reported;
+  const StepTimes times = HasEngine(view.job->request) ? reported : WithoutBackward(reported);
   if (times.step < first_step_ || times.step >= view.job->request.steps) {
     ++dropped_;
     return;

@@ -21,6 +21,7 @@
 
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/model/model.h"
 #include "worker/trainer/slipstream/slipstream.h"
 #include "worker/trainer/testing/fake_control.h"
 
@@ -98,7 +99,7 @@ inline void ExpectSame(const Tensors& a, const Tensors& b) {
 }
 
 // Copies of the model's tensors: parameters, then buffers.
-inline std::vector<at::Tensor> CopyOf(const Model& model) {
+inline std::vector<at::Tensor> CopyOf(const ModelTensors& model) {
   std::vector<at::Tensor> copy;
   for (const at::Tensor& tensor : TensorsOf(model.parameters())) {
     copy.push_back(tensor.detach().clone());

@@ -1,0 +1,55 @@
+#include "controller/wire/convert_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "common/job_spec/job_spec.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::Contains;
+using ::testing::Pair;
+
+v1::JobSpec Command() {
+  v1::JobSpec spec;
+  spec.set_name("own");
+  spec.add_command("train.sh");
+  spec.set_working_directory("/");
+  return spec;
+}
+
+JobRequest RequestOf(v1::JobSpec spec) {
+  FillDefaults(&spec);
+  return FromProto(JobId("job-1"), spec);
+}
+
+TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
+  v1::JobSpec spec = Command();
+  EXPECT_FALSE(HasEngine(RequestOf(spec)));
+  spec.set_session(true);
+  spec.set_steps(7);
+  spec.set_stop_grace_s(3);
+  spec.mutable_recovery()->set_max_failures(2);
+  const JobRequest request = RequestOf(spec);
+  EXPECT_TRUE(HasEngine(request));
+  ASSERT_TRUE(request.command.has_value());
+  EXPECT_FALSE(request.command->watched);
+  EXPECT_EQ(StopGraceOf(request), absl::Seconds(3));
+  EXPECT_THAT(request.placement.labels, Contains(Pair(kCommandsLabel, kTakesCommands)));
+  EXPECT_EQ(request.steps, 7);
+  EXPECT_EQ(request.recovery.max_failures, 2);
+  EXPECT_EQ(request.recovery.least_samples, 1);
+}
+
+TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
+  v1::JobSpec spec = Command();
+  spec.set_session(true);
+  spec.set_steps(7);
+  EXPECT_FALSE(RequestOf(spec).strategy.is_adaptive);
+  spec.mutable_strategy()->mutable_auto_();
+  EXPECT_TRUE(RequestOf(spec).strategy.is_adaptive);
+}
+
+}  // namespace
+}  // namespace paceline

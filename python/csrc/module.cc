@@ -1,0 +1,193 @@
+// paceline._engine: what the package's Python calls (engine.h). Nothing here decides anything.
+#include <Python.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "python/csrc/engine.h"
+#include "python/csrc/python_attachments.h"
+#include "python/csrc/script_workload.h"
+#include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/core/sampler.h"
+
+namespace paceline {
+namespace {
+
+// Its threads and connections live as long as the process.
+Engine* StartEngine(const std::string& directory, const std::string& socket,
+                    const std::string& ring, double orphan_timeout_s) {
+  static CpuPlatform& platform = *new CpuPlatform();
+  Engine::Options options;
+  options.directory = directory;
+  options.socket = socket;
+  options.ring = ring;
+  options.orphan_timeout = absl::Seconds(orphan_timeout_s);
+  return new Engine(options, platform);
+}
+
+void Load(Engine& engine, const ModuleTensors::Named& parameters,
+          const ModuleTensors::Named& buffers, bool unused_parameters, py::object state,
+          int64_t samples, bool evaluates) {
+  ScriptWorkload::Parts parts;
+  parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
+  parts.attachments = std::make_unique<PythonAttachments>(std::move(state));
+  parts.unused_parameters = unused_parameters;
+  parts.samples = samples;
+  parts.evaluates = evaluates;
+  const py::gil_scoped_release no_gil;
+  engine.Load(std::move(parts));
+}
+
+using Slots = std::vector<std::pair<std::string, std::vector<at::Tensor>>>;
+
+void SetOptimizerSlots(Engine& engine, const Slots& named) {
+  std::vector<OptimizerSlot> slots;
+  for (const auto& [name, tensors] : named) slots.push_back({name, tensors});
+  engine.workload().optimizer().SetSlots(std::move(slots));
+}
+
+Sampler MakeSampler(const Engine& engine, int64_t samples, int rank, int world_size, int64_t batch,
+                    bool shuffle, int64_t epoch, int64_t offset) {
+  return Sampler({samples, rank, world_size, batch, shuffle, engine.config().seed},
+                 {epoch, offset});
+}
+
+const char* NameOf(StepOrder::Kind kind) {
+  switch (kind) {
+    case StepOrder::Kind::kStep:
+      return "step";
+    case StepOrder::Kind::kEvaluate:
+      return "evaluate";
+    default:
+      return "done";
+  }
+}
+
+// A method that runs without the GIL; torch's exceptions arrive as in torch itself.
+template <typename Function>
+auto WithoutGil(Function function) {
+  return torch::wrap_pybind_function_no_gil(std::move(function));
+}
+
+void BindEngine(py::module_& m) {
+  py::class_<StepOrder>(m, "Order")
+      .def_property_readonly("kind", [](const StepOrder& order) { return NameOf(order.kind); })
+      .def_readonly("number", &StepOrder::number)
+      .def_readonly("updates", &StepOrder::updates)
+      .def_property_readonly("generation",
+                             [](const StepOrder& order) { return order.member.generation; })
+      .def_property_readonly("rank", [](const StepOrder& order) { return order.member.rank; })
+      .def_property_readonly("world_size",
+                             [](const StepOrder& order) { return order.member.world_size; })
+      .def_property_readonly("batch", [](const StepOrder& order) { return order.member.batch; })
+      .def_property_readonly(
+          "passes", [](const StepOrder& order) { return order.member.accumulation_steps; });
+
+  py::class_<Engine, std::unique_ptr<Engine, py::nodelete>>(m, "Engine")
+      .def_static("start", &StartEngine, py::return_value_policy::reference,
+                  py::call_guard<py::gil_scoped_release>(), py::kw_only(), py::arg("directory"),
+                  py::arg("socket"), py::arg("ring"), py::arg("orphan_timeout_s"))
+      .def_property_readonly("spec", [](Engine& engine) { return engine.config().spec_json; })
+      .def_property_readonly("device", [](Engine& engine) { return engine.device(); })
+      .def_property_readonly("threads", [](Engine& engine) { return engine.config().threads; })
+      .def_property_readonly("steps", [](Engine& engine) { return engine.config().steps; })
+      .def_property_readonly("rank", [](Engine& engine) { return engine.config().rank(); })
+      .def_property_readonly("world_size",
+                             [](Engine& engine) { return engine.config().member.world_size; })
+      .def_property_readonly("batch", [](Engine& engine) { return engine.config().member.batch; })
+      .def_property_readonly("seed", [](Engine& engine) { return engine.config().seed; })
+      .def_property_readonly("recovers",
+                             [](Engine& engine) { return engine.config().recovery.enabled; })
+      .def_property_readonly("is_broken", &Engine::is_broken)
+      .def("load", &Load, py::kw_only(), py::arg("parameters"), py::arg("buffers"),
+           py::arg("unused_parameters"), py::arg("state"), py::arg("samples"), py::arg("evaluates"))
+      .def("set_optimizer_slots", &SetOptimizerSlots)
+      .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),
+           py::arg("world_size"), py::arg("batch"), py::arg("shuffle"), py::arg("epoch"),
+           py::arg("offset"))
+      .def("set_position",
+           [](Engine& engine, int64_t epoch, int64_t offset) {
+             engine.workload().SetPosition({epoch, offset});
+           })
+      .def_property_readonly("openings",
+                             [](Engine& engine) { return engine.workload().openings(); })
+      .def_property_readonly("position",
+                             [](Engine& engine) {
+                               const DataPosition position = engine.workload().position();
+                               return std::make_pair(position.epoch, position.offset);
+                             })
+      .def("next", WithoutGil([](Engine& engine, double learning_rate) {
+             return engine.Next(learning_rate);
+           }))
+      .def("begin_pass", WithoutGil([](Engine& engine) { engine.BeginPass(); }))
+      .def("begin_forward", WithoutGil([](Engine& engine, int64_t samples, int64_t tokens) {
+             engine.BeginForward(samples, tokens);
+           }))
+      .def("backward", WithoutGil([](Engine& engine, const at::Tensor& loss,
+                                     const at::Tensor& shown) { engine.Backward(loss, shown); }))
+      .def("before_update", WithoutGil([](Engine& engine, std::optional<double> max_norm) {
+             return engine.BeforeUpdate(max_norm);
+           }))
+      .def("updated", WithoutGil([](Engine& engine) { engine.Updated(); }))
+      .def("end_step", WithoutGil([](Engine& engine) { engine.EndStep(); }))
+      .def("show_progress", WithoutGil([](Engine& engine, int64_t done, int64_t all) {
+             engine.ShowProgress(done, all);
+           }))
+      .def("end_evaluation", WithoutGil([](Engine& engine, double loss, double correct,
+                                           double predictions, int64_t samples) {
+             engine.EndEvaluation({loss, correct, predictions}, samples);
+           }))
+      .def("cut_off", WithoutGil([](Engine& engine, const std::string& what, bool collective) {
+             return engine.CutOff(what, collective);
+           }))
+      .def("fail", WithoutGil([](Engine& engine, const std::string& what) { engine.Fail(what); }))
+      .def("finish", WithoutGil([](Engine& engine) { return engine.Finish(); }));
+}
+
+void BindSampler(py::module_& m) {
+  py::class_<Sampler>(m, "Sampler")
+      .def("next",
+           [](Sampler& sampler) {
+             std::vector<int64_t> indices;
+             sampler.Next(&indices);
+             return indices;
+           })
+      .def_property_readonly("position", [](const Sampler& sampler) {
+        return std::make_pair(sampler.position().epoch, sampler.position().offset);
+      });
+}
+
+// Classes of python/paceline/errors.py.
+PyObject* regroup = nullptr;
+PyObject* training_error = nullptr;
+
+void RegisterErrors() {
+  const py::module_ errors = py::module_::import("paceline.errors");
+  regroup = errors.attr("Regroup").cast<py::object>().release().ptr();
+  training_error = errors.attr("TrainingError").cast<py::object>().release().ptr();
+  py::register_exception_translator([](std::exception_ptr thrown) {
+    try {
+      if (thrown) std::rethrow_exception(thrown);
+    } catch (const Regroup& error) {
+      PyErr_SetString(regroup, error.what());
+    } catch (const TrainingError& error) {
+      PyErr_SetString(training_error, error.what());
+    }
+  });
+}
+
+}  // namespace
+
+PYBIND11_MODULE(_engine, m) {
+  RegisterErrors();
+  BindSampler(m);
+  BindEngine(m);
+}
+
+}  // namespace paceline

@@ -1,0 +1,84 @@
+#include "python/csrc/script_workload.h"
+
+#include <c10/util/Exception.h>
+
+namespace paceline {
+namespace {
+
+void CheckDevice(const std::string& name, const at::Tensor& tensor, at::Device device) {
+  TORCH_CHECK_VALUE(tensor.device() == device, name, " is on ", tensor.device(),
+                    ", and this rank trains on ", device,
+                    ": call model.to(run.device) before run.attach(model)");
+}
+
+}  // namespace
+
+ModuleTensors::ModuleTensors(at::Device device, const Named& parameters, const Named& buffers)
+    : ModelTensors(device) {
+  for (const auto& [name, tensor] : parameters) {
+    CheckDevice(name, tensor, device);
+    TORCH_CHECK_VALUE(tensor.is_leaf() && tensor.requires_grad(), name,
+                      " is no parameter that requires gradients");
+    AddParameter(name, tensor);
+  }
+  for (const auto& [name, tensor] : buffers) {
+    CheckDevice(name, tensor, device);
+    AddBuffer(name, tensor);
+  }
+  for (const auto* list : {&this->parameters(), &this->buffers()}) {
+    for (const NamedTensor& one : *list) {
+      storages_.push_back({one.tensor.const_data_ptr(), one.tensor.sizes().vec()});
+    }
+  }
+}
+
+void ModuleTensors::CheckStorage() const {
+  size_t i = 0;
+  for (const auto* list : {&parameters(), &buffers()}) {
+    for (const NamedTensor& one : *list) {
+      const Storage& storage = storages_[i++];
+      TORCH_CHECK_VALUE(
+          one.tensor.const_data_ptr() == storage.data && one.tensor.sizes().vec() == storage.sizes,
+          one.name,
+          " has another storage than when it was attached; model.to(), .half() and p.data = ... "
+          "are only possible before run.attach(model)");
+    }
+  }
+}
+
+void ScriptOptimizer::Update(const std::vector<at::Tensor>& /*parameters*/,
+                             const std::vector<at::Tensor>& /*gradients*/,
+                             const at::Tensor& /*learning_rate*/, const at::Tensor& /*skip*/) {
+  TORCH_CHECK(false, "the optimizer of a script is called by the script alone");
+}
+
+ScriptWorkload::ScriptWorkload(Parts parts)
+    : parts_(std::move(parts)), optimizer_(TensorsOf(parts_.model->parameters())) {}
+
+absl::Status ScriptWorkload::CheckSlipstream() {
+  return absl::InvalidArgumentError(
+      "Slipstream does not train sessions of a script yet; give strategy ddp, local_sgd or hsgd");
+}
+
+double ScriptWorkload::LearningRate(int64_t step) const {
+  if (step > rate_step_) {
+    rate_step_ = step;
+    rate_ = next_rate_;
+  }
+  return rate_;
+}
+
+void ScriptWorkload::OpenData(const Member& member, const DataPosition& position) {
+  if (is_open_ && data_as_ == member) return;
+  is_open_ = true;
+  data_as_ = member;
+  position_ = position;
+  ++openings_;
+}
+
+absl::StatusOr<std::vector<int64_t>> ScriptWorkload::TrainDry(const Member& /*member*/,
+                                                              const DataPosition& /*position*/) {
+  return std::vector<int64_t>();
+}
+
+}  // namespace paceline

@@ -1,0 +1,116 @@
+// A user's script as the engine's workload: its model, its optimizer, its data and what else it has
+// attached. The script makes the steps.
+#ifndef PYTHON_CSRC_SCRIPT_WORKLOAD_H_
+#define PYTHON_CSRC_SCRIPT_WORKLOAD_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/loop/attachments.h"
+#include "worker/trainer/loop/optimizer.h"
+#include "worker/trainer/loop/workload.h"
+#include "worker/trainer/model/model_tensors.h"
+
+namespace paceline {
+
+// The tensors of a user's modules. They keep their storage as long as this lives.
+class ModuleTensors : public ModelTensors {
+ public:
+  using Named = std::vector<std::pair<std::string, at::Tensor>>;
+
+  // A tensor that is listed again is tied to the first. Throws c10::ValueError unless all are on
+  // `device`, and parameters are leaves that require gradients.
+  ModuleTensors(at::Device device, const Named& parameters, const Named& buffers);
+
+  // Throws c10::ValueError, naming it, when a tensor has another storage or size than at first.
+  void CheckStorage() const;
+
+ private:
+  struct Storage {
+    const void* data;
+    std::vector<int64_t> sizes;
+  };
+  std::vector<Storage> storages_;  // Of parameters, then buffers.
+};
+
+// The script's own optimizer, which the engine never calls. Its state is attached.
+class ScriptOptimizer : public Optimizer {
+ public:
+  explicit ScriptOptimizer(std::vector<at::Tensor> parameters) : Optimizer(std::move(parameters)) {}
+
+  // What has the parameters' shapes in its state, once there is some: it can be averaged.
+  void SetSlots(std::vector<OptimizerSlot> slots) { slots_ = std::move(slots); }
+
+  void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+              const at::Tensor& learning_rate, const at::Tensor& skip) override;
+  std::vector<OptimizerSlot> Slots() const override { return slots_; }
+  std::vector<at::Tensor> StepCounts() const override { return {}; }
+
+ private:
+  std::vector<OptimizerSlot> slots_;
+};
+
+// Thread-compatible.
+class ScriptWorkload : public Workload {
+ public:
+  struct Parts {
+    std::unique_ptr<ModuleTensors> model;
+    std::unique_ptr<Attachments> attachments;
+    bool unused_parameters = false;
+    int64_t samples = 0;  // Of its loader; 0: it has another kind of loader.
+    bool evaluates = false;
+  };
+
+  explicit ScriptWorkload(Parts parts);
+
+  // The learning rate of the step that begins next.
+  void SetLearningRate(double rate) { next_rate_ = rate; }
+  // The position behind the batches that the step has taken so far.
+  void SetPosition(const DataPosition& position) { position_ = position; }
+  // Where this member takes its next batches from, if it has begun anew: `openings` has grown then.
+  const Member& data_as() const { return data_as_; }
+  int64_t openings() const { return openings_; }
+  void SetEvaluates(bool evaluates) { parts_.evaluates = evaluates; }
+
+  const ModuleTensors& tensors() const { return *parts_.model; }
+
+  ModuleTensors& model() override { return *parts_.model; }
+  ScriptOptimizer& optimizer() override { return optimizer_; }
+  Attachments* attachments() override { return parts_.attachments.get(); }
+  bool unused_parameters() const override { return parts_.unused_parameters; }
+  absl::Status CheckSlipstream() override;
+  double LearningRate(int64_t step) const override;
+  int64_t samples() const override { return parts_.samples; }
+  bool evaluates() const override { return parts_.evaluates; }
+  void OpenData(const Member& member, const DataPosition& position) override;
+  DataPosition position() const override { return position_; }
+  void CloseData() override { is_open_ = false; }
+  absl::StatusOr<std::vector<int64_t>> TrainDry(const Member& member,
+                                                const DataPosition& position) override;
+
+ private:
+  Parts parts_;
+  ScriptOptimizer optimizer_;
+  double next_rate_ = 0;
+  mutable int64_t rate_step_ = -1;  // The newest step that was asked for,
+  mutable double rate_ = 0;         // and its learning rate.
+
+  bool is_open_ = false;
+  Member data_as_;
+  int64_t openings_ = 0;
+  DataPosition position_;
+};
+
+}  // namespace paceline
+
+#endif  // PYTHON_CSRC_SCRIPT_WORKLOAD_H_

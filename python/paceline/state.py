@@ -1,0 +1,166 @@
+"""What a session has attached, as tensors and a text that says what they are.
+
+The text is a pickle in which each tensor is a number. It is read without running any code: only
+plain values of Python, torch and NumPy are in it.
+"""
+
+import copy
+import io
+import pickle
+import random
+import sys
+
+import torch
+
+_PLAIN = {
+    "builtins": {"set", "frozenset", "complex", "slice", "range", "bytearray"},
+    "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
+    "torch": {"Size", "device"},
+    "numpy": {"ndarray", "dtype"},
+    "numpy.core.multiarray": {"_reconstruct", "scalar"},
+    "numpy.core.numeric": {"_frombuffer"},
+    "numpy._core.multiarray": {"_reconstruct", "scalar"},
+    "numpy._core.numeric": {"_frombuffer"},
+}
+
+
+class _Pickler(pickle.Pickler):
+    def __init__(self, file):
+        super().__init__(file, protocol=5)
+        self.tensors = []
+        self._places = {}
+
+    def persistent_id(self, obj):
+        if not isinstance(obj, torch.Tensor):
+            return None
+        if id(obj) not in self._places:
+            self._places[id(obj)] = len(self.tensors)
+            self.tensors.append(obj)
+        return self._places[id(obj)]
+
+
+class _Unpickler(pickle.Unpickler):
+    def __init__(self, file, tensors):
+        super().__init__(file)
+        self._tensors = tensors
+
+    def persistent_load(self, pid):
+        return self._tensors[pid]
+
+    def find_class(self, module, name):
+        if name in _PLAIN.get(module, ()):
+            return super().find_class(module, name)
+        found = getattr(torch, name, None) if module == "torch" else None
+        if isinstance(found, torch.dtype):
+            return found
+        raise pickle.UnpicklingError(f"{module}.{name} is no plain value, and is not loaded: what "
+                                     "is attached has it in its state_dict")
+
+
+def _split(value):
+    """A text and the tensors of a value."""
+    file = io.BytesIO()
+    pickler = _Pickler(file)
+    pickler.dump(value)
+    kinds = [(str(t.dtype), tuple(t.shape), t.device.type) for t in pickler.tensors]
+    return pickle.dumps((kinds, file.getvalue()), protocol=5), pickler.tensors
+
+
+def _kinds(schema):
+    return _Unpickler(io.BytesIO(schema), []).load()[0]
+
+
+def _join(schema, tensors):
+    blob = _Unpickler(io.BytesIO(schema), []).load()[1]
+    return _Unpickler(io.BytesIO(blob), tensors).load()
+
+
+def _has_tensors(value):
+    pickler = _Pickler(io.BytesIO())
+    pickler.dump(value)
+    return bool(pickler.tensors)
+
+
+class _Random:
+    """The random numbers of Python and NumPy; torch's are the engine's."""
+
+    def state_dict(self):
+        numpy = sys.modules.get("numpy")
+        return {"python": random.getstate(),
+                "numpy": numpy.random.get_state() if numpy else None}
+
+    def load_state_dict(self, state):
+        random.setstate(state["python"])
+        numpy = sys.modules.get("numpy")
+        if numpy and state["numpy"] is not None:
+            numpy.random.set_state(state["numpy"])
+
+
+class State:
+    """For the engine (python/csrc/python_attachments.h), whose training thread calls it."""
+
+    def __init__(self, run, optimizer, others, own):
+        self._run = run
+        self._optimizer = optimizer
+        self._others = list(others)
+        self._own = [_Random(), *own]
+        self._kept = None
+        self._changing = None  # Of others and own: what a step may change before its update.
+
+    def names(self):
+        """The classes of what is attached."""
+        return " ".join(f"{type(one).__module__}.{type(one).__qualname__}"
+                        for one in (self._optimizer, *self._others, *self._own))
+
+    def slots(self):
+        """What has a tensor of the parameter's shape for each parameter in the optimizer's state:
+        (name, tensors). Empty unless all parameters have the same."""
+        parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
+        states = [self._optimizer.state.get(p, {}) for p in parameters]
+        if not states or any(set(state) != set(states[0]) for state in states):
+            return []
+
+        def is_slot(name):
+            return all(isinstance(state[name], torch.Tensor) and state[name].shape == p.shape
+                       and state[name].dim() > 0 for p, state in zip(parameters, states))
+
+        return [(name, [state[name] for state in states])
+                for name in sorted(states[0], key=str) if is_slot(name)]
+
+    def take(self, shared):
+        """The present state: its schema and its tensors."""
+        return _split([one.state_dict() for one in self._of(shared)])
+
+    def allocate(self, _shared, schema):
+        """Tensors into which those of the schema fit."""
+        return [torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")),
+                            device="cpu" if device == "cpu" else self._run.device)
+                for dtype, shape, device in _kinds(schema)]
+
+    def put(self, shared, schema, tensors):
+        """Replaces the state."""
+        states = _join(schema, tensors)
+        attached = self._of(shared)
+        if len(states) != len(attached):
+            raise ValueError(f"{len(attached)} objects are attached, and the state is of "
+                             f"{len(states)}: the script has changed")
+        for one, state in zip(attached, states):
+            one.load_state_dict(state)
+        if shared:
+            self._run._slots_known = False
+
+    def keep(self):
+        """Copies what a step may change before its update is done."""
+        if self._changing is None:
+            # A step changes tensors, as of an average of the weights, only when it is done.
+            self._changing = [one for one in (*self._others, *self._own)
+                              if not _has_tensors(one.state_dict())]
+        self._kept = [copy.deepcopy(one.state_dict()) for one in self._changing]
+
+    def undo(self):
+        """Restores that copy."""
+        for one, state in zip(self._changing, self._kept):
+            one.load_state_dict(copy.deepcopy(state))
+
+    def _of(self, shared):
+        return [self._optimizer, *self._others] if shared else self._own

@@ -1,0 +1,223 @@
+#include "worker/trainer/loop/built_in_workload.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "absl/cleanup/cleanup.h"
+#include "absl/strings/str_cat.h"
+#include "common/core/status_macros.h"
+#include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/loop/autocast.h"
+#include "worker/trainer/loop/step_undo.h"
+
+namespace paceline {
+namespace {
+
+std::string FormatText(const SampleFormat& format) {
+  if (!format.image.has_value()) return "tokens";
+  const ImageFormat& image = *format.image;
+  return absl::StrCat("images of ", image.channels, " x ", image.height, " x ", image.width, " in ",
+                      image.classes, " classes");
+}
+
+LocalStep::Counted CountedOf(const Batch& batch) {
+  return {batch.samples, batch.tokens, batch.workload};
+}
+
+Batch OnDevice(Batch batch, c10::Device device) {
+  if (device.is_cpu()) return batch;
+  batch.inputs = batch.inputs.to(device);
+  batch.targets = batch.targets.to(device);
+  return batch;
+}
+
+// Number of batches in the member's share of the samples.
+int64_t BatchesOf(const Member& member, int64_t samples) {
+  const int64_t share = (samples - member.rank + member.world_size - 1) / member.world_size;
+  return (share + member.batch - 1) / member.batch;
+}
+
+}  // namespace
+
+BuiltInWorkload::BuiltInWorkload(const TrainerConfig& config, Platform& platform)
+    : config_(config), platform_(platform) {}
+
+absl::Status BuiltInWorkload::Open(at::Device device) {
+  PACELINE_RETURN_IF_ERROR(OpenAllData());
+  PACELINE_ASSIGN_OR_RETURN(model_,
+                            MakeModel(config_.model, train_data_->format(), config_.seed, device));
+  PACELINE_RETURN_IF_ERROR(model_->CheckBatch(config_.member.batch, config_.member.world_size));
+  optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model_->parameters()));
+  learning_rate_ = MakeLearningRate(device);
+  return absl::OkStatus();
+}
+
+absl::Status BuiltInWorkload::OpenAllData() {
+  PACELINE_ASSIGN_OR_RETURN(train_data_,
+                            OpenDataset("data.train", config_.data.train, config_.data));
+  const int64_t needed = config_.member.batch * config_.member.world_size;
+  if (train_data_->size() < needed) {
+    return absl::InvalidArgumentError(absl::StrCat("data.train: ", config_.data.train, " has ",
+                                                   train_data_->size(), " samples, less than the ",
+                                                   needed, " of one batch of all ranks"));
+  }
+  if (config_.data.eval.empty()) return absl::OkStatus();
+  PACELINE_ASSIGN_OR_RETURN(eval_data_, OpenDataset("data.eval", config_.data.eval, config_.data));
+  const std::string train = FormatText(train_data_->format());
+  const std::string eval = FormatText(eval_data_->format());
+  if (train != eval) {
+    return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config_.data.eval, " holds ",
+                                                   eval, ", and ", config_.data.train, " ", train));
+  }
+  return absl::OkStatus();
+}
+
+BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,
+                                                    const DataPosition& start) const {
+  BatchLoader::Options options;
+  options.start = start;
+  options.sampler = SamplerOptions(config_, member, train_data_->size());
+  options.threads = config_.data.prefetch_threads;
+  options.batches_ahead = config_.data.prefetch_batches;
+  options.device = model_->device();
+  return options;
+}
+
+double BuiltInWorkload::LearningRate(int64_t step) const {
+  return paceline::LearningRate(config_.schedule, step);
+}
+
+void BuiltInWorkload::OpenData(const Member& member, const DataPosition& position) {
+  if (loader_ != nullptr && data_as_ == member) return;
+  if (loader_ == nullptr && config_.cuda_graph) graph_ = platform_.MakeStepGraph();
+  data_as_ = member;
+  loader_ = std::make_unique<BatchLoader>(*train_data_, LoaderOptions(member, position));
+}
+
+void BuiltInWorkload::CloseData() {
+  loader_.reset();
+  graph_.reset();
+  graph_batch_ = Batch();
+}
+
+absl::StatusOr<std::vector<int64_t>> BuiltInWorkload::TrainDry(const Member& member,
+                                                               const DataPosition& position) {
+  Member as = member;
+  as.rank = std::max(as.rank, 0);
+  BatchLoader::Options options = LoaderOptions(as, position);
+  options.threads = 0;
+  BatchLoader loader(*train_data_, options);
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader.Next());
+  StepUndo undo(*model_);
+  undo.Keep();
+  GradientOrder order(model_->parameters());
+  Loss(batch).backward();
+  undo.Undo();
+  return order.Completed(order.Take());
+}
+
+absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) {
+  learning_rate_.fill_(order.learning_rate);
+  if (graph_ != nullptr) return Replay(step);
+  PACELINE_RETURN_IF_ERROR(RunPasses(step));
+  const at::Tensor skip = step.BeforeUpdate();
+  if (order.updates) optimizer_->Step(learning_rate_, skip);
+  return absl::OkStatus();
+}
+
+absl::Status BuiltInWorkload::RunPasses(LocalStep& step) {
+  for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
+    step.BeginPass();
+    PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
+    step.BeginForward(CountedOf(batch));
+    step.Backward(Loss(batch));
+  }
+  return absl::OkStatus();
+}
+
+absl::Status BuiltInWorkload::Replay(LocalStep& step) {
+  step.BeginPass();
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
+  if (!graph_batch_.inputs.defined()) {
+    graph_batch_ = batch;
+    graph_batch_.inputs = at::empty_like(batch.inputs);
+    graph_batch_.targets = at::empty_like(batch.targets);
+    const auto floats = at::dtype(at::kFloat).device(model_->device());
+    const auto parameters = static_cast<int64_t>(model_->parameters().size());
+    graph_loss_ = at::empty({}, floats);
+    graph_norms_.total = at::empty({}, floats);
+    graph_norms_.each = at::empty({parameters}, floats);
+  }
+  graph_batch_.inputs.copy_(batch.inputs, /*non_blocking=*/true);
+  graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
+
+  step.BeginReplay(CountedOf(batch));
+  graph_->Run([&] {
+    const at::Tensor loss = Loss(graph_batch_);
+    loss.backward();
+    step.CheckGradients();
+    const GradientNorms norms = step.ClipToLimit();
+    optimizer_->Step(learning_rate_, step.SkipFor(norms));
+    graph_loss_.copy_(loss.detach());
+    graph_norms_.total.copy_(norms.total);
+    graph_norms_.each.copy_(norms.each);
+  });
+  // Copies of the results: the graph overwrites them in the next step.
+  step.EndReplay(graph_loss_.clone(), {graph_norms_.each.clone(), graph_norms_.total.clone()});
+  return absl::OkStatus();
+}
+
+at::Tensor BuiltInWorkload::Loss(const Batch& batch) {
+  const Autocast autocast(config_.bf16, model_->device().type());
+  return model_->Loss(batch);
+}
+
+absl::Status BuiltInWorkload::Evaluate(const StepOrder& order, JobEvaluation& evaluation) {
+  const at::NoGradGuard no_grad;
+  int64_t samples = 0;
+  absl::StatusOr<Score> score;
+  {
+    model_->SetTraining(false);
+    const absl::Cleanup trains_again = [this] { model_->SetTraining(true); };
+    score = ScoreShare(order.member, evaluation, &samples);
+  }
+  PACELINE_RETURN_IF_ERROR(score.status());
+  evaluation.End(*score, samples);
+  return absl::OkStatus();
+}
+
+absl::StatusOr<Score> BuiltInWorkload::ScoreShare(const Member& member, JobEvaluation& evaluation,
+                                                  int64_t* samples) {
+  const Dataset& data = *eval_data_;
+  const int64_t all = BatchesOf(member, data.size());
+  int64_t done = 0;
+  Score sum;
+  Batch buffer = data.Allocate(member.batch, /*pinned=*/false);
+  std::vector<int64_t> indices;
+  for (int64_t next = member.rank; next < data.size();) {
+    evaluation.ShowProgress(done++, all);
+    indices.clear();
+    for (; next < data.size() && static_cast<int64_t>(indices.size()) < member.batch;
+         next += member.world_size) {
+      indices.push_back(next);
+    }
+    Batch batch = buffer;
+    PACELINE_RETURN_IF_ERROR(data.Read(indices, &batch));
+    const Autocast autocast(config_.bf16, model_->device().type());
+    const Score score = model_->Evaluate(OnDevice(std::move(batch), model_->device()));
+    sum.loss += score.loss;
+    sum.correct += score.correct;
+    sum.predictions += score.predictions;
+    *samples += static_cast<int64_t>(indices.size());
+  }
+  evaluation.ShowProgress(done, all);
+  return sum;
+}
+
+}  // namespace paceline

@@ -1,0 +1,91 @@
+// What a job file describes: one of the models here, its data and its optimizer. Makes the steps
+// and evaluations that TrainerRun orders.
+#ifndef WORKER_TRAINER_LOOP_BUILT_IN_WORKLOAD_H_
+#define WORKER_TRAINER_LOOP_BUILT_IN_WORKLOAD_H_
+
+#include <ATen/core/Tensor.h>
+#include <c10/core/Device.h>
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/trainer/comm/platform.h"
+#include "worker/trainer/comm/step_graph.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/data/batch_loader.h"
+#include "worker/trainer/data/dataset.h"
+#include "worker/trainer/generation/quiescence.h"
+#include "worker/trainer/loop/gradients.h"
+#include "worker/trainer/loop/local_step.h"
+#include "worker/trainer/loop/optimizer.h"
+#include "worker/trainer/loop/training.h"
+#include "worker/trainer/loop/workload.h"
+#include "worker/trainer/model/model.h"
+#include "worker/trainer/slipstream/buffers.h"
+
+namespace paceline {
+
+// Thread-compatible. Torch's exceptions pass through.
+class BuiltInWorkload : public Workload {
+ public:
+  // Both must outlive this.
+  BuiltInWorkload(const TrainerConfig& config, Platform& platform);
+
+  // Call first: opens the data, and makes model and optimizer on the device. InvalidArgument: they
+  // cannot be had, or do not go together.
+  absl::Status Open(at::Device device);
+
+  // Makes the passes and the update of the step that `order` asks for. DataLoss: the data could not
+  // be read.
+  absl::Status MakeStep(const StepOrder& order, LocalStep& step);
+
+  // Scores this rank's share of the evaluation data: every world_size-th sample, so that each
+  // counts once, however many ranks there are. Errors as for MakeStep.
+  absl::Status Evaluate(const StepOrder& order, JobEvaluation& evaluation);
+
+  ModelTensors& model() override { return *model_; }
+  Optimizer& optimizer() override { return *optimizer_; }
+  bool unused_parameters() const override { return config_.model.unused_parameters; }
+  absl::Status CheckSlipstream() override { return paceline::CheckSlipstream(*model_); }
+  double LearningRate(int64_t step) const override;
+  int64_t samples() const override { return train_data_->size(); }
+  bool evaluates() const override { return eval_data_ != nullptr; }
+  void OpenData(const Member& member, const DataPosition& position) override;
+  DataPosition position() const override { return loader_->position(); }
+  void CloseData() override;
+  absl::StatusOr<std::vector<int64_t>> TrainDry(const Member& member,
+                                                const DataPosition& position) override;
+
+ private:
+  absl::Status OpenAllData();
+  BatchLoader::Options LoaderOptions(const Member& member, const DataPosition& start) const;
+  absl::Status RunPasses(LocalStep& step);
+  // Makes the step as one graph. Requires: graph_.
+  absl::Status Replay(LocalStep& step);
+  at::Tensor Loss(const Batch& batch);
+  absl::StatusOr<Score> ScoreShare(const Member& member, JobEvaluation& evaluation,
+                                   int64_t* samples);
+
+  const TrainerConfig& config_;
+  Platform& platform_;
+  std::unique_ptr<Dataset> train_data_;
+  std::unique_ptr<Dataset> eval_data_;  // Null: no evaluation.
+  std::unique_ptr<Model> model_;
+  std::unique_ptr<Optimizer> optimizer_;
+  at::Tensor learning_rate_;  // Of the step under way, on the device.
+
+  Member data_as_;  // How data is taken now.
+  std::unique_ptr<BatchLoader> loader_;
+  std::unique_ptr<StepGraph> graph_;
+  Batch graph_batch_;      // The graph's input
+  at::Tensor graph_loss_;  // and output.
+  GradientNorms graph_norms_;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_LOOP_BUILT_IN_WORKLOAD_H_

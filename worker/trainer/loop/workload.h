@@ -1,0 +1,72 @@
+// What a rank trains, and where its data comes from: the model, data and optimizer of a job file
+// (built_in_workload.h), or those of somebody else's loop. Whoever has it makes the steps that
+// TrainerRun orders.
+#ifndef WORKER_TRAINER_LOOP_WORKLOAD_H_
+#define WORKER_TRAINER_LOOP_WORKLOAD_H_
+
+#include <cstdint>
+#include <vector>
+
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/core/sampler.h"
+#include "worker/trainer/loop/attachments.h"
+#include "worker/trainer/loop/optimizer.h"
+#include "worker/trainer/model/model_tensors.h"
+
+namespace paceline {
+
+// The order in which a member takes `samples` samples.
+inline Sampler::Options SamplerOptions(const TrainerConfig& config, const Member& member,
+                                       int64_t samples) {
+  Sampler::Options options;
+  options.samples = samples;
+  options.rank = member.rank;
+  options.world_size = member.world_size;
+  options.batch = member.batch;
+  options.shuffle = config.data.shuffle;
+  options.seed = config.seed;
+  return options;
+}
+
+// Thread-compatible. Torch's exceptions pass through.
+class Workload {
+ public:
+  virtual ~Workload() = default;
+
+  virtual ModelTensors& model() = 0;
+  virtual Optimizer& optimizer() = 0;
+  // Further state. If there is some, it contains the optimizer's. Null: none.
+  virtual Attachments* attachments() { return nullptr; }
+  // Whether a step may leave out some of the parameters.
+  virtual bool unused_parameters() const = 0;
+
+  // InvalidArgument when Slipstream cannot train this. Says why, for people.
+  virtual absl::Status CheckSlipstream() = 0;
+
+  // Of the job's step `step`; of a step that is made now, if the workload's owner decides.
+  virtual double LearningRate(int64_t step) const = 0;
+
+  // Number of samples of the training data, which its positions count.
+  virtual int64_t samples() const = 0;
+  // Whether there is something to evaluate.
+  virtual bool evaluates() const = 0;
+
+  // Takes batches of this member from `position` on. Does nothing if that is already so.
+  virtual void OpenData(const Member& member, const DataPosition& position) = 0;
+  // The position behind the batches taken. Requires: OpenData.
+  virtual DataPosition position() const = 0;
+  // The generation ends, in which data may have been opened: no batch is taken before OpenData.
+  virtual void CloseData() = 0;
+
+  // Makes one forward and backward pass without consequences, on the first batch from `position`
+  // on, as this member. Returns the order in which gradients become ready. Does nothing where
+  // something is attached: then the order is saved.
+  virtual absl::StatusOr<std::vector<int64_t>> TrainDry(const Member& member,
+                                                        const DataPosition& position) = 0;
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_LOOP_WORKLOAD_H_
