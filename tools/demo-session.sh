@@ -21,7 +21,7 @@ while True:
     done = int(described.get("progress", {}).get("step", 0))
     if done >= int(steps):
         break
-    if described["state"] not in ("QUEUED", "STARTING", "RUNNING"):
+    if described["state"] in ("FAILED", "CANCELLED"):
         sys.exit(f"demo: {job} is {described['state']} after {done} steps")
     time.sleep(0.1)
 PYTHON
@@ -64,7 +64,7 @@ node=$("$paceline" -o json job describe digits | value ranks 0 node)
 step "On with one rank, from the middle"
 sed -e 's/^name: .*/name: digits-alone/' -e 's/^ranks: .*/ranks: 1/' \
   -e 's/spares: 1/spares: 0/' "$work/session.yaml" > "$work/alone.yaml"
-"$paceline" submit "$work/alone.yaml" --from digits/300 --wait
+"$paceline" submit "$work/alone.yaml" --from digits/400 --wait
 
 step "The result"
 for job in digits digits-alone; do
