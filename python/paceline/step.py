@@ -90,8 +90,6 @@ class Step:
     def __exit__(self, kind, error, traceback):
         self._left = True
         Step._active = None
-        if error is None and self._prepared and not self._updated:
-            self._after_optimizer()  # The script's own GradScaler has left it out.
         if error is None and not self._updated:
             error = RuntimeError(f"step {self.number} ended without step.update()")
             self._run._fail(error)

@@ -218,16 +218,18 @@ class AloneTest(unittest.TestCase):
             lambda one, loss, _: (one.backward(loss), one.update())))
         self.assertEqual(scaler.get_scale(), 16.0)
 
-    def test_a_script_may_call_its_scaler(self):
+    def test_a_scaler_leaves_out_a_step_that_is_not_finite(self):
         scaler = torch.amp.GradScaler("cpu", init_scale=4.0)
+        updates = []
 
-        def by_scaler(_one, loss, optimizer):
-            scaler.scale(loss).backward()
-            scaler.step(optimizer)
-            scaler.update()
+        def first_is_infinite(one, loss, _optimizer):
+            one.backward(loss * float("inf") if one.number == 0 else loss)
+            updates.append(one.update())
 
-        self.assert_same(self.losses_of(by_scaler), self.losses_of(
-            lambda one, loss, _: (one.backward(loss), one.update())))
+        losses, _ = self.losses_of(first_is_infinite, scaler)
+        self.assertEqual(updates, [False, True, True, True, True])
+        self.assertEqual(losses[0], losses[1])
+        self.assertEqual(scaler.get_scale(), 2.0)
 
     def test_an_optimizer_outside_of_a_step_is_told(self):
         run, model, _ = self.run_of()
