@@ -1,7 +1,7 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-session demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
-  sim soak format monitor docs
+  sim soak kills format monitor docs
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -60,6 +60,9 @@ sim: .setup  ## Play simulated histories of a cluster: SEEDS=100000.
 
 soak: .setup  ## Have a cluster go through all that happens to one: MINUTES=60.
 	@tools/soak.sh $(MINUTES)
+
+kills: .setup  ## Kill ranks of sessions at random moments: KILLS=200 SEED=1.
+	@tools/kills.sh $(or $(KILLS),200) $(SEED)
 
 format: .setup  ## Format all C++ files in place.
 	@tools/check.sh --fix format

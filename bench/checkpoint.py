@@ -6,20 +6,27 @@ all-reduce and change that half. Measured at each save: how long the training th
 much longer the steps around it are than the others, and when the checkpoint is durable on both
 ranks. Then two processes that hold all of the state already read all of the last checkpoint, as
 ranks of data parallelism do, out of the disk and out of the page cache. The programs take turns.
+
+Then the same of a script that trains by torch.optim.AdamW (bench/peers/adamw.py): as a session, whose
+job tells when its checkpoints are complete, and with torch's async_save.
 """
 import argparse
 import contextlib
+import functools
 import json
 import math
 import os
 import pathlib
+import re
 import shutil
 import signal
 import statistics
 import subprocess
 import sys
 import tempfile
+import time
 
+import failures
 import paceline_bench
 
 PEER = paceline_bench.ROOT / "bench/peers/checkpoint.py"
@@ -33,6 +40,22 @@ READERS = ("dcp-save", "safetensors")
 WRITES = ("write-buffered", "write-direct")
 COLD_READS = ("read-buffered", "read-direct", "read-mapped")
 WARM_READS = ("read-buffered", "read-mapped")
+
+SCRIPT = paceline_bench.ROOT / "bench/peers/adamw.py"
+SCRIPT_EVERY = 8  # Steps from save to save.
+SESSION = """
+name: bench
+ranks: {ranks}
+threads_per_rank: 1
+command: {command}
+working_directory: {{folder}}
+venv: {venv}
+session: true
+batch_per_rank: 8
+steps: {steps}
+{state}
+"""
+SAVING = "checkpoint: {{directory: {directory}, every_steps: {every}, at_end: false, when_busy: wait}}"
 
 
 def llama_tensors(dim, ffn_dim, layers, vocab):
@@ -201,6 +224,74 @@ class Measurement:
         return (max(rank["end"] for rank in ranks) - min(rank["begin"] for rank in ranks)) * 1e-9
 
 
+class ScriptMeasurement:
+    """Runs of a script, and their results: {(metric, way): values}."""
+
+    def __init__(self, args, folder):
+        self.folder, self.values = folder, {}
+        self.programs = paceline_bench.build("//:dist") / "dist/bin"
+        # The first save makes buffers for the others.
+        self.steps = SCRIPT_EVERY * (args.saves + 1) + SCRIPT_EVERY // 2
+
+    def add(self, way, **values):
+        for metric, value in values.items():
+            self.values.setdefault((metric, way), []).append(value * 1e3)
+
+    def round(self):
+        for measure in (self.session, *(functools.partial(self.dcp, way) for way in ASYNC)):
+            with tempfile.TemporaryDirectory(prefix="run.", dir=self.folder) as run:
+                measure(pathlib.Path(run))
+
+    def dcp(self, way, run):
+        ranks = run_ranks(lambda rank: [
+            sys.executable, SCRIPT, "--way", way, "--every", SCRIPT_EVERY, "--steps", self.steps,
+            "--directory", run, "--store", run / "store", "--rank", rank, "--ranks", RANKS], run)
+        for metric in ("blocked", "durable"):
+            for values in zip(*(rank[metric][1:] for rank in ranks)):
+                self.add(ASYNC[way], **{metric: max(values)})
+        self.add(ASYNC[way], restored=max(rank["restored"] for rank in ranks))
+
+    def session(self, run):
+        saving = SAVING.format(directory=run, every=SCRIPT_EVERY)
+        durable, _ = self.session_job(saving, self.steps, "--out", run / "out.{rank}")
+        ranks = [json.loads((run / f"out.{rank}").read_text(encoding="utf-8"))["blocked"]
+                 for rank in range(RANKS)]
+        for values in list(zip(*ranks))[1:]:
+            self.add(OURS, blocked=max(values))
+        for step in sorted(durable)[1:]:
+            self.add(OURS, durable=durable[step])
+        last = sorted(run.glob("*/step-*"))[-1]
+        _, log = self.session_job(f"resume_from: {last}", self.steps + 1)
+        self.add(OURS, restored=max(map(float, re.findall(r"restored step=.* seconds=([\d.e+-]+)",
+                                                          log))))
+
+    def session_job(self, state, steps, *options):
+        """Seconds until each checkpoint was complete, by step, and the job's log."""
+        command = ["python", SCRIPT, "--way", "session", "--every", SCRIPT_EVERY, *options]
+        text = SESSION.format(
+            ranks=RANKS, command=json.dumps([str(word) for word in command]), steps=steps,
+            venv=failures.VENV.parent, state=state)
+        make = functools.partial(failures.Ours, self.programs, workers=RANKS, text=text)
+        durable = {}
+        with failures.running(make) as cluster:
+            while (job := cluster.describe())["state"] != "SUCCEEDED":
+                if job["state"] in ("FAILED", "CANCELLED"):
+                    raise RuntimeError(f"the session: {job.get('reason')}")
+                told = job.get("checkpoints", {})
+                if told.get("durable_s"):
+                    durable[int(told["newest_step"])] = told["durable_s"]
+                time.sleep(0.1)
+            return durable, cluster.run("job", "logs", cluster.job)
+
+    def rows(self):
+        for metric, text, target in (("blocked", "training held up", 0.1),
+                                     ("durable", "durable after", 1), ("restored", "restored", 1)):
+            yield paceline_bench.Row(
+                case=f"session with AdamW, {RANKS} ranks", metric=text, unit="ms", target=target,
+                ours=self.values[metric, OURS],
+                peers={name: self.values[metric, name] for name in ASYNC.values()})
+
+
 def own_steps(rank, number):
     """The steps from the save before until the save after."""
     saves = rank["saves"]
@@ -263,10 +354,12 @@ def main():
     programs = paceline_bench.build("//bench:checkpoint_benchmark", "//bench:disk_benchmark") / "bench"
     with tempfile.TemporaryDirectory(prefix="paceline-bench.", dir=args.directory) as folder:
         results = Measurement(args, programs, pathlib.Path(folder))
+        scripts = ScriptMeasurement(args, pathlib.Path(folder))
         for _ in range(args.rounds):
             results.round()
+            scripts.round()
     case = f"{results.total / 2**30:.2f} GiB, {RANKS} ranks"
-    return paceline_bench.report("checkpoint", make_rows(results, case))
+    return paceline_bench.report("checkpoint", [*make_rows(results, case), *scripts.rows()])
 
 
 if __name__ == "__main__":

@@ -1,7 +1,8 @@
 """Trainings of four ranks that are made to fail, ours and the peers': recovery.py, goodput.py, hotswap.py.
 
-All train the same perceptron on one thread each. A run yields the committed steps of every rank as
-(step, end in ns of CLOCK_MONOTONIC, process id).
+Ours are built in, or the peers' script as a session. All train a perceptron of the same width on one
+thread each. A run yields the committed steps of every rank as (step, end in ns of CLOCK_MONOTONIC,
+process id).
 """
 import contextlib
 import json
@@ -34,6 +35,20 @@ data: {{train: {train}}}
 batch_per_rank: {batch}
 steps: 1000000
 optimizer: {{kind: sgd, learning_rate: 0.01, momentum: 0.9}}
+collective_timeout_s: 10
+recovery: {recovery}
+"""
+
+SESSION = """
+name: bench
+ranks: {ranks}
+threads_per_rank: 1
+command: {command}
+working_directory: {{folder}}
+venv: {venv}
+session: true
+batch_per_rank: {batch}
+steps: 1000000
 collective_timeout_s: 10
 recovery: {recovery}
 """
@@ -130,6 +145,30 @@ class Ours(Run):
         with contextlib.suppress(RuntimeError):
             self.run("job", "cancel", self.job)
         self.run("dev", "down", "--purge")
+
+
+class Session(Ours):
+    """The script of Torchrun and Torchft as a session."""
+
+    def __init__(self, programs, folder, recovery, workers=5):
+        self.has_spare = "spares" in recovery
+        command = ["python", PEER, "session", "--hidden", *HIDDEN, "--batch", BATCH, "--ranks",
+                   RANKS]
+        super().__init__(programs, folder, workers=workers, text=SESSION.format(
+            ranks=RANKS, command=json.dumps([str(word) for word in command]), venv=VENV.parent,
+            batch=BATCH, recovery=recovery))
+
+    def wait_for(self, step, since=0, timeout=180, look_every=0.05):
+        super().wait_for(step, since, timeout, look_every)
+        if self.has_spare and since == 0:  # Before a fault.
+            self.wait_for_spare(time.monotonic() + timeout)
+
+    def wait_for_spare(self, deadline):
+        """A spare imports torch, as the ranks do, and may begin later."""
+        while [one["state"] for one in self.describe().get("spares", [])] != ["READY"]:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no spare is ready")
+            time.sleep(0.2)
 
 
 class Peer(Run):

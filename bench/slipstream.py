@@ -11,6 +11,8 @@ steps in the window) / (ranks * window), times the share of the steps that were 
 computes, and the machine's own load, are not in it; the row "with its own computing" counts them in, by
 the times of its phases: everything but waiting for others.
 
+"session free" is a script's session (bench/peers/hsgd.py) with 8 and 16 ranks.
+
 A program without Slipstream makes a fixed number of steps on each rank; Slipstream ends when the ranks
 have made so many together. The numbers are such that the window fits. --simulated plays 64 to 4,096
 ranks, each with the trainers' own state machine, and the planner's predictions for them.
@@ -40,22 +42,28 @@ SEED = 7
 SETTLING_STEPS = 10
 HIDDEN = {16: 54, 256: 874, 8192: 27963, 45000: 153599}  # Width for so many KB.
 LADDERS = hsgd.LADDERS
-PROGRAMS = ("python ddp", "python averager", "ours hsgd", "ours drop", "ours free")
+PROGRAMS = ("python ddp", "python averager", "ours hsgd", "ours drop", "ours free", "session free")
+SESSION_RANKS = (8, 16)
 # With 2 % stalls, by ranks: least rank-steps/s as a multiple of synchronous, and of the averager's.
 OVER_DDP = {8: 2.6, 16: 4.2, 32: 6.5, 64: 9.5}
-OVER_LADDER = {"ours free": {8: 2.3, 16: 3, 32: 4, 64: 5}, "ours drop": {8: 2, 16: 2.7, 32: 3.5, 64: 4.5}}
-SHARE = {"ours free": {8: 97, 16: 97, 32: 97, 64: 95}, "ours drop": {8: 85, 16: 85, 32: 85, 64: 85}}
+OVER_LADDER = {"ours free": {8: 2.3, 16: 3, 32: 4, 64: 5}, "ours drop": {8: 2, 16: 2.7, 32: 3.5, 64: 4.5},
+               "session free": {}}
+SHARE = {"ours free": {8: 97, 16: 97, 32: 97, 64: 95}, "ours drop": {8: 85, 16: 85, 32: 85, 64: 85},
+         "session free": {8: 96, 16: 96}}
 TARGETED_STALLS = 0.02
 
 SPEC = """
 name: "bench" ranks: {ranks} device: CPU threads_per_rank: 1 seed: {seed}
-model {{ mlp {{ hidden: {hidden} }} }}
-data {{ train: "{data}" order: SEQUENTIAL prefetch_threads: 0 }}
 batch_per_rank: {batch} steps: {steps} log_every: {steps}
-optimizer {{ sgd {{ momentum: 0.9 }} learning_rate: 0.01 }}
 strategy {{ {strategy} }} allow_chaos: true
 chaos {{ rank: -1 kind: SLEEP steps: {chaos_steps} seconds: {compute} }}
 """
+BUILT_IN = """
+model {{ mlp {{ hidden: {hidden} }} }}
+data {{ train: "{data}" order: SEQUENTIAL prefetch_threads: 0 }}
+optimizer {{ sgd {{ momentum: 0.9 }} learning_rate: 0.01 }}
+"""
+SESSION = 'command: "hsgd.py" session: true working_directory: "/" startup_timeout_s: 600\n'
 STALLS = "chaos {{ rank: -1 kind: SLEEP steps: {chaos_steps} seconds: {stall} probability: {share} }}\n"
 STRATEGIES = {"ddp": "ddp {}", "sync": "slipstream { mode: SLIPSTREAM_SYNC }",
               "drop": "slipstream { mode: SLIPSTREAM_DROP }",
@@ -94,6 +102,14 @@ def ends_of(program, own):
     return own.mean(axis=1).cumsum()
 
 
+def is_session(program):
+    return program.startswith("session")
+
+
+def words_of(options):
+    return [f"--{name}={value}" for name, value in options.items()]
+
+
 def steps_for(args, program, ranks, share):
     """Number of steps that fill the window and the time around it."""
     seconds = args.seconds + args.scale * (SETTLING_STEPS * 4 * COMPUTE_S + 2 * STALL_S * (share > 0))
@@ -101,29 +117,40 @@ def steps_for(args, program, ranks, share):
     return int(numpy.searchsorted(ends_of(program, own), seconds)) + SETTLING_STEPS
 
 
+def strategy_of(program, ranks):
+    strategy = STRATEGIES.get(program.split()[1])
+    if strategy is not None:
+        return strategy
+    levels = " ".join(f"ladder {{ period: {period} size: {size} }}"
+                      for period, size in LADDERS[ranks].items())
+    return f"hsgd {{ {levels} }} gradient_group_size: 1"
+
+
 def command(args, work, program, ranks, kilobytes, share):
+    """A run's words and its environment."""
     steps = steps_for(args, program, ranks, share)
-    data = args.directory / "noise.shard"
-    if program.startswith("ours"):
-        strategy = STRATEGIES.get(program.split()[1])
-        if strategy is None:
-            levels = " ".join(f"ladder {{ period: {period} size: {size} }}"
-                              for period, size in LADDERS[ranks].items())
-            strategy = f"hsgd {{ {levels} }} gradient_group_size: 1"
-        values = {"ranks": ranks, "seed": SEED, "hidden": HIDDEN[kilobytes], "data": data,
-                  "batch": BATCH, "steps": steps, "strategy": strategy,
-                  "compute": args.scale * COMPUTE_S, "chaos_steps": 10 * steps,
-                  "stall": args.scale * STALL_S, "share": share}
-        path = work / "spec.textproto"
-        path.write_text((SPEC + STALLS * (share > 0)).format(**values), encoding="utf-8")
-        return [args.built / "bench/trainer_run", "--trainer", args.built / "worker/trainer/trainer",
-                "--spec", path, "--dir", work, "--ranks", str(ranks), "--threads", "1"]
-    options = {"data": data, "store": work / "store", "ranks": ranks, "hidden": HIDDEN[kilobytes],
-               "batch": BATCH, "steps": steps, "seed": SEED, "compute": args.scale * COMPUTE_S,
-               "stall": args.scale * STALL_S, "stall-share": share}
-    if program == "python averager":
-        options["ladder"] = ",".join(f"{period}:{size}" for period, size in LADDERS[ranks].items())
-    return [sys.executable, hsgd.PEER] + [f"--{name}={value}" for name, value in options.items()]
+    options = {"data": args.directory / "noise.shard", "store": work / "store", "ranks": ranks,
+               "hidden": HIDDEN[kilobytes], "batch": BATCH, "steps": steps, "seed": SEED,
+               "compute": args.scale * COMPUTE_S, "stall": args.scale * STALL_S,
+               "stall-share": share}
+    surroundings = {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
+    if program.startswith("python"):
+        if program == "python averager":
+            options["ladder"] = ",".join(f"{period}:{size}"
+                                         for period, size in LADDERS[ranks].items())
+        return [sys.executable, hsgd.PEER, *words_of(options)], dict(os.environ, **surroundings)
+    if is_session(program):
+        trainer, spec = training.SESSION_RANK, SPEC + SESSION
+        environment = training.session_environment(hsgd.PEER, ["--session", *words_of(options)])
+    else:
+        trainer, spec = args.built / "worker/trainer/trainer", SPEC + BUILT_IN
+        environment = dict(os.environ)
+    path = work / "spec.textproto"
+    path.write_text((spec + STALLS * (share > 0)).format(
+        chaos_steps=10 * steps, share=share, strategy=strategy_of(program, ranks), **options),
+        encoding="utf-8")
+    return [args.built / "bench/trainer_run", "--trainer", trainer, "--spec", path, "--dir", work,
+            "--ranks", str(ranks), "--threads", "1"], environment | surroundings
 
 
 class Run:
@@ -173,10 +200,10 @@ class Run:
 
 def run(args, program, ranks, kilobytes, share):
     with tempfile.TemporaryDirectory(dir=args.directory) as folder:
+        words, environment = command(args, pathlib.Path(folder), program, ranks, kilobytes, share)
         done = subprocess.run(
-            command(args, pathlib.Path(folder), program, ranks, kilobytes, share), check=False,
-            stdout=subprocess.PIPE, stderr=None if args.verbose else subprocess.DEVNULL, text=True,
-            env=dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1"))
+            words, check=False, stdout=subprocess.PIPE, text=True, env=environment,
+            stderr=None if args.verbose else subprocess.DEVNULL)
     if done.returncode:
         raise RuntimeError(f"{program} with {ranks} ranks failed")
     result = Run(args, json.loads(done.stdout)["ranks"], share)
@@ -199,7 +226,7 @@ def rows_of(case, ranks, share, runs):
         return table.get(key) if targeted else None
 
     for program in [program for program in OVER_LADDER if program in runs]:
-        mode = program.split()[1]
+        mode = program.removeprefix("ours ")
         yield Row(case=case, metric=f"{mode}: throughput", unit="rank-steps/s", better="higher",
                   ours=values[program], peers={peer: values[peer] for peer in peers})
         for peer, table in (("python ddp", OVER_DDP if mode == "free" else {}),
@@ -220,7 +247,7 @@ def rows_of(case, ranks, share, runs):
 
 
 def live(args):
-    if any(program.startswith("ours") for program in args.programs):
+    if any(not program.startswith("python") for program in args.programs):
         args.built = paceline_bench.build("//bench:trainer_run", "//worker/trainer")
     with tempfile.TemporaryDirectory(prefix="paceline-bench.", dir="/dev/shm") as directory:
         args.directory = pathlib.Path(directory)
@@ -228,7 +255,8 @@ def live(args):
         for kilobytes in args.kilobytes:
             for ranks in args.ranks:
                 for share in args.stalls:
-                    runs = {program: [] for program in args.programs}
+                    runs = {program: [] for program in args.programs
+                            if ranks in SESSION_RANKS or not is_session(program)}
                     for _ in range(args.rounds):
                         for program, made in runs.items():
                             made.append(run(args, program, ranks, kilobytes, share))

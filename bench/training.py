@@ -1,6 +1,10 @@
-"""Runs of our trainer and of its Python peer on the same data: step.py, startup.py, formats.py."""
+"""Runs of our trainer and of its Python peer on the same data: step.py, session.py, startup.py,
+formats.py."""
+import argparse
 import contextlib
 import dataclasses
+import functools
+import itertools
 import json
 import os
 import pathlib
@@ -15,6 +19,8 @@ import paceline_bench
 SITE_PACKAGES = next(paceline_bench.ROOT.glob(".venv/lib/python3*/site-packages"))
 DIGITS = SITE_PACKAGES / "sklearn/datasets/data/digits.csv.gz"
 PEER = paceline_bench.ROOT / "bench/peers/ddp_step.py"
+# The trainer of trainer_run for a session: a script, with session_environment().
+SESSION_RANK = paceline_bench.ROOT / "python/tests/session_rank.sh"
 THREADS = 1
 # The first steps allocate, and let torch and the Reducer settle.
 SETTLING_STEPS = 5
@@ -112,7 +118,6 @@ class Training:
 
     def session(self, case, ranks, steps, *options):
         """Starts of the steps, in ns, of the peer's training as a session that saves every ten."""
-        built = paceline_bench.build("//:engine", "//:watching")
         work = self._new_folder()
         training = [option.replace("{data}", str(self.directory / case.data))
                     for option in case.options]
@@ -120,14 +125,13 @@ class Training:
         spec.write_text(
             f'name: "bench" ranks: {ranks} threads_per_rank: {THREADS} steps: {steps} '
             f'command: "ddp_step.py" session: true working_directory: "/" batch_per_rank: 32 '
+            f'startup_timeout_s: 900 '  # To compile.
             f'checkpoint {{ directory: "{work}/checkpoints" every_steps: 10 }}', encoding="utf-8")
-        environment = dict(
-            os.environ, PYTHON=sys.executable, PACKAGE=str(built / "dist/bin/python"),
-            SCRIPT=str(PEER), ARGUMENTS=" ".join(["--session", *training, *options]))
         output = subprocess.run(
-            [self.runner, "--trainer", paceline_bench.ROOT / "python/tests/session_rank.sh",
-             "--spec", spec, "--dir", work, "--ranks", str(ranks), "--threads", str(THREADS)],
-            check=True, stdout=subprocess.PIPE, text=True, env=environment).stdout
+            [self.runner, "--trainer", SESSION_RANK, "--spec", spec, "--dir", work, "--ranks",
+             str(ranks), "--threads", str(THREADS)],
+            check=True, stdout=subprocess.PIPE, text=True,
+            env=session_environment(PEER, ["--session", *training, *options])).stdout
         return json.loads(output)["ranks"][0]["starts_ns"]
 
     def _new_folder(self):
@@ -135,6 +139,18 @@ class Training:
         folder = self.directory / str(self.runs)
         folder.mkdir()
         return folder
+
+
+@functools.lru_cache(maxsize=None)
+def package():
+    """The folder of the package for scripts."""
+    return paceline_bench.build("//:engine", "//:watching") / "dist/bin/python"
+
+
+def session_environment(script, arguments):
+    """For SESSION_RANK: which script to start as a rank, and its arguments, without spaces."""
+    return dict(os.environ, PYTHON=sys.executable, PACKAGE=str(package()), SCRIPT=str(script),
+                ARGUMENTS=" ".join(map(str, arguments)))
 
 
 def write_tokens(path):
@@ -149,3 +165,29 @@ def step_ms(starts):
     """Median time from the start of one settled step to the start of the next."""
     settled = starts[SETTLING_STEPS:]
     return statistics.median(b - a for a, b in zip(settled, settled[1:])) / 1e6
+
+
+def compare_steps(bench, doc, ways, target):
+    """Compares the steps of two kinds of runs, which alternate. Returns the process's exit code.
+
+    ways(runs): {what is added to the case: (ours, the peer's)}; each is called with a case, the
+    number of ranks and of steps, and returns the starts of the steps. `doc`: of the benchmark.
+    """
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("--rounds", type=int, default=5, help="runs of each kind and case")
+    parser.add_argument("--steps", type=int, default=25, help="steps of a run")
+    parser.add_argument("--model", choices=("resnet18", "llama"), help="only this one")
+    args = parser.parse_args()
+    cases = [case for case in (RESNET18, LLAMA) if args.model in (None, case.name)]
+
+    rows = []
+    with Training() as runs:
+        for (added, sides), case, ranks in itertools.product(ways(runs).items(), cases, (1, 2)):
+            ours, ddp = [], []
+            for _ in range(args.rounds):
+                for times, side in zip((ours, ddp), sides):
+                    times.append(step_ms(side(case, ranks, args.steps)))
+            rows.append(paceline_bench.Row(
+                case=f"{case.name}, {ranks} rank{'s' if ranks > 1 else ''}{added}",
+                metric="step time", unit="ms", ours=ours, peers={"python ddp": ddp}, target=target))
+    return paceline_bench.report(bench, rows)

@@ -6,7 +6,7 @@
 set -uo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.." || exit
 
-readonly quick=(format scripts python docs proto core waits boundaries cost)
+readonly quick=(format scripts python types docs proto core waits boundaries cost)
 readonly all=("${quick[@]}" tidy)
 readonly work=build/check
 fix=0
@@ -49,6 +49,16 @@ import sys
 for path in sys.argv[1:]:
     compile(open(path, encoding="utf-8").read(), path, "exec")
 PYTHON
+}
+
+# What scripts import has types that hold.
+check_types() {
+  local module modules=(paceline)
+  for module in _engine _protocols alone connect errors loader session shadow state step; do
+    modules+=("paceline.$module")
+  done
+  (cd python && ../.venv/bin/mypy --strict --follow-imports=silent --no-error-summary \
+    --cache-dir="../$work/mypy" "${modules[@]/#/--module=}")
 }
 
 # Everything that the documents refer to exists.

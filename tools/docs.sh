@@ -9,5 +9,7 @@ bin=$(bazel info bazel-bin 2>/dev/null)
 
 write() { .venv/bin/python tools/generated.py write "$@"; }
 write docs/api.md api tools/api_page.py proto/*.proto
+write docs/session-api.md reference tools/session_api_page.py \
+  python/paceline/{connect,errors,loader,session,step}.py
 write docs/job-file.md keys tools/job_file_page.py proto/job_spec.proto
 write docs/metrics.md families "$bin/tests/docs/print_families"

@@ -115,6 +115,8 @@ def train(args):
         # Our trainer, too, keeps each rank's running statistics and reduces in place.
         model = nn.parallel.DistributedDataParallel(
             model, broadcast_buffers=False, gradient_as_bucket_view=True)
+    if args.compile:
+        model = torch.compile(model)
     optimizer = make_optimizer(args, model.parameters())
     criterion = nn.CrossEntropyLoss()
     indices = batches(len(all_inputs), args.batch, args.rank, args.world)
@@ -146,6 +148,8 @@ def train_session(args):
     all_inputs, all_targets, model = make_training(args)
     optimizer = make_optimizer(args, model.parameters())
     run.attach(model, optimizer)
+    if args.compile:
+        model = torch.compile(model)
     criterion = nn.CrossEntropyLoss()
     drawn = ((all_inputs[batch], all_targets[batch]) for batch in
              batches(len(all_inputs), args.batch, max(run.rank, 0), run.world_size))
@@ -173,6 +177,7 @@ def main():
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--plain", action="store_true", help="no DistributedDataParallel")
     parser.add_argument("--fused", action="store_true", help="the optimizer in one kernel")
+    parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
     parser.add_argument("--session", action="store_true", help="as a session of Paceline's")
     args = parser.parse_args()
     train_session(args) if args.session else train(args)

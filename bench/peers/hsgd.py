@@ -3,7 +3,8 @@
 All ranks are forked from this process after it has imported torch, which saves memory and time
 that separate processes would need. Each computes as our trainers in bench/hsgd.py: sleeps, stalls
 by the same draws, a small MLP, SGD. Prints {"ranks": [{"starts_ns": [...], "totals_ns": [...]},
-...]}, CLOCK_MONOTONIC nanoseconds.
+...]}, CLOCK_MONOTONIC nanoseconds. With --session it is one rank of a job of Paceline's, which has it
+sleep, and whose ring has the times.
 """
 import argparse
 import collections
@@ -45,14 +46,35 @@ def load_shard(path):
     return images, torch.from_numpy(numpy.frombuffer(data, "<u4", count, labels).astype(numpy.int64))
 
 
+def network(args, images):
+    return nn.Sequential(nn.Linear(images.shape[1], args.hidden), nn.ReLU(),
+                         nn.Linear(args.hidden, 10))
+
+
+def train_session(args):
+    import paceline  # pylint: disable=import-outside-toplevel
+
+    run = paceline.init()
+    torch.manual_seed(args.seed)
+    images, labels = load_shard(args.data)
+    model = network(args, images)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, fused=True)
+    run.attach(model, optimizer)
+    loader = run.loader(torch.utils.data.TensorDataset(images, labels), shuffle=False)
+    for step in run.steps():
+        with step:
+            for inputs, targets in step.batches(loader):
+                step.backward(nn.functional.cross_entropy(model(inputs), targets))
+            step.update()
+
+
 def train(args, rank):
     torch.set_num_threads(1)
     torch.manual_seed(args.seed)
     dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=rank,
                             world_size=args.ranks)
     images, labels = load_shard(args.data)
-    model = nn.Sequential(nn.Linear(images.shape[1], args.hidden), nn.ReLU(),
-                          nn.Linear(args.hidden, 10))
+    model = network(args, images)
     averager = None
     if args.ladder:
         levels = (level.split(":") for level in args.ladder.split(","))
@@ -100,7 +122,11 @@ def main():
     parser.add_argument("--slow-rank", type=int, default=-1, help="rank that is slow; -1: none")
     parser.add_argument("--slow-from", type=int, default=0, help="step")
     parser.add_argument("--slow-by", type=float, default=0, help="seconds a step")
+    parser.add_argument("--session", action="store_true", help="a rank of a session of Paceline's")
     args = parser.parse_args()
+    if args.session:
+        train_session(args)
+        return
     pids = []
     for rank in range(args.ranks):
         pids.append(os.fork())

@@ -1,11 +1,14 @@
-"""The peers of our recovery: one rank of a small perceptron under torchrun, or under torchft.
+"""One rank of a small perceptron: under torchrun or torchft, the peers of our recovery, or in a
+session.
 
     torchrun    started by torchrun; a checkpoint after each step on a file system in memory, from
                 which all ranks go on when torchrun has started them again.
     torchft     one replica group of one rank, with its manager and store; survivors go on without
                 the lost one.
+    session     a rank of a job of Paceline's with `session: true`, whose ring has the steps.
 
-Appends a line "STEP NANOSECONDS PID" (CLOCK_MONOTONIC) to --steps after each committed step.
+The first two append a line "STEP NANOSECONDS PID" (CLOCK_MONOTONIC) to --steps after each committed
+step.
 """
 import argparse
 import contextlib
@@ -105,16 +108,32 @@ def under_torchft(args):
             recorder.committed(done)
 
 
+def in_session(args):
+    import paceline
+
+    run = paceline.init()
+    model = perceptron(args)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    run.attach(model, optimizer)
+    args.rank = max(run.rank, 0)
+    drawn = batches(args)
+    for step in run.steps():
+        with step:
+            for inputs, targets in step.batches(drawn):
+                step.backward(nn.functional.cross_entropy(model(inputs), targets))
+            step.update()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("way", choices=["torchrun", "torchft"])
+    parser.add_argument("way", choices=["torchrun", "torchft", "session"])
     parser.add_argument("--inputs", type=int, default=1024)
     parser.add_argument("--hidden", type=int, nargs="*", default=[])
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
     parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", 0)))
-    parser.add_argument("--steps", type=pathlib.Path, required=True, help="{rank} is replaced")
+    parser.add_argument("--steps", type=pathlib.Path, help="{rank} is replaced; not of a session")
     parser.add_argument("--checkpoint", type=pathlib.Path, help="of torchrun")
     parser.add_argument("--lighthouse", help="of torchft")
     parser.add_argument("--timeout", type=float, default=60, help="of torchft, seconds")
@@ -124,7 +143,8 @@ def main():
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     with contextlib.suppress(KeyboardInterrupt):
-        {"torchrun": under_torchrun, "torchft": under_torchft}[args.way](args)
+        {"torchrun": under_torchrun, "torchft": under_torchft,
+         "session": in_session}[args.way](args)
 
 
 if __name__ == "__main__":

@@ -96,8 +96,9 @@ def add_engine(built, package):
 
 
 def add_files(root, package):
-    for path in sorted((root / "python/paceline").rglob("*.py")):
-        copy(path, package / path.relative_to(root / "python/paceline"))
+    for pattern in ["*.py", "*.pyi", "py.typed"]:
+        for path in sorted((root / "python/paceline").rglob(pattern)):
+            copy(path, package / path.relative_to(root / "python/paceline"))
     for name in ["_commands.py", "__main__.py"]:
         copy(HERE / name, package / name)
     share = package / "share"

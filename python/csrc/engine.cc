@@ -33,6 +33,11 @@ Engine::Engine(const Options& options, Platform& platform) {
   if (!run_->ok()) ThrowEnd();
 }
 
+bool Engine::may_slip() const {
+  const StrategyConfig::Kind kind = config().strategy.kind;
+  return kind == StrategyConfig::Kind::kSlipstream || kind == StrategyConfig::Kind::kAuto;
+}
+
 void Engine::Load(ScriptWorkload::Parts parts) {
   workload_ = std::make_unique<ScriptWorkload>(std::move(parts));
   run_->Load(*workload_);
@@ -84,6 +89,25 @@ void Engine::EndStep() {
   Make([this] { return run_->EndStep(); });
 }
 
+c10::intrusive_ptr<c10d::ProcessGroup> Engine::TorchGroup() {
+  TORCH_CHECK_VALUE(config().strategy.kind == StrategyConfig::Kind::kDdp,
+                    "run.process_group needs `strategy: ddp`: with any other, ranks may be at "
+                    "different steps");
+  if (!run_->ok()) ThrowEnd();
+  c10::intrusive_ptr<c10d::ProcessGroup> group;
+  Make([&] {
+    group = run_->CallersGroup().torch_group();
+    return absl::OkStatus();
+  });
+  return group;
+}
+
+void Engine::Save() {
+  TORCH_CHECK_VALUE(!config().checkpoint.directory.empty(),
+                    "run.save() needs `checkpoint: {directory: ...}` in the job's file");
+  run_->AskForSave();
+}
+
 void Engine::ShowProgress(int64_t done, int64_t all) {
   Make([&] {
     run_->evaluation().ShowProgress(done, all);
@@ -104,7 +128,11 @@ bool Engine::CutOff(const std::string& what, bool collective) {
 
 void Engine::Fail(const std::string& what) { run_->Fail(absl::InternalError(what)); }
 
-int Engine::Finish() { return run_->Finish(); }
+int Engine::Finish() {
+  // Threads of the engine may outlive Python, which must not be called then.
+  if (workload_ != nullptr) workload_->Close();
+  return run_->Finish();
+}
 
 // What a script's own code throws in between (a hook in its backward pass) goes on to the script.
 void Engine::Make(const std::function<absl::Status()>& part) {

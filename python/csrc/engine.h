@@ -5,12 +5,14 @@
 #define PYTHON_CSRC_ENGINE_H_
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -55,6 +57,8 @@ class Engine {
   Engine(const Options& options, Platform& platform);
 
   const TrainerConfig& config() const { return run_->config(); }
+  // Whether the job may train with Slipstream.
+  bool may_slip() const;
   at::Device device() const { return run_->device(); }
 
   // Restores from the checkpoint, if the job goes on from one, and says that this rank is ready.
@@ -73,6 +77,13 @@ class Engine {
   at::Tensor BeforeUpdate(std::optional<double> max_norm);
   void Updated();
   void EndStep();
+
+  // A group of all members for the script's own collectives; null: this rank is alone. The first
+  // call of a generation is collective. Throws c10::ValueError unless the strategy is ddp, as only
+  // then all members are at the same step.
+  c10::intrusive_ptr<c10d::ProcessGroup> TorchGroup();
+  // As TrainerRun::AskForSave. Throws c10::ValueError without a checkpoint directory.
+  void Save();
 
   // For an evaluation.
   void ShowProgress(int64_t done, int64_t all);

@@ -12,6 +12,7 @@
 
 #include "python/csrc/engine.h"
 #include "python/csrc/python_attachments.h"
+#include "python/csrc/python_shadow.h"
 #include "python/csrc/script_workload.h"
 #include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/core/sampler.h"
@@ -33,10 +34,14 @@ Engine* StartEngine(const std::string& directory, const std::string& socket,
 
 void Load(Engine& engine, const ModuleTensors::Named& parameters,
           const ModuleTensors::Named& buffers, bool unused_parameters, py::object state,
+          py::object shadow, const std::string& no_slipstream, const std::string& no_mean,
           int64_t samples, bool evaluates) {
   ScriptWorkload::Parts parts;
   parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
   parts.attachments = std::make_unique<PythonAttachments>(std::move(state));
+  if (!shadow.is_none()) parts.shadow = std::make_unique<PythonShadow>(std::move(shadow));
+  parts.no_slipstream = no_slipstream;
+  parts.no_mean = no_mean;
   parts.unused_parameters = unused_parameters;
   parts.samples = samples;
   parts.evaluates = evaluates;
@@ -80,6 +85,7 @@ void BindEngine(py::module_& m) {
       .def_property_readonly("kind", [](const StepOrder& order) { return NameOf(order.kind); })
       .def_readonly("number", &StepOrder::number)
       .def_readonly("updates", &StepOrder::updates)
+      .def_readonly("scheduled", &StepOrder::scheduled)
       .def_property_readonly("generation",
                              [](const StepOrder& order) { return order.member.generation; })
       .def_property_readonly("rank", [](const StepOrder& order) { return order.member.rank; })
@@ -104,9 +110,13 @@ void BindEngine(py::module_& m) {
       .def_property_readonly("seed", [](Engine& engine) { return engine.config().seed; })
       .def_property_readonly("recovers",
                              [](Engine& engine) { return engine.config().recovery.enabled; })
+      .def_property_readonly("may_slip", &Engine::may_slip)
+      .def_property_readonly("clip_grad_norm",
+                             [](Engine& engine) { return engine.config().clip_grad_norm; })
       .def_property_readonly("is_broken", &Engine::is_broken)
       .def("load", &Load, py::kw_only(), py::arg("parameters"), py::arg("buffers"),
-           py::arg("unused_parameters"), py::arg("state"), py::arg("samples"), py::arg("evaluates"))
+           py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"),
+           py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"), py::arg("evaluates"))
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),
            py::arg("world_size"), py::arg("batch"), py::arg("shuffle"), py::arg("epoch"),
@@ -136,6 +146,8 @@ void BindEngine(py::module_& m) {
            }))
       .def("updated", WithoutGil([](Engine& engine) { engine.Updated(); }))
       .def("end_step", WithoutGil([](Engine& engine) { engine.EndStep(); }))
+      .def("process_group", WithoutGil([](Engine& engine) { return engine.TorchGroup(); }))
+      .def("save", WithoutGil([](Engine& engine) { engine.Save(); }))
       .def("show_progress", WithoutGil([](Engine& engine, int64_t done, int64_t all) {
              engine.ShowProgress(done, all);
            }))

@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "worker/trainer/slipstream/buffers.h"
+
 namespace paceline {
 namespace {
 
@@ -46,21 +48,46 @@ void ModuleTensors::CheckStorage() const {
   }
 }
 
-void ScriptOptimizer::Update(const std::vector<at::Tensor>& /*parameters*/,
-                             const std::vector<at::Tensor>& /*gradients*/,
-                             const at::Tensor& /*learning_rate*/, const at::Tensor& /*skip*/) {
-  TORCH_CHECK(false, "the optimizer of a script is called by the script alone");
+void ScriptOptimizer::Update(const std::vector<at::Tensor>& parameters,
+                             const std::vector<at::Tensor>& gradients,
+                             const at::Tensor& /*learning_rate*/, const at::Tensor& skip) {
+  TORCH_CHECK(shadow_ != nullptr && !skip.defined(),
+              "the optimizer of a script is called by the script alone");
+  shadow_->Update(parameters, gradients);
+}
+
+std::vector<at::Tensor> ScriptOptimizer::StepCounts() const {
+  return shadow_ == nullptr ? std::vector<at::Tensor>() : shadow_->StepCounts();
+}
+
+std::vector<at::Tensor> ScriptOptimizer::State() const {
+  return shadow_ == nullptr ? Optimizer::State() : shadow_->State();
+}
+
+void ScriptOptimizer::Reset() {
+  TORCH_CHECK(shadow_ != nullptr, "the optimizer of a script is reset by the script alone");
+  shadow_->Reset();
+}
+
+absl::Status ScriptOptimizer::CheckMean() const {
+  return no_mean_.empty() ? absl::OkStatus() : absl::InvalidArgumentError(no_mean_);
 }
 
 ScriptWorkload::ScriptWorkload(Parts parts)
-    : parts_(std::move(parts)), optimizer_(TensorsOf(parts_.model->parameters())) {}
+    : parts_(std::move(parts)),
+      optimizer_(TensorsOf(parts_.model->parameters()), parts_.shadow.get(), parts_.no_mean) {}
+
+void ScriptWorkload::Close() {
+  if (parts_.shadow != nullptr) parts_.shadow->Close();
+}
 
 absl::Status ScriptWorkload::CheckSlipstream() {
-  return absl::InvalidArgumentError(
-      "Slipstream does not train sessions of a script yet; give strategy ddp, local_sgd or hsgd");
+  if (!parts_.no_slipstream.empty()) return absl::InvalidArgumentError(parts_.no_slipstream);
+  return paceline::CheckSlipstream(*parts_.model);
 }
 
 double ScriptWorkload::LearningRate(int64_t step) const {
+  if (parts_.shadow != nullptr) return parts_.shadow->Schedule(step);
   if (step > rate_step_) {
     rate_step_ = step;
     rate_ = next_rate_;

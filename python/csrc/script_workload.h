@@ -43,10 +43,34 @@ class ModuleTensors : public ModelTensors {
   std::vector<Storage> storages_;  // Of parameters, then buffers.
 };
 
-// The script's own optimizer, which the engine never calls. Its state is attached.
+// The script's optimizer and schedulers in the engine's hands: with Slipstream, whose steps of the
+// job are not those of a rank, and some of whose updates are made aside of the script's steps. A
+// failure of the script's is a c10::ValueError.
+class Shadow {
+ public:
+  virtual ~Shadow() = default;
+
+  // Steps the schedulers until they are where the job's step `step` needs them; never back. Returns
+  // the learning rate, of the first group of parameters.
+  virtual double Schedule(int64_t step) = 0;
+  // As Optimizer::Update, with the learning rates that Schedule has left.
+  virtual void Update(const std::vector<at::Tensor>& parameters,
+                      const std::vector<at::Tensor>& gradients) = 0;
+  // The optimizer's, made if there is none yet: as Optimizer's. Requires: they have a mean.
+  virtual std::vector<at::Tensor> State() = 0;
+  virtual std::vector<at::Tensor> StepCounts() = 0;
+  virtual void Reset() = 0;
+  // The script ends: waits for a call under way. Later ones throw.
+  virtual void Close() = 0;
+};
+
+// The script's own optimizer, which the engine calls by its shadow alone. Its state is attached.
 class ScriptOptimizer : public Optimizer {
  public:
-  explicit ScriptOptimizer(std::vector<at::Tensor> parameters) : Optimizer(std::move(parameters)) {}
+  // `shadow`: outlives this; null: it is never called. `no_mean`: why the mean of several ranks'
+  // state is not a state; empty: it is.
+  ScriptOptimizer(std::vector<at::Tensor> parameters, Shadow* shadow, std::string no_mean)
+      : Optimizer(std::move(parameters)), shadow_(shadow), no_mean_(std::move(no_mean)) {}
 
   // What has the parameters' shapes in its state, once there is some: it can be averaged.
   void SetSlots(std::vector<OptimizerSlot> slots) { slots_ = std::move(slots); }
@@ -54,18 +78,27 @@ class ScriptOptimizer : public Optimizer {
   void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
               const at::Tensor& learning_rate, const at::Tensor& skip) override;
   std::vector<OptimizerSlot> Slots() const override { return slots_; }
-  std::vector<at::Tensor> StepCounts() const override { return {}; }
+  std::vector<at::Tensor> StepCounts() const override;
+  std::vector<at::Tensor> State() const override;
+  void Reset() override;
+  absl::Status CheckMean() const override;
 
  private:
+  Shadow* const shadow_;
+  const std::string no_mean_;
   std::vector<OptimizerSlot> slots_;
 };
 
-// Thread-compatible.
+// Thread-compatible, but for what Workload and Optimizer say of Slipstream.
 class ScriptWorkload : public Workload {
  public:
   struct Parts {
     std::unique_ptr<ModuleTensors> model;
     std::unique_ptr<Attachments> attachments;
+    // Where the job may train with Slipstream; else null: the script's schedulers are its own.
+    std::unique_ptr<Shadow> shadow;
+    std::string no_slipstream;  // Why Slipstream cannot train this; empty: it can train the script.
+    std::string no_mean;        // As for ScriptOptimizer.
     bool unused_parameters = false;
     int64_t samples = 0;  // Of its loader; 0: it has another kind of loader.
     bool evaluates = false;
@@ -73,7 +106,10 @@ class ScriptWorkload : public Workload {
 
   explicit ScriptWorkload(Parts parts);
 
-  // The learning rate of the step that begins next.
+  // The script ends: the engine's threads call nothing of it from now on.
+  void Close();
+
+  // The learning rate of the step that begins next, where the script decides.
   void SetLearningRate(double rate) { next_rate_ = rate; }
   // The position behind the batches that the step has taken so far.
   void SetPosition(const DataPosition& position) { position_ = position; }

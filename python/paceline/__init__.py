@@ -6,13 +6,28 @@ Paceline (docs/session.md). `import paceline.watch` only measures its steps.
 Importing this package is fast and does not import torch.
 """
 
+from __future__ import annotations
+
 import sys
+
+TYPE_CHECKING = False  # Type checkers take it as true; typing would have to be imported.
+if TYPE_CHECKING:
+    from importlib.machinery import ModuleSpec
+    from types import ModuleType
+    from typing import Any, Callable, Optional, Sequence
+
+    from paceline.connect import init as init
+    from paceline.errors import Regroup as Regroup, TrainingError as TrainingError
+    from paceline.loader import Loader as Loader
+    from paceline.session import Run as Run, Score as Score
+    from paceline.step import Step as Step
 
 # Imported with torch, when they are first used.
 _EXPORTS = {
+    "connect": ("init",),
     "errors": ("Regroup", "TrainingError"),
     "loader": ("Loader",),
-    "session": ("Run", "Score", "init"),
+    "session": ("Run", "Score"),
     "step": ("Step",),
 }
 
@@ -20,25 +35,27 @@ _EXPORTS = {
 class _TorchFinder:
     """Is first in sys.meta_path until torch has been imported; then calls `then`."""
 
-    def __init__(self, then):
+    def __init__(self, then: Callable[[], object]) -> None:
         self._then = then
 
-    def find_spec(self, name, path=None, target=None):
+    def find_spec(self, name: str, path: Optional[Sequence[str]] = None,
+                  target: Optional[ModuleType] = None) -> Optional[ModuleSpec]:
         if name != "torch":
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
-            spec = find(name, path, target) if find and finder is not self else None
+            spec: Optional[ModuleSpec] = (
+                find(name, path, target) if find and finder is not self else None)
             if spec is not None:
                 self._call_after(spec.loader)
                 return spec
         return None
 
-    def _call_after(self, loader):
+    def _call_after(self, loader: Any) -> None:
         # A caller may only want the spec: the finder stays until a module is made from one.
         load = loader.exec_module
 
-        def exec_module(module):
+        def exec_module(module: ModuleType) -> None:
             del loader.exec_module
             sys.meta_path.remove(self)
             load(module)
@@ -50,7 +67,7 @@ class _TorchFinder:
             pass
 
 
-def tell_off(error, since="not"):
+def tell_off(error: BaseException, since: str = "not") -> None:
     """Reports on stderr, if there is one, that the script is not watched, and why."""
     try:
         sys.stderr.write("paceline: this script is %s watched: %s: %s\n"
@@ -59,7 +76,7 @@ def tell_off(error, since="not"):
         pass
 
 
-def after_torch(then):
+def after_torch(then: Callable[[], object]) -> None:
     """Calls `then` as soon as other code has imported torch; never imports torch itself."""
     if "torch" in sys.modules:
         then()
@@ -67,7 +84,7 @@ def after_torch(then):
         sys.meta_path.insert(0, _TorchFinder(then))
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> Any:
     from importlib import import_module  # pylint: disable=import-outside-toplevel
 
     for module in _EXPORTS:

@@ -1,97 +1,147 @@
 """A session without Paceline: one rank, nothing connected."""
 
-import types
+from __future__ import annotations
+
+import dataclasses
+import datetime
+from typing import TYPE_CHECKING, Any, List, Optional, Sequence, Tuple
 
 import torch
+from torch._C._distributed_c10d import HashStore
+
+if TYPE_CHECKING:
+    from paceline._protocols import Order
 
 
 class AloneEngine:
     """As paceline._engine.Engine (python/csrc/engine.h), for a script that runs by itself."""
 
     rank, world_size, generation, openings = 0, 1, 1, 0
-    recovers = is_broken = False
+    recovers = is_broken = may_slip = False
+    clip_grad_norm = 0.0
 
-    def __init__(self, *, steps, batch, seed):
+    def __init__(self, *, steps: int, batch: int, seed: int) -> None:
         self.steps, self.batch, self.seed = steps, batch, seed
         self.device = torch.device("cpu")
         self.spec = "{}"
-        self.position = (0, 0)
-        self._parameters = []
+        self.position: Tuple[int, int] = (0, 0)
+        self._parameters: List[torch.Tensor] = []
+        self._storages: List[Tuple[str, torch.Tensor, int, torch.Size]] = []
         self._next = 0
         self._evaluates = False
         self._evaluated = False
 
-    def load(self, *, parameters, evaluates, **_unused):
+    def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
+             buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
+             **_unused: Any) -> None:
         self._parameters = [p for _, p in parameters]
+        self._storages = [(name, one, one.data_ptr(), one.shape)
+                          for name, one in (*parameters, *buffers)]
         self._evaluates = evaluates
 
-    def sampler(self, **options):
-        return _Sampler(self.seed, **options)
+    def sampler(self, *, samples: int, rank: int, world_size: int, batch: int, shuffle: bool,
+                epoch: int, offset: int) -> _Sampler:
+        del rank, world_size  # There is one.
+        return _Sampler(self.seed, samples, batch, shuffle, (epoch, offset))
 
-    def set_position(self, epoch, offset):
+    def set_position(self, epoch: int, offset: int) -> None:
         self.position = (epoch, offset)
 
-    def set_optimizer_slots(self, slots):
+    def set_optimizer_slots(self, slots: Sequence[Tuple[str, Sequence[torch.Tensor]]]) -> None:
         pass
 
-    def next(self, _learning_rate):
-        order = types.SimpleNamespace(
-            kind="step", number=self._next, updates=True, generation=1, rank=0, world_size=1,
-            batch=self.batch, passes=1)
+    def next(self, _learning_rate: float) -> Order:
+        kind = "step"
         for parameter in self._parameters:
             parameter.grad = None
         if self._next >= self.steps:
-            order.kind = "evaluate" if self._evaluates and not self._evaluated else "done"
+            kind = "evaluate" if self._evaluates and not self._evaluated else "done"
             self._evaluated = True
-        return order
+        return _Order(kind, self._next, self.batch)
 
-    def begin_pass(self):
+    def begin_pass(self) -> None:
+        for name, one, data, shape in self._storages:
+            if one.data_ptr() != data or one.shape != shape:
+                raise ValueError(f"{name} has another storage than when it was attached; "
+                                 "model.to(), .half() and p.data = ... are only possible before "
+                                 "run.attach(model)")
+
+    def begin_forward(self, samples: int, tokens: int) -> None:
         pass
 
-    def begin_forward(self, samples, tokens):
-        pass
+    def backward(self, loss: torch.Tensor, _shown: torch.Tensor) -> None:
+        torch.autograd.backward(loss)
 
-    def backward(self, loss, _shown):
-        loss.backward()
-
-    def before_update(self, clip):
+    def before_update(self, clip: Optional[float]) -> Optional[torch.Tensor]:
         if clip:
             torch.nn.utils.clip_grad_norm_(self._parameters, clip)
+        return None
 
-    def updated(self):
+    def updated(self) -> None:
         self._next += 1
 
-    def end_step(self):
+    def end_step(self) -> None:
         pass
 
-    def end_evaluation(self, loss, correct, predictions, samples):
+    def process_group(self) -> Optional[torch.distributed.ProcessGroup]:
+        return None
+
+    def save(self) -> None:
+        pass
+
+    def end_evaluation(self, loss: float, correct: float, predictions: float,
+                       _samples: int) -> None:
         accuracy = f" accuracy={correct / predictions:.4f}" if correct >= 0 else ""
         print(f"evaluation loss={loss / predictions:.9g}{accuracy}", flush=True)
 
-    def cut_off(self, _what, _collective):
+    def cut_off(self, _what: str, _collective: bool) -> bool:
         return False
 
-    def fail(self, what):
+    def fail(self, what: str) -> None:
         pass
 
-    def finish(self):
+    def finish(self) -> int:
         return 0
+
+
+@dataclasses.dataclass
+class _Order:
+    """The one rank's next order."""
+
+    kind: str
+    number: int
+    batch: int
+    rank, world_size, generation, passes = 0, 1, 1, 1
+    updates = scheduled = True
 
 
 class _Sampler:
     """As paceline._engine.Sampler, in another order."""
 
-    def __init__(self, seed, *, samples, batch, shuffle, epoch, offset, **_one_rank):
+    def __init__(self, seed: int, samples: int, batch: int, shuffle: bool,
+                 position: Tuple[int, int]) -> None:
         self._seed, self._samples, self._batch, self._shuffle = seed, samples, batch, shuffle
-        self.position = (epoch, offset)
+        self.position = position
 
-    def next(self):
+    def next(self) -> List[int]:
         epoch, offset = self.position
         if offset > self._samples - self._batch:
             epoch, offset = epoch + 1, 0
         self.position = (epoch, offset + self._batch)
-        order = range(self._samples)
+        order = list(range(self._samples))
         if self._shuffle:
             generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
             order = torch.randperm(self._samples, generator=generator).tolist()
-        return list(order[offset:offset + self._batch])
+        return order[offset:offset + self._batch]
+
+
+def group_of_one() -> torch.distributed.ProcessGroup:
+    """A group whose only member is this process."""
+    store = HashStore()
+    kind = torch.distributed.ProcessGroup.BackendType.GLOO
+    group = torch.distributed.ProcessGroup(store, 0, 1)
+    group._set_default_backend(kind)
+    group._register_backend(
+        torch.device("cpu"), kind,
+        torch.distributed.ProcessGroupGloo(store, 0, 1, datetime.timedelta(minutes=1)))
+    return group

@@ -1,15 +1,31 @@
 """Where a session's batches come from."""
 
+from __future__ import annotations
+
 import collections
+import typing
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, Optional, Tuple
 
 import torch
 from torch.utils.data import DataLoader
 
+from paceline.state import random_numbers, restore_random_numbers
+
+if TYPE_CHECKING:
+    from paceline._protocols import Engine, Sampler
+    from paceline.session import Run
+
+_Position = Tuple[int, int]  # Epoch, and samples of it.
+
 
 class Loader:
-    """A DataLoader whose position is two numbers. Made by Run.loader()."""
+    """A DataLoader whose position is two numbers. Made by Run.loader(), for step.batches."""
 
-    def __init__(self, run, dataset, batch_size, shuffle, of_dataloader):
+    samples: int
+    """Number of samples of the dataset."""
+
+    def __init__(self, run: Run, dataset: Any, batch_size: Optional[int], shuffle: bool,
+                 of_dataloader: Dict[str, Any]) -> None:
         for key in ("sampler", "batch_sampler", "drop_last"):
             if key in of_dataloader:
                 raise ValueError(f"{key} does not go with run.loader, whose ranks share the samples "
@@ -17,46 +33,50 @@ class Loader:
         if not hasattr(dataset, "__len__"):
             raise TypeError(f"a {type(dataset).__name__} has no length; run.loader takes a "
                             "map-style dataset, others go into step.batches as they are")
+        if batch_size is not None and batch_size < 1:
+            raise ValueError(f"batch_size is {batch_size}; give at least 1, or None for that of "
+                             "the job's file")
         self.samples = len(dataset)
         self._run = run
         self._dataset = dataset
         self._batch_size = batch_size
         self._shuffle = shuffle
         self._of_dataloader = of_dataloader
-        self._as = None        # (rank, world_size, batch) that the iterator is for.
+        # (rank, world_size, batch) that the iterator is for.
+        self._as: Optional[Tuple[int, int, int]] = None
         self._openings = -1
-        self._iterator = None
-        self._positions = collections.deque()  # Behind each batch that the iterator has drawn.
-        self._position = (0, 0)                # Behind the batches taken.
-        self._step = None
-        self._began = (0, 0)    # The position at the step's beginning.
-        self._kept = []         # (position behind, batch) of the step under way.
-        self._again = []        # Those of them that are to be given once more.
+        self._iterator: Iterator[Any] = iter(())
+        self._positions: Deque[_Position] = collections.deque()  # Behind each batch drawn.
+        self._position: _Position = (0, 0)                       # Behind the batches taken.
+        self._began: _Position = (0, 0)  # The position at the step's beginning.
+        # (position behind, batch) of the step under way, and those to be given once more.
+        self._kept: List[Tuple[_Position, Any]] = []
+        self._again: List[Tuple[_Position, Any]] = []
 
-    def __len__(self):
+    def __len__(self) -> int:
         """Steps of an epoch, with the present ranks and one pass each."""
         return self.samples // (self.batch * self._run.world_size)
 
     @property
-    def batch(self):
+    def batch(self) -> int:
+        """Samples of a batch of this rank."""
         return self._batch_size or self._run.batch_per_rank
 
     @property
-    def epoch(self):
+    def epoch(self) -> int:
         """The epoch of the newest batch, from 0."""
         return self._position[0]
 
-    def begin(self, number):
+    def _begin(self, _step: Tuple[int, int]) -> None:
         """A step begins. For Step."""
         engine = self._run._engine
         if engine.openings != self._openings:
             self._openings = engine.openings
             self._open(engine)
-        self._step = number
         self._began = self._position
         self._kept = []
 
-    def take(self):
+    def _take(self) -> Any:
         """The next batch. For Step."""
         if self._again:
             self._position, batch = self._again.pop(0)
@@ -67,10 +87,12 @@ class Loader:
         self._run._engine.set_position(*self._position)
         return batch
 
-    def _open(self, engine):
-        start = tuple(engine.position)
+    def _open(self, engine: Engine) -> None:
+        start = engine.position
         taken_as = (self._run.rank, self._run.world_size, self.batch)
-        if self._as == taken_as and start == self._began:
+        # Without workers the batches are drawn anew, as their random numbers are the training's.
+        has_workers = self._of_dataloader.get("num_workers", 0) > 0
+        if self._as == taken_as and start == self._began and has_workers:
             self._again = self._kept + self._again
             self._position = start
             return
@@ -90,8 +112,8 @@ class Loader:
         self._iterator = iter(DataLoader(
             self._dataset, batch_sampler=self._indices(start), **of_dataloader))
 
-    def _indices(self, start):
-        rank, world_size, batch = self._as
+    def _indices(self, start: _Position) -> _BatchSampler:
+        rank, world_size, batch = self._run.rank, self._run.world_size, self.batch
         sampler = self._run._engine.sampler(
             samples=self.samples, rank=rank, world_size=world_size, batch=batch,
             shuffle=self._shuffle, epoch=start[0], offset=start[1])
@@ -101,43 +123,56 @@ class Loader:
 class _BatchSampler:
     """Batches of indices without end. Notes the position behind each."""
 
-    def __init__(self, sampler, positions):
+    def __init__(self, sampler: Sampler, positions: Deque[_Position]) -> None:
         self._sampler = sampler
         self._positions = positions
 
-    def __iter__(self):
+    def __iter__(self) -> Iterator[List[int]]:
         while True:
             indices = self._sampler.next()
-            self._positions.append(tuple(self._sampler.position))
+            self._positions.append(self._sampler.position)
             yield indices
 
 
 class Iterable:
     """Batches of any iterable, gone through again and again.
 
-    Gives those of a step that was cut off once more; how far it is, is not saved.
+    Gives those of a step that was cut off once more; how far it is, is not saved. keeps: whether a
+    step may be cut off.
     """
 
-    def __init__(self, iterable):
+    def __init__(self, iterable: typing.Iterable[Any], keeps: bool) -> None:
         self._iterable = iterable
+        self._keeps = keeps
         self._iterator = iter(iterable)
-        self._step = None
-        self._kept = []
-        self._again = []
+        self._step: Optional[Tuple[int, int]] = None
+        # (batch, random numbers behind it) of the step under way, and those to be given once more.
+        self._kept: List[Tuple[Any, Any]] = []
+        self._again: List[Tuple[Any, Any]] = []
 
-    def begin(self, number):
-        """A step begins. For Step."""
-        self._again = self._kept + self._again if number == self._step else []
-        self._step = number
+    def _begin(self, step: Tuple[int, int]) -> None:
+        """A step begins: its number, and how many this rank has made. For Step."""
+        self._again = self._kept + self._again if step == self._step else []
+        self._step = step
         self._kept = []
 
-    def take(self):
+    def _take(self) -> Any:
         """The next batch. For Step."""
-        batch = self._again.pop(0) if self._again else self._next()
-        self._kept.append(batch)
+        if self._again:
+            batch, numbers = self._again.pop(0)
+            restore_random_numbers(numbers)
+        else:
+            batch = self._next()
+            numbers = random_numbers() if self._keeps else None
+        if self._keeps:
+            self._kept.append((batch, numbers))
         return batch
 
-    def _next(self):
+    def serves(self, step: Tuple[int, int]) -> bool:
+        """Whether batches of this step, as in _begin, were taken from here."""
+        return self._step == step
+
+    def _next(self) -> Any:
         for _ in range(2):
             for batch in self._iterator:
                 return batch

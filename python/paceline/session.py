@@ -15,139 +15,146 @@
 One thread makes the steps: that of the loop. Nothing here may be called from another one.
 """
 
+from __future__ import annotations
+
 import atexit
 import dataclasses
 import json
 import os
 import sys
+from types import TracebackType
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence,
+                    Tuple, Type, Union)
 
 import torch
+from torch.amp.grad_scaler import GradScaler
+from torch.optim.optimizer import register_optimizer_step_pre_hook
 
-from paceline.alone import AloneEngine
-from paceline.errors import is_collective
+from paceline.alone import group_of_one
+from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader
-from paceline.state import State
+from paceline.shadow import Shadow
+from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
 
-_ORPHAN_TIMEOUT_S = 600.0
+if TYPE_CHECKING:
+    from paceline._protocols import Engine, Order
 
 
 @dataclasses.dataclass
 class Score:
-    """A rank's share of an evaluation, as sums over what it has evaluated.
-
-    loss: sum of the losses; correct: number of right predictions, or -1 if there are none to count;
-    count: number of predictions (images, tokens) that both sums are of.
-    """
+    """A rank's share of an evaluation, as sums over what it has evaluated."""
 
     loss: float
+    """Sum of the losses."""
     correct: float = -1.0
+    """Number of right predictions; -1: there are none to count."""
     count: float = 1.0
+    """Number of predictions (images, tokens) that both sums are of."""
 
 
-def init(*, steps=100, batch_per_rank=32, seed=0):
-    """Connects this process, a rank of a job with `session: true`, with its worker daemon.
-
-    Call it once, before the model is made. Waits until the daemon has sent the job's file.
-
-    Without a daemon (`python train.py`), the run has one rank, no telemetry and no checkpoints, so
-    that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold.
-
-    Returns: a Run. Raises RuntimeError when the job is no session's, ImportError when this package
-    does not fit the installed torch.
-    """
-    if "PACELINE_SOCKET" not in os.environ:
-        return Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed))
-    if "PACELINE_SESSION" not in os.environ:
-        raise RuntimeError("this job runs a command that is no session: add `session: true` to its "
-                           "file, or do not call paceline.init()")
-    run = Run(_load_engine().start(
-        directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
-        ring=os.environ["PACELINE_RING"],
-        orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
-    run._report_the_end()  # pylint: disable=protected-access
-    return run
-
-
-def _load_engine():
-    # pylint: disable=import-outside-toplevel
-    try:
-        from paceline._built_for import TORCH
-    except ImportError:
-        TORCH = torch.__version__  # Built here, from the sources.
-    if not f"{torch.__version__}.".startswith(f"{TORCH}."):
-        raise ImportError(f"this paceline is built for torch {TORCH}, and here is "
-                          f"{torch.__version__}: pip install 'torch=={TORCH}.*'")
-    try:
-        from paceline._engine import Engine
-    except ImportError as error:
-        raise ImportError(f"the engine of paceline cannot be loaded into Python "
-                          f"{sys.version.split()[0]} with torch {torch.__version__} ({error}): "
-                          "install paceline's wheel in this environment") from error
-    return Engine
+Evaluation = Callable[[int, int], Score]
 
 
 class Run:
     """One rank's part of the training, as long as the process lives. Made by init()."""
 
-    def __init__(self, engine):
+    _optimizer: torch.optim.Optimizer  # This and the three below: once attached.
+    _state: State
+    _trained: Dict[int, torch.Tensor]  # Parameters, by id.
+    _given: int                        # How many the optimizer has.
+
+    def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._order = None  # The newest.
-        self._modules = {}
-        self._optimizer = None
-        self._scaler = None
-        self._state = None
+        self._pid = os.getpid()
+        self._order: Optional[Order] = None  # The newest.
+        self._newest: Optional[Tuple[Step, Order]] = None  # The step that is not closed.
+        self._modules: Dict[str, torch.nn.Module] = {}
+        self._scaler: Optional[GradScaler] = None
+        self._shadow: Optional[Shadow] = None  # Where the job may train with Slipstream.
+        self._no_slipstream = ""               # Why it cannot.
         self._unused_parameters = False
-        self._evaluation = None
-        self._loaders = []
-        self._iterables = {}  # By the loader's id: the loader, and its batches.
+        self._evaluation: Optional[Evaluation] = None
+        self._loaders: List[Loader] = []
+        # By the loader's id: the loader, and its batches.
+        self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
+        self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
+        self._attached = False
         self._loaded = False
+        self._made = 0  # Steps that this rank has made.
+        self._finished = False
         self._slots_known = False
         self._done = False
         self._failed = False
 
     @property
-    def rank(self):
+    def rank(self) -> int:
         """This rank in the present generation, which may change from one step to the next; -1: it
         stands by."""
         return self._engine.rank if self._order is None else self._order.rank
 
     @property
-    def world_size(self):
+    def world_size(self) -> int:
         """Number of ranks in the present generation; changes like rank."""
         return self._engine.world_size if self._order is None else self._order.world_size
 
     @property
-    def generation(self):
+    def generation(self) -> int:
         """How often the ranks have come together anew; 0 before the first step."""
         return 0 if self._order is None else self._order.generation
 
     @property
-    def device(self):
+    def device(self) -> torch.device:
         """The torch.device that this rank trains on."""
         return self._engine.device
 
     @property
-    def total_steps(self):
+    def total_steps(self) -> int:
         """Steps of the job."""
         return self._engine.steps
 
     @property
-    def batch_per_rank(self):
+    def batch_per_rank(self) -> int:
         """Samples of a pass in the present generation."""
         return self._engine.batch if self._order is None else self._order.batch
 
     @property
-    def seed(self):
+    def seed(self) -> int:
         """The job's seed, equal on all ranks."""
         return self._engine.seed
 
     @property
-    def spec(self):
-        """The job's file with its defaults, as a dict."""
-        return json.loads(self._engine.spec)
+    def spec(self) -> Mapping[str, Any]:
+        """The job's file with its defaults, as a dict; empty without a daemon."""
+        spec: Mapping[str, Any] = json.loads(self._engine.spec)
+        return spec
 
-    def attach(self, model, optimizer, *others, own=(), unused_parameters=False):
+    @property
+    def process_group(self) -> torch.distributed.ProcessGroup:
+        """All present ranks, for collectives of the script's own: a metric's all_reduce, or the
+        process_group of a SyncBatchNorm. Takes tensors on run.device.
+
+        Use it inside of a step's block or an evaluation, on all ranks alike: when a rank is lost,
+        its collectives end with an error, which the block swallows. It changes with the generation,
+        so read it anew in each step; the first time in a generation, it waits for all ranks. It is
+        in no default group: give torch.distributed `group=`, and `group_src` in the place of `src`.
+
+        Raises RuntimeError outside of run.steps(), ValueError unless the job's strategy is ddp, as
+        ranks may be at different steps then.
+        """
+        if self._order is None or self._done:
+            raise RuntimeError("run.process_group is read outside of the training; read it inside "
+                               "of a step's block, anew in each step")
+        group = self._engine.process_group()
+        if group is None:
+            if self._group_of_one is None:
+                self._group_of_one = group_of_one()
+            group = self._group_of_one
+        return group
+
+    def attach(self, model: Union[torch.nn.Module, Mapping[str, torch.nn.Module]],
+               optimizer: torch.optim.Optimizer, *others: Stateful, own: Sequence[Stateful] = (),
+               unused_parameters: bool = False) -> None:
         """Says what is trained. All of it is saved, restored, and sent to ranks that join.
 
         model: a Module, or {"name": Module}. Parameters that require gradients are trained; they
@@ -159,10 +166,15 @@ class Run:
           are.
         unused_parameters: a step may leave some out, as find_unused_parameters of
           DistributedDataParallel.
+
+        Raises TypeError or ValueError for what cannot be trained or saved, RuntimeError the second
+        time. Later, no other optimizer may step these parameters, and this one may get no more.
         """
-        if self._state is not None:
+        if self._attached:
             raise RuntimeError("run.attach was called before; call it once, with all there is")
-        modules = model if isinstance(model, dict) else {"": model}
+        modules = {"": model} if isinstance(model, torch.nn.Module) else model
+        if not isinstance(modules, Mapping):
+            modules = {"": modules}
         for name, module in modules.items():
             if not isinstance(module, torch.nn.Module):
                 raise TypeError(f"model {name or 'argument'} is a {type(module).__name__}; attach "
@@ -174,147 +186,252 @@ class Run:
             if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict")):
                 raise TypeError(f"a {type(one).__name__} has no state_dict and load_state_dict, so "
                                 "it cannot be saved; leave it out, or add them")
-        trained = {id(p) for module in modules.values() for p in module.parameters()
-                   if p.requires_grad}
+        trained: Dict[int, torch.Tensor] = {
+            id(p): p for module in modules.values() for p in module.parameters()
+            if p.requires_grad}
         given = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if not given <= trained:
-            raise ValueError(f"{len(given - trained)} of the optimizer's parameters are not of the "
-                             "attached model, or do not require gradients")
-        self._modules = modules
+        if not given <= set(trained):
+            raise ValueError(f"{len(given - set(trained))} of the optimizer's parameters are not "
+                             "of the attached model, or do not require gradients")
+        self._attached = True
+        self._modules = dict(modules)
+        self._trained = trained
+        self._given = sum(len(group["params"]) for group in optimizer.param_groups)
         self._optimizer = optimizer
-        self._scaler = next((one for one in others if isinstance(one, torch.amp.GradScaler)), None)
+        self._scaler = next((one for one in others if isinstance(one, GradScaler)), None)
         self._unused_parameters = unused_parameters
-        self._state = State(self, optimizer, others, own)
+        if self._engine.may_slip:
+            self._no_slipstream = Shadow.problem(others)
+            if not self._no_slipstream:
+                self._shadow = Shadow(optimizer, others)
+        self._state = State(self, optimizer, others, own, self._shadow)
         optimizer.register_step_pre_hook(self._before_optimizer)
         optimizer.register_step_post_hook(self._after_optimizer)
+        register_optimizer_step_pre_hook(self._before_any_optimizer)
         route_backward()
 
-    def loader(self, dataset, *, batch_size=None, shuffle=True, **of_dataloader):
+    def loader(self, dataset: Any, *, batch_size: Optional[int] = None, shuffle: bool = True,
+               **of_dataloader: Any) -> Loader:
         """A DataLoader over a map-style dataset whose position is two numbers.
 
         It goes on exactly after a restart, with another number of ranks too, and gives the batches
-        of a step that was cut off once more. `batch_size`: that of the job's file if None. The
-        other arguments are those of torch.utils.data.DataLoader.
+        of a step that was cut off once more.
+
+        batch_size: samples of a batch of this rank; None: batch_per_rank of the job's file.
+        of_dataloader: other arguments of torch.utils.data.DataLoader.
+
+        Raises TypeError for a dataset without a length, ValueError for arguments that say which
+        samples a rank gets, RuntimeError the second time, or after run.steps() has begun.
         """
+        if self._loaded:
+            raise RuntimeError("run.loader is called after run.steps() has begun; call it before")
         if self._loaders:
             raise RuntimeError("run.loader was called before; a run has one loader")
         loader = Loader(self, dataset, batch_size, shuffle, of_dataloader)
         self._loaders.append(loader)
         return loader
 
-    def evaluation(self, function):
+    def evaluation(self, function: Evaluation) -> Evaluation:
         """Registers, as a decorator, how a rank evaluates its share: function(rank, world_size)
         returns a Score. Called without gradients and with the models in eval mode, between two
-        steps, when evaluation.every of the job's file says so and at the end."""
+        steps, when evaluation.every of the job's file says so and at the end.
+
+        Raises RuntimeError after run.steps() has begun.
+        """
+        if self._loaded:
+            raise RuntimeError("@run.evaluation comes after run.steps() has begun; register it "
+                               "before")
         self._evaluation = function
         return function
 
-    def steps(self):
-        """Yields a Step after the other until the job's steps are done or a stop is asked for.
+    def save(self) -> None:
+        """Asks, inside of a step's block, for a checkpoint once this step is done. All ranks must
+        ask in the same step: a checkpoint of some of them never becomes complete.
+
+        It is made as one of checkpoint.every_steps: beside the training, after the first step from
+        then on that leaves all ranks equal. Without a daemon it does nothing.
+
+        Raises RuntimeError outside of a block, ValueError if the job has no checkpoint.directory.
+        """
+        if Step._active is None:
+            raise RuntimeError("run.save() is called outside of a step; call it inside of "
+                               "`with step:`")
+        self._engine.save()
+
+    def steps(self) -> Iterator[Step]:
+        """Yields one Step after another until the job's steps are done or a stop is asked for.
 
         Between two steps, in here, the rank meets the others, gets or sends state, saves, and
-        evaluates. The first call restores the checkpoint that the job goes on from.
+        evaluates. The first call restores the checkpoint that the job goes on from. A loop that is
+        left by `break` may be entered again. Left behind the last step, the rank evaluates and
+        saves what is due when the process exits.
+
+        Raises RuntimeError when nothing is attached, inside of a step's block, and after a step
+        without `with step:`; TrainingError when the training ends by an error.
         """
-        if self._state is None:
+        if not self._attached:
             raise RuntimeError("nothing is attached; call run.attach(model, optimizer) before "
                                "run.steps()")
         if not self._loaded:
             self._load()
-        while True:
+        while not self._done:
+            if Step._active is not None:
+                raise RuntimeError("run.steps() goes on inside of the block of step "
+                                   f"{Step._active.number}; leave `with step:` first")
+            self._close_step()
             order = self._engine.next(float(self._optimizer.param_groups[0]["lr"]))
             if order.kind == "done":
+                if self._shadow is not None:
+                    self._shadow.settle()
                 self._done = True
                 return
             self._order = order
             if order.kind == "evaluate":
                 self._evaluate(order)
                 continue
-            step = Step(self, order)
-            yield step
-            step._check_left()  # pylint: disable=protected-access
+            self._newest = Step(self, order), order
+            yield self._newest[0]
 
-    def finish(self):
-        """Reports that this rank has ended, and how. Called when the process exits, else."""
-        if self._engine is None:
+    def finish(self) -> int:
+        """Reports that this rank has ended, and how. Called when the process exits, else.
+
+        Returns the exit code: 0 if the training is done. Does nothing the second time, or in a
+        child of the script.
+        """
+        if self._finished or os.getpid() != self._pid:
             return 0
+        self._finished = True
+        if self._made_last and not self._failed:
+            next(self.steps(), None)  # The script has left the loop behind its last step.
         if not (self._done or self._failed):
             self._engine.fail("the script ended before its training did")
-        engine, self._engine = self._engine, None
-        code = engine.finish()
-        if engine.is_broken:
+        code = self._engine.finish()
+        if self._engine.is_broken:
             # Threads may hang in a group that lost ranks: nobody waits for them.
             sys.stdout.flush()
             sys.stderr.flush()
             os._exit(code)
         return code
 
-    def _fail(self, error):
-        self._failed = True
-        self._engine.fail(f"{type(error).__name__}: {error}")
+    @property
+    def _made_last(self) -> bool:
+        """Whether the newest step is done, and is the job's last."""
+        if self._newest is None:
+            return False
+        step = self._newest[0]
+        return step.done and step.number + 1 == self.total_steps
 
-    def _report_the_end(self):
+    def _close_step(self) -> None:
+        """What follows a step once the script has left its block, if it has made one."""
+        if self._newest is None:
+            return
+        step, order = self._newest
+        step._check_left()  # pylint: disable=protected-access
+        self._newest = None
+        if step.done:
+            # A script may make an iterable for each step.
+            self._iterables = {key: source for key, source in self._iterables.items()
+                               if source[1].serves((step.number, self._made))}
+        self._made += step.done
+        if self._shadow is not None:
+            self._shadow.end_step(step, order)
+
+    def _fail(self, error: BaseException) -> None:
+        self._failed = True
+        self._engine.fail(text_of(error))
+
+    def _report_the_end(self) -> None:
         former = sys.excepthook
 
-        def tell(kind, error, traceback):
+        def tell(kind: Type[BaseException], error: BaseException,
+                 traceback: Optional[TracebackType]) -> None:
             former(kind, error, traceback)
-            if self._engine is not None and not self._failed:
+            if not (self._finished or self._failed) and os.getpid() == self._pid:
                 self._fail(error)
 
         sys.excepthook = tell
         atexit.register(self.finish)
 
-    def _before_optimizer(self, *_called):
+    def _before_optimizer(self, optimizer: torch.optim.Optimizer, args: Tuple[Any, ...],
+                          kwargs: Dict[str, Any]) -> None:
+        if any(closure is not None for closure in (*args[1:], kwargs.get("closure"))):
+            raise RuntimeError("optimizer.step(closure) evaluates the loss itself, and a session's "
+                               "step has one backward pass for each batch; call "
+                               "step.backward(loss) and step.update()")
+        given = sum(len(group["params"]) for group in optimizer.param_groups)
+        if given != self._given:
+            raise RuntimeError(f"the optimizer has {given} parameters, and had {self._given} when "
+                               "it was attached; make all of them before run.attach")
         if Step._active is not None:
             Step._active._before_optimizer()
         elif self._order is not None:
             raise RuntimeError("optimizer.step() is called outside of a step; call it, or "
                                "step.update(), inside of `with step:`")
 
-    def _after_optimizer(self, *_called):
+    def _before_any_optimizer(self, optimizer: torch.optim.Optimizer, *_called: Any) -> None:
+        if optimizer is self._optimizer or self._order is None or self._done:
+            return
+        if any(id(p) in self._trained for group in optimizer.param_groups for p in group["params"]):
+            raise RuntimeError(f"a {type(optimizer).__name__} that is not attached steps "
+                               "parameters of the attached model; a session has one optimizer: "
+                               "attach that one, once it is made")
+
+    def _after_optimizer(self, *_called: Any) -> None:
         if Step._active is not None:
             Step._active._after_optimizer()
 
-    def _source_of(self, loader):
+    def _source_of(self, loader: Any) -> Union[Loader, Iterable]:
         if isinstance(loader, Loader):
             return loader
         if id(loader) not in self._iterables:
-            self._iterables[id(loader)] = (loader, Iterable(loader))
+            self._iterables[id(loader)] = (loader, Iterable(loader, self._engine.recovers))
         return self._iterables[id(loader)][1]
 
-    def _load(self):
-        def named(list_of):
+    def _load(self) -> None:
+        def named(list_of: Callable[[torch.nn.Module], Iterator[Tuple[str, torch.Tensor]]]
+                  ) -> List[Tuple[str, torch.Tensor]]:
             return [(f"{prefix}.{name}" if prefix else name, tensor)
                     for prefix, module in self._modules.items()
                     for name, tensor in list_of(module)]
 
         parameters = named(lambda module: module.named_parameters(remove_duplicate=False))
+        trained = [(name, p) for name, p in parameters if p.requires_grad]
+        no_mean = ""
+        if self._shadow is not None:
+            no_mean = self._shadow.load(list({id(p): p for _, p in trained}.values()))
         self._engine.load(
-            parameters=[(name, p) for name, p in parameters if p.requires_grad],
+            parameters=trained,
             # What is not trained is kept like a buffer.
             buffers=[(name, p) for name, p in parameters if not p.requires_grad]
             + named(lambda module: module.named_buffers(remove_duplicate=False)),
-            unused_parameters=self._unused_parameters, state=self._state,
+            unused_parameters=self._unused_parameters, state=self._state, shadow=self._shadow,
+            no_slipstream=self._no_slipstream, no_mean=no_mean,
             samples=self._loaders[0].samples if self._loaders else 0,
             evaluates=self._evaluation is not None)
         self._loaded = True
 
-    def _updated(self):
-        """The optimizer has made its step."""
+    def _updated(self) -> None:
+        """The optimizer has made its step, or the engine will in its place."""
         self._engine.updated()
-        if not self._slots_known:
+        assert self._order is not None
+        if self._order.updates and not self._slots_known:
             self._engine.set_optimizer_slots(self._state.slots())
             self._slots_known = True
 
-    def _evaluate(self, order):
+    def _evaluate(self, order: Order) -> None:
         training = {module: module.training for module in self._modules.values()}
         try:
             for module in training:
                 module.eval()
             with torch.no_grad():
-                score = self._evaluation(order.rank, order.world_size)
+                score = self._evaluation(order.rank, order.world_size) if self._evaluation else None
+            if not isinstance(score, Score):
+                raise TypeError(f"the function of @run.evaluation has returned a "
+                                f"{type(score).__name__}; it must return a paceline.Score")
             self._engine.end_evaluation(score.loss, score.correct, score.count, int(score.count))
         except BaseException as error:
-            if not self._engine.cut_off(f"{type(error).__name__}: {error}", is_collective(error)):
+            if not (is_of_a_step(error)
+                    and self._engine.cut_off(text_of(error), is_collective(error))):
                 self._fail(error)
                 raise
         finally:

@@ -4,15 +4,31 @@ The text is a pickle in which each tensor is a number. It is read without runnin
 plain values of Python, torch and NumPy are in it.
 """
 
+from __future__ import annotations
+
 import copy
 import io
 import pickle
 import random
 import sys
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Protocol, Sequence, Set,
+                    Tuple)
 
 import torch
 
-_PLAIN = {
+if TYPE_CHECKING:
+    from paceline.session import Run
+    from paceline.shadow import Shadow
+
+
+class Stateful(Protocol):
+    """What can be attached."""
+
+    def state_dict(self) -> Any: ...
+    def load_state_dict(self, state: Any, /) -> Any: ...
+
+
+_PLAIN: Dict[str, Set[str]] = {
     "builtins": {"set", "frozenset", "complex", "slice", "range", "bytearray"},
     "collections": {"OrderedDict", "defaultdict", "Counter", "deque"},
     "torch": {"Size", "device"},
@@ -25,12 +41,12 @@ _PLAIN = {
 
 
 class _Pickler(pickle.Pickler):
-    def __init__(self, file):
+    def __init__(self, file: io.BytesIO) -> None:
         super().__init__(file, protocol=5)
-        self.tensors = []
-        self._places = {}
+        self.tensors: List[torch.Tensor] = []
+        self._places: Dict[int, int] = {}
 
-    def persistent_id(self, obj):
+    def persistent_id(self, obj: Any) -> Any:
         if not isinstance(obj, torch.Tensor):
             return None
         if id(obj) not in self._places:
@@ -40,14 +56,14 @@ class _Pickler(pickle.Pickler):
 
 
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file, tensors):
+    def __init__(self, file: io.BytesIO, tensors: Sequence[torch.Tensor]) -> None:
         super().__init__(file)
         self._tensors = tensors
 
-    def persistent_load(self, pid):
+    def persistent_load(self, pid: Any) -> Any:
         return self._tensors[pid]
 
-    def find_class(self, module, name):
+    def find_class(self, module: str, name: str) -> Any:
         if name in _PLAIN.get(module, ()):
             return super().find_class(module, name)
         found = getattr(torch, name, None) if module == "torch" else None
@@ -57,7 +73,7 @@ class _Unpickler(pickle.Unpickler):
                                      "is attached has it in its state_dict")
 
 
-def _split(value):
+def _split(value: Any) -> Tuple[bytes, List[torch.Tensor]]:
     """A text and the tensors of a value."""
     file = io.BytesIO()
     pickler = _Pickler(file)
@@ -66,16 +82,16 @@ def _split(value):
     return pickle.dumps((kinds, file.getvalue()), protocol=5), pickler.tensors
 
 
-def _kinds(schema):
+def _kinds(schema: bytes) -> Any:
     return _Unpickler(io.BytesIO(schema), []).load()[0]
 
 
-def _join(schema, tensors):
+def _join(schema: bytes, tensors: Sequence[torch.Tensor]) -> Any:
     blob = _Unpickler(io.BytesIO(schema), []).load()[1]
     return _Unpickler(io.BytesIO(blob), tensors).load()
 
 
-def _has_tensors(value):
+def _has_tensors(value: Any) -> bool:
     pickler = _Pickler(io.BytesIO())
     pickler.dump(value)
     return bool(pickler.tensors)
@@ -84,35 +100,50 @@ def _has_tensors(value):
 class _Random:
     """The random numbers of Python and NumPy; torch's are the engine's."""
 
-    def state_dict(self):
+    def state_dict(self) -> Dict[str, Any]:
         numpy = sys.modules.get("numpy")
         return {"python": random.getstate(),
                 "numpy": numpy.random.get_state() if numpy else None}
 
-    def load_state_dict(self, state):
+    def load_state_dict(self, state: Dict[str, Any]) -> None:
         random.setstate(state["python"])
         numpy = sys.modules.get("numpy")
         if numpy and state["numpy"] is not None:
             numpy.random.set_state(state["numpy"])
 
 
+def random_numbers() -> Tuple[torch.Tensor, Any]:
+    """Where torch's (of the CPU), Python's and NumPy's random numbers are."""
+    return torch.get_rng_state(), _Random().state_dict()
+
+
+def restore_random_numbers(numbers: Tuple[torch.Tensor, Any]) -> None:
+    """The next random numbers are those that followed then."""
+    torch.set_rng_state(numbers[0])
+    _Random().load_state_dict(numbers[1])
+
+
 class State:
     """For the engine (python/csrc/python_attachments.h), whose training thread calls it."""
 
-    def __init__(self, run, optimizer, others, own):
+    def __init__(self, run: Run, optimizer: torch.optim.Optimizer, others: Iterable[Stateful],
+                 own: Iterable[Stateful], shadow: Optional[Shadow] = None) -> None:
         self._run = run
+        self._shadow = shadow  # None: the script calls optimizer and schedulers by itself.
         self._optimizer = optimizer
         self._others = list(others)
-        self._own = [_Random(), *own]
-        self._kept = None
-        self._changing = None  # Of others and own: what a step may change before its update.
+        self._own: List[Stateful] = [_Random(), *own]
+        # Of others and own: what a step may change before its update, and copies of that.
+        self._changing: List[Stateful] = []
+        self._kept: List[Any] = []
+        self._knows_changing = False
 
-    def names(self):
+    def names(self) -> str:
         """The classes of what is attached."""
         return " ".join(f"{type(one).__module__}.{type(one).__qualname__}"
                         for one in (self._optimizer, *self._others, *self._own))
 
-    def slots(self):
+    def slots(self) -> List[Tuple[str, List[torch.Tensor]]]:
         """What has a tensor of the parameter's shape for each parameter in the optimizer's state:
         (name, tensors). Empty unless all parameters have the same."""
         parameters = [p for group in self._optimizer.param_groups for p in group["params"]]
@@ -120,24 +151,26 @@ class State:
         if not states or any(set(state) != set(states[0]) for state in states):
             return []
 
-        def is_slot(name):
+        def is_slot(name: Any) -> bool:
             return all(isinstance(state[name], torch.Tensor) and state[name].shape == p.shape
                        and state[name].dim() > 0 for p, state in zip(parameters, states))
 
         return [(name, [state[name] for state in states])
                 for name in sorted(states[0], key=str) if is_slot(name)]
 
-    def take(self, shared):
+    def take(self, shared: bool) -> Tuple[bytes, List[torch.Tensor]]:
         """The present state: its schema and its tensors."""
+        if shared and self._shadow is not None:
+            self._shadow.settle()
         return _split([one.state_dict() for one in self._of(shared)])
 
-    def allocate(self, _shared, schema):
+    def allocate(self, _shared: bool, schema: bytes) -> List[torch.Tensor]:
         """Tensors into which those of the schema fit."""
         return [torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")),
                             device="cpu" if device == "cpu" else self._run.device)
                 for dtype, shape, device in _kinds(schema)]
 
-    def put(self, shared, schema, tensors):
+    def put(self, shared: bool, schema: bytes, tensors: Sequence[torch.Tensor]) -> None:
         """Replaces the state."""
         states = _join(schema, tensors)
         attached = self._of(shared)
@@ -148,19 +181,25 @@ class State:
             one.load_state_dict(state)
         if shared:
             self._run._slots_known = False
+            if self._shadow is not None:
+                self._shadow.forget()
 
-    def keep(self):
+    def keep(self) -> None:
         """Copies what a step may change before its update is done."""
-        if self._changing is None:
-            # A step changes tensors, as of an average of the weights, only when it is done.
+        if not self._knows_changing:
+            self._knows_changing = True
+            # A step changes tensors, as of an average of the weights, only when it is done. What
+            # the shadow has taken over, the script does not change at all.
+            taken: Sequence[Stateful] = [] if self._shadow is None else self._shadow.schedulers
             self._changing = [one for one in (*self._others, *self._own)
-                              if not _has_tensors(one.state_dict())]
+                              if not any(one is other for other in taken)
+                              and not _has_tensors(one.state_dict())]
         self._kept = [copy.deepcopy(one.state_dict()) for one in self._changing]
 
-    def undo(self):
+    def undo(self) -> None:
         """Restores that copy."""
         for one, state in zip(self._changing, self._kept):
             one.load_state_dict(copy.deepcopy(state))
 
-    def _of(self, shared):
+    def _of(self, shared: bool) -> List[Stateful]:
         return [self._optimizer, *self._others] if shared else self._own

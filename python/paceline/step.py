@@ -1,29 +1,47 @@
 """One step of a session's training."""
 
+from __future__ import annotations
+
 import functools
+import os
 import threading
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Type, TypeVar, Union, overload
 
 import torch
 
-from paceline.errors import Regroup, is_collective
+from paceline.errors import Regroup, is_collective, is_of_a_step, text_of
+
+if TYPE_CHECKING:
+    from paceline._protocols import Order
+    from paceline.loader import Loader
+    from paceline.session import Run
+
+_Batch = TypeVar("_Batch")
 
 
 class Step:
     """A block of the script that is one step: `with step:`. Made by Run.steps().
 
-    number: from 0. passes: how many batches it has. done: after the block, whether the step counts;
-    False: it was cut off, and the next step of run.steps() has this number again.
-
     Inside of the block, `loss.backward()` and `optimizer.step()` of the script are those of the step:
     step.backward(loss), and step.update() without its clipping.
     """
 
-    _active = None  # The step whose block the script is in.
+    _active: Optional[Step] = None  # The step whose block the script is in.
 
-    def __init__(self, run, order):
+    number: int
+    """From 0."""
+    passes: int
+    """How many batches it has."""
+    done: bool
+    """After the block, whether the step counts. False: it was cut off, and the next step of
+    run.steps() has this number again."""
+
+    def __init__(self, run: Run, order: Order) -> None:
         self.number = order.number
         self.passes = order.passes
         self.done = False
+        self._makes_update = order.updates  # Else the engine does, with the ranks' mean gradient.
         self._run = run
         self._engine = run._engine
         self._thread = threading.get_ident()
@@ -33,21 +51,35 @@ class Step:
         self._updated = False
         self._left = False
 
-    def __enter__(self):
+    def __enter__(self) -> Step:
+        if Step._active is not None or self._left:
+            raise RuntimeError(f"the block of step {self.number} begins a second time, or inside "
+                               "of another; each step of run.steps() has one `with step:`")
         Step._active = self
         return self
 
-    def batches(self, loader):
+    @overload
+    def batches(self, loader: Loader) -> Iterator[Any]: ...
+
+    @overload
+    def batches(self, loader: Iterable[_Batch]) -> Iterator[_Batch]: ...
+
+    def batches(self, loader: Union[Loader, Iterable[Any]]) -> Iterator[Any]:
         """Yields as many batches as the step has passes. Tells apart, in the telemetry, the wait
         for a batch and its forward pass.
 
         loader: one of run.loader, or any iterable of batches; that is gone through again and again.
+
+        Raises RuntimeError where a batch has no step.backward, ValueError if a parameter has been
+        given another storage since run.attach, or the loader has no batches.
         """
+        self._check_active("step.batches")
         source = self._run._source_of(loader)
-        source.begin(self.number)
+        # With Slipstream, several steps of a rank may have one number.
+        source._begin((self.number, self._run._made))
         for _ in range(self.passes):
             self._engine.begin_pass()
-            batch = source.take()
+            batch = source._take()
             self._pass += 1
             self._waits = True
             self._engine.begin_forward(samples_of(batch), 0)
@@ -56,107 +88,153 @@ class Step:
                 raise RuntimeError(f"step {self.number} has no step.backward(loss) for batch "
                                    f"{self._pass} of {self.passes}")
 
-    def backward(self, loss):
-        """The backward pass of a batch's mean loss, a scalar. Divides it by the number of passes,
-        and scales it if a GradScaler is attached. In the step's last pass, the gradients become the
-        mean over the ranks meanwhile."""
+    def backward(self, loss: torch.Tensor) -> None:
+        """The backward pass of a batch's mean loss. Divides it by the number of passes, and scales
+        it if a GradScaler is attached. In the step's last pass, the gradients become the mean over
+        the ranks meanwhile.
+
+        loss: one number, any shape of one element.
+
+        Raises RuntimeError unless it is called once for each batch, ValueError for another shape.
+        """
+        self._check_active("step.backward")
         if not self._waits:
             raise RuntimeError("step.backward is called once for each batch of step.batches")
+        if loss.numel() != 1:
+            raise ValueError(f"step.backward takes one number, the batch's mean loss, and this "
+                             f"loss has shape {tuple(loss.shape)}; call .mean()")
         self._waits = False
         scaler = self._run._scaler
         self._engine.backward(loss if scaler is None else scaler.scale(loss), loss.detach())
 
-    def update(self, *, clip=None):
-        """Clips the gradients to the norm `clip` (None: clip_grad_norm of the job's file), makes
-        the optimizer's step, and drops the gradients.
+    def update(self, *, clip: Optional[float] = None) -> bool:
+        """Clips the gradients, makes the optimizer's step, and drops the gradients.
+
+        clip: the greatest norm of all gradients together. None: clip_grad_norm of the job's file;
+          0: no clipping.
+
+        With Slipstream's modes drop and sync the engine updates the ranks' common model instead, as
+        soon as it has the mean of their gradients; the model has the result at the next step.
 
         Returns False if the step was left out because gradients were not finite (on_nonfinite, or
-        the GradScaler).
+        the GradScaler). Raises RuntimeError before all passes were made, and the second time.
         """
+        self._check_active("step.update")
         updates = self._prepare(clip)
         optimizer, scaler = self._run._optimizer, self._run._scaler
-        if updates and scaler is None:
+        makes_update = updates and self._makes_update
+        if makes_update and scaler is None:
             optimizer.step()
-        elif updates:
-            scaler.step(optimizer)
-            updates = self._updated
         if scaler is not None:
+            if makes_update:
+                scaler.step(optimizer)
+                updates = self._updated
             scaler.update()
         if not self._updated:
             self._after_optimizer()
         optimizer.zero_grad(set_to_none=True)
         return updates
 
-    def __exit__(self, kind, error, traceback):
+    def __exit__(self, kind: Optional[Type[BaseException]], error: Optional[BaseException],
+                 traceback: Optional[TracebackType]) -> bool:
         self._left = True
         Step._active = None
-        if error is None and not self._updated:
-            error = RuntimeError(f"step {self.number} ended without step.update()")
-            self._run._fail(error)
-            raise error
+        if os.getpid() != self._run._pid:
+            return False  # A child of the script leaves by the way of its parent.
         self.done = self._updated
-        if error is None:
+        if error is None and self._updated:
             self._end()
             return False
-        if self._engine.cut_off(f"{type(error).__name__}: {error}", is_collective(error)):
+        # The script may have swallowed what cut the step off.
+        why = error or RuntimeError(f"step {self.number} ended without step.update()")
+        if is_of_a_step(why) and self._engine.cut_off(text_of(why), is_collective(why)):
             return True
-        self._run._fail(error)
+        self._run._fail(why)
+        if error is None:
+            raise why
         return False
 
-    def _prepare(self, clip):
+    def _check_active(self, call: str) -> None:
+        if Step._active is not self:
+            raise RuntimeError(f"{call} of step {self.number} is called outside of its block; call "
+                               "it inside of `with step:`")
+
+    def _prepare(self, clip: Optional[float]) -> bool:
         """Returns whether the optimizer may make its step."""
         if self._pass < self.passes or self._waits:
             raise RuntimeError(f"the update came before all {self.passes} passes of step "
                                f"{self.number} were made; call it behind step.batches")
         if self._updated:
             raise RuntimeError(f"step {self.number} was updated already; one step is one update")
+        self._check_clip(clip)
         if self._run._scaler is not None:
             self._run._scaler.unscale_(self._run._optimizer)
         skip = self._engine.before_update(clip)
         self._prepared = True
+        if not self._makes_update:
+            # Takes the gradients: the optimizer's step, if the script calls it, finds none.
+            self._after_optimizer()
         return skip is None or float(skip) == 0
 
-    def _before_optimizer(self):
+    def _check_clip(self, clip: Optional[float]) -> None:
+        if self._run._shadow is None or clip is None:
+            return
+        of_job = self._engine.clip_grad_norm
+        if clip != of_job:
+            raise ValueError(
+                f"step.update(clip={clip}) and clip_grad_norm: {of_job} of the job's file differ; "
+                "with Slipstream and strategy auto, a rank's clipping is that of all: give "
+                f"clip_grad_norm: {clip} in the file")
+
+    def _before_optimizer(self) -> None:
         """The optimizer's step begins, by whoever's call."""
-        if not self._prepared and not self._prepare(0.0):
+        if self._updated and self._makes_update:
+            raise RuntimeError(f"step {self.number} was updated already; one step is one update")
+        # With Slipstream the ranks' common gradient is clipped, by the job's norm alone.
+        clip = 0.0 if self._run._shadow is None else None
+        if not self._prepared and not self._prepare(clip):
             raise RuntimeError(f"gradients of step {self.number} are not finite; on_nonfinite: skip "
                                "needs step.update() in the place of optimizer.step()")
 
-    def _after_optimizer(self):
-        """The update is done. It is never repeated."""
+    def _after_optimizer(self) -> None:
+        """The update is done, or is the engine's to make. It is never repeated."""
+        if self._updated:
+            return
         self._updated = True
         self._run._updated()
 
-    def _end(self):
+    def _end(self) -> None:
         try:
             self._engine.end_step()
         except Regroup:
             pass  # The step is done. Its exchange is made up for.
 
-    def _check_left(self):
+    def _check_left(self) -> None:
         if not self._left:
             raise RuntimeError(f"step {self.number} was not made; write `with step:` in the loop")
 
 
-def route_backward():
+def route_backward() -> None:
     """Makes a plain loss.backward() inside of a step's block the step's."""
     plain = torch.Tensor.backward
     if hasattr(plain, "_of_paceline"):
         return
 
     @functools.wraps(plain)
-    def backward(self, gradient=None, retain_graph=None, create_graph=False, inputs=None):
+    def backward(self: torch.Tensor, gradient: Optional[torch.Tensor] = None,
+                 retain_graph: Optional[bool] = None, create_graph: bool = False,
+                 inputs: Any = None) -> Any:
         step = Step._active
         if (step is None or not step._waits or step._thread != threading.get_ident()
                 or gradient is not None or retain_graph or create_graph or inputs is not None):
-            return plain(self, gradient, retain_graph, create_graph, inputs)
+            return plain(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[no-untyped-call]
         return step.backward(self)
 
-    backward._of_paceline = True
-    torch.Tensor.backward = backward
+    setattr(backward, "_of_paceline", True)
+    setattr(torch.Tensor, "backward", backward)
 
 
-def samples_of(batch):
+def samples_of(batch: Any) -> int:
     """How many samples a batch has: the first dimension of its first tensor; 0: it has none."""
     if isinstance(batch, torch.Tensor):
         return batch.shape[0] if batch.dim() else 1

@@ -1,7 +1,13 @@
 """A user's training script: its own model with statistics and dropout, AdamW, a schedule, random
-numbers of Python and NumPy. It may be told, by its environment, to do something in a phase of a step,
-as rank R of generation 1: `AT: phase step R what`. At the end it writes all that
-it has trained to OUT."""
+numbers of Python and NumPy. At the end it writes all that it has trained to OUT.
+
+It may be told, by its environment, to do something in a phase of a step, as rank R. `AT` has it for
+each generation from the first on: `phase step R what, phase step R what`. What: kill, kill:N (in N
+microseconds, wherever the process is by then), wait (until it is killed), exit, raise.
+
+`DIES: take` kills the process that first hands its state to a newcomer, in the middle; `DIES: put`
+the one that first takes over another's. HABITS are words for what scripts do besides.
+"""
 
 import os
 import random
@@ -9,6 +15,7 @@ import signal
 import socket
 import sys
 import threading
+import traceback
 
 import numpy
 import torch
@@ -27,37 +34,98 @@ def echo():
     return client
 
 
+class Witness:
+    """Attached as well; it sees when state is handed over."""
+
+    def state_dict(self):
+        self._die_in("take")
+        return {}
+
+    def load_state_dict(self, _state):
+        self._die_in("put")
+
+    def _die_in(self, function):
+        callers = traceback.extract_stack(limit=4) if settings.get("DIES") == function else []
+        if not any(frame.name == function for frame in callers):
+            return
+        try:
+            open(f"{settings['OUT']}/died", "x", encoding="utf-8").close()
+        except FileExistsError:  # Another process has.
+            return
+        die("kill")
+
+
 connection = echo()
 run = paceline.init()
 settings = os.environ
 torch.manual_seed(1)
 model = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.GELU(), nn.Dropout(0.2),
                       nn.Linear(16, 3)).to(run.device)
-optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
+kind = getattr(torch.optim, settings.get("OPTIMIZER", "AdamW"))
+optimizer = kind(model.parameters(), lr=0.01)
+habits = settings.get("HABITS", "").split()
+# Used by every third step, if at all.
+aside = nn.Linear(8, 8).to(run.device)
+if "unused" in habits:
+    optimizer.add_param_group({"params": list(aside.parameters())})
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, run.total_steps)
-run.attach(model, optimizer, scheduler)
+run.attach({"net": model, "aside": aside} if "unused" in habits else model, optimizer, scheduler,
+           Witness(), unused_parameters="unused" in habits)
 # Equal on all ranks, and so they stay: a newcomer gets another rank's.
 random.seed(5)
 numpy.random.seed(6)
 
 generator = torch.Generator().manual_seed(2)
 inputs = torch.randn(203, 8, generator=generator)
-loader = run.loader(torch.utils.data.TensorDataset(inputs, inputs[:, :3].argmax(1)),
-                    num_workers=int(settings.get("WORKERS", 0)))
-AT = (settings.get("AT", "") + " - - - -").split(" ")
+
+
+class Samples(torch.utils.data.Dataset):
+    """The inputs, perhaps with noise, and which of their first numbers is the greatest."""
+
+    def __len__(self):
+        return len(inputs)
+
+    def __getitem__(self, index):
+        noise = torch.randn(8) * 0.1 if "augment" in habits else 0
+        return inputs[index] + noise, inputs[index, :3].argmax()
+
+
+def draw():
+    """Batches of samples that are drawn at random, without end."""
+    while True:
+        yield torch.utils.data.default_collate(
+            [Samples()[i] for i in torch.randint(len(inputs), (run.batch_per_rank,))])
+
+
+loader = run.loader(Samples(), num_workers=int(settings.get("WORKERS", 0)))
+if "draw" in habits:
+    loader = draw()
+AT = [moment.split() for moment in settings.get("AT", "").split(",")]
+doomed_step = None  # In which the process was told to die in a moment.
 
 
 def die(what):
-    if what == "kill":
+    what, _, microseconds = what.partition(":")
+    if microseconds:
+        signal.setitimer(signal.ITIMER_REAL, int(microseconds) / 1e6)  # Python does not handle it.
+    elif what == "kill":
         os.kill(os.getpid(), signal.SIGKILL)
+    elif what == "wait":
+        signal.pause()
     elif what == "exit":
         sys.exit(3)
-    raise ValueError("a mistake of the script")
+    else:
+        raise ValueError("a mistake of the script")
 
 
 def at(phase, number):
-    if AT[:3] == [phase, str(number), str(run.rank)] and run.generation == 1:
-        die(AT[3])
+    global doomed_step
+    if doomed_step is not None and number > doomed_step + 1:
+        signal.pause()
+    moment = AT[run.generation - 1] if 0 < run.generation <= len(AT) else []
+    if moment[:3] == [phase, str(number), str(run.rank)]:
+        doomed_step = number
+        die(moment[3])
 
 
 class Dies(torch.autograd.Function):
@@ -82,27 +150,49 @@ def evaluate(rank, world_size):
                           correct=float((out.argmax(1) == y).sum()), count=len(x))
 
 
+def train(step):
+    at("forward", step.number)
+    for x, y in step.batches(draw() if "draw_by_step" in habits else loader):
+        if "unused" in habits and step.number % 3 == 0:
+            x = aside(x)
+        noise = random.random() * 0.1 + numpy.random.rand() * 0.1
+        hidden = Dies.apply(model[0](x + noise), step.number)
+        if "group" in habits:
+            whole = hidden.detach().sum().reshape(1)
+            at("collective", step.number)
+            torch.distributed.all_reduce(whole, group=run.process_group)
+            hidden = hidden + 1e-3 * whole
+        loss = nn.functional.cross_entropy(model[1:](hidden), y)
+        loss.backward() if "plain" in habits else step.backward(loss)
+    at("before_update", step.number)
+    if "save" in habits and step.number == 6:
+        run.save()
+    if "fork" in habits and step.number == 5:
+        child = os.fork() or sys.exit(7)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
+    if "plain" in habits:
+        nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+        optimizer.step()
+    else:
+        step.update(clip=1.0)
+    at("updated", step.number)
+    scheduler.step()
+
+
 for step in run.steps():
     at("begin", step.number)
     with step:
-        at("forward", step.number)
-        for x, y in step.batches(loader):
-            noise = random.random() * 0.1 + numpy.random.rand() * 0.1
-            hidden = Dies.apply(model[0](x + noise), step.number)
-            loss = nn.functional.cross_entropy(model[1:](hidden), y)
-            loss.backward() if "PLAIN" in settings else step.backward(loss)
-        at("before_update", step.number)
-        if "PLAIN" in settings:
-            nn.utils.clip_grad_norm_(model.parameters(), 1.0)
-            optimizer.step()
-        else:
-            step.update(clip=1.0)
-        at("updated", step.number)
-        scheduler.step()
+        try:
+            train(step)
+        except BaseException:
+            if "swallow" not in habits:
+                raise
     at("end", step.number)
+    if "break" in habits and step.number + 1 == run.total_steps:
+        break
 
 if "OUT" in settings:
-    state = [p.detach() for p in model.parameters()]
+    state = [p.detach() for p in (*model.parameters(), *aside.parameters())]
     for group in optimizer.state.values():
         state += [group[name] for name in sorted(group)]
     state += [torch.tensor(scheduler.get_last_lr()), torch.tensor([random.random()]),
@@ -110,6 +200,10 @@ if "OUT" in settings:
     with open(f"{settings['OUT']}/final.rank{run.rank}.safetensors", "wb") as file:
         for tensor in state:
             file.write(tensor.double().numpy().tobytes())
+    with open(f"{settings['OUT']}/model.rank{run.rank}", "wb") as file:
+        for parameter in model.parameters():
+            file.write(parameter.detach().numpy().tobytes())
 connection.sendall(b"ping")
 print("the connection answers", connection.recv(9).decode())
+print("the schedule has made", scheduler.last_epoch, "steps")
 print("the script has ended", flush=True)

@@ -1,7 +1,6 @@
 // A user's script as the ranks of a job, in real processes: what becomes of it when ranks are lost,
 // restarted, and when the script itself fails.
 #include <gmock/gmock.h>
-#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -13,61 +12,15 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "python/tests/session_fixture.h"
 #include "worker/trainer/testing/fake_daemon.h"
-#include "worker/trainer/testing/recovery_test.h"
 
 namespace paceline {
 namespace {
 
 using testing::HasSubstr;
 
-class SessionTest : public RecoveryTest {
- protected:
-  SessionTest() {
-    trainer_ = "python/tests/session_rank.sh";
-    server_ = "";
-  }
-
-  // Of the script, which writes its state below `name`. `at`: as for the script.
-  v1::JobSpec SessionSpec(int ranks, const std::string& name, const std::string& changes,
-                          const std::string& at = "", int spares = 0) const {
-    std::filesystem::create_directories(absl::StrCat(directory_, "/", name));
-    v1::JobSpec spec;
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
-        absl::StrCat("name: 'test' ranks: ", ranks,
-                     " command: 'session_script.py' working_directory: '/' session: true "
-                     "batch_per_rank: 4 steps: 24 log_every: 1 seed: 3 recovery { max_failures: "
-                     "10 spares: ",
-                     spares, " } collective_timeout_s: 30 startup_timeout_s: 90"),
-        &spec));
-    v1::JobSpec more;
-    EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(changes, &more)) << changes;
-    spec.MergeFrom(more);
-    // For the script, which is started in this process's environment.
-    setenv("OUT", absl::StrCat(directory_, "/", name).c_str(), /*overwrite=*/1);
-    setenv("AT", at.c_str(), 1);
-    return spec;
-  }
-
-  std::unique_ptr<FakeDaemon> RunUndisturbedSession(int ranks, const std::string& changes) {
-    return RunJob(SessionSpec(ranks, "undisturbed", changes));
-  }
-
-  // Rank 1 of three dies at this moment (phase and step); a spare takes its place, and the job
-  // computes what the undisturbed one does.
-  void DieAndCompare(const FakeDaemon& undisturbed, const std::string& moment,
-                     const std::string& changes = "") {
-    SCOPED_TRACE(moment);
-    const auto daemon = MakeDaemon();
-    daemon->Launch(SessionSpec(3, "disturbed", changes, absl::StrCat(moment, " 1 kill"), 1));
-    WaitUntilReady(*daemon, 3);
-    WaitForEnd(*daemon, 1);
-    EXPECT_EQ(daemon->exit_signal(1), SIGKILL) << daemon->Log(1);
-    daemon->SetMembers({{0, 3, 2}});
-    WaitForSuccess(*daemon, {0, 3, 2});
-    ExpectSame(undisturbed, *daemon, {0, 3, 2}, "disturbed");
-  }
-};
+using SessionTest = SessionFixture;
 
 TEST_F(SessionTest, TrainsAndReportsLikeATrainer) {
   const auto daemon = RunUndisturbedSession(2, "evaluation { every: 10 } ");
@@ -79,25 +32,96 @@ TEST_F(SessionTest, TrainsAndReportsLikeATrainer) {
   EXPECT_THAT(daemon->Log(0), HasSubstr("the script has ended"));
 }
 
+TEST_F(SessionTest, ALoopMayBeLeftBehindTheLastStep) {
+  setenv("HABITS", "break", 1);
+  const auto daemon = RunUndisturbedSession(2, "evaluation { every: 10 } ");
+  EXPECT_EQ(daemon->status(0).evaluation().step(), 24);
+  EXPECT_EQ(daemon->status(0).state(), v1::TRAINER_FINISHED);
+  unsetenv("HABITS");
+}
+
 TEST_F(SessionTest, ASpareTakesOverInAnyPhaseOfAStep) {
-  const auto undisturbed = RunUndisturbedSession(3, "");
-  for (const char* moment : {"begin 11", "forward 0", "forward 11", "backward 11",
-                             "before_update 11", "updated 11", "updated 22", "end 11"}) {
-    DieAndCompare(*undisturbed, moment);
-  }
+  DieAndCompare({"forward 0", "begin 4", "forward 7", "backward 10", "before_update 13",
+                 "updated 16", "end 19", "updated 22"});
 }
 
 TEST_F(SessionTest, ASpareTakesOverInAnEvaluation) {
-  const std::string evaluated = "evaluation { every: 6 } ";
-  const auto undisturbed = RunUndisturbedSession(3, evaluated);
-  DieAndCompare(*undisturbed, "evaluation 0", evaluated);
+  DieAndCompare({"evaluation 0"}, "evaluation { every: 6 } ");
 }
 
 TEST_F(SessionTest, PlainCallsOfTorchAreTheSteps) {
-  setenv("PLAIN", "1", 1);
-  const auto undisturbed = RunUndisturbedSession(3, "");
-  for (const char* moment : {"backward 11", "updated 11"}) DieAndCompare(*undisturbed, moment);
-  unsetenv("PLAIN");
+  setenv("HABITS", "plain", 1);
+  DieAndCompare({"backward 9", "updated 15"});
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, ErrorsThatTheScriptSwallowsEndAStepAllTheSame) {
+  setenv("HABITS", "swallow", 1);
+  DieAndCompare({"backward 9", "before_update 15"});
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, RandomNumbersOfTheDataAreTheTrainings) {
+  for (const char* habit : {"augment", "draw", "draw_by_step"}) {
+    setenv("HABITS", habit, 1);
+    DieAndCompare({"backward 11"}, "accumulation_steps: 2 ");
+  }
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, AStepMayLeaveParametersOut) {
+  setenv("HABITS", "unused", 1);
+  DieAndCompare({"backward 9", "backward 16"});  // With them, and without.
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, ALostRankCutsCollectivesOfTheScript) {
+  setenv("HABITS", "group", 1);
+  DieAndCompare({"collective 0", "begin 6", "collective 11", "updated 16"});
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, AGroupOfTheScriptNeedsRanksAtTheSameStep) {
+  setenv("HABITS", "group", 1);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(2, "failed", "strategy { hsgd { ladder { period: 3 size: 2 } } } "));
+  WaitForEnd(*daemon, 0);
+  EXPECT_THAT(daemon->LastWords(0).error().message(),
+              HasSubstr("run.process_group needs `strategy: ddp`"));
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, AChildOfTheScriptEndsByItself) {
+  const auto plain = RunUndisturbedSession(2, "");
+  setenv("HABITS", "fork", 1);
+  const auto daemon = RunJob(SessionSpec(2, "disturbed", ""));
+  ExpectSame(*plain, *daemon, {0, 1}, "disturbed");
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, SavesWhenTheScriptAsks) {
+  setenv("HABITS", "save", 1);
+  const auto undisturbed = RunUndisturbedSession(
+      3, absl::StrCat("checkpoint { directory: '", directory_, "/checkpoints' at_end: false } "));
+  const std::string saved =
+      absl::StrCat(directory_, "/checkpoints/", FakeDaemon::JobId(), "/", CheckpointName({7, 1}));
+  unsetenv("HABITS");
+  const v1::JobSpec spec = SessionSpec(3, "resumed", "");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(spec, /*generation=*/2, saved);
+  ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+  ExpectSame(*undisturbed, *daemon, {0, 1, 2}, "resumed");
+  EXPECT_EQ(Losses(*daemon, 0).begin()->first, 8);
+}
+
+TEST_F(SessionTest, ASaveNeedsADirectory) {
+  setenv("HABITS", "save", 1);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(1, "failed", ""));
+  WaitForEnd(*daemon, 0);
+  EXPECT_THAT(daemon->LastWords(0).error().message(),
+              HasSubstr("run.save() needs `checkpoint: {directory: ...}`"));
+  unsetenv("HABITS");
 }
 
 TEST_F(SessionTest, LeavesAloneWhatIsTheScripts) {
@@ -171,6 +195,15 @@ TEST_F(SessionTest, AScriptThatLeavesIsNotFinished) {
   daemon->Launch(SessionSpec(2, "failed", "", "end 5 1 exit"));
   WaitForEnd(*daemon, 1);
   EXPECT_EQ(daemon->LastWords(1).error().message(), "the script ended before its training did");
+}
+
+TEST_F(SessionTest, AScriptThatExitsInAStepSaysSo) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(2, "failed", "", "forward 5 1 exit"));
+  WaitForEnd(*daemon, 1);
+  EXPECT_EQ(daemon->exit_code(1), 3);
+  EXPECT_EQ(daemon->LastWords(1).error().message(),
+            "the script has called sys.exit(3) before its training was done");
 }
 
 TEST_F(SessionTest, StopsWhenAsked) {

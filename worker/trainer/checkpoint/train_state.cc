@@ -129,6 +129,64 @@ absl::Status Restore(StateReader& reader, const TrainerConfig& config, Attachmen
   return absl::OkStatus();
 }
 
+// Whether the optimizer's state is equal on all ranks.
+bool HasOneOptimizer(const TrainerConfig& config, bool one_optimizer) {
+  return one_optimizer || config.strategy.kind == StrategyConfig::Kind::kDdp;
+}
+
+void AppendOptimizer(const TrainerConfig& config, const ModelTensors& model,
+                     const Optimizer& optimizer, bool one, std::vector<StateTensor>* state) {
+  const bool several = config.member.world_size > 1;
+  const StrategyConfig& strategy = config.strategy;
+  // Slipstream's plan decides this for its jobs.
+  const bool averaged =
+      strategy.average_optimizer_state && strategy.kind != StrategyConfig::Kind::kSlipstream;
+  const bool own_slots = several && !one && !averaged;
+  for (const OptimizerSlot& slot : optimizer.Slots()) {
+    for (size_t i = 0; i < slot.tensors.size(); ++i) {
+      state->push_back({absl::StrCat("optimizer/", slot.name, "/", model.parameters()[i].name),
+                        slot.tensors[i], own_slots});
+    }
+  }
+  const std::vector<at::Tensor> counts = optimizer.StepCounts();
+  for (size_t i = 0; i < counts.size(); ++i) {
+    // Equal for all parameters, unless some had no gradient at times.
+    const bool each = config.model.unused_parameters;
+    if (!each && i > 0) break;
+    state->push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep,
+                      counts[i], several && !one});
+  }
+}
+
+// All but what is attached. `optimizer`: null where that is attached.
+std::vector<StateTensor> Collect(const TrainerConfig& config, const ModelTensors& model,
+                                 const Optimizer* optimizer, bool one_optimizer) {
+  const bool several = config.member.world_size > 1;
+  std::vector<StateTensor> state;
+  for (const NamedTensor& parameter : model.parameters()) {
+    state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach()});
+  }
+  if (optimizer != nullptr) AppendOptimizer(config, model, *optimizer, one_optimizer, &state);
+  for (const NamedTensor& buffer : model.buffers()) {
+    state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),
+                     several && !buffer.frozen, /*at_once=*/!buffer.frozen});
+  }
+  for (const TiedName& tied : model.tied()) {
+    const std::string first = absl::StrCat("model/", tied.first);
+    StateTensor again = *std::find_if(state.begin(), state.end(),
+                                      [&](const StateTensor& one) { return one.name == first; });
+    again.name = absl::StrCat("model/", tied.name);
+    again.again = true;
+    state.push_back(std::move(again));
+  }
+  state.push_back({RandomName(at::kCPU), RandomState(at::kCPU), several, /*at_once=*/true});
+  if (model.device().is_cuda()) {
+    state.push_back({RandomName(model.device()), RandomState(model.device()), several,
+                     /*at_once=*/true});
+  }
+  return state;
+}
+
 }  // namespace
 
 RandomNumbers::RandomNumbers(at::Device device)
@@ -151,50 +209,9 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTe
                                       const Optimizer& optimizer, const Attachments* attachments,
                                       bool one_optimizer) {
   const bool several = config.member.world_size > 1;
-  const StrategyConfig& strategy = config.strategy;
-  const bool one = one_optimizer || strategy.kind == StrategyConfig::Kind::kDdp;
-  // Slipstream's plan decides this for its jobs.
-  const bool averaged =
-      strategy.average_optimizer_state && strategy.kind != StrategyConfig::Kind::kSlipstream;
-  const bool own_slots = several && !one && !averaged;
-  std::vector<StateTensor> state;
-  for (const NamedTensor& parameter : model.parameters()) {
-    state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach()});
-  }
-  const std::vector<OptimizerSlot> slots =
-      attachments == nullptr ? optimizer.Slots() : std::vector<OptimizerSlot>();
-  for (const OptimizerSlot& slot : slots) {
-    for (size_t i = 0; i < slot.tensors.size(); ++i) {
-      state.push_back({absl::StrCat("optimizer/", slot.name, "/", model.parameters()[i].name),
-                       slot.tensors[i], own_slots});
-    }
-  }
-  const std::vector<at::Tensor> counts =
-      attachments == nullptr ? optimizer.StepCounts() : std::vector<at::Tensor>();
-  for (size_t i = 0; i < counts.size(); ++i) {
-    // Equal for all parameters, unless some had no gradient at times.
-    const bool each = config.model.unused_parameters;
-    if (!each && i > 0) break;
-    state.push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep, counts[i],
-                     several && !one});
-  }
-  for (const NamedTensor& buffer : model.buffers()) {
-    state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),
-                     several && !buffer.frozen, /*at_once=*/!buffer.frozen});
-  }
-  for (const TiedName& tied : model.tied()) {
-    const std::string first = absl::StrCat("model/", tied.first);
-    StateTensor again = *std::find_if(state.begin(), state.end(),
-                                      [&](const StateTensor& one) { return one.name == first; });
-    again.name = absl::StrCat("model/", tied.name);
-    again.again = true;
-    state.push_back(std::move(again));
-  }
-  state.push_back({RandomName(at::kCPU), RandomState(at::kCPU), several, /*at_once=*/true});
-  if (model.device().is_cuda()) {
-    state.push_back({RandomName(model.device()), RandomState(model.device()), several,
-                     /*at_once=*/true});
-  }
+  const bool one = HasOneOptimizer(config, one_optimizer);
+  std::vector<StateTensor> state =
+      Collect(config, model, attachments == nullptr ? &optimizer : nullptr, one);
   if (attachments == nullptr) return state;
   for (const Attachments::Scope scope : kScopes) {
     const bool own = several && !(one && scope == Attachments::Scope::kShared);
@@ -238,8 +255,8 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
                           const ModelTensors& model, const Optimizer& optimizer,
                           Attachments* attachments) {
   const at::NoGradGuard no_grad;
-  // Before its first step, an optimizer that is attached has no state here.
-  std::vector<StateTensor> state = CollectState(config, model, optimizer, /*attachments=*/nullptr);
+  std::vector<StateTensor> state = Collect(
+      config, model, attachments == nullptr ? &optimizer : nullptr, HasOneOptimizer(config, false));
   state.erase(
       std::remove_if(state.begin(), state.end(), [](const StateTensor& one) { return one.again; }),
       state.end());

@@ -13,8 +13,9 @@
 //   rng/<device>                    own: the state of the random numbers
 //   attached/<scope>/schema         own: what the tensors of this scope are (loop/attachments.h);
 //                                   equal state need not have an equal schema
-//   attached/<scope>/<i>            the tensors: of `shared` as the optimizer's, of `own` own; what
-//                                   is attached has the optimizer's state
+//   attached/<scope>/<i>            the tensors: equal for `shared` with ddp, otherwise own; what
+//   is
+//                                   attached has the optimizer's state
 //
 // "Own" tensors differ by rank: rank 0's has the plain name, rank r's the prefix "rank<r>/". Other
 // tensors are cut into parts, one per rank (core/state_partition.h). Learning rate and averaging

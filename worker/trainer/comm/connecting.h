@@ -22,6 +22,7 @@ namespace paceline {
 struct Connected {
   std::shared_ptr<Groups> groups;
   std::shared_ptr<const BuiltPlan> plan;  // The first plan, from rank 0.
+  std::shared_ptr<Group> callers;         // For whoever makes the steps; null: not asked for.
 };
 
 class Connecting {

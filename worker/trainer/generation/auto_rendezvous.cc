@@ -10,6 +10,7 @@
 #include "common/log.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/slipstream_rendezvous.h"
+#include "worker/trainer/generation/state_transfer.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
 
 namespace paceline {
@@ -52,12 +53,21 @@ void AverageOptimizer(const Rendezvous& rendezvous) {
   state.Apply(rendezvous.groups.all().size());
 }
 
+// Makes equal what ranks have had for themselves: by the mean, or by rank 0's where a mean makes no
+// sense. `local`: also the optimizer's state.
+void UniteState(const Rendezvous& rendezvous, bool local) {
+  if (local && rendezvous.optimizer.CheckMean().ok()) AverageOptimizer(rendezvous);
+  if (rendezvous.attachments == nullptr) return;
+  CopyOptimizerFromFirst(rendezvous.groups.all(), rendezvous.optimizer, rendezvous.attachments,
+                         rendezvous.model.device(), rendezvous.config.rank());
+}
+
 // Turns the state after RunSlipstreamRendezvous into one of ranks that keep together.
 void LeaveSlipstream(const Rendezvous& rendezvous, int64_t generation, TrainingState& state) {
   SlipstreamMemory& memory = state.slipstream;
   memory.buffers->Copy(ComputeOrder::Copy::kLoad, memory.rank->buffers());
   memory.buffers->DropGradients();
-  if (IsLocal(memory.rank->state().plan.mode)) AverageOptimizer(rendezvous);
+  UniteState(rendezvous, IsLocal(memory.rank->state().plan.mode));
   const int64_t evaluated = state.position.evaluated;
   const int64_t step = state.position.step;
   const int ranks = rendezvous.groups.all().size();

@@ -10,9 +10,10 @@
 //                        Slipstream begins
 //
 // From Slipstream: updates that ranks have not sent are lost (none after a planned leave); if each
-// rank had its own optimizer state, the mean over all ranks replaces it; data continues at the
-// position of ranks that keep together, in whole steps. To Slipstream: nothing to convert, since it
-// can begin with any model.
+// rank had its own optimizer state, the mean over all ranks replaces it, or rank 0's where a mean
+// makes no sense, and with it what is attached as shared; data continues at the position of ranks
+// that keep together, in whole steps. To Slipstream: nothing to convert, since it can begin with
+// any model.
 //
 // A rank whose state is not of the newest generation's kind counts as one without state: either it
 // was left behind, or a rendezvous like this broke off when only some had finished. In the latter

@@ -16,6 +16,7 @@
 #include "worker/trainer/checkpoint/train_state.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
+#include "worker/trainer/loop/attachments.h"
 
 namespace paceline {
 namespace {
@@ -52,11 +53,20 @@ Row RowOf(const Rendezvous& rendezvous, const SlipstreamMemory& memory,
   return row;
 }
 
+// What a rank gets of what is attached.
+std::vector<Attachments::Scope> TakenScopes(const Rendezvous& rendezvous, Takes takes,
+                                            SlipstreamMode mode) {
+  if (rendezvous.attachments == nullptr) return {};
+  if (takes == Takes::kAll) return {Attachments::Scope::kShared, Attachments::Scope::kOwn};
+  if (IsLocal(mode)) return {};
+  return {Attachments::Scope::kShared};
+}
+
 // The tensors that a rank sends or gets; the same on both sides.
 std::vector<at::Tensor> Taken(const Rendezvous& rendezvous, Takes takes, SlipstreamMode mode,
                               const SlipstreamBuffers& buffers, const RandomNumbers& random) {
   std::vector<at::Tensor> tensors{buffers.z()};
-  if (takes == Takes::kAll || !IsLocal(mode)) {
+  if (rendezvous.attachments == nullptr && (takes == Takes::kAll || !IsLocal(mode))) {
     for (const at::Tensor& tensor : rendezvous.optimizer.State()) tensors.push_back(tensor);
   }
   if (takes != Takes::kAll) return tensors;
@@ -65,6 +75,34 @@ std::vector<at::Tensor> Taken(const Rendezvous& rendezvous, Takes takes, Slipstr
   }
   for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
   return tensors;
+}
+
+void Send(const Rendezvous& rendezvous, Takes takes, SlipstreamMode mode,
+          const SlipstreamBuffers& buffers, int to) {
+  Group& all = rendezvous.groups.all();
+  const at::Device device = rendezvous.model.device();
+  const RandomNumbers random(device);
+  for (const Attachments::Scope scope : TakenScopes(rendezvous, takes, mode)) {
+    SendAttachment(all, *rendezvous.attachments, scope, device, to);
+  }
+  SendTensors(all, Taken(rendezvous, takes, mode, buffers, random), device, to);
+}
+
+void Receive(const Rendezvous& rendezvous, Takes takes, SlipstreamMode mode,
+             const SlipstreamBuffers& buffers, int from) {
+  Group& all = rendezvous.groups.all();
+  const at::Device device = rendezvous.model.device();
+  const RandomNumbers random(device);
+  const std::vector<Attachments::Scope> scopes = TakenScopes(rendezvous, takes, mode);
+  std::vector<Attachment> attached;
+  for (const Attachments::Scope scope : scopes) {
+    attached.push_back(ReceiveAttachment(all, *rendezvous.attachments, scope, device, from));
+  }
+  // From here on nothing fails for a rank that has a state: it has the former one, or the new one.
+  ReceiveTensors(all, Taken(rendezvous, takes, mode, buffers, random), device, from,
+                 /*in_place=*/takes == Takes::kAll);
+  for (size_t i = 0; i < scopes.size(); ++i) rendezvous.attachments->Put(scopes[i], attached[i]);
+  if (takes == Takes::kAll) random.Restore();
 }
 
 // Checks that all ranks begin from the same checkpoint.
@@ -117,15 +155,12 @@ absl::StatusOr<bool> RunSlipstreamRendezvous(const Rendezvous& rendezvous, Slips
   for (int rank = 0; rank < all.size(); ++rank) {
     const Takes takes = decision.takes[static_cast<size_t>(rank)];
     if (takes == Takes::kNothing || (me != rank && me != *decision.source)) continue;
-    const RandomNumbers random(device);
-    const std::vector<at::Tensor> tensors = Taken(rendezvous, takes, mode, *memory.buffers, random);
     if (me == *decision.source) {
-      SendTensors(all, tensors, device, rank);
+      Send(rendezvous, takes, mode, *memory.buffers, rank);
       continue;
     }
-    ReceiveTensors(all, tensors, device, *decision.source, /*in_place=*/takes == Takes::kAll);
+    Receive(rendezvous, takes, mode, *memory.buffers, *decision.source);
     if (takes != Takes::kAll) continue;
-    random.Restore();
     state.data = source.data;
     memory.own_steps = source.own_steps;
   }

@@ -3,9 +3,10 @@
 //
 // The most advanced member sends to the others, one by one, what they lack:
 //
-//   the canonical model; in modes of gradients the optimizer's state and step counts
-//   to newcomers also: the optimizer's state in any mode, counters of the model, the state of the
-//   random numbers, the position in the data
+//   the canonical model; in modes of gradients the optimizer's state and step counts, or what is
+//   attached as shared, which contains them
+//   to newcomers also: that state in any mode, counters of the model, the state of the random
+//   numbers, what is attached as own, the position in the data
 #ifndef WORKER_TRAINER_GENERATION_SLIPSTREAM_RENDEZVOUS_H_
 #define WORKER_TRAINER_GENERATION_SLIPSTREAM_RENDEZVOUS_H_
 

@@ -2,18 +2,22 @@
 #include "worker/trainer/generation/slipstream_rendezvous.h"
 
 #include <ATen/ops/equal.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
 #include "absl/synchronization/notification.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/loop/attachments.h"
 #include "worker/trainer/slipstream/testing/test_rank.h"
 
 namespace paceline {
@@ -120,13 +124,31 @@ class MembershipTest : public testing::Test {
   }
 
   // Returns whether the training begins.
-  static bool RunRendezvous(const TrainerConfig& config, Groups& groups, Survivor& own) {
+  static bool RunRendezvous(const TrainerConfig& config, Groups& groups, Survivor& own,
+                            Attachments* attachments = nullptr) {
     const absl::StatusOr<bool> begins = RunSlipstreamRendezvous(
-        {config, TrainingPlan(), groups, own.small->model, *own.small->optimizer,
-         /*attachments=*/nullptr, /*undo=*/nullptr},
+        {config, TrainingPlan(), groups, own.small->model, *own.small->optimizer, attachments,
+         /*undo=*/nullptr},
         own.small->memory, own.training);
     EXPECT_TRUE(begins.ok()) << begins.status();
     return begins.ok() && *begins;
+  }
+
+  // Rank 0 was cut off in round 8, which rank 1 has finished; others are new.
+  void PretendTraining(int rank, Survivor& own) const {
+    if (rank > 1) return;
+    SlipstreamMemory& memory = own.small->memory;
+    memory.buffers = std::make_unique<SlipstreamBuffers>(own.small->model);
+    at::Tensor(memory.buffers->z()).fill_(rank);
+    memory.own_steps = 50 + rank;
+    RoundState state;
+    state.total = RankSteps(3, 20 + rank);
+    state.round = 7 + rank;
+    state.round_generation = 1;
+    state.plan = *Plan().slipstream;
+    TrainerConfig before = Job(1, 3);
+    before.member.rank = rank;
+    memory.Join(before, state);
   }
 
   int ranks() const { return static_cast<int>(survivors_.size()); }
@@ -198,7 +220,6 @@ TEST_F(MembershipTest, SeveralGenerationsBreakOff) {
   Finish(4, {});
 }
 
-// Rank 0 was cut off in round 8, which rank 1 has finished; rank 2 is new.
 TEST_F(MembershipTest, EachTakesWhatItMisses) {
   for (const Mode mode : kModes) {
     mode_ = mode;
@@ -210,19 +231,7 @@ TEST_F(MembershipTest, EachTakesWhatItMisses) {
       const at::Tensor slot = TensorsOf(own.small->optimizer->Slots()).front();
       at::Tensor(slot).fill_(rank);
       own.training.data = {0, 100 + rank};
-      if (rank < 2) {
-        memory.buffers = std::make_unique<SlipstreamBuffers>(own.small->model);
-        at::Tensor(memory.buffers->z()).fill_(rank);
-        memory.own_steps = 50 + rank;
-        RoundState state;
-        state.total = RankSteps(3, 20 + rank);
-        state.round = 7 + rank;
-        state.round_generation = 1;
-        state.plan = *Plan().slipstream;
-        TrainerConfig before = Job(1, 3);
-        before.member.rank = rank;
-        memory.Join(before, state);
-      }
+      PretendTraining(rank, own);
       EXPECT_FALSE(RunRendezvous(config, groups, own));
       EXPECT_EQ(memory.buffers->z()[3].item<float>(), 1);
       EXPECT_EQ(slot.flatten()[0].item<float>(), rank == 0 && IsLocal(mode) ? 0 : 1);
@@ -232,6 +241,48 @@ TEST_F(MembershipTest, EachTakesWhatItMisses) {
       EXPECT_EQ(own.training.position.step, 21);
       EXPECT_EQ(own.training.data.offset, rank == 0 ? 100 : 101) << "each has its own samples";
       EXPECT_EQ(memory.own_steps, rank == 0 ? 50 : 51);
+    });
+  }
+}
+
+// A number for each scope.
+class AttachedNumbers : public Attachments {
+ public:
+  explicit AttachedNumbers(double shared)
+      : shared_(at::full({1}, shared)), own_(at::full({1}, shared + 10)) {}
+
+  std::string Names() const override { return "numbers"; }
+  Attachment Take(Scope scope) const override { return {"one", {Of(scope)}}; }
+  std::vector<at::Tensor> Allocate(Scope /*scope*/, const std::string& /*schema*/) const override {
+    return {at::zeros({1})};
+  }
+  void Put(Scope scope, const Attachment& attachment) override {
+    at::Tensor(Of(scope)).copy_(attachment.tensors.at(0));
+  }
+  void Keep() override {}
+  void Undo() override {}
+
+  double Value(Scope scope) const { return Of(scope).item<double>(); }
+
+ private:
+  const at::Tensor& Of(Scope scope) const { return scope == Scope::kShared ? shared_ : own_; }
+
+  const at::Tensor shared_;
+  const at::Tensor own_;
+};
+
+TEST_F(MembershipTest, WhatIsAttachedIsTakenLikeTheOptimizersState) {
+  for (const Mode mode : kModes) {
+    mode_ = mode;
+    Begin(3);
+    RunRanks(Job(2, 3), [&](const TrainerConfig& config, Groups& groups) {
+      const int rank = config.rank();
+      Survivor& own = survivors_[static_cast<size_t>(rank)];
+      PretendTraining(rank, own);
+      AttachedNumbers attached(rank);
+      EXPECT_FALSE(RunRendezvous(config, groups, own, &attached));
+      EXPECT_EQ(attached.Value(Attachments::Scope::kShared), rank == 0 && IsLocal(mode) ? 0 : 1);
+      EXPECT_EQ(attached.Value(Attachments::Scope::kOwn), rank == 0 ? 10 : 11);
     });
   }
 }

@@ -116,7 +116,11 @@ void SendAttachment(Group& group, const Attachments& attachments, Attachments::S
   std::memcpy(schema.mutable_data_ptr(), attachment.schema.data(), attachment.schema.size());
   SendTensors(group, {at::full({}, size, at::kLong)}, device, to);
   SendTensors(group, {schema}, device, to);
-  if (!attachment.tensors.empty()) SendTensors(group, attachment.tensors, device, to);
+  if (attachment.tensors.empty()) return;
+  // Like those that the receiver allocates: an optimizer's state has its parameter's layout.
+  std::vector<at::Tensor> tensors;
+  for (const at::Tensor& tensor : attachment.tensors) tensors.push_back(tensor.contiguous());
+  SendTensors(group, tensors, device, to);
 }
 
 Attachment ReceiveAttachment(Group& group, const Attachments& attachments, Attachments::Scope scope,
@@ -132,6 +136,19 @@ Attachment ReceiveAttachment(Group& group, const Attachments& attachments, Attac
     ReceiveTensors(group, attachment.tensors, device, from, /*in_place=*/true);
   }
   return attachment;
+}
+
+void CopyOptimizerFromFirst(Group& group, const Optimizer& optimizer, Attachments* attachments,
+                            at::Device device, int rank) {
+  if (attachments == nullptr) return group.CopyFromFirst(optimizer.State());
+  constexpr auto kShared = Attachments::Scope::kShared;
+  if (rank == 0) {
+    for (int to = 1; to < group.size(); ++to) {
+      SendAttachment(group, *attachments, kShared, device, to);
+    }
+  } else {
+    attachments->Put(kShared, ReceiveAttachment(group, *attachments, kShared, device, /*from=*/0));
+  }
 }
 
 }  // namespace paceline

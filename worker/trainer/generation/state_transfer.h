@@ -13,6 +13,7 @@
 
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/loop/attachments.h"
+#include "worker/trainer/loop/optimizer.h"
 
 namespace paceline {
 
@@ -31,6 +32,11 @@ void SendAttachment(Group& group, const Attachments& attachments, Attachments::S
                     at::Device device, int to);
 Attachment ReceiveAttachment(Group& group, const Attachments& attachments, Attachments::Scope scope,
                              at::Device device, int from);
+
+// All members take the first one's state of the optimizer, with all else that is attached as shared
+// if something is. Collective; `rank`: this member's number.
+void CopyOptimizerFromFirst(Group& group, const Optimizer& optimizer, Attachments* attachments,
+                            at::Device device, int rank);
 
 }  // namespace paceline
 

@@ -1,15 +1,18 @@
 #include "worker/trainer/generation/state_transfer.h"
 
-#include <ATen/ops/empty_like.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/loop/optimizer.h"
 
 namespace paceline {
 namespace {
@@ -40,18 +43,23 @@ TEST(StateTransferTest, TheReceiverHasWhatTheSenderHas) {
   }
 }
 
-// Its schema says how many tensors there are; a newcomer has none.
+// Its schema says how many tensors there are; a newcomer has none. The last one is large, and its
+// layout is not that of the newcomer's.
 class SomeAttached : public Attachments {
  public:
   std::string Names() const override { return "some"; }
   Attachment Take(Scope scope) const override {
     if (scope == Scope::kOwn) return {"nothing", {}};
-    return {"six", State()};
+    std::vector<at::Tensor> tensors = State();
+    tensors.push_back(at::full({600, 700}, 4.5, at::kFloat).t());
+    return {"seven", tensors};
   }
   std::vector<at::Tensor> Allocate(Scope /*scope*/, const std::string& schema) const override {
     std::vector<at::Tensor> tensors;
     if (schema == "nothing") return tensors;
-    for (const at::Tensor& one : State()) tensors.push_back(at::empty_like(one));
+    for (const at::Tensor& one : Take(Scope::kShared).tensors) {
+      tensors.push_back(at::empty(one.sizes(), one.options()));
+    }
     return tensors;
   }
   void Put(Scope /*scope*/, const Attachment& /*attachment*/) override {}
@@ -79,6 +87,43 @@ TEST(StateTransferTest, WhatIsAttachedComesWithItsSchema) {
         EXPECT_TRUE(received.tensors[i].equal(expected.tensors[i])) << i;
       }
     }
+  });
+}
+
+// Takes over what it gets.
+class Taking : public SomeAttached {
+ public:
+  explicit Taking(std::string schema) : schema_(std::move(schema)) {}
+  Attachment Take(Scope scope) const override {
+    return {schema_, SomeAttached::Take(scope).tensors};
+  }
+  void Put(Scope scope, const Attachment& attachment) override {
+    EXPECT_EQ(scope, Scope::kShared);
+    EXPECT_EQ(attachment.tensors.size(), Take(scope).tensors.size());
+    schema_ = attachment.schema;
+  }
+  const std::string& schema() const { return schema_; }
+
+ private:
+  std::string schema_;
+};
+
+TEST(StateTransferTest, AllTakeTheFirstOnesOptimizer) {
+  TrainerConfig config;
+  config.member.world_size = 3;
+  config.startup_timeout = absl::Seconds(20);
+  config.optimizer.momentum = 0.9;  // It has a slot.
+  RunRanks(config, [&](const TrainerConfig& own, Groups& groups) {
+    const at::Tensor parameter = at::full({3}, 1.0F).requires_grad_();
+    const std::unique_ptr<Optimizer> optimizer = MakeOptimizer(own.optimizer, {parameter});
+    const at::Tensor slot = TensorsOf(optimizer->Slots()).at(0);
+    at::Tensor(slot).fill_(own.rank() + 5);
+    Taking attached(own.rank() == 0 ? "first" : "other");
+    CopyOptimizerFromFirst(groups.all(), *optimizer, &attached, at::kCPU, own.rank());
+    EXPECT_EQ(attached.schema(), "first");
+    EXPECT_EQ(slot[0].item<float>(), static_cast<float>(own.rank() + 5)) << "it is attached";
+    CopyOptimizerFromFirst(groups.all(), *optimizer, /*attachments=*/nullptr, at::kCPU, own.rank());
+    EXPECT_EQ(slot[0].item<float>(), 5);
   });
 }
 

@@ -31,8 +31,9 @@ class Attachments {
 
   // The present state. The tensors share the memory of the originals.
   virtual Attachment Take(Scope scope) const = 0;
-  // Tensors into which those of an attachment with this schema fit; their values are undefined.
-  // Throws c10::ValueError when the schema cannot be read.
+  // Contiguous tensors into which those of an attachment with this schema fit, whatever the layout
+  // of the originals; their values are undefined. Throws c10::ValueError when the schema cannot be
+  // read.
   virtual std::vector<at::Tensor> Allocate(Scope scope, const std::string& schema) const = 0;
   // Replaces the state. Throws c10::ValueError when it does not fit what is attached.
   virtual void Put(Scope scope, const Attachment& attachment) = 0;

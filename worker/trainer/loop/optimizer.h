@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "worker/trainer/config.h"
 
 namespace paceline {
@@ -49,9 +50,11 @@ class Optimizer {
   virtual std::vector<at::Tensor> StepCounts() const = 0;
 
   // The whole state between steps: slots, then counts.
-  std::vector<at::Tensor> State() const;
+  virtual std::vector<at::Tensor> State() const;
   // Resets the state to that before the first step.
-  void Reset();
+  virtual void Reset();
+  // InvalidArgument when the mean of several ranks' State is not a state. Says why, for people.
+  virtual absl::Status CheckMean() const { return absl::OkStatus(); }
 
  protected:
   explicit Optimizer(std::vector<at::Tensor> parameters);

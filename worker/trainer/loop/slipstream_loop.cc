@@ -20,6 +20,7 @@
 #include "worker/trainer/checkpoint/output_directory.h"
 #include "worker/trainer/checkpoint/weights.h"
 #include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/generation/state_transfer.h"
 #include "worker/trainer/loop/fault.h"
 #include "worker/trainer/loop/workload.h"
 
@@ -65,7 +66,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       number_(first_step_),
       reported_steps_(first_step_),
       reported_rank_steps_(first_step_ * parts.config.member.world_size),
-      learnt_step_(first_step_),
+      learning_rate_(parts.workload.LearningRate(first_step_)),
       ready_for_(parts.config.member.generation),
       unreported_loss_(kUnknown),
       after_a_break_(!parts.begins) {}
@@ -94,20 +95,24 @@ absl::Status SlipstreamLoop::Begin() {
   }
   if (!IsLocal(parts_.plan->plan.slipstream->mode)) {
     // A checkpoint may hold a state per rank.
-    parts_.groups.all().CopyFromFirst(parts_.workload.optimizer().State());
+    CopyOptimizerFromFirst(parts_.groups.all(), parts_.workload.optimizer(),
+                           parts_.workload.attachments(), parts_.workload.model().device(),
+                           config_.rank());
   }
   return absl::OkStatus();
 }
 
 absl::Status SlipstreamLoop::Resume() {
+  PACELINE_RETURN_IF_ERROR(parts_.workload.CheckSlipstream());
   if (!memory_.rank.has_value()) {
     const absl::Status restored = Begin();
     if (!restored.ok()) return RestoreError(config_.restore_from, restored);
   }
   state_.checkpoint.reset();
-  slipstream_.emplace(Slipstream::Parts{config_, parts_.groups, parts_.plan,
-                                        parts_.workload.model(), parts_.workload.optimizer(),
-                                        parts_.control, memory_, streams_.get()});
+  slipstream_.emplace(Slipstream::Parts{
+      config_, parts_.groups, parts_.plan, parts_.workload.model(), parts_.workload.optimizer(),
+      parts_.control, memory_, streams_.get(), parts_.workload.evaluates(),
+      [this](int64_t step) { return parts_.workload.LearningRate(step); }});
   parts_.workload.OpenData(config_.member, state_.data);
   if (parts_.saver != nullptr) EnterSaver();
   parts_.control.SetPlanListener([this](const TrainingPlan& plan) {
@@ -132,9 +137,11 @@ void SlipstreamLoop::EnterSaver() {
 }
 
 std::vector<StateTensor> SlipstreamLoop::State() const {
+  const Attachments* const attachments = parts_.workload.attachments();
+  // What is attached besides the optimizer may differ in any mode.
+  const bool one_optimizer = attachments == nullptr && !IsLocal(slipstream_->plan().mode);
   std::vector<StateTensor> state = CollectState(
-      config_, parts_.workload.model(), parts_.workload.optimizer(), parts_.workload.attachments(),
-      /*one_optimizer=*/!IsLocal(slipstream_->plan().mode));
+      config_, parts_.workload.model(), parts_.workload.optimizer(), attachments, one_optimizer);
   const RankSteps total = slipstream_->total();
   // At the end, more rank-steps may be done than the job asks for.
   const int64_t beyond =
@@ -276,12 +283,12 @@ StepOrder SlipstreamLoop::BeginStep(const Order& order) {
   step_began_ns_ = MonotonicNanos();
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;
-  learnt_step_ = order.step;
   StepOrder wanted;
   wanted.kind = StepOrder::Kind::kStep;
   wanted.number = number_;
-  wanted.learning_rate = parts_.workload.LearningRate(order.step);
+  wanted.learning_rate = learning_rate_ = parts_.workload.LearningRate(order.step);
   wanted.updates = order.kind == Order::Kind::kUpdate;
+  wanted.scheduled = true;
   wanted.member = config_.member;
   StepResult& result = state_.open_result;
   local_step_.Begin({number_, /*disturbed_as=*/memory_.own_steps, wanted.learning_rate,
@@ -372,7 +379,7 @@ double SlipstreamLoop::AddFigures(RankFigures* figures) {
   figures->drift = figures->slipstream->drift;
   const RankSteps total = slipstream_->total();
   figures->step = std::min(total.steps(), config_.steps);
-  figures->learning_rate = parts_.workload.LearningRate(learnt_step_);
+  figures->learning_rate = learning_rate_;
   const int64_t rank_steps = total.steps() * total.ranks() + total.remainder();
   const int64_t since = rank_steps - std::exchange(reported_rank_steps_, rank_steps);
   return static_cast<double>(since) / static_cast<double>(figures->steps);
@@ -389,6 +396,7 @@ absl::Status SlipstreamLoop::Publish() {
 
 void SlipstreamLoop::BeginStop(const Order& order) {
   state_.position.step = order.step;
+  parts_.workload.LearningRate(order.step);  // Saved as what comes next needs it.
   parts_.timer.Enter(Phase::kIdle, std::max(order.step, number_ + 1));
   if (parts_.saver != nullptr && (order.saves || order.save_order > 0)) Save(order);
 }
@@ -416,6 +424,7 @@ void SlipstreamLoop::Save(const Order& order) {
 absl::Status SlipstreamLoop::Finish(const Order& order) {
   parts_.timer.Flush();
   PACELINE_RETURN_IF_ERROR(Publish());
+  parts_.workload.LearningRate(config_.steps);
   profiler_.Finish();
   parts_.timer.Enter(Phase::kIdle, config_.steps);
   return PrepareEnd(

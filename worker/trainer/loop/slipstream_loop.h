@@ -124,7 +124,7 @@ class SlipstreamLoop : public Training {
   int64_t number_;                    // Of the latest record.
   int64_t reported_steps_;            // The job's steps at the latest line.
   int64_t reported_rank_steps_;       // Rank-steps at the latest line.
-  int64_t learnt_step_;               // Step of the last learning rate.
+  double learning_rate_;              // Of the latest step.
   int64_t ready_for_;                 // Generation voted for.
   std::optional<StepRecord> newest_;  // Latest finished record; lags on a device.
   double unreported_loss_;            // Its loss; NaN: reported.

@@ -14,12 +14,12 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/comm/connections.h"
-#include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/generation/auto_rendezvous.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/generation/slipstream_rendezvous.h"
+#include "worker/trainer/generation/state_transfer.h"
 #include "worker/trainer/loop/slipstream_loop.h"
 #include "worker/trainer/loop/train_loop.h"
 #include "worker/trainer/telemetry/host_memory.h"
@@ -121,11 +121,34 @@ bool TrainerRun::CutOff(absl::string_view what, bool collective) {
   return true;
 }
 
+Group& TrainerRun::CallersGroup() {
+  Connected& connected = generation_->connected;
+  if (connected.callers == nullptr) {
+    Connecting connecting([groups = connected.groups] {
+      Connected made;
+      made.callers = groups->MakeOfAll("caller", /*version=*/0, Groups::Traffic::kOnDevice);
+      return made;
+    });
+    const std::optional<Connected> made =
+        connecting.Wait([this] { return session_.conductor->is_over(); });
+    if (!made.has_value()) throw CollectiveError("rendezvous", "the generation is over");
+    connected.callers = made->callers;
+  }
+  return *connected.callers;
+}
+
 void TrainerRun::Fail(const absl::Status& status) {
   if (ok()) status_ = status;
 }
 
-int TrainerRun::Finish() { return control_.Finish(status_); }
+int TrainerRun::Finish() {
+  // A training with Slipstream that has not come to its end goes on in its communication thread.
+  const bool stops = control_.stop_requested() || !ok();
+  if (stops && generation_ != nullptr && IsSlipstream(generation_->config)) {
+    has_broken_groups_ = true;
+  }
+  return control_.Finish(status_);
+}
 
 bool TrainerRun::Enter() {
   const absl::StatusOr<std::optional<Assignment>> next = session_.conductor->WaitForRendezvous();
@@ -253,7 +276,8 @@ absl::StatusOr<bool> TrainerRun::RunRendezvousOfMembers(const Rendezvous& rendez
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunAutoRendezvous(rendezvous, state));
   if (begins && state.checkpoint != nullptr && !IsSlipstream(rendezvous.config)) {
     // Each rank may have restored its own state.
-    rendezvous.groups.all().CopyFromFirst(rendezvous.optimizer.State());
+    CopyOptimizerFromFirst(rendezvous.groups.all(), rendezvous.optimizer, rendezvous.attachments,
+                           rendezvous.model.device(), rendezvous.config.rank());
   }
   return begins;
 }
@@ -274,6 +298,8 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
   has_broken_groups_ = true;
   const absl::Time since = absl::Now();
   if (generation_->training != nullptr) generation_->training->evaluation().CutOff();
+  // The others have stopped, too, and perhaps earlier: the training ends without an error.
+  if (failure.collective && control_.stop_requested()) return false;
   // The ordered change of strategy is impossible: the job continues by the former one.
   const bool refused = !failure.collective && generation_->changes_strategy;
   if (!(failure.collective || refused) || !session_.config->recovery.enabled ||

@@ -27,6 +27,7 @@
 #include "absl/time/time.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/comm/connecting.h"
+#include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/generation/control.h"
@@ -85,12 +86,20 @@ class TrainerRun {
   void Updated() { generation_->training->Updated(); }
   absl::Status EndStep() { return generation_->training->EndStep(); }
   JobEvaluation& evaluation() { return generation_->training->evaluation(); }
+  // A group of all members for the caller's own collectives, over tensors of the device. They end
+  // with the generation, as the training's do. The first call of a generation makes the group: all
+  // members must call it between the same collectives, and it may throw CollectiveError.
+  Group& CallersGroup();
+  // A save is due once the step is done, as one by steps is. All members must ask in the same step.
+  // Does nothing without a checkpoint directory.
+  void AskForSave() { session_.state.saver.asked = true; }
 
   // Whether nothing has ended the training yet.
   bool ok() const { return status_.ok(); }
   const absl::Status& status() const { return status_; }
 
-  // Whether a generation was left by a failure: threads of its groups may hang for ever.
+  // Whether threads may hang in groups, or use them, as long as the process lives: a generation was
+  // left by a failure, or, after Finish, in the midst of Slipstream's rounds.
   bool has_broken_groups() const { return has_broken_groups_; }
 
   // Reports the end by Control::Finish. Returns the exit code.

@@ -38,7 +38,11 @@ struct StepOrder {
   // Of a step.
   int64_t number = 0;  // From 0.
   double learning_rate = 0;
-  bool updates = true;  // False: only gradients are wanted; the optimizer must not be called.
+  // False: only gradients are wanted; the optimizer must not be called. Updated takes them.
+  bool updates = true;
+  // Whether `number` is the job's and not a count of this rank's steps, so that the caller must not
+  // count steps for a schedule: Workload::LearningRate does.
+  bool scheduled = false;
   // Of a step or an evaluation: whose data it takes.
   Member member = {};
 };

@@ -20,6 +20,7 @@ namespace paceline {
 // The saves that a rank has dealt with.
 struct SaverMemory {
   bool due = false;        // A save by steps waits until the ranks are equal.
+  bool asked = false;      // A save is due after the step under way (TrainerRun::AskForSave).
   int64_t last_order = 0;  // The newest order for which a save began.
   int64_t last_saved = 0;  // Step of the latest save begun, or of the restore.
 };

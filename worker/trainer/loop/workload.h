@@ -45,7 +45,8 @@ class Workload {
   // InvalidArgument when Slipstream cannot train this. Says why, for people.
   virtual absl::Status CheckSlipstream() = 0;
 
-  // Of the job's step `step`; of a step that is made now, if the workload's owner decides.
+  // Of the job's step `step`; of a step that is made now, if the workload's owner decides. With
+  // Slipstream, any thread.
   virtual double LearningRate(int64_t step) const = 0;
 
   // Number of samples of the training data, which its positions count.

@@ -27,7 +27,9 @@ void SaveSchedule::Propose(const SaveOrder& order) { agreement_.Propose(order); 
 
 bool SaveSchedule::AfterStep(int64_t steps_done, bool all_equal) {
   const int64_t every = parts_.config.every_steps;
-  if (every > 0 && steps_done % every == 0 && !due_) due_ = Due{0, false};
+  const bool by_steps = every > 0 && steps_done % every == 0;
+  const bool asked = std::exchange(parts_.memory.asked, false);
+  if ((by_steps || asked) && !due_) due_ = Due{0, false};
   absl::Duration waited;
   if (const std::optional<SaveOrder> order = agreement_.AfterStep(steps_done, &waited)) {
     due_ = Due{order->number, order->now};

@@ -16,6 +16,7 @@
 #include <cmath>
 #include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
@@ -198,9 +199,7 @@ void SlipstreamBuffers::FillZeros() {
 
 void SlipstreamBuffers::FillGradient() {
   const at::NoGradGuard no_grad;
-  std::vector<at::Tensor> gradients;
-  for (const at::Tensor& parameter : parameters_) gradients.push_back(parameter.grad());
-  at::_foreach_copy_(wire_parameters_, gradients);
+  at::_foreach_copy_(wire_parameters_, gradients_);
   int64_t flat = parameter_values_;
   for (size_t i = parameters_.size(); i < x_.size(); ++i) {
     wire_.as_strided(x_[i].sizes(), x_[i].strides(), flat).copy_(x_[i]);
@@ -294,7 +293,15 @@ double SlipstreamBuffers::SquaredGradient(const WaitForStream& wait) const {
   return SquareOf(NormsOfGradients(parameters_).total, wait);
 }
 
+void SlipstreamBuffers::TakeGradients() {
+  gradients_.clear();
+  for (const at::Tensor& parameter : parameters_) {
+    gradients_.push_back(std::exchange(parameter.mutable_grad(), at::Tensor()));
+  }
+}
+
 void SlipstreamBuffers::DropGradients() {
+  gradients_.clear();
   for (const at::Tensor& parameter : parameters_) parameter.mutable_grad() = at::Tensor();
 }
 

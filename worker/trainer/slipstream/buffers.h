@@ -50,7 +50,8 @@ class SlipstreamBuffers {
   // Fills wire with the update. Returns its square, which is not finite if one value is not.
   double FillUpdate(const SlipstreamRank::Buffers& names, const WaitForStream& wait);
   void FillZeros();
-  // Fills wire with the parameters' gradients and the current running statistics.
+  // Fills wire with the gradients that were taken and the current running statistics. Requires:
+  // TakeGradients.
   void FillGradient();
 
   // Applies the sum in wire: z + wire / ranks.
@@ -70,6 +71,10 @@ class SlipstreamBuffers {
   // The square of the gradients' norm, not finite if one value is not. Requires: every parameter
   // has a gradient.
   double SquaredGradient(const WaitForStream& wait) const;
+  // Moves the gradients out of the parameters, where the owner of the model may change them. Kept
+  // until DropGradients. Requires: every parameter has a gradient.
+  void TakeGradients();
+  // Those of the parameters, and those taken.
   void DropGradients();
 
   // All of x, with the model's shapes.
@@ -101,7 +106,8 @@ class SlipstreamBuffers {
   void CopyOnDevice(ComputeOrder::Copy copy, const SlipstreamRank::Buffers& names);
 
   const bool loops_;
-  const std::vector<at::Tensor> parameters_;  // With their gradients.
+  const std::vector<at::Tensor> parameters_;  // With their gradients,
+  std::vector<at::Tensor> gradients_;         // until these are taken.
   std::vector<at::Tensor> x_;                 // Detached.
   int64_t values_ = 0;
   int64_t parameter_values_ = 0;

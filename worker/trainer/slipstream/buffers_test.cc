@@ -150,6 +150,8 @@ TEST_P(SlipstreamBuffersTest, GradientsAndStatisticsBecomeMeans) {
   model_.SetGradients(2);
   EXPECT_NEAR(buffers_.SquaredGradient([] {}), 4.0 * (kMany + 6), 1);
   at::Tensor(model_.buffers()[0].tensor).fill_(5);
+  buffers_.TakeGradients();
+  for (const auto& one : model_.parameters()) EXPECT_FALSE(one.tensor.grad().defined());
   buffers_.FillGradient();
   at::Tensor(buffers_.wire()).mul_(3);  // The sum of three equal ranks.
   buffers_.ApplyGradients(3, /*max_norm=*/0);

@@ -121,6 +121,7 @@ TEST(PassOrderTest, PassesUseWhatTheySay) {
   StreamRaces races;
   const StreamRaces::Entered entered(races);
   SlipstreamBuffers buffers(model, /*loops=*/false);
+  buffers.TakeGradients();
   PassOrder order(&races);
   CommOrder::Payload payload;
   payload.model = 1;

@@ -1,6 +1,7 @@
 #include "worker/trainer/slipstream/slipstream.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <chrono>
@@ -21,26 +22,36 @@
 namespace paceline {
 namespace {
 
-RoundState FirstState(const TrainerConfig& config, const SlipstreamPlan& plan,
+RoundState FirstState(const TrainerConfig& config, bool evaluates, const SlipstreamPlan& plan,
                       const RankSteps& start) {
   RoundState state;
   state.total = start.WithRanks(config.member.world_size);
   state.target_steps = config.steps;
   state.generation = config.member.generation;
-  if (!config.data.eval.empty()) state.periods.evaluation = config.eval_every;
+  if (evaluates) state.periods.evaluation = config.eval_every;
   if (!config.checkpoint.directory.empty()) state.periods.save = config.checkpoint.every_steps;
   state.plan = plan;
   return state;
 }
 
+// Whether the optimizer's state can be averaged where that is needed between these plans.
+absl::Status CheckState(const SlipstreamPlan& now, const SlipstreamPlan& next,
+                        const Optimizer& optimizer) {
+  const bool settles = IsLocal(now.mode) && !IsLocal(next.mode);
+  return settles || next.averages_state ? optimizer.CheckMean() : absl::Status();
+}
+
 // Begins a training: all ranks get rank 0's model.
 void Begin(const Slipstream::Parts& parts) {
+  const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
+  const absl::Status averages = plan.averages_state ? parts.optimizer.CheckMean() : absl::Status();
+  TORCH_CHECK_VALUE(averages.ok(), std::string(averages.message()));
   MakeEqual(parts.groups.all(), parts.model.parameters());
   parts.groups.all().CopyFromFirst(TensorsOf(parts.model.buffers()));
-  const SlipstreamPlan& plan = *parts.plan->plan.slipstream;
   const bool loops = parts.streams == nullptr;
   parts.memory.buffers = std::make_unique<SlipstreamBuffers>(parts.model, loops);
-  parts.memory.Join(parts.config, FirstState(parts.config, plan, parts.memory.start));
+  parts.memory.Join(parts.config,
+                    FirstState(parts.config, parts.evaluates, plan, parts.memory.start));
 }
 
 }  // namespace
@@ -147,7 +158,9 @@ absl::StatusOr<Slipstream::Order> Slipstream::Shared::Begin(const Ordered& order
   if (loads) Copy(ComputeOrder::Copy::kLoad, ordered.names);
   order.TakeBack();
   if (!fault.ok()) return fault;
-  if (kind == ComputeOrder::Kind::kGradient) buffers.DropGradients();
+  if (kind == ComputeOrder::Kind::kGradient || kind == ComputeOrder::Kind::kUpdate) {
+    buffers.DropGradients();
+  }
   if (kind == ComputeOrder::Kind::kUpdate) order.WaitForLatestStep();
   const absl::MutexLock lock(&mu);
   return Describe(kind);
@@ -234,6 +247,7 @@ void Slipstream::OnUpdated(absl::Duration took, double loss) {
 void Slipstream::OnGradient(absl::Duration took, double loss) {
   const double squared = shared_->buffers.SquaredGradient(
       [this] { shared_->order.WaitForStream(PassOrder::Side::kCompute); });
+  shared_->buffers.TakeGradients();
   shared_->order.HandOver();
   const Shared::Telling telling(*shared_);
   shared_->rank->OnGradient(squared, took, loss);
@@ -256,7 +270,8 @@ void Slipstream::Prepare(const TrainingPlan& plan) {
   PlanProgress& progress = shared_->progress;
   if (!progress.IsNew(plan.version)) return;
   const TrainerConfig& config = shared_->parts.config;
-  const absl::Status fits = CheckPlan(plan, config.strategy.kind, config.member.world_size);
+  absl::Status fits = CheckPlan(plan, config.strategy.kind, config.member.world_size);
+  if (fits.ok()) fits = CheckState(this->plan(), *plan.slipstream, shared_->parts.optimizer);
   if (!fits.ok()) return progress.SetFailed(plan.version, std::string(fits.message()));
   if (plan.gradient_groups != shared_->parts.plan->plan.gradient_groups) {
     return progress.SetFailed(plan.version, "its gradient groups are not those of this generation");

@@ -84,6 +84,10 @@ class Slipstream {
     // Streams of the model's device; null on a CPU. The constructing thread's current stream is the
     // training's.
     DeviceStreams* streams = nullptr;
+    bool evaluates = false;  // Whether there is something to evaluate at eval_every.
+    // The learning rate of a step of the job, which never falls. Called by the communication
+    // thread, before each update that it makes.
+    std::function<double(int64_t step)> learning_rate;
   };
 
   // If the memory has no rank, the training begins or continues from a checkpoint: collective; all
@@ -122,7 +126,7 @@ class Slipstream {
   // Reports that the order was carried out. `took` excludes waits. `loss` is this rank's, for the
   // job's mean; NaN: left out.
   void OnUpdated(absl::Duration took, double loss);
-  // The gradients must not change until the next order.
+  // Takes the gradients out of the parameters.
   void OnGradient(absl::Duration took, double loss);
   void OnStopped();
 

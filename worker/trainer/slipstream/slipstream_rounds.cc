@@ -14,7 +14,6 @@
 #include "absl/types/span.h"
 #include "common/log.h"
 #include "worker/trainer/comm/model_averager.h"
-#include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/slipstream/slipstream_shared.h"
 
 namespace paceline {
@@ -195,7 +194,7 @@ void Slipstream::Shared::Apply(const CommOrder::Payload& payload,
         buffers.ApplyUpdates(payload.model);
       } else {
         buffers.ApplyGradients(payload.model, parts.config.clip_grad_norm);
-        at::Tensor(learning_rate).fill_(LearningRate(parts.config.schedule, step));
+        at::Tensor(learning_rate).fill_(parts.learning_rate(step));
         parts.optimizer.Update(buffers.z_parameters(), buffers.wire_parameters(), learning_rate,
                                {});
       }

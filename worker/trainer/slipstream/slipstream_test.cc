@@ -6,8 +6,11 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <memory>
+#include <utility>
 #include <vector>
 
+#include "absl/status/status.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
@@ -201,6 +204,49 @@ TEST(SlipstreamTest, APlanOfAnotherStrategyFails) {
     EXPECT_THAT(rank.control.status().error, testing::HasSubstr("slipstream"));
     EXPECT_TRUE(rank.Train().ok());
   });
+}
+
+// As somebody's whose state has no mean.
+class NoMean : public Optimizer {
+ public:
+  explicit NoMean(std::vector<at::Tensor> parameters) : Optimizer(std::move(parameters)) {}
+  void Update(const std::vector<at::Tensor>& parameters, const std::vector<at::Tensor>& gradients,
+              const at::Tensor& /*learning_rate*/, const at::Tensor& /*skip*/) override {
+    const at::NoGradGuard no_grad;
+    for (size_t i = 0; i < parameters.size(); ++i) {
+      if (gradients[i].defined()) at::Tensor(parameters[i]).sub_(gradients[i], 0.01);
+    }
+  }
+  std::vector<OptimizerSlot> Slots() const override { return {}; }
+  std::vector<at::Tensor> StepCounts() const override { return {}; }
+  absl::Status CheckMean() const override { return absl::InvalidArgumentError("has no mean"); }
+};
+
+TEST(SlipstreamTest, AModeThatNeedsTheMeanOfStatesFailsWhereThereIsNone) {
+  struct Case {
+    Mode from;
+    Mode to;
+    bool averages;
+    bool fails;
+  };
+  for (const Case& one :
+       {Case{Mode::kFree, Mode::kDrop, false, true}, Case{Mode::kFree, Mode::kPause, true, true},
+        Case{Mode::kFree, Mode::kPause, false, false}, Case{Mode::kDrop, Mode::kSync, false, false},
+        Case{Mode::kDrop, Mode::kFree, false, false}}) {
+    RunRanks(SmallJob(2, 30), [&](const TrainerConfig& config, Groups& groups) {
+      const auto state = std::make_shared<SmallState>(config);
+      state->optimizer = std::make_unique<NoMean>(TensorsOf(state->model.parameters()));
+      SmallRank rank(config, groups, SmallPlan(1, one.from), state);
+      TrainingPlan plan = SmallPlan(2, one.to);
+      plan.slipstream->averages_state = one.averages;
+      rank.slipstream.Prepare(plan);
+      EXPECT_EQ(rank.control.status().failed_version, one.fails ? 2 : 0);
+      if (one.fails) {
+        EXPECT_THAT(rank.control.status().error, testing::HasSubstr("has no mean"));
+      }
+      EXPECT_TRUE(rank.Train().ok());
+    });
+  }
 }
 
 TEST(SlipstreamTest, AllRanksStopWithTheSameModelForWhatIsDue) {

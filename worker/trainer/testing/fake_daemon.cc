@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <signal.h>
+#include <stdlib.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -212,6 +213,10 @@ void FakeDaemon::Start(int number) {
   std::vector<std::string> args = {options_.trainer, "--dir",  TrainerDirectory(number), "--socket",
                                    socket_,          "--ring", RingPath(number)};
   args.insert(args.end(), options_.extra_args.begin(), options_.extra_args.end());
+  for (const std::string& name : options_.variables) {
+    const char* const value = getenv(name.c_str());
+    args.insert(args.end(), {"--set", absl::StrCat(name, "=", value == nullptr ? "" : value)});
+  }
   Trainer& trainer = trainers_[static_cast<size_t>(number)];
   trainer.pid =
       options_.server.empty() ? ForkAndExec(args) : TrainerServer::Get(options_.server).Start(args);

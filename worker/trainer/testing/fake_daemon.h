@@ -30,10 +30,13 @@ namespace paceline {
 class FakeDaemon {
  public:
   struct Options {
-    std::string trainer;                         // Path of the program.
-    std::string server;                          // Of trainer_server; empty: do not use it.
-    std::string directory;                       // For the trainers' directories; must exist.
-    std::vector<std::string> extra_args;         // For each trainer.
+    std::string trainer;                  // Path of the program.
+    std::string server;                   // Of trainer_server; empty: do not use it.
+    std::string directory;                // For the trainers' directories; must exist.
+    std::vector<std::string> extra_args;  // For each trainer.
+    // Names of variables whose present values trainers of the server get: `--set NAME=VALUE`, and
+    // an empty one for none.
+    std::vector<std::string> variables;
     int threads = 1;                             // Per trainer.
     absl::Duration patience = absl::Minutes(2);  // Time limit of Serve.
     // Tells rank 0 to commit a save when all ranks report that their shards are durable.

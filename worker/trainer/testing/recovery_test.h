@@ -49,7 +49,6 @@ class RecoveryTest : public TrainerTest {
   void ExpectSame(const FakeDaemon& undisturbed, const FakeDaemon& daemon,
                   const std::vector<int>& numbers, const std::string& name) const;
 
- private:
   // Path of the file that releases the job.
   std::string Released() const;
 };

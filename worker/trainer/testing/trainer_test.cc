@@ -67,6 +67,7 @@ std::unique_ptr<FakeDaemon> TrainerTest::MakeDaemon(std::vector<std::string> ext
   FakeDaemon::Options options;
   options.trainer = trainer_;
   options.server = server_;
+  options.variables = variables_;
   options.directory = absl::StrCat(directory_, "/daemon", daemons_++);
   options.extra_args = std::move(extra_args);
   std::filesystem::create_directories(options.directory);

@@ -42,6 +42,7 @@ class TrainerTest : public testing::Test {
   std::string trainer_ = "worker/trainer/trainer";
   // Empty: start each trainer as in production.
   std::string server_ = "worker/trainer/testing/trainer_server";
+  std::vector<std::string> variables_;
 
  private:
   int daemons_ = 0;

@@ -130,7 +130,8 @@ struct SmallRank {
       : config(config_in),
         state(std::move(state_in)),
         slipstream({config, groups, BuildFirstPlan(groups, config, plan), model, *optimizer,
-                    control, memory, streams}) {}
+                    control, memory, streams, !config.data.eval.empty(),
+                    [this](int64_t step) { return LearningRate(config.schedule, step); }}) {}
 
   // Additional actions; the training thread calls all of them.
   struct Hooks {

@@ -1,0 +1,59 @@
+"""Where a session begins."""
+
+from __future__ import annotations
+
+import os
+import sys
+from importlib import import_module
+from typing import TYPE_CHECKING, Type
+
+import torch
+
+from paceline.alone import AloneEngine
+from paceline.session import Run
+
+if TYPE_CHECKING:
+    from paceline._engine import Engine as JobEngine
+
+_ORPHAN_TIMEOUT_S = 600.0
+
+
+def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
+    """Connects this process, a rank of a job with `session: true`, with its worker daemon.
+
+    Call it once, before the model is made. Waits until the daemon has sent the job's file.
+
+    Without a daemon (`python train.py`), the run has one rank, no telemetry and no checkpoints, so
+    that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold.
+
+    Returns a Run. Raises RuntimeError when the job is no session's, ImportError when this package
+    does not fit the installed torch.
+    """
+    if "PACELINE_SOCKET" not in os.environ:
+        return Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed))
+    if "PACELINE_SESSION" not in os.environ:
+        raise RuntimeError("this job runs a command that is no session: add `session: true` to its "
+                           "file, or do not call paceline.init()")
+    run = Run(_load_engine().start(
+        directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
+        ring=os.environ["PACELINE_RING"],
+        orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
+    run._report_the_end()  # pylint: disable=protected-access
+    return run
+
+
+def _load_engine() -> Type[JobEngine]:
+    try:
+        built_for = str(import_module("paceline._built_for").TORCH)
+    except ImportError:
+        built_for = torch.__version__  # Built here, from the sources.
+    if not f"{torch.__version__}.".startswith(f"{built_for}."):
+        raise ImportError(f"this paceline is built for torch {built_for}, and here is "
+                          f"{torch.__version__}: pip install 'torch=={built_for}.*'")
+    try:
+        from paceline._engine import Engine  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        raise ImportError(f"the engine of paceline cannot be loaded into Python "
+                          f"{sys.version.split()[0]} with torch {torch.__version__} ({error}): "
+                          "install paceline's wheel in this environment") from error
+    return Engine
