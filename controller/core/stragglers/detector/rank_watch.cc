@@ -34,6 +34,9 @@ constexpr double kOwnScaleSlack = 1.15;
 constexpr double kRecentScaleRows = 8;
 constexpr double kRecentScaleSlack = 1.4;
 constexpr double kMostOwnRho = 0.9;
+constexpr double kMedianDifference = 0.9539;  // Median of |a - b| of the same.
+constexpr double kReleaseScaleSlack = 1.5;    // For 24 rows and more.
+constexpr double kLeastReleaseSigma = 0.005;
 constexpr int kLevelRows = 100;
 constexpr int kLeastLevelRows = 20;
 constexpr double kTailRate = 0.005;
@@ -247,11 +250,26 @@ bool RankWatch::Gather(const WatchRow& row, double slow, double sigma, const Noi
 bool RankWatch::Release(const WatchRow& row, double slow, const NoiseLevel& noise,
                         const WatchOptions& options) {
   const double step = kReleaseEvidence / options.release_steps;
-  const double ratio =
-      slow / (noise.sigma * noise.sigma * noise.inflation) * (slow / 2 - row.residual);
+  const double sigma = ReleaseSigma(row, noise);
+  const double ratio = slow / (sigma * sigma * noise.inflation) * (slow / 2 - row.residual);
   released_ = std::max(0.0, released_ + std::clamp(ratio, -step, step));
   const double wanted = kReleaseEvidence * (state_ == State::kPersistent ? kPersistentRelease : 1);
   return released_ >= wanted - 1e-9;
+}
+
+// The group's noise, or the rank's own if that is less. Of differences the median: neither the step
+// at which the rank became well, nor a few pauses move it.
+double RankWatch::ReleaseSigma(const WatchRow& row, const NoiseLevel& noise) const {
+  const int count = std::min(episode_rows_, kKept) - 1;
+  if (count < kMinMedian) return noise.sigma;
+  std::array<float, kKept> differences;
+  for (int i = 0; i < count; ++i) {
+    differences[static_cast<size_t>(i)] = std::abs(Residual(i) - Residual(i + 1));
+  }
+  const double median =
+      MedianOf(absl::MakeSpan(differences).subspan(0, static_cast<size_t>(count)));
+  const double own = kReleaseScaleSlack * median / kMedianDifference / std::sqrt(1 - noise.rho);
+  return std::min(noise.sigma, std::max({own, row.tick, kLeastReleaseSigma}));
 }
 
 void RankWatch::Forget() {

@@ -23,7 +23,9 @@
 // far from it, the level was not due to the hardware, and is learned anew from the latest. Else the
 // ranks of a job that began with many slow ones would seem to differ for thousands of rows.
 //
-// Release: a CUSUM in the other direction, which needs at least release_steps rows.
+// Release: a CUSUM in the other direction, which needs at least release_steps rows. Its noise is
+// the rank's own if that is less than the group's. Where only two ranks can be compared, each pause
+// of one raises the group's, and while one is slow that may stay as it is, as nothing is learned.
 //
 // Persistent: of the rows kept at the alarm and those since, persistent_steps are above half of
 // `slow`, and as many more as the verification needs in this noise. Rows after the release's CUSUM
@@ -119,6 +121,7 @@ class RankWatch {
   // `least`, or more if hardware or rounding explain more.
   double Limit(double least, const WatchRow& row, const NoiseLevel& noise) const;
   double Sigma(const NoiseLevel& noise) const;
+  double ReleaseSigma(const WatchRow& row, const NoiseLevel& noise) const;
   void Learn(const WatchRow& row, const NoiseLevel& noise);
   void CountRun(const WatchRow& row, const NoiseLevel& noise);
   void Collect(const WatchRow& row);

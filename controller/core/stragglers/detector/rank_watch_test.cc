@@ -23,7 +23,7 @@ struct Watched {
     for (int i = 0; i < rows; ++i, ++step) {
       WatchRow row;
       row.step = step;
-      row.residual = level + noise.sigma * normal(random);
+      row.residual = level + own * noise.sigma * normal(random);
       row.forward = row.residual;
       row.backward = backward_share * row.residual;
       row.lost_s = level > 0 ? 0.1 : 0;
@@ -41,6 +41,7 @@ struct Watched {
   WatchOptions options;
   NoiseLevel noise;
   RankWatch watch;
+  double own = 1;  // The rank's noise, divided by noise.sigma.
   double tick = 0;
   bool held = false;
   double job_s = 1;
@@ -155,6 +156,22 @@ TEST(RankWatchTest, LongEpisodeIsPersistentAndEndsLater) {
   EXPECT_NEAR(watched.watch.lost_share(), 0.1, 0.01);
   EXPECT_EQ(watched.Play(90, 0), Change::kNone);
   EXPECT_EQ(watched.Play(20, 0), Change::kRecovered);
+}
+
+TEST(RankWatchTest, EndIsJudgedByTheRanksOwnNoiseIfThatIsLess) {
+  Watched quiet;
+  quiet.noise.sigma = 0.19;
+  quiet.own = 0.08;
+  quiet.Play(50, 0);
+  ASSERT_EQ(quiet.Play(300, 0.75), Change::kPersistent);
+  EXPECT_EQ(quiet.Play(300, 0.2), Change::kNone) << "it is less slow, and not well";
+  EXPECT_EQ(quiet.Play(90, 0), Change::kNone);
+  EXPECT_EQ(quiet.Play(20, 0), Change::kRecovered);
+  Watched noisy;
+  noisy.noise.sigma = 0.19;
+  noisy.Play(50, 0);
+  ASSERT_EQ(noisy.Play(300, 0.75), Change::kPersistent);
+  EXPECT_EQ(noisy.Play(110, 0), Change::kNone);
 }
 
 TEST(RankWatchTest, NotPersistentBeforeItsTimeNorWhileHeld) {
