@@ -13,6 +13,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::Not;
@@ -160,6 +161,23 @@ TEST_F(JobMetricsTest, JsonIsTheSeries) {
   controller_.telemetry().SetSeries(Series());
   EXPECT_THAT(Paceline({"job", "metrics", "digits", "-o", "json"}).out,
               HasSubstr("\"period_s\": 6"));
+}
+
+TEST_F(JobMetricsTest, ShowsWhatTheScriptReports) {
+  v1::JobSeries series;
+  v1::JobNumber& number = *series.add_reported();
+  number.set_name("accuracy");
+  number.set_step(409);
+  number.set_mean(0.75);
+  number.set_least(0.5);
+  number.set_most(1);
+  number.set_ranks(4);
+  controller_.telemetry().SetSeries(series);
+  const Ran ran = Paceline({"job", "metrics", "digits"});
+  EXPECT_THAT(ran.out, HasSubstr("REPORTED"));
+  EXPECT_THAT(ran.out, ContainsRegex("accuracy +0.75 +0.5 +1 +4 +409"));
+  EXPECT_THAT(Paceline({"job", "metrics", "digits", "-o", "json"}).out,
+              HasSubstr("\"name\": \"accuracy\""));
 }
 
 TEST_F(JobMetricsTest, SaysWhenNothingIsKnown) {

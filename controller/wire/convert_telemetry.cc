@@ -1,6 +1,8 @@
 #include "controller/wire/convert_telemetry.h"
 
 #include <algorithm>
+#include <cmath>
+#include <map>
 #include <numeric>
 #include <string>
 #include <utility>
@@ -88,6 +90,39 @@ v1::RankTelemetry DescribeRank(int rank, const RankState& state, const RankMeans
 double KnownMedian(std::vector<double> values) {
   values.erase(std::remove(values.begin(), values.end(), 0), values.end());
   return values.empty() ? 0 : MedianOf(absl::MakeSpan(values));
+}
+
+// Adds a rank's number. The mean is the sum as long as ranks are added.
+void AddNumber(const v1::ReportedNumber& number, v1::JobNumber* sum) {
+  const bool first = sum->ranks() == 0;
+  sum->set_step(std::max(sum->step(), number.step()));
+  sum->set_mean(sum->mean() + number.value());
+  sum->set_least(first ? number.value() : std::fmin(sum->least(), number.value()));
+  sum->set_most(first ? number.value() : std::fmax(sum->most(), number.value()));
+  sum->set_ranks(sum->ranks() + 1);
+}
+
+// Old reports count only where there is nothing newer, as in the job's progress.
+void SetReported(const Job& job, v1::JobSeries* out) {
+  const auto answers = [](const RankState& rank) {
+    return rank.unreachable_since == absl::InfiniteFuture();
+  };
+  const bool any_answers = std::any_of(job.ranks.begin(), job.ranks.end(), answers);
+  std::map<std::string, v1::JobNumber> numbers;
+  for (const RankState& rank : job.ranks) {
+    if (any_answers && !answers(rank)) continue;
+    v1::RankFigures details;
+    if (!details.ParseFromString(rank.report.figures.details)) continue;
+    for (const v1::ReportedNumber& number : details.reported()) {
+      AddNumber(number, &numbers[number.name()]);
+    }
+  }
+  for (auto& [name, number] : numbers) {
+    if (out->reported_size() == kNumbersReported) break;
+    number.set_name(name);
+    number.set_mean(number.mean() / number.ranks());
+    *out->add_reported() = std::move(number);
+  }
 }
 
 }  // namespace
@@ -196,6 +231,7 @@ v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int step
 v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since) {
   v1::JobSeries out;
   out.set_job_id(job.request.id.value());
+  SetReported(job, &out);
   if (measured == nullptr) return out;
   out.set_period_s(absl::ToDoubleSeconds(measured->series.period()));
   for (const SeriesPoint& point : measured->series.points()) {

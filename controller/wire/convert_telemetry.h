@@ -15,6 +15,8 @@ namespace paceline {
 // Most verdicts in a JobTelemetry, and most points of its recent_step_s.
 inline constexpr int kSlowReported = 8;
 inline constexpr int kRecentPoints = 60;
+// Most numbers of a session's script in a JobSeries.
+inline constexpr int kNumbersReported = 32;
 // Rows of a JobSteps: by default, and at most.
 inline constexpr int kDefaultStepRows = 256;
 inline constexpr int kMaxStepRows = 1024;
@@ -32,7 +34,7 @@ v1::JobRanks DescribeRanks(const Job& job, const MeasuredJob* measured,
                            const JobStragglers* stragglers, int slowest);
 // Requires: rows is positive.
 v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int steps, int rows);
-// Only points whose period ended after `since` (wall clock).
+// Only points whose period ended after `since` (wall clock); what scripts reported is there always.
 v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since);
 
 }  // namespace paceline

@@ -2,8 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/stragglers/job/testing/straggler_testing.h"
 #include "controller/wire/convert.h"
 
@@ -104,6 +109,55 @@ TEST_F(ConvertTelemetryTest, TellsTheLastMinutes) {
   EXPECT_NEAR(telemetry.step_s(), 3, 0.01);
   EXPECT_NEAR(telemetry.wait_share(), 0.5, 0.01);
   EXPECT_EQ(telemetry.recent_step_s_size(), series.points_size());
+}
+
+// As a rank reports them that has done this step.
+Figures Reported(int64_t step, const std::vector<std::pair<std::string, double>>& numbers) {
+  v1::RankFigures figures;
+  for (const auto& [name, value] : numbers) {
+    v1::ReportedNumber& number = *figures.add_reported();
+    number.set_name(name);
+    number.set_value(value);
+    number.set_step(step);
+  }
+  return FromProto(figures);
+}
+
+TEST_F(ConvertTelemetryTest, TellsWhatScriptsReportOverTheRanksThatDo) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  Job job = watched_.job();
+  job.ranks[0].report.figures = Reported(9, {{"loss", 1}, {"accuracy", 0.5}, {"norm", kNan}});
+  job.ranks[1].report.figures = Reported(10, {{"loss", 4}, {"norm", 2}});
+  job.ranks[2].report.figures = Reported(10, {{"loss", 100}, {"late", 1}});
+  job.ranks[2].unreachable_since = absl::FromUnixSeconds(1010);
+  const v1::JobSeries series = DescribeSeries(job, nullptr, absl::InfiniteFuture());
+  ASSERT_EQ(series.reported_size(), 3) << series.ShortDebugString();
+  EXPECT_EQ(series.reported(0).name(), "accuracy");
+  EXPECT_EQ(series.reported(0).mean(), 0.5);
+  EXPECT_EQ(series.reported(0).step(), 9);
+  EXPECT_EQ(series.reported(0).ranks(), 1);
+  const v1::JobNumber& loss = series.reported(1);
+  EXPECT_EQ(loss.name(), "loss");
+  EXPECT_EQ(loss.mean(), 2.5);
+  EXPECT_EQ(loss.least(), 1);
+  EXPECT_EQ(loss.most(), 4);
+  EXPECT_EQ(loss.ranks(), 2);
+  EXPECT_EQ(loss.step(), 10);
+  EXPECT_TRUE(std::isnan(series.reported(2).mean())) << "it shows that a rank has diverged";
+  EXPECT_EQ(series.reported(2).least(), 2);
+  for (RankState& rank : job.ranks) rank.unreachable_since = absl::FromUnixSeconds(1010);
+  EXPECT_EQ(DescribeSeries(job, nullptr, absl::InfinitePast()).reported_size(), 4)
+      << "nobody knows more";
+}
+
+TEST_F(ConvertTelemetryTest, NamesThatRanksReportAreBounded) {
+  Job job = watched_.job();
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    std::vector<std::pair<std::string, double>> numbers;
+    for (int i = 0; i < 20; ++i) numbers.emplace_back(absl::StrCat("of_", rank, "_", i), 1);
+    job.ranks[rank].report.figures = Reported(1, numbers);
+  }
+  EXPECT_EQ(DescribeSeries(job, nullptr, absl::InfinitePast()).reported_size(), kNumbersReported);
 }
 
 TEST(DescribeTelemetryTest, TellsWhoIsSlowAndWhatWasDecided) {

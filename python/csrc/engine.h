@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -25,6 +26,7 @@
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/loop/trainer_run.h"
 #include "worker/trainer/model/model.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 
@@ -84,6 +86,8 @@ class Engine {
   c10::intrusive_ptr<c10d::ProcessGroup> TorchGroup();
   // As TrainerRun::AskForSave. Throws c10::ValueError without a checkpoint directory.
   void Save();
+  // As TrainerRun::Report.
+  void Report(std::vector<ReportedNumber> numbers) { run_->Report(std::move(numbers)); }
 
   // For an evaluation.
   void ShowProgress(int64_t done, int64_t all);

@@ -7,6 +7,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -16,6 +17,7 @@
 #include "python/csrc/script_workload.h"
 #include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/core/sampler.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 namespace {
@@ -55,6 +57,15 @@ void SetOptimizerSlots(Engine& engine, const Slots& named) {
   std::vector<OptimizerSlot> slots;
   for (const auto& [name, tensors] : named) slots.push_back({name, tensors});
   engine.workload().optimizer().SetSlots(std::move(slots));
+}
+
+// Name, value, and steps completed.
+using Reported = std::vector<std::tuple<std::string, double, int64_t>>;
+
+void Report(Engine& engine, const Reported& reported) {
+  std::vector<ReportedNumber> numbers;
+  for (const auto& [name, value, step] : reported) numbers.push_back({name, value, step});
+  engine.Report(std::move(numbers));
 }
 
 Sampler MakeSampler(const Engine& engine, int64_t samples, int rank, int world_size, int64_t batch,
@@ -148,6 +159,7 @@ void BindEngine(py::module_& m) {
       .def("end_step", WithoutGil([](Engine& engine) { engine.EndStep(); }))
       .def("process_group", WithoutGil([](Engine& engine) { return engine.TorchGroup(); }))
       .def("save", WithoutGil([](Engine& engine) { engine.Save(); }))
+      .def("report", &Report)
       .def("show_progress", WithoutGil([](Engine& engine, int64_t done, int64_t all) {
              engine.ShowProgress(done, all);
            }))

@@ -12,6 +12,8 @@ from torch._C._distributed_c10d import HashStore
 if TYPE_CHECKING:
     from paceline._protocols import Order
 
+_STEPS_BETWEEN_LINES = 10
+
 
 class AloneEngine:
     """As paceline._engine.Engine (python/csrc/engine.h), for a script that runs by itself."""
@@ -30,6 +32,7 @@ class AloneEngine:
         self._next = 0
         self._evaluates = False
         self._evaluated = False
+        self._shown_from = 0  # Steps done from which on what is reported is printed.
 
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
@@ -88,6 +91,14 @@ class AloneEngine:
 
     def save(self) -> None:
         pass
+
+    def report(self, numbers: Sequence[Tuple[str, float, int]]) -> None:
+        """Prints what the newest step has reported: at first, then once in 10 steps, and last."""
+        if self._next < min(self._shown_from, self.steps):
+            return
+        self._shown_from = self._next + _STEPS_BETWEEN_LINES
+        shown = (f"{name}={value:.6g}" for name, value, step in numbers if step == self._next)
+        print(f"step={self._next}", *shown, flush=True)
 
     def end_evaluation(self, loss: float, correct: float, predictions: float,
                        _samples: int) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import sys
 from importlib import import_module
-from typing import TYPE_CHECKING, Type
+from types import TracebackType
+from typing import TYPE_CHECKING, Optional, Type
 
 import torch
 
@@ -38,8 +40,22 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
         directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
-    run._report_the_end()  # pylint: disable=protected-access
+    _report_the_end(run)
     return run
+
+
+def _report_the_end(run: Run) -> None:
+    former = sys.excepthook
+
+    def tell(kind: Type[BaseException], error: BaseException,
+             traceback: Optional[TracebackType]) -> None:
+        former(kind, error, traceback)
+        # pylint: disable-next=protected-access
+        if not (run._finished or run._failed) and os.getpid() == run._pid:
+            run._fail(error)  # pylint: disable=protected-access
+
+    sys.excepthook = tell
+    atexit.register(run.finish)
 
 
 def _load_engine() -> Type[JobEngine]:

@@ -17,14 +17,12 @@ One thread makes the steps: that of the loop. Nothing here may be called from an
 
 from __future__ import annotations
 
-import atexit
 import dataclasses
 import json
 import os
 import sys
-from types import TracebackType
 from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence,
-                    Tuple, Type, Union)
+                    Tuple, Union)
 
 import torch
 from torch.amp.grad_scaler import GradScaler
@@ -33,6 +31,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from paceline.alone import group_of_one
 from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader
+from paceline.reported import ReportedNumbers
 from paceline.shadow import Shadow
 from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
@@ -75,6 +74,7 @@ class Run:
         self._no_slipstream = ""               # Why it cannot.
         self._unused_parameters = False
         self._evaluation: Optional[Evaluation] = None
+        self._numbers = ReportedNumbers()
         self._loaders: List[Loader] = []
         # By the loader's id: the loader, and its batches.
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
@@ -258,6 +258,25 @@ class Run:
                                "`with step:`")
         self._engine.save()
 
+    def report(self, **numbers: Union[float, torch.Tensor]) -> None:
+        """Reports, inside of a step's block, numbers of this step, as a loss or an accuracy:
+        `run.report(accuracy=0.93, **{"train/loss": loss})`. `paceline job metrics` shows each
+        name's newest value, as the mean, least and most over the ranks that report it.
+
+        Values count once the step does; of a name that is given twice, the last one. They are sent
+        on with the figures of each log_every steps. NaN and infinities are taken as they are. A
+        tensor of one element is read at once, which waits for its device: there, report only in
+        some steps. Without a daemon, a step's numbers are printed about once in ten steps.
+
+        Raises RuntimeError outside of a block, TypeError for what is no number, ValueError for a
+        tensor of several, a name with other than 1 to 64 letters, digits, "_", "-", "." and "/",
+        and more than 32 names in all.
+        """
+        if Step._active is None:
+            raise RuntimeError("run.report() is called outside of a step; call it inside of "
+                               "`with step:`")
+        self._numbers.add(numbers, Step._active._reported)
+
     def steps(self) -> Iterator[Step]:
         """Yields one Step after another until the job's steps are done or a stop is asked for.
 
@@ -285,6 +304,9 @@ class Run:
                     self._shadow.settle()
                 self._done = True
                 return
+            if order.rank != self.rank:  # What was reported is the former rank's.
+                self._numbers.clear()
+                self._engine.report([])
             self._order = order
             if order.kind == "evaluate":
                 self._evaluate(order)
@@ -339,18 +361,6 @@ class Run:
     def _fail(self, error: BaseException) -> None:
         self._failed = True
         self._engine.fail(text_of(error))
-
-    def _report_the_end(self) -> None:
-        former = sys.excepthook
-
-        def tell(kind: Type[BaseException], error: BaseException,
-                 traceback: Optional[TracebackType]) -> None:
-            former(kind, error, traceback)
-            if not (self._finished or self._failed) and os.getpid() == self._pid:
-                self._fail(error)
-
-        sys.excepthook = tell
-        atexit.register(self.finish)
 
     def _before_optimizer(self, optimizer: torch.optim.Optimizer, args: Tuple[Any, ...],
                           kwargs: Dict[str, Any]) -> None:

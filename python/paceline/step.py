@@ -6,7 +6,8 @@ import functools
 import os
 import threading
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Iterable, Iterator, Optional, Type, TypeVar, Union, overload
+from typing import (TYPE_CHECKING, Any, Dict, Iterable, Iterator, Optional, Type, TypeVar, Union,
+                    overload)
 
 import torch
 
@@ -50,6 +51,7 @@ class Step:
         self._prepared = False  # The gradients are ready for the optimizer.
         self._updated = False
         self._left = False
+        self._reported: Dict[str, float] = {}  # By the script; it counts if the step does.
 
     def __enter__(self) -> Step:
         if Step._active is not None or self._left:
@@ -142,6 +144,8 @@ class Step:
         if os.getpid() != self._run._pid:
             return False  # A child of the script leaves by the way of its parent.
         self.done = self._updated
+        if self.done and self._reported:
+            self._engine.report(self._run._numbers.keep(self._reported, self.number + 1))
         if error is None and self._updated:
             self._end()
             return False

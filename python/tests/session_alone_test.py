@@ -1,5 +1,7 @@
 """A script that makes mistakes, or has habits of its own, in a session without a daemon."""
 
+import contextlib
+import io
 import os
 import signal
 import subprocess
@@ -164,12 +166,74 @@ class MistakesTest(unittest.TestCase):
     def test_save_and_group_outside_of_a_step(self):
         with self.assertRaisesRegex(RuntimeError, "save.. is called outside of a step"):
             self.run_.save()
+        with self.assertRaisesRegex(RuntimeError, "report.. is called outside of a step"):
+            self.run_.report(loss=1.0)
         with self.assertRaisesRegex(RuntimeError, "outside of the training"):
             _ = self.run_.process_group
 
 
+    def test_what_is_no_number_to_report(self):
+        step = next(self.run_.steps())
+        with step:
+            for kind, expected, numbers in (
+                    (TypeError, "takes a number, and loss is a str", {"loss": "0.5"}),
+                    (TypeError, "loss is a complex", {"loss": torch.tensor(1j)}),
+                    (ValueError, r"loss has shape \(2,\); call .mean", {"loss": torch.ones(2)}),
+                    (ValueError, "'a b' is no name", {"a b": 1.0}),
+                    (ValueError, "is no name", {"x" * 65: 1.0}),
+                    (ValueError, "has got 33 names, and 32 is the most",
+                     {f"n{i}": i for i in range(33)})):
+                with self.assertRaisesRegex(kind, expected):
+                    self.run_.report(**numbers)
+            for x in step.batches(BATCHES):
+                step.backward(self.loss(x))
+            step.update()
+
+
 class HabitsTest(unittest.TestCase):
     """What works."""
+
+    def test_numbers_of_steps_are_printed_now_and_then(self):
+        run = paceline.init(steps=23)
+        model, optimizer = make()
+        run.attach(model, optimizer)
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            for step in run.steps():
+                with step:
+                    for x in step.batches(BATCHES):
+                        step.backward(model(x).square().mean())
+                    run.report(loss=-1.0, half=torch.tensor([0.5]))
+                    if step.number == 3:
+                        run.report(**{"val/loss": float("nan")})
+                    step.update()
+                    run.report(loss=step.number)  # In the place of the one before.
+        self.assertEqual(printed.getvalue().splitlines(), [
+            "step=1 loss=0 half=0.5", "step=11 loss=10 half=0.5", "step=21 loss=20 half=0.5",
+            "step=23 loss=22 half=0.5"])
+
+    def test_numbers_of_a_former_rank_are_forgotten(self):
+        run = paceline.init(steps=3)
+        model, optimizer = make()
+        run.attach(model, optimizer)
+        engine, sent = run._engine, []
+        order_of = engine.next
+
+        def next_order(learning_rate):
+            order = order_of(learning_rate)
+            order.rank = int(order.number == 2)
+            return order
+
+        engine.next = next_order
+        engine.report = sent.append
+        for step in run.steps():
+            with step:
+                for x in step.batches(BATCHES):
+                    step.backward(model(x).square().mean())
+                if step.number < 2:
+                    run.report(loss=step.number)
+                step.update()
+        self.assertEqual(sent, [[("loss", 0.0, 1)], [("loss", 1.0, 2)], []])
 
     def test_a_loop_is_left_and_entered_again(self):
         run = paceline.init(steps=4)

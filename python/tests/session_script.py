@@ -101,6 +101,7 @@ loader = run.loader(Samples(), num_workers=int(settings.get("WORKERS", 0)))
 if "draw" in habits:
     loader = draw()
 AT = [moment.split() for moment in settings.get("AT", "").split(",")]
+tried = set()  # Steps.
 doomed_step = None  # In which the process was told to die in a moment.
 
 
@@ -152,6 +153,11 @@ def evaluate(rank, world_size):
 
 def train(step):
     at("forward", step.number)
+    if "report" in habits:
+        run.report(newest=torch.tensor(step.number))
+        if step.number < 10 and step.number not in tried:
+            run.report(first_try=step.number)
+        tried.add(step.number)
     for x, y in step.batches(draw() if "draw_by_step" in habits else loader):
         if "unused" in habits and step.number % 3 == 0:
             x = aside(x)

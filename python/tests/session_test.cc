@@ -19,8 +19,18 @@ namespace paceline {
 namespace {
 
 using testing::HasSubstr;
+using testing::UnorderedElementsAre;
 
 using SessionTest = SessionFixture;
+
+// What a trainer's script has reported: "name value of step".
+std::vector<std::string> Reported(const FakeDaemon& daemon, int number) {
+  std::vector<std::string> reported;
+  for (const v1::ReportedNumber& one : daemon.status(number).figures().reported()) {
+    reported.push_back(absl::StrCat(one.name(), " ", one.value(), " of ", one.step()));
+  }
+  return reported;
+}
 
 TEST_F(SessionTest, TrainsAndReportsLikeATrainer) {
   const auto daemon = RunUndisturbedSession(2, "evaluation { every: 10 } ");
@@ -96,6 +106,26 @@ TEST_F(SessionTest, AChildOfTheScriptEndsByItself) {
   setenv("HABITS", "fork", 1);
   const auto daemon = RunJob(SessionSpec(2, "disturbed", ""));
   ExpectSame(*plain, *daemon, {0, 1}, "disturbed");
+  unsetenv("HABITS");
+}
+
+TEST_F(SessionTest, NumbersOfTheScriptCountOnceTheirStepDoes) {
+  setenv("HABITS", "group report", 1);
+  const auto undisturbed = RunUndisturbedSession(3, "");
+  EXPECT_THAT(Reported(*undisturbed, 0),
+              UnorderedElementsAre("newest 23 of 24", "first_try 9 of 10"));
+  // By then, all ranks have reported in their first try of step 9, as they have met in it.
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(3, "disturbed", "", "backward 9 1 kill", 1));
+  WaitUntilReady(*daemon, 3);
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 3, 2}});
+  WaitForSuccess(*daemon, {0, 3, 2});
+  for (const int survivor : {0, 2}) {
+    EXPECT_THAT(Reported(*daemon, survivor),
+                UnorderedElementsAre("newest 23 of 24", "first_try 8 of 9"));
+  }
+  EXPECT_THAT(Reported(*daemon, 3), UnorderedElementsAre("newest 23 of 24", "first_try 9 of 10"));
   unsetenv("HABITS");
 }
 

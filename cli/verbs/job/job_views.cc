@@ -376,7 +376,9 @@ int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
 void AddJobMetrics(CLI::App& parent, Program& program) {
   const auto flags = std::make_shared<JobMetricsFlags>();
   CLI::App* verb = parent.add_subcommand(
-      "metrics", "Show how step time, throughput, loss, MFU and waits of a job went lately");
+      "metrics",
+      "Show how step time, throughput, loss, MFU and waits of a job went lately, and "
+      "what its script reports");
   AddJob(*verb, flags->job);
   verb->add_option("--minutes", flags->minutes, "The last so many; 0: all that are kept")
       ->check(Number(0, 1e6))

@@ -53,6 +53,27 @@ std::string SpanText(const v1::JobSeries& series) {
   return absl::StrCat("LAST ", absl::AsciiStrToUpper(DurationText(seconds)));
 }
 
+std::string NumberText(double value) {
+  return std::isnan(value) ? "nan" : absl::StrFormat("%.6g", value);
+}
+
+// What the ranks' scripts report; empty: nothing.
+std::string ReportedTable(const v1::JobSeries& series, const PageStyle& style) {
+  if (series.reported().empty()) return "";
+  Table table({{"REPORTED"},
+               {"MEAN", true},
+               {"LEAST", true, true},
+               {"MOST", true, true},
+               {"RANKS", true},
+               {"STEP", true}});
+  for (const v1::JobNumber& number : series.reported()) {
+    table.Add({number.name(), NumberText(number.mean()), NumberText(number.least()),
+               NumberText(number.most()), absl::StrCat(number.ranks()),
+               absl::StrCat(number.step())});
+  }
+  return table.Rendered(style.width, style.colours);
+}
+
 }  // namespace
 
 std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool utf8) {
@@ -74,7 +95,9 @@ std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool
         {row.name, row.text(known.back()), row.text(*std::min_element(known.begin(), known.end())),
          row.text(*std::max_element(known.begin(), known.end())), Sparkline(values, room, utf8)});
   }
-  return any ? table.Rendered(style.width, style.colours) : "";
+  const std::string measured = any ? table.Rendered(style.width, style.colours) : "";
+  const std::string reported = ReportedTable(series, style);
+  return absl::StrCat(measured, measured.empty() || reported.empty() ? "" : "\n", reported);
 }
 
 }  // namespace paceline

@@ -3,15 +3,19 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <sstream>
+#include <string>
 
 #include "cli/text/sanitize.h"
 
 namespace paceline {
 namespace {
 
+using ::testing::ContainsRegex;
 using ::testing::HasSubstr;
 using ::testing::Not;
+using ::testing::StartsWith;
 
 v1::JobSeries Series(int points) {
   v1::JobSeries series;
@@ -36,11 +40,37 @@ TEST(SeriesPageTest, RowsOfWhatIsKnown) {
   EXPECT_THAT(page, Not(HasSubstr("tokens/s")));
 }
 
+v1::JobNumber Number(const std::string& name, double mean) {
+  v1::JobNumber number;
+  number.set_name(name);
+  number.set_step(1200);
+  number.set_mean(mean);
+  number.set_least(0.25);
+  number.set_most(1.5);
+  number.set_ranks(4);
+  return number;
+}
+
+TEST(SeriesPageTest, NumbersOfTheScript) {
+  v1::JobSeries series = Series(10);
+  *series.add_reported() = Number("train/accuracy", 0.8765432);
+  *series.add_reported() = Number("norm", -std::numeric_limits<double>::quiet_NaN());
+  const std::string page = SeriesPage(series, {}, true);
+  EXPECT_THAT(page, HasSubstr("step time"));
+  EXPECT_THAT(page, HasSubstr("\n\nREPORTED"));
+  EXPECT_THAT(page, ContainsRegex("train/accuracy +0.876543 +0.25 +1.5 +4 +1200\n"));
+  EXPECT_THAT(page, ContainsRegex("norm +nan +0.25"));
+  series.clear_points();
+  EXPECT_THAT(SeriesPage(series, {}, true), StartsWith("REPORTED")) << "the job has ended";
+}
+
 TEST(SeriesPageTest, FitsTheTerminal) {
   for (const int width : {60, 80, 100, 200}) {
     PageStyle style;
     style.width = width;
-    std::istringstream lines(SeriesPage(Series(200), style, true));
+    v1::JobSeries series = Series(200);
+    *series.add_reported() = Number("train/accuracy_of_the_first_five", 0.8765432);
+    std::istringstream lines(SeriesPage(series, style, true));
     for (std::string line; std::getline(lines, line);) EXPECT_LE(DisplayWidth(line), width) << line;
   }
 }

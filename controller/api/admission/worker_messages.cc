@@ -25,6 +25,14 @@ void KeepFirst(Entries* entries, int count) {
   if (entries->size() > count) entries->DeleteSubrange(count, entries->size() - count);
 }
 
+void LimitFigures(v1::RankFigures* figures) {
+  KeepFirst(figures->mutable_levels(), kMaxLevelsReported);
+  KeepFirst(figures->mutable_reported(), kMaxNumbersReported);
+  for (v1::ReportedNumber& number : *figures->mutable_reported()) {
+    Cut(number.mutable_name(), kMaxNumberName);
+  }
+}
+
 void LimitTrainer(v1::TrainerReport* trainer) {
   if (trainer->has_id()) Cut(trainer->mutable_id()->mutable_job_id(), kMaxNodeText);
   Cut(trainer->mutable_store_address(), kMaxNodeText);
@@ -36,8 +44,7 @@ void LimitTrainer(v1::TrainerReport* trainer) {
     Cut(trainer->mutable_exit()->mutable_log_tail(), kMaxLogTail);
   }
   if (trainer->has_plan()) Cut(trainer->mutable_plan()->mutable_error());
-  if (trainer->has_figures())
-    KeepFirst(trainer->mutable_figures()->mutable_levels(), kMaxLevelsReported);
+  if (trainer->has_figures()) LimitFigures(trainer->mutable_figures());
   if (trainer->has_profile()) {
     Cut(trainer->mutable_profile()->mutable_trace());
     Cut(trainer->mutable_profile()->mutable_memory());

@@ -34,6 +34,8 @@ inline constexpr int kMaxTrainersReported = 8192;  // Two generations of a full 
 inline constexpr int kMaxStepsReported = 16384;    // Per message; workers send about 4096.
 inline constexpr int kMaxTasksReported = 4096;     // Checkpoint tasks; each is compared with jobs.
 inline constexpr int kMaxLevelsReported = 64;      // Group sizes of one job's ladder.
+inline constexpr int kMaxNumbersReported = 32;     // Of a session's script; as run.report allows.
+inline constexpr size_t kMaxNumberName = 64;
 
 // The same rule as for a principal's name.
 bool IsNodeName(absl::string_view name);

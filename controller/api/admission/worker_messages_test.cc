@@ -154,11 +154,17 @@ TEST(WorkerMessagesTest, LongListsAreCut) {
   for (int i = 0; i <= kMaxLevelsReported; ++i) {
     report.mutable_trainers(0)->mutable_figures()->add_levels();
   }
+  for (int i = 0; i <= kMaxNumbersReported; ++i) {
+    v1::RankFigures& figures = *report.mutable_trainers(0)->mutable_figures();
+    figures.add_reported()->set_name(std::string(kMaxNumberName + 1, 'x'));
+  }
   LimitReport(&report);
   EXPECT_EQ(report.trainers_size(), kMaxTrainersReported);
   EXPECT_EQ(report.task_results_size(), kMaxTasksReported);
   EXPECT_EQ(report.task_results(0).found_size(), kMaxTasksReported);
   EXPECT_EQ(report.trainers(0).figures().levels_size(), kMaxLevelsReported);
+  ASSERT_EQ(report.trainers(0).figures().reported_size(), kMaxNumbersReported);
+  EXPECT_EQ(report.trainers(0).figures().reported(0).name().size(), kMaxNumberName);
 }
 
 TEST(WorkerMessagesTest, ReportWithinTheLimitsStaysAsItIs) {

@@ -1,6 +1,7 @@
 #include "worker/daemon/metrics/figure_metrics.h"
 
 #include <cmath>
+#include <cstddef>
 #include <optional>
 
 #include "absl/strings/str_cat.h"
@@ -8,6 +9,9 @@
 
 namespace paceline {
 namespace {
+
+// Most series of what a trainer's script reports: as many names as run.report allows.
+constexpr size_t kMostReported = 32;
 
 struct Figure {
   const char* metric;
@@ -88,7 +92,8 @@ FigureMetrics::FigureMetrics(MetricRegistry& registry)
     : seconds_(registry.NewCounters("paceline_trainer_communication_seconds_total")),
       bytes_(registry.NewCounters("paceline_trainer_communication_bytes_total")),
       count_(registry.NewCounters("paceline_trainer_communications_total")),
-      modes_(registry.NewGauges("paceline_slipstream_mode")) {
+      modes_(registry.NewGauges("paceline_slipstream_mode")),
+      reported_(registry.NewGauges("paceline_trainer_reported")) {
   for (const Figure& figure : GaugesOf({}, {})) {
     gauges_.push_back(&registry.NewGauges(figure.metric));
   }
@@ -128,6 +133,7 @@ void FigureMetrics::Set(const TrainerId& id, const v1::RankFigures& figures,
   }
   for (const v1::LevelFigures& level : figures.levels()) SetLevel(trainer, level);
   SetMode(trainer, figures.slipstream().mode());
+  SetReported(trainer, figures);
 }
 
 void FigureMetrics::SetMode(Trainer& trainer, v1::SlipstreamMode mode) {
@@ -140,6 +146,30 @@ void FigureMetrics::SetMode(Trainer& trainer, v1::SlipstreamMode mode) {
   labels["mode"] = EnumName(*v1::SlipstreamMode_descriptor(), mode);
   trainer.mode_gauge = &modes_.Add(labels);
   trainer.mode_gauge->Set(1);
+}
+
+void FigureMetrics::SetReported(Trainer& trainer, const v1::RankFigures& figures) {
+  std::map<std::string, double> numbers;
+  for (const v1::ReportedNumber& number : figures.reported()) {
+    if (numbers.size() < kMostReported) numbers[number.name()] = number.value();
+  }
+  for (auto shown = trainer.reported.begin(); shown != trainer.reported.end();) {
+    if (numbers.count(shown->first) == 0) {
+      reported_.Remove(shown->second);
+      shown = trainer.reported.erase(shown);
+    } else {
+      ++shown;
+    }
+  }
+  for (const auto& [name, value] : numbers) {
+    prometheus::Gauge*& gauge = trainer.reported[name];
+    if (gauge == nullptr) {
+      prometheus::Labels labels = trainer.labels;
+      labels["name"] = name;
+      gauge = &reported_.Add(labels);
+    }
+    gauge->Set(value);
+  }
 }
 
 void FigureMetrics::SetLevel(Trainer& trainer, const v1::LevelFigures& level) {
@@ -172,6 +202,7 @@ void FigureMetrics::Forget(const TrainerId& id) {
     count_.Remove(level.count);
   }
   if (trainer.mode_gauge != nullptr) modes_.Remove(trainer.mode_gauge);
+  for (const auto& [name, gauge] : trainer.reported) reported_.Remove(gauge);
   shown_.erase(found);
 }
 

@@ -6,6 +6,7 @@
 #define WORKER_DAEMON_METRICS_FIGURE_METRICS_H_
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -37,9 +38,11 @@ class FigureMetrics {
     std::map<std::pair<int, bool>, Level> levels;  // By group size and gradients or not.
     v1::SlipstreamMode mode = v1::SLIPSTREAM_UNSPECIFIED;  // The mode shown, if any.
     prometheus::Gauge* mode_gauge = nullptr;
+    std::map<std::string, prometheus::Gauge*> reported;  // By the script's name of it.
   };
   void SetLevel(Trainer& trainer, const v1::LevelFigures& level);
   void SetMode(Trainer& trainer, v1::SlipstreamMode mode);
+  void SetReported(Trainer& trainer, const v1::RankFigures& figures);
 
   std::vector<Gauges*> gauges_;
   std::vector<Counters*> counters_;
@@ -47,6 +50,7 @@ class FigureMetrics {
   Counters& bytes_;
   Counters& count_;
   Gauges& modes_;
+  Gauges& reported_;
   std::map<TrainerId, Trainer> shown_;
 };
 

@@ -156,5 +156,33 @@ TEST_F(FigureMetricsTest, CommunicationByGroupSizeAndKindUntilForgotten) {
   EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
 }
 
+TEST_F(FigureMetricsTest, WhatAScriptReportsByNameUntilItIsGone) {
+  const auto report = [this](const std::string& name, double value) {
+    v1::ReportedNumber& number = *figures_.add_reported();
+    number.set_name(name);
+    number.set_value(value);
+  };
+  const auto series = [](const std::string& name) {
+    return "paceline_trainer_reported{generation=\"2\",job_id=\"job-1\",name=\"" + name +
+           "\",rank=\"3\"} ";
+  };
+  report("train/loss", 2.5);
+  report("accuracy", 0.5);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr(series("train/loss") + "2.5"));
+  EXPECT_THAT(Text(), HasSubstr(series("accuracy") + "0.5"));
+  figures_.clear_reported();
+  report("accuracy", 0.75);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr(series("accuracy") + "0.75"));
+  EXPECT_THAT(Text(), Not(HasSubstr("train/loss")));
+  for (int i = 0; i < 100; ++i) report("more_" + std::to_string(i), 1);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr(series("more_30")));
+  EXPECT_THAT(Text(), Not(HasSubstr(series("more_31")))) << "at most 32 series";
+  metrics_.Forget(kId);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+}
+
 }  // namespace
 }  // namespace paceline

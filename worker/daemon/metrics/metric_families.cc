@@ -104,6 +104,8 @@ std::vector<MetricFamily> OfFigures() {
        "job_id generation rank group_size kind", "Bytes that the rank sent in communication."},
       {"paceline_trainer_communications_total", kCounter, "means",
        "job_id generation rank group_size kind", "Means that the rank took part in."},
+      {"paceline_trainer_reported", kGauge, "the script's", "job_id generation rank name",
+       "Newest number that the script of a session reported of its steps (run.report), by name."},
   };
 }
 

@@ -58,7 +58,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.workload.model(), parts.control, parts.platform,
                [this](RankFigures* figures) { return AddFigures(figures); },
-               parts.state.communication}),
+               parts.state.communication, parts.state.reported}),
       local_step_({config_, parts.workload.model(), parts.timer, [] {}}, MakeHooks()),
       evaluation_(parts_),
       gradients_(parts.workload.model().parameters(), WireFormat::kFp32,

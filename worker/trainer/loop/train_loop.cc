@@ -33,7 +33,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                  figures->drift = strategy_.drift();
                  return static_cast<double>(config_.member.world_size);
                },
-               parts.state.communication}),
+               parts.state.communication, parts.state.reported}),
       local_step_({config_, parts.workload.model(), parts.timer,
                    [saver = parts.saver] {
                      if (saver != nullptr) saver->BeforeChange();

@@ -20,6 +20,8 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
@@ -35,6 +37,7 @@
 #include "worker/trainer/generation/succession.h"
 #include "worker/trainer/loop/training.h"
 #include "worker/trainer/loop/workload.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 
@@ -93,6 +96,9 @@ class TrainerRun {
   // A save is due once the step is done, as one by steps is. All members must ask in the same step.
   // Does nothing without a checkpoint directory.
   void AskForSave() { session_.state.saver.asked = true; }
+  // What the caller's code has reported of its steps, in the place of what it said before: the
+  // daemon hears of it with the next figures, and with those of later generations.
+  void Report(std::vector<ReportedNumber> numbers) { session_.state.reported = std::move(numbers); }
 
   // Whether nothing has ended the training yet.
   bool ok() const { return status_.ok(); }

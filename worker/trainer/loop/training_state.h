@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <vector>
 
 #include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/comm/strategy.h"
@@ -33,6 +34,7 @@ struct TrainingState {
   bool regrouped = false;  // The present generation's groups differ from the last.
   StrategyMemory memory;   // From the previous generation's strategy.
   CommunicationSeconds communication;
+  std::vector<ReportedNumber> reported;  // By the caller's code (TrainerRun::Report).
   SlipstreamMemory slipstream;
   // With Slipstream: the data position of ranks that had kept together, after so many steps of the
   // job. Equal on all ranks.

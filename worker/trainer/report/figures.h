@@ -132,6 +132,13 @@ struct SlipstreamFigures {
                                // as RankFigures::loss.
 };
 
+// The newest value of a number that the caller's code reports of its steps.
+struct ReportedNumber {
+  std::string name;
+  double value = 0;
+  int64_t step = 0;  // Steps completed, with the one that it is of.
+};
+
 struct RankFigures {
   int64_t step = 0;
   int64_t steps = 0;
@@ -150,6 +157,7 @@ struct RankFigures {
   double drift = 0;
   int64_t skipped_steps = 0;
   std::optional<SlipstreamFigures> slipstream;
+  std::vector<ReportedNumber> reported;
 };
 
 }  // namespace paceline

@@ -170,6 +170,12 @@ v1::RankFigures ToProto(const RankFigures& figures) {
   proto.set_drift(figures.drift);
   proto.set_skipped_steps(figures.skipped_steps);
   if (figures.slipstream.has_value()) *proto.mutable_slipstream() = ToProto(*figures.slipstream);
+  for (const ReportedNumber& number : figures.reported) {
+    v1::ReportedNumber& added = *proto.add_reported();
+    added.set_name(number.name);
+    added.set_value(number.value);
+    added.set_step(number.step);
+  }
   return proto;
 }
 

@@ -26,11 +26,12 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
   ExpectText(ToProto(ProfileResult{1, "t", "m", 2, 3, 4, 5, "e"}),
              "id: 1 trace: 't' memory: 'm' first_step: 2 steps: 3 trace_bytes: 4 dump_s: 5 "
              "error: 'e'");
-  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14, {}};
+  RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14, {}, {}};
   figures.memory = {1, 2, 3, DeviceMemory{4, 5, 6, 7, 8, 9, 10, 11, 12}};
   figures.levels = {{2, true, 3, 4, 5}, {8, false, 6, 7, 8}};
   figures.slipstream = {
       SlipstreamMode::kFree, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, {}};
+  figures.reported = {{"accuracy", 15, 16}, {"loss", 17, 18}};
   ExpectText(ToProto(figures), R"(
     step: 1 steps: 2 training_s: 3 wall_s: 4 loss: 5 grad_norm: 6 learning_rate: 7
     samples_per_s: 8 tokens_per_s: 9 mfu: 10 mfu_wall: 11 data_wait_share: 12
@@ -43,7 +44,9 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
                  stale_rounds: 5 steps: 6 sent_updates: 7 lost_updates: 8 used_gradients: 9
                  dropped_gradients: 10 window_s: 11 cap: 12 cap_wait_s: 13 round_wait_s: 14
                  collective_s: 15 drift: 16 stretched_rounds: 17 round_collective_s: 18
-                 round_copies_s: 19 })");
+                 round_copies_s: 19 }
+    reported { name: 'accuracy' value: 15 step: 16 }
+    reported { name: 'loss' value: 17 step: 18 })");
 }
 
 TEST(FiguresToProtoTest, EveryModeHasItsName) {

@@ -118,6 +118,7 @@ void ProgressReport::EndInterval() {
   training_seconds_ += figures.wall_s;
   if (mean_loss_.has_value()) figures.loss = *mean_loss_;
   figures.memory = Memory(training_seconds_);
+  figures.reported = parts_.reported;
   const double speed = parts_.add_figures(&figures);
   for (LevelFigures& level : figures.levels) {
     level.seconds = (level.gradients ? parts_.communication.gradients

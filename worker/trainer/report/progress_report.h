@@ -55,6 +55,8 @@ class ProgressReport {
     // this rank in the same time.
     std::function<double(RankFigures* figures)> add_figures;
     CommunicationSeconds& communication;  // Continues from its values.
+    // What the caller's code has reported of its steps; goes with each interval's figures.
+    const std::vector<ReportedNumber>& reported;
   };
 
   explicit ProgressReport(const Parts& parts);
