@@ -23,6 +23,10 @@ class Loader:
 
     samples: int
     """Number of samples of the dataset."""
+    batch_size: Optional[int]
+    """Samples of a batch, as given; None: batch_per_rank of the job's file."""
+    shuffle: bool
+    """Whether each epoch has an order of its own."""
 
     def __init__(self, run: Run, dataset: Any, batch_size: Optional[int], shuffle: bool,
                  of_dataloader: Dict[str, Any]) -> None:
@@ -39,8 +43,8 @@ class Loader:
         self.samples = len(dataset)
         self._run = run
         self._dataset = dataset
-        self._batch_size = batch_size
-        self._shuffle = shuffle
+        self.batch_size = batch_size
+        self.shuffle = shuffle
         self._of_dataloader = of_dataloader
         # (rank, world_size, batch) that the iterator is for.
         self._as: Optional[Tuple[int, int, int]] = None
@@ -60,7 +64,7 @@ class Loader:
     @property
     def batch(self) -> int:
         """Samples of a batch of this rank."""
-        return self._batch_size or self._run.batch_per_rank
+        return self.batch_size or self._run.batch_per_rank
 
     @property
     def epoch(self) -> int:
@@ -116,7 +120,7 @@ class Loader:
         rank, world_size, batch = self._run.rank, self._run.world_size, self.batch
         sampler = self._run._engine.sampler(
             samples=self.samples, rank=rank, world_size=world_size, batch=batch,
-            shuffle=self._shuffle, epoch=start[0], offset=start[1])
+            shuffle=self.shuffle, epoch=start[0], offset=start[1])
         return _BatchSampler(sampler, self._positions)
 
 

@@ -407,6 +407,8 @@ class Run:
             unused_parameters=self._unused_parameters, state=self._state, shadow=self._shadow,
             no_slipstream=self._no_slipstream, no_mean=no_mean,
             samples=self._loaders[0].samples if self._loaders else 0,
+            batch=(self._loaders[0].batch_size or 0) if self._loaders else 0,
+            shuffle=self._loaders[0].shuffle if self._loaders else False,
             evaluates=self._evaluation is not None)
         self._loaded = True
 

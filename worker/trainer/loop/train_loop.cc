@@ -3,6 +3,8 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -77,6 +79,10 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
     if (!parts_.has_successor()) strategy_.Prepare(plan);
   });
   state_.memory = StrategyMemory();  // Passed to the strategy.
+  if (parts_.ledger != nullptr) {
+    const int64_t since = std::max(first_step_, state_.position.alone_below);
+    parts_.ledger->Add(SamplesOf(config_.member, since, /*steps=*/0));
+  }
 }
 
 TrainLoop::~TrainLoop() {
@@ -190,6 +196,7 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
   order.learning_rate = parts_.workload.LearningRate(step);
   order.member = DataOf(step);
   parts_.workload.OpenData(order.member, state_.data);
+  if (parts_.ledger != nullptr) state_.open_samples = SamplesOf(order.member, step, /*steps=*/1);
   StepResult& result = state_.open_result;
   local_step_.Begin({step, /*disturbed_as=*/step, order.learning_rate,
                      order.member.accumulation_steps, order.updates},
@@ -233,10 +240,44 @@ absl::Status TrainLoop::EndStep() {
   report_.Expect(MeanLoss(step, result.loss, exchange.mean_loss), exchange.gradient_group_size,
                  LineIsDue(step));
   parts_.timer.EndStep(result);
+  RecordSamples();
   state_.is_open = false;
   all_equal_ = exchange.all_equal;
   stage_ = Stage::kStepped;
   return absl::OkStatus();
+}
+
+SampleRun TrainLoop::SamplesOf(const Member& member, int64_t step, int64_t steps) const {
+  const int64_t alone_below = state_.position.alone_below;
+  const RankRange together =
+      step < alone_below ? RankRange{member.rank, 1} : strategy_.GradientGroupAt(step);
+  const Sampler::Options sampling = parts_.workload.SamplingAs(member);
+  SampleRun run;
+  run.generation = config_.member.generation;
+  run.since = std::max(first_step_, alone_below);
+  run.rank = member.rank;
+  run.world_size = member.world_size;
+  run.batch = static_cast<int32_t>(sampling.batch);
+  run.passes = static_cast<int32_t>(member.accumulation_steps);
+  run.with_first = together.first;
+  run.with_size = together.size;
+  run.first_step = step;
+  run.steps = steps;
+  run.begin = run.end = state_.data;
+  const bool enough = sampling.samples >= sampling.batch * member.world_size;
+  run.samples = enough ? sampling.samples : 0;
+  run.seed = sampling.seed;
+  run.shuffle = sampling.shuffle;
+  return run;
+}
+
+void TrainLoop::RecordSamples() {
+  if (parts_.ledger == nullptr || !state_.open_samples.has_value()) return;
+  SampleRun run = *std::exchange(state_.open_samples, std::nullopt);
+  run.end = state_.data;
+  // Else the script has taken its batches from elsewhere.
+  if (run.samples > 0 && !(PositionAfterStep(run) == run.end)) run.samples = 0;
+  parts_.ledger->Add(run);
 }
 
 void TrainLoop::EndOpenStep() {
@@ -256,6 +297,7 @@ void TrainLoop::EndOpenStep() {
     result.wire_bytes = exchange.bytes;
     report_.Expect(exchange.mean_loss, exchange.gradient_group_size, LineIsDue(step));
     parts_.timer.EndStep(result);
+    RecordSamples();
   }
   // A save that other ranks began in the previous generation is given up.
   if (exchanges && saves_.has_value()) {

@@ -16,6 +16,7 @@
 #include "absl/status/statusor.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/core/sample_run.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/training.h"
@@ -59,6 +60,10 @@ class TrainLoop : public Training {
   void EndOpenStep();
   // Whose data the step takes.
   const Member& DataOf(int64_t step) const;
+  // For the ledger: this member's samples of the step that begins now; `steps` 0: it is to come.
+  SampleRun SamplesOf(const Member& member, int64_t step, int64_t steps) const;
+  // The step before the present one is done.
+  void RecordSamples();
   // Whether a log line is due for this step.
   bool LineIsDue(int64_t step) const;
   // The mean loss over all ranks, on its way to the host: from the strategy (`mean`) or, with ddp,

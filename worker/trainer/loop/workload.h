@@ -51,6 +51,8 @@ class Workload {
 
   // Number of samples of the training data, which its positions count.
   virtual int64_t samples() const = 0;
+  // How a member takes them, as OpenData has it. `samples` 0: unknown, whatever the rest says.
+  virtual Sampler::Options SamplingAs(const Member& member) const = 0;
   // Whether there is something to evaluate.
   virtual bool evaluates() const = 0;
 
