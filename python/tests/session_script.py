@@ -76,7 +76,8 @@ random.seed(5)
 numpy.random.seed(6)
 
 generator = torch.Generator().manual_seed(2)
-inputs = torch.randn(203, 8, generator=generator)
+inputs = torch.randn(int(settings.get("SAMPLES", 203)), 8, generator=generator)
+drawn = []  # Indices, of the step under way.
 
 
 class Samples(torch.utils.data.Dataset):
@@ -86,6 +87,7 @@ class Samples(torch.utils.data.Dataset):
         return len(inputs)
 
     def __getitem__(self, index):
+        drawn.append(index)
         noise = torch.randn(8) * 0.1 if "augment" in habits else 0
         return inputs[index] + noise, inputs[index, :3].argmax()
 
@@ -180,6 +182,7 @@ def train(step):
 
 
 for step in run.steps():
+    drawn.clear()
     at("begin", step.number)
     with step:
         try:
@@ -187,6 +190,8 @@ for step in run.steps():
         except BaseException:
             if "swallow" not in habits:
                 raise
+    if "tell" in habits and step.done:
+        print("trained on", step.number, *drawn, flush=True)
     at("end", step.number)
     if "break" in habits and step.number + 1 == run.total_steps:
         break
