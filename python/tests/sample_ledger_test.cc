@@ -122,7 +122,7 @@ TEST_F(LedgerTest, EachSampleOfAnEpochIsUsedOnceWhateverHappens) {
   EXPECT_EQ(use.missing, 0);
   EXPECT_EQ(use.unknown, 0);
   ASSERT_THAT(use.epochs, SizeIs(3));
-  for (const int whole : {0, 1}) {
+  for (const size_t whole : {0U, 1U}) {
     EXPECT_EQ(use.epochs[whole].once, 120) << whole;
     EXPECT_EQ(use.epochs[whole].again, 0) << whole;
   }
