@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import collections
+import copy
 import typing
-from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 from torch.utils.data import DataLoader
@@ -138,6 +139,14 @@ class _BatchSampler:
             yield indices
 
 
+class _Taken(NamedTuple):
+    """A batch, and what was so behind it."""
+
+    batch: Any
+    numbers: Any  # The random numbers; None: they went on since.
+    behind: Any   # The loader's own position, if it tells one.
+
+
 class Iterable:
     """Batches of any iterable, gone through again and again.
 
@@ -148,37 +157,100 @@ class Iterable:
     def __init__(self, iterable: typing.Iterable[Any], keeps: bool) -> None:
         self._iterable = iterable
         self._keeps = keeps
-        self._iterator = iter(iterable)
+        self._iterator: Optional[Iterator[Any]] = None
+        self._has_given = False
         self._step: Optional[Tuple[int, int]] = None
-        # (batch, random numbers behind it) of the step under way, and those to be given once more.
-        self._kept: List[Tuple[Any, Any]] = []
-        self._again: List[Tuple[Any, Any]] = []
+        self._behind: Any = None  # Of the newest batch given.
+        # Of the step under way, and those to be given once more.
+        self._kept: List[_Taken] = []
+        self._again: List[_Taken] = []
 
     def _begin(self, step: Tuple[int, int]) -> None:
         """A step begins: its number, and how many this rank has made. For Step."""
-        self._again = self._kept + self._again if step == self._step else []
+        if step == self._step:
+            self._again = self._kept + self._again
+        else:
+            # What a step with fewer passes has left.
+            self._again = [one._replace(numbers=None) for one in self._again]
         self._step = step
         self._kept = []
 
     def _take(self) -> Any:
         """The next batch. For Step."""
         if self._again:
-            batch, numbers = self._again.pop(0)
-            restore_random_numbers(numbers)
+            taken = self._again.pop(0)
+            if taken.numbers is not None:
+                restore_random_numbers(taken.numbers)
         else:
             batch = self._next()
-            numbers = random_numbers() if self._keeps else None
+            taken = _Taken(batch, random_numbers() if self._keeps else None, self._position())
         if self._keeps:
-            self._kept.append((batch, numbers))
-        return batch
+            self._kept.append(taken)
+        self._behind = taken.behind
+        return taken.batch
 
     def serves(self, step: Tuple[int, int]) -> bool:
         """Whether batches of this step, as in _begin, were taken from here."""
         return self._step == step
 
+    def _position(self) -> Any:
+        return None
+
     def _next(self) -> Any:
         for _ in range(2):
+            if self._iterator is None:
+                self._iterator = iter(self._iterable)
             for batch in self._iterator:
+                self._has_given = True
                 return batch
-            self._iterator = iter(self._iterable)
+            self._iterator = None
+        if self._has_given:
+            raise ValueError("the loader of step.batches has come to its end, and cannot be gone "
+                             "through again: give it something that begins anew each time, as a "
+                             "DataLoader does")
         raise ValueError("the loader of step.batches has no batches")
+
+
+class OwnLoader(Iterable):
+    """A loader that tells its position, as torchdata's StatefulDataLoader, attached as `own`.
+
+    Once it gives the batches of steps, its state is that behind the batches of those that are done:
+    neither of a step that was cut off, nor of batches that are to be given once more.
+    """
+
+    def __init__(self, loader: Any, keeps: bool) -> None:
+        super().__init__(loader, keeps)
+        self._loader = loader
+        self._began: Any = None  # The state at the beginning of the step.
+
+    def state_dict(self) -> Any:
+        return self._behind if self._is_ahead() else self._loader.state_dict()
+
+    def load_state_dict(self, loaded: Any) -> None:
+        self._loader.load_state_dict(copy.deepcopy(loaded))
+        self._behind = loaded
+        self._iterator = None
+        self._kept, self._again = [], []
+
+    def keep(self) -> None:
+        """A step begins that may be cut off. For State."""
+        self._began = copy.deepcopy(self.state_dict())
+
+    def undo(self) -> None:
+        """The step was cut off. For State."""
+        if self._is_ahead():
+            self._behind = self._began
+        else:
+            self._loader.load_state_dict(copy.deepcopy(self._began))
+
+    def _begin(self, step: Tuple[int, int]) -> None:
+        if not self._is_ahead():
+            self._behind = self._began
+        super()._begin(step)
+
+    def _is_ahead(self) -> bool:
+        """Whether the loader may be further than the steps that are done."""
+        return self._keeps and self._step is not None
+
+    def _position(self) -> Any:
+        return copy.deepcopy(self._loader.state_dict()) if self._keeps else None
