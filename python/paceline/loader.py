@@ -8,7 +8,7 @@ import typing
 from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.state import random_numbers, restore_random_numbers
 
@@ -35,9 +35,12 @@ class Loader:
             if key in of_dataloader:
                 raise ValueError(f"{key} does not go with run.loader, whose ranks share the samples "
                                  "by themselves; use a DataLoader of your own")
-        if not hasattr(dataset, "__len__"):
-            raise TypeError(f"a {type(dataset).__name__} has no length; run.loader takes a "
-                            "map-style dataset, others go into step.batches as they are")
+        if of_dataloader.get("in_order") is False:
+            raise ValueError("in_order=False does not go with run.loader, whose position says how "
+                             "many batches were taken; leave it out")
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+            raise TypeError(f"a {type(dataset).__name__} gives samples by no index; run.loader "
+                            "takes a map-style dataset, and step.batches a DataLoader of others")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1, or None for that of "
                              "the job's file")
