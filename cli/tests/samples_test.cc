@@ -19,10 +19,8 @@
 namespace paceline {
 namespace {
 
-using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
-using ::testing::SizeIs;
 
 constexpr char kId[] = "job-0123456789ab";
 
@@ -76,7 +74,7 @@ TEST_F(SamplesTest, AnEpochInNumbers) {
   EXPECT_THAT(ran.err, HasSubstr("1 records of a rank's step are missing"));
   const auto json = nlohmann::json::parse(
       Paceline({"job", "samples", "small", "--epoch", "1", "-o", "json"}).out);
-  ASSERT_THAT(json["epochs"], SizeIs(1));
+  ASSERT_EQ(json["epochs"].size(), 1U);
   EXPECT_EQ(json["epochs"][0]["once"], 5);
   EXPECT_EQ(json["missing_records"], 1);
   EXPECT_EQ(json["last_step"], 7);
@@ -90,8 +88,8 @@ TEST_F(SamplesTest, WhatAStepWasTrainedOn) {
   EXPECT_THAT(partly.err, HasSubstr("no record of rank 1"));
   const auto json =
       nlohmann::json::parse(Paceline({"job", "samples", "small", "--step", "7", "-o", "json"}).out);
-  EXPECT_THAT(json["ranks"][0]["samples"], ElementsAre(4));
-  EXPECT_THAT(json["missing_ranks"], ElementsAre(1));
+  EXPECT_EQ(json["ranks"][0]["samples"].dump(), "[4]");
+  EXPECT_EQ(json["missing_ranks"].dump(), "[1]");
   EXPECT_EQ(json["known"], true);
   const Ran none = Paceline({"job", "samples", "small", "--step", "8"});
   EXPECT_EQ(none.exit, kCliNotFound);
@@ -102,7 +100,7 @@ TEST_F(SamplesTest, WhichStepsHadASample) {
   Store();
   const auto json = nlohmann::json::parse(
       Paceline({"job", "samples", "small", "--sample", "3", "-o", "json"}).out);
-  ASSERT_THAT(json["uses"], SizeIs(2));
+  ASSERT_EQ(json["uses"].size(), 2U);
   EXPECT_EQ(json["uses"][0]["step"], 1);
   EXPECT_EQ(json["uses"][1]["step"], 6);
   EXPECT_EQ(json["uses"][1]["epoch"], 1);

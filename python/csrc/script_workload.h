@@ -127,7 +127,6 @@ class ScriptWorkload : public Workload {
   bool unused_parameters() const override { return parts_.unused_parameters; }
   absl::Status CheckSlipstream() override;
   double LearningRate(int64_t step) const override;
-  int64_t samples() const override { return parts_.sampling.samples; }
   Sampler::Options SamplingAs(const Member& member) const override;
   bool evaluates() const override { return parts_.evaluates; }
   void OpenData(const Member& member, const DataPosition& position) override;

@@ -36,10 +36,11 @@ bool IsPosition(const DataPosition& position, int64_t samples) {
 
 bool IsSound(const SampleRun& run) {
   const int64_t together = int64_t{run.batch} * run.world_size;
-  return run.generation >= 0 && run.since >= 0 && run.world_size >= 1 && run.batch >= 1 &&
-         run.passes >= 1 && run.rank >= 0 && run.rank < run.world_size && run.with_first >= 0 &&
-         run.with_size >= 1 && run.with_first <= run.world_size - run.with_size &&
-         run.first_step >= 0 && run.steps >= 0 && (run.samples == 0 || run.samples >= together) &&
+  return run.generation >= 0 && run.parent >= 0 && run.since >= 0 && run.world_size >= 1 &&
+         run.batch >= 1 && run.passes >= 1 && run.rank >= 0 && run.rank < run.world_size &&
+         run.with_first >= 0 && run.with_size >= 1 &&
+         run.with_first <= run.world_size - run.with_size && run.first_step >= 0 &&
+         run.steps >= 0 && (run.samples == 0 || run.samples >= together) &&
          IsPosition(run.begin, run.samples) && IsPosition(run.end, run.samples);
 }
 
@@ -63,12 +64,12 @@ DataPosition PositionAfterStep(const SampleRun& run) {
 }
 
 bool Extend(SampleRun* run, const SampleRun& next) {
-  const bool same = run->generation == next.generation && run->since == next.since &&
-                    run->rank == next.rank && run->world_size == next.world_size &&
-                    run->batch == next.batch && run->passes == next.passes &&
-                    run->with_first == next.with_first && run->with_size == next.with_size &&
-                    run->samples == next.samples && run->seed == next.seed &&
-                    run->shuffle == next.shuffle;
+  const bool same = run->generation == next.generation && run->parent == next.parent &&
+                    run->since == next.since && run->rank == next.rank &&
+                    run->world_size == next.world_size && run->batch == next.batch &&
+                    run->passes == next.passes && run->with_first == next.with_first &&
+                    run->with_size == next.with_size && run->samples == next.samples &&
+                    run->seed == next.seed && run->shuffle == next.shuffle;
   if (!same || next.first_step != run->first_step + run->steps || !(next.begin == run->end)) {
     return false;
   }
@@ -93,7 +94,7 @@ std::string EncodeRun(const SampleRun& run) {
                  Bits(run.end.offset),
                  Bits(run.samples),
                  run.seed,
-                 run.shuffle ? uint64_t{1} : uint64_t{0}};
+                 (Bits(run.parent) << 1u) | (run.shuffle ? 1u : 0u)};
   words[0] = ChecksumOfWords(words);
   std::string record(kRunBytes, '\0');
   std::memcpy(&record[0], words.data(), kRunBytes);
@@ -120,7 +121,8 @@ std::optional<SampleRun> DecodeRun(absl::string_view record) {
   run.end = {Value(words[11]), Value(words[12])};
   run.samples = Value(words[13]);
   run.seed = words[14];
-  run.shuffle = words[15] != 0;
+  run.shuffle = (words[15] & 1u) != 0;
+  run.parent = Value(words[15] >> 1u);
   if (!IsSound(run)) return std::nullopt;
   return run;
 }

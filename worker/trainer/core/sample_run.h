@@ -24,6 +24,7 @@ inline constexpr size_t kRunBytes = 128;
 
 struct SampleRun {
   int64_t generation = 0;  // In which the steps were made.
+  int64_t parent = 0;      // The generation from whose state it went on; 0: none of this job.
   int64_t since = 0;       // Step from which on all ranks of the generation train together.
   // Whose samples they are: this rank's of so many. After a loss, a rank that makes steps up takes
   // the samples that it had in the generation before.

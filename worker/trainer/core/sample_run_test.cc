@@ -12,6 +12,7 @@ namespace {
 SampleRun OneStep() {
   SampleRun run;
   run.generation = 2;
+  run.parent = 1;
   run.since = 5;
   run.rank = 1;
   run.world_size = 3;
@@ -95,6 +96,7 @@ TEST(SampleRunTest, ARecordIsReadAsItWasWritten) {
   const std::optional<SampleRun> read = DecodeRun(record);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->generation, 2);
+  EXPECT_EQ(read->parent, 1);
   EXPECT_EQ(read->since, 5);
   EXPECT_EQ(read->rank, 1);
   EXPECT_EQ(read->world_size, 3);

@@ -8,12 +8,15 @@
 #include <tuple>
 #include <utility>
 
+#include "worker/trainer/core/sampler.h"
+
 namespace paceline {
 namespace {
 
-// The steps from which on a generation trains.
+// How a generation begins.
 struct Beginning {
-  std::map<int, int64_t> of_rank;
+  int64_t parent = 0;              // As the member says that knows of the newest.
+  std::map<int, int64_t> of_rank;  // The steps from which on its ranks train.
   int64_t latest = 0;
 
   int64_t Of(int rank) const {
@@ -21,6 +24,25 @@ struct Beginning {
     return found == of_rank.end() ? latest : found->second;
   }
 };
+
+// The newest generation, its parent, the parent's, and so on. A generation without a record is
+// passed over.
+std::map<int64_t, Beginning> LineOf(const std::vector<SampleRun>& runs) {
+  std::map<int64_t, Beginning> all;
+  for (const SampleRun& run : runs) {
+    Beginning& beginning = all[run.generation];
+    beginning.parent = std::max(beginning.parent, std::min(run.parent, run.generation - 1));
+    beginning.of_rank[run.rank] = run.since;
+    beginning.latest = std::max(beginning.latest, run.since);
+  }
+  std::map<int64_t, Beginning> line;
+  for (auto at = all.end(); at != all.begin();) {
+    --at;
+    line.insert(*at);
+    at = at->second.parent > 0 ? all.upper_bound(at->second.parent) : all.begin();
+  }
+  return line;
+}
 
 // A run on its way through its steps.
 struct Cursor {
@@ -190,16 +212,12 @@ int64_t PlaceOf(int64_t sample, const Order& order) {
 }  // namespace
 
 std::vector<SampleRun> CountedRuns(const std::vector<SampleRun>& runs) {
-  std::map<int64_t, Beginning> beginnings;
-  for (const SampleRun& run : runs) {
-    Beginning& beginning = beginnings[run.generation];
-    beginning.of_rank[run.rank] = run.since;
-    beginning.latest = std::max(beginning.latest, run.since);
-  }
+  const std::map<int64_t, Beginning> line = LineOf(runs);
   std::vector<SampleRun> counted;
   for (SampleRun run : runs) {
+    if (line.count(run.generation) == 0) continue;
     int64_t end = std::numeric_limits<int64_t>::max();
-    for (auto later = beginnings.upper_bound(run.generation); later != beginnings.end(); ++later) {
+    for (auto later = line.upper_bound(run.generation); later != line.end(); ++later) {
       end = std::min(end, later->second.Of(run.rank));
     }
     run.steps = std::min(run.steps, end - run.first_step);

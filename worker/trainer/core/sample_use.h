@@ -2,10 +2,10 @@
 //
 // A run is what a rank did. Of what it did, the job may have lost some: a rank that was lost had
 // done a step that nobody else has, or all went back to a checkpoint. A rank writes, before the
-// first step of a generation, from which step on that trains. So the rule is: a step that a rank
-// made in one generation counts unless a later generation has begun at this step or before it. What
-// a later generation begins behind, it goes on from: it was in the state of some member, or in the
-// checkpoint. The steps of the newest generation all count.
+// first step of a generation, from which step on that trains, and which generation it goes on from:
+// the one in which its members have trained last, or the one that saved the checkpoint. So the rule
+// is: all steps of the newest generation count, then those of its parent below the step at which
+// it began, and so on to the parent's parent. A generation that nobody went on from does not count.
 //
 // A generation's first step is read per rank, as with local averaging ranks of other groups may be
 // some steps apart (core/rendezvous.h); for a rank that the later generation does not have, it is

@@ -14,12 +14,13 @@ using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 using ::testing::SizeIs;
 
-// A rank's run in a generation that trains from `since` on. Epochs have 24 samples in the data's
-// order; a batch has two.
+// A rank's run in a generation that goes on from the one before, from `since` on. Epochs have 24
+// samples in the data's order; a batch has two.
 SampleRun Run(int64_t generation, int64_t since, int rank, int world_size, int64_t steps,
               DataPosition begin) {
   SampleRun run;
   run.generation = generation;
+  run.parent = generation - 1;
   run.since = since;
   run.rank = rank;
   run.world_size = world_size;
@@ -102,6 +103,27 @@ TEST(SampleUseTest, GoingBackToACheckpointUndoesAllThatFollowedIt) {
 TEST(SampleUseTest, ABeginningAloneUndoesToo) {
   const std::vector<SampleRun> runs = {Run(1, 0, 0, 2, 10, {0, 0}), Run(2, 4, 0, 2, 0, {0, 16})};
   EXPECT_EQ(UseOf(CountedRuns(runs)).last_step, 3);
+}
+
+TEST(SampleUseTest, AGenerationThatNobodyWentOnFromDoesNotCount) {
+  // The second one could not read the newest checkpoint, at step 4; the third one can.
+  SampleRun third = Run(3, 4, 0, 2, 1, {0, 16});
+  third.parent = 1;
+  const LedgerUse use =
+      UseOf(CountedRuns({Run(1, 0, 0, 2, 5, {0, 0}), Run(2, 2, 0, 2, 1, {0, 8}), third}));
+  EXPECT_EQ(use.first_step, 0);
+  EXPECT_EQ(use.last_step, 4);
+  EXPECT_EQ(use.missing, 0);
+  EXPECT_EQ(use.epochs[0].once, 20);
+  EXPECT_EQ(use.epochs[0].again, 0);
+}
+
+TEST(SampleUseTest, WhatBeginsFromNothingHasNoParent) {
+  SampleRun second = Run(2, 0, 0, 2, 1, {0, 0});
+  second.parent = 0;
+  const LedgerUse use = UseOf(CountedRuns({Run(1, 0, 0, 2, 5, {0, 0}), second}));
+  EXPECT_EQ(use.last_step, 0);
+  EXPECT_EQ(use.epochs[0].once, 4);
 }
 
 TEST(SampleUseTest, AnEpochGoesOnWithOtherRanks) {

@@ -4,7 +4,6 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -15,12 +14,25 @@
 #include "worker/trainer/generation/rendezvous.h"
 
 namespace paceline {
+namespace {
+
+// The generation whose state this one goes on from; 0: none of this job. Call before Resume.
+int64_t ParentOf(const TrainingState& state, const TrainerConfig& config) {
+  if (state.position.generation > 0 || state.checkpoint == nullptr) {
+    return state.position.generation;
+  }
+  const Manifest& manifest = state.checkpoint->manifest();
+  return manifest.job_id == config.id.job.value() ? manifest.generation : 0;
+}
+
+}  // namespace
 
 TrainLoop::TrainLoop(const TrainingParts& parts)
     : parts_(parts),
       config_(parts.config),
       state_(parts.state),
       first_step_(parts.state.position.step),
+      parent_(ParentOf(parts.state, parts.config)),
       strategy_(
           parts.groups, config_,
           StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
@@ -80,8 +92,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
   });
   state_.memory = StrategyMemory();  // Passed to the strategy.
   if (parts_.ledger != nullptr) {
-    const int64_t since = std::max(first_step_, state_.position.alone_below);
-    parts_.ledger->Add(SamplesOf(config_.member, since, /*steps=*/0));
+    parts_.ledger->Add(RunAt(std::max(first_step_, state_.position.alone_below)));
   }
 }
 
@@ -196,7 +207,6 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
   order.learning_rate = parts_.workload.LearningRate(step);
   order.member = DataOf(step);
   parts_.workload.OpenData(order.member, state_.data);
-  if (parts_.ledger != nullptr) state_.open_samples = SamplesOf(order.member, step, /*steps=*/1);
   StepResult& result = state_.open_result;
   local_step_.Begin({step, /*disturbed_as=*/step, order.learning_rate,
                      order.member.accumulation_steps, order.updates},
@@ -223,7 +233,8 @@ void TrainLoop::Updated() {
   report_.ExpectNorms(local_step_.norms().each);
   state_.in_step = false;
   state_.is_open = true;
-  state_.data = parts_.workload.position();
+  const DataPosition begin = std::exchange(state_.data, parts_.workload.position());
+  if (parts_.ledger != nullptr) NoteSamples(step, begin);
   state_.position.computed = false;
   state_.position.step = step + 1;
   state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
@@ -240,20 +251,21 @@ absl::Status TrainLoop::EndStep() {
   report_.Expect(MeanLoss(step, result.loss, exchange.mean_loss), exchange.gradient_group_size,
                  LineIsDue(step));
   parts_.timer.EndStep(result);
-  RecordSamples();
   state_.is_open = false;
   all_equal_ = exchange.all_equal;
   stage_ = Stage::kStepped;
   return absl::OkStatus();
 }
 
-SampleRun TrainLoop::SamplesOf(const Member& member, int64_t step, int64_t steps) const {
+SampleRun TrainLoop::RunAt(int64_t step) const {
   const int64_t alone_below = state_.position.alone_below;
+  const Member& member = DataOf(step);
   const RankRange together =
       step < alone_below ? RankRange{member.rank, 1} : strategy_.GradientGroupAt(step);
   const Sampler::Options sampling = parts_.workload.SamplingAs(member);
   SampleRun run;
   run.generation = config_.member.generation;
+  run.parent = parent_;
   run.since = std::max(first_step_, alone_below);
   run.rank = member.rank;
   run.world_size = member.world_size;
@@ -262,7 +274,6 @@ SampleRun TrainLoop::SamplesOf(const Member& member, int64_t step, int64_t steps
   run.with_first = together.first;
   run.with_size = together.size;
   run.first_step = step;
-  run.steps = steps;
   run.begin = run.end = state_.data;
   const bool enough = sampling.samples >= sampling.batch * member.world_size;
   run.samples = enough ? sampling.samples : 0;
@@ -271,10 +282,10 @@ SampleRun TrainLoop::SamplesOf(const Member& member, int64_t step, int64_t steps
   return run;
 }
 
-void TrainLoop::RecordSamples() {
-  if (parts_.ledger == nullptr || !state_.open_samples.has_value()) return;
-  SampleRun run = *std::exchange(state_.open_samples, std::nullopt);
-  run.end = state_.data;
+void TrainLoop::NoteSamples(int64_t step, const DataPosition& begin) {
+  SampleRun run = RunAt(step);
+  run.steps = 1;
+  run.begin = begin;
   // Else the script has taken its batches from elsewhere.
   if (run.samples > 0 && !(PositionAfterStep(run) == run.end)) run.samples = 0;
   parts_.ledger->Add(run);
@@ -297,7 +308,6 @@ void TrainLoop::EndOpenStep() {
     result.wire_bytes = exchange.bytes;
     report_.Expect(exchange.mean_loss, exchange.gradient_group_size, LineIsDue(step));
     parts_.timer.EndStep(result);
-    RecordSamples();
   }
   // A save that other ranks began in the previous generation is given up.
   if (exchanges && saves_.has_value()) {

@@ -17,6 +17,7 @@
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/sample_run.h"
+#include "worker/trainer/core/sampler.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/training.h"
@@ -60,10 +61,10 @@ class TrainLoop : public Training {
   void EndOpenStep();
   // Whose data the step takes.
   const Member& DataOf(int64_t step) const;
-  // For the ledger: this member's samples of the step that begins now; `steps` 0: it is to come.
-  SampleRun SamplesOf(const Member& member, int64_t step, int64_t steps) const;
-  // The step before the present one is done.
-  void RecordSamples();
+  // For the ledger: a run of no steps that begins at `step`, and the present position of the data.
+  SampleRun RunAt(int64_t step) const;
+  // The step is done, whose data began at `begin`.
+  void NoteSamples(int64_t step, const DataPosition& begin);
   // Whether a log line is due for this step.
   bool LineIsDue(int64_t step) const;
   // The mean loss over all ranks, on its way to the host: from the strategy (`mean`) or, with ddp,
@@ -75,6 +76,7 @@ class TrainLoop : public Training {
   const TrainerConfig& config_;
   TrainingState& state_;
   const int64_t first_step_;
+  const int64_t parent_;  // For the ledger.
   Strategy strategy_;
   Profiler profiler_;
   ProgressReport report_;

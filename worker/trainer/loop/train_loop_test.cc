@@ -175,7 +175,7 @@ TEST_F(TrainLoopTest, ALedgerHasTheSamplesOfEachStep) {
   RunJob(Spec(2, absl::StrCat("checkpoint { directory: '", directory_,
                               "/ledger' sample_ledger: true } accumulation_steps: 2")));
   const absl::StatusOr<LedgerFiles> files =
-      ReadSampleLedger(directory_ + "/ledger/job-0123456789ab");
+      ReadSampleLedger(absl::StrCat(directory_, "/ledger/", FakeDaemon::JobId()));
   ASSERT_TRUE(files.ok()) << files.status();
   EXPECT_EQ(files->damaged, 0);
   EXPECT_EQ(files->runs.size(), 2U);

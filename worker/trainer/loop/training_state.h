@@ -4,13 +4,11 @@
 
 #include <cstdint>
 #include <memory>
-#include <optional>
 
 #include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/rendezvous.h"
-#include "worker/trainer/core/sample_run.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/report/figures.h"
 #include "worker/trainer/report/progress_report.h"
@@ -48,7 +46,6 @@ struct TrainingState {
   bool is_open = false;
   DataPosition open_data;
   StepResult open_result;
-  std::optional<SampleRun> open_samples;  // With a ledger: of that step, but for their end.
 
   // Checkpoint to restore; null: a new training. Reset when training begins.
   std::unique_ptr<StateReader> checkpoint;
