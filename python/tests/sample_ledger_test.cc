@@ -150,6 +150,32 @@ TEST_F(LedgerTest, EachSampleOfAnEpochIsUsedOnceWhateverHappens) {
   }
 }
 
+TEST_F(LedgerTest, AJobThatShrinksAndGrowsWhileItTrainsUsesEachSampleOnce) {
+  // Three ranks, two from step 5 on, and three from step 11 on, of which two are new.
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(3, "changed", KeepsLedger(), "backward 5 1 kill,backward 11 1 kill",
+                             /*spares=*/2));
+  for (const int spare : {3, 4}) WaitUntilReady(*daemon, spare);
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 2}});
+  WaitForEnd(*daemon, 2);
+  daemon->SetMembers({{0, 3, 4}});
+  WaitForSuccess(*daemon, {0, 3, 4});
+
+  const LedgerUse use = UseOf(CountedRuns(Runs()));
+  EXPECT_EQ(use.last_step, 23);
+  EXPECT_EQ(use.missing, 0);
+  ASSERT_THAT(use.epochs, SizeIs(3));
+  for (const EpochUse& epoch : use.epochs) {
+    EXPECT_EQ(epoch.once, epoch.epoch < 2 ? 120 : 24) << epoch.epoch;
+    EXPECT_EQ(epoch.again, 0) << epoch.epoch;
+  }
+  for (const StepUse& step : Steps()) {
+    EXPECT_EQ(step.as.world_size, step.step < 5 || step.step >= 11 ? 3 : 2) << step.step;
+    ExpectTold(*daemon, 0, step);  // Rank 0 has made them all.
+  }
+}
+
 TEST_F(LedgerTest, WithLocalAveragingEachRankNotesItsOwn) {
   const auto daemon = RunJob(SessionSpec(
       2, "local", KeepsLedger() + "strategy { hsgd { ladder { period: 3 size: 2 } } }"));
