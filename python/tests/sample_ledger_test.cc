@@ -21,7 +21,6 @@
 #include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "python/tests/session_fixture.h"
-#include "worker/trainer/core/sample_run.h"
 #include "worker/trainer/core/sample_use.h"
 #include "worker/trainer/testing/fake_daemon.h"
 

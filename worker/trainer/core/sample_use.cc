@@ -8,8 +8,6 @@
 #include <tuple>
 #include <utility>
 
-#include "worker/trainer/core/sampler.h"
-
 namespace paceline {
 namespace {
 
@@ -210,6 +208,38 @@ int64_t PlaceOf(int64_t sample, const Order& order) {
 }
 
 }  // namespace
+
+Sampler::Options SamplingOf(const SampleRun& run, int rank) {
+  Sampler::Options options;
+  options.samples = run.samples;
+  options.rank = rank;
+  options.world_size = run.world_size;
+  options.batch = run.batch;
+  options.shuffle = run.shuffle;
+  options.seed = run.seed;
+  return options;
+}
+
+DataPosition PositionAfterStep(const SampleRun& run) {
+  Sampler sampler(SamplingOf(run, run.rank), run.begin);
+  for (int32_t pass = 0; pass < run.passes; ++pass) sampler.Skip();
+  return sampler.position();
+}
+
+bool Extend(SampleRun* run, const SampleRun& next) {
+  const bool same = run->generation == next.generation && run->parent == next.parent &&
+                    run->since == next.since && run->rank == next.rank &&
+                    run->world_size == next.world_size && run->batch == next.batch &&
+                    run->passes == next.passes && run->with_first == next.with_first &&
+                    run->with_size == next.with_size && run->samples == next.samples &&
+                    run->seed == next.seed && run->shuffle == next.shuffle;
+  if (!same || next.first_step != run->first_step + run->steps || !(next.begin == run->end)) {
+    return false;
+  }
+  run->steps += next.steps;
+  run->end = next.end;
+  return true;
+}
 
 std::vector<SampleRun> CountedRuns(const std::vector<SampleRun>& runs) {
   const std::map<int64_t, Beginning> line = LineOf(runs);

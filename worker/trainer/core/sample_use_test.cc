@@ -221,5 +221,85 @@ TEST(SampleUseTest, UsesOfASampleAreThoseOfTheSteps) {
   }
 }
 
+// A step of rank 1 of three, in an order of 30 samples.
+SampleRun OneStep() {
+  SampleRun run;
+  run.generation = 2;
+  run.parent = 1;
+  run.since = 5;
+  run.rank = 1;
+  run.world_size = 3;
+  run.batch = 4;
+  run.passes = 2;
+  run.with_first = 0;
+  run.with_size = 3;
+  run.first_step = 7;
+  run.steps = 1;
+  run.samples = 30;
+  run.seed = 0xfedcba9876543210;
+  run.begin = {1, 6};
+  run.end = PositionAfterStep(run);
+  return run;
+}
+
+// The step behind it.
+SampleRun NextOf(SampleRun run) {
+  run.first_step += run.steps;
+  run.steps = 1;
+  run.begin = run.end;
+  run.end = PositionAfterStep(run);
+  return run;
+}
+
+TEST(SampleRunTest, AStepEndsBehindAllRanksPasses) {
+  const SampleRun run = OneStep();
+  EXPECT_EQ(run.end, (DataPosition{1, 30}));
+  // What is left of an epoch is skipped.
+  EXPECT_EQ(NextOf(run).end, (DataPosition{2, 24}));
+}
+
+TEST(SampleRunTest, StepsThatFollowAreOneRun) {
+  SampleRun run = OneStep();
+  const SampleRun next = NextOf(run);
+  ASSERT_TRUE(Extend(&run, next));
+  EXPECT_EQ(run.first_step, 7);
+  EXPECT_EQ(run.steps, 2);
+  EXPECT_EQ(run.begin, (DataPosition{1, 6}));
+  EXPECT_EQ(run.end, next.end);
+}
+
+TEST(SampleRunTest, ABeginningIsTheStartOfARun) {
+  SampleRun run = OneStep();
+  run.steps = 0;
+  run.end = run.begin;
+  ASSERT_TRUE(Extend(&run, OneStep()));
+  EXPECT_EQ(run.steps, 1);
+}
+
+TEST(SampleRunTest, OthersAreRunsOfTheirOwn) {
+  const SampleRun run = OneStep();
+  const SampleRun next = NextOf(run);
+  const auto extends = [&](const SampleRun& changed) {
+    SampleRun longer = run;
+    return Extend(&longer, changed);
+  };
+  ASSERT_TRUE(extends(next));
+  SampleRun changed = next;
+  changed.first_step += 1;
+  EXPECT_FALSE(extends(changed)) << "a step is left out";
+  changed = next;
+  changed.begin.offset -= 1;
+  EXPECT_FALSE(extends(changed)) << "it begins elsewhere";
+  changed = next;
+  changed.generation = 3;
+  EXPECT_FALSE(extends(changed));
+  changed = next;
+  changed.with_size = 2;
+  EXPECT_FALSE(extends(changed));
+  changed = next;
+  changed.samples = 0;
+  EXPECT_FALSE(extends(changed));
+}
+
 }  // namespace
 }  // namespace paceline

@@ -16,7 +16,7 @@
 #include "absl/status/statusor.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/core/sample_run.h"
+#include "worker/trainer/core/sample_use.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/local_step.h"

@@ -1,6 +1,7 @@
 // The ledger of samples of a job: which ones entered which step. Each trainer process has a file in
 // the folder `samples` of the job's checkpoint directory, whose records are the runs of
-// core/sample_run.h; core/sample_use.h says what follows from them.
+// core/sample_use.h. A record has 128 bytes with a checksum, so that none crosses a sector of a
+// disk, and rewriting the newest one in its place leaves the former or the new one.
 //
 // Training never waits for it. A thread writes the newest run in its place, as soon as it has
 // grown; steps that are made while it writes are written together. A file that cannot be written is
@@ -10,8 +11,10 @@
 #ifndef WORKER_TRAINER_SAVING_SAMPLE_LEDGER_H_
 #define WORKER_TRAINER_SAVING_SAMPLE_LEDGER_H_
 
+#include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -19,11 +22,18 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
-#include "worker/trainer/core/sample_run.h"
+#include "worker/trainer/core/sample_use.h"
 
 namespace paceline {
+
+inline constexpr size_t kRunBytes = 128;
+
+std::string EncodeRun(const SampleRun& run);
+// Nothing unless `record` is a whole record, undamaged and sound.
+std::optional<SampleRun> DecodeRun(absl::string_view record);
 
 // Thread-safe.
 class SampleLedger {

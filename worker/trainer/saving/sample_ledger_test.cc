@@ -2,13 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <optional>
 #include <string>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
-#include "worker/trainer/core/sample_run.h"
+#include "worker/trainer/core/sample_use.h"
 
 namespace paceline {
 namespace {
@@ -130,6 +132,83 @@ TEST_F(SampleLedgerTest, AnothersFileStays) {
 
 TEST_F(SampleLedgerTest, AJobWithoutALedgerHasNone) {
   EXPECT_EQ(ReadSampleLedger(job_).status().code(), absl::StatusCode::kNotFound);
+}
+
+// A step of rank 1 of three, in an order of 30 samples.
+SampleRun OneStep() {
+  SampleRun run;
+  run.generation = 2;
+  run.parent = 1;
+  run.since = 5;
+  run.rank = 1;
+  run.world_size = 3;
+  run.batch = 4;
+  run.passes = 2;
+  run.with_first = 0;
+  run.with_size = 3;
+  run.first_step = 7;
+  run.steps = 1;
+  run.samples = 30;
+  run.seed = 0xfedcba9876543210;
+  run.begin = {1, 6};
+  run.end = PositionAfterStep(run);
+  return run;
+}
+
+TEST(SampleRecordTest, ARecordIsReadAsItWasWritten) {
+  SampleRun run = OneStep();
+  run.shuffle = false;
+  const std::string record = EncodeRun(run);
+  ASSERT_EQ(record.size(), kRunBytes);
+  const std::optional<SampleRun> read = DecodeRun(record);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->generation, 2);
+  EXPECT_EQ(read->parent, 1);
+  EXPECT_EQ(read->since, 5);
+  EXPECT_EQ(read->rank, 1);
+  EXPECT_EQ(read->world_size, 3);
+  EXPECT_EQ(read->batch, 4);
+  EXPECT_EQ(read->passes, 2);
+  EXPECT_EQ(read->with_first, 0);
+  EXPECT_EQ(read->with_size, 3);
+  EXPECT_EQ(read->first_step, 7);
+  EXPECT_EQ(read->steps, 1);
+  EXPECT_EQ(read->begin, run.begin);
+  EXPECT_EQ(read->end, run.end);
+  EXPECT_EQ(read->samples, 30);
+  EXPECT_EQ(read->seed, run.seed);
+  EXPECT_FALSE(read->shuffle);
+}
+
+TEST(SampleRecordTest, DamagedRecordsAreNone) {
+  const std::string record = EncodeRun(OneStep());
+  for (size_t at = 0; at < record.size(); ++at) {
+    std::string damaged = record;
+    damaged[at] = static_cast<char>(damaged[at] ^ 4);
+    EXPECT_FALSE(DecodeRun(damaged).has_value()) << "byte " << at;
+  }
+  EXPECT_FALSE(DecodeRun(record.substr(0, kRunBytes - 1)).has_value());
+  EXPECT_FALSE(DecodeRun(std::string(kRunBytes, '\0')).has_value());
+}
+
+TEST(SampleRecordTest, ImpossibleRecordsAreNone) {
+  const auto is_sound = [](const SampleRun& run) { return DecodeRun(EncodeRun(run)).has_value(); };
+  ASSERT_TRUE(is_sound(OneStep()));
+  SampleRun run = OneStep();
+  run.rank = 3;
+  EXPECT_FALSE(is_sound(run));
+  run = OneStep();
+  run.with_first = 1;
+  EXPECT_FALSE(is_sound(run));
+  run = OneStep();
+  run.samples = 11;
+  EXPECT_FALSE(is_sound(run)) << "less than one batch of all ranks";
+  run = OneStep();
+  run.steps = -1;
+  EXPECT_FALSE(is_sound(run));
+  run = OneStep();
+  run.begin.offset = 31;
+  EXPECT_FALSE(is_sound(run));
 }
 
 }  // namespace
