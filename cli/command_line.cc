@@ -245,8 +245,8 @@ void AddJobVerbs(CLI::App& app, Program& program) {
   AddSubmit(app, program);
   AddTop(app, program);
   CLI::App* job = AddGroup(app, "job",
-                           "Jobs: list, describe, logs, events, metrics, ladder, mode, profile, "
-                           "cancel, resume, wait, watch, why, advise, apply, decisions");
+                           "Jobs: list, describe, logs, events, metrics, samples, ladder, mode, "
+                           "profile, cancel, resume, wait, watch, why, advise, apply, decisions");
   AddJobViews(*job, program);
   AddJobLogs(*job, program);
   AddJobChanges(*job, program);
@@ -254,6 +254,7 @@ void AddJobVerbs(CLI::App& app, Program& program) {
   AddJobFollowing(*job, program);
   AddJobAdvice(*job, program);
   AddJobHistory(*job, program);
+  AddJobSamples(*job, program);
   CLI::App* checkpoint = AddGroup(
       app, "checkpoint", "Checkpoints: list, describe, save, verify, export, delete, pin, unpin");
   AddCheckpointViews(*checkpoint, program);

@@ -37,6 +37,7 @@ constexpr const char* kOnlyParsed[] = {
     "paceline run ",                // tests/integration/command_test.cc
     "paceline dev ",                // tests/integration/dev_test.cc
     "paceline data import-digits",  // cli/digits/digits_test.cc
+    "paceline job samples ",        // cli/tests/checkpoint_files_test.cc
     "paceline admin backup ",       // tests/integration/backup_test.cc
     "paceline admin restore ",      // the same
     "paceline pki ",                // tests/integration/identity_test.cc

@@ -23,6 +23,7 @@ void AddJobResume(CLI::App& parent, Program& program);
 void AddJobFollowing(CLI::App& parent, Program& program);  // wait, watch.
 void AddJobAdvice(CLI::App& parent, Program& program);     // why, advise, apply, decisions.
 void AddJobHistory(CLI::App& parent, Program& program);    // events, metrics.
+void AddJobSamples(CLI::App& parent, Program& program);
 
 // Subcommands of `checkpoint`:
 void AddCheckpointViews(CLI::App& parent, Program& program);  // list, describe.

@@ -2,6 +2,8 @@
 //
 //   lock                               held by the job's rank 0 while it trains
 //   final.safetensors                  the weights after the last step
+//   samples/                           the ledger of samples, if the job keeps one
+//     generation-2.rank-0.runs         of each process, named by its first generation and rank
 //   step-000000000120.g2/              a checkpoint after 120 steps, by generation 2
 //     manifest.json                    written last: without it there is no checkpoint
 //     shard-00000-of-00004.safetensors one for each rank

@@ -9,6 +9,7 @@
 namespace paceline {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::IsEmpty;
 
@@ -74,6 +75,19 @@ TEST(CheckCheckpointTest, IntervalIsEitherGivenOrChosen) {
   EXPECT_THAT(ProblemsWithDirectory("auto_interval: true every_s: 60"),
               ElementsAre("checkpoint.auto_interval is true, but every_s says already that it is "
                           "every 60 s; give one of them"));
+}
+
+TEST(CheckCheckpointTest, ALedgerNeedsStepsOfAllRanks) {
+  EXPECT_THAT(ProblemsWithDirectory("sample_ledger: true"), IsEmpty());
+  for (const char* strategy : {"slipstream {}", "auto {}"}) {
+    EXPECT_THAT(
+        Problems(std::string("checkpoint { directory: '/c' sample_ledger: true } strategy { ") +
+                 strategy + " }"),
+        Contains("checkpoint.sample_ledger is true beside strategy slipstream or auto, "
+                 "whose ranks make steps of their own: no step of the job has samples; it "
+                 "needs strategy ddp, local_sgd or hsgd"))
+        << strategy;
+  }
 }
 
 TEST(CheckCheckpointTest, RestartsAndResumption) {

@@ -124,7 +124,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
     CheckSchedule(spec.schedule(), spec.steps(), problems);
     CheckEvaluation(spec, problems);
   }
-  CheckCheckpoint(spec.checkpoint(), problems);
+  CheckCheckpoint(spec, problems);
   CheckChaos(spec, problems);
   CheckStrategy(spec.strategy(), problems.Tells("ranks") ? 0 : spec.ranks(), problems);
   CheckSlipstream(spec, problems);

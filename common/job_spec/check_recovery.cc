@@ -66,11 +66,18 @@ void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
 
 }  // namespace
 
-void CheckCheckpoint(const v1::CheckpointPolicy& checkpoint, ProblemList& problems) {
+void CheckCheckpoint(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::CheckpointPolicy& checkpoint = spec.checkpoint();
   if (checkpoint.auto_interval() && checkpoint.every_s() > 0) {
     problems.Add("checkpoint.auto_interval",
                  StrCat("is true, but every_s says already that it is every ", checkpoint.every_s(),
                         " s; give one of them"));
+  }
+  if (checkpoint.sample_ledger() &&
+      (spec.strategy().has_slipstream() || spec.strategy().has_auto_())) {
+    problems.Add("checkpoint.sample_ledger",
+                 "is true beside strategy slipstream or auto, whose ranks make steps of their own: "
+                 "no step of the job has samples; it needs strategy ddp, local_sgd or hsgd");
   }
 }
 

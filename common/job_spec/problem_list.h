@@ -60,7 +60,7 @@ void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& pro
 void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems);
 // The strategy if it is slipstream, and what does not go with that or with auto.
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems);
-void CheckCheckpoint(const v1::CheckpointPolicy& checkpoint, ProblemList& problems);
+void CheckCheckpoint(const v1::JobSpec& spec, ProblemList& problems);
 void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
 // The order of those that form a ladder.
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);

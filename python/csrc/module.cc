@@ -37,7 +37,7 @@ Engine* StartEngine(const std::string& directory, const std::string& socket,
 void Load(Engine& engine, const ModuleTensors::Named& parameters,
           const ModuleTensors::Named& buffers, bool unused_parameters, py::object state,
           py::object shadow, const std::string& no_slipstream, const std::string& no_mean,
-          int64_t samples, bool evaluates) {
+          int64_t samples, int64_t batch, bool shuffle, bool evaluates) {
   ScriptWorkload::Parts parts;
   parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
   parts.attachments = std::make_unique<PythonAttachments>(std::move(state));
@@ -45,7 +45,10 @@ void Load(Engine& engine, const ModuleTensors::Named& parameters,
   parts.no_slipstream = no_slipstream;
   parts.no_mean = no_mean;
   parts.unused_parameters = unused_parameters;
-  parts.samples = samples;
+  parts.sampling.samples = samples;
+  parts.sampling.batch = batch;
+  parts.sampling.shuffle = shuffle;
+  parts.sampling.seed = engine.config().seed;
   parts.evaluates = evaluates;
   const py::gil_scoped_release no_gil;
   engine.Load(std::move(parts));
@@ -127,7 +130,8 @@ void BindEngine(py::module_& m) {
       .def_property_readonly("is_broken", &Engine::is_broken)
       .def("load", &Load, py::kw_only(), py::arg("parameters"), py::arg("buffers"),
            py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"),
-           py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"), py::arg("evaluates"))
+           py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"), py::arg("batch"),
+           py::arg("shuffle"), py::arg("evaluates"))
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),
            py::arg("world_size"), py::arg("batch"), py::arg("shuffle"), py::arg("epoch"),

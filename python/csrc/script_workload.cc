@@ -95,6 +95,14 @@ double ScriptWorkload::LearningRate(int64_t step) const {
   return rate_;
 }
 
+Sampler::Options ScriptWorkload::SamplingAs(const Member& member) const {
+  Sampler::Options options = parts_.sampling;
+  options.rank = member.rank;
+  options.world_size = member.world_size;
+  if (options.batch == 0) options.batch = member.batch;
+  return options;
+}
+
 void ScriptWorkload::OpenData(const Member& member, const DataPosition& position) {
   if (is_open_ && data_as_ == member) return;
   is_open_ = true;

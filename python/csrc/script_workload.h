@@ -100,7 +100,8 @@ class ScriptWorkload : public Workload {
     std::string no_slipstream;  // Why Slipstream cannot train this; empty: it can train the script.
     std::string no_mean;        // As for ScriptOptimizer.
     bool unused_parameters = false;
-    int64_t samples = 0;  // Of its loader; 0: it has another kind of loader.
+    // Of its loader; no samples: it has another kind of loader. With batch 0, that is the member's.
+    Sampler::Options sampling;
     bool evaluates = false;
   };
 
@@ -126,7 +127,7 @@ class ScriptWorkload : public Workload {
   bool unused_parameters() const override { return parts_.unused_parameters; }
   absl::Status CheckSlipstream() override;
   double LearningRate(int64_t step) const override;
-  int64_t samples() const override { return parts_.samples; }
+  Sampler::Options SamplingAs(const Member& member) const override;
   bool evaluates() const override { return parts_.evaluates; }
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return position_; }

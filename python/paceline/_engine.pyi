@@ -76,6 +76,8 @@ class Engine:
         no_slipstream: str,
         no_mean: str,
         samples: int,
+        batch: int,
+        shuffle: bool,
         evaluates: bool,
     ) -> None: ...
     def set_optimizer_slots(

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import collections
+import copy
 import typing
-from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, Optional, Tuple
+from typing import TYPE_CHECKING, Any, Deque, Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, IterableDataset
 
 from paceline.state import random_numbers, restore_random_numbers
 
@@ -23,6 +24,10 @@ class Loader:
 
     samples: int
     """Number of samples of the dataset."""
+    batch_size: Optional[int]
+    """Samples of a batch, as given; None: batch_per_rank of the job's file."""
+    shuffle: bool
+    """Whether each epoch has an order of its own."""
 
     def __init__(self, run: Run, dataset: Any, batch_size: Optional[int], shuffle: bool,
                  of_dataloader: Dict[str, Any]) -> None:
@@ -30,17 +35,20 @@ class Loader:
             if key in of_dataloader:
                 raise ValueError(f"{key} does not go with run.loader, whose ranks share the samples "
                                  "by themselves; use a DataLoader of your own")
-        if not hasattr(dataset, "__len__"):
-            raise TypeError(f"a {type(dataset).__name__} has no length; run.loader takes a "
-                            "map-style dataset, others go into step.batches as they are")
+        if of_dataloader.get("in_order") is False:
+            raise ValueError("in_order=False does not go with run.loader, whose position says how "
+                             "many batches were taken; leave it out")
+        if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
+            raise TypeError(f"a {type(dataset).__name__} gives samples by no index; run.loader "
+                            "takes a map-style dataset, and step.batches a DataLoader of others")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1, or None for that of "
                              "the job's file")
         self.samples = len(dataset)
         self._run = run
         self._dataset = dataset
-        self._batch_size = batch_size
-        self._shuffle = shuffle
+        self.batch_size = batch_size
+        self.shuffle = shuffle
         self._of_dataloader = of_dataloader
         # (rank, world_size, batch) that the iterator is for.
         self._as: Optional[Tuple[int, int, int]] = None
@@ -60,7 +68,7 @@ class Loader:
     @property
     def batch(self) -> int:
         """Samples of a batch of this rank."""
-        return self._batch_size or self._run.batch_per_rank
+        return self.batch_size or self._run.batch_per_rank
 
     @property
     def epoch(self) -> int:
@@ -116,7 +124,7 @@ class Loader:
         rank, world_size, batch = self._run.rank, self._run.world_size, self.batch
         sampler = self._run._engine.sampler(
             samples=self.samples, rank=rank, world_size=world_size, batch=batch,
-            shuffle=self._shuffle, epoch=start[0], offset=start[1])
+            shuffle=self.shuffle, epoch=start[0], offset=start[1])
         return _BatchSampler(sampler, self._positions)
 
 
@@ -134,6 +142,14 @@ class _BatchSampler:
             yield indices
 
 
+class _Taken(NamedTuple):
+    """A batch, and what was so behind it."""
+
+    batch: Any
+    numbers: Any  # The random numbers; None: they went on since.
+    behind: Any   # The loader's own position, if it tells one.
+
+
 class Iterable:
     """Batches of any iterable, gone through again and again.
 
@@ -144,37 +160,100 @@ class Iterable:
     def __init__(self, iterable: typing.Iterable[Any], keeps: bool) -> None:
         self._iterable = iterable
         self._keeps = keeps
-        self._iterator = iter(iterable)
+        self._iterator: Optional[Iterator[Any]] = None
+        self._has_given = False
         self._step: Optional[Tuple[int, int]] = None
-        # (batch, random numbers behind it) of the step under way, and those to be given once more.
-        self._kept: List[Tuple[Any, Any]] = []
-        self._again: List[Tuple[Any, Any]] = []
+        self._behind: Any = None  # Of the newest batch given.
+        # Of the step under way, and those to be given once more.
+        self._kept: List[_Taken] = []
+        self._again: List[_Taken] = []
 
     def _begin(self, step: Tuple[int, int]) -> None:
         """A step begins: its number, and how many this rank has made. For Step."""
-        self._again = self._kept + self._again if step == self._step else []
+        if step == self._step:
+            self._again = self._kept + self._again
+        else:
+            # What a step with fewer passes has left.
+            self._again = [one._replace(numbers=None) for one in self._again]
         self._step = step
         self._kept = []
 
     def _take(self) -> Any:
         """The next batch. For Step."""
         if self._again:
-            batch, numbers = self._again.pop(0)
-            restore_random_numbers(numbers)
+            taken = self._again.pop(0)
+            if taken.numbers is not None:
+                restore_random_numbers(taken.numbers)
         else:
             batch = self._next()
-            numbers = random_numbers() if self._keeps else None
+            taken = _Taken(batch, random_numbers() if self._keeps else None, self._position())
         if self._keeps:
-            self._kept.append((batch, numbers))
-        return batch
+            self._kept.append(taken)
+        self._behind = taken.behind
+        return taken.batch
 
     def serves(self, step: Tuple[int, int]) -> bool:
         """Whether batches of this step, as in _begin, were taken from here."""
         return self._step == step
 
+    def _position(self) -> Any:
+        return None
+
     def _next(self) -> Any:
         for _ in range(2):
+            if self._iterator is None:
+                self._iterator = iter(self._iterable)
             for batch in self._iterator:
+                self._has_given = True
                 return batch
-            self._iterator = iter(self._iterable)
+            self._iterator = None
+        if self._has_given:
+            raise ValueError("the loader of step.batches has come to its end, and cannot be gone "
+                             "through again: give it something that begins anew each time, as a "
+                             "DataLoader does")
         raise ValueError("the loader of step.batches has no batches")
+
+
+class OwnLoader(Iterable):
+    """A loader that tells its position, as torchdata's StatefulDataLoader, attached as `own`.
+
+    Once it gives the batches of steps, its state is that behind the batches of those that are done:
+    neither of a step that was cut off, nor of batches that are to be given once more.
+    """
+
+    def __init__(self, loader: Any, keeps: bool) -> None:
+        super().__init__(loader, keeps)
+        self._loader = loader
+        self._began: Any = None  # The state at the beginning of the step.
+
+    def state_dict(self) -> Any:
+        return self._behind if self._is_ahead() else self._loader.state_dict()
+
+    def load_state_dict(self, loaded: Any) -> None:
+        self._loader.load_state_dict(copy.deepcopy(loaded))
+        self._behind = loaded
+        self._iterator = None
+        self._kept, self._again = [], []
+
+    def keep(self) -> None:
+        """A step begins that may be cut off. For State."""
+        self._began = copy.deepcopy(self.state_dict())
+
+    def undo(self) -> None:
+        """The step was cut off. For State."""
+        if self._is_ahead():
+            self._behind = self._began
+        else:
+            self._loader.load_state_dict(copy.deepcopy(self._began))
+
+    def _begin(self, step: Tuple[int, int]) -> None:
+        if not self._is_ahead():
+            self._behind = self._began
+        super()._begin(step)
+
+    def _is_ahead(self) -> bool:
+        """Whether the loader may be further than the steps that are done."""
+        return self._keeps and self._step is not None
+
+    def _position(self) -> Any:
+        return copy.deepcopy(self._loader.state_dict()) if self._keeps else None

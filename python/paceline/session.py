@@ -30,7 +30,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from paceline.alone import group_of_one
 from paceline.errors import is_collective, is_of_a_step, text_of
-from paceline.loader import Iterable, Loader
+from paceline.loader import Iterable, Loader, OwnLoader
 from paceline.reported import ReportedNumbers
 from paceline.shadow import Shadow
 from paceline.state import State, Stateful
@@ -78,6 +78,7 @@ class Run:
         self._loaders: List[Loader] = []
         # By the loader's id: the loader, and its batches.
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
+        self._own_loaders: Dict[int, OwnLoader] = {}  # By the attached loader's id.
         self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
         self._attached = False
         self._loaded = False
@@ -162,8 +163,9 @@ class Run:
         optimizer: the one of these parameters, a torch.optim.Optimizer.
         others: what ranks that share gradients have alike, with state_dict and load_state_dict:
           schedulers, a GradScaler, an average of the weights.
-        own: the same, of each rank for itself. torch's, Python's and NumPy's random numbers always
-          are.
+        own: the same, of each rank for itself: a loader of the script's that tells its position,
+          as torchdata's StatefulDataLoader, is then given to step.batches, and goes on there.
+          torch's, Python's and NumPy's random numbers always are.
         unused_parameters: a step may leave some out, as find_unused_parameters of
           DistributedDataParallel.
 
@@ -204,7 +206,11 @@ class Run:
             self._no_slipstream = Shadow.problem(others)
             if not self._no_slipstream:
                 self._shadow = Shadow(optimizer, others)
-        self._state = State(self, optimizer, others, own, self._shadow)
+        self._own_loaders = {id(one): OwnLoader(one, self._engine.recovers) for one in own
+                             if hasattr(one, "__iter__") and not isinstance(one, torch.nn.Module)}
+        self._state = State(self, optimizer, others,
+                            [self._own_loaders.get(id(one), one) for one in own], self._shadow,
+                            list(self._own_loaders.values()))
         optimizer.register_step_pre_hook(self._before_optimizer)
         optimizer.register_step_post_hook(self._after_optimizer)
         register_optimizer_step_pre_hook(self._before_any_optimizer)
@@ -393,6 +399,8 @@ class Run:
     def _source_of(self, loader: Any) -> Union[Loader, Iterable]:
         if isinstance(loader, Loader):
             return loader
+        if id(loader) in self._own_loaders:
+            return self._own_loaders[id(loader)]
         if id(loader) not in self._iterables:
             self._iterables[id(loader)] = (loader, Iterable(loader, self._engine.recovers))
         return self._iterables[id(loader)][1]
@@ -417,6 +425,8 @@ class Run:
             unused_parameters=self._unused_parameters, state=self._state, shadow=self._shadow,
             no_slipstream=self._no_slipstream, no_mean=no_mean,
             samples=self._loaders[0].samples if self._loaders else 0,
+            batch=(self._loaders[0].batch_size or 0) if self._loaders else 0,
+            shuffle=self._loaders[0].shuffle if self._loaders else False,
             evaluates=self._evaluation is not None)
         self._loaded = True
 

@@ -17,6 +17,7 @@ from typing import (TYPE_CHECKING, Any, Dict, Iterable, List, Optional, Protocol
 import torch
 
 if TYPE_CHECKING:
+    from paceline.loader import OwnLoader
     from paceline.session import Run
     from paceline.shadow import Shadow
 
@@ -127,8 +128,10 @@ class State:
     """For the engine (python/csrc/python_attachments.h), whose training thread calls it."""
 
     def __init__(self, run: Run, optimizer: torch.optim.Optimizer, others: Iterable[Stateful],
-                 own: Iterable[Stateful], shadow: Optional[Shadow] = None) -> None:
+                 own: Iterable[Stateful], shadow: Optional[Shadow] = None,
+                 loaders: Sequence[OwnLoader] = ()) -> None:
         self._run = run
+        self._loaders = loaders  # Of own; they go back to a step's beginning in their own way.
         self._shadow = shadow  # None: the script calls optimizer and schedulers by itself.
         self._optimizer = optimizer
         self._others = list(others)
@@ -186,11 +189,15 @@ class State:
 
     def keep(self) -> None:
         """Copies what a step may change before its update is done."""
+        for loader in self._loaders:
+            loader.keep()
         if not self._knows_changing:
             self._knows_changing = True
             # A step changes tensors, as of an average of the weights, only when it is done. What
             # the shadow has taken over, the script does not change at all.
-            taken: Sequence[Stateful] = [] if self._shadow is None else self._shadow.schedulers
+            taken: List[Stateful] = [*self._loaders]
+            if self._shadow is not None:
+                taken += self._shadow.schedulers
             self._changing = [one for one in (*self._others, *self._own)
                               if not any(one is other for other in taken)
                               and not _has_tensors(one.state_dict())]
@@ -198,6 +205,8 @@ class State:
 
     def undo(self) -> None:
         """Restores that copy."""
+        for loader in self._loaders:
+            loader.undo()
         for one, state in zip(self._changing, self._kept):
             one.load_state_dict(copy.deepcopy(state))
 

@@ -14,6 +14,8 @@ import torch.distributed
 
 sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
+from paceline import state  # noqa: E402
+from paceline.loader import OwnLoader  # noqa: E402
 
 BATCHES = [torch.ones(2, 4)]
 
@@ -22,6 +24,26 @@ def make():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
     return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Positioned:
+    """A loader with the interface of torchdata's StatefulDataLoader, which may be absent here."""
+
+    def __init__(self, size):
+        self.size = size
+        self.at = 0
+
+    def __iter__(self):
+        while self.at < self.size:
+            self.at += 1
+            yield torch.full((2, 4), self.at - 1.0)
+        self.at = 0
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, loaded):
+        self.at = loaded["at"]
 
 
 class MistakesTest(unittest.TestCase):
@@ -163,6 +185,29 @@ class MistakesTest(unittest.TestCase):
             with step:
                 next(step.batches(loader))
 
+    def test_an_iterator_that_ends(self):
+        batches = iter(BATCHES)
+        with self.assertRaisesRegex(ValueError, "has come to its end, and cannot be gone through"):
+            for step in self.run_.steps():
+                with step:
+                    for x in step.batches(batches):
+                        step.backward(self.loss(x))
+                    step.update()
+        self.assertEqual(step.number, 1)
+
+    def test_loaders_without_positions(self):
+        class Stream(torch.utils.data.IterableDataset):
+            def __iter__(self):
+                return iter(range(6))
+
+            def __len__(self):
+                return 6
+
+        with self.assertRaisesRegex(TypeError, "run.loader takes a map-style dataset"):
+            self.run_.loader(Stream())
+        with self.assertRaisesRegex(ValueError, "in_order=False does not go with run.loader"):
+            self.run_.loader([1, 2], in_order=False)
+
     def test_save_and_group_outside_of_a_step(self):
         with self.assertRaisesRegex(RuntimeError, "save.. is called outside of a step"):
             self.run_.save()
@@ -268,6 +313,97 @@ class HabitsTest(unittest.TestCase):
                     step.backward(model(x).square().mean())
                 run.save()
                 step.update()
+
+    def test_a_loader_that_tells_its_position_is_saved_with_it(self):
+        run = paceline.init(steps=5)
+        model, optimizer = make()
+        loader = Positioned(3)
+        run.attach(model, optimizer, own=[loader])
+        seen = []
+        for step in run.steps():
+            with step:
+                for x in step.batches(loader):
+                    seen.append(x[0, 0].item())
+                    step.backward(model(x).square().mean())
+                step.update()
+        self.assertEqual(seen, [0, 1, 2, 0, 1])
+        self.assertEqual(state._join(*run._state.take(False))[1], {"at": 2})
+
+
+class OwnLoaderTest(unittest.TestCase):
+    """A loader of the script's own that tells its position, where steps may be cut off."""
+
+    def setUp(self):
+        self.inner = Positioned(10)
+        self.loader = OwnLoader(self.inner, keeps=True)
+
+    def step(self, number, passes=1, loader=None):
+        loader = loader or self.loader
+        loader.keep()
+        loader._begin((number, number))
+        return [int(loader._take()[0, 0]) for _ in range(passes)]
+
+    def test_its_state_is_that_of_the_steps_that_are_done(self):
+        self.assertEqual(self.step(0, passes=2), [0, 1])
+        self.assertEqual(self.loader.state_dict(), {"at": 2})
+        self.assertEqual(self.step(1), [2])
+        self.loader.undo()
+        self.assertEqual(self.loader.state_dict(), {"at": 2})
+        self.assertEqual(self.step(1, passes=2), [2, 3])
+        self.assertEqual(self.loader.state_dict(), {"at": 4})
+
+    def test_the_first_step_can_be_undone(self):
+        self.step(0)
+        self.loader.undo()
+        self.assertEqual(self.loader.state_dict(), {"at": 0})
+        self.assertEqual(self.step(0), [0])
+
+    def test_a_step_that_others_finished_is_not_repeated(self):
+        self.step(0)
+        self.assertEqual(self.step(1), [1])
+        self.assertEqual(self.loader.state_dict(), {"at": 2})
+
+    def test_what_fewer_passes_leave_comes_next(self):
+        self.assertEqual(self.step(0, passes=3), [0, 1, 2])
+        self.loader.undo()
+        self.assertEqual(self.step(0), [0])
+        self.assertEqual(self.loader.state_dict(), {"at": 1})
+        self.assertEqual(self.step(1, passes=3), [1, 2, 3])
+        self.assertEqual(self.loader.state_dict(), {"at": 4})
+
+    def test_another_goes_on_from_its_state(self):
+        self.step(0, passes=4)
+        other = OwnLoader(Positioned(10), keeps=True)
+        other.load_state_dict(self.loader.state_dict())
+        self.assertEqual(other.state_dict(), {"at": 4})
+        self.assertEqual(self.step(5, loader=other), [4])
+        # It was behind, and takes over the state again.
+        other.load_state_dict({"at": 7})
+        self.assertEqual(other.state_dict(), {"at": 7})
+        self.assertEqual(self.step(8, loader=other), [7])
+
+    def test_the_end_of_the_data_is_a_position_too(self):
+        self.step(0, passes=10)
+        other = OwnLoader(Positioned(10), keeps=True)
+        other.load_state_dict(self.loader.state_dict())
+        self.assertEqual(self.step(1, loader=other), [0])
+        self.assertEqual(self.step(1), [0])
+
+    def test_without_steps_of_its_own_it_is_an_object_like_others(self):
+        self.loader.keep()
+        self.inner.at = 5
+        self.assertEqual(self.loader.state_dict(), {"at": 5})
+        self.loader.undo()
+        self.assertEqual(self.inner.at, 0)
+
+    def test_state_puts_it_back(self):
+        attached = state.State(None, make()[1], [], [self.loader], None, [self.loader])
+        attached.keep()
+        self.loader._begin((0, 0))
+        self.loader._take()
+        attached.undo()
+        self.assertEqual(state._join(*attached.take(False))[1], {"at": 0})
+        self.assertEqual(self.inner.at, 1)
 
 
 SCRIPT = """

@@ -55,6 +55,27 @@ class Witness:
         die("kill")
 
 
+class Positioned:
+    """A loader of the script's own that tells its position: the interface of torchdata's
+    StatefulDataLoader."""
+
+    def __init__(self):
+        self.at = 0
+
+    def __iter__(self):
+        while (self.at + 1) * 12 <= len(inputs):
+            first = self.at * 12 + run.rank * 4
+            self.at += 1
+            yield torch.utils.data.default_collate([Samples()[first + i] for i in range(4)])
+        self.at = 0
+
+    def state_dict(self):
+        return {"at": self.at}
+
+    def load_state_dict(self, loaded):
+        self.at = loaded["at"]
+
+
 connection = echo()
 run = paceline.init()
 settings = os.environ
@@ -69,14 +90,16 @@ aside = nn.Linear(8, 8).to(run.device)
 if "unused" in habits:
     optimizer.add_param_group({"params": list(aside.parameters())})
 scheduler = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, run.total_steps)
+positioned = Positioned()
 run.attach({"net": model, "aside": aside} if "unused" in habits else model, optimizer, scheduler,
-           Witness(), unused_parameters="unused" in habits)
+           Witness(), own=[positioned], unused_parameters="unused" in habits)
 # Equal on all ranks, and so they stay: a newcomer gets another rank's.
 random.seed(5)
 numpy.random.seed(6)
 
 generator = torch.Generator().manual_seed(2)
-inputs = torch.randn(203, 8, generator=generator)
+inputs = torch.randn(int(settings.get("SAMPLES", 203)), 8, generator=generator)
+drawn = []  # Indices, of the step under way.
 
 
 class Samples(torch.utils.data.Dataset):
@@ -86,6 +109,7 @@ class Samples(torch.utils.data.Dataset):
         return len(inputs)
 
     def __getitem__(self, index):
+        drawn.append(index)
         noise = torch.randn(8) * 0.1 if "augment" in habits else 0
         return inputs[index] + noise, inputs[index, :3].argmax()
 
@@ -100,6 +124,8 @@ def draw():
 loader = run.loader(Samples(), num_workers=int(settings.get("WORKERS", 0)))
 if "draw" in habits:
     loader = draw()
+elif "own" in habits:
+    loader = positioned
 AT = [moment.split() for moment in settings.get("AT", "").split(",")]
 tried = set()  # Steps.
 doomed_step = None  # In which the process was told to die in a moment.
@@ -186,6 +212,7 @@ def train(step):
 
 
 for step in run.steps():
+    drawn.clear()
     at("begin", step.number)
     with step:
         try:
@@ -193,6 +220,8 @@ for step in run.steps():
         except BaseException:
             if "swallow" not in habits:
                 raise
+    if "tell" in habits and step.done:
+        print("trained on", step.number, *drawn, flush=True)
     at("end", step.number)
     if "break" in habits and step.number + 1 == run.total_steps:
         break

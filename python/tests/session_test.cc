@@ -195,6 +195,23 @@ TEST_F(SessionTest, GoesOnExactlyFromACheckpoint) {
   }
 }
 
+TEST_F(SessionTest, ALoaderThatTellsItsPositionGoesOnThere) {
+  setenv("HABITS", "own", 1);
+  // Data ends with step 15, and begins anew.
+  DieAndCompare({"forward 5", "backward 11", "updated 13", "backward 16"});
+  const auto undisturbed =
+      RunUndisturbedSession(3, absl::StrCat("checkpoint { directory: '", directory_,
+                                            "/checkpoints' every_steps: 12 at_end: false } "));
+  const v1::JobSpec spec = SessionSpec(3, "resumed", "");
+  const auto daemon = MakeDaemon();
+  daemon->Launch(
+      spec, /*generation=*/2,
+      absl::StrCat(directory_, "/checkpoints/", FakeDaemon::JobId(), "/", CheckpointName({12, 1})));
+  ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+  ExpectSame(*undisturbed, *daemon, {0, 1, 2}, "resumed");
+  unsetenv("HABITS");
+}
+
 TEST_F(SessionTest, GoesOnWithFewerRanks) {
   const std::string saves =
       absl::StrCat("checkpoint { directory: '", directory_, "/checkpoints' every_steps: 12 } ");

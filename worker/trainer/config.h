@@ -134,6 +134,7 @@ struct CheckpointConfig {
   bool at_end = false;
   bool wait_when_busy = false;     // Otherwise a save is skipped then.
   double write_limit = 0;          // Bytes per second; 0: none.
+  bool sample_ledger = false;      // It is kept which samples entered which step.
   std::vector<std::string> roots;  // Save only below these; empty: anywhere.
 };
 

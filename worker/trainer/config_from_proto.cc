@@ -224,6 +224,7 @@ CheckpointConfig ReadCheckpoint(const v1::CheckpointPolicy& proto) {
       proto.every_steps() > 0 || proto.every_s() > 0 || proto.auto_interval() || proto.at_end();
   checkpoint.wait_when_busy = proto.when_busy() == v1::WHEN_BUSY_WAIT;
   checkpoint.write_limit = proto.write_limit_mb_s() * kBytesPerMegabyte;
+  checkpoint.sample_ledger = proto.sample_ledger();
   return checkpoint;
 }
 

@@ -31,7 +31,7 @@ constexpr char kWhole[] = R"(
     schedule { warmup_steps: 10 step { every: 20 gamma: 0.3 } }
     seed: 6 precision: BF16 evaluation { every: 50 }
     checkpoint { directory: "/out" every_steps: 12 at_end: false when_busy: WHEN_BUSY_WAIT
-                 write_limit_mb_s: 1.5 }
+                 write_limit_mb_s: 1.5 sample_ledger: true }
     init_from: "/weights" log_every: 3 collective_timeout_s: 1.5
     allow_chaos: true chaos { rank: 0 step: 1 kind: THROW }
     chaos { rank: 1 step: 2 kind: SLEEP seconds: 0.25 steps: 3 probability: 0.5 }
@@ -124,6 +124,7 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_FALSE(config->checkpoint.at_end);
   EXPECT_TRUE(config->checkpoint.wait_when_busy);
   EXPECT_EQ(config->checkpoint.write_limit, 1.5e6);
+  EXPECT_TRUE(config->checkpoint.sample_ledger);
   EXPECT_EQ(config->restore_from, "/out/job-1/step-3.g1");
   EXPECT_EQ(config->init_from, "/weights");
   EXPECT_EQ(config->export_final, "/final.safetensors");

@@ -138,6 +138,7 @@ absl::Status Load(Session& session, Workload& workload, Control& control, StepRi
         Saver::Parts{config, workload.model(), workload.optimizer(), control, platform},
         session.state.figures);
   }
+  if (config.checkpoint.sample_ledger) session.ledger.emplace(config.output_directory());
   return absl::OkStatus();
 }
 

@@ -21,6 +21,7 @@
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/loop/training_state.h"
 #include "worker/trainer/loop/workload.h"
+#include "worker/trainer/saving/sample_ledger.h"
 #include "worker/trainer/saving/saver.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
@@ -37,6 +38,7 @@ struct Session {
   std::unique_ptr<StepTimer> timer;
   std::optional<StepUndo> undo;
   std::optional<Saver> saver;
+  std::optional<SampleLedger> ledger;  // If the job keeps one.
   absl::Mutex mu;
   std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // For aborting.
   std::optional<Conductor> conductor;

@@ -82,7 +82,7 @@ BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,
                                                     const DataPosition& start) const {
   BatchLoader::Options options;
   options.start = start;
-  options.sampler = SamplerOptions(config_, member, train_data_->size());
+  options.sampler = SamplingAs(member);
   options.threads = config_.data.prefetch_threads;
   options.batches_ahead = config_.data.prefetch_batches;
   options.device = model_->device();

@@ -52,7 +52,9 @@ class BuiltInWorkload : public Workload {
   bool unused_parameters() const override { return config_.model.unused_parameters; }
   absl::Status CheckSlipstream() override { return paceline::CheckSlipstream(*model_); }
   double LearningRate(int64_t step) const override;
-  int64_t samples() const override { return train_data_->size(); }
+  Sampler::Options SamplingAs(const Member& member) const override {
+    return SamplerOptions(config_, member, train_data_->size());
+  }
   bool evaluates() const override { return eval_data_ != nullptr; }
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return loader_->position(); }

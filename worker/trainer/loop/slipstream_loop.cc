@@ -154,8 +154,7 @@ std::vector<StateTensor> SlipstreamLoop::State() const {
 }
 
 void SlipstreamLoop::KeepTogether(int64_t steps) {
-  Sampler sampler(SamplerOptions(config_, config_.member, parts_.workload.samples()),
-                  state_.together);
+  Sampler sampler(parts_.workload.SamplingAs(config_.member), state_.together);
   for (; state_.together_steps < steps; ++state_.together_steps) {
     for (int64_t pass = 0; pass < config_.member.accumulation_steps; ++pass) sampler.Skip();
   }

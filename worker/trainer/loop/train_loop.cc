@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mul.h>
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -13,12 +14,25 @@
 #include "worker/trainer/generation/rendezvous.h"
 
 namespace paceline {
+namespace {
+
+// The generation whose state this one goes on from; 0: none of this job. Call before Resume.
+int64_t ParentOf(const TrainingState& state, const TrainerConfig& config) {
+  if (state.position.generation > 0 || state.checkpoint == nullptr) {
+    return state.position.generation;
+  }
+  const Manifest& manifest = state.checkpoint->manifest();
+  return manifest.job_id == config.id.job.value() ? manifest.generation : 0;
+}
+
+}  // namespace
 
 TrainLoop::TrainLoop(const TrainingParts& parts)
     : parts_(parts),
       config_(parts.config),
       state_(parts.state),
       first_step_(parts.state.position.step),
+      parent_(ParentOf(parts.state, parts.config)),
       strategy_(
           parts.groups, config_,
           StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
@@ -77,6 +91,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
     if (!parts_.has_successor()) strategy_.Prepare(plan);
   });
   state_.memory = StrategyMemory();  // Passed to the strategy.
+  if (parts_.ledger != nullptr) {
+    parts_.ledger->Add(RunAt(std::max(first_step_, state_.position.alone_below)));
+  }
 }
 
 TrainLoop::~TrainLoop() {
@@ -216,7 +233,8 @@ void TrainLoop::Updated() {
   report_.ExpectNorms(local_step_.norms().each);
   state_.in_step = false;
   state_.is_open = true;
-  state_.data = parts_.workload.position();
+  const DataPosition begin = std::exchange(state_.data, parts_.workload.position());
+  if (parts_.ledger != nullptr) NoteSamples(step, begin);
   state_.position.computed = false;
   state_.position.step = step + 1;
   state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
@@ -237,6 +255,40 @@ absl::Status TrainLoop::EndStep() {
   all_equal_ = exchange.all_equal;
   stage_ = Stage::kStepped;
   return absl::OkStatus();
+}
+
+SampleRun TrainLoop::RunAt(int64_t step) const {
+  const int64_t alone_below = state_.position.alone_below;
+  const Member& member = DataOf(step);
+  const RankRange together =
+      step < alone_below ? RankRange{member.rank, 1} : strategy_.GradientGroupAt(step);
+  const Sampler::Options sampling = parts_.workload.SamplingAs(member);
+  SampleRun run;
+  run.generation = config_.member.generation;
+  run.parent = parent_;
+  run.since = std::max(first_step_, alone_below);
+  run.rank = member.rank;
+  run.world_size = member.world_size;
+  run.batch = static_cast<int32_t>(sampling.batch);
+  run.passes = static_cast<int32_t>(member.accumulation_steps);
+  run.with_first = together.first;
+  run.with_size = together.size;
+  run.first_step = step;
+  run.begin = run.end = state_.data;
+  const bool enough = sampling.samples >= sampling.batch * member.world_size;
+  run.samples = enough ? sampling.samples : 0;
+  run.seed = sampling.seed;
+  run.shuffle = sampling.shuffle;
+  return run;
+}
+
+void TrainLoop::NoteSamples(int64_t step, const DataPosition& begin) {
+  SampleRun run = RunAt(step);
+  run.steps = 1;
+  run.begin = begin;
+  // Else the script has taken its batches from elsewhere.
+  if (run.samples > 0 && !(PositionAfterStep(run) == run.end)) run.samples = 0;
+  parts_.ledger->Add(run);
 }
 
 void TrainLoop::EndOpenStep() {

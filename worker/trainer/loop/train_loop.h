@@ -16,6 +16,8 @@
 #include "absl/status/statusor.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/core/sample_use.h"
+#include "worker/trainer/core/sampler.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/training.h"
@@ -59,6 +61,10 @@ class TrainLoop : public Training {
   void EndOpenStep();
   // Whose data the step takes.
   const Member& DataOf(int64_t step) const;
+  // For the ledger: a run of no steps that begins at `step`, and the present position of the data.
+  SampleRun RunAt(int64_t step) const;
+  // The step is done, whose data began at `begin`.
+  void NoteSamples(int64_t step, const DataPosition& begin);
   // Whether a log line is due for this step.
   bool LineIsDue(int64_t step) const;
   // The mean loss over all ranks, on its way to the host: from the strategy (`mean`) or, with ddp,
@@ -70,6 +76,7 @@ class TrainLoop : public Training {
   const TrainerConfig& config_;
   TrainingState& state_;
   const int64_t first_step_;
+  const int64_t parent_;  // For the ledger.
   Strategy strategy_;
   Profiler profiler_;
   ProgressReport report_;

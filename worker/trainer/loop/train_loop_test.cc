@@ -3,13 +3,17 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/core/sample_use.h"
+#include "worker/trainer/saving/sample_ledger.h"
 #include "worker/trainer/testing/fake_daemon.h"
 #include "worker/trainer/testing/trainer_test.h"
 
@@ -165,6 +169,26 @@ TEST_F(TrainLoopTest, WeightsGoOnFromAFile) {
   const std::string path = directory_ + "/first/job-0123456789ab/final.safetensors";
   const auto daemon = RunJob(Spec(1, absl::StrCat("init_from: '", path, "'")));
   EXPECT_LT(Values(*daemon, 0, "loss").front(), 0.5) << "ln 10 = 2.3 is where training begins";
+}
+
+TEST_F(TrainLoopTest, ALedgerHasTheSamplesOfEachStep) {
+  RunJob(Spec(2, absl::StrCat("checkpoint { directory: '", directory_,
+                              "/ledger' sample_ledger: true } accumulation_steps: 2")));
+  const absl::StatusOr<LedgerFiles> files =
+      ReadSampleLedger(absl::StrCat(directory_, "/ledger/", FakeDaemon::JobId()));
+  ASSERT_TRUE(files.ok()) << files.status();
+  EXPECT_EQ(files->damaged, 0);
+  EXPECT_EQ(files->runs.size(), 2U);
+  const LedgerUse use = UseOf(CountedRuns(files->runs));
+  EXPECT_EQ(use.last_step, 19);
+  EXPECT_EQ(use.missing, 0);
+  EXPECT_EQ(use.unknown, 0);
+  int64_t used = 0;
+  for (const EpochUse& epoch : use.epochs) {
+    used += epoch.once;
+    EXPECT_EQ(epoch.again, 0) << epoch.epoch;
+  }
+  EXPECT_EQ(used, 20 * 2 * 2 * 4) << "steps, ranks, passes, samples";
 }
 
 }  // namespace

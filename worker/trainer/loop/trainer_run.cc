@@ -27,6 +27,9 @@
 namespace paceline {
 namespace {
 
+// The end of a rank waits for its ledger's last records no longer than this.
+constexpr absl::Duration kLedgerPatience = absl::Seconds(10);
+
 // Directory for files made on request or after a failure: in the job's output, if it has one.
 std::string RoomFor(const TrainerConfig& config, const std::string& what,
                     const std::string& trainer_directory) {
@@ -147,6 +150,9 @@ int TrainerRun::Finish() {
   if (stops && generation_ != nullptr && IsSlipstream(generation_->config)) {
     has_broken_groups_ = true;
   }
+  if (session_.ledger.has_value() && !session_.ledger->Flush(kLedgerPatience)) {
+    PACELINE_LOG(WARNING) << "the ledger of samples lacks the last steps of this rank";
+  }
   return control_.Finish(status_);
 }
 
@@ -255,6 +261,7 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           begins,
           session_.undo ? &*session_.undo : nullptr,
           session_.saver ? &*session_.saver : nullptr,
+          session_.ledger ? &*session_.ledger : nullptr,
           *generation.connected.groups,
           control_,
           platform_,

@@ -19,6 +19,7 @@
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/loop/training_state.h"
 #include "worker/trainer/loop/workload.h"
+#include "worker/trainer/saving/sample_ledger.h"
 #include "worker/trainer/saving/saver.h"
 #include "worker/trainer/telemetry/profiler.h"
 #include "worker/trainer/telemetry/step_timer.h"
@@ -57,9 +58,10 @@ struct TrainingParts {
   // The state of a rank that has met this generation's members. It is valid after each moment of
   // the training; Leave adds what is missing.
   TrainingState& state;
-  bool begins;     // Nobody has trained before: all copy rank 0.
-  StepUndo* undo;  // Null: incomplete steps need no undo.
-  Saver* saver;    // Null without a checkpoint directory.
+  bool begins;           // Nobody has trained before: all copy rank 0.
+  StepUndo* undo;        // Null: incomplete steps need no undo.
+  Saver* saver;          // Null without a checkpoint directory.
+  SampleLedger* ledger;  // Null: the job keeps none.
   Groups& groups;
   Control& control;
   Platform& platform;

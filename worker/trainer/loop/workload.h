@@ -49,8 +49,9 @@ class Workload {
   // Slipstream, any thread.
   virtual double LearningRate(int64_t step) const = 0;
 
-  // Number of samples of the training data, which its positions count.
-  virtual int64_t samples() const = 0;
+  // How a member takes the samples of the training data, which its positions count. `samples` 0:
+  // nobody knows, whatever the rest says.
+  virtual Sampler::Options SamplingAs(const Member& member) const = 0;
   // Whether there is something to evaluate.
   virtual bool evaluates() const = 0;
 
