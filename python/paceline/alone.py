@@ -128,7 +128,7 @@ class _Sampler:
         if offset > self._samples - self._batch:
             epoch, offset = epoch + 1, 0
         self.position = (epoch, offset + self._batch)
-        order = list(range(self._samples))
+        order: List[int] = list(range(self._samples))
         if self._shuffle:
             generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
             order = torch.randperm(self._samples, generator=generator).tolist()

@@ -107,8 +107,8 @@ class Loader:
         self._positions.clear()
         # An iterator draws its workers' seed: not from the training's random numbers, which would be
         # others after a restart.
-        of_dataloader = {"generator": torch.Generator().manual_seed(self._run.seed),
-                         **self._of_dataloader}
+        of_dataloader: Dict[str, Any] = {
+            "generator": torch.Generator().manual_seed(self._run.seed), **self._of_dataloader}
         self._iterator = iter(DataLoader(
             self._dataset, batch_sampler=self._indices(start), **of_dataloader))
 
