@@ -25,6 +25,7 @@ class AloneEngine:
         self.device = torch.device("cpu")
         self.spec = "{}"
         self.position: Tuple[int, int] = (0, 0)
+        self._began: Tuple[int, int] = (0, 0)  # The position behind the last step that is done.
         self._parameters: List[torch.Tensor] = []
         self._storages: List[Tuple[str, torch.Tensor, int, torch.Size]] = []
         self._next = 0
@@ -56,7 +57,6 @@ class AloneEngine:
             parameter.grad = None
         if self._next >= self.steps:
             kind = "evaluate" if self._evaluates and not self._evaluated else "done"
-            self._evaluated = True
         return _Order(kind, self._next, self.batch)
 
     def begin_pass(self) -> None:
@@ -79,6 +79,7 @@ class AloneEngine:
 
     def updated(self) -> None:
         self._next += 1
+        self._began = self.position
 
     def end_step(self) -> None:
         pass
@@ -91,6 +92,7 @@ class AloneEngine:
 
     def end_evaluation(self, loss: float, correct: float, predictions: float,
                        _samples: int) -> None:
+        self._evaluated = True
         accuracy = f" accuracy={correct / predictions:.4f}" if correct >= 0 else ""
         print(f"evaluation loss={loss / predictions:.9g}{accuracy}", flush=True)
 
@@ -98,7 +100,9 @@ class AloneEngine:
         return False
 
     def fail(self, what: str) -> None:
-        pass
+        """Unlike a job's, it may go on: with the step that is not done, from its first batch."""
+        self.position = self._began
+        self.openings += 1
 
     def finish(self) -> int:
         return 0

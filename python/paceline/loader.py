@@ -87,6 +87,10 @@ class Loader:
         self._run._engine.set_position(*self._position)
         return batch
 
+    def _drop(self) -> None:
+        """Leaves the iterator, which may be broken: the next step makes another one. For Run."""
+        self._as = None
+
     def _open(self, engine: Engine) -> None:
         start = engine.position
         taken_as = (self._run.rank, self._run.world_size, self.batch)
