@@ -1,8 +1,11 @@
 """A convolutional net on scikit-learn's handwritten digits, in a session: a rank that dies is
 replaced while the others train on, and the job goes on exactly with other numbers of ranks.
 
-Start:      paceline submit examples/session.yaml
-Or alone:   python examples/session.py
+Start:      paceline dev up; paceline submit examples/session.yaml
+Or alone, as one rank:   python examples/session.py
+
+Needs paceline's wheel, torch and scikit-learn (docs/session.md). With the sources alone:
+PYTHONPATH=python .venv/bin/python examples/session.py
 """
 
 import torch

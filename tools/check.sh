@@ -51,15 +51,16 @@ for path in sys.argv[1:]:
 PYTHON
 }
 
-# What scripts import has types that hold.
-check_types() {
-  local module modules=(paceline)
-  for module in _engine _protocols alone connect errors loader session shadow state step; do
-    modules+=("paceline.$module")
-  done
-  (cd python && ../.venv/bin/mypy --strict --follow-imports=silent --no-error-summary \
-    --cache-dir="../$work/mypy" "${modules[@]/#/--module=}")
-}
+# What scripts import has types that hold, for mypy and for pyright, and so has what a user writes.
+check_types() (
+  local files status=0
+  cd python || return
+  mapfile -t files < <(sed -n 's/^    "\(.*\.pyi\?\)",\?$/\1/p' pyrightconfig.json)
+  ../.venv/bin/mypy --strict --follow-imports=silent --no-error-summary \
+    --cache-dir="../$work/mypy" "${files[@]}" || status=1
+  ../.venv/bin/basedpyright --pythonpath ../.venv/bin/python || status=1
+  return "$status"
+)
 
 # Everything that the documents refer to exists.
 check_docs() {

@@ -40,13 +40,12 @@ grep -n "run\.\|step\.\|paceline\." "$work/session.py"
 step "A cluster of four nodes: two ranks, a spare, and a node for later"
 "$paceline" --quiet dev up --workers 4 --slots 1
 cat >> "$work/session.yaml" <<YAML
-venv: $PWD/.venv
 checkpoint: {directory: $work/checkpoints, every_steps: 100, at_end: true}
 # So slowly that there is something to see.
 allow_chaos: true
 chaos: [{rank: -1, steps: $steps, kind: sleep, seconds: 0.02}]
 YAML
-sed -i "s/^steps: .*/steps: $steps/" "$work/session.yaml"
+sed -i -e "s/^steps: .*/steps: $steps/" -e "s|^venv: .*|venv: $PWD/.venv|" "$work/session.yaml"
 "$paceline" submit "$work/session.yaml"
 wait_for_step digits 100
 

@@ -156,8 +156,8 @@ write_toolchain_key() {
   key=$({
     dpkg-query -W -f '${Package} ${Version}\n' '*-dev' '*-dev-bin' 'g++*' 'gcc*' 'cpp*' 'clang*' 'lld*' \
       'binutils*' 'protobuf-compiler*' 2>/dev/null || true
-    # Packages that only tests or packaging use do not change what is built.
-    grep -vE '# (tests|packing)$' "$requirements"
+    # Packages that only tests, checks or packaging use do not change what is built.
+    grep -vE '# (tests|checks|packing)$' "$requirements"
   } | sha256sum | cut -c1-16)
   mkdir -p "${toolchain_key%/*}"
   key="build --action_env=PACELINE_TOOLCHAIN=$key"

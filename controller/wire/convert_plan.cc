@@ -87,6 +87,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   policy.ranks_per_node = placement.ranks_per_node();
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
+  if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   return policy;
 }
 

@@ -9,6 +9,8 @@ namespace paceline {
 namespace {
 
 using ::testing::Contains;
+using ::testing::Key;
+using ::testing::Not;
 using ::testing::Pair;
 
 v1::JobSpec Command() {
@@ -27,6 +29,7 @@ JobRequest RequestOf(v1::JobSpec spec) {
 TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
   v1::JobSpec spec = Command();
   EXPECT_FALSE(HasEngine(RequestOf(spec)));
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kSessionsLabel))));
   spec.set_session(true);
   spec.set_steps(7);
   spec.set_stop_grace_s(3);
@@ -37,6 +40,7 @@ TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
   EXPECT_FALSE(request.command->watched);
   EXPECT_EQ(StopGraceOf(request), absl::Seconds(3));
   EXPECT_THAT(request.placement.labels, Contains(Pair(kCommandsLabel, kTakesCommands)));
+  EXPECT_THAT(request.placement.labels, Contains(Pair(kSessionsLabel, kTakesSessions)));
   EXPECT_EQ(request.steps, 7);
   EXPECT_EQ(request.recovery.max_failures, 2);
   EXPECT_EQ(request.recovery.least_samples, 1);

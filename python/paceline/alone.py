@@ -27,6 +27,7 @@ class AloneEngine:
         self.device = torch.device("cpu")
         self.spec = "{}"
         self.position: Tuple[int, int] = (0, 0)
+        self._began: Tuple[int, int] = (0, 0)  # The position behind the last step that is done.
         self._parameters: List[torch.Tensor] = []
         self._storages: List[Tuple[str, torch.Tensor, int, torch.Size]] = []
         self._next = 0
@@ -59,7 +60,6 @@ class AloneEngine:
             parameter.grad = None
         if self._next >= self.steps:
             kind = "evaluate" if self._evaluates and not self._evaluated else "done"
-            self._evaluated = True
         return _Order(kind, self._next, self.batch)
 
     def begin_pass(self) -> None:
@@ -82,6 +82,7 @@ class AloneEngine:
 
     def updated(self) -> None:
         self._next += 1
+        self._began = self.position
 
     def end_step(self) -> None:
         pass
@@ -102,6 +103,7 @@ class AloneEngine:
 
     def end_evaluation(self, loss: float, correct: float, predictions: float,
                        _samples: int) -> None:
+        self._evaluated = True
         accuracy = f" accuracy={correct / predictions:.4f}" if correct >= 0 else ""
         print(f"evaluation loss={loss / predictions:.9g}{accuracy}", flush=True)
 
@@ -109,7 +111,9 @@ class AloneEngine:
         return False
 
     def fail(self, what: str) -> None:
-        pass
+        """Unlike a job's, it may go on: with the step that is not done, from its first batch."""
+        self.position = self._began
+        self.openings += 1
 
     def finish(self) -> int:
         return 0
@@ -139,7 +143,7 @@ class _Sampler:
         if offset > self._samples - self._batch:
             epoch, offset = epoch + 1, 0
         self.position = (epoch, offset + self._batch)
-        order = list(range(self._samples))
+        order: List[int] = list(range(self._samples))
         if self._shuffle:
             generator = torch.Generator().manual_seed(self._seed * 1_000_003 + epoch)
             order = torch.randperm(self._samples, generator=generator).tolist()

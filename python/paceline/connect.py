@@ -13,11 +13,14 @@ import torch
 
 from paceline.alone import AloneEngine
 from paceline.session import Run
+from paceline.step import Step
 
 if TYPE_CHECKING:
     from paceline._engine import Engine as JobEngine
 
 _ORPHAN_TIMEOUT_S = 600.0
+
+_newest: Optional[Run] = None  # Of this process.
 
 
 def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
@@ -26,22 +29,40 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     Call it once, before the model is made. Waits until the daemon has sent the job's file.
 
     Without a daemon (`python train.py`), the run has one rank, no telemetry and no checkpoints, so
-    that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold.
+    that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold. Only
+    then, too, it may be called again, as when a cell of a notebook is run once more: another run
+    begins, and the former one is over.
 
-    Returns a Run. Raises RuntimeError when the job is no session's, ImportError when this package
-    does not fit the installed torch.
+    Returns a Run. Raises RuntimeError when the job is no session's, or has been connected before,
+    ImportError when this package does not fit the installed torch.
     """
+    global _newest  # pylint: disable=global-statement
     if "PACELINE_SOCKET" not in os.environ:
-        return Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed))
+        _leave(_newest)
+        _newest = Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed))
+        return _newest
     if "PACELINE_SESSION" not in os.environ:
         raise RuntimeError("this job runs a command that is no session: add `session: true` to its "
                            "file, or do not call paceline.init()")
+    if _newest is not None:
+        raise RuntimeError("paceline.init was called before; a process is one rank, and calls it "
+                           "once")
     run = Run(_load_engine().start(
         directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
     _report_the_end(run)
+    _newest = run
     return run
+
+
+def _leave(run: Optional[Run]) -> None:
+    """Lets go of the former run's optimizer, and of a block that an interrupt has left open."""
+    Step._active = None
+    if run is not None:
+        for hook in run._hooks:
+            hook.remove()
+        run._attached = False
 
 
 def _report_the_end(run: Run) -> None:

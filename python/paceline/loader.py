@@ -95,6 +95,10 @@ class Loader:
         self._run._engine.set_position(*self._position)
         return batch
 
+    def _drop(self) -> None:
+        """Leaves the iterator, which may be broken: the next step makes another one. For Run."""
+        self._as = None
+
     def _open(self, engine: Engine) -> None:
         start = engine.position
         taken_as = (self._run.rank, self._run.world_size, self.batch)
@@ -115,8 +119,8 @@ class Loader:
         self._positions.clear()
         # An iterator draws its workers' seed: not from the training's random numbers, which would be
         # others after a restart.
-        of_dataloader = {"generator": torch.Generator().manual_seed(self._run.seed),
-                         **self._of_dataloader}
+        of_dataloader: Dict[str, Any] = {
+            "generator": torch.Generator().manual_seed(self._run.seed), **self._of_dataloader}
         self._iterator = iter(DataLoader(
             self._dataset, batch_sampler=self._indices(start), **of_dataloader))
 

@@ -37,6 +37,8 @@ from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
 
 if TYPE_CHECKING:
+    from torch.utils.hooks import RemovableHandle
+
     from paceline._protocols import Engine, Order
 
 
@@ -80,6 +82,7 @@ class Run:
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
         self._own_loaders: Dict[int, OwnLoader] = {}  # By the attached loader's id.
         self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
+        self._hooks: List[RemovableHandle] = []  # Of optimizers.
         self._attached = False
         self._loaded = False
         self._made = 0  # Steps that this rank has made.
@@ -211,9 +214,9 @@ class Run:
         self._state = State(self, optimizer, others,
                             [self._own_loaders.get(id(one), one) for one in own], self._shadow,
                             list(self._own_loaders.values()))
-        optimizer.register_step_pre_hook(self._before_optimizer)
-        optimizer.register_step_post_hook(self._after_optimizer)
-        register_optimizer_step_pre_hook(self._before_any_optimizer)
+        self._hooks = [optimizer.register_step_pre_hook(self._before_optimizer),
+                       optimizer.register_step_post_hook(self._after_optimizer),
+                       register_optimizer_step_pre_hook(self._before_any_optimizer)]
         route_backward()
 
     def loader(self, dataset: Any, *, batch_size: Optional[int] = None, shuffle: bool = True,
@@ -288,8 +291,8 @@ class Run:
 
         Between two steps, in here, the rank meets the others, gets or sends state, saves, and
         evaluates. The first call restores the checkpoint that the job goes on from. A loop that is
-        left by `break` may be entered again. Left behind the last step, the rank evaluates and
-        saves what is due when the process exits.
+        left by `break`, or in a notebook by an interrupt, may be entered again. Left behind the
+        last step, the rank evaluates and saves what is due when the process exits.
 
         Raises RuntimeError when nothing is attached, inside of a step's block, and after a step
         without `with step:`; TrainingError when the training ends by an error.
@@ -299,6 +302,9 @@ class Run:
                                "run.steps()")
         if not self._loaded:
             self._load()
+        newest = self._newest
+        if newest is not None and newest[0] is not Step._active and not newest[0]._left:
+            yield newest[0]  # The loop was left before its block.
         while not self._done:
             if Step._active is not None:
                 raise RuntimeError("run.steps() goes on inside of the block of step "
@@ -367,6 +373,10 @@ class Run:
     def _fail(self, error: BaseException) -> None:
         self._failed = True
         self._engine.fail(text_of(error))
+        # A notebook may go on, but its iterators may be broken, and their workers gone.
+        self._iterables.clear()
+        for loader in self._loaders:
+            loader._drop()
 
     def _before_optimizer(self, optimizer: torch.optim.Optimizer, args: Tuple[Any, ...],
                           kwargs: Dict[str, Any]) -> None:

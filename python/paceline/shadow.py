@@ -9,7 +9,7 @@ from __future__ import annotations
 import collections
 import copy
 import functools
-from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence, Type
 
 import torch
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
@@ -93,7 +93,7 @@ class Shadow:
         for parameter in originals:
             parameter.grad = None
         for key, value in stand_in.state.items():
-            optimizer.state[originals.get(key, key)] = value
+            optimizer.state[originals[key] if key in originals else key] = value
         for group, own in zip(stand_in.param_groups, optimizer.param_groups):
             own.update((key, value) for key, value in group.items() if key != "params")
 
@@ -145,7 +145,7 @@ class Shadow:
     def _take_over(self, place: int) -> Callable[[], Any]:
         """Makes the script's calls of a scheduler's step mere counts. Returns the real one."""
         scheduler = self.schedulers[place]
-        plain = type(scheduler)
+        plain: Type[Any] = scheduler.__class__
 
         def step(_scheduler: Any, *arguments: Any, **named: Any) -> None:
             if arguments or named:

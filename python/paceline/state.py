@@ -62,7 +62,7 @@ class _Unpickler(pickle.Unpickler):
         self._tensors = tensors
 
     def persistent_load(self, pid: Any) -> Any:
-        return self._tensors[pid]
+        return self._tensors[int(pid)]
 
     def find_class(self, module: str, name: str) -> Any:
         if name in _PLAIN.get(module, ()):

@@ -6,8 +6,8 @@ import functools
 import os
 import threading
 from types import TracebackType
-from typing import (TYPE_CHECKING, Any, Dict, Iterable, Iterator, Optional, Type, TypeVar, Union,
-                    overload)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optional, Type,
+                    TypeVar, Union, cast, overload)
 
 import torch
 
@@ -220,7 +220,7 @@ class Step:
 
 def route_backward() -> None:
     """Makes a plain loss.backward() inside of a step's block the step's."""
-    plain = torch.Tensor.backward
+    plain: Callable[..., Any] = getattr(torch.Tensor, "backward")  # Whose own types are partial.
     if hasattr(plain, "_of_paceline"):
         return
 
@@ -231,7 +231,7 @@ def route_backward() -> None:
         step = Step._active
         if (step is None or not step._waits or step._thread != threading.get_ident()
                 or gradient is not None or retain_graph or create_graph or inputs is not None):
-            return plain(self, gradient, retain_graph, create_graph, inputs)  # type: ignore[no-untyped-call]
+            return plain(self, gradient, retain_graph, create_graph, inputs)
         return step.backward(self)
 
     setattr(backward, "_of_paceline", True)
@@ -242,7 +242,8 @@ def samples_of(batch: Any) -> int:
     """How many samples a batch has: the first dimension of its first tensor; 0: it has none."""
     if isinstance(batch, torch.Tensor):
         return batch.shape[0] if batch.dim() else 1
-    values = batch.values() if isinstance(batch, dict) else batch
+    values: Iterable[Any] = (
+        cast(Iterable[Any], batch.values()) if isinstance(batch, dict) else batch)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         return 0
     return next((n for n in map(samples_of, values) if n), 0)

@@ -257,6 +257,18 @@ class StoppedEarly(Guest):
         sys.exit(0)
 
 
+class Twice(Guest):
+    """A process is one rank, and stays it."""
+
+    def begun(self, run):
+        try:
+            paceline.init()
+        except RuntimeError as error:
+            assert "was called before" in str(error)
+        else:
+            raise AssertionError("a second paceline.init() went through")
+
+
 class Interrupted(Guest):
     """SIGINT, as by Ctrl-C, on rank 1."""
 

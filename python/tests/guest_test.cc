@@ -109,6 +109,8 @@ TEST_F(GuestTest, BeforeTheFirstStepSigtermIsTheScripts) {
   }
 }
 
+TEST_F(GuestTest, AProcessIsOneRank) { RunGuest("Twice"); }
+
 TEST_F(GuestTest, AnInterruptEndsTheJobByItsName) {
   SetUpGuest("Interrupted");
   const auto daemon = MakeDaemon();

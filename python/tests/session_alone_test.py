@@ -296,6 +296,30 @@ class HabitsTest(unittest.TestCase):
                     break
         self.assertEqual(numbers, [0, 1, 2, 3])
 
+    def test_a_loop_is_left_before_a_block_and_entered_again(self):
+        run = paceline.init(steps=3)
+        model, optimizer = make()
+        run.attach(model, optimizer)
+        numbers = []
+        for rounds in (2, 9):
+            for step in run.steps():
+                if step.number == rounds:
+                    break
+                with step:
+                    for x in step.batches(BATCHES):
+                        step.backward(model(x).square().mean())
+                    step.update()
+                numbers.append(step.number)
+        self.assertEqual(numbers, [0, 1, 2])
+
+    def test_a_step_without_its_block(self):
+        run = paceline.init(steps=3)
+        run.attach(*make())
+        steps = run.steps()
+        next(steps)
+        with self.assertRaisesRegex(RuntimeError, "step 0 was not made; write `with step:`"):
+            next(steps)
+
     def test_collectives_of_one_rank_and_saves(self):
         run = paceline.init(steps=1)
         model, optimizer = make()
@@ -404,6 +428,86 @@ class OwnLoaderTest(unittest.TestCase):
         attached.undo()
         self.assertEqual(state._join(*attached.take(False))[1], {"at": 0})
         self.assertEqual(self.inner.at, 1)
+
+
+class InterruptsTest(unittest.TestCase):
+    """As in a notebook: an interrupt ends the loop, whose cell is then run once more."""
+
+    def setUp(self):
+        self.begin()
+
+    def begin(self):
+        self.run_ = paceline.init(steps=4, batch_per_rank=2)
+        self.model, self.optimizer = make()
+        self.run_.attach(self.model, self.optimizer)
+        self.loader = self.run_.loader(torch.arange(32.0).view(8, 4))
+        self.made = []  # (step, its batch) of each update.
+
+    def loop(self, interrupted=None):
+        """interrupted: where, and in which step."""
+        def pause(where):
+            if (where, step.number) == interrupted:
+                raise KeyboardInterrupt
+
+        for step in self.run_.steps():
+            pause("before")
+            with step:
+                for x in step.batches(self.loader):
+                    step.backward(self.model(x).square().mean())
+                pause("inside")
+                step.update()
+                self.made.append((step.number, x.tolist()))
+                pause("updated")
+            pause("behind")
+
+    def test_the_loop_goes_on_where_it_was(self):
+        self.loop()
+        made, parameters = self.made, [p.detach().clone() for p in self.model.parameters()]
+        self.assertEqual([number for number, _ in made], [0, 1, 2, 3])
+        for where in ("before", "inside", "updated", "behind"):
+            with self.subTest(where):
+                self.begin()
+                with self.assertRaises(KeyboardInterrupt):
+                    self.loop((where, 2))
+                self.loop()
+                self.assertEqual(self.made, made)
+                for mine, expected in zip(self.model.parameters(), parameters):
+                    self.assertTrue(torch.equal(mine, expected))
+
+    def test_an_evaluation_is_made_again(self):
+        calls = []
+
+        @self.run_.evaluation
+        def evaluate(_rank, _world_size):
+            calls.append(self.model.training)
+            if len(calls) == 1:
+                raise KeyboardInterrupt
+            return paceline.Score(loss=1.0)
+
+        with self.assertRaises(KeyboardInterrupt):
+            self.loop()
+        self.assertTrue(self.model.training)
+        self.loop()
+        self.assertEqual(calls, [False, False])
+
+    def test_another_run_takes_the_model_over(self):
+        with self.assertRaises(KeyboardInterrupt):
+            self.loop(("inside", 1))
+        former = self.run_
+        self.run_ = paceline.init(steps=3, batch_per_rank=2)
+        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        self.run_.attach(self.model, self.optimizer)
+        self.loader = self.run_.loader(torch.arange(32.0).view(8, 4))
+        self.loop()
+        self.assertEqual([number for number, _ in self.made], [0, 0, 1, 2])
+        with self.assertRaisesRegex(RuntimeError, "nothing is attached"):
+            next(former.steps())
+
+    def test_a_block_that_was_never_left_ends_with_its_run(self):
+        next(self.run_.steps()).__enter__()  # An interrupt may come before its __exit__ begins.
+        self.begin()
+        self.loop()
+        self.assertEqual(len(self.made), 4)
 
 
 SCRIPT = """

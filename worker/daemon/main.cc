@@ -230,8 +230,10 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
   const char* const takes_commands = options.trainers.setup.takes_commands ? "on" : "off";
   (*options.hello.mutable_labels())["commands"] = takes_commands;
-  // Also announces support for code that travels with commands; older workers lack it.
+  // Also announces support for code that travels with commands, and for sessions; older workers
+  // lack it.
   (*options.hello.mutable_labels())["code"] = takes_commands;
+  (*options.hello.mutable_labels())["sessions"] = takes_commands;
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

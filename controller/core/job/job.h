@@ -87,6 +87,9 @@ inline constexpr char kTakesCommands[] = "on";
 // The same for nodes that accept code sent along with commands.
 inline constexpr char kCodeLabel[] = "code";
 inline constexpr char kTakesCode[] = "on";
+// The same for nodes that start sessions.
+inline constexpr char kSessionsLabel[] = "sessions";
+inline constexpr char kTakesSessions[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

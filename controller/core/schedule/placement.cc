@@ -66,13 +66,21 @@ int FindOne(const JobRequest& job, SlotTable& table, const SlotWish& wish) {
   return best;
 }
 
-// Of a job whose command, or whose code, no node that it may use takes.
+// Of a job whose command, whose session or whose code no node that it may use takes.
 absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
-  const bool takes_commands = std::any_of(nodes.begin(), nodes.end(), [](const auto& node) {
-    if (node.labels == nullptr) return false;
-    const auto label = node.labels->find(kCommandsLabel);
-    return label != node.labels->end() && label->second == kTakesCommands;
-  });
+  const auto any_has = [&nodes](const char* name, const char* value) {
+    return std::any_of(nodes.begin(), nodes.end(), [name, value](const NodeSpace& node) {
+      if (node.labels == nullptr) return false;
+      const auto label = node.labels->find(name);
+      return label != node.labels->end() && label->second == value;
+    });
+  };
+  const bool takes_commands = any_has(kCommandsLabel, kTakesCommands);
+  if (takes_commands && job.command->is_session && !any_has(kSessionsLabel, kTakesSessions)) {
+    return absl::FailedPreconditionError(
+        "no node that the job may use starts sessions (label sessions=on): update its worker, "
+        "since those of earlier versions know commands only");
+  }
   if (takes_commands && !job.command->code.empty()) {
     return absl::FailedPreconditionError(
         "no node that the job may use takes code that travels with a job (label code=on): "

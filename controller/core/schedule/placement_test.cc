@@ -237,5 +237,19 @@ TEST(PlacementTest, WhatCouldNeverFitIsRefusedWithTheReason) {
       HasSubstr("needs 2 nodes with 2 slots each and may use 1 of that size: ask for fewer"));
 }
 
+TEST_F(PlacementOnRacks, SessionsAreForWorkersThatKnowThem) {
+  JobRequest job = Ranks(1);
+  job.command = CommandPolicy{};
+  job.command->is_session = true;
+  job.placement.labels = {{kCommandsLabel, kTakesCommands}, {kSessionsLabel, kTakesSessions}};
+  Add("a", 4, {{kCommandsLabel, "off"}, {kSessionsLabel, "off"}});
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("label commands=on"));
+  Add("b", 4, {{kCommandsLabel, kTakesCommands}});
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("label sessions=on"));
+  Add("c", 1, {{kCommandsLabel, kTakesCommands}, {kSessionsLabel, kTakesSessions}});
+  EXPECT_TRUE(CanEverFit(job, nodes_).ok());
+  EXPECT_EQ(Nodes(job), "c");
+}
+
 }  // namespace
 }  // namespace paceline
