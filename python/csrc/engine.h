@@ -84,6 +84,8 @@ class Engine {
   c10::intrusive_ptr<c10d::ProcessGroup> TorchGroup();
   // As TrainerRun::AskForSave. Throws c10::ValueError without a checkpoint directory.
   void Save();
+  // As TrainerRun::GiveUpProfile.
+  void GiveUpProfile(const std::string& why) { run_->GiveUpProfile(why); }
 
   // For an evaluation.
   void ShowProgress(int64_t done, int64_t all);

@@ -89,6 +89,9 @@ class AloneEngine:
     def save(self) -> None:
         pass
 
+    def give_up_profile(self, _why: str) -> None:
+        pass
+
     def end_evaluation(self, loss: float, correct: float, predictions: float,
                        _samples: int) -> None:
         accuracy = f" accuracy={correct / predictions:.4f}" if correct >= 0 else ""

@@ -137,6 +137,11 @@ Group& TrainerRun::CallersGroup() {
   return *connected.callers;
 }
 
+void TrainerRun::GiveUpProfile(const std::string& why) {
+  if (generation_ == nullptr || generation_->training == nullptr) return;
+  generation_->training->profiler().GiveUp(why);
+}
+
 void TrainerRun::Fail(const absl::Status& status) {
   if (ok()) status_ = status;
 }

@@ -93,6 +93,8 @@ class TrainerRun {
   // A save is due once the step is done, as one by steps is. All members must ask in the same step.
   // Does nothing without a checkpoint directory.
   void AskForSave() { session_.state.saver.asked = true; }
+  // As Profiler::GiveUp, if there is a training.
+  void GiveUpProfile(const std::string& why);
 
   // Whether nothing has ended the training yet.
   bool ok() const { return status_.ok(); }
