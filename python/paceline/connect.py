@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Type
 
 import torch
 
-from paceline import profiling
 from paceline.alone import AloneEngine
+from paceline.profiling import give_way
 from paceline.session import Run
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
     run._report_the_end()  # pylint: disable=protected-access
-    profiling.give_way(run)
+    give_way(run)
     return run
 
 
