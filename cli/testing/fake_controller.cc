@@ -352,6 +352,9 @@ grpc::Status FakeController::JobCalls::Profile(grpc::ServerContext*,
   job->mutable_profile()->mutable_request()->set_first_step(40);
   job->mutable_profile()->mutable_request()->set_steps(request->steps());
   *job->mutable_profile()->mutable_ranks() = request->ranks();
+  if (request->ranks().empty()) {  // All.
+    for (int rank = 0; rank < job->spec().ranks(); ++rank) job->mutable_profile()->add_ranks(rank);
+  }
   return grpc::Status::OK;
 }
 

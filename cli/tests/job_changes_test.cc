@@ -193,6 +193,15 @@ TEST_F(JobChangesTest, ProfileOfAJobThatEndsBeforeFails) {
   EXPECT_THAT(ran.out, HasSubstr("none"));
 }
 
+TEST_F(JobChangesTest, ProfileThatAChangeOfTheRanksWithdrawsFails) {
+  WatchShows({"profile { request { id: 1 steps: 3 } ranks: 0 }",
+              "profile { request { id: 1 steps: 3 } } state: RECOVERING"});
+  const Ran ran = Paceline({"job", "profile", kId, "--ranks", "0"});
+  EXPECT_EQ(ran.exit, kCliFailed);
+  EXPECT_EQ(ran.out, "");
+  EXPECT_THAT(ran.err, HasSubstr("no profile: the job's ranks changed meanwhile; ask again"));
+}
+
 TEST_F(JobChangesTest, ProfileNeedNotBeWaitedFor) {
   const Ran ran = Paceline({"job", "profile", kId, "--no-wait", "--ranks", "0,1", "--memory"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;

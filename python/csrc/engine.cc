@@ -131,6 +131,8 @@ void Engine::Fail(const std::string& what) { run_->Fail(absl::InternalError(what
 int Engine::Finish() {
   // Threads of the engine may outlive Python, which must not be called then.
   if (workload_ != nullptr) workload_->Close();
+  // Python must not be traced while it ends.
+  run_->GiveUpProfile("the script has ended");
   return run_->Finish();
 }
 

@@ -88,6 +88,8 @@ class Engine {
   void Save();
   // As TrainerRun::Report.
   void Report(std::vector<ReportedNumber> numbers) { run_->Report(std::move(numbers)); }
+  // As TrainerRun::GiveUpProfile.
+  void GiveUpProfile(const std::string& why) { run_->GiveUpProfile(why); }
 
   // For an evaluation.
   void ShowProgress(int64_t done, int64_t all);

@@ -13,6 +13,7 @@
 
 #include "python/csrc/engine.h"
 #include "python/csrc/python_attachments.h"
+#include "python/csrc/python_interpreter.h"
 #include "python/csrc/python_shadow.h"
 #include "python/csrc/script_workload.h"
 #include "worker/trainer/comm/cpu_platform.h"
@@ -42,6 +43,7 @@ void Load(Engine& engine, const ModuleTensors::Named& parameters,
   parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
   parts.attachments = std::make_unique<PythonAttachments>(std::move(state));
   if (!shadow.is_none()) parts.shadow = std::make_unique<PythonShadow>(std::move(shadow));
+  parts.interpreter = std::make_unique<PythonInterpreter>();
   parts.no_slipstream = no_slipstream;
   parts.no_mean = no_mean;
   parts.unused_parameters = unused_parameters;
@@ -164,6 +166,8 @@ void BindEngine(py::module_& m) {
       .def("process_group", WithoutGil([](Engine& engine) { return engine.TorchGroup(); }))
       .def("save", WithoutGil([](Engine& engine) { engine.Save(); }))
       .def("report", &Report)
+      .def("give_up_profile",
+           WithoutGil([](Engine& engine, const std::string& why) { engine.GiveUpProfile(why); }))
       .def("show_progress", WithoutGil([](Engine& engine, int64_t done, int64_t all) {
              engine.ShowProgress(done, all);
            }))

@@ -20,6 +20,7 @@
 #include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/loop/workload.h"
 #include "worker/trainer/model/model_tensors.h"
+#include "worker/trainer/telemetry/profiler.h"
 
 namespace paceline {
 
@@ -97,6 +98,7 @@ class ScriptWorkload : public Workload {
     std::unique_ptr<Attachments> attachments;
     // Where the job may train with Slipstream; else null: the script's schedulers are its own.
     std::unique_ptr<Shadow> shadow;
+    std::unique_ptr<Interpreter> interpreter;
     std::string no_slipstream;  // Why Slipstream cannot train this; empty: it can train the script.
     std::string no_mean;        // As for ScriptOptimizer.
     bool unused_parameters = false;
@@ -124,6 +126,7 @@ class ScriptWorkload : public Workload {
   ModuleTensors& model() override { return *parts_.model; }
   ScriptOptimizer& optimizer() override { return optimizer_; }
   Attachments* attachments() override { return parts_.attachments.get(); }
+  Interpreter* interpreter() override { return parts_.interpreter.get(); }
   bool unused_parameters() const override { return parts_.unused_parameters; }
   absl::Status CheckSlipstream() override;
   double LearningRate(int64_t step) const override;

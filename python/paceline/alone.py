@@ -101,6 +101,9 @@ class AloneEngine:
         shown = (f"{name}={value:.6g}" for name, value, step in numbers if step == self._next)
         print(f"step={self._next}", *shown, flush=True)
 
+    def give_up_profile(self, _why: str) -> None:
+        pass
+
     def end_evaluation(self, loss: float, correct: float, predictions: float,
                        _samples: int) -> None:
         self._evaluated = True

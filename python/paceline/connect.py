@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Optional, Type
 import torch
 
 from paceline.alone import AloneEngine
+from paceline.profiling import give_way
 from paceline.session import Run
 from paceline.step import Step
 
@@ -52,6 +53,7 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
     _report_the_end(run)
+    give_way(run)
     _newest = run
     return run
 

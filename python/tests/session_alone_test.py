@@ -14,7 +14,7 @@ import torch.distributed
 
 sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
-from paceline import state  # noqa: E402
+from paceline import profiling, state  # noqa: E402
 from paceline.loader import OwnLoader  # noqa: E402
 
 BATCHES = [torch.ones(2, 4)]
@@ -508,6 +508,39 @@ class InterruptsTest(unittest.TestCase):
         self.begin()
         self.loop()
         self.assertEqual(len(self.made), 4)
+
+
+class ProfilesTest(unittest.TestCase):
+    """What a script traces itself, as Paceline's profiles see it."""
+
+    def make_trace(self, **options):
+        return torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], **options)
+
+    def test_a_profile_function(self):
+        self.assertEqual(profiling.problem(), "")
+        sys.setprofile(lambda *_: None)
+        try:
+            self.assertIn("sys.setprofile", profiling.problem())
+        finally:
+            sys.setprofile(None)
+        self.assertEqual(profiling.problem(), "")
+
+    def test_a_trace_that_began_before_the_session(self):
+        with self.make_trace():
+            self.assertIn("own torch.profiler is active", profiling.problem())
+        self.assertEqual(profiling.problem(), "")
+
+    def test_a_trace_that_is_prepared(self):
+        profiling.give_way(paceline.init(steps=1))
+        trace = self.make_trace(schedule=torch.profiler.schedule(wait=1, warmup=1, active=1,
+                                                                 repeat=1))
+        trace.start()
+        seen = []
+        for _ in range(4):
+            seen.append(profiling.problem() != "")
+            trace.step()
+        trace.stop()
+        self.assertEqual(seen, [False, True, True, False])
 
 
 SCRIPT = """

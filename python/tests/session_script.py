@@ -129,6 +129,8 @@ elif "own" in habits:
 AT = [moment.split() for moment in settings.get("AT", "").split(",")]
 tried = set()  # Steps.
 doomed_step = None  # In which the process was told to die in a moment.
+own_trace = None  # A torch.profiler of the script's own,
+own_end = None    # and in which step it ends.
 
 
 def die(what):
@@ -155,6 +157,26 @@ def at(phase, number):
         die(moment[3])
 
 
+def trace(number):
+    """`own_profile`: from the first step on until there is the file OUT/end. `meets_profile`: three
+    steps, once Paceline traces. `dies_profiled`: rank 1 dies instead."""
+    global own_trace, own_end
+    traced = torch.autograd._profiler_enabled()
+    if "dies_profiled" in habits and traced and run.rank == run.generation == 1:
+        die("kill")
+    if own_trace is None and ("own_profile" in habits or "meets_profile" in habits and traced):
+        own_trace = torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU])
+        own_trace.start()
+        own_end = number + 3
+    elif own_end is not None and number >= own_end and (
+            "meets_profile" in habits or os.path.exists(f"{settings['OUT']}/end")):
+        own_trace.stop()
+        own_end = None
+        events = own_trace.profiler.kineto_results.events()
+        print("its own trace has", sum(event.name() == "aten::linear" for event in events),
+              "linears", flush=True)
+
+
 class Dies(torch.autograd.Function):
     @staticmethod
     def forward(context, value, number):
@@ -178,6 +200,7 @@ def evaluate(rank, world_size):
 
 
 def train(step):
+    trace(step.number)
     at("forward", step.number)
     if "report" in habits:
         run.report(newest=torch.tensor(step.number))

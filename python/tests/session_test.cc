@@ -10,9 +10,13 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "python/tests/session_fixture.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 
 namespace paceline {
@@ -88,6 +92,28 @@ TEST_F(SessionTest, AStepMayLeaveParametersOut) {
 TEST_F(SessionTest, ALostRankCutsCollectivesOfTheScript) {
   setenv("HABITS", "group", 1);
   DieAndCompare({"collective 0", "begin 6", "collective 11", "updated 16"});
+  unsetenv("HABITS");
+}
+
+// So that it is not taken for the rank that hangs.
+TEST_F(SessionTest, ARankThatWaitsInACollectiveOfTheScriptShowsIt) {
+  setenv("HABITS", "group", 1);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(2, "out", "", "collective 11 1 wait"));
+  WaitForSteps(*daemon, 0, 11);
+  const absl::StatusOr<StepRingReader> waits = StepRingReader::Open(daemon->RingPath(0));
+  const absl::StatusOr<StepRingReader> hangs = StepRingReader::Open(daemon->RingPath(1));
+  ASSERT_TRUE(waits.ok() && hangs.ok()) << waits.status() << " " << hangs.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(20);
+  const auto is_shown = [&] {
+    return waits->Live().step == 11 && waits->Live().phase == Phase::kCommunication &&
+           hangs->Live().step == 11 && hangs->Live().phase == Phase::kForward;
+  };
+  while (!is_shown() && absl::Now() < deadline) absl::SleepFor(absl::Milliseconds(1));
+  EXPECT_TRUE(is_shown()) << PhaseName(waits->Live().phase) << " "
+                          << PhaseName(hangs->Live().phase);
+  for (const int rank : {0, 1}) daemon->Signal(rank, SIGKILL);
+  for (const int rank : {0, 1}) WaitForEnd(*daemon, rank);
   unsetenv("HABITS");
 }
 

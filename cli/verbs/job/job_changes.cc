@@ -205,8 +205,11 @@ bool AllAnswered(const v1::Job& job) {
                      [&](int rank) { return HasAnswered(job, rank); });
 }
 
+// A change of the ranks withdraws the newest profile.
+bool IsWithdrawn(const v1::Job& job) { return job.profile().ranks().empty(); }
+
 bool AllWell(const v1::Job& job) {
-  return AllAnswered(job) &&
+  return AllAnswered(job) && !IsWithdrawn(job) &&
          std::all_of(job.ranks().begin(), job.ranks().end(), [&](const auto& r) {
            return r.profile().id() != job.profile().request().id() || r.profile().error().empty();
          });
@@ -251,9 +254,10 @@ int ProfileJob(Program& program, const JobProfileFlags& flags) {
   watch.on_outage = OutageNote(program);
   if (!AllAnswered(job)) status = WatchJobs(program.client(), watch);
   if (!status.ok()) return program.Fail(status);
+  if (IsWithdrawn(job)) program.Note("no profile: the job's ranks changed meanwhile; ask again");
   if (program.json()) {
     program.PrintJson(job);
-  } else {
+  } else if (!IsWithdrawn(job)) {
     const PageStyle style = program.style();
     program.out() << ProfileTable(job, style.width, style.colours) << std::flush;
   }

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -27,8 +28,19 @@ using std::chrono::milliseconds;
 using Tensors = std::vector<at::Tensor>;
 using WorkPointer = c10::intrusive_ptr<Work>;
 
-// Whether any work of a backend has failed.
-using FailedFlag = std::shared_ptr<std::atomic<bool>>;
+// What a backend shares with its works.
+struct Shared {
+  std::atomic<bool> has_failed{false};  // Any of the works.
+  std::function<void(bool waits)> on_wait = [](bool /*waits*/) {};
+};
+using SharedPointer = std::shared_ptr<Shared>;
+
+// This thread waits for a work as long as this lives.
+struct Waiting {
+  explicit Waiting(const Shared& with) : shared(with) { shared.on_wait(true); }
+  ~Waiting() { shared.on_wait(false); }
+  const Shared& shared;
+};
 
 // How long a collective without connections may take to end by itself.
 constexpr milliseconds kAbortGrace(50);
@@ -40,15 +52,15 @@ std::exception_ptr Aborted() {
 // Ends when the inner work ends, or when aborted.
 class AbortableWork : public Work {
  public:
-  AbortableWork(const WorkPointer& inner, FailedFlag has_failed)
+  AbortableWork(const WorkPointer& inner, SharedPointer shared)
       : Work(-1, inner->retrieveOpType()),
         inner_(inner),
-        has_failed_(std::move(has_failed)),
+        shared_(std::move(shared)),
         future_(c10::make_intrusive<c10::ivalue::Future>(inner->getFuture()->elementType())) {}
 
   static c10::intrusive_ptr<AbortableWork> Follow(const WorkPointer& inner,
-                                                  const FailedFlag& has_failed) {
-    auto work = c10::make_intrusive<AbortableWork>(inner, has_failed);
+                                                  const SharedPointer& shared) {
+    auto work = c10::make_intrusive<AbortableWork>(inner, shared);
     inner->getFuture()->addCallback([work](c10::ivalue::Future& done) {
       if (work->is_done_.exchange(true)) return;
       if (done.hasError()) {
@@ -61,6 +73,10 @@ class AbortableWork : public Work {
     return work;
   }
 
+  bool wait(milliseconds timeout) override {
+    const Waiting waiting(*shared_);
+    return Work::wait(timeout);
+  }
   void abort() override {
     if (!is_done_.exchange(true)) EndWith(Aborted());
   }
@@ -69,13 +85,13 @@ class AbortableWork : public Work {
 
  private:
   void EndWith(const std::exception_ptr& error) {
-    *has_failed_ = true;
+    shared_->has_failed = true;
     future_->setError(error);
     finish(error);
   }
 
   const WorkPointer inner_;
-  const FailedFlag has_failed_;
+  const SharedPointer shared_;
   const c10::intrusive_ptr<c10::ivalue::Future> future_;
   std::atomic<bool> is_done_{false};
 };
@@ -83,19 +99,20 @@ class AbortableWork : public Work {
 // A message to one rank. Gloo sends or receives it in the thread that waits.
 class AbortableMessage : public Work {
  public:
-  AbortableMessage(WorkPointer inner, milliseconds timeout, FailedFlag has_failed)
+  AbortableMessage(WorkPointer inner, milliseconds timeout, SharedPointer shared)
       : Work(-1, inner->retrieveOpType()),
         inner_(std::move(inner)),
         timeout_(timeout),
-        has_failed_(std::move(has_failed)) {}
+        shared_(std::move(shared)) {}
 
   bool wait(milliseconds timeout) override {
+    const Waiting waiting(*shared_);
     try {
       if (!inner_->wait(timeout == kNoTimeout ? timeout_ : timeout)) {
         std::rethrow_exception(Aborted());
       }
     } catch (...) {
-      *has_failed_ = true;
+      shared_->has_failed = true;
       throw;
     }
     return true;
@@ -106,7 +123,7 @@ class AbortableMessage : public Work {
  private:
   const WorkPointer inner_;
   const milliseconds timeout_;
-  const FailedFlag has_failed_;
+  const SharedPointer shared_;
 };
 
 // A reduction of which each member keeps a part. Gloo makes it of sums over all members, and lets
@@ -198,11 +215,14 @@ class AbortableBackend : public c10d::Backend {
     }).detach();
   }
 
+  void Listen(std::function<void(bool waits)> on_wait) { shared_->on_wait = std::move(on_wait); }
+
   const std::string getBackendName() const override { return inner_->getBackendName(); }
   // Any thread. Takes effect at the next collective.
   void setTimeout(milliseconds timeout) override { timeout_ = timeout; }
   c10d::ErrorType getError() override {
-    return abort_begun_ || *has_failed_ ? c10d::ErrorType::COMM_ERROR : c10d::ErrorType::SUCCESS;
+    return abort_begun_ || shared_->has_failed ? c10d::ErrorType::COMM_ERROR
+                                               : c10d::ErrorType::SUCCESS;
   }
   void setSequenceNumberForGroup() override { inner_->setSequenceNumberForGroup(); }
   uint64_t getSequenceNumberForGroup() override { return inner_->getSequenceNumberForGroup(); }
@@ -293,11 +313,12 @@ class AbortableBackend : public c10d::Backend {
   // Waits in the caller's thread. Its messages are too short to be half-way: the shutdown of the
   // connections ends it.
   void monitoredBarrier(const c10d::BarrierOptions& options, bool wait_for_all) override {
+    const Waiting waiting(*shared_);
     try {
       if (abort_begun_) std::rethrow_exception(Aborted());
       Inner().monitoredBarrier(options, wait_for_all);
     } catch (...) {
-      *has_failed_ = true;
+      shared_->has_failed = true;
       throw;
     }
   }
@@ -318,12 +339,12 @@ class AbortableBackend : public c10d::Backend {
   }
 
   WorkPointer Follow(const WorkPointer& inner) {
-    WorkPointer work = AbortableWork::Follow(inner, has_failed_);
+    WorkPointer work = AbortableWork::Follow(inner, shared_);
     flights_->Add(work);
     return work;
   }
   WorkPointer Message(const WorkPointer& inner) {
-    WorkPointer work = c10::make_intrusive<AbortableMessage>(inner, timeout_.load(), has_failed_);
+    WorkPointer work = c10::make_intrusive<AbortableMessage>(inner, timeout_.load(), shared_);
     flights_->Add(work);
     return work;
   }
@@ -360,7 +381,7 @@ class AbortableBackend : public c10d::Backend {
   c10::intrusive_ptr<c10d::Backend> inner_;
   milliseconds inner_timeout_ = ::kBackendDefaultTimeout;  // The timeout last set.
   const std::shared_ptr<Flights> flights_ = std::make_shared<Flights>();
-  const FailedFlag has_failed_ = std::make_shared<std::atomic<bool>>(false);
+  const SharedPointer shared_ = std::make_shared<Shared>();
   std::atomic<bool> abort_begun_{false};
   std::atomic<milliseconds> timeout_{::kBackendDefaultTimeout};
 };
@@ -369,6 +390,12 @@ class AbortableBackend : public c10d::Backend {
 
 c10::intrusive_ptr<c10d::Backend> MakeAbortable(const c10::intrusive_ptr<c10d::Backend>& inner) {
   return c10::make_intrusive<AbortableBackend>(inner);
+}
+
+void ListenToWaits(const c10d::ProcessGroup& group, std::function<void(bool waits)> listener) {
+  const c10::intrusive_ptr<c10d::Backend> backend = group.getDefaultBackend();
+  auto* const abortable = dynamic_cast<AbortableBackend*>(backend.get());
+  if (abortable != nullptr) abortable->Listen(std::move(listener));
 }
 
 }  // namespace paceline

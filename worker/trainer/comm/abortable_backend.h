@@ -8,7 +8,9 @@
 
 #include <c10/util/intrusive_ptr.h>
 
+#include <functional>
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 namespace paceline {
 
@@ -20,6 +22,11 @@ namespace paceline {
 // getError tells, on any thread, whether a collective has failed or was aborted. It does so before
 // anybody who waits gets the error.
 c10::intrusive_ptr<c10d::Backend> MakeAbortable(const c10::intrusive_ptr<c10d::Backend>& inner);
+
+// Calls `listener` on each thread that waits for a collective of this group: with true when it
+// begins to, with false when it goes on. Call it before the group's first collective. Does nothing
+// where the group's backend is another one.
+void ListenToWaits(const c10d::ProcessGroup& group, std::function<void(bool waits)> listener);
 
 }  // namespace paceline
 

@@ -7,8 +7,6 @@
 #include <string>
 #include <utility>
 
-#include "worker/ring/step_ring.h"
-
 namespace paceline {
 
 LocalStep::LocalStep(const Parts& parts, Hooks hooks)
@@ -22,6 +20,7 @@ void LocalStep::Begin(const Order& order, StepResult* result) {
   order_ = order;
   result_ = result;
   pass_ = 0;
+  phase_ = Phase::kIdle;
   *result = StepResult();
   result->step = order.number;
   result->learning_rate = static_cast<float>(order.learning_rate);
@@ -31,13 +30,13 @@ void LocalStep::Begin(const Order& order, StepResult* result) {
 void LocalStep::BeginPass() {
   ++pass_;
   hooks_.before_pass();
-  parts_.timer.Enter(Phase::kDataWait, order_.number);
+  Enter(Phase::kDataWait);
   nan_loss_ = pass_ == 1 && chaos_.BeginStep(order_.disturbed_as);
 }
 
 void LocalStep::BeginForward(const Counted& batch) {
   Count(batch);
-  parts_.timer.Enter(Phase::kForward, order_.number);
+  Enter(Phase::kForward);
   chaos_.BeginForward();
   hooks_.begin_forward(is_last_pass());
 }
@@ -52,11 +51,11 @@ void LocalStep::Backward(at::Tensor loss, at::Tensor shown) {
   shown.defined() ? adjust(shown) : void(shown = loss);
   result_->loss = pass_ == 1 ? shown.detach() : result_->loss.add_(shown.detach());
 
-  parts_.timer.Enter(Phase::kBackward, order_.number);
+  Enter(Phase::kBackward);
   chaos_.BeginBackward();
   hooks_.backward(loss, [this] {
     chaos_.EndBackward();
-    parts_.timer.Enter(Phase::kCommunication, order_.number);
+    Enter(Phase::kCommunication);
     if (!is_last_pass()) return;
     chaos_.BeforeExchange();
     hooks_.on_gradients();
@@ -65,7 +64,7 @@ void LocalStep::Backward(at::Tensor loss, at::Tensor shown) {
 
 at::Tensor LocalStep::BeforeUpdate(std::optional<double> max_norm) {
   CheckGradients();
-  parts_.timer.Enter(Phase::kOptimizer, order_.number);
+  Enter(Phase::kOptimizer);
   if (order_.updates) {
     norms_ = ClipToLimit(max_norm);
     parts_.before_change();
@@ -82,7 +81,7 @@ at::Tensor LocalStep::BeforeUpdate(std::optional<double> max_norm) {
 
 void LocalStep::BeginReplay(const Counted& batch) {
   Count(batch);
-  parts_.timer.Enter(Phase::kForward, order_.number);
+  Enter(Phase::kForward);
   chaos_.BeginForward();
   parts_.before_change();
 }
@@ -112,6 +111,11 @@ GradientNorms LocalStep::ClipToLimit(std::optional<double> max_norm) const {
 
 at::Tensor LocalStep::SkipFor(const GradientNorms& norms) const {
   return config_.on_nonfinite == NonFinite::kIgnore ? at::Tensor() : NotFinite(norms.total);
+}
+
+void LocalStep::Enter(Phase phase) {
+  phase_ = phase;
+  parts_.timer.Enter(phase, order_.number);
 }
 
 void LocalStep::Count(const Counted& batch) {

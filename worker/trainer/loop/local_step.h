@@ -15,6 +15,7 @@
 #include <optional>
 #include <vector>
 
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/loop/fault.h"
 #include "worker/trainer/loop/gradients.h"
@@ -85,6 +86,11 @@ class LocalStep {
   // have unused ones.
   at::Tensor BeforeUpdate(std::optional<double> max_norm = std::nullopt);
 
+  // In a step: the caller waits for other ranks in a collective of its own, or goes on.
+  void ShowWait(bool waits) {
+    parts_.timer.Enter(waits ? Phase::kCommunication : phase_, order_.number);
+  }
+
   // Of all gradients of the step, before clipping.
   const GradientNorms& norms() const { return norms_; }
 
@@ -97,6 +103,7 @@ class LocalStep {
   at::Tensor SkipFor(const GradientNorms& norms) const;
 
  private:
+  void Enter(Phase phase);
   void Count(const Counted& batch);
   bool is_last_pass() const { return pass_ == order_.passes; }
 
@@ -109,7 +116,8 @@ class LocalStep {
   // Of the step under way.
   Order order_;
   StepResult* result_ = nullptr;
-  int64_t pass_ = 0;  // 1-based.
+  int64_t pass_ = 0;            // 1-based.
+  Phase phase_ = Phase::kIdle;  // That was entered last.
   bool nan_loss_ = false;
   GradientNorms norms_;
 };

@@ -334,8 +334,7 @@ absl::Status SlipstreamLoop::EndStep() {
   result.wire_bytes = slipstream_->TakeSentBytes() + gradients_.bytes();
   report_.Expect(line ? MeanLoss() : at::Tensor(), CountShared(), line);
   parts_.timer.EndStep(result);
-  profiler_.AfterStep(number_);
-  after_a_break_ = false;
+  after_a_break_ = profiler_.AfterStep();
   if (!next.ok()) parts_.timer.Flush();
   // First publish this rank's own step.
   const absl::Status own = Publish();

@@ -55,6 +55,7 @@ class SlipstreamLoop : public Training {
   void Updated() override;
   absl::Status EndStep() override;
   JobEvaluation& evaluation() override { return evaluation_; }
+  Profiler& profiler() override { return profiler_; }
   void Leave() override;
 
  private:

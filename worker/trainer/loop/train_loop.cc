@@ -124,8 +124,7 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
       case Stage::kStepped:
         stage_ = Stage::kBetween;
         if (saves_.has_value()) saving_ = saves_->AfterStep(done, all_equal_);
-        profiler_.AfterStep(done - 1);
-        after_a_break_ = false;
+        after_a_break_ = profiler_.AfterStep();
         PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
         if (parts_.begins && done == first_step_ + kStartupSteps) {
           parts_.groups.SetTimeout(config_.collective_timeout);

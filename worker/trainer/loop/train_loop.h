@@ -39,6 +39,7 @@ class TrainLoop : public Training {
   void Updated() override;
   absl::Status EndStep() override;
   JobEvaluation& evaluation() override { return evaluation_; }
+  Profiler& profiler() override { return profiler_; }
   void Leave() override;
 
  private:

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <new>
+#include <thread>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -13,6 +14,7 @@
 #include "absl/time/clock.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/trainer/comm/abortable_backend.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/generation/auto_rendezvous.h"
@@ -132,12 +134,31 @@ Group& TrainerRun::CallersGroup() {
       made.callers = groups->MakeOfAll("caller", /*version=*/0, Groups::Traffic::kOnDevice);
       return made;
     });
+    ShowWait(true);
     const std::optional<Connected> made =
         connecting.Wait([this] { return session_.conductor->is_over(); });
+    ShowWait(false);
     if (!made.has_value()) throw CollectiveError("rendezvous", "the generation is over");
     connected.callers = made->callers;
+    if (connected.callers->torch_group() != nullptr) {
+      ListenToWaits(*connected.callers->torch_group(),
+                    [this, thread = std::this_thread::get_id()](bool waits) {
+                      if (std::this_thread::get_id() == thread) ShowWait(waits);
+                    });
+    }
   }
   return *connected.callers;
+}
+
+void TrainerRun::ShowWait(bool waits) {
+  const TrainingState& state = session_.state;
+  if (!state.in_step && !state.is_open) return;
+  if (generation_ != nullptr && generation_->training != nullptr) step().ShowWait(waits);
+}
+
+void TrainerRun::GiveUpProfile(const std::string& why) {
+  if (generation_ == nullptr || generation_->training == nullptr) return;
+  generation_->training->profiler().GiveUp(why);
 }
 
 void TrainerRun::Fail(const absl::Status& status) {

@@ -90,7 +90,8 @@ class TrainerRun {
   absl::Status EndStep() { return generation_->training->EndStep(); }
   JobEvaluation& evaluation() { return generation_->training->evaluation(); }
   // A group of all members for the caller's own collectives, over tensors of the device. They end
-  // with the generation, as the training's do. The first call of a generation makes the group: all
+  // with the generation, as the training's do. Within a step, this thread's waits for them are
+  // shown as communication. The first call of a generation makes the group: all
   // members must call it between the same collectives, and it may throw CollectiveError.
   Group& CallersGroup();
   // A save is due once the step is done, as one by steps is. All members must ask in the same step.
@@ -99,6 +100,8 @@ class TrainerRun {
   // What the caller's code has reported of its steps, in the place of what it said before: the
   // daemon hears of it with the next figures, and with those of later generations.
   void Report(std::vector<ReportedNumber> numbers) { session_.state.reported = std::move(numbers); }
+  // As Profiler::GiveUp, if there is a training.
+  void GiveUpProfile(const std::string& why);
 
   // Whether nothing has ended the training yet.
   bool ok() const { return status_.ok(); }
@@ -135,6 +138,8 @@ class TrainerRun {
   // Turns torch's exceptions into the codes that Control::Finish names. Nothing: the part is done.
   std::optional<Failure> Guard(const std::function<absl::Status()>& part);
   absl::Status OutOfMemory(absl::string_view message);
+  // As LocalStep::ShowWait; does nothing between steps.
+  void ShowWait(bool waits);
 
   TrainerConfig ConfigOf(const Assignment& assignment, const TrainingPlan& plan) const;
   std::unique_ptr<Connecting> Connect(const Assignment& assignment, const TrainingPlan& plan);

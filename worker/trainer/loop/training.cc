@@ -7,6 +7,9 @@ Profiler::Options ProfilerOptions(const TrainingParts& parts) {
   options.directory = parts.profile_directory;
   options.rank = parts.config.rank();
   options.cuda = parts.config.cuda;
+  options.timer = &parts.timer;
+  options.interpreter = parts.workload.interpreter();
+  options.answered = &parts.state.profiled;
   options.own_pace = parts.config.strategy.kind == StrategyConfig::Kind::kSlipstream;
   options.start_memory = [&platform = parts.platform] { platform.RecordMemory(true); };
   options.write_memory = [&platform = parts.platform](const std::string& path) {

@@ -104,6 +104,9 @@ class Training {
   // For an order kEvaluate: shows progress, and takes the score of this rank's share.
   virtual JobEvaluation& evaluation() = 0;
 
+  // Of these steps.
+  virtual Profiler& profiler() = 0;
+
   // Call at the end, even if something threw: completes the state and reports the figures.
   virtual void Leave() = 0;
 };

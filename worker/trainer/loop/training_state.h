@@ -42,6 +42,7 @@ struct TrainingState {
   int64_t together_steps = 0;
   SaverMemory saver;
   int exported_as = -1;  // Rank under which the final weights were exported.
+  int64_t profiled = 0;  // The newest profile request that was dealt with.
 
   bool in_step = false;  // A step has begun and is not done.
   // A step was computed, and perhaps done, but not ended: its data and result.

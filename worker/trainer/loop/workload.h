@@ -17,6 +17,8 @@
 
 namespace paceline {
 
+class Interpreter;
+
 // The order in which a member takes `samples` samples.
 inline Sampler::Options SamplerOptions(const TrainerConfig& config, const Member& member,
                                        int64_t samples) {
@@ -39,6 +41,8 @@ class Workload {
   virtual Optimizer& optimizer() = 0;
   // Further state. If there is some, it contains the optimizer's. Null: none.
   virtual Attachments* attachments() { return nullptr; }
+  // Of the code that makes the steps, for profiles. Null: that is compiled.
+  virtual Interpreter* interpreter() { return nullptr; }
   // Whether a step may leave out some of the parameters.
   virtual bool unused_parameters() const = 0;
 

@@ -5,7 +5,7 @@
 
 namespace paceline {
 
-void CpuStepTimer::Enter(Phase phase, int64_t step) {
+void CpuStepTimer::DoEnter(Phase phase, int64_t step) {
   ring_.Enter(phase, static_cast<uint64_t>(step));
 }
 

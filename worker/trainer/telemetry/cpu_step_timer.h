@@ -14,7 +14,6 @@ class CpuStepTimer : public StepTimer {
   // `ring` must outlive this.
   explicit CpuStepTimer(StepRingWriter& ring) : ring_(ring) {}
 
-  void Enter(Phase phase, int64_t step) override;
   void ShowEvaluation(int64_t steps, int64_t done, int64_t all) override {
     ring_.ShowEvaluation(static_cast<uint64_t>(steps), static_cast<uint32_t>(done),
                          static_cast<uint32_t>(all));
@@ -24,6 +23,8 @@ class CpuStepTimer : public StepTimer {
   void Flush() override {}
 
  private:
+  void DoEnter(Phase phase, int64_t step) override;
+
   StepRingWriter& ring_;
   std::vector<StepRecord> finished_;
 };

@@ -21,7 +21,7 @@ CudaStepTimer::CudaStepTimer(StepRingWriter& ring, std::unique_ptr<StreamEvents>
                              std::function<uint64_t()> clock)
     : ring_(ring), events_(std::move(events)), clock_(std::move(clock)) {}
 
-void CudaStepTimer::Enter(Phase phase, int64_t step) {
+void CudaStepTimer::DoEnter(Phase phase, int64_t step) {
   ring_.Enter(phase, static_cast<uint64_t>(step));
   if (phase == Phase::kIdle && current_.marks.empty()) return;
   const uint64_t now = clock_();

@@ -59,7 +59,6 @@ class CudaStepTimer : public StepTimer {
   CudaStepTimer(StepRingWriter& ring, std::unique_ptr<StreamEvents> events,
                 std::function<uint64_t()> clock = MonotonicNanos);
 
-  void Enter(Phase phase, int64_t step) override;
   void ShowEvaluation(int64_t steps, int64_t done, int64_t all) override {
     ring_.ShowEvaluation(static_cast<uint64_t>(steps), static_cast<uint32_t>(done),
                          static_cast<uint32_t>(all));
@@ -82,6 +81,8 @@ class CudaStepTimer : public StepTimer {
     at::Tensor scalars;  // On the host: loss and grad_norm.
     bool has_grad_norm = false;
   };
+
+  void DoEnter(Phase phase, int64_t step) override;
 
   // Finishes the steps whose events have passed.
   void Collect();

@@ -5,16 +5,45 @@
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "worker/ring/step_ring.h"
+#include "worker/trainer/telemetry/step_timer.h"
 
 namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
+
+class NoTimer : public StepTimer {
+ public:
+  void ShowEvaluation(int64_t /*steps*/, int64_t /*done*/, int64_t /*all*/) override {}
+  void EndStep(const StepResult& /*result*/) override {}
+  std::vector<StepRecord> TakeFinished() override { return {}; }
+  void Flush() override {}
+
+ private:
+  void DoEnter(Phase /*phase*/, int64_t /*step*/) override {}
+};
+
+// Of a script that may trace by itself.
+class FakeInterpreter : public Interpreter {
+ public:
+  std::string WhyNotTraced() override { return why_not; }
+  void Do(const std::function<void()>& part) override {
+    ++parts;
+    part();
+  }
+
+  std::string why_not;
+  int parts = 0;  // That were done.
+};
 
 class ProfilerTest : public ::testing::Test {
  protected:
@@ -26,6 +55,9 @@ class ProfilerTest : public ::testing::Test {
     options.directory = ::testing::TempDir() + "/profiles." +
                         ::testing::UnitTest::GetInstance()->current_test_info()->name();
     options.rank = 3;
+    options.timer = &timer_;
+    options.interpreter = interpreter_;
+    options.answered = &answered_;
     options.start_memory = [] {};
     options.write_memory = [](const std::string&) {
       return absl::UnimplementedError("no device whose memory could be shown");
@@ -40,8 +72,10 @@ class ProfilerTest : public ::testing::Test {
   void RunSteps(const ProfileRequest& request, int64_t begin, int64_t end) {
     for (int64_t step = begin; step < end; ++step) {
       profiler_->BeforeStep(request, step);
+      timer_.Enter(Phase::kForward, step);
       sum_ = at::ones({64, 64}).matmul(at::ones({64, 64})).sum().item<float>();
-      profiler_->AfterStep(step);
+      timer_.Enter(Phase::kBackward, step);
+      ends_ += profiler_->AfterStep() ? 1 : 0;
     }
   }
 
@@ -51,8 +85,12 @@ class ProfilerTest : public ::testing::Test {
     return result_.value_or(ProfileResult());
   }
 
+  NoTimer timer_;
+  Interpreter* interpreter_ = nullptr;
+  int64_t answered_ = 0;
   std::unique_ptr<Profiler> profiler_;
   float sum_ = 0;
+  int ends_ = 0;  // Of traces.
 
  private:
   absl::Mutex mutex_;
@@ -81,7 +119,9 @@ TEST_F(ProfilerTest, TraceHoldsTheStepsThatWereAskedFor) {
   for (const char* step : {"ProfilerStep#2", "ProfilerStep#3", "ProfilerStep#4"}) {
     EXPECT_EQ(Count(trace, step), 1) << step;
   }
+  for (const char* phase : {"forward", "backward"}) EXPECT_EQ(Count(trace, phase), 3) << phase;
   EXPECT_GT(result.trace_bytes, 0);
+  EXPECT_EQ(ends_, 1);
 }
 
 TEST_F(ProfilerTest, RequestThatComesTooLateIsRefused) {
@@ -120,6 +160,57 @@ TEST_F(ProfilerTest, EachRequestIsServedOnce) {
   EXPECT_EQ(result.id, 2);
   EXPECT_EQ(result.first_step, 4);
   EXPECT_EQ(result.steps, 2);
+}
+
+TEST_F(ProfilerTest, TheNextGenerationDoesNotAnswerAgain) {
+  RunSteps({1, 0, 1, false}, 0, 3);
+  EXPECT_EQ(Result().error, "");
+  Make(/*own_pace=*/true);
+  RunSteps({1, 0, 1, false}, 3, 6);
+  EXPECT_EQ(ends_, 1);
+  EXPECT_EQ(Result().first_step, 0) << "the first answer";
+}
+
+TEST_F(ProfilerTest, AStepThatIsCutOffIsNoTrace) {
+  profiler_->BeforeStep({1, 2, 3, false}, 2);
+  timer_.Enter(Phase::kForward, 2);
+  profiler_->Finish();
+  EXPECT_FALSE(profiler_->active());
+  EXPECT_THAT(Result().error, HasSubstr("step 2 was cut off"));
+  Make(/*own_pace=*/false);
+  RunSteps({2, 4, 2, false}, 2, 8);
+  EXPECT_EQ(Result().steps, 2);
+}
+
+TEST_F(ProfilerTest, ATraceMayBeGivenUpInAStep) {
+  RunSteps({1, 0, 5, false}, 0, 2);
+  profiler_->BeforeStep({1, 0, 5, false}, 2);
+  timer_.Enter(Phase::kForward, 2);
+  profiler_->GiveUp("another one is wanted");
+  timer_.Enter(Phase::kBackward, 2);
+  EXPECT_FALSE(profiler_->AfterStep());
+  RunSteps({1, 0, 5, false}, 3, 9);
+  EXPECT_EQ(ends_, 0);
+  EXPECT_EQ(Result().error, "another one is wanted");
+}
+
+TEST_F(ProfilerTest, AnInterpreterIsHeldAtBothEndsOfATrace) {
+  FakeInterpreter interpreter;
+  interpreter_ = &interpreter;
+  Make(/*own_pace=*/false);
+  RunSteps({1, 0, 2, false}, 0, 3);
+  EXPECT_EQ(interpreter.parts, 2);
+  EXPECT_EQ(Result().error, "");
+}
+
+TEST_F(ProfilerTest, AnInterpreterThatIsTracedAlreadyIsLeftAlone) {
+  FakeInterpreter interpreter;
+  interpreter.why_not = "the script traces";
+  interpreter_ = &interpreter;
+  Make(/*own_pace=*/false);
+  RunSteps({1, 0, 2, false}, 0, 3);
+  EXPECT_EQ(interpreter.parts, 0);
+  EXPECT_EQ(Result().error, "the script traces");
 }
 
 TEST_F(ProfilerTest, MemoryThatCannotBeShownIsToldBesideTheTrace) {

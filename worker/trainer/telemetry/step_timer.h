@@ -9,6 +9,8 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
+#include <utility>
 #include <vector>
 
 #include "worker/ring/step_ring.h"
@@ -37,8 +39,14 @@ class StepTimer {
  public:
   virtual ~StepTimer() = default;
 
-  // Like StepRingWriter::Enter.
-  virtual void Enter(Phase phase, int64_t step) = 0;
+  // Like StepRingWriter::Enter. Tells the listener first, on the same thread.
+  void Enter(Phase phase, int64_t step) {
+    if (listener_) listener_(phase);
+    DoEnter(phase, step);
+  }
+
+  // Hears of each phase that is entered from now on. Null: nobody does. Not in a backward pass.
+  void SetListener(std::function<void(Phase)> listener) { listener_ = std::move(listener); }
 
   // Like StepRingWriter::ShowEvaluation.
   virtual void ShowEvaluation(int64_t steps, int64_t done, int64_t all) = 0;
@@ -51,6 +59,11 @@ class StepTimer {
 
   // Waits until the records of all ended steps are finished.
   virtual void Flush() = 0;
+
+ private:
+  virtual void DoEnter(Phase phase, int64_t step) = 0;
+
+  std::function<void(Phase)> listener_;
 };
 
 }  // namespace paceline
