@@ -54,7 +54,7 @@ PYTHON
 # What scripts import has types that hold.
 check_types() {
   local module modules=(paceline)
-  for module in _engine _protocols alone connect errors loader session shadow state step; do
+  for module in _engine _protocols alone connect errors loader rehearsal session shadow state step; do
     modules+=("paceline.$module")
   done
   (cd python && ../.venv/bin/mypy --strict --follow-imports=silent --no-error-summary \

@@ -31,6 +31,9 @@ class AloneEngine:
         self._evaluates = False
         self._evaluated = False
 
+    def show_rehearsal(self, phase: int) -> None:
+        pass
+
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
              **_unused: Any) -> None:

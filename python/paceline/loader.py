@@ -87,6 +87,12 @@ class Loader:
         self._run._engine.set_position(*self._position)
         return batch
 
+    def _forget(self) -> None:
+        """The next batch is the first. For Rehearsal."""
+        self._as, self._openings, self._iterator = None, -1, iter(())
+        self._position = self._began = (0, 0)
+        self._kept, self._again = [], []
+
     def _open(self, engine: Engine) -> None:
         start = engine.position
         taken_as = (self._run.rank, self._run.world_size, self.batch)

@@ -33,6 +33,7 @@ from torch.optim.optimizer import register_optimizer_step_pre_hook
 from paceline.alone import group_of_one
 from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader
+from paceline.rehearsal import Rehearsal
 from paceline.shadow import Shadow
 from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
@@ -80,7 +81,7 @@ class Run:
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
         self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
         self._attached = False
-        self._loaded = False
+        self._loaded = self._rehearsed = False
         self._made = 0  # Steps that this rank has made.
         self._finished = False
         self._slots_known = False
@@ -258,7 +259,7 @@ class Run:
                                "`with step:`")
         self._engine.save()
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self, *, rehearse: bool = False) -> Iterator[Step]:
         """Yields one Step after another until the job's steps are done or a stop is asked for.
 
         Between two steps, in here, the rank meets the others, gets or sends state, saves, and
@@ -266,19 +267,27 @@ class Run:
         left by `break` may be entered again. Left behind the last step, the rank evaluates and
         saves what is due when the process exits.
 
+        rehearse: a spare first makes one step by itself, step.rehearsal, so that what torch.compile
+          makes is there when the spare is needed. It counts nowhere.
+
         Raises RuntimeError when nothing is attached, inside of a step's block, and after a step
         without `with step:`; TrainingError when the training ends by an error.
         """
         if not self._attached:
             raise RuntimeError("nothing is attached; call run.attach(model, optimizer) before "
                                "run.steps()")
-        if not self._loaded:
-            self._load()
         while not self._done:
             if Step._active is not None:
                 raise RuntimeError("run.steps() goes on inside of the block of step "
                                    f"{Step._active.number}; leave `with step:` first")
             self._close_step()
+            if not self._loaded:
+                if rehearse and not self._rehearsed and self._engine.rank < 0:
+                    self._rehearsed = True
+                    self._newest = Rehearsal(self).begin()
+                    yield self._newest[0]
+                    continue
+                self._load()
             order = self._engine.next(float(self._optimizer.param_groups[0]["lr"]))
             if order.kind == "done":
                 if self._shadow is not None:
@@ -335,6 +344,8 @@ class Run:
         self._made += step.done
         if self._shadow is not None:
             self._shadow.end_step(step, order)
+        if isinstance(self._engine, Rehearsal):
+            self._engine.end()
 
     def _fail(self, error: BaseException) -> None:
         self._failed = True
