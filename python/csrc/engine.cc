@@ -38,6 +38,12 @@ bool Engine::may_slip() const {
   return kind == StrategyConfig::Kind::kSlipstream || kind == StrategyConfig::Kind::kAuto;
 }
 
+void Engine::ShowRehearsal(Phase phase) {
+  // The next phase begins a step anew, and none is recorded until then.
+  if (phase == Phase::kIdle) ring_->EndStep(0);
+  ring_->Enter(phase, 0);
+}
+
 void Engine::Load(ScriptWorkload::Parts parts) {
   workload_ = std::make_unique<ScriptWorkload>(std::move(parts));
   run_->Load(*workload_);

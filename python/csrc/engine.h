@@ -63,6 +63,10 @@ class Engine {
   bool may_slip() const;
   at::Device device() const { return run_->device(); }
 
+  // Shows, in the step ring, a phase of a step that a spare makes by itself before Load. kIdle ends
+  // the step. It has no record.
+  void ShowRehearsal(Phase phase);
+
   // Restores from the checkpoint, if the job goes on from one, and says that this rank is ready.
   // Call it once. Throws TrainingError; so do all below, and Regroup.
   void Load(ScriptWorkload::Parts parts);

@@ -3,6 +3,7 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <optional>
@@ -16,6 +17,7 @@
 #include "python/csrc/python_interpreter.h"
 #include "python/csrc/python_shadow.h"
 #include "python/csrc/script_workload.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/report/figures.h"
@@ -130,6 +132,8 @@ void BindEngine(py::module_& m) {
       .def_property_readonly("clip_grad_norm",
                              [](Engine& engine) { return engine.config().clip_grad_norm; })
       .def_property_readonly("is_broken", &Engine::is_broken)
+      .def("show_rehearsal",
+           [](Engine& engine, uint32_t phase) { engine.ShowRehearsal(static_cast<Phase>(phase)); })
       .def("load", &Load, py::kw_only(), py::arg("parameters"), py::arg("buffers"),
            py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"),
            py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"), py::arg("batch"),

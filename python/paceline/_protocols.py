@@ -71,6 +71,7 @@ class Engine(Protocol):
     def openings(self) -> int: ...
     @property
     def position(self) -> Tuple[int, int]: ...
+    def show_rehearsal(self, phase: int, /) -> None: ...  # As in _ring.py; IDLE: it has ended.
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], unused_parameters: bool, state: State,
              shadow: Optional[Shadow], no_slipstream: str, no_mean: str, samples: int, batch: int,

@@ -35,6 +35,9 @@ class AloneEngine:
         self._evaluated = False
         self._shown_from = 0  # Steps done from which on what is reported is printed.
 
+    def show_rehearsal(self, phase: int) -> None:
+        pass
+
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
              **_unused: Any) -> None:

@@ -61,9 +61,8 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
 def _leave(run: Optional[Run]) -> None:
     """Lets go of the former run's optimizer, and of a block that an interrupt has left open."""
     Step._active = None
-    if run is not None:
-        for hook in run._hooks:
-            hook.remove()
+    if run is not None and run._attached:
+        run._hooks.remove()
         run._attached = False
 
 

@@ -99,6 +99,13 @@ class Loader:
         """Leaves the iterator, which may be broken: the next step makes another one. For Run."""
         self._as = None
 
+    def _forget(self) -> None:
+        """The next batch is the first. For Rehearsal."""
+        self._drop()
+        self._openings, self._iterator = -1, iter(())
+        self._position = self._began = (0, 0)
+        self._kept, self._again = [], []
+
     def _open(self, engine: Engine) -> None:
         start = engine.position
         taken_as = (self._run.rank, self._run.world_size, self.batch)

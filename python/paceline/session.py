@@ -26,19 +26,18 @@ from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterator, List, Mapping,
 
 import torch
 from torch.amp.grad_scaler import GradScaler
-from torch.optim.optimizer import register_optimizer_step_pre_hook
 
 from paceline.alone import group_of_one
 from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader, OwnLoader
+from paceline.optimizer_hooks import OptimizerHooks
+from paceline.rehearsal import Rehearsal
 from paceline.reported import ReportedNumbers
 from paceline.shadow import Shadow
 from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
 
 if TYPE_CHECKING:
-    from torch.utils.hooks import RemovableHandle
-
     from paceline._protocols import Engine, Order
 
 
@@ -63,7 +62,7 @@ class Run:
     _optimizer: torch.optim.Optimizer  # This and the three below: once attached.
     _state: State
     _trained: Dict[int, torch.Tensor]  # Parameters, by id.
-    _given: int                        # How many the optimizer has.
+    _hooks: OptimizerHooks
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -82,9 +81,8 @@ class Run:
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
         self._own_loaders: Dict[int, OwnLoader] = {}  # By the attached loader's id.
         self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
-        self._hooks: List[RemovableHandle] = []  # Of optimizers.
         self._attached = False
-        self._loaded = False
+        self._loaded = self._rehearsed = False
         self._made = 0  # Steps that this rank has made.
         self._finished = False
         self._slots_known = False
@@ -201,7 +199,6 @@ class Run:
         self._attached = True
         self._modules = dict(modules)
         self._trained = trained
-        self._given = sum(len(group["params"]) for group in optimizer.param_groups)
         self._optimizer = optimizer
         self._scaler = next((one for one in others if isinstance(one, GradScaler)), None)
         self._unused_parameters = unused_parameters
@@ -214,9 +211,7 @@ class Run:
         self._state = State(self, optimizer, others,
                             [self._own_loaders.get(id(one), one) for one in own], self._shadow,
                             list(self._own_loaders.values()))
-        self._hooks = [optimizer.register_step_pre_hook(self._before_optimizer),
-                       optimizer.register_step_post_hook(self._after_optimizer),
-                       register_optimizer_step_pre_hook(self._before_any_optimizer)]
+        self._hooks = OptimizerHooks(self, optimizer, trained)
         route_backward()
 
     def loader(self, dataset: Any, *, batch_size: Optional[int] = None, shuffle: bool = True,
@@ -286,7 +281,7 @@ class Run:
                                "`with step:`")
         self._numbers.add(numbers, Step._active._reported)
 
-    def steps(self) -> Iterator[Step]:
+    def steps(self, *, rehearse: bool = False) -> Iterator[Step]:
         """Yields one Step after another until the job's steps are done or a stop is asked for.
 
         Between two steps, in here, the rank meets the others, gets or sends state, saves, and
@@ -294,14 +289,15 @@ class Run:
         left by `break`, or in a notebook by an interrupt, may be entered again. Left behind the
         last step, the rank evaluates and saves what is due when the process exits.
 
+        rehearse: a spare first makes one step by itself, step.rehearsal, so that what torch.compile
+          makes is there when the spare is needed. It counts nowhere.
+
         Raises RuntimeError when nothing is attached, inside of a step's block, and after a step
         without `with step:`; TrainingError when the training ends by an error.
         """
         if not self._attached:
             raise RuntimeError("nothing is attached; call run.attach(model, optimizer) before "
                                "run.steps()")
-        if not self._loaded:
-            self._load()
         newest = self._newest
         if newest is not None and newest[0] is not Step._active and not newest[0]._left:
             yield newest[0]  # The loop was left before its block.
@@ -310,6 +306,13 @@ class Run:
                 raise RuntimeError("run.steps() goes on inside of the block of step "
                                    f"{Step._active.number}; leave `with step:` first")
             self._close_step()
+            if not self._loaded:
+                if rehearse and not self._rehearsed and self._engine.rank < 0:
+                    self._rehearsed = True
+                    self._newest = Rehearsal(self).begin()
+                    yield self._newest[0]
+                    continue
+                self._load()
             order = self._engine.next(float(self._optimizer.param_groups[0]["lr"]))
             if order.kind == "done":
                 if self._shadow is not None:
@@ -369,6 +372,8 @@ class Run:
         self._made += step.done
         if self._shadow is not None:
             self._shadow.end_step(step, order)
+        if isinstance(self._engine, Rehearsal):
+            self._engine.end()
 
     def _fail(self, error: BaseException) -> None:
         self._failed = True
@@ -377,34 +382,6 @@ class Run:
         self._iterables.clear()
         for loader in self._loaders:
             loader._drop()
-
-    def _before_optimizer(self, optimizer: torch.optim.Optimizer, args: Tuple[Any, ...],
-                          kwargs: Dict[str, Any]) -> None:
-        if any(closure is not None for closure in (*args[1:], kwargs.get("closure"))):
-            raise RuntimeError("optimizer.step(closure) evaluates the loss itself, and a session's "
-                               "step has one backward pass for each batch; call "
-                               "step.backward(loss) and step.update()")
-        given = sum(len(group["params"]) for group in optimizer.param_groups)
-        if given != self._given:
-            raise RuntimeError(f"the optimizer has {given} parameters, and had {self._given} when "
-                               "it was attached; make all of them before run.attach")
-        if Step._active is not None:
-            Step._active._before_optimizer()
-        elif self._order is not None:
-            raise RuntimeError("optimizer.step() is called outside of a step; call it, or "
-                               "step.update(), inside of `with step:`")
-
-    def _before_any_optimizer(self, optimizer: torch.optim.Optimizer, *_called: Any) -> None:
-        if optimizer is self._optimizer or self._order is None or self._done:
-            return
-        if any(id(p) in self._trained for group in optimizer.param_groups for p in group["params"]):
-            raise RuntimeError(f"a {type(optimizer).__name__} that is not attached steps "
-                               "parameters of the attached model; a session has one optimizer: "
-                               "attach that one, once it is made")
-
-    def _after_optimizer(self, *_called: Any) -> None:
-        if Step._active is not None:
-            Step._active._after_optimizer()
 
     def _source_of(self, loader: Any) -> Union[Loader, Iterable]:
         if isinstance(loader, Loader):

@@ -37,10 +37,14 @@ class Step:
     done: bool
     """After the block, whether the step counts. False: it was cut off, and the next step of
     run.steps() has this number again."""
+    rehearsal: bool
+    """Whether a spare makes it by itself, for run.steps(rehearse=True): then it is no step of the
+    job, and all that is attached gets another state before the next step."""
 
-    def __init__(self, run: Run, order: Order) -> None:
+    def __init__(self, run: Run, order: Order, rehearsal: bool = False) -> None:
         self.number = order.number
         self.passes = order.passes
+        self.rehearsal = rehearsal
         self.done = False
         self._makes_update = order.updates  # Else the engine does, with the ranks' mean gradient.
         self._run = run

@@ -14,8 +14,10 @@ import torch.distributed
 
 sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
-from paceline import profiling, state  # noqa: E402
+from paceline import _ring, profiling, state  # noqa: E402
+from paceline.alone import AloneEngine  # noqa: E402
 from paceline.loader import OwnLoader  # noqa: E402
+from paceline.session import Run  # noqa: E402
 
 BATCHES = [torch.ones(2, 4)]
 
@@ -320,6 +322,19 @@ class HabitsTest(unittest.TestCase):
         with self.assertRaisesRegex(RuntimeError, "step 0 was not made; write `with step:`"):
             next(steps)
 
+    def test_a_rank_that_is_no_spare_does_not_rehearse(self):
+        run = paceline.init(steps=2)
+        model, optimizer = make()
+        run.attach(model, optimizer)
+        steps = []
+        for step in run.steps(rehearse=True):
+            with step:
+                for x in step.batches(BATCHES):
+                    step.backward(model(x).square().mean())
+                step.update()
+            steps.append((step.number, step.rehearsal))
+        self.assertEqual(steps, [(0, False), (1, False)])
+
     def test_collectives_of_one_rank_and_saves(self):
         run = paceline.init(steps=1)
         model, optimizer = make()
@@ -541,6 +556,84 @@ class ProfilesTest(unittest.TestCase):
             trace.step()
         trace.stop()
         self.assertEqual(seen, [False, True, True, False])
+
+
+class SpareEngine(AloneEngine):
+    """One of a spare, which is needed at once."""
+
+    rank = -1
+
+    def __init__(self):
+        super().__init__(steps=2, batch=2, seed=0)
+        self.shown = []
+        self.failures = []
+        self.loads = 0
+
+    def show_rehearsal(self, phase):
+        self.shown.append(phase)
+
+    def load(self, **parts):
+        super().load(**parts)
+        self.loads += 1
+
+    def fail(self, what):
+        self.failures.append(what)
+
+
+class RehearsalTest(unittest.TestCase):
+    """A spare's step by itself."""
+
+    def setUp(self):
+        self.engine = SpareEngine()
+        self.run_ = Run(self.engine)
+        self.model, self.optimizer = make()
+        self.run_.attach(self.model, self.optimizer)
+
+    def make_step(self, step, batches):
+        """Returns the step's batches."""
+        taken = []
+        with step:
+            for x in step.batches(batches):
+                taken.append(x.tolist())
+                step.backward(self.model(x).square().mean())
+            step.update()
+        return taken
+
+    def test_it_comes_before_the_job_and_takes_nothing_from_it(self):
+        loader = self.run_.loader(torch.arange(32.0).reshape(8, 4))
+        steps = []
+        for step in self.run_.steps(rehearse=True):
+            loads, place = self.engine.loads, (self.run_.rank, self.run_.world_size)
+            taken = self.make_step(step, loader)
+            steps.append((step.rehearsal, step.number, loads, place, taken))
+        (rehearsal, *first), (begins, *second), (ends, *_) = steps
+        self.assertEqual((rehearsal, begins, ends), (True, False, False))
+        self.assertEqual(first[:3], [0, 0, (-1, 1)])
+        self.assertEqual(second[:3], [0, 1, (0, 1)])
+        self.assertEqual(first[3], second[3], "the first batch comes again")
+        self.assertEqual(self.engine.shown, [_ring.DATA_WAIT, _ring.FORWARD, _ring.BACKWARD,
+                                             _ring.OPTIMIZER, _ring.IDLE])
+
+    def test_there_is_one_however_the_loop_is_written(self):
+        steps = []
+        while step := next(self.run_.steps(rehearse=True), None):
+            self.make_step(step, BATCHES)
+            steps.append(step.rehearsal)
+        self.assertEqual(steps, [True, False, False])
+
+    def test_a_mistake_in_it_ends_the_spare(self):
+        with self.assertRaisesRegex(ValueError, "a mistake"):
+            with next(self.run_.steps(rehearse=True)):
+                raise ValueError("a mistake")
+        self.assertEqual(self.engine.failures,
+                         ["in the rehearsal of a spare: ValueError: a mistake"])
+        self.assertEqual(self.engine.loads, 0)
+        self.assertEqual(self.engine.shown[-1], _ring.IDLE)
+
+    def test_it_is_made_as_any_step(self):
+        next(self.run_.steps(rehearse=True))
+        with self.assertRaisesRegex(RuntimeError, "step 0 was not made"):
+            next(self.run_.steps(rehearse=True))
 
 
 SCRIPT = """

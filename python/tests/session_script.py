@@ -6,7 +6,8 @@ each generation from the first on: `phase step R what, phase step R what`. What:
 microseconds, wherever the process is by then), wait (until it is killed), exit, raise.
 
 `DIES: take` kills the process that first hands its state to a newcomer, in the middle; `DIES: put`
-the one that first takes over another's. HABITS are words for what scripts do besides.
+the one that first takes over another's; `DIES: rehearsal` the spare that is first in a rehearsal.
+HABITS are words for what scripts do besides.
 """
 
 import os
@@ -15,6 +16,7 @@ import signal
 import socket
 import sys
 import threading
+import time
 import traceback
 
 import numpy
@@ -46,13 +48,22 @@ class Witness:
 
     def _die_in(self, function):
         callers = traceback.extract_stack(limit=4) if settings.get("DIES") == function else []
-        if not any(frame.name == function for frame in callers):
-            return
-        try:
-            open(f"{settings['OUT']}/died", "x", encoding="utf-8").close()
-        except FileExistsError:  # Another process has.
-            return
-        die("kill")
+        if any(frame.name == function for frame in callers):
+            die_first()
+
+
+def die_first():
+    try:
+        open(f"{settings['OUT']}/died", "x", encoding="utf-8").close()
+    except FileExistsError:  # Another process has.
+        return
+    die("kill")
+
+
+def count_compiled(graph, _inputs):
+    """A compiler that leaves everything as it is."""
+    print("compiles", flush=True)
+    return graph.forward
 
 
 class Positioned:
@@ -112,6 +123,14 @@ class Samples(torch.utils.data.Dataset):
         drawn.append(index)
         noise = torch.randn(8) * 0.1 if "augment" in habits else 0
         return inputs[index] + noise, inputs[index, :3].argmax()
+
+
+def loss_of(out, y):
+    return nn.functional.cross_entropy(out, y)
+
+
+if "compile" in habits:
+    loss_of = torch.compile(loss_of, backend=count_compiled)
 
 
 def draw():
@@ -199,6 +218,16 @@ def evaluate(rank, world_size):
                           correct=float((out.argmax(1) == y).sum()), count=len(x))
 
 
+def rehearse():
+    print("rehearses as rank", run.rank, "of", run.world_size, flush=True)
+    if settings.get("DIES") == "rehearsal":
+        die_first()
+    if "stumble" in habits:
+        raise ValueError("a mistake in the rehearsal")
+    while "linger" in habits and not os.path.exists(f"{settings['OUT']}/needed"):
+        time.sleep(0.001)
+
+
 def train(step):
     trace(step.number)
     at("forward", step.number)
@@ -208,6 +237,8 @@ def train(step):
             run.report(first_try=step.number)
         tried.add(step.number)
     for x, y in step.batches(draw() if "draw_by_step" in habits else loader):
+        if step.rehearsal:
+            rehearse()
         if "unused" in habits and step.number % 3 == 0:
             x = aside(x)
         noise = random.random() * 0.1 + numpy.random.rand() * 0.1
@@ -217,7 +248,7 @@ def train(step):
             at("collective", step.number)
             torch.distributed.all_reduce(whole, group=run.process_group)
             hidden = hidden + 1e-3 * whole
-        loss = nn.functional.cross_entropy(model[1:](hidden), y)
+        loss = loss_of(model[1:](hidden), y)
         loss.backward() if "plain" in habits else step.backward(loss)
     at("before_update", step.number)
     if "save" in habits and step.number == 6:
@@ -234,7 +265,7 @@ def train(step):
     scheduler.step()
 
 
-for step in run.steps():
+for step in run.steps(rehearse="rehearse" in habits):
     drawn.clear()
     at("begin", step.number)
     with step:

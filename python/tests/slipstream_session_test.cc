@@ -86,6 +86,26 @@ class SlipstreamSessionTest : public SessionFixture {
     EXPECT_GE(Values(*daemon, 0, "accuracy").size(), 2U) << "at the period, and at the end";
   }
 
+  // Rank 1 of three is killed, and a spare, trainer 3, takes its place.
+  std::unique_ptr<FakeDaemon> ReplaceARank(const std::string& strategy) {
+    auto daemon = MakeDaemon();
+    daemon->Launch(SessionSpec(3, "out", absl::StrCat("steps: 60 ", strategy, Slowed(20, 0.3)),
+                               /*at=*/"", /*spares=*/1));
+    WaitUntilReady(*daemon, 3);
+    WaitForSteps(*daemon, 0, 10);
+    daemon->Signal(1, SIGKILL);
+    WaitForEnd(*daemon, 1);
+    daemon->SetMembers({{0, 3, 2}});
+    WaitUntilRendezvous(*daemon);
+    EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing starts over";
+    WaitForSuccess(*daemon, {0, 3, 2});
+    ExpectOneModel("out", 3);
+    for (const int trainer : {0, 3, 2}) {
+      EXPECT_THAT(daemon->Log(trainer), HasSubstr("the schedule has made 60 steps"));
+    }
+    return daemon;
+  }
+
   // Changes the strategy; all go on from where they are.
   static void ChangeTo(FakeDaemon& daemon, const v1::Strategy& strategy) {
     const int64_t before = daemon.status(0).membership().step();
@@ -157,23 +177,19 @@ TEST_F(SlipstreamSessionTest, SynchronousRoundsTrainLikeDdp) {
 TEST_F(SlipstreamSessionTest, ASpareTakesThePlaceOfALostRank) {
   for (const char* mode : {"FREE", "DROP"}) {
     SCOPED_TRACE(mode);
-    const auto daemon = MakeDaemon();
-    daemon->Launch(SessionSpec(3, "out",
-                               absl::StrCat("steps: 60 ", Strategy(mode), Slowed(20, 0.3)),
-                               /*at=*/"", /*spares=*/1));
-    WaitUntilReady(*daemon, 3);
-    WaitForSteps(*daemon, 0, 10);
-    daemon->Signal(1, SIGKILL);
-    WaitForEnd(*daemon, 1);
-    daemon->SetMembers({{0, 3, 2}});
-    WaitUntilRendezvous(*daemon);
-    EXPECT_GT(daemon->status(3).membership().step(), 0) << "nothing starts over";
-    WaitForSuccess(*daemon, {0, 3, 2});
-    ExpectOneModel("out", 3);
-    for (const int trainer : {0, 3, 2}) {
-      EXPECT_THAT(daemon->Log(trainer), HasSubstr("the schedule has made 60 steps"));
-    }
+    ReplaceARank(Strategy(mode));
   }
+}
+
+TEST_F(SlipstreamSessionTest, ASpareThatHasRehearsedTakesThePlaceOfALostRank) {
+  setenv("HABITS", "rehearse", 1);
+  for (const std::string& strategy :
+       {Strategy("FREE"), Strategy("DROP"), std::string("strategy { local_sgd { period: 4 } } "),
+        std::string("strategy { hsgd { ladder { period: 3 size: 3 } } } ")}) {
+    SCOPED_TRACE(strategy);
+    EXPECT_THAT(ReplaceARank(strategy)->Log(3), HasSubstr("this spare has rehearsed a step"));
+  }
+  unsetenv("HABITS");
 }
 
 TEST_F(SlipstreamSessionTest, ModesChangeWhileItTrains) {

@@ -62,6 +62,16 @@ std::string ProgressFacts(const v1::Job& job) {
   return text;
 }
 
+// What a rank that is heard of is doing: "forward"; "rehearses forward" of a spare that makes a
+// step before it is ready, as no other rank that starts is in a phase. Empty: nothing that is
+// known.
+std::string DoingText(const v1::Rank& rank) {
+  if (rank.state() == v1::TRAINER_RUNNING) return PhaseText(rank.progress());
+  const bool rehearses =
+      rank.state() == v1::TRAINER_STARTING && rank.progress().phase() != v1::IDLE;
+  return rehearses ? absl::StrCat("rehearses ", PhaseText(rank.progress())) : "";
+}
+
 std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style,
                       ReportedOnce* reported) {
   Table table({{"RANK", true},
@@ -77,6 +87,7 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
   const auto add = [&](const std::string& name, const v1::Rank& rank) {
     const bool unreachable = rank.has_last_heard();  // Its report dates from then.
     const bool trains = rank.state() == v1::TRAINER_RUNNING && !unreachable;
+    const std::string doing = unreachable ? "" : DoingText(rank);
     const bool stepped =
         rank.progress().step_s() > 0 && !unreachable;  // The rank itself made steps.
     const bool failed = rank.exit().failure() != v1::FAILURE_KIND_UNSPECIFIED;
@@ -88,8 +99,8 @@ std::string RankTable(const v1::Job& job, absl::Time now, const PageStyle& style
                 : unreachable ? Colour::kYellow
                               : Colour::kNone},
                absl::StrCat(rank.progress().step()),
-               trains ? PhaseText(rank.progress()) : "",
-               trains ? DurationText(rank.progress().phase_s()) : "",
+               doing,
+               doing.empty() ? "" : DurationText(rank.progress().phase_s()),
                stepped ? LossText(rank.progress().loss()) : "",
                stepped && trains ? RateText(rank.progress().samples_per_s()) : "",
                rank.has_exit() ? TellOnce(reported, ExitText(rank.exit())) : ""});

@@ -60,6 +60,17 @@ TEST(JobPageTest, RankThatEvaluatesTellsHowFarItIs) {
               HasSubstr("evaluating 120/400 batches"));
 }
 
+TEST(JobPageTest, ASpareThatRehearsesSaysSo) {
+  v1::Job job = Failed();
+  v1::Rank& spare = *job.add_spares();
+  spare.set_state(v1::TRAINER_STARTING);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("rehearses")));
+  spare.mutable_progress()->set_phase(v1::BACKWARD);
+  spare.mutable_progress()->set_phase_s(90);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("rehearses backward  1 min 30 s"));
+}
+
 TEST(JobPageTest, PageIsAsItShouldLook) {
   setenv("TZ", "UTC", 1);
   tzset();
