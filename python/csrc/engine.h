@@ -53,7 +53,7 @@ class Engine {
   };
 
   // Connects to the daemon and waits for the configuration. `platform` must outlive this. Throws
-  // TrainingError.
+  // TrainingError, which the daemon knows then.
   Engine(const Options& options, Platform& platform);
 
   const TrainerConfig& config() const { return run_->config(); }

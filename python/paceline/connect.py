@@ -26,23 +26,29 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     Without a daemon (`python train.py`), the run has one rank, no telemetry and no checkpoints, so
     that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold.
 
+    With `device: cuda` in the job's file, `run.device` is the rank's GPU, and torch's current one
+    of this thread from then on.
+
     Returns a Run. Raises RuntimeError when the job is no session's, ImportError when this package
-    does not fit the installed torch.
+    does not fit the installed torch, TrainingError when the node lacks what the job needs.
     """
     if "PACELINE_SOCKET" not in os.environ:
         return Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed))
     if "PACELINE_SESSION" not in os.environ:
         raise RuntimeError("this job runs a command that is no session: add `session: true` to its "
                            "file, or do not call paceline.init()")
-    run = Run(_load_engine().start(
+    run = Run(_load_engine(os.environ.get("PACELINE_DEVICE", "cpu")).start(
         directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
     run._report_the_end()  # pylint: disable=protected-access
+    if run.device.type == "cuda":
+        torch.cuda.set_device(run.device)  # The engine has; this tells torch's Python, too.
     return run
 
 
-def _load_engine() -> Type[JobEngine]:
+def _load_engine(device: str) -> Type[JobEngine]:
+    """That of jobs with this device, cpu or cuda."""
     try:
         built_for = str(import_module("paceline._built_for").TORCH)
     except ImportError:
@@ -50,10 +56,15 @@ def _load_engine() -> Type[JobEngine]:
     if not f"{torch.__version__}.".startswith(f"{built_for}."):
         raise ImportError(f"this paceline is built for torch {built_for}, and here is "
                           f"{torch.__version__}: pip install 'torch=={built_for}.*'")
+    name, remedy = "paceline._engine", "install paceline's wheel in this environment"
+    if device == "cuda":
+        name = "paceline._engine_cuda"
+        remedy += ("; device: cuda needs a torch for CUDA 13, and the engine for GPUs, which is in "
+                   "a wheel of `make wheel`, and is built by `make build CUDA=1`")
     try:
-        from paceline._engine import Engine  # pylint: disable=import-outside-toplevel
+        engine: Type[JobEngine] = import_module(name).Engine
     except ImportError as error:
         raise ImportError(f"the engine of paceline cannot be loaded into Python "
                           f"{sys.version.split()[0]} with torch {torch.__version__} ({error}): "
-                          "install paceline's wheel in this environment") from error
-    return Engine
+                          f"{remedy}") from error
+    return engine
