@@ -54,7 +54,8 @@ PYTHON
 # What scripts import has types that hold.
 check_types() {
   local module modules=(paceline)
-  for module in _engine _protocols alone connect errors loader session shadow state step; do
+  for module in _engine _protocols alone connect errors loader session shadow state step \
+    streams; do
     modules+=("paceline.$module")
   done
   (cd python && ../.venv/bin/mypy --strict --follow-imports=silent --no-error-summary \

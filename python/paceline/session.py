@@ -36,6 +36,7 @@ from paceline.loader import Iterable, Loader
 from paceline.shadow import Shadow
 from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
+from paceline.streams import Streams
 
 if TYPE_CHECKING:
     from paceline._protocols import Engine, Order
@@ -66,6 +67,7 @@ class Run:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._streams = Streams(engine)
         self._pid = os.getpid()
         self._order: Optional[Order] = None  # The newest.
         self._newest: Optional[Tuple[Step, Order]] = None  # The step that is not closed.
@@ -279,6 +281,7 @@ class Run:
                 raise RuntimeError("run.steps() goes on inside of the block of step "
                                    f"{Step._active.number}; leave `with step:` first")
             self._close_step()
+            self._streams.follow()
             order = self._engine.next(float(self._optimizer.param_groups[0]["lr"]))
             if order.kind == "done":
                 if self._shadow is not None:
