@@ -23,3 +23,6 @@ done < <(bazel query --noshow_progress "filter(:dist_, labels(srcs, $what))" 2>/
 # The worker looks beside itself for the code of users' scripts.
 (cd python && cp --parents -t ../build/bin/python paceline/*.py paceline/site/*.py)
 renew "$built/python/paceline/_engine.so" build/bin/python/paceline/_engine.so
+if [[ $what == //:dist_cuda ]]; then
+  renew "$built/python/paceline/_engine_cuda.so" build/bin/python/paceline/_engine_cuda.so
+fi

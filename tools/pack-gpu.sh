@@ -28,19 +28,23 @@ done
 for program in "$built"/dist/bin/paceline*; do
   strip -o "$bundle/programs/bin/${program##*/}" "$program"
 done
+# What scripts import, where the worker looks for it. The engine is for this Python alone.
+cp -rL --no-preserve=mode "$built/dist/bin/python" "$bundle/programs/bin/"
+strip "$bundle"/programs/bin/python/paceline/*.so
+chmod 755 "$bundle"/programs/bin/python/paceline/*.so
 
 # Libraries that the programs are linked to, without those of torch and NVIDIA, and without the C
 # and C++ run times, which belong to the system.
 readonly of_system='lib(c|m|dl|rt|pthread|resolv|util|gcc_s|stdc\+\+)\.so'
 while read -r library; do
   cp -L "$library" "$bundle/lib/"
-done < <(find "$bundle/programs" -type f -exec ldd {} + | sed -n 's/.* => \(\/.*\) (0x.*/\1/p' |
-  sort -u | grep -vE "/site-packages/|/$of_system")
+done < <(find "$bundle/programs" -type f -executable -exec ldd {} + |
+  sed -n 's/.* => \(\/.*\) (0x.*/\1/p' | sort -u | grep -vE "/site-packages/|/$of_system")
 
 cp bench/gpu.py bench/paceline_bench.py "$bundle/bench/"
 cp bench/peers/llama.py bench/peers/llama_gpu.py "$bundle/bench/peers/"
 cp tools/requirements.txt "$bundle/tools/"
-cp tests/gpu/{cluster,run}.py "$bundle/"
+cp tests/gpu/{cluster,run,session}.py "$bundle/"
 git describe --always --dirty >"$bundle/COMMIT"
 cat >"$bundle/run.sh" <<'RUN'
 #!/bin/sh

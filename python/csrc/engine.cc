@@ -30,7 +30,9 @@ Engine::Engine(const Options& options, Platform& platform) {
   control_ = ValueOf(Control::Start(control));
   run_ = std::make_unique<TrainerRun>(*control_, *ring_, platform, options.directory);
   run_->Open();
-  if (!run_->ok()) ThrowEnd();
+  if (run_->ok()) return;
+  run_->Finish();  // The caller does not get this object.
+  ThrowEnd();
 }
 
 bool Engine::may_slip() const {

@@ -55,7 +55,7 @@ class Engine {
   };
 
   // Connects to the daemon and waits for the configuration. `platform` must outlive this. Throws
-  // TrainingError.
+  // TrainingError; of what comes after the connection, the daemon has been told the reason.
   Engine(const Options& options, Platform& platform);
 
   const TrainerConfig& config() const { return run_->config(); }

@@ -1,7 +1,6 @@
-// paceline._engine: what the package's Python calls (engine.h). Nothing here decides anything.
-#include <Python.h>
+#include "python/csrc/module.h"
+
 #include <torch/csrc/Exceptions.h>
-#include <torch/csrc/utils/pybind.h>
 
 #include <cstdint>
 #include <exception>
@@ -18,7 +17,6 @@
 #include "python/csrc/python_shadow.h"
 #include "python/csrc/script_workload.h"
 #include "worker/ring/step_ring.h"
-#include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/report/figures.h"
 
@@ -26,9 +24,8 @@ namespace paceline {
 namespace {
 
 // Its threads and connections live as long as the process.
-Engine* StartEngine(const std::string& directory, const std::string& socket,
+Engine* StartEngine(Platform& platform, const std::string& directory, const std::string& socket,
                     const std::string& ring, double orphan_timeout_s) {
-  static CpuPlatform& platform = *new CpuPlatform();
   Engine::Options options;
   options.directory = directory;
   options.socket = socket;
@@ -98,7 +95,7 @@ auto WithoutGil(Function function) {
   return torch::wrap_pybind_function_no_gil(std::move(function));
 }
 
-void BindEngine(py::module_& m) {
+void BindEngine(py::module_& m, Platform& platform) {
   py::class_<StepOrder>(m, "Order")
       .def_property_readonly("kind", [](const StepOrder& order) { return NameOf(order.kind); })
       .def_readonly("number", &StepOrder::number)
@@ -114,9 +111,15 @@ void BindEngine(py::module_& m) {
           "passes", [](const StepOrder& order) { return order.member.accumulation_steps; });
 
   py::class_<Engine, std::unique_ptr<Engine, py::nodelete>>(m, "Engine")
-      .def_static("start", &StartEngine, py::return_value_policy::reference,
-                  py::call_guard<py::gil_scoped_release>(), py::kw_only(), py::arg("directory"),
-                  py::arg("socket"), py::arg("ring"), py::arg("orphan_timeout_s"))
+      .def_static(
+          "start",
+          [&platform](const std::string& directory, const std::string& socket,
+                      const std::string& ring, double orphan_timeout_s) {
+            return StartEngine(platform, directory, socket, ring, orphan_timeout_s);
+          },
+          py::return_value_policy::reference, py::call_guard<py::gil_scoped_release>(),
+          py::kw_only(), py::arg("directory"), py::arg("socket"), py::arg("ring"),
+          py::arg("orphan_timeout_s"))
       .def_property_readonly("spec", [](Engine& engine) { return engine.config().spec_json; })
       .def_property_readonly("device", [](Engine& engine) { return engine.device(); })
       .def_property_readonly("threads", [](Engine& engine) { return engine.config().threads; })
@@ -220,10 +223,10 @@ void RegisterErrors() {
 
 }  // namespace
 
-PYBIND11_MODULE(_engine, m) {
+void DefineModule(py::module_& m, Platform& platform) {
   RegisterErrors();
   BindSampler(m);
-  BindEngine(m);
+  BindEngine(m, platform);
 }
 
 }  // namespace paceline

@@ -34,8 +34,12 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     then, too, it may be called again, as when a cell of a notebook is run once more: another run
     begins, and the former one is over.
 
+    With `device: cuda` in the job's file, `run.device` is the rank's GPU, and torch's current one
+    of this thread from then on.
+
     Returns a Run. Raises RuntimeError when the job is no session's, or has been connected before,
-    ImportError when this package does not fit the installed torch.
+    ImportError when this package does not fit the installed torch, TrainingError when the node
+    lacks what the job needs.
     """
     global _newest  # pylint: disable=global-statement
     if "PACELINE_SOCKET" not in os.environ:
@@ -48,12 +52,14 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     if _newest is not None:
         raise RuntimeError("paceline.init was called before; a process is one rank, and calls it "
                            "once")
-    run = Run(_load_engine().start(
+    run = Run(_load_engine(os.environ.get("PACELINE_DEVICE", "cpu")).start(
         directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
     _report_the_end(run)
     give_way(run)
+    if run.device.type == "cuda":
+        torch.cuda.set_device(run.device)  # The engine has; this tells torch's Python, too.
     _newest = run
     return run
 
@@ -80,7 +86,8 @@ def _report_the_end(run: Run) -> None:
     atexit.register(run.finish)
 
 
-def _load_engine() -> Type[JobEngine]:
+def _load_engine(device: str) -> Type[JobEngine]:
+    """That of jobs with this device, cpu or cuda."""
     try:
         built_for = str(import_module("paceline._built_for").TORCH)
     except ImportError:
@@ -88,10 +95,15 @@ def _load_engine() -> Type[JobEngine]:
     if not f"{torch.__version__}.".startswith(f"{built_for}."):
         raise ImportError(f"this paceline is built for torch {built_for}, and here is "
                           f"{torch.__version__}: pip install 'torch=={built_for}.*'")
+    name, remedy = "paceline._engine", "install paceline's wheel in this environment"
+    if device == "cuda":
+        name = "paceline._engine_cuda"
+        remedy += ("; device: cuda needs a torch for CUDA 13, and the engine for GPUs, which is in "
+                   "a wheel of `make wheel`, and is built by `make build CUDA=1`")
     try:
-        from paceline._engine import Engine  # pylint: disable=import-outside-toplevel
+        engine: Type[JobEngine] = import_module(name).Engine
     except ImportError as error:
         raise ImportError(f"the engine of paceline cannot be loaded into Python "
                           f"{sys.version.split()[0]} with torch {torch.__version__} ({error}): "
-                          "install paceline's wheel in this environment") from error
-    return Engine
+                          f"{remedy}") from error
+    return engine

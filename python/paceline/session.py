@@ -36,6 +36,7 @@ from paceline.reported import ReportedNumbers
 from paceline.shadow import Shadow
 from paceline.state import State, Stateful
 from paceline.step import Step, route_backward
+from paceline.streams import Streams
 
 if TYPE_CHECKING:
     from paceline._protocols import Engine, Order
@@ -66,6 +67,7 @@ class Run:
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._streams = Streams(engine.device)
         self._pid = os.getpid()
         self._order: Optional[Order] = None  # The newest.
         self._newest: Optional[Tuple[Step, Order]] = None  # The step that is not closed.
@@ -84,10 +86,8 @@ class Run:
         self._attached = False
         self._loaded = self._rehearsed = False
         self._made = 0  # Steps that this rank has made.
-        self._finished = False
         self._slots_known = False
-        self._done = False
-        self._failed = False
+        self._done = self._failed = self._finished = False
 
     @property
     def rank(self) -> int:
@@ -313,6 +313,7 @@ class Run:
                     yield self._newest[0]
                     continue
                 self._load()
+            self._streams.follow()
             order = self._engine.next(float(self._optimizer.param_groups[0]["lr"]))
             if order.kind == "done":
                 if self._shadow is not None:

@@ -113,15 +113,20 @@ class _Random:
             numpy.random.set_state(state["numpy"])
 
 
-def random_numbers() -> Tuple[torch.Tensor, Any]:
-    """Where torch's (of the CPU), Python's and NumPy's random numbers are."""
-    return torch.get_rng_state(), _Random().state_dict()
+def random_numbers() -> Tuple[torch.Tensor, Optional[torch.Tensor], Any]:
+    """Where torch's (of the CPU and the current GPU), Python's and NumPy's random numbers are."""
+    has_gpu = torch.cuda.is_initialized()  # type: ignore[no-untyped-call]
+    gpu = torch.cuda.get_rng_state() if has_gpu else None
+    return torch.get_rng_state(), gpu, _Random().state_dict()
 
 
-def restore_random_numbers(numbers: Tuple[torch.Tensor, Any]) -> None:
+def restore_random_numbers(numbers: Tuple[torch.Tensor, Optional[torch.Tensor], Any]) -> None:
     """The next random numbers are those that followed then."""
-    torch.set_rng_state(numbers[0])
-    _Random().load_state_dict(numbers[1])
+    cpu, gpu, others = numbers
+    torch.set_rng_state(cpu)
+    if gpu is not None:
+        torch.cuda.set_rng_state(gpu)
+    _Random().load_state_dict(others)
 
 
 class State:

@@ -84,6 +84,7 @@ class Step:
         # With Slipstream, several steps of a rank may have one number.
         source._begin((self.number, self._run._made))
         for _ in range(self.passes):
+            self._run._streams.follow()
             self._engine.begin_pass()
             batch = source._take()
             self._pass += 1
@@ -111,7 +112,9 @@ class Step:
                              f"loss has shape {tuple(loss.shape)}; call .mean()")
         self._waits = False
         scaler = self._run._scaler
-        self._engine.backward(loss if scaler is None else scaler.scale(loss), loss.detach())
+        self._run._streams.follow()
+        self._engine.backward(loss if scaler is None else scaler.scale(loss),
+                              loss.detach().reshape(()))
 
     def update(self, *, clip: Optional[float] = None) -> bool:
         """Clips the gradients, makes the optimizer's step, and drops the gradients.
@@ -175,6 +178,9 @@ class Step:
         if self._updated:
             raise RuntimeError(f"step {self.number} was updated already; one step is one update")
         self._check_clip(clip)
+        self._run._streams.follow()
+        if self._makes_update:
+            self._run._streams.wait_for(self._engine, "mean of the gradients")
         if self._run._scaler is not None:
             self._run._scaler.unscale_(self._run._optimizer)
         skip = self._engine.before_update(clip)
@@ -212,6 +218,7 @@ class Step:
         self._run._updated()
 
     def _end(self) -> None:
+        self._run._streams.follow()
         try:
             self._engine.end_step()
         except Regroup:

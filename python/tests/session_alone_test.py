@@ -8,6 +8,7 @@ import subprocess
 import sys
 import tempfile
 import unittest
+from unittest import mock
 
 import torch
 import torch.distributed
@@ -18,6 +19,7 @@ from paceline import _ring, profiling, state  # noqa: E402
 from paceline.alone import AloneEngine  # noqa: E402
 from paceline.loader import OwnLoader  # noqa: E402
 from paceline.session import Run  # noqa: E402
+from paceline.streams import Streams  # noqa: E402
 
 BATCHES = [torch.ones(2, 4)]
 
@@ -679,6 +681,37 @@ class ProcessTest(unittest.TestCase):
             "pid = os.fork() or sys.exit(7); assert os.waitstatus_to_exitcode("
             "os.waitpid(pid, 0)[1]) == 7")
         self.assertEqual((ended.returncode, ended.stdout), (0, "trained\n"), ended.stderr)
+
+
+class GpuTest(unittest.TestCase):
+    """What a rank on a GPU does besides, without one."""
+
+    def test_a_missing_engine_is_told(self):
+        variables = {"PACELINE_SOCKET": "none", "PACELINE_SESSION": "1", "PACELINE_DEVICE": "cuda"}
+        with mock.patch.dict(os.environ, variables):
+            with self.assertRaisesRegex(ImportError, "_engine_cuda.*make build CUDA=1"):
+                paceline.init()
+
+    def test_the_engine_follows_the_scripts_streams(self):
+        streams = Streams(torch.device("cuda", 0))
+        first, second = mock.Mock(), mock.Mock()
+        for stream in (first, first, second, first):
+            with mock.patch.object(torch.cuda, "current_stream", return_value=stream):
+                streams.follow()
+        second.wait_stream.assert_called_once_with(first)
+        first.wait_stream.assert_called_once_with(second)
+
+    def test_a_mean_that_was_broken_off_is_not_used(self):
+        engine = mock.Mock(device=torch.device("cuda", 0), recovers=True)
+        stream = mock.Mock()
+        with mock.patch.object(torch.cuda, "current_stream", return_value=stream):
+            # It is known only when the GPU seems to have finished.
+            engine.cut_off.side_effect = lambda *_: stream.synchronize.called
+            with self.assertRaisesRegex(paceline.Regroup, "mean: it was broken off"):
+                Streams(torch.device("cuda", 0)).wait_for(engine, "mean")
+            engine.recovers = False
+            Streams(torch.device("cuda", 0)).wait_for(engine, "mean")
+        engine.cut_off.assert_called_once()
 
 
 if __name__ == "__main__":

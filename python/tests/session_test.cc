@@ -279,6 +279,27 @@ TEST_F(SessionTest, AScriptThatExitsInAStepSaysSo) {
             "the script has called sys.exit(3) before its training was done");
 }
 
+// Here no engine finds a GPU, as CUDA_VISIBLE_DEVICES hides any that exist.
+TEST_F(SessionTest, AnEngineThatFindsNoGpuSaysSo) {
+  setenv("CUDA_VISIBLE_DEVICES", "", /*overwrite=*/1);
+  server_.clear();  // It has loaded the engine for CPUs, and a process has one.
+  for (const char* engine : {"cpu", "cuda"}) {
+    SCOPED_TRACE(engine);
+    setenv("PACELINE_DEVICE", engine, 1);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(SessionSpec(1, "failed", "device: CUDA "));
+    WaitForEnd(*daemon, 0);
+    EXPECT_EQ(daemon->exit_code(0), 1) << daemon->Log(0);
+    const v1::TrainerError error = daemon->LastWords(0).error();
+    EXPECT_EQ(error.kind(), v1::FAILURE_INPUT);
+    EXPECT_THAT(error.message(),
+                HasSubstr(engine == std::string("cpu") ? "the job asks for CUDA"
+                                                       : "this node has 0 usable ones"));
+  }
+  unsetenv("CUDA_VISIBLE_DEVICES");
+  unsetenv("PACELINE_DEVICE");
+}
+
 TEST_F(SessionTest, StopsWhenAsked) {
   const auto daemon = MakeDaemon();
   daemon->Launch(SessionSpec(2, "stopped", "steps: 1000000 "));

@@ -285,6 +285,8 @@ class AloneTest(unittest.TestCase):
 class Engine:
     """Where a loader's ranks and positions come from, played."""
 
+    device = torch.device("cpu")
+
     def __init__(self):
         self.openings = 1
         self.position = (0, 0)

@@ -1,10 +1,13 @@
 """Jobs of a whole cluster on one GPU: a controller and worker daemons, each of which takes the GPU
 for its own, and NCCL between them over sockets, since each says that it is another host.
 
-  train  a Llama in bfloat16 on one node learns; its figures reach the job and the metrics
-  lose   of two ranks one is killed: a spare takes its place inside the running job, which goes on
-  slow   of four ranks one becomes slow: it is found, a spare takes its place, and that has helped.
-         The ranks share the GPU through MPS: in slices of its time none would be like another
+  train    a Llama in bfloat16 on one node learns; its figures reach the job and the metrics
+  lose     of two ranks one is killed: a spare takes its place inside the running job, which goes on
+  session  the same of a script (session.py), whose ranks end alike; one rank goes on from its
+           checkpoint
+  slow     of four ranks one becomes slow: it is found, a spare takes its place, and that has
+           helped. The ranks share the GPU through MPS: in slices of its time none would be like
+           another
 
 cluster.py --programs DIR [NAME...]; --device cpu tries the script itself. The last line is
 {"passed": [...], "failed": [...], "skipped": [...], "figures": {...}}; exit code 1: one has failed.
@@ -21,6 +24,7 @@ import tempfile
 import time
 import urllib.request
 
+SCRIPT = pathlib.Path(__file__).resolve().with_name("session.py")
 ENDED = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 TRAIN = """
@@ -52,6 +56,24 @@ seed: 1
 allow_chaos: true
 chaos:
   - {{rank: -1, steps: 1500, kind: sleep, seconds: 0.01}}
+"""
+
+SESSION = """
+name: session
+device: {device}
+ranks: {ranks}
+threads_per_rank: 1
+command: {command}
+session: true
+batch_per_rank: 32
+steps: {steps}
+checkpoint: {{directory: {work}/out, every_steps: 500}}
+recovery: {{max_failures: 3, spares: {spares}}}
+{more}
+seed: 1
+allow_chaos: true
+chaos:
+  - {{rank: -1, steps: {steps}, kind: sleep, seconds: 0.01}}
 """
 
 # A slow rank needs three others to be compared with, and 120 steps and ten seconds.
@@ -142,7 +164,8 @@ class Cluster:
             self.workers[name] = self.start(
                 "paceline-worker", name,
                 ["--controller", self.controller["grpc"], "--name", name, "--slots", "1",
-                 "--listen", "127.0.0.1:0", "--runtime-dir", f"{memory}/{name}"], as_own_host)
+                 "--commands", "on", "--listen", "127.0.0.1:0",
+                 "--runtime-dir", f"{memory}/{name}"], as_own_host)
         after.callback(self.cancel_jobs)
 
     def __exit__(self, *exception):
@@ -275,22 +298,51 @@ class Tests:
     def lose(self):
         with Cluster(self.args.programs, 3) as cluster:
             job = cluster.submit(LOSE.format(device=self.args.device, tokens=self.tokens))
-            before = cluster.wait_until(
-                job, lambda now: step_of(now) > 100 and now.get("spares") and
-                now["spares"][0]["state"] == "READY", "does not train with a spare", 120)
-            victim = before["ranks"][1]
-            os.kill(int(victim["pid"]), signal.SIGKILL)
-            killed = time.monotonic()
-            cluster.wait_until(job, lambda now: now["state"] == "RUNNING" and any(
-                "end_time" in change for change in now.get("membership_changes", [])),
-                "does not recover", 60)
-            recovered_s = time.monotonic() - killed
-            last = cluster.wait_until(job, succeeded, "does not succeed", 180)
-            check(last.get("restarts", 0) == 0, f"it started again: {last.get('restart_reason')}")
-            nodes = [rank["node"] for rank in last["ranks"]]
-            check(victim["node"] not in nodes, f"no rank has moved: {nodes}")
-            self.figures["lose"] = {"recovered_s": recovered_s, "step_killed": step_of(before),
-                                    "changes": last["membership_changes"]}
+            self.figures["lose"] = self.replace_a_rank(cluster, job)
+
+    def session(self):
+        self.check_engine()
+        with Cluster(self.args.programs, 3) as cluster:
+            job = {"device": self.args.device, "work": cluster.work,
+                   "command": json.dumps([sys.executable, str(SCRIPT), str(cluster.work)])}
+            first = cluster.submit(SESSION.format(ranks=2, spares=1, steps=1500, more="", **job))
+            self.figures["session"] = self.replace_a_rank(cluster, first)
+            ends = [(cluster.work / rank).read_text(encoding="utf-8") for rank in "01"]
+            check(ends[0] == ends[1], "the ranks have ended differently")
+            again = cluster.submit(SESSION.format(ranks=1, spares=0, steps=1600,
+                                                  more=f"resume_from: {first}", **job))
+            last = cluster.wait_until(again, succeeded, "does not go on", 120)
+            check(step_of(last) == 1600, f"it ended after step {step_of(last)}")
+
+    def check_engine(self):
+        """The engine for scripts is for one version of Python."""
+        name = "paceline._engine_cuda" if self.cuda else "paceline._engine"
+        loaded = subprocess.run(
+            [sys.executable, "-c", f"import torch, {name}"], text=True, capture_output=True,
+            env=dict(os.environ, PYTHONPATH=str(self.args.programs / "python")), check=False)
+        if "Python version mismatch" in loaded.stderr:
+            raise Skipped(loaded.stderr.strip().splitlines()[-1])
+        check(loaded.returncode == 0, loaded.stderr)
+
+    @staticmethod
+    def replace_a_rank(cluster, job):
+        """Kills one of the job's two ranks, and waits for the job's end. Its figures."""
+        before = cluster.wait_until(
+            job, lambda now: step_of(now) > 100 and now.get("spares") and
+            now["spares"][0]["state"] == "READY", "does not train with a spare", 120)
+        victim = before["ranks"][1]
+        os.kill(int(victim["pid"]), signal.SIGKILL)
+        killed = time.monotonic()
+        cluster.wait_until(job, lambda now: now["state"] == "RUNNING" and any(
+            "end_time" in change for change in now.get("membership_changes", [])),
+            "does not recover", 60)
+        recovered_s = time.monotonic() - killed
+        last = cluster.wait_until(job, succeeded, "does not succeed", 180)
+        check(last.get("restarts", 0) == 0, f"it started again: {last.get('restart_reason')}")
+        nodes = [rank["node"] for rank in last["ranks"]]
+        check(victim["node"] not in nodes, f"no rank has moved: {nodes}")
+        return {"recovered_s": recovered_s, "step_killed": step_of(before),
+                "changes": last["membership_changes"]}
 
     def slow(self):
         with contextlib.ExitStack() as after:
@@ -336,7 +388,7 @@ def main():
                         pathlib.Path(json.__file__).parent.parent / "asyncio", "--out", tokens],
                        check=True)
         tests = Tests(args, tokens)
-        for name in args.names or ("train", "lose", "slow"):
+        for name in args.names or ("train", "lose", "session", "slow"):
             begin = time.monotonic()
             try:
                 getattr(tests, name)()

@@ -1,8 +1,12 @@
 #include <ATen/ops/empty.h>
 #include <c10/util/Exception.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <filesystem>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "tests/gpu/gpu_test.h"
 
@@ -45,6 +49,27 @@ TEST_F(PlatformTest, MemoryIsThatOfTheAllocatorAndPeaksAreReset) {
   EXPECT_GE(after.active_peak, during.active);
   platform_.ResetMemoryPeaks();
   EXPECT_EQ(platform_.Memory()->active_peak, platform_.Memory()->active);
+}
+
+// As of an optimizer that keeps its step counts there.
+TEST_F(PlatformTest, HostMemoryBetweenPiecesOfTheDeviceMayChangeAtOnce) {
+  std::vector<char> copied(static_cast<size_t>(3 * kMiB));
+  std::vector<at::Tensor> sources;
+  std::vector<HostCopyPiece> pieces;
+  for (const c10::Device device : {device_, c10::Device(c10::kCPU), device_}) {
+    const size_t place = sources.size();
+    sources.push_back(Bytes(kMiB, device).fill_(static_cast<int64_t>(place) + 1));
+    pieces.push_back({static_cast<const char*>(sources.back().const_data_ptr()),
+                      copied.data() + place * static_cast<size_t>(kMiB),
+                      static_cast<size_t>(kMiB)});
+  }
+  const std::unique_ptr<HostCopy> copy = platform_.StartHostCopy(pieces);
+  sources[1].fill_(9);
+  for (size_t place = 0; place < pieces.size(); ++place) {
+    copy->Wait((place + 1) * static_cast<size_t>(kMiB));
+    const auto begin = copied.begin() + static_cast<std::ptrdiff_t>(place) * kMiB;
+    EXPECT_EQ(std::count(begin, begin + kMiB, static_cast<char>(place + 1)), kMiB) << place;
+  }
 }
 
 TEST_F(PlatformTest, SnapshotIsWrittenForTheMemoryViewer) {

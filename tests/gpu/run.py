@@ -23,7 +23,7 @@ except ImportError:
     sys.exit(f"{sys.executable} has no torch: name a Python that has (PYTHON=... run.sh)")
 
 BUNDLE = pathlib.Path(__file__).resolve().parent
-CLUSTER_TIMEOUT_S = 540
+CLUSTER_TIMEOUT_S = 660
 BENCH_TIMEOUT_S = 3600
 
 

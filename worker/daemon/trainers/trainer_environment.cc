@@ -96,6 +96,8 @@ void SetSession(const v1::TrainerPlan& plan, const CommandSurroundings& surround
                 Variables& variables) {
   for (const auto& [name, value] : RankVariables(plan, surroundings)) variables.erase(name);
   variables["PACELINE_SESSION"] = "1";
+  // Which engine to load: the configuration comes later, over the socket.
+  variables["PACELINE_DEVICE"] = plan.spec().device() == v1::CUDA ? "cuda" : "cpu";
   variables["PACELINE_ORPHAN_TIMEOUT_S"] = absl::StrCat(surroundings.orphan_timeout_s);
   variables["PACELINE_GENERATION"] = absl::StrCat(plan.id().generation());
 }

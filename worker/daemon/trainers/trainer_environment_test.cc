@@ -79,13 +79,15 @@ TEST(CommandEnvironmentTest, ASessionFindsItsDaemonAndIsToldNoRank) {
   around.orphan_timeout_s = 7.5;
   EXPECT_THAT(CommandEnvironment({"PATH=/bin", "RANK=3", "MASTER_PORT=1", "TORCHELASTIC_RUN_ID=x"},
                                  plan, around),
-              UnorderedElementsAre("OMP_NUM_THREADS=3", "PYTHONUNBUFFERED=1", "PATH=/bin",
-                                   "PYTHONPATH=/lib/watch", "PACELINE_SESSION=1",
-                                   "PACELINE_JOB_ID=job-1", "PACELINE_GENERATION=2",
-                                   "PACELINE_DIR=/own", "PACELINE_SOCKET=/run/daemon.sock",
-                                   "PACELINE_RING=/shm/ring", "PACELINE_ORPHAN_TIMEOUT_S=7.5"));
+              UnorderedElementsAre(
+                  "OMP_NUM_THREADS=3", "PYTHONUNBUFFERED=1", "PATH=/bin", "PYTHONPATH=/lib/watch",
+                  "PACELINE_SESSION=1", "PACELINE_DEVICE=cuda", "PACELINE_JOB_ID=job-1",
+                  "PACELINE_GENERATION=2", "PACELINE_DIR=/own", "PACELINE_SOCKET=/run/daemon.sock",
+                  "PACELINE_RING=/shm/ring", "PACELINE_ORPHAN_TIMEOUT_S=7.5"));
   around.watch_dir.clear();
   EXPECT_THAT(CommandEnvironment({}, plan, around), Not(Contains(StartsWith("PYTHONPATH"))));
+  plan.mutable_spec()->set_device(v1::CPU);
+  EXPECT_THAT(CommandEnvironment({}, plan, around), Contains("PACELINE_DEVICE=cpu"));
 }
 
 TEST(CommandEnvironmentTest, EachRankVariableIsOneThatAJobMayNotSet) {

@@ -6,6 +6,7 @@
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 
 namespace paceline {
@@ -16,6 +17,13 @@ constexpr size_t kMarkBytes = 32 << 20;
 // Waiting threads sleep instead of taking a core from the training.
 constexpr unsigned int kSleepingEvent = cudaEventDisableTiming | cudaEventBlockingSync;
 
+// Whether CUDA does not know the memory, so that nothing in a stream can be writing to it.
+bool IsPageable(const void* memory) {
+  cudaPointerAttributes attributes;
+  C10_CUDA_CHECK(cudaPointerGetAttributes(&attributes, memory));
+  return attributes.type == cudaMemoryTypeUnregistered;
+}
+
 class CudaHostCopy : public HostCopy {
  public:
   explicit CudaHostCopy(const std::vector<HostCopyPiece>& pieces)
@@ -25,9 +33,15 @@ class CudaHostCopy : public HostCopy {
     before.block(stream_);
     size_t end = 0;
     for (const HostCopyPiece& piece : pieces) {
+      // The state of random numbers, and the step counts of a script's optimizer: CUDA would copy
+      // them after the pieces before them, and have this thread wait.
+      if (piece.bytes > 0 && IsPageable(piece.from)) {
+        std::memcpy(piece.to, piece.from, piece.bytes);
+        end += piece.bytes;
+        continue;
+      }
       for (size_t at = 0; at < piece.bytes; at += kMarkBytes) {
         const size_t bytes = std::min(kMarkBytes, piece.bytes - at);
-        // Some pieces are in host memory: the state of random numbers.
         C10_CUDA_CHECK(
             cudaMemcpyAsync(piece.to + at, piece.from + at, bytes, cudaMemcpyDefault, stream_));
         end += bytes;
