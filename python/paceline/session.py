@@ -150,7 +150,7 @@ class Run:
         group = self._engine.process_group()
         if group is None:
             if self._group_of_one is None:
-                self._group_of_one = group_of_one()
+                self._group_of_one = group_of_one(self.device)
             group = self._group_of_one
         return group
 
