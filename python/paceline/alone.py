@@ -156,13 +156,13 @@ class _Sampler:
         return order[offset:offset + self._batch]
 
 
-def group_of_one() -> torch.distributed.ProcessGroup:
-    """A group whose only member is this process."""
+def group_of_one(device: torch.device) -> torch.distributed.ProcessGroup:
+    """A group whose only member is this process, for tensors on the CPU and on this device."""
     store = HashStore()
     kind = torch.distributed.ProcessGroup.BackendType.GLOO
     group = torch.distributed.ProcessGroup(store, 0, 1)
     group._set_default_backend(kind)
-    group._register_backend(
-        torch.device("cpu"), kind,
-        torch.distributed.ProcessGroupGloo(store, 0, 1, datetime.timedelta(minutes=1)))
+    gloo = torch.distributed.ProcessGroupGloo(store, 0, 1, datetime.timedelta(minutes=1))
+    for place in {torch.device("cpu"), device}:
+        group._register_backend(place, kind, gloo)
     return group
