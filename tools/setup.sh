@@ -90,6 +90,11 @@ pip() {
   "$venv/bin/python" -m pip --disable-pip-version-check --no-input "$@" </dev/null
 }
 
+# The names of a list of wheels, sorted, each in the one way of writing it that pip makes of all.
+wheel_names() {
+  sed 's/[ =].*//; s/[_.]/-/g; s/.*/\L&/' | sort
+}
+
 # Updates .venv to the list: a .venv that was complete for another list is changed in place, an
 # unfinished one is made again.
 install_venv() {
@@ -104,8 +109,7 @@ install_venv() {
   fi
   # The list names every wheel with its version, so nothing is left to resolve.
   pip install --quiet --no-deps --only-binary :all: --requirement "$requirements"
-  mapfile -t extra < <(comm -23 <(pip freeze | sed 's/[ =].*//' | sort) \
-    <(sed 's/[ =].*//' "$requirements" | sort))
+  mapfile -t extra < <(comm -23 <(pip freeze | wheel_names) <(wheel_names <"$requirements"))
   ((${#extra[@]} == 0)) || pip uninstall --quiet --yes "${extra[@]}"
   pip check >/dev/null || { echo "set-up: $requirements is not consistent:" >&2; pip check >&2; exit 1; }
   # Written last: without it the next call starts over.

@@ -33,8 +33,8 @@ class Loader:
                  of_dataloader: Dict[str, Any]) -> None:
         for key in ("sampler", "batch_sampler", "drop_last"):
             if key in of_dataloader:
-                raise ValueError(f"{key} does not go with run.loader, whose ranks share the samples "
-                                 "by themselves; use a DataLoader of your own")
+                raise ValueError(f"{key} does not go with run.loader, whose ranks share the "
+                                 "samples by themselves; use a DataLoader of your own")
         if of_dataloader.get("in_order") is False:
             raise ValueError("in_order=False does not go with run.loader, whose position says how "
                              "many batches were taken; leave it out")
@@ -124,8 +124,8 @@ class Loader:
         self._again = []
         self._position = start
         self._positions.clear()
-        # An iterator draws its workers' seed: not from the training's random numbers, which would be
-        # others after a restart.
+        # An iterator draws its workers' seed: not from the training's random numbers, which would
+        # be others after a restart.
         of_dataloader: Dict[str, Any] = {
             "generator": torch.Generator().manual_seed(self._run.seed), **self._of_dataloader}
         self._iterator = iter(DataLoader(
@@ -256,6 +256,10 @@ class OwnLoader(Iterable):
             self._behind = self._began
         else:
             self._loader.load_state_dict(copy.deepcopy(self._began))
+
+    def drop(self) -> None:
+        """Leaves the iterator, which may be broken: the next step makes another one. For Run."""
+        self._iterator = None
 
     def _begin(self, step: Tuple[int, int]) -> None:
         if not self._is_ahead():

@@ -357,7 +357,7 @@ class Run:
         if self._newest is None:
             return False
         step = self._newest[0]
-        return step.done and step.number + 1 == self.total_steps
+        return step.done and not step.rehearsal and step.number + 1 == self.total_steps
 
     def _close_step(self) -> None:
         """What follows a step once the script has left its block, if it has made one."""
@@ -383,6 +383,8 @@ class Run:
         self._iterables.clear()
         for loader in self._loaders:
             loader._drop()
+        for own in self._own_loaders.values():
+            own.drop()
 
     def _source_of(self, loader: Any) -> Union[Loader, Iterable]:
         if isinstance(loader, Loader):

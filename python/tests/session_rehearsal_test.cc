@@ -90,7 +90,7 @@ TEST_F(SessionRehearsalTest, ASpareTakesOverDirectlyAfterwards) {
 }
 
 TEST_F(SessionRehearsalTest, WhateverTheScriptDoesInItsStepsItMayRehearse) {
-  for (const char* habits : {"plain", "group", "draw"}) {
+  for (const char* habits : {"plain", "group", "draw", "own"}) {
     SCOPED_TRACE(habits);
     Rehearse(habits);
     DieAndCompare({"backward 9"});

@@ -43,7 +43,7 @@ def train(run: paceline.Run, dataset: List[Sample]) -> int:
         return paceline.Score(loss=0.5 * rank, correct=1, count=world_size)
 
     assert_type(evaluate(0, 1), paceline.Score)
-    for step in run.steps():
+    for step in run.steps(rehearse=True):
         assert_type(step, paceline.Step)
         with step as entered:
             assert_type(entered, paceline.Step)
@@ -53,8 +53,9 @@ def train(run: paceline.Run, dataset: List[Sample]) -> int:
             scheduler.step()
             assert_type(run.process_group, torch.distributed.ProcessGroup)
             run.save()
+            run.report(loss=0.5, **{"train/accuracy": torch.tensor(1.0)})
         if step.done:
-            assert_type((step.number, step.passes), Tuple[int, int])
+            assert_type((step.number, step.passes, step.rehearsal), Tuple[int, int, bool])
     return run.finish()
 
 
