@@ -16,8 +16,8 @@ using ::testing::SizeIs;
 
 // A rank's run in a generation that goes on from the one before, from `since` on. Epochs have 24
 // samples in the data's order; a batch has two.
-SampleRun Run(int64_t generation, int64_t since, int rank, int world_size, int64_t steps,
-              DataPosition begin) {
+SampleRun ARun(int64_t generation, int64_t since, int rank, int world_size, int64_t steps,
+               DataPosition begin) {
   SampleRun run;
   run.generation = generation;
   run.parent = generation - 1;
@@ -50,7 +50,7 @@ std::vector<StepUse> StepsOf(const std::vector<SampleRun>& runs) {
 TEST(SampleUseTest, AnEpochIsUsedOnce) {
   // Six of two ranks.
   const LedgerUse use =
-      UseOf(CountedRuns({Run(1, 0, 0, 2, 7, {0, 0}), Run(1, 0, 1, 2, 7, {0, 0})}));
+      UseOf(CountedRuns({ARun(1, 0, 0, 2, 7, {0, 0}), ARun(1, 0, 1, 2, 7, {0, 0})}));
   ASSERT_THAT(use.epochs, SizeIs(2));
   EXPECT_EQ(use.epochs[0].once, 24);
   EXPECT_EQ(use.epochs[0].again, 0);
@@ -65,7 +65,7 @@ TEST(SampleUseTest, AnEpochIsUsedOnce) {
 }
 
 TEST(SampleUseTest, OneRecordStandsForAllWhoseGradientsItHas) {
-  const std::vector<StepUse> steps = StepsOf({Run(1, 0, 1, 2, 2, {0, 0})});
+  const std::vector<StepUse> steps = StepsOf({ARun(1, 0, 1, 2, 2, {0, 0})});
   ASSERT_THAT(steps, SizeIs(2));
   EXPECT_THAT(steps[1].ranks, ElementsAre(0, 1));
   EXPECT_THAT(steps[1].missing, IsEmpty());
@@ -75,8 +75,8 @@ TEST(SampleUseTest, OneRecordStandsForAllWhoseGradientsItHas) {
 
 TEST(SampleUseTest, WhatIsMadeAgainCountsOnce) {
   // Rank 0 has done steps 0 to 2 and was lost with the last of them: the others begin at step 2.
-  const std::vector<SampleRun> runs = {Run(1, 0, 0, 2, 3, {0, 0}), Run(1, 0, 1, 2, 2, {0, 0}),
-                                       Run(2, 2, 0, 2, 2, {0, 8})};
+  const std::vector<SampleRun> runs = {ARun(1, 0, 0, 2, 3, {0, 0}), ARun(1, 0, 1, 2, 2, {0, 0}),
+                                       ARun(2, 2, 0, 2, 2, {0, 8})};
   const LedgerUse use = UseOf(CountedRuns(runs));
   EXPECT_EQ(use.epochs[0].once, 16);
   EXPECT_EQ(use.epochs[0].again, 0);
@@ -86,14 +86,14 @@ TEST(SampleUseTest, WhatIsMadeAgainCountsOnce) {
 TEST(SampleUseTest, AStepThatOthersHaveTakenOverStays) {
   // Rank 0 has done step 2 with the other's gradients; they go on from step 3.
   const LedgerUse use =
-      UseOf(CountedRuns({Run(1, 0, 0, 2, 3, {0, 0}), Run(2, 3, 1, 2, 1, {0, 12})}));
+      UseOf(CountedRuns({ARun(1, 0, 0, 2, 3, {0, 0}), ARun(2, 3, 1, 2, 1, {0, 12})}));
   EXPECT_EQ(use.epochs[0].once, 16);
   EXPECT_EQ(use.missing, 0);
 }
 
 TEST(SampleUseTest, GoingBackToACheckpointUndoesAllThatFollowedIt) {
   // Ten steps, back to step 4; then one step only: what was behind it is no part of the model.
-  const std::vector<SampleRun> runs = {Run(1, 0, 0, 2, 10, {0, 0}), Run(5, 4, 0, 1, 1, {0, 16})};
+  const std::vector<SampleRun> runs = {ARun(1, 0, 0, 2, 10, {0, 0}), ARun(5, 4, 0, 1, 1, {0, 16})};
   const LedgerUse use = UseOf(CountedRuns(runs));
   ASSERT_THAT(use.epochs, SizeIs(1));
   EXPECT_EQ(use.epochs[0].once, 18);
@@ -101,16 +101,16 @@ TEST(SampleUseTest, GoingBackToACheckpointUndoesAllThatFollowedIt) {
 }
 
 TEST(SampleUseTest, ABeginningAloneUndoesToo) {
-  const std::vector<SampleRun> runs = {Run(1, 0, 0, 2, 10, {0, 0}), Run(2, 4, 0, 2, 0, {0, 16})};
+  const std::vector<SampleRun> runs = {ARun(1, 0, 0, 2, 10, {0, 0}), ARun(2, 4, 0, 2, 0, {0, 16})};
   EXPECT_EQ(UseOf(CountedRuns(runs)).last_step, 3);
 }
 
 TEST(SampleUseTest, AGenerationThatNobodyWentOnFromDoesNotCount) {
   // The second one could not read the newest checkpoint, at step 4; the third one can.
-  SampleRun third = Run(3, 4, 0, 2, 1, {0, 16});
+  SampleRun third = ARun(3, 4, 0, 2, 1, {0, 16});
   third.parent = 1;
   const LedgerUse use =
-      UseOf(CountedRuns({Run(1, 0, 0, 2, 5, {0, 0}), Run(2, 2, 0, 2, 1, {0, 8}), third}));
+      UseOf(CountedRuns({ARun(1, 0, 0, 2, 5, {0, 0}), ARun(2, 2, 0, 2, 1, {0, 8}), third}));
   EXPECT_EQ(use.first_step, 0);
   EXPECT_EQ(use.last_step, 4);
   EXPECT_EQ(use.missing, 0);
@@ -119,9 +119,9 @@ TEST(SampleUseTest, AGenerationThatNobodyWentOnFromDoesNotCount) {
 }
 
 TEST(SampleUseTest, WhatBeginsFromNothingHasNoParent) {
-  SampleRun second = Run(2, 0, 0, 2, 1, {0, 0});
+  SampleRun second = ARun(2, 0, 0, 2, 1, {0, 0});
   second.parent = 0;
-  const LedgerUse use = UseOf(CountedRuns({Run(1, 0, 0, 2, 5, {0, 0}), second}));
+  const LedgerUse use = UseOf(CountedRuns({ARun(1, 0, 0, 2, 5, {0, 0}), second}));
   EXPECT_EQ(use.last_step, 0);
   EXPECT_EQ(use.epochs[0].once, 4);
 }
@@ -130,7 +130,7 @@ TEST(SampleUseTest, AnEpochGoesOnWithOtherRanks) {
   // Three steps of two ranks, two of one, two of three. The last two samples are too few for three
   // ranks.
   const LedgerUse use = UseOf(CountedRuns(
-      {Run(1, 0, 0, 2, 3, {0, 0}), Run(2, 3, 0, 1, 2, {0, 12}), Run(3, 5, 0, 3, 2, {0, 16})}));
+      {ARun(1, 0, 0, 2, 3, {0, 0}), ARun(2, 3, 0, 1, 2, {0, 12}), ARun(3, 5, 0, 3, 2, {0, 16})}));
   ASSERT_THAT(use.epochs, SizeIs(2));
   EXPECT_EQ(use.epochs[0].once, 22);
   EXPECT_EQ(use.epochs[0].never, 2);
@@ -139,7 +139,7 @@ TEST(SampleUseTest, AnEpochGoesOnWithOtherRanks) {
 
 TEST(SampleUseTest, WithLocalAveragingEachRankHasItsOwnRecords) {
   const std::vector<StepUse> steps =
-      StepsOf({Alone(Run(1, 0, 0, 2, 3, {0, 0})), Alone(Run(1, 0, 1, 2, 2, {0, 0}))});
+      StepsOf({Alone(ARun(1, 0, 0, 2, 3, {0, 0})), Alone(ARun(1, 0, 1, 2, 2, {0, 0}))});
   ASSERT_THAT(steps, SizeIs(3));
   EXPECT_THAT(steps[1].ranks, ElementsAre(0, 1));
   EXPECT_THAT(steps[2].ranks, ElementsAre(0));
@@ -149,8 +149,8 @@ TEST(SampleUseTest, WithLocalAveragingEachRankHasItsOwnRecords) {
 TEST(SampleUseTest, RanksMayBeStepsApart) {
   // Rank 1 goes on at step 2 in the second generation, rank 0 at step 4: its steps stay.
   const std::vector<SampleRun> runs = {
-      Alone(Run(1, 0, 0, 2, 4, {0, 0})), Alone(Run(1, 0, 1, 2, 2, {0, 0})),
-      Alone(Run(2, 4, 0, 2, 1, {0, 16})), Alone(Run(2, 2, 1, 2, 3, {0, 8}))};
+      Alone(ARun(1, 0, 0, 2, 4, {0, 0})), Alone(ARun(1, 0, 1, 2, 2, {0, 0})),
+      Alone(ARun(2, 4, 0, 2, 1, {0, 16})), Alone(ARun(2, 2, 1, 2, 3, {0, 8}))};
   const LedgerUse use = UseOf(CountedRuns(runs));
   EXPECT_EQ(use.missing, 0);
   EXPECT_EQ(use.epochs[0].once, 20);
@@ -160,11 +160,11 @@ TEST(SampleUseTest, RanksMayBeStepsApart) {
 TEST(SampleUseTest, RanksThatMakeStepsUpKeepTheirSamples) {
   // Of three ranks the last is lost; rank 1 makes step 2 up as it would have, and from step 3 on
   // there are two.
-  SampleRun made_up = Alone(Run(2, 3, 1, 3, 1, {0, 12}));
+  SampleRun made_up = Alone(ARun(2, 3, 1, 3, 1, {0, 12}));
   made_up.first_step = 2;
   const std::vector<StepUse> steps =
-      StepsOf({Alone(Run(1, 0, 0, 3, 3, {0, 0})), Alone(Run(1, 0, 1, 3, 2, {0, 0})), made_up,
-               Alone(Run(2, 3, 0, 2, 1, {0, 18})), Alone(Run(2, 3, 1, 2, 1, {0, 18}))});
+      StepsOf({Alone(ARun(1, 0, 0, 3, 3, {0, 0})), Alone(ARun(1, 0, 1, 3, 2, {0, 0})), made_up,
+               Alone(ARun(2, 3, 0, 2, 1, {0, 18})), Alone(ARun(2, 3, 1, 2, 1, {0, 18}))});
   ASSERT_THAT(steps, SizeIs(4));
   EXPECT_THAT(steps[2].ranks, ElementsAre(0, 1));
   EXPECT_THAT(steps[2].missing, ElementsAre(2));
@@ -173,15 +173,15 @@ TEST(SampleUseTest, RanksThatMakeStepsUpKeepTheirSamples) {
 }
 
 TEST(SampleUseTest, StepsWithoutARecordAreMissing) {
-  SampleRun later = Run(1, 0, 0, 2, 1, {0, 12});
+  SampleRun later = ARun(1, 0, 0, 2, 1, {0, 12});
   later.first_step = 3;
-  const LedgerUse use = UseOf(CountedRuns({Run(1, 0, 0, 2, 1, {0, 0}), later}));
+  const LedgerUse use = UseOf(CountedRuns({ARun(1, 0, 0, 2, 1, {0, 0}), later}));
   EXPECT_EQ(use.missing, 2);
   EXPECT_EQ(use.epochs[0].once, 8);
 }
 
 TEST(SampleUseTest, StepsOfOtherDataAreUnknown) {
-  SampleRun run = Run(1, 0, 0, 2, 3, {0, 0});
+  SampleRun run = ARun(1, 0, 0, 2, 3, {0, 0});
   run.samples = 0;
   const LedgerUse use = UseOf(CountedRuns({run}));
   EXPECT_EQ(use.unknown, 3);
@@ -191,14 +191,14 @@ TEST(SampleUseTest, StepsOfOtherDataAreUnknown) {
 TEST(SampleUseTest, ASampleUsedTwiceIsSeen) {
   // The second generation goes on at a place that was used.
   const LedgerUse use =
-      UseOf(CountedRuns({Run(1, 0, 0, 2, 2, {0, 0}), Run(2, 2, 0, 2, 1, {0, 4})}));
+      UseOf(CountedRuns({ARun(1, 0, 0, 2, 2, {0, 0}), ARun(2, 2, 0, 2, 1, {0, 4})}));
   EXPECT_EQ(use.epochs[0].once, 4);
   EXPECT_EQ(use.epochs[0].again, 4);
   EXPECT_EQ(use.epochs[0].never, 16);
 }
 
 TEST(SampleUseTest, UsesOfASampleAreThoseOfTheSteps) {
-  SampleRun run = Run(1, 0, 0, 3, 6, {0, 0});
+  SampleRun run = ARun(1, 0, 0, 3, 6, {0, 0});
   run.shuffle = true;
   run.seed = 7;
   run.passes = 2;
