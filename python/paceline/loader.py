@@ -38,8 +38,9 @@ class Loader:
         if of_dataloader.get("in_order") is False:
             raise ValueError("in_order=False does not go with run.loader, whose position says how "
                              "many batches were taken; leave it out")
+        kind = type(dataset).__name__
         if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__len__"):
-            raise TypeError(f"a {type(dataset).__name__} gives samples by no index; run.loader "
+            raise TypeError(f"a {kind} gives samples by no index; run.loader "
                             "takes a map-style dataset, and step.batches a DataLoader of others")
         if batch_size is not None and batch_size < 1:
             raise ValueError(f"batch_size is {batch_size}; give at least 1, or None for that of "

@@ -36,14 +36,14 @@ class Rehearsal(AloneEngine):
         self._parameters = list(run._trained.values())
         self._run = run
         self._job = job
-        self._began = 0.0
+        self._begun_at = 0.0
         self._positions = [(one, copy.deepcopy(one.state_dict()))
                            for one in run._own_loaders.values()]
 
     def begin(self) -> Tuple[Step, Order]:
         """From now on the run's engine is this. Returns its only step."""
         print("this spare rehearses a step before it stands by", flush=True)
-        self._began = time.monotonic()
+        self._begun_at = time.monotonic()
         order = _Order(self.batch)
         self._run._engine = self
         self._run._order = order
@@ -65,7 +65,7 @@ class Rehearsal(AloneEngine):
         for parameter in self._parameters:
             parameter.grad = None
         self._job.show_rehearsal(_ring.IDLE)
-        print(f"this spare has rehearsed a step in {time.monotonic() - self._began:.3g} s",
+        print(f"this spare has rehearsed a step in {time.monotonic() - self._begun_at:.3g} s",
               flush=True)
 
     def begin_pass(self) -> None:
