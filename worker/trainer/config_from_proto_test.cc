@@ -287,6 +287,7 @@ TEST(ConfigFromProtoTest, SlipstreamArrives) {
   proto.mutable_spec()->clear_strategy();
   proto.mutable_spec()->clear_gradient_format();
   proto.mutable_spec()->mutable_strategy()->mutable_slipstream();
+  proto.mutable_spec()->mutable_checkpoint()->clear_sample_ledger();
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kSlipstream);

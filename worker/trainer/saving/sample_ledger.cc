@@ -218,9 +218,9 @@ absl::StatusOr<LedgerFiles> ReadSampleLedger(const std::string& job_directory) {
   LedgerFiles files;
   for (const std::string& name : names) {
     if (!absl::EndsWith(name, kEnding)) continue;
-    PACELINE_ASSIGN_OR_RETURN(const ForeignFile file, folder.OpenFile(name));
     LedgerFiles found;
     for (int tries = 0; tries < kTriesToRead; ++tries) {
+      PACELINE_ASSIGN_OR_RETURN(const ForeignFile file, folder.OpenFile(name));
       PACELINE_ASSIGN_OR_RETURN(const std::string bytes, file.ReadAll(kMostBytes));
       found = RecordsIn(bytes);
       if (found.damaged == 0) break;
