@@ -177,7 +177,8 @@ TEST_F(LedgerTest, AJobThatShrinksAndGrowsWhileItTrainsUsesEachSampleOnce) {
 
 TEST_F(LedgerTest, WithLocalAveragingEachRankNotesItsOwn) {
   const auto daemon = RunJob(SessionSpec(
-      2, "local", KeepsLedger() + "strategy { hsgd { ladder { period: 3 size: 2 } } }"));
+      2, "local",
+      KeepsLedger() + "strategy { gradient_group_size: 1 hsgd { ladder { period: 3 size: 2 } } }"));
   for (const SampleRun& run : Runs()) EXPECT_EQ(run.with_size, 1);
   const LedgerUse use = UseOf(CountedRuns(Runs()));
   EXPECT_EQ(use.missing, 0);
