@@ -179,7 +179,9 @@ void SampleLedger::Run() {
     }
     const absl::Status status = Write(records);
     if (!status.ok() && !failed) {
-      PACELINE_LOG(WARNING) << "the ledger of samples is incomplete for now: " << status.message();
+      PACELINE_LOG(WARNING)
+          << "the ledger of samples cannot be written, and is tried again with the next step: "
+          << status.message();
     }
     failed = !status.ok();
     const absl::MutexLock lock(&mu_);
