@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "absl/strings/str_cat.h"
-#include "worker/trainer/core/model_size.h"
+#include "common/core/model_size.h"
 #include "worker/trainer/model/checkpointed.h"
 #include "worker/trainer/model/llama_ops.h"
 #include "worker/trainer/model/models.h"

@@ -1,6 +1,6 @@
 // Formulas for a Llama's size and for the floating-point operations that its training takes.
-#ifndef WORKER_TRAINER_CORE_MODEL_SIZE_H_
-#define WORKER_TRAINER_CORE_MODEL_SIZE_H_
+#ifndef COMMON_CORE_MODEL_SIZE_H_
+#define COMMON_CORE_MODEL_SIZE_H_
 
 #include <cstdint>
 
@@ -46,4 +46,4 @@ TransformerCost LlamaCost(const LlamaSize& size);
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_CORE_MODEL_SIZE_H_
+#endif  // COMMON_CORE_MODEL_SIZE_H_

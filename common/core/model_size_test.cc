@@ -1,4 +1,4 @@
-#include "worker/trainer/core/model_size.h"
+#include "common/core/model_size.h"
 
 #include <gtest/gtest.h>
 
