@@ -32,4 +32,10 @@ TransformerCost LlamaCost(const LlamaSize& size) {
   return cost;
 }
 
+int64_t LogitsChunkTokens(int64_t tokens, int64_t vocab_size, int64_t chunk_bytes) {
+  const int64_t bytes = tokens * vocab_size * static_cast<int64_t>(sizeof(float));
+  const int64_t chunks = (bytes + chunk_bytes - 1) / chunk_bytes;
+  return (tokens + chunks - 1) / chunks;
+}
+
 }  // namespace paceline

@@ -1,4 +1,5 @@
-// Formulas for a Llama's size and for the floating-point operations that its training takes.
+// Formulas for a Llama's size, for the floating-point operations that its training takes, and for
+// the chunks in which its loss is computed.
 #ifndef COMMON_CORE_MODEL_SIZE_H_
 #define COMMON_CORE_MODEL_SIZE_H_
 
@@ -43,6 +44,15 @@ double FlopsPerToken(const TransformerCost& cost, int64_t sequence_length);
 // The cost of a Llama. A tied embedding is also the output projection, so it does not count as a
 // mere lookup.
 TransformerCost LlamaCost(const LlamaSize& size);
+
+// The float logits that a Llama's loss has at once take at most about this much.
+inline constexpr int64_t kLogitsChunkBytes = int64_t{256} << 20;
+
+// Tokens in a chunk of the loss of `tokens` tokens: all of them if their float logits
+// [tokens, vocab_size] take at most `chunk_bytes`. More are divided into chunks of equal size (the
+// last one may be shorter). Requires: positive arguments.
+int64_t LogitsChunkTokens(int64_t tokens, int64_t vocab_size,
+                          int64_t chunk_bytes = kLogitsChunkBytes);
 
 }  // namespace paceline
 

@@ -48,5 +48,28 @@ TEST(ModelSizeTest, ATiedEmbeddingIsNotSubtracted) {
   EXPECT_EQ(LlamaCost(k1b).lookup_parameters, 0);
 }
 
+TEST(ModelSizeTest, LogitsOfSmallBatchesAreOneChunk) {
+  // 4 bytes * 50304 * 1024 = 206,045,184 <= 268,435,456 < 4 bytes * 50304 * 2048.
+  EXPECT_EQ(LogitsChunkTokens(1024, 50304), 1024);
+  EXPECT_EQ(LogitsChunkTokens(2048, 50304), 1024);
+  // 4 * 128256 * 8192 = 4,202,692,608 bytes: 15.7 chunks.
+  EXPECT_EQ(LogitsChunkTokens(8192, 128256), 512);
+}
+
+TEST(ModelSizeTest, ChunksOfLogitsStayBelowTheLimitAndCoverAllTokens) {
+  for (const int64_t limit : {4, 100, 1000}) {
+    for (const int64_t vocab_size : {1, 7, 40}) {
+      for (int64_t tokens = 1; tokens < 60; ++tokens) {
+        const int64_t chunk = LogitsChunkTokens(tokens, vocab_size, limit);
+        ASSERT_GE(chunk, 1);
+        ASSERT_LE(chunk, tokens);
+        ASSERT_EQ(chunk == tokens, tokens == 1 || tokens * vocab_size * 4 <= limit);
+        // One token more than fits, since the number of chunks is whole.
+        ASSERT_LE((chunk - 1) * vocab_size * 4, limit);
+      }
+    }
+  }
+}
+
 }  // namespace
 }  // namespace paceline

@@ -14,15 +14,22 @@ at::Tensor Classifier::Loss(const Batch& batch) {
 Score Classifier::Evaluate(const Batch& batch) {
   at::NoGradGuard no_grad;
   const at::Tensor targets = batch.targets.flatten();
-  const at::Tensor scores = Forward(batch.inputs).flatten(0, -2).to(at::kFloat);
+  return ScoreOf(SumsOf(Forward(batch.inputs).flatten(0, -2), targets), targets.numel());
+}
+
+at::Tensor Classifier::SumsOf(at::Tensor scores, const at::Tensor& targets) {
+  scores = scores.to(at::kFloat);
   const at::Tensor loss = at::cross_entropy_loss(scores, targets, {}, at::Reduction::Sum);
   const at::Tensor correct = scores.argmax(1).eq(targets).sum();
-  // Only one copy from the device.
-  const at::Tensor sums = at::stack({loss.to(at::kDouble), correct.to(at::kDouble)}).cpu();
+  return at::stack({loss.to(at::kDouble), correct.to(at::kDouble)});
+}
+
+Score Classifier::ScoreOf(const at::Tensor& sums, int64_t predictions) {
+  const at::Tensor on_host = sums.cpu();  // Only one copy from the device.
   Score score;
-  score.loss = sums.const_data_ptr<double>()[0];
-  score.correct = sums.const_data_ptr<double>()[1];
-  score.predictions = static_cast<double>(targets.numel());
+  score.loss = on_host.const_data_ptr<double>()[0];
+  score.correct = on_host.const_data_ptr<double>()[1];
+  score.predictions = static_cast<double>(predictions);
   return score;
 }
 

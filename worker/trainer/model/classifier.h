@@ -5,6 +5,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstdint>
+
 #include "worker/trainer/data/dataset.h"
 #include "worker/trainer/model/model.h"
 
@@ -20,6 +22,12 @@ class Classifier : public Model {
 
  protected:
   using Model::Model;
+
+  // Of scores [n, classes] and their targets [n]: the sum of the losses and the number of targets
+  // with the highest score, as doubles [2] on the device.
+  static at::Tensor SumsOf(at::Tensor scores, const at::Tensor& targets);
+  // Of such sums over all predictions.
+  static Score ScoreOf(const at::Tensor& sums, int64_t predictions);
 };
 
 }  // namespace paceline

@@ -1,10 +1,12 @@
 #include <ATen/autocast_mode.h>
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/embedding.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
 
+#include <algorithm>
 #include <memory>
 #include <string>
 #include <utility>
@@ -13,18 +15,22 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/model_size.h"
 #include "worker/trainer/model/checkpointed.h"
+#include "worker/trainer/model/chunked_cross_entropy.h"
 #include "worker/trainer/model/llama_ops.h"
 #include "worker/trainer/model/models.h"
 
 namespace paceline {
 namespace {
 
-// Casts `x` to the type in which matrix products of it are computed: once, where several use it.
-at::Tensor ForProducts(const at::Tensor& x) {
+// The type in which matrix products of `x` are computed.
+at::ScalarType ProductType(const at::Tensor& x) {
   const c10::DeviceType device = x.device().type();
-  if (!at::autocast::is_autocast_enabled(device)) return x;
-  return x.to(at::autocast::get_autocast_dtype(device));
+  return at::autocast::is_autocast_enabled(device) ? at::autocast::get_autocast_dtype(device)
+                                                   : x.scalar_type();
 }
+
+// Casts `x` to the type of its matrix products: once, where several use it.
+at::Tensor ForProducts(const at::Tensor& x) { return x.to(ProductType(x)); }
 
 // One layer: attention and a feed-forward network. Each takes a normalised copy of the residual
 // stream and adds its result to the stream.
@@ -79,10 +85,11 @@ class Block : public Recomputable {
 // Hugging Face's LlamaForCausalLM.
 class Llama : public Classifier {
  public:
-  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device)
+  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device, int64_t chunk_bytes)
       : Classifier(device),
         config_(config),
         sequence_length_(sequence_length),
+        chunk_bytes_(chunk_bytes),
         rotary_(MakeRotaryTable(sequence_length, config.dim / config.heads, config.rope_theta,
                                 device)) {
     embedding_ = AddMatrix("model.embed_tokens.weight", config_.vocab_size, config_.dim);
@@ -94,12 +101,32 @@ class Llama : public Classifier {
 
   // Maps tokens [batch, length], at most the sequence length, to [batch, length, vocab_size].
   at::Tensor Forward(const at::Tensor& tokens) override {
-    at::Tensor x = at::embedding(embedding_, tokens);
-    for (const Block& block : blocks_) {
-      x = config_.checkpoint_activations && x.requires_grad() ? Checkpointed(block, x)
-                                                              : block.Compute(x);
+    return at::linear(Hidden(tokens), head_);
+  }
+
+  at::Tensor Loss(const Batch& batch) override {
+    const int64_t chunk_tokens = ChunkTokensOf(batch);
+    if (chunk_tokens == batch.targets.numel()) return Classifier::Loss(batch);
+    const at::Tensor hidden = Hidden(batch.inputs).flatten(0, -2);
+    return ChunkedCrossEntropy(hidden, head_, batch.targets.flatten(), chunk_tokens,
+                               ProductType(hidden));
+  }
+
+  Score Evaluate(const Batch& batch) override {
+    const int64_t chunk_tokens = ChunkTokensOf(batch);
+    const at::Tensor targets = batch.targets.flatten();
+    if (chunk_tokens == targets.numel()) return Classifier::Evaluate(batch);
+    at::NoGradGuard no_grad;
+    const at::Tensor hidden = ForProducts(Hidden(batch.inputs).flatten(0, -2));
+    const at::Tensor head = ForProducts(head_);
+    at::Tensor sums;
+    for (int64_t begin = 0; begin < targets.numel(); begin += chunk_tokens) {
+      const int64_t count = std::min(chunk_tokens, targets.numel() - begin);
+      const at::Tensor more =
+          SumsOf(at::linear(hidden.narrow(0, begin, count), head), targets.narrow(0, begin, count));
+      sums = sums.defined() ? sums.add(more) : more;
     }
-    return at::linear(RmsNorm(x, norm_, config_.norm_epsilon), head_);
+    return ScoreOf(sums, targets.numel());
   }
 
   double FlopsPerSample() const override {
@@ -110,6 +137,20 @@ class Llama : public Classifier {
   }
 
  private:
+  // The normalised residual stream behind the last block: [batch, length, dim].
+  at::Tensor Hidden(const at::Tensor& tokens) const {
+    at::Tensor x = at::embedding(embedding_, tokens);
+    for (const Block& block : blocks_) {
+      x = config_.checkpoint_activations && x.requires_grad() ? Checkpointed(block, x)
+                                                              : block.Compute(x);
+    }
+    return RmsNorm(x, norm_, config_.norm_epsilon);
+  }
+
+  int64_t ChunkTokensOf(const Batch& batch) const {
+    return LogitsChunkTokens(batch.targets.numel(), config_.vocab_size, chunk_bytes_);
+  }
+
   // Normal distribution with standard deviation 0.02.
   at::Tensor AddMatrix(std::string name, int64_t rows, int64_t columns) {
     return AddParameter(std::move(name), at::empty({rows, columns}).normal_(0, 0.02));
@@ -134,6 +175,7 @@ class Llama : public Classifier {
 
   const LlamaConfig config_;
   const int64_t sequence_length_;
+  const int64_t chunk_bytes_;
   const RotaryTable rotary_;
   at::Tensor embedding_;  // [vocab_size, dim]
   std::vector<Block> blocks_;
@@ -144,8 +186,8 @@ class Llama : public Classifier {
 }  // namespace
 
 std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
-                                      at::Device device) {
-  return std::make_unique<Llama>(config, sequence_length, device);
+                                      at::Device device, int64_t chunk_bytes) {
+  return std::make_unique<Llama>(config, sequence_length, device, chunk_bytes);
 }
 
 }  // namespace paceline

@@ -1,12 +1,10 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
-#include <c10/core/Allocator.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <memory>
 #include <string>
 #include <vector>
@@ -15,6 +13,7 @@
 #include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/model/models.h"
+#include "worker/trainer/model/testing/memory_count.h"
 
 namespace paceline {
 namespace {
@@ -35,9 +34,10 @@ LlamaConfig SmallConfig() {
   return config;
 }
 
-std::unique_ptr<Classifier> Make(const LlamaConfig& config, uint64_t seed = 1) {
-  at::manual_seed(seed);
-  return MakeLlama(config, kLength, at::kCPU);
+std::unique_ptr<Classifier> Make(const LlamaConfig& config,
+                                 int64_t chunk_bytes = kLogitsChunkBytes) {
+  at::manual_seed(1);
+  return MakeLlama(config, kLength, at::kCPU, chunk_bytes);
 }
 
 Batch MakeBatch(uint64_t seed, int64_t samples = 3, int64_t length = kLength) {
@@ -182,20 +182,6 @@ TEST(LlamaTest, TheReducerSeesTheGradientsOfRecomputedBlocks) {
   }
 }
 
-// Bytes of living tensors, as the allocator reports them.
-class MemoryCount : public c10::MemoryReportingInfoBase {
- public:
-  void reportMemoryUsage(void* /*ptr*/, int64_t alloc_size, size_t /*total_allocated*/,
-                         size_t /*total_reserved*/, c10::Device /*device*/) override {
-    live += alloc_size;
-    peak = std::max(peak, live);
-  }
-  bool memoryProfilingEnabled() const override { return true; }
-
-  int64_t live = 0;
-  int64_t peak = 0;
-};
-
 struct Memory {
   int64_t kept = 0;  // Kept between forward and backward pass.
   int64_t peak = 0;
@@ -235,6 +221,70 @@ TEST(LlamaTest, NothingButTheGraphOutlivesTheLoss) {
   const at::Tensor loss = model->Loss(batch);
   EXPECT_LT(count->live, 1024);
   EXPECT_GT(count->peak, 100'000);
+}
+
+// 36 tokens of 50 classes are 7200 bytes of logits; here in 6 chunks of 6 tokens.
+constexpr int64_t kSmallChunks = 1200;
+
+TEST(LlamaTest, ALossInChunksIsCloseToThatOfAllLogits) {
+  for (const bool tied : {false, true}) {
+    LlamaConfig config = SmallConfig();
+    config.tie_embeddings = tied;
+    const std::unique_ptr<Classifier> whole = Make(config);
+    config.checkpoint_activations = true;
+    const std::unique_ptr<Classifier> in_chunks = Make(config, kSmallChunks);
+    const Batch batch = MakeBatch(2);
+    for (const bool bf16 : {false, true}) {
+      at::Tensor expected;
+      at::Tensor actual;
+      {
+        const Autocast autocast(bf16, at::kCPU);
+        expected = whole->Loss(batch);
+      }
+      {
+        const Autocast autocast(bf16, at::kCPU);
+        actual = in_chunks->Loss(batch);
+      }
+      EXPECT_EQ(actual.scalar_type(), at::kFloat);
+      EXPECT_NEAR(actual.item<double>(), expected.item<double>(), bf16 ? 1e-3 : 1e-5);
+      expected.backward();
+      actual.backward();
+      const std::vector<at::Tensor> all = Gradients(*whole);
+      for (size_t i = 0; i < all.size(); ++i) {
+        const at::Tensor gradient = Gradients(*in_chunks)[i];
+        const double error = gradient.sub(all[i]).norm().item<double>();
+        EXPECT_LE(error, (bf16 ? 3e-2 : 1e-5) * all[i].norm().item<double>())
+            << whole->parameters()[i].name;
+      }
+    }
+  }
+}
+
+TEST(LlamaTest, LogitsThatFitOneChunkGiveTheSameBits) {
+  const std::unique_ptr<Classifier> plain = Make(SmallConfig());
+  const std::unique_ptr<Classifier> fits = Make(SmallConfig(), 7200);
+  const Batch batch = MakeBatch(2);
+  const at::Tensor expected = plain->Classifier::Loss(batch);
+  const at::Tensor actual = fits->Loss(batch);
+  EXPECT_TRUE(actual.equal(expected));
+  expected.backward();
+  actual.backward();
+  ExpectBitEqual(Gradients(*fits), Gradients(*plain));
+}
+
+TEST(LlamaTest, EvaluationInChunksHasTheSameSums) {
+  const std::unique_ptr<Classifier> plain = Make(SmallConfig());
+  const std::unique_ptr<Classifier> in_chunks = Make(SmallConfig(), kSmallChunks);
+  Batch batch = MakeBatch(2);
+  // Half of the predictions are right.
+  const at::Tensor best = plain->Forward(batch.inputs).argmax(-1);
+  batch.targets.narrow(1, 0, kLength / 2).copy_(best.narrow(1, 0, kLength / 2));
+  const Score expected = plain->Evaluate(batch);
+  const Score actual = in_chunks->Evaluate(batch);
+  EXPECT_NEAR(actual.loss, expected.loss, 1e-4);
+  EXPECT_EQ(actual.correct, expected.correct);
+  EXPECT_GE(actual.correct, 18);
+  EXPECT_EQ(actual.predictions, 36);
 }
 
 TEST(LlamaTest, ImagesAreRefused) {

@@ -1,0 +1,181 @@
+#include "worker/trainer/model/chunked_cross_entropy.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/linear.h>
+#include <ATen/ops/randint.h>
+#include <ATen/ops/randn.h>
+#include <c10/util/Exception.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <functional>
+#include <memory>
+
+#include "worker/trainer/model/testing/memory_count.h"
+
+namespace paceline {
+namespace {
+
+// Leaves of the loss, and the targets.
+struct Inputs {
+  at::Tensor hidden;   // [tokens, dim]
+  at::Tensor head;     // [vocab_size, dim]
+  at::Tensor targets;  // [tokens]
+};
+
+Inputs MakeInputs(int64_t tokens, int64_t dim, int64_t vocab_size, at::ScalarType type) {
+  at::manual_seed(tokens);
+  Inputs inputs;
+  inputs.hidden = at::randn({tokens, dim}, type).requires_grad_(true);
+  inputs.head = at::randn({vocab_size, dim}, type).requires_grad_(true);
+  inputs.targets = at::randint(0, vocab_size, {tokens}, at::kLong);
+  return inputs;
+}
+
+at::Tensor PlainLoss(const Inputs& inputs, at::ScalarType product_type) {
+  const at::Tensor logits =
+      at::linear(inputs.hidden.to(product_type), inputs.head.to(product_type));
+  return at::cross_entropy_loss(logits.to(inputs.hidden.scalar_type()), inputs.targets);
+}
+
+struct Results {
+  at::Tensor loss;
+  at::Tensor grad_hidden;
+  at::Tensor grad_head;
+};
+
+// Takes the gradients of three times the loss.
+Results Run(const Inputs& inputs, const std::function<at::Tensor(const Inputs&)>& loss_of) {
+  inputs.hidden.mutable_grad() = at::Tensor();
+  inputs.head.mutable_grad() = at::Tensor();
+  const at::Tensor loss = loss_of(inputs);
+  loss.mul(3).backward();
+  return {loss.detach(), inputs.hidden.grad(), inputs.head.grad()};
+}
+
+void ExpectClose(const at::Tensor& actual, const at::Tensor& expected, double tolerance) {
+  ASSERT_EQ(actual.sizes(), expected.sizes());
+  EXPECT_EQ(actual.scalar_type(), expected.scalar_type());
+  const double error = actual.sub(expected).abs().max().item<double>();
+  EXPECT_LE(error, tolerance * expected.abs().max().item<double>());
+}
+
+void ExpectLikePlain(const Inputs& inputs, int64_t chunk_tokens, at::ScalarType product_type,
+                     double tolerance) {
+  const Results expected =
+      Run(inputs, [&](const Inputs& in) { return PlainLoss(in, product_type); });
+  const Results actual = Run(inputs, [&](const Inputs& in) {
+    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, chunk_tokens, product_type);
+  });
+  ExpectClose(actual.loss, expected.loss, tolerance);
+  ExpectClose(actual.grad_hidden, expected.grad_hidden, tolerance);
+  ExpectClose(actual.grad_head, expected.grad_head, tolerance);
+}
+
+TEST(ChunkedCrossEntropyTest, LossAndGradientsAreThoseOfAllLogits) {
+  // One token at a time, chunks that do and do not divide 30 tokens, a single chunk.
+  for (const int64_t chunk_tokens : {1, 7, 10, 30, 100}) {
+    SCOPED_TRACE(chunk_tokens);
+    ExpectLikePlain(MakeInputs(30, 8, 41, at::kDouble), chunk_tokens, at::kDouble, 1e-13);
+    ExpectLikePlain(MakeInputs(30, 8, 41, at::kFloat), chunk_tokens, at::kFloat, 1e-5);
+    ExpectLikePlain(MakeInputs(30, 8, 41, at::kFloat), chunk_tokens, at::kBFloat16, 2e-2);
+  }
+}
+
+// Central differences in double, with respect to each element.
+void ExpectDifferences(const Inputs& inputs, const at::Tensor& leaf, const at::Tensor& gradient) {
+  constexpr double kStep = 1e-5;
+  at::NoGradGuard no_grad;
+  const auto loss_with = [&](int64_t i, double change) {
+    leaf.view({-1})[i].add_(change);
+    const double loss =
+        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble)
+            .item<double>();
+    leaf.view({-1})[i].sub_(change);
+    return loss;
+  };
+  for (int64_t i = 0; i < leaf.numel(); ++i) {
+    const double slope = (loss_with(i, kStep) - loss_with(i, -kStep)) / (2 * kStep);
+    EXPECT_NEAR(gradient.view({-1})[i].item<double>(), slope, 1e-8) << "element " << i;
+  }
+}
+
+TEST(ChunkedCrossEntropyTest, GradientsAreTheSlopesOfTheLoss) {
+  Inputs inputs = MakeInputs(5, 3, 4, at::kDouble);
+  inputs.targets[1].fill_(-100);
+  ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble).backward();
+  ExpectDifferences(inputs, inputs.hidden, inputs.hidden.grad());
+  ExpectDifferences(inputs, inputs.head, inputs.head.grad());
+}
+
+TEST(ChunkedCrossEntropyTest, IgnoredTargetsCountForNothing) {
+  Inputs inputs = MakeInputs(12, 8, 41, at::kDouble);
+  inputs.targets.narrow(0, 3, 4).fill_(-100);  // With chunks of 2, one has no other targets.
+  ExpectLikePlain(inputs, 2, at::kDouble, 1e-13);
+  EXPECT_EQ(inputs.hidden.grad().narrow(0, 3, 4).abs().max().item<double>(), 0);
+  inputs.targets.fill_(-100);
+  const at::Tensor none =
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble);
+  EXPECT_TRUE(std::isnan(none.item<double>())) << "as at::cross_entropy_loss";
+}
+
+TEST(ChunkedCrossEntropyTest, WhatIsNotFiniteIsNotHidden) {
+  const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
+  at::Tensor hidden = inputs.hidden.detach().clone();
+  hidden[4].fill_(std::nan(""));
+  const at::Tensor loss = ChunkedCrossEntropy(hidden, inputs.head, inputs.targets, 2, at::kFloat);
+  EXPECT_TRUE(std::isnan(loss.item<float>()));
+}
+
+TEST(ChunkedCrossEntropyTest, AnUnknownClassIsAnError) {
+  Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
+  inputs.targets[5].fill_(9);
+  EXPECT_THROW(ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat),
+               c10::Error);
+}
+
+TEST(ChunkedCrossEntropyTest, WithoutGradientsTheLossIsTheSameAndKeepsNothing) {
+  const Inputs inputs = MakeInputs(30, 8, 41, at::kFloat);
+  const at::Tensor expected =
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat);
+  at::NoGradGuard no_grad;
+  const auto count = std::make_shared<MemoryCount>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+  const at::Tensor loss =
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat);
+  EXPECT_LT(count->live, 1024);
+  EXPECT_TRUE(loss.equal(expected));
+  EXPECT_FALSE(loss.requires_grad());
+}
+
+int64_t PeakOfStep(const std::function<at::Tensor()>& loss_of) {
+  const auto count = std::make_shared<MemoryCount>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+  loss_of().backward();
+  return count->peak;
+}
+
+TEST(ChunkedCrossEntropyTest, OnlyOneChunksLogitsExistAtATime) {
+  constexpr int64_t kTokens = 512;
+  constexpr int64_t kDim = 16;
+  constexpr int64_t kVocabSize = 1000;
+  constexpr int64_t kChunk = 32;
+  const Inputs plain = MakeInputs(kTokens, kDim, kVocabSize, at::kFloat);
+  const int64_t plain_peak = PeakOfStep([&] { return PlainLoss(plain, at::kFloat); });
+  // Logits and their log-probabilities, each 2,048,000 bytes.
+  EXPECT_GE(plain_peak, 2 * 4 * kTokens * kVocabSize);
+  const Inputs inputs = MakeInputs(kTokens, kDim, kVocabSize, at::kFloat);
+  const int64_t peak = PeakOfStep([&] {
+    return ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, kChunk, at::kFloat);
+  });
+  // Both gradients, logits and log-probabilities of one chunk: 32,768 + 64,000 + 2 * 128,000 bytes;
+  // and some columns of a number per token.
+  const int64_t formula = 4 * (kTokens * kDim + kVocabSize * kDim + 2 * kChunk * kVocabSize);
+  EXPECT_GE(peak, formula);
+  EXPECT_LE(peak, formula + 64 * 1024);
+}
+
+}  // namespace
+}  // namespace paceline
