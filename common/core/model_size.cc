@@ -4,13 +4,20 @@ namespace paceline {
 
 int64_t LlamaEmbeddingParameters(const LlamaSize& size) { return size.vocab_size * size.dim; }
 
-int64_t LlamaParameters(const LlamaSize& size) {
-  const int64_t kv_dim = size.dim / size.heads * size.kv_heads;
-  const int64_t attention = 2 * size.dim * size.dim + 2 * size.dim * kv_dim;
-  const int64_t feed_forward = 3 * size.dim * size.ffn_dim;
-  const int64_t norms = 2 * size.dim;
-  const int64_t embeddings = (size.tie_embeddings ? 1 : 2) * LlamaEmbeddingParameters(size);
-  return size.layers * (attention + feed_forward + norms) + size.dim + embeddings;
+double LlamaBlockParameters(const LlamaSize& size) {
+  const auto dim = static_cast<double>(size.dim);
+  const auto kv_dim = static_cast<double>(size.dim / size.heads * size.kv_heads);
+  const double attention = 2 * dim * dim + 2 * dim * kv_dim;
+  const double feed_forward = 3 * dim * static_cast<double>(size.ffn_dim);
+  const double norms = 2 * dim;
+  return attention + feed_forward + norms;
+}
+
+double LlamaParameters(const LlamaSize& size) {
+  const double embeddings =
+      (size.tie_embeddings ? 1.0 : 2.0) * static_cast<double>(LlamaEmbeddingParameters(size));
+  return static_cast<double>(size.layers) * LlamaBlockParameters(size) +
+         static_cast<double>(size.dim) + embeddings;
 }
 
 double FlopsPerToken(const TransformerCost& cost, int64_t sequence_length) {
@@ -23,7 +30,7 @@ double FlopsPerToken(const TransformerCost& cost, int64_t sequence_length) {
 
 TransformerCost LlamaCost(const LlamaSize& size) {
   TransformerCost cost;
-  cost.parameters = LlamaParameters(size);
+  cost.parameters = static_cast<int64_t>(LlamaParameters(size));
   cost.lookup_parameters = size.tie_embeddings ? 0 : LlamaEmbeddingParameters(size);
   cost.layers = size.layers;
   cost.heads = size.heads;

@@ -18,8 +18,11 @@ struct LlamaSize {
   bool tie_embeddings = false;
 };
 
-// Number of parameters; a tied embedding counts once.
-int64_t LlamaParameters(const LlamaSize& size);
+// Number of parameters of one block. A whole number, exact below 2^53; so is the next.
+double LlamaBlockParameters(const LlamaSize& size);
+
+// Number of all parameters; a tied embedding counts once.
+double LlamaParameters(const LlamaSize& size);
 
 // Number of parameters of the token embedding, tied or not.
 int64_t LlamaEmbeddingParameters(const LlamaSize& size);

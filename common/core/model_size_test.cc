@@ -10,11 +10,13 @@ constexpr LlamaSize kDebug{256, 6, 16, 16, 768, 2048, false};
 constexpr LlamaSize k160m{768, 12, 12, 12, 2048, 50304, false};
 constexpr LlamaSize k1b{2048, 16, 32, 8, 8192, 128256, true};
 constexpr LlamaSize k8b{4096, 32, 32, 8, 14336, 128256, false};
+constexpr LlamaSize k70b{8192, 80, 64, 8, 28672, 128256, false};
 
 TEST(ModelSizeTest, ParametersOfThePublishedModels) {
   EXPECT_EQ(LlamaParameters(k8b), 8'030'261'248);  // Meta-Llama-3-8B.
   EXPECT_EQ(LlamaEmbeddingParameters(k8b), 525'336'576);
-  EXPECT_EQ(LlamaParameters(k1b), 1'235'814'400);  // Llama-3.2-1B.
+  EXPECT_EQ(LlamaParameters(k70b), 70'553'706'496);  // Meta-Llama-3-70B.
+  EXPECT_EQ(LlamaParameters(k1b), 1'235'814'400);    // Llama-3.2-1B.
 }
 
 TEST(ModelSizeTest, ParametersOfTheSmallPresets) {
@@ -35,6 +37,11 @@ TEST(ModelSizeTest, KeysAndValuesAreSmallerWithGroupedQueries) {
 // The golden vectors that docs/models.md lists.
 TEST(ModelSizeTest, FlopsPerTokenOfLlama8b) {
   EXPECT_EQ(FlopsPerToken(LlamaCost(k8b), 8192), 57'914'449'920.0);
+}
+
+TEST(ModelSizeTest, FlopsPerTokenOfLlama70b) {
+  // 6 * (70,553,706,496 - 1,050,673,152) + 6 * 80 * 64 * (128 + 128) * 8192.
+  EXPECT_EQ(FlopsPerToken(LlamaCost(k70b), 8192), 481'442'709'504.0);
 }
 
 TEST(ModelSizeTest, FlopsPerTokenOfATinyTransformer) {

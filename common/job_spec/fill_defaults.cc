@@ -19,6 +19,7 @@ constexpr PresetSizes kPresets[] = {
     {v1::LLAMA_PRESET_160M, 768, 12, 12, 12, 2048, 50304, 1e4, false},
     {v1::LLAMA_PRESET_1B, 2048, 16, 32, 8, 8192, 128256, 5e5, true},
     {v1::LLAMA_PRESET_8B, 4096, 32, 32, 8, 14336, 128256, 5e5, false},
+    {v1::LLAMA_PRESET_70B, 8192, 80, 64, 8, 28672, 128256, 5e5, false},
 };
 
 void FillLlama(v1::Llama* llama) {

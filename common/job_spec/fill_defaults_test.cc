@@ -101,6 +101,11 @@ TEST(FillDefaultsTest, WritesTheSizesOfALlamasPreset) {
   EXPECT_THAT(Sizes(large), ElementsAre(4096, 32, 32, 8, 14336, 128256));
   EXPECT_EQ(large.rope_theta(), 5e5);
   EXPECT_FALSE(large.tie_embeddings());
+
+  const v1::Llama largest = Filled(v1::LLAMA_PRESET_70B);
+  EXPECT_THAT(Sizes(largest), ElementsAre(8192, 80, 64, 8, 28672, 128256));
+  EXPECT_EQ(largest.rope_theta(), 5e5);
+  EXPECT_FALSE(largest.tie_embeddings());
 }
 
 TEST(FillDefaultsTest, KeepsTheSizesOfALlamaThatWereGiven) {

@@ -219,6 +219,8 @@ Node DecodeNode(const v1::NodeRecord& record) {
   node.facts.cpus = stored.hardware().cpus();
   node.facts.memory_bytes = stored.hardware().memory_bytes();
   node.facts.gpus.assign(stored.hardware().gpus().begin(), stored.hardware().gpus().end());
+  node.facts.gpu_memory_bytes.assign(stored.hardware().gpu_memory_bytes().begin(),
+                                     stored.hardware().gpu_memory_bytes().end());
   node.facts.os = stored.hardware().os();
   node.facts.labels.insert(stored.labels().begin(), stored.labels().end());
   node.facts.address = stored.address();

@@ -78,6 +78,27 @@ TEST_F(ServerTest, ImpossibleSpecIsRefusedWithEveryField) {
   EXPECT_THAT(status.error_message(), HasSubstr("optimizer.learning_rate"));
 }
 
+TEST_F(ServerTest, AModelThatNoDeviceHoldsIsRefused) {
+  v1::Hello hello = Hello("w0");
+  hello.mutable_hardware()->add_gpus("H100");
+  hello.mutable_hardware()->add_gpu_memory_bytes(int64_t{80} << 30);
+  auto worker = Join(hello);
+  v1::JobSpec spec = Spec();
+  spec.set_device(v1::CUDA);
+  spec.mutable_model()->mutable_llama()->set_preset(v1::LLAMA_PRESET_70B);
+  v1::Job job;
+  const grpc::Status status = Submit(spec, "r1", &job);
+  EXPECT_EQ(status.error_code(), grpc::StatusCode::FAILED_PRECONDITION);
+  EXPECT_EQ(Reason(status), "JOB_CANNOT_FIT");
+  EXPECT_THAT(status.error_message(), HasSubstr("no GPU where the job may run has more than 80.0"));
+  // The store keeps what a node has.
+  worker.reset();
+  Restart();
+  EXPECT_EQ(Reason(Submit(spec, "r2", &job)), "JOB_CANNOT_FIT");
+  spec.mutable_model()->mutable_llama()->set_preset(v1::LLAMA_PRESET_DEBUG);
+  EXPECT_TRUE(Submit(spec, "r3", &job).ok());
+}
+
 TEST_F(ServerTest, JobThatCanNeverFitIsRefusedAndOneThatMustWaitSaysWhatFor) {
   v1::Job job;
   EXPECT_EQ(Reason(Submit(Spec(), "r0", &job)), "JOB_CANNOT_FIT");

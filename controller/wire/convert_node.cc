@@ -94,6 +94,9 @@ v1::Node ToProto(const Node& node, const Cluster& cluster) {
   out.mutable_hardware()->set_cpus(facts.cpus);
   out.mutable_hardware()->set_memory_bytes(facts.memory_bytes);
   for (const std::string& gpu : facts.gpus) out.mutable_hardware()->add_gpus(gpu);
+  for (const int64_t bytes : facts.gpu_memory_bytes) {
+    out.mutable_hardware()->add_gpu_memory_bytes(bytes);
+  }
   out.mutable_hardware()->set_os(facts.os);
   out.mutable_labels()->insert(facts.labels.begin(), facts.labels.end());
   out.set_address(facts.address);
@@ -167,6 +170,8 @@ NodeFacts FromProto(const v1::Hello& hello) {
   facts.cpus = hello.hardware().cpus();
   facts.memory_bytes = hello.hardware().memory_bytes();
   facts.gpus.assign(hello.hardware().gpus().begin(), hello.hardware().gpus().end());
+  facts.gpu_memory_bytes.assign(hello.hardware().gpu_memory_bytes().begin(),
+                                hello.hardware().gpu_memory_bytes().end());
   facts.os = hello.hardware().os();
   facts.labels.insert(hello.labels().begin(), hello.labels().end());
   facts.address = hello.address();

@@ -1,5 +1,6 @@
 #include "controller/api/admission/worker_messages.h"
 
+#include <algorithm>
 #include <initializer_list>
 
 #include "absl/strings/str_cat.h"
@@ -86,9 +87,9 @@ absl::Status CheckHello(const v1::Hello& hello) {
   if (hello.slots() > kMaxNodeSlots) {
     return Wrong(absl::StrCat("at most ", kMaxNodeSlots, " slots, not ", hello.slots()));
   }
-  if (hello.hardware().gpus_size() > kMaxNodeGpus) {
-    return Wrong(
-        absl::StrCat("at most ", kMaxNodeGpus, " GPUs, not ", hello.hardware().gpus_size()));
+  const int gpus = std::max(hello.hardware().gpus_size(), hello.hardware().gpu_memory_bytes_size());
+  if (gpus > kMaxNodeGpus) {
+    return Wrong(absl::StrCat("at most ", kMaxNodeGpus, " GPUs, not ", gpus));
   }
   if (static_cast<int>(hello.labels().size()) > kMaxNodeLabels) {
     return Wrong(absl::StrCat("at most ", kMaxNodeLabels, " labels, not ", hello.labels().size()));

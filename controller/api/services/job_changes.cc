@@ -352,11 +352,8 @@ void JobService::DoResume(const Principal& caller, const v1::ResumeJobRequest& r
          const ResumeRequested event{FromProto(id, spec), from};
          const std::optional<Refusal> unknown = control_->cluster().RefuseQueue(event.request);
          if (unknown.has_value()) return answer(MakeError(*unknown));
-         const absl::Status fits = control_->cluster().CanEverFit(event.request);
-         if (!fits.ok()) {
-           return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
-                                   std::string(fits.message())));
-         }
+         const grpc::Status fits = CheckFits(event.request, spec);
+         if (!fits.ok()) return answer(fits);
          PACELINE_LOG(INFO) << "job_resume job=" << id.value() << " from=" << from
                             << " ranks=" << spec.ranks();
          control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));

@@ -1,5 +1,6 @@
 #include "controller/api/services/job_service.h"
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <set>
@@ -12,6 +13,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/job_spec/device_memory.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "common/uuid.h"
@@ -118,6 +120,17 @@ grpc::Status JobService::CheckOpenJobs(const std::string& submitter) const {
   return MakeError(*full);
 }
 
+grpc::Status JobService::CheckFits(const JobRequest& job, const v1::JobSpec& spec) const {
+  absl::Status fits = control_->cluster().CanEverFit(job);
+  if (fits.ok()) {
+    const std::optional<int64_t> memory = control_->cluster().LargestDeviceMemory(job);
+    if (memory.has_value()) fits = CheckDeviceMemory(spec, *memory);
+  }
+  if (fits.ok()) return grpc::Status::OK;
+  return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
+                   std::string(fits.message()));
+}
+
 CommitQueue::Then JobService::ReplyTo(const JobId& id, v1::Job* reply, const Answer& answer) {
   return mutations_.ReplyJob(id, reply, answer);
 }
@@ -155,11 +168,8 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
       const std::optional<Refusal> too_high = control_->cluster().RefusePriority(job);
       if (too_high.has_value()) return answer(MakeError(*too_high));
     }
-    const absl::Status fits = control_->cluster().CanEverFit(job);
-    if (!fits.ok()) {
-      return answer(MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
-                              std::string(fits.message())));
-    }
+    const grpc::Status fits = CheckFits(job, spec);
+    if (!fits.ok()) return answer(fits);
     const grpc::Status room = CheckOpenJobs(SubmitterOf(caller));
     if (!room.ok()) return answer(room);
     // A request that only validates may come before the code.

@@ -106,6 +106,9 @@ class JobService
                      v1::RemedyDecision* reply, Answer answer);
   // RESOURCE_EXHAUSTED if the submitter may not have one more open job.
   grpc::Status CheckOpenJobs(const std::string& submitter) const;
+  // JOB_CANNOT_FIT if the known nodes could never hold the job: their slots, or the memory of their
+  // devices.
+  grpc::Status CheckFits(const JobRequest& job, const v1::JobSpec& spec) const;
   // Replaces a checkpoint's name by its directory.
   grpc::Status ResolveStart(const Principal& caller, std::string* from) const;
   // Runs `mutate` for a new request id; answers a repeat from the record.

@@ -89,6 +89,10 @@ absl::Status Cluster::CanEverFit(const JobRequest& request) const {
       request.queue, " may hold ", *quota, ": ask for fewer ranks or submit to another queue"));
 }
 
+std::optional<int64_t> Cluster::LargestDeviceMemory(const JobRequest& request) const {
+  return paceline::LargestDeviceMemory(request, nodes());
+}
+
 std::vector<std::string> Cluster::Why(const Job& job, absl::Time now) const {
   return FindObstacles({job, jobs(), nodes(), options_.queues, schedule_, now});
 }

@@ -55,6 +55,8 @@ struct NodeFacts {
   int cpus = 0;
   int64_t memory_bytes = 0;
   std::vector<std::string> gpus;
+  // Of each GPU; 0: unknown. Empty, or shorter than `gpus`: the worker does not say.
+  std::vector<int64_t> gpu_memory_bytes;
   std::string os;
   std::map<std::string, std::string> labels;
   std::string address;

@@ -118,6 +118,33 @@ NodeIndex IndexOf(const std::map<NodeName, Node>& nodes) {
   return NodeIndex(std::move(labels));
 }
 
+std::optional<int64_t> LargestDeviceMemory(const JobRequest& job,
+                                           const std::map<NodeName, Node>& nodes) {
+  const NodeIndex index = IndexOf(nodes);
+  // Spares and replacements may come to the pool, too.
+  const NodeSet& allowed = index.Allowed(job.placement, /*with_pool=*/true);
+  int64_t largest = 0;
+  bool known = true;
+  const auto add = [&](int64_t bytes) {
+    known = known && bytes > 0;
+    largest = std::max(largest, bytes);
+  };
+  int n = 0;
+  for (const auto& [name, node] : nodes) {
+    if (!allowed.Contains(n++)) continue;
+    const NodeFacts& facts = node.facts;
+    if (job.device == Device::kCpu) {
+      if (facts.slots > 0) add(facts.memory_bytes);
+      continue;
+    }
+    for (size_t gpu = 0; gpu < facts.gpus.size(); ++gpu) {
+      add(gpu < facts.gpu_memory_bytes.size() ? facts.gpu_memory_bytes[gpu] : 0);
+    }
+  }
+  if (!known || largest == 0) return std::nullopt;
+  return largest;
+}
+
 void MarkKept(const std::vector<Reservation>& reservations, const std::map<JobId, Job>& jobs,
               Device device, std::vector<NodeSpace>& spaces) {
   for (const Reservation& reservation : reservations) {

@@ -2,7 +2,9 @@
 #ifndef CONTROLLER_CORE_SCHEDULE_SPACES_H_
 #define CONTROLLER_CORE_SCHEDULE_SPACES_H_
 
+#include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -26,6 +28,11 @@ std::vector<NodeSpace> SpacesOf(const std::map<NodeName, Node>& nodes,
 // The same for all kinds of devices, and which jobs hold the slots. Borrows from `jobs`, too.
 void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& jobs,
             ScheduleInput& input);
+
+// Memory of the largest device on which a rank of the job could be placed: of a GPU, or of a whole
+// node if it trains on CPUs. Nothing if there is no such device, or one whose memory is unknown.
+std::optional<int64_t> LargestDeviceMemory(const JobRequest& job,
+                                           const std::map<NodeName, Node>& nodes);
 
 // Borrows from `nodes`.
 NodeIndex IndexOf(const std::map<NodeName, Node>& nodes);

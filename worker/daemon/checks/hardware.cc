@@ -26,7 +26,10 @@ v1::Hardware ReadHardware() {
   hardware.set_cpus(Cpus());
   hardware.set_memory_bytes(int64_t{::sysconf(_SC_PHYS_PAGES)} * ::sysconf(_SC_PAGESIZE));
   if (const std::unique_ptr<Nvml> nvml = Nvml::Open()) {
-    for (int gpu = 0; gpu < nvml->Gpus(); ++gpu) hardware.add_gpus(nvml->Name(gpu));
+    for (int gpu = 0; gpu < nvml->Gpus(); ++gpu) {
+      hardware.add_gpus(nvml->Name(gpu));
+      hardware.add_gpu_memory_bytes(nvml->MemoryCapacity(gpu).value_or(0));
+    }
   }
   utsname system;
   if (::uname(&system) == 0) {

@@ -10,6 +10,7 @@ TEST(HardwareTest, KnowsThisMachine) {
   const v1::Hardware hardware = ReadHardware();
   EXPECT_GE(hardware.cpus(), 1);
   EXPECT_GT(hardware.memory_bytes(), 1 << 20);
+  EXPECT_EQ(hardware.gpu_memory_bytes_size(), hardware.gpus_size());
   EXPECT_THAT(hardware.os(), ::testing::StartsWith("Linux "));
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/model_memory.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/loop/autocast.h"
@@ -210,6 +211,13 @@ TEST(LlamaTest, RecomputedBlocksKeepTheirInputsOnly) {
   // 10 inputs of blocks and the probabilities (2 widths): 12 instead of more than 150 widths.
   EXPECT_LT(recomputed.kept, kept.kept / 8);
   EXPECT_LT(recomputed.peak, kept.peak / 3);
+  // The controller refuses jobs by this formula, so it must not promise more than is true, nor much
+  // less: 10 blocks, 600 tokens.
+  const LlamaSize size{24, 10, 4, 2, 40, 50, false};
+  const double formula = 10 * 600 * LlamaBlockActivationBytes(size, /*bf16=*/false);
+  EXPECT_GE(static_cast<double>(kept.kept), formula);
+  EXPECT_LE(static_cast<double>(kept.kept), 1.25 * formula);
+  EXPECT_GE(recomputed.kept, 10 * 600 * 4 * 24);
 }
 
 TEST(LlamaTest, NothingButTheGraphOutlivesTheLoss) {

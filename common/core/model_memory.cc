@@ -1,0 +1,146 @@
+#include "common/core/model_memory.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
+
+namespace paceline {
+namespace {
+
+constexpr double kFloat = 4;
+constexpr double kBfloat16 = 2;
+// Logits, and what softmax makes of them.
+constexpr double kPerLogit = 2 * kFloat;
+// Blocks whose whole gradients exist while sharded ones are reduced.
+constexpr double kBlocksInFlight = 2;
+
+// "8,030,261,248"; beyond 10^15 "1.0e+18".
+std::string Number(double count) {
+  if (count >= 1e15) return absl::StrFormat("%.1e", count);
+  std::string digits = absl::StrFormat("%.0f", count);
+  for (int i = static_cast<int>(digits.size()) - 3; i > 0; i -= 3) {
+    digits.insert(static_cast<size_t>(i), ",");
+  }
+  return digits;
+}
+
+MemoryPart Part(std::string what, double count, double bytes_each) {
+  return {std::move(what), absl::StrCat(Number(count), " x ", Number(bytes_each), " B"),
+          count * bytes_each};
+}
+
+MemoryPart PartInBlocks(std::string what, const LlamaTraining& training, double bytes_per_token) {
+  const auto layers = static_cast<double>(training.size.layers);
+  return {std::move(what),
+          absl::StrCat(Number(layers), " blocks x ", Number(training.tokens), " tokens x ",
+                       Number(bytes_per_token), " B"),
+          layers * training.tokens * bytes_per_token};
+}
+
+// The logits that exist at once (LogitsChunkTokens).
+MemoryPart Logits(const LlamaTraining& training) {
+  const auto vocab_size = static_cast<double>(training.size.vocab_size);
+  const double bytes = training.tokens * vocab_size * kFloat;
+  const double chunks = std::max(1.0, std::ceil(bytes / static_cast<double>(kLogitsChunkBytes)));
+  const double tokens = std::max(1.0, std::floor(training.tokens / chunks));
+  return {"logits at once, float32, and their log-probabilities",
+          absl::StrCat(Number(tokens), " tokens x ", Number(vocab_size), " words x ",
+                       Number(kPerLogit), " B"),
+          tokens * vocab_size * kPerLogit};
+}
+
+MemoryPart RecomputedBlock(const LlamaTraining& training) {
+  const double bytes = LlamaBlockActivationBytes(training.size, training.bf16);
+  return {"one block, computed again",
+          absl::StrCat(Number(training.tokens), " tokens x ", Number(bytes), " B"),
+          training.tokens * bytes};
+}
+
+std::vector<MemoryPart> Weights(const LlamaTraining& training) {
+  const double all = LlamaParameters(training.size);
+  const double blocks =
+      static_cast<double>(training.size.layers) * LlamaBlockParameters(training.size);
+  std::vector<MemoryPart> parts;
+  if (training.shards > 1) {
+    parts.push_back(training.bf16 ? Part("parameters, bfloat16, whole", all, kBfloat16)
+                                  : Part("parameters, float32, whole", all, kFloat));
+    parts.push_back(Part(absl::StrCat("parameters, float32, one of ", training.shards, " shards"),
+                         std::floor(all / training.shards), kFloat));
+    return parts;
+  }
+  parts.push_back(Part("parameters, float32", all, kFloat));
+  // Casts are kept until the backward pass, unless that makes them anew.
+  if (training.bf16 && !training.checkpoint_activations) {
+    parts.push_back(Part("weights of the blocks in bfloat16", blocks, kBfloat16));
+  }
+  return parts;
+}
+
+std::vector<MemoryPart> OptimizerState(const LlamaTraining& training) {
+  if (training.optimizer_floats == 0) return {};
+  const double own = std::floor(LlamaParameters(training.size) / training.shards);
+  return {Part(training.shards > 1
+                   ? absl::StrCat("optimizer state, one of ", training.shards, " shards")
+                   : "optimizer state",
+               own, kFloat * training.optimizer_floats)};
+}
+
+std::vector<MemoryPart> Gradients(const LlamaTraining& training) {
+  const double all = LlamaParameters(training.size);
+  if (training.shards == 1) return {Part("gradients, float32", all, kFloat)};
+  return {Part(absl::StrCat("gradients, float32, one of ", training.shards, " shards"),
+               std::floor(all / training.shards), kFloat),
+          Part("gradients of two blocks, whole",
+               kBlocksInFlight * LlamaBlockParameters(training.size), kFloat)};
+}
+
+std::vector<MemoryPart> Activations(const LlamaTraining& training) {
+  if (!training.checkpoint_activations) {
+    return {PartInBlocks("activations", training,
+                         LlamaBlockActivationBytes(training.size, training.bf16)),
+            Logits(training)};
+  }
+  const MemoryPart logits = Logits(training);
+  const MemoryPart block = RecomputedBlock(training);
+  return {PartInBlocks("inputs of the blocks, float32", training,
+                       kFloat * static_cast<double>(training.size.dim)),
+          block.bytes > logits.bytes ? block : logits};
+}
+
+void Append(const std::vector<MemoryPart>& more, std::vector<MemoryPart>& parts) {
+  parts.insert(parts.end(), more.begin(), more.end());
+}
+
+}  // namespace
+
+double LlamaBlockActivationBytes(const LlamaSize& size, bool bf16) {
+  const double product = bf16 ? kBfloat16 : kFloat;
+  const auto dim = static_cast<double>(size.dim);
+  const auto kv_dim = static_cast<double>(size.dim / size.heads * size.kv_heads);
+  const auto ffn_dim = static_cast<double>(size.ffn_dim);
+  return 2 * kFloat * dim + product * (4 * dim + 2 * kv_dim + 3 * ffn_dim);
+}
+
+double TotalBytes(const std::vector<MemoryPart>& parts) {
+  double bytes = 0;
+  for (const MemoryPart& part : parts) bytes += part.bytes;
+  return bytes;
+}
+
+std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
+  std::vector<MemoryPart> always = Weights(training);
+  Append(OptimizerState(training), always);
+
+  std::vector<MemoryPart> forward = always;
+  if (training.gradients_stay || training.shards > 1) Append(Gradients(training), forward);
+  Append(Activations(training), forward);
+
+  std::vector<MemoryPart> update = always;
+  Append(Gradients(training), update);
+  return TotalBytes(forward) >= TotalBytes(update) ? forward : update;
+}
+
+}  // namespace paceline

@@ -1,0 +1,48 @@
+// Formulas for the device memory that training a Llama takes on each rank, at least.
+//
+// They count what the trainer certainly keeps, not what an allocator, a runtime or an exchange with
+// other ranks adds. So a device that has less cannot train the model; one that has slightly more
+// may still run out.
+#ifndef COMMON_CORE_MODEL_MEMORY_H_
+#define COMMON_CORE_MODEL_MEMORY_H_
+
+#include <string>
+#include <vector>
+
+#include "common/core/model_size.h"
+
+namespace paceline {
+
+struct LlamaTraining {
+  LlamaSize size;
+  double tokens = 1;  // Of a rank's forward pass: samples times sequence length.
+  bool bf16 = false;  // Matrix products in bfloat16; weights are float32 all the same.
+  bool checkpoint_activations = false;
+  int optimizer_floats = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
+  bool gradients_stay = false;  // They are not freed before the next forward pass.
+  // Ranks that hold one copy of the model together. If there are several, each keeps whole weights
+  // for the products, and rows of float32 weights, gradients and optimizer state (ZeRO stage 2).
+  int shards = 1;
+};
+
+// One kind of state or activations.
+struct MemoryPart {
+  std::string what;     // "gradients"
+  std::string formula;  // "8,030,261,248 x 4 B"
+  double bytes = 0;
+};
+
+// What is there at once when it is most: at the end of the forward pass, or at the optimizer's
+// step. Requires: positive sizes, and dim is a multiple of heads.
+std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training);
+
+double TotalBytes(const std::vector<MemoryPart>& parts);
+
+// Bytes per token that a block keeps for its backward pass: residual stream and its sum with the
+// attention (float32), both normalised, queries, keys, values, the attention's result, and three
+// results of the feed-forward network.
+double LlamaBlockActivationBytes(const LlamaSize& size, bool bf16);
+
+}  // namespace paceline
+
+#endif  // COMMON_CORE_MODEL_MEMORY_H_

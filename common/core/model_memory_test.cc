@@ -1,0 +1,109 @@
+#include "common/core/model_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::StartsWith;
+
+constexpr LlamaSize kDebug{256, 6, 16, 16, 768, 2048, false};
+constexpr LlamaSize k8b{4096, 32, 32, 8, 14336, 128256, false};
+
+// 8b with AdamW in bfloat16, 1 sequence of 8192 tokens, blocks computed again.
+LlamaTraining Train8b() {
+  LlamaTraining training;
+  training.size = k8b;
+  training.tokens = 8192;
+  training.bf16 = true;
+  training.checkpoint_activations = true;
+  training.optimizer_floats = 2;
+  return training;
+}
+
+std::vector<std::string> Kinds(const LlamaTraining& training) {
+  std::vector<std::string> kinds;
+  for (const MemoryPart& part : LlamaMemory(training)) kinds.push_back(part.what);
+  return kinds;
+}
+
+TEST(ModelMemoryTest, ABlocksActivations) {
+  // 8 B * 4096 + 2 B * (4 * 4096 + 2 * 1024 + 3 * 14336): keys and values are 8 * 128 wide.
+  EXPECT_EQ(LlamaBlockActivationBytes(k8b, /*bf16=*/true), 155'648);
+  // 8 B * 4096 + 4 B * (the same).
+  EXPECT_EQ(LlamaBlockActivationBytes(k8b, /*bf16=*/false), 278'528);
+}
+
+TEST(ModelMemoryTest, TheOptimizersStepNeedsMostWhereActivationsAreSmall) {
+  // 8,030,261,248 parameters * (4 + 8 + 4) B; forward is 4 + 8 B and 5.6 GB of activations.
+  EXPECT_EQ(TotalBytes(LlamaMemory(Train8b())), 128'484'179'968);
+  EXPECT_THAT(Kinds(Train8b()),
+              ElementsAre("parameters, float32", "optimizer state", "gradients, float32"));
+}
+
+TEST(ModelMemoryTest, GradientsThatStayAreThereInTheForwardPass) {
+  LlamaTraining training = Train8b();
+  training.gradients_stay = true;
+  // 128,484,179,968 + 32 * 8192 * 4 B * 4096 + 8192 * 155,648 B.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 134'054'215'680);
+}
+
+TEST(ModelMemoryTest, ActivationsThatAreKeptAndCastWeights) {
+  LlamaTraining training = Train8b();
+  training.gradients_stay = true;
+  training.checkpoint_activations = false;
+  // Blocks have 32 * 218,112,000 parameters, 2 B each in bfloat16. 32 * 8192 * 155,648 B. Logits of
+  // 8192 tokens are 4,202,692,608 B: 16 chunks of 512 tokens, 8 B * 512 * 128,256.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)),
+            128'484'179'968 + 13'959'168'000 + 40'802'189'312 + 525'336'576);
+}
+
+TEST(ModelMemoryTest, ASmallLlamaInFloat32) {
+  LlamaTraining training;
+  training.size = kDebug;
+  training.tokens = 32 * 256;
+  training.optimizer_floats = 2;
+  // 6,163,712 parameters * 12 B; 6 blocks * 8192 tokens * (8 * 256 + 4 * (6 * 256 + 3 * 768)) B;
+  // one chunk of 8192 * 2048 logits, 8 B each.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 73'964'544 + 855'638'016 + 134'217'728);
+  training.optimizer_floats = 0;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 24'654'848 + 855'638'016 + 134'217'728);
+}
+
+TEST(ModelMemoryTest, ShardsDivideAllButTheWeightsForProducts) {
+  LlamaTraining training = Train8b();
+  training.shards = 4;
+  // 8,030,261,248 * (2 + 16 / 4) B, two blocks' gradients 2 * 218,112,000 * 4 B, and activations.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)),
+            48'181'567'488 + 1'744'896'000 + 4'294'967'296 + 1'275'068'416);
+  training.shards = 2;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)),
+            80'302'612'480 + 1'744'896'000 + 4'294'967'296 + 1'275'068'416);
+  training.bf16 = false;
+  EXPECT_THAT(Kinds(training).front(), StartsWith("parameters, float32, whole"));
+}
+
+TEST(ModelMemoryTest, EachFormulaIsWrittenOut) {
+  const std::vector<MemoryPart> parts = LlamaMemory(Train8b());
+  EXPECT_EQ(parts[0].formula, "8,030,261,248 x 4 B");
+  EXPECT_EQ(parts[1].formula, "8,030,261,248 x 8 B");
+  LlamaTraining large = Train8b();
+  large.tokens = 1e6;
+  EXPECT_EQ(LlamaMemory(large)[2].formula, "32 blocks x 1,000,000 tokens x 16,384 B");
+}
+
+TEST(ModelMemoryTest, SizesBeyondAllMachinesDoNotOverflow) {
+  LlamaTraining training = Train8b();
+  constexpr int64_t kMost = 2147483647;
+  training.size = {kMost, kMost, 1, 1, kMost, kMost, false};
+  training.tokens = 4e18;
+  EXPECT_GT(TotalBytes(LlamaMemory(training)), 1e36);
+}
+
+}  // namespace
+}  // namespace paceline

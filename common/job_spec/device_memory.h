@@ -1,0 +1,20 @@
+// Whether a rank of a job fits the memory of its device.
+#ifndef COMMON_JOB_SPEC_DEVICE_MEMORY_H_
+#define COMMON_JOB_SPEC_DEVICE_MEMORY_H_
+
+#include <cstdint>
+
+#include "absl/status/status.h"
+#include "proto/job_spec.pb.h"
+
+namespace paceline {
+
+// FailedPrecondition if a rank of the job needs more than `device_bytes`, by what
+// common/core/model_memory.h counts. The message has the arithmetic, one line per kind, and keys
+// with which it would fit. OK for all but the built-in llama: of other models too little is known.
+// Requires: the spec has its defaults and no problems.
+absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes);
+
+}  // namespace paceline
+
+#endif  // COMMON_JOB_SPEC_DEVICE_MEMORY_H_

@@ -1,0 +1,101 @@
+#include "common/job_spec/device_memory.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "common/job_spec/job_spec.h"
+#include "common/job_spec/testing/sound_spec.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+constexpr int64_t kGiB = int64_t{1} << 30;
+
+// A llama with AdamW on one GPU.
+v1::JobSpec Llama(v1::LlamaPreset preset, int batch, int64_t length) {
+  v1::JobSpec spec = Sound();
+  spec.set_device(v1::CUDA);
+  spec.mutable_model()->mutable_llama()->set_preset(preset);
+  spec.mutable_data()->set_sequence_length(length);
+  spec.set_batch_per_rank(batch);
+  spec.mutable_optimizer()->mutable_adamw();
+  return spec;
+}
+
+std::string Problem(v1::JobSpec spec, int64_t device_bytes) {
+  FillDefaults(&spec);
+  EXPECT_TRUE(Fields(spec).empty());
+  const absl::Status status = CheckDeviceMemory(spec, device_bytes);
+  EXPECT_EQ(status.code(),
+            status.ok() ? absl::StatusCode::kOk : absl::StatusCode::kFailedPrecondition);
+  return std::string(status.message());
+}
+
+TEST(DeviceMemoryTest, AJobThatFitsToTheByteIsAccepted) {
+  // Parameters, optimizer state, activations, logits: model_memory_test.cc has the terms.
+  constexpr int64_t kNeeded = 73'964'544 + 855'638'016 + 134'217'728;
+  const v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 32, 256);
+  EXPECT_EQ(Problem(spec, kNeeded), "");
+  EXPECT_NE(Problem(spec, kNeeded - 1), "");
+}
+
+TEST(DeviceMemoryTest, TheErrorHasTheArithmeticAndEachKeyThatHelps) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 4, 2048);
+  spec.set_ranks(8);
+  // 8,030,261,248 * 16 B; 32 * 8192 * 278,528 B; logits of 512 tokens.
+  // checkpoint_activations: 8,030,261,248 * 16 B + 32 * 8192 * 16,384 B + 8192 * 278,528 B.
+  // precision bf16 would need 171.1 GiB. A batch of 1: a quarter of the activations.
+  EXPECT_EQ(Problem(spec, 140 * kGiB),
+            "a rank needs at least 188.1 GiB of memory, and no GPU where the job may run has more "
+            "than 140.0 GiB:"
+            "\n  parameters, float32: 8,030,261,248 x 4 B = 29.9 GiB"
+            "\n  optimizer state: 8,030,261,248 x 8 B = 59.8 GiB"
+            "\n  gradients, float32: 8,030,261,248 x 4 B = 29.9 GiB"
+            "\n  activations: 32 blocks x 8,192 tokens x 278,528 B = 68.0 GiB"
+            "\n  logits at once, float32, and their log-probabilities: 512 tokens x 128,256 words "
+            "x 8 B = 501.0 MiB"
+            "\nit would fit with model.checkpoint_activations: true (125.8 GiB), or with "
+            "batch_per_rank: 1 (137.1 GiB)");
+}
+
+TEST(DeviceMemoryTest, KeysThatHelpTogether) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 16, 8192);
+  spec.mutable_optimizer()->mutable_sgd();
+  // 8,030,261,248 * 8 B at the update, more than the forward pass needs then.
+  EXPECT_THAT(Problem(spec, 80 * kGiB),
+              EndsWith("\nit would fit with all of model.checkpoint_activations: true, precision: "
+                       "bf16, batch_per_rank: 1 (59.8 GiB)"));
+}
+
+TEST(DeviceMemoryTest, ShardsWhereNothingElseHelps) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 8192);
+  spec.set_precision(v1::BF16);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  const std::string problem = Problem(spec, 80 * kGiB);
+  EXPECT_THAT(problem, StartsWith("a rank needs at least 119.7 GiB"));
+  // 2 shards need 87,617,544,192 B = 81.6 GiB; 4 need 55,496,499,200 B.
+  EXPECT_THAT(problem, EndsWith("\nit would fit with shards: 4 (51.7 GiB)"));
+}
+
+TEST(DeviceMemoryTest, WhatNoKeyMakesFit) {
+  // 70,553,706,496 parameters are 131.4 GiB in bfloat16 on each rank, however many shards.
+  EXPECT_THAT(Problem(Llama(v1::LLAMA_PRESET_70B, 1, 8192), 80 * kGiB),
+              HasSubstr("no key makes it fit: take a smaller model"));
+}
+
+TEST(DeviceMemoryTest, OnCpusTheNodesMemoryCounts) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 256);
+  spec.set_device(v1::CPU);
+  EXPECT_THAT(Problem(spec, 64 * kGiB), HasSubstr("no node where the job may run has more than"));
+}
+
+TEST(DeviceMemoryTest, OfOtherModelsTooLittleIsKnown) { EXPECT_EQ(Problem(Sound(), 1), ""); }
+
+}  // namespace
+}  // namespace paceline
