@@ -93,6 +93,15 @@ void Group::ExchangeParts(at::Tensor output, at::Tensor input) {
   });
 }
 
+void Group::ReduceScatter(at::Tensor output, at::Tensor input) {
+  if (size() == 1) {
+    output.copy_(input);
+    return;
+  }
+  Collective("sum of parts over the ranks",
+             [&] { parts_->group->_reduce_scatter_base(output, input)->wait(); });
+}
+
 void Group::Gather(at::Tensor output, at::Tensor input) {
   if (size() == 1) {
     output.copy_(input);

@@ -78,6 +78,10 @@ class Group {
   // with one part of equal size for each member.
   void ExchangeParts(at::Tensor output, at::Tensor input);
 
+  // Sums the members' `input`, of which member m gets the m-th part. Both are flat; `input` has a
+  // part of the size of `output` for each member.
+  void ReduceScatter(at::Tensor output, at::Tensor input);
+
   // Concatenates the members' `input` in `output`. Both are flat.
   void Gather(at::Tensor output, at::Tensor input);
 

@@ -181,6 +181,13 @@ TEST(GroupTest, CollectivesReachTheMembersOnly) {
     const float first = rank < 2 ? 0 : 2;
     EXPECT_THAT(Values(gathered), ElementsAre(first, first, first + 1, first + 1));
 
+    // Part m of rank r: two values 10 r + 2 m, 10 r + 2 m + 1.
+    at::Tensor sums = at::empty({2}, at::kFloat);
+    half.ReduceScatter(sums, at::arange(4, at::kFloat).add(10 * rank));
+    const float both = rank < 2 ? 10 : 50;  // 10 * (0 + 1), 10 * (2 + 3).
+    const float part = rank % 2 == 0 ? 0 : 4;
+    EXPECT_THAT(Values(sums), ElementsAre(both + part, both + part + 2));
+
     at::Tensor parts = at::empty({4}, at::kFloat);
     groups.all().ExchangeParts(parts, at::arange(4, at::kFloat).add(10 * rank));
     const auto own = static_cast<float>(rank);
