@@ -61,8 +61,10 @@ MemoryPart RecomputedBlock(const LlamaTraining& training) {
 
 std::vector<MemoryPart> Weights(const LlamaTraining& training) {
   const double all = LlamaParameters(training.size);
-  const double blocks =
-      static_cast<double>(training.size.layers) * LlamaBlockParameters(training.size);
+  // Without the two norms of each.
+  const double matrices =
+      static_cast<double>(training.size.layers) *
+      (LlamaBlockParameters(training.size) - 2 * static_cast<double>(training.size.dim));
   std::vector<MemoryPart> parts;
   if (training.shards > 1) {
     parts.push_back(training.bf16 ? Part("parameters, bfloat16, whole", all, kBfloat16)
@@ -74,7 +76,7 @@ std::vector<MemoryPart> Weights(const LlamaTraining& training) {
   parts.push_back(Part("parameters, float32", all, kFloat));
   // Casts are kept until the backward pass, unless that makes them anew.
   if (training.bf16 && !training.checkpoint_activations) {
-    parts.push_back(Part("weights of the blocks in bfloat16", blocks, kBfloat16));
+    parts.push_back(Part("matrices of the blocks in bfloat16", matrices, kBfloat16));
   }
   return parts;
 }

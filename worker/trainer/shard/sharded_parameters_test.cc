@@ -27,9 +27,9 @@ struct Shape {
   std::vector<int64_t> sizes;
 };
 
-// Rows that 2 and 3 ranks share unevenly; a parameter of one row leaves others none. Rows are
-// multiples of 16 values, as wide as a processor's vectors: so the fused optimizer rounds each
-// value alike, wherever a shard begins.
+// Rows that 2 and 3 ranks share unevenly; a parameter of one row leaves others none. Each shard is
+// a multiple of 16 values, as wide as a processor's vectors, because the fused optimizer may round
+// a value differently in what is left over.
 const std::vector<Shape>& Shapes() {
   static const auto* const shapes =
       new std::vector<Shape>{{"model.embed_tokens.weight", {7, 32}},
@@ -37,7 +37,7 @@ const std::vector<Shape>& Shapes() {
                              {"model.layers.0.norm.weight", {96}},
                              {"model.layers.1.mlp.weight", {1, 32}},
                              {"model.layers.1.conv.weight", {2, 4, 8}},
-                             {"model.norm.weight", {48}},
+                             {"model.norm.weight", {192}},
                              {"lm_head.weight", {4, 16}}};
   return *shapes;
 }
@@ -250,7 +250,8 @@ TEST(ShardedParametersTest, ABlockIsAUnitAndTheRestIsOne) {
   }
   EXPECT_THAT(UnitsOf(parameters), ElementsAre(ElementsAre(0, 5, 6, 7), ElementsAre(1, 2),
                                                ElementsAre(3), ElementsAre(4)));
-  parameters = {{"layers.0.weight", at::Tensor()}};
+  parameters.clear();
+  parameters.push_back({"layers.0.weight", at::Tensor()});
   EXPECT_THAT(UnitsOf(parameters), ElementsAre(ElementsAre(0)));
 }
 
