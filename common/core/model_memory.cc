@@ -14,8 +14,6 @@ constexpr double kFloat = 4;
 constexpr double kBfloat16 = 2;
 // Logits, and what softmax makes of them.
 constexpr double kPerLogit = 2 * kFloat;
-// Blocks whose whole gradients exist while sharded ones are reduced.
-constexpr double kBlocksInFlight = 2;
 
 // "8,030,261,248"; beyond 10^15 "1.0e+18".
 std::string Number(double count) {
@@ -59,44 +57,14 @@ MemoryPart RecomputedBlock(const LlamaTraining& training) {
           training.tokens * bytes};
 }
 
-std::vector<MemoryPart> Weights(const LlamaTraining& training) {
-  const double all = LlamaParameters(training.size);
-  // Without the two norms of each.
+// Weights that autocast has cast for the forward pass. They are kept for the backward pass, unless
+// that casts them again; a block's two norms are not cast.
+std::vector<MemoryPart> Casts(const LlamaTraining& training) {
+  if (!training.bf16 || training.checkpoint_activations) return {};
   const double matrices =
       static_cast<double>(training.size.layers) *
       (LlamaBlockParameters(training.size) - 2 * static_cast<double>(training.size.dim));
-  std::vector<MemoryPart> parts;
-  if (training.shards > 1) {
-    parts.push_back(training.bf16 ? Part("parameters, bfloat16, whole", all, kBfloat16)
-                                  : Part("parameters, float32, whole", all, kFloat));
-    parts.push_back(Part(absl::StrCat("parameters, float32, one of ", training.shards, " shards"),
-                         std::floor(all / training.shards), kFloat));
-    return parts;
-  }
-  parts.push_back(Part("parameters, float32", all, kFloat));
-  // Casts are kept until the backward pass, unless that makes them anew.
-  if (training.bf16 && !training.checkpoint_activations) {
-    parts.push_back(Part("matrices of the blocks in bfloat16", matrices, kBfloat16));
-  }
-  return parts;
-}
-
-std::vector<MemoryPart> OptimizerState(const LlamaTraining& training) {
-  if (training.optimizer_floats == 0) return {};
-  const double own = std::floor(LlamaParameters(training.size) / training.shards);
-  return {Part(training.shards > 1
-                   ? absl::StrCat("optimizer state, one of ", training.shards, " shards")
-                   : "optimizer state",
-               own, kFloat * training.optimizer_floats)};
-}
-
-std::vector<MemoryPart> Gradients(const LlamaTraining& training) {
-  const double all = LlamaParameters(training.size);
-  if (training.shards == 1) return {Part("gradients, float32", all, kFloat)};
-  return {Part(absl::StrCat("gradients, float32, one of ", training.shards, " shards"),
-               std::floor(all / training.shards), kFloat),
-          Part("gradients of two blocks, whole",
-               kBlocksInFlight * LlamaBlockParameters(training.size), kFloat)};
+  return {Part("matrices of the blocks in bfloat16", matrices, kBfloat16)};
 }
 
 std::vector<MemoryPart> Activations(const LlamaTraining& training) {
@@ -133,15 +101,20 @@ double TotalBytes(const std::vector<MemoryPart>& parts) {
 }
 
 std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
-  std::vector<MemoryPart> always = Weights(training);
-  Append(OptimizerState(training), always);
+  const double parameters = LlamaParameters(training.size);
+  const MemoryPart gradients = Part("gradients, float32", parameters, kFloat);
+  std::vector<MemoryPart> always{Part("parameters, float32", parameters, kFloat)};
+  if (training.optimizer_floats > 0) {
+    always.push_back(Part("optimizer state", parameters, kFloat * training.optimizer_floats));
+  }
 
   std::vector<MemoryPart> forward = always;
-  if (training.gradients_stay || training.shards > 1) Append(Gradients(training), forward);
+  Append(Casts(training), forward);
+  if (training.gradients_stay) forward.push_back(gradients);
   Append(Activations(training), forward);
 
   std::vector<MemoryPart> update = always;
-  Append(Gradients(training), update);
+  update.push_back(gradients);
   return TotalBytes(forward) >= TotalBytes(update) ? forward : update;
 }
 

@@ -1,4 +1,5 @@
-// Formulas for the device memory that training a Llama takes on each rank, at least.
+// Formulas for the device memory that training a Llama takes on each rank, at least, if each holds
+// the whole model.
 //
 // They count what the trainer certainly keeps, not what an allocator, a runtime or an exchange with
 // other ranks adds. So a device that has less cannot train the model; one that has slightly more
@@ -20,9 +21,6 @@ struct LlamaTraining {
   bool checkpoint_activations = false;
   int optimizer_floats = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;  // They are not freed before the next forward pass.
-  // Ranks that hold one copy of the model together. If there are several, each keeps whole weights
-  // for the products, and rows of float32 weights, gradients and optimizer state (ZeRO stage 2).
-  int shards = 1;
 };
 
 // One kind of state or activations.

@@ -1,5 +1,7 @@
 #include "common/core/model_size.h"
 
+#include <algorithm>
+
 namespace paceline {
 
 int64_t LlamaEmbeddingParameters(const LlamaSize& size) { return size.vocab_size * size.dim; }
@@ -41,7 +43,7 @@ TransformerCost LlamaCost(const LlamaSize& size) {
 
 int64_t LogitsChunkTokens(int64_t tokens, int64_t vocab_size, int64_t chunk_bytes) {
   const int64_t bytes = tokens * vocab_size * static_cast<int64_t>(sizeof(float));
-  const int64_t chunks = (bytes + chunk_bytes - 1) / chunk_bytes;
+  const int64_t chunks = std::max<int64_t>(1, (bytes + chunk_bytes - 1) / chunk_bytes);
   return (tokens + chunks - 1) / chunks;
 }
 

@@ -53,7 +53,7 @@ inline constexpr int64_t kLogitsChunkBytes = int64_t{256} << 20;
 
 // Tokens in a chunk of the loss of `tokens` tokens: all of them if their float logits
 // [tokens, vocab_size] take at most `chunk_bytes`. More are divided into chunks of equal size (the
-// last one may be shorter). Requires: positive arguments.
+// last one may be shorter). Requires: tokens >= 0, the others are positive.
 int64_t LogitsChunkTokens(int64_t tokens, int64_t vocab_size,
                           int64_t chunk_bytes = kLogitsChunkBytes);
 

@@ -56,6 +56,7 @@ TEST(ModelSizeTest, ATiedEmbeddingIsNotSubtracted) {
 }
 
 TEST(ModelSizeTest, LogitsOfSmallBatchesAreOneChunk) {
+  EXPECT_EQ(LogitsChunkTokens(0, 50304), 0);
   // 4 bytes * 50304 * 1024 = 206,045,184 <= 268,435,456 < 4 bytes * 50304 * 2048.
   EXPECT_EQ(LogitsChunkTokens(1024, 50304), 1024);
   EXPECT_EQ(LogitsChunkTokens(2048, 50304), 1024);

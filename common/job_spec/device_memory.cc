@@ -7,18 +7,21 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "common/core/bytes_text.h"
 #include "common/core/model_memory.h"
+#include "common/job_spec/job_spec.h"
 
 namespace paceline {
 namespace {
 
-constexpr int kMostShards = 1024;
+// How many numbers of samples are tried for one that the job's other keys allow.
+constexpr int kBatchesTried = 16;
 
-// A training that needs less memory, and the keys of the job file that make it so.
+// The job with some keys changed, so that it needs less memory.
 struct Change {
-  std::string keys;
-  LlamaTraining training;
+  std::string keys;  // "precision: bf16, batch_per_rank: 4"
+  v1::JobSpec spec;
 };
 
 LlamaTraining TrainingOf(const v1::JobSpec& spec) {
@@ -34,111 +37,94 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   if (spec.optimizer().sgd().momentum() > 0) training.optimizer_floats = 1;
   training.gradients_stay =
       spec.accumulation_steps() > 1 || (spec.ranks() > 1 && spec.strategy().has_ddp());
-  training.shards = std::max(1, spec.shards());
   return training;
 }
 
-double Need(const LlamaTraining& training) { return TotalBytes(LlamaMemory(training)); }
+double Need(const v1::JobSpec& spec) { return TotalBytes(LlamaMemory(TrainingOf(spec))); }
+
+// Whether the job has few enough bytes and no problem otherwise, so that it would be accepted.
+bool Fits(const v1::JobSpec& spec, double device_bytes) {
+  return Need(spec) <= device_bytes && CheckJobSpec(spec).empty();
+}
 
 std::string Text(double bytes) {
   constexpr double kMost = 9e18;
   return BytesText(static_cast<int64_t>(std::min(bytes, kMost)));
 }
 
-// The most samples below those of the job with which `training` fits; 0: none.
-int LargestBatch(const v1::JobSpec& spec, LlamaTraining training, double device_bytes) {
-  const auto length = static_cast<double>(spec.data().sequence_length());
-  int fits = 0;
-  int too_many = spec.batch_per_rank();
-  while (fits + 1 < too_many) {
-    const int batch = fits + (too_many - fits) / 2;
-    training.tokens = batch * length;
-    if (Need(training) <= device_bytes) {
-      fits = batch;
-    } else {
-      too_many = batch;
-    }
-  }
-  return fits;
+std::string Text(const Change& change) {
+  return absl::StrCat(change.keys, " (", Text(Need(change.spec)), ")");
 }
 
-// Each changes one key.
-std::vector<Change> SingleChanges(const v1::JobSpec& spec, const LlamaTraining& training,
-                                  double device_bytes) {
-  std::vector<Change> changes;
-  if (!training.checkpoint_activations) {
-    changes.push_back({"model.checkpoint_activations: true", training});
-    changes.back().training.checkpoint_activations = true;
-  }
-  if (!training.bf16) {
-    changes.push_back({"precision: bf16", training});
-    changes.back().training.bf16 = true;
-  }
-  if (const int batch = LargestBatch(spec, training, device_bytes); batch > 0) {
-    changes.push_back({absl::StrCat("batch_per_rank: ", batch), training});
-    changes.back().training.tokens = batch * static_cast<double>(spec.data().sequence_length());
-  }
-  return changes;
+void AddKey(absl::string_view key, Change& change) {
+  absl::StrAppend(&change.keys, change.keys.empty() ? "" : ", ", key);
 }
 
-// All that saves memory on one device.
-Change AllChanges(const v1::JobSpec& spec, const LlamaTraining& training) {
-  Change all{"", training};
-  std::vector<std::string> keys;
-  if (!std::exchange(all.training.checkpoint_activations, true)) {
-    keys.emplace_back("model.checkpoint_activations: true");
-  }
-  if (!std::exchange(all.training.bf16, true)) keys.emplace_back("precision: bf16");
-  if (spec.batch_per_rank() > 1) {
-    keys.emplace_back("batch_per_rank: 1");
-    all.training.tokens = static_cast<double>(spec.data().sequence_length());
-  }
-  all.keys = absl::StrJoin(keys, ", ");
-  return all;
+// Changes nothing, like the two below, if the job cannot save memory so.
+Change WithCheckpointing(Change change) {
+  if (change.spec.model().llama().checkpoint_activations()) return change;
+  change.spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  AddKey("model.checkpoint_activations: true", change);
+  return change;
 }
 
-// The fewest shards, a power of two, with which it fits.
-Change WithShards(const Change& all, double device_bytes) {
-  Change sharded = all;
-  for (int shards = 2; shards <= kMostShards; shards *= 2) {
-    sharded.training.shards = shards;
-    if (Need(sharded.training) > device_bytes) continue;
-    sharded.keys = absl::StrCat("shards: ", shards, all.keys.empty() ? "" : ", ", all.keys);
+Change WithBf16(Change change) {
+  if (change.spec.precision() == v1::BF16) return change;
+  change.spec.set_precision(v1::BF16);
+  AddKey("precision: bf16", change);
+  return change;
+}
+
+// Takes about the most samples, below those of the job, with which it fits.
+Change WithSmallerBatch(Change change, double device_bytes) {
+  v1::JobSpec smaller = change.spec;
+  int enough = 0;
+  int too_many = smaller.batch_per_rank();
+  while (enough + 1 < too_many) {
+    const int batch = enough + (too_many - enough) / 2;
+    smaller.set_batch_per_rank(batch);
+    (Need(smaller) <= device_bytes ? enough : too_many) = batch;
+  }
+  // If the job may shrink, fewer ranks must be able to share the samples equally.
+  for (int batch = enough; batch > std::max(0, enough - kBatchesTried); --batch) {
+    smaller.set_batch_per_rank(batch);
+    if (!Fits(smaller, device_bytes)) continue;
+    change.spec = smaller;
+    AddKey(absl::StrCat("batch_per_rank: ", batch), change);
     break;
   }
-  return sharded;
+  return change;
 }
 
 // What to do, as the end of the message.
-std::string Remedy(const v1::JobSpec& spec, const LlamaTraining& training, double device_bytes) {
-  const auto text = [](const Change& change) {
-    return absl::StrCat(change.keys, " (", Text(Need(change.training)), ")");
-  };
+std::string Remedy(const v1::JobSpec& spec, double device_bytes) {
+  const Change none{"", spec};
   std::vector<std::string> alone;
-  for (const Change& change : SingleChanges(spec, training, device_bytes)) {
-    if (Need(change.training) <= device_bytes) alone.push_back(text(change));
+  for (const Change& change :
+       {WithCheckpointing(none), WithBf16(none), WithSmallerBatch(none, device_bytes)}) {
+    if (Fits(change.spec, device_bytes)) alone.push_back(Text(change));
   }
   if (!alone.empty()) {
-    return absl::StrCat("it would fit with ", absl::StrJoin(alone, ", or with "));
+    return absl::StrCat("by this count it would fit with ", absl::StrJoin(alone, ", or with "));
   }
-  const Change all = AllChanges(spec, training);
-  if (Need(all.training) <= device_bytes) {
-    return absl::StrCat("it would fit with all of ", text(all));
+  Change all = WithBf16(WithCheckpointing(none));
+  if (!Fits(all.spec, device_bytes)) all = WithSmallerBatch(std::move(all), device_bytes);
+  if (Fits(all.spec, device_bytes)) {
+    return absl::StrCat("by this count it would fit with all of ", Text(all));
   }
-  const Change sharded = WithShards(all, device_bytes);
-  if (Need(sharded.training) <= device_bytes) {
-    return absl::StrCat("it would fit with ", text(sharded));
-  }
-  return "no key makes it fit: take a smaller model or sequence_length, or add nodes with more "
-         "memory";
+  all.spec.set_batch_per_rank(1);
+  all.spec.mutable_data()->set_sequence_length(1);
+  const char* const smaller = Need(all.spec) <= device_bytes ? "data.sequence_length" : "model";
+  return absl::StrCat(
+      "checkpoint_activations, bf16 and a smaller batch do not make it fit: take a smaller ",
+      smaller, ", or add nodes with more memory");
 }
 
 }  // namespace
 
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes) {
   if (!spec.command().empty() || !spec.model().has_llama()) return absl::OkStatus();
-  const LlamaTraining training = TrainingOf(spec);
-  const std::vector<MemoryPart> parts = LlamaMemory(training);
+  const std::vector<MemoryPart> parts = LlamaMemory(TrainingOf(spec));
   const auto available = static_cast<double>(device_bytes);
   if (TotalBytes(parts) <= available) return absl::OkStatus();
   const char* const device = spec.device() == v1::CUDA ? "GPU" : "node";
@@ -149,7 +135,7 @@ absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes) {
   return absl::FailedPreconditionError(
       absl::StrCat("a rank needs at least ", Text(TotalBytes(parts)), " of memory, and no ", device,
                    " where the job may run has more than ", Text(available), ":", lines, "\n",
-                   Remedy(spec, training, available)));
+                   Remedy(spec, available)));
 }
 
 }  // namespace paceline

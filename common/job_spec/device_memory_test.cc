@@ -5,6 +5,7 @@
 
 #include <string>
 
+#include "absl/strings/str_cat.h"
 #include "common/job_spec/job_spec.h"
 #include "common/job_spec/testing/sound_spec.h"
 
@@ -60,33 +61,63 @@ TEST(DeviceMemoryTest, TheErrorHasTheArithmeticAndEachKeyThatHelps) {
             "\n  activations: 32 blocks x 8,192 tokens x 278,528 B = 68.0 GiB"
             "\n  logits at once, float32, and their log-probabilities: 512 tokens x 128,256 words "
             "x 8 B = 501.0 MiB"
-            "\nit would fit with model.checkpoint_activations: true (125.8 GiB), or with "
-            "batch_per_rank: 1 (137.1 GiB)");
+            "\nby this count it would fit with model.checkpoint_activations: true (125.8 GiB), or "
+            "with batch_per_rank: 1 (137.1 GiB)");
 }
 
 TEST(DeviceMemoryTest, KeysThatHelpTogether) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 16, 8192);
   spec.mutable_optimizer()->mutable_sgd();
-  // 8,030,261,248 * 8 B at the update, more than the forward pass needs then.
+  // 8,030,261,248 * 4 B, and for each sample 32 * 8192 * 16,384 B + 8192 * 155,648 B.
   EXPECT_THAT(Problem(spec, 80 * kGiB),
-              EndsWith("\nit would fit with all of model.checkpoint_activations: true, precision: "
-                       "bf16, batch_per_rank: 1 (59.8 GiB)"));
+              EndsWith("\nby this count it would fit with all of model.checkpoint_activations: "
+                       "true, precision: bf16, batch_per_rank: 9 (76.6 GiB)"));
+  // As many tokens in one sample, where two keys are enough.
+  spec.set_batch_per_rank(1);
+  spec.mutable_data()->set_sequence_length(16 * 8192);
+  EXPECT_THAT(Problem(spec, 120 * kGiB),
+              EndsWith("\nby this count it would fit with all of model.checkpoint_activations: "
+                       "true, precision: bf16 (112.9 GiB)"));
 }
 
-TEST(DeviceMemoryTest, ShardsWhereNothingElseHelps) {
+TEST(DeviceMemoryTest, ABatchThatTheJobMayNotHaveIsNotAdvised) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 6, 256);
+  spec.set_ranks(4);
+  spec.mutable_recovery()->set_max_failures(1);
+  spec.mutable_recovery()->set_min_ranks(3);
+  // What a batch of 5 needs. But three ranks cannot share 4 * 5 or 4 * 4 samples equally.
+  const std::string problem = Problem(spec, 253'284'352);
+  EXPECT_THAT(problem, HasSubstr("or with batch_per_rank: 3 (182.6 MiB)"));
+}
+
+TEST(DeviceMemoryTest, EachAdviceIsAccepted) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 16, 8192);
+  spec.mutable_optimizer()->mutable_sgd();
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  spec.set_precision(v1::BF16);
+  spec.set_batch_per_rank(9);
+  EXPECT_EQ(Problem(spec, 80 * kGiB), "");
+  spec.set_batch_per_rank(10);
+  EXPECT_NE(Problem(spec, 80 * kGiB), "");
+}
+
+TEST(DeviceMemoryTest, WhatNoKeyMakesFit) {
+  const auto ends_with = [](const char* what) {
+    return EndsWith(absl::StrCat("do not make it fit: take a smaller ", what,
+                                 ", or add nodes with more memory"));
+  };
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 8192);
   spec.set_precision(v1::BF16);
   spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
   const std::string problem = Problem(spec, 80 * kGiB);
   EXPECT_THAT(problem, StartsWith("a rank needs at least 119.7 GiB"));
-  // 2 shards need 87,617,544,192 B = 81.6 GiB; 4 need 55,496,499,200 B.
-  EXPECT_THAT(problem, EndsWith("\nit would fit with shards: 4 (51.7 GiB)"));
-}
-
-TEST(DeviceMemoryTest, WhatNoKeyMakesFit) {
-  // 70,553,706,496 parameters are 131.4 GiB in bfloat16 on each rank, however many shards.
-  EXPECT_THAT(Problem(Llama(v1::LLAMA_PRESET_70B, 1, 8192), 80 * kGiB),
-              HasSubstr("no key makes it fit: take a smaller model"));
+  EXPECT_THAT(problem, ends_with("model"));
+  // 70,553,706,496 * 16 B.
+  EXPECT_THAT(Problem(Llama(v1::LLAMA_PRESET_70B, 1, 8192), 80 * kGiB), ends_with("model"));
+  // 8,030,261,248 * 8 B are 59.8 GiB, but the inputs of blocks 32 * 1,000,000 * 16,384 B.
+  spec = Llama(v1::LLAMA_PRESET_8B, 1, 1'000'000);
+  spec.mutable_optimizer()->mutable_sgd();
+  EXPECT_THAT(Problem(spec, 80 * kGiB), ends_with("data.sequence_length"));
 }
 
 TEST(DeviceMemoryTest, OnCpusTheNodesMemoryCounts) {

@@ -53,6 +53,9 @@ TEST(WorkerMessagesTest, HelloOfAnImpossibleNodeIsRefused) {
   EXPECT_TRUE(refused([](v1::Hello& hello) {
     for (int i = 0; i <= kMaxNodeGpus; ++i) hello.mutable_hardware()->add_gpus("gpu");
   }));
+  EXPECT_TRUE(refused([](v1::Hello& hello) {
+    for (int i = 0; i <= kMaxNodeGpus; ++i) hello.mutable_hardware()->add_gpu_memory_bytes(1);
+  }));
 }
 
 TEST(WorkerMessagesTest, EachMessageIsLimited) {

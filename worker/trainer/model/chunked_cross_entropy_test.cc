@@ -121,6 +121,41 @@ TEST(ChunkedCrossEntropyTest, IgnoredTargetsCountForNothing) {
   EXPECT_TRUE(std::isnan(none.item<double>())) << "as at::cross_entropy_loss";
 }
 
+TEST(ChunkedCrossEntropyTest, RowsNeedNotBeContiguous) {
+  Inputs inputs = MakeInputs(30, 8, 41, at::kDouble);
+  inputs.hidden = at::randn({8, 30}, at::kDouble).t().requires_grad_(true);
+  inputs.head = at::randn({8, 41}, at::kDouble).t().requires_grad_(true);
+  ExpectLikePlain(inputs, 7, at::kDouble, 1e-13);
+}
+
+TEST(ChunkedCrossEntropyTest, GradientsOfSeveralPassesAddUp) {
+  const Inputs whole = MakeInputs(30, 8, 41, at::kDouble);
+  const Results expected = Run(whole, [](const Inputs& in) {
+    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, at::kDouble);
+  });
+  // Both graphs exist at once; each has half of the tokens.
+  const Results actual = Run(whole, [](const Inputs& in) {
+    const auto half = [&](int64_t begin) {
+      return ChunkedCrossEntropy(in.hidden.narrow(0, begin, 15), in.head,
+                                 in.targets.narrow(0, begin, 15), 4, at::kDouble);
+    };
+    return half(0).add(half(15)).div(2);
+  });
+  ExpectClose(actual.loss, expected.loss, 1e-13);
+  ExpectClose(actual.grad_hidden, expected.grad_hidden, 1e-13);
+  ExpectClose(actual.grad_head, expected.grad_head, 1e-13);
+}
+
+TEST(ChunkedCrossEntropyTest, ASecondBackwardPassIsAnError) {
+  const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
+  for (const bool keep_graph : {false, true}) {
+    const at::Tensor loss =
+        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat);
+    loss.backward(/*gradient=*/{}, keep_graph);
+    EXPECT_THROW(loss.backward(), c10::Error);
+  }
+}
+
 TEST(ChunkedCrossEntropyTest, WhatIsNotFiniteIsNotHidden) {
   const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   at::Tensor hidden = inputs.hidden.detach().clone();
