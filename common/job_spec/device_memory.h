@@ -11,8 +11,8 @@ namespace paceline {
 
 // FailedPrecondition if a rank of the job needs more than `device_bytes`, by what
 // common/core/model_memory.h counts. The message has the arithmetic, one line per kind, and keys
-// with which it would fit and be accepted. OK for all but the built-in llama: of other models too little is known.
-// Requires: the spec has its defaults and no problems.
+// with which the job would fit and be accepted. OK for all but the built-in llama: of other models
+// too little is known. Requires: the spec has its defaults and no problems.
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes);
 
 }  // namespace paceline
