@@ -1,6 +1,7 @@
 #include "common/core/slice.h"
 
 #include <algorithm>
+#include <utility>
 
 #include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
@@ -39,11 +40,11 @@ class CornerSum {
 
   // `sign`: 1 adds the box, -1 takes it away.
   void Add(const Box& box, int64_t sign) {
-    for (size_t ends = 0; ends < size_t{1} << cut_.size(); ++ends) {
+    for (size_t ends = 0; ends < (size_t{1} << cut_.size()); ++ends) {
       Corner corner{0, sign};
       for (size_t i = 0; i < cut_.size(); ++i) {
         const size_t dimension = cut_[i];
-        const bool at_end = (ends >> i & 1) != 0;
+        const bool at_end = ((ends >> i) & 1) != 0;
         const int64_t at = box.offsets[dimension] + (at_end ? box.sizes[dimension] : 0);
         corner.place = corner.place * Extent(dimension) + static_cast<uint64_t>(at);
         if (at_end) corner.value = -corner.value;

@@ -198,7 +198,7 @@ TEST(SliceTest, TooManyCutDimensionsAreRefused) {
   for (int64_t corner = 0; corner < 32; ++corner) {
     Box box;
     for (int dimension = 0; dimension < 5; ++dimension) {
-      box.offsets.push_back(corner >> dimension & 1);
+      box.offsets.push_back((corner >> dimension) & 1);
       box.sizes.push_back(1);
     }
     boxes.push_back(box);
