@@ -16,15 +16,19 @@
 namespace paceline {
 namespace {
 
+// Which elements of its tensor the slice has.
+std::string FormatPlace(const TensorSlice& slice) {
+  if (slice.is_rows()) {
+    return absl::StrCat("\"rows\": [", slice.first_row, ", ", slice.rows, "]");
+  }
+  return absl::StrCat("\"offsets\": [", absl::StrJoin(slice.box.offsets, ", "), "], \"sizes\": [",
+                      absl::StrJoin(slice.box.sizes, ", "), "]");
+}
+
 std::string Format(const TensorSlice& slice) {
-  const std::string box =
-      slice.is_rows() ? std::string()
-                      : absl::StrCat(", \"offsets\": [", absl::StrJoin(slice.box.offsets, ", "),
-                                     "], \"sizes\": [", absl::StrJoin(slice.box.sizes, ", "), "]");
-  return absl::StrCat("{\"file\": ", JsonQuoted(slice.file), ", \"rows\": [", slice.first_row, ", ",
-                      slice.rows, "]", box, ", \"offset\": ", slice.offset,
-                      ", \"bytes\": ", slice.bytes, ", \"checksum\": \"",
-                      ChecksumText(slice.checksum), "\"}");
+  return absl::StrCat("{\"file\": ", JsonQuoted(slice.file), ", ", FormatPlace(slice),
+                      ", \"offset\": ", slice.offset, ", \"bytes\": ", slice.bytes,
+                      ", \"checksum\": \"", ChecksumText(slice.checksum), "\"}");
 }
 
 std::string Format(const ManifestTensor& tensor) {

@@ -37,7 +37,7 @@ struct TensorSlice {
   int64_t offset = 0;  // Of the first byte, from the start of the file.
   int64_t bytes = 0;
   uint64_t checksum = 0;  // Of the slice's bytes (checksum.h).
-  // Without dimensions for whole rows. Otherwise the first one is that of first_row and rows.
+  // Without dimensions for whole rows. Otherwise its first one is that of first_row and rows.
   Box box = {};
 
   bool is_rows() const { return box.sizes.empty(); }

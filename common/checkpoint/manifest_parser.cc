@@ -71,11 +71,12 @@ struct Field {
 absl::Status EndSlice(Target& to, const std::string& path) {
   const std::optional<uint64_t> checksum = ParseChecksum(to.checksum);
   if (!checksum.has_value()) return Damaged(path, "its checksum is none");
-  if (to.rows.size() != 2) return Damaged(path, "rows are not two numbers: first and count");
   const Box& box = to.slice().box;
   if (box.offsets.size() != box.sizes.size()) {
     return Damaged(path, "it has not as many offsets as sizes");
   }
+  if (to.rows.empty() && !to.slice().is_rows()) to.rows = {box.offsets[0], box.sizes[0]};
+  if (to.rows.size() != 2) return Damaged(path, "rows are not two numbers: first and count");
   to.slice().checksum = *checksum;
   to.slice().first_row = to.rows[0];
   to.slice().rows = to.rows[1];
@@ -116,10 +117,10 @@ const std::vector<Field>& Fields() {
        Number{[](Target& to) { return &to.tensor().shape.emplace_back(); }}},
       {{"tensors", "*", "slices"}, Array{}},
       {{"tensors", "*", "slices", "*"},
-       Object{5, [](Target& to, const std::string&) { to.tensor().slices.emplace_back(); },
+       Object{4, [](Target& to, const std::string&) { to.tensor().slices.emplace_back(); },
               EndSlice}},
       {{"tensors", "*", "slices", "*", "file"}, Text{[](Target& to) { return &to.slice().file; }}},
-      {{"tensors", "*", "slices", "*", "rows"}, Array{}},
+      {{"tensors", "*", "slices", "*", "rows"}, Array{/*optional=*/true}},
       {{"tensors", "*", "slices", "*", "rows", "*"},
        Number{[](Target& to) { return &to.rows.emplace_back(); }}},
       {{"tensors", "*", "slices", "*", "offsets"}, Array{/*optional=*/true}},

@@ -165,13 +165,15 @@ struct Member {
   int64_t generation = 1;
   int rank = 0;  // -1: not a rank.
   int world_size = 1;
+  int shards = 1;                  // Ranks of one replica (common/core/lanes.h).
   int64_t batch = 1;               // Samples per rank and forward pass.
   int64_t accumulation_steps = 1;  // Forward passes per step.
 
   int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
   bool operator==(const Member& other) const {
     return generation == other.generation && rank == other.rank && world_size == other.world_size &&
-           batch == other.batch && accumulation_steps == other.accumulation_steps;
+           shards == other.shards && batch == other.batch &&
+           accumulation_steps == other.accumulation_steps;
   }
 };
 
