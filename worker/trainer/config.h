@@ -165,7 +165,7 @@ struct Member {
   int64_t generation = 1;
   int rank = 0;  // -1: not a rank.
   int world_size = 1;
-  int shards = 1;                  // Ranks of one replica (common/core/lanes.h).
+  int shards = 1;                  // Ranks of one replica of the model (common/core/lanes.h).
   int64_t batch = 1;               // Samples per rank and forward pass.
   int64_t accumulation_steps = 1;  // Forward passes per step.
 
