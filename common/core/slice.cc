@@ -1,9 +1,9 @@
 #include "common/core/slice.h"
 
 #include <algorithm>
+#include <array>
 #include <utility>
 
-#include "absl/numeric/int128.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 
@@ -23,10 +23,9 @@ std::vector<size_t> CutDimensions(const std::vector<int64_t>& shape,
   return cut;
 }
 
-// A corner of a box, as one number that orders corners like the elements of a row-major array, and
-// what it adds to the sum below.
+// A corner of a box, in the dimensions that are cut, and what it adds to the sum below.
 struct Corner {
-  absl::uint128 place = 0;
+  std::array<int64_t, kMaxCutDimensions> place = {};
   int64_t value = 0;
 };
 
@@ -35,31 +34,32 @@ struct Corner {
 // corners count 1 and the others -1, where it ends.
 class CornerSum {
  public:
-  CornerSum(const std::vector<int64_t>& shape, std::vector<size_t> cut)
-      : shape_(shape), cut_(std::move(cut)) {}
+  // Requires: at most kMaxCutDimensions.
+  explicit CornerSum(std::vector<size_t> cut) : cut_(std::move(cut)) {}
 
   // `sign`: 1 adds the box, -1 takes it away.
   void Add(const Box& box, int64_t sign) {
     for (size_t ends = 0; ends < (size_t{1} << cut_.size()); ++ends) {
-      Corner corner{0, sign};
+      Corner corner;
+      corner.value = sign;
       for (size_t i = 0; i < cut_.size(); ++i) {
-        const size_t dimension = cut_[i];
-        const bool at_end = ((ends >> i) & 1) != 0;
-        const int64_t at = box.offsets[dimension] + (at_end ? box.sizes[dimension] : 0);
-        corner.place = corner.place * Extent(dimension) + static_cast<uint64_t>(at);
-        if (at_end) corner.value = -corner.value;
+        corner.place[i] = box.offsets[cut_[i]];
+        if (((ends >> i) & 1) == 0) continue;
+        corner.place[i] += box.sizes[cut_[i]];
+        corner.value = -corner.value;
       }
       corners_.push_back(corner);
     }
   }
 
-  // The first corner whose values do not add up to 0. No other is before it in all dimensions, so
-  // its value says what is wrong with the element there.
+  // The first place, in the order of elements, whose corners do not add up to 0. No other such
+  // place is before it in all dimensions, so the sum says what is wrong with the element there.
   std::optional<Corner> FirstLeft() {
     std::sort(corners_.begin(), corners_.end(),
               [](const Corner& a, const Corner& b) { return a.place < b.place; });
     for (size_t i = 0; i < corners_.size();) {
-      Corner sum{corners_[i].place, 0};
+      Corner sum;
+      sum.place = corners_[i].place;
       for (; i < corners_.size() && corners_[i].place == sum.place; ++i) {
         sum.value += corners_[i].value;
       }
@@ -68,23 +68,14 @@ class CornerSum {
     return std::nullopt;
   }
 
-  std::vector<int64_t> ElementAt(absl::uint128 place) const {
-    std::vector<int64_t> element(shape_.size(), 0);
-    for (size_t i = cut_.size(); i > 0; --i) {
-      const absl::uint128 extent = Extent(cut_[i - 1]);
-      element[cut_[i - 1]] = static_cast<int64_t>(absl::Uint128Low64(place % extent));
-      place /= extent;
-    }
+  // The element at a corner, in a tensor of so many dimensions.
+  std::vector<int64_t> ElementAt(const Corner& corner, size_t dimensions) const {
+    std::vector<int64_t> element(dimensions, 0);
+    for (size_t i = 0; i < cut_.size(); ++i) element[cut_[i]] = corner.place[i];
     return element;
   }
 
  private:
-  // A corner may lie behind the last element.
-  absl::uint128 Extent(size_t dimension) const {
-    return static_cast<uint64_t>(shape_[dimension]) + 1;
-  }
-
-  const std::vector<int64_t>& shape_;
   const std::vector<size_t> cut_;
   std::vector<Corner> corners_;
 };
@@ -144,13 +135,13 @@ std::optional<std::string> WhyNotCovered(const std::vector<int64_t>& shape,
     return absl::StrCat("its slices cut it along ", cut.size(), " dimensions, of which at most ",
                         kMaxCutDimensions, " are allowed");
   }
-  CornerSum sum(shape, std::move(cut));
+  CornerSum sum(std::move(cut));
   for (const Box& box : boxes) sum.Add(box, 1);
   sum.Add(WholeBox(shape), -1);
   const std::optional<Corner> left = sum.FirstLeft();
   if (!left.has_value()) return std::nullopt;
   const std::string element =
-      absl::StrCat("element [", absl::StrJoin(sum.ElementAt(left->place), ", "), "]");
+      absl::StrCat("element [", absl::StrJoin(sum.ElementAt(*left, shape.size()), ", "), "]");
   if (left->value < 0) return absl::StrCat("none of its slices has ", element);
   return absl::StrCat(left->value + 1, " of its slices have ", element);
 }
