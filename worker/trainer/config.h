@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/core/lanes.h"
 #include "slipstream/plan.h"
 #include "worker/trainer/core/lr_schedule.h"
 
@@ -170,6 +171,7 @@ struct Member {
   int64_t accumulation_steps = 1;  // Forward passes per step.
 
   int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
+  Lanes lanes() const { return Lanes{shards}; }
   bool operator==(const Member& other) const {
     return generation == other.generation && rank == other.rank && world_size == other.world_size &&
            shards == other.shards && batch == other.batch &&

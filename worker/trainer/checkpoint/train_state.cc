@@ -57,7 +57,7 @@ struct Source {
 };
 
 Source SourceOf(const Manifest& manifest, const TrainerConfig& config) {
-  const Lanes now{config.member.shards};
+  const Lanes now = config.member.lanes();
   const Lanes saved{manifest.shards};
   const int64_t rank = config.rank();
   const int64_t ranks = config.member.world_size;

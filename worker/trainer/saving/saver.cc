@@ -12,7 +12,6 @@
 #include "absl/strings/str_cat.h"
 #include "common/boot_clock.h"
 #include "common/checkpoint/checkpoint_paths.h"
-#include "common/core/lanes.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "common/version.h"
@@ -73,8 +72,8 @@ void Saver::Enter(const Generation& generation, SaverMemory* memory) {
   }
   shards_.SetPlace(member.rank, member.world_size);
   if (parts_.config.checkpoint.expected && !std::exchange(reserved_, true)) {
-    const Lanes lanes{member.shards};
-    shards_.Reserve(PartOfRank(generation.state(), member.rank, member.world_size, lanes).bytes());
+    shards_.Reserve(
+        PartOfRank(generation.state(), member.rank, member.world_size, member.lanes()).bytes());
   }
   parts_.control.SetCheckpointListener(
       [this, done = memory->last_order](const CheckpointPlan& plan) { TakePlan(plan, done); });
@@ -154,7 +153,7 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
 int64_t Saver::BeginShard(const SaveStatus& save) {
   const Member& member = generation_->config.member;
   const StatePart part =
-      PartOfRank(generation_->state(), member.rank, member.world_size, Lanes{member.shards});
+      PartOfRank(generation_->state(), member.rank, member.world_size, member.lanes());
   copying_ = true;
   // A person may name a new directory for this save; the job's own was created at the start.
   const bool is_own = JobDirectoryOf(save.order) == parts_.config.output_directory();
