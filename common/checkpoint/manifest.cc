@@ -16,6 +16,10 @@
 namespace paceline {
 namespace {
 
+// Slices of a tensor, where not all are rows: the check that they cover it takes up to 2 KB of
+// memory for each. A job has at most 4096 ranks, and each has one slice of a tensor.
+constexpr size_t kMaxBoxes = 1 << 16;
+
 // Which elements of its tensor the slice has.
 std::string FormatPlace(const TensorSlice& slice) {
   if (slice.is_rows()) {
@@ -146,6 +150,11 @@ absl::Status CheckRows(const ManifestTensor& tensor) {
 }
 
 absl::Status CheckBoxes(const ManifestTensor& tensor) {
+  if (tensor.slices.size() > kMaxBoxes) {
+    return Damaged(absl::StrCat("tensor \"", tensor.name, "\": ", tensor.slices.size(),
+                                " slices that are not all rows, of which at most ", kMaxBoxes,
+                                " are allowed"));
+  }
   std::vector<Box> boxes;
   for (const TensorSlice& slice : tensor.slices) boxes.push_back(BoxOf(tensor, slice));
   const std::optional<std::string> problem = WhyNotCovered(tensor.shape, boxes);
@@ -181,7 +190,8 @@ Box BoxOf(const ManifestTensor& tensor, const TensorSlice& slice) {
 }
 
 bool IsBefore(const TensorSlice& a, const TensorSlice& b) {
-  return std::tie(a.first_row, a.box.offsets) < std::tie(b.first_row, b.box.offsets);
+  return std::tie(a.first_row, a.box.offsets, a.file) <
+         std::tie(b.first_row, b.box.offsets, b.file);
 }
 
 std::string FormatManifest(const Manifest& manifest) {

@@ -83,7 +83,7 @@ int64_t RowBytes(const ManifestTensor& tensor);
 // The slice's elements in the whole tensor.
 Box BoxOf(const ManifestTensor& tensor, const TensorSlice& slice);
 
-// The order of a tensor's slices: by their first element.
+// The order of a tensor's slices: by their first element. Total, since each is in another file.
 bool IsBefore(const TensorSlice& a, const TensorSlice& b);
 
 // Returns the file's contents. Repairs text that is not UTF-8; replaces an invalid job_spec by {}.

@@ -26,6 +26,9 @@ namespace paceline {
 namespace {
 
 constexpr size_t kMaxFileName = 255;
+// As many as torch computes with. Without a bound, each slice of a hostile tensor would take the
+// memory and time of millions.
+constexpr size_t kMaxDimensions = 64;
 
 absl::Status Damaged(absl::string_view where, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
@@ -209,6 +212,10 @@ class ManifestVisitor : public JsonVisitor {
     const auto* number = std::get_if<Number>(&field->kind);
     const auto* given = std::get_if<uint64_t>(&value);
     if (number == nullptr) return Damaged(Where(path), "is neither object nor array");
+    if (path.back().in_array && path.back().index >= kMaxDimensions) {
+      return Damaged(Where(path), absl::StrCat("is beyond the ", kMaxDimensions,
+                                               " dimensions that a tensor has at most"));
+    }
     if (given == nullptr || *given > uint64_t{std::numeric_limits<int64_t>::max()}) {
       return Damaged(Where(path), "is no whole number from 0 to 2^63 - 1");
     }

@@ -295,6 +295,44 @@ TEST(ManifestTest, BoxesMustCoverEachTensorOnce) {
   });
 }
 
+TEST(ManifestTest, ATensorHasAtMost64Dimensions) {
+  Manifest manifest = Columns();
+  ManifestTensor& tensor = manifest.tensors[0];
+  for (TensorSlice& slice : tensor.slices) {
+    slice.box.offsets.resize(64, 0);
+    slice.box.sizes.resize(64, 1);
+  }
+  tensor.shape.resize(64, 1);
+  EXPECT_TRUE(CheckComplete(ParseManifest(FormatManifest(manifest)).value()).ok());
+  tensor.slices[1].box.sizes.push_back(1);
+  ExpectDamage(ParseManifest(FormatManifest(manifest)).status(), "slices[1].sizes[64]: is beyond");
+  tensor.slices.clear();
+  tensor.shape.push_back(1);
+  ExpectDamage(ParseManifest(FormatManifest(manifest)).status(), ".shape[64]: is beyond the 64");
+}
+
+TEST(ManifestTest, OfBoxesATensorHasAtMost65536) {
+  Manifest manifest = Columns();
+  ManifestTensor& tensor = manifest.tensors[0];
+  tensor.shape = {5, 1 << 16};
+  tensor.slices.clear();
+  for (int64_t column = 0; column < tensor.shape[1]; ++column) {
+    tensor.slices.push_back({kShard0, 0, 5, 0, 20, 0, {{0, column}, {5, 1}}});
+  }
+  EXPECT_TRUE(CheckComplete(manifest).ok());
+  tensor.slices.push_back(tensor.slices.back());
+  ExpectDamage(CheckComplete(manifest), "\"model/fc.weight\": 65537 slices that are not all rows");
+}
+
+TEST(ManifestTest, RowsAndBoxesTogetherCoverATensor) {
+  Manifest manifest = Columns();
+  manifest.tensors[0].slices = {{kShard0, 0, 2, 64, 24, 1},
+                                {kShard1, 2, 3, 60, 36, 2, {{2, 0}, {3, 3}}}};
+  EXPECT_TRUE(CheckComplete(ParseManifest(FormatManifest(manifest)).value()).ok());
+  manifest.tensors[0].slices[0].rows = 3;
+  ExpectDamage(CheckComplete(manifest), "2 of its slices have element [2, 0]");
+}
+
 TEST(ManifestTest, ShardsAreToldWhereThereAreSeveral) {
   Manifest part = Part0();
   EXPECT_FALSE(absl::StrContains(FormatManifest(part), "shards"));

@@ -34,8 +34,10 @@ struct Corner {
 // corners count 1 and the others -1, where it ends.
 class CornerSum {
  public:
-  // Requires: at most kMaxCutDimensions.
-  explicit CornerSum(std::vector<size_t> cut) : cut_(std::move(cut)) {}
+  // Requires: at most kMaxCutDimensions. `boxes`: how many will be added.
+  CornerSum(std::vector<size_t> cut, size_t boxes) : cut_(std::move(cut)) {
+    corners_.reserve(boxes << cut_.size());
+  }
 
   // `sign`: 1 adds the box, -1 takes it away.
   void Add(const Box& box, int64_t sign) {
@@ -135,7 +137,7 @@ std::optional<std::string> WhyNotCovered(const std::vector<int64_t>& shape,
     return absl::StrCat("its slices cut it along ", cut.size(), " dimensions, of which at most ",
                         kMaxCutDimensions, " are allowed");
   }
-  CornerSum sum(std::move(cut));
+  CornerSum sum(std::move(cut), boxes.size() + 1);
   for (const Box& box : boxes) sum.Add(box, 1);
   sum.Add(WholeBox(shape), -1);
   const std::optional<Corner> left = sum.FirstLeft();

@@ -385,5 +385,26 @@ TEST_F(ShardedStateTest, WhatAPositionHasForItselfIsOfAsManyShards) {
   }
 }
 
+TEST_F(ShardedStateTest, WhatAWholeReplicaHadForItselfIsOfAnyShards) {
+  const Ranks saved{2, 1};
+  const Ranks now{2, 2};
+  const std::string directory = Save(saved, [&](int rank) {
+    const JobRank one(saved, rank);
+    SlicedAttachments attached(0, saved.shards, /*has_own=*/true);
+    attached.Fill(rank);
+    return CollectState(one.config, one.model, *one.optimizer, &attached);
+  });
+  for (int rank = 0; rank < now.all(); ++rank) {
+    const JobRank one(now, rank);
+    SlicedAttachments attached(Lanes{now.shards}.PositionOf(rank), now.shards, /*has_own=*/true);
+    StateReader reader = Open(directory);
+    const absl::Status restored =
+        RestoreState(reader, one.config, one.model, *one.optimizer, &attached);
+    ASSERT_TRUE(restored.ok()) << restored;
+    const int replica = Lanes{now.shards}.ReplicaOf(rank);
+    EXPECT_TRUE(at::equal(attached.tensors()[2], at::full({4}, replica, at::kFloat))) << rank;
+  }
+}
+
 }  // namespace
 }  // namespace paceline

@@ -286,6 +286,9 @@ TEST_F(SlicesTest, ATargetThatIsNoSliceOfTheTensorIsNamed) {
   expect({3, 4}, {{8, 4}, {0, 0}, {3, 4}}, "t has shape [6, 4] and needs [8, 4]");
   expect({3, 4}, {{6, 4}, {4, 0}, {3, 4}}, "t needs a slice of [3, 4] elements from [4, 0] on");
   expect({2, 4}, {{6, 4}, {0, 0}, {3, 4}}, "for a tensor of shape [2, 4]");
+  const absl::Status strided = reader.Read({{"t", at::full({4, 6}, 0.0, at::kFloat).t()}});
+  EXPECT_EQ(strided.code(), absl::StatusCode::kInvalidArgument) << strided;
+  EXPECT_TRUE(absl::StrContains(strided.message(), "t needs a contiguous tensor")) << strided;
   // One without elements fits, and needs nothing.
   EXPECT_TRUE(
       reader.Read({{"t", at::full({0, 4}, 0.0, at::kFloat), Slice{{6, 4}, {6, 0}, {0, 4}}}}).ok());

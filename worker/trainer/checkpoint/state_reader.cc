@@ -75,6 +75,7 @@ std::string Mismatch(const ManifestTensor* found, const ReadTarget& target) {
                         "] on, for a tensor of shape [", absl::StrJoin(tensor.sizes(), ", "),
                         "], and is itself [", absl::StrJoin(shape, ", "), "]");
   }
+  if (!tensor.is_contiguous()) return absl::StrCat(target.name, " needs a contiguous tensor");
   const std::optional<at::ScalarType> type = TypeOfDtype(found->dtype);
   if (type == tensor.scalar_type()) return "";
   if (type.has_value() && at::isFloatingType(*type) && tensor.is_floating_point()) return "";
@@ -118,7 +119,8 @@ std::vector<SliceToRead> SlicesOf(const CheckpointFiles& files,
   return slices;
 }
 
-// Whether mapped bytes are in the page cache, so that touching them needs no disk access.
+// Whether mapped bytes, at most kPieceBytes, are in the page cache, so that touching them needs no
+// disk access.
 bool AreCached(absl::string_view mapped) {
   const uintptr_t begin = reinterpret_cast<uintptr_t>(mapped.data()) / kPageBytes * kPageBytes;
   const uintptr_t end = reinterpret_cast<uintptr_t>(mapped.data()) + mapped.size();
@@ -266,7 +268,7 @@ class SliceReader {
     const auto end = offset + static_cast<int64_t>(piece.size());
     const bool in_window = window_of_ == one.slice && offset >= window_begin_ && end <= window_end_;
     if (!in_window) {
-      if (AreCached(piece)) {
+      if (IsCached(piece, around)) {
         std::memcpy(to, piece.data(), piece.size());
         return absl::OkStatus();
       }
@@ -275,6 +277,17 @@ class SliceReader {
     }
     std::memcpy(to, window_.get() + (offset - window_begin_), piece.size());
     return absl::OkStatus();
+  }
+
+  // Short runs are asked for together with what is around them: asking takes longer than a copy.
+  bool IsCached(absl::string_view piece, absl::string_view around) {
+    const char* const known_end = cached_.data() + cached_.size();
+    if (piece.data() >= cached_.data() && piece.data() + piece.size() <= known_end) return true;
+    const auto at = static_cast<size_t>(piece.data() - around.data());
+    const absl::string_view asked = around.substr(at, kPieceBytes);
+    if (!AreCached(asked)) return false;
+    cached_ = asked;
+    return true;
   }
 
   // Reads bytes of the slice from `offset` on into the window, none from `limit` on.
@@ -317,6 +330,7 @@ class SliceReader {
   const TensorSlice* window_of_ = nullptr;  // Null: it is empty.
   int64_t window_begin_ = 0;
   int64_t window_end_ = 0;
+  absl::string_view cached_;  // Mapped bytes that were in the page cache.
 };
 
 }  // namespace

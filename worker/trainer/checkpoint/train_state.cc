@@ -133,7 +133,9 @@ absl::Status CheckPosition(const StateReader& reader, const TrainerConfig& confi
                            const StateTensor& one) {
   const int saved = reader.manifest().shards;
   const int now = config.member.shards;
-  if (saved == now || one.slice.has_value() || one.tensor.dim() == 0) return absl::OkStatus();
+  if (saved == 1 || saved == now || one.slice.has_value() || one.tensor.dim() == 0) {
+    return absl::OkStatus();
+  }
   if (reader.files().Find(OwnName(one.name, 1)) == nullptr) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(one.name, " is no DTensor, so each of ", saved,
                                                  " shards has its own, which fits no other "
@@ -189,10 +191,10 @@ void AppendOptimizer(const TrainerConfig& config, const ModelTensors& model,
   for (const OptimizerSlot& slot : optimizer.Slots()) {
     for (size_t i = 0; i < slot.tensors.size(); ++i) {
       const NamedTensor& parameter = model.parameters()[i];
-      StateTensor one{absl::StrCat("optimizer/", slot.name, "/", parameter.name), slot.tensors[i],
-                      own_slots};
-      if (one.tensor.sizes() == parameter.tensor.sizes()) one.slice = parameter.slice;
-      state->push_back(std::move(one));
+      StateTensor kept{absl::StrCat("optimizer/", slot.name, "/", parameter.name), slot.tensors[i],
+                       own_slots};
+      if (kept.tensor.sizes() == parameter.tensor.sizes()) kept.slice = parameter.slice;
+      state->push_back(std::move(kept));
     }
   }
   const std::vector<at::Tensor> counts = optimizer.StepCounts();
