@@ -10,6 +10,7 @@
 
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
@@ -26,9 +27,15 @@ struct Entry {
   const TensorSlice* slice;
 };
 
-std::string RowsText(const TensorSlice& slice) {
-  return absl::StrCat("rows from ", slice.first_row, " to ", slice.first_row + slice.rows,
-                      ", offsets from ", slice.offset, " to ", slice.offset + slice.bytes);
+// Where the slice is in its tensor and in its file.
+std::string PlaceText(const TensorSlice& slice) {
+  const std::string elements =
+      slice.is_rows()
+          ? absl::StrCat("rows from ", slice.first_row, " to ", slice.first_row + slice.rows)
+          : absl::StrCat("[", absl::StrJoin(slice.box.sizes, ", "), "] elements from [",
+                         absl::StrJoin(slice.box.offsets, ", "), "] on");
+  return absl::StrCat(elements, ", offsets from ", slice.offset, " to ",
+                      slice.offset + slice.bytes);
 }
 
 absl::string_view Contents(const MappedFile& file) {
@@ -66,8 +73,7 @@ std::map<std::string, std::vector<Entry>> EntriesByFile(const Manifest& manifest
 
 // Whether the shard's header agrees with the manifest about an entry.
 bool Agree(const Safetensor& found, int64_t offset, const Entry& entry) {
-  std::vector<int64_t> shape = entry.tensor->shape;
-  if (!shape.empty()) shape[0] = entry.slice->rows;
+  const std::vector<int64_t> shape = BoxOf(*entry.tensor, *entry.slice).sizes;
   return found.name == entry.tensor->name && found.dtype == entry.tensor->dtype &&
          found.shape == shape && offset == entry.slice->offset &&
          static_cast<int64_t>(found.bytes.size()) == entry.slice->bytes;
@@ -87,7 +93,7 @@ absl::Status CheckHeader(const MappedFile& file, const std::vector<Entry>& entri
     if (at == by_name.end() ||
         !Agree(*at->second, at->second->bytes.data() - contents.data(), entry)) {
       return damaged(absl::StrCat("its header contradicts ", kManifestName, " at tensor \"",
-                                  entry.tensor->name, "\", ", RowsText(*entry.slice)));
+                                  entry.tensor->name, "\", ", PlaceText(*entry.slice)));
     }
   }
   // Names are unique on both sides, so with equal counts none can be missing.
@@ -120,7 +126,7 @@ absl::StatusOr<MappedFile> OpenShard(const std::string& directory, const Manifes
 absl::Status CompareChecksum(const std::string& path, const Entry& entry, uint64_t checksum) {
   if (checksum == entry.slice->checksum) return absl::OkStatus();
   return absl::DataLossError(absl::StrCat(path, ": damaged: tensor \"", entry.tensor->name, "\", ",
-                                          RowsText(*entry.slice), ": the checksum is ",
+                                          PlaceText(*entry.slice), ": the checksum is ",
                                           ChecksumText(checksum), " instead of ",
                                           ChecksumText(entry.slice->checksum)));
 }
@@ -137,7 +143,7 @@ absl::StatusOr<uint64_t> ReadChecksum(int fd, const Entry& entry, std::vector<ch
     if (read < 0 && errno == EINTR) continue;
     if (read <= 0) {
       return absl::DataLossError(
-          absl::StrCat("tensor \"", entry.tensor->name, "\", ", RowsText(*entry.slice),
+          absl::StrCat("tensor \"", entry.tensor->name, "\", ", PlaceText(*entry.slice),
                        ": cannot be read at offset ", entry.slice->offset + done, ": ",
                        read == 0 ? "the file ends there" : std::strerror(errno)));
     }

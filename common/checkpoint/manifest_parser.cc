@@ -1,6 +1,7 @@
 // The functions of manifest.h that read possibly damaged text.
 #include <algorithm>
 #include <limits>
+#include <memory>
 #include <optional>
 #include <set>
 #include <utility>
@@ -11,6 +12,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checksum.h"
@@ -24,6 +26,9 @@ namespace paceline {
 namespace {
 
 constexpr size_t kMaxFileName = 255;
+// As many as torch computes with. Without a bound, each slice of a hostile tensor would take the
+// memory and time of millions.
+constexpr size_t kMaxDimensions = 64;
 
 absl::Status Damaged(absl::string_view where, absl::string_view what) {
   return absl::DataLossError(absl::StrCat(where, ": ", what));
@@ -34,6 +39,7 @@ struct Target {
   Manifest manifest;
   int64_t version = 0;
   int64_t ranks = 0;
+  int64_t shards = 1;
   JsonCollector job_spec;
   std::vector<int64_t> rows;  // Of the current slice.
   std::string checksum;       // Of the current slice.
@@ -44,13 +50,16 @@ struct Target {
 };
 
 struct Object {
-  int values;  // Number of values it must have: all known ones.
+  int values;  // Number of values it must have: all known ones that are not optional.
   void (*begin)(Target&, const std::string& key) = nullptr;
   absl::Status (*end)(Target&, const std::string& path) = nullptr;
 };
-struct Array {};
+struct Array {
+  bool optional = false;
+};
 struct Number {
   int64_t* (*place)(Target&);
+  bool optional = false;
 };
 struct Text {
   std::string* (*place)(Target&);
@@ -65,6 +74,11 @@ struct Field {
 absl::Status EndSlice(Target& to, const std::string& path) {
   const std::optional<uint64_t> checksum = ParseChecksum(to.checksum);
   if (!checksum.has_value()) return Damaged(path, "its checksum is none");
+  const Box& box = to.slice().box;
+  if (box.offsets.size() != box.sizes.size()) {
+    return Damaged(path, "it has not as many offsets as sizes");
+  }
+  if (to.rows.empty() && !to.slice().is_rows()) to.rows = {box.offsets[0], box.sizes[0]};
   if (to.rows.size() != 2) return Damaged(path, "rows are not two numbers: first and count");
   to.slice().checksum = *checksum;
   to.slice().first_row = to.rows[0];
@@ -84,6 +98,7 @@ const std::vector<Field>& Fields() {
       {{"generation"}, Number{[](Target& to) { return &to.manifest.generation; }}},
       {{"step"}, Number{[](Target& to) { return &to.manifest.step; }}},
       {{"ranks"}, Number{[](Target& to) { return &to.ranks; }}},
+      {{"shards"}, Number{[](Target& to) { return &to.shards; }, /*optional=*/true}},
       {{"plan_epoch"}, Number{[](Target& to) { return &to.manifest.plan_epoch; }}},
       {{"ladder"}, Text{[](Target& to) { return &to.manifest.ladder; }}},
       {{"data"}, Object{2}},
@@ -105,12 +120,18 @@ const std::vector<Field>& Fields() {
        Number{[](Target& to) { return &to.tensor().shape.emplace_back(); }}},
       {{"tensors", "*", "slices"}, Array{}},
       {{"tensors", "*", "slices", "*"},
-       Object{5, [](Target& to, const std::string&) { to.tensor().slices.emplace_back(); },
+       Object{4, [](Target& to, const std::string&) { to.tensor().slices.emplace_back(); },
               EndSlice}},
       {{"tensors", "*", "slices", "*", "file"}, Text{[](Target& to) { return &to.slice().file; }}},
-      {{"tensors", "*", "slices", "*", "rows"}, Array{}},
+      {{"tensors", "*", "slices", "*", "rows"}, Array{/*optional=*/true}},
       {{"tensors", "*", "slices", "*", "rows", "*"},
        Number{[](Target& to) { return &to.rows.emplace_back(); }}},
+      {{"tensors", "*", "slices", "*", "offsets"}, Array{/*optional=*/true}},
+      {{"tensors", "*", "slices", "*", "offsets", "*"},
+       Number{[](Target& to) { return &to.slice().box.offsets.emplace_back(); }}},
+      {{"tensors", "*", "slices", "*", "sizes"}, Array{/*optional=*/true}},
+      {{"tensors", "*", "slices", "*", "sizes", "*"},
+       Number{[](Target& to) { return &to.slice().box.sizes.emplace_back(); }}},
       {{"tensors", "*", "slices", "*", "offset"},
        Number{[](Target& to) { return &to.slice().offset; }}},
       {{"tensors", "*", "slices", "*", "bytes"},
@@ -120,25 +141,53 @@ const std::vector<Field>& Fields() {
   return fields;
 }
 
-const Field* Find(const JsonPath& path) {
-  for (const Field& field : Fields()) {
-    if (absl::c_equal(field.path, path, [](absl::string_view name, const JsonStep& step) {
-          return name == "*" || (!step.in_array && name == step.key);
-        })) {
-      return &field;
+// The fields as a tree, in which each step of a path is one comparison or few.
+struct Node {
+  const Field* field = nullptr;
+  std::vector<std::pair<absl::string_view, std::unique_ptr<Node>>> below;
+
+  const Node* Find(const JsonStep& step) const {
+    for (const auto& [name, node] : below) {
+      if (name == "*" || (!step.in_array && name == step.key)) return node.get();
     }
+    return nullptr;
   }
-  return nullptr;
+};
+
+const Node& Root() {
+  static const Node& root = *[] {
+    auto* const made = new Node;
+    for (const Field& field : Fields()) {
+      Node* node = made;
+      for (absl::string_view name : field.path) {
+        auto at = absl::c_find_if(node->below, [&](const auto& one) { return one.first == name; });
+        if (at == node->below.end()) {
+          at = node->below.insert(at, {name, std::make_unique<Node>()});
+        }
+        node = at->second.get();
+      }
+      node->field = &field;
+    }
+    return made;
+  }();
+  return root;
+}
+
+bool IsOptional(const Field& field) {
+  if (const auto* array = std::get_if<Array>(&field.kind)) return array->optional;
+  const auto* number = std::get_if<Number>(&field.kind);
+  return number != nullptr && number->optional;
 }
 
 class ManifestVisitor : public JsonVisitor {
  public:
   absl::Status Begin(const JsonPath& path, JsonContainer container) override {
     if (InJobSpec(path)) PACELINE_RETURN_IF_ERROR(to_.job_spec.Begin(path, container));
-    values_.resize(path.size() + 1);
-    values_[path.size()] = 0;
-    const Field* const field = Found(path);
-    if (field == nullptr) return absl::OkStatus();
+    const Node* const node = Found(path);
+    open_.resize(path.size() + 1);
+    open_[path.size()] = {node, 0};
+    if (node == nullptr || node->field == nullptr) return absl::OkStatus();
+    const Field* const field = node->field;
     if (container == JsonContainer::kArray) {
       return std::holds_alternative<Array>(field->kind) ? absl::OkStatus()
                                                         : Damaged(Where(path), "is an array");
@@ -151,8 +200,9 @@ class ManifestVisitor : public JsonVisitor {
 
   absl::Status Scalar(const JsonPath& path, const JsonScalar& value) override {
     if (InJobSpec(path)) PACELINE_RETURN_IF_ERROR(to_.job_spec.Scalar(path, value));
-    const Field* const field = Found(path);
-    if (field == nullptr) return absl::OkStatus();
+    const Node* const node = Found(path);
+    if (node == nullptr || node->field == nullptr) return absl::OkStatus();
+    const Field* const field = node->field;
     if (const auto* text = std::get_if<Text>(&field->kind)) {
       const auto* given = std::get_if<std::string>(&value);
       if (given == nullptr) return Damaged(Where(path), "is no text");
@@ -162,6 +212,10 @@ class ManifestVisitor : public JsonVisitor {
     const auto* number = std::get_if<Number>(&field->kind);
     const auto* given = std::get_if<uint64_t>(&value);
     if (number == nullptr) return Damaged(Where(path), "is neither object nor array");
+    if (path.back().in_array && path.back().index >= kMaxDimensions) {
+      return Damaged(Where(path), absl::StrCat("is beyond the ", kMaxDimensions,
+                                               " dimensions that a tensor has at most"));
+    }
     if (given == nullptr || *given > uint64_t{std::numeric_limits<int64_t>::max()}) {
       return Damaged(Where(path), "is no whole number from 0 to 2^63 - 1");
     }
@@ -171,10 +225,11 @@ class ManifestVisitor : public JsonVisitor {
 
   absl::Status End(const JsonPath& path, JsonContainer container) override {
     if (InJobSpec(path)) PACELINE_RETURN_IF_ERROR(to_.job_spec.End(path, container));
-    const Field* const field = Find(path);
+    const auto [node, values] = open_[path.size()];
+    const Field* const field = node == nullptr ? nullptr : node->field;
     const auto* object = field == nullptr ? nullptr : std::get_if<Object>(&field->kind);
     if (object == nullptr) return absl::OkStatus();
-    if (values_[path.size()] < object->values) {
+    if (values < object->values) {
       return Damaged(Where(path), "lacks a value that belongs to it");
     }
     return object->end == nullptr ? absl::OkStatus() : object->end(to_, JsonPathText(path));
@@ -184,9 +239,11 @@ class ManifestVisitor : public JsonVisitor {
   absl::StatusOr<Manifest> Take() {
     constexpr int64_t kMaxInt = std::numeric_limits<int>::max();
     if (to_.ranks < 1 || to_.ranks > kMaxInt) return Damaged("ranks", "impossible");
+    if (to_.shards < 1 || to_.shards > kMaxInt) return Damaged("shards", "impossible");
     if (to_.version < 1 || to_.version > kMaxInt) return Damaged("format_version", "impossible");
     to_.manifest.version = static_cast<int>(to_.version);
     to_.manifest.ranks = static_cast<int>(to_.ranks);
+    to_.manifest.shards = static_cast<int>(to_.shards);
     to_.manifest.job_spec = to_.job_spec.text();
     return std::move(to_.manifest);
   }
@@ -198,15 +255,24 @@ class ManifestVisitor : public JsonVisitor {
     return path.empty() ? "the manifest" : JsonPathText(path);
   }
 
-  // Finds a known field and counts it as a value of the object that contains it.
-  const Field* Found(const JsonPath& path) {
-    const Field* const field = Find(path);
-    if (field != nullptr && !path.empty()) ++values_[path.size() - 1];
-    return field;
+  // An object or array that has begun.
+  struct Open {
+    const Node* node = nullptr;  // Null: no known field, nor above one.
+    int values = 0;              // Known values so far that are not optional.
+  };
+
+  // The place of a value among the known fields, null if it has none. Counts it as a value of the
+  // object that contains it.
+  const Node* Found(const JsonPath& path) {
+    if (path.empty()) return &Root();
+    Open& above = open_[path.size() - 1];
+    const Node* const node = above.node == nullptr ? nullptr : above.node->Find(path.back());
+    if (node != nullptr && node->field != nullptr && !IsOptional(*node->field)) ++above.values;
+    return node;
   }
 
   Target to_;
-  std::vector<int> values_;  // Known values so far in each open object.
+  std::vector<Open> open_;  // By depth.
 };
 
 // Names appear in one-line messages, and a file's in a path.
@@ -219,6 +285,21 @@ bool IsFileName(absl::string_view name) {
          name != "." && name != ".." && name != kManifestName;
 }
 
+absl::Status CheckBox(absl::string_view where, const ManifestTensor& tensor,
+                      const TensorSlice& slice) {
+  const Box& box = slice.box;
+  if (!IsWithin(box, tensor.shape) || absl::c_linear_search(box.sizes, 0)) {
+    return Damaged(where, absl::StrCat("offsets [", absl::StrJoin(box.offsets, ", "),
+                                       "] and sizes [", absl::StrJoin(box.sizes, ", "),
+                                       "] are not those of elements of a tensor of shape [",
+                                       absl::StrJoin(tensor.shape, ", "), "]"));
+  }
+  if (box.offsets[0] != slice.first_row || box.sizes[0] != slice.rows) {
+    return Damaged(where, "its rows are not those of its offsets and sizes");
+  }
+  return absl::OkStatus();
+}
+
 absl::Status CheckSlice(const ManifestTensor& tensor, const TensorSlice& slice,
                         const std::vector<ManifestFile>& files) {
   const std::string where =
@@ -229,6 +310,9 @@ absl::Status CheckSlice(const ManifestTensor& tensor, const TensorSlice& slice,
   if (file == files.end() || file->name != slice.file) {
     return Damaged(where, absl::StrCat("in a file that is not listed: \"", slice.file, "\""));
   }
+  if (!slice.is_rows()) {
+    PACELINE_RETURN_IF_ERROR(CheckBox(where, tensor, slice));
+  }
   const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
   // An empty tensor may have an entry, which then has no rows.
   if (slice.first_row > rows || slice.rows > rows - slice.first_row ||
@@ -236,7 +320,10 @@ absl::Status CheckSlice(const ManifestTensor& tensor, const TensorSlice& slice,
     return Damaged(where, absl::StrCat(slice.rows, " rows of a tensor that has ", rows));
   }
   // Cannot overflow, since the whole tensor's bytes do not.
-  if (slice.bytes != slice.rows * RowBytes(tensor)) {
+  const int64_t bytes = slice.is_rows()
+                            ? slice.rows * RowBytes(tensor)
+                            : ElementsOf(slice.box.sizes) * SafetensorsElementBytes(tensor.dtype);
+  if (slice.bytes != bytes) {
     return Damaged(where, absl::StrCat(slice.bytes, " bytes are not those of its rows"));
   }
   if (slice.bytes > file->bytes || slice.offset > file->bytes - slice.bytes) {
@@ -277,9 +364,14 @@ absl::Status Settle(Manifest& manifest) {
   }
   for (ManifestTensor& tensor : manifest.tensors) {
     PACELINE_RETURN_IF_ERROR(CheckTensor(tensor, manifest.files));
-    absl::c_sort(tensor.slices, [](const TensorSlice& a, const TensorSlice& b) {
-      return a.first_row < b.first_row;
-    });
+    absl::c_sort(tensor.slices, IsBefore);
+    const bool boxes =
+        absl::c_any_of(tensor.slices, [](const TensorSlice& slice) { return !slice.is_rows(); });
+    if (boxes && manifest.version < kBoxesVersion) {
+      return Damaged(absl::StrCat("tensor \"", tensor.name, "\""),
+                     absl::StrCat("its slices are no rows, which takes format_version ",
+                                  kBoxesVersion, " or later"));
+    }
   }
   return absl::OkStatus();
 }

@@ -164,9 +164,9 @@ TEST(ManifestTest, EveryTruncationIsNoticed) {
 
 TEST(ManifestTest, NewerVersionsAreRefusedWhateverTheyHold) {
   const absl::Status status =
-      ParseManifest(Sealed("\"format_version\": 2, \"step\": {}}")).status();
+      ParseManifest(Sealed("\"format_version\": 3, \"step\": {}}")).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kUnimplemented) << status;
-  EXPECT_TRUE(absl::StrContains(status.message(), "format_version 2")) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), "format_version 3")) << status;
   EXPECT_TRUE(ParseManifest(Changed("\"created\"", "\"more\": [{}, [1, {}]], \"created\"")).ok());
 }
 
@@ -223,6 +223,126 @@ TEST(ManifestTest, ContradictionsAreNamed) {
        {"", ".", "..", "a/b", "/etc/passwd", "../x", "a\\u0000", "manifest.json"}) {
     expect(absl::StrCat("\"", kShard1, "\""), absl::StrCat("\"", name, "\""), "files: a name");
   }
+}
+
+// A matrix of 5 x 3 in columns: the first in one file, the others in another.
+Manifest Columns() {
+  Manifest manifest = MergeManifests({Part0(), Part1()}).value();
+  TensorSlice left{kShard0, 0, 5, 64, 20, 1, {{0, 0}, {5, 1}}};
+  TensorSlice right{kShard1, 0, 5, 60, 40, 2, {{0, 1}, {5, 2}}};
+  manifest.tensors[0].slices = {left, right};
+  return manifest;
+}
+
+TEST(ManifestTest, SlicesThatAreNoRowsTakeVersion2) {
+  EXPECT_EQ(ParseManifest(FormatManifest(Part0()))->version, 1);
+  const std::string text = FormatManifest(Columns());
+  EXPECT_TRUE(absl::StrContains(text, "\"format_version\": 2,\n"));
+  EXPECT_TRUE(absl::StrContains(
+      text, absl::StrCat("{\"file\": \"", kShard1,
+                         "\", \"offsets\": [0, 1], \"sizes\": [5, 2], \"offset\": 60, \"bytes\": "
+                         "40, \"checksum\": \"xxh3:0000000000000002\"}")))
+      << text;
+  const absl::StatusOr<Manifest> read = ParseManifest(text);
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_TRUE(CheckComplete(*read).ok());
+  EXPECT_EQ(FormatManifest(*read), text);
+  const TensorSlice& slice = read->tensors[0].slices[1];
+  EXPECT_FALSE(slice.is_rows());
+  EXPECT_EQ(slice.first_row, 0);
+  EXPECT_EQ(slice.rows, 5);
+  EXPECT_EQ(BoxOf(read->tensors[0], slice).offsets, (std::vector<int64_t>{0, 1}));
+  EXPECT_EQ(BoxOf(read->tensors[1], read->tensors[1].slices[0]).sizes, std::vector<int64_t>());
+}
+
+TEST(ManifestTest, PlacesOfSlicesAreChecked) {
+  const std::string text = FormatManifest(Columns());
+  const auto expect = [&](const std::string& before, const std::string& after,
+                          const std::string& what) {
+    const std::string body = text.substr(text.find('\n') + 1);
+    ASSERT_TRUE(absl::StrContains(body, before)) << before;
+    ExpectDamage(ParseManifest(Sealed(absl::StrReplaceAll(body, {{before, after}}))).status(),
+                 what);
+  };
+  expect("\"offsets\": [0, 1], ", "", "slices[1]: it has not as many offsets as sizes");
+  expect("\"sizes\": [5, 2]", "\"sizes\": [5]", "it has not as many offsets as sizes");
+  expect("\"offsets\": [0, 1], \"sizes\": [5, 2], ", "", "slices[1]: rows are not two");
+  expect("\"offsets\": [0, 1], \"sizes\": [5, 2]", "\"offsets\": [1], \"sizes\": [2]",
+         "not those of elements of a tensor of shape [5, 3]");
+  expect("\"sizes\": [5, 2]", "\"sizes\": [5, 3]", "offsets [0, 1] and sizes [5, 3] are not");
+  expect("\"sizes\": [5, 2]", "\"sizes\": [5, 0]", "offsets [0, 1] and sizes [5, 0] are not");
+  expect("\"sizes\": [5, 2]", "\"sizes\": [5, 9223372036854775807]", "are not those of elements");
+  expect("\"offsets\": [0, 1]", "\"rows\": [1, 4], \"offsets\": [0, 1]",
+         "its rows are not those of its offsets and sizes");
+  expect("\"sizes\": [5, 2]", "\"sizes\": [5, 1]", "40 bytes are not those");
+  expect("\"format_version\": 2", "\"format_version\": 1", "takes format_version 2 or later");
+}
+
+TEST(ManifestTest, BoxesMustCoverEachTensorOnce) {
+  const auto expect = [](const std::string& text,
+                         const std::function<void(ManifestTensor&)>& change) {
+    Manifest manifest = Columns();
+    change(manifest.tensors[0]);
+    ExpectDamage(CheckComplete(manifest), text);
+  };
+  EXPECT_TRUE(CheckComplete(Columns()).ok());
+  expect("\"model/fc.weight\": none of its slices has element [0, 1]",
+         [](ManifestTensor& tensor) { tensor.slices.pop_back(); });
+  expect("\"model/fc.weight\": 2 of its slices have element [0, 1]",
+         [](ManifestTensor& tensor) { tensor.slices.push_back(tensor.slices[1]); });
+  expect("\"model/fc.weight\": none of its slices has element [0, 1]", [](ManifestTensor& tensor) {
+    tensor.slices[1].box = {{1, 1}, {4, 2}};
+  });
+}
+
+TEST(ManifestTest, ATensorHasAtMost64Dimensions) {
+  Manifest manifest = Columns();
+  ManifestTensor& tensor = manifest.tensors[0];
+  for (TensorSlice& slice : tensor.slices) {
+    slice.box.offsets.resize(64, 0);
+    slice.box.sizes.resize(64, 1);
+  }
+  tensor.shape.resize(64, 1);
+  EXPECT_TRUE(CheckComplete(ParseManifest(FormatManifest(manifest)).value()).ok());
+  tensor.slices[1].box.sizes.push_back(1);
+  ExpectDamage(ParseManifest(FormatManifest(manifest)).status(), "slices[1].sizes[64]: is beyond");
+  tensor.slices.clear();
+  tensor.shape.push_back(1);
+  ExpectDamage(ParseManifest(FormatManifest(manifest)).status(), ".shape[64]: is beyond the 64");
+}
+
+TEST(ManifestTest, OfBoxesATensorHasAtMost65536) {
+  Manifest manifest = Columns();
+  ManifestTensor& tensor = manifest.tensors[0];
+  tensor.shape = {5, 1 << 16};
+  tensor.slices.clear();
+  for (int64_t column = 0; column < tensor.shape[1]; ++column) {
+    tensor.slices.push_back({kShard0, 0, 5, 0, 20, 0, {{0, column}, {5, 1}}});
+  }
+  EXPECT_TRUE(CheckComplete(manifest).ok());
+  tensor.slices.push_back(tensor.slices.back());
+  ExpectDamage(CheckComplete(manifest), "\"model/fc.weight\": 65537 slices that are not all rows");
+}
+
+TEST(ManifestTest, RowsAndBoxesTogetherCoverATensor) {
+  Manifest manifest = Columns();
+  manifest.tensors[0].slices = {{kShard0, 0, 2, 64, 24, 1},
+                                {kShard1, 2, 3, 60, 36, 2, {{2, 0}, {3, 3}}}};
+  EXPECT_TRUE(CheckComplete(ParseManifest(FormatManifest(manifest)).value()).ok());
+  manifest.tensors[0].slices[0].rows = 3;
+  ExpectDamage(CheckComplete(manifest), "2 of its slices have element [2, 0]");
+}
+
+TEST(ManifestTest, ShardsAreToldWhereThereAreSeveral) {
+  Manifest part = Part0();
+  EXPECT_FALSE(absl::StrContains(FormatManifest(part), "shards"));
+  EXPECT_EQ(ParseManifest(FormatManifest(part))->shards, 1);
+  part.shards = 2;
+  EXPECT_TRUE(absl::StrContains(FormatManifest(part), "\"ranks\": 2,\n\"shards\": 2,\n"));
+  EXPECT_EQ(ParseManifest(FormatManifest(part))->shards, 2);
+  ExpectDamage(MergeManifests({part, Part1()}).status(), "in shards: 2 and 1");
+  part.shards = 0;
+  ExpectDamage(ParseManifest(FormatManifest(part)).status(), "shards: impossible");
 }
 
 TEST(ManifestTest, ATensorHasOneSliceInAFile) {

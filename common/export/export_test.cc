@@ -139,6 +139,35 @@ TEST_F(ExportTest, OnlyFloatsAreConverted) {
             std::string("\x00\x3C\x00\xC0\x00\x42\x00\x44", 8));
 }
 
+TEST_F(ExportTest, ColumnsArePutTogether) {
+  Manifest manifest;
+  manifest.job_id = "job-0123456789ab";
+  manifest.ranks = 3;
+  manifest.job_spec = "{}";
+  std::vector<float> values;
+  for (int i = 0; i < 700 * 501; ++i) values.push_back(static_cast<float>(i % 251));
+  TensorToStore large = FloatsToStore("model/large", {700, 501}, values);  // More than one piece.
+  TensorToStore small = FloatsToStore("model/small", {2, 3}, {1, 2, 3, 4, 5, 6});
+  large.by_columns = true;
+  small.by_columns = true;
+  WriteCheckpoint(stored_, manifest, {large, small});
+  const absl::StatusOr<CheckpointFiles> checkpoint = CheckpointFiles::Open(stored_);
+  ASSERT_TRUE(checkpoint.ok()) << checkpoint.status();
+  EXPECT_EQ(checkpoint->manifest().version, 2);
+  ASSERT_TRUE(ExportFile(*checkpoint, out_, {}).ok());
+  const auto file = SafetensorsFile::Open(out_);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_TRUE(ByName(*file).at("large").bytes == large.bytes);
+  EXPECT_EQ(ByName(*file).at("small").bytes, small.bytes);
+  ExportOptions halves;
+  halves.floats = FloatFormat::kBf16;
+  ASSERT_TRUE(ExportFile(*checkpoint, out_, halves).ok());
+  EXPECT_EQ(ByName(*SafetensorsFile::Open(out_)).at("small").bytes.substr(0, 4),
+            std::string("\x80\x3F\x00\x40", 4));
+  DamageSlice(stored_, "model/small", 1);
+  EXPECT_EQ(ExportFile(*checkpoint, out_, {}).status().code(), absl::StatusCode::kDataLoss);
+}
+
 TEST_F(ExportTest, DamageIsToldAndLeavesNothing) {
   const CheckpointFiles checkpoint = Checkpoint(kLlama);
   DamageSlice(stored_, "model/a.weight", 1);

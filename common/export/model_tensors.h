@@ -1,7 +1,8 @@
 // The tensors of a checkpoint's model, and safetensors files with them.
 //
 // Uses a few megabytes of memory, however large the tensors are: each slice is read from the map,
-// verified, converted and written.
+// verified, converted and written. Where slices are no whole rows, the rows are put together first,
+// as many as fit in a megabyte, but one at least.
 #ifndef COMMON_EXPORT_MODEL_TENSORS_H_
 #define COMMON_EXPORT_MODEL_TENSORS_H_
 

@@ -200,8 +200,13 @@ absl::StatusOr<SafetensorsFile> SafetensorsFile::Open(const std::string& path) {
 }
 
 absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
-                                              size_t alignment) {
-  std::string header = absl::StrCat("{\"", kMetadata, "\":{\"format\":\"pt\"}");
+                                              size_t alignment,
+                                              const std::map<std::string, std::string>& metadata) {
+  std::string header = absl::StrCat("{\"", kMetadata, "\":{\"format\":\"pt\"");
+  for (const auto& [key, text] : metadata) {
+    absl::StrAppend(&header, ",", JsonQuoted(key), ":", JsonQuoted(text));
+  }
+  header += '}';
   absl::flat_hash_set<absl::string_view> names = {kMetadata};
   int64_t offset = 0;
   for (const Safetensor& tensor : tensors) {

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 #include <utility>
 #include <vector>
@@ -30,10 +31,12 @@ struct Safetensor {
 int64_t SafetensorsElementBytes(absl::string_view dtype);
 
 // Returns everything before the bytes of `tensors`, which must follow in this order and are not
-// used here. Padded so that they begin at a multiple of `alignment`. InvalidArgument when a name
-// occurs twice or is not UTF-8, or a dtype or shape is impossible. Requires: alignment >= 1.
-absl::StatusOr<std::string> SafetensorsHeader(const std::vector<Safetensor>& tensors,
-                                              size_t alignment);
+// used here. Padded so that they begin at a multiple of `alignment`. `metadata` gets into the
+// header's `__metadata__`: keys and texts. InvalidArgument when a name occurs twice or is not
+// UTF-8, or a dtype or shape is impossible. Requires: alignment >= 1; keys that are not "format".
+absl::StatusOr<std::string> SafetensorsHeader(
+    const std::vector<Safetensor>& tensors, size_t alignment,
+    const std::map<std::string, std::string>& metadata = {});
 
 // Writes the file atomically. Tensors with sizes divisible by 64 come first, then by 32, 16 and so
 // on, so that in a mapped file each is aligned to its elements, and most to cache lines. Errors as

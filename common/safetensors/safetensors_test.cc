@@ -7,6 +7,7 @@
 #include <sstream>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace paceline {
 namespace {
@@ -81,6 +82,15 @@ TEST(SafetensorsTest, MetadataIsSkipped) {
   ASSERT_TRUE(tensors.ok()) << tensors.status();
   ASSERT_EQ(tensors->size(), 1u);
   EXPECT_EQ((*tensors)[0].bytes, "xy");
+}
+
+TEST(SafetensorsTest, MetadataIsWritten) {
+  const absl::StatusOr<std::string> header =
+      SafetensorsHeader({{"a", "U8", {2}, ""}}, 1, {{"k", R"({"a":[1]})"}});
+  ASSERT_TRUE(header.ok()) << header.status();
+  EXPECT_EQ(header->substr(8), R"({"__metadata__":{"format":"pt","k":"{\"a\":[1]}"},)"
+                               R"("a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})");
+  EXPECT_EQ(ParseSafetensors(absl::StrCat(*header, "xy"))->at(0).bytes, "xy");
 }
 
 TEST(SafetensorsTest, EveryTruncationIsNoticed) {

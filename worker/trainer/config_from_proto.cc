@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -267,6 +268,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.member.generation = proto.id().generation();
   config.member.rank = proto.id().rank() < proto.world_size() ? proto.id().rank() : -1;
   config.member.world_size = proto.world_size();
+  config.member.shards = std::max(spec.shards(), 1);
   config.member.batch = spec.batch_per_rank();
   config.member.accumulation_steps = spec.accumulation_steps();
   config.slot = proto.slot();
@@ -315,6 +317,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   assignment.member.generation = proto.generation();
   assignment.member.rank = proto.rank();
   assignment.member.world_size = proto.world_size();
+  if (proto.shards() > 0) assignment.member.shards = proto.shards();
   if (proto.batch_per_rank() > 0) assignment.member.batch = proto.batch_per_rank();
   if (proto.accumulation_steps() > 0) {
     assignment.member.accumulation_steps = proto.accumulation_steps();

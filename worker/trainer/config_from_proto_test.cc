@@ -154,6 +154,7 @@ TEST(ConfigFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {
   Member configured;
   configured.batch = 8;
   configured.accumulation_steps = 3;
+  configured.shards = 2;
   v1::Membership proto;
   proto.set_generation(4);
   proto.set_rank(1);
@@ -164,15 +165,18 @@ TEST(ConfigFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {
   EXPECT_EQ(assignment->member.generation, 4);
   EXPECT_EQ(assignment->member.rank, 1);
   EXPECT_EQ(assignment->member.world_size, 2);
+  EXPECT_EQ(assignment->member.shards, 2);
   EXPECT_EQ(assignment->member.samples_per_step(), 24);
   EXPECT_EQ(assignment->store_address, "node:1");
   EXPECT_FALSE(assignment->planned);
   proto.set_batch_per_rank(4);
   proto.set_accumulation_steps(6);
+  proto.set_shards(1);
   proto.set_planned(true);
   assignment = AssignmentFromProto(proto, configured);
   EXPECT_EQ(assignment->member.batch, 4);
   EXPECT_EQ(assignment->member.accumulation_steps, 6);
+  EXPECT_EQ(assignment->member.shards, 1);
   EXPECT_TRUE(assignment->planned);
 }
 

@@ -2,6 +2,7 @@
 
 #include <filesystem>
 #include <system_error>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/atomic_file/atomic_file.h"
@@ -97,7 +98,7 @@ absl::StatusOr<Manifest> WriteCheckpoint(const std::string& directory, const Man
     PACELINE_ASSIGN_OR_RETURN(Manifest part, WritePart(directory, head, tensors, rank));
     parts.push_back(std::move(part));
   }
-  PACELINE_ASSIGN_OR_RETURN(Manifest manifest, MergeManifests(parts));
+  PACELINE_ASSIGN_OR_RETURN(Manifest manifest, MergeManifests(std::move(parts)));
   PACELINE_RETURN_IF_ERROR(
       WriteFileAtomically(absl::StrCat(directory, "/", kManifestName), {FormatManifest(manifest)}));
   return manifest;

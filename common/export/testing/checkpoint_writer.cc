@@ -10,31 +10,67 @@
 #include "common/atomic_file/atomic_file.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "common/checkpoint/checksum.h"
+#include "common/core/slice.h"
 #include "common/log.h"
 #include "common/safetensors/safetensors.h"
 
 namespace paceline {
 namespace {
 
-int64_t RowsOf(const TensorToStore& tensor) { return tensor.shape.empty() ? 1 : tensor.shape[0]; }
+// What of a tensor is in a shard.
+struct Entry {
+  std::vector<int64_t> offsets;
+  std::vector<int64_t> shape;
+  std::string bytes;
+};
 
-// The rows of each tensor in the shard of `rank`.
-std::vector<Safetensor> EntriesOf(const std::vector<TensorToStore>& tensors, int rank, int ranks) {
-  std::vector<Safetensor> entries;
+Entry RowsOf(const TensorToStore& tensor, int rank, int ranks) {
+  const int64_t rows = tensor.shape.empty() ? 1 : tensor.shape[0];
+  const int64_t begin = rows * rank / ranks;
+  const int64_t end = rows * (rank + 1) / ranks;
+  const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(rows);
+  Entry entry{std::vector<int64_t>(tensor.shape.size(), 0), tensor.shape,
+              tensor.bytes.substr(static_cast<size_t>(begin) * row_bytes,
+                                  static_cast<size_t>(end - begin) * row_bytes)};
+  if (tensor.shape.empty()) return entry;
+  entry.offsets[0] = begin;
+  entry.shape[0] = end - begin;
+  return entry;
+}
+
+Entry ColumnsOf(const TensorToStore& tensor, int rank, int ranks) {
+  const int64_t columns = tensor.shape.at(1);
+  const int64_t begin = columns * rank / ranks;
+  const int64_t end = columns * (rank + 1) / ranks;
+  const auto element = static_cast<size_t>(SafetensorsElementBytes(tensor.dtype));
+  Entry entry{{0, begin}, {tensor.shape[0], end - begin}, ""};
+  for (int64_t row = 0; row < tensor.shape[0]; ++row) {
+    entry.bytes += tensor.bytes.substr(static_cast<size_t>(row * columns + begin) * element,
+                                       static_cast<size_t>(end - begin) * element);
+  }
+  return entry;
+}
+
+// By name, of the shard of `rank`.
+std::map<std::string, Entry> EntriesOf(const std::vector<TensorToStore>& tensors, int rank,
+                                       int ranks) {
+  std::map<std::string, Entry> entries;
   for (const TensorToStore& tensor : tensors) {
-    const int64_t rows = RowsOf(tensor);
-    const int64_t begin = rows * rank / ranks;
-    const int64_t end = rows * (rank + 1) / ranks;
-    if (begin == end) continue;
-    std::vector<int64_t> shape = tensor.shape;
-    if (!shape.empty()) shape[0] = end - begin;
-    const size_t row_bytes = tensor.bytes.size() / static_cast<size_t>(rows);
-    entries.push_back({tensor.name, tensor.dtype, shape,
-                       absl::string_view(tensor.bytes)
-                           .substr(static_cast<size_t>(begin) * row_bytes,
-                                   static_cast<size_t>(end - begin) * row_bytes)});
+    Entry entry = tensor.by_columns ? ColumnsOf(tensor, rank, ranks) : RowsOf(tensor, rank, ranks);
+    if (!entry.bytes.empty()) entries[tensor.name] = std::move(entry);
   }
   return entries;
+}
+
+std::vector<Safetensor> SafetensorsOf(const std::vector<TensorToStore>& tensors,
+                                      const std::map<std::string, Entry>& entries) {
+  std::vector<Safetensor> in_file;
+  for (const TensorToStore& tensor : tensors) {
+    const auto entry = entries.find(tensor.name);
+    if (entry == entries.end()) continue;
+    in_file.push_back({tensor.name, tensor.dtype, entry->second.shape, entry->second.bytes});
+  }
+  return in_file;
 }
 
 std::string ContentsOf(const std::string& path) {
@@ -65,18 +101,24 @@ void WriteCheckpoint(const std::string& directory, Manifest manifest,
   for (int rank = 0; rank < manifest.ranks; ++rank) {
     const std::string file = ShardName(rank, manifest.ranks);
     const std::string path = absl::StrCat(directory, "/", file);
-    PACELINE_CHECK(WriteSafetensors(path, EntriesOf(tensors, rank, manifest.ranks)).ok());
+    const std::map<std::string, Entry> stored_here = EntriesOf(tensors, rank, manifest.ranks);
+    PACELINE_CHECK(WriteSafetensors(path, SafetensorsOf(tensors, stored_here)).ok());
     const std::string contents = ContentsOf(path);
     manifest.files.push_back({file, static_cast<int64_t>(contents.size())});
     const auto entries = ParseSafetensors(contents);
     PACELINE_CHECK(entries.ok());
     for (const Safetensor& entry : *entries) {
       ManifestTensor& tensor = stored[entry.name];
-      const int64_t first =
-          tensor.slices.empty() ? 0 : tensor.slices.back().first_row + tensor.slices.back().rows;
-      tensor.slices.push_back({file, first, entry.shape.empty() ? 1 : entry.shape[0],
-                               entry.bytes.data() - contents.data(),
-                               static_cast<int64_t>(entry.bytes.size()), ChecksumOf(entry.bytes)});
+      const std::vector<int64_t>& offsets = stored_here.at(entry.name).offsets;
+      TensorSlice slice{file,
+                        offsets.empty() ? 0 : offsets[0],
+                        entry.shape.empty() ? 1 : entry.shape[0],
+                        entry.bytes.data() - contents.data(),
+                        static_cast<int64_t>(entry.bytes.size()),
+                        ChecksumOf(entry.bytes)};
+      const Box box{offsets, entry.shape};
+      if (!IsRowRange(box, tensor.shape)) slice.box = box;
+      tensor.slices.push_back(std::move(slice));
     }
   }
   manifest.tensors.clear();

@@ -15,6 +15,7 @@ struct TensorToStore {
   std::string dtype;
   std::vector<int64_t> shape;
   std::string bytes;
+  bool by_columns = false;  // A matrix: its columns are spread over the shards, not its rows.
 };
 
 // An fp32 tensor with these values.
@@ -22,7 +23,8 @@ TensorToStore FloatsToStore(const std::string& name, const std::vector<int64_t>&
                             const std::vector<float>& values);
 
 // Writes a complete checkpoint with `manifest.ranks` shards into `directory`, which it creates.
-// Spreads each tensor's rows over the shards, and replaces files and tensors of `manifest`.
+// Spreads each tensor's rows or columns over the shards, and replaces files and tensors of
+// `manifest`.
 void WriteCheckpoint(const std::string& directory, Manifest manifest,
                      const std::vector<TensorToStore>& tensors);
 

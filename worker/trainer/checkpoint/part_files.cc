@@ -71,7 +71,7 @@ absl::Status CommitParts(const std::string& directory, int ranks) {
       PACELINE_ASSIGN_OR_RETURN(Manifest part, ReadPart(PartPath(directory, rank)));
       parts.push_back(std::move(part));
     }
-    PACELINE_ASSIGN_OR_RETURN(Manifest manifest, MergeManifests(parts));
+    PACELINE_ASSIGN_OR_RETURN(Manifest manifest, MergeManifests(std::move(parts)));
     for (const ManifestFile& file : manifest.files) {
       PACELINE_RETURN_IF_ERROR(CheckSize(absl::StrCat(directory, "/", file.name), file.bytes));
     }

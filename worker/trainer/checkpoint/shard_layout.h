@@ -3,7 +3,8 @@
 // The file has the length, the JSON header, padded so that the data begins at a multiple of 4096,
 // and then the entries without gaps, as safetensors requires. Entries with sizes divisible by 64
 // come first, then by 32, by 16 and so on: so each is aligned to its elements, and those of the
-// first kind to 64.
+// first kind to 64. The header also says where each entry is in its whole tensor, in the words of
+// torch.distributed.checkpoint, whose HuggingFaceStorageReader so reads a checkpoint's directory.
 #ifndef WORKER_TRAINER_CHECKPOINT_SHARD_LAYOUT_H_
 #define WORKER_TRAINER_CHECKPOINT_SHARD_LAYOUT_H_
 
@@ -19,12 +20,14 @@
 
 namespace paceline {
 
-// Consecutive rows of a tensor that become one entry of the shard.
+// Consecutive rows of a tensor, or of a slice of it, that become one entry of the shard.
 struct ShardEntry {
   std::string name;            // As in the manifest and the shard.
   std::vector<int64_t> shape;  // Of the whole tensor.
-  int64_t first_row = 0;
-  at::Tensor rows;  // Contiguous, detached, on the device.
+  int64_t first_row = 0;       // In the whole tensor.
+  at::Tensor rows;             // Contiguous, detached, on the device.
+  // Of the first element in the whole tensor. Empty where the rows are whole.
+  std::vector<int64_t> offsets = {};
 };
 
 struct ShardLayout {

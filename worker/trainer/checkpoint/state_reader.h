@@ -1,7 +1,11 @@
 // Reads a checkpoint's tensors into this process, whichever ranks saved them.
 //
 // Each byte is read once, directly or through a small buffer, and its checksum is computed on the
-// way. So memory holds only the one wanted copy.
+// way. So memory holds only the one wanted copy, but where parts of rows go to a device or are
+// converted: then also that slice.
+//
+// A target may be a slice of a tensor, cut in any way. Then only what it needs is read, and of a
+// slice that it needs a part of, the checksum, which is of the whole, is not compared.
 //
 // Thread-compatible.
 #ifndef WORKER_TRAINER_CHECKPOINT_STATE_READER_H_
@@ -10,12 +14,14 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "common/checkpoint/checkpoint_files.h"
+#include "common/core/slice.h"
 
 namespace paceline {
 
@@ -24,6 +30,7 @@ namespace paceline {
 struct ReadTarget {
   std::string name;
   at::Tensor tensor;
+  std::optional<Slice> slice = {};  // Where `tensor` is one of the checkpoint's tensor.
 };
 
 class StateReader {
@@ -39,8 +46,9 @@ class StateReader {
   // targets are then invalid.
   absl::Status Read(const std::vector<ReadTarget>& targets);
 
-  // Total so far.
+  // Total so far, and of it what was not compared with a checksum.
   int64_t bytes_read() const { return bytes_read_; }
+  int64_t bytes_unverified() const { return bytes_unverified_; }
 
  private:
   StateReader(CheckpointFiles files, int threads);
@@ -48,6 +56,7 @@ class StateReader {
   CheckpointFiles files_;
   int threads_;
   int64_t bytes_read_ = 0;
+  int64_t bytes_unverified_ = 0;
 };
 
 }  // namespace paceline

@@ -5,6 +5,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/tensor.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstring>
@@ -14,7 +15,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
-#include "worker/trainer/core/state_partition.h"
+#include "worker/trainer/checkpoint/own_name.h"
 
 namespace paceline {
 namespace {
@@ -27,10 +28,6 @@ constexpr Attachments::Scope kScopes[] = {Attachments::Scope::kShared, Attachmen
 std::string NameOf(Attachments::Scope scope, absl::string_view part) {
   return absl::StrCat("attached/", scope == Attachments::Scope::kShared ? "shared" : "own", "/",
                       part);
-}
-
-std::string NameOf(const std::string& name, int rank) {
-  return rank == 0 ? name : absl::StrCat("rank", rank, "/", name);
 }
 
 std::string RandomName(at::Device device) {
@@ -53,35 +50,43 @@ void SetRandomState(at::Device device, const at::Tensor& state) {
   generator.set_state(state);
 }
 
-// A tensor without dimensions counts as one row.
-RowLayout LayoutOf(const at::Tensor& tensor) {
-  const int64_t rows = tensor.dim() == 0 ? 1 : tensor.size(0);
-  return {rows, rows == 0 ? 0 : tensor.numel() * tensor.element_size() / rows};
-}
+// The replica and the rank of a checkpoint whose own tensors this rank takes.
+struct Source {
+  int64_t replica = 0;
+  int64_t rank = 0;
+};
 
-ShardEntry EntryOf(std::string name, const at::Tensor& tensor, const RowRange& range) {
-  ShardEntry entry;
-  entry.name = std::move(name);
-  entry.shape = tensor.sizes().vec();
-  entry.first_row = range.first_row;
-  // Copies a tensor with another memory layout, which a user's module may have.
-  entry.rows =
-      (tensor.dim() == 0 ? tensor : tensor.narrow(0, range.first_row, range.rows)).contiguous();
-  return entry;
+Source SourceOf(const Manifest& manifest, const TrainerConfig& config) {
+  const Lanes now = config.member.lanes();
+  const Lanes saved{manifest.shards};
+  const int64_t rank = config.rank();
+  const int64_t ranks = config.member.world_size;
+  const int64_t replica = now.ReplicaOf(config.rank());
+  const int64_t replicas = std::max(1, now.ReplicasIn(config.member.world_size));
+  Source source;
+  source.replica = replica * saved.ReplicasIn(manifest.ranks) / replicas;
+  source.rank = now.shards == saved.shards
+                    ? source.replica * saved.shards + now.PositionOf(config.rank())
+                    : rank * manifest.ranks / ranks;
+  return source;
 }
 
 // The name of this rank's tensor in the checkpoint. A tensor that all ranks now share but each had
 // for itself is taken from rank 0.
 std::string StoredName(const StateReader& reader, const TrainerConfig& config,
                        const StateTensor& one) {
-  const int64_t saved = reader.manifest().ranks;
-  const auto source = static_cast<int>(config.rank() * saved / config.member.world_size);
+  const Source source = SourceOf(reader.manifest(), config);
+  const absl::string_view replica = reader.manifest().shards > 1 ? kReplica : kRank;
   std::vector<std::string> names;
-  if (one.own) names.push_back(NameOf(one.name, source));
+  if (one.own) {
+    names.push_back(OwnName(one.name, source.rank));
+    names.push_back(OwnName(one.name, source.replica, replica));
+    if (one.slice.has_value()) std::swap(names[0], names[1]);
+  }
   names.push_back(one.name);
   // It was saved when every parameter had to be used.
   if (absl::StartsWith(one.name, kStep)) {
-    if (one.own) names.push_back(NameOf(kStep, source));
+    if (one.own) names.push_back(OwnName(kStep, source.rank));
     names.push_back(kStep);
   }
   for (const std::string& name : names) {
@@ -90,24 +95,61 @@ std::string StoredName(const StateReader& reader, const TrainerConfig& config,
   return one.name;
 }
 
+// The slices that an attachment's tensors are, one for each.
+std::vector<std::optional<Slice>> SlicesOf(const Attachments& attachments, Attachments::Scope scope,
+                                           const Attachment& attachment) {
+  std::vector<std::optional<Slice>> slices = attachments.Slices(scope, attachment.schema);
+  TORCH_CHECK_VALUE(slices.empty() || slices.size() == attachment.tensors.size(),
+                    "what is attached has ", attachment.tensors.size(), " tensors and ",
+                    slices.size(), " slices");
+  slices.resize(attachment.tensors.size());
+  return slices;
+}
+
+// Whether a tensor that is attached belongs to its position: all that is known of it is that it is
+// no slice, though the model is sharded.
+bool IsOfPosition(const at::Tensor& tensor, const std::optional<Slice>& slice, int shards) {
+  return shards > 1 && !slice.has_value() && tensor.dim() > 0;
+}
+
 // `own`: whether the tensors of the scope are.
-void Append(const Attachment& attachment, Attachments::Scope scope, bool several, bool own,
-            std::vector<StateTensor>* state) {
+void Append(const Attachments& attachments, Attachments::Scope scope, const Member& member,
+            bool own, std::vector<StateTensor>* state) {
+  const Attachment attachment = attachments.Take(scope);
+  const std::vector<std::optional<Slice>> slices = SlicesOf(attachments, scope, attachment);
   const at::Tensor schema = at::empty({static_cast<int64_t>(attachment.schema.size())}, at::kByte);
   std::memcpy(schema.mutable_data_ptr(), attachment.schema.data(), attachment.schema.size());
-  state->push_back({NameOf(scope, "schema"), schema, several, /*at_once=*/true});
+  state->push_back({NameOf(scope, "schema"), schema, member.world_size > 1, /*at_once=*/true});
   for (size_t i = 0; i < attachment.tensors.size(); ++i) {
-    state->push_back({NameOf(scope, absl::StrCat(i)), attachment.tensors[i].detach(), own,
-                      /*at_once=*/scope == Attachments::Scope::kOwn});
+    const at::Tensor& tensor = attachment.tensors[i];
+    state->push_back({NameOf(scope, absl::StrCat(i)), tensor.detach(),
+                      own || IsOfPosition(tensor, slices[i], member.shards),
+                      /*at_once=*/scope == Attachments::Scope::kOwn, /*again=*/false, slices[i]});
   }
+}
+
+// Refuses a tensor that each rank saved for its position, when there are other positions now.
+absl::Status CheckPosition(const StateReader& reader, const TrainerConfig& config,
+                           const StateTensor& one) {
+  const int saved = reader.manifest().shards;
+  const int now = config.member.shards;
+  if (saved == 1 || saved == now || one.slice.has_value() || one.tensor.dim() == 0) {
+    return absl::OkStatus();
+  }
+  if (reader.files().Find(OwnName(one.name, 1)) == nullptr) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(one.name, " is no DTensor, so each of ", saved,
+                                                 " shards has its own, which fits no other "
+                                                 "number of shards, and the job has ",
+                                                 now, ": resume it with shards: ", saved));
 }
 
 absl::Status Restore(StateReader& reader, const TrainerConfig& config, Attachments::Scope scope,
                      Attachments& attachments) {
-  const bool several = config.member.world_size > 1;
-  const bool one = config.strategy.kind == StrategyConfig::Kind::kDdp;
-  const StateTensor schema{NameOf(scope, "schema"), at::Tensor(),
-                           several && !(one && scope == Attachments::Scope::kShared)};
+  const int shards = config.member.shards;
+  const bool shared = scope == Attachments::Scope::kShared;
+  const bool own = config.member.world_size > 1 &&
+                   !(config.strategy.kind == StrategyConfig::Kind::kDdp && shared);
+  const StateTensor schema{NameOf(scope, "schema"), at::Tensor(), own || shards > 1};
   const std::string name = StoredName(reader, config, schema);
   const ManifestTensor* const stored = reader.files().Find(name);
   if (stored == nullptr) {
@@ -119,10 +161,14 @@ absl::Status Restore(StateReader& reader, const TrainerConfig& config, Attachmen
   Attachment attachment;
   attachment.schema.assign(static_cast<const char*>(text.const_data_ptr()), text.nbytes());
   attachment.tensors = attachments.Allocate(scope, attachment.schema);
+  const std::vector<std::optional<Slice>> slices = SlicesOf(attachments, scope, attachment);
   std::vector<ReadTarget> targets;
   for (size_t i = 0; i < attachment.tensors.size(); ++i) {
-    const StateTensor tensor{NameOf(scope, absl::StrCat(i)), at::Tensor(), schema.own};
-    targets.push_back({StoredName(reader, config, tensor), attachment.tensors[i]});
+    StateTensor one{NameOf(scope, absl::StrCat(i)), attachment.tensors[i]};
+    one.own = own || IsOfPosition(one.tensor, slices[i], shards);
+    one.slice = slices[i];
+    if (shared) PACELINE_RETURN_IF_ERROR(CheckPosition(reader, config, one));
+    targets.push_back({StoredName(reader, config, one), one.tensor, one.slice});
   }
   PACELINE_RETURN_IF_ERROR(reader.Read(targets));
   attachments.Put(scope, attachment);
@@ -144,8 +190,11 @@ void AppendOptimizer(const TrainerConfig& config, const ModelTensors& model,
   const bool own_slots = several && !one && !averaged;
   for (const OptimizerSlot& slot : optimizer.Slots()) {
     for (size_t i = 0; i < slot.tensors.size(); ++i) {
-      state->push_back({absl::StrCat("optimizer/", slot.name, "/", model.parameters()[i].name),
-                        slot.tensors[i], own_slots});
+      const NamedTensor& parameter = model.parameters()[i];
+      StateTensor kept{absl::StrCat("optimizer/", slot.name, "/", parameter.name), slot.tensors[i],
+                       own_slots};
+      if (kept.tensor.sizes() == parameter.tensor.sizes()) kept.slice = parameter.slice;
+      state->push_back(std::move(kept));
     }
   }
   const std::vector<at::Tensor> counts = optimizer.StepCounts();
@@ -164,12 +213,14 @@ std::vector<StateTensor> Collect(const TrainerConfig& config, const ModelTensors
   const bool several = config.member.world_size > 1;
   std::vector<StateTensor> state;
   for (const NamedTensor& parameter : model.parameters()) {
-    state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach()});
+    state.push_back({absl::StrCat("model/", parameter.name), parameter.tensor.detach(),
+                     /*own=*/false, /*at_once=*/false, /*again=*/false, parameter.slice});
   }
   if (optimizer != nullptr) AppendOptimizer(config, model, *optimizer, one_optimizer, &state);
   for (const NamedTensor& buffer : model.buffers()) {
     state.push_back({absl::StrCat("model/", buffer.name), buffer.tensor.detach(),
-                     several && !buffer.frozen, /*at_once=*/!buffer.frozen});
+                     several && !buffer.frozen, /*at_once=*/!buffer.frozen, /*again=*/false,
+                     buffer.slice});
   }
   for (const TiedName& tied : model.tied()) {
     const std::string first = absl::StrCat("model/", tied.first);
@@ -215,40 +266,9 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTe
   if (attachments == nullptr) return state;
   for (const Attachments::Scope scope : kScopes) {
     const bool own = several && !(one && scope == Attachments::Scope::kShared);
-    Append(attachments->Take(scope), scope, several, own, &state);
+    Append(*attachments, scope, config.member, own, &state);
   }
   return state;
-}
-
-int64_t StatePart::bytes() const {
-  int64_t bytes = 0;
-  for (const auto* list : {&entries, &at_once}) {
-    for (const ShardEntry& entry : *list) bytes += static_cast<int64_t>(entry.rows.nbytes());
-  }
-  return bytes;
-}
-
-StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks) {
-  StatePart part;
-  const auto list = [&](const StateTensor& one) -> std::vector<ShardEntry>& {
-    return one.at_once ? part.at_once : part.entries;
-  };
-  std::vector<const StateTensor*> shared;
-  std::vector<RowLayout> layouts;
-  for (const StateTensor& one : state) {
-    if (one.own) {
-      const RowRange all{0, 0, LayoutOf(one.tensor).rows};
-      list(one).push_back(EntryOf(NameOf(one.name, rank), one.tensor, all));
-    } else {
-      shared.push_back(&one);
-      layouts.push_back(LayoutOf(one.tensor));
-    }
-  }
-  for (const RowRange& range : PartOfRank(layouts, rank, ranks)) {
-    const StateTensor& one = *shared[range.tensor];
-    list(one).push_back(EntryOf(one.name, one.tensor, range));
-  }
-  return part;
 }
 
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
@@ -262,7 +282,7 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
       state.end());
   std::vector<ReadTarget> targets;
   for (const StateTensor& one : state) {
-    targets.push_back({StoredName(reader, config, one), one.tensor.contiguous()});
+    targets.push_back({StoredName(reader, config, one), one.tensor.contiguous(), one.slice});
   }
   PACELINE_RETURN_IF_ERROR(reader.Read(targets));
   for (size_t i = 0; i < state.size(); ++i) {
@@ -318,11 +338,13 @@ absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& conf
                                   const std::string& ladder,
                                   const std::vector<NamedTensor>& state) {
   const Manifest& manifest = reader.manifest();
-  if (manifest.ranks != config.member.world_size || manifest.ladder != ladder)
+  if (manifest.ranks != config.member.world_size || manifest.shards != config.member.shards ||
+      manifest.ladder != ladder) {
     return absl::OkStatus();
+  }
   std::vector<ReadTarget> targets;
   for (const NamedTensor& one : state) {
-    const std::string name = NameOf(one.name, config.rank());
+    const std::string name = OwnName(one.name, config.rank());
     if (reader.files().Find(name) != nullptr) targets.push_back({name, one.tensor});
   }
   return reader.Read(targets);

@@ -25,6 +25,14 @@
 // of rank floor(r V / W) of the previous V, and int8 residuals start from zero. When a new strategy
 // shares what each rank had for itself, rank 0's is taken.
 //
+// Of a sharded model (common/core/lanes.h), parameters and what has their shape are slices. A slice
+// is equal on the ranks of its lane, which cut it into parts, one per replica; all lanes together
+// write the whole tensor under its name, and any other slicing can be read from it. Own slices
+// differ by replica: replica 0's have the plain name, replica q's the prefix "replica<q>/", and
+// with another number of replicas each takes those of the one in its place, as above. Other own
+// tensors go by rank: with as many shards, to ranks of the same position. Who writes what is a
+// function of names, shapes and the numbers of ranks and shards.
+//
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_CHECKPOINT_TRAIN_STATE_H_
 #define WORKER_TRAINER_CHECKPOINT_TRAIN_STATE_H_
@@ -33,11 +41,14 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/core/lanes.h"
+#include "common/core/slice.h"
 #include "worker/trainer/checkpoint/shard_saver.h"
 #include "worker/trainer/checkpoint/state_reader.h"
 #include "worker/trainer/config.h"
@@ -69,6 +80,8 @@ struct StateTensor {
   bool own = false;
   bool at_once = false;  // The next forward pass may change it.
   bool again = false;    // Under a further name: written but not read.
+  // Where `tensor` is what this rank has of a sharded one.
+  std::optional<Slice> slice = {};
 };
 
 // Collects all state but the strategy's. Order and shapes are equal on all ranks. `one_optimizer`:
@@ -85,7 +98,8 @@ struct StatePart {
 
   int64_t bytes() const;  // Of all entries.
 };
-StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks);
+StatePart PartOfRank(const std::vector<StateTensor>& state, int rank, int ranks,
+                     const Lanes& lanes = {});
 
 // Reads all state but the strategy's; errors as for StateReader::Read.
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,

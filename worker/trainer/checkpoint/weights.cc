@@ -7,11 +7,13 @@
 
 #include <algorithm>
 #include <filesystem>
+#include <optional>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "common/checkpoint/checkpoint_paths.h"
+#include "common/core/slice.h"
 #include "common/core/status_macros.h"
 #include "common/safetensors/safetensors.h"
 #include "worker/trainer/checkpoint/dtype.h"
@@ -31,7 +33,7 @@ std::vector<NamedTensor> StateOf(const ModelTensors& model) {
   for (const TiedName& tied : model.tied()) {
     const auto first = std::find_if(state.begin(), state.end(),
                                     [&](const NamedTensor& one) { return one.name == tied.first; });
-    state.push_back({tied.name, first->tensor, first->frozen});
+    state.push_back({tied.name, first->tensor, first->frozen, first->slice});
   }
   return state;
 }
@@ -41,9 +43,19 @@ std::vector<ReadTarget> TargetsOf(const WeightsFit& fit, const ModelTensors& mod
   std::vector<ReadTarget> targets;
   for (const NamedTensor& wanted : StateOf(model)) {
     const auto source = fit.sources.find(wanted.name);
-    if (source != fit.sources.end()) targets.push_back({source->second, wanted.tensor.detach()});
+    if (source == fit.sources.end()) continue;
+    targets.push_back({source->second, wanted.tensor.detach(), wanted.slice});
   }
   return targets;
+}
+
+// What of a whole tensor the target wants.
+at::Tensor WantedOf(at::Tensor whole, const std::optional<Slice>& slice) {
+  if (!slice.has_value()) return whole;
+  for (size_t i = 0; i < slice->sizes.size(); ++i) {
+    whole = whole.narrow(static_cast<int64_t>(i), slice->offsets[i], slice->sizes[i]);
+  }
+  return whole;
 }
 
 // Loads the model from one of our own checkpoints, and verifies checksums.
@@ -77,7 +89,7 @@ absl::StatusOr<std::vector<std::string>> LoadAny(const std::string& path,
   PACELINE_ASSIGN_OR_RETURN(WeightsFit fit, FitWeights(found, model));
   const at::NoGradGuard no_grad;
   for (const ReadTarget& target : TargetsOf(fit, model)) {
-    at::Tensor(target.tensor).copy_(found.tensors.at(target.name).tensor);
+    at::Tensor(target.tensor).copy_(WantedOf(found.tensors.at(target.name).tensor, target.slice));
   }
   std::vector<std::string> notes = std::move(found.notes);
   notes.insert(notes.end(), fit.notes.begin(), fit.notes.end());
@@ -111,6 +123,11 @@ absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>
 absl::Status SaveWeights(const std::string& path, const ModelTensors& model, bool save_nan) {
   const std::vector<NamedTensor> state = StateOf(model);
   for (const NamedTensor& one : state) {
+    if (one.slice.has_value() && one.slice->sizes != one.slice->global_shape) {
+      return absl::FailedPreconditionError(absl::StrCat(
+          path, ": not written: the model is sharded, and each rank has a slice of ", one.name,
+          ": save a checkpoint, and export it by `paceline checkpoint export`"));
+    }
     if (!save_nan && at::isnan(one.tensor).any().item<bool>()) {
       return absl::Status(absl::StatusCode::kFailedPrecondition,
                           absl::StrCat(path, ": ", NanError(one.name).message()));

@@ -11,7 +11,7 @@
 
 namespace paceline {
 
-// Copies weights into the model from
+// Copies weights, or of each tensor that is a slice that slice, into the model from
 //   - a safetensors file, or a state dict written by torch.save,
 //   - a directory in Hugging Face's layout (weights_directory.h),
 //   - a checkpoint's directory, of which only the model is used.
@@ -25,7 +25,7 @@ absl::StatusOr<std::vector<std::string>> LoadWeights(const std::string& path,
 absl::Status SaveTensors(const std::string& path, const std::vector<NamedTensor>& tensors);
 
 // Saves a model's tensors under all their names. FailedPrecondition: a tensor has a NaN and
-// `save_nan` is false.
+// `save_nan` is false, or the model is sharded.
 absl::Status SaveWeights(const std::string& path, const ModelTensors& model, bool save_nan);
 
 }  // namespace paceline

@@ -133,9 +133,12 @@ class Fitter {
 
   void CheckOne(const NamedTensor& wanted, const std::string& name) {
     const FoundTensor& tensor = found_.tensors.at(name);
-    if (wanted.tensor.sizes() != at::IntArrayRef(tensor.shape)) {
+    const at::IntArrayRef shape = wanted.slice.has_value()
+                                      ? at::IntArrayRef(wanted.slice->global_shape)
+                                      : wanted.tensor.sizes();
+    if (shape != at::IntArrayRef(tensor.shape)) {
       problems_.push_back(absl::StrCat(name, " has shape ", ShapeText(tensor.shape), " and needs ",
-                                       ShapeText(wanted.tensor.sizes())));
+                                       ShapeText(shape)));
       return;
     }
     const at::ScalarType type = wanted.tensor.scalar_type();

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 
 #include <filesystem>
 #include <fstream>
@@ -44,6 +45,22 @@ class SmallModel : public Model {
     const at::Tensor values = parameters()[parameter].tensor.detach();
     return {values.const_data_ptr<float>(), values.const_data_ptr<float>() + values.numel()};
   }
+};
+
+// The last row of SmallModel's embedding, and the whole norm.
+class HalfModel : public Model {
+ public:
+  HalfModel() : Model(at::kCPU) {
+    AddParameter("model.embed_tokens.weight", at::zeros({1, 2}));
+    SetSlice("model.embed_tokens.weight", {{3, 2}, {2, 0}, {1, 2}});
+    AddParameter("model.norm.weight", at::zeros({2}));
+  }
+
+  at::Tensor Loss(const Batch&) override { return {}; }
+  Score Evaluate(const Batch&) override { return {}; }
+
+  // Says something wrong.
+  void SliceAs(const Slice& slice) { SetSlice("model.embed_tokens.weight", slice); }
 };
 
 const std::vector<float> kRows = {1, 2, 3, 4, 5, 6};
@@ -327,6 +344,42 @@ TEST_F(CheckpointWeightsTest, DamageIsFound) {
   const absl::Status status = LoadWeights(root_, model_).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument);
   EXPECT_THAT(std::string(status.message()), HasSubstr("shard-00002-of-00003.safetensors"));
+}
+
+TEST_F(WeightsTest, ASliceIsLoadedFromTheWholeTensor) {
+  Write("w.safetensors", {FloatsToStore("model.embed_tokens.weight", {3, 2}, kRows),
+                          FloatsToStore("model.norm.weight", {2}, {7, 8})});
+  Manifest manifest;
+  manifest.job_id = "job-0123456789ab";
+  manifest.ranks = 2;
+  manifest.job_spec = "{}";
+  WriteCheckpoint(root_ + "/step", manifest,
+                  {FloatsToStore("model/model.embed_tokens.weight", {3, 2}, kRows),
+                   FloatsToStore("model/model.norm.weight", {2}, {7, 8})});
+  for (const std::string& source : {root_ + "/w.safetensors", root_ + "/step"}) {
+    const HalfModel model;
+    const absl::Status loaded = LoadWeights(source, model).status();
+    ASSERT_TRUE(loaded.ok()) << loaded;
+    const at::Tensor embedding = model.parameters()[0].tensor.detach();
+    EXPECT_EQ(embedding[0][0].item<float>(), 5);
+    EXPECT_EQ(embedding[0][1].item<float>(), 6);
+    EXPECT_EQ(model.parameters()[1].tensor.detach()[1].item<float>(), 8);
+  }
+}
+
+TEST_F(WeightsTest, OfAShardedModelNoRankWritesItsSliceForTheWhole) {
+  const absl::Status saved = SaveWeights(root_ + "/w.safetensors", HalfModel(), /*save_nan=*/true);
+  EXPECT_EQ(saved.code(), absl::StatusCode::kFailedPrecondition) << saved;
+  EXPECT_THAT(std::string(saved.message()), HasSubstr("paceline checkpoint export"));
+  EXPECT_FALSE(fs::exists(root_ + "/w.safetensors"));
+}
+
+TEST_F(WeightsTest, ASliceHasTheSizesOfItsTensor) {
+  HalfModel model;
+  EXPECT_THROW(model.SliceAs({{3, 2}, {0, 0}, {3, 2}}), c10::ValueError);
+  EXPECT_THROW(model.SliceAs({{3, 2}, {3, 0}, {1, 2}}), c10::ValueError);
+  model.SliceAs({{3, 2}, {0, 0}, {1, 2}});  // Another position.
+  EXPECT_EQ(model.parameters()[0].slice->offsets[0], 0);
 }
 
 }  // namespace

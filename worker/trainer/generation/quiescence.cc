@@ -193,7 +193,8 @@ absl::StatusOr<int64_t> FinishCheckpoint(const TrainingParts& parts, bool* compl
 absl::Status FinishWriting(const TrainingParts& parts) {
   Saver& saver = *parts.saver;
   const auto weights = [&]() -> absl::Status {
-    if (parts.config.rank() != 0) return absl::OkStatus();
+    // No rank has all weights of a sharded model; the checkpoint has them.
+    if (parts.config.rank() != 0 || parts.config.member.shards > 1) return absl::OkStatus();
     PACELINE_ASSIGN_OR_RETURN(const std::string directory, saver.DirectoryAtEnd());
     return WriteWeights(parts, directory + "/final.safetensors");
   };

@@ -77,6 +77,7 @@ absl::Status Restore(Session& session) {
   state.figures.restore_s = absl::ToDoubleSeconds(absl::Now() - began);
   PACELINE_LOG(INFO) << "restored step=" << manifest.step << " from " << config.restore_from
                      << " bytes=" << state.figures.restored_bytes
+                     << " unverified=" << checkpoint->bytes_unverified()
                      << " seconds=" << state.figures.restore_s;
   state.checkpoint = std::move(checkpoint);
   return absl::OkStatus();

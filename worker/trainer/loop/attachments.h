@@ -5,8 +5,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "common/core/slice.h"
 
 namespace paceline {
 
@@ -35,6 +38,14 @@ class Attachments {
   // of the originals; their values are undefined. Throws c10::ValueError when the schema cannot be
   // read.
   virtual std::vector<at::Tensor> Allocate(Scope scope, const std::string& schema) const = 0;
+  // For each tensor of an attachment with this schema, which slice of a sharded one it is on this
+  // rank; none where it is no slice. Empty: none of them is. A tensor that is no slice and has
+  // dimensions belongs to its rank where a model is sharded: it can only be restored with as many
+  // shards. Tensors that Allocate returns have the slices' sizes.
+  virtual std::vector<std::optional<Slice>> Slices(Scope /*scope*/,
+                                                   const std::string& /*schema*/) const {
+    return {};
+  }
   // Replaces the state. Throws c10::ValueError when it does not fit what is attached.
   virtual void Put(Scope scope, const Attachment& attachment) = 0;
 

@@ -73,7 +73,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                            for (const NamedTensor& one : strategy_.State()) {
                              state.push_back({one.name, one.tensor, /*own=*/true});
                            }
-                           if (parts_.workload.attachments() != nullptr) {
+                           // With shards, each position may have another.
+                           const bool has_order = config_.member.shards == 1;
+                           if (parts_.workload.attachments() != nullptr && has_order) {
                              state.push_back(OrderTensor(strategy_.Memory().gradient_order));
                            }
                            return state;

@@ -1,6 +1,7 @@
 #include "worker/trainer/model/model.h"
 
 #include <ATen/ops/empty.h>
+#include <c10/util/Exception.h>
 
 #include <cmath>
 #include <utility>
@@ -20,6 +21,20 @@ at::Tensor ModelTensors::AddParameter(std::string name, at::Tensor initial) {
 
 at::Tensor ModelTensors::AddBuffer(std::string name, at::Tensor initial, bool frozen) {
   return Add({std::move(name), initial.to(device_), frozen}, &buffers_);
+}
+
+void ModelTensors::SetSlice(const std::string& name, Slice slice) {
+  for (std::vector<NamedTensor>* list : {&parameters_, &buffers_}) {
+    for (NamedTensor& one : *list) {
+      if (one.name != name) continue;
+      TORCH_CHECK_VALUE(IsWithin(slice.box(), slice.global_shape) &&
+                            one.tensor.sizes() == at::IntArrayRef(slice.sizes),
+                        name, " is no slice of these sizes of a tensor of such a shape");
+      one.slice = std::move(slice);
+      return;
+    }
+  }
+  TORCH_CHECK_VALUE(false, name, " is no parameter or buffer");
 }
 
 at::Tensor ModelTensors::Add(NamedTensor named, std::vector<NamedTensor>* list) {

@@ -10,8 +10,11 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "common/core/slice.h"
 
 namespace paceline {
 
@@ -21,6 +24,8 @@ struct NamedTensor {
   std::string name;
   at::Tensor tensor;
   bool frozen = false;  // A buffer that never changes.
+  // Where `tensor` is what this rank has of a sharded one.
+  std::optional<Slice> slice = {};
 };
 
 // Another name of a parameter or buffer, for example of a head that is the embedding.
@@ -58,6 +63,9 @@ class ModelTensors {
   // registered already gets another name.
   at::Tensor AddParameter(std::string name, at::Tensor initial);
   at::Tensor AddBuffer(std::string name, at::Tensor initial, bool frozen = false);
+  // Says which slice a parameter or buffer is, of the sizes that it has. Again when this rank takes
+  // another position in its replica.
+  void SetSlice(const std::string& name, Slice slice);
 
  private:
   at::Tensor Add(NamedTensor named, std::vector<NamedTensor>* list);

@@ -72,7 +72,8 @@ void Saver::Enter(const Generation& generation, SaverMemory* memory) {
   }
   shards_.SetPlace(member.rank, member.world_size);
   if (parts_.config.checkpoint.expected && !std::exchange(reserved_, true)) {
-    shards_.Reserve(PartOfRank(generation.state(), member.rank, member.world_size).bytes());
+    shards_.Reserve(
+        PartOfRank(generation.state(), member.rank, member.world_size, member.lanes()).bytes());
   }
   parts_.control.SetCheckpointListener(
       [this, done = memory->last_order](const CheckpointPlan& plan) { TakePlan(plan, done); });
@@ -151,7 +152,8 @@ void Saver::Save(int64_t steps_done, int64_t order, bool must) {
 
 int64_t Saver::BeginShard(const SaveStatus& save) {
   const Member& member = generation_->config.member;
-  const StatePart part = PartOfRank(generation_->state(), member.rank, member.world_size);
+  const StatePart part =
+      PartOfRank(generation_->state(), member.rank, member.world_size, member.lanes());
   copying_ = true;
   // A person may name a new directory for this save; the job's own was created at the start.
   const bool is_own = JobDirectoryOf(save.order) == parts_.config.output_directory();
@@ -427,6 +429,7 @@ Manifest Saver::Describe(int64_t steps_done) const {
   manifest.generation = generation_->config.member.generation;
   manifest.step = steps_done;
   manifest.ranks = generation_->config.member.world_size;
+  manifest.shards = generation_->config.member.shards;
   generation_->describe(&manifest);
   manifest.job_spec = parts_.config.spec_json;
   return manifest;
