@@ -151,7 +151,8 @@ def _parse(path: str, found: Any) -> Manifest:
             tensor.path = tuple(key if isinstance(key, str) else _whole(key) for key in one["path"])
         for part in one["slices"]:
             tensor.slices.append(_parse_slice(path, name, tensor, part, files))
-        check_covered(path, name, tensor)
+        if missing(tensor):
+            raise damaged(path, f'tensor "{name}": {missing(tensor)}')
         manifest.tensors[name] = tensor
     return manifest
 
@@ -178,11 +179,10 @@ def _parse_slice(path: str, name: str, tensor: StoredTensor, found: Any,
     return one
 
 
-def check_covered(path: str, name: str, tensor: StoredTensor) -> None:
-    have = sum(math.prod(one.sizes) for one in tensor.slices)
-    if have != math.prod(tensor.shape):
-        raise damaged(path, f'tensor "{name}": its slices have {have} elements of '
-                            f"{math.prod(tensor.shape)}")
+def missing(tensor: StoredTensor) -> str:
+    """What is wrong if the slices are not the tensor; else empty."""
+    have, all_of_it = sum(math.prod(one.sizes) for one in tensor.slices), math.prod(tensor.shape)
+    return "" if have == all_of_it else f"its slices have {have} elements of {all_of_it}"
 
 
 def sync_directory(directory: str) -> None:
@@ -226,7 +226,9 @@ def write_manifest(directory: str, manifest: Manifest) -> None:
     """Makes the checkpoint complete. Its shards have been written."""
     path = os.path.join(directory, MANIFEST)
     for name, tensor in manifest.tensors.items():
-        check_covered(path, name, tensor)
+        if missing(tensor):
+            raise ValueError(f'{path}: not written: tensor "{name}": {missing(tensor)}: save from '
+                             "all processes that have parts of it")
     rows = all(_are_rows(one, tensor.shape)
                for tensor in manifest.tensors.values() for one in tensor.slices)
     files = ",".join("\n  " + json.dumps({"name": name, "bytes": count})

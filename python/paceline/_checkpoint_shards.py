@@ -15,8 +15,8 @@ from typing import Any, Callable, Dict, List, Sequence
 
 import torch
 
-from paceline._checkpoint_manifest import (DTYPE_NAMES, Box, Slice, damaged, sync_directory, checksum_text,
-                                           xxhash_module)
+from paceline._checkpoint_manifest import (DTYPE_NAMES, Box, Slice, checksum_text, damaged,
+                                           sync_directory, xxhash_module)
 
 # Bytes that are read at once, and the shortest run that is read by itself where a box lacks part of
 # an inner dimension; below it, whole rows are read.
@@ -72,11 +72,12 @@ class Shards:
         cut = max((d for d in range(len(sizes)) if lengths[d] != sizes[d]), default=0)
         # Dimensions whose indices are read one by one.
         depth = cut if lengths[cut] * strides[cut] >= RUN_BYTES else 0
+        step = max(1, PIECE_BYTES // strides[depth])
         for index in itertools.product(*map(range, lengths[:depth])):
             begin = one.offset + sum((offset + i) * stride
                                      for offset, i, stride in zip(offsets, index, strides))
-            for first in range(0, lengths[depth], max(1, PIECE_BYTES // strides[depth])):
-                count = min(max(1, PIECE_BYTES // strides[depth]), lengths[depth] - first)
+            for first in range(0, lengths[depth], step):
+                count = min(step, lengths[depth] - first)
                 piece = self._fetch(name, one, begin + (offsets[depth] + first) * strides[depth],
                                     count * strides[depth])
                 if checksum is not None:
@@ -85,10 +86,11 @@ class Shards:
                 for d in range(depth + 1, len(sizes)):
                     rows = rows.narrow(d - depth, offsets[d], lengths[d])
                 target[index].narrow(0, first, count).copy_(rows)
-        if checksum is not None and checksum_text(checksum) != one.checksum:
+        found = one.checksum if checksum is None else checksum_text(checksum)
+        if found != one.checksum:
             raise damaged(self._path(one), f'damaged: tensor "{name}", bytes from {one.offset} to '
-                          f"{one.offset + one.bytes}: the checksum is {checksum_text(checksum)} instead "
-                          f"of {one.checksum}")
+                          f"{one.offset + one.bytes}: the checksum is {found} instead of "
+                          f"{one.checksum}")
 
     def _path(self, one: Slice) -> str:
         return os.path.join(self._directory, one.file)
@@ -206,6 +208,7 @@ def write_shard(directory: str, file_name: str, entries: Sequence[Entry]) -> Lis
                 slices[i] = Slice(file_name, entry.offsets, entry.sizes, offset, entry.bytes,
                                   checksum)
                 file.write(data)
+                del data  # Before the next one is taken.
                 offset += entry.bytes
             file.flush()
             os.fsync(file.fileno())

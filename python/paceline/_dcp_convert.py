@@ -85,6 +85,9 @@ def _check(found: Any) -> None:
     """The objects are what they say, and their files lie beside the metadata."""
     if not isinstance(found, Metadata):
         raise ValueError(f"it has a {type(found).__name__}")
+    for path in (found.planner_data or {}).values():
+        if not all(isinstance(key, (str, int)) for key in path):
+            raise ValueError(f"{path!r} are no keys of a state dict")
     for index, info in found.storage_data.items():
         name = info.relative_path
         if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", ".."):

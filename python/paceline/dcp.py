@@ -44,9 +44,9 @@ _CHECKPOINT_NAME = re.compile(r"step-([0-9]{12,})\.g([1-9][0-9]*)")
 
 
 def path_of(name: str) -> Path:
-    """Where the tensor of a checkpoint is in a state dict {"model": …, "optimizer": {"state": …}}.
+    """Where the tensor of a checkpoint is in a state dict {"model": …, "optimizer": …}.
 
-    The second level of the optimizer's is the parameter's name, as get_optimizer_state_dict has it.
+    The optimizer's is as get_optimizer_state_dict has it: "state", the parameter's name, the slot.
     """
     kind, _, rest = name.partition("/")
     if kind == "model" and rest:
@@ -125,8 +125,7 @@ def metadata_of(manifest: Manifest,
 def read_object(directory: str, shards: Shards, stored: _Stored) -> io.BytesIO:
     """The bytes of torch.save, which make plain values only. ValueError if they do more."""
     raw = torch.empty(stored.slice.sizes, dtype=torch.uint8)
-    shards.read(stored.name, stored.dtype, stored.slice, stored.slice.offsets, stored.slice.sizes,
-                raw)
+    shards.read(stored.name, stored.dtype, stored.slice, (0,), stored.slice.sizes, raw)
     contents = raw.numpy().tobytes()
     try:
         torch.load(io.BytesIO(contents), map_location="cpu", weights_only=True)
@@ -261,8 +260,8 @@ class PacelineWriter(StorageWriter):
         self._place()
         os.makedirs(self.directory, exist_ok=True)
         if os.listdir(self.directory):
-            raise FileExistsError(f"{self.directory} is not empty, and a checkpoint is never "
-                                  "written over: save into a new directory, or remove what is in it")
+            raise FileExistsError(f"{self.directory} is not empty, and no checkpoint is written "
+                                  "over: save into a new directory, or remove what is in it")
         return plan
 
     def prepare_global_plan(self, plans: List[SavePlan]) -> List[SavePlan]:
@@ -328,7 +327,8 @@ class PacelineWriter(StorageWriter):
         told = _CHECKPOINT_NAME.fullmatch(os.path.basename(os.path.abspath(self.directory)))
         step, generation = (int(told[1]), int(told[2])) if told else (self._step or 0, 1)
         if self._step is not None and (self._step < 0 or self._step != step):
-            raise ValueError(f"step is {self._step}, which is not that of {self.directory}")
+            raise ValueError(f"step {self._step} is negative, or another one than the name of "
+                             f"{self.directory} tells: leave it out, or rename the directory")
         return step, generation
 
     def _name(self, item: WriteItem) -> str:
