@@ -374,7 +374,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Makes a checkpoint of Paceline from a directory that "
         "torch.distributed.checkpoint's own FileSystemWriter has written, or the other way round. "
         "Its .metadata is a pickle: it is read without running code. Memory holds about twice the "
-        "largest slice of a tensor, or twice 256 MiB.")
+        "largest slice of a tensor, and for --to dcp 256 MiB more.")
     convert.add_argument("source", metavar="SOURCE", help="the directory to read")
     convert.add_argument("target", metavar="TARGET", help="a new directory")
     convert.add_argument("--to", choices=("paceline", "dcp"), default="paceline",

@@ -224,7 +224,8 @@ class DistributedCheckpointTest(unittest.TestCase):
 
     def test_a_job_continues_from_what_was_saved(self):
         torch.manual_seed(2)
-        state = {"model": llama_reference.Llama(SIZE).state_dict(), "rng/cpu": torch.get_rng_state()}
+        state = {"model": llama_reference.Llama(SIZE).state_dict(),
+                 "rng/cpu": torch.get_rng_state()}
         final = {}
         for given in ("init_from", "--restore"):
             with Job() as job:
