@@ -25,7 +25,7 @@ DTYPES: Dict[str, torch.dtype] = {
 
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _NEWEST_VERSION = 2  # The first one with slices that are no rows.
-_MOST_MANIFEST_BYTES = 64 << 20
+_MOST_MANIFEST_BYTES = 128 << 20
 _FIRST_LINE = re.compile(rb'\{"checksum": "(xxh3:[0-9a-f]{16})",')
 _SECOND_LINE = re.compile(rb'"format_version": ([0-9]{1,9}),')
 
@@ -198,11 +198,10 @@ def _are_rows(one: Slice, shape: Box) -> bool:
 
 
 def _format_slice(one: Slice, shape: Box) -> str:
-    place: Dict[str, Any] = {"file": one.file}
-    if _are_rows(one, shape):
-        place["rows"] = [one.offsets[0], one.sizes[0]] if shape else [0, 1]
-    else:
-        place["offsets"], place["sizes"] = list(one.offsets), list(one.sizes)
+    place: Dict[str, Any] = {"file": one.file,
+                             "rows": [one.offsets[0], one.sizes[0]] if shape else [0, 1]}
+    if not _are_rows(one, shape):
+        place["offsets"], place["sizes"] = one.offsets, one.sizes
     return json.dumps({**place, "offset": one.offset, "bytes": one.bytes,
                        "checksum": one.checksum})
 

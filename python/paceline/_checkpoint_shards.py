@@ -143,20 +143,15 @@ class Entry:
     def bytes(self) -> int:
         return math.prod(self.sizes) * self.dtype.itemsize
 
-    @property
-    def is_part(self) -> bool:
-        """Whether it has a part of the tensor. Ranks may have empty shards of one that is not."""
-        return all(size > 0 or extent == 0 for size, extent in zip(self.sizes, self.shape))
-
     def data(self) -> memoryview:
+        if self.bytes == 0:
+            return memoryview(b"")
         tensor = self.take().detach()
         if tensor.dtype != self.dtype or tuple(tensor.shape) != self.sizes:
             raise ValueError(f'tensor "{self.name}": planned as {self.dtype} {self.sizes}, and is '
                              f"{tensor.dtype} {tuple(tensor.shape)}")
         if tensor.layout != torch.strided:
             raise ValueError(f'tensor "{self.name}" is {tensor.layout}: save it as a dense one')
-        if tensor.numel() == 0:
-            return memoryview(b"")
         return memoryview(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())
 
 

@@ -66,7 +66,7 @@ def name_of(key: str) -> str:
     """The name in a checkpoint of a key: the inverse of path_of and key_of."""
     if key.startswith("model.") and key != "model.":
         return "model/" + key[len("model."):]
-    parameter, dot, slot = key[len("optimizer.state."):].rpartition(".")
+    parameter, _, slot = key[len("optimizer.state."):].rpartition(".")
     if key.startswith("optimizer.state.") and parameter and slot and "/" not in slot:
         return f"optimizer/{slot}/{parameter}"
     return key
@@ -350,9 +350,12 @@ class PacelineWriter(StorageWriter):
                 continue
             data = item.tensor_data
             assert data is not None and data.chunk is not None
-            entry = Entry(name, data.properties.dtype, tuple(data.size), tuple(data.chunk.offsets),
-                          tuple(data.chunk.sizes), partial(planner.resolve_data, item))
-            if entry.is_part:
+            shape, offsets = tuple(data.size), tuple(data.chunk.offsets)
+            # A tensor without elements is one slice, however it is cut; others have no empty ones.
+            sizes = shape if 0 in shape else tuple(data.chunk.sizes)
+            entry = Entry(name, data.properties.dtype, shape, offsets, sizes,
+                          partial(planner.resolve_data, item))
+            if not any(offsets) if 0 in shape else 0 not in sizes:
                 entries.append((item.index, entry))
             if item.index.fqn == step_key:
                 entries.append((MetadataIndex(STEP), dataclasses.replace(entry, name=STEP)))

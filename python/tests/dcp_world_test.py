@@ -2,6 +2,7 @@
 
 import contextlib
 import io
+import math
 import os
 import pickle
 import sys
@@ -45,7 +46,7 @@ def in_world(ranks, function, *arguments):
 def whole(name):
     """Tensors with a number of rows or columns that no world divides."""
     shape = {"rows": (5, 4), "columns": (3, 5), "short": (1, 3), "line": (7,), "same": (2, 2)}[name]
-    return torch.arange(1.0, 1.0 + shape[0] * (shape[1] if len(shape) > 1 else 1)).reshape(shape)
+    return torch.arange(1.0, 1.0 + math.prod(shape)).reshape(shape)
 
 
 PLACED = {"rows": Shard(0), "columns": Shard(1), "short": Shard(0), "line": Shard(0),
@@ -100,8 +101,8 @@ class WorldTest(DirectoryTest):
         manifest = manifest_of(self.directory)
         self.assertEqual((manifest["format_version"], manifest["ranks"]), (2, 2))
         slices = manifest["tensors"]["model/columns"]["slices"]
-        self.assertEqual([(one["offsets"], one["sizes"]) for one in slices],
-                         [([0, 0], [3, 3]), ([0, 3], [3, 2])])
+        self.assertEqual([(one["rows"], one["offsets"], one["sizes"]) for one in slices],
+                         [([0, 3], [0, 0], [3, 3]), ([0, 3], [0, 3], [3, 2])])
         self.assertEqual([one["rows"] for one in manifest["tensors"]["model/rows"]["slices"]],
                          [[0, 3], [3, 2]])
         self.assertEqual([one["rows"] for one in manifest["tensors"]["model/short"]["slices"]],
