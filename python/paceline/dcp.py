@@ -245,7 +245,7 @@ class PacelineWriter(StorageWriter):
         self.directory = os.fspath(directory)
         self._step = step
         self._rename = rename or name_of
-        self._place()  # Refuses a step that is none.
+        self._checkpoint_key()  # Refuses a step that is none.
 
     def reset(self, checkpoint_id: Optional[Directory] = None) -> None:
         if checkpoint_id is not None:
@@ -257,7 +257,7 @@ class PacelineWriter(StorageWriter):
                              "own; PacelineWriter writes one of all ranks: leave it out")
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
-        self._place()
+        self._checkpoint_key()
         os.makedirs(self.directory, exist_ok=True)
         if os.listdir(self.directory):
             raise FileExistsError(f"{self.directory} is not empty, and no checkpoint is written "
@@ -305,7 +305,7 @@ class PacelineWriter(StorageWriter):
         return done
 
     def finish(self, metadata: Metadata, results: List[List[WriteResult]]) -> None:
-        step, generation = self._place()
+        step, generation = self._checkpoint_key()
         manifest = Manifest(step, generation, len(results), {}, {})
         paths = metadata.planner_data or {}
         for result in (result for of_rank in results for result in of_rank):
@@ -322,7 +322,7 @@ class PacelineWriter(StorageWriter):
     def validate_checkpoint_id(cls, checkpoint_id: Directory) -> bool:
         return "://" not in os.fspath(checkpoint_id)
 
-    def _place(self) -> Tuple[int, int]:
+    def _checkpoint_key(self) -> Tuple[int, int]:
         """Step and generation, which the directory's name may tell."""
         told = _CHECKPOINT_NAME.fullmatch(os.path.basename(os.path.abspath(self.directory)))
         step, generation = (int(told[1]), int(told[2])) if told else (self._step or 0, 1)
