@@ -5,14 +5,17 @@ Errors name the file, the tensor, and what to do.
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import math
 import os
 import re
+import stat
 import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, Dict, List, Optional, Tuple, Union
+from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Tuple, Union
 
 import torch
 
@@ -26,6 +29,10 @@ DTYPES: Dict[str, torch.dtype] = {
 DTYPE_NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _NEWEST_VERSION = 2  # The first one with slices that are no rows.
 _MOST_MANIFEST_BYTES = 128 << 20
+_MOST_DIMENSIONS = 64  # Of a tensor of torch.
+_MOST_CUT_DIMENSIONS = 4  # Of a tensor, by its slices.
+# A path's place in a list is below it: whoever makes the list fills it up to there.
+_MOST_PLACES = 1 << 20
 _FIRST_LINE = re.compile(rb'\{"checksum": "(xxh3:[0-9a-f]{16})",')
 _SECOND_LINE = re.compile(rb'"format_version": ([0-9]{1,9}),')
 
@@ -82,9 +89,28 @@ def checksum_text(checksum: Any) -> str:
     return f"xxh3:{checksum.hexdigest()}"
 
 
+def _has_controls(name: str) -> bool:
+    return any(ord(c) < 32 or ord(c) == 127 for c in name)
+
+
+def is_file_name(name: Any) -> bool:
+    """Whether it is the name of a file beside the one that has the name."""
+    return isinstance(name, str) and not _has_controls(name) and "/" not in name and (
+        len(name) <= 255) and name not in ("", ".", "..")
+
+
+def open_regular(path: str) -> int:
+    """A descriptor to read from. What is no regular file might never end, and is refused."""
+    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise damaged(path, "no regular file")
+    return descriptor
+
+
 def check_name(name: str) -> None:
     """ValueError if a manifest cannot have a tensor of this name."""
-    if not name or name == "__metadata__" or any(ord(c) < 32 or ord(c) == 127 for c in name):
+    if not name or name == "__metadata__" or _has_controls(name):
         raise ValueError(f"{name!r} cannot be the name of a tensor in a checkpoint: rename it")
     try:
         name.encode()
@@ -95,7 +121,7 @@ def check_name(name: str) -> None:
 def read_manifest(directory: str, verify: bool = True) -> Manifest:
     path = os.path.join(directory, MANIFEST)
     try:
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
             text = file.read(_MOST_MANIFEST_BYTES + 1)
     except (FileNotFoundError, NotADirectoryError) as error:
         raise FileNotFoundError(f"{directory}: no complete checkpoint: there is no {MANIFEST} in "
@@ -117,42 +143,62 @@ def read_manifest(directory: str, verify: bool = True) -> Manifest:
         raise ValueError(f"{path}: format_version {int(number[1])} is newer than {_NEWEST_VERSION},"
                          " the newest that this Paceline reads: use a newer Paceline")
     try:
-        return _parse(path, json.loads(text))
-    except (KeyError, TypeError, AttributeError, RecursionError, json.JSONDecodeError,
-            UnicodeDecodeError) as error:
+        parsed = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise damaged(path, f"not a manifest: {error}") from error
+    try:
+        return _parse(path, parsed)
+    except (KeyError, TypeError, AttributeError) as error:
         raise damaged(path, f"not a manifest: {error!r}") from error
 
 
-def _whole(value: Any) -> int:
-    if type(value) is not int or value < 0:
-        raise TypeError(f"{value!r} is no whole number from 0 on")
+def whole(value: Any) -> int:
+    """The value. TypeError if it is no number that 63 bits have."""
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value < 1 << 63:
+        raise TypeError(f"a {type(value).__name__} that is no whole number from 0 to 2^63 - 1")
     return value
 
 
-def _box(values: Any) -> Box:
-    return tuple(_whole(value) for value in values)
+def box(values: Any) -> Box:
+    """Offsets or sizes. TypeError if they are none."""
+    if len(values) > _MOST_DIMENSIONS:
+        raise TypeError(f"{len(values)} dimensions, of which a tensor has at most "
+                        f"{_MOST_DIMENSIONS}")
+    return tuple(whole(value) for value in values)
+
+
+def path_from(keys: Any) -> Path:
+    """Keys of nested dicts, and places in lists. TypeError if they are none."""
+    if type(keys) not in (list, tuple) or not keys or not isinstance(keys[0], str):
+        raise TypeError("a path that does not begin with a key of a state dict")
+    path: List[Union[str, int]] = []
+    for key in keys:
+        path.append(key if isinstance(key, str) else whole(key))
+        if isinstance(key, int) and key >= _MOST_PLACES:
+            raise TypeError(f"a place in a list of more than {_MOST_PLACES}")
+    return tuple(path)
 
 
 def _parse(path: str, found: Any) -> Manifest:
-    files = {}
+    files: Dict[str, int] = {}
     for one in found["files"]:
         name = one["name"]
-        if not isinstance(name, str) or os.path.basename(name) != name or name in (
-                "", ".", "..", MANIFEST) or name in files:
+        if not is_file_name(name) or name == MANIFEST or name in files:
             raise damaged(path, f"{name!r} is not the name of a file beside it, or is listed twice")
-        files[name] = _whole(one["bytes"])
-    manifest = Manifest(_whole(found["step"]), _whole(found["generation"]), _whole(found["ranks"]),
+        files[name] = whole(one["bytes"])
+    manifest = Manifest(whole(found["step"]), whole(found["generation"]), whole(found["ranks"]),
                         files, {})
     for name, one in found["tensors"].items():
         if one["dtype"] not in DTYPES:
             raise damaged(path, f'tensor "{name}": unknown dtype {one["dtype"]!r}')
-        tensor = StoredTensor(DTYPES[one["dtype"]], _box(one["shape"]), [])
+        tensor = StoredTensor(DTYPES[one["dtype"]], box(one["shape"]), [])
         if "path" in one:
-            tensor.path = tuple(key if isinstance(key, str) else _whole(key) for key in one["path"])
+            tensor.path = path_from(one["path"])
         for part in one["slices"]:
             tensor.slices.append(_parse_slice(path, name, tensor, part, files))
-        if missing(tensor):
-            raise damaged(path, f'tensor "{name}": {missing(tensor)}')
+        problem = why_not_covered(tensor)
+        if problem:
+            raise damaged(path, f'tensor "{name}": {problem}')
         manifest.tensors[name] = tensor
     return manifest
 
@@ -161,17 +207,18 @@ def _parse_slice(path: str, name: str, tensor: StoredTensor, found: Any,
                  files: Dict[str, int]) -> Slice:
     shape = tensor.shape
     if "offsets" in found:
-        offsets, sizes = _box(found["offsets"]), _box(found["sizes"])
+        offsets, sizes = box(found["offsets"]), box(found["sizes"])
     else:
-        rows = _box(found["rows"])
+        rows = box(found["rows"])
         if len(rows) != 2:
             raise damaged(path, f'tensor "{name}": rows are not two numbers: first and count')
         offsets = (rows[0], *[0] * (len(shape) - 1)) if shape else ()
         sizes = (rows[1], *shape[1:]) if shape else ()
-    one = Slice(found["file"], offsets, sizes, _whole(found["offset"]), _whole(found["bytes"]),
+        if not shape and rows != (0, 1):
+            raise damaged(path, f'tensor "{name}": a scalar is one row')
+    one = Slice(found["file"], offsets, sizes, whole(found["offset"]), whole(found["bytes"]),
                 found["checksum"])
-    fits = len(offsets) == len(sizes) == len(shape) and all(
-        offset + size <= extent for offset, size, extent in zip(offsets, sizes, shape))
+    fits = is_within(offsets, sizes, shape) and (0 not in sizes or 0 in shape)
     if not fits or one.bytes != math.prod(sizes) * tensor.dtype.itemsize:
         raise damaged(path, f'tensor "{name}": the slice at {offsets} of {sizes} is none of it')
     if one.file not in files or one.offset + one.bytes > files[one.file]:
@@ -179,10 +226,58 @@ def _parse_slice(path: str, name: str, tensor: StoredTensor, found: Any,
     return one
 
 
-def missing(tensor: StoredTensor) -> str:
-    """What is wrong if the slices are not the tensor; else empty."""
-    have, all_of_it = sum(math.prod(one.sizes) for one in tensor.slices), math.prod(tensor.shape)
-    return "" if have == all_of_it else f"its slices have {have} elements of {all_of_it}"
+def is_within(offsets: Box, sizes: Box, shape: Box) -> bool:
+    """Whether the box is one of a tensor of this shape."""
+    return len(offsets) == len(sizes) == len(shape) and all(
+        offset + size <= extent for offset, size, extent in zip(offsets, sizes, shape))
+
+
+def why_not_covered(tensor: StoredTensor) -> str:
+    """Why the slices do not have each element once; empty if they do.
+
+    Linear in their number. How many slices have an element is the sum of what there is before it at
+    corners of boxes: 1 where a box begins in each dimension, and the sign changes with each
+    dimension in which it ends. Minus the whole tensor, all corners must come to 0.
+    """
+    shape = tensor.shape
+    if 0 in shape:
+        return ""
+    cut = [d for d, extent in enumerate(shape)
+           if any((one.offsets[d], one.sizes[d]) != (0, extent) for one in tensor.slices)]
+    if len(cut) > _MOST_CUT_DIMENSIONS:
+        return (f"its slices cut it along {len(cut)} dimensions, of which at most "
+                f"{_MOST_CUT_DIMENSIONS} are allowed")
+    corners: Dict[Box, int] = {}
+    boxes = [(1, one.offsets, one.sizes) for one in tensor.slices]
+    for value, offsets, sizes in [(-1, (0,) * len(shape), shape), *boxes]:
+        for ends in itertools.product((0, 1), repeat=len(cut)):
+            corner = tuple(offsets[d] + end * sizes[d] for d, end in zip(cut, ends))
+            corners[corner] = corners.get(corner, 0) + (-value if sum(ends) % 2 else value)
+    left = min((corner for corner, value in corners.items() if value != 0), default=None)
+    if left is None:
+        return ""
+    element = [0] * len(shape)
+    for d, place in zip(cut, left):
+        element[d] = place
+    return (f"none of its slices has element {element}" if corners[left] < 0 else
+            f"{corners[left] + 1} of its slices have element {element}")
+
+
+@contextlib.contextmanager
+def new_file(path: str) -> Iterator[BinaryIO]:
+    """A file that is synced at the end, and gone if there is an error, which then names it."""
+    file = open(path, "xb")  # pylint: disable=consider-using-with
+    try:
+        with file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+    except BaseException as error:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        if isinstance(error, OSError) and error.filename is None:
+            raise OSError(error.errno, f"not written: {error.strerror}", path) from error
+        raise
 
 
 def sync_directory(directory: str) -> None:
@@ -194,15 +289,14 @@ def sync_directory(directory: str) -> None:
 
 
 def _are_rows(one: Slice, shape: Box) -> bool:
-    return not any(one.offsets[1:]) and one.sizes[1:] == shape[1:]
+    return one.sizes[1:] == shape[1:]
 
 
 def _format_slice(one: Slice, shape: Box) -> str:
-    place: Dict[str, Any] = {"file": one.file,
-                             "rows": [one.offsets[0], one.sizes[0]] if shape else [0, 1]}
-    if not _are_rows(one, shape):
-        place["offsets"], place["sizes"] = one.offsets, one.sizes
-    return json.dumps({**place, "offset": one.offset, "bytes": one.bytes,
+    place: Dict[str, Any] = {"offsets": one.offsets, "sizes": one.sizes}
+    if _are_rows(one, shape):
+        place = {"rows": [one.offsets[0], one.sizes[0]] if shape else [0, 1]}
+    return json.dumps({"file": one.file, **place, "offset": one.offset, "bytes": one.bytes,
                        "checksum": one.checksum})
 
 
@@ -225,9 +319,10 @@ def write_manifest(directory: str, manifest: Manifest) -> None:
     """Makes the checkpoint complete. Its shards have been written."""
     path = os.path.join(directory, MANIFEST)
     for name, tensor in manifest.tensors.items():
-        if missing(tensor):
-            raise ValueError(f'{path}: not written: tensor "{name}": {missing(tensor)}: save from '
-                             "all processes that have parts of it")
+        problem = why_not_covered(tensor)
+        if problem:
+            raise ValueError(f'{path}: not written: tensor "{name}": {problem}: save from all '
+                             "processes that have parts of it")
     rows = all(_are_rows(one, tensor.shape)
                for tensor in manifest.tensors.values() for one in tensor.slices)
     files = ",".join("\n  " + json.dumps({"name": name, "bytes": count})
@@ -248,14 +343,7 @@ def write_manifest(directory: str, manifest: Manifest) -> None:
                          f"{_MOST_MANIFEST_BYTES}: the model has too many tensors for so many "
                          "ranks")
     temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        with open(temporary, "xb") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        os.rename(temporary, path)
-    except BaseException:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
-        raise
+    with new_file(temporary) as file:
+        file.write(text)
+    os.rename(temporary, path)
     sync_directory(directory)

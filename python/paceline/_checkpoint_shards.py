@@ -16,13 +16,14 @@ from typing import Any, Callable, Dict, List, Sequence
 import torch
 
 from paceline._checkpoint_manifest import (DTYPE_NAMES, Box, Slice, checksum_text, damaged,
-                                           sync_directory, xxhash_module)
+                                           new_file, open_regular, sync_directory, xxhash_module)
 
 # Bytes that are read at once, and the shortest run that is read by itself where a box lacks part of
 # an inner dimension; below it, whole rows are read.
 PIECE_BYTES = 4 << 20
 RUN_BYTES = 64 << 10
 
+_MOST_OPEN = 64  # Shards. A checkpoint may have more than a process may have open files.
 _MOST_HEADER_BYTES = 100_000_000  # The limit of safetensors.
 _MOST_ALIGNED = 64
 _DATA_ALIGNED = 4096
@@ -56,12 +57,18 @@ class Shards:
              lengths: Sequence[int], target: torch.Tensor) -> None:
         """Copies a box of the slice of tensor `name` to `target`, which has its shape.
 
-        Only a slice that is read whole has a checksum to compare with. Memory: PIECE_BYTES, or what
-        one index of the slice's first dimension has, if that is more.
+        Numbers with a floating point are converted; ValueError for other types than the tensor's.
+        Only a slice that is read whole has a checksum to compare with. Memory: PIECE_BYTES, or, if
+        runs are too short to be read by themselves, what one index of the slice's first dimension
+        has.
         """
         if tuple(target.shape) != tuple(lengths):
             raise ValueError(f'tensor "{name}": {tuple(lengths)} do not fit into '
                              f"{tuple(target.shape)}")
+        floats = dtype.is_floating_point and target.dtype.is_floating_point
+        if dtype != target.dtype and not floats:
+            raise ValueError(f'tensor "{name}" is of {dtype}, and is wanted as {target.dtype}: '
+                             "load it into a tensor of its own type")
         if math.prod(lengths) == 0:
             return
         whole = tuple(lengths) == one.sizes
@@ -72,6 +79,8 @@ class Shards:
         cut = max((d for d in range(len(sizes)) if lengths[d] != sizes[d]), default=0)
         # Dimensions whose indices are read one by one.
         depth = cut if lengths[cut] * strides[cut] >= RUN_BYTES else 0
+        while cut <= depth < len(sizes) - 1 and strides[depth] > PIECE_BYTES:
+            depth += 1
         step = max(1, PIECE_BYTES // strides[depth])
         for index in itertools.product(*map(range, lengths[:depth])):
             begin = one.offset + sum((offset + i) * stride
@@ -98,9 +107,11 @@ class Shards:
     def _descriptor(self, one: Slice) -> int:
         if one.file in self._open:
             return self._open[one.file]
+        if len(self._open) == _MOST_OPEN:
+            os.close(self._open.pop(next(iter(self._open))))
         path = self._path(one)
         try:
-            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            descriptor = open_regular(path)
         except FileNotFoundError as error:
             raise damaged(path, "missing, though the manifest lists it") from error
         self._open[one.file] = descriptor
@@ -152,7 +163,7 @@ class Entry:
                              f"{tensor.dtype} {tuple(tensor.shape)}")
         if tensor.layout != torch.strided:
             raise ValueError(f'tensor "{self.name}" is {tensor.layout}: save it as a dense one')
-        return memoryview(tensor.cpu().contiguous().flatten().view(torch.uint8).numpy())
+        return tensor.cpu().contiguous().flatten().view(torch.uint8).numpy().data
 
 
 def _alignment_kept(count: int) -> int:
@@ -185,30 +196,18 @@ def write_shard(directory: str, file_name: str, entries: Sequence[Entry]) -> Lis
 
     The slices are in the order of the entries, whose names must differ.
     """
-    for entry in entries:
-        if entry.dtype not in DTYPE_NAMES:
-            raise ValueError(f'tensor "{entry.name}" is of {entry.dtype}, which safetensors do not '
-                             "have: save it as another type")
-    path = os.path.join(directory, file_name)
     order = sorted(range(len(entries)), key=lambda i: -_alignment_kept(entries[i].bytes))
     header = _header([entries[i] for i in order])
     slices: Dict[int, Slice] = {}
-    with open(path, "xb") as file:
-        try:
-            file.write(header)
-            offset = len(header)
-            for i in order:
-                entry, data = entries[i], entries[i].data()
-                checksum = checksum_text(xxhash_module().xxh3_64(data))
-                slices[i] = Slice(file_name, entry.offsets, entry.sizes, offset, entry.bytes,
-                                  checksum)
-                file.write(data)
-                del data  # Before the next one is taken.
-                offset += entry.bytes
-            file.flush()
-            os.fsync(file.fileno())
-        except BaseException:
-            os.unlink(path)
-            raise
+    with new_file(os.path.join(directory, file_name)) as file:
+        file.write(header)
+        offset = len(header)
+        for i in order:
+            entry, data = entries[i], entries[i].data()
+            checksum = checksum_text(xxhash_module().xxh3_64(data))
+            slices[i] = Slice(file_name, entry.offsets, entry.sizes, offset, entry.bytes, checksum)
+            file.write(data)
+            del data  # Before the next one is taken.
+            offset += entry.bytes
     sync_directory(directory)
     return [slices[i] for i in range(len(entries))]

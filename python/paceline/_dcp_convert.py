@@ -8,102 +8,21 @@ from __future__ import annotations
 
 import io
 import os
-import pathlib
-import pickle
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, List, Optional
 
 import torch
-from torch.distributed.checkpoint import FileSystemWriter, filesystem
-from torch.distributed.checkpoint import metadata as dcp_metadata
-from torch.distributed.checkpoint.metadata import (Metadata, MetadataIndex, TensorStorageMetadata)
+from torch.distributed.checkpoint.filesystem import FileSystemWriter
+from torch.distributed.checkpoint.metadata import Metadata, MetadataIndex, TensorStorageMetadata
 from torch.distributed.checkpoint.planner import (SavePlan, TensorWriteData, WriteItem,
                                                   WriteItemType)
 
-from paceline._checkpoint_manifest import read_manifest
+from paceline._checkpoint_manifest import open_regular, read_manifest
 from paceline._checkpoint_shards import Shards
+from paceline._dcp_metadata import read_dcp_metadata
 from paceline.dcp import PacelineWriter, metadata_of, read_object
 
-METADATA = ".metadata"
 # FileSystemWriter keeps what it has written to a file until the file ends.
 MOST_FILE_BYTES = 256 << 20
-
-
-def _member(kind: Any, name: Any) -> Any:
-    """For getattr, by which Python 3.11 pickles the member of an enumeration."""
-    if kind is not dcp_metadata._MEM_FORMAT_ENCODING or name not in kind.__members__:
-        raise pickle.UnpicklingError(f"getattr({kind!r}, {name!r})")
-    return kind[name]
-
-
-# All that the metadata is made of, besides plain values and torch's dtypes.
-_ALLOWED: Dict[Tuple[str, str], Any] = {
-    **{("torch.distributed.checkpoint.metadata", name): getattr(dcp_metadata, name)
-       for name in ("Metadata", "MetadataIndex", "TensorStorageMetadata", "BytesStorageMetadata",
-                    "ChunkStorageMetadata", "TensorProperties", "StorageMeta",
-                    "_MEM_FORMAT_ENCODING")},
-    ("torch.distributed.checkpoint.filesystem", "_StorageInfo"): filesystem._StorageInfo,
-    ("torch", "Size"): torch.Size,
-    ("torch.serialization", "_get_layout"): torch.serialization._get_layout,
-    ("builtins", "getattr"): _member,
-    # The directory that was saved to. The second name is Python 3.13's.
-    ("pathlib", "PosixPath"): pathlib.PurePosixPath,
-    ("pathlib._local", "PosixPath"): pathlib.PurePosixPath,
-}
-
-
-class _Unpickler(pickle.Unpickler):
-    def find_class(self, module: str, name: str) -> Any:
-        if (module, name) in _ALLOWED:
-            return _ALLOWED[module, name]
-        found = getattr(torch, name, None) if module == "torch" else None
-        if isinstance(found, torch.dtype):
-            return found
-        raise pickle.UnpicklingError(f"{module}.{name} is no part of such metadata")
-
-
-def read_dcp_metadata(directory: str) -> Metadata:
-    """What FileSystemWriter knows of a checkpoint. Runs no code of the pickle."""
-    path = os.path.join(directory, METADATA)
-    try:
-        with open(path, "rb") as file:
-            found = _Unpickler(file).load()
-        _check(found)
-    except (FileNotFoundError, NotADirectoryError) as error:
-        raise FileNotFoundError(f"{directory}: there is no {METADATA} in it, so it is no directory "
-                                "of torch.distributed.checkpoint. For a checkpoint of Paceline: "
-                                "--to dcp") from error
-    except OSError:
-        raise
-    except Exception as error:  # Whatever a damaged pickle leads to.
-        raise ValueError(f"{path}: not read, as it is not the metadata of "
-                         f"torch.distributed.checkpoint: {error}") from error
-    assert isinstance(found, Metadata)
-    return found
-
-
-def _check(found: Any) -> None:
-    """The objects are what they say, and their files lie beside the metadata."""
-    if not isinstance(found, Metadata):
-        raise ValueError(f"it has a {type(found).__name__}")
-    for path in (found.planner_data or {}).values():
-        if not all(isinstance(key, (str, int)) for key in path):
-            raise ValueError(f"{path!r} are no keys of a state dict")
-    for index, info in found.storage_data.items():
-        name = info.relative_path
-        if not isinstance(name, str) or os.path.basename(name) != name or name in ("", ".", ".."):
-            raise ValueError(f'"{index.fqn}" is in {name!r}, which is no file beside it')
-        if type(info.offset) is not int or type(info.length) is not int or (
-                info.offset < 0 or info.length < 0):
-            raise ValueError(f'"{index.fqn}" is at no place in {name}')
-        if info.transform_descriptors:
-            raise ValueError(f'"{index.fqn}" was written by the extensions '
-                             f"{list(info.transform_descriptors)}, which are not known here: save "
-                             "without them")
-    for key, value in found.state_dict_metadata.items():
-        chunks = value.chunks if isinstance(value, TensorStorageMetadata) else [None]
-        for chunk in chunks:
-            if MetadataIndex(key, chunk.offsets if chunk else None) not in found.storage_data:
-                raise ValueError(f'it does not say where "{key}" is')
 
 
 class _DcpData:
@@ -116,9 +35,10 @@ class _DcpData:
     def resolve_data(self, item: WriteItem) -> Any:
         info = self._places[item.index]
         path = os.path.join(self._directory, info.relative_path)
-        with open(path, "rb") as file:
+        with os.fdopen(open_regular(path), "rb") as file:
+            size = os.fstat(file.fileno()).st_size
             file.seek(info.offset)
-            contents = file.read(info.length)
+            contents = file.read(info.length) if info.offset + info.length <= size else b""
         if len(contents) != info.length:
             raise ValueError(f'{path}: the file ends within "{item.index.fqn}": take another copy')
         if item.type == WriteItemType.BYTE_IO:
@@ -152,7 +72,7 @@ class _PacelineData:
 
 def _items(metadata: Metadata) -> List[List[WriteItem]]:
     """For each value of the state dict, its chunks, or itself."""
-    items = []
+    items: List[List[WriteItem]] = []
     for key, value in metadata.state_dict_metadata.items():
         if isinstance(value, TensorStorageMetadata):
             kind = WriteItemType.SHARD if len(value.chunks) > 1 else WriteItemType.TENSOR

@@ -20,17 +20,17 @@ from functools import partial
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple, Union
 
 import torch
-from torch.distributed.checkpoint import StorageReader, StorageWriter
 from torch.distributed.checkpoint.metadata import (BytesStorageMetadata, ChunkStorageMetadata,
                                                    Metadata, MetadataIndex, StorageMeta,
                                                    TensorProperties, TensorStorageMetadata)
 from torch.distributed.checkpoint.planner import (LoadItemType, LoadPlan, LoadPlanner, SavePlan,
                                                   SavePlanner, WriteItem, WriteItemType)
-from torch.distributed.checkpoint.storage import WriteResult
+from torch.distributed.checkpoint.storage import StorageReader, StorageWriter, WriteResult
 from torch.futures import Future
 
-from paceline._checkpoint_manifest import (Manifest, Path, Slice, StoredTensor, check_name, damaged,
-                                           read_manifest, write_manifest)
+from paceline._checkpoint_manifest import (DTYPE_NAMES, MANIFEST, Manifest, Path, Slice,
+                                           StoredTensor, check_name, damaged, read_manifest,
+                                           sync_directory, write_manifest)
 from paceline._checkpoint_shards import Entry, Shards, shard_name, write_shard
 
 Directory = Union[str, "os.PathLike[str]"]
@@ -87,11 +87,13 @@ def _add(metadata: Metadata, path: Path, name: str, tensor: StoredTensor) -> Non
         raise ValueError(f'two tensors of the checkpoint would be "{key}": rename one of them')
     metadata.planner_data[key] = path
     if name.startswith(OBJECT):
+        if tensor.dtype != torch.uint8 or len(tensor.shape) != 1 or len(tensor.slices) != 1:
+            raise ValueError(f'"{name}" of the checkpoint is no text of torch.save in one slice: '
+                             "take another checkpoint")
         metadata.state_dict_metadata[key] = BytesStorageMetadata()
-        [one] = tensor.slices
-        metadata.storage_data[MetadataIndex(key)] = _Stored(name, tensor.dtype, one)
+        metadata.storage_data[MetadataIndex(key)] = _Stored(name, tensor.dtype, tensor.slices[0])
         return
-    chunks = []
+    chunks: List[ChunkStorageMetadata] = []
     for one in tensor.slices:
         offsets = torch.Size(one.offsets)
         chunks.append(ChunkStorageMetadata(offsets, torch.Size(one.sizes)))
@@ -123,17 +125,25 @@ def metadata_of(manifest: Manifest,
 
 
 def read_object(directory: str, shards: Shards, stored: _Stored) -> io.BytesIO:
-    """The bytes of torch.save, which make plain values only. ValueError if they do more."""
+    """The value as torch.save writes it anew, since torch's planners unpickle whatever they get.
+
+    ValueError if it is no plain value.
+    """
     raw = torch.empty(stored.slice.sizes, dtype=torch.uint8)
     shards.read(stored.name, stored.dtype, stored.slice, (0,), stored.slice.sizes, raw)
-    contents = raw.numpy().tobytes()
     try:
-        torch.load(io.BytesIO(contents), map_location="cpu", weights_only=True)
+        value = torch.load(io.BytesIO(raw.numpy().tobytes()), map_location="cpu",
+                           weights_only=True)
     except pickle.UnpicklingError as error:
         raise ValueError(f'{directory}: "{stored.name}" would run code when it is loaded, and is '
                          "not. If you trust the checkpoint, allow the classes in it with "
                          f"torch.serialization.add_safe_globals. {error}") from error
-    return io.BytesIO(contents)
+    except Exception as error:
+        raise damaged(directory, f'"{stored.name}" cannot be read: {error}') from error
+    contents = io.BytesIO()
+    torch.save(value, contents)
+    contents.seek(0)
+    return contents
 
 
 class PacelineReader(StorageReader):
@@ -258,7 +268,9 @@ class PacelineWriter(StorageWriter):
 
     def prepare_local_plan(self, plan: SavePlan) -> SavePlan:
         self._checkpoint_key()
-        os.makedirs(self.directory, exist_ok=True)
+        if not os.path.isdir(self.directory):
+            os.makedirs(self.directory, exist_ok=True)
+            sync_directory(os.path.dirname(os.path.abspath(self.directory)))
         if os.listdir(self.directory):
             raise FileExistsError(f"{self.directory} is not empty, and no checkpoint is written "
                                   "over: save into a new directory, or remove what is in it")
@@ -271,6 +283,9 @@ class PacelineWriter(StorageWriter):
             for item in plan.items:
                 name, key = self._name(item), item.index.fqn
                 check_name(name)
+                if item.tensor_data and item.tensor_data.properties.dtype not in DTYPE_NAMES:
+                    raise ValueError(f'tensor "{name}" is of {item.tensor_data.properties.dtype}, '
+                                     "which safetensors do not have: save it as another type")
                 if keys.setdefault(name, key) != key:
                     raise ValueError(f'"{keys[name]}" and "{key}" would both be "{name}" in the '
                                      "checkpoint: rename one of them")
@@ -291,7 +306,7 @@ class PacelineWriter(StorageWriter):
                 files.append({})
                 free = files[-1]
             free[entry.name] = (index, entry)
-        results = []
+        results: List[WriteResult] = []
         for number, in_file in enumerate(files):
             file = shard_name(place.rank, place.ranks, number)
             entries = [entry for _, entry in in_file.values()]
@@ -307,20 +322,39 @@ class PacelineWriter(StorageWriter):
     def finish(self, metadata: Metadata, results: List[List[WriteResult]]) -> None:
         step, generation = self._checkpoint_key()
         manifest = Manifest(step, generation, len(results), {}, {})
-        paths = metadata.planner_data or {}
+        nested = isinstance(metadata.planner_data, dict)  # Other planners have what they like.
+        paths: Dict[str, Any] = metadata.planner_data if nested else {}
         for result in (result for of_rank in results for result in of_rank):
             written: _Written = result.storage_data
             tensor = manifest.tensors.setdefault(
                 written.name, StoredTensor(written.dtype, written.shape, []))
+            if (tensor.dtype, tensor.shape) != (written.dtype, written.shape):
+                raise ValueError(f'{self.directory}: not written: tensor "{written.name}" is '
+                                 f"{tensor.dtype} {tensor.shape} on one rank, and on another "
+                                 f"{written.dtype} {written.shape}")
             tensor.slices.append(written.slice)
             manifest.files[written.slice.file] = written.file_bytes
             path = tuple(paths.get(result.index.fqn, (result.index.fqn,)))
             tensor.path = path if path != path_of(written.name) else None
+        self._check_shards(manifest)
         write_manifest(self.directory, manifest)
 
     @classmethod
     def validate_checkpoint_id(cls, checkpoint_id: Directory) -> bool:
         return "://" not in os.fspath(checkpoint_id)
+
+    def _check_shards(self, manifest: Manifest) -> None:
+        """The shards of all ranks are here, and none of another save."""
+        for name, count in manifest.files.items():
+            path = os.path.join(self.directory, name)
+            if not os.path.exists(path) or os.path.getsize(path) != count:
+                raise FileNotFoundError(f"{path} was written by a rank, and is not here: save into "
+                                        "a directory that all ranks share")
+        others = [name for name in os.listdir(self.directory) if name not in manifest.files
+                  and (name == MANIFEST or name.endswith(".safetensors"))]
+        if others:
+            raise FileExistsError(f"{self.directory}: {min(others)} is of another save, made "
+                                  "meanwhile: save into a new directory")
 
     def _checkpoint_key(self) -> Tuple[int, int]:
         """Step and generation, which the directory's name may tell."""
@@ -342,11 +376,11 @@ class PacelineWriter(StorageWriter):
 
     def _entries(self, plan: SavePlan, planner: SavePlanner,
                  step_key: Optional[str]) -> List[Tuple[MetadataIndex, Entry]]:
-        entries = []
+        entries: List[Tuple[MetadataIndex, Entry]] = []
         for item in plan.items:
             name = self._name(item)
             if item.type == WriteItemType.BYTE_IO:
-                entries.append((item.index, _object_entry(name, planner.resolve_data(item))))
+                entries.append((item.index, _object_entry(name, planner, item)))
                 continue
             data = item.tensor_data
             assert data is not None and data.chunk is not None
@@ -354,7 +388,7 @@ class PacelineWriter(StorageWriter):
             # A tensor without elements is one slice, however it is cut; others have no empty ones.
             sizes = shape if 0 in shape else tuple(data.chunk.sizes)
             entry = Entry(name, data.properties.dtype, shape, offsets, sizes,
-                          partial(planner.resolve_data, item))
+                          partial(_tensor_of, planner, item))
             if not any(offsets) if 0 in shape else 0 not in sizes:
                 entries.append((item.index, entry))
             if item.index.fqn == step_key:
@@ -362,8 +396,16 @@ class PacelineWriter(StorageWriter):
         return entries
 
 
-def _object_entry(name: str, contents: Any) -> Entry:
-    raw = torch.frombuffer(bytearray(contents.getvalue()), dtype=torch.uint8)
+def _tensor_of(planner: SavePlanner, item: WriteItem) -> torch.Tensor:
+    tensor = planner.resolve_data(item)
+    assert isinstance(tensor, torch.Tensor)
+    return tensor
+
+
+def _object_entry(name: str, planner: SavePlanner, item: WriteItem) -> Entry:
+    contents = planner.resolve_data(item)
+    assert isinstance(contents, io.BytesIO)
+    raw = torch.frombuffer(bytearray(contents.getbuffer()), dtype=torch.uint8)
     return Entry(name, raw.dtype, tuple(raw.shape), (0,), tuple(raw.shape), lambda: raw)
 
 

@@ -1,5 +1,6 @@
 """Checkpoints of Paceline through torch.distributed.checkpoint, in one process."""
 
+import io
 import itertools
 import json
 import os
@@ -13,7 +14,8 @@ import torch
 import torch.distributed.checkpoint as dcp
 import xxhash
 from torch.distributed.checkpoint.api import CheckpointException
-from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
+from torch.distributed.checkpoint.default_planner import (DefaultLoadPlanner, DefaultSavePlanner,
+                                                          _EmptyStateDictLoadPlanner)
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 
@@ -111,6 +113,8 @@ class OneProcessTest(DirectoryTest):
         save({"x": torch.tensor([1.0, 2.5])}, self.directory)
         found = load({"x": torch.zeros(2, dtype=torch.bfloat16)}, self.directory)
         self.assertEqual(found["x"].tolist(), [1.0, 2.5])
+        with self.assertRaisesRegex(CheckpointException, "is of torch.float32, and is wanted as"):
+            load({"x": torch.zeros(2, dtype=torch.int64)}, self.directory)
 
     def test_renamed_on_both_sides(self):
         state = {"a": torch.ones(2), "b": torch.ones(3)}
@@ -192,6 +196,60 @@ class MistakesTest(DirectoryTest):
             dcp.save({"x": torch.ones(1)}, storage_writer=PacelineWriter(self.directory),
                      no_dist=True, use_collectives=False)
 
+    def test_a_save_that_fails_leaves_no_file(self):
+        os.mkdir(self.directory)
+        full = OSError(28, "No space left on device")
+        with mock.patch("os.fsync", side_effect=full):
+            self.refuses("No space left on device.*shard-00000-of-00001", {"x": torch.ones(1)})
+        self.assertEqual(os.listdir(self.directory), [])
+
+    def test_shards_of_others_and_shards_that_are_not_here(self):
+        other = f"{self.directory}/shard-00000-of-00002.safetensors"
+        own = f"{self.directory}/shard-00000-of-00001.safetensors"
+
+        class Raced(PacelineWriter):
+            def write_data(self, plan, planner):
+                with open(other, "wb"):
+                    return super().write_data(plan, planner)
+
+        class Elsewhere(PacelineWriter):
+            def write_data(self, plan, planner):
+                done = super().write_data(plan, planner)
+                os.unlink(own)
+                return done
+
+        for writer, expected in [(Raced, "00002.safetensors is of another save"),
+                                 (Elsewhere, "and is not here")]:
+            with self.subTest(expected):
+                with self.assertRaisesRegex(CheckpointException, expected):
+                    dcp.save({"x": torch.ones(1)}, storage_writer=writer(self.directory),
+                             no_dist=True)
+                self.assertFalse(os.path.exists(f"{self.directory}/manifest.json"))
+                for name in os.listdir(self.directory):
+                    os.unlink(f"{self.directory}/{name}")
+
+    def test_planners_get_no_pickle_of_the_checkpoint(self):
+        seen = []
+
+        class Older(DefaultSavePlanner):
+            def transform_object(self, write_item, object):
+                contents = io.BytesIO()
+                torch.save(object, contents, _use_new_zipfile_serialization=False)
+                return contents
+
+        class Watching(DefaultLoadPlanner):
+            def load_bytes(self, read_item, value):
+                seen.append(value.getvalue())
+                super().load_bytes(read_item, value)
+
+        dcp.save({"x": {"y": 5}}, storage_writer=PacelineWriter(self.directory), planner=Older(),
+                 no_dist=True)
+        found = {"x": {"y": None}}
+        dcp.load(found, storage_reader=PacelineReader(self.directory), planner=Watching(),
+                 no_dist=True)
+        self.assertEqual(found, {"x": {"y": 5}})
+        self.assertEqual([one[:2] for one in seen], [b"PK"])
+
     def test_an_object_that_would_run_code(self):
         made = f"{self.folder}/made"
         save({"x": Evil(made)}, self.directory)
@@ -232,6 +290,12 @@ class DamageTest(DirectoryTest):
         os.unlink(f"{self.directory}/{self.SHARD}")
         self.refused(self.SHARD, "missing")
 
+    def test_pipes_are_not_waited_for(self):
+        for name in (self.SHARD, "manifest.json"):
+            os.unlink(f"{self.directory}/{name}")
+            os.mkfifo(f"{self.directory}/{name}")
+            self.refused(name, "no regular file")
+
     def test_no_manifest(self):
         os.unlink(f"{self.directory}/manifest.json")
         self.refused(self.directory, "no complete checkpoint")
@@ -252,6 +316,14 @@ class DamageTest(DirectoryTest):
                 manifest["tensors"]["w"]["slices"][0][key] = value
             return changed
 
+        def halves(manifest):
+            [one] = manifest["tensors"]["w"]["slices"]
+            manifest["tensors"]["w"]["slices"] = [{**one, "rows": [0, 1500], "bytes": 6000}] * 2
+
+        def more_of_nothing(manifest):
+            slices = manifest["tensors"]["w"]["slices"]
+            slices.append({**slices[0], "rows": [0, 0], "bytes": 0})
+
         for expected, changed in [
                 ("is none of it", change("rows", [1, 3000])),
                 ("is none of it", change("bytes", 4)),
@@ -259,7 +331,15 @@ class DamageTest(DirectoryTest):
                 ("is not within", change("file", "another")),
                 ("first and count", change("rows", [1])),
                 ("not a manifest", change("offset", -1)),
-                ("0 elements of 3000", lambda one: one["tensors"]["w"].update(slices=[])),
+                ("not a manifest", change("offset", 1 << 63)),
+                ("is none of it", more_of_nothing),
+                (r"2 of its slices have element \[0\]", halves),
+                (r"none of its slices has element \[0\]",
+                 lambda one: one["tensors"]["w"].update(slices=[])),
+                ("64", lambda one: one["tensors"]["w"].update(shape=[1] * 65)),
+                ("begin with a key", lambda one: one["tensors"]["w"].update(path=[0])),
+                ("a place in a list", lambda one: one["tensors"]["w"].update(path=["x", 1 << 40])),
+                ("not the name of a file", lambda one: one["files"][0].update(name="x\0")),
                 ("unknown dtype", lambda one: one["tensors"]["w"].update(dtype="C64")),
                 ("not the name of a file", lambda one: one["files"][0].update(name="../x")),
                 ("not a manifest", lambda one: one.pop("tensors")),
@@ -279,6 +359,32 @@ class DamageTest(DirectoryTest):
 
 
 class BoxesTest(DirectoryTest):
+    def test_each_element_once(self):
+        numbers = random.Random(6)
+        covered = 0
+        for _ in range(3000):
+            shape = tuple(numbers.randint(1, 3) for _ in range(numbers.randint(0, 3)))
+            boxes = []
+            for _ in range(numbers.randint(0, 4)):
+                offsets = tuple(numbers.randrange(extent) for extent in shape)
+                boxes.append((offsets, tuple(numbers.randint(1, extent - offset)
+                                             for offset, extent in zip(offsets, shape))))
+            times = torch.zeros(shape)
+            for offsets, sizes in boxes:
+                times[tuple(slice(a, a + b) for a, b in zip(offsets, sizes))] += 1
+            problem = _checkpoint_manifest.why_not_covered(_checkpoint_manifest.StoredTensor(
+                torch.float32, shape, [_checkpoint_manifest.Slice("", *one, 0, 0, "")
+                                       for one in boxes]))
+            self.assertEqual(problem == "", bool((times == 1).all()), (shape, boxes, problem))
+            covered += problem == ""
+        self.assertGreater(covered, 100)
+
+    def test_cut_along_many_dimensions(self):
+        halves = [_checkpoint_manifest.Slice("", offsets, (1,) * 5, 0, 0, "")
+                  for offsets in itertools.product((0, 1), repeat=5)]
+        tensor = _checkpoint_manifest.StoredTensor(torch.float32, (2,) * 5, halves)
+        self.assertIn("along 5 dimensions", _checkpoint_manifest.why_not_covered(tensor))
+
     def test_every_box_of_random_slices(self):
         numbers = random.Random(5)
         for round_ in range(40):
@@ -319,6 +425,21 @@ class BoxesTest(DirectoryTest):
             target = torch.empty(2, 1, 16 << 10)
             shards.read("x", tensor.dtype, one, (3, 2, 0), tuple(target.shape), target)
         self.assertEqual(sum(got), target.nbytes)
+
+    def test_few_files_are_open_and_few_bytes_in_memory(self):
+        tensor = torch.arange(1000.).view(1, 1000)
+        slices = [_checkpoint_shards.write_shard(self.folder, f"shard-{i}", [
+            _checkpoint_shards.Entry("x", tensor.dtype, (1, 1000), (0, 0), (1, 1000),
+                                     lambda: tensor)])[0] for i in range(3)]
+        files = {one.file: os.path.getsize(f"{self.folder}/{one.file}") for one in slices}
+        with mock.patch.multiple(_checkpoint_shards, _MOST_OPEN=2, PIECE_BYTES=400), \
+                _checkpoint_shards.Shards(self.folder, files) as shards:
+            for one in slices * 2:
+                target = torch.zeros(1, 1000)
+                shards.read("x", tensor.dtype, one, (0, 0), (1, 1000), target)
+                self.assertTrue(torch.equal(target, tensor))
+                self.assertLessEqual(len(shards._open), 2)
+            self.assertEqual(len(shards._buffer), 400)
 
 
 if __name__ == "__main__":

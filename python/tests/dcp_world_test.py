@@ -5,8 +5,10 @@ import io
 import math
 import os
 import pickle
+import struct
 import sys
 import tempfile
+import tracemalloc
 import unittest
 from unittest import mock
 
@@ -19,13 +21,14 @@ import torch.multiprocessing
 from torch.distributed.checkpoint.api import CheckpointException
 from torch.distributed.checkpoint.default_planner import _EmptyStateDictLoadPlanner
 from torch.distributed.checkpoint.hf_storage import HuggingFaceStorageReader
+from torch.distributed.checkpoint.metadata import Metadata
 from torch.distributed.checkpoint.state_dict_loader import _load_state_dict
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.tensor import Replicate, Shard, distribute_tensor
 
 sys.path[:0] = [os.path.dirname(os.path.abspath(__file__)), os.path.abspath("python")]
 from checkpoints import DirectoryTest, Evil, load, manifest_of, training, zeros_of
-from paceline import _dcp_convert
+from paceline import _dcp_convert, _dcp_metadata
 from paceline.dcp import PacelineReader, PacelineWriter, main
 
 
@@ -101,8 +104,9 @@ class WorldTest(DirectoryTest):
         manifest = manifest_of(self.directory)
         self.assertEqual((manifest["format_version"], manifest["ranks"]), (2, 2))
         slices = manifest["tensors"]["model/columns"]["slices"]
-        self.assertEqual([(one["rows"], one["offsets"], one["sizes"]) for one in slices],
-                         [([0, 3], [0, 0], [3, 3]), ([0, 3], [0, 3], [3, 2])])
+        self.assertEqual([(one["offsets"], one["sizes"]) for one in slices],
+                         [([0, 0], [3, 3]), ([0, 3], [3, 2])])
+        self.assertTrue(all("rows" not in one for one in slices))
         self.assertEqual([one["rows"] for one in manifest["tensors"]["model/rows"]["slices"]],
                          [[0, 3], [3, 2]])
         self.assertEqual([one["rows"] for one in manifest["tensors"]["model/short"]["slices"]],
@@ -177,25 +181,80 @@ class ConvertTest(DirectoryTest):
         self.assertFalse(os.path.exists(made))
         self.assertFalse(os.path.exists(self.directory))
 
-    def test_getattr_is_for_members_only(self):
-        os.mkdir(self.source)
-        for module, name, attribute in [("torch", "Size", "__class__"),
-                                        ("torch.distributed.checkpoint.metadata", "Metadata",
-                                         "__init__")]:
-            text = (f"cbuiltins\ngetattr\n(c{module}\n{name}\nV{attribute}\ntR.").encode()
-            with open(f"{self.source}/.metadata", "wb") as file:
-                file.write(text)
-            self.refused("getattr", self.source, self.directory)
+    def write_metadata(self, contents):
+        os.makedirs(self.source, exist_ok=True)
+        with open(f"{self.source}/.metadata", "wb") as file:
+            file.write(contents)
 
-    def test_files_elsewhere(self):
-        dcp.save({"x": torch.ones(1)}, checkpoint_id=self.source, no_dist=True)
+    def test_what_pickles_can_do_without_a_call(self):
+        record = b"ctorch.distributed.checkpoint.metadata\nMetadata\n"
+        for contents in [
+                # Attributes of a class, of torch's and of an object that is none.
+                record + b"N}Vevil\nI1\ns\x86b.",
+                record + b"}Vevil\nI1\nsb.",
+                b"ctorch\nfloat32\nN}Vevil\nI1\ns\x86b.",
+                # getattr, and calls with other arguments than torch's.
+                b"cbuiltins\ngetattr\n(" + record + b"V__init__\ntR.",
+                record + b"(I1\ntR.",
+                record + b"(I1\nt}\x92.",
+                b"ctorch.serialization\n_get_layout\n(Vx\ntR.",
+                b"I1\n.", b"", b"\x80\x04"]:
+            with self.subTest(contents):
+                self.write_metadata(contents)
+                self.refused(r"\.metadata: not read", self.source, self.directory)
+        self.assertFalse(hasattr(Metadata, "evil") or hasattr(_dcp_metadata._Metadata, "evil"))
+        self.assertFalse(hasattr(torch.float32, "evil"))
+
+    def test_small_pickles_of_large_objects(self):
+        tracemalloc.start()
+        self.addCleanup(tracemalloc.stop)
+        nested = ()
+        for _ in range(60):
+            nested = (nested, nested)
+        for contents in [
+                b"Nr" + struct.pack("<I", 1 << 22) + b".",  # Place 4,194,304 of the memo.
+                pickle.dumps(Metadata({}, planner_data={"x": nested}, storage_data={})),
+                pickle.dumps(Metadata({"x": nested}, storage_data={})),
+                pickle.dumps(Metadata({}, planner_data={"x": ("x", 1 << 40)}, storage_data={}))]:
+            with self.subTest(contents[:20]):
+                self.write_metadata(contents)
+                self.refused(r"\.metadata: not read", self.source, self.directory)
+        self.assertLess(tracemalloc.get_traced_memory()[1], 16 << 20)
+
+    def change_metadata(self, change):
+        """Of what a save has written."""
+        dcp.save({"x": torch.ones(4)}, checkpoint_id=self.source, no_dist=True)
         with open(f"{self.source}/.metadata", "rb") as file:
             metadata = pickle.load(file)
-        for info in metadata.storage_data.values():
-            info.relative_path = "../" + info.relative_path
-        with open(f"{self.source}/.metadata", "wb") as file:
-            pickle.dump(metadata, file)
-        self.refused("no file beside it", self.source, self.directory)
+        change(metadata)
+        self.write_metadata(pickle.dumps(metadata))
+
+    def test_metadata_that_contradicts_itself(self):
+        def place(**fields):
+            return lambda one: [vars(info).update(fields) for info in one.storage_data.values()]
+
+        for expected, change in [
+                ("no file beside it", place(relative_path="../__0_0.distcp")),
+                ("no file beside it", place(relative_path="")),
+                ("no file beside it", place(relative_path="x\0")),
+                ("no whole number", place(offset=-1)),
+                ("no whole number", place(length=1 << 63)),
+                ('where all of "x" is', place(length=15)),
+                ('where all of "x" is', lambda one: one.storage_data.clear()),
+                ("by extensions", place(transform_descriptors=["zstd"])),
+                ("is none of a tensor", lambda one: setattr(
+                    one.state_dict_metadata["x"], "size", torch.Size([3])))]:
+            with self.subTest(expected):
+                self.change_metadata(change)
+                self.refused(expected, self.source, self.directory)
+
+    def test_files_that_are_none(self):
+        self.change_metadata(lambda one: None)
+        for name in ("__0_0.distcp", ".metadata"):
+            os.unlink(f"{self.source}/{name}")
+            os.mkfifo(f"{self.source}/{name}")
+            self.refused(f"{name}: no regular file", self.source,
+                         f"{self.directory}/{name}")
 
     def test_a_truncated_file_is_named(self):
         dcp.save({"x": torch.ones(1000)}, checkpoint_id=self.source, no_dist=True)
