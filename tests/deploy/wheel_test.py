@@ -169,7 +169,7 @@ class WheelTest(unittest.TestCase):
             self.assertIn("paceline-1.0.dist-info/licenses/third-party/"
                           + package.replace("%2B", "+"), names)
         for name in ["bin/paceline-shim", "bin/torch/paceline-trainer", "site/sitecustomize.py",
-                     "watch.py", "_engine.pyi", "py.typed", "share/prometheus/alerts.yaml",
+                     "watch.py", "dcp.py", "_engine.pyi", "py.typed", "share/prometheus/alerts.yaml",
                      "share/examples/digits-mlp.yaml", "share/examples/scripts/ddp.py",
                      "share/grafana/dashboards/paceline-fleet.json"]:
             self.assertIn("paceline/" + name, names)

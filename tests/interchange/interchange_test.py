@@ -2,7 +2,8 @@
 
 A Llama that two ranks of our trainer saved is exported and loaded by LlamaForCausalLM, which
 computes the logits of the plain reference of tests/parity with the same weights; one that
-transformers wrote is trained by our trainer as PyTorch would train it.
+transformers wrote is trained by our trainer as PyTorch would train it. Checkpoints go to
+torch.distributed.checkpoint and come from there.
 """
 
 import os
@@ -16,12 +17,14 @@ os.environ["HF_HUB_OFFLINE"] = "1"
 import numpy as np  # noqa: E402
 import safetensors.torch  # noqa: E402
 import torch  # noqa: E402
+import torch.distributed.checkpoint as dcp  # noqa: E402
 import transformers  # noqa: E402
 from torch.nn import functional as F  # noqa: E402
 
-sys.path.insert(0, os.path.abspath("tests/parity"))
+sys.path[:0] = [os.path.abspath("tests/parity"), os.path.abspath("python")]
 import llama_reference  # noqa: E402
 import reference  # noqa: E402
+from paceline.dcp import PacelineReader, PacelineWriter  # noqa: E402
 
 # Of the largest element. Logits are computed in double precision with angles in fp32; our trainer
 # computes in fp32. 1e-7 was seen.
@@ -55,12 +58,13 @@ class Job:
     def __exit__(self, *error):
         self.directory.cleanup()
 
-    def train(self, spec):
+    def train(self, spec, *flags):
         with open(f"{self.name}/spec", "w") as out:
             out.write(spec)
-        run(RUN_JOB, "--trainer", TRAINER, "--spec", f"{self.name}/spec", "--dir", self.name)
+        run(RUN_JOB, "--trainer", TRAINER, "--spec", f"{self.name}/spec", "--dir", self.name,
+            *flags)
 
-    def train_llama(self, size, tokens, steps, more):
+    def train_llama(self, size, tokens, steps, more, *flags):
         tokens.numpy().astype("<u2").tofile(f"{self.name}/tokens.bin")
         tied = "true" if size["tied"] else "false"
         self.train(f"""
@@ -69,7 +73,7 @@ class Job:
             rope_theta: {size["theta"]} norm_epsilon: {size["epsilon"]} tie_embeddings: {tied} }} }}
           data {{ train: "{self.name}/tokens.bin" order: SEQUENTIAL
             token_type: TOKEN_TYPE_UINT16 sequence_length: {LENGTH} }}
-          optimizer {{ sgd {{}} learning_rate: 0.1 }} {more} """)
+          optimizer {{ sgd {{}} learning_rate: 0.1 }} {more} """, *flags)
 
     def checkpoint(self, step):
         return f"{self.name}/out/job-0123456789ab/step-{step:012}.g1"
@@ -203,6 +207,47 @@ class ImportTest(unittest.TestCase):
     def test_several_files_in_bf16_with_a_tied_embedding(self):
         files = self.check(True, torch.bfloat16, max_shard_size="20KB")
         self.assertIn("model.safetensors.index.json", files)
+
+
+class DistributedCheckpointTest(unittest.TestCase):
+    def test_a_jobs_checkpoint_is_loaded(self):
+        with Job() as job:
+            job.train_llama(SIZE, tokens_for(2), 2, f"""
+              checkpoint {{ directory: "{job.name}/out" every_steps: 2 }}
+              export_final: "{job.name}/final.safetensors" """)
+            state = {"model": llama_reference.Llama(SIZE).state_dict()}
+            dcp.load(state, storage_reader=PacelineReader(job.checkpoint(2)))
+            final = safetensors.torch.load_file(f"{job.name}/final.rank0.safetensors")
+        self.assertLessEqual(set(final), set(state["model"]))
+        for name, value in final.items():
+            self.assertTrue(torch.equal(state["model"][name], value), name)
+
+    def test_a_job_continues_from_what_was_saved(self):
+        torch.manual_seed(2)
+        state = {"model": llama_reference.Llama(SIZE).state_dict(),
+                 "rng/cpu": torch.get_rng_state()}
+        final = {}
+        for given in ("init_from", "--restore"):
+            with Job() as job:
+                saved = f"{job.name}/in/step-000000000003.g1"
+                dcp.save(state, storage_writer=PacelineWriter(saved))
+                run(PACELINE, "checkpoint", "verify", saved)
+                run(PACELINE, "checkpoint", "export", saved, "--to", f"{job.name}/in.safetensors")
+                exported = safetensors.torch.load_file(f"{job.name}/in.safetensors")
+                self.assertEqual(set(exported), set(state["model"]))
+                for name, value in exported.items():
+                    self.assertTrue(torch.equal(state["model"][name], value), name)
+                # Both make two steps with the first batches.
+                restored = given == "--restore"
+                job.train_llama(
+                    SIZE, tokens_for(5), 5 if restored else 2,
+                    f'export_final: "{job.name}/final.safetensors" '
+                    + ("" if restored else f'init_from: "{saved}"'),
+                    *(["--restore", saved] if restored else []))
+                final[given] = safetensors.torch.load_file(f"{job.name}/final.rank0.safetensors")
+        for name, value in final["init_from"].items():
+            self.assertGreater(error(value, state["model"][name]), 1e-6, name)
+            self.assertLess(error(final["--restore"][name], value), LIMIT, name)
 
 
 if __name__ == "__main__":
