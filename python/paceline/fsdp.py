@@ -153,7 +153,7 @@ def _reset_buffers(state: Any) -> None:
 # than the other ranks.
 def _reset_collectives(group: Any) -> None:
     gathered = group._all_gather_result
-    if gathered is not None and isinstance(gathered.all_gather_work, torch.distributed.Work):
+    if gathered is not None and gathered.all_gather_work is not None:
         try:
             gathered.all_gather_work.wait()
         except RuntimeError:

@@ -101,8 +101,7 @@ class ReplicaMesh:
         Requires: not connected. Raises RuntimeError if a group's members at that position are not
         known, as it is none of a mesh's dimension.
         """
-        meshes = [one for one in gc.get_objects()
-                  if type(one) is DeviceMesh and getattr(one, "_dim_group_names", None)]
+        meshes = [one for one in gc.get_objects() if type(one) is DeviceMesh and self._has(one)]
         members: Dict[str, List[int]] = {}
         for mesh in meshes:
             for dimension, name in enumerate(_private(mesh)._dim_group_names):
@@ -126,6 +125,12 @@ class ReplicaMesh:
         # DTensor keeps sizes of shards that it has computed, whatever the position was.
         _redistribute._gen_transform_infos.cache_clear()
         _debug._clear_sharding_prop_cache()
+
+    def _has(self, mesh: DeviceMesh) -> bool:
+        """Whether its groups are of this. DTensor makes some that have none."""
+        registry = _private(mesh)._get_root_mesh()._pg_registry
+        return any(registry.get(name) is group for group in self._groups
+                   for name in getattr(mesh, "_dim_group_names", ()))
 
     def _create(self, options: Any, _backend_options: Any) -> SwitchingGroup:
         if self._sealed:
