@@ -13,7 +13,6 @@ import subprocess
 import sys
 import unittest
 
-os.environ.setdefault("GLOO_SOCKET_IFNAME", "lo")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 import torch  # noqa: E402
@@ -21,12 +20,12 @@ import torch.distributed as dist  # noqa: E402
 from torch import nn  # noqa: E402
 
 sys.path.insert(0, os.path.abspath("python"))
+from fsdp_groups import CPU, group_with  # noqa: E402
 from fsdp_net import build, cut_at, loss_of  # noqa: E402
 from paceline import fsdp  # noqa: E402
 from paceline._engine import SwitchingGroup  # noqa: E402
 from paceline.mesh import ReplicaMesh  # noqa: E402
 
-CPU = torch.device("cpu")
 PATIENCE = datetime.timedelta(seconds=250)
 SHARDS, RANKS, SPARE, STEPS, PASSES = 2, 4, 4, 8, 2
 # By step. prepared: all have their gradients, and make the update without meeting. lost: the last
@@ -102,10 +101,8 @@ class Rank:
 
     def gloo(self, name, rank, size):
         store = dist.PrefixStore(f"{self.generation}/{name}", self.store)
-        kind = dist.ProcessGroup.BackendType.GLOO
-        group = dist.ProcessGroup(store, rank, size)
-        group._set_default_backend(kind)
-        group._register_backend(CPU, kind, dist.ProcessGroupGloo(store, rank, size, PATIENCE))
+        group = group_with(dist.ProcessGroup.BackendType.GLOO,
+                           dist.ProcessGroupGloo(store, rank, size, PATIENCE), rank, size)
         self.groups.append(group)
         return group
 
