@@ -14,11 +14,13 @@ SwitchingGroup::SwitchingGroup(int rank, int size)
 
 void SwitchingGroup::Connect(const c10::intrusive_ptr<ProcessGroup>& inner) {
   TORCH_CHECK_VALUE(inner.defined(), "there is no group to connect to");
+  const int rank = inner->getRank();  // Without the lock: a group in Python takes the GIL here.
+  const int size = inner->getSize();
   c10::intrusive_ptr<ProcessGroup> former = inner;  // Destroyed without the lock.
   const absl::MutexLock lock(&mu_);
-  TORCH_CHECK_VALUE(inner->getRank() == present_rank_ && inner->getSize() == getSize(), "rank ",
-                    present_rank_.load(), " of ", getSize(), " cannot be connected as rank ",
-                    inner->getRank(), " of ", inner->getSize(), "; move it first");
+  TORCH_CHECK_VALUE(rank == present_rank_ && size == getSize(), "rank ", present_rank_.load(),
+                    " of ", getSize(), " cannot be connected as rank ", rank, " of ", size,
+                    "; move it first");
   former.swap(inner_);
 }
 

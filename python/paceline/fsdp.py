@@ -43,7 +43,7 @@ _FIELDS: Dict[Tuple[str, str], Tuple[str, ...]] = {
         "grad_offload_event", "all_gather_outputs", "unsharded_accumulated_grad", "_orig_size",
         "_sharded_param_data", "_unsharded_param", "_unsharded_inner_tensors",
         "_sharded_post_forward_param", "_sharded_post_forward_param_data", "_extensions_data",
-        "_tp_spec", "_setattr_on_modules"),
+        "_tp_spec", "_setattr_on_modules", "reset_sharded_param"),
     ("_fsdp_common", "FSDPMeshInfo"): ("shard_mesh_rank", "shard_process_group"),
 }
 
@@ -52,8 +52,8 @@ _WRAPPERS = ("_orig_mod.", "_checkpoint_wrapped_module.")
 
 
 def check(module: torch.nn.Module) -> None:
-    """Raises RuntimeError if the installed torch is none that this file knows, and ValueError if
-    the module is sharded in a way that a session cannot restore."""
+    """Raises RuntimeError if the installed torch lacks a field that this file knows, and ValueError
+    if the module is sharded in a way that a session cannot restore."""
     missing = _missing_fields()
     if missing:
         raise RuntimeError(
@@ -90,11 +90,20 @@ def local_parameters(module: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
 
     Requires: no step is under way.
     """
-    for one in module.modules():
-        if isinstance(one, FSDPModule):
-            one.reshard()  # An evaluation leaves the root's parameters whole.
+    _show_shards(module)
     return [(functools.reduce(lambda name, part: name.replace(part, ""), _WRAPPERS, name), local(p))
             for name, p in module.named_parameters(remove_duplicate=False)]
+
+
+# An evaluation leaves the root's parameters whole. And memory that a script has put into the place
+# of FSDP2's since fully_shard, FSDP2 itself would take up at the first forward pass alone.
+def _show_shards(module: torch.nn.Module) -> None:
+    for part, _ in _parts(module):
+        part.reshard()
+    with torch.no_grad():
+        for group in _groups(module):
+            for one in group.fsdp_params:
+                one.reset_sharded_param()
 
 
 def reset(module: torch.nn.Module, *, keep_gradients: bool = False) -> None:
@@ -119,8 +128,8 @@ def reset(module: torch.nn.Module, *, keep_gradients: bool = False) -> None:
             _reset_collectives(group)
             _reset_unsharded(group)
             _drop_unsharded_gradients(group)
-            if not keep_gradients:
-                _drop_gradients(group)
+    if not keep_gradients:
+        _drop_gradients(module)
 
 
 # In another phase, a forward pass takes itself for a recomputation within a backward pass.
@@ -193,9 +202,10 @@ def _drop_unsharded_gradients(group: Any) -> None:
             one.grad_offload_event = None
 
 
-def _drop_gradients(group: Any) -> None:
-    for one in group.fsdp_params:
-        one.sharded_param.grad = None
+# Those of parameters that fully_shard has left out, too.
+def _drop_gradients(module: torch.nn.Module) -> None:
+    for parameter in module.parameters():
+        parameter.grad = None
 
 
 def move(module: torch.nn.Module) -> None:
@@ -205,6 +215,7 @@ def move(module: torch.nn.Module) -> None:
 
     Requires: no step is under way. Raises RuntimeError if a parameter has another size there.
     """
+    _show_shards(module)
     for group in _groups(module):
         info = group.mesh_info
         info.shard_mesh_rank = info.shard_process_group.rank()
@@ -357,7 +368,7 @@ def _missing_fields() -> List[str]:
 
 def _names_in(kind: type) -> Set[str]:
     """What a class declares or defines, and the attributes that its own methods use."""
-    names = {*vars(kind), *vars(kind).get("__annotations__", {})}
+    names: Set[str] = {*vars(kind), *vars(kind).get("__annotations__", {})}
     for one in vars(kind).values():
         if isinstance(one, FunctionType):
             names.update(inspect.unwrap(one).__code__.co_names)

@@ -12,6 +12,7 @@ from __future__ import annotations
 import gc
 import math
 from importlib import import_module
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Sequence, Tuple
 
 import torch
@@ -63,9 +64,12 @@ class ReplicaMesh:
         self.device_mesh = init_device_mesh(device.type, tuple(shape.values()),
                                             mesh_dim_names=tuple(shape))
         if device.type != "cpu":
-            # Else the first random DTensor would ask rank 0 for its random numbers.
-            _random._rng_tracker = _random.OffsetBasedRNGTracker(self.device_mesh,
-                                                                 run_state_sync=False)
+            # Else the first random DTensor would ask rank 0 for its random numbers. All that this
+            # takes from a mesh is the number of the device: by the position, which a spare changes.
+            _random._rng_tracker = _random.OffsetBasedRNGTracker(
+                SimpleNamespace(device_type=device.type,
+                                get_rank=torch.accelerator.current_device_index),
+                run_state_sync=False)
         self.move(position)  # What torch's version lacks of the private parts shows now.
 
     @property
@@ -114,6 +118,7 @@ class ReplicaMesh:
                     "dimension of run.mesh, so a spare that takes another position cannot have it; "
                     "make no groups with new_group")
         world.move(position)
+        _c10d._update_default_pg(world)  # Whose rank torch's own log lines tell.
         for group in others:
             positions = members[group.group_name]
             group.move(positions.index(position))

@@ -85,8 +85,10 @@ class SwitchingGroupTest(unittest.TestCase):
             thread.join()
         self.assertEqual(errors, [])
         of_both = [[1.0], [3.0], [3.0], [1.0, 2.0], [1.0, 2.0], [1.0, 2.0]]
-        self.assertEqual(results[0], [*of_both, [3.0], [3.0], [6.0], [5.0], [1.0, 1.0], [8.0]])
-        self.assertEqual(results[1], [*of_both, [2.0], [30.0], [6.0], [6.0], [2.0, 2.0], [7.0]])
+        self.assertEqual(results[0],
+                         [*of_both, [3.0], [3.0], [3.0], [6.0], [5.0], [1.0, 1.0], [8.0]])
+        self.assertEqual(results[1],
+                         [*of_both, [2.0], [30.0], [30.0], [6.0], [6.0], [2.0, 2.0], [7.0]])
 
     @staticmethod
     def operations(group, rank):
@@ -115,6 +117,10 @@ class SwitchingGroupTest(unittest.TestCase):
         yield done(work, t) if rank == 0 else done(work, own())
         out = torch.zeros(1)
         yield done(group._reduce_scatter_base(out, torch.tensor([1.0, 10.0]) * (rank + 1)), out)
+        out = torch.zeros(1)
+        yield done(group.reduce_scatter_tensor_coalesced(
+            [out], [torch.tensor([1.0, 10.0]) * (rank + 1)]), out)
+        group.barrier(dist.BarrierOptions()).wait()
         out = torch.zeros(1)
         yield done(group.reduce_scatter([out], [[torch.tensor([3.0]), torch.tensor([3.0])]]), out)
         out = torch.zeros(1)

@@ -198,10 +198,13 @@ class RanksTest(unittest.TestCase):
                      for rank in range(ranks)]
         for process in processes:
             self.addCleanup(process.kill)
-        outputs = [process.communicate()[0] for process in processes]
-        for rank, (process, output) in enumerate(zip(processes, outputs)):
-            killed = kind == "switching" and rank == RANKS - 1
-            self.assertEqual(process.returncode, -signal.SIGKILL if killed else 0, output)
+        outputs = [process.communicate(timeout=2 * PATIENCE.total_seconds())[0]
+                   for process in processes]
+        expected = [0] * ranks
+        if kind == "switching":
+            expected[RANKS - 1] = -signal.SIGKILL
+        self.assertEqual([process.returncode for process in processes], expected,
+                         "\n".join(outputs))
         return [[tuple(line.split()[1:]) for line in output.splitlines()
                  if line.startswith("step ")] for output in outputs]
 
@@ -212,9 +215,11 @@ class RanksTest(unittest.TestCase):
         shown = self.run_ranks("switching", RANKS + 1)
         shown[RANKS - 1] += shown.pop(SPARE)
         for rank in range(RANKS):
+            self.assertEqual((len(native[rank]), len(shown[rank])), (STEPS, STEPS))
             for step, expected in enumerate(native[rank]):
                 self.assertEqual(shown[rank][step], expected, (rank, step, CUTS.get(step)))
-            self.assertEqual(len(shown[rank]), STEPS)
+        # Each position has other shards at each step, the same ones on both replicas.
+        self.assertEqual(len({digest for steps in native for _, digest in steps}), SHARDS * STEPS)
 
 
 def main(kind, rank, port):

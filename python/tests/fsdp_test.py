@@ -16,7 +16,7 @@ from torch.distributed.fsdp import fully_shard
 
 sys.path.insert(0, os.path.abspath("python"))
 from fsdp_groups import CPU, SwitchingGroupTest, played  # noqa: E402, F401
-from fsdp_net import build, cut_at, loss_of  # noqa: E402
+from fsdp_net import BLOCKS, build, cut_at, loss_of  # noqa: E402
 from fsdp_ranks import RanksTest  # noqa: E402, F401
 from paceline import fsdp  # noqa: E402
 from paceline._engine import SwitchingGroup  # noqa: E402
@@ -127,15 +127,19 @@ class ResetTest(MeshTest):
     NECESSARY = [("backward", "_reset_phases"), ("backward", "_reset_flags"),
                  ("backward", "_reset_collectives"), ("forward", "_reset_unsharded")]
 
+    # A block gathers in the forward and the backward pass, the root once; all scatter.
+    USUAL = 3 * BLOCKS + 2
+
     def test_the_repeated_step_has_the_same_collectives(self):
         for place in ("forward", "backward"):
             usual, again = self.collectives_of_the_repeated_step(place, None)
-            self.assertEqual(again, usual, place)
+            self.assertEqual((usual, again), (self.USUAL, self.USUAL), place)
 
     def test_each_part_of_the_reset_is_necessary(self):
         for place, part in self.NECESSARY:
             with self.subTest(part):
                 usual, again = self.collectives_of_the_repeated_step(place, part)
+                self.assertEqual(usual, self.USUAL)
                 self.assertNotEqual(again, usual)
 
     def gradients_of_the_repeated_step(self, left_out):
@@ -178,24 +182,44 @@ class ResetTest(MeshTest):
         fsdp.reset(net)
         self.assertTrue(all(p.grad is None for p in net.parameters()))
 
-    def test_what_holds_memory_of_a_gpu_is_let_go_of(self):
-        mesh = make_mesh()
-        connect(mesh)
-        net = build(mesh.device_mesh)
-        cut_at(net, "backward", mesh.sever)
-        with self.assertRaises(RuntimeError):
-            loss_of(net, 1).backward()
+    def test_gradients_of_what_is_not_sharded_are_dropped_too(self):
+        net = nn.Sequential(fully_shard(nn.Linear(2, 2), mesh=mesh_of_one(CPU)), nn.Linear(2, 1))
+        net(torch.ones(1, 2)).sum().backward()
+        self.assertIsNotNone(net[1].weight.grad)
         fsdp.reset(net)
+        self.assertTrue(all(p.grad is None for p in net.parameters()))
+
+    @staticmethod
+    def held(net):
+        """What FSDP2 keeps of a step that is not over, by the names of its fields."""
+        names = []
         for state in fsdp._states(net):
-            buffers = state._comm_ctx
-            self.assertEqual((buffers.all_gather_state, buffers.reduce_scatter_state,
-                              buffers.post_forward_order), (None, None, []))
-            once = state._state_ctx
-            self.assertIsNone(once.iter_forward_root)
+            for kept in (state._comm_ctx, state._state_ctx):
+                names += [name for name in (
+                    "all_gather_state", "reduce_scatter_state", "post_forward_order",
+                    "iter_forward_root") if getattr(kept, name, None)]
         for group in fsdp._groups(net):
-            for one in group.fsdp_params:
-                for tensor in one.all_gather_outputs:
-                    self.assertEqual(tensor.untyped_storage().size(), 0)
+            names += [name for name in ("_all_gather_result", "_post_forward_indices")
+                      if getattr(group, name)]
+            names += ["all_gather_outputs" for one in group.fsdp_params
+                      for tensor in one.all_gather_outputs if tensor.untyped_storage().size()]
+        return set(names)
+
+    def test_what_holds_memory_of_a_gpu_is_let_go_of(self):
+        of_both = {"post_forward_order", "_post_forward_indices", "all_gather_outputs"}
+        for place, kept in (("forward", {"all_gather_state", "iter_forward_root"}),
+                            ("backward", {"_all_gather_result"})):
+            with self.subTest(place):
+                mesh = make_mesh()
+                connect(mesh)
+                net = build(mesh.device_mesh)
+                cut_at(net, place, mesh.sever)
+                with self.assertRaises(RuntimeError):
+                    loss_of(net, 1).backward()
+                self.assertEqual(self.held(net), of_both | kept)
+                fsdp.reset(net)
+                self.assertEqual(self.held(net), set())
+                dist.destroy_process_group()
 
 
 class LocalTest(MeshTest):
@@ -211,6 +235,21 @@ class LocalTest(MeshTest):
         for name, part in fsdp.local_parameters(net):
             self.assertEqual((part.data_ptr(), part.shape),
                              (parts[name].data_ptr(), parts[name].shape), name)
+
+    def test_memory_that_a_script_has_replaced_is_found(self):
+        """FSDP2 would pad it in the first forward pass, behind the back of who has its address."""
+        mesh = make_mesh(1)
+        connect(mesh)
+        net = build(mesh.device_mesh)
+        net.head.to_empty(device=CPU)  # It hears of it only when it is a whole part.
+        parts = dict(fsdp.local_parameters(net))
+        self.assertEqual(parts["head.weight"].shape, (48, 9))
+        with torch.no_grad():
+            parts["head.weight"].zero_()
+            parts["head.bias"].zero_()
+        loss_of(net, 1).backward()
+        for name, part in fsdp.local_parameters(net):
+            self.assertEqual(part.data_ptr(), parts[name].data_ptr(), name)
 
     def test_names_are_those_without_wrappers(self):
         net = nn.Sequential(torch.compile(fully_shard(nn.Linear(2, 2), mesh=mesh_of_one(CPU))))
@@ -266,6 +305,14 @@ class MoveTest(MeshTest):
                 self.assertEqual(fsdp.local(optimizer.state[one.sharded_param]["exp_avg"]).shape,
                                  part.shape)
                 self.assertTrue(bool((one._sharded_param_data[part.numel():] == 0).all()))
+
+    def test_memory_that_a_script_has_replaced_is_what_moves(self):
+        mesh, module = self.build(0, 2)
+        module.all.to(torch.float64)
+        mesh.move(1)
+        fsdp.move(module)
+        for p in module.parameters():
+            self.assertEqual(fsdp.local(p).dtype, torch.float64)
 
     def test_a_mesh_of_two_dimensions_moves(self):
         mesh = make_mesh(0, shard=2, tensor=3)
