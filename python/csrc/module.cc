@@ -1,5 +1,7 @@
 #include "python/csrc/module.h"
 
+#include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/Exceptions.h>
 
 #include <cstdint>
@@ -7,6 +9,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,6 +19,7 @@
 #include "python/csrc/python_interpreter.h"
 #include "python/csrc/python_shadow.h"
 #include "python/csrc/script_workload.h"
+#include "python/csrc/switching_group.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/report/figures.h"
@@ -202,6 +206,27 @@ void BindSampler(py::module_& m) {
       });
 }
 
+void BindSwitchingGroup(py::module_& m) {
+  py::module_::import("torch.distributed");  // Binds the base class.
+  py::class_<SwitchingGroup, c10::intrusive_ptr<SwitchingGroup>, c10d::ProcessGroup>(
+      m, "SwitchingGroup")
+      .def(py::init(
+               [](int rank, int size) { return c10::make_intrusive<SwitchingGroup>(rank, size); }),
+           py::arg("rank"), py::arg("size"))
+      .def("connect", WithoutGil([](SwitchingGroup& group,
+                                    const c10::intrusive_ptr<c10d::ProcessGroup>& inner) {
+             group.Connect(inner);
+           }))
+      .def("sever", WithoutGil([](SwitchingGroup& group) { group.Sever(); }))
+      .def("move", WithoutGil([](SwitchingGroup& group, int rank) { group.Move(rank); }))
+      .def_property_readonly("is_connected", &SwitchingGroup::is_connected)
+      // These two hide what torch would answer by a backend of the group's own.
+      .def_property_readonly("_device_types", &SwitchingGroup::Devices)
+      .def("_get_backend", WithoutGil([](SwitchingGroup& group, const c10::Device& /*device*/) {
+             group.RefuseBackend();
+           }));
+}
+
 // Classes of python/paceline/errors.py.
 PyObject* regroup = nullptr;
 PyObject* training_error = nullptr;
@@ -226,6 +251,7 @@ void RegisterErrors() {
 void DefineModule(py::module_& m, Platform& platform) {
   RegisterErrors();
   BindSampler(m);
+  BindSwitchingGroup(m);
   BindEngine(m, platform);
 }
 

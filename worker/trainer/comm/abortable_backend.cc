@@ -143,6 +143,8 @@ class ScatteredSums : public Work {
         size_(size) {}
 
   bool wait(milliseconds timeout) override {
+    // Functional collectives wait for each output, which may have been changed since.
+    if (isCompleted()) return true;
     for (size_t i = 0; i < works_.size(); ++i) {
       works_[i]->wait(timeout);
       outputs_[i].copy_(sums_[i].view({size_, -1}).select(0, rank_).view_as(outputs_[i]));

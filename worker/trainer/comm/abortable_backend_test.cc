@@ -71,9 +71,13 @@ TEST(AbortableBackendTest, EachGetsItsPartOfASum) {
 
     Tensors outputs{Filled(2, 0), Filled(1, 0)};
     Tensors inputs{OfRank(rank), Filled(2, 1)};
-    backend->reduce_scatter_tensor_coalesced(outputs, inputs)->wait();
+    const WorkPointer scattered = backend->reduce_scatter_tensor_coalesced(outputs, inputs);
+    scattered->wait();
     EXPECT_THAT(Values(outputs[0]), part);
     EXPECT_THAT(Values(outputs[1]), ElementsAre(2));
+    outputs[0].fill_(7);
+    scattered->wait();
+    EXPECT_THAT(Values(outputs[0]), ElementsAre(7, 7));
 
     Tensors of_list{Filled(2, 0)};
     std::vector<Tensors> lists{{OfRank(rank).slice(0, 0, 2), OfRank(rank).slice(0, 2, 4)}};

@@ -1,0 +1,64 @@
+"""A model for fully_shard whose sizes no number of shards divides, and places to cut a step off."""
+
+import torch
+from torch import nn
+from torch.distributed.fsdp import fully_shard
+
+ROWS = 97
+BLOCKS = 3
+
+
+class Block(nn.Module):
+    def __init__(self, width):
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.inner = nn.Linear(width, 2 * width + 1)
+        self.outer = nn.Linear(2 * width + 1, width)
+        self.dropout = nn.Dropout(0.1)
+
+    def forward(self, x):
+        return x + self.dropout(self.outer(torch.relu(self.inner(self.norm(x)))))
+
+
+class Net(nn.Module):
+    def __init__(self, width=9):
+        super().__init__()
+        self.embed = nn.Embedding(ROWS, width)
+        self.blocks = nn.ModuleList(Block(width) for _ in range(BLOCKS))
+        self.head = nn.Linear(width, ROWS)
+
+    def forward(self, tokens):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+
+def build(mesh):
+    torch.manual_seed(0)
+    net = Net()
+    for block in net.blocks:
+        fully_shard(block, mesh=mesh)
+    return fully_shard(net, mesh=mesh)
+
+
+def loss_of(net, seed):
+    """Of some tokens, with some dropout; both follow from the seed."""
+    torch.manual_seed(seed)
+    tokens = torch.randint(0, ROWS, (4, 6))
+    return nn.functional.cross_entropy(net(tokens).flatten(0, 1), tokens.roll(1, 1).flatten())
+
+
+def cut_at(net, place, cut):
+    """Calls `cut` at a place of each step, until what this returns is called.
+
+    forward: in the middle of the forward pass. backward: in the middle of the backward pass, before
+    a block's gradients are scattered, while the next block's parameters are being gathered.
+    """
+    middle = net.blocks[BLOCKS // 2]
+    if place == "forward":
+        handle = middle.register_forward_pre_hook(lambda *_: cut())
+    else:
+        handle = middle.register_forward_hook(
+            lambda _module, _inputs, output: output.register_hook(lambda _: cut()) and None)
+    return handle.remove
