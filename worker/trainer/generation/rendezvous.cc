@@ -334,14 +334,10 @@ absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
   return decision;
 }
 
-// Whether this rank's step is not taken back.
-bool CompletesStep(const RendezvousDecision& decision, int rank) {
+bool Takes(const RendezvousDecision& decision, Transfer::What what, int rank) {
   return std::any_of(
-      decision.transfers.begin(), decision.transfers.end(), [rank](const Transfer& one) {
-        const bool completes =
-            one.what == Transfer::What::kStep || one.what == Transfer::What::kOwnStep;
-        return completes && one.to == rank;
-      });
+      decision.transfers.begin(), decision.transfers.end(),
+      [what, rank](const Transfer& one) { return one.what == what && one.to == rank; });
 }
 
 }  // namespace
@@ -363,17 +359,23 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
 
   const auto me = static_cast<size_t>(member.rank);
   RankPosition after = decision.positions[me];
-  if (state.in_step && !CompletesStep(decision, member.rank)) {
+  const bool completes_step = Takes(decision, Transfer::What::kStep, member.rank) ||
+                              Takes(decision, Transfer::What::kOwnStep, member.rank);
+  if (state.in_step && !completes_step) {
     rendezvous.undo->Undo();
     state.in_step = state.is_open = state.position.computed = state.position.prepared = false;
   }
   Transfers transfers(rendezvous, rows, decision, state);
   PACELINE_RETURN_IF_ERROR(transfers.ApplyOwn(reported));
   if (member.shards > 1) {
-    // Also if this rendezvous fails: others may have carried its decision out.
-    after.decided = state.position.decided = member.generation;
-    after.decided_rank = state.position.decided_rank = member.rank;
-    state.position.mean_prepared = false;
+    after.decided = member.generation;
+    after.decided_rank = member.rank;
+    if (!Takes(decision, Transfer::What::kAll, member.rank)) {
+      // Also if this rendezvous fails: others may have carried its decision out.
+      state.position.decided = after.decided;
+      state.position.decided_rank = after.decided_rank;
+      state.position.mean_prepared = false;
+    }
   }
   for (const Transfer& transfer : decision.transfers) transfers.Make(transfer);
   state.memory.all_equal = rows[me].all_equal;
