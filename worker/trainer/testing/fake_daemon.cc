@@ -40,12 +40,14 @@ std::string SocketPath() {
   return absl::StrCat(directory, "/daemon.sock");
 }
 
-// The process that forks this one's trainers; started when first needed.
+// A process that forks this one's trainers; started when first needed.
 class TrainerServer {
  public:
   static TrainerServer& Get(const std::string& program) {
-    static auto* server =
-        new TrainerServer(program);  // It ends when this process's end of the socket closes.
+    // They end when this process's ends of their sockets close.
+    static auto* servers = new std::map<std::string, std::unique_ptr<TrainerServer>>();
+    std::unique_ptr<TrainerServer>& server = (*servers)[program];
+    if (server == nullptr) server.reset(new TrainerServer(program));
     return *server;
   }
 
