@@ -65,8 +65,8 @@ using torch::autograd::variable_list;
 class Faults {
  public:
   Faults(const std::string& text, int trainer) {
-    for (const std::string& fault :
-         std::vector<std::string>(absl::StrSplit(text, ',', absl::SkipEmpty()))) {
+    const std::vector<std::string> faults = absl::StrSplit(text, ',', absl::SkipEmpty());
+    for (const std::string& fault : faults) {
       const std::vector<std::string> parts = absl::StrSplit(fault, ':');
       PACELINE_CHECK(parts.size() == 3);
       if (parts[1] == absl::StrCat(trainer)) at_.insert(absl::StrCat(parts[0], ":", parts[2]));
