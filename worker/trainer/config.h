@@ -175,7 +175,8 @@ struct Member {
   Lanes lanes() const { return Lanes{shards}; }
   bool operator==(const Member& other) const {
     return generation == other.generation && rank == other.rank && world_size == other.world_size &&
-           shards == other.shards && batch == other.batch && accumulation_steps == other.accumulation_steps;
+           shards == other.shards && batch == other.batch &&
+           accumulation_steps == other.accumulation_steps;
   }
 };
 

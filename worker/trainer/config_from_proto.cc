@@ -251,8 +251,8 @@ absl::Status CheckSlot(const v1::TrainerConfig& proto) {
 
 absl::Status CheckReplicas(const Member& member) {
   if (member.world_size % member.shards == 0) return absl::OkStatus();
-  return absl::InvalidArgumentError(StrCat(member.world_size, " ranks are no whole replicas of ",
-                                           member.shards, " shards"));
+  return absl::InvalidArgumentError(
+      StrCat(member.world_size, " ranks are no whole replicas of ", member.shards, " shards"));
 }
 
 }  // namespace
