@@ -82,7 +82,7 @@ struct Strategy::Parts {
   }
   std::vector<at::Tensor> AveragedState() const;
   // Averages over the group of `level`, or over all ranks.
-  void Average(std::optional<int> level, at::Tensor riders, bool as_exchange = true);
+  void Average(std::optional<int> level, at::Tensor riders);
   // With shards, in the exchange of `word`'s ranks: says that this rank has its result, and sums
   // `riders` (if defined) over them. When it returns, all have theirs.
   void GiveExchangeWord(Group& word, const at::Tensor& riders);
@@ -95,6 +95,7 @@ struct Strategy::Parts {
   const TrainerConfig& config;
   const std::function<std::vector<at::Tensor>()> state;
   const int64_t alone_below;
+  const int64_t first_step;
   std::shared_ptr<const BuiltPlan> active;  // Declared before those that use its groups.
   GradientMean gradients;
   ModelAverager averager;
@@ -128,6 +129,7 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       config(config_in),
       state(std::move(state_in)),
       alone_below(start.alone_below),
+      first_step(start.step),
       gradients(parameters, config.gradient_format, config.model.unused_parameters,
                 std::move(start.memory.gradient_order)),
       averager(TensorsOf(parameters)),
@@ -176,14 +178,14 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
   return all ? state() : std::vector<at::Tensor>();
 }
 
-void Strategy::Parts::Average(std::optional<int> level, at::Tensor with, bool as_exchange) {
+void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const auto index = static_cast<size_t>(level.value_or(0));
   Group& group = level ? *active->levels[index] : all();
   Int8Mean* const codec = level ? int8[index].get() : nullptr;
   const bool of_all = group.size() == replicas();
   mean_step = steps_done;
   Mean mean{group, AveragedState(), std::move(with), of_all, codec};
-  if (active->shards.has_value() && as_exchange) {
+  if (active->shards.has_value()) {
     Group& word = level ? *active->shards->level_words[index] : *active->shards->all_word;
     // Riders travel with the word, so that all lanes get the same.
     mean.before_applying = [this, &word, riders = std::exchange(mean.riders, at::Tensor())] {
@@ -268,7 +270,7 @@ Strategy::~Strategy() = default;
 void Strategy::BeginForward(int64_t step, bool last) {
   Parts& parts = *parts_;
   if (parts.regroups && step >= parts.alone_below) {
-    parts.Average(std::nullopt, at::Tensor(), /*as_exchange=*/false);
+    parts.Average(std::nullopt, at::Tensor());
     parts.all_equal = true;
     parts.regroups = false;
   }
@@ -290,7 +292,15 @@ void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_
 }
 
 double Strategy::GiveWord(int64_t step, double squares) {
-  return StepWord(parts_->WordGroup(step), parts_->config.member).Give(squares);
+  Parts& parts = *parts_;
+  const Member& member = parts.config.member;
+  // The warm-up has ended: nobody goes on in its group while another rank has yet to apply the last
+  // step of all. That one may have to ask for its norm.
+  if (step > std::max(parts.first_step, parts.alone_below) && parts.IsSynchronous(step - 1) &&
+      !parts.IsSynchronous(step)) {
+    StepWord(*parts.active->shards->all_word, member).Give(0);
+  }
+  return StepWord(parts.WordGroup(step), member).Give(squares);
 }
 
 StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,

@@ -62,6 +62,8 @@ struct RankPosition {
   // `exchange` of a rank that is `prepared` is that of the exchange after the next step.
   bool prepared = false;  // It has the mean gradients of the next step, and has not applied them.
   bool mean_prepared = false;  // It has the result of the next exchange, and has not applied it.
+  bool left_out = false;       // It is `exchanged` by rule 5 alone.
+  int64_t means = 0;           // Means of all ranks that it has applied beside those exchanges.
   int64_t decided = 0;         // The newest generation whose decision it has carried out,
   int decided_rank = -1;       // and its rank in that one.
 };

@@ -14,7 +14,12 @@ namespace {
 
 using What = Transfer::What;
 
+constexpr RankRange kAllRanks{0, std::numeric_limits<int>::max()};
+
 bool Trained(const RankPosition& one) { return one.generation > 0; }
+
+// Whether the exchange after its steps has changed its parameters, if there was one.
+bool IsExchanged(const RankPosition& one) { return one.exchanged && !one.left_out; }
 
 // The newest generation whose decision the rank has carried out.
 int64_t Decided(const RankPosition& one) { return std::max(one.generation, one.decided); }
@@ -33,6 +38,7 @@ class ShardedRendezvous {
   void FindHolders();
   void SettleSteps();
   void SettleExchanges();
+  void SettleEnd();
   void TakeFreshParts();
   void CompleteReplicas();
   absl::Status CheckWhole() const;
@@ -58,6 +64,8 @@ class ShardedRendezvous {
   // A rank of `range` that got through what `rank` was cut off in; -1: none. Those that did without
   // being at the newest rendezvous of these ranks lose their states.
   int Source(int rank, const RankRange& range, const IsThrough& is_through);
+  // Rule 0 for an exchange of the ranks in `range`, in which `rank` was cut off.
+  bool TakesOwnMean(int rank, const RankRange& range, const IsThrough& is_through);
   // Whether two ranks have the states of one step, in one training.
   bool AreAlike(int a, int b) const;
   // The rank from which the replica of `held`, which has a state, gets this position; -1: none.
@@ -127,34 +135,56 @@ void ShardedRendezvous::SettleSteps() {
     transfers_.push_back({What::kOwnStep, from, rank});
     ++one.step;
     one.exchanged = one.exchange.size <= 1;
+    one.left_out = false;
   }
   for (RankPosition& one : ranks_) one.computed = one.prepared = false;
 }
 
-// Rule 0 for exchanges, and for the mean after the last step, which has no range: it is of all.
+bool ShardedRendezvous::TakesOwnMean(int rank, const RankRange& range,
+                                     const IsThrough& is_through) {
+  const int from = Source(rank, range, is_through);
+  if (from < 0) return false;
+  const bool prepared = at(rank).mean_prepared;
+  if (prepared) {
+    transfers_.push_back({What::kOwnMean, from, rank});
+  } else {  // As for steps.
+    holds_[static_cast<size_t>(rank)] = false;
+  }
+  return prepared;
+}
+
+// Rule 0 for the exchanges after steps, and for the means of all beside them.
 void ShardedRendezvous::SettleExchanges() {
-  constexpr RankRange kAllRanks{0, std::numeric_limits<int>::max()};
   for (int rank = 0; rank < size(); ++rank) {
     RankPosition& one = at(rank);
-    if (!Holds(rank) || (one.exchanged && one.final_mean)) continue;
-    const bool is_last = one.exchanged;
+    if (!Holds(rank)) continue;
     const auto is_through = [&](const RankPosition& other) {
-      if (is_last) return other.final_mean && other.step == one.step;
-      return other.step > one.step || (other.step == one.step && other.exchanged);
+      return other.step > one.step || (other.step == one.step && IsExchanged(other));
     };
-    const int from = Source(rank, is_last ? kAllRanks : one.exchange, is_through);
-    if (from < 0) continue;
-    if (one.mean_prepared) {
-      transfers_.push_back({What::kOwnMean, from, rank});
-    } else if (!is_last) {  // As for steps. (Before the last mean, all may be equal without one.)
-      holds_[static_cast<size_t>(rank)] = false;
+    if (!IsExchanged(one) && !Reported(rank).prepared &&
+        TakesOwnMean(rank, one.exchange, is_through)) {
+      one.exchanged = true;
+      one.gradients = RankRange();  // A new plan may begin with the next step.
       continue;
     }
-    one.exchanged = true;
-    one.gradients = RankRange();  // A new plan may begin with the next step.
-    one.final_mean = Reported(from).final_mean && Reported(from).step == one.step;
+    if (Holds(rank) && one.exchanged &&
+        TakesOwnMean(rank, kAllRanks,
+                     [&](const RankPosition& other) { return other.means > one.means; })) {
+      ++one.means;
+    }
   }
   for (RankPosition& one : ranks_) one.mean_prepared = false;
+}
+
+// The end of the training, which has a mean only if not all are equal without one.
+void ShardedRendezvous::SettleEnd() {
+  for (int rank = 0; rank < size(); ++rank) {
+    RankPosition& one = at(rank);
+    if (!Holds(rank) || !one.exchanged || one.final_mean) continue;
+    one.final_mean = Source(rank, kAllRanks, [&](const RankPosition& other) {
+                       return other.final_mean && other.step == one.step;
+                     }) >= 0;
+  }
 }
 
 // The state at the very beginning is as good from a rank that has not trained, for a position that
@@ -184,12 +214,14 @@ void ShardedRendezvous::TakeFreshParts() {
 bool ShardedRendezvous::AreAlike(int a, int b) const {
   const RankPosition& one = at(a);
   const RankPosition& other = at(b);
-  if (one.step != other.step || one.exchanged != other.exchanged) return false;
+  if (one.step != other.step || IsExchanged(one) != IsExchanged(other)) return false;
   if (!has_groups_ || !Trained(one) || !Trained(other)) return true;
-  if (one.generation == other.generation &&
-      (lanes_.ReplicaOf(one.rank) == lanes_.ReplicaOf(other.rank) ||
-       one.gradients.Holds(other.rank) || other.gradients.Holds(one.rank))) {
-    return true;
+  if (one.generation == other.generation) {
+    if (lanes_.ReplicaOf(one.rank) == lanes_.ReplicaOf(other.rank)) return true;
+    // Those that went on alone share gradients before they are equal.
+    const bool equal = one.alone_below == 0 && other.alone_below == 0;
+    const bool together = one.gradients.Holds(other.rank) || other.gradients.Holds(one.rank);
+    if (equal && together) return true;
   }
   return one.decided > 0 && one.decided == other.decided &&
          lanes_.ReplicaOf(one.decided_rank) == lanes_.ReplicaOf(other.decided_rank);
@@ -304,6 +336,7 @@ RendezvousDecision ShardedRendezvous::Unfold(const RendezvousDecision& folded) {
   for (int rank = 0; rank < size(); ++rank) {
     const RankPosition& replica = folded.positions[static_cast<size_t>(lanes_.ReplicaOf(rank))];
     RankPosition& one = decision.positions[static_cast<size_t>(rank)];
+    one.left_out = replica.exchanged && (one.left_out || !one.exchanged);
     one.exchanged = replica.exchanged;
     one.final_mean = replica.final_mean;
     one.evaluated = replica.evaluated;
@@ -325,6 +358,7 @@ absl::StatusOr<RendezvousDecision> DecideShardedRendezvous(
   rendezvous.FindHolders();
   rendezvous.SettleSteps();
   rendezvous.SettleExchanges();
+  rendezvous.SettleEnd();
   rendezvous.TakeFreshParts();
   rendezvous.CompleteReplicas();
   const absl::Status whole = rendezvous.CheckWhole();

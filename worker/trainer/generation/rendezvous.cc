@@ -183,11 +183,13 @@ class Transfers {
   void ApplyMean() {
     const int me = rendezvous_.config.rank();
     RankPosition& position = state_.position;
-    if (state_.memory.mean.defined() && state_.memory.mean_step == position.step) {
-      PutMean(state_.memory.mean);
+    const at::Tensor& mean = state_.memory.mean;
+    if (mean.defined() && state_.memory.mean_step == position.step) {
+      PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters()));
       state_.memory.equal = RowAt(me).equal;
     }
     position.exchanged = true;
+    position.means = After(me).means;
     position.final_mean = After(me).final_mean;
     position.mean_prepared = false;
     // A new plan may begin with the next step.
@@ -211,12 +213,14 @@ class Transfers {
 
   void TakeMean(int from) {
     const RendezvousRow& source = RowAt(from);
+    const std::vector<at::Tensor> parts =
+        MeanParts(rendezvous_.config.strategy.average_optimizer_state);
     int64_t values = 0;
-    for (const at::Tensor& part : MeanParts()) values += part.numel();
+    for (const at::Tensor& part : parts) values += part.numel();
     const auto type = source.mean_bytes == values * 4 ? at::kFloat : at::kDouble;
     at::Tensor mean = at::empty({values}, at::TensorOptions().dtype(type).device(device()));
     Receive({mean}, from, /*in_place=*/false);
-    PutMean(mean);
+    PutMean(mean, parts);
     // What this rank had sent has arrived.
     for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
     state_.memory.equal = RowAt(rendezvous_.config.rank()).equal;
@@ -224,10 +228,11 @@ class Transfers {
     state_.memory.mean_step = source.mean_step;
   }
 
-  // The tensors of which an exchange takes the mean, in the order of its result.
-  std::vector<at::Tensor> MeanParts() const {
+  // The tensors of which an exchange takes the mean, in the order of its result. `with_state`: also
+  // the optimizer's.
+  std::vector<at::Tensor> MeanParts(bool with_state) const {
     std::vector<at::Tensor> parts = TensorsOf(rendezvous_.model.parameters());
-    if (!rendezvous_.config.strategy.average_optimizer_state) return parts;
+    if (!with_state) return parts;
     for (const at::Tensor& tensor : TensorsOf(rendezvous_.optimizer.Slots())) {
       parts.push_back(tensor);
     }
@@ -235,9 +240,9 @@ class Transfers {
   }
 
   // `mean`: the parts' values, flat; further values are ignored.
-  void PutMean(const at::Tensor& mean) const {
+  static void PutMean(const at::Tensor& mean, const std::vector<at::Tensor>& parts) {
     int64_t offset = 0;
-    for (const at::Tensor& part : MeanParts()) {
+    for (const at::Tensor& part : parts) {
       part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
       offset += part.numel();
     }
@@ -319,6 +324,8 @@ absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
   }
   const int shards = rendezvous.config.member.shards;
   if (shards > 1) {  // Without levels of int8, which have references.
+    const bool ddp = rendezvous.config.strategy.kind == StrategyConfig::Kind::kDdp;
+    if (groups.empty() && !ddp) groups.push_back({static_cast<int>(rows->size()) / shards});
     absl::StatusOr<RendezvousDecision> decision =
         DecideShardedRendezvous(positions, layouts, groups, shards);
     if (decision.ok() && !decision->begins) Foresee(*decision, rows);
@@ -370,11 +377,11 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   if (member.shards > 1) {
     after.decided = member.generation;
     after.decided_rank = member.rank;
+    if (!decision.same_groups) after.layout = 0;
     if (!Takes(decision, Transfer::What::kAll, member.rank)) {
       // Also if this rendezvous fails: others may have carried its decision out.
-      state.position.decided = after.decided;
-      state.position.decided_rank = after.decided_rank;
-      state.position.mean_prepared = false;
+      if (reported[me].position.alone_below <= after.step) state.alone_as = state.member;
+      state.position = after;
     }
   }
   for (const Transfer& transfer : decision.transfers) transfers.Make(transfer);

@@ -37,12 +37,6 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
   return row;
 }
 
-// The ranks that are equal to `row`'s after the mean with which it becomes `after`.
-RankRange EqualAfter(const RendezvousRow& row, const RankPosition& after, size_t ranks) {
-  const bool is_last = after.final_mean && !row.position.final_mean;
-  return is_last ? RankRange{0, static_cast<int>(ranks)} : after.exchange;
-}
-
 // Whether the exchange for which the rank is prepared is one of parameters, not of figures only.
 bool IsOfParameters(const RendezvousRow& row) {
   return row.mean_bytes > 0 && row.mean_step == row.position.step;
@@ -116,11 +110,15 @@ void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* row
         to.all_equal = from.all_equal;
         break;
       case Transfer::What::kOwnMean:
-        if (IsOfParameters(to)) to.equal = EqualAfter(to, after, rows->size());
+        if (!IsOfParameters(to)) break;
+        to.equal =
+            to.position.exchanged ? RankRange{0, static_cast<int>(rows->size())} : after.exchange;
         break;
       case Transfer::What::kMean:
         if (!HasMean(from, after)) break;
-        to.equal = EqualAfter(to, after, rows->size());
+        to.equal = after.final_mean && !to.position.final_mean
+                       ? RankRange{0, static_cast<int>(rows->size())}
+                       : after.exchange;
         // The others do not refer to a later mean.
         if (from.mean_step > after.step) Invalidate(&to.references);
         break;

@@ -40,8 +40,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                         /*on_prepared=*/[this] { state_.position.mean_prepared = true; },
                         /*on_applied=*/
                         [this] {
-                          state_.position.mean_prepared = false;
-                          state_.position.exchanged = true;
+                          RankPosition& position = state_.position;
+                          position.mean_prepared = false;
+                          if (std::exchange(position.exchanged, true)) ++position.means;
                         }},
           parts.workload.model().parameters(),
           [this] { return TensorsOf(parts_.workload.optimizer().Slots()); }, parts.control),
@@ -196,6 +197,9 @@ void TrainLoop::Leave() {
   RankPosition& position = state_.position;
   position.rank = config_.rank();
   position.gradients = strategy_.GradientGroupAt(position.step);
+  // Between an exchange and the next step others may have taken a plan up, and gone on by it.
+  const bool ends_step = state_.is_open && !state_.in_step && position.exchanged;
+  if (config_.member.shards > 1 && ends_step) position.gradients = RankRange();
   position.exchange = strategy_.ExchangeAt(position.prepared ? position.step : position.step - 1);
   // 0 is no layout: the next generation's will differ again.
   position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
@@ -238,6 +242,7 @@ LocalStep::Hooks TrainLoop::MakeHooks() {
     state_.max_norm = max_norm;
     state_.position.prepared = true;
     state_.word_norm = strategy_.GiveWord(state_.position.step, squares);
+    state_.max_norm = 0;  // The caller clips at once.
     return state_.word_norm;
   };
   return hooks;
@@ -253,6 +258,7 @@ void TrainLoop::Updated() {
   state_.position.computed = state_.position.prepared = false;
   state_.position.step = step + 1;
   state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
+  state_.position.left_out = false;
 }
 
 absl::Status TrainLoop::EndStep() {
