@@ -185,7 +185,7 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const bool of_all = group.size() == replicas();
   mean_step = steps_done;
   Mean mean{group, AveragedState(), std::move(with), of_all, codec};
-  if (active->shards.has_value()) {
+  if (active->shards.has_value() && group.size() > 1) {
     Group& word = level ? *active->shards->level_words[index] : *active->shards->all_word;
     // Riders travel with the word, so that all lanes get the same.
     mean.before_applying = [this, &word, riders = std::exchange(mean.riders, at::Tensor())] {

@@ -66,6 +66,21 @@ struct RankPosition {
   int64_t means = 0;           // Means of all ranks that it has applied beside those exchanges.
   int64_t decided = 0;         // The newest generation whose decision it has carried out,
   int decided_rank = -1;       // and its rank in that one.
+  RankRange peers;             // Ranks whose state is as its own whenever they are at its step.
+  // Where it trained before `generation`, and the steps it had done then.
+  int64_t previous = 0;
+  int previous_rank = -1;
+  int64_t previous_step = -1;
+
+  // The training goes on in this generation. A previous one without a step does not count.
+  void Enter(int64_t its_generation) {
+    if (step > previous_step) {
+      previous = generation;
+      previous_rank = rank;
+      previous_step = step;
+    }
+    generation = its_generation;
+  }
 };
 
 struct Transfer {

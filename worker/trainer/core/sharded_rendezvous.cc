@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <functional>
 #include <limits>
+#include <utility>
 
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
@@ -216,15 +217,31 @@ bool ShardedRendezvous::AreAlike(int a, int b) const {
   const RankPosition& other = at(b);
   if (one.step != other.step || IsExchanged(one) != IsExchanged(other)) return false;
   if (!has_groups_ || !Trained(one) || !Trained(other)) return true;
-  if (one.generation == other.generation) {
-    if (lanes_.ReplicaOf(one.rank) == lanes_.ReplicaOf(other.rank)) return true;
-    // Those that went on alone share gradients before they are equal.
-    const bool equal = one.alone_below == 0 && other.alone_below == 0;
-    const bool together = one.gradients.Holds(other.rank) || other.gradients.Holds(one.rank);
-    if (equal && together) return true;
+  if (one.generation == other.generation &&
+      (one.peers.Holds(other.rank) || other.peers.Holds(one.rank))) {
+    return true;
   }
-  return one.decided > 0 && one.decided == other.decided &&
-         lanes_.ReplicaOf(one.decided_rank) == lanes_.ReplicaOf(other.decided_rank);
+  if (one.decided > 0 && one.decided == other.decided &&
+      lanes_.ReplicaOf(one.decided_rank) == lanes_.ReplicaOf(other.decided_rank)) {
+    return true;
+  }
+  // Of one replica in a generation since whose end neither has made a step.
+  const auto seats_of = [](const RankPosition& rank) {
+    std::vector<std::pair<int64_t, int>> seats{{rank.generation, rank.rank}};
+    if (rank.previous > 0 && rank.previous_step == rank.step) {
+      seats.emplace_back(rank.previous, rank.previous_rank);
+    }
+    return seats;
+  };
+  for (const auto& a_seat : seats_of(one)) {
+    for (const auto& b_seat : seats_of(other)) {
+      if (a_seat.first == b_seat.first &&
+          lanes_.ReplicaOf(a_seat.second) == lanes_.ReplicaOf(b_seat.second)) {
+        return true;
+      }
+    }
+  }
+  return false;
 }
 
 int ShardedRendezvous::SourceFor(int held, int position, const std::vector<int>& uses) const {

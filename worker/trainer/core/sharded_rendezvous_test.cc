@@ -29,7 +29,7 @@ RankPosition At(int rank, int shards, int first, int end) {
   position.generation = position.decided = 1;
   position.step = kStep;
   position.rank = position.decided_rank = rank;
-  position.gradients = {first * shards, (end - first) * shards};
+  position.gradients = position.peers = {first * shards, (end - first) * shards};
   position.layout = static_cast<uint64_t>(rank);
   return position;
 }
@@ -323,8 +323,9 @@ TEST(ShardedRendezvousTest, ALostReplicaIsCopiedPositionByPositionAndSourcesAreS
 TEST(ShardedRendezvousTest, WithHsgdAReplicaOfTwoTrajectoriesCopiesItsGroup) {
   std::vector<RankPosition> reported = AllAt(4, 2);
   for (int rank = 0; rank < 8; ++rank) {
-    reported[static_cast<size_t>(rank)].gradients = {rank / 2 * 2, 2};
-    if (rank >= 4) reported[static_cast<size_t>(rank)].step = kStep + 3;
+    RankPosition& one = reported[static_cast<size_t>(rank)];
+    one.gradients = one.peers = {rank / 2 * 2, 2};
+    if (rank >= 4) one.step = kStep + 3;
   }
   reported[3] = reported[5];  // In the place of one that was lost.
   const absl::StatusOr<RendezvousDecision> decision = Decide(reported, 2, {{2, 2}, {4}});
@@ -336,8 +337,9 @@ TEST(ShardedRendezvousTest, WithHsgdAReplicaOfTwoTrajectoriesCopiesItsGroup) {
 TEST(ShardedRendezvousTest, AReplicaOfAGroupOfGradientsGetsOnlyWhatItMisses) {
   std::vector<RankPosition> reported = AllAt(4, 2);
   for (int rank = 0; rank < 8; ++rank) {
-    reported[static_cast<size_t>(rank)].gradients = {rank / 4 * 4, 4};
-    if (rank >= 4) reported[static_cast<size_t>(rank)].step = kStep + 3;
+    RankPosition& one = reported[static_cast<size_t>(rank)];
+    one.gradients = one.peers = {rank / 4 * 4, 4};
+    if (rank >= 4) one.step = kStep + 3;
   }
   reported[3] = RankPosition();
   const absl::StatusOr<RendezvousDecision> decision = Decide(reported, 2, {{4}, {2, 2}});
@@ -348,7 +350,7 @@ TEST(ShardedRendezvousTest, AReplicaOfAGroupOfGradientsGetsOnlyWhatItMisses) {
 TEST(ShardedRendezvousTest, AfterItsOwnStepARankMakesTheExchangeThatFollows) {
   std::vector<RankPosition> reported = AllAt(2, 2);
   for (RankPosition& one : reported) {
-    one.gradients = {one.rank / 2 * 2, 2};
+    one.gradients = one.peers = {one.rank / 2 * 2, 2};
     one.exchange = {0, 4};
   }
   reported[0].computed = reported[0].prepared = true;
@@ -414,7 +416,7 @@ TEST(ShardedRendezvousTest, WhoMissedTheEndOfARendezvousHasWhatTheOthersHave) {
 
 TEST(ShardedRendezvousTest, OtherGroupsMakeAllGoOnAlone) {
   std::vector<RankPosition> reported = AllAt(2, 2);
-  for (RankPosition& one : reported) one.gradients = {one.rank / 2 * 2, 2};
+  for (RankPosition& one : reported) one.gradients = one.peers = {one.rank / 2 * 2, 2};
   reported[0].step = reported[1].step = kStep + 4;
   const absl::StatusOr<RendezvousDecision> decision =
       DecideShardedRendezvous(reported, {7, 8, 9, 10}, {{2}}, 2);

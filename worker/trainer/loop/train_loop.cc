@@ -197,6 +197,8 @@ void TrainLoop::Leave() {
   RankPosition& position = state_.position;
   position.rank = config_.rank();
   position.gradients = strategy_.GradientGroupAt(position.step);
+  // Those that went on alone share gradients before they are equal.
+  position.peers = position.alone_below == 0 ? position.gradients : RankRange();
   // Between an exchange and the next step others may have taken a plan up, and gone on by it.
   const bool ends_step = state_.is_open && !state_.in_step && position.exchanged;
   if (config_.member.shards > 1 && ends_step) position.gradients = RankRange();

@@ -232,7 +232,7 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
         [this](const Assignment& next) { return Connect(next, next.plan); });
   }
   generation.training = MakeTraining(PartsOf(generation, begins));
-  session_.state.position.generation = config.member.generation;
+  session_.state.position.Enter(config.member.generation);
   PACELINE_LOG(INFO) << "rendezvous generation=" << config.member.generation << " rendezvous_ms="
                      << absl::ToDoubleMilliseconds(rendezvous_at - connected_at)
                      << " preparing_ms=" << absl::ToDoubleMilliseconds(absl::Now() - rendezvous_at);
