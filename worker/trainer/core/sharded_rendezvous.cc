@@ -225,7 +225,7 @@ bool ShardedRendezvous::AreAlike(int a, int b) const {
       lanes_.ReplicaOf(one.decided_rank) == lanes_.ReplicaOf(other.decided_rank)) {
     return true;
   }
-  // Of one replica in a generation since whose end neither has made a step.
+  // They were one replica in a generation after which neither has made a step.
   const auto seats_of = [](const RankPosition& rank) {
     std::vector<std::pair<int64_t, int>> seats{{rank.generation, rank.rank}};
     if (rank.previous > 0 && rank.previous_step == rank.step) {

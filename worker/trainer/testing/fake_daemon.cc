@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -26,6 +25,7 @@
 #include "common/log.h"
 #include "worker/link/frame.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/testing/start_trainer.h"
 
 namespace paceline {
 namespace {
@@ -38,60 +38,6 @@ std::string SocketPath() {
   char directory[] = "/tmp/paceline.XXXXXX";
   PACELINE_CHECK(mkdtemp(directory) != nullptr);
   return absl::StrCat(directory, "/daemon.sock");
-}
-
-// A process that forks this one's trainers; started when first needed.
-class TrainerServer {
- public:
-  static TrainerServer& Get(const std::string& program) {
-    // They end when this process's ends of their sockets close.
-    static auto* servers = new std::map<std::string, std::unique_ptr<TrainerServer>>();
-    std::unique_ptr<TrainerServer>& server = (*servers)[program];
-    if (server == nullptr) server.reset(new TrainerServer(program));
-    return *server;
-  }
-
-  // Starts a child of this process.
-  pid_t Start(const std::vector<std::string>& args) {
-    std::string packet;
-    for (const std::string& arg : args) packet.append(arg).push_back('\0');
-    pid_t trainer = -1;
-    PACELINE_CHECK(send(fd_, packet.data(), packet.size(), MSG_NOSIGNAL) > 0);
-    PACELINE_CHECK(recv(fd_, &trainer, sizeof(trainer), 0) == sizeof(trainer) && trainer > 0);
-    return trainer;
-  }
-
- private:
-  explicit TrainerServer(const std::string& program) {
-    int ends[2];
-    PACELINE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-    PACELINE_CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
-    const pid_t pid = fork();
-    PACELINE_CHECK(pid >= 0);
-    if (pid == 0) {
-      dup2(ends[1], STDIN_FILENO);
-      execl(program.c_str(), program.c_str(), nullptr);
-      _exit(127);
-    }
-    close(ends[1]);
-    fd_ = ends[0];
-  }
-
-  int fd_ = -1;
-};
-
-pid_t ForkAndExec(std::vector<std::string> args) {
-  std::vector<char*> argv;
-  argv.reserve(args.size() + 1);
-  for (std::string& arg : args) argv.push_back(arg.data());
-  argv.push_back(nullptr);
-  const pid_t pid = fork();
-  PACELINE_CHECK(pid >= 0);
-  if (pid == 0) {
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  return pid;
 }
 
 std::string ReadFile(const std::string& path) {
@@ -222,8 +168,7 @@ void FakeDaemon::Start(int number) {
     args.insert(args.end(), {"--set", absl::StrCat(name, "=", value == nullptr ? "" : value)});
   }
   Trainer& trainer = trainers_[static_cast<size_t>(number)];
-  trainer.pid =
-      options_.server.empty() ? ForkAndExec(args) : TrainerServer::Get(options_.server).Start(args);
+  trainer.pid = StartTrainer(options_.server, args);
   trainer.pidfd = static_cast<int>(syscall(SYS_pidfd_open, trainer.pid, 0));
   PACELINE_CHECK(trainer.pidfd >= 0);
 }

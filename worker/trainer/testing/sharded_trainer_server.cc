@@ -10,7 +10,7 @@
 //   word     before it gives its word;
 //   heard    when it has the word of all;
 //   updated  when its optimizer's step is made, before the engine knows;
-// or, with `deaf`, acts as if it had not got the word of all.
+// or, with `deaf`, acts once as if it had not got the word of all.
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -80,6 +80,8 @@ class Faults {
   bool Has(const std::string& place) const {
     return at_.count(absl::StrCat(step_, ":", place)) > 0;
   }
+  // The same, once.
+  bool Take(const std::string& place) { return at_.erase(absl::StrCat(step_, ":", place)) > 0; }
   // At the `visit`-th call of a step.
   void At(const std::string& place, int visit = 1) {
     if (++visits_[place] == visit && Has(place)) std::raise(SIGKILL);
@@ -153,8 +155,8 @@ class ShardedMlp : public Classifier {
     at::Tensor x = images.flatten(1);
     for (size_t i = 0; i < layers_.size(); ++i) {
       if (i > 0) x = at::relu(x);
-      x = at::linear(x, GatherRows::apply(layers_[i].weight, &replica_),
-                     GatherRows::apply(layers_[i].bias, &replica_));
+      const at::Tensor weight = GatherRows::apply(layers_[i].weight, &replica_);
+      x = at::linear(x, weight, GatherRows::apply(layers_[i].bias, &replica_));
     }
     return x;
   }
@@ -195,7 +197,7 @@ class ShardedWorkload : public Workload {
     faults_.At("word");
     const at::Tensor skip = step.BeforeUpdate();
     faults_.At("heard");
-    if (faults_.Has("deaf")) throw CollectiveError("word", "a fault");
+    if (faults_.Take("deaf")) throw CollectiveError("word", "a fault");
     optimizer_->Step(learning_rate_, skip);
     faults_.At("updated");
     return absl::OkStatus();
