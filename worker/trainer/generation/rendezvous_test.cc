@@ -305,8 +305,11 @@ void ArrangeStepOfAll(TestRank& rank) {
     rank.state.word_norm = 6;
   } else if (rank.config.rank() == 3) {
     rank.Forget();
-  } else {
+  } else if (rank.config.rank() == 0) {
     rank.Prepare(3);
+  } else {
+    rank.Prepare(3.F / 6);
+    rank.state.max_norm = 0;  // It had the word of all, and has clipped them to 1.
   }
 }
 
@@ -316,7 +319,7 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedAppliesItsOwnGradients) {
       [](TestRank& rank) {
         const TrainingState& state = rank.state;
         const bool prepared = rank.config.rank() == 0 || rank.config.rank() == 2;
-        EXPECT_FLOAT_EQ(rank.value(), prepared ? 1 - 3.F / 6 : 2) << "clipped to 1";
+        EXPECT_FLOAT_EQ(rank.value(), prepared ? 1 - 3.F / 6 : 2) << "clipped to 1, once";
         EXPECT_EQ(state.position.step, 11);
         EXPECT_FALSE(state.position.prepared);
         EXPECT_FALSE(state.in_step);
@@ -347,6 +350,41 @@ TEST(RendezvousTest, WithShardsAPreparedStepThatNobodyDidIsRepeated) {
         EXPECT_EQ(rank.state.data, (DataPosition{0, 100 + source}));
       },
       /*shards=*/2);
+}
+
+// Rank 1 has applied the mean of its lane: of an exchange after the step, or of the last one.
+TEST(RendezvousTest, WithShardsWhoIsPreparedForAMeanAppliesItsOwn) {
+  TrainingPlan plan;
+  plan.version = 1;
+  plan.levels.push_back({2, {2}, WireFormat::kFp32});
+  for (const bool last : {false, true}) {
+    RunRendezvousOfAll(
+        4, plan,
+        [last](TestRank& rank) {
+          const float mean = rank.config.rank() % 2 == 0 ? 5 : 7;
+          rank.Set(rank.config.rank() == 1 ? mean : 1);
+          rank.SetMean(mean, 10);
+          RankPosition& position = rank.state.position;
+          position.exchange = {0, 4};
+          if (rank.config.rank() == 1) {
+            position.final_mean = last;
+            position.means = last ? 1 : 0;
+          } else {
+            position.mean_prepared = true;
+            position.exchanged = last;
+          }
+        },
+        [last](TestRank& rank) {
+          const RankPosition& position = rank.state.position;
+          EXPECT_EQ(rank.value(), rank.config.rank() % 2 == 0 ? 5 : 7);
+          EXPECT_TRUE(position.exchanged);
+          EXPECT_EQ(position.final_mean, last);
+          EXPECT_EQ(position.means, last ? 1 : 0);
+          EXPECT_FALSE(position.mean_prepared);
+          EXPECT_EQ(rank.state.memory.equal.size, rank.config.rank() == 1 ? 0 : 4);
+        },
+        /*shards=*/2);
+  }
 }
 
 // Rank 3, without a state, is lost after its report.
