@@ -67,7 +67,8 @@ struct OptimizerConfig {
 
 enum class WireFormat { kFp32, kFp16, kBf16, kInt8 };
 
-// One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size.
+// One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size. In a
+// job with shards these are replicas; so are those of gradient_groups below.
 struct PlanLevel {
   int64_t period = 1;
   std::vector<int> groups;

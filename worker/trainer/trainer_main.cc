@@ -26,8 +26,8 @@ int Fail(const absl::Status& status) {
 }
 
 // Trains what the job file describes, to the end. Returns the exit code. Destroys nothing.
-int Train(Control& control, StepRingWriter& ring, Platform& platform,
-          const std::string& directory) {
+int TrainBuiltIn(Control& control, StepRingWriter& ring, Platform& platform,
+                 const std::string& directory) {
   TrainerRun& run = *new TrainerRun(control, ring, platform, directory);
   run.Open();
   if (!run.ok()) return run.Finish();
@@ -54,6 +54,10 @@ int Train(Control& control, StepRingWriter& ring, Platform& platform,
 }  // namespace
 
 int TrainerMain(int argc, char** argv, Platform& platform) {
+  return TrainerMain(argc, argv, platform, TrainBuiltIn);
+}
+
+int TrainerMain(int argc, char** argv, Platform& platform, const Train& train) {
   Control::Options options;
   std::string ring_path;
   double orphan_timeout_s = absl::ToDoubleSeconds(options.orphan_timeout);
@@ -83,7 +87,7 @@ int TrainerMain(int argc, char** argv, Platform& platform) {
   if (!ring.ok()) return Fail(ring.status());
   absl::StatusOr<std::unique_ptr<Control>> control = Control::Start(options);
   if (!control.ok()) return Fail(control.status());
-  const int code = Train(**control, *ring, platform, options.directory);
+  const int code = train(**control, *ring, platform, options.directory);
   std::fflush(nullptr);
   std::_Exit(code);
 }

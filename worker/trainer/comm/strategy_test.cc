@@ -6,6 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
 #include <vector>
 
 #include "worker/trainer/comm/testing/rank_threads.h"
@@ -147,6 +148,46 @@ TEST(StrategyTest, MeansOverAllRanksCarryTheLossAndTheDrift) {
     EXPECT_EQ(figures[1].group_size, 4);
     EXPECT_EQ(figures[1].count, 3);
     EXPECT_EQ(figures[1].bytes, 3 * 36);
+  });
+}
+
+// Ranks 0 and 1 hold a replica, 2 and 3 the other one.
+TEST(StrategyTest, WithShardsALaneAveragesAndAllApplyTogether) {
+  TrainerConfig job = Job(4, Kind::kLocalSgd);
+  job.member.shards = 2;
+  RunRanks(job, [](const TrainerConfig& config, Groups& groups) {
+    const auto own = static_cast<float>(config.rank());
+    const at::Tensor a = at::full({2}, own, at::kFloat).requires_grad_();
+    FakeControl control;
+    int prepared = 0;
+    int applied = 0;
+    StrategyStart start = StartOf(groups, config, Plan(1, {{2, {2}}}));
+    start.on_prepared = [&] { ++prepared; };
+    start.on_applied = [&] { ++applied; };
+    Strategy strategy(groups, config, std::move(start), {{"a", a}}, {}, control);
+    EXPECT_EQ(a[0].item<float>(), config.rank() % 2) << "as the lane's first rank";
+    {
+      const at::NoGradGuard no_grad;
+      a.add_(own);
+    }
+    const StepExchange exchange = strategy.AfterStep(0, at::full({}, own, at::kFloat), [] {});
+    EXPECT_EQ(a[0].item<float>(), config.rank() % 2 == 0 ? 1 : 3);
+    EXPECT_EQ(exchange.group_size, 2);
+    EXPECT_TRUE(exchange.all_equal);
+    EXPECT_EQ(exchange.mean_loss.item<float>(), 1.5F) << "of all ranks";
+    EXPECT_EQ(prepared, 1);
+    EXPECT_EQ(applied, 1);
+    EXPECT_EQ(strategy.ExchangeAt(0).size, 4);
+    EXPECT_EQ(strategy.GradientGroupAt(1).size, 2) << "its replica";
+
+    strategy.Prepare(Plan(2, {{1, {2}}}, {2}));
+    control.AwaitPrepared(2);
+    int64_t step = 1;
+    while (strategy.plan().version < 2 && step < 10) strategy.AfterStep(step++, {}, [] {});
+    ASSERT_EQ(strategy.plan().version, 2);
+    EXPECT_EQ(strategy.GradientGroupAt(step).size, 4);
+    EXPECT_EQ(strategy.GiveWord(step, config.rank() % 2 == 0 ? 9 : 16), 5);
+    EXPECT_EQ(strategy.AfterStep(step, {}, [] {}).group_size, 2);
   });
 }
 

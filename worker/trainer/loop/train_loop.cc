@@ -36,7 +36,14 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
       strategy_(
           parts.groups, config_,
           StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
-                        parts.state.position.alone_below, parts.state.regrouped},
+                        parts.state.position.alone_below, parts.state.regrouped,
+                        /*on_prepared=*/[this] { state_.position.mean_prepared = true; },
+                        /*on_applied=*/
+                        [this] {
+                          RankPosition& position = state_.position;
+                          position.mean_prepared = false;
+                          if (std::exchange(position.exchanged, true)) ++position.means;
+                        }},
           parts.workload.model().parameters(),
           [this] { return TensorsOf(parts_.workload.optimizer().Slots()); }, parts.control),
       profiler_(ProfilerOptions(parts)),
@@ -56,8 +63,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
       evaluation_(parts_),
       after_a_break_(!parts.begins) {
   if (parts_.begins && state_.checkpoint == nullptr) {
-    parts_.groups.all().CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
+    LaneOf(parts_).CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
   }
+  if (parts_.plan->shards.has_value()) parts_.workload.SetShardGroups(&*parts_.plan->shards);
   parts_.workload.model().SetActiveGroup(&parts_.groups.all());
   parts_.workload.OpenData(DataOf(first_step_), state_.data);
   if (parts_.saver != nullptr) {
@@ -101,6 +109,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
 TrainLoop::~TrainLoop() {
   parts_.control.SetPlanListener(nullptr);
   parts_.workload.model().SetActiveGroup(nullptr);
+  if (parts_.plan->shards.has_value()) parts_.workload.SetShardGroups(nullptr);
   if (parts_.saver != nullptr) parts_.saver->Leave();
 }
 
@@ -190,7 +199,12 @@ void TrainLoop::Leave() {
   RankPosition& position = state_.position;
   position.rank = config_.rank();
   position.gradients = strategy_.GradientGroupAt(position.step);
-  position.exchange = strategy_.ExchangeAt(position.step - 1);
+  // Those that went on alone share gradients before they are equal.
+  position.peers = position.alone_below == 0 ? position.gradients : RankRange();
+  // Between an exchange and the next step others may have taken a plan up, and gone on by it.
+  const bool ends_step = state_.is_open && !state_.in_step && position.exchanged;
+  if (config_.member.shards > 1 && ends_step) position.gradients = RankRange();
+  position.exchange = strategy_.ExchangeAt(position.prepared ? position.step : position.step - 1);
   // 0 is no layout: the next generation's will differ again.
   position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
   state_.member = config_.member;
@@ -217,16 +231,25 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
 }
 
 LocalStep::Hooks TrainLoop::MakeHooks() {
-  return {[this] { CheckGeneration(parts_); },
-          [this](bool last) { strategy_.BeginForward(state_.position.step, last); },
-          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
-            strategy_.Backward(loss, on_computed);
-          },
-          [this] {
-            // From now on, other ranks may do this step.
-            state_.open_data = parts_.workload.position();
-            state_.position.computed = state_.is_open = true;
-          }};
+  LocalStep::Hooks hooks{[this] { CheckGeneration(parts_); },
+                         [this](bool last) { strategy_.BeginForward(state_.position.step, last); },
+                         [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
+                           strategy_.Backward(loss, on_computed);
+                         },
+                         [this] {
+                           // From now on, other ranks may do this step.
+                           state_.open_data = parts_.workload.position();
+                           state_.position.computed = state_.is_open = true;
+                         }};
+  if (config_.member.shards == 1) return hooks;
+  hooks.on_prepared = [this](double squares, double max_norm) {
+    state_.max_norm = max_norm;
+    state_.position.prepared = true;
+    state_.word_norm = strategy_.GiveWord(state_.position.step, squares);
+    state_.max_norm = 0;  // The caller clips at once.
+    return state_.word_norm;
+  };
+  return hooks;
 }
 
 void TrainLoop::Updated() {
@@ -236,9 +259,10 @@ void TrainLoop::Updated() {
   state_.is_open = true;
   const DataPosition begin = std::exchange(state_.data, parts_.workload.position());
   if (parts_.ledger != nullptr) NoteSamples(step, begin);
-  state_.position.computed = false;
+  state_.position.computed = state_.position.prepared = false;
   state_.position.step = step + 1;
   state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
+  state_.position.left_out = false;
 }
 
 absl::Status TrainLoop::EndStep() {

@@ -60,6 +60,7 @@ absl::Status ProgressReport::Publish(const std::vector<StepRecord>& records) {
 }
 
 std::string ProgressReport::FirstNotFinite(const at::Tensor& norms) const {
+  if (!norms.defined()) return "";  // Of a step that was completed at a rendezvous.
   const at::Tensor host = norms.cpu();
   for (int64_t i = 0; i < host.numel(); ++i) {
     if (!std::isfinite(host[i].item<float>())) {

@@ -4,7 +4,6 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/un.h>
@@ -26,6 +25,7 @@
 #include "common/log.h"
 #include "worker/link/frame.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/testing/start_trainer.h"
 
 namespace paceline {
 namespace {
@@ -38,58 +38,6 @@ std::string SocketPath() {
   char directory[] = "/tmp/paceline.XXXXXX";
   PACELINE_CHECK(mkdtemp(directory) != nullptr);
   return absl::StrCat(directory, "/daemon.sock");
-}
-
-// The process that forks this one's trainers; started when first needed.
-class TrainerServer {
- public:
-  static TrainerServer& Get(const std::string& program) {
-    static auto* server =
-        new TrainerServer(program);  // It ends when this process's end of the socket closes.
-    return *server;
-  }
-
-  // Starts a child of this process.
-  pid_t Start(const std::vector<std::string>& args) {
-    std::string packet;
-    for (const std::string& arg : args) packet.append(arg).push_back('\0');
-    pid_t trainer = -1;
-    PACELINE_CHECK(send(fd_, packet.data(), packet.size(), MSG_NOSIGNAL) > 0);
-    PACELINE_CHECK(recv(fd_, &trainer, sizeof(trainer), 0) == sizeof(trainer) && trainer > 0);
-    return trainer;
-  }
-
- private:
-  explicit TrainerServer(const std::string& program) {
-    int ends[2];
-    PACELINE_CHECK(socketpair(AF_UNIX, SOCK_SEQPACKET | SOCK_CLOEXEC, 0, ends) == 0);
-    PACELINE_CHECK(prctl(PR_SET_CHILD_SUBREAPER, 1) == 0);
-    const pid_t pid = fork();
-    PACELINE_CHECK(pid >= 0);
-    if (pid == 0) {
-      dup2(ends[1], STDIN_FILENO);
-      execl(program.c_str(), program.c_str(), nullptr);
-      _exit(127);
-    }
-    close(ends[1]);
-    fd_ = ends[0];
-  }
-
-  int fd_ = -1;
-};
-
-pid_t ForkAndExec(std::vector<std::string> args) {
-  std::vector<char*> argv;
-  argv.reserve(args.size() + 1);
-  for (std::string& arg : args) argv.push_back(arg.data());
-  argv.push_back(nullptr);
-  const pid_t pid = fork();
-  PACELINE_CHECK(pid >= 0);
-  if (pid == 0) {
-    execv(argv[0], argv.data());
-    _exit(127);
-  }
-  return pid;
 }
 
 std::string ReadFile(const std::string& path) {
@@ -174,9 +122,11 @@ void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
 }
 
 v1::TrainingPlan FakeDaemon::MakePlan(int64_t version, const v1::Strategy& strategy) const {
-  // A shrinking job gives up its last seats.
-  std::vector<bool> filled(static_cast<size_t>(spec_.ranks()), true);
-  for (size_t seat = members_.trainers.size(); seat < filled.size(); ++seat) filled[seat] = false;
+  // A shrinking job gives up its last seats, or replicas: a plan counts these.
+  const int shards = std::max(spec_.shards(), 1);
+  std::vector<bool> filled(static_cast<size_t>(spec_.ranks() / shards), true);
+  const size_t left = members_.trainers.size() / static_cast<size_t>(shards);
+  for (size_t seat = left; seat < filled.size(); ++seat) filled[seat] = false;
   return MakeTrainingPlan(version, strategy, std::vector<RankHome>(filled.size()), filled);
 }
 
@@ -218,8 +168,7 @@ void FakeDaemon::Start(int number) {
     args.insert(args.end(), {"--set", absl::StrCat(name, "=", value == nullptr ? "" : value)});
   }
   Trainer& trainer = trainers_[static_cast<size_t>(number)];
-  trainer.pid =
-      options_.server.empty() ? ForkAndExec(args) : TrainerServer::Get(options_.server).Start(args);
+  trainer.pid = StartTrainer(options_.server, args);
   trainer.pidfd = static_cast<int>(syscall(SYS_pidfd_open, trainer.pid, 0));
   PACELINE_CHECK(trainer.pidfd >= 0);
 }
@@ -325,6 +274,7 @@ v1::Membership FakeDaemon::MembershipOf(int number) const {
   const auto seat = std::find(ranks.begin(), ranks.end(), number);
   membership.set_rank(seat == ranks.end() ? -1 : static_cast<int>(seat - ranks.begin()));
   membership.set_world_size(static_cast<int>(ranks.size()));
+  membership.set_shards(spec_.shards());
   membership.set_planned(members_.planned);
   membership.set_batch_per_rank(members_.batch_per_rank);
   membership.set_accumulation_steps(members_.accumulation_steps);

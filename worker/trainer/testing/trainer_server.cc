@@ -1,73 +1,11 @@
-// trainer_server: starts trainers for tests that need hundreds. Loading LibTorch is half the cost
-// of a short job; this program loads it once and then forks each trainer.
-//
-// Its standard input is a Unix socket of packets. Each packet is a trainer's command line, with a
-// zero byte after each argument; the answer is the trainer's process id, a pid_t. The trainer does
-// not become this program's child but goes to the nearest subreaper, the test. Ends when the socket
-// closes.
-#include <sys/socket.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
-#include <cstddef>
-#include <cstdio>
-#include <filesystem>
-#include <iterator>
-#include <string>
-#include <vector>
-
-#include "common/log.h"
+// trainer_server: starts trainers on the CPU (serve_trainers.h).
 #include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/testing/serve_trainers.h"
 #include "worker/trainer/trainer_main.h"
 
-namespace {
-
-constexpr size_t kMaxPacket = 8192;
-
-[[noreturn]] void RunTrainer(std::string packet) {
-  std::vector<char*> argv;
-  for (size_t at = 0; at < packet.size(); at = packet.find('\0', at) + 1) {
-    argv.push_back(&packet[at]);
-  }
-  argv.push_back(nullptr);
-  paceline::CpuPlatform platform;
-  const int code = paceline::TrainerMain(static_cast<int>(argv.size()) - 1, argv.data(), platform);
-  std::fflush(nullptr);
-  _exit(code);
-}
-
-// The trainer's parent is gone when this returns.
-pid_t ForkTrainer(const std::string& packet) {
-  int ends[2];
-  PACELINE_CHECK(pipe(ends) == 0);
-  const pid_t parent = fork();
-  PACELINE_CHECK(parent >= 0);
-  if (parent == 0) {
-    const pid_t trainer = fork();
-    if (trainer == 0) {
-      for (const int fd : {STDIN_FILENO, ends[0], ends[1]}) close(fd);
-      RunTrainer(packet);
-    }
-    _exit(write(ends[1], &trainer, sizeof(trainer)) == sizeof(trainer) ? 0 : 1);
-  }
-  pid_t trainer = -1;
-  PACELINE_CHECK(read(ends[0], &trainer, sizeof(trainer)) == sizeof(trainer));
-  PACELINE_CHECK(waitpid(parent, nullptr, 0) == parent);
-  for (const int fd : ends) close(fd);
-  return trainer;
-}
-
-}  // namespace
-
 int main() {
-  // A fork lacks its parent's threads and could wait for one of them for ever.
-  const std::filesystem::directory_iterator threads("/proc/self/task");
-  PACELINE_CHECK(std::distance(begin(threads), end(threads)) == 1);
-  std::string packet(kMaxPacket, '\0');
-  while (true) {
-    const ssize_t size = recv(STDIN_FILENO, packet.data(), packet.size(), 0);
-    if (size <= 0) return 0;
-    const pid_t trainer = ForkTrainer(packet.substr(0, static_cast<size_t>(size)));
-    if (send(STDIN_FILENO, &trainer, sizeof(trainer), MSG_NOSIGNAL) < 0) return 1;
-  }
+  return paceline::ServeTrainers([](int argc, char** argv) {
+    paceline::CpuPlatform platform;
+    return paceline::TrainerMain(argc, argv, platform);
+  });
 }
