@@ -77,6 +77,40 @@ TEST(MakeTrainingPlanTest, ShrunkJobKeepsTheGroupsOfItsSeats) {
       << made.ShortDebugString();
 }
 
+TEST(MakeTrainingPlanTest, GroupsOfReplicasAreSentAsRanks) {
+  const v1::Strategy strategy = Parse<v1::Strategy>(R"(hsgd {
+                                                         ladder { period: 2 size: 2 }
+                                                         ladder { period: 4 level: SCOPE_RACK }
+                                                         ladder { period: 8 level: SCOPE_ALL }
+                                                       })");
+  // Three replicas of two ranks on nodes of their own, the last one on the node of the third.
+  const std::vector<RankHome> homes = {{"a", "r1"}, {"a", "r1"}, {"b", "r1"}, {"b", "r1"},
+                                       {"c", "r2"}, {"c", "r2"}, {"c", "r2"}, {"c", "r2"}};
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      MakeTrainingPlan(7, strategy, homes, {}, 2), Parse<v1::TrainingPlan>(R"(
+          version: 7
+          levels { period: 2 groups: [4, 4] format: WIRE_FORMAT_FP32 }
+          levels { period: 4 groups: [4, 4] format: WIRE_FORMAT_FP32 }
+          levels { period: 8 groups: 8 format: WIRE_FORMAT_FP32 }
+          gradient_groups: [2, 2, 4])")));
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      MakeTrainingPlan(7, strategy, homes, {true, true, false, false, true, true, true, true}, 2),
+      Parse<v1::TrainingPlan>(R"(
+          version: 7
+          levels { period: 2 groups: [2, 4] format: WIRE_FORMAT_FP32 }
+          levels { period: 4 groups: [2, 4] format: WIRE_FORMAT_FP32 }
+          levels { period: 8 groups: 6 format: WIRE_FORMAT_FP32 }
+          gradient_groups: [2, 4])")));
+}
+
+TEST(MakeTrainingPlanTest, ReplicasWithoutAPeerOnTheirNodeAverageNoGradients) {
+  const std::vector<RankHome> homes = {{"a", ""}, {"a", ""}, {"b", ""}, {"b", ""}};
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      MakeTrainingPlan(7, Parse<v1::Strategy>("local_sgd { period: 1 }"), homes, {}, 2),
+      Parse<v1::TrainingPlan>(
+          "version: 7 levels { period: 1 groups: 4 format: WIRE_FORMAT_FP32 }")));
+}
+
 TEST(MakeTrainingPlanTest, SlipstreamHasAModeAndAWindow) {
   ExpectPlan(R"(slipstream {
                   mode: SLIPSTREAM_FREE window { min_steps: 1 max_steps: 64 max_cap: 256 }

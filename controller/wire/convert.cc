@@ -106,7 +106,8 @@ v1::JobProfile ToProto(const JobProfile& profile) {
 v1::TrainingPlan PlanOf(const Job& job) {
   v1::Strategy strategy;
   strategy.ParseFromString(job.plan.strategy);
-  return MakeTrainingPlan(job.plan.version.value(), strategy, HomesOf(job), FilledSeats(job));
+  return MakeTrainingPlan(job.plan.version.value(), strategy, HomesOf(job), FilledSeats(job),
+                          job.request.shards);
 }
 
 // Where the rank is among the job's ranks on its node, and the node among the job's nodes.

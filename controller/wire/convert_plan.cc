@@ -103,11 +103,22 @@ int64_t StepsOf(const v1::JobSpec& spec) {
   return spec.steps();
 }
 
+// A number that makes no whole replicas has no meaning.
+int ShardsOf(const v1::JobSpec& spec) {
+  const int shards = std::max(1, spec.shards());
+  return spec.ranks() % shards == 0 ? shards : 1;
+}
+
 v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
   v1::TrainerRecord record;
   record.set_store_address(trainer.report.store_address);
   record.set_rack(trainer.slot.rack);
   record.set_seat(trainer.seat);
+  for (const auto& [generation, seat] : trainer.seats) {
+    v1::TrainerRecord::Seat& added = *record.add_seats();
+    added.set_generation(generation.value());
+    added.set_seat(seat);
+  }
   if (trainer.stop.has_value()) {
     record.set_stop_grace_s(absl::ToDoubleSeconds(trainer.stop->grace));
   }
@@ -141,6 +152,9 @@ void Complete(const v1::TrainerRecord& record, RankState* trainer) {
   trainer->report.store_address = record.store_address();
   trainer->slot.rack = record.rack();
   trainer->seat = record.seat();
+  for (const v1::TrainerRecord::Seat& seat : record.seats()) {
+    trainer->seats[Generation(seat.generation())] = seat.seat();
+  }
   if (record.has_stop_grace_s()) {
     trainer->stop = StopOrder{absl::Seconds(record.stop_grace_s()), absl::InfiniteFuture()};
   }
@@ -306,6 +320,7 @@ v1::Membership ToProto(const Membership& membership) {
   out.set_planned(membership.planned);
   out.set_batch_per_rank(membership.batch.samples);
   out.set_accumulation_steps(membership.batch.passes);
+  if (membership.shards > 1) out.set_shards(membership.shards);
   return out;
 }
 
@@ -340,6 +355,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
   return {id,
           spec.name(),
           spec.ranks(),
+          ShardsOf(spec),
           spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
           spec.SerializeAsString(),
           StepsOf(spec),

@@ -287,6 +287,7 @@ void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
     rank.slot = slots[r];
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
     rank.seat = static_cast<int>(r);
+    NoteSeat(job, rank);
     job.ranks.push_back(std::move(rank));
   }
   job.homes = std::move(slots);

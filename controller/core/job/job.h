@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -96,6 +97,7 @@ struct JobRequest {
   JobId id;
   std::string name;
   int ranks = 1;
+  int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
   Device device = Device::kCpu;
   std::string spec;   // Serialized paceline.v1.JobSpec.
   int64_t steps = 0;  // Steps to train.
@@ -145,6 +147,9 @@ struct RankState {
   Slot slot;
   TrainerReport report;  // The last one; report.id is the identity of the process.
   int seat = -1;         // 0-based; of a leaving trainer: the one it had. -1: none.
+  // If the model is sharded: seats it has had, each by its first generation there. Older ones than
+  // that of its newest report are forgotten (membership.h, StateSeat).
+  std::map<Generation, int> seats = {};
 
   // Of a leaving trainer: it is ended at once, or when the change under way is done.
   std::optional<StopOrder> stop = std::nullopt;

@@ -1,12 +1,14 @@
 #include "controller/core/recovery/next_generation.h"
 
 #include <algorithm>
+#include <map>
 #include <set>
 #include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/lanes.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/state_groups.h"
 
@@ -17,17 +19,19 @@ namespace {
 struct Holders {
   NextGeneration next;
   std::vector<int> vacant;  // Seats, ascending.
+  // Members of replicas that are given up, with the seats that they had.
+  std::vector<RankState> given_up;
 };
 
 // Whether it may take back a seat that it held before a planned generation that failed.
-bool MayComeBack(const Job& job, const RankState& leaver) {
+bool MayComeBack(const Job& job, const RankState& leaver, const std::vector<int>& groups) {
   return leaver.seat != -1 && !leaver.stop.has_value() && !HasEnded(leaver) &&
-         HasState(job, leaver) && leaver.unreachable_since == absl::InfiniteFuture();
+         HasStateOfSeat(job, leaver, groups) && leaver.unreachable_since == absl::InfiniteFuture();
 }
 
-RankState* EarlierHolder(Job& job, int seat) {
+RankState* EarlierHolder(Job& job, int seat, const std::vector<int>& groups) {
   for (RankState& trainer : job.leaving) {
-    if (trainer.seat == seat && MayComeBack(job, trainer)) return &trainer;
+    if (trainer.seat == seat && MayComeBack(job, trainer, groups)) return &trainer;
   }
   return nullptr;
 }
@@ -36,7 +40,7 @@ RankState* EarlierHolder(Job& job, int seat) {
 std::vector<bool> HasHolder(const Job& job, const std::vector<int>& groups) {
   std::set<int> held;
   for (const RankState& member : job.ranks) {
-    if (!IsLost(member) && HasState(job, member)) {
+    if (!IsLost(member) && HasStateOfSeat(job, member, groups)) {
       held.insert(groups[static_cast<size_t>(member.seat)]);
     }
   }
@@ -50,7 +54,7 @@ std::vector<bool> HasHolder(const Job& job, const std::vector<int>& groups) {
 void ComeBack(Job& job, const std::vector<int>& groups, const std::vector<bool>& has_holder,
               Holders& holders) {
   for (RankState& leaver : job.leaving) {
-    if (!MayComeBack(job, leaver) || has_holder[static_cast<size_t>(leaver.seat)]) continue;
+    if (!MayComeBack(job, leaver, groups) || has_holder[static_cast<size_t>(leaver.seat)]) continue;
     const auto seat = std::find_if(holders.vacant.begin(), holders.vacant.end(), [&](int vacant) {
       return groups[static_cast<size_t>(vacant)] == groups[static_cast<size_t>(leaver.seat)];
     });
@@ -68,9 +72,9 @@ Holders KeepHolders(Job job, Moment now) {
   const std::vector<int> groups = GroupsOfSeats(job);
   const std::vector<bool> has_holder = HasHolder(job, groups);
   for (RankState& member : job.ranks) {
-    RankState* earlier = EarlierHolder(job, member.seat);
+    RankState* earlier = EarlierHolder(job, member.seat, groups);
     const bool may_have_state =
-        HasState(job, member) || !has_holder[static_cast<size_t>(member.seat)];
+        HasStateOfSeat(job, member, groups) || !has_holder[static_cast<size_t>(member.seat)];
     if (!IsLost(member) && (may_have_state || earlier == nullptr)) {
       holders.next.members.push_back(std::move(member));
       continue;
@@ -101,19 +105,51 @@ Holders KeepHolders(Job job, Moment now) {
   return holders;
 }
 
+// Seats `trainer` in the vacant seat.
+void Fill(Holders& holders, int seat, RankState trainer) {
+  trainer.seat = seat;
+  holders.next.members.push_back(std::move(trainer));
+  holders.vacant.erase(std::find(holders.vacant.begin(), holders.vacant.end(), seat));
+}
+
+// How far a slot is from the other members of the seat's replica: 0 on a node of theirs, 1 in a
+// rack of theirs, else 2. The seat of an unsharded model has no others.
+int DistanceTo(const Job& job, const Holders& holders, int seat, const Slot& slot) {
+  const Lanes lanes{job.request.shards};
+  int distance = 2;
+  for (const RankState& member : holders.next.members) {
+    if (lanes.ReplicaOf(member.seat) != lanes.ReplicaOf(seat)) continue;
+    if (member.slot.node == slot.node) return 0;
+    if (member.slot.rack == slot.rack) distance = 1;
+  }
+  return distance;
+}
+
+int UsableSpares(const Job& job, const Holders& holders) {
+  const auto& spares = holders.next.spares;
+  return static_cast<int>(std::count_if(
+      spares.begin(), spares.end(), [&](const RankState& spare) { return IsUsable(job, spare); }));
+}
+
 void TakeSpares(const Job& job, Holders& holders, std::vector<std::string>& outcomes) {
-  std::stable_partition(holders.next.spares.begin(), holders.next.spares.end(), IsReady);
+  auto& spares = holders.next.spares;
+  std::stable_partition(spares.begin(), spares.end(), IsReady);
   while (!holders.vacant.empty()) {
-    auto& spares = holders.next.spares;
-    const auto spare = std::find_if(spares.begin(), spares.end(),
-                                    [&](const RankState& s) { return IsUsable(job, s); });
-    if (spare == spares.end()) return;
-    spare->seat = holders.vacant.front();
-    outcomes.push_back(
-        absl::StrCat("a spare on ", spare->slot.node.value(), " takes seat ", spare->seat));
-    holders.next.members.push_back(std::move(*spare));
-    spares.erase(spare);
-    holders.vacant.erase(holders.vacant.begin());
+    const int seat = holders.vacant.front();
+    auto best = spares.end();
+    for (auto spare = spares.begin(); spare != spares.end(); ++spare) {
+      if (!IsUsable(job, *spare)) continue;
+      const bool is_better =
+          best == spares.end() ||
+          (IsReady(*spare) == IsReady(*best) && DistanceTo(job, holders, seat, spare->slot) <
+                                                    DistanceTo(job, holders, seat, best->slot));
+      if (is_better) best = spare;
+    }
+    if (best == spares.end()) return;
+    outcomes.push_back(absl::StrCat("a spare on ", best->slot.node.value(), " takes seat ", seat));
+    RankState spare = std::move(*best);
+    spares.erase(best);
+    Fill(holders, seat, std::move(spare));
   }
 }
 
@@ -144,12 +180,153 @@ void SortBySeat(std::vector<RankState>& members) {
             [](const RankState& a, const RankState& b) { return a.seat < b.seat; });
 }
 
+// "replica 2 (ranks 4 to 5)", by the ranks of the present generation.
+std::string DescribeReplica(const Job& job, int replica) {
+  const Lanes lanes{job.request.shards};
+  const auto first = std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+    return lanes.ReplicaOf(member.seat) == replica;
+  });
+  const int rank = static_cast<int>(first - job.ranks.begin());
+  return absl::StrCat("replica ", lanes.ReplicaOf(rank), " (ranks ", rank, " to ",
+                      rank + lanes.shards - 1, ")");
+}
+
+// The replicas with vacant seats.
+std::set<int> TornReplicas(const Job& job, const Holders& holders) {
+  const Lanes lanes{job.request.shards};
+  std::set<int> torn;
+  for (const int seat : holders.vacant) torn.insert(lanes.ReplicaOf(seat));
+  return torn;
+}
+
+// So many replicas, of those with the fewest vacant seats; the first ones of these.
+std::set<int> StayingReplicas(const Job& job, const Holders& holders, int count) {
+  const Lanes lanes{job.request.shards};
+  std::map<int, int> holes;
+  for (const RankState& member : holders.next.members) holes[lanes.ReplicaOf(member.seat)] += 0;
+  for (const int seat : holders.vacant) ++holes[lanes.ReplicaOf(seat)];
+  std::vector<std::pair<int, int>> order;
+  order.reserve(holes.size());
+  for (const auto& [replica, vacant] : holes) order.emplace_back(vacant, replica);
+  std::sort(order.begin(), order.end());
+  std::set<int> staying;
+  for (const auto& [vacant, replica] : order) {
+    if (static_cast<int>(staying.size()) < count) staying.insert(replica);
+  }
+  return staying;
+}
+
+// Leaves so many ranks, in whole replicas. Ranks without shards stand back one by one (StandBack).
+void GiveUpReplicas(const Job& job, int ranks, Holders& holders,
+                    std::vector<std::string>& outcomes) {
+  const Lanes lanes{job.request.shards};
+  if (lanes.shards == 1) return;
+  const std::set<int> staying = StayingReplicas(job, holders, lanes.ReplicasIn(ranks));
+  const auto stays = [&](int seat) { return staying.count(lanes.ReplicaOf(seat)) > 0; };
+  std::set<int> given_up;
+  std::vector<RankState> members;
+  for (RankState& member : holders.next.members) {
+    if (!stays(member.seat)) given_up.insert(lanes.ReplicaOf(member.seat));
+    (stays(member.seat) ? members : holders.given_up).push_back(std::move(member));
+  }
+  holders.next.members = std::move(members);
+  std::vector<int> vacant;
+  for (const int seat : holders.vacant) {
+    if (stays(seat)) {
+      vacant.push_back(seat);
+    } else {
+      given_up.insert(lanes.ReplicaOf(seat));
+    }
+  }
+  holders.vacant = std::move(vacant);
+  for (const int replica : given_up) {
+    outcomes.push_back(absl::StrCat(DescribeReplica(job, replica), " is given up"));
+  }
+}
+
+// Gives a vacant seat to a member of a replica that is given up.
+void Rejoin(const Job& job, Holders& holders, int seat, std::vector<RankState>::iterator survivor,
+            std::vector<std::string>& outcomes) {
+  outcomes.push_back(absl::StrCat("rank ", RankOf(job, *survivor).value(), " on ",
+                                  survivor->slot.node.value(), " takes seat ", seat));
+  RankState trainer = std::move(*survivor);
+  holders.given_up.erase(survivor);
+  Fill(holders, seat, std::move(trainer));
+}
+
+// Gives vacant seats to members of given-up replicas that have their state. If nobody is left in a
+// group that has its state, one of them takes the seat of a newcomer there.
+void TakeHolders(const Job& job, const std::vector<int>& groups, Holders& holders,
+                 std::vector<std::string>& outcomes) {
+  for (const int seat : std::vector<int>(holders.vacant)) {
+    const auto holder = std::find_if(
+        holders.given_up.begin(), holders.given_up.end(), [&](const RankState& survivor) {
+          return GroupOfState(job, survivor, groups) == groups[static_cast<size_t>(seat)];
+        });
+    if (holder != holders.given_up.end()) Rejoin(job, holders, seat, holder, outcomes);
+  }
+  for (RankState& survivor : holders.given_up) {
+    const int group = GroupOfState(job, survivor, groups);
+    RankState* newcomer = nullptr;
+    bool held = group == -1;
+    for (RankState& member : holders.next.members) {
+      if (groups[static_cast<size_t>(member.seat)] != group) continue;
+      held = held || HasStateOfSeat(job, member, groups);
+      newcomer = &member;
+    }
+    if (held || newcomer == nullptr) continue;
+    std::swap(*newcomer, survivor);
+    std::swap(newcomer->seat, survivor.seat);
+  }
+}
+
+// Gives what is still vacant to other members of given-up replicas, first to those of the same
+// position. The rest stands by.
+void TakeOthers(const Job& job, Holders& holders, std::vector<std::string>& outcomes) {
+  const Lanes lanes{job.request.shards};
+  auto& survivors = holders.given_up;
+  while (!holders.vacant.empty() && !survivors.empty()) {
+    auto best = survivors.end();
+    int seat = holders.vacant.front();
+    for (const int vacant : holders.vacant) {
+      if (best != survivors.end()) break;
+      best = std::find_if(survivors.begin(), survivors.end(), [&](const RankState& survivor) {
+        return lanes.PositionOf(survivor.seat) == lanes.PositionOf(vacant);
+      });
+      if (best != survivors.end()) seat = vacant;
+    }
+    if (best == survivors.end()) best = survivors.begin();
+    Rejoin(job, holders, seat, best, outcomes);
+  }
+  for (RankState& survivor : survivors) {
+    survivor.seat = -1;
+    holders.next.spares.push_back(std::move(survivor));
+  }
+  survivors.clear();
+}
+
+// Starts up to `count` new trainers, each at the slot that is nearest to its replica.
+void StartNewcomers(const Job& job, std::vector<Slot> slots, int count, Moment now,
+                    Holders& holders, std::vector<std::string>& outcomes) {
+  for (; count > 0 && !slots.empty() && !holders.vacant.empty(); --count) {
+    const int seat = holders.vacant.front();
+    const auto nearest =
+        std::min_element(slots.begin(), slots.end(), [&](const Slot& a, const Slot& b) {
+          return DistanceTo(job, holders, seat, a) < DistanceTo(job, holders, seat, b);
+        });
+    Slot slot = std::move(*nearest);
+    slots.erase(nearest);
+    outcomes.push_back(absl::StrCat("a new trainer on ", slot.node.value(), " takes seat ", seat));
+    Fill(holders, seat, Newcomer(job, seat, std::move(slot), now));
+  }
+}
+
 // The greatest number of ranks, up to `ranks`, with which the job may go on; 0: with none.
 int MayGoOnWith(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
-  const int possible =
-      PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks, policy.least_samples);
+  const int possible = PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks,
+                                     policy.least_samples, job.request.shards);
   return possible < least ? 0 : possible;
 }
 
@@ -160,34 +337,51 @@ bool MayReturn(const Job& job, Moment now) {
                      [](const RankState& member) { return IsLost(member) && !HasEnded(member); });
 }
 
+// "waits for 2 slots", and with shards which replica does.
+std::string DescribeWait(const Job& job, const Holders& holders, int missing) {
+  const std::string slots = absl::StrCat(missing, missing == 1 ? " slot" : " slots");
+  if (job.request.shards == 1) return absl::StrCat("waits for ", slots);
+  const std::set<int> torn = TornReplicas(job, holders);
+  const std::string replicas = absl::StrJoin(torn, ", ", [&](std::string* out, int replica) {
+    absl::StrAppend(out, DescribeReplica(job, replica));
+  });
+  return absl::StrCat(replicas, torn.size() == 1 ? " waits for " : " wait for ", slots,
+                      " or spares");
+}
+
 }  // namespace
 
 JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slots, Moment now) {
   std::vector<std::string> outcomes;
   Holders holders = KeepHolders(job, now);
-  TakeSpares(job, holders, outcomes);
+  const int members = static_cast<int>(holders.next.members.size());
   const int vacant = static_cast<int>(holders.vacant.size());
-  const int filled = static_cast<int>(holders.next.members.size());
-  const SlotUse use = MayGoOnWith(job, filled) > 0 ? SlotUse::kRank : SlotUse::kRankAnywhere;
-  std::vector<Slot> slots = vacant == 0 ? std::vector<Slot>() : find_slots(job, use, vacant);
-  if (static_cast<int>(slots.size()) < vacant) {
-    const int ranks = MayGoOnWith(job, filled + static_cast<int>(slots.size()));
+  const int spares = std::min(vacant, UsableSpares(job, holders));
+  const SlotUse use =
+      MayGoOnWith(job, members + spares) > 0 ? SlotUse::kRank : SlotUse::kRankAnywhere;
+  const int wanted = vacant - spares;
+  std::vector<Slot> slots = wanted == 0 ? std::vector<Slot>() : find_slots(job, use, wanted);
+  const int missing = wanted - static_cast<int>(slots.size());
+  int ranks = members + vacant;
+  if (missing > 0) {
+    ranks = MayGoOnWith(job, ranks - missing);
     if (ranks == 0 || MayReturn(job, now)) {
-      const std::string reason = absl::StrCat(cause, "; waits for ", vacant - slots.size(),
-                                              vacant - slots.size() == 1 ? " slot" : " slots");
+      const std::string reason = absl::StrCat(cause, "; ", DescribeWait(job, holders, missing));
       return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
     }
+    GiveUpReplicas(job, ranks, holders, outcomes);
+    TakeHolders(job, GroupsOfSeats(job), holders, outcomes);
+  }
+  TakeSpares(job, holders, outcomes);
+  if (missing > 0) {
     SortBySeat(holders.next.members);
     StandBack(job, holders, ranks);
-    slots.resize(static_cast<size_t>(std::max(0, ranks - filled)));
     outcomes.push_back(
         absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks, " ranks"));
   }
-  for (size_t i = 0; i < slots.size(); ++i) {
-    outcomes.push_back(absl::StrCat("a new trainer on ", slots[i].node.value(), " takes seat ",
-                                    holders.vacant[i]));
-    holders.next.members.push_back(Newcomer(job, holders.vacant[i], std::move(slots[i]), now));
-  }
+  const int newcomers = ranks - static_cast<int>(holders.next.members.size());
+  StartNewcomers(job, std::move(slots), newcomers, now, holders, outcomes);
+  TakeOthers(job, holders, outcomes);
   SortBySeat(holders.next.members);
   holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members rendezvous again")
                                          : absl::StrCat(cause, "; ", absl::StrJoin(outcomes, ", "));
