@@ -112,15 +112,23 @@ void Fill(Holders& holders, int seat, RankState trainer) {
   holders.vacant.erase(std::find(holders.vacant.begin(), holders.vacant.end(), seat));
 }
 
-// How far a slot is from the other members of the seat's replica: 0 on a node of theirs, 1 in a
-// rack of theirs, else 2. The seat of an unsharded model has no others.
-int DistanceTo(const Job& job, const Holders& holders, int seat, const Slot& slot) {
+// Where the other members of the seat's replica are. A seat of an unsharded model has no others.
+std::vector<Slot> SlotsOfReplica(const Job& job, const Holders& holders, int seat) {
+  std::vector<Slot> slots;
   const Lanes lanes{job.request.shards};
-  int distance = 2;
+  if (lanes.shards == 1) return slots;
   for (const RankState& member : holders.next.members) {
-    if (lanes.ReplicaOf(member.seat) != lanes.ReplicaOf(seat)) continue;
-    if (member.slot.node == slot.node) return 0;
-    if (member.slot.rack == slot.rack) distance = 1;
+    if (lanes.ReplicaOf(member.seat) == lanes.ReplicaOf(seat)) slots.push_back(member.slot);
+  }
+  return slots;
+}
+
+// 0: the slot is on a node of the others, 1: in a rack of theirs, 2: elsewhere.
+int DistanceTo(const std::vector<Slot>& others, const Slot& slot) {
+  int distance = 2;
+  for (const Slot& other : others) {
+    if (other.node == slot.node) return 0;
+    if (other.rack == slot.rack) distance = 1;
   }
   return distance;
 }
@@ -136,13 +144,13 @@ void TakeSpares(const Job& job, Holders& holders, std::vector<std::string>& outc
   std::stable_partition(spares.begin(), spares.end(), IsReady);
   while (!holders.vacant.empty()) {
     const int seat = holders.vacant.front();
+    const std::vector<Slot> others = SlotsOfReplica(job, holders, seat);
     auto best = spares.end();
     for (auto spare = spares.begin(); spare != spares.end(); ++spare) {
       if (!IsUsable(job, *spare)) continue;
-      const bool is_better =
-          best == spares.end() ||
-          (IsReady(*spare) == IsReady(*best) && DistanceTo(job, holders, seat, spare->slot) <
-                                                    DistanceTo(job, holders, seat, best->slot));
+      const bool is_better = best == spares.end() ||
+                             (IsReady(*spare) == IsReady(*best) &&
+                              DistanceTo(others, spare->slot) < DistanceTo(others, best->slot));
       if (is_better) best = spare;
     }
     if (best == spares.end()) return;
@@ -189,14 +197,6 @@ std::string DescribeReplica(const Job& job, int replica) {
   const int rank = static_cast<int>(first - job.ranks.begin());
   return absl::StrCat("replica ", lanes.ReplicaOf(rank), " (ranks ", rank, " to ",
                       rank + lanes.shards - 1, ")");
-}
-
-// The replicas with vacant seats.
-std::set<int> TornReplicas(const Job& job, const Holders& holders) {
-  const Lanes lanes{job.request.shards};
-  std::set<int> torn;
-  for (const int seat : holders.vacant) torn.insert(lanes.ReplicaOf(seat));
-  return torn;
 }
 
 // So many replicas, of those with the fewest vacant seats; the first ones of these.
@@ -275,6 +275,8 @@ void TakeHolders(const Job& job, const std::vector<int>& groups, Holders& holder
       newcomer = &member;
     }
     if (held || newcomer == nullptr) continue;
+    outcomes.push_back(absl::StrCat("rank ", RankOf(job, survivor).value(), " on ",
+                                    survivor.slot.node.value(), " takes seat ", newcomer->seat));
     std::swap(*newcomer, survivor);
     std::swap(newcomer->seat, survivor.seat);
   }
@@ -310,9 +312,10 @@ void StartNewcomers(const Job& job, std::vector<Slot> slots, int count, Moment n
                     Holders& holders, std::vector<std::string>& outcomes) {
   for (; count > 0 && !slots.empty() && !holders.vacant.empty(); --count) {
     const int seat = holders.vacant.front();
+    const std::vector<Slot> others = SlotsOfReplica(job, holders, seat);
     const auto nearest =
         std::min_element(slots.begin(), slots.end(), [&](const Slot& a, const Slot& b) {
-          return DistanceTo(job, holders, seat, a) < DistanceTo(job, holders, seat, b);
+          return DistanceTo(others, a) < DistanceTo(others, b);
         });
     Slot slot = std::move(*nearest);
     slots.erase(nearest);
@@ -341,7 +344,9 @@ bool MayReturn(const Job& job, Moment now) {
 std::string DescribeWait(const Job& job, const Holders& holders, int missing) {
   const std::string slots = absl::StrCat(missing, missing == 1 ? " slot" : " slots");
   if (job.request.shards == 1) return absl::StrCat("waits for ", slots);
-  const std::set<int> torn = TornReplicas(job, holders);
+  const Lanes lanes{job.request.shards};
+  std::set<int> torn;
+  for (const int seat : holders.vacant) torn.insert(lanes.ReplicaOf(seat));
   const std::string replicas = absl::StrJoin(torn, ", ", [&](std::string* out, int replica) {
     absl::StrAppend(out, DescribeReplica(job, replica));
   });

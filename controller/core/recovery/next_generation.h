@@ -7,6 +7,11 @@
 // to the others. Any other free seat goes to a spare, first to one that is ready, else to a new
 // trainer at a free slot. Else it stays empty if the job may shrink so far, or the others wait
 // (recovery.h).
+//
+// If the model is sharded, only whole replicas stay empty: those that miss most. Their members take
+// the free seats of the others whose state they have, before spares and new trainers do. A member
+// that changes its position gets another part of the model, so it comes last. Spares and slots near
+// the replica are preferred. Whoever is left over stands by for any position.
 #ifndef CONTROLLER_CORE_RECOVERY_NEXT_GENERATION_H_
 #define CONTROLLER_CORE_RECOVERY_NEXT_GENERATION_H_
 

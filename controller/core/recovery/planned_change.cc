@@ -75,8 +75,9 @@ std::vector<size_t> FindMoving(const Job& job, size_t ready) {
 std::vector<int> FindGrowth(const Job& job, size_t ready) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int present = static_cast<int>(job.ranks.size());
-  const int ranks = PossibleRanks(policy.rule, job.request.ranks, policy.batch,
-                                  present + static_cast<int>(ready), policy.least_samples);
+  const int ranks =
+      PossibleRanks(policy.rule, job.request.ranks, policy.batch, present + static_cast<int>(ready),
+                    policy.least_samples, job.request.shards);
   std::vector<int> seats;
   const std::vector<bool> filled = FilledSeats(job);
   for (size_t seat = 0; seat < filled.size(); ++seat) {

@@ -8,7 +8,8 @@
 //      ├─ a spare takes its seat, first one that is ready
 //      ├─ else a new trainer at a free slot; on a node that the job avoids, only if it may not
 //      │  shrink to the ranks that are left
-//      ├─ else the seat stays empty, if the job may shrink so far (common/core/batch_rule.h)
+//      ├─ else the seat stays empty, if the job may shrink so far (common/core/batch_rule.h); with
+//      │  a sharded model a whole replica does, and its members fill the others (next_generation.h)
 //      ╰─ else the others wait for a slot, up to give_up_s
 //
 // All members lost at one moment are replaced in one generation; another loss makes the next one.
@@ -19,7 +20,8 @@
 // generation, after kEchoPatience: usually a loss is reported meanwhile.
 //
 // A rank's state is gone when all ranks of its group that had taken part in training are lost.
-// Groups are those of the ladder's lowest level; without a ladder, all ranks are one group.
+// Groups are those of the ladder's lowest level; without a ladder, all ranks are one group. With a
+// sharded model each position has groups of its own (state_groups.h).
 //
 // When nothing is lost, planned generations make ranks leave nodes that the job has to leave, fill
 // empty seats, once enough trainers stand by, and change the strategy when that was decided. They
