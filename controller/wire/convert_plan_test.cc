@@ -46,6 +46,21 @@ TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
   EXPECT_EQ(request.recovery.least_samples, 1);
 }
 
+TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
+  v1::JobSpec spec = Command();
+  spec.set_session(true);
+  spec.set_ranks(6);
+  EXPECT_EQ(RequestOf(spec).shards, 1);
+  spec.set_shards(3);
+  EXPECT_EQ(RequestOf(spec).shards, 3);
+  spec.set_shards(4);
+  EXPECT_EQ(RequestOf(spec).shards, 1) << "6 ranks make no replicas of 4";
+  Membership membership;
+  EXPECT_EQ(ToProto(membership).shards(), 0);
+  membership.shards = 3;
+  EXPECT_EQ(ToProto(membership).shards(), 3);
+}
+
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   v1::JobSpec spec = Command();
   spec.set_session(true);

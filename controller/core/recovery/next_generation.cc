@@ -340,18 +340,17 @@ bool MayReturn(const Job& job, Moment now) {
                      [](const RankState& member) { return IsLost(member) && !HasEnded(member); });
 }
 
-// "waits for 2 slots", and with shards which replica does.
+// "waits for 2 slots", and with shards which replicas do.
 std::string DescribeWait(const Job& job, const Holders& holders, int missing) {
   const std::string slots = absl::StrCat(missing, missing == 1 ? " slot" : " slots");
-  if (job.request.shards == 1) return absl::StrCat("waits for ", slots);
   const Lanes lanes{job.request.shards};
+  if (lanes.shards == 1) return absl::StrCat("waits for ", slots);
   std::set<int> torn;
   for (const int seat : holders.vacant) torn.insert(lanes.ReplicaOf(seat));
   const std::string replicas = absl::StrJoin(torn, ", ", [&](std::string* out, int replica) {
     absl::StrAppend(out, DescribeReplica(job, replica));
   });
-  return absl::StrCat(replicas, torn.size() == 1 ? " waits for " : " wait for ", slots,
-                      " or spares");
+  return absl::StrCat(replicas, torn.size() == 1 ? " waits for " : " wait for ", slots);
 }
 
 }  // namespace
