@@ -36,11 +36,12 @@ class ReplicaGroups {
     std::vector<int> ranks;
     auto replica = filled_.begin();
     for (const int size : groups) {
-      int there = size;
-      if (!filled_.empty()) {
-        there = static_cast<int>(std::count(replica, replica + size, true));
-        replica += size;
+      if (filled_.empty()) {
+        ranks.push_back(size * shards_);
+        continue;
       }
+      const int there = static_cast<int>(std::count(replica, replica + size, true));
+      replica += size;
       if (there > 0) ranks.push_back(there * shards_);
     }
     return ranks;

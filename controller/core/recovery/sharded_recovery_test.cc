@@ -131,7 +131,9 @@ void ExpectPositionsKept(const Job& job, const Loss& loss) {
     const int first = FirstSeat(job, member);
     if (first == -1) ++(member.report.id.generation == Generation(1) ? spares : newcomers);
     if (first != -1) seen.insert(first);
-    if (first != -1 && staying.count(first / loss.shards) > 0) EXPECT_EQ(member.seat, first);
+    if (first != -1 && staying.count(first / loss.shards) > 0) {
+      EXPECT_EQ(member.seat, first);
+    }
   }
   std::set<int> idle;
   for (const RankState& spare : job.spares) {
@@ -287,11 +289,10 @@ TEST(ShardedRecoveryTest, ReadySpareNearTheReplicaIsTaken) {
 
 TEST(ShardedRecoveryTest, SlotNearTheReplicaIsTaken) {
   MemberJob played = ShardedJob(2, 2, 0, 0);
-  for (RankState& member : played.job.ranks) member.slot.rack = "r1";
-  played.slots.Add("f0");
   played.slots.Add("d");
+  played.slots.Add("b");
   Lose(played, {0, 2}, 10);
-  EXPECT_EQ(played.Nodes(), "f0bdd") << "seat 0 is near neither, and has the first choice";
+  EXPECT_EQ(played.Nodes(), "bbdd");
 }
 
 TEST(ShardedRecoveryTest, HolderTakesTheSeatOfANewcomerIfNobodyElseHasItsState) {
@@ -302,6 +303,16 @@ TEST(ShardedRecoveryTest, HolderTakesTheSeatOfANewcomerIfNobodyElseHasItsState) 
   EXPECT_EQ(played.Nodes(), "ed") << "f0 has not trained yet";
   ASSERT_EQ(played.job.spares.size(), 1U);
   EXPECT_EQ(played.job.spares[0].slot.node, NodeName("f0"));
+}
+
+TEST(ShardedRecoveryTest, WhoComesToASeatIsNotBlamedForItsFailures) {
+  MemberJob played = ShardedJob(3, 2, 0, 0);
+  Lose(played, {0, 2}, 10);
+  ASSERT_EQ(played.Nodes(), "dbef");
+  Lose(played, {0}, 11);
+  EXPECT_FALSE(played.job.recovery.hopeless) << played.job.reason;
+  EXPECT_EQ(played.job.state, JobState::kRecovering) << played.job.reason;
+  EXPECT_EQ(played.Nodes(), "ef");
 }
 
 TEST(ShardedRecoveryTest, WaitsForItsReplicasIfItMayNotShrink) {
@@ -360,7 +371,7 @@ TEST(ShardedStateTest, EachPositionIsAGroup) {
   EXPECT_TRUE(HasLoneMember(job));
   EXPECT_EQ(WhyStateIsLost(job), "");
   job.ranks[3].lost = "gone";
-  EXPECT_EQ(WhyStateIsLost(job), "no rank is left with the state of position 1 of replicas 1 to 1");
+  EXPECT_EQ(WhyStateIsLost(job), "no rank is left with the state of position 1 of replica 1");
 }
 
 TEST(ShardedStateTest, NodesOfALadderHoldWholeReplicas) {

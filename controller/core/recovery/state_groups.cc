@@ -45,14 +45,17 @@ bool Holds(const Job& job, const RankState& trainer, const std::vector<int>& gro
 }
 
 std::string DescribeLoss(const Job& job, const std::vector<int>& groups, int group) {
-  const auto first = std::find(groups.begin(), groups.end(), group) - groups.begin();
-  const auto last = groups.rend() - std::find(groups.rbegin(), groups.rend(), group) - 1;
   const Lanes lanes{job.request.shards};
+  const int first =
+      static_cast<int>(std::find(groups.begin(), groups.end(), group) - groups.begin());
+  const int last =
+      static_cast<int>(groups.rend() - std::find(groups.rbegin(), groups.rend(), group)) - 1;
   if (lanes.shards > 1) {
-    return absl::StrCat("no rank is left with the state of position ",
-                        lanes.PositionOf(static_cast<int>(first)), " of replicas ",
-                        lanes.ReplicaOf(static_cast<int>(first)), " to ",
-                        lanes.ReplicaOf(static_cast<int>(last)));
+    const int from = lanes.ReplicaOf(first);
+    const int to = lanes.ReplicaOf(last);
+    return absl::StrCat("no rank is left with the state of position ", lanes.PositionOf(first),
+                        from == to ? absl::StrCat(" of replica ", from)
+                                   : absl::StrCat(" of replicas ", from, " to ", to));
   }
   if (groups.front() == groups.back()) return "no rank is left with its state";
   return absl::StrCat("no rank is left with the state of ranks ", first, " to ", last);
