@@ -21,8 +21,8 @@ std::vector<int> Runs(const std::vector<RankHome>& homes, std::string RankHome::
 // The home of the replica of `shards` ranks that begins with rank `first`.
 RankHome HomeOfReplica(const std::vector<RankHome>& homes, size_t first, size_t shards) {
   RankHome home = homes[first];
-  // No node and no rack has a space in its name.
-  const std::string own = absl::StrCat("replica ", first / shards);
+  // Nobody else's: names and labels do not begin with a line break.
+  const std::string own = absl::StrCat("\nreplica ", first / shards);
   for (size_t rank = first + 1; rank < first + shards; ++rank) {
     if (homes[rank].node != homes[first].node) home.node = own;
     if (homes[rank].rack != homes[first].rack) home.rack = own;

@@ -26,6 +26,13 @@ void CheckShards(const v1::JobSpec& spec, ProblemList& problems) {
                         ", which only has whole models so far; give strategy ddp, "
                         "local_sgd or hsgd, or shards: 1"));
   }
+  if (spec.stragglers().mode() == v1::STRAGGLER_MODE_AUTO) {
+    problems.Add(
+        "stragglers.mode",
+        StrCat("is auto beside shards ", shards,
+               ": ranks of a replica wait for each other within their passes, so it is not "
+               "certain which one is slow; allowed are off, advise"));
+  }
 }
 
 }  // namespace paceline

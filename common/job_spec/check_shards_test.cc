@@ -65,6 +65,23 @@ TEST(CheckShardsTest, StrategiesOfWholeModelsAreRefusedByName) {
   EXPECT_THAT(SessionProblems("shards: 2 strategy { local_sgd { period: 4 } }"), IsEmpty());
 }
 
+TEST(CheckShardsTest, NoRemedyIsTakenWithoutAPerson) {
+  EXPECT_THAT(SessionProblems("shards: 1 stragglers { mode: STRAGGLER_MODE_AUTO }"), IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 stragglers { mode: STRAGGLER_MODE_ADVISE }"), IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 stragglers { mode: STRAGGLER_MODE_AUTO }"),
+              ElementsAre(StartsWith("stragglers.mode is auto beside shards 2: ")));
+}
+
+TEST(CheckShardsTest, ParametersTravelAsFp32) {
+  const std::string ladder =
+      "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 level: SCOPE_ALL format: "
+      "WIRE_FORMAT_INT8 } } }";
+  EXPECT_THAT(SessionProblems(ladder), IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 " + ladder),
+              ElementsAre("strategy.hsgd.ladder[1].format is int8; with shards, parameters travel "
+                          "as fp32: leave it out"));
+}
+
 TEST(CheckShardsTest, LaddersAndGroupsOfGradientsCountReplicas) {
   EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 size: 2 } "
                               "ladder { period: 4 size: 4 } } gradient_group_size: 2 }"),

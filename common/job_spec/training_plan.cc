@@ -19,48 +19,39 @@ std::vector<int> GroupsOf(const v1::LadderLevel& level, const std::vector<RankHo
   }
 }
 
-// Makes groups of replicas groups of ranks.
-class ReplicaGroups {
- public:
-  ReplicaGroups(const std::vector<RankHome>& homes, const std::vector<bool>& filled, int shards)
-      : shards_(shards), homes_(HomesOfReplicas(homes, shards)) {
-    for (size_t seat = 0; seat < filled.size(); seat += static_cast<size_t>(shards)) {
-      filled_.push_back(filled[seat]);
-    }
+// By replica, of which the seats are all filled or all empty.
+std::vector<bool> FilledReplicas(const std::vector<bool>& seats, int shards) {
+  std::vector<bool> replicas;
+  for (size_t seat = 0; seat < seats.size(); seat += static_cast<size_t>(shards)) {
+    replicas.push_back(seats[seat]);
   }
+  return replicas;
+}
 
-  const std::vector<RankHome>& homes() const { return homes_; }
-
-  // The ranks in each of these groups of all replicas, without those that are not there.
-  std::vector<int> Ranks(const std::vector<int>& groups) const {
-    std::vector<int> ranks;
-    auto replica = filled_.begin();
-    for (const int size : groups) {
-      if (filled_.empty()) {
-        ranks.push_back(size * shards_);
-        continue;
-      }
-      const int there = static_cast<int>(std::count(replica, replica + size, true));
-      replica += size;
-      if (there > 0) ranks.push_back(there * shards_);
-    }
-    return ranks;
+// The groups of all replicas as groups of those that are there.
+std::vector<int> WithoutEmpty(const std::vector<int>& groups, const std::vector<bool>& filled) {
+  if (filled.empty()) return groups;
+  std::vector<int> left;
+  auto replica = filled.begin();
+  for (const int size : groups) {
+    const int there = static_cast<int>(std::count(replica, replica + size, true));
+    replica += size;
+    if (there > 0) left.push_back(there);
   }
+  return left;
+}
 
-  // `size`: replicas in each; 0: those of a node. Empty when no replica would have a peer.
-  std::vector<int> Gradients(int size) const {
-    std::vector<int> ranks = Ranks(size == 0 ? LadderGroups(LadderScope::kNode, 0, homes_)
-                                             : LadderGroups(LadderScope::kSize, size, homes_));
-    const bool alone =
-        std::all_of(ranks.begin(), ranks.end(), [&](int group) { return group == shards_; });
-    return alone ? std::vector<int>() : ranks;
+// Empty when no replica would have a peer.
+std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes,
+                                const std::vector<bool>& filled) {
+  std::vector<int> groups = WithoutEmpty(size == 0 ? LadderGroups(LadderScope::kNode, 0, homes)
+                                                   : LadderGroups(LadderScope::kSize, size, homes),
+                                         filled);
+  if (std::all_of(groups.begin(), groups.end(), [](int group) { return group == 1; })) {
+    groups.clear();
   }
-
- private:
-  const int shards_;
-  const std::vector<RankHome> homes_;  // By replica.
-  std::vector<bool> filled_;           // By replica; empty: all are there.
-};
+  return groups;
+}
 
 void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat format,
               v1::TrainingPlan* plan) {
@@ -73,9 +64,10 @@ void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat for
 }  // namespace
 
 v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
-                                  const std::vector<RankHome>& homes,
-                                  const std::vector<bool>& filled, int shards) {
-  const ReplicaGroups replicas(homes, filled, shards);
+                                  const std::vector<RankHome>& seat_homes,
+                                  const std::vector<bool>& filled_seats, int shards) {
+  const std::vector<RankHome> homes = HomesOfReplicas(seat_homes, shards);
+  const std::vector<bool> filled = FilledReplicas(filled_seats, shards);
   v1::TrainingPlan plan;
   plan.set_version(version);
   if (strategy.has_slipstream()) {
@@ -85,21 +77,20 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
     slipstream->set_averages_state(strategy.optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE);
     // Without a size there are none: ranks wait for nobody.
     const int size = std::max(strategy.gradient_group_size(), 1);
-    const std::vector<int> groups = replicas.Gradients(size);
+    const std::vector<int> groups = GradientGroups(size, homes, filled);
     plan.mutable_gradient_groups()->Add(groups.begin(), groups.end());
     return plan;
   }
   if (strategy.has_local_sgd()) {
     AddLevel(strategy.local_sgd().period(),
-             replicas.Ranks(LadderGroups(LadderScope::kAll, 0, replicas.homes())),
-             v1::WIRE_FORMAT_FP32, &plan);
-  }
-  for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
-    AddLevel(level.period(), replicas.Ranks(GroupsOf(level, replicas.homes())), level.format(),
+             WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled), v1::WIRE_FORMAT_FP32,
              &plan);
   }
+  for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
+    AddLevel(level.period(), WithoutEmpty(GroupsOf(level, homes), filled), level.format(), &plan);
+  }
   if (plan.levels().empty()) return plan;
-  const std::vector<int> groups = replicas.Gradients(strategy.gradient_group_size());
+  const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes, filled);
   plan.mutable_gradient_groups()->Add(groups.begin(), groups.end());
   return plan;
 }

@@ -355,7 +355,6 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
   return {id,
           spec.name(),
           spec.ranks(),
-          ShardsOf(spec),
           spec.device() == v1::CUDA ? Device::kCuda : Device::kCpu,
           spec.SerializeAsString(),
           StepsOf(spec),
@@ -371,7 +370,8 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           RecoveryOf(spec),
           TimeoutsOf(spec),
           FromProto(spec.stragglers()),
-          CommandOf(spec)};
+          CommandOf(spec),
+          ShardsOf(spec)};
 }
 
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {

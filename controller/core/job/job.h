@@ -97,7 +97,6 @@ struct JobRequest {
   JobId id;
   std::string name;
   int ranks = 1;
-  int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
   Device device = Device::kCpu;
   std::string spec;   // Serialized paceline.v1.JobSpec.
   int64_t steps = 0;  // Steps to train.
@@ -114,6 +113,7 @@ struct JobRequest {
   JobTimeouts timeouts = {};
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
+  int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
 };
 
 // `steps` of a job that does not say how many it makes.

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,7 +21,8 @@ namespace {
 struct Holders {
   NextGeneration next;
   std::vector<int> vacant;  // Seats, ascending.
-  // Members of replicas that are given up, with the seats that they had.
+  // Members without a seat, each with the one that it had: their replicas are given up, or others
+  // have the state that belongs there.
   std::vector<RankState> given_up;
 };
 
@@ -244,41 +247,84 @@ void GiveUpReplicas(const Job& job, int ranks, Holders& holders,
   }
 }
 
-// Gives a vacant seat to a member of a replica that is given up.
-void Rejoin(const Job& job, Holders& holders, int seat, std::vector<RankState>::iterator survivor,
+// Gives the trainer a vacant seat, and says so.
+void Rejoin(const Job& job, Holders& holders, int seat, RankState trainer,
             std::vector<std::string>& outcomes) {
-  outcomes.push_back(absl::StrCat("rank ", RankOf(job, *survivor).value(), " on ",
-                                  survivor->slot.node.value(), " takes seat ", seat));
-  RankState trainer = std::move(*survivor);
-  holders.given_up.erase(survivor);
+  const Rank rank = RankOf(job, trainer);
+  const std::string who = rank == Rank(-1) ? "a trainer" : absl::StrCat("rank ", rank.value());
+  outcomes.push_back(absl::StrCat(who, " on ", trainer.slot.node.value(), " takes seat ", seat));
   Fill(holders, seat, std::move(trainer));
 }
 
-// Gives vacant seats to members of given-up replicas that have their state. If nobody is left in a
-// group that has its state, one of them takes the seat of a newcomer there.
-void TakeHolders(const Job& job, const std::vector<int>& groups, Holders& holders,
-                 std::vector<std::string>& outcomes) {
-  for (const int seat : std::vector<int>(holders.vacant)) {
-    const auto holder = std::find_if(
-        holders.given_up.begin(), holders.given_up.end(), [&](const RankState& survivor) {
-          return GroupOfState(job, survivor, groups) == groups[static_cast<size_t>(seat)];
-        });
-    if (holder != holders.given_up.end()) Rejoin(job, holders, seat, holder, outcomes);
+// Takes the trainer out, and leaves its seat, if it has one, to others.
+RankState TakeOut(std::vector<RankState>& from, std::vector<RankState>::iterator trainer,
+                  Holders& holders) {
+  RankState taken = std::move(*trainer);
+  from.erase(trainer);
+  auto& vacant = holders.vacant;
+  if (&from == &holders.next.members) {
+    vacant.insert(std::lower_bound(vacant.begin(), vacant.end(), taken.seat), taken.seat);
   }
-  for (RankState& survivor : holders.given_up) {
-    const int group = GroupOfState(job, survivor, groups);
-    RankState* newcomer = nullptr;
-    bool held = group == -1;
-    for (RankState& member : holders.next.members) {
-      if (groups[static_cast<size_t>(member.seat)] != group) continue;
-      held = held || HasStateOfSeat(job, member, groups);
-      newcomer = &member;
+  return taken;
+}
+
+// Takes out a trainer that has the state of the group, but no seat there.
+std::optional<RankState> TakeHolderOf(int group, const Job& job, const std::vector<int>& groups,
+                                      Holders& holders) {
+  NextGeneration& next = holders.next;
+  for (auto* const from : {&holders.given_up, &next.spares, &next.members}) {
+    const auto found = std::find_if(from->begin(), from->end(), [&](const RankState& trainer) {
+      return GroupOfState(job, trainer, groups) == group &&
+             (from != &next.spares || IsUsable(job, trainer));
+    });
+    if (found != from->end()) return TakeOut(*from, found, holders);
+  }
+  return std::nullopt;
+}
+
+// Groups with seats in the next generation of whose members none has their state.
+std::set<int> GroupsWithoutHolder(const Job& job, const std::vector<int>& groups,
+                                  const Holders& holders) {
+  std::set<int> without;
+  std::set<int> held;
+  for (const int seat : holders.vacant) without.insert(groups[static_cast<size_t>(seat)]);
+  for (const RankState& member : holders.next.members) {
+    const int group = groups[static_cast<size_t>(member.seat)];
+    (HasStateOfSeat(job, member, groups) ? held : without).insert(group);
+  }
+  for (const int group : held) without.erase(group);
+  return without;
+}
+
+// Gives vacant seats to members of given-up replicas that have their state. Before, as far as
+// anybody is left who has the state of a group that lacks it, one of these gets a seat there: a
+// vacant one, or that of a member without the state. Without shards all have their own seats.
+void SeatHolders(const Job& job, Holders& holders, std::vector<std::string>& outcomes) {
+  if (job.request.shards == 1) return;
+  const std::vector<int> groups = GroupsOfSeats(job);
+  auto& members = holders.next.members;
+  const auto group_of = [&](int seat) { return groups[static_cast<size_t>(seat)]; };
+  for (const int group : GroupsWithoutHolder(job, groups, holders)) {
+    std::optional<RankState> holder = TakeHolderOf(group, job, groups, holders);
+    if (!holder.has_value()) continue;
+    const auto is_there = [&](int seat) { return group_of(seat) == group; };
+    if (std::none_of(holders.vacant.begin(), holders.vacant.end(), is_there)) {
+      const auto member = std::find_if(members.begin(), members.end(), [&](const RankState& other) {
+        return is_there(other.seat);
+      });
+      holders.given_up.push_back(TakeOut(members, member, holders));
     }
-    if (held || newcomer == nullptr) continue;
-    outcomes.push_back(absl::StrCat("rank ", RankOf(job, survivor).value(), " on ",
-                                    survivor.slot.node.value(), " takes seat ", newcomer->seat));
-    std::swap(*newcomer, survivor);
-    std::swap(newcomer->seat, survivor.seat);
+    const int seat = *std::find_if(holders.vacant.begin(), holders.vacant.end(), is_there);
+    Rejoin(job, holders, seat, *std::move(holder), outcomes);
+  }
+  auto& survivors = holders.given_up;
+  for (const int seat : std::vector<int>(holders.vacant)) {
+    const auto holder =
+        std::find_if(survivors.begin(), survivors.end(), [&](const RankState& survivor) {
+          return GroupOfState(job, survivor, groups) == group_of(seat);
+        });
+    if (holder == survivors.end()) continue;
+    Rejoin(job, holders, seat, TakeOut(survivors, holder, holders), outcomes);
   }
 }
 
@@ -287,18 +333,15 @@ void TakeHolders(const Job& job, const std::vector<int>& groups, Holders& holder
 void TakeOthers(const Job& job, Holders& holders, std::vector<std::string>& outcomes) {
   const Lanes lanes{job.request.shards};
   auto& survivors = holders.given_up;
-  while (!holders.vacant.empty() && !survivors.empty()) {
-    auto best = survivors.end();
-    int seat = holders.vacant.front();
-    for (const int vacant : holders.vacant) {
-      if (best != survivors.end()) break;
-      best = std::find_if(survivors.begin(), survivors.end(), [&](const RankState& survivor) {
-        return lanes.PositionOf(survivor.seat) == lanes.PositionOf(vacant);
-      });
-      if (best != survivors.end()) seat = vacant;
+  for (const bool same : {true, false}) {
+    for (const int seat : std::vector<int>(holders.vacant)) {
+      const auto found =
+          std::find_if(survivors.begin(), survivors.end(), [&](const RankState& survivor) {
+            return !same || lanes.PositionOf(survivor.seat) == lanes.PositionOf(seat);
+          });
+      if (found == survivors.end()) continue;
+      Rejoin(job, holders, seat, TakeOut(survivors, found, holders), outcomes);
     }
-    if (best == survivors.end()) best = survivors.begin();
-    Rejoin(job, holders, seat, best, outcomes);
   }
   for (RankState& survivor : survivors) {
     survivor.seat = -1;
@@ -374,8 +417,8 @@ JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slot
       return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
     }
     GiveUpReplicas(job, ranks, holders, outcomes);
-    TakeHolders(job, GroupsOfSeats(job), holders, outcomes);
   }
+  SeatHolders(job, holders, outcomes);
   TakeSpares(job, holders, outcomes);
   if (missing > 0) {
     SortBySeat(holders.next.members);

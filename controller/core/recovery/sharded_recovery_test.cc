@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -192,7 +193,7 @@ void ExpectRecovery(MemberJob played, const Loss& loss) {
 TEST(ShardedRecoveryTest, AnyLossLeavesWholeReplicas) {
   for (int replicas = 1; replicas <= 3; ++replicas) {
     for (int shards = 1; shards <= 3; ++shards) {
-      for (int spares = 0; spares <= 3; ++spares) {
+      for (int spares = 0; spares <= 2; ++spares) {
         for (int slots = 0; slots <= 2; ++slots) {
           const MemberJob played = ShardedJob(replicas, shards, spares, slots);
           const int ranks = replicas * shards;
@@ -206,31 +207,54 @@ TEST(ShardedRecoveryTest, AnyLossLeavesWholeReplicas) {
   }
 }
 
+// The positions whose state anybody has who is left when the ranks are lost, member or spare, if
+// nobody has trained since the first start.
+std::set<int> PositionsLeft(const Job& job, const std::vector<int>& lost) {
+  std::set<int> left;
+  const auto add = [&](const RankState& trainer) {
+    const int seat = FirstSeat(job, trainer);
+    if (seat != -1) left.insert(seat % job.request.shards);
+  };
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    if (std::count(lost.begin(), lost.end(), static_cast<int>(r)) == 0) add(job.ranks[r]);
+  }
+  for (const RankState& spare : job.spares) add(spare);
+  return left;
+}
+
+void ExpectSecondRecovery(MemberJob played, const std::vector<int>& lost) {
+  const int shards = played.job.request.shards;
+  const bool is_left = static_cast<int>(PositionsLeft(played.job, lost).size()) == shards;
+  Lose(played, lost, 11);
+  const Job& job = played.job;
+  ASSERT_EQ(job.generation == Generation(3), is_left) << job.reason;
+  if (!is_left) return;
+  std::set<int> held;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const int position = static_cast<int>(r) % shards;
+    ASSERT_EQ(job.ranks[r].seat % shards, position) << "half a replica";
+    const int first = FirstSeat(job, job.ranks[r]);
+    if (first != -1 && first % shards == position) held.insert(position);
+  }
+  ASSERT_EQ(static_cast<int>(held.size()), shards) << job.reason;
+}
+
 // Nobody has trained between the two losses: whoever came from another position has nothing for its
-// new one.
-TEST(ShardedRecoveryTest, SecondLossLeavesNoGenerationWithoutItsState) {
-  constexpr int kShards = 2;
-  for (int replicas = 2; replicas <= 3; ++replicas) {
+// new one, and whoever stands by still has a state.
+TEST(ShardedRecoveryTest, SecondLossIsRecoveredAsLongAsTheStateIsLeft) {
+  for (const auto& [replicas, shards] : std::vector<std::pair<int, int>>{{2, 2}, {3, 2}, {2, 3}}) {
     for (int spares = 0; spares <= 1; ++spares) {
-      const MemberJob whole = ShardedJob(replicas, kShards, spares, /*slots=*/1);
-      const int ranks = replicas * kShards;
+      const MemberJob whole = ShardedJob(replicas, shards, spares, /*slots=*/1);
+      const int ranks = replicas * shards;
       for (unsigned first = 1; first < 1U << ranks; ++first) {
         MemberJob played = whole;
         Lose(played, RanksIn(first, ranks), 10);
         if (played.job.generation != Generation(2)) continue;
         const int left = static_cast<int>(played.job.ranks.size());
         for (unsigned second = 1; second < 1U << left; ++second) {
-          MemberJob again = played;
-          Lose(again, RanksIn(second, left), 11);
-          const Job& job = again.job;
-          if (job.generation != Generation(3)) continue;
-          std::set<int> held;
-          for (const RankState& member : job.ranks) {
-            const int seat = FirstSeat(job, member);
-            if (seat != -1 && seat % kShards == member.seat % kShards) held.insert(seat % kShards);
-          }
-          ASSERT_EQ(held.size(), size_t{kShards})
-              << replicas << " replicas, " << spares << " spares: " << first << ", " << second;
+          ExpectSecondRecovery(played, RanksIn(second, left));
+          ASSERT_FALSE(HasFailure()) << replicas << " x " << shards << ", " << spares
+                                     << " spares: " << first << ", " << second;
         }
       }
     }
@@ -303,6 +327,27 @@ TEST(ShardedRecoveryTest, HolderTakesTheSeatOfANewcomerIfNobodyElseHasItsState) 
   EXPECT_EQ(played.Nodes(), "ed") << "f0 has not trained yet";
   ASSERT_EQ(played.job.spares.size(), 1U);
   EXPECT_EQ(played.job.spares[0].slot.node, NodeName("f0"));
+}
+
+TEST(ShardedRecoveryTest, WhoStandsByHasItsStateAsLongAsNobodyHasTrainedOn) {
+  MemberJob played = ShardedJob(2, 2, 0, 0);
+  Lose(played, {3}, 10);
+  ASSERT_EQ(played.Nodes(), "ab");
+  MemberJob later = played;
+  Lose(played, {0}, 11);
+  EXPECT_EQ(played.Nodes(), "cb") << "c was in position 0, too";
+  EXPECT_EQ(played.job.generation, Generation(3)) << played.job.reason;
+  later.TrainAll(11, 20);
+  Lose(later, {0}, 12);
+  EXPECT_EQ(later.job.state, JobState::kStopping) << later.job.reason;
+}
+
+TEST(ShardedRecoveryTest, MemberGoesBackToThePositionWhoseStateItHas) {
+  MemberJob played = ShardedJob(3, 2, 0, 0);
+  Lose(played, {0, 2}, 10);
+  ASSERT_EQ(played.Nodes(), "dbef");
+  Lose(played, {1, 3}, 11);
+  EXPECT_EQ(played.Nodes(), "ed") << played.job.reason;
 }
 
 TEST(ShardedRecoveryTest, WhoComesToASeatIsNotBlamedForItsFailures) {

@@ -39,11 +39,6 @@ std::map<int, std::vector<size_t>> MembersOfGroups(const Job& job) {
   return members;
 }
 
-bool Holds(const Job& job, const RankState& trainer, const std::vector<int>& groups) {
-  return GroupOf(groups, trainer.seat) != -1 && !IsLost(trainer) && !HasEnded(trainer) &&
-         HasStateOfSeat(job, trainer, groups);
-}
-
 std::string DescribeLoss(const Job& job, const std::vector<int>& groups, int group) {
   const Lanes lanes{job.request.shards};
   const int first =
@@ -96,13 +91,17 @@ std::string WhyStateIsLost(const Job& job) {
   std::set<int> held;
   for (const RankState& member : job.ranks) {
     filled.insert(GroupOf(groups, member.seat));
-    if (Holds(job, member, groups)) held.insert(GroupOf(groups, member.seat));
+    if (!IsLost(member) && !HasEnded(member)) held.insert(GroupOfState(job, member, groups));
+  }
+  // With shards it is known whose state they have. Without, none of theirs counts.
+  for (const RankState& spare : job.spares) {
+    if (IsUsable(job, spare)) held.insert(GroupOfState(job, spare, groups));
   }
   // Holders that left for a planned change that did not come about.
   for (const RankState& trainer : job.leaving) {
     if (!trainer.stop.has_value() && trainer.unreachable_since == absl::InfiniteFuture() &&
-        Holds(job, trainer, groups)) {
-      held.insert(GroupOf(groups, trainer.seat));
+        !IsLost(trainer) && !HasEnded(trainer)) {
+      held.insert(GroupOfState(job, trainer, groups));
     }
   }
   filled.erase(-1);

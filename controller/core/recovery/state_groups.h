@@ -21,8 +21,9 @@ std::vector<RankHome> HomesOf(const Job& job);
 // By seat: the number of its group.
 std::vector<int> GroupsOfSeats(const Job& job);
 
-// The group whose state the trainer has; -1: it has none. `groups`: GroupsOfSeats. A member that
-// has just come from another position of a sharded model has the state of its former group.
+// The group whose state the trainer has; -1: it has none. `groups`: GroupsOfSeats. A trainer that
+// has just come from another position of a sharded model, or begun to stand by, has the state of
+// its former group.
 int GroupOfState(const Job& job, const RankState& trainer, const std::vector<int>& groups);
 // Whether it has the state that belongs to its seat. Requires: it has a seat.
 bool HasStateOfSeat(const Job& job, const RankState& trainer, const std::vector<int>& groups);
