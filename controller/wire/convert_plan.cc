@@ -85,6 +85,9 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
   policy.same = placement.same();
   policy.ranks_per_node = placement.ranks_per_node();
+  if (placement.replica() == v1::REPLICA_PLACEMENT_REQUIRE) {
+    policy.replica = ReplicaPlacement::kRequire;
+  }
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
@@ -355,7 +358,8 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           RecoveryOf(spec),
           TimeoutsOf(spec),
           FromProto(spec.stragglers()),
-          CommandOf(spec)};
+          CommandOf(spec),
+          std::max(1, spec.shards())};
 }
 
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {

@@ -112,6 +112,7 @@ struct JobRequest {
   JobTimeouts timeouts = {};
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
+  int shards = 1;  // Ranks of a replica, which hold the model together; divides `ranks`.
 };
 
 // `steps` of a job that does not say how many it makes.
@@ -132,7 +133,9 @@ inline absl::Duration StopGraceOf(const JobRequest& request) {
 struct Slot {
   NodeName node;
   int number = 0;         // Of the CPU slot or GPU on its node, 0-based.
-  std::string rack = {};  // Label "rack" of the node when the rank was placed.
+  // Labels "rack" and "island" of the node when the rank was placed.
+  std::string rack = {};
+  std::string island = {};
 };
 
 struct StopOrder {

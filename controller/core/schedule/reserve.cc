@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "absl/time/time.h"
+#include "controller/core/schedule/rank_blocks.h"
 
 namespace paceline {
 namespace {
@@ -19,7 +20,10 @@ struct Candidate {
 class Planner {
  public:
   explicit Planner(const ReservationWish& wish)
-      : wish_(wish), blocks_(*wish.job), table_(*wish.table), coming_(wish.coming) {}
+      : wish_(wish),
+        blocks_(wish.table->BlocksOf(*wish.job)),
+        table_(*wish.table),
+        coming_(wish.coming) {}
 
   std::optional<ReservationPlan> Plan() {
     ReservationPlan plan;
@@ -43,31 +47,47 @@ class Planner {
 
   // Blocks that fit into the nodes when they are empty.
   int Total(const NodeSet& nodes) const {
-    int total = 0;
-    nodes.ForEach([&](int n) { total += blocks_.Fit(table_.node(n).total); });
-    return total;
+    BlockCount count(table_.index(), blocks_);
+    nodes.ForEach([&](int n) { count.Add(n, blocks_.Fit(table_.node(n).total)); });
+    return count.total();
+  }
+
+  // Blocks that fit into the nodes when what is coming is free.
+  BlockCount CountSoon(const NodeSet& nodes) const {
+    BlockCount count(table_.index(), blocks_);
+    nodes.ForEach([&](int n) { count.Add(n, blocks_.Fit(Soon(n))); });
+    return count;
   }
 
   // The slots that become free by themselves, if they suffice; else as few nodes as hold the
-  // ranks. Nodes that soon have the most slots go first.
+  // ranks. Nodes that soon have the most slots go first, and, where replicas require one, domains.
   Candidate Choose(const NodeSet& nodes) const {
-    std::vector<std::pair<int, int>> order;
-    int sum = 0;
+    const BlockCount soon = CountSoon(nodes);
+    const bool comes = soon.total() >= blocks_.count;
+    BlockCount room(table_.index(), blocks_);
+    std::vector<std::tuple<int, int, int, int>> order;
     nodes.ForEach([&](int n) {
-      if (blocks_.Fit(table_.node(n).total) > 0) order.emplace_back(-Soon(n), n);
-      sum += blocks_.Fit(Soon(n));
+      if (blocks_.Fit(table_.node(n).total) == 0) return;
+      room.Add(n, blocks_.Fit(comes ? Soon(n) : table_.node(n).total));
+      const int domain = soon.DomainOf(n);
+      order.emplace_back(-soon.RoomIn(domain), domain, -Soon(n), n);
     });
     std::sort(order.begin(), order.end());
-    const bool comes = sum >= blocks_.count;
     Candidate candidate;
     int left = blocks_.count;
-    for (const auto& [soon, n] : order) {
+    int present = -1;  // The domain.
+    int whole = 0;     // Blocks of whole replicas that it still has room for.
+    for (const auto& [soon_in, domain, soon_on, n] : order) {
       if (left == 0) break;
-      const int blocks = std::min(left, blocks_.Fit(comes ? Soon(n) : table_.node(n).total));
+      if (std::exchange(present, domain) != domain) whole = room.TotalIn(domain);
+      const int fit = blocks_.Fit(comes ? Soon(n) : table_.node(n).total);
+      const int blocks = std::min({left, whole, fit});
+      if (blocks == 0) continue;
       const int kept = blocks * blocks_.size;
       candidate.kept.push_back({n, kept});
       candidate.lacking += std::max(0, kept - Soon(n));
       left -= blocks;
+      whole -= blocks;
     }
     return candidate;
   }
@@ -76,6 +96,7 @@ class Planner {
   std::optional<Candidate> Present() const {
     if (wish_.present == nullptr) return std::nullopt;
     Candidate candidate;
+    BlockCount blocks(table_.index(), blocks_);
     int count = 0;
     for (const auto& [name, kept] : wish_.present->kept) {
       const int n = table_.index().Find(name);
@@ -83,8 +104,9 @@ class Planner {
       candidate.kept.push_back({n, kept});
       candidate.lacking += std::max(0, kept - Soon(n));
       count += kept;
+      blocks.Add(n, blocks_.Fit(kept));
     }
-    if (count != wish_.job->ranks) return std::nullopt;
+    if (count != wish_.job->ranks || blocks.total() < blocks_.count) return std::nullopt;
     return candidate;
   }
 
@@ -92,9 +114,7 @@ class Planner {
   std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {
-      int soon = 0;
-      choice.ForEach([&](int n) { soon += blocks_.Fit(Soon(n)); });
-      const int needed = blocks_.count - soon;
+      const int needed = blocks_.count - CountSoon(choice).total();
       if (needed <= 0) return {};  // It will fit there.
       std::vector<size_t> victims = VictimsIn(choice, needed);
       if (!victims.empty() && (best.empty() || victims.size() < best.size())) {
@@ -129,15 +149,17 @@ class Planner {
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
     std::vector<int> gone(static_cast<size_t>(table_.size()));  // By node: slots of the chosen.
     // How many more blocks fit when the job's slots are added to those, or (sign -1) taken back.
+    BlockCount count = CountSoon(choice);
     const auto change = [&](size_t h, int sign) {
-      int blocks = 0;
+      const int total = count.total();
       for (const NodeShare& share : wish_.held[h].shares) {
         if (!choice.Contains(share.node)) continue;
         const int before = Soon(share.node) + gone[share.node];
         gone[share.node] += sign * share.count;
-        blocks += blocks_.Fit(Soon(share.node) + gone[share.node]) - blocks_.Fit(before);
+        count.Add(share.node,
+                  blocks_.Fit(Soon(share.node) + gone[share.node]) - blocks_.Fit(before));
       }
-      return blocks;
+      return count.total() - total;
     };
     std::vector<size_t> chosen;
     int surplus = -needed;

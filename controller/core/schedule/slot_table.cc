@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <string>
+#include <tuple>
 #include <utility>
+
+#include "controller/core/schedule/replica_packing.h"
 
 namespace paceline {
 namespace {
@@ -59,10 +62,35 @@ Packing& SlotTable::PackingOf(const NodeSet& allowed, const RankBlocks& blocks) 
   return other_.emplace(std::move(packing));
 }
 
+RankBlocks SlotTable::BlocksOf(const JobRequest& job) const {
+  RankBlocks blocks(job);
+  if (blocks.per_replica == 1 || job.placement.replica == ReplicaPlacement::kPrefer) return blocks;
+  constexpr Span kSpans[] = {Span::kNode, Span::kIsland, Span::kRack};
+  const NodeSet& allowed = index_.Allowed(job.placement, /*with_pool=*/false);
+  const auto entry = largest_.try_emplace(&allowed);
+  std::array<int, 3>& largest = entry.first->second;
+  for (size_t s = 0; entry.second && s < largest.size(); ++s) {
+    const Span span = kSpans[s];
+    int& most = largest[s];
+    std::vector<int> sums(index_.CountDomains(span));
+    allowed.ForEach([&](int n) {
+      int& sum = sums[index_.DomainOf(span, n)];
+      sum += blocks.Fit(nodes_[n].total);
+      most = std::max(most, sum);
+    });
+  }
+  blocks.span = Span::kRack;
+  for (size_t s = largest.size(); s-- > 0;) {
+    if (largest[s] >= blocks.per_replica) blocks.span = kSpans[s];
+  }
+  return blocks;
+}
+
 SlotTable::Packed SlotTable::Pack(const JobRequest& job) {
   const NodeSet& allowed = index_.Allowed(job.placement, /*with_pool=*/false);
+  const RankBlocks blocks = BlocksOf(job);
+  if (blocks.per_replica > 1) return PackSharded(job, allowed, blocks);
   if (!job.placement.same.empty()) return PackInOneGroup(job, allowed);
-  const RankBlocks blocks(job);
   Packing& packing = PackingOf(allowed, blocks);
   return {InSlots(packing.Pack(blocks.count), blocks), packing.room()};
 }
@@ -102,6 +130,32 @@ SlotTable::Packed SlotTable::PackInOneGroup(const JobRequest& job, const NodeSet
   return packed;
 }
 
+SlotTable::Packed SlotTable::PackSharded(const JobRequest& job, const NodeSet& nodes,
+                                         const RankBlocks& blocks) const {
+  Packed packed;
+  std::tuple<Span, size_t, int> least;
+  for (const NodeSet& choice : index_.Choices(job.placement, nodes)) {
+    BlockCount count(index_, blocks);
+    std::vector<NodeShare> rooms;
+    int sum = 0;
+    choice.ForEach([&](int n) {
+      const int room = blocks.Fit(room_[n]);
+      if (room == 0) return;
+      rooms.push_back({n, room});
+      count.Add(n, room);
+      sum += room;
+    });
+    packed.room = std::max(packed.room, count.total());
+    if (count.total() < blocks.count) continue;
+    PackedReplicas found = PackReplicas(index_, rooms, blocks);
+    const auto cost = std::make_tuple(found.span, found.shares.size(), sum);
+    if (!packed.shares.empty() && !(cost < least)) continue;
+    packed.shares = InSlots(std::move(found.shares), blocks);
+    least = cost;
+  }
+  return packed;
+}
+
 std::vector<Slot> SlotTable::Take(const std::vector<NodeShare>& shares) {
   std::vector<Slot> slots;
   for (const NodeShare& share : shares) {
@@ -114,7 +168,8 @@ Slot SlotTable::TakeOne(int index) {
   --(room_[index] > 0 ? room_[index] : kept_[index]);
   changes_.push_back(index);
   const NodeSpace& node = nodes_[index];
-  return {node.name, node.free[used_[index]++], index_.rack_name(index)};
+  return {node.name, node.free[used_[index]++], index_.rack_name(index),
+          index_.island_name(index)};
 }
 
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes) {
