@@ -267,7 +267,8 @@ std::string StartReason(const Job& job);
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
 // Gives a queued job its next generation. Ranks on a node become neighbours, and so do nodes in a
-// rack; otherwise they keep the order of `slots`.
+// rack; otherwise they keep the order of `slots`. Of a sharded job, the same is done with replicas,
+// by their first ranks, whose own ranks keep their order.
 void PlaceJob(Job& job, std::vector<Slot> slots, Moment now);
 
 // Takes in a node's report of one of the job's trainers. A report of an unknown trainer, or of one

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/schedule/replica_packing.h"
 #include "controller/core/schedule/slot_table.h"
 
 namespace paceline {
@@ -40,17 +41,7 @@ Unfitness ForRank(const SlotTable& table, int n, const SlotWish& wish) {
   return {far, table.room(n) == 0, table.index().pool().Contains(n), table.free(n), n};
 }
 
-// How far the node is from the nearest rank, as a Span.
-int SpanFromRanks(const SlotTable& table, int n, const SlotWish& wish) {
-  Span nearest = Span::kAnywhere;
-  for (const Slot& rank : wish.ranks) {
-    const int other = table.index().Find(rank.node);
-    if (other >= 0) nearest = std::min(nearest, table.index().SpanOf(other, n));
-  }
-  return static_cast<int>(nearest);
-}
-
-Unfitness ForSpare(const SlotTable& table, int n, const SlotWish& wish, bool sharded) {
+Unfitness ForSpare(const SlotTable& table, int n, const SlotWish& wish) {
   const NodeSpace& node = table.node(n);
   const std::string& rack = table.index().rack_name(n);
   const auto on_node = [&](const Slot& slot) { return slot.node == node.name; };
@@ -58,9 +49,28 @@ Unfitness ForSpare(const SlotTable& table, int n, const SlotWish& wish, bool sha
   const bool beside_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), on_node);
   const bool near_rank = std::any_of(wish.ranks.begin(), wish.ranks.end(), in_rack);
   const bool beside_spare = std::any_of(wish.spares.begin(), wish.spares.end(), on_node);
-  // The spare of a sharded job is to serve its replicas as a member.
-  const int far = sharded ? SpanFromRanks(table, n, wish) : static_cast<int>(near_rank);
-  return {2 * beside_rank + !table.index().pool().Contains(n), far, beside_spare, table.room(n), n};
+  return {2 * beside_rank + !table.index().pool().Contains(n), near_rank, beside_spare,
+          table.room(n), n};
+}
+
+// A spare of a sharded job may take a place in any of its replicas, so it goes near one: one that
+// has no other spare near it.
+Unfitness ForShardedSpare(const SlotTable& table, int n, const SlotWish& wish) {
+  const NodeSpace& node = table.node(n);
+  const std::string& rack = table.index().rack_name(n);
+  const std::string& island = table.index().island_name(n);
+  const auto on_node = [&](const Slot& slot) { return slot.node == node.name; };
+  const auto in_rack = [&](const Slot& slot) { return slot.rack == rack; };
+  const auto in_island = [&](const Slot& slot) { return in_rack(slot) && slot.island == island; };
+  const auto any_rank = [&](const auto& is_near) {
+    return std::any_of(wish.ranks.begin(), wish.ranks.end(), is_near);
+  };
+  const bool beside_rank = any_rank(on_node);
+  const int far = any_rank(in_island) ? 0 : any_rank(in_rack) ? 1 : 2;
+  const auto spares = std::count_if(wish.spares.begin(), wish.spares.end(), in_island);
+  const bool beside_spare = std::any_of(wish.spares.begin(), wish.spares.end(), on_node);
+  return {2 * beside_rank + !table.index().pool().Contains(n), far,
+          2 * static_cast<int>(spares) + beside_spare, table.room(n), n};
 }
 
 // The domains that a slot has to be in, of this kind: those of the other ranks of its replica, or,
@@ -109,12 +119,13 @@ NodeSet Suitable(const JobRequest& job, const SlotTable& table, const SlotWish& 
 
 // The index of the best node; -1: no node suits.
 int FindOne(const JobRequest& job, const SlotTable& table, const SlotWish& wish) {
-  const bool spare = wish.use == SlotWish::Use::kSpare;
+  const auto unfitness_for = wish.use == SlotWish::Use::kRank ? ForRank
+                             : job.shards > 1                 ? ForShardedSpare
+                                                              : ForSpare;
   int best = -1;
   std::optional<Unfitness> least;
   Suitable(job, table, wish).ForEach([&](int n) {
-    const Unfitness unfitness =
-        spare ? ForSpare(table, n, wish, job.shards > 1) : ForRank(table, n, wish);
+    const Unfitness unfitness = unfitness_for(table, n, wish);
     if (least.has_value() && !(unfitness < *least)) return;
     least = unfitness;
     best = n;
@@ -282,9 +293,9 @@ Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& node
   if (fit.total() >= count) {
     return {table.Take(PackReplicas(index, rooms, blocks).shares), ""};
   }
-  return {{}, absl::StrCat("no ", count, " ", SlotNoun(job.device, count), " are free ",
-                           blocks.bound() ? DescribeSpan(blocks.span) : "in all",
-                           " for a replica where the job may run")};
+  return {{},
+          absl::StrCat("there are no ", count, " free ", SlotNoun(job.device, count), " ",
+                       DescribeSpan(blocks.span), " for a replica where the job may run")};
 }
 
 absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nodes) {

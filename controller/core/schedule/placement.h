@@ -7,9 +7,9 @@
 // a domain empty, the smallest domain that holds them is taken, so that empty ones stay whole. Ties
 // go by name.
 //
-// If the job is sharded, the ranks of a replica are placed near each other (replica_packing.h), all
-// the same whether the job requires it. What it requires is a domain that is large enough: a node,
-// if one that the job may use has as many slots as a replica has ranks, else an island, else a rack.
+// If the job is sharded, the ranks of a replica are placed near each other (replica_packing.h). If
+// it requires that (placement.replica), they share a node, if one that the job may use has as many
+// slots as a replica has ranks; else an island, if one is large enough; else a rack.
 //
 // A node with a label "taint.KEY" takes only jobs that tolerate it. One with the label
 // "pool" = "spare" takes only spares and replacements, of any job.
@@ -52,14 +52,15 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
 struct SlotWish {
   // kRank: for a rank that was lost or that moves; near the job's ranks, even where slots are kept
   // for waiting jobs. kSpare: away from its ranks, on another node, preferably in another rack,
-  // best in the pool of spares; never where slots are kept for waiting jobs.
+  // best in the pool of spares; never where slots are kept for waiting jobs. That of a sharded job:
+  // preferably in the island or rack of its ranks; where it requires domains, only in theirs.
   enum class Use { kRank, kSpare };
   Use use = Use::kRank;
   std::vector<Slot> ranks;        // Those that the job keeps.
   std::vector<Slot> spares;       // Those of its spares that it keeps.
   std::set<NodeName> avoid = {};  // Nodes that must not be used.
-  // Of a rank of a sharded job: the nodes of the others of its replica, which it goes near first;
-  // if the job requires it, the slot is in their domain, whichever it is in.
+  // For a rank of a sharded job: the nodes of the others of its replica. It goes near them first, and
+  // only into their domain if the job requires that.
   std::vector<NodeName> replica = {};
 };
 
