@@ -106,10 +106,17 @@ int64_t StepsOf(const v1::JobSpec& spec) {
   return spec.steps();
 }
 
+// A number that makes no whole replicas has no meaning.
+int ShardsOf(const v1::JobSpec& spec) {
+  const int shards = std::max(1, spec.shards());
+  return spec.ranks() % shards == 0 ? shards : 1;
+}
+
 v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
   v1::TrainerRecord record;
   record.set_store_address(trainer.report.store_address);
   record.set_rack(trainer.slot.rack);
+  record.set_island(trainer.slot.island);
   record.set_seat(trainer.seat);
   if (trainer.stop.has_value()) {
     record.set_stop_grace_s(absl::ToDoubleSeconds(trainer.stop->grace));
@@ -143,6 +150,7 @@ RankState DecodeTrainer(const Job& job, const v1::Rank& shown) {
 void Complete(const v1::TrainerRecord& record, RankState* trainer) {
   trainer->report.store_address = record.store_address();
   trainer->slot.rack = record.rack();
+  trainer->slot.island = record.island();
   trainer->seat = record.seat();
   if (record.has_stop_grace_s()) {
     trainer->stop = StopOrder{absl::Seconds(record.stop_grace_s()), absl::InfiniteFuture()};
@@ -359,7 +367,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           TimeoutsOf(spec),
           FromProto(spec.stragglers()),
           CommandOf(spec),
-          std::max(1, spec.shards())};
+          ShardsOf(spec)};
 }
 
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {
@@ -397,6 +405,7 @@ void EncodeMembership(const Job& job, v1::JobRecord* record) {
     added.set_node(home.node.value());
     added.set_slot(home.number);
     added.set_rack(home.rack);
+    added.set_island(home.island);
   }
   *record->mutable_recovery() = Encode(job.recovery);
 }
@@ -409,7 +418,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     Complete(stored, &job->leaving.back());
   }
   for (const v1::HomeRecord& home : record.homes()) {
-    job->homes.push_back({NodeName(home.node()), home.slot(), home.rack()});
+    job->homes.push_back({NodeName(home.node()), home.slot(), home.rack(), home.island()});
   }
   for (const v1::MembershipChange& change : record.job().membership_changes()) {
     job->recovery.history.push_back(DecodeChange(change));

@@ -112,7 +112,7 @@ struct JobRequest {
   JobTimeouts timeouts = {};
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
-  int shards = 1;  // Ranks of a replica, which hold the model together; divides `ranks`.
+  int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
 };
 
 // `steps` of a job that does not say how many it makes.
