@@ -132,7 +132,7 @@ inline absl::Duration StopGraceOf(const JobRequest& request) {
 // Where one rank runs: one of a node's CPU slots, or one of its GPUs.
 struct Slot {
   NodeName node;
-  int number = 0;         // Of the CPU slot or GPU on its node, 0-based.
+  int number = 0;  // Of the CPU slot or GPU on its node, 0-based.
   // Labels "rack" and "island" of the node when the rank was placed.
   std::string rack = {};
   std::string island = {};

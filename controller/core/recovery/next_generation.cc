@@ -169,7 +169,8 @@ JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slot
   const int vacant = static_cast<int>(holders.vacant.size());
   const int filled = static_cast<int>(holders.next.members.size());
   const SlotUse use = MayGoOnWith(job, filled) > 0 ? SlotUse::kRank : SlotUse::kRankAnywhere;
-  std::vector<Slot> slots = vacant == 0 ? std::vector<Slot>() : find_slots(job, use, vacant, nullptr);
+  std::vector<Slot> slots =
+      vacant == 0 ? std::vector<Slot>() : find_slots(job, use, vacant, nullptr);
   if (static_cast<int>(slots.size()) < vacant) {
     const int ranks = MayGoOnWith(job, filled + static_cast<int>(slots.size()));
     if (ranks == 0 || MayReturn(job, now)) {

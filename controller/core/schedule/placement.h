@@ -59,8 +59,8 @@ struct SlotWish {
   std::vector<Slot> ranks;        // Those that the job keeps.
   std::vector<Slot> spares;       // Those of its spares that it keeps.
   std::set<NodeName> avoid = {};  // Nodes that must not be used.
-  // For a rank of a sharded job: the nodes of the others of its replica. It goes near them first, and
-  // only into their domain if the job requires that.
+  // For a rank of a sharded job: the nodes of the others of its replica. It goes near them first,
+  // and only into their domain if the job requires that.
   std::vector<NodeName> replica = {};
 };
 

@@ -27,9 +27,8 @@ class NodesByRoom {
   NodeShare Find(int room) const {
     if (nodes_.empty()) return {};
     const auto smaller = nodes_.lower_bound({1 - room, 0});  // The first that has less.
-    const auto found = smaller == nodes_.begin()
-                           ? smaller
-                           : nodes_.lower_bound({std::prev(smaller)->first, 0});
+    const auto found =
+        smaller == nodes_.begin() ? smaller : nodes_.lower_bound({std::prev(smaller)->first, 0});
     return {found->second, -found->first};
   }
 
@@ -65,9 +64,8 @@ class Packer {
   PackedReplicas Pack(const Rooms& rooms, int replicas) const {
     PackedReplicas packed{span_, {}};
     std::vector<Domain> racks = Split(rooms, std::max(Span::kRack, span_));
-    std::stable_sort(racks.begin(), racks.end(), [](const Domain& a, const Domain& b) {
-      return a.replicas > b.replicas;
-    });
+    std::stable_sort(racks.begin(), racks.end(),
+                     [](const Domain& a, const Domain& b) { return a.replicas > b.replicas; });
     auto rack = racks.begin();
     for (; rack->replicas < replicas; ++rack) {
       Append(Fill(rack->rooms, rack->replicas), packed.shares);

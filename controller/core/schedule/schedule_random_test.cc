@@ -77,6 +77,10 @@ class History {
     if (Below(4) == 0) {
       policy.ranks_per_node = 1 + Below(3);
       job.request.ranks = policy.ranks_per_node * (1 + Below(3));
+    } else if (Below(3) == 0) {
+      job.request.shards = 2 + Below(3);
+      job.request.ranks = job.request.shards * (1 + Below(2));
+      if (Below(2) == 0) policy.replica = ReplicaPlacement::kRequire;
     }
   }
 
@@ -142,6 +146,16 @@ class History {
     if (job.placement.same == "rack") {
       ASSERT_EQ(racks.size(), 1u);
     }
+    if (job.placement.replica == ReplicaPlacement::kRequire) CheckReplicas(start);
+  }
+
+  // What is required is at most a rack.
+  void CheckReplicas(const ScheduleDecision::Start& start) {
+    const std::vector<Slot>& slots = start.placement.slots;
+    const size_t shards = static_cast<size_t>(cluster_.jobs.at(start.job).request.shards);
+    for (size_t r = 0; r < slots.size(); ++r) {
+      ASSERT_EQ(slots[r].rack, slots[r / shards * shards].rack);
+    }
   }
 
   static void CheckPolicy(const PlacementPolicy& policy, const NodeName& name,
@@ -166,7 +180,8 @@ TEST(ScheduleRandomTest, InvariantsHoldInEveryHistory) {
 }
 
 // Whatever jobs of the same priority keep coming, every job that could run alone starts at last.
-TEST(ScheduleRandomTest, NoJobStarves) {
+// `sharded`: it requires replicas of two ranks to be on one node, if a node has two slots.
+void ExpectNoJobStarves(bool sharded) {
   for (int seed = 0; seed < kHistories; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937_64 random(static_cast<uint64_t>(seed));
@@ -175,9 +190,13 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     };
     SmallCluster cluster;
     int total = 0;
+    int pairs = 0;
     for (int n = 0; n < 2 + below(5); ++n) {
-      total += cluster.AddNode(absl::StrCat("n", n), 1 + below(4)).slots;
+      const int slots = cluster.AddNode(absl::StrCat("n", n), 1 + below(4)).slots;
+      total += slots;
+      pairs += slots / 2;
     }
+    if (pairs == 0) pairs = total / 2;
     std::vector<std::string> running;
     int submitted = 0;
     const auto pass = [&] {
@@ -189,7 +208,13 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     };
     for (int i = 0; i < total; ++i) submit_small();
     pass();
-    cluster.Submit("large", total - below(std::max(1, total / 3)));
+    if (sharded) {
+      Job& large = cluster.Submit("large", 2 * (pairs - below(std::max(1, pairs / 3))));
+      large.request.shards = 2;
+      large.request.placement.replica = ReplicaPlacement::kRequire;
+    } else {
+      cluster.Submit("large", total - below(std::max(1, total / 3)));
+    }
     // Jobs end in any order, and after each one others come. Only the jobs that run when this one
     // comes, and those ahead of it, can delay it.
     const int bound = static_cast<int>(cluster.jobs.size()) + 1;
@@ -207,6 +232,10 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     EXPECT_EQ(cluster["large"].state, JobState::kRunning);
   }
 }
+
+TEST(ScheduleRandomTest, NoJobStarves) { ExpectNoJobStarves(/*sharded=*/false); }
+
+TEST(ScheduleRandomTest, NoJobThatRequiresDomainsStarves) { ExpectNoJobStarves(/*sharded=*/true); }
 
 }  // namespace
 }  // namespace paceline

@@ -168,8 +168,7 @@ Slot SlotTable::TakeOne(int index) {
   --(room_[index] > 0 ? room_[index] : kept_[index]);
   changes_.push_back(index);
   const NodeSpace& node = nodes_[index];
-  return {node.name, node.free[used_[index]++], index_.rack_name(index),
-          index_.island_name(index)};
+  return {node.name, node.free[used_[index]++], index_.rack_name(index), index_.island_name(index)};
 }
 
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes) {

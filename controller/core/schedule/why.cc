@@ -192,7 +192,8 @@ class Explanation {
       const std::set<std::string>& nodes = homes[replica];
       if (nodes.empty()) continue;
       Say("The new ranks of replica ", replica, " have to be ", DescribeSpan(blocks.span),
-          " with its others, which are on ", Names(std::vector<std::string>(nodes.begin(), nodes.end())),
+          " with its others, which are on ",
+          Names(std::vector<std::string>(nodes.begin(), nodes.end())),
           " (placement.replica: require)");
     }
   }
