@@ -150,7 +150,7 @@ class Packer {
       for (const Domain& domain : domains) {
         NodesByRoom left(domain.rooms);
         for (int room = domain.room; room >= size_ && replicas > 0; room -= size_) {
-          FillOne(left, shares);
+          FillReplica(left, shares);
           --replicas;
         }
         Append(left.rooms(), rest);
@@ -168,7 +168,7 @@ class Packer {
   }
 
   // Appends the shares of one replica, of as few nodes as possible. Requires: the nodes hold it.
-  void FillOne(NodesByRoom& nodes, Rooms& shares) const {
+  void FillReplica(NodesByRoom& nodes, Rooms& shares) const {
     for (int left = size_; left > 0;) {
       const NodeShare node = nodes.Find(left);
       shares.push_back(nodes.Take(node, std::min(left, node.count)));
