@@ -282,20 +282,15 @@ Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& node
                        const SlotWish& wish, int count) {
   const NodeIndex index = IndexOf(nodes);
   SlotTable table(nodes, index);
-  RankBlocks blocks = table.BlocksOf(job);
-  blocks.count = blocks.per_replica = count;
-  std::vector<NodeShare> rooms;
-  BlockCount fit(index, blocks);
-  Suitable(job, table, wish).ForEach([&](int n) {
-    rooms.push_back({n, table.free(n)});
-    fit.Add(n, table.free(n));
-  });
-  if (fit.total() >= count) {
-    return {table.Take(PackReplicas(index, rooms, blocks).shares), ""};
+  const Span span = table.BlocksOf(job).span;
+  for (const NodeSet& group : index.Choices(job.placement, Suitable(job, table, wish))) {
+    ReplicaPacking packing(index, count);
+    group.ForEach([&](int n) { packing.SetRoom(n, table.free(n)); });
+    if (packing.Fit(span) > 0) return {table.Take(packing.Pack(1, span)), ""};
   }
   return {{},
           absl::StrCat("there are no ", count, " free ", SlotNoun(job.device, count), " ",
-                       DescribeSpan(blocks.span), " for a replica where the job may run")};
+                       DescribeSpan(span), " for a replica where the job may run")};
 }
 
 absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nodes) {

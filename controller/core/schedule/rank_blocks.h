@@ -59,9 +59,8 @@ class BlockCount {
 
   // The domain around the node in which bound replicas have to lie.
   int DomainOf(int node) const { return index_.DomainOf(span_, node); }
-  // What was added there, and how much of it total() counts.
+  // What was added there.
   int RoomIn(int domain) const { return room_[domain]; }
-  int TotalIn(int domain) const { return Whole(room_[domain]); }
 
  private:
   int Whole(int room) const { return room / unit_ * unit_; }

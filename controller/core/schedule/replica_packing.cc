@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <set>
 #include <utility>
 
@@ -40,152 +41,195 @@ class NodesByRoom {
   }
 
   Rooms rooms() const {
-    Rooms rooms;
-    for (const auto& [room, node] : nodes_) rooms.push_back({node, -room});
-    return rooms;
+    Rooms left;
+    for (const auto& [room, node] : nodes_) left.push_back({node, -room});
+    return left;
   }
 
  private:
   std::set<std::pair<int, int>> nodes_;  // {-room, node}
 };
 
-struct Domain {
+// Nodes that share a domain.
+struct Group {
   Rooms rooms;
-  int room = 0;      // Blocks on all of its nodes together.
-  int largest = 0;   // No node has room for more blocks than this.
-  int replicas = 0;  // That fit into it, each within a domain of Packer::span_.
+  int room = 0;  // Of all of them.
 };
 
-class Packer {
- public:
-  Packer(const NodeIndex& index, const Rooms& rooms, const RankBlocks& blocks)
-      : index_(index), size_(blocks.per_replica), span_(Narrowest(rooms, blocks)) {}
-
-  PackedReplicas Pack(const Rooms& rooms, int replicas) const {
-    PackedReplicas packed{span_, {}};
-    std::vector<Domain> racks = Split(rooms, std::max(Span::kRack, span_));
-    std::stable_sort(racks.begin(), racks.end(),
-                     [](const Domain& a, const Domain& b) { return a.replicas > b.replicas; });
-    auto rack = racks.begin();
-    for (; rack->replicas < replicas; ++rack) {
-      Append(Fill(rack->rooms, rack->replicas), packed.shares);
-      replicas -= rack->replicas;
-    }
-    Rooms rest;
-    for (; rack != racks.end(); ++rack) Append(rack->rooms, rest);
-    Append(FillOneDomain(rest, replicas), packed.shares);
-    return packed;
+// By domain of this kind; those with the most room first.
+std::vector<Group> GroupsByRoom(const NodeIndex& index, Span span, const Rooms& rooms) {
+  std::map<int, Group> by_domain;
+  for (const NodeShare& node : rooms) {
+    Group& group = by_domain[index.DomainOf(span, node.node)];
+    group.rooms.push_back(node);
+    group.room += node.count;
   }
+  std::vector<Group> groups;
+  groups.reserve(by_domain.size());
+  for (auto& [domain, group] : by_domain) groups.push_back(std::move(group));
+  std::stable_sort(groups.begin(), groups.end(),
+                   [](const Group& a, const Group& b) { return a.room > b.room; });
+  return groups;
+}
 
- private:
-  // The narrowest kind of domain with which all replicas fit.
-  Span Narrowest(const Rooms& rooms, RankBlocks blocks) const {
-    const Span widest = blocks.span;
-    for (const Span span : {Span::kNode, Span::kIsland, Span::kRack}) {
-      if (span >= widest) break;
-      blocks.span = span;
-      BlockCount count(index_, blocks);
-      for (const NodeShare& node : rooms) count.Add(node.node, node.count);
-      if (count.total() >= blocks.count) return span;
-    }
-    return widest;
+// Appends the shares of one replica, of as few nodes as possible. Requires: the nodes hold it.
+void FillReplica(int size, NodesByRoom& nodes, Rooms& shares) {
+  for (int left = size; left > 0;) {
+    const NodeShare node = nodes.Find(left);
+    shares.push_back(nodes.Take(node, std::min(left, node.count)));
+    left -= shares.back().count;
   }
-
-  // The domains of a kind, by number, without empty ones. Those narrower than span_ have no use for
-  // their `replicas`.
-  std::vector<Domain> Split(const Rooms& rooms, Span span) const {
-    std::vector<Domain> domains(index_.CountDomains(span));
-    std::vector<int> within(index_.CountDomains(span_));  // By domain of span_: blocks.
-    for (const NodeShare& node : rooms) {
-      Domain& domain = domains[index_.DomainOf(span, node.node)];
-      domain.rooms.push_back(node);
-      domain.room += node.count;
-      domain.largest = std::max(domain.largest, node.count);
-      int& room = within[index_.DomainOf(span_, node.node)];
-      domain.replicas += (room + node.count) / size_ - room / size_;
-      room += node.count;
-    }
-    domains.erase(std::remove_if(domains.begin(), domains.end(),
-                                 [](const Domain& domain) { return domain.rooms.empty(); }),
-                  domains.end());
-    return domains;
-  }
-
-  // All within one domain, of the narrowest kind that has such a one. Requires: there is one.
-  Rooms FillOneDomain(const Rooms& rooms, int replicas) const {
-    Rooms best;
-    for (const Span span : {Span::kNode, Span::kIsland, Span::kRack, Span::kAnywhere}) {
-      if (span < span_ || !best.empty()) continue;
-      std::pair<int, int> least;
-      for (const Domain& domain : Split(rooms, span)) {
-        if (domain.replicas < replicas) continue;
-        const int nodes = (replicas * size_ + domain.largest - 1) / domain.largest;
-        if (!best.empty() && !(std::make_pair(nodes, domain.room) < least)) continue;
-        Rooms shares = Fill(domain.rooms, replicas);
-        const std::pair<int, int> cost = {static_cast<int>(shares.size()), domain.room};
-        if (!best.empty() && !(cost < least)) continue;
-        best = std::move(shares);
-        least = cost;
-      }
-    }
-    return best;
-  }
-
-  // Requires: so many replicas fit into these nodes.
-  Rooms Fill(const Rooms& rooms, int replicas) const {
-    Rooms shares;
-    NodesByRoom nodes(rooms);
-    while (replicas > 0) {
-      const NodeShare node = nodes.Find(replicas * size_);
-      const int whole = std::min(replicas, node.count / size_);
-      if (whole == 0) break;
-      shares.push_back(nodes.Take(node, whole * size_));
-      replicas -= whole;
-    }
-    Rooms rest = nodes.rooms();
-    for (const Span span : {Span::kIsland, Span::kRack, Span::kAnywhere}) {
-      if (replicas == 0) break;
-      std::vector<Domain> domains = SplitByRoom(rest, span);
-      rest.clear();
-      for (const Domain& domain : domains) {
-        NodesByRoom left(domain.rooms);
-        for (int room = domain.room; room >= size_ && replicas > 0; room -= size_) {
-          FillReplica(left, shares);
-          --replicas;
-        }
-        Append(left.rooms(), rest);
-      }
-    }
-    return shares;
-  }
-
-  // The domains of a kind, those with the most room first.
-  std::vector<Domain> SplitByRoom(const Rooms& rooms, Span span) const {
-    std::vector<Domain> domains = Split(rooms, span);
-    std::stable_sort(domains.begin(), domains.end(),
-                     [](const Domain& a, const Domain& b) { return a.room > b.room; });
-    return domains;
-  }
-
-  // Appends the shares of one replica, of as few nodes as possible. Requires: the nodes hold it.
-  void FillReplica(NodesByRoom& nodes, Rooms& shares) const {
-    for (int left = size_; left > 0;) {
-      const NodeShare node = nodes.Find(left);
-      shares.push_back(nodes.Take(node, std::min(left, node.count)));
-      left -= shares.back().count;
-    }
-  }
-
-  const NodeIndex& index_;
-  const int size_;  // Of a replica, in blocks.
-  const Span span_;
-};
+}
 
 }  // namespace
 
-PackedReplicas PackReplicas(const NodeIndex& index, const std::vector<NodeShare>& rooms,
-                            const RankBlocks& blocks) {
-  return Packer(index, rooms, blocks).Pack(rooms, blocks.replicas());
+ReplicaPacking::ReplicaPacking(const NodeIndex& index, int size)
+    : index_(index),
+      size_(size),
+      room_(index.size()),
+      islands_(index.island_racks().size()),
+      racks_(index.racks().size()) {}
+
+void ReplicaPacking::SetRoom(int node, int room) {
+  const int before = std::exchange(room_[node], room);
+  // Returns how many more replicas fit into the domain.
+  const auto change = [&](Domain& domain) {
+    const int fit = domain.room / size_;
+    domain.room += room - before;
+    domain.largest = std::max(domain.largest, room);
+    return domain.room / size_ - fit;
+  };
+  Domain& island = islands_[index_.island(node)];
+  Domain& rack = racks_[index_.rack(node)];
+  const std::array<int, 3> more = {room / size_ - before / size_, change(island), change(rack)};
+  change(all_);
+  for (Domain* domain : {&island, &rack, &all_}) {
+    for (size_t span = 0; span < more.size(); ++span) domain->fit[span] += more[span];
+  }
+}
+
+Span ReplicaPacking::Narrowest(int replicas, Span widest) const {
+  for (const Span span : {Span::kNode, Span::kIsland, Span::kRack}) {
+    if (span < widest && Fit(span) >= replicas) return span;
+  }
+  return widest;
+}
+
+std::vector<NodeShare> ReplicaPacking::Pack(int replicas, Span widest) const {
+  const Span span = Narrowest(replicas, widest);
+  Rooms shares;
+  if (span == Span::kAnywhere) {
+    Rooms rooms;
+    for (int n = 0; n < index_.size(); ++n) {
+      if (room_[n] > 0) rooms.push_back({n, room_[n]});
+    }
+    Fill(rooms, replicas, shares);
+    return shares;
+  }
+  std::vector<bool> open(racks_.size(), true);
+  while (true) {
+    const int rack = FindLargestRack(span, open);
+    const int fit = FitInto(racks_[rack], span);
+    if (fit >= replicas) break;
+    Fill(Members(rack, -1), fit, shares);
+    replicas -= fit;
+    open[rack] = false;
+  }
+  FillOneDomain(span, open, replicas, shares);
+  return shares;
+}
+
+int ReplicaPacking::FindLargestRack(Span span, const std::vector<bool>& open) const {
+  int best = -1;
+  for (int rack = 0; rack < static_cast<int>(racks_.size()); ++rack) {
+    if (!open[rack]) continue;
+    if (best < 0 || FitInto(racks_[rack], span) > FitInto(racks_[best], span)) best = rack;
+  }
+  return best;
+}
+
+// The smallest node with so much room; -1: there is none.
+int ReplicaPacking::FindNode(const std::vector<bool>& open, int room) const {
+  int best = -1;
+  for (int n = 0; all_.largest >= room && n < index_.size(); ++n) {
+    if (room_[n] < room || (best >= 0 && room_[n] >= room_[best])) continue;
+    if (open[index_.rack(n)]) best = n;
+  }
+  return best;
+}
+
+// Of the islands, or the racks, into which so many replicas fit: one with the fewest nodes, then
+// the smallest; -1: there is none.
+int ReplicaPacking::FindEnough(Span kind, Span span, const std::vector<bool>& open,
+                               int replicas) const {
+  const bool is_rack = kind == Span::kRack;
+  const std::vector<Domain>& domains = is_rack ? racks_ : islands_;
+  int best = -1;
+  std::pair<int, int> least;
+  for (int d = 0; d < static_cast<int>(domains.size()); ++d) {
+    const Domain& domain = domains[d];
+    if (FitInto(domain, span) < replicas || !open[is_rack ? d : index_.island_racks()[d]]) continue;
+    const std::pair<int, int> cost = {(replicas * size_ + domain.largest - 1) / domain.largest,
+                                      domain.room};
+    if (best >= 0 && !(cost < least)) continue;
+    best = d;
+    least = cost;
+  }
+  return best;
+}
+
+std::vector<NodeShare> ReplicaPacking::Members(int rack, int island) const {
+  Rooms members;
+  for (const int n : index_.racks()[rack]) {
+    if (room_[n] == 0 || (island >= 0 && index_.island(n) != island)) continue;
+    members.push_back({n, room_[n]});
+  }
+  return members;
+}
+
+// All within one domain, of the narrowest kind that has such a one. Requires: a rack is one.
+void ReplicaPacking::FillOneDomain(Span span, const std::vector<bool>& open, int replicas,
+                                   std::vector<NodeShare>& shares) const {
+  if (span == Span::kNode) {
+    if (const int node = FindNode(open, replicas * size_); node >= 0) {
+      shares.push_back({node, replicas * size_});
+      return;
+    }
+  }
+  if (span <= Span::kIsland) {
+    if (const int island = FindEnough(Span::kIsland, span, open, replicas); island >= 0) {
+      Fill(Members(index_.island_racks()[island], island), replicas, shares);
+      return;
+    }
+  }
+  Fill(Members(FindEnough(Span::kRack, span, open, replicas), -1), replicas, shares);
+}
+
+// Requires: so many replicas fit into these nodes.
+void ReplicaPacking::Fill(const std::vector<NodeShare>& rooms, int replicas,
+                          std::vector<NodeShare>& shares) const {
+  NodesByRoom nodes(rooms);
+  while (replicas > 0) {
+    const NodeShare node = nodes.Find(replicas * size_);
+    const int whole = std::min(replicas, node.count / size_);
+    if (whole == 0) break;
+    shares.push_back(nodes.Take(node, whole * size_));
+    replicas -= whole;
+  }
+  Rooms rest = nodes.rooms();
+  for (const Span span : {Span::kIsland, Span::kRack, Span::kAnywhere}) {
+    if (replicas == 0) break;
+    const std::vector<Group> groups = GroupsByRoom(index_, span, rest);
+    rest.clear();
+    for (const Group& group : groups) {
+      NodesByRoom left(group.rooms);
+      for (int room = group.room; room >= size_ && replicas > 0; room -= size_) {
+        FillReplica(size_, left, shares);
+        --replicas;
+      }
+      Append(left.rooms(), rest);
+    }
+  }
 }
 
 }  // namespace paceline

@@ -265,6 +265,30 @@ TEST(ReplicaPlacementTest, UnshardedJobsGoWhereTheyWentWithoutReplicas) {
   }
 }
 
+TEST(ReplicaPlacementTest, JobsOfAPassSeeWhatThoseBeforeThemHaveLeft) {
+  for (int seed = 0; seed < kCases / 4; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    Random random(static_cast<uint64_t>(seed));
+    const TestNodes nodes = random.Cluster();
+    const NodeIndex index = IndexOf(nodes.spaces);
+    SlotTable table(nodes.spaces, index);
+    std::vector<NodeSpace> left = nodes.spaces;
+    for (int i = 0; i < 8; ++i) {
+      const auto replica =
+          random.Below(2) == 0 ? ReplicaPlacement::kPrefer : ReplicaPlacement::kRequire;
+      const JobRequest job = Sharded(1 + random.Below(2), 1 + random.Below(3), replica);
+      const SlotTable::Packed packed = table.Pack(job);
+      ASSERT_EQ(packed.shares.empty(), PlaceRanks(job, left).slots.empty()) << "job " << i;
+      for (const Slot& slot : table.Take(packed.shares)) {
+        std::vector<int>& free = left[nodes.Find(slot.node)].free;
+        const auto found = std::find(free.begin(), free.end(), slot.number);
+        ASSERT_TRUE(found != free.end()) << "taken twice";
+        free.erase(found);
+      }
+    }
+  }
+}
+
 TEST(ReplicaPlacementTest, LargeReplicasTakeWholeNodesOfOneIsland) {
   TestNodes nodes;
   nodes.Add(4, 4, "1", "x");
@@ -377,6 +401,15 @@ TEST_F(ReplacementTest, ReplicaWithoutAnyRankIsPlacedAsAWhole) {
   EXPECT_THAT(none.slots, IsEmpty());
   EXPECT_EQ(none.reason,
             "there are no 3 free slots on one node for a replica where the job may run");
+}
+
+TEST_F(ReplacementTest, ReplicaOfAJobWithoutAnyRankHasTheSameLabel) {
+  wish_.ranks.clear();
+  JobRequest job = Preferring(1, 5);
+  EXPECT_EQ(Nodes(PlaceReplica(job, nodes_.spaces, wish_, 5)), "dddda");
+  job.placement.same = "rack";
+  EXPECT_EQ(Nodes(PlaceReplica(job, nodes_.spaces, wish_, 5)), "") << "no rack has 5 free slots";
+  EXPECT_EQ(Nodes(PlaceReplica(job, nodes_.spaces, wish_, 4)), "dddd");
 }
 
 TEST(ReplicaPlacementTest, ReplicasStayWholeWhenTheyAreSortedByNode) {

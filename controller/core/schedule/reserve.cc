@@ -1,6 +1,7 @@
 #include "controller/core/schedule/reserve.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
@@ -16,6 +17,9 @@ struct Candidate {
   std::vector<NodeShare> kept;
   int lacking = 0;
 };
+
+// {domain, slots that each of them lacks, -(slots that the node soon has), node, blocks}
+using BlocksOnNode = std::tuple<int, int, int, int, int>;
 
 class Planner {
  public:
@@ -60,34 +64,92 @@ class Planner {
   }
 
   // The slots that become free by themselves, if they suffice; else as few nodes as hold the
-  // ranks. Nodes that soon have the most slots go first, and, where replicas require one, domains.
+  // ranks. Nodes that soon have the most slots go first.
   Candidate Choose(const NodeSet& nodes) const {
-    const BlockCount soon = CountSoon(nodes);
-    const bool comes = soon.total() >= blocks_.count;
-    BlockCount room(table_.index(), blocks_);
-    std::vector<std::tuple<int, int, int, int>> order;
+    if (blocks_.bound()) return ChooseDomains(nodes);
+    std::vector<std::pair<int, int>> order;
+    int sum = 0;
     nodes.ForEach([&](int n) {
-      if (blocks_.Fit(table_.node(n).total) == 0) return;
-      room.Add(n, blocks_.Fit(comes ? Soon(n) : table_.node(n).total));
-      const int domain = soon.DomainOf(n);
-      order.emplace_back(-soon.RoomIn(domain), domain, -Soon(n), n);
+      if (blocks_.Fit(table_.node(n).total) > 0) order.emplace_back(-Soon(n), n);
+      sum += blocks_.Fit(Soon(n));
     });
     std::sort(order.begin(), order.end());
+    const bool comes = sum >= blocks_.count;
     Candidate candidate;
     int left = blocks_.count;
-    int present = -1;  // The domain.
-    int whole = 0;     // Blocks of whole replicas that it still has room for.
-    for (const auto& [soon_in, domain, soon_on, n] : order) {
+    for (const auto& [soon, n] : order) {
       if (left == 0) break;
-      if (std::exchange(present, domain) != domain) whole = room.TotalIn(domain);
-      const int fit = blocks_.Fit(comes ? Soon(n) : table_.node(n).total);
-      const int blocks = std::min({left, whole, fit});
-      if (blocks == 0) continue;
+      const int blocks = std::min(left, blocks_.Fit(comes ? Soon(n) : table_.node(n).total));
       const int kept = blocks * blocks_.size;
       candidate.kept.push_back({n, kept});
       candidate.lacking += std::max(0, kept - Soon(n));
       left -= blocks;
-      whole -= blocks;
+    }
+    return candidate;
+  }
+
+  // The blocks of these nodes by domain, those that lack the fewest slots first.
+  std::vector<BlocksOnNode> SortByDomain(const NodeSet& nodes, const BlockCount& domains) const {
+    std::vector<BlocksOnNode> sorted;
+    nodes.ForEach([&](int n) {
+      const int soon = blocks_.Fit(Soon(n));
+      const int more = blocks_.Fit(table_.node(n).total) - soon;
+      const int lacking = blocks_.one_per_node ? blocks_.size - Soon(n) : 1;
+      if (soon > 0) sorted.push_back({domains.DomainOf(n), 0, -Soon(n), n, soon});
+      if (more > 0) sorted.push_back({domains.DomainOf(n), lacking, -Soon(n), n, more});
+    });
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }
+
+  // By domain: how many blocks to keep there, so that as few slots as possible are lacking. Of
+  // equal domains those that soon have the most slots.
+  std::map<int, int> ShareOut(const std::vector<BlocksOnNode>& sorted,
+                              const BlockCount& domains) const {
+    // What each further replica in a domain lacks, which never falls: {slots, -soon, domain}.
+    std::vector<std::tuple<int, int, int>> replicas;
+    int present = -1;  // The domain.
+    int blocks = 0;    // Of a replica that is not whole yet.
+    int lacking = 0;
+    for (const auto& [domain, each, soon, n, count] : sorted) {
+      if (std::exchange(present, domain) != domain) blocks = lacking = 0;
+      for (int left = count; left > 0;) {
+        const int part = std::min(left, blocks_.per_replica - blocks);
+        left -= part;
+        blocks += part;
+        lacking += part * each;
+        if (blocks < blocks_.per_replica) continue;
+        replicas.emplace_back(lacking, -domains.RoomIn(domain), domain);
+        blocks = lacking = 0;
+      }
+    }
+    const auto end = replicas.begin() + blocks_.replicas();
+    std::partial_sort(replicas.begin(), end, replicas.end());
+    std::map<int, int> shares;
+    for (auto replica = replicas.begin(); replica != end; ++replica) {
+      shares[std::get<2>(*replica)] += blocks_.per_replica;
+    }
+    return shares;
+  }
+
+  // What Choose does where replicas require domains: as few slots as can be are lacking. So what it
+  // chooses stays the best as long as nothing else becomes free.
+  Candidate ChooseDomains(const NodeSet& nodes) const {
+    const BlockCount soon = CountSoon(nodes);
+    const std::vector<BlocksOnNode> sorted = SortByDomain(nodes, soon);
+    std::map<int, int> left = ShareOut(sorted, soon);
+    std::map<int, int> kept;  // By node.
+    for (const BlocksOnNode& there : sorted) {
+      const auto share = left.find(std::get<0>(there));
+      if (share == left.end() || share->second == 0) continue;
+      const int blocks = std::min(share->second, std::get<4>(there));
+      share->second -= blocks;
+      kept[std::get<3>(there)] += blocks * blocks_.size;
+    }
+    Candidate candidate;
+    for (const auto& [n, slots] : kept) {
+      candidate.kept.push_back({n, slots});
+      candidate.lacking += std::max(0, slots - Soon(n));
     }
     return candidate;
   }

@@ -5,8 +5,6 @@
 #include <tuple>
 #include <utility>
 
-#include "controller/core/schedule/replica_packing.h"
-
 namespace paceline {
 namespace {
 
@@ -16,6 +14,16 @@ constexpr size_t kPackingsKept = 16;
 std::vector<NodeShare> InSlots(std::vector<NodeShare> shares, const RankBlocks& blocks) {
   for (NodeShare& share : shares) share.count *= blocks.size;
   return shares;
+}
+
+SlotTable::Packed PackReplicas(const ReplicaPacking& packing, const RankBlocks& blocks) {
+  SlotTable::Packed packed;
+  const int fit = packing.Fit(blocks.span);
+  packed.room = fit * blocks.per_replica;
+  if (fit >= blocks.replicas()) {
+    packed.shares = InSlots(packing.Pack(blocks.replicas(), blocks.span), blocks);
+  }
+  return packed;
 }
 
 }  // namespace
@@ -62,6 +70,33 @@ Packing& SlotTable::PackingOf(const NodeSet& allowed, const RankBlocks& blocks) 
   return other_.emplace(std::move(packing));
 }
 
+const ReplicaPacking& SlotTable::ReplicaPackingOf(const NodeSet& allowed,
+                                                  const RankBlocks& blocks) {
+  const auto known = known_replicas_.find({&allowed, blocks.per_replica});
+  if (known != known_replicas_.end()) {
+    KnownReplicas& found = known->second;
+    for (; found.changes < changes_.size(); ++found.changes) {
+      const int n = changes_[found.changes];
+      // Slots of a node are mostly taken one after the other.
+      const bool again = found.changes + 1 < changes_.size() && changes_[found.changes + 1] == n;
+      if (!again && allowed.Contains(n)) found.packing.SetRoom(n, blocks.Fit(room_[n]));
+    }
+    return found.packing;
+  }
+  ReplicaPacking packing(index_, blocks.per_replica);
+  allowed.ForEach([&](int n) {
+    if (room_[n] > 0) packing.SetRoom(n, blocks.Fit(room_[n]));
+  });
+  if (known_replicas_.size() < kPackingsKept) {
+    return known_replicas_
+        .emplace(std::make_pair(&allowed, blocks.per_replica),
+                 KnownReplicas{std::move(packing), changes_.size()})
+        .first->second.packing;
+  }
+  other_replicas_.reset();
+  return other_replicas_.emplace(std::move(packing));
+}
+
 RankBlocks SlotTable::BlocksOf(const JobRequest& job) const {
   RankBlocks blocks(job);
   if (blocks.per_replica == 1 || job.placement.replica == ReplicaPlacement::kPrefer) return blocks;
@@ -89,7 +124,10 @@ RankBlocks SlotTable::BlocksOf(const JobRequest& job) const {
 SlotTable::Packed SlotTable::Pack(const JobRequest& job) {
   const NodeSet& allowed = index_.Allowed(job.placement, /*with_pool=*/false);
   const RankBlocks blocks = BlocksOf(job);
-  if (blocks.per_replica > 1) return PackSharded(job, allowed, blocks);
+  if (blocks.per_replica > 1) {
+    return job.placement.same.empty() ? PackReplicas(ReplicaPackingOf(allowed, blocks), blocks)
+                                      : PackReplicasInOneGroup(job, allowed, blocks);
+  }
   if (!job.placement.same.empty()) return PackInOneGroup(job, allowed);
   Packing& packing = PackingOf(allowed, blocks);
   return {InSlots(packing.Pack(blocks.count), blocks), packing.room()};
@@ -130,29 +168,35 @@ SlotTable::Packed SlotTable::PackInOneGroup(const JobRequest& job, const NodeSet
   return packed;
 }
 
-SlotTable::Packed SlotTable::PackSharded(const JobRequest& job, const NodeSet& nodes,
-                                         const RankBlocks& blocks) const {
+SlotTable::Packed SlotTable::PackReplicasInOneGroup(const JobRequest& job, const NodeSet& nodes,
+                                                    const RankBlocks& blocks) const {
   Packed packed;
-  std::tuple<Span, size_t, int> least;
-  for (const NodeSet& choice : index_.Choices(job.placement, nodes)) {
-    BlockCount count(index_, blocks);
-    std::vector<NodeShare> rooms;
-    int sum = 0;
-    choice.ForEach([&](int n) {
-      const int room = blocks.Fit(room_[n]);
-      if (room == 0) return;
-      rooms.push_back({n, room});
-      count.Add(n, room);
-      sum += room;
+  std::optional<NodeSet> best;
+  std::tuple<Span, int, int> least;
+  ReplicaPacking present(index_, blocks.per_replica);  // Of one group at a time.
+  for (NodeSet& group : index_.Choices(job.placement, nodes)) {
+    int room = 0;
+    int largest = 0;
+    group.ForEach([&](int n) {
+      const int fit = blocks.Fit(room_[n]);
+      present.SetRoom(n, fit);
+      room += fit;
+      largest = std::max(largest, fit);
     });
-    packed.room = std::max(packed.room, count.total());
-    if (count.total() < blocks.count) continue;
-    PackedReplicas found = PackReplicas(index_, rooms, blocks);
-    const auto cost = std::make_tuple(found.span, found.shares.size(), sum);
-    if (!packed.shares.empty() && !(cost < least)) continue;
-    packed.shares = InSlots(std::move(found.shares), blocks);
+    const int fit = present.Fit(blocks.span);
+    const Span span = present.Narrowest(blocks.replicas(), blocks.span);
+    group.ForEach([&](int n) { present.SetRoom(n, 0); });
+    packed.room = std::max(packed.room, fit * blocks.per_replica);
+    if (fit < blocks.replicas()) continue;
+    const auto cost = std::make_tuple(span, (blocks.count + largest - 1) / largest, room);
+    if (best.has_value() && !(cost < least)) continue;
+    best = std::move(group);
     least = cost;
   }
+  if (!best.has_value()) return packed;
+  ReplicaPacking packing(index_, blocks.per_replica);
+  best->ForEach([&](int n) { packing.SetRoom(n, blocks.Fit(room_[n])); });
+  packed.shares = PackReplicas(packing, blocks).shares;
   return packed;
 }
 

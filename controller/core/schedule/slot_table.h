@@ -11,6 +11,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/core/schedule/node_index.h"
@@ -18,6 +19,7 @@
 #include "controller/core/schedule/packing.h"
 #include "controller/core/schedule/placement.h"
 #include "controller/core/schedule/rank_blocks.h"
+#include "controller/core/schedule/replica_packing.h"
 
 namespace paceline {
 
@@ -60,16 +62,23 @@ class SlotTable {
   // How many blocks fit into each of the allowed nodes. One that was asked for lately
   // is only brought up to date.
   Packing& PackingOf(const NodeSet& allowed, const RankBlocks& blocks);
+  // The same for replicas of several blocks.
+  const ReplicaPacking& ReplicaPackingOf(const NodeSet& allowed, const RankBlocks& blocks);
   // Within one group of the policy's `same`: the one with the fewest nodes that can hold the ranks,
   // then the smallest.
   Packed PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const;
-  // Of a sharded job: within one group of the policy's `same`, if it has one; that in which the
-  // replicas are nearest to each other, then have the fewest nodes, then the smallest.
-  Packed PackSharded(const JobRequest& job, const NodeSet& nodes, const RankBlocks& blocks) const;
+  // The same for replicas of several blocks: the group in which their ranks are nearest to each
+  // other, of these the one with the fewest nodes, then the smallest.
+  Packed PackReplicasInOneGroup(const JobRequest& job, const NodeSet& nodes,
+                                const RankBlocks& blocks) const;
 
   struct Known {
     Packing packing;
     size_t changes = 0;  // How many of changes_ it includes.
+  };
+  struct KnownReplicas {
+    ReplicaPacking packing;
+    size_t changes = 0;
   };
 
   const std::vector<NodeSpace>& nodes_;
@@ -80,6 +89,9 @@ class SlotTable {
   // By what NodeIndex::Allowed returns, which is another for another ranks_per_node.
   std::map<const NodeSet*, Known> known_;
   std::optional<Packing> other_;  // For the last set that is not in known_.
+  // The same by blocks of a replica, too.
+  std::map<std::pair<const NodeSet*, int>, KnownReplicas> known_replicas_;
+  std::optional<ReplicaPacking> other_replicas_;
   // By what NodeIndex::Allowed returns: the blocks that fit into its largest node, island and rack
   // when they are empty.
   mutable std::map<const NodeSet*, std::array<int, 3>> largest_;
