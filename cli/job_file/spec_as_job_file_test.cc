@@ -24,7 +24,7 @@ threads_per_rank: 2
 queue: research
 priority: -5
 placement: {labels: {kind: new, "zone 1": "7"}, nodes: [a, "b c"], exclude_nodes: [d], tolerate: [old, team=x],
-            same: rack, ranks_per_node: 1}
+            same: rack, ranks_per_node: 1, replica: require}
 )",
            R"(model: {kind: resnet18, sync_batchnorm: true}
 data: {train: t}

@@ -179,6 +179,15 @@ TEST(MembershipRecordsTest, UnreachableIsNoEvidenceUntilWorkersHadTimeToConnect)
   EXPECT_EQ(played.Nodes(), "abed");
 }
 
+TEST(MembershipRecordsTest, DomainsOfSlotsSurvive) {
+  MemberJob played(Request());
+  played.job.ranks[1].slot.island = "x";
+  played.job.homes[2].island = "y";
+  const Job again = Reborn(played.job, 5);
+  EXPECT_EQ(again.ranks[1].slot.island, "x");
+  EXPECT_EQ(again.homes[2].island, "y");
+}
+
 TEST(MembershipRecordsTest, RecordOfAVersionWithoutMembershipsIsUnderstood) {
   MemberJob played(Request("max_failures: 0"));
   v1::JobRecord record;

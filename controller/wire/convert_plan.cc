@@ -85,6 +85,9 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   policy.tolerate.assign(placement.tolerate().begin(), placement.tolerate().end());
   policy.same = placement.same();
   policy.ranks_per_node = placement.ranks_per_node();
+  if (placement.replica() == v1::REPLICA_PLACEMENT_REQUIRE) {
+    policy.replica = ReplicaPlacement::kRequire;
+  }
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
@@ -113,6 +116,7 @@ v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
   v1::TrainerRecord record;
   record.set_store_address(trainer.report.store_address);
   record.set_rack(trainer.slot.rack);
+  record.set_island(trainer.slot.island);
   record.set_seat(trainer.seat);
   for (const auto& [generation, seat] : trainer.seats) {
     v1::TrainerRecord::Seat& added = *record.add_seats();
@@ -151,6 +155,7 @@ RankState DecodeTrainer(const Job& job, const v1::Rank& shown) {
 void Complete(const v1::TrainerRecord& record, RankState* trainer) {
   trainer->report.store_address = record.store_address();
   trainer->slot.rack = record.rack();
+  trainer->slot.island = record.island();
   trainer->seat = record.seat();
   for (const v1::TrainerRecord::Seat& seat : record.seats()) {
     trainer->seats[Generation(seat.generation())] = seat.seat();
@@ -409,6 +414,7 @@ void EncodeMembership(const Job& job, v1::JobRecord* record) {
     added.set_node(home.node.value());
     added.set_slot(home.number);
     added.set_rack(home.rack);
+    added.set_island(home.island);
   }
   *record->mutable_recovery() = Encode(job.recovery);
 }
@@ -421,7 +427,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     Complete(stored, &job->leaving.back());
   }
   for (const v1::HomeRecord& home : record.homes()) {
-    job->homes.push_back({NodeName(home.node()), home.slot(), home.rack()});
+    job->homes.push_back({NodeName(home.node()), home.slot(), home.rack(), home.island()});
   }
   for (const v1::MembershipChange& change : record.job().membership_changes()) {
     job->recovery.history.push_back(DecodeChange(change));

@@ -70,5 +70,14 @@ TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   EXPECT_TRUE(RequestOf(spec).strategy.is_adaptive);
 }
 
+TEST(ConvertPlanTest, ReplicasNeedNotShareADomainUnlessThatIsRequired) {
+  v1::JobSpec spec = Command();
+  EXPECT_EQ(FromProto(JobId("job-1"), spec).placement.replica, ReplicaPlacement::kPrefer)
+      << "as in a version without replicas";
+  EXPECT_EQ(RequestOf(spec).placement.replica, ReplicaPlacement::kPrefer);
+  spec.mutable_placement()->set_replica(v1::REPLICA_PLACEMENT_REQUIRE);
+  EXPECT_EQ(RequestOf(spec).placement.replica, ReplicaPlacement::kRequire);
+}
+
 }  // namespace
 }  // namespace paceline

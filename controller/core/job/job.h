@@ -133,8 +133,10 @@ inline absl::Duration StopGraceOf(const JobRequest& request) {
 // Where one rank runs: one of a node's CPU slots, or one of its GPUs.
 struct Slot {
   NodeName node;
-  int number = 0;         // Of the CPU slot or GPU on its node, 0-based.
-  std::string rack = {};  // Label "rack" of the node when the rank was placed.
+  int number = 0;  // Of the CPU slot or GPU on its node, 0-based.
+  // Labels "rack" and "island" of the node when the rank was placed.
+  std::string rack = {};
+  std::string island = {};
 };
 
 struct StopOrder {
@@ -269,7 +271,8 @@ std::string StartReason(const Job& job);
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
 // Gives a queued job its next generation. Ranks on a node become neighbours, and so do nodes in a
-// rack; otherwise they keep the order of `slots`.
+// rack; otherwise they keep the order of `slots`. Of a sharded job, the same is done with replicas,
+// by their first ranks, whose own ranks keep their order.
 void PlaceJob(Job& job, std::vector<Slot> slots, Moment now);
 
 // Takes in a node's report of one of the job's trainers. A report of an unknown trainer, or of one

@@ -407,7 +407,8 @@ JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slot
   const SlotUse use =
       MayGoOnWith(job, members + spares) > 0 ? SlotUse::kRank : SlotUse::kRankAnywhere;
   const int wanted = vacant - spares;
-  std::vector<Slot> slots = wanted == 0 ? std::vector<Slot>() : find_slots(job, use, wanted);
+  std::vector<Slot> slots =
+      wanted == 0 ? std::vector<Slot>() : find_slots(job, use, wanted, nullptr);
   const int missing = wanted - static_cast<int>(slots.size());
   int ranks = members + vacant;
   if (missing > 0) {

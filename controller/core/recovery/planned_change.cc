@@ -111,12 +111,12 @@ JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
   if (missing > 0) {
     const int for_ranks =
         std::clamp(WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
-    std::vector<Slot> slots = find_slots(job, SlotUse::kRank, for_ranks);
+    std::vector<Slot> slots = find_slots(job, SlotUse::kRank, for_ranks, nullptr);
     const bool none_kept = static_cast<int>(slots.size()) < for_ranks;
     for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
     changed = changed || !slots.empty();
     const int to_stand_by = missing - for_ranks;
-    slots = to_stand_by > 0 && !none_kept ? find_slots(job, SlotUse::kSpare, to_stand_by)
+    slots = to_stand_by > 0 && !none_kept ? find_slots(job, SlotUse::kSpare, to_stand_by, nullptr)
                                           : std::vector<Slot>();
     for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
     changed = changed || !slots.empty();

@@ -49,8 +49,21 @@ inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 
 // kRankAnywhere: on nodes that the job avoids, too, rather than nowhere.
 enum class SlotUse { kRank, kRankAnywhere, kSpare };
-// Free slots for `count` more trainers of the job, or as many as there are.
-using FindSlots = std::function<std::vector<Slot>(const Job& job, SlotUse use, int count)>;
+
+// Where slots for ranks of one replica of a sharded job belong.
+struct ReplicaHome {
+  // Of the replica's other ranks in the next generation: slots near them go first, and others are
+  // not given if the job requires domains (placement.replica). Empty: it has no other ranks; then
+  // all slots are near each other, or there are none.
+  std::vector<NodeName> nodes = {};
+  // What was found for other replicas, and is not given again.
+  std::vector<Slot> taken = {};
+};
+
+// Free slots for `count` more trainers of the job, or as many as there are. `home`: they are for
+// ranks of one replica, with which `use` is not kSpare; null: they are not.
+using FindSlots = std::function<std::vector<Slot>(const Job& job, SlotUse use, int count,
+                                                  const ReplicaHome* home)>;
 
 // Does all of the above that is due. Call it after each event that concerns the job, and when
 // job.recovery.wake has come.

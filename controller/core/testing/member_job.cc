@@ -24,7 +24,7 @@ JobRequest MemberRequest(int ranks) {
 }
 
 FindSlots FreeSlots::Find() {
-  return [this](const Job&, SlotUse use, int count) {
+  return [this](const Job&, SlotUse use, int count, const ReplicaHome*) {
     std::vector<Slot> found;
     const auto take = [&](std::vector<Slot>& slots) {
       for (; count > 0 && !slots.empty(); --count) {
