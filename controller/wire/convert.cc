@@ -12,6 +12,7 @@
 #include "controller/core/recovery/state_groups.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_collectives.h"
+#include "controller/wire/convert_membership.h"
 #include "controller/wire/convert_plan.h"
 
 namespace paceline {

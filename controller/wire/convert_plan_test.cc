@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/job_spec/job_spec.h"
+#include "controller/wire/convert_membership.h"
 
 namespace paceline {
 namespace {

@@ -218,12 +218,14 @@ int WantedSpares(const Job& job) {
   return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
 }
 
-int MissingSpares(const Job& job, Moment now) {
+bool MayStartSpares(const Job& job, Moment now) {
   const bool idle = job.state == JobState::kStarting || job.state == JobState::kRunning;
-  if (!Recovers(job) || !idle || now.steady < job.recovery.next_spare_start ||
-      ChangeUnderWay(job) != nullptr) {
-    return 0;
-  }
+  return Recovers(job) && idle && now.steady >= job.recovery.next_spare_start &&
+         ChangeUnderWay(job) == nullptr;
+}
+
+int MissingSpares(const Job& job, Moment now) {
+  if (!MayStartSpares(job, now)) return 0;
   const auto there = std::count_if(job.spares.begin(), job.spares.end(),
                                    [&](const RankState& spare) { return IsUsable(job, spare); });
   return std::max(0, WantedSpares(job) - static_cast<int>(there));

@@ -102,6 +102,8 @@ MembershipChange* ChangeUnderWay(Job& job);
 // Begins to start, at the slot, a trainer that is to stand by.
 void StartSpare(Job& job, Slot slot, Moment now);
 
+// Whether it is the time to start trainers that stand by.
+bool MayStartSpares(const Job& job, Moment now);
 // How many more trainers are to stand by: spares, and those that will take over the ranks of nodes
 // that the job leaves, or empty seats. The caller finds a slot for each and calls StartSpare. 0
 // while it is not the time for it.

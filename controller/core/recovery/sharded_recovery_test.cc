@@ -10,20 +10,10 @@
 
 #include "absl/strings/str_cat.h"
 #include "controller/core/recovery/state_groups.h"
-#include "controller/core/testing/member_job.h"
+#include "controller/core/testing/sharded_job.h"
 
 namespace paceline {
 namespace {
-
-JobRequest ShardedRequest(int replicas, int shards, int spares = 0) {
-  JobRequest request = MemberRequest(replicas * shards);
-  request.shards = shards;
-  request.spares = spares;
-  request.recovery.max_failures = 100;
-  request.recovery.min_ranks = shards;
-  request.recovery.rule = BatchRule::kKeepRank;
-  return request;
-}
 
 MemberJob ShardedJob(int replicas, int shards, int spares, int slots) {
   MemberJob played(ShardedRequest(replicas, shards, spares));
@@ -34,36 +24,6 @@ MemberJob ShardedJob(int replicas, int shards, int spares, int slots) {
   for (const RankState& spare : started) played.Ready(spare.report.id, 5);
   for (int i = 0; i < slots; ++i) played.slots.Add(absl::StrCat("f", i));
   return played;
-}
-
-// The ranks fail at the same moment.
-void Lose(MemberJob& played, const std::vector<int>& ranks, double at) {
-  const std::vector<RankState> members = played.job.ranks;
-  for (const int rank : ranks) {
-    const RankState& member = members.at(static_cast<size_t>(rank));
-    TrainerReport report = member.report;
-    report.state = TrainerState::kExited;
-    report.exit = TrainerExit();
-    report.exit->failure = FailureKind::kSignal;
-    report.exit->message = "killed by SIGKILL";
-    ApplyReport(played.job, member.slot.node, report, At(at));
-  }
-  played.Advance(at);
-}
-
-std::vector<int> RanksIn(unsigned set, int ranks) {
-  std::vector<int> found;
-  for (int rank = 0; rank < ranks; ++rank) {
-    if ((set >> rank & 1U) != 0) found.push_back(rank);
-  }
-  return found;
-}
-
-// The seat in which the trainer began; -1: it began as a spare, or later.
-int FirstSeat(const Job& job, const RankState& trainer) {
-  const TrainerId& id = trainer.report.id;
-  const bool is_first = id.generation == Generation(1) && id.rank.value() < job.request.ranks;
-  return is_first ? id.rank.value() : -1;
 }
 
 // A first loss, and what it is up against.
@@ -176,7 +136,7 @@ void ExpectStateHeld(const Job& job, const Loss& loss) {
 void ExpectRecovery(MemberJob played, const Loss& loss) {
   SCOPED_TRACE(absl::StrCat(loss.replicas, " x ", loss.shards, ", spares ", loss.spares, ", slots ",
                             loss.slots));
-  Lose(played, loss.ranks, 10);
+  LoseRanks(played, loss.ranks, 10);
   const Job& job = played.job;
   if (loss.LosesState()) {
     EXPECT_TRUE(job.state == JobState::kStopping || job.state == JobState::kQueued) << job.reason;
@@ -225,7 +185,7 @@ std::set<int> PositionsLeft(const Job& job, const std::vector<int>& lost) {
 void ExpectSecondRecovery(MemberJob played, const std::vector<int>& lost) {
   const int shards = played.job.request.shards;
   const bool is_left = static_cast<int>(PositionsLeft(played.job, lost).size()) == shards;
-  Lose(played, lost, 11);
+  LoseRanks(played, lost, 11);
   const Job& job = played.job;
   ASSERT_EQ(job.generation == Generation(3), is_left) << job.reason;
   if (!is_left) return;
@@ -248,7 +208,7 @@ TEST(ShardedRecoveryTest, SecondLossIsRecoveredAsLongAsTheStateIsLeft) {
       const int ranks = replicas * shards;
       for (unsigned first = 1; first < 1U << ranks; ++first) {
         MemberJob played = whole;
-        Lose(played, RanksIn(first, ranks), 10);
+        LoseRanks(played, RanksIn(first, ranks), 10);
         if (played.job.generation != Generation(2)) continue;
         const int left = static_cast<int>(played.job.ranks.size());
         for (unsigned second = 1; second < 1U << left; ++second) {
@@ -263,7 +223,7 @@ TEST(ShardedRecoveryTest, SecondLossIsRecoveredAsLongAsTheStateIsLeft) {
 
 TEST(ShardedRecoveryTest, SurvivorOfTheSamePositionComesBeforeASpare) {
   MemberJob played = ShardedJob(3, 2, /*spares=*/1, 0);
-  Lose(played, {1, 2}, 10);
+  LoseRanks(played, {1, 2}, 10);
   EXPECT_EQ(played.Nodes(), "adef") << "d was in position 1, too";
   EXPECT_EQ(FilledSeats(played.job), (std::vector<bool>{true, true, false, false, true, true}));
   ASSERT_EQ(played.job.spares.size(), 1U);
@@ -276,13 +236,13 @@ TEST(ShardedRecoveryTest, SurvivorOfTheSamePositionComesBeforeASpare) {
 
 TEST(ShardedRecoveryTest, SpareComesBeforeANewTrainer) {
   MemberJob played = ShardedJob(3, 2, /*spares=*/1, /*slots=*/1);
-  Lose(played, {0, 2}, 10);
+  LoseRanks(played, {0, 2}, 10);
   EXPECT_EQ(played.Nodes(), "s0bf0def");
 }
 
 TEST(ShardedRecoveryTest, NewTrainerComesBeforeASurvivorOfAnotherPosition) {
   MemberJob played = ShardedJob(3, 2, 0, /*slots=*/1);
-  Lose(played, {0, 2}, 10);
+  LoseRanks(played, {0, 2}, 10);
   EXPECT_EQ(played.Nodes(), "f0bef");
   ASSERT_EQ(played.job.spares.size(), 1U);
   EXPECT_EQ(played.job.spares[0].slot.node, NodeName("d"));
@@ -290,7 +250,7 @@ TEST(ShardedRecoveryTest, NewTrainerComesBeforeASurvivorOfAnotherPosition) {
 
 TEST(ShardedRecoveryTest, SurvivorOfAnotherPositionComesLast) {
   MemberJob played = ShardedJob(3, 2, 0, 0);
-  Lose(played, {0, 2}, 10);
+  LoseRanks(played, {0, 2}, 10);
   EXPECT_EQ(played.Nodes(), "dbef");
   EXPECT_TRUE(played.job.spares.empty());
   const Job& job = played.job;
@@ -305,7 +265,7 @@ TEST(ShardedRecoveryTest, ReadySpareNearTheReplicaIsTaken) {
   std::vector<RankState>& spares = played.job.spares;
   spares[0].report.state = TrainerState::kStarting;
   spares[0].slot.node = spares[2].slot.node = NodeName("d");
-  Lose(played, {2}, 10);
+  LoseRanks(played, {2}, 10);
   EXPECT_EQ(played.Nodes(), "abdd");
   EXPECT_EQ(spares.size(), 2U);
   EXPECT_EQ(played.job.ranks[2].report.state, TrainerState::kReady);
@@ -315,15 +275,15 @@ TEST(ShardedRecoveryTest, SlotNearTheReplicaIsTaken) {
   MemberJob played = ShardedJob(2, 2, 0, 0);
   played.slots.Add("d");
   played.slots.Add("b");
-  Lose(played, {0, 2}, 10);
+  LoseRanks(played, {0, 2}, 10);
   EXPECT_EQ(played.Nodes(), "bbdd");
 }
 
 TEST(ShardedRecoveryTest, HolderTakesTheSeatOfANewcomerIfNobodyElseHasItsState) {
   MemberJob played = ShardedJob(3, 2, 0, /*slots=*/2);
-  Lose(played, {0, 1}, 10);
+  LoseRanks(played, {0, 1}, 10);
   ASSERT_EQ(played.Nodes(), "f0f1cdef");
-  Lose(played, {1, 2, 5}, 11);
+  LoseRanks(played, {1, 2, 5}, 11);
   EXPECT_EQ(played.Nodes(), "ed") << "f0 has not trained yet";
   ASSERT_EQ(played.job.spares.size(), 1U);
   EXPECT_EQ(played.job.spares[0].slot.node, NodeName("f0"));
@@ -331,30 +291,30 @@ TEST(ShardedRecoveryTest, HolderTakesTheSeatOfANewcomerIfNobodyElseHasItsState) 
 
 TEST(ShardedRecoveryTest, WhoStandsByHasItsStateAsLongAsNobodyHasTrainedOn) {
   MemberJob played = ShardedJob(2, 2, 0, 0);
-  Lose(played, {3}, 10);
+  LoseRanks(played, {3}, 10);
   ASSERT_EQ(played.Nodes(), "ab");
   MemberJob later = played;
-  Lose(played, {0}, 11);
+  LoseRanks(played, {0}, 11);
   EXPECT_EQ(played.Nodes(), "cb") << "c was in position 0, too";
   EXPECT_EQ(played.job.generation, Generation(3)) << played.job.reason;
   later.TrainAll(11, 20);
-  Lose(later, {0}, 12);
+  LoseRanks(later, {0}, 12);
   EXPECT_EQ(later.job.state, JobState::kStopping) << later.job.reason;
 }
 
 TEST(ShardedRecoveryTest, MemberGoesBackToThePositionWhoseStateItHas) {
   MemberJob played = ShardedJob(3, 2, 0, 0);
-  Lose(played, {0, 2}, 10);
+  LoseRanks(played, {0, 2}, 10);
   ASSERT_EQ(played.Nodes(), "dbef");
-  Lose(played, {1, 3}, 11);
+  LoseRanks(played, {1, 3}, 11);
   EXPECT_EQ(played.Nodes(), "ed") << played.job.reason;
 }
 
 TEST(ShardedRecoveryTest, WhoComesToASeatIsNotBlamedForItsFailures) {
   MemberJob played = ShardedJob(3, 2, 0, 0);
-  Lose(played, {0, 2}, 10);
+  LoseRanks(played, {0, 2}, 10);
   ASSERT_EQ(played.Nodes(), "dbef");
-  Lose(played, {0}, 11);
+  LoseRanks(played, {0}, 11);
   EXPECT_FALSE(played.job.recovery.hopeless) << played.job.reason;
   EXPECT_EQ(played.job.state, JobState::kRecovering) << played.job.reason;
   EXPECT_EQ(played.Nodes(), "ef");
@@ -364,11 +324,11 @@ TEST(ShardedRecoveryTest, WaitsForItsReplicasIfItMayNotShrink) {
   JobRequest request = ShardedRequest(3, 2);
   request.recovery.min_ranks = 6;
   MemberJob played(request);
-  Lose(played, {5}, 10);
+  LoseRanks(played, {5}, 10);
   EXPECT_EQ(played.job.generation, Generation(1));
   EXPECT_EQ(played.job.reason,
             "rank 5 on f: killed by SIGKILL; replica 2 (ranks 4 to 5) waits for 1 slot");
-  Lose(played, {0}, 11);
+  LoseRanks(played, {0}, 11);
   EXPECT_NE(
       played.job.reason.find("replica 0 (ranks 0 to 1), replica 2 (ranks 4 to 5) wait for 2 slots"),
       std::string::npos)
@@ -381,7 +341,7 @@ TEST(ShardedRecoveryTest, WaitsForItsReplicasIfItMayNotShrink) {
 
 TEST(ShardedRecoveryTest, GrowsByWholeReplicas) {
   MemberJob played = ShardedJob(2, 2, 0, 0);
-  Lose(played, {3}, 10);
+  LoseRanks(played, {3}, 10);
   ASSERT_EQ(played.Nodes(), "ab");
   played.TrainAll(11, 20);
   played.Advance(22);

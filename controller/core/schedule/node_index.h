@@ -21,9 +21,6 @@ namespace paceline {
 
 inline constexpr char kTaintPrefix[] = "taint.";
 
-// Kinds of failure domains, the narrowest first: what nodes that are close to each other share.
-enum class Span { kNode, kIsland, kRack, kAnywhere };
-
 class NodeIndex {
  public:
   struct NodeLabels {

@@ -188,20 +188,6 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
   return wish.spares;
 }
 
-const char* DescribeSpan(Span span) {
-  switch (span) {
-    case Span::kNode:
-      return "on one node";
-    case Span::kIsland:
-      return "in one island";
-    case Span::kRack:
-      return "in one rack";
-    case Span::kAnywhere:
-      break;
-  }
-  return "on any nodes";
-}
-
 std::string DescribeWish(const JobRequest& job, const SlotTable& table) {
   std::string text = absl::StrCat("waits for ", job.ranks, " ", SlotNoun(job.device, job.ranks));
   const RankBlocks blocks = table.BlocksOf(job);

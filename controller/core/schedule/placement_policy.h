@@ -13,6 +13,24 @@
 
 namespace paceline {
 
+// Kinds of failure domains, the narrowest first: what nodes that are close to each other share.
+enum class Span { kNode, kIsland, kRack, kAnywhere };
+
+// "on one node", "in one island".
+inline const char* DescribeSpan(Span span) {
+  switch (span) {
+    case Span::kNode:
+      return "on one node";
+    case Span::kIsland:
+      return "in one island";
+    case Span::kRack:
+      return "in one rack";
+    case Span::kAnywhere:
+      break;
+  }
+  return "on any nodes";
+}
+
 enum class ReplicaPlacement { kPrefer, kRequire };
 
 struct PlacementPolicy {

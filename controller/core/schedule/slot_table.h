@@ -97,9 +97,6 @@ class SlotTable {
   mutable std::map<const NodeSet*, std::array<int, 3>> largest_;
 };
 
-// "on one node", "in one island".
-const char* DescribeSpan(Span span);
-
 // The index of these nodes.
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes);
 

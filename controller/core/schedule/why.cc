@@ -180,8 +180,9 @@ class Explanation {
     if (!blocks.bound()) return;
     std::map<int, std::set<std::string>> homes;  // By replica: the nodes of those that are left.
     std::set<int> broken;
-    for (const RankState& member : job_.ranks) {
-      const int replica = member.seat / job_.request.shards;
+    for (size_t r = 0; r < job_.ranks.size(); ++r) {
+      const RankState& member = job_.ranks[r];
+      const int replica = static_cast<int>(r) / job_.request.shards;
       if (IsLost(member)) {
         broken.insert(replica);
       } else {
