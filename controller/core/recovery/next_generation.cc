@@ -1,6 +1,7 @@
 #include "controller/core/recovery/next_generation.h"
 
 #include <algorithm>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <utility>

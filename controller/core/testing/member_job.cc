@@ -91,7 +91,8 @@ MemberJob::MemberJob(JobRequest request, std::vector<Slot> ranks) {
   TrainAll(1);
 }
 
-MemberJob::MemberJob(JobRequest request) : MemberJob(request, EachOnItsNode(request.ranks)) {}
+MemberJob::MemberJob(const JobRequest& request)
+    : MemberJob(request, EachOnItsNode(request.ranks)) {}
 
 JobChange MemberJob::Tell(TrainerReport report, double at) {
   const RankState* trainer = FindTrainer(job, report.id);

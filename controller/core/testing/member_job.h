@@ -42,7 +42,7 @@ class FreeSlots {
 
 class MemberJob {
  public:
-  explicit MemberJob(JobRequest request = MemberRequest());
+  explicit MemberJob(const JobRequest& request = MemberRequest());
   // The ranks are at these slots.
   MemberJob(JobRequest request, std::vector<Slot> ranks);
 
