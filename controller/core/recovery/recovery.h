@@ -7,8 +7,8 @@
 //      │  another rank done with all steps ──▶ as without recovery: restart.h decides
 //      ├─ a spare takes its seat, first one that is ready
 //      ├─ else a new trainer at a free slot; on a node that the job avoids, only if it may not
-//      │  shrink to the ranks that are left. With a sharded model both first, or only, in the domain
-//      │  of the seat's replica (replica_seats.h)
+//      │  shrink to the ranks that are left. With a sharded model both first, or only, in the
+//      │  domain of the seat's replica (replica_seats.h)
 //      ├─ else the seat stays empty, if the job may shrink so far (common/core/batch_rule.h); with
 //      │  a sharded model a whole replica does, and its members fill the others (next_generation.h)
 //      ╰─ else the others wait for a slot, up to give_up_s
