@@ -154,6 +154,18 @@ void Labels(Tables& tables) {
   }
 }
 
+// Half of the slots are free; jobs of replicas of 2 to 32 ranks, half of which require domains.
+void Sharded(Tables& tables) {
+  tables.Fill([&](int) { return tables.Below(kSlots + 1); });
+  tables.Wait([&] { return 1; });
+  for (auto& [id, job] : tables.jobs) {
+    if (job.state != JobState::kQueued) continue;
+    job.request.shards = 2 << tables.Below(5);
+    job.request.ranks = job.request.shards * (1 + tables.Below(8));
+    if (tables.Below(2) == 0) job.request.placement.replica = ReplicaPlacement::kRequire;
+  }
+}
+
 // Half of the nodes do not answer, and every job needs more than the other half.
 void HalfAway(Tables& tables) {
   int n = 0;
@@ -192,6 +204,7 @@ BENCHMARK_CAPTURE(BM_Pass, empty, Empty)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Pass, fragmented, Fragmented)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Pass, mixed, Mixed)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Pass, labels, Labels)->Unit(benchmark::kMillisecond);
+BENCHMARK_CAPTURE(BM_Pass, sharded, Sharded)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Pass, half_away, HalfAway)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_Pass, preemption, Preemption)->Unit(benchmark::kMillisecond);
 BENCHMARK_CAPTURE(BM_FirstPass, labels_first_pass, Labels)->Unit(benchmark::kMillisecond);

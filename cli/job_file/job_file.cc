@@ -38,6 +38,9 @@ struct Dependence {
   const char* other;
 };
 constexpr Dependence kDependences[] = {
+    {"shards", "ranks"},
+    {"shards", "command"},
+    {"shards", "strategy.kind"},
     {"chaos[].rank", "ranks"},
     {"chaos[].step", "steps"},
     {"schedule.warmup_steps", "steps"},
@@ -46,9 +49,11 @@ constexpr Dependence kDependences[] = {
     {"model.heads", "model.dim"},
     {"model.kv_heads", "model.heads"},
     {"strategy.ladder[].size", "ranks"},
+    {"strategy.ladder[].size", "shards"},
     {"strategy.ladder[].size", "strategy.ladder[].level"},
     {"strategy.ladder[].level", "ranks"},
     {"strategy.gradient_group_size", "ranks"},
+    {"strategy.gradient_group_size", "shards"},
     {"strategy.warmup_steps", "strategy.kind"},
     {"strategy.gradient_group_size", "strategy.kind"},
     {"strategy.optimizer_state", "strategy.kind"},
@@ -63,6 +68,7 @@ constexpr Dependence kDependences[] = {
     {"recovery.spares", "recovery.max_failures"},
     {"recovery.min_ranks", "recovery.max_failures"},
     {"recovery.min_ranks", "ranks"},
+    {"recovery.min_ranks", "shards"},
     {"cuda_graph", "device"},
     {"cuda_graph", "ranks"},
     {"cuda_graph", "model"},

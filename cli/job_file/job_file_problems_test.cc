@@ -138,6 +138,12 @@ TEST(JobFileProblemsTest, RuleIsNotJudgedByAValueThatIsWrongItself) {
                        "optimizer: {kind: sgd, learning_rate: 1}\n"
                        "chaos: [{rank: 3, kind: abort}]\nallow_chaos: true\n"),
               ElementsAre(HasSubstr("2:1 ranks is \"x\"")));
+  const std::string session = "name: a\ncommand: [a]\nsession: true\nsteps: 5\n";
+  EXPECT_THAT(Problems(session + "ranks: x\nshards: 2\n"),
+              ElementsAre(HasSubstr("5:1 ranks is \"x\"")));
+  EXPECT_THAT(Problems(session + "ranks: 8\nshards: x\n"
+                                 "strategy: {kind: hsgd, ladder: [{period: 2, size: 4}]}\n"),
+              ElementsAre(HasSubstr("6:1 shards is \"x\"")));
 }
 
 TEST(JobFileProblemsTest, SyntaxErrorIsToldWithItsPlace) {

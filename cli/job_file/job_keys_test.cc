@@ -73,6 +73,7 @@ std::string Surroundings(const std::string& path) {
   const v1::JobKey::Scope scope = KeyOf(*FindJobKey(top)->field.field).scope();
   if (scope == v1::JobKey::COMMAND || scope == v1::JobKey::SCRIPT) return "command: [a]\n";
   if (path == "ranks") return "steps: 500\n";
+  if (path == "shards") return "command: [a]\nsession: true\nranks: 4\nsteps: 500\n";
   if (path == "steps") return "ranks: 4\n";
   if (path == "cuda_graph") return "steps: 500\ndevice: cuda\nmodel: mlp\n";
   if (path == "evaluation.every") return "steps: 500\ndata: {eval: e}\n";

@@ -24,7 +24,7 @@ threads_per_rank: 2
 queue: research
 priority: -5
 placement: {labels: {kind: new, "zone 1": "7"}, nodes: [a, "b c"], exclude_nodes: [d], tolerate: [old, team=x],
-            same: rack, ranks_per_node: 1}
+            same: rack, ranks_per_node: 1, replica: require}
 )",
            R"(model: {kind: resnet18, sync_batchnorm: true}
 data: {train: t}
@@ -90,6 +90,13 @@ batch_per_rank: 8
 strategy: slipstream
 recovery: {max_failures: 2, spares: 1}
 checkpoint: {directory: c, every_steps: 10}
+)",
+           R"(command: [python3, train.py]
+session: true
+ranks: 8
+shards: 2
+strategy: {kind: hsgd, ladder: [{period: 2, size: 4}]}
+recovery: {max_failures: 2, min_ranks: 4}
 )"}) {
     const JobFile first = ParseJobFile(std::string(kStart) + more, "/jobs");
     for (const FileProblem& problem : first.problems) ADD_FAILURE() << problem.message;

@@ -17,9 +17,11 @@ std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full
   return RankBatch{static_cast<int>(samples), static_cast<int>(share / samples)};
 }
 
-int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least) {
+int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least,
+                  int unit) {
   int ranks = std::min(available, full_ranks);
-  while (ranks > 0 && !BatchFor(rule, full_ranks, full, ranks, least).has_value()) --ranks;
+  ranks -= ranks % unit;
+  while (ranks > 0 && !BatchFor(rule, full_ranks, full, ranks, least).has_value()) ranks -= unit;
   return std::max(ranks, 0);
 }
 

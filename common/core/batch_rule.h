@@ -3,6 +3,8 @@
 // Keeping the global batch means exactly the same number of samples per step: each rank takes an
 // equal share in as few forward passes as possible, each with at most as many samples as before,
 // since its memory holds no more. A number of ranks is impossible if the share is no whole number.
+// The ranks of a replica of a sharded model share the batch like any others; only their number goes
+// in whole replicas.
 #ifndef COMMON_CORE_BATCH_RULE_H_
 #define COMMON_CORE_BATCH_RULE_H_
 
@@ -28,8 +30,10 @@ struct RankBatch {
 std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full, int ranks,
                                   int least = 1);
 
-// The greatest possible number of ranks up to `available`; 0 if there is none.
-int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least = 1);
+// The greatest possible multiple of `unit` ranks up to `available`; 0 if there is none. `unit`:
+// ranks of a replica of the model; it divides `full_ranks`.
+int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least = 1,
+                  int unit = 1);
 
 }  // namespace paceline
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 namespace paceline {
 namespace {
 
@@ -41,6 +43,30 @@ TEST(BatchRuleTest, RankBatchIsKeptWithAnyNumberOfRanks) {
   EXPECT_EQ(BatchFor(BatchRule::kKeepRank, 4, {32, 1}, 3), (RankBatch{32, 1}));
   EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 4, {32, 1}, 3), 3);
   EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 4, {32, 1}, 0), 0);
+}
+
+TEST(BatchRuleTest, WholeReplicasShareTheBatch) {
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 8, {32, 1}, 7, /*least=*/1, /*unit=*/4), 4);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepRank, 8, {32, 1}, 3, /*least=*/1, /*unit=*/4), 0);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepGlobal, 6, {4, 1}, 5, /*least=*/1, /*unit=*/2), 4);
+  EXPECT_EQ(PossibleRanks(BatchRule::kKeepGlobal, 6, {3, 1}, 5, /*least=*/1, /*unit=*/2), 2)
+      << "18 samples cannot be shared by 4 ranks";
+}
+
+TEST(BatchRuleTest, PossibleNumbersAreTheGreatestMultiplesThatShareTheBatch) {
+  for (const BatchRule rule : {BatchRule::kKeepGlobal, BatchRule::kKeepRank}) {
+    for (int unit = 1; unit <= 4; ++unit) {
+      const int full_ranks = 3 * unit;
+      for (int available = -1; available <= full_ranks + 1; ++available) {
+        int expected = 0;
+        for (int ranks = unit; ranks <= std::min(available, full_ranks); ranks += unit) {
+          if (BatchFor(rule, full_ranks, {5, 2}, ranks).has_value()) expected = ranks;
+        }
+        EXPECT_EQ(PossibleRanks(rule, full_ranks, {5, 2}, available, /*least=*/1, unit), expected)
+            << unit << ": " << available;
+      }
+    }
+  }
 }
 
 // BatchNorm cannot normalise over a single sample.

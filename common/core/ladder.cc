@@ -18,7 +18,30 @@ std::vector<int> Runs(const std::vector<RankHome>& homes, std::string RankHome::
   return runs;
 }
 
+// The home of the replica of `shards` ranks that begins with rank `first`.
+RankHome HomeOfReplica(const std::vector<RankHome>& homes, size_t first, size_t shards) {
+  RankHome home = homes[first];
+  // Nobody else's: names and labels do not begin with a line break.
+  const std::string own = absl::StrCat("\nreplica ", first / shards);
+  for (size_t rank = first + 1; rank < first + shards; ++rank) {
+    if (homes[rank].node != homes[first].node) home.node = own;
+    if (homes[rank].rack != homes[first].rack) home.rack = own;
+  }
+  return home;
+}
+
 }  // namespace
+
+std::vector<RankHome> HomesOfReplicas(const std::vector<RankHome>& homes, int shards) {
+  if (shards == 1) return homes;
+  const size_t size = static_cast<size_t>(shards);
+  std::vector<RankHome> replicas;
+  replicas.reserve(homes.size() / size);
+  for (size_t first = 0; first + size <= homes.size(); first += size) {
+    replicas.push_back(HomeOfReplica(homes, first, size));
+  }
+  return replicas;
+}
 
 std::string DescribeLadder(const Ladder& ladder) {
   if (ladder.empty()) return "synchronous";

@@ -9,7 +9,8 @@
 
 namespace paceline {
 
-// Where a rank runs. The ranks of a node are consecutive, and so are those of a rack.
+// Where a rank runs, or a replica of a sharded model. The ranks of a node are consecutive, and so
+// are those of a rack.
 struct RankHome {
   std::string node;
   std::string rack;  // The node's label "rack"; nodes without it share one.
@@ -34,8 +35,14 @@ using Ladder = std::vector<LadderLevel>;
 // Returns text like "2:8,4:node,8:all", or "synchronous".
 std::string DescribeLadder(const Ladder& ladder);
 
+// By replica, each of `shards` consecutive ranks: the node that all its ranks are on, else a node
+// of its own in the rack that they share, else a rack of its own. With one shard these are `homes`.
+// Requires: `shards` divides the number of ranks.
+std::vector<RankHome> HomesOfReplicas(const std::vector<RankHome>& homes, int shards);
+
 // Sizes of the groups of consecutive ranks; they add up to the number of ranks. `size` is the group
-// size for kSize and must divide the number of ranks.
+// size for kSize and must divide the number of ranks. By the homes of replicas, the groups are of
+// replicas, and so is `size`.
 std::vector<int> LadderGroups(LadderScope scope, int size, const std::vector<RankHome>& homes);
 
 }  // namespace paceline

@@ -29,6 +29,41 @@ TEST(LadderGroupsTest, AllIsOneGroup) {
   EXPECT_THAT(LadderGroups(LadderScope::kAll, 0, kUneven), ElementsAre(8));
 }
 
+TEST(HomesOfReplicasTest, OneShardLeavesTheHomesOfTheRanks) {
+  const std::vector<RankHome> same = HomesOfReplicas(kUneven, 1);
+  ASSERT_EQ(same.size(), kUneven.size());
+  for (size_t rank = 0; rank < same.size(); ++rank) {
+    EXPECT_EQ(same[rank].node, kUneven[rank].node);
+    EXPECT_EQ(same[rank].rack, kUneven[rank].rack);
+  }
+}
+
+TEST(HomesOfReplicasTest, ReplicaOfSeveralNodesSharesNeitherOfThem) {
+  const std::vector<RankHome> homes = HomesOfReplicas(kUneven, 2);
+  ASSERT_EQ(homes.size(), 4U);
+  EXPECT_EQ(homes[0].node, "a");
+  EXPECT_NE(homes[1].node, "a");
+  EXPECT_EQ(homes[1].rack, "r1");
+  EXPECT_EQ(homes[2].node, "c");
+  EXPECT_EQ(homes[3].rack, "");
+  EXPECT_THAT(LadderGroups(LadderScope::kNode, 0, homes), ElementsAre(1, 1, 1, 1));
+  EXPECT_THAT(LadderGroups(LadderScope::kRack, 0, homes), ElementsAre(2, 1, 1));
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 2, homes), ElementsAre(2, 2));
+}
+
+TEST(HomesOfReplicasTest, ReplicaOfSeveralRacksIsInNone) {
+  const std::vector<RankHome> homes = HomesOfReplicas(
+      {{"a", "r1"}, {"b", "r1"}, {"b", "r1"}, {"c", "r2"}, {"c", "r2"}, {"c", "r2"}}, 2);
+  EXPECT_THAT(LadderGroups(LadderScope::kRack, 0, homes), ElementsAre(1, 1, 1));
+}
+
+TEST(HomesOfReplicasTest, ReplicasOfTheSameNodesAreNotOfOneNode) {
+  const std::vector<RankHome> homes =
+      HomesOfReplicas({{"a", ""}, {"b", ""}, {"a", ""}, {"b", ""}}, 2);
+  EXPECT_THAT(LadderGroups(LadderScope::kNode, 0, homes), ElementsAre(1, 1));
+  EXPECT_THAT(LadderGroups(LadderScope::kRack, 0, homes), ElementsAre(2));
+}
+
 TEST(LadderGroupsTest, OneRankIsAGroupInEveryScope) {
   const std::vector<RankHome> homes = {{"a", ""}};
   EXPECT_THAT(LadderGroups(LadderScope::kSize, 1, homes), ElementsAre(1));

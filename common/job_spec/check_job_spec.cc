@@ -126,7 +126,8 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   }
   CheckCheckpoint(spec, problems);
   CheckChaos(spec, problems);
-  CheckStrategy(spec.strategy(), problems.Tells("ranks") ? 0 : spec.ranks(), problems);
+  CheckShards(spec, problems);
+  CheckStrategy(spec, problems);
   CheckSlipstream(spec, problems);
   if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
     problems.Add("model.resnet18.sync_batchnorm",

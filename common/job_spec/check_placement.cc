@@ -39,6 +39,12 @@ void CheckRanksPerNode(const v1::JobSpec& spec, ProblemList& problems) {
   if (spec.ranks() % per_node != 0) {
     problems.Add(field, StrCat("is ", per_node, ", which does not divide ranks, ", spec.ranks()));
   }
+  const int shards = spec.shards();
+  if (shards > 1 && shards % per_node != 0 && per_node % shards != 0) {
+    problems.Add(field, StrCat("is ", per_node, ", and shards ", shards,
+                               ": one has to be a multiple of the other, so that nodes hold whole "
+                               "replicas or replicas whole nodes"));
+  }
   if (spec.recovery().max_failures() > 0) {
     problems.Add(field,
                  "does not go with recovery.max_failures: a rank that is replaced comes to any "

@@ -9,9 +9,11 @@
 namespace paceline {
 namespace {
 
+using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 v1::JobSpec Spec(const std::string& changes) {
   v1::JobSpec spec;
@@ -56,6 +58,25 @@ TEST(CheckPlacementTest, RanksPerNodeDivideTheRanksWhichAreNeverReplaced) {
               ElementsAre(HasSubstr("placement.ranks_per_node is -1; allowed is 1 to 4096")));
   EXPECT_THAT(Problems("ranks: 8 placement { ranks_per_node: 4 } recovery { max_failures: 1 }"),
               ElementsAre(HasSubstr("placement.ranks_per_node does not go with recovery")));
+}
+
+TEST(CheckPlacementTest, NodesHoldWholeReplicasOrReplicasWholeNodes) {
+  const std::string shards = "ranks: 12 shards: 4 placement ";
+  for (const char* fits : {"{ ranks_per_node: 2 }", "{ ranks_per_node: 4 }",
+                           "{ ranks_per_node: 12 }", "{ replica: REPLICA_PLACEMENT_REQUIRE }"}) {
+    EXPECT_THAT(Problems(shards + fits), Not(Contains(HasSubstr("placement")))) << fits;
+  }
+  EXPECT_THAT(Problems(shards + "{ ranks_per_node: 6 }"),
+              Contains(HasSubstr("placement.ranks_per_node is 6, and shards 4: one has to be")));
+}
+
+TEST(CheckPlacementTest, ReplicasAreKeptTogetherWherePossibleUnlessTheFileSaysOtherwise) {
+  v1::JobSpec spec = Spec("");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.placement().replica(), v1::REPLICA_PLACEMENT_PREFER);
+  spec = Spec("placement { replica: REPLICA_PLACEMENT_REQUIRE }");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.placement().replica(), v1::REPLICA_PLACEMENT_REQUIRE);
 }
 
 TEST(CheckPlacementTest, EveryProblemIsTold) {

@@ -46,21 +46,31 @@ std::vector<Rung> LadderOf(const v1::JobSpec& spec) {
 void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
   const v1::Recovery& recovery = spec.recovery();
   if (problems.Tells("recovery.min_ranks") ||
-      !problems.CheckRange("recovery.min_ranks", recovery.min_ranks(), 1, spec.ranks()) ||
-      recovery.min_ranks() == spec.ranks() || recovery.batch() != v1::KEEP_GLOBAL_BATCH ||
+      !problems.CheckRange("recovery.min_ranks", recovery.min_ranks(), 1, spec.ranks())) {
+    return;
+  }
+  // Without whole replicas these numbers say nothing.
+  if (problems.Tells("shards")) return;
+  if (recovery.min_ranks() % spec.shards() != 0) {
+    problems.Add("recovery.min_ranks",
+                 StrCat("is ", recovery.min_ranks(), "; allowed are multiples of shards (",
+                        spec.shards(), "): a job goes on with whole replicas"));
+    return;
+  }
+  if (recovery.min_ranks() == spec.ranks() || recovery.batch() != v1::KEEP_GLOBAL_BATCH ||
       spec.batch_per_rank() < 1 || spec.accumulation_steps() < 1) {
     return;
   }
-  const int most = PossibleRanks(BatchRule::kKeepGlobal, spec.ranks(),
-                                 {spec.batch_per_rank(), spec.accumulation_steps()},
-                                 spec.ranks() - 1, LeastSamples(spec.model()));
+  const int most = PossibleRanks(
+      BatchRule::kKeepGlobal, spec.ranks(), {spec.batch_per_rank(), spec.accumulation_steps()},
+      spec.ranks() - spec.shards(), LeastSamples(spec.model()), spec.shards());
   if (most >= recovery.min_ranks()) return;
   problems.Add("recovery.min_ranks",
                StrCat("is ", recovery.min_ranks(), ", but ",
                       int64_t{spec.ranks()} * spec.batch_per_rank() * spec.accumulation_steps(),
                       " samples per step cannot be shared equally by any number of ranks from "
                       "there to ",
-                      spec.ranks() - 1, most > 0 ? StrCat("; the next is ", most) : "",
+                      spec.ranks() - spec.shards(), most > 0 ? StrCat("; the next is ", most) : "",
                       ". Allow fewer ranks, or give recovery.batch: keep_rank_batch"));
 }
 

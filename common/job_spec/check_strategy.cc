@@ -12,14 +12,24 @@ namespace {
 using absl::StrCat;
 using Ladder = google::protobuf::RepeatedPtrField<v1::LadderLevel>;
 
+// 0: not known, for one of the two was given wrongly.
+int ReplicasOf(int ranks, int shards) {
+  return shards > 0 && ranks % shards == 0 ? ranks / shards : 0;
+}
+
 std::string Name(v1::Scope scope) { return EnumName(*v1::Scope_descriptor(), scope); }
 
 // Walks up a ladder with what the level below had.
 class LadderCheck {
  public:
-  // `ranks` below 1: not known, for it was given wrongly.
-  LadderCheck(int ranks, std::string field, ProblemList& problems)
-      : ranks_(ranks), field_(std::move(field)), problems_(problems) {}
+  // `ranks` below 1: not known, for it was given wrongly. Groups are of ranks, or with `shards` of
+  // replicas.
+  LadderCheck(int ranks, int shards, std::string field, ProblemList& problems)
+      : ranks_(ReplicasOf(ranks, shards)),
+        is_sharded_(shards > 1),
+        noun_(is_sharded_ ? "replicas" : "ranks"),
+        field_(std::move(field)),
+        problems_(problems) {}
 
   void Run(const Ladder& ladder) {
     for (int i = 0; i < ladder.size(); ++i) {
@@ -57,7 +67,7 @@ class LadderCheck {
     } else if (level.size() != 0) {
       CheckSize(level.size());
     } else {
-      problems_.Add(at_ + "size", "is missing; give the ranks per group, or a level");
+      problems_.Add(at_ + "size", StrCat("is missing; give the ", noun_, " per group, or a level"));
     }
   }
 
@@ -87,9 +97,8 @@ class LadderCheck {
       problems_.Add(field, StrCat("is ", size, "; the last level takes ", Ranks(),
                                   ", or level all instead of a size"));
     } else if (!last_ && size == ranks_) {
-      problems_.Add(field, StrCat("is ", size,
-                                  ", the number of ranks, before the last level; give "
-                                  "less"));
+      problems_.Add(field, StrCat("is ", size, ", the number of ", noun_,
+                                  ", before the last level; give less"));
     } else if (ranks_ > 0 && ranks_ % size != 0) {
       problems_.Add(field, StrCat("is ", size, "; allowed are the divisors of ", Ranks()));
     } else {
@@ -102,6 +111,9 @@ class LadderCheck {
       problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
                                            ", a format of gradients only; allowed is fp32, and "
                                            "int8 above the first level"));
+    } else if (format == v1::WIRE_FORMAT_INT8 && is_sharded_) {
+      problems_.Add(at_ + "format",
+                    "is int8; with shards, parameters travel as fp32: leave it out");
     } else if (format == v1::WIRE_FORMAT_INT8 && first_) {
       problems_.Add(at_ + "format",
                     "is int8 in the first level; allowed is fp32, and int8 above it");
@@ -109,10 +121,13 @@ class LadderCheck {
   }
 
   std::string Ranks() const {
-    return ranks_ > 0 ? StrCat("the number of ranks (", ranks_, ")") : "the number of ranks";
+    const std::string number = StrCat("the number of ", noun_);
+    return ranks_ > 0 ? StrCat(number, " (", ranks_, ")") : number;
   }
 
-  const int ranks_;
+  const int ranks_;  // Or replicas.
+  const bool is_sharded_;
+  const char* const noun_;
   const std::string field_;
   ProblemList& problems_;
   // Of the level that is looked at.
@@ -209,7 +224,8 @@ void CheckStrategyFields(const v1::JobSpec& spec, ProblemList& problems) {
 
 }  // namespace
 
-void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems) {
+void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::Strategy& strategy = spec.strategy();
   if (strategy.has_slipstream()) return;
   if (strategy.has_auto_()) {
     CheckAuto(strategy, problems);
@@ -223,23 +239,29 @@ void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problem
     problems.Add("strategy.local_sgd.period",
                  "is missing or 0; give the steps between two means, 1 or more");
   }
+  const int ranks = problems.Tells("ranks") ? 0 : spec.ranks();
+  const int shards = spec.shards();
   if (strategy.has_hsgd()) {
-    LadderCheck(ranks, "strategy.hsgd.ladder", problems).Run(strategy.hsgd().ladder());
+    LadderCheck(ranks, shards, "strategy.hsgd.ladder", problems).Run(strategy.hsgd().ladder());
   }
   const int group = strategy.gradient_group_size();
-  if (group < 0 || (group > 0 && ranks > 0 && ranks % group != 0)) {
-    problems.Add("strategy.gradient_group_size",
-                 StrCat("is ", group, "; allowed is 0 for the ranks of each node, or a divisor of ",
-                        "the number of ranks", ranks > 0 ? StrCat(" (", ranks, ")") : ""));
+  const int replicas = ReplicasOf(ranks, shards);
+  if (group < 0 || (group > 0 && replicas > 0 && replicas % group != 0)) {
+    const char* const noun = shards > 1 ? "replicas" : "ranks";
+    problems.Add(
+        "strategy.gradient_group_size",
+        StrCat("is ", group, "; allowed is 0 for the ", noun, " of each node, or a divisor ",
+               "of the number of ", noun, replicas > 0 ? StrCat(" (", replicas, ")") : ""));
   }
 }
 
-std::vector<SpecProblem> CheckLadder(const Ladder& ladder, int ranks, const std::string& field) {
+std::vector<SpecProblem> CheckLadder(const Ladder& ladder, int ranks, int shards,
+                                     const std::string& field) {
   ProblemList problems;
   for (int i = 0; i < ladder.size(); ++i) {
     CheckKeys(ladder[i], StrCat(field, "[", i, "]."), problems);
   }
-  LadderCheck(ranks, field, problems).Run(ladder);
+  LadderCheck(ranks, shards, field, problems).Run(ladder);
   return problems.Take();
 }
 

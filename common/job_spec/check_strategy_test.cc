@@ -251,12 +251,12 @@ TEST(StrategyTest, LadderIsNotJudgedByAnImpossibleNumberOfRanks) {
 
 TEST(CheckLadderTest, NamesTheGivenField) {
   v1::Hsgd hsgd;
-  EXPECT_THAT(CheckLadder(hsgd.ladder(), 8, "ladder"), IsEmpty()) << "synchronous";
+  EXPECT_THAT(CheckLadder(hsgd.ladder(), 8, 1, "ladder"), IsEmpty()) << "synchronous";
   v1::LadderLevel* level = hsgd.add_ladder();
   level->set_period(1);
   level->set_size(4);
-  EXPECT_THAT(CheckLadder(hsgd.ladder(), 4, "ladder"), IsEmpty());
-  EXPECT_EQ(CheckLadder(hsgd.ladder(), 8, "ladder").at(0).field, "ladder[0].size");
+  EXPECT_THAT(CheckLadder(hsgd.ladder(), 4, 1, "ladder"), IsEmpty());
+  EXPECT_EQ(CheckLadder(hsgd.ladder(), 8, 1, "ladder").at(0).field, "ladder[0].size");
 }
 
 }  // namespace

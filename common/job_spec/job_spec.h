@@ -61,11 +61,12 @@ std::vector<SpecProblem> CheckSpecSizes(const v1::JobSpec& spec);
 // 0: none. Where ranks are replaced, a lease outlasts a collective, and waiting outlasts a lease.
 std::vector<SpecProblem> CheckLease(const v1::JobSpec& spec, double lease_s);
 
-// Every problem of a ladder for so many ranks. `field` is its path: "strategy.hsgd.ladder".
+// Every problem of a ladder for so many ranks, `shards` of which make a replica of the model; its
+// groups are of replicas. `field` is its path: "strategy.hsgd.ladder".
 // Stricter than PyTorch's HierarchicalModelAverager, which accepts ladders that never act as
 // they read (docs/hsgd.md): whatever that refuses is refused here.
 std::vector<SpecProblem> CheckLadder(
-    const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks,
+    const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks, int shards,
     const std::string& field);
 
 // Whether Paceline sets this variable in the environment of a command's ranks, so that a job may

@@ -57,9 +57,11 @@ void CheckModel(const v1::Model& model, ProblemList& problems);
 void CheckData(const v1::Data& data, ProblemList& problems);
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems);
 void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& problems);
-void CheckStrategy(const v1::Strategy& strategy, int ranks, ProblemList& problems);
+void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems);
 // The strategy if it is slipstream, and what does not go with that or with auto.
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems);
+// What does not go with a sharded model.
+void CheckShards(const v1::JobSpec& spec, ProblemList& problems);
 void CheckCheckpoint(const v1::JobSpec& spec, ProblemList& problems);
 void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
 // The order of those that form a ladder.

@@ -1,6 +1,7 @@
 #include "common/job_spec/training_plan.h"
 
 #include <algorithm>
+#include <cstddef>
 
 namespace paceline {
 namespace {
@@ -18,20 +19,29 @@ std::vector<int> GroupsOf(const v1::LadderLevel& level, const std::vector<RankHo
   }
 }
 
-// The groups of all seats as groups of the ranks: without the seats that are empty.
+// By replica, of which the seats are all filled or all empty.
+std::vector<bool> FilledReplicas(const std::vector<bool>& seats, int shards) {
+  std::vector<bool> replicas;
+  for (size_t seat = 0; seat < seats.size(); seat += static_cast<size_t>(shards)) {
+    replicas.push_back(seats[seat]);
+  }
+  return replicas;
+}
+
+// The groups of all replicas as groups of those that are there.
 std::vector<int> WithoutEmpty(const std::vector<int>& groups, const std::vector<bool>& filled) {
   if (filled.empty()) return groups;
   std::vector<int> left;
-  auto seat = filled.begin();
+  auto replica = filled.begin();
   for (const int size : groups) {
-    const int ranks = static_cast<int>(std::count(seat, seat + size, true));
-    seat += size;
-    if (ranks > 0) left.push_back(ranks);
+    const int there = static_cast<int>(std::count(replica, replica + size, true));
+    replica += size;
+    if (there > 0) left.push_back(there);
   }
   return left;
 }
 
-// Empty when no rank would have a peer.
+// Empty when no replica would have a peer.
 std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes,
                                 const std::vector<bool>& filled) {
   std::vector<int> groups = WithoutEmpty(size == 0 ? LadderGroups(LadderScope::kNode, 0, homes)
@@ -54,8 +64,10 @@ void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat for
 }  // namespace
 
 v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
-                                  const std::vector<RankHome>& homes,
-                                  const std::vector<bool>& filled) {
+                                  const std::vector<RankHome>& seat_homes,
+                                  const std::vector<bool>& filled_seats, int shards) {
+  const std::vector<RankHome> homes = HomesOfReplicas(seat_homes, shards);
+  const std::vector<bool> filled = FilledReplicas(filled_seats, shards);
   v1::TrainingPlan plan;
   plan.set_version(version);
   if (strategy.has_slipstream()) {

@@ -77,6 +77,44 @@ TEST(MakeTrainingPlanTest, ShrunkJobKeepsTheGroupsOfItsSeats) {
       << made.ShortDebugString();
 }
 
+TEST(MakeTrainingPlanTest, GroupsAreOfReplicas) {
+  const v1::Strategy strategy = Parse<v1::Strategy>(R"(hsgd {
+                                                         ladder { period: 2 size: 2 }
+                                                         ladder { period: 4 level: SCOPE_RACK }
+                                                         ladder { period: 8 level: SCOPE_ALL }
+                                                       })");
+  // Replicas of two ranks: the first two on nodes of their own, the others on the same one.
+  const std::vector<RankHome> homes = {{"a", "r1"}, {"a", "r1"}, {"b", "r1"}, {"b", "r1"},
+                                       {"c", "r2"}, {"c", "r2"}, {"c", "r2"}, {"c", "r2"}};
+  const v1::TrainingPlan whole = MakeTrainingPlan(7, strategy, homes, {}, 2);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(whole, Parse<v1::TrainingPlan>(R"(
+          version: 7
+          levels { period: 2 groups: [2, 2] format: WIRE_FORMAT_FP32 }
+          levels { period: 4 groups: [2, 2] format: WIRE_FORMAT_FP32 }
+          levels { period: 8 groups: 4 format: WIRE_FORMAT_FP32 }
+          gradient_groups: [1, 1, 2])")))
+      << whole.ShortDebugString();
+  const v1::TrainingPlan shrunk =
+      MakeTrainingPlan(7, strategy, homes, {true, true, false, false, true, true, true, true}, 2);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(shrunk, Parse<v1::TrainingPlan>(R"(
+          version: 7
+          levels { period: 2 groups: [1, 2] format: WIRE_FORMAT_FP32 }
+          levels { period: 4 groups: [1, 2] format: WIRE_FORMAT_FP32 }
+          levels { period: 8 groups: 3 format: WIRE_FORMAT_FP32 }
+          gradient_groups: [1, 2])")))
+      << shrunk.ShortDebugString();
+}
+
+TEST(MakeTrainingPlanTest, ReplicasWithoutAPeerOnTheirNodeAverageNoGradients) {
+  const std::vector<RankHome> homes = {{"a", ""}, {"a", ""}, {"b", ""}, {"b", ""}};
+  const v1::TrainingPlan made =
+      MakeTrainingPlan(7, Parse<v1::Strategy>("local_sgd { period: 1 }"), homes, {}, 2);
+  EXPECT_TRUE(google::protobuf::util::MessageDifferencer::Equals(
+      made, Parse<v1::TrainingPlan>(
+                "version: 7 levels { period: 1 groups: 2 format: WIRE_FORMAT_FP32 }")))
+      << made.ShortDebugString();
+}
+
 TEST(MakeTrainingPlanTest, SlipstreamHasAModeAndAWindow) {
   ExpectPlan(R"(slipstream {
                   mode: SLIPSTREAM_FREE window { min_steps: 1 max_steps: 64 max_cap: 256 }

@@ -124,6 +124,23 @@ TEST(MembershipRecordsTest, ShrunkJobGrowsUnderTheNextController) {
   EXPECT_EQ(played.Nodes().size(), 4U);
 }
 
+TEST(MembershipRecordsTest, ShardedRanksKnowWhoseStateTheyHave) {
+  v1::JobSpec spec;
+  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'own' ranks: 4 shards: 2 steps: 1000 "
+      "recovery { max_failures: 3 min_ranks: 2 batch: KEEP_RANK_BATCH }",
+      &spec));
+  FillDefaults(&spec);
+  MemberJob played(FromProto(JobId("job-1"), spec));
+  played.End(played.Id(1), 5);
+  ASSERT_EQ(played.Nodes(), "cd") << "the first replica is given up";
+  Die(played, 5);
+  ASSERT_EQ(played.job.spares.size(), 1U);
+  EXPECT_EQ(StateSeat(played.job.spares[0]), 0);
+  EXPECT_EQ(StateSeat(played.job.ranks[0]), 2);
+  EXPECT_EQ(MembershipOf(played.job, played.job.ranks[0]).shards, 2);
+}
+
 TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {
   MemberJob played(Request("max_failures: 1"));
   played.slots.Add("e");
@@ -160,6 +177,15 @@ TEST(MembershipRecordsTest, UnreachableIsNoEvidenceUntilWorkersHadTimeToConnect)
   played.Advance(25);
   EXPECT_EQ(played.job.generation, Generation(2));
   EXPECT_EQ(played.Nodes(), "abed");
+}
+
+TEST(MembershipRecordsTest, DomainsOfSlotsSurvive) {
+  MemberJob played(Request());
+  played.job.ranks[1].slot.island = "x";
+  played.job.homes[2].island = "y";
+  const Job again = Reborn(played.job, 5);
+  EXPECT_EQ(again.ranks[1].slot.island, "x");
+  EXPECT_EQ(again.homes[2].island, "y");
 }
 
 TEST(MembershipRecordsTest, RecordOfAVersionWithoutMembershipsIsUnderstood) {

@@ -16,6 +16,7 @@
 #include "controller/store/record.pb.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_checkpoint.h"
+#include "controller/wire/convert_membership.h"
 #include "controller/wire/convert_node.h"
 #include "controller/wire/convert_plan.h"
 #include "controller/wire/convert_straggler.h"

@@ -12,6 +12,7 @@
 #include "controller/core/recovery/state_groups.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_collectives.h"
+#include "controller/wire/convert_membership.h"
 #include "controller/wire/convert_plan.h"
 
 namespace paceline {
@@ -106,7 +107,8 @@ v1::JobProfile ToProto(const JobProfile& profile) {
 v1::TrainingPlan PlanOf(const Job& job) {
   v1::Strategy strategy;
   strategy.ParseFromString(job.plan.strategy);
-  return MakeTrainingPlan(job.plan.version.value(), strategy, HomesOf(job), FilledSeats(job));
+  return MakeTrainingPlan(job.plan.version.value(), strategy, HomesOf(job), FilledSeats(job),
+                          job.request.shards);
 }
 
 // Where the rank is among the job's ranks on its node, and the node among the job's nodes.

@@ -1,5 +1,5 @@
-// Converts job specs, strategies, the handling of stragglers, and memberships to and from core's
-// types; see convert.h.
+// Converts job specs, strategies, and the handling of stragglers to and from core's types; see
+// convert.h.
 #ifndef CONTROLLER_WIRE_CONVERT_PLAN_H_
 #define CONTROLLER_WIRE_CONVERT_PLAN_H_
 
@@ -9,8 +9,6 @@
 #include "common/core/ladder.h"
 #include "controller/core/job/job.h"
 #include "controller/core/job/straggler_mode.h"
-#include "controller/core/recovery/membership.h"
-#include "controller/store/record.pb.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -36,22 +34,10 @@ std::string WithLadder(const std::string& strategy, const Ladder& ladder);
 // Returns the serialized strategy by which a job that asked for `auto` trains; no choice: ddp.
 std::string StrategyOf(const std::string& asked, const std::optional<SlipstreamChoice>& choice);
 
-// Core to wire; `rank`: in the present generation, -1 for a spare:
-v1::Rank ToProto(int rank, const RankState& trainer);
-v1::Membership ToProto(const Membership& membership);
-v1::MembershipChange ToProto(const MembershipChange& change);
-
-// Wire to core:
-MembershipStatus FromProto(const v1::MembershipStatus& status);
 // Requires: the spec has been checked.
 JobRequest FromProto(const JobId& id, const v1::JobSpec& spec);
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec);
 JobTimeouts TimeoutsOf(const v1::JobSpec& spec);
-
-// What is stored beside the message that clients see: to the record, and back.
-void EncodeMembership(const Job& job, v1::JobRecord* record);
-// Requires: the rest of the job has been decoded.
-void DecodeMembership(const v1::JobRecord& record, Job* job);
 
 }  // namespace paceline
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "common/job_spec/job_spec.h"
+#include "controller/wire/convert_membership.h"
 
 namespace paceline {
 namespace {
@@ -46,6 +47,21 @@ TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
   EXPECT_EQ(request.recovery.least_samples, 1);
 }
 
+TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
+  v1::JobSpec spec = Command();
+  spec.set_session(true);
+  spec.set_ranks(6);
+  EXPECT_EQ(RequestOf(spec).shards, 1);
+  spec.set_shards(3);
+  EXPECT_EQ(RequestOf(spec).shards, 3);
+  spec.set_shards(4);
+  EXPECT_EQ(RequestOf(spec).shards, 1) << "6 ranks make no replicas of 4";
+  Membership membership;
+  EXPECT_EQ(ToProto(membership).shards(), 0);
+  membership.shards = 3;
+  EXPECT_EQ(ToProto(membership).shards(), 3);
+}
+
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   v1::JobSpec spec = Command();
   spec.set_session(true);
@@ -53,6 +69,15 @@ TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   EXPECT_FALSE(RequestOf(spec).strategy.is_adaptive);
   spec.mutable_strategy()->mutable_auto_();
   EXPECT_TRUE(RequestOf(spec).strategy.is_adaptive);
+}
+
+TEST(ConvertPlanTest, ReplicasNeedNotShareADomainUnlessThatIsRequired) {
+  v1::JobSpec spec = Command();
+  EXPECT_EQ(FromProto(JobId("job-1"), spec).placement.replica, ReplicaPlacement::kPrefer)
+      << "as in a version without replicas";
+  EXPECT_EQ(RequestOf(spec).placement.replica, ReplicaPlacement::kPrefer);
+  spec.mutable_placement()->set_replica(v1::REPLICA_PLACEMENT_REQUIRE);
+  EXPECT_EQ(RequestOf(spec).placement.replica, ReplicaPlacement::kRequire);
 }
 
 }  // namespace

@@ -1,6 +1,9 @@
 #include "cli/view/job/job_page.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <map>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -21,6 +24,9 @@
 
 namespace paceline {
 namespace {
+
+// So many replicas that are on several nodes are named.
+constexpr size_t kReplicasReported = 4;
 
 std::string EvaluationText(const v1::EvaluationResult& result) {
   return absl::StrCat(
@@ -188,6 +194,25 @@ std::string StandbyText(const v1::Job& job) {
   });
 }
 
+// Of a sharded job: "2 of 4 ranks each, 1 on one node; replica 1 is on a, b".
+std::string ReplicasText(const v1::Job& job) {
+  const int shards = job.spec().shards();
+  if (shards <= 1 || job.ranks_size() == 0) return "";
+  std::map<int, std::set<std::string>> nodes;  // By replica.
+  for (const v1::Rank& rank : job.ranks()) nodes[rank.rank() / shards].insert(rank.node());
+  const auto on_one = std::count_if(nodes.begin(), nodes.end(),
+                                    [](const auto& entry) { return entry.second.size() == 1; });
+  std::string text =
+      absl::StrCat(nodes.size(), " of ", shards, " ranks each, ", on_one, " on one node");
+  size_t left = kReplicasReported;
+  for (const auto& [replica, names] : nodes) {
+    if (names.size() == 1) continue;
+    if (left-- == 0) return absl::StrCat(text, "; and so on");
+    absl::StrAppend(&text, "; replica ", replica, " is on ", absl::StrJoin(names, ", "));
+  }
+  return text;
+}
+
 std::string SummaryText(const v1::Job& job, absl::Time now, const PageStyle& style,
                         ReportedOnce* reported) {
   const v1::JobProgress& progress = job.progress();
@@ -245,6 +270,9 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
   if (const std::string fewer = FewerRanksText(job); !fewer.empty()) {
     AddLine(&page, "Shrunk", fewer);
+  }
+  if (const std::string replicas = ReplicasText(job); !replicas.empty()) {
+    AddLine(&page, "Replicas", SanitizeLine(replicas));
   }
   if (!job.spec().command().empty()) AddLine(&page, "Command", CommandText(job.spec()));
   if (job.spec().has_code()) {

@@ -71,6 +71,21 @@ TEST(JobPageTest, ASpareThatRehearsesSaysSo) {
               HasSubstr("rehearses backward  1 min 30 s"));
 }
 
+TEST(JobPageTest, ReplicasThatAreOnSeveralNodesAreNamed) {
+  v1::Job job = Failed();
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Replicas")));
+  job.mutable_spec()->set_ranks(4);
+  job.mutable_spec()->set_shards(2);
+  job.mutable_ranks(1)->set_node("w0");
+  for (const int rank : {2, 3}) {
+    v1::Rank& added = *job.add_ranks();
+    added.set_rank(rank);
+    added.set_node(rank == 2 ? "w2" : "w1");
+  }
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("2 of 2 ranks each, 1 on one node; replica 1 is on w1, w2\n"));
+}
+
 TEST(JobPageTest, PageIsAsItShouldLook) {
   setenv("TZ", "UTC", 1);
   tzset();

@@ -160,7 +160,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          v1::Strategy strategy;
          strategy.ParseFromString(job->plan.strategy);
          std::vector<SpecProblem> problems =
-             CheckLadder(contents.ladder(), job->request.ranks, "ladder");
+             CheckLadder(contents.ladder(), job->request.ranks, job->request.shards, "ladder");
          if (problems.empty() && strategy.has_local_sgd()) problems = CheckPeriodic(contents);
          if (!problems.empty()) {
            return answer(FieldsError("LADDER_INVALID", "the ladder does not fit", problems));

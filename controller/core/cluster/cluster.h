@@ -234,8 +234,9 @@ class Cluster {
   // Goes on with changes of membership: of the jobs that the event has changed, of those that
   // recover, and of those that what a node does concerns.
   void AdvanceMemberships(const Event& event, Moment now, Actions& actions);
-  // Free slots for `count` more trainers of the job, or as many as there are.
-  std::vector<Slot> FindSlotsFor(const Job& job, SlotUse use, int count) const;
+  // As FindSlots in recovery.h says.
+  std::vector<Slot> FindSlotsFor(const Job& job, SlotUse use, int count,
+                                 const ReplicaHome* home) const;
   // Goes on with the drains: asks the jobs that still have ranks there.
   void DrainNodes(Moment now, Actions& actions);
   // Names the nodes that the ranks of a swap move to.

@@ -76,7 +76,7 @@ void Cluster::FindSubstitutes(const Job& job, const NodeName& node, DrainEffect&
   }
   std::vector<NodeName> slots;
   const int wanted = static_cast<int>(ranks - spares.size());
-  for (const Slot& slot : FindSlotsFor(leaving, SlotUse::kRank, wanted)) {
+  for (const Slot& slot : FindSlotsFor(leaving, SlotUse::kRank, wanted, nullptr)) {
     slots.push_back(slot.node);
   }
   NameSubstitutes(effect, spares, slots);
@@ -85,7 +85,7 @@ void Cluster::FindSubstitutes(const Job& job, const NodeName& node, DrainEffect&
 int Cluster::CountSlotsElsewhere(const Job& job, const NodeName& node, int wanted) const {
   Job leaving = job;
   leaving.recovery.vacate.emplace(node, "");
-  return static_cast<int>(FindSlotsFor(leaving, SlotUse::kRank, wanted).size());
+  return static_cast<int>(FindSlotsFor(leaving, SlotUse::kRank, wanted, nullptr).size());
 }
 
 void Cluster::DrainNodes(Moment now, Actions& actions) {
@@ -165,24 +165,35 @@ void Cluster::EndDrain(const Node& node, Actions& actions) {
   }
 }
 
-std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count) const {
+std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count,
+                                        const ReplicaHome* home) const {
   std::vector<Slot> slots;
   if (count <= 0) return slots;
   std::vector<NodeSpace> spaces = Spaces(job.request.device);
   SlotWish wish = WishOf(job, use);
+  if (home != nullptr) {
+    wish.replica = home->nodes;
+    for (const Slot& slot : home->taken) Take(slot, spaces);
+  }
+  const bool together = home != nullptr && home->nodes.empty();
+  const auto place = [&](const SlotWish& where) {
+    return together ? PlaceReplica(job.request, spaces, where, count)
+                    : PlaceOne(job.request, spaces, where);
+  };
   while (static_cast<int>(slots.size()) < count) {
-    Placement found = PlaceOne(job.request, spaces, wish);
+    Placement found = place(wish);
     if (found.slots.empty() && use == SlotUse::kRankAnywhere) {
       SlotWish any = wish;
       for (const auto& [node, why] : job.recovery.avoid) any.avoid.erase(node);
       for (const auto& [node, why] : job.recovery.vacate) any.avoid.insert(node);
-      found = PlaceOne(job.request, spaces, any);
+      found = place(any);
     }
     if (found.slots.empty()) break;
-    const Slot& slot = found.slots.front();
-    Take(slot, spaces);
-    (use == SlotUse::kSpare ? wish.spares : wish.ranks).push_back(slot);
-    slots.push_back(slot);
+    for (const Slot& slot : found.slots) {
+      Take(slot, spaces);
+      (use == SlotUse::kSpare ? wish.spares : wish.ranks).push_back(slot);
+      slots.push_back(slot);
+    }
   }
   return slots;
 }
@@ -191,8 +202,8 @@ void Cluster::AdvanceMemberships(const Event& event, Moment now, Actions& action
   const int64_t contact_changes = nodes_.contact_changes();
   const bool contact_changed = std::exchange(contact_changes_, contact_changes) != contact_changes;
   const bool all = contact_changed || !std::holds_alternative<NodeReported>(event);
-  const FindSlots find = [this](const Job& job, SlotUse use, int count) {
-    return FindSlotsFor(job, use, count);
+  const FindSlots find = [this](const Job& job, SlotUse use, int count, const ReplicaHome* home) {
+    return FindSlotsFor(job, use, count, home);
   };
   std::set<JobId> concerned = actions.show_jobs;
   concerned.insert(jobs_.recovering().begin(), jobs_.recovering().end());

@@ -1,6 +1,7 @@
 #include "controller/core/job/job.h"
 
 #include <algorithm>
+#include <iterator>
 #include <map>
 #include <utility>
 
@@ -187,18 +188,28 @@ void Advance(Job& job, Moment now) {
   }
 }
 
-// Puts ranks of a node next to each other, and nodes of a rack.
-void SortByHome(std::vector<Slot>& slots) {
+// Puts replicas of a node next to each other, and nodes of a rack; without shards, ranks.
+void SortByHome(std::vector<Slot>& slots, int shards) {
   std::map<std::string, size_t> racks;
   std::map<NodeName, size_t> nodes;
   for (const Slot& slot : slots) {
     racks.emplace(slot.rack, racks.size());
     nodes.emplace(slot.node, nodes.size());
   }
-  std::stable_sort(slots.begin(), slots.end(), [&](const Slot& a, const Slot& b) {
-    return std::make_pair(racks[a.rack], nodes[a.node]) <
-           std::make_pair(racks[b.rack], nodes[b.node]);
-  });
+  std::vector<std::vector<Slot>> replicas;
+  for (size_t r = 0; r < slots.size(); ++r) {
+    if (r % static_cast<size_t>(shards) == 0) replicas.emplace_back();
+    replicas.back().push_back(std::move(slots[r]));
+  }
+  const auto home = [&](const std::vector<Slot>& replica) {
+    return std::make_pair(racks[replica[0].rack], nodes[replica[0].node]);
+  };
+  std::stable_sort(replicas.begin(), replicas.end(),
+                   [&](const auto& a, const auto& b) { return home(a) < home(b); });
+  slots.clear();
+  for (std::vector<Slot>& replica : replicas) {
+    std::move(replica.begin(), replica.end(), std::back_inserter(slots));
+  }
 }
 
 bool ShowsProgress(const TrainerReport& before, const TrainerReport& after) {
@@ -271,7 +282,7 @@ std::string StartReason(const Job& job) {
 }
 
 void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
-  SortByHome(slots);
+  SortByHome(slots, job.request.shards);
   job.state = JobState::kStarting;
   job.reason = StartReason(job);
   job.placed = now.wall;
@@ -287,6 +298,7 @@ void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
     rank.slot = slots[r];
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
     rank.seat = static_cast<int>(r);
+    NoteSeat(job, rank);
     job.ranks.push_back(std::move(rank));
   }
   job.homes = std::move(slots);

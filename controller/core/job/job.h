@@ -24,6 +24,7 @@
 
 #include <cstdint>
 #include <limits>
+#include <map>
 #include <optional>
 #include <string>
 #include <vector>
@@ -112,6 +113,7 @@ struct JobRequest {
   JobTimeouts timeouts = {};
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
+  int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
 };
 
 // `steps` of a job that does not say how many it makes.
@@ -131,8 +133,10 @@ inline absl::Duration StopGraceOf(const JobRequest& request) {
 // Where one rank runs: one of a node's CPU slots, or one of its GPUs.
 struct Slot {
   NodeName node;
-  int number = 0;         // Of the CPU slot or GPU on its node, 0-based.
-  std::string rack = {};  // Label "rack" of the node when the rank was placed.
+  int number = 0;  // Of the CPU slot or GPU on its node, 0-based.
+  // Labels "rack" and "island" of the node when the rank was placed.
+  std::string rack = {};
+  std::string island = {};
 };
 
 struct StopOrder {
@@ -145,6 +149,9 @@ struct RankState {
   Slot slot;
   TrainerReport report;  // The last one; report.id is the identity of the process.
   int seat = -1;         // 0-based; of a leaving trainer: the one it had. -1: none.
+  // If the model is sharded: seats it has had, each by its first generation there. Older ones than
+  // that of its newest report are forgotten (membership.h, StateSeat).
+  std::map<Generation, int> seats = {};
 
   // Of a leaving trainer: it is ended at once, or when the change under way is done.
   std::optional<StopOrder> stop = std::nullopt;
@@ -264,7 +271,8 @@ std::string StartReason(const Job& job);
 Job NewJob(JobRequest request, int64_t number, Moment now);
 
 // Gives a queued job its next generation. Ranks on a node become neighbours, and so do nodes in a
-// rack; otherwise they keep the order of `slots`.
+// rack; otherwise they keep the order of `slots`. Of a sharded job, the same is done with replicas,
+// by their first ranks, whose own ranks keep their order.
 void PlaceJob(Job& job, std::vector<Slot> slots, Moment now);
 
 // Takes in a node's report of one of the job's trainers. A report of an unknown trainer, or of one

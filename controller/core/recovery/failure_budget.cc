@@ -20,8 +20,10 @@ bool IsOwnError(const TrainerExit& exit) {
   }
 }
 
-// Whether the member took part in training, even if it ended before it could say so.
-bool TookPart(const RankState& member) {
+// Whether the member took part in training in its seat, even if it ended before it could say so.
+bool TookPart(const Job& job, const RankState& member) {
+  const bool is_sharded = job.request.shards > 1;
+  if (is_sharded && HasTrained(member) && StateSeat(member) != member.seat) return false;
   const auto& exit = member.report.exit;
   return HasTrained(member) || (exit.has_value() && (exit->step > 0 || exit->phase != 0));
 }
@@ -55,7 +57,7 @@ void CountLoss(Job& job, RankState& member, Moment now) {
   member.counted = true;
   MemberFailure failure;
   failure.seat = member.seat;
-  if (TookPart(member) && HasFailed(member)) {
+  if (TookPart(job, member) && HasFailed(member)) {
     failure.step = member.report.exit->step;
     failure.own_error = IsOwnError(*member.report.exit);
   }

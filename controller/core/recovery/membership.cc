@@ -1,6 +1,7 @@
 #include "controller/core/recovery/membership.h"
 
 #include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
@@ -113,6 +114,21 @@ std::vector<bool> FilledSeats(const Job& job) {
   return filled;
 }
 
+void NoteSeat(const Job& job, RankState& member) {
+  if (job.request.shards == 1) return;
+  auto& seats = member.seats;
+  while (seats.size() > 1 &&
+         !(member.report.membership.generation < std::next(seats.begin())->first)) {
+    seats.erase(seats.begin());
+  }
+  if (seats.empty() || seats.rbegin()->second != member.seat) seats[job.generation] = member.seat;
+}
+
+int StateSeat(const RankState& trainer) {
+  const auto later = trainer.seats.upper_bound(trainer.report.membership.generation);
+  return later == trainer.seats.begin() ? -1 : std::prev(later)->second;
+}
+
 Membership MembershipOf(const Job& job, const RankState& trainer) {
   const MembershipChange* change = ChangeUnderWay(job);
   Membership membership;
@@ -120,6 +136,7 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   membership.rank = RankOf(job, trainer);
   membership.world_size = static_cast<int>(job.ranks.size());
   membership.planned = change != nullptr && change->planned;
+  membership.shards = job.request.shards;
   if (membership.rank == Rank(-1)) return membership;
   membership.store_address = StoreAddress(job);
   membership.batch = job.recovery.batch;
@@ -201,12 +218,14 @@ int WantedSpares(const Job& job) {
   return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
 }
 
-int MissingSpares(const Job& job, Moment now) {
+bool MayStartSpares(const Job& job, Moment now) {
   const bool idle = job.state == JobState::kStarting || job.state == JobState::kRunning;
-  if (!Recovers(job) || !idle || now.steady < job.recovery.next_spare_start ||
-      ChangeUnderWay(job) != nullptr) {
-    return 0;
-  }
+  return Recovers(job) && idle && now.steady >= job.recovery.next_spare_start &&
+         ChangeUnderWay(job) == nullptr;
+}
+
+int MissingSpares(const Job& job, Moment now) {
+  if (!MayStartSpares(job, now)) return 0;
   const auto there = std::count_if(job.spares.begin(), job.spares.end(),
                                    [&](const RankState& spare) { return IsUsable(job, spare); });
   return std::max(0, WantedSpares(job) - static_cast<int>(there));
@@ -257,6 +276,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   for (RankState& member : job.ranks) {
     UseNode(job, member.slot.node);
     member.stop.reset();
+    NoteSeat(job, member);
   }
   if (!next.planned) {
     job.state = JobState::kRecovering;

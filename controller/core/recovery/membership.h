@@ -6,6 +6,10 @@
 // (TrainerReport.id) with which it was started; in that of a spare the rank is at least
 // JobRequest.ranks.
 //
+// If the model is sharded, the seats of each replica (common/core/lanes.h) are all held, or all
+// empty; so a member's rank and its seat are of the same position. Which part of the model a
+// trainer has depends on the position in which it trained last.
+//
 //                 StartSpare             a generation begins          its end is reported
 //   a free slot ───────────▶ spare ◀──────────────────────▶ member
 //                               │                              │
@@ -35,6 +39,7 @@ struct Membership {
   std::string store_address;
   bool planned = false;
   RankBatch batch;
+  int shards = 1;  // Ranks of a replica: rank r is position r mod shards of replica r / shards.
 };
 
 // How long after a change of membership no planned change is made.
@@ -59,6 +64,12 @@ Rank RankOf(const Job& job, const RankState& trainer);
 // The holder of a seat; null: it is empty.
 const RankState* HolderOf(const Job& job, int seat);
 std::vector<bool> FilledSeats(const Job& job);
+
+// Of a sharded model's rank: keeps in mind that it has its seat from the present generation on.
+void NoteSeat(const Job& job, RankState& member);
+// The seat in which it trained last, whose part of the model it has; -1: it has not trained, or the
+// model is not sharded.
+int StateSeat(const RankState& trainer);
 
 Membership MembershipOf(const Job& job, const RankState& trainer);
 
@@ -91,6 +102,8 @@ MembershipChange* ChangeUnderWay(Job& job);
 // Begins to start, at the slot, a trainer that is to stand by.
 void StartSpare(Job& job, Slot slot, Moment now);
 
+// Whether it is the time to start trainers that stand by.
+bool MayStartSpares(const Job& job, Moment now);
 // How many more trainers are to stand by: spares, and those that will take over the ranks of nodes
 // that the job leaves, or empty seats. The caller finds a slot for each and calls StartSpare. 0
 // while it is not the time for it.

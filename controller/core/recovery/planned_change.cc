@@ -1,6 +1,7 @@
 #include "controller/core/recovery/planned_change.h"
 
 #include <algorithm>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -10,6 +11,7 @@
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/planned_replicas.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -34,8 +36,10 @@ bool ReleaseSurplus(Job& job, Moment now) {
   for (size_t i = job.spares.size(); i-- > 0;) {
     if (Leaves(job, job.spares[i].slot.node)) release(i);
   }
-  // Those that are not ready are released first.
+  // Those that are not ready are released first; of a sharded model's, those that no seat is for.
   std::stable_partition(job.spares.begin(), job.spares.end(), IsReady);
+  const bool is_surplus = static_cast<int>(job.spares.size()) > WantedSpares(job);
+  if (is_surplus && job.request.shards > 1) SortByUse(job);
   while (static_cast<int>(job.spares.size()) > WantedSpares(job)) release(job.spares.size() - 1);
   return released;
 }
@@ -86,6 +90,54 @@ std::vector<int> FindGrowth(const Job& job, size_t ready) {
   return seats;
 }
 
+// Of a job without shards: the spares that can take seats at once.
+std::vector<Taker> TakersOf(const Job& job, const std::vector<size_t>& ready) {
+  const std::vector<size_t> moving = FindMoving(job, ready.size());
+  std::vector<Taker> takers;
+  for (const size_t r : moving) takers.push_back({job.ranks[r].seat, ready[takers.size()]});
+  for (const int seat : FindGrowth(job, ready.size() - moving.size())) {
+    takers.push_back({seat, ready[takers.size()]});
+  }
+  return takers;
+}
+
+// Of a job without shards: starts trainers that are missing.
+bool StartMissing(Job& job, const FindSlots& find_slots, Moment now) {
+  const int missing = MissingSpares(job, now);
+  if (missing == 0) return false;
+  const int for_ranks =
+      std::clamp(WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
+  std::vector<Slot> slots = find_slots(job, SlotUse::kRank, for_ranks, nullptr);
+  const bool none_kept = static_cast<int>(slots.size()) < for_ranks;
+  for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
+  bool started = !slots.empty();
+  const int to_stand_by = missing - for_ranks;
+  slots = to_stand_by > 0 && !none_kept ? find_slots(job, SlotUse::kSpare, to_stand_by, nullptr)
+                                        : std::vector<Slot>();
+  for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
+  started = started || !slots.empty();
+  if (MissingSpares(job, now) > 0) job.recovery.next_spare_start = now.steady + kSearchPause;
+  return started;
+}
+
+// The same for a sharded job. A spare may be of no use for the seats that are to be taken, so it is
+// not enough to count.
+bool StartMissingOfReplicas(Job& job, const FindSlots& find_slots, Moment now) {
+  if (!MayStartSpares(job, now) || IsOver(job)) return false;
+  MissingTrainers missing = FindMissing(job, find_slots);
+  for (Slot& slot : missing.slots) StartSpare(job, std::move(slot), now);
+  const int to_stand_by = job.request.spares - missing.idle;
+  std::vector<Slot> slots;
+  if (to_stand_by > 0 && missing.found_all) {
+    slots = find_slots(job, SlotUse::kSpare, to_stand_by, nullptr);
+  }
+  const bool found_all = missing.found_all && static_cast<int>(slots.size()) >= to_stand_by;
+  const bool started = !missing.slots.empty() || !slots.empty();
+  for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
+  if (!found_all) job.recovery.next_spare_start = now.steady + kSearchPause;
+  return started;
+}
+
 // Forgets nodes to be left on which the job has nothing more.
 JobChange ForgetLeft(Job& job) {
   JobChange change = JobChange::kNone;
@@ -106,21 +158,8 @@ JobChange ForgetLeft(Job& job) {
 JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
   bool changed = false;
   if (ChangeUnderWay(job) == nullptr) changed = ReleaseSurplus(job, now);
-  const int missing = MissingSpares(job, now);
-  if (missing > 0) {
-    const int for_ranks =
-        std::clamp(WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
-    std::vector<Slot> slots = find_slots(job, SlotUse::kRank, for_ranks);
-    const bool none_kept = static_cast<int>(slots.size()) < for_ranks;
-    for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
-    changed = changed || !slots.empty();
-    const int to_stand_by = missing - for_ranks;
-    slots = to_stand_by > 0 && !none_kept ? find_slots(job, SlotUse::kSpare, to_stand_by)
-                                          : std::vector<Slot>();
-    for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
-    changed = changed || !slots.empty();
-    if (MissingSpares(job, now) > 0) job.recovery.next_spare_start = now.steady + kSearchPause;
-  }
+  const auto start = job.request.shards == 1 ? StartMissing : StartMissingOfReplicas;
+  if (start(job, find_slots, now)) changed = true;
   return changed ? JobChange::kState : JobChange::kNone;
 }
 
@@ -128,37 +167,38 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
   const JobChange change = ForgetLeft(job);
   if (!MayChange(job, now)) return change;
   const std::vector<size_t> ready = ReadySpares(job);
-  const std::vector<size_t> moving = FindMoving(job, ready.size());
-  const std::vector<int> growth = FindGrowth(job, ready.size() - moving.size());
-  if (moving.empty() && growth.empty() && !job.next_plan.has_value()) return change;
+  const std::vector<Taker> takers =
+      job.request.shards == 1 ? TakersOf(job, ready) : ChooseTakers(job, ready);
+  if (takers.empty() && !job.next_plan.has_value()) return change;
   NextGeneration next;
   next.planned = true;
   next.members = job.ranks;
   next.leaving = job.leaving;
   std::vector<std::string> what;
-  size_t used = 0;
-  for (const size_t r : moving) {
-    const RankState& spare = job.spares[ready[used++]];
-    next.leaving.push_back(job.ranks[r]);
-    next.members[r] = spare;
-    next.members[r].seat = job.ranks[r].seat;
-    what.push_back(absl::StrCat("rank ", r, " moves from ", job.ranks[r].slot.node.value(), " to ",
-                                spare.slot.node.value(), " (",
-                                job.recovery.vacate.at(job.ranks[r].slot.node), ")"));
-  }
-  for (const int seat : growth) {
-    next.members.push_back(job.spares[ready[used++]]);
-    next.members.back().seat = seat;
-    what.push_back(
-        absl::StrCat("a trainer on ", next.members.back().slot.node.value(), " fills seat ", seat));
+  std::set<size_t> used;  // Spares.
+  for (const Taker& taker : takers) {
+    used.insert(taker.spare);
+    RankState spare = job.spares[taker.spare];
+    spare.seat = taker.seat;
+    const std::string& node = spare.slot.node.value();
+    const RankState* const leaver = HolderOf(job, taker.seat);
+    if (leaver == nullptr) {
+      what.push_back(absl::StrCat("a trainer on ", node, " fills seat ", taker.seat));
+      next.members.push_back(std::move(spare));
+      continue;
+    }
+    const size_t r = static_cast<size_t>(leaver - job.ranks.data());
+    next.leaving.push_back(*leaver);
+    what.push_back(absl::StrCat("rank ", r, " moves from ", leaver->slot.node.value(), " to ", node,
+                                " (", job.recovery.vacate.at(leaver->slot.node), ")"));
+    next.members[r] = std::move(spare);
   }
   if (job.next_plan.has_value()) {
     what.push_back(job.next_plan->slipstream.has_value() ? "the ranks go on with slipstream"
                                                          : "the ranks go on with ddp");
   }
   for (size_t i = 0; i < job.spares.size(); ++i) {
-    const auto end = ready.begin() + static_cast<int64_t>(used);
-    if (std::find(ready.begin(), end, i) == end) next.spares.push_back(job.spares[i]);
+    if (used.count(i) == 0) next.spares.push_back(job.spares[i]);
   }
   std::sort(next.members.begin(), next.members.end(),
             [](const RankState& a, const RankState& b) { return a.seat < b.seat; });

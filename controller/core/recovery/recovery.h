@@ -7,8 +7,10 @@
 //      │  another rank done with all steps ──▶ as without recovery: restart.h decides
 //      ├─ a spare takes its seat, first one that is ready
 //      ├─ else a new trainer at a free slot; on a node that the job avoids, only if it may not
-//      │  shrink to the ranks that are left
-//      ├─ else the seat stays empty, if the job may shrink so far (common/core/batch_rule.h)
+//      │  shrink to the ranks that are left. With a sharded model both first, or only, in the
+//      │  domain of the seat's replica (replica_seats.h)
+//      ├─ else the seat stays empty, if the job may shrink so far (common/core/batch_rule.h); with
+//      │  a sharded model a whole replica does, and its members fill the others (next_generation.h)
 //      ╰─ else the others wait for a slot, up to give_up_s
 //
 // All members lost at one moment are replaced in one generation; another loss makes the next one.
@@ -19,7 +21,8 @@
 // generation, after kEchoPatience: usually a loss is reported meanwhile.
 //
 // A rank's state is gone when all ranks of its group that had taken part in training are lost.
-// Groups are those of the ladder's lowest level; without a ladder, all ranks are one group.
+// Groups are those of the ladder's lowest level; without a ladder, all ranks are one group. With a
+// sharded model each position has groups of its own (state_groups.h).
 //
 // When nothing is lost, planned generations make ranks leave nodes that the job has to leave, fill
 // empty seats, once enough trainers stand by, and change the strategy when that was decided. They
@@ -47,8 +50,21 @@ inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 
 // kRankAnywhere: on nodes that the job avoids, too, rather than nowhere.
 enum class SlotUse { kRank, kRankAnywhere, kSpare };
-// Free slots for `count` more trainers of the job, or as many as there are.
-using FindSlots = std::function<std::vector<Slot>(const Job& job, SlotUse use, int count)>;
+
+// Where slots for ranks of one replica of a sharded job belong.
+struct ReplicaHome {
+  // Of the replica's other ranks in the next generation: slots near them go first, and others are
+  // not given if the job requires domains (placement.replica). Empty: it has no other ranks; then
+  // all slots are near each other, or there are none.
+  std::vector<NodeName> nodes = {};
+  // What was found for other replicas, and is not given again.
+  std::vector<Slot> taken = {};
+};
+
+// Free slots for `count` more trainers of the job, or as many as there are. `home`: they are for
+// ranks of one replica, with which `use` is not kSpare; null: they are not.
+using FindSlots = std::function<std::vector<Slot>(const Job& job, SlotUse use, int count,
+                                                  const ReplicaHome* home)>;
 
 // Does all of the above that is due. Call it after each event that concerns the job, and when
 // job.recovery.wake has come.

@@ -24,7 +24,7 @@ inline constexpr size_t kChangesKept = 20;
 struct RecoveryPolicy {
   int max_failures = 0;  // 0: a lost rank ends the generation.
   absl::Duration window = absl::Hours(1);
-  int min_ranks = 0;  // 0: all must be there.
+  int min_ranks = 0;  // A multiple of the shards; 0: all must be there.
   BatchRule rule = BatchRule::kKeepGlobal;
   RankBatch batch = {1, 1};  // The spec's.
   int least_samples = 1;     // Fewest samples of a pass with which the model can train.

@@ -1,4 +1,8 @@
 // Who can give a rank the state that it has lost: the other ranks of its group (recovery.h).
+//
+// Groups are those of the ladder's lowest level. If the model is sharded, that level has groups of
+// replicas, and each position in the replicas of one makes a group: its ranks have the same part of
+// the model.
 #ifndef CONTROLLER_CORE_RECOVERY_STATE_GROUPS_H_
 #define CONTROLLER_CORE_RECOVERY_STATE_GROUPS_H_
 
@@ -16,6 +20,13 @@ std::vector<RankHome> HomesOf(const Job& job);
 
 // By seat: the number of its group.
 std::vector<int> GroupsOfSeats(const Job& job);
+
+// The group whose state the trainer has; -1: it has none. `groups`: GroupsOfSeats. A trainer that
+// has just come from another position of a sharded model, or begun to stand by, has the state of
+// its former group.
+int GroupOfState(const Job& job, const RankState& trainer, const std::vector<int>& groups);
+// Whether it has the state that belongs to its seat. Requires: it has a seat.
+bool HasStateOfSeat(const Job& job, const RankState& trainer, const std::vector<int>& groups);
 
 // Why the job cannot go on without its lost members: all ranks of a group with the same state are
 // lost. Empty: it can.

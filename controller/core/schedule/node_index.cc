@@ -33,6 +33,7 @@ NodeIndex::NodeIndex(std::vector<NodeLabels> nodes) : nodes_(std::move(nodes)), 
     rack_names_.resize(racks.size(), std::string(rack));
     racks_[rack_.back()].push_back(n);
     island_racks_.resize(islands.size(), rack_.back());
+    island_names_.resize(islands.size(), std::string(Label(n, "island")));
     if (nodes_[n].labels == nullptr) continue;
     if (Label(n, "pool") == "spare") pool_.Add(n);
     for (auto label = nodes_[n].labels->lower_bound(kTaintPrefix);
@@ -47,6 +48,41 @@ NodeIndex::NodeIndex(std::vector<NodeLabels> nodes) : nodes_(std::move(nodes)), 
 int NodeIndex::Find(const NodeName& name) const {
   const auto found = index_.find(name.value());
   return found == index_.end() ? -1 : found->second;
+}
+
+int NodeIndex::DomainOf(Span span, int node) const {
+  switch (span) {
+    case Span::kNode:
+      return node;
+    case Span::kIsland:
+      return island_[node];
+    case Span::kRack:
+      return rack_[node];
+    case Span::kAnywhere:
+      break;
+  }
+  return 0;
+}
+
+int NodeIndex::CountDomains(Span span) const {
+  switch (span) {
+    case Span::kNode:
+      return size();
+    case Span::kIsland:
+      return static_cast<int>(island_racks_.size());
+    case Span::kRack:
+      return static_cast<int>(racks_.size());
+    case Span::kAnywhere:
+      break;
+  }
+  return 1;
+}
+
+Span NodeIndex::SpanOf(int a, int b) const {
+  for (const Span span : {Span::kNode, Span::kIsland, Span::kRack}) {
+    if (DomainOf(span, a) == DomainOf(span, b)) return span;
+  }
+  return Span::kAnywhere;
 }
 
 absl::string_view NodeIndex::Label(int node, const std::string& label) const {

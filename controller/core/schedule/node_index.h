@@ -41,8 +41,15 @@ class NodeIndex {
   // Numbers of the failure domains that the nodes are in.
   int rack(int node) const { return rack_[node]; }
   int island(int node) const { return island_[node]; }
+  // Number of the domain of this kind that the node is in, and how many there are.
+  int DomainOf(Span span, int node) const;
+  int CountDomains(Span span) const;
+  // The narrowest domain that has both nodes.
+  Span SpanOf(int a, int b) const;
   // Label "rack" of the node; empty: none.
   const std::string& rack_name(int node) const { return rack_names_[rack_[node]]; }
+  // The same of label "island".
+  const std::string& island_name(int node) const { return island_names_[island_[node]]; }
   // By number of the rack: its nodes, ascending.
   const std::vector<std::vector<int>>& racks() const { return racks_; }
   // By number of the island: its rack.
@@ -72,7 +79,7 @@ class NodeIndex {
   std::vector<int> rack_, island_;
   std::vector<std::vector<int>> racks_;
   std::vector<int> island_racks_;
-  std::vector<std::string> rack_names_;
+  std::vector<std::string> rack_names_, island_names_;
   std::map<std::string, NodeSet> taints_;  // By KEY=VALUE.
 
   // Caches of answers.

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/schedule/replica_packing.h"
 #include "controller/core/schedule/slot_table.h"
 
 namespace paceline {
@@ -28,6 +29,15 @@ Unfitness ForRank(const SlotTable& table, int n, const SlotWish& wish) {
     if (rank.node == node.name) far = 0;
     if (rank.rack == rack) far = std::min(far, 1);
   }
+  if (!wish.replica.empty()) {
+    far += static_cast<int>(Span::kAnywhere);
+    for (const NodeName& name : wish.replica) {
+      const int home = table.index().Find(name);
+      if (home < 0) continue;
+      const Span span = table.index().SpanOf(home, n);
+      if (span < Span::kAnywhere) far = std::min(far, static_cast<int>(span));
+    }
+  }
   return {far, table.room(n) == 0, table.index().pool().Contains(n), table.free(n), n};
 }
 
@@ -43,27 +53,96 @@ Unfitness ForSpare(const SlotTable& table, int n, const SlotWish& wish) {
           table.room(n), n};
 }
 
-// The index of the best node; -1: no node suits.
-int FindOne(const JobRequest& job, SlotTable& table, const SlotWish& wish) {
+// A spare of a sharded job may take a place in any of its replicas, so it goes near one: one that
+// has no other spare near it.
+Unfitness ForShardedSpare(const SlotTable& table, int n, const SlotWish& wish) {
+  const NodeSpace& node = table.node(n);
+  const std::string& rack = table.index().rack_name(n);
+  const std::string& island = table.index().island_name(n);
+  const auto on_node = [&](const Slot& slot) { return slot.node == node.name; };
+  const auto in_rack = [&](const Slot& slot) { return slot.rack == rack; };
+  const auto in_island = [&](const Slot& slot) { return in_rack(slot) && slot.island == island; };
+  const auto any_rank = [&](const auto& is_near) {
+    return std::any_of(wish.ranks.begin(), wish.ranks.end(), is_near);
+  };
+  const bool beside_rank = any_rank(on_node);
+  const int far = any_rank(in_island) ? 0 : any_rank(in_rack) ? 1 : 2;
+  const auto spares = std::count_if(wish.spares.begin(), wish.spares.end(), in_island);
+  const bool beside_spare = std::any_of(wish.spares.begin(), wish.spares.end(), on_node);
+  return {2 * beside_rank + !table.index().pool().Contains(n), far,
+          2 * static_cast<int>(spares) + beside_spare, table.room(n), n};
+}
+
+// The domains that a slot has to be in, of this kind: those of the other ranks of its replica, or,
+// for a spare, of any ranks.
+NodeSet RequiredDomains(const SlotTable& table, const SlotWish& wish, Span span) {
+  const NodeIndex& index = table.index();
+  std::vector<bool> domains(static_cast<size_t>(index.CountDomains(span)));
+  const auto add = [&](const NodeName& name) {
+    const int n = index.Find(name);
+    if (n >= 0) domains[static_cast<size_t>(index.DomainOf(span, n))] = true;
+  };
+  if (wish.use == SlotWish::Use::kRank) {
+    for (const NodeName& name : wish.replica) add(name);
+  } else {
+    for (const Slot& rank : wish.ranks) add(rank.node);
+  }
+  NodeSet nodes(index.size());
+  for (int n = 0; n < index.size(); ++n) {
+    if (domains[static_cast<size_t>(index.DomainOf(span, n))]) nodes.Add(n);
+  }
+  return nodes;
+}
+
+// The nodes with a slot that the wish allows.
+NodeSet Suitable(const JobRequest& job, const SlotTable& table, const SlotWish& wish) {
   NodeSet nodes = table.index().Allowed(job.placement, /*with_pool=*/true);
   nodes.Keep(table.open());
   const std::string& same = job.placement.same;
   const int peer =
       same.empty() || wish.ranks.empty() ? -1 : table.index().Find(wish.ranks.front().node);
   const bool spare = wish.use == SlotWish::Use::kSpare;
-  int best = -1;
-  std::optional<Unfitness> least;
+  const RankBlocks blocks = table.BlocksOf(job);
+  if (blocks.bound() && (spare || !wish.replica.empty())) {
+    nodes.Keep(RequiredDomains(table, wish, blocks.span));
+  }
+  NodeSet suitable(table.size());
   nodes.ForEach([&](int n) {
     if ((spare ? table.room(n) : table.free(n)) == 0) return;
     if (wish.avoid.count(table.node(n).name) > 0) return;
     if (!same.empty() && table.index().Label(n, same).empty()) return;
     if (peer >= 0 && table.index().Label(n, same) != table.index().Label(peer, same)) return;
-    const Unfitness unfitness = spare ? ForSpare(table, n, wish) : ForRank(table, n, wish);
+    suitable.Add(n);
+  });
+  return suitable;
+}
+
+// The index of the best node; -1: no node suits.
+int FindOne(const JobRequest& job, const SlotTable& table, const SlotWish& wish) {
+  const auto unfitness_for = wish.use == SlotWish::Use::kRank ? ForRank
+                             : job.shards > 1                 ? ForShardedSpare
+                                                              : ForSpare;
+  int best = -1;
+  std::optional<Unfitness> least;
+  Suitable(job, table, wish).ForEach([&](int n) {
+    const Unfitness unfitness = unfitness_for(table, n, wish);
     if (least.has_value() && !(unfitness < *least)) return;
     least = unfitness;
     best = n;
   });
   return best;
+}
+
+// Of a job that requires domains for its replicas, and may use `fit` that are large enough.
+absl::Status RefuseReplicas(const JobRequest& job, const RankBlocks& blocks,
+                            const std::string& with_same, int fit) {
+  const bool one = blocks.replicas() == 1;
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the job needs ", blocks.replicas(), one ? " replica" : " replicas", with_same, " of ",
+      job.shards, " ", SlotNoun(job.device, job.shards), " ", DescribeSpan(blocks.span),
+      one ? "" : " each", ", and the nodes that it may use have room for ", fit,
+      ": ask for fewer ranks or shards, let replicas be wider (placement.replica: prefer), or add "
+      "workers"));
 }
 
 // Of a job whose command, whose session or whose code no node that it may use takes.
@@ -93,13 +172,6 @@ absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& 
 
 }  // namespace
 
-RankBlocks::RankBlocks(const JobRequest& job) : count(job.ranks) {
-  if (job.placement.ranks_per_node == 0) return;
-  one_per_node = true;
-  size = job.placement.ranks_per_node;
-  count = job.ranks / size;
-}
-
 const char* SlotNoun(Device device, int count) {
   if (device == Device::kCuda) return count == 1 ? "GPU" : "GPUs";
   return count == 1 ? "slot" : "slots";
@@ -116,13 +188,16 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
   return wish.spares;
 }
 
-std::string DescribeWish(const JobRequest& job) {
+std::string DescribeWish(const JobRequest& job, const SlotTable& table) {
   std::string text = absl::StrCat("waits for ", job.ranks, " ", SlotNoun(job.device, job.ranks));
-  const RankBlocks blocks(job);
+  const RankBlocks blocks = table.BlocksOf(job);
   if (blocks.one_per_node && blocks.count == 1) {
     absl::StrAppend(&text, " on one node");
   } else if (blocks.one_per_node) {
     absl::StrAppend(&text, ", ", blocks.size, " on each of ", blocks.count, " nodes");
+  }
+  if (blocks.bound()) {
+    absl::StrAppend(&text, ", the ", job.shards, " of a replica ", DescribeSpan(blocks.span));
   }
   if (!job.placement.same.empty()) absl::StrAppend(&text, " with the same ", job.placement.same);
   return text;
@@ -130,7 +205,8 @@ std::string DescribeWish(const JobRequest& job) {
 
 std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
                              const SlotTable& table) {
-  const RankBlocks blocks(job);
+  const RankBlocks blocks = table.BlocksOf(job);
+  BlockCount whole(table.index(), blocks);
   int free = 0;
   int kept = 0;
   int fit = 0;
@@ -142,12 +218,17 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
     } else {
       free += table.room(n);
       if (blocks.one_per_node) fit += blocks.Fit(table.room(n));
+      whole.Add(n, blocks.Fit(table.room(n)));
       kept += table.free(n) - table.room(n);
     }
   });
   std::string text = absl::StrCat(free, " free now");
   if (blocks.one_per_node) {
     absl::StrAppend(&text, " (", blocks.size, " on ", fit, fit == 1 ? " node)" : " nodes)");
+  }
+  if (blocks.bound()) {
+    const int replicas = whole.total() / blocks.per_replica;
+    absl::StrAppend(&text, " (for ", replicas, replicas == 1 ? " replica)" : " replicas)");
   }
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   for (const auto& [why, count] : closed) {
@@ -163,7 +244,7 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
   placement.slots = table.Take(table.Pack(job).shares);
   if (placement.slots.empty()) {
     placement.reason = absl::StrCat(
-        DescribeWish(job), ": ",
+        DescribeWish(job, table), ": ",
         DescribeShortage(job, index.Allowed(job.placement, /*with_pool=*/false), table));
   } else {
     placement.spares = PlaceSpares(job, placement.slots, job.spares, table);
@@ -183,6 +264,21 @@ Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                        spare ? "spare" : "replacement", " where the job may run")};
 }
 
+Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& nodes,
+                       const SlotWish& wish, int count) {
+  const NodeIndex index = IndexOf(nodes);
+  SlotTable table(nodes, index);
+  const Span span = table.BlocksOf(job).span;
+  for (const NodeSet& group : index.Choices(job.placement, Suitable(job, table, wish))) {
+    ReplicaPacking packing(index, count);
+    group.ForEach([&](int n) { packing.SetRoom(n, table.free(n)); });
+    if (packing.Fit(span) > 0) return {table.Take(packing.Pack(1, span)), ""};
+  }
+  return {{},
+          absl::StrCat("there are no ", count, " free ", SlotNoun(job.device, count), " ",
+                       DescribeSpan(span), " for a replica where the job may run")};
+}
+
 absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
   if (nodes.empty()) {
     return absl::FailedPreconditionError(
@@ -192,18 +288,18 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
   SlotTable table(nodes, index);
   int all = 0;
   for (const NodeSpace& node : nodes) all += node.total;
-  const RankBlocks blocks(job);
+  const RankBlocks blocks = table.BlocksOf(job);
   int most = 0;
   int most_blocks = 0;
   for (const NodeSet& choice : Choices(job, table)) {
+    BlockCount fit(index, blocks);
     int total = 0;
-    int fit = 0;
     choice.ForEach([&](int n) {
       total += nodes[n].total;
-      fit += blocks.Fit(nodes[n].total);
+      fit.Add(n, blocks.Fit(nodes[n].total));
     });
     most = std::max(most, total);
-    most_blocks = std::max(most_blocks, fit);
+    most_blocks = std::max(most_blocks, fit.total());
   }
   if (most_blocks >= blocks.count) return absl::OkStatus();
   if (all == 0 && job.device == Device::kCuda) {
@@ -215,6 +311,9 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
   const std::string with_same = job.placement.same.empty() ? ""
                                                            : absl::StrCat(" with the same label \"",
                                                                           job.placement.same, "\"");
+  if (most >= job.ranks && blocks.bound()) {
+    return RefuseReplicas(job, blocks, with_same, most_blocks / blocks.per_replica);
+  }
   if (most >= job.ranks) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job needs ", blocks.count, blocks.count == 1 ? " node" : " nodes", with_same, " with ",

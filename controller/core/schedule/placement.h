@@ -7,6 +7,10 @@
 // a domain empty, the smallest domain that holds them is taken, so that empty ones stay whole. Ties
 // go by name.
 //
+// If the job is sharded, the ranks of a replica are placed near each other (replica_packing.h). If
+// it requires that (placement.replica), they share a node, if one that the job may use has as many
+// slots as a replica has ranks; else an island, if one is large enough; else a rack.
+//
 // A node with a label "taint.KEY" takes only jobs that tolerate it. One with the label
 // "pool" = "spare" takes only spares and replacements, of any job.
 #ifndef CONTROLLER_CORE_SCHEDULE_PLACEMENT_H_
@@ -35,18 +39,6 @@ struct NodeSpace {
   int kept = 0;             // How many of its free slots are kept for waiting jobs.
 };
 
-// What the scheduler counts in: ranks that have to share a node.
-struct RankBlocks {
-  explicit RankBlocks(const JobRequest& job);
-
-  // How many blocks fit into a node with so many slots.
-  int Fit(int slots) const { return one_per_node ? slots >= size : slots; }
-
-  int size = 1;   // Ranks of each block.
-  int count = 0;  // Blocks of the job.
-  bool one_per_node = false;
-};
-
 struct Placement {
   std::vector<Slot> slots;        // For rank 0, 1, ...; empty if the job has to wait.
   std::string reason;             // One line: what it waits for.
@@ -60,17 +52,26 @@ Placement PlaceRanks(const JobRequest& job, const std::vector<NodeSpace>& nodes)
 struct SlotWish {
   // kRank: for a rank that was lost or that moves; near the job's ranks, even where slots are kept
   // for waiting jobs. kSpare: away from its ranks, on another node, preferably in another rack,
-  // best in the pool of spares; never where slots are kept for waiting jobs.
+  // best in the pool of spares; never where slots are kept for waiting jobs. That of a sharded job:
+  // preferably in the island or rack of its ranks; where it requires domains, only in theirs.
   enum class Use { kRank, kSpare };
   Use use = Use::kRank;
   std::vector<Slot> ranks;        // Those that the job keeps.
   std::vector<Slot> spares;       // Those of its spares that it keeps.
   std::set<NodeName> avoid = {};  // Nodes that must not be used.
+  // For a rank of a sharded job: the nodes of the others of its replica. It goes near them first,
+  // and only into their domain if the job requires that.
+  std::vector<NodeName> replica = {};
 };
 
 // Returns one slot in `slots`; or none and a `reason`, if the job's policy allows none.
 Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                    const SlotWish& wish);
+
+// Slots for `count` ranks of a replica of which no other rank is left: all or none, near each other
+// as in PlaceRanks. Requires: wish.use is kRank, placement.ranks_per_node is 0, count > 0.
+Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& nodes,
+                       const SlotWish& wish, int count);
 
 // FailedPrecondition, with the reason, if the known nodes could not hold the job even if all were
 // reachable and empty.

@@ -13,6 +13,26 @@
 
 namespace paceline {
 
+// Kinds of failure domains, the narrowest first: what nodes that are close to each other share.
+enum class Span { kNode, kIsland, kRack, kAnywhere };
+
+// "on one node", "in one island".
+inline const char* DescribeSpan(Span span) {
+  switch (span) {
+    case Span::kNode:
+      return "on one node";
+    case Span::kIsland:
+      return "in one island";
+    case Span::kRack:
+      return "in one rack";
+    case Span::kAnywhere:
+      break;
+  }
+  return "on any nodes";
+}
+
+enum class ReplicaPlacement { kPrefer, kRequire };
+
 struct PlacementPolicy {
   std::map<std::string, std::string> labels;
   std::vector<NodeName> nodes;  // Empty: all but those excluded.
@@ -20,10 +40,12 @@ struct PlacementPolicy {
   std::vector<std::string> tolerate;  // KEY or KEY=VALUE.
   std::string same;                   // A label; empty: none.
   int ranks_per_node = 0;             // Exactly so many on each; 0: as many as fit.
+  ReplicaPlacement replica = ReplicaPlacement::kPrefer;
 
   friend bool operator==(const PlacementPolicy& a, const PlacementPolicy& b) {
-    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same, a.ranks_per_node) ==
-           std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same, b.ranks_per_node);
+    return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same, a.ranks_per_node,
+                    a.replica) == std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same,
+                                           b.ranks_per_node, b.replica);
   }
   template <typename H>
   friend H AbslHashValue(H hash, const PlacementPolicy& policy) {
@@ -32,7 +54,7 @@ struct PlacementPolicy {
       hash = H::combine(std::move(hash), nodes->size());
     }
     return H::combine(std::move(hash), policy.labels, policy.tolerate, policy.same,
-                      policy.ranks_per_node);
+                      policy.ranks_per_node, policy.replica);
   }
 };
 

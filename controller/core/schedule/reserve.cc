@@ -1,10 +1,12 @@
 #include "controller/core/schedule/reserve.h"
 
 #include <algorithm>
+#include <map>
 #include <tuple>
 #include <utility>
 
 #include "absl/time/time.h"
+#include "controller/core/schedule/rank_blocks.h"
 
 namespace paceline {
 namespace {
@@ -16,10 +18,16 @@ struct Candidate {
   int lacking = 0;
 };
 
+// {domain, slots that each of them lacks, -(slots that the node soon has), node, blocks}
+using BlocksOnNode = std::tuple<int, int, int, int, int>;
+
 class Planner {
  public:
   explicit Planner(const ReservationWish& wish)
-      : wish_(wish), blocks_(*wish.job), table_(*wish.table), coming_(wish.coming) {}
+      : wish_(wish),
+        blocks_(wish.table->BlocksOf(*wish.job)),
+        table_(*wish.table),
+        coming_(wish.coming) {}
 
   std::optional<ReservationPlan> Plan() {
     ReservationPlan plan;
@@ -43,14 +51,22 @@ class Planner {
 
   // Blocks that fit into the nodes when they are empty.
   int Total(const NodeSet& nodes) const {
-    int total = 0;
-    nodes.ForEach([&](int n) { total += blocks_.Fit(table_.node(n).total); });
-    return total;
+    BlockCount count(table_.index(), blocks_);
+    nodes.ForEach([&](int n) { count.Add(n, blocks_.Fit(table_.node(n).total)); });
+    return count.total();
+  }
+
+  // Blocks that fit into the nodes when what is coming is free.
+  BlockCount CountSoon(const NodeSet& nodes) const {
+    BlockCount count(table_.index(), blocks_);
+    nodes.ForEach([&](int n) { count.Add(n, blocks_.Fit(Soon(n))); });
+    return count;
   }
 
   // The slots that become free by themselves, if they suffice; else as few nodes as hold the
   // ranks. Nodes that soon have the most slots go first.
   Candidate Choose(const NodeSet& nodes) const {
+    if (blocks_.bound()) return ChooseDomains(nodes);
     std::vector<std::pair<int, int>> order;
     int sum = 0;
     nodes.ForEach([&](int n) {
@@ -72,10 +88,77 @@ class Planner {
     return candidate;
   }
 
+  // The blocks of these nodes by domain, those that lack the fewest slots first.
+  std::vector<BlocksOnNode> SortByDomain(const NodeSet& nodes, const BlockCount& domains) const {
+    std::vector<BlocksOnNode> sorted;
+    nodes.ForEach([&](int n) {
+      const int soon = blocks_.Fit(Soon(n));
+      const int more = blocks_.Fit(table_.node(n).total) - soon;
+      const int lacking = blocks_.one_per_node ? blocks_.size - Soon(n) : 1;
+      if (soon > 0) sorted.push_back({domains.DomainOf(n), 0, -Soon(n), n, soon});
+      if (more > 0) sorted.push_back({domains.DomainOf(n), lacking, -Soon(n), n, more});
+    });
+    std::sort(sorted.begin(), sorted.end());
+    return sorted;
+  }
+
+  // By domain: how many blocks to keep there, so that as few slots as possible are lacking. Of
+  // equal domains those that soon have the most slots.
+  std::map<int, int> ShareOut(const std::vector<BlocksOnNode>& sorted,
+                              const BlockCount& domains) const {
+    // What each further replica in a domain lacks, which never falls: {slots, -soon, domain}.
+    std::vector<std::tuple<int, int, int>> replicas;
+    int present = -1;  // The domain.
+    int blocks = 0;    // Of a replica that is not whole yet.
+    int lacking = 0;
+    for (const auto& [domain, each, soon, n, count] : sorted) {
+      if (std::exchange(present, domain) != domain) blocks = lacking = 0;
+      for (int left = count; left > 0;) {
+        const int part = std::min(left, blocks_.per_replica - blocks);
+        left -= part;
+        blocks += part;
+        lacking += part * each;
+        if (blocks < blocks_.per_replica) continue;
+        replicas.emplace_back(lacking, -domains.RoomIn(domain), domain);
+        blocks = lacking = 0;
+      }
+    }
+    const auto end = replicas.begin() + blocks_.replicas();
+    std::partial_sort(replicas.begin(), end, replicas.end());
+    std::map<int, int> shares;
+    for (auto replica = replicas.begin(); replica != end; ++replica) {
+      shares[std::get<2>(*replica)] += blocks_.per_replica;
+    }
+    return shares;
+  }
+
+  // What Choose does where replicas require domains: as few slots as can be are lacking. So what it
+  // chooses stays the best as long as nothing else becomes free.
+  Candidate ChooseDomains(const NodeSet& nodes) const {
+    const BlockCount soon = CountSoon(nodes);
+    const std::vector<BlocksOnNode> sorted = SortByDomain(nodes, soon);
+    std::map<int, int> left = ShareOut(sorted, soon);
+    std::map<int, int> kept;  // By node.
+    for (const BlocksOnNode& there : sorted) {
+      const auto share = left.find(std::get<0>(there));
+      if (share == left.end() || share->second == 0) continue;
+      const int blocks = std::min(share->second, std::get<4>(there));
+      share->second -= blocks;
+      kept[std::get<3>(there)] += blocks * blocks_.size;
+    }
+    Candidate candidate;
+    for (const auto& [n, slots] : kept) {
+      candidate.kept.push_back({n, slots});
+      candidate.lacking += std::max(0, slots - Soon(n));
+    }
+    return candidate;
+  }
+
   // The present reservation; nothing if it is no longer possible.
   std::optional<Candidate> Present() const {
     if (wish_.present == nullptr) return std::nullopt;
     Candidate candidate;
+    BlockCount blocks(table_.index(), blocks_);
     int count = 0;
     for (const auto& [name, kept] : wish_.present->kept) {
       const int n = table_.index().Find(name);
@@ -83,8 +166,9 @@ class Planner {
       candidate.kept.push_back({n, kept});
       candidate.lacking += std::max(0, kept - Soon(n));
       count += kept;
+      blocks.Add(n, blocks_.Fit(kept));
     }
-    if (count != wish_.job->ranks) return std::nullopt;
+    if (count != wish_.job->ranks || blocks.total() < blocks_.count) return std::nullopt;
     return candidate;
   }
 
@@ -92,9 +176,7 @@ class Planner {
   std::vector<size_t> ChooseVictims(const std::vector<NodeSet>& choices) {
     std::vector<size_t> best;
     for (const NodeSet& choice : choices) {
-      int soon = 0;
-      choice.ForEach([&](int n) { soon += blocks_.Fit(Soon(n)); });
-      const int needed = blocks_.count - soon;
+      const int needed = blocks_.count - CountSoon(choice).total();
       if (needed <= 0) return {};  // It will fit there.
       std::vector<size_t> victims = VictimsIn(choice, needed);
       if (!victims.empty() && (best.empty() || victims.size() < best.size())) {
@@ -129,15 +211,17 @@ class Planner {
     std::sort(order.begin(), order.end(), [&](size_t a, size_t b) { return cost(a) < cost(b); });
     std::vector<int> gone(static_cast<size_t>(table_.size()));  // By node: slots of the chosen.
     // How many more blocks fit when the job's slots are added to those, or (sign -1) taken back.
+    BlockCount count = CountSoon(choice);
     const auto change = [&](size_t h, int sign) {
-      int blocks = 0;
+      const int total = count.total();
       for (const NodeShare& share : wish_.held[h].shares) {
         if (!choice.Contains(share.node)) continue;
         const int before = Soon(share.node) + gone[share.node];
         gone[share.node] += sign * share.count;
-        blocks += blocks_.Fit(Soon(share.node) + gone[share.node]) - blocks_.Fit(before);
+        count.Add(share.node,
+                  blocks_.Fit(Soon(share.node) + gone[share.node]) - blocks_.Fit(before));
       }
-      return blocks;
+      return count.total() - total;
     };
     std::vector<size_t> chosen;
     int surplus = -needed;

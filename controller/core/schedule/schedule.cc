@@ -23,11 +23,11 @@ struct DevicePass {
   NodeSet reserved;         // Nodes on which slots are kept.
   std::vector<std::pair<NodeSet, JobId>> keepers;  // The jobs for which they are kept.
   std::vector<HeldSlots> held;
-  // By set of allowed nodes and `same`: room for blocks of ranks when it was last looked for; it
-  // only shrinks.
-  std::map<std::pair<const NodeSet*, std::string>, int> room;
-  // By set of allowed nodes: what is free, at a version of the table.
-  std::map<const NodeSet*, std::pair<int64_t, std::string>> shortages;
+  // By set of allowed nodes, `same` and shards: room for blocks of ranks when it was last looked
+  // for; it only shrinks.
+  std::map<std::tuple<const NodeSet*, std::string, int>, int> room;
+  // By set of allowed nodes and shards: what is free, at a version of the table.
+  std::map<std::pair<const NodeSet*, int>, std::pair<int64_t, std::string>> shortages;
 };
 
 class Pass {
@@ -111,7 +111,8 @@ class Pass {
   // Empty: there is no room. Quick for most jobs without room.
   std::vector<Slot> TryToPlace(const JobRequest& job, DevicePass& device) const {
     const NodeSet& allowed = input_.index->Allowed(job.placement, /*with_pool=*/false);
-    const auto [room, first] = device.room.try_emplace({&allowed, job.placement.same}, 0);
+    const auto [room, first] =
+        device.room.try_emplace({&allowed, job.placement.same, job.shards}, 0);
     if (!first && room->second < RankBlocks(job).count) return {};
     const SlotTable::Packed packed = device.table.Pack(job);
     room->second = packed.room;
@@ -181,12 +182,12 @@ class Pass {
   // Cached, since many jobs of the same policy lack the same.
   std::string DescribeShortage(const JobRequest& job, DevicePass& device) {
     const NodeSet* allowed = &input_.index->Allowed(job.placement, /*with_pool=*/false);
-    auto& [version, text] = device.shortages[allowed];
+    auto& [version, text] = device.shortages[{allowed, job.shards}];
     if (text.empty() || version != device.table.version()) {
       version = device.table.version();
       text = paceline::DescribeShortage(job, *allowed, device.table);
     }
-    return absl::StrCat(DescribeWish(job), ": ", text);
+    return absl::StrCat(DescribeWish(job, device.table), ": ", text);
   }
 
   const Reservation* FindReservation(const JobId& job) const {

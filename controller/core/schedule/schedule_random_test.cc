@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <random>
 #include <set>
 #include <string>
@@ -77,6 +78,10 @@ class History {
     if (Below(4) == 0) {
       policy.ranks_per_node = 1 + Below(3);
       job.request.ranks = policy.ranks_per_node * (1 + Below(3));
+    } else if (Below(3) == 0) {
+      job.request.shards = 2 + Below(3);
+      job.request.ranks = job.request.shards * (1 + Below(2));
+      if (Below(2) == 0) policy.replica = ReplicaPlacement::kRequire;
     }
   }
 
@@ -142,6 +147,16 @@ class History {
     if (job.placement.same == "rack") {
       ASSERT_EQ(racks.size(), 1u);
     }
+    if (job.placement.replica == ReplicaPlacement::kRequire) CheckReplicas(start);
+  }
+
+  // What is required is at most a rack.
+  void CheckReplicas(const ScheduleDecision::Start& start) {
+    const std::vector<Slot>& slots = start.placement.slots;
+    const size_t shards = static_cast<size_t>(cluster_.jobs.at(start.job).request.shards);
+    for (size_t r = 0; r < slots.size(); ++r) {
+      ASSERT_EQ(slots[r].rack, slots[r / shards * shards].rack);
+    }
   }
 
   static void CheckPolicy(const PlacementPolicy& policy, const NodeName& name,
@@ -166,7 +181,8 @@ TEST(ScheduleRandomTest, InvariantsHoldInEveryHistory) {
 }
 
 // Whatever jobs of the same priority keep coming, every job that could run alone starts at last.
-TEST(ScheduleRandomTest, NoJobStarves) {
+// `sharded`: it requires replicas of two ranks to be on one node, if a node has two slots.
+void ExpectNoJobStarves(bool sharded) {
   for (int seed = 0; seed < kHistories; ++seed) {
     SCOPED_TRACE(absl::StrCat("seed ", seed));
     std::mt19937_64 random(static_cast<uint64_t>(seed));
@@ -175,9 +191,13 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     };
     SmallCluster cluster;
     int total = 0;
+    int pairs = 0;
     for (int n = 0; n < 2 + below(5); ++n) {
-      total += cluster.AddNode(absl::StrCat("n", n), 1 + below(4)).slots;
+      const int slots = cluster.AddNode(absl::StrCat("n", n), 1 + below(4)).slots;
+      total += slots;
+      pairs += slots / 2;
     }
+    if (pairs == 0) pairs = total / 2;
     std::vector<std::string> running;
     int submitted = 0;
     const auto pass = [&] {
@@ -189,7 +209,13 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     };
     for (int i = 0; i < total; ++i) submit_small();
     pass();
-    cluster.Submit("large", total - below(std::max(1, total / 3)));
+    if (sharded) {
+      Job& large = cluster.Submit("large", 2 * (pairs - below(std::max(1, pairs / 3))));
+      large.request.shards = 2;
+      large.request.placement.replica = ReplicaPlacement::kRequire;
+    } else {
+      cluster.Submit("large", total - below(std::max(1, total / 3)));
+    }
     // Jobs end in any order, and after each one others come. Only the jobs that run when this one
     // comes, and those ahead of it, can delay it.
     const int bound = static_cast<int>(cluster.jobs.size()) + 1;
@@ -207,6 +233,98 @@ TEST(ScheduleRandomTest, NoJobStarves) {
     EXPECT_EQ(cluster["large"].state, JobState::kRunning);
   }
 }
+
+// A job with replicas of `shards` ranks that require domains, on nodes with these slots, two in
+// each island, of which so many are free.
+struct RequiringJob {
+  // By node.
+  std::vector<int> slots, free;
+  int replicas = 0;
+  int shards = 0;
+
+  // The domain of a node in which a replica has to be.
+  int DomainOf(size_t node) const {
+    const auto any_has = [this](const std::vector<int>& totals) {
+      return std::any_of(totals.begin(), totals.end(), [this](int t) { return t >= shards; });
+    };
+    if (any_has(slots)) return static_cast<int>(node);
+    const bool island = any_has({slots[0] + slots[1], slots[2] + slots[3]});
+    return island ? static_cast<int>(node / 2) : 0;
+  }
+
+  // How many slots of a reservation are not free; nothing: it does not hold whole replicas.
+  std::optional<int> LackingIn(const std::vector<int>& kept) const {
+    std::map<int, int> in_domain;
+    int sum = 0;
+    int lacking = 0;
+    for (size_t n = 0; n < slots.size(); ++n) {
+      if (kept[n] > slots[n]) return std::nullopt;
+      sum += kept[n];
+      in_domain[DomainOf(n)] += kept[n];
+      lacking += std::max(0, kept[n] - free[n]);
+    }
+    const bool whole = std::all_of(in_domain.begin(), in_domain.end(), [this](const auto& entry) {
+      return entry.second % shards == 0;
+    });
+    if (!whole || sum != replicas * shards) return std::nullopt;
+    return lacking;
+  }
+
+  // The least of all reservations; nothing: there is none.
+  std::optional<int> LeastLacking() const {
+    std::optional<int> least;
+    for (int digits = 0; digits < 256; ++digits) {
+      const std::optional<int> lacking =
+          LackingIn({digits % 4, digits / 4 % 4, digits / 16 % 4, digits / 64});
+      if (lacking.has_value() && (!least.has_value() || *lacking < *least)) least = lacking;
+    }
+    return least;
+  }
+};
+
+TEST(ScheduleRandomTest, ReservationsForReplicasLackAsFewSlotsAsCanBe) {
+  int reserved = 0;
+  for (int seed = 0; seed < 500; ++seed) {
+    SCOPED_TRACE(absl::StrCat("seed ", seed));
+    std::mt19937_64 random(static_cast<uint64_t>(seed));
+    const auto below = [&](int end) {
+      return static_cast<int>(random() % static_cast<uint64_t>(end));
+    };
+    SmallCluster cluster;
+    RequiringJob job;
+    for (int n = 0; n < 4; ++n) {
+      const std::string name = absl::StrCat("n", n);
+      job.slots.push_back(1 + below(3));
+      job.free.push_back(below(job.slots.back() + 1));
+      cluster.AddNode(name, job.slots.back(), {{"island", absl::StrCat(n / 2)}});
+      const int held = job.slots.back() - job.free.back();
+      if (held == 0) continue;
+      cluster.Submit(absl::StrCat("on-", name), held).request.placement.nodes = {NodeName(name)};
+    }
+    cluster.Pass();
+    job.replicas = 1 + below(2);
+    job.shards = 2 + below(3);
+    JobRequest& request = cluster.Submit("job", job.replicas * job.shards).request;
+    request.shards = job.shards;
+    request.placement.replica = ReplicaPlacement::kRequire;
+    cluster.Pass();
+    const std::optional<int> least = job.LeastLacking();
+    ASSERT_EQ(cluster["job"].state == JobState::kRunning, least == 0);
+    ASSERT_EQ(cluster.last.reservations.size(), least.has_value() && *least > 0 ? 1u : 0u);
+    if (cluster.last.reservations.empty()) continue;
+    std::vector<int> kept(4);
+    for (const auto& [node, slots] : cluster.last.reservations[0].kept) {
+      kept[static_cast<size_t>(node.value()[1] - '0')] = slots;
+    }
+    ASSERT_EQ(job.LackingIn(kept), least);
+    ++reserved;
+  }
+  EXPECT_GT(reserved, 50) << "few cases say anything";
+}
+
+TEST(ScheduleRandomTest, NoJobStarves) { ExpectNoJobStarves(/*sharded=*/false); }
+
+TEST(ScheduleRandomTest, NoJobThatRequiresDomainsStarves) { ExpectNoJobStarves(/*sharded=*/true); }
 
 }  // namespace
 }  // namespace paceline

@@ -328,5 +328,75 @@ TEST_F(ScheduleTest, QueuePriorityDisplacesToo) {
   EXPECT_EQ(Victims(), "low");
 }
 
+class ShardedScheduleTest : public ScheduleTest {
+ protected:
+  Job& Submit(const std::string& name, int replicas, int shards, int priority = 0) {
+    Job& job = cluster_.SubmitSaving(name, replicas * shards, priority);
+    job.request.shards = shards;
+    job.request.placement.replica = ReplicaPlacement::kRequire;
+    return job;
+  }
+
+  // A job of one rank on that node.
+  void Hold(const std::string& name, const std::string& node) {
+    cluster_.SubmitSaving(name, 1).request.placement.nodes = {NodeName(node)};
+    cluster_.Pass();
+  }
+};
+
+TEST_F(ShardedScheduleTest, WaitsWithFreeSlotsHasItsNodeReservedAndStarts) {
+  cluster_.AddNode("a", 2);
+  cluster_.AddNode("b", 2);
+  Hold("1", "a");
+  Hold("2", "b");
+  Submit("job", 1, 2);
+  Job& stretched = Submit("stretched", 1, 2);
+  stretched.request.placement.replica = ReplicaPlacement::kPrefer;
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.Started(), "") << "a slot is free on each node, one of them reserved";
+  EXPECT_EQ(wait("job").kind, Wait::Kind::kReservation);
+  cluster_.End("2");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.SlotsOf("job"), "b0 b1") << "wherever it fits first";
+  cluster_.End("1");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.SlotsOf("stretched"), "a0 a1");
+}
+
+TEST_F(ShardedScheduleTest, ReservesWholeDomainsForReplicasLargerThanNodes) {
+  for (const char* island : {"x", "y"}) {
+    for (int n = 0; n < 2; ++n) {
+      cluster_.AddNode(absl::StrCat(island, n), 2, {{"island", island}});
+    }
+  }
+  Hold("1", "x0");
+  Hold("2", "y0");
+  Hold("3", "y1");
+  Submit("job", 1, 4);
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.Started(), "") << "5 slots are free";
+  ASSERT_THAT(cluster_.last.reservations, SizeIs(1));
+  const std::map<NodeName, int> island = {{NodeName("x0"), 2}, {NodeName("x1"), 2}};
+  EXPECT_EQ(cluster_.last.reservations[0].kept, island) << "which lacks one slot, the other two";
+  cluster_.End("1");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.SlotsOf("job"), "x00 x01 x10 x11");
+}
+
+TEST_F(ShardedScheduleTest, DisplacesWhatMakesRoomForAWholeReplica) {
+  cluster_.AddNode("a", 2);
+  cluster_.AddNode("b", 3);
+  Hold("low-1", "a");
+  Hold("low-2", "b");
+  Hold("low-3", "b");
+  Submit("urgent", 1, 2, 1);
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.Started(), "");
+  EXPECT_EQ(Victims(), "low-3") << "2 slots are free, but on two nodes";
+  cluster_.Requeue("low-3");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.SlotsOf("urgent"), "b1 b2");
+}
+
 }  // namespace
 }  // namespace paceline

@@ -5,17 +5,21 @@
 #ifndef CONTROLLER_CORE_SCHEDULE_SLOT_TABLE_H_
 #define CONTROLLER_CORE_SCHEDULE_SLOT_TABLE_H_
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/core/schedule/node_index.h"
 #include "controller/core/schedule/node_set.h"
 #include "controller/core/schedule/packing.h"
 #include "controller/core/schedule/placement.h"
+#include "controller/core/schedule/rank_blocks.h"
+#include "controller/core/schedule/replica_packing.h"
 
 namespace paceline {
 
@@ -39,6 +43,9 @@ class SlotTable {
   // Keeps this many of the node's free slots from later requests; all of them if it has fewer.
   void Keep(int index, int count);
 
+  // What the job's ranks are counted in, with the domain that each of its replicas requires.
+  RankBlocks BlocksOf(const JobRequest& job) const;
+
   // Nodes for the job's ranks among those that its policy allows; none, and how many of its
   // RankBlocks fit at most, if these are too few.
   struct Packed {
@@ -55,13 +62,23 @@ class SlotTable {
   // How many blocks fit into each of the allowed nodes. One that was asked for lately
   // is only brought up to date.
   Packing& PackingOf(const NodeSet& allowed, const RankBlocks& blocks);
+  // The same for replicas of several blocks.
+  const ReplicaPacking& ReplicaPackingOf(const NodeSet& allowed, const RankBlocks& blocks);
   // Within one group of the policy's `same`: the one with the fewest nodes that can hold the ranks,
   // then the smallest.
   Packed PackInOneGroup(const JobRequest& job, const NodeSet& nodes) const;
+  // The same for replicas of several blocks: the group in which their ranks are nearest to each
+  // other, of these the one with the fewest nodes, then the smallest.
+  Packed PackReplicasInOneGroup(const JobRequest& job, const NodeSet& nodes,
+                                const RankBlocks& blocks) const;
 
   struct Known {
     Packing packing;
     size_t changes = 0;  // How many of changes_ it includes.
+  };
+  struct KnownReplicas {
+    ReplicaPacking packing;
+    size_t changes = 0;
   };
 
   const std::vector<NodeSpace>& nodes_;
@@ -72,6 +89,12 @@ class SlotTable {
   // By what NodeIndex::Allowed returns, which is another for another ranks_per_node.
   std::map<const NodeSet*, Known> known_;
   std::optional<Packing> other_;  // For the last set that is not in known_.
+  // The same by blocks of a replica, too.
+  std::map<std::pair<const NodeSet*, int>, KnownReplicas> known_replicas_;
+  std::optional<ReplicaPacking> other_replicas_;
+  // By what NodeIndex::Allowed returns: the blocks that fit into its largest node, island and rack
+  // when they are empty.
+  mutable std::map<const NodeSet*, std::array<int, 3>> largest_;
 };
 
 // The index of these nodes.
@@ -82,7 +105,7 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
                               SlotTable& table);  // As many as there is room for.
 
 // "waits for 4 slots": and "3 free now, 2 on nodes that do not answer".
-std::string DescribeWish(const JobRequest& job);
+std::string DescribeWish(const JobRequest& job, const SlotTable& table);
 std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed, const SlotTable& table);
 
 }  // namespace paceline

@@ -1,6 +1,8 @@
 #include "controller/core/schedule/why.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
 #include <utility>
 
 #include "absl/strings/match.h"
@@ -8,8 +10,11 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/hang.h"
+#include "controller/core/recovery/membership.h"
 #include "controller/core/schedule/node_index.h"
 #include "controller/core/schedule/placement.h"
+#include "controller/core/schedule/rank_blocks.h"
+#include "controller/core/schedule/slot_table.h"
 #include "controller/core/schedule/spaces.h"
 
 namespace paceline {
@@ -132,7 +137,8 @@ class Explanation {
     int free = 0;
     int held = 0;
     int fit = 0;
-    const RankBlocks blocks(job_.request);
+    const RankBlocks blocks = SlotTable(spaces, index_).BlocksOf(job_.request);
+    BlockCount whole(index_, blocks);
     std::map<std::string, Group> closed, refused;
     int n = 0;
     for (const auto& [name, node] : in_.nodes) {
@@ -143,7 +149,9 @@ class Explanation {
         Add(closed[WhyClosed(node)], name, space.total);
       } else {
         free += static_cast<int>(space.free.size());
-        fit += blocks.Fit(static_cast<int>(space.free.size()));
+        const int blocks_here = blocks.Fit(static_cast<int>(space.free.size()));
+        fit += blocks_here;
+        whole.Add(n, blocks_here);
         held += space.total - static_cast<int>(space.free.size());
       }
       ++n;
@@ -156,8 +164,39 @@ class Explanation {
       Say("It needs ", blocks.count, blocks.count == 1 ? " node" : " nodes", " with ",
           Count(blocks.size), " free: there ", fit == 1 ? "is " : "are ", fit);
     }
+    if (blocks.bound()) {
+      Say("The ", job_.request.shards, " ranks of a replica have to be ", DescribeSpan(blocks.span),
+          " (placement.replica: require): there is room for ", whole.total() / blocks.per_replica,
+          " of ", blocks.replicas(), blocks.replicas() == 1 ? " replica" : " replicas");
+    }
     Tell(closed);
     Tell(refused);
+  }
+
+  // Of a job that waits for slots of lost ranks, which may have to be near the others.
+  void ExplainHomes() {
+    const std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
+    const RankBlocks blocks = SlotTable(spaces, index_).BlocksOf(job_.request);
+    if (!blocks.bound()) return;
+    std::map<int, std::set<std::string>> homes;  // By replica: the nodes of those that are left.
+    std::set<int> broken;
+    for (size_t r = 0; r < job_.ranks.size(); ++r) {
+      const RankState& member = job_.ranks[r];
+      const int replica = static_cast<int>(r) / job_.request.shards;
+      if (IsLost(member)) {
+        broken.insert(replica);
+      } else {
+        homes[replica].insert(member.slot.node.value());
+      }
+    }
+    for (const int replica : broken) {
+      const std::set<std::string>& nodes = homes[replica];
+      if (nodes.empty()) continue;
+      Say("The new ranks of replica ", replica, " have to be ", DescribeSpan(blocks.span),
+          " with its others, which are on ",
+          Names(std::vector<std::string>(nodes.begin(), nodes.end())),
+          " (placement.replica: require)");
+    }
   }
 
   static void Add(Group& group, const NodeName& name, int slots) {
@@ -236,7 +275,10 @@ class Explanation {
       Say("It saves a checkpoint, and is then ", stop->requeue ? "queued again" : "stopped", ": ",
           stop->reason);
     }
-    if (job_.state == JobState::kRecovering) Say("Its ranks change: ", job_.reason);
+    if (job_.state == JobState::kRecovering) {
+      Say("Its ranks change: ", job_.reason);
+      ExplainHomes();
+    }
     if (job_.state == JobState::kStarting) {
       const std::string late = DescribeStart(job_, in_.now);
       Say("Its trainers start", late.empty() ? "" : "; ", late);

@@ -12,6 +12,7 @@ using ::testing::Contains;
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 const absl::Time kNow = absl::FromUnixSeconds(10000);
 
@@ -77,6 +78,42 @@ TEST_F(WhyTest, NodesWithRoomForTheirRanksAreCounted) {
   cluster_.Pass();
   cluster_.Submit("job", 4).request.placement.ranks_per_node = 2;
   EXPECT_THAT(Why("job"), Contains("It needs 2 nodes with 2 slots free: there is 1."));
+}
+
+TEST_F(WhyTest, ReplicasThatMustNotBeStretchedAreCounted) {
+  AddNode("a", 4);
+  AddNode("b", 4);
+  cluster_.Submit("running", 1);
+  cluster_.Pass();
+  Job& job = cluster_.Submit("job", 4);
+  job.request.shards = 4;
+  job.request.placement.replica = ReplicaPlacement::kRequire;
+  job.request.placement.nodes = {NodeName("a")};
+  EXPECT_THAT(Why("job"), Contains("The 4 ranks of a replica have to be on one node "
+                                   "(placement.replica: require): there is room for 0 of 1 "
+                                   "replica."));
+  EXPECT_EQ(cluster_.last.waits.at(JobId("job")).reason,
+            "waits for 4 slots, the 4 of a replica on one node: 3 free now (for 0 replicas)");
+}
+
+TEST_F(WhyTest, LostRankOfAReplicaIsToldWhereItHasToBe) {
+  AddNode("a", 4);
+  AddNode("b", 4);
+  Job& job = cluster_.Submit("job", 4);
+  job.request.shards = 2;
+  job.request.placement.replica = ReplicaPlacement::kRequire;
+  job.request.placement.ranks_per_node = 2;
+  cluster_.Pass();
+  job.request.placement.ranks_per_node = 0;
+  for (size_t r = 0; r < job.ranks.size(); ++r) job.ranks[r].seat = static_cast<int>(r);
+  job.state = JobState::kRecovering;
+  job.reason = "rank 3 was killed";
+  job.ranks[3].lost = "killed";
+  EXPECT_THAT(Why("job"),
+              Contains("The new ranks of replica 1 have to be on one node with its others, which "
+                       "are on b (placement.replica: require)."));
+  job.request.placement.replica = ReplicaPlacement::kPrefer;
+  EXPECT_THAT(Why("job"), Not(Contains(HasSubstr("have to be"))));
 }
 
 TEST_F(WhyTest, HeadNamesItsReservationAndWhoHoldsIt) {

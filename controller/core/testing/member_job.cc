@@ -3,9 +3,23 @@
 #include <algorithm>
 #include <utility>
 
+#include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
+namespace {
+
+bool IsSame(const Slot& a, const Slot& b) { return a.node == b.node && a.number == b.number; }
+
+std::vector<Slot> EachOnItsNode(int ranks) {
+  std::vector<Slot> slots;
+  for (int r = 0; r < ranks; ++r) {
+    slots.push_back({NodeName(std::string(1, static_cast<char>('a' + r))), 0});
+  }
+  return slots;
+}
+
+}  // namespace
 
 JobRequest MemberRequest(int ranks) {
   JobRequest request;
@@ -23,8 +37,41 @@ JobRequest MemberRequest(int ranks) {
   return request;
 }
 
+void FreeSlots::RemoveTaken(const Job& job) {
+  for (const Slot& slot : std::exchange(offered_, {})) {
+    const auto found = std::find_if(free_.begin(), free_.end(),
+                                    [&](const Slot& other) { return IsSame(other, slot); });
+    const std::vector<const RankState*> trainers = TrainersOf(job);
+    const bool is_taken =
+        std::any_of(trainers.begin(), trainers.end(),
+                    [&](const RankState* trainer) { return IsSame(trainer->slot, slot); });
+    if (is_taken && found != free_.end()) free_.erase(found);
+  }
+}
+
+std::vector<Slot> FreeSlots::FindNear(const Job& job, int count, const ReplicaHome& home) {
+  std::vector<Slot> left;
+  for (const Slot& slot : free_) {
+    const bool is_found = std::any_of(home.taken.begin(), home.taken.end(),
+                                      [&](const Slot& other) { return IsSame(other, slot); });
+    if (!is_found) left.push_back(slot);
+  }
+  std::vector<Slot> others;
+  for (const RankState* trainer : TrainersOf(job)) {
+    const bool is_there = std::count(home.nodes.begin(), home.nodes.end(), trainer->slot.node) > 0;
+    if (is_there) others.push_back(trainer->slot);
+  }
+  std::vector<Slot> found;
+  for (const size_t i : ChooseNear(left, others, domain_, count)) found.push_back(left[i]);
+  if (home.nodes.empty() && static_cast<int>(found.size()) < count) found.clear();
+  offered_.insert(offered_.end(), found.begin(), found.end());
+  return found;
+}
+
 FindSlots FreeSlots::Find() {
-  return [this](const Job&, SlotUse use, int count) {
+  return [this](const Job& job, SlotUse use, int count, const ReplicaHome* home) {
+    RemoveTaken(job);
+    if (home != nullptr) return FindNear(job, count, *home);
     std::vector<Slot> found;
     const auto take = [&](std::vector<Slot>& slots) {
       for (; count > 0 && !slots.empty(); --count) {
@@ -38,15 +85,14 @@ FindSlots FreeSlots::Find() {
   };
 }
 
-MemberJob::MemberJob(JobRequest request) {
+MemberJob::MemberJob(JobRequest request, std::vector<Slot> ranks) {
   job = NewJob(std::move(request), 1, At(0));
-  std::vector<Slot> nodes;
-  for (int r = 0; r < job.request.ranks; ++r) {
-    nodes.push_back({NodeName(std::string(1, static_cast<char>('a' + r))), 0});
-  }
-  PlaceJob(job, std::move(nodes), At(0));
+  PlaceJob(job, std::move(ranks), At(0));
   TrainAll(1);
 }
+
+MemberJob::MemberJob(const JobRequest& request)
+    : MemberJob(request, EachOnItsNode(request.ranks)) {}
 
 JobChange MemberJob::Tell(TrainerReport report, double at) {
   const RankState* trainer = FindTrainer(job, report.id);

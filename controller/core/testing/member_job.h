@@ -19,20 +19,32 @@ JobRequest MemberRequest(int ranks = 4);
 // Free slots, named by the test; taken ones are removed.
 class FreeSlots {
  public:
-  void Add(const std::string& node, int number = 1) { free_.push_back({NodeName(node), number}); }
+  void Add(const std::string& node, int number = 1) { Add(Slot{NodeName(node), number}); }
+  void Add(Slot slot) { free_.push_back(std::move(slot)); }
   // Adds a slot on a node that the job avoids.
   void AddAvoided(const std::string& node) { avoided_.push_back({NodeName(node), 1}); }
+  // The kind of domain that a replica has to be in; without, any nodes.
+  void Require(Span domain) { domain_ = domain; }
   size_t size() const { return free_.size(); }
   FindSlots Find();
 
  private:
+  // Removes what was offered and is now a trainer's.
+  void RemoveTaken(const Job& job);
+  // The nearest ones; if no nodes are given, as many near each other, or none.
+  std::vector<Slot> FindNear(const Job& job, int count, const ReplicaHome& home);
+
   std::vector<Slot> free_;
+  std::vector<Slot> offered_;  // Those of free_ that were found for replicas, taken or not.
+  Span domain_ = Span::kAnywhere;
   std::vector<Slot> avoided_;
 };
 
 class MemberJob {
  public:
-  explicit MemberJob(JobRequest request = MemberRequest());
+  explicit MemberJob(const JobRequest& request = MemberRequest());
+  // The ranks are at these slots.
+  MemberJob(JobRequest request, std::vector<Slot> ranks);
 
   // The trainer's last report; change it and pass it to Tell.
   TrainerReport Last(const TrainerId& id) { return FindTrainer(job, id)->report; }

@@ -186,8 +186,8 @@ void JobStragglers::WatchExchanges(const JobView& view) {
   const Job& job = *view.job;
   exchanges_.reset();
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (!is_whole || job.plan.version != plan_version_)
-    return;  // It is not known who exchanges with whom.
+  // It is not known who exchanges with whom; or ranks of a replica wait for each other, too.
+  if (!is_whole || job.plan.version != plan_version_ || job.request.shards > 1) return;
   ExchangeLevels levels;
   levels.ladder = job.plan.ladder;
   levels.homes = HomesOf(job);
@@ -265,7 +265,7 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
 
 bool JobStragglers::MayPlan(const JobView& view, Moment now) const {
   return now.steady >= plan_due_ && !view.facts.plan_pending &&
-         !view.job->request.strategy.slipstream.has_value() &&
+         !view.job->request.strategy.slipstream.has_value() && view.job->request.shards == 1 &&
          static_cast<int>(view.job->ranks.size()) == view.job->request.ranks;
 }
 

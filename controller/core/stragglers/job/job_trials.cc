@@ -31,7 +31,7 @@ void JobTrials::Begin(const RemedyDecision& done, std::vector<int> replaced, con
   of_remedy_.reset();
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
   if (done.undoes > 0 || done.kind == RemedyKind::kShrink || done.kind == RemedyKind::kStrategy ||
-      job.plan.slipstream.has_value() || !is_whole) {
+      job.plan.slipstream.has_value() || !is_whole || job.request.shards > 1) {
     return;
   }
   TrialSetup setup = SetupOf(job);
@@ -49,7 +49,7 @@ void JobTrials::Begin(const RemedyDecision& done, std::vector<int> replaced, con
 std::optional<ComparedSteps> JobTrials::Add(const StepRow& row, const Job& job,
                                             const AllReduceCosts& averaging,
                                             double gradient_exchange_s) {
-  if (job.plan.slipstream.has_value()) return std::nullopt;
+  if (job.plan.slipstream.has_value() || job.request.shards > 1) return std::nullopt;
   if (!of_nothing_.has_value()) of_nothing_.emplace(SetupOf(job));
   const auto alike = of_nothing_->Add(row, averaging, gradient_exchange_s);
   if (alike.has_value() && alike->without_s > 0) {

@@ -24,7 +24,8 @@ class JobTrials {
 
   // The remedy was carried out in the job as it is now. `replaced`: the ranks that were slow; none
   // for a ladder. There is no trial after an undo, a shrink or a change of strategy, with fewer
-  // ranks than were asked for, or with Slipstream, whose ranks have no steps in common.
+  // ranks than were asked for, with a sharded model, or with Slipstream, whose ranks have no steps
+  // in common.
   void Begin(const RemedyDecision& done, std::vector<int> replaced, const Job& job);
 
   // The block of the remedy's trial that the row completes, if any. As Trial::Add.

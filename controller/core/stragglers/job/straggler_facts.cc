@@ -49,12 +49,13 @@ RemedyNode ViewNode(const Cluster& cluster, const Job& job, const NodeName& name
   return node;
 }
 
-// 0: it cannot go on with one rank fewer.
+// 0: it cannot go on with one rank fewer. One of a sharded model never can.
 int MinRanks(const Job& job) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int fewer = static_cast<int>(job.ranks.size()) - 1;
-  const bool is_possible = fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch,
-                                                      fewer, policy.least_samples) == fewer;
+  const bool is_possible =
+      fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch, fewer,
+                                 policy.least_samples, job.request.shards) == fewer;
   return is_possible ? policy.min_ranks : 0;
 }
 

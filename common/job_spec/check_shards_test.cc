@@ -1,0 +1,130 @@
+#include <string>
+#include <vector>
+
+#include "common/job_spec/job_spec.h"
+#include "gmock/gmock.h"
+#include "google/protobuf/text_format.h"
+#include "gtest/gtest.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::IsEmpty;
+using ::testing::StartsWith;
+
+v1::JobSpec Parse(const std::string& text) {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &spec)) << text;
+  return spec;
+}
+
+// "FIELD MESSAGE" of each problem.
+std::vector<std::string> Problems(const v1::JobSpec& spec) {
+  std::vector<std::string> texts;
+  for (const SpecProblem& problem : CheckJobSpec(spec)) {
+    texts.push_back(problem.field + " " + problem.message);
+  }
+  return texts;
+}
+
+// Of a session of 8 ranks.
+std::vector<std::string> SessionProblems(const std::string& changes) {
+  return Problems(
+      Parse("name: 'own' command: ['python3', 'train.py'] working_directory: '/home/ann' "
+            "session: true steps: 100 ranks: 8 " +
+            changes));
+}
+
+TEST(CheckShardsTest, ReplicasAreWhole) {
+  for (const char* shards : {"1", "2", "4", "8"}) {
+    EXPECT_THAT(SessionProblems(std::string("shards: ") + shards), IsEmpty()) << shards;
+  }
+  EXPECT_THAT(SessionProblems("shards: 3"),
+              ElementsAre("shards is 3; allowed are the divisors of ranks (8): each replica has as "
+                          "many ranks"));
+  EXPECT_THAT(SessionProblems("shards: 16"), ElementsAre(StartsWith("shards is 16; allowed are")));
+  EXPECT_THAT(SessionProblems("shards: -1"), ElementsAre(StartsWith("shards is -1")));
+}
+
+TEST(CheckShardsTest, BuiltInModelsHaveNone) {
+  const std::string built_in =
+      "name: 'a' ranks: 8 model { mlp {} } data { train: '/t' } steps: 100 optimizer { sgd {} "
+      "learning_rate: 1 } ";
+  EXPECT_THAT(Problems(Parse(built_in + "shards: 1")), IsEmpty());
+  EXPECT_THAT(Problems(Parse(built_in + "shards: 2")),
+              ElementsAre(StartsWith("shards is 2, but the model is built in")));
+}
+
+TEST(CheckShardsTest, StrategiesOfWholeModelsAreRefusedByName) {
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { slipstream {} }"),
+              ElementsAre("shards is 2 beside strategy slipstream, which only has whole models so "
+                          "far; give strategy ddp, local_sgd or hsgd, or shards: 1"));
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { auto {} }"),
+              ElementsAre(StartsWith("shards is 2 beside strategy auto, ")));
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { local_sgd { period: 4 } }"), IsEmpty());
+}
+
+TEST(CheckShardsTest, NoRemedyIsTakenWithoutAPerson) {
+  EXPECT_THAT(SessionProblems("shards: 1 stragglers { mode: STRAGGLER_MODE_AUTO }"), IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 stragglers { mode: STRAGGLER_MODE_ADVISE }"), IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 stragglers { mode: STRAGGLER_MODE_AUTO }"),
+              ElementsAre(StartsWith("stragglers.mode is auto beside shards 2: ")));
+}
+
+TEST(CheckShardsTest, ParametersTravelAsFp32) {
+  const std::string ladder =
+      "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 level: SCOPE_ALL format: "
+      "WIRE_FORMAT_INT8 } } }";
+  EXPECT_THAT(SessionProblems(ladder), IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 " + ladder),
+              ElementsAre("strategy.hsgd.ladder[1].format is int8; with shards, parameters travel "
+                          "as fp32: leave it out"));
+}
+
+TEST(CheckShardsTest, LaddersAndGroupsOfGradientsCountReplicas) {
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 size: 2 } "
+                              "ladder { period: 4 size: 4 } } gradient_group_size: 2 }"),
+              IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 size: 8 } } "
+                              "gradient_group_size: 8 }"),
+              ElementsAre("strategy.hsgd.ladder[0].size is 8; the last level takes the number of "
+                          "replicas (4), or level all instead of a size",
+                          "strategy.gradient_group_size is 8; allowed is 0 for the replicas of "
+                          "each node, or a divisor of the number of replicas (4)"));
+  EXPECT_THAT(SessionProblems("shards: 3 strategy { hsgd { ladder { period: 2 size: 8 } } }"),
+              ElementsAre(StartsWith("shards is 3")))
+      << "the number of replicas is not known";
+}
+
+TEST(CheckShardsTest, JobShrinksByWholeReplicas) {
+  const std::string shrinks = "shards: 2 recovery { max_failures: 1 ";
+  EXPECT_THAT(SessionProblems(shrinks + "}"), IsEmpty());
+  EXPECT_THAT(SessionProblems(shrinks + "min_ranks: 4 }"), IsEmpty());
+  EXPECT_THAT(SessionProblems(shrinks + "min_ranks: 3 }"),
+              ElementsAre("recovery.min_ranks is 3; allowed are multiples of shards (2): a job "
+                          "goes on with whole replicas"));
+  EXPECT_THAT(SessionProblems("shards: 3 recovery { max_failures: 1 min_ranks: 4 }"),
+              ElementsAre(StartsWith("shards is 3")));
+}
+
+// 8 ranks share 24 samples; 7 could not, but 6 can.
+TEST(CheckShardsTest, FewerReplicasShareTheBatch) {
+  EXPECT_THAT(SessionProblems("shards: 2 batch_per_rank: 3 recovery { max_failures: 1 min_ranks: 6 "
+                              "}"),
+              IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 batch_per_rank: 1 recovery { max_failures: 1 min_ranks: 6 "
+                              "}"),
+              ElementsAre(StartsWith("recovery.min_ranks is 6, but 8 samples per step cannot be "
+                                     "shared equally by any number of ranks from there to 6; the "
+                                     "next is 4")));
+}
+
+TEST(CheckLadderTest, GroupsAreOfReplicas) {
+  const v1::Strategy hsgd = Parse("strategy { hsgd { ladder { period: 2 size: 4 } } }").strategy();
+  EXPECT_THAT(CheckLadder(hsgd.hsgd().ladder(), 8, 2, "ladder"), IsEmpty());
+  EXPECT_EQ(CheckLadder(hsgd.hsgd().ladder(), 8, 1, "ladder").at(0).field, "ladder[0].size");
+}
+
+}  // namespace
+}  // namespace paceline
