@@ -57,6 +57,13 @@ struct RankPosition {
   uint64_t layout = 0;      // Hash of its rank, the number of ranks, and its plan.
   int64_t evaluated = -1;   // Steps done at the latest evaluation.
   int64_t alone_below = 0;  // See RendezvousDecision.
+
+  // Of a job with shards (sharded_rendezvous.h). Its ranges hold all ranks of their replicas, and
+  // `exchange` of a rank that is `prepared` is that of the exchange after the next step.
+  bool prepared = false;  // It has the mean gradients of the next step, and has not applied them.
+  bool mean_prepared = false;  // It has the result of the next exchange, and has not applied it.
+  int64_t decided = 0;         // The newest generation whose decision it has carried out,
+  int decided_rank = -1;       // and its rank in that one.
 };
 
 struct Transfer {
@@ -64,6 +71,10 @@ struct Transfer {
     kAll,   // The whole state of the training.
     kStep,  // Parameters and optimizer state.
     kMean,  // The parameters from the latest exchange.
+    // With shards; nothing travels. `from` has applied the same, and knows the norm of the
+    // gradients.
+    kOwnStep,  // `to` applies the gradients that it is prepared with.
+    kOwnMean,  // `to` applies the mean that it is prepared with.
   };
   What what = What::kAll;
   int from = 0;
@@ -78,7 +89,7 @@ struct RendezvousDecision {
   // Nobody has trained, and all are at the same step: the training begins.
   bool begins = false;
   std::vector<Transfer> transfers;      // Make them in this order.
-  std::vector<RankPosition> positions;  // By rank, after the transfers; none is `computed`.
+  std::vector<RankPosition> positions;  // By rank, after the transfers; none is within a step.
   // All ranks that have trained did so last in these same groups.
   bool same_groups = true;
   // Rule 5: ranks make steps below this one without exchanges. 0: none.
