@@ -62,10 +62,18 @@ void Trainer::FailPlan(int64_t version) {
 
 void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (ending_) return;
+  DoStep();
+  EndStep(plan, save_order, leaves);
+}
+
+void Trainer::DoStep() {
   computed_ = false;
   MeasureStep();
   ++steps_made_;
   ++status_.progress.step;
+}
+
+void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (status_.plan.active.value() != plan.version) {
     waits_less_ = plan.waits_less;
     status_.plan.prepared = status_.plan.active = PlanVersion(plan.version);
@@ -83,9 +91,7 @@ void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leave
     Tell();
     return Act();
   }
-  Act();
-  if (is_over_) return;
-  Compute();
+  GoOn();
 }
 
 void Trainer::FinishWhenSaved() {
