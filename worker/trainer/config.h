@@ -12,6 +12,7 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/core/lanes.h"
 #include "slipstream/plan.h"
 #include "worker/trainer/core/lr_schedule.h"
 
@@ -66,7 +67,8 @@ struct OptimizerConfig {
 
 enum class WireFormat { kFp32, kFp16, kBf16, kInt8 };
 
-// One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size.
+// One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size. In a
+// job with shards these are replicas; so are those of gradient_groups below.
 struct PlanLevel {
   int64_t period = 1;
   std::vector<int> groups;
@@ -165,13 +167,15 @@ struct Member {
   int64_t generation = 1;
   int rank = 0;  // -1: not a rank.
   int world_size = 1;
+  int shards = 1;                  // Ranks of one replica of the model (common/core/lanes.h).
   int64_t batch = 1;               // Samples per rank and forward pass.
   int64_t accumulation_steps = 1;  // Forward passes per step.
 
   int64_t samples_per_step() const { return batch * accumulation_steps; }  // Of this rank.
+  Lanes lanes() const { return Lanes{shards}; }
   bool operator==(const Member& other) const {
     return generation == other.generation && rank == other.rank && world_size == other.world_size &&
-           batch == other.batch && accumulation_steps == other.accumulation_steps;
+           shards == other.shards && batch == other.batch && accumulation_steps == other.accumulation_steps;
   }
 };
 

@@ -2,6 +2,7 @@
 
 #include <google/protobuf/util/json_util.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -248,6 +249,12 @@ absl::Status CheckSlot(const v1::TrainerConfig& proto) {
   return absl::OkStatus();
 }
 
+absl::Status CheckReplicas(const Member& member) {
+  if (member.world_size % member.shards == 0) return absl::OkStatus();
+  return absl::InvalidArgumentError(StrCat(member.world_size, " ranks are no whole replicas of ",
+                                           member.shards, " shards"));
+}
+
 }  // namespace
 
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
@@ -267,8 +274,10 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.member.generation = proto.id().generation();
   config.member.rank = proto.id().rank() < proto.world_size() ? proto.id().rank() : -1;
   config.member.world_size = proto.world_size();
+  config.member.shards = std::max(spec.shards(), 1);
   config.member.batch = spec.batch_per_rank();
   config.member.accumulation_steps = spec.accumulation_steps();
+  PACELINE_RETURN_IF_ERROR(CheckReplicas(config.member));
   config.slot = proto.slot();
   config.threads = proto.threads();
   config.interface = proto.interface();
@@ -307,7 +316,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
                                                const Member& configured) {
   if (proto.generation() < 1 || proto.world_size() < 1 || proto.rank() < -1 ||
       proto.rank() >= proto.world_size() || proto.batch_per_rank() < 0 ||
-      proto.accumulation_steps() < 0) {
+      proto.accumulation_steps() < 0 || proto.shards() < 0) {
     return absl::InvalidArgumentError(StrCat("impossible membership: ", proto.ShortDebugString()));
   }
   Assignment assignment;
@@ -315,6 +324,8 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   assignment.member.generation = proto.generation();
   assignment.member.rank = proto.rank();
   assignment.member.world_size = proto.world_size();
+  if (proto.shards() > 0) assignment.member.shards = proto.shards();
+  PACELINE_RETURN_IF_ERROR(CheckReplicas(assignment.member));
   if (proto.batch_per_rank() > 0) assignment.member.batch = proto.batch_per_rank();
   if (proto.accumulation_steps() > 0) {
     assignment.member.accumulation_steps = proto.accumulation_steps();

@@ -185,6 +185,13 @@ TEST(ConfigFromProtoTest, AnImpossibleMembershipIsRefused) {
             absl::StatusCode::kInvalidArgument);
   proto.set_rank(-1);
   EXPECT_TRUE(AssignmentFromProto(proto, Member()).ok());
+  proto.set_shards(2);
+  const absl::StatusOr<Assignment> sharded = AssignmentFromProto(proto, Member());
+  ASSERT_TRUE(sharded.ok()) << sharded.status();
+  EXPECT_EQ(sharded->member.shards, 2);
+  proto.set_world_size(3);
+  EXPECT_EQ(AssignmentFromProto(proto, Member()).status().code(),
+            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ConfigFromProtoTest, ASpareIsNoRank) {

@@ -124,10 +124,10 @@ class Groups {
   Group& all();
 
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
-  // ...); returns all() if these are all ranks. Each member must call it once with the same plan
-  // version: use and version name the rendezvous, so that nobody meets a member that still tries an
-  // earlier version. Blocks until all have met, at most for the startup timeout. A member that
-  // drops the group before the others are connected makes them fail.
+  // ...; a "word" is on the host); returns all() if these are all ranks. Each member must call it
+  // once with the same plan version: use and version name the rendezvous, so that nobody meets a
+  // member that still tries an earlier version. Blocks until all have met, at most for the startup
+  // timeout. A member that drops the group before the others are connected makes them fail.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,
                               int64_t version);
 

@@ -284,6 +284,7 @@ std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::st
   const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", version);
   Membership how;
   how.high_priority = use == "gradients";
+  how.on_host = use == "word";
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
   parts_->Keep(group);
   return group;

@@ -109,6 +109,10 @@ int64_t ModelAverager::Average(const Mean& mean) {
       bytes += Reduce(mean.group, buffer_.narrow(0, values_, state_values), at::Tensor());
     }
   }
+  if (mean.before_applying) {
+    latest_ = values_ + state_values;
+    mean.before_applying();
+  }
   if (mean.measure) {
     // In place: the parameters are overwritten next.
     at::_foreach_sub_(parameters_, Views(parameters_.size()));

@@ -15,6 +15,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <functional>
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
@@ -29,6 +30,9 @@ struct Mean {
   at::Tensor riders;              // Flat or undefined: replaced by the sum over the members.
   bool measure = false;           // Updates drift().
   Int8Mean* int8 = nullptr;       // How the parameters travel; null: uncompressed.
+  // Called when the mean is whole, before anything of it is applied. An exception from it leaves
+  // parameters and state as they are, and latest() is this mean. Null: it is applied at once.
+  std::function<void()> before_applying = {};
 };
 
 class ModelAverager {

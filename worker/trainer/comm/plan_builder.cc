@@ -2,6 +2,7 @@
 
 #include <exception>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <stdexcept>
 #include <thread>
@@ -9,23 +10,69 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "common/core/lanes.h"
 #include "worker/trainer/comm/training_plan.h"
 
 namespace paceline {
+namespace {
 
-BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan* active) {
+// Collective. Takes over the groups of `active` (null: none): all of its ranks have them.
+ShardGroups BuildShardGroups(Groups& groups, const BuiltPlan& plan, const Member& member,
+                             const ShardGroups* active) {
+  const Lanes lanes = member.lanes();
+  const int64_t version = plan.plan.version;
+  ShardGroups built;
+  if (active != nullptr) {
+    built = *active;
+  } else {
+    std::vector<int> replicas(static_cast<size_t>(lanes.ReplicasIn(member.world_size)));
+    std::iota(replicas.begin(), replicas.end(), 0);
+    const int position = lanes.PositionOf(member.rank);
+    built.lane = groups.Make(lanes.LaneOf(position, replicas), "lane", version);
+    built.replica = groups.Make(ReplicasOf({member.rank}, lanes), "replica", version);
+    built.all_word = groups.MakeOfAll("word", version, Groups::Traffic::kOnHost);
+  }
+  std::map<std::vector<int>, std::shared_ptr<Group>> words;  // By members.
+  words[built.all_word->ranks()] = built.all_word;
+  if (active != nullptr) {
+    for (const std::shared_ptr<Group>& word : active->level_words) words[word->ranks()] = word;
+    for (const auto& word : {active->replica_word, active->gradients_word}) {
+      words[word->ranks()] = word;
+    }
+  }
+  const auto word_of = [&](const std::vector<int>& lane) {
+    const std::vector<int> members = ReplicasOf(lane, lanes);
+    std::shared_ptr<Group>& word = words[members];
+    if (word == nullptr) word = groups.Make(members, "word", version);
+    return word;
+  };
+  built.level_words.clear();
+  for (const std::shared_ptr<Group>& level : plan.levels) {
+    built.level_words.push_back(word_of(level->ranks()));
+  }
+  built.gradients_word = word_of(plan.gradients->ranks());
+  built.replica_word = word_of({member.rank});
+  return built;
+}
+
+}  // namespace
+
+BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, const Member& member,
+                    const BuiltPlan* active) {
+  const int rank = member.rank;
+  const Lanes lanes = member.lanes();
   std::map<std::pair<std::vector<int>, std::string>, std::shared_ptr<Group>> known;
   if (active != nullptr) {
     std::vector<std::shared_ptr<Group>> held = active->levels;
     held.push_back(active->gradients);
     size_t next = 0;
-    for (const auto& members_and_use : GroupsOf(active->plan, rank)) {
+    for (const auto& members_and_use : GroupsOf(active->plan, rank, lanes)) {
       known[members_and_use] = held[next++];
     }
   }
   BuiltPlan built;
   // All ranks go through the levels in this order, so they cannot wait for each other in a cycle.
-  for (const auto& members_and_use : GroupsOf(plan, rank)) {
+  for (const auto& members_and_use : GroupsOf(plan, rank, lanes)) {
     std::shared_ptr<Group>& group = known[members_and_use];
     if (group == nullptr) {
       group = groups.Make(members_and_use.first, members_and_use.second, plan.version);
@@ -44,6 +91,10 @@ BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan
     built.payloads = has ? active->payloads : groups.MakeOfAll("payloads", plan.version, traffic);
   }
   built.plan = std::move(plan);
+  if (member.shards > 1) {
+    const bool has = active != nullptr && active->shards.has_value();
+    built.shards = BuildShardGroups(groups, built, member, has ? &*active->shards : nullptr);
+  }
   return built;
 }
 
@@ -52,20 +103,21 @@ std::shared_ptr<const BuiltPlan> BuildFirstPlan(Groups& groups, const TrainerCon
   absl::StatusOr<TrainingPlan> shared =
       DecodePlan(groups.ShareFromRankZero("plan", EncodePlan(plan)));
   if (!shared.ok()) throw std::invalid_argument(std::string(shared.status().message()));
-  const absl::Status fits = CheckPlan(*shared, config.strategy.kind, config.member.world_size);
+  const absl::Status fits =
+      CheckPlan(*shared, config.strategy.kind, config.member.world_size, config.member.shards);
   if (!fits.ok()) throw std::invalid_argument(std::string(fits.message()));
-  return std::make_shared<BuiltPlan>(BuildPlan(groups, *std::move(shared), config.rank(), nullptr));
+  return std::make_shared<BuiltPlan>(BuildPlan(groups, *std::move(shared), config.member, nullptr));
 }
 
 struct PlanBuilder::Work {
-  Work(const Groups& its_groups, int its_rank, Events its_events)
-      : groups(its_groups), rank(its_rank), events(std::move(its_events)) {}
+  Work(const Groups& its_groups, const Member& its_member, Events its_events)
+      : groups(its_groups), member(its_member), events(std::move(its_events)) {}
 
   void Run();
   void Tell(const std::function<void(const Events&)>& event);
 
   Groups groups;
-  const int rank;
+  const Member member;
   const Events events;
 
   absl::Mutex telling;  // Held during an event.
@@ -78,8 +130,8 @@ struct PlanBuilder::Work {
   bool stopping ABSL_GUARDED_BY(mu) = false;
 };
 
-PlanBuilder::PlanBuilder(const Groups& groups, int rank, Events events)
-    : work_(std::make_shared<Work>(groups, rank, std::move(events))) {
+PlanBuilder::PlanBuilder(const Groups& groups, const Member& member, Events events)
+    : work_(std::make_shared<Work>(groups, member, std::move(events))) {
   std::thread([work = work_] { work->Run(); }).detach();
 }
 
@@ -133,7 +185,7 @@ void PlanBuilder::Work::Run() {
     const int64_t version = plan.version;
     try {
       std::shared_ptr<const BuiltPlan> built =
-          std::make_shared<BuiltPlan>(BuildPlan(groups, std::move(plan), rank, present.get()));
+          std::make_shared<BuiltPlan>(BuildPlan(groups, std::move(plan), member, present.get()));
       {
         const absl::MutexLock lock(&mu);
         if (!stopping) newest.swap(built);

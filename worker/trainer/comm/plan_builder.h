@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,18 @@
 #include "worker/trainer/config.h"
 
 namespace paceline {
+
+// Further groups of a job with shards. Those for words (step_word.h) exchange host tensors.
+struct ShardGroups {
+  std::shared_ptr<Group> replica;  // The ranks that hold one copy of the model with this one.
+  std::shared_ptr<Group> lane;     // The ranks of all replicas that hold the same part as this one.
+  std::shared_ptr<Group> all_word;  // All ranks.
+  // The ranks of this replica, of those that share gradients with it after the warm-up, and of
+  // those of each level's group.
+  std::shared_ptr<Group> replica_word;
+  std::shared_ptr<Group> gradients_word;
+  std::vector<std::shared_ptr<Group>> level_words;
+};
 
 // A plan whose groups are all connected. A group closes with the last plan that holds it.
 struct BuiltPlan {
@@ -21,12 +34,14 @@ struct BuiltPlan {
   // Slipstream's groups of all ranks; otherwise null. Headers are on the host.
   std::shared_ptr<Group> headers;
   std::shared_ptr<Group> payloads;
+  std::optional<ShardGroups> shards;  // Unset: each rank is a replica.
 };
 
 // Collective. Takes over groups with the same members and use from `active`, the plan that all
 // ranks train by (null: none). Makes all other groups anew, even if another plan has them: that
 // plan may have failed on some members.
-BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, int rank, const BuiltPlan* active);
+BuiltPlan BuildPlan(Groups& groups, TrainingPlan plan, const Member& member,
+                    const BuiltPlan* active);
 
 // Builds rank 0's `plan` as the first plan of a generation. Collective. Throws
 // std::invalid_argument when it does not fit the job.
@@ -42,7 +57,7 @@ class PlanBuilder {
     std::function<void(int64_t version, const std::string& error)> failed;
   };
 
-  PlanBuilder(const Groups& groups, int rank, Events events);
+  PlanBuilder(const Groups& groups, const Member& member, Events events);
   // Does not wait for a plan under construction: a missing member would block everything. The
   // thread ends by itself, at the groups' timeout at the latest.
   ~PlanBuilder();

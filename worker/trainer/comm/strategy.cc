@@ -10,11 +10,13 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/lanes.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/comm/step_word.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/averaging_schedule.h"
 
@@ -26,8 +28,6 @@ enum Rider { kReady, kLoss, kLosses, kRiders };
 
 // Without levels all ranks are equal after each step. This is how often they look for a new plan.
 constexpr int64_t kStepsPerLook = 8;
-
-RankRange RangeOf(const Group& group) { return {group.ranks().front(), group.size()}; }
 
 AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& strategy) {
   AveragingSchedule schedule;
@@ -53,10 +53,25 @@ struct Strategy::Parts {
     return !has_levels() || step < config.strategy.warmup_steps;
   }
 
+  // Those with which this rank averages when all replicas do.
+  Group& all() { return active->shards.has_value() ? *active->shards->lane : groups.all(); }
+  int replicas() const { return config.member.lanes().ReplicasIn(config.member.world_size); }
+  // All ranks of the replicas in which `group` is this rank's lane.
+  RankRange RangeOf(const Group& group) const {
+    const Lanes lanes = config.member.lanes();
+    return {lanes.RankOf(lanes.ReplicaOf(group.ranks().front()), 0), group.size() * lanes.shards};
+  }
+
   // Null when this rank averages with nobody.
   Group* GradientGroup(int64_t step) {
     if (step < alone_below) return nullptr;
-    return IsSynchronous(step) ? &groups.all() : active->gradients.get();
+    return IsSynchronous(step) ? &all() : active->gradients.get();
+  }
+  // With shards: the ranks that must all be prepared for a step.
+  Group& WordGroup(int64_t step) {
+    const ShardGroups& shards = *active->shards;
+    if (IsSynchronous(step) && step >= alone_below) return *shards.all_word;
+    return step < alone_below ? *shards.replica_word : *shards.gradients_word;
   }
   std::optional<int> LevelAt(int64_t step) const {
     return step < alone_below ? std::nullopt : schedule.LevelAt(step);
@@ -67,7 +82,10 @@ struct Strategy::Parts {
   }
   std::vector<at::Tensor> AveragedState() const;
   // Averages over the group of `level`, or over all ranks.
-  void Average(std::optional<int> level, at::Tensor riders);
+  void Average(std::optional<int> level, at::Tensor riders, bool as_exchange = true);
+  // With shards, in the exchange of `word`'s ranks: says that this rank has its result, and sums
+  // `riders` (if defined) over them. When it returns, all have theirs.
+  void GiveExchangeWord(Group& word, const at::Tensor& riders);
   void SetReferences(const RankRange& equal, const Int8Mean* but);
   bool AllPrepared(const BuiltPlan& next);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
@@ -98,6 +116,8 @@ struct Strategy::Parts {
   std::map<std::pair<int, bool>, LevelFigures> figures;  // By size and whether of gradients.
 
   PlanProgress progress;
+  const std::function<void()> on_prepared;  // As in StrategyStart.
+  const std::function<void()> on_applied;
   PlanBuilder builder;  // Last, since its thread uses the others.
 };
 
@@ -114,12 +134,17 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       riders(
           at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
       progress(control_in),
-      builder(groups, config.rank(),
+      on_prepared(std::move(start.on_prepared)),
+      on_applied(std::move(start.on_applied)),
+      builder(groups, config.member,
               {[this](int64_t version) { progress.SetPrepared(version); },
                [this](int64_t version, const std::string& error) {
                  progress.SetFailed(version, error);
                }}) {
-  if (!start.resumes) MakeEqual(groups.all(), parameters);
+  if (!start.resumes) {
+    MakeEqual(start.plan->shards.has_value() ? *start.plan->shards->lane : groups.all(),
+              parameters);
+  }
   progress.IsNew(start.plan->plan.version);
   TakeUp(std::move(start.plan), start.step);
   steps_done = start.step;
@@ -151,16 +176,32 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
   return all ? state() : std::vector<at::Tensor>();
 }
 
-void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
+void Strategy::Parts::Average(std::optional<int> level, at::Tensor with, bool as_exchange) {
   const auto index = static_cast<size_t>(level.value_or(0));
-  Group& group = level ? *active->levels[index] : groups.all();
+  Group& group = level ? *active->levels[index] : all();
   Int8Mean* const codec = level ? int8[index].get() : nullptr;
-  const bool all = group.size() == config.member.world_size;
+  const bool of_all = group.size() == replicas();
   mean_step = steps_done;
-  const int64_t sent = averager.Average({group, AveragedState(), std::move(with), all, codec});
+  Mean mean{group, AveragedState(), std::move(with), of_all, codec};
+  if (active->shards.has_value() && as_exchange) {
+    Group& word = level ? *active->shards->level_words[index] : *active->shards->all_word;
+    // Riders travel with the word, so that all lanes get the same.
+    mean.before_applying = [this, &word, riders = std::exchange(mean.riders, at::Tensor())] {
+      GiveExchangeWord(word, riders);
+    };
+  }
+  const int64_t sent = averager.Average(mean);
+  if (mean.before_applying) on_applied();
   SetReferences(RangeOf(group), codec);
   Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;
+}
+
+void Strategy::Parts::GiveExchangeWord(Group& word, const at::Tensor& with) {
+  on_prepared();
+  at::Tensor sums = with.defined() ? with.to(at::kCPU, at::kDouble) : at::zeros({1}, at::kDouble);
+  word.SumFew(sums);
+  if (with.defined()) at::Tensor(with).copy_(sums);
 }
 
 // Sets the references of those levels whose members are all in `equal`.
@@ -227,12 +268,12 @@ Strategy::~Strategy() = default;
 void Strategy::BeginForward(int64_t step, bool last) {
   Parts& parts = *parts_;
   if (parts.regroups && step >= parts.alone_below) {
-    parts.Average(std::nullopt, at::Tensor());
+    parts.Average(std::nullopt, at::Tensor(), /*as_exchange=*/false);
     parts.all_equal = true;
     parts.regroups = false;
   }
   if (std::exchange(parts.synchronous, parts.IsSynchronous(step)) && !parts.synchronous) {
-    parts.SetReferences(RangeOf(parts.groups.all()), nullptr);
+    parts.SetReferences(parts.RangeOf(parts.all()), nullptr);
   }
   parts.gradients.SetGroup(parts.GradientGroup(step));
   parts.gradients.BeginForward(last);
@@ -248,13 +289,17 @@ void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_
   parts.bytes += sent;
 }
 
+double Strategy::GiveWord(int64_t step, double squares) {
+  return StepWord(parts_->WordGroup(step), parts_->config.member).Give(squares);
+}
+
 StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
                                  const std::function<void()>& on_average) {
   Parts& parts = *parts_;
   parts.steps_done = step + 1;
   StepExchange result;
-  parts.all_equal = parts.config.member.world_size == 1 ||
-                    (parts.IsSynchronous(step) && step >= parts.alone_below);
+  parts.all_equal =
+      parts.replicas() == 1 || (parts.IsSynchronous(step) && step >= parts.alone_below);
   if (parts.gradients.group() != nullptr) {
     result.gradient_group_size = parts.gradients.group()->size();
   }
@@ -280,7 +325,10 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
       parts.Average(level, riders);
       result.group_size = group.size();
     }
-    parts.all_equal = parts.all_equal || group.size() == parts.config.member.world_size;
+    parts.all_equal = parts.all_equal || group.size() == parts.replicas();
+  } else if (boundary && parts.active->shards.has_value()) {
+    parts.GiveExchangeWord(*parts.active->shards->all_word, riders);
+    parts.on_applied();
   } else if (boundary) {
     parts.groups.all().Sum(riders);
     parts.bytes +=
@@ -310,8 +358,9 @@ void Strategy::AverageAll() {
 void Strategy::Prepare(const TrainingPlan& plan) {
   Parts& parts = *parts_;
   if (!parts.progress.IsNew(plan.version)) return;
+  const Member& member = parts.config.member;
   const absl::Status fits =
-      CheckPlan(plan, parts.config.strategy.kind, parts.config.member.world_size);
+      CheckPlan(plan, parts.config.strategy.kind, member.world_size, member.shards);
   if (!fits.ok()) {
     parts.progress.SetFailed(plan.version, std::string(fits.message()));
     return;
@@ -321,13 +370,18 @@ void Strategy::Prepare(const TrainingPlan& plan) {
 
 RankRange Strategy::GradientGroupAt(int64_t step) const {
   Group* const group = parts_->GradientGroup(step);
-  return group != nullptr ? RangeOf(*group) : RankRange{parts_->config.rank(), 1};
+  if (group != nullptr) return parts_->RangeOf(*group);
+  const Lanes lanes = parts_->config.member.lanes();
+  return {lanes.RankOf(lanes.ReplicaOf(parts_->config.rank()), 0), lanes.shards};
 }
 
 RankRange Strategy::ExchangeAt(int64_t step) const {
   const std::optional<int> level = parts_->LevelAt(step);
-  if (level.has_value()) return RangeOf(*parts_->active->levels[static_cast<size_t>(*level)]);
-  return parts_->IsBoundary(step) ? RangeOf(parts_->groups.all()) : RankRange{};
+  if (level.has_value()) {
+    const Group& group = *parts_->active->levels[static_cast<size_t>(*level)];
+    return group.size() > 1 ? parts_->RangeOf(group) : RankRange{parts_->config.rank(), 1};
+  }
+  return parts_->IsBoundary(step) ? parts_->RangeOf(parts_->all()) : RankRange{};
 }
 
 bool Strategy::is_regrouping() const { return parts_->regroups; }

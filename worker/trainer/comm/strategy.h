@@ -76,6 +76,9 @@ struct StrategyStart {
   // without levels nothing would make ranks equal, so the first exchange is preceded by a mean of
   // all parameters over all ranks.
   bool regrouped = false;
+  // With shards: called in an exchange when this rank has its result, and when it has applied it.
+  std::function<void()> on_prepared = {};
+  std::function<void()> on_applied = {};
 };
 
 class Strategy {
@@ -98,6 +101,9 @@ class Strategy {
   // are computed and only the exchange is awaited.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
 
+  // With shards, between the exchange of `step`'s gradients and the optimizer: as StepWord::Give.
+  double GiveWord(int64_t step, double squares);
+
   // Call after the optimizer's step `step` (0-based; skipped updates count). `loss` is this rank's,
   // or undefined when it needs no mean. `on_average` is called before parameters are averaged.
   StepExchange AfterStep(int64_t step, const at::Tensor& loss,
@@ -111,7 +117,7 @@ class Strategy {
   void Prepare(const TrainingPlan& plan);
 
   // The ranks that share the gradients of `step` with this one, and those of the exchange after it;
-  // the latter is empty if there is none.
+  // the latter is empty if there is none. With shards: all ranks of these replicas.
   RankRange GradientGroupAt(int64_t step) const;
   RankRange ExchangeAt(int64_t step) const;
 

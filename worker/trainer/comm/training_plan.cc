@@ -55,6 +55,19 @@ absl::Status CheckSlipstream(const std::string& name, const SlipstreamPlan& plan
   return absl::OkStatus();
 }
 
+absl::Status CheckSharded(const std::string& name, const TrainingPlan& plan) {
+  if (plan.slipstream.has_value()) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, " is one of slipstream, which cannot train a job with shards"));
+  }
+  for (const PlanLevel& level : plan.levels) {
+    if (level.format != WireFormat::kInt8) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat(name, ": in a job with shards, parameters travel as fp32"));
+  }
+  return absl::OkStatus();
+}
+
 bool ParseSizes(absl::string_view text, std::vector<int>* sizes) {
   for (const absl::string_view part : absl::StrSplit(text, '+', absl::SkipEmpty())) {
     if (!absl::SimpleAtoi(part, &sizes->emplace_back())) return false;
@@ -93,8 +106,14 @@ bool ParseLevel(absl::string_view text, PlanLevel* level) {
 
 }  // namespace
 
-absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size) {
+absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
+                       int shards) {
   const std::string name = absl::StrCat("plan ", plan.version);
+  if (shards > 1) {
+    const absl::Status fits = CheckSharded(name, plan);
+    if (!fits.ok()) return fits;
+    world_size /= shards;  // From here on, a replica is a rank.
+  }
   if (plan.version < 1)
     return absl::InvalidArgumentError(absl::StrCat(name, ": versions begin at 1"));
   if ((kind == StrategyConfig::Kind::kSlipstream) != plan.slipstream.has_value()) {
@@ -152,13 +171,25 @@ std::vector<int> MembersOf(const std::vector<int>& groups, int rank) {
   return {rank};
 }
 
-std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank) {
+std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank,
+                                                               const Lanes& lanes) {
+  const auto lane_in = [&](const std::vector<int>& groups) {
+    return lanes.LaneOf(lanes.PositionOf(rank), MembersOf(groups, lanes.ReplicaOf(rank)));
+  };
   std::vector<std::pair<std::vector<int>, std::string>> all;
-  for (const PlanLevel& level : plan.levels) {
-    all.emplace_back(MembersOf(level.groups, rank), kParameters);
-  }
-  all.emplace_back(MembersOf(plan.gradient_groups, rank), kGradients);
+  for (const PlanLevel& level : plan.levels) all.emplace_back(lane_in(level.groups), kParameters);
+  all.emplace_back(lane_in(plan.gradient_groups), kGradients);
   return all;
+}
+
+std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes) {
+  std::vector<int> ranks;
+  for (const int rank : lane) {
+    for (int position = 0; position < lanes.shards; ++position) {
+      ranks.push_back(lanes.RankOf(lanes.ReplicaOf(rank), position));
+    }
+  }
+  return ranks;
 }
 
 std::string LadderText(const TrainingPlan& plan) {

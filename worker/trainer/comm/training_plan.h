@@ -9,6 +9,7 @@
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "common/core/lanes.h"
 #include "worker/trainer/config.h"
 
 namespace paceline {
@@ -16,14 +17,21 @@ namespace paceline {
 // InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
 // do not add up; a version or period below 1; a last level without all ranks; a format that is not
 // for parameters; levels or Slipstream in a job without them, or none in a job with them;
-// impossible Slipstream bounds.
-absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size);
+// impossible Slipstream bounds; with shards, int8 or Slipstream.
+absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
+                       int shards = 1);
 
 // The ranks in the group of `rank`, ascending; just `rank` if there are no groups.
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 
-// Members and use (group.h) of all parameter and gradient groups that a rank needs.
-std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank);
+// Members and use (group.h) of all parameter and gradient groups that a rank needs: level by level,
+// then the gradients'. With shards a plan's groups are of replicas, and a rank's group is its lane
+// in them: the ranks of its position.
+std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank,
+                                                               const Lanes& lanes = {});
+
+// All ranks of the replicas of `lane`, ascending.
+std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes);
 
 // For people: period and group size of each level, "2:2,4:3+5,8:8:int8"; lists all sizes if they
 // differ. "none" without levels. For Slipstream its mode: "free".

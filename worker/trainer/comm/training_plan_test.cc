@@ -32,6 +32,27 @@ TEST(TrainingPlanTest, TellsTheGroupsOfARank) {
                           Pair(ElementsAre(4, 5, 6, 7), "gradients")));
 }
 
+// Ranks 2 r and 2 r + 1 hold replica r.
+TEST(TrainingPlanTest, WithShardsAGroupIsALaneThroughReplicas) {
+  EXPECT_THAT(GroupsOf(ThreeLevels(), 9, Lanes{2}),
+              ElementsAre(Pair(ElementsAre(9, 11), "parameters"),
+                          Pair(ElementsAre(7, 9, 11, 13, 15), "parameters"),
+                          Pair(ElementsAre(1, 3, 5, 7, 9, 11, 13, 15), "parameters"),
+                          Pair(ElementsAre(9, 11, 13, 15), "gradients")));
+  EXPECT_THAT(ReplicasOf({9, 11}, Lanes{2}), ElementsAre(8, 9, 10, 11));
+  EXPECT_THAT(GroupsOf(TrainingPlan(), 3, Lanes{2}),
+              ElementsAre(Pair(ElementsAre(3), "gradients")));
+}
+
+TEST(TrainingPlanTest, WithShardsAPlanCountsReplicas) {
+  TrainingPlan plan = ThreeLevels();
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 16, /*shards=*/2).message(), HasSubstr("as fp32"));
+  plan.levels.back().format = WireFormat::kFp32;
+  EXPECT_TRUE(CheckPlan(plan, Kind::kHsgd, 16, /*shards=*/2).ok());
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8, /*shards=*/2).message(),
+              HasSubstr("do not make the 4"));
+}
+
 TEST(TrainingPlanTest, TextIsShortForPeople) {
   EXPECT_EQ(LadderText(ThreeLevels()), "2:2,4:3+5,8:8:int8");
   EXPECT_EQ(LadderText(TrainingPlan()), "none");
@@ -84,6 +105,8 @@ TEST(TrainingPlanTest, SlipstreamSurvivesEncoding) {
 }
 
 TEST(TrainingPlanTest, RefusesSlipstreamThatDoesNotFit) {
+  EXPECT_THAT(CheckPlan(Pausing(), Kind::kSlipstream, 8, /*shards=*/2).message(),
+              HasSubstr("job with shards"));
   EXPECT_THAT(CheckPlan(Pausing(), Kind::kHsgd, 8).message(), HasSubstr("but the job is not"));
   TrainingPlan plan;
   plan.version = 1;

@@ -151,6 +151,7 @@ void ShardedRendezvous::SettleExchanges() {
       continue;
     }
     one.exchanged = true;
+    one.gradients = RankRange();  // A new plan may begin with the next step.
     one.final_mean = Reported(from).final_mean && Reported(from).step == one.step;
   }
   for (RankPosition& one : ranks_) one.mean_prepared = false;
@@ -186,7 +187,8 @@ bool ShardedRendezvous::AreAlike(int a, int b) const {
   if (one.step != other.step || one.exchanged != other.exchanged) return false;
   if (!has_groups_ || !Trained(one) || !Trained(other)) return true;
   if (one.generation == other.generation &&
-      (one.gradients.Holds(other.rank) || other.gradients.Holds(one.rank))) {
+      (lanes_.ReplicaOf(one.rank) == lanes_.ReplicaOf(other.rank) ||
+       one.gradients.Holds(other.rank) || other.gradients.Holds(one.rank))) {
     return true;
   }
   return one.decided > 0 && one.decided == other.decided &&

@@ -226,7 +226,7 @@ bool JobEvaluation::IsDue(int64_t steps_done) const {
 void JobEvaluation::Begin(int64_t steps_done) {
   steps_done_ = steps_done;
   const at::NoGradGuard no_grad;
-  parts_.groups.all().CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
+  LaneOf(parts_).CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
 }
 
 void JobEvaluation::ShowProgress(int64_t done, int64_t all) {

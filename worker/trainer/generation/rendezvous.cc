@@ -12,9 +12,12 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checksum.h"
+#include "common/core/status_macros.h"
 #include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/core/sharded_rendezvous.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
+#include "worker/trainer/loop/gradients.h"
 
 namespace paceline {
 namespace {
@@ -46,7 +49,23 @@ class Transfers {
         return receives ? ReceiveStep(peer) : SendStep(peer);
       case Transfer::What::kMean:
         return receives ? ReceiveMean(peer) : SendMean(peer);
+      case Transfer::What::kOwnStep:
+      case Transfer::What::kOwnMean:
+        return;  // ApplyOwn
     }
+  }
+
+  // With shards: applies what this rank is prepared with, if the decision says so. `reported`: the
+  // rows before Foresee.
+  absl::Status ApplyOwn(const std::vector<RendezvousRow>& reported) {
+    for (const Transfer& transfer : decision_.transfers) {
+      if (transfer.to != rendezvous_.config.rank()) continue;
+      if (transfer.what == Transfer::What::kOwnStep) {
+        PACELINE_RETURN_IF_ERROR(ApplyStep(reported[static_cast<size_t>(transfer.from)]));
+      }
+      if (transfer.what == Transfer::What::kOwnMean) ApplyMean();
+    }
+    return absl::OkStatus();
   }
 
  private:
@@ -141,6 +160,40 @@ class Transfers {
     state_.memory.all_equal = source.all_equal;
   }
 
+  // `source`: of a rank that has done the step, and knows the norm of all gradients.
+  absl::Status ApplyStep(const RendezvousRow& source) {
+    const std::vector<at::Tensor> parameters = TensorsOf(rendezvous_.model.parameters());
+    const GradientNorms norms =
+        ClipPart(parameters, NormsOfGradients(parameters), source.word_norm, state_.max_norm);
+    const bool ignores = rendezvous_.config.on_nonfinite == NonFinite::kIgnore;
+    PACELINE_RETURN_IF_ERROR(
+        rendezvous_.finish_update(ignores ? at::Tensor() : NotFinite(norms.total)));
+    state_.word_norm = source.word_norm;
+    state_.data = state_.open_data;
+    state_.in_step = false;
+    state_.open_result.grad_norm = norms.total;
+    RankPosition& position = state_.position;
+    ++position.step;
+    position.exchanged = position.exchange.size <= 1;
+    position.computed = position.prepared = false;
+    state_.memory.all_equal = source.all_equal;
+    return absl::OkStatus();
+  }
+
+  void ApplyMean() {
+    const int me = rendezvous_.config.rank();
+    RankPosition& position = state_.position;
+    if (state_.memory.mean.defined() && state_.memory.mean_step == position.step) {
+      PutMean(state_.memory.mean);
+      state_.memory.equal = RowAt(me).equal;
+    }
+    position.exchanged = true;
+    position.final_mean = After(me).final_mean;
+    position.mean_prepared = false;
+    // A new plan may begin with the next step.
+    position.gradients = RankRange();
+  }
+
   const RankPosition& After(int rank) const {
     return decision_.positions[static_cast<size_t>(rank)];
   }
@@ -158,27 +211,36 @@ class Transfers {
 
   void TakeMean(int from) {
     const RendezvousRow& source = RowAt(from);
-    std::vector<at::Tensor> parts = TensorsOf(rendezvous_.model.parameters());
-    int64_t values = CountParameters();
-    if (rendezvous_.config.strategy.average_optimizer_state) {
-      for (const at::Tensor& tensor : TensorsOf(rendezvous_.optimizer.Slots())) {
-        parts.push_back(tensor);
-        values += tensor.numel();
-      }
-    }
+    int64_t values = 0;
+    for (const at::Tensor& part : MeanParts()) values += part.numel();
     const auto type = source.mean_bytes == values * 4 ? at::kFloat : at::kDouble;
     at::Tensor mean = at::empty({values}, at::TensorOptions().dtype(type).device(device()));
     Receive({mean}, from, /*in_place=*/false);
-    int64_t offset = 0;
-    for (const at::Tensor& part : parts) {
-      part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
-      offset += part.numel();
-    }
+    PutMean(mean);
     // What this rank had sent has arrived.
     for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
     state_.memory.equal = RowAt(rendezvous_.config.rank()).equal;
     state_.memory.mean = mean;  // It may have to be passed on.
     state_.memory.mean_step = source.mean_step;
+  }
+
+  // The tensors of which an exchange takes the mean, in the order of its result.
+  std::vector<at::Tensor> MeanParts() const {
+    std::vector<at::Tensor> parts = TensorsOf(rendezvous_.model.parameters());
+    if (!rendezvous_.config.strategy.average_optimizer_state) return parts;
+    for (const at::Tensor& tensor : TensorsOf(rendezvous_.optimizer.Slots())) {
+      parts.push_back(tensor);
+    }
+    return parts;
+  }
+
+  // `mean`: the parts' values, flat; further values are ignored.
+  void PutMean(const at::Tensor& mean) const {
+    int64_t offset = 0;
+    for (const at::Tensor& part : MeanParts()) {
+      part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
+      offset += part.numel();
+    }
   }
 
   int64_t CountParameters() const {
@@ -229,6 +291,55 @@ void ForgetExchanges(const std::vector<RendezvousRow>& rows, TrainingState& stat
   state.memory.equal = {};
 }
 
+absl::Status CheckReported(const std::vector<RendezvousRow>& reported, int shards) {
+  std::vector<uint64_t> models;
+  std::vector<uint64_t> names;
+  for (const RendezvousRow& row : reported) {
+    models.push_back(row.model);
+    names.push_back(row.names);
+  }
+  PACELINE_RETURN_IF_ERROR(CheckModels(names));
+  return CheckModels(models, shards);
+}
+
+// What the members decide by their reports. Changes `rows`, at first as reported, to the state
+// after the transfers, unless the training begins.
+absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
+                                                  std::vector<RendezvousRow>* rows) {
+  std::vector<RankPosition> positions;
+  std::vector<uint64_t> layouts;
+  for (const RendezvousRow& row : *rows) {
+    positions.push_back(row.position);
+    layouts.push_back(row.layout);
+  }
+  std::vector<std::vector<int>> groups;
+  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
+  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
+    groups.push_back(rendezvous.plan.gradient_groups);
+  }
+  const int shards = rendezvous.config.member.shards;
+  if (shards > 1) {  // Without levels of int8, which have references.
+    absl::StatusOr<RendezvousDecision> decision =
+        DecideShardedRendezvous(positions, layouts, groups, shards);
+    if (decision.ok() && !decision->begins) Foresee(*decision, rows);
+    return decision;
+  }
+  RendezvousDecision decision = DecideRendezvous(positions, layouts, groups);
+  if (decision.begins) return decision;
+  Foresee(decision, rows);
+  if (decision.same_groups && !ReferencesAgree(*rows, rendezvous.plan)) {
+    for (RankPosition& one : positions) one.layout = 0;
+    decision = DecideRendezvous(positions, layouts, groups);
+  }
+  return decision;
+}
+
+bool Takes(const RendezvousDecision& decision, Transfer::What what, int rank) {
+  return std::any_of(
+      decision.transfers.begin(), decision.transfers.end(),
+      [what, rank](const Transfer& one) { return one.what == what && one.to == rank; });
+}
+
 }  // namespace
 
 uint64_t LayoutOf(const Member& member, const TrainingPlan& plan) {
@@ -239,42 +350,33 @@ uint64_t LayoutOf(const Member& member, const TrainingPlan& plan) {
 
 absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& state) {
   const at::NoGradGuard no_grad;
+  const Member& member = rendezvous.config.member;
   const std::vector<RendezvousRow> reported = GatherRows(rendezvous, state);
-  std::vector<RankPosition> positions;
-  std::vector<uint64_t> layouts;
-  std::vector<uint64_t> models;
-  for (const RendezvousRow& row : reported) {
-    models.push_back(row.model);
-    positions.push_back(row.position);
-    layouts.push_back(row.layout);
-  }
-  const absl::Status same = CheckModels(models);
-  if (!same.ok()) return same;
-  std::vector<std::vector<int>> groups;
-  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
-  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
-    groups.push_back(rendezvous.plan.gradient_groups);
-  }
-  RendezvousDecision decision = DecideRendezvous(positions, layouts, groups);
-  if (decision.begins) return true;
+  PACELINE_RETURN_IF_ERROR(CheckReported(reported, member.shards));
   std::vector<RendezvousRow> rows = reported;
-  Foresee(decision, &rows);
-  if (decision.same_groups && !ReferencesAgree(rows, rendezvous.plan)) {
-    for (RankPosition& one : positions) one.layout = 0;
-    decision = DecideRendezvous(positions, layouts, groups);
-  }
+  PACELINE_ASSIGN_OR_RETURN(const RendezvousDecision decision, DecideTogether(rendezvous, &rows));
+  if (decision.begins) return true;
 
-  const auto me = static_cast<size_t>(rendezvous.config.rank());
+  const auto me = static_cast<size_t>(member.rank);
   RankPosition after = decision.positions[me];
-  const bool takes_step =
-      std::any_of(decision.transfers.begin(), decision.transfers.end(), [&](const Transfer& one) {
-        return one.what == Transfer::What::kStep && one.to == rendezvous.config.rank();
-      });
-  if (state.in_step && !takes_step) {
+  const bool completes_step = Takes(decision, Transfer::What::kStep, member.rank) ||
+                              Takes(decision, Transfer::What::kOwnStep, member.rank);
+  if (state.in_step && !completes_step) {
     rendezvous.undo->Undo();
-    state.in_step = state.is_open = state.position.computed = false;
+    state.in_step = state.is_open = state.position.computed = state.position.prepared = false;
   }
   Transfers transfers(rendezvous, rows, decision, state);
+  PACELINE_RETURN_IF_ERROR(transfers.ApplyOwn(reported));
+  if (member.shards > 1) {
+    after.decided = member.generation;
+    after.decided_rank = member.rank;
+    if (!Takes(decision, Transfer::What::kAll, member.rank)) {
+      // Also if this rendezvous fails: others may have carried its decision out.
+      state.position.decided = after.decided;
+      state.position.decided_rank = after.decided_rank;
+      state.position.mean_prepared = false;
+    }
+  }
   for (const Transfer& transfer : decision.transfers) transfers.Make(transfer);
   state.memory.all_equal = rows[me].all_equal;
   state.regrouped = !decision.same_groups;

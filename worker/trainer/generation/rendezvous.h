@@ -11,8 +11,12 @@
 #ifndef WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
 #define WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
 
-#include <cstdint>
+#include <ATen/core/Tensor.h>
 
+#include <cstdint>
+#include <functional>
+
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/plan_builder.h"
@@ -33,6 +37,8 @@ struct Rendezvous {
   const Optimizer& optimizer;
   Attachments* attachments;  // Null: none.
   const StepUndo* undo;      // Null: no rank has trained before.
+  // With shards: Workload::FinishUpdate.
+  std::function<absl::Status(const at::Tensor& skip)> finish_update = {};
 };
 
 // Hash of what gives positions their meaning: rank, number of ranks, and plan without version.
@@ -40,7 +46,8 @@ uint64_t LayoutOf(const Member& member, const TrainingPlan& plan);
 
 // Collective. Afterwards `state` is that of a member of this generation. Returns true if the
 // training begins; nothing was exchanged then. Throws CollectiveError; `state` is then unchanged or
-// partly updated, and fit for the next rendezvous. InvalidArgument: the ranks' models differ.
+// partly updated, and fit for the next rendezvous. InvalidArgument: the ranks' models differ. With
+// shards, Internal: a part of the model is lost.
 absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& state);
 
 }  // namespace paceline

@@ -15,11 +15,13 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
   row.position = state.position;
   row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
   row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
+  row.names = HashOfNames(rendezvous.model);
   row.data = state.data;
   row.open_data = state.open_data;
   if (state.is_open && state.open_result.grad_norm.defined()) {
     row.grad_norm = state.open_result.grad_norm.item<double>();
   }
+  row.word_norm = state.word_norm;
   row.mean_step = memory.mean_step;
   if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
   row.all_equal = memory.all_equal;
@@ -33,6 +35,17 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
   row.save_due = state.saver.due;
   row.last_order = state.saver.last_order;
   return row;
+}
+
+// The ranks that are equal to `row`'s after the mean with which it becomes `after`.
+RankRange EqualAfter(const RendezvousRow& row, const RankPosition& after, size_t ranks) {
+  const bool is_last = after.final_mean && !row.position.final_mean;
+  return is_last ? RankRange{0, static_cast<int>(ranks)} : after.exchange;
+}
+
+// Whether the exchange for which the rank is prepared is one of parameters, not of figures only.
+bool IsOfParameters(const RendezvousRow& row) {
+  return row.mean_bytes > 0 && row.mean_step == row.position.step;
 }
 
 void Invalidate(std::array<int64_t, kMaxLevels>* references) {
@@ -58,11 +71,19 @@ uint64_t HashOfModel(const ModelTensors& model, const Optimizer& optimizer,
   return ChecksumOf(text);
 }
 
-absl::Status CheckModels(const std::vector<uint64_t>& hashes) {
+uint64_t HashOfNames(const ModelTensors& model) {
+  std::string text;
+  for (const NamedTensor& one : model.parameters()) absl::StrAppend(&text, one.name, "\n");
+  return ChecksumOf(text);
+}
+
+absl::Status CheckModels(const std::vector<uint64_t>& hashes, int shards) {
   for (size_t rank = 0; rank < hashes.size(); ++rank) {
-    if (hashes[rank] == hashes.front()) continue;
+    const size_t first = rank % static_cast<size_t>(shards);  // Of its position.
+    if (hashes[rank] == hashes[first]) continue;
     return absl::InvalidArgumentError(absl::StrCat("the model of rank ", rank,
-                                                   " is not that of rank 0: files that the job "
+                                                   " is not that of rank ", first,
+                                                   ": files that the job "
                                                    "names, or its script, differ between the "
                                                    "nodes"));
   }
@@ -90,14 +111,16 @@ void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* row
         break;
       }
       case Transfer::What::kStep:
+      case Transfer::What::kOwnStep:
         to.data = to.open_data;
         to.all_equal = from.all_equal;
         break;
+      case Transfer::What::kOwnMean:
+        if (IsOfParameters(to)) to.equal = EqualAfter(to, after, rows->size());
+        break;
       case Transfer::What::kMean:
         if (!HasMean(from, after)) break;
-        to.equal = after.final_mean && !to.position.final_mean
-                       ? RankRange{0, static_cast<int>(rows->size())}
-                       : after.exchange;
+        to.equal = EqualAfter(to, after, rows->size());
         // The others do not refer to a later mean.
         if (from.mean_step > after.step) Invalidate(&to.references);
         break;

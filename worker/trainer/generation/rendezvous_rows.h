@@ -33,9 +33,11 @@ struct RendezvousRow {
   RankPosition position;
   uint64_t layout = 0;  // In this generation.
   uint64_t model = 0;   // HashOfModel
+  uint64_t names = 0;   // HashOfNames
   DataPosition data;
   DataPosition open_data;
   double grad_norm = 0;  // Of the unfinished step.
+  double word_norm = 0;  // TrainingState::word_norm
   int64_t mean_step = -1;
   int64_t mean_bytes = 0;
   bool all_equal = true;
@@ -50,8 +52,11 @@ struct RendezvousRow {
 uint64_t HashOfModel(const ModelTensors& model, const Optimizer& optimizer,
                      const Attachments* attachments);
 
-// InvalidArgument unless all hashes are equal.
-absl::Status CheckModels(const std::vector<uint64_t>& hashes);
+// A hash of the parameters' names: with shards, ranks may have other shapes.
+uint64_t HashOfNames(const ModelTensors& model);
+
+// InvalidArgument unless all hashes are equal; with shards, those of each position.
+absl::Status CheckModels(const std::vector<uint64_t>& hashes, int shards = 1);
 
 // Gathers each member's row, by rank. Collective. Row must be trivially copyable. Rows carry
 // checksums, because a collective that a member has aborted may look finished on a device.

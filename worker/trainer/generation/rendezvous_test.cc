@@ -67,8 +67,26 @@ struct TestRank {
   }
   void Forget() { state = TrainingState(); }
 
+  // It has the mean of the next step's gradients, of a job with shards.
+  void Prepare(float gradient) {
+    Compute();
+    state.position.prepared = true;
+    state.max_norm = 1;
+    weight().mutable_grad() = at::full({3}, gradient, at::kFloat);
+  }
+
   Rendezvous AsRendezvous(Groups& groups) const {
-    return {config, plan, groups, model, *optimizer, /*attachments=*/nullptr, &undo};
+    return {config,
+            plan,
+            groups,
+            model,
+            *optimizer,
+            /*attachments=*/nullptr,
+            &undo,
+            [this](const at::Tensor& skip) {
+              optimizer->Step(MakeLearningRate(at::kCPU).fill_(1), skip);
+              return absl::OkStatus();
+            }};
   }
 
   const TrainerConfig& config;
@@ -89,9 +107,10 @@ TrainingPlan Pairs(WireFormat format = WireFormat::kFp32) {
 // `arrange` sets each rank's state before the rendezvous; `check` runs afterwards.
 void RunRendezvousOfAll(int ranks, const TrainingPlan& plan,
                         const std::function<void(TestRank&)>& arrange,
-                        const std::function<void(TestRank&)>& check) {
+                        const std::function<void(TestRank&)>& check, int shards = 1) {
   TrainerConfig job;
   job.member.world_size = ranks;
+  job.member.shards = shards;
   job.member.generation = 2;
   job.startup_timeout = absl::Seconds(20);
   RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
@@ -273,6 +292,83 @@ TEST(RendezvousTest, AStepThatWasTakenIsDoneAlsoIfTheRendezvousFails) {
     EXPECT_EQ(rank.value(), 2);
     EXPECT_EQ(rank.state.position.step, 11);
     EXPECT_FALSE(rank.state.position.computed);
+  });
+}
+
+// Rank 1 has done the step; its word told it that the norm of all gradients is 6.
+void ArrangeStepOfAll(TestRank& rank) {
+  rank.Set(1);
+  if (rank.config.rank() == 1) {
+    rank.Set(2);
+    rank.state.position.step = 11;
+    rank.state.data = {0, 201};
+    rank.state.word_norm = 6;
+  } else if (rank.config.rank() == 3) {
+    rank.Forget();
+  } else {
+    rank.Prepare(3);
+  }
+}
+
+TEST(RendezvousTest, WithShardsWhoIsPreparedAppliesItsOwnGradients) {
+  RunRendezvousOfAll(
+      4, TrainingPlan(), ArrangeStepOfAll,
+      [](TestRank& rank) {
+        const TrainingState& state = rank.state;
+        const bool prepared = rank.config.rank() == 0 || rank.config.rank() == 2;
+        EXPECT_FLOAT_EQ(rank.value(), prepared ? 1 - 3.F / 6 : 2) << "clipped to 1";
+        EXPECT_EQ(state.position.step, 11);
+        EXPECT_FALSE(state.position.prepared);
+        EXPECT_FALSE(state.in_step);
+        EXPECT_EQ(state.position.decided, 2);
+        EXPECT_EQ(state.data, (DataPosition{0, prepared ? 200 + rank.config.rank() : 201}));
+        if (prepared) {
+          EXPECT_FALSE(rank.weight().grad().defined());
+          EXPECT_EQ(state.open_result.grad_norm.item<float>(), 6);
+        }
+      },
+      /*shards=*/2);
+}
+
+TEST(RendezvousTest, WithShardsAPreparedStepThatNobodyDidIsRepeated) {
+  RunRendezvousOfAll(
+      4, TrainingPlan(),
+      [](TestRank& rank) {
+        rank.Set(1);
+        if (rank.config.rank() < 3) return rank.Prepare(3);
+        rank.Forget();
+      },
+      [](TestRank& rank) {
+        const int source = rank.config.rank() == 3 ? 1 : rank.config.rank();
+        EXPECT_EQ(rank.value(), 1);
+        EXPECT_EQ(rank.state.position.step, 10);
+        EXPECT_FALSE(rank.state.position.prepared);
+        EXPECT_FALSE(rank.weight().grad().defined());
+        EXPECT_EQ(rank.state.data, (DataPosition{0, 100 + source}));
+      },
+      /*shards=*/2);
+}
+
+// Rank 3, without a state, is lost after its report.
+TEST(RendezvousTest, WithShardsADecisionCountsAlsoIfTheRendezvousFails) {
+  TrainerConfig job;
+  job.member.world_size = 4;
+  job.member.shards = 2;
+  job.member.generation = 2;
+  job.startup_timeout = absl::Seconds(20);
+  const TrainingPlan plan;
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    TestRank rank(config, plan);
+    ArrangeStepOfAll(rank);
+    if (config.rank() == 3) {
+      GatherRows(rank.AsRendezvous(groups), rank.state);
+      return;
+    }
+    EXPECT_THROW(RunRendezvous(rank.AsRendezvous(groups), rank.state).status().IgnoreError(),
+                 CollectiveError);
+    EXPECT_EQ(rank.state.position.step, 11);
+    EXPECT_EQ(rank.state.position.decided, 2);
+    EXPECT_EQ(rank.state.position.generation, 1);
   });
 }
 

@@ -131,6 +131,12 @@ absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) 
   return absl::OkStatus();
 }
 
+// The learning rate is still that of the step.
+absl::Status BuiltInWorkload::FinishUpdate(const at::Tensor& skip) {
+  optimizer_->Step(learning_rate_, skip);
+  return absl::OkStatus();
+}
+
 absl::Status BuiltInWorkload::RunPasses(LocalStep& step) {
   for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
     step.BeginPass();

@@ -59,6 +59,7 @@ class BuiltInWorkload : public Workload {
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return loader_->position(); }
   void CloseData() override;
+  absl::Status FinishUpdate(const at::Tensor& skip) override;
   absl::StatusOr<std::vector<int64_t>> TrainDry(const Member& member,
                                                 const DataPosition& position) override;
 

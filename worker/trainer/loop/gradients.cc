@@ -71,6 +71,14 @@ void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& 
   if (!gradients.empty()) at::_foreach_mul_(gradients, ClipFactor(norm, max_norm));
 }
 
+GradientNorms ClipPart(const std::vector<at::Tensor>& parameters, GradientNorms own, double total,
+                       double max_norm) {
+  at::NoGradGuard no_grad;
+  own.total.fill_(total);
+  if (max_norm > 0) ClipGradients(parameters, own.total, max_norm);
+  return own;
+}
+
 at::Tensor NotFinite(const at::Tensor& norm) {
   at::NoGradGuard no_grad;
   return at::isfinite(norm).logical_not_().to(at::kFloat);

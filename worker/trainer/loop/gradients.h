@@ -33,6 +33,12 @@ at::Tensor ClipFactor(const at::Tensor& norm, double max_norm);
 void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& norm,
                    double max_norm);
 
+// The same for parameters that are a part of the model, whose gradients altogether have the norm
+// `total`: all ranks of a replica clip by one factor. `own`: the norms of these; returns them with
+// this total. `max_norm` 0: does not clip.
+GradientNorms ClipPart(const std::vector<at::Tensor>& parameters, GradientNorms own, double total,
+                       double max_norm);
+
 // A float scalar on the device: 0 if the norm is finite, else 1. Ranks that share gradients get the
 // same answer. (The loss is each rank's own; a loss that is not finite does no harm to the
 // parameters if its gradient is finite.)

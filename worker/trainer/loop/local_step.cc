@@ -66,7 +66,7 @@ at::Tensor LocalStep::BeforeUpdate(std::optional<double> max_norm) {
   CheckGradients();
   Enter(Phase::kOptimizer);
   if (order_.updates) {
-    norms_ = ClipToLimit(max_norm);
+    norms_ = hooks_.on_prepared ? ClipTogether(max_norm) : ClipToLimit(max_norm);
     parts_.before_change();
   } else {
     for (const at::Tensor& parameter : parameters_) {
@@ -107,6 +107,17 @@ GradientNorms LocalStep::ClipToLimit(std::optional<double> max_norm) const {
   const double limit = max_norm.value_or(config_.clip_grad_norm);
   if (limit > 0) ClipGradients(parameters_, norms.total, limit);
   return norms;
+}
+
+// Reading the sum waits for the device: only then is the mean known to be whole.
+GradientNorms LocalStep::ClipTogether(std::optional<double> max_norm) {
+  GradientNorms own = NormsOfGradients(parameters_);
+  const double limit = max_norm.value_or(config_.clip_grad_norm);
+  const double squares = own.each.to(at::kDouble).square().sum().item<double>();
+  Enter(Phase::kCommunication);
+  const double total = hooks_.on_prepared(squares, limit);
+  Enter(Phase::kOptimizer);
+  return ClipPart(parameters_, std::move(own), total, limit);
 }
 
 at::Tensor LocalStep::SkipFor(const GradientNorms& norms) const {

@@ -47,6 +47,10 @@ class LocalStep {
     // Called when this rank's gradients of all passes are computed; the exchange may still be under
     // way. Called on the thread that runs the backward pass.
     std::function<void()> on_gradients;
+    // With shards: called when the mean of the gradients is whole, before anything is updated.
+    // `squares`: the sum of their squares. Returns the norm of the whole model's gradients, which
+    // are clipped to `max_norm` then. After an exception from it, the gradients are unchanged.
+    std::function<double(double squares, double max_norm)> on_prepared = {};
   };
 
   struct Order {
@@ -104,6 +108,8 @@ class LocalStep {
 
  private:
   void Enter(Phase phase);
+  // As ClipToLimit, with the norm of the whole model's gradients.
+  GradientNorms ClipTogether(std::optional<double> max_norm);
   void Count(const Counted& batch);
   bool is_last_pass() const { return pass_ == order_.passes; }
 

@@ -36,7 +36,13 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
       strategy_(
           parts.groups, config_,
           StrategyStart{parts.plan, first_step_, /*resumes=*/!parts.begins, parts.state.memory,
-                        parts.state.position.alone_below, parts.state.regrouped},
+                        parts.state.position.alone_below, parts.state.regrouped,
+                        /*on_prepared=*/[this] { state_.position.mean_prepared = true; },
+                        /*on_applied=*/
+                        [this] {
+                          state_.position.mean_prepared = false;
+                          state_.position.exchanged = true;
+                        }},
           parts.workload.model().parameters(),
           [this] { return TensorsOf(parts_.workload.optimizer().Slots()); }, parts.control),
       profiler_(ProfilerOptions(parts)),
@@ -56,8 +62,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
       evaluation_(parts_),
       after_a_break_(!parts.begins) {
   if (parts_.begins && state_.checkpoint == nullptr) {
-    parts_.groups.all().CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
+    LaneOf(parts_).CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
   }
+  if (parts_.plan->shards.has_value()) parts_.workload.SetShardGroups(&*parts_.plan->shards);
   parts_.workload.model().SetActiveGroup(&parts_.groups.all());
   parts_.workload.OpenData(DataOf(first_step_), state_.data);
   if (parts_.saver != nullptr) {
@@ -99,6 +106,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
 TrainLoop::~TrainLoop() {
   parts_.control.SetPlanListener(nullptr);
   parts_.workload.model().SetActiveGroup(nullptr);
+  if (parts_.plan->shards.has_value()) parts_.workload.SetShardGroups(nullptr);
   if (parts_.saver != nullptr) parts_.saver->Leave();
 }
 
@@ -188,7 +196,7 @@ void TrainLoop::Leave() {
   RankPosition& position = state_.position;
   position.rank = config_.rank();
   position.gradients = strategy_.GradientGroupAt(position.step);
-  position.exchange = strategy_.ExchangeAt(position.step - 1);
+  position.exchange = strategy_.ExchangeAt(position.prepared ? position.step : position.step - 1);
   // 0 is no layout: the next generation's will differ again.
   position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
   state_.member = config_.member;
@@ -215,16 +223,24 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
 }
 
 LocalStep::Hooks TrainLoop::MakeHooks() {
-  return {[this] { CheckGeneration(parts_); },
-          [this](bool last) { strategy_.BeginForward(state_.position.step, last); },
-          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
-            strategy_.Backward(loss, on_computed);
-          },
-          [this] {
-            // From now on, other ranks may do this step.
-            state_.open_data = parts_.workload.position();
-            state_.position.computed = state_.is_open = true;
-          }};
+  LocalStep::Hooks hooks{[this] { CheckGeneration(parts_); },
+                         [this](bool last) { strategy_.BeginForward(state_.position.step, last); },
+                         [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
+                           strategy_.Backward(loss, on_computed);
+                         },
+                         [this] {
+                           // From now on, other ranks may do this step.
+                           state_.open_data = parts_.workload.position();
+                           state_.position.computed = state_.is_open = true;
+                         }};
+  if (config_.member.shards == 1) return hooks;
+  hooks.on_prepared = [this](double squares, double max_norm) {
+    state_.max_norm = max_norm;
+    state_.position.prepared = true;
+    state_.word_norm = strategy_.GiveWord(state_.position.step, squares);
+    return state_.word_norm;
+  };
+  return hooks;
 }
 
 void TrainLoop::Updated() {
@@ -234,7 +250,7 @@ void TrainLoop::Updated() {
   state_.is_open = true;
   const DataPosition begin = std::exchange(state_.data, parts_.workload.position());
   if (parts_.ledger != nullptr) NoteSamples(step, begin);
-  state_.position.computed = false;
+  state_.position.computed = state_.position.prepared = false;
   state_.position.step = step + 1;
   state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
 }

@@ -211,13 +211,15 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   }
   const absl::Time connected_at = absl::Now();
   Groups& groups = *generation.connected.groups;
-  const Rendezvous rendezvous{config,
-                              generation.connected.plan->plan,
-                              groups,
-                              session_.workload->model(),
-                              session_.workload->optimizer(),
-                              session_.workload->attachments(),
-                              session_.undo ? &*session_.undo : nullptr};
+  const Rendezvous rendezvous{
+      config,
+      generation.connected.plan->plan,
+      groups,
+      session_.workload->model(),
+      session_.workload->optimizer(),
+      session_.workload->attachments(),
+      session_.undo ? &*session_.undo : nullptr,
+      [this](const at::Tensor& skip) { return session_.workload->FinishUpdate(skip); }};
   generation.changes_strategy =
       session_.state.position.generation > 0 &&
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();

@@ -2,6 +2,10 @@
 
 namespace paceline {
 
+Group& LaneOf(const TrainingParts& parts) {
+  return parts.plan->shards.has_value() ? *parts.plan->shards->lane : parts.groups.all();
+}
+
 Profiler::Options ProfilerOptions(const TrainingParts& parts) {
   Profiler::Options options;
   options.directory = parts.profile_directory;

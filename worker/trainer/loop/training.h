@@ -78,6 +78,9 @@ struct TrainingParts {
   std::function<bool()> is_over;
 };
 
+// All ranks that hold the same part of the model: all, without shards.
+Group& LaneOf(const TrainingParts& parts);
+
 Profiler::Options ProfilerOptions(const TrainingParts& parts);
 
 // Thread-compatible. Torch's exceptions pass through; after one, only Leave may be called.

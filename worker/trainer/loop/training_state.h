@@ -50,6 +50,11 @@ struct TrainingState {
   DataPosition open_data;
   StepResult open_result;
 
+  // With shards: the limit to which the gradients of the step under way are clipped, and the norm
+  // of the whole model's gradients in the latest step done.
+  double max_norm = 0;
+  double word_norm = 0;
+
   // Checkpoint to restore; null: a new training. Reset when training begins.
   std::unique_ptr<StateReader> checkpoint;
   CheckpointFigures figures;

@@ -4,6 +4,8 @@
 #ifndef WORKER_TRAINER_LOOP_WORKLOAD_H_
 #define WORKER_TRAINER_LOOP_WORKLOAD_H_
 
+#include <ATen/core/Tensor.h>
+
 #include <cstdint>
 #include <vector>
 
@@ -18,6 +20,7 @@
 namespace paceline {
 
 class Interpreter;
+struct ShardGroups;
 
 // The order in which a member takes `samples` samples.
 inline Sampler::Options SamplerOptions(const TrainerConfig& config, const Member& member,
@@ -65,6 +68,17 @@ class Workload {
   virtual DataPosition position() const = 0;
   // The generation ends, in which data may have been opened: no batch is taken before OpenData.
   virtual void CloseData() = 0;
+
+  // For jobs with shards; called between steps. The groups of the generation that begins
+  // (comm/plan_builder.h), which live until the call with null. The rank may have another position
+  // than before.
+  virtual void SetShardGroups(const ShardGroups* /*groups*/) {}
+  // For jobs with shards: the step under way was cut off between LocalStep's BeforeUpdate and the
+  // optimizer. Makes the optimizer's step with the gradients that are there, which are clipped, and
+  // drops them; all else is then as after the step. `skip`: as BeforeUpdate returns it.
+  virtual absl::Status FinishUpdate(const at::Tensor& /*skip*/) {
+    return absl::UnimplementedError("the model cannot be trained with shards");
+  }
 
   // Makes one forward and backward pass without consequences, on the first batch from `position`
   // on, as this member. Returns the order in which gradients become ready. Does nothing where

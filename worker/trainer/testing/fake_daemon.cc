@@ -174,9 +174,11 @@ void FakeDaemon::SetPlan(const v1::TrainingPlan& plan) {
 }
 
 v1::TrainingPlan FakeDaemon::MakePlan(int64_t version, const v1::Strategy& strategy) const {
-  // A shrinking job gives up its last seats.
-  std::vector<bool> filled(static_cast<size_t>(spec_.ranks()), true);
-  for (size_t seat = members_.trainers.size(); seat < filled.size(); ++seat) filled[seat] = false;
+  // A shrinking job gives up its last seats, or replicas: a plan counts these.
+  const int shards = std::max(spec_.shards(), 1);
+  std::vector<bool> filled(static_cast<size_t>(spec_.ranks() / shards), true);
+  const size_t left = members_.trainers.size() / static_cast<size_t>(shards);
+  for (size_t seat = left; seat < filled.size(); ++seat) filled[seat] = false;
   return MakeTrainingPlan(version, strategy, std::vector<RankHome>(filled.size()), filled);
 }
 
@@ -325,6 +327,7 @@ v1::Membership FakeDaemon::MembershipOf(int number) const {
   const auto seat = std::find(ranks.begin(), ranks.end(), number);
   membership.set_rank(seat == ranks.end() ? -1 : static_cast<int>(seat - ranks.begin()));
   membership.set_world_size(static_cast<int>(ranks.size()));
+  membership.set_shards(spec_.shards());
   membership.set_planned(members_.planned);
   membership.set_batch_per_rank(members_.batch_per_rank);
   membership.set_accumulation_steps(members_.accumulation_steps);
