@@ -2,7 +2,9 @@
 // that they are prepared, each applies it. They share the steps; with means of parameters each
 // replica makes its steps by itself, and all ranks share the means.
 #include <algorithm>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "absl/status/statusor.h"
 #include "tests/sim/observer.h"
@@ -13,10 +15,9 @@
 namespace paceline::sim {
 namespace {
 
-// Longest times until a rank has a result or the others' word, and until it has the whole state.
-// The former is far longer than in the product, so that ranks are often cut off within.
+// Longest time until a rank has a result, or the others' word: far longer than in the product, so
+// that ranks are often cut off within.
 constexpr Micros kLongest = 30 * kMilli;
-constexpr Micros kTransfer = 400 * kMilli;
 
 }  // namespace
 
@@ -87,7 +88,7 @@ void Training::Share(Group& group, const RankRange& sharers) {
   }
   world_.replica_judge->OnWord(trainers, mean);
   // Replicas agree only where all are at the same step.
-  std::optional<Agreed> agreed;
+  Agreed agreed;
   if (mean || trainers.front()->facts().mean_period == 0) agreed = Agree(group);
   for (const size_t m : ranks) {
     group.members[m].trainer->Later(
@@ -109,7 +110,7 @@ void Training::Prepare(Group& group, size_t m, bool mean, uint64_t result) {
   WaitIn(group, m, mean ? Collective::kMeanWord : Collective::kWord);
 }
 
-void Training::Apply(Group& group, size_t m, bool mean, const std::optional<Agreed>& agreed) {
+void Training::Apply(Group& group, size_t m, bool mean, const Agreed& agreed) {
   if (!TakesPart(group, m)) return;
   Trainer& trainer = *group.members[m].trainer;
   world_.replica_judge->OnApplying(trainer, mean);
@@ -117,9 +118,9 @@ void Training::Apply(Group& group, size_t m, bool mean, const std::optional<Agre
     trainer.ApplyMean();
   } else {
     trainer.ApplyStep();
+    if (trainer.facts().mean_period > 0) return trainer.GoOn();
   }
-  if (!agreed.has_value()) return trainer.GoOn();
-  trainer.EndStep(agreed->plan, agreed->save_order, agreed->leaves);
+  trainer.EndStep(agreed.plan, agreed.save_order, agreed.leaves);
 }
 
 // ---- Rendezvous.
@@ -185,12 +186,12 @@ void Training::CarryOut(Group& group, size_t m) {
     switch (transfer.what) {
       case Transfer::What::kOwnStep:
         world_.replica_judge->OnApplying(trainer, /*mean=*/false);
-        world_.replica_judge->Note("applied by its own a step that others had applied");
+        world_.replica_judge->Note("applied a step by itself");
         trainer.ApplyStep();
         break;
       case Transfer::What::kOwnMean:
         world_.replica_judge->OnApplying(trainer, /*mean=*/true);
-        world_.replica_judge->Note("applied by its own a mean that others had applied");
+        world_.replica_judge->Note("applied a mean by itself");
         trainer.ApplyMean();
         break;
       case Transfer::What::kAll:

@@ -89,7 +89,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   // Applies what it is prepared with.
   void ApplyStep();
   void ApplyMean();
-  // The step that it has applied is its replica's alone, and all of it.
+  // Goes on after a rendezvous or a step: with the next step, or the mean that is due before it.
   void GoOn();
   // Ends the step that it has applied. Arguments as in CompleteStep.
   void EndStep(const TakenPlan& plan, int64_t save_order, bool leaves);

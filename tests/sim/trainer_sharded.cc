@@ -1,6 +1,5 @@
 // What a trainer does with its part of a sharded model.
 #include "tests/sim/trainer.h"
-#include "tests/sim/training.h"
 
 namespace paceline::sim {
 
@@ -55,13 +54,5 @@ void Trainer::CarryOut(bool decided, int rank, bool receives) {
 }
 
 void Trainer::FailRendezvous(const std::string& why) { Exit(FailureKind::kError, why); }
-
-void Trainer::GoOn() {
-  Act();
-  if (is_over_) return;
-  if (!AwaitsMean()) return Compute();
-  SetPhase(kCommunication);
-  world_.training->AwaitMean(shared_from_this());
-}
 
 }  // namespace paceline::sim

@@ -94,8 +94,16 @@ void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   GoOn();
 }
 
+void Trainer::GoOn() {
+  Act();
+  if (is_over_) return;
+  if (!AwaitsMean()) return Compute();
+  SetPhase(kCommunication);
+  world_.training->AwaitMean(shared_from_this());
+}
+
 void Trainer::FinishWhenSaved() {
-  if (ending_ || status_.state == TrainerState::kFinished) return;
+  if (ending_ || part_.lost || AwaitsMean() || status_.state == TrainerState::kFinished) return;
   SetPhase(kIdle);
   const bool saving =
       std::any_of(status_.saves.begin(), status_.saves.end(), [this](const SaveStatus& save) {

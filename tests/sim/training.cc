@@ -6,12 +6,6 @@
 #include "tests/sim/sim_node.h"
 
 namespace paceline::sim {
-namespace {
-
-// Longest time to send the whole state.
-constexpr Micros kTransfer = 400 * kMilli;
-
-}  // namespace
 
 uint64_t Training::LayoutOf(int rank, size_t ranks) {
   return 1000 * ranks + static_cast<uint64_t>(rank);

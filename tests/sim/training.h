@@ -8,7 +8,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -44,6 +43,8 @@ class Training {
   void OnMended();
 
  private:
+  static constexpr Micros kTransfer = 400 * kMilli;  // Longest time to send the whole state.
+
   // What a rank of a sharded model waits in while it trains.
   enum class Collective { kGradients, kWord, kMean, kMeanWord };
   struct Member {
@@ -101,8 +102,8 @@ class Training {
   // Whether it is still in this generation.
   static bool TakesPart(const Group& group, size_t m);
   void Prepare(Group& group, size_t m, bool mean, uint64_t result);
-  // `agreed`: nothing if only its replica has made the step.
-  void Apply(Group& group, size_t m, bool mean, const std::optional<Agreed>& agreed);
+  // `agreed` is not used after a step that only its replica has made.
+  void Apply(Group& group, size_t m, bool mean, const Agreed& agreed);
   RankPosition ShardedPositionOf(const Trainer& trainer, int shards) const;
   void DecideSharded(Group& group);
   // The member does its part of what was decided, other than to get or to send a state.
