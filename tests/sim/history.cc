@@ -7,6 +7,7 @@
 #include "tests/sim/faults.h"
 #include "tests/sim/node_requests.h"
 #include "tests/sim/observer.h"
+#include "tests/sim/replica_judge.h"
 #include "tests/sim/requests.h"
 #include "tests/sim/sim_controller.h"
 #include "tests/sim/sim_node.h"
@@ -56,6 +57,7 @@ Settings WithoutFaults(const Settings& drawn) {
   s.encoded = drawn.encoded;
   s.straggler_seed = drawn.straggler_seed;
   s.max_slots = drawn.max_slots;
+  s.shards = drawn.shards;
   s.control_delay = drawn.control_delay;
   s.store_delay = drawn.store_delay;
   s.disk_delay = drawn.disk_delay;
@@ -98,6 +100,7 @@ World::World(uint64_t seed, size_t kept_lines)
       Network::Options{settings.control_delay, settings.repeated_message});
   observer = std::make_unique<Observer>(*this);
   straggler_judge = std::make_unique<StragglerJudge>(*this);
+  replica_judge = std::make_unique<ReplicaJudge>(*this);
   controller = std::make_unique<SimController>(*this);
   training = std::make_unique<Training>(*this);
   for (int node = 0; node < settings.nodes; ++node) {

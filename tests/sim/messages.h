@@ -38,6 +38,7 @@ struct TrainerOrder {
   int64_t generation = 0;
   int rank = -1;
   int world_size = 0;
+  int shards = 1;
   std::string store_address;
   bool planned = false;
 
@@ -46,8 +47,8 @@ struct TrainerOrder {
                     a.save_stacks, a.leased, a.waits_less) ==
                std::tie(b.id, b.slot, b.stop, b.version, b.save_order, b.commit_steps,
                         b.restore_from, b.save_stacks, b.leased, b.waits_less) &&
-           std::tie(a.generation, a.rank, a.world_size, a.store_address, a.planned) ==
-               std::tie(b.generation, b.rank, b.world_size, b.store_address, b.planned);
+           std::tie(a.generation, a.rank, a.world_size, a.shards, a.store_address, a.planned) ==
+               std::tie(b.generation, b.rank, b.world_size, b.shards, b.store_address, b.planned);
   }
 };
 

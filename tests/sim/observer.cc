@@ -234,6 +234,10 @@ void Observer::OnPlanSent(const NodeName& node, const NodeOrders& plan) {
                         order.rank, " of ", order.world_size);
     }
     const JobFacts& facts = world_.jobs.at(order.id.job);
+    if (order.shards != facts.shards) {
+      world_.trace.Fail(order.id.job.value(), " has ", facts.shards, " shards, and a trainer on ",
+                        node.value(), " is told ", order.shards);
+    }
     for (const int64_t step : order.commit_steps) {
       const std::string path = absl::StrCat(facts.directory, "/", order.id.job.value(), "/",
                                             CheckpointName({step, order.generation}));

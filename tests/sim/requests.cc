@@ -51,6 +51,18 @@ v1::JobSpec DrawSpec(Random& random, int number, const Settings& settings) {
   return spec;
 }
 
+// Makes the job one of so many ranks per replica, after all other draws about it.
+void Shard(Random& random, int shards, v1::JobSpec& spec) {
+  const int64_t replicas = random.Chance(0.1) ? 1 : random.Between(2, 3);
+  spec.set_shards(shards);
+  spec.set_ranks(static_cast<int>(replicas) * shards);
+  if (spec.has_recovery()) {
+    spec.mutable_recovery()->set_min_ranks(static_cast<int>(random.Between(1, replicas)) * shards);
+  }
+  if (random.Chance(0.6)) return;
+  spec.mutable_strategy()->mutable_local_sgd()->set_period(random.Between(1, 5));
+}
+
 }  // namespace
 
 void Requests::Start() {
@@ -71,11 +83,14 @@ void Requests::Submit(int number) {
   const auto known = world_.jobs.find(id);
   Random random(static_cast<uint64_t>(number) + world_.settings.end);
   const bool watched = world_.settings.stragglers;
-  const v1::JobSpec spec = watched ? DrawWatchedSpec(random, number, world_.settings)
-                                   : DrawSpec(random, number, world_.settings);
+  v1::JobSpec spec = watched ? DrawWatchedSpec(random, number, world_.settings)
+                             : DrawSpec(random, number, world_.settings);
+  if (world_.settings.shards > 1) Shard(random, world_.settings.shards, spec);
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();
+    facts.shards = world_.settings.shards;
+    facts.mean_period = watched ? 0 : spec.strategy().local_sgd().period();
     facts.steps = spec.steps();
     facts.every_steps = spec.checkpoint().every_steps();
     facts.directory = spec.checkpoint().directory();
@@ -93,8 +108,9 @@ void Requests::Submit(int number) {
     }
     return;
   }
-  world_.trace.Add("submit ", id.value(), ": ranks ", spec.ranks(), " steps ", spec.steps(),
-                   " restarts ", spec.max_restarts(), " every_steps ",
+  world_.trace.Add("submit ", id.value(), ": ranks ", spec.ranks(), " shards ",
+                   world_.settings.shards, " period ", spec.strategy().local_sgd().period(),
+                   " steps ", spec.steps(), " restarts ", spec.max_restarts(), " every_steps ",
                    spec.checkpoint().every_steps(), " every_s ", spec.checkpoint().every_s(),
                    " failures ", spec.recovery().max_failures(), " spares ",
                    spec.recovery().spares(), " min ", spec.recovery().min_ranks(), " timeout ",

@@ -3,6 +3,11 @@
 namespace paceline::sim {
 namespace {
 
+// Which histories have shards follows from a stream of its own, so the others stay what they are.
+// Any number would do; with this one, all seeds of regressions.txt and all that catch planted bugs
+// without shards (docs/simulator.md) are such others.
+constexpr uint64_t kShardStream = 7955;
+
 Micros DrawRate(Random& random, Micros shortest, Micros longest) {
   const bool left_out = random.Chance(0.5);
   const Micros rate = random.Between(shortest, longest);
@@ -88,6 +93,13 @@ void Straggle(Random& random, Settings& s) {
   s.steps_lost = s.steps_late = 0;
 }
 
+// Models of which several ranks hold one copy together, on enough nodes for some replicas.
+void Shard(Random& random, Settings& s) {
+  s.shards = static_cast<int>(random.Between(2, 4));
+  s.nodes = static_cast<int>(random.Between(3, 6));
+  s.jobs = static_cast<int>(random.Between(1, 2));
+}
+
 }  // namespace
 
 Settings DrawSettings(Random& random) {
@@ -137,8 +149,11 @@ Settings DrawSettings(Random& random) {
   Random rare = random;  // A copy: the other histories stay what they are.
   if (rare.Chance(0.15)) s.job_cut = rare.Between(8, 30) * kSecond;
   if (rare.Chance(0.12)) Straggle(rare, s);
-  Random large = Random(random).Fork();
+  Random others = random;  // As above.
+  Random large = others.Fork();
+  Random sharded(others.Next() + kShardStream);
   if (large.Chance(0.2)) s.look_per_rank = large.Between(2, 50) * kMilli;
+  if (!s.stragglers && sharded.Chance(0.37)) Shard(sharded, s);  // A third of all.
   return s;
 }
 

@@ -12,6 +12,7 @@ namespace paceline::sim {
 struct Settings {
   int nodes = 0;
   int jobs = 0;
+  int shards = 1;        // Ranks of a replica, in all jobs.
   Micros lease = 0;      // Of a node; 0: none.
   bool encoded = false;  // Stored state goes through the encoding of the real store.
   // While the controller is away, others stand by: each answers nodes that nobody leads.

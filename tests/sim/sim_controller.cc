@@ -7,6 +7,7 @@
 #include "controller/core/recovery/membership.h"
 #include "controller/store/records.h"
 #include "tests/sim/observer.h"
+#include "tests/sim/replica_judge.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/straggler_judge.h"
 
@@ -28,6 +29,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.generation = membership.generation.value();
   order.rank = membership.rank.value();
   order.world_size = membership.world_size;
+  order.shards = membership.shards;
   order.store_address = planned.store_address;
   order.planned = membership.planned;
   if (!SavesCheckpoints(job.request)) return order;
@@ -79,6 +81,7 @@ void SimController::Start() {
   }
   cluster_->Restore(std::move(jobs), std::move(nodes), Now(), stored_.automation);
   world_.observer->OnRestored(*cluster_, stored_);
+  world_.replica_judge->OnRestored(*cluster_);
   RestoreStragglers(std::move(decisions));
 }
 
@@ -127,6 +130,7 @@ void SimController::Carry(Actions actions, StragglerActions decided, Answer answ
   if (actions.store_automation) batch.automation = cluster_->automation();
   batch.answer = std::move(answer);
   world_.observer->OnStep(*cluster_, batch.puts, batch.automation);
+  world_.replica_judge->OnStep(*cluster_);
   world_.straggler_judge->OnStored(*cluster_, *stragglers_, batch.puts, batch.forgotten);
   ArmTimer();
   Add(std::move(batch));

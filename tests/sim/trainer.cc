@@ -183,12 +183,13 @@ void Trainer::OnConnected(int64_t generation, bool connected) {
   Act();
 }
 
-void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan) {
+void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPart& part) {
   if (ending_ || is_over_ || membership_.present() == 0) return;
-  if (has_trained() && step < this->step()) {
+  if (has_trained() && !part_.lost && step < this->step()) {
     world_.trace.Fail(name(), " goes back from step ", this->step(), " to ", step);
   }
   computed_ = false;
+  part_ = part;
   status_.progress.step = step;
   membership_.OnRendezvousDone(membership_.present());
   status_.state = TrainerState::kRunning;
@@ -196,8 +197,7 @@ void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan) {
   status_.plan.active_since_step = step;
   waits_less_ = plan.waits_less;
   Tell();
-  Act();
-  if (!is_over_) Compute();
+  GoOn();
 }
 
 void Trainer::OnCollectiveError(const std::string& why) {

@@ -15,6 +15,7 @@
 #include "controller/core/stragglers/job/step_times.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/messages.h"
+#include "tests/sim/model_part.h"
 #include "tests/sim/world.h"
 #include "worker/trainer/core/membership.h"
 
@@ -49,6 +50,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool has_state() const { return has_trained() || began_as_rank_; }
   // Whether it has the gradients of the next step; they are not averaged yet.
   bool has_computed() const { return computed_; }
+  const ModelPart& part() const { return part_; }
+  bool is_ending() const { return ending_; }
   // "job-1 g2 r0".
   std::string name() const;
 
@@ -74,9 +77,31 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void Vanish();
 
   // Called by Training, for the generation that the trainer meets or trains in.
-  void RendezvousDone(int64_t step, const TakenPlan& plan);
+  // `part`: what it has then, if its model is sharded.
+  void RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPart& part = {});
   // The step's exchange is done. `save_order`: save order to answer after it; 0: none.
   void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
+  // What follows, if its model is sharded. The rank in a generation says which part it has: one
+  // that has trained with another part gives it up.
+  void MoveTo(int position);
+  // It has the result of the step, or of the mean, of that number, and has not applied it.
+  void Prepare(bool mean, uint64_t result);
+  // Applies what it is prepared with.
+  void ApplyStep();
+  void ApplyMean();
+  // Goes on after a rendezvous or a step: with the next step, or the mean that is due before it.
+  void GoOn();
+  // Ends the step that it has applied. Arguments as in CompleteStep.
+  void EndStep(const TakenPlan& plan, int64_t save_order, bool leaves);
+  // It has carried out the decision of its generation, in which it is `rank`: what it is prepared
+  // with, and has not applied, is forgotten. `decided`: unless the training begins. `receives`: it
+  // gets another state, and has given up its own.
+  void CarryOut(bool decided, int rank, bool receives);
+  // The members cannot go on: the state is lost.
+  void FailRendezvous(const std::string& why);
+  // Whether parameters are averaged after so many steps, other than the last.
+  bool SharesMeanAfter(int64_t step) const;
+
   // It cannot prepare the plan.
   void FailPlan(int64_t version);
   void OnCollectiveError(const std::string& why);
@@ -93,6 +118,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void CheckCommits();
   void SetPhase(int phase);
   void Compute();
+  void DoStep();
+  bool AwaitsMean() const;
   void MeasureStep();
   void Save(int64_t order);
   void EndSave(const CheckpointKey& key, int rank, bool fails);
@@ -129,6 +156,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   Micros stall_ = 0;    // Within the step, or besides it if waits_less_.
   bool saved_ = false;  // After the step before.
   bool waits_less_ = false;
+  ModelPart part_;
   std::vector<StepTimes> steps_;
   int64_t run_ = 0;  // Number of the rendezvous or training; older computations are void.
   std::vector<CheckpointKey> committing_;

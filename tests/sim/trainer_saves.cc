@@ -1,6 +1,7 @@
 // How a trainer saves: its shard, and as rank 0 the manifest.
 #include <algorithm>
 
+#include "tests/sim/replica_judge.h"
 #include "tests/sim/trainer.h"
 #include "tests/sim/training.h"
 
@@ -43,6 +44,7 @@ void Trainer::Save(int64_t order) {
   const CheckpointKey key{save.step, membership_.present()};
   // Its rank in that generation, even if it changes meanwhile.
   const int rank = world_.training->RankIn(*this, key.generation);
+  if (facts_.shards > 1) world_.replica_judge->OnSave(*this, DirectoryOf(key), rank);
   Later(1 * kMilli + world_.random.Exponential(world_.settings.disk_delay),
         [this, key, rank, fails] { EndSave(key, rank, fails); });
 }
@@ -76,6 +78,9 @@ void Trainer::CheckCommits() {
 
 void Trainer::CommitManifest(const CheckpointKey& key, int ranks) {
   const bool complete = world_.disk.AddManifest(DirectoryOf(key), ranks);
+  if (complete && facts_.shards > 1) {
+    world_.replica_judge->OnManifest(DirectoryOf(key), ranks, Lanes{facts_.shards});
+  }
   if (complete && world_.random.Chance(world_.settings.checkpoint_damage)) {
     world_.disk.Damage(DirectoryOf(key));
   }

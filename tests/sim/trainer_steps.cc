@@ -62,10 +62,18 @@ void Trainer::FailPlan(int64_t version) {
 
 void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (ending_) return;
+  DoStep();
+  EndStep(plan, save_order, leaves);
+}
+
+void Trainer::DoStep() {
   computed_ = false;
   MeasureStep();
   ++steps_made_;
   ++status_.progress.step;
+}
+
+void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (status_.plan.active.value() != plan.version) {
     waits_less_ = plan.waits_less;
     status_.plan.prepared = status_.plan.active = PlanVersion(plan.version);
@@ -83,13 +91,19 @@ void Trainer::CompleteStep(const TakenPlan& plan, int64_t save_order, bool leave
     Tell();
     return Act();
   }
+  GoOn();
+}
+
+void Trainer::GoOn() {
   Act();
   if (is_over_) return;
-  Compute();
+  if (!AwaitsMean()) return Compute();
+  SetPhase(kCommunication);
+  world_.training->AwaitMean(shared_from_this());
 }
 
 void Trainer::FinishWhenSaved() {
-  if (ending_ || status_.state == TrainerState::kFinished) return;
+  if (ending_ || part_.lost || AwaitsMean() || status_.state == TrainerState::kFinished) return;
   SetPhase(kIdle);
   const bool saving =
       std::any_of(status_.saves.begin(), status_.saves.end(), [this](const SaveStatus& save) {

@@ -6,20 +6,17 @@
 #include "tests/sim/sim_node.h"
 
 namespace paceline::sim {
-namespace {
 
-// Longest time to send the whole state.
-constexpr Micros kTransfer = 400 * kMilli;
-
-uint64_t LayoutOf(int rank, size_t ranks) { return 1000 * ranks + static_cast<uint64_t>(rank); }
-
-}  // namespace
+uint64_t Training::LayoutOf(int rank, size_t ranks) {
+  return 1000 * ranks + static_cast<uint64_t>(rank);
+}
 
 Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
   const TrainerOrder& order = trainer->order();
   Group& group = groups_[{trainer->id().job, order.generation}];
   group.job = trainer->id().job;
   group.generation = order.generation;
+  group.lanes = Lanes{order.shards};
   group.members.resize(static_cast<size_t>(order.world_size));
   *m = static_cast<size_t>(order.rank);
   Member& member = group.members[*m];
@@ -52,7 +49,7 @@ void Training::RunRendezvous(const TrainerPtr& trainer) {
 void Training::Arrive(const TrainerPtr& trainer) {
   size_t m = 0;
   Group* group = Find(*trainer, &m);
-  Wait(*group, m);
+  WaitIn(*group, m, Collective::kGradients);
 }
 
 Training::Group* Training::Find(const Trainer& trainer, size_t* m) {
@@ -124,6 +121,8 @@ bool Training::IsConnected(const Group& group) const {
 }
 
 void Training::TryExchange(Group& group) {
+  const bool sharded = group.lanes.shards > 1;
+  if (sharded && group.stage == Group::Stage::kTraining) return TryShare(group);
   const bool all = std::all_of(group.members.begin(), group.members.end(), [](const Member& m) {
     return m.trainer != nullptr && !m.out && m.waits && m.trainer->is_alive();
   });
@@ -134,8 +133,9 @@ void Training::TryExchange(Group& group) {
   }
   switch (group.stage) {
     case Group::Stage::kRendezvous:
-      return Decide(group);
+      return sharded ? DecideSharded(group) : Decide(group);
     case Group::Stage::kTransfer:
+      if (sharded) return Meet(group);
       group.stage = Group::Stage::kTraining;
       world_.observer->OnRendezvousDone(group.generation, TrainersOf(group), group.position);
       for (const Member& member : group.members) {
@@ -221,16 +221,31 @@ bool Training::PlanFails(int64_t version) const {
 
 void Training::Exchange(Group& group) {
   const Trainer& first = *group.members.front().trainer;
-  int64_t order = first.order().save_order;
-  bool leaves = true;
   for (const Member& member : group.members) {
     const Trainer& trainer = *member.trainer;
     if (trainer.step() != first.step()) {
       world_.trace.Fail(first.name(), " and ", trainer.name(), " exchange gradients of steps ",
                         first.step(), " and ", trainer.step());
     }
+  }
+  const Agreed agreed = Agree(group);
+  world_.observer->OnExchange(group.generation, TrainersOf(group));
+  for (const Member& member : group.members) {
+    Trainer* const trainer = member.trainer.get();
+    trainer->Later(random_.Between(100, 3000), [trainer, agreed, generation = group.generation] {
+      if (trainer->present() != generation) return;
+      trainer->CompleteStep(agreed.plan, agreed.save_order, agreed.leaves);
+    });
+  }
+}
+
+Training::Agreed Training::Agree(Group& group) {
+  Agreed agreed;
+  int64_t order = group.members.front().trainer->order().save_order;
+  for (const Member& member : group.members) {
+    const Trainer& trainer = *member.trainer;
     order = std::min(order, trainer.order().save_order);
-    leaves = leaves && trainer.agrees();
+    agreed.leaves = agreed.leaves && trainer.agrees();
   }
   const TakenPlan plan = PlanOf(group, /*latest=*/false);
   if (plan.version > group.plan.version && PlanFails(plan.version)) {
@@ -238,18 +253,9 @@ void Training::Exchange(Group& group) {
   } else if (plan.version > group.plan.version) {
     group.plan = plan;
   }
-  const bool saves = order > group.answered_order;
-  if (saves) group.answered_order = order;
-  world_.observer->OnExchange(group.generation, TrainersOf(group));
-  for (const Member& member : group.members) {
-    Trainer* const trainer = member.trainer.get();
-    trainer->Later(random_.Between(100, 3000),
-                   [trainer, leaves, plan = group.plan, generation = group.generation,
-                    order = saves ? order : 0] {
-                     if (trainer->present() == generation)
-                       trainer->CompleteStep(plan, order, leaves);
-                   });
-  }
+  if (order > group.answered_order) agreed.save_order = group.answered_order = order;
+  agreed.plan = group.plan;
+  return agreed;
 }
 
 void Training::Sever(const Trainer& trainer) {

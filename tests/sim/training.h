@@ -1,21 +1,25 @@
 // What the trainers of a generation do together: they connect, rendezvous, get the state, and
 // exchange gradients step by step. A member that is gone, frozen or cannot be reached makes the
-// others fail, at once or when their timeout has passed.
+// others fail, at once or when their timeout has passed. Sharded models: sharded_training.cc.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_TRAINING_H_
 #define TESTS_SIM_TRAINING_H_
 
+#include <cstdint>
 #include <map>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "common/core/lanes.h"
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
 #include "worker/trainer/core/rendezvous.h"
 
 namespace paceline::sim {
+
+struct HeldPart;
 
 class Training {
  public:
@@ -27,6 +31,8 @@ class Training {
   void RunRendezvous(const TrainerPtr& trainer);
   // Waits in the exchange of its next step for the others.
   void Arrive(const TrainerPtr& trainer);
+  // Waits in the mean of parameters after its latest step for the others.
+  void AwaitMean(const TrainerPtr& trainer);
   // The rank of a trainer that has met in this generation; else -1.
   int RankIn(const Trainer& trainer, int64_t generation) const;
   // The trainer has aborted its collectives: those who wait for it learn of that.
@@ -37,21 +43,34 @@ class Training {
   void OnMended();
 
  private:
+  static constexpr Micros kTransfer = 400 * kMilli;  // Longest time to send the whole state.
+
+  // What a rank of a sharded model waits in while it trains.
+  enum class Collective { kGradients, kWord, kMean, kMeanWord };
   struct Member {
     TrainerPtr trainer;
     bool out = false;    // Has left, or failed.
     bool waits = false;  // In a collective, or for the rendezvous.
     int64_t wait = 0;    // Number of the latest one.
+    Collective collective = Collective::kGradients;
   };
   struct Group {
     JobId job;
     int64_t generation = 0;
+    Lanes lanes;
     std::vector<Member> members;
     enum class Stage { kRendezvous, kTransfer, kTraining } stage = Stage::kRendezvous;
     bool connected = false;
-    int64_t position = 0;
+    int64_t position = 0;         // Steps that all had done at the rendezvous.
+    RendezvousDecision decision;  // Of a sharded model.
     TakenPlan plan;
     int64_t answered_order = 0;
+  };
+  // What all ranks agree on at the end of a step.
+  struct Agreed {
+    TakenPlan plan;
+    int64_t save_order = 0;  // 0: none.
+    bool leaves = true;
   };
   using Key = std::pair<JobId, int64_t>;
 
@@ -61,20 +80,41 @@ class Training {
   void TryExchange(Group& group);
   static std::vector<const Trainer*> TrainersOf(const Group& group);
   void Exchange(Group& group);
+  Agreed Agree(Group& group);
   // Of all members' plans, the one of the latest or the earliest version.
   static TakenPlan PlanOf(const Group& group, bool latest);
   // Whether nobody can prepare it.
   bool PlanFails(int64_t version) const;
   void Decide(Group& group);
+  static uint64_t LayoutOf(int rank, size_t ranks);
   RankPosition PositionOf(const Trainer& trainer) const;
   bool IsConnected(const Group& group) const;
   // The member's wait fails after `delay`, unless it has ended by then.
   void Fail(Group& group, size_t m, Micros delay, std::string why);
   Group* Find(const Trainer& trainer, size_t* member);
 
+  // Of sharded models.
+  void WaitIn(Group& group, size_t m, Collective collective);
+  // The ranks that share what the member waits in.
+  static RankRange SharersOf(const Group& group, size_t m);
+  void TryShare(Group& group);
+  void Share(Group& group, const RankRange& sharers);
+  // Whether it is still in this generation.
+  static bool TakesPart(const Group& group, size_t m);
+  void Prepare(Group& group, size_t m, bool mean, uint64_t result);
+  // `agreed` is not used after a step that only its replica has made.
+  void Apply(Group& group, size_t m, bool mean, const Agreed& agreed);
+  RankPosition ShardedPositionOf(const Trainer& trainer, int shards) const;
+  void DecideSharded(Group& group);
+  // The member does its part of what was decided, other than to get or to send a state.
+  void CarryOut(Group& group, size_t m);
+  std::vector<HeldPart> MakeTransfers(const Group& group);
+  void Meet(Group& group);
+
   World& world_;
   Random random_;
   std::map<Key, Group> groups_;
+  uint64_t results_ = 0;  // Number of the latest result of a step or a mean of a sharded model.
 };
 
 }  // namespace paceline::sim

@@ -18,6 +18,7 @@
 namespace paceline::sim {
 
 class Observer;
+class ReplicaJudge;
 class SimController;
 class SimNode;
 class StragglerJudge;
@@ -26,6 +27,8 @@ class Training;
 // What the ranks of a job do.
 struct JobFacts {
   int ranks = 1;
+  int shards = 1;
+  int64_t mean_period = 0;  // Steps between two means of parameters; 0: all share each step.
   int64_t steps = 1;
   int64_t every_steps = 0;  // Between saves.
   std::string directory;    // Of its checkpoints; empty: none.
@@ -53,6 +56,7 @@ struct World {
   std::unique_ptr<Network> network;
   std::unique_ptr<Observer> observer;
   std::unique_ptr<StragglerJudge> straggler_judge;
+  std::unique_ptr<ReplicaJudge> replica_judge;
   std::unique_ptr<SimController> controller;
   std::unique_ptr<Training> training;
   std::vector<std::unique_ptr<SimNode>> nodes;

@@ -1,0 +1,218 @@
+#include "tests/sim/replica_judge.h"
+
+#include <algorithm>
+#include <cstddef>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/batch_rule.h"
+#include "controller/core/recovery/membership.h"
+
+namespace paceline::sim {
+namespace {
+
+bool IsPrepared(const ModelPart& part, bool mean) {
+  return mean ? part.mean_prepared : part.prepared;
+}
+
+}  // namespace
+
+void ReplicaJudge::Note(const std::string& what) {
+  if (noted_.insert(what).second) {
+    world_.coverage.Count(absl::StrCat("history with shards: ", what));
+  }
+}
+
+// ---- What the controller decides.
+
+ReplicaJudge::Seen ReplicaJudge::See(const Job& job) {
+  Seen seen;
+  seen.generation = job.generation.value();
+  for (const RankState& member : job.ranks) seen.holders[member.seat] = member.report.id;
+  return seen;
+}
+
+void ReplicaJudge::OnRestored(const Cluster& cluster) {
+  seen_.clear();
+  for (const auto& [id, job] : cluster.jobs()) seen_[id] = See(job);
+}
+
+void ReplicaJudge::OnStep(const Cluster& cluster) {
+  if (world_.settings.shards == 1) return;
+  for (const auto& [id, job] : cluster.jobs()) {
+    Seen& seen = seen_[id];
+    if (job.generation.value() == seen.generation || job.ranks.empty()) continue;
+    CheckWhole(job);
+    if (job.recovery.started != job.generation) CheckChange(job, seen);
+    seen = See(job);
+  }
+}
+
+void ReplicaJudge::CheckWhole(const Job& job) {
+  const Lanes lanes{job.request.shards};
+  const std::string generation =
+      absl::StrCat("generation ", job.generation.value(), " of ", job.request.id.value());
+  std::map<int, int> members;  // By replica.
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const int seat = job.ranks[rank].seat;
+    ++members[lanes.ReplicaOf(seat)];
+    if (lanes.PositionOf(seat) != lanes.PositionOf(static_cast<int>(rank))) {
+      world_.trace.Fail(generation, ": rank ", rank, " has seat ", seat,
+                        ", which is of another position");
+    }
+  }
+  for (const auto& [replica, count] : members) {
+    if (count == lanes.shards) continue;
+    world_.trace.Fail(generation, " has ", count, " of the ", lanes.shards, " ranks of replica ",
+                      replica);
+  }
+}
+
+void ReplicaJudge::CheckChange(const Job& job, const Seen& before) {
+  const Lanes lanes{job.request.shards};
+  std::set<int> earlier;  // Replicas.
+  std::set<int> present;
+  for (const auto& [seat, holder] : before.holders) earlier.insert(lanes.ReplicaOf(seat));
+  for (const RankState& member : job.ranks) {
+    present.insert(lanes.ReplicaOf(member.seat));
+    const auto holder = before.holders.find(member.seat);
+    if (holder != before.holders.end() && !(holder->second == member.report.id)) {
+      Note("rank replaced");
+    }
+  }
+  if (!std::includes(earlier.begin(), earlier.end(), present.begin(), present.end())) {
+    Note("grew by a replica");
+  }
+  if (std::includes(present.begin(), present.end(), earlier.begin(), earlier.end())) return;
+  Note("shrank by a replica");
+  const RecoveryPolicy& policy = job.request.recovery;
+  const int ranks = static_cast<int>(job.ranks.size());
+  const int idle =
+      static_cast<int>(std::count_if(job.spares.begin(), job.spares.end(),
+                                     [&](const RankState& spare) { return IsUsable(job, spare); }));
+  const int possible = PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks + idle,
+                                     policy.least_samples, lanes.shards);
+  if (possible <= ranks) return;
+  world_.trace.Fail(job.request.id.value(), " g", job.generation.value(),
+                    " gives up a replica, and ", idle, " trainers stand by: it could go on with ",
+                    possible, " ranks, not ", ranks);
+}
+
+// ---- Steps, and means of parameters.
+
+void ReplicaJudge::OnShared(const std::vector<const Trainer*>& sharers, const Lanes& lanes,
+                            bool mean) {
+  const Trainer& first = *sharers.front();
+  const bool all_alike = first.facts().mean_period == 0;
+  for (size_t i = 0; i < sharers.size(); ++i) {
+    const Trainer& trainer = *sharers[i];
+    const int position = lanes.PositionOf(static_cast<int>(i));
+    if (trainer.step() != first.step()) {
+      world_.trace.Fail(first.name(), " and ", trainer.name(), " share a ", mean ? "mean" : "step",
+                        " after steps ", first.step(), " and ", trainer.step());
+    }
+    if (trainer.part().position != position) {
+      world_.trace.Fail(trainer.name(), " trains at position ", position, " with the part of ",
+                        trainer.part().position);
+    }
+    const Trainer& other = all_alike ? first : *sharers[i - static_cast<size_t>(position)];
+    if (trainer.part().state != other.part().state) {
+      world_.trace.Fail("the parts of ", other.name(), " and ", trainer.name(),
+                        " do not belong together after step ", trainer.step());
+    }
+  }
+}
+
+void ReplicaJudge::OnWord(const std::vector<const Trainer*>& sharers, bool mean) {
+  const uint64_t result = sharers.front()->part().result;
+  for (const Trainer* trainer : sharers) {
+    if (IsPrepared(trainer->part(), mean) && trainer->part().result == result) continue;
+    world_.trace.Fail(trainer->name(), " has given its word for what follows on step ",
+                      trainer->step(), ", and is not prepared");
+  }
+  words_.insert(result);
+}
+
+void ReplicaJudge::OnApplying(const Trainer& trainer, bool mean) {
+  const char* const what = mean ? "mean" : "step";
+  if (!IsPrepared(trainer.part(), mean)) {
+    world_.trace.Fail(trainer.name(), " applies a ", what, " that it is not prepared for");
+  } else if (words_.count(trainer.part().result) == 0) {
+    world_.trace.Fail(trainer.name(), " applies a ", what,
+                      " for which not all ranks that share it are prepared");
+  }
+}
+
+// ---- Rendezvous.
+
+void ReplicaJudge::OnTransfer(const Trainer& to, int position, const HeldPart& from) {
+  if (!from.any) {
+    world_.trace.Fail(to.name(), " gets its state from rank ", from.source, ", which has none");
+  } else if (from.position != position) {
+    world_.trace.Fail(to.name(), " gets its state for position ", position, " from rank ",
+                      from.source, ", which has that of position ", from.position);
+  }
+}
+
+void ReplicaJudge::OnMet(const std::vector<const Trainer*>& trainers, const Lanes& lanes,
+                         const std::vector<HeldPart>& held,
+                         const std::vector<RankPosition>& positions) {
+  const bool all_alike = trainers.front()->facts().mean_period == 0;
+  for (size_t rank = 0; rank < held.size(); ++rank) {
+    const HeldPart& part = held[rank];
+    const int position = lanes.PositionOf(static_cast<int>(rank));
+    const size_t first = rank - static_cast<size_t>(position);  // Of its replica.
+    const std::string name = trainers[rank]->name();
+    if (!part.any || part.position != position) {
+      world_.trace.Fail(name, " goes on at position ", position, ", and has ",
+                        part.any ? absl::StrCat("the part of ", part.position) : "no state");
+    }
+    if (part.step != positions[rank].step) {
+      world_.trace.Fail(name, " goes on at step ", positions[rank].step, ", and has done ",
+                        part.step);
+    }
+    const HeldPart& other = held[all_alike ? 0 : first];
+    if (part.step != other.step || part.state != other.state) {
+      world_.trace.Fail("after the rendezvous the parts of ",
+                        trainers[all_alike ? 0 : first]->name(), " and ", name,
+                        " do not belong together: steps ", other.step, " and ", part.step);
+    }
+    if (all_alike || position + 1 < lanes.shards) continue;
+    const auto begin = held.begin() + static_cast<int64_t>(first);
+    int kept = static_cast<int>(first);
+    std::set<int> sources;  // Replicas.
+    bool gets_all = true;
+    for (auto one = begin; one != begin + lanes.shards; ++one, ++kept) {
+      sources.insert(lanes.ReplicaOf(one->source));
+      gets_all = gets_all && one->source != kept;
+    }
+    if (gets_all && sources.size() > 1) {
+      world_.trace.Fail("the replica of ", name, " gets its parts from several replicas");
+    }
+  }
+}
+
+// ---- Checkpoints.
+
+void ReplicaJudge::OnSave(const Trainer& trainer, const std::string& directory, int rank) {
+  const ModelPart& part = trainer.part();
+  if (saved_[directory].emplace(rank, SavedPart{part.position, part.state}).second) return;
+  world_.trace.Fail(trainer.name(), " writes the part of rank ", rank, " in ", directory,
+                    ", which was written before");
+}
+
+void ReplicaJudge::OnManifest(const std::string& directory, int ranks, const Lanes& lanes) {
+  const std::map<int, SavedPart>& parts = saved_[directory];
+  if (static_cast<int>(parts.size()) != ranks || ranks % lanes.shards != 0) {
+    world_.trace.Fail(directory, " is complete with ", parts.size(), " parts of ", ranks, " ranks");
+  }
+  for (const auto& [rank, part] : parts) {
+    const auto first = parts.find(rank - lanes.PositionOf(rank));
+    if (rank < 0 || rank >= ranks || part.position != lanes.PositionOf(rank) ||
+        first == parts.end() || first->second.state != part.state) {
+      world_.trace.Fail(directory, " is complete, and the part of rank ", rank,
+                        " does not belong to the others of its replica");
+    }
+  }
+}
+
+}  // namespace paceline::sim

@@ -1,0 +1,98 @@
+// Sees everything of jobs whose models are sharded, and says when an invariant does not hold:
+//
+//   - a generation has all ranks of a replica or none; a member's rank and seat are of one
+//   position;
+//   - a replica is given up only if what is left over does not make one;
+//   - ranks share a step, or a mean of parameters, only if they are at the same one and the parts
+//   of
+//     each replica belong together;
+//   - a rank applies only what all ranks that share it are prepared for;
+//   - a rank gets its state from one of its own position; after the rendezvous the parts of each
+//     replica belong together, and with ddp all ranks are at one step; if replicas differ, one that
+//     gets all its parts gets them from one other;
+//   - a checkpoint has the part of each rank once, and those of a replica belong together.
+//
+// It also counts the histories in which such jobs went through what is rare.
+//
+// Thread-compatible.
+#ifndef TESTS_SIM_REPLICA_JUDGE_H_
+#define TESTS_SIM_REPLICA_JUDGE_H_
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "common/core/lanes.h"
+#include "controller/core/cluster/cluster.h"
+#include "tests/sim/trainer.h"
+#include "tests/sim/world.h"
+#include "worker/trainer/core/rendezvous.h"
+
+namespace paceline::sim {
+
+// The state that a rank has while the transfers of a rendezvous are made.
+struct HeldPart {
+  bool any = false;
+  int source = -1;  // The rank that brought it to the rendezvous.
+  int position = -1;
+  int64_t step = -1;
+  uint64_t state = 0;  // ModelPart::state
+};
+
+class ReplicaJudge {
+ public:
+  explicit ReplicaJudge(World& world) : world_(world) {}
+
+  // The controller has started with the stored state.
+  void OnRestored(const Cluster& cluster);
+  // The controller has handled an event.
+  void OnStep(const Cluster& cluster);
+
+  // Consecutive ranks of whole replicas share a step or, if `mean`, a mean of parameters. Each will
+  // get its result.
+  void OnShared(const std::vector<const Trainer*>& sharers, const Lanes& lanes, bool mean);
+  // All of them have said that they are prepared.
+  void OnWord(const std::vector<const Trainer*>& sharers, bool mean);
+  // The rank is about to apply what it is prepared with.
+  void OnApplying(const Trainer& trainer, bool mean);
+
+  // The rank is about to get its state, for this position.
+  void OnTransfer(const Trainer& to, int position, const HeldPart& from);
+  // All ranks of a generation have their states; they go on from `positions`.
+  void OnMet(const std::vector<const Trainer*>& trainers, const Lanes& lanes,
+             const std::vector<HeldPart>& held, const std::vector<RankPosition>& positions);
+
+  // The rank begins to write its part of a checkpoint.
+  void OnSave(const Trainer& trainer, const std::string& directory, int rank);
+  // The checkpoint is complete.
+  void OnManifest(const std::string& directory, int ranks, const Lanes& lanes);
+
+  // Counts the history, once, under this.
+  void Note(const std::string& what);
+
+ private:
+  struct Seen {
+    int64_t generation = 0;
+    std::map<int, TrainerId> holders;  // By seat.
+  };
+  struct SavedPart {
+    int position = -1;
+    uint64_t state = 0;
+  };
+
+  static Seen See(const Job& job);
+  void CheckWhole(const Job& job);
+  void CheckChange(const Job& job, const Seen& before);
+
+  World& world_;
+  std::map<JobId, Seen> seen_;
+  std::set<uint64_t> words_;                               // Results for which all were prepared.
+  std::map<std::string, std::map<int, SavedPart>> saved_;  // By directory and rank.
+  std::set<std::string> noted_;
+};
+
+}  // namespace paceline::sim
+
+#endif  // TESTS_SIM_REPLICA_JUDGE_H_

@@ -1,0 +1,267 @@
+// Trainings of sharded models. What ranks share, they first prepare; when all have given their word
+// that they are prepared, each applies it. They share the steps; with means of parameters each
+// replica makes its steps by itself, and all ranks share the means.
+#include <algorithm>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/status/statusor.h"
+#include "tests/sim/observer.h"
+#include "tests/sim/replica_judge.h"
+#include "tests/sim/training.h"
+#include "worker/trainer/core/sharded_rendezvous.h"
+
+namespace paceline::sim {
+namespace {
+
+// Longest time until a rank has a result, or the others' word: far longer than in the product, so
+// that ranks are often cut off within.
+constexpr Micros kLongest = 30 * kMilli;
+
+}  // namespace
+
+// ---- Steps, and means of parameters.
+
+void Training::AwaitMean(const TrainerPtr& trainer) {
+  size_t m = 0;
+  Group* group = Find(*trainer, &m);
+  WaitIn(*group, m, Collective::kMean);
+}
+
+void Training::WaitIn(Group& group, size_t m, Collective collective) {
+  group.members[m].collective = collective;
+  Wait(group, m);
+}
+
+RankRange Training::SharersOf(const Group& group, size_t m) {
+  const Member& member = group.members[m];
+  const bool of_step =
+      member.collective == Collective::kGradients || member.collective == Collective::kWord;
+  if (!of_step || member.trainer->facts().mean_period == 0) {
+    return {0, static_cast<int>(group.members.size())};
+  }
+  const int replica = group.lanes.ReplicaOf(static_cast<int>(m));
+  return {group.lanes.RankOf(replica, 0), group.lanes.shards};
+}
+
+void Training::TryShare(Group& group) {
+  if (!IsConnected(group)) return;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    const Member& member = group.members[m];
+    if (!member.waits) continue;
+    const RankRange sharers = SharersOf(group, m);
+    const auto first = group.members.begin() + sharers.first;
+    const bool all = std::all_of(first, first + sharers.size, [&](const Member& peer) {
+      return peer.waits && !peer.out && peer.collective == member.collective &&
+             peer.trainer->is_alive();
+    });
+    if (all) Share(group, sharers);
+  }
+}
+
+void Training::Share(Group& group, const RankRange& sharers) {
+  const Collective shared = group.members[static_cast<size_t>(sharers.first)].collective;
+  const bool mean = shared == Collective::kMean || shared == Collective::kMeanWord;
+  std::vector<size_t> ranks;
+  std::vector<const Trainer*> trainers;
+  for (int rank = sharers.first; rank < sharers.first + sharers.size; ++rank) {
+    ranks.push_back(static_cast<size_t>(rank));
+    Member& member = group.members[ranks.back()];
+    member.waits = false;
+    ++member.wait;
+    trainers.push_back(member.trainer.get());
+  }
+  if (shared == Collective::kGradients || shared == Collective::kMean) {
+    world_.replica_judge->OnShared(trainers, group.lanes, mean);
+    // Otherwise the step is of one replica only.
+    if (ranks.size() == group.members.size()) {
+      world_.observer->OnExchange(group.generation, trainers);
+    }
+    const uint64_t result = ++results_;
+    for (const size_t m : ranks) {
+      group.members[m].trainer->Later(
+          random_.Between(100, kLongest),
+          [this, &group, m, mean, result] { Prepare(group, m, mean, result); });
+    }
+    return;
+  }
+  world_.replica_judge->OnWord(trainers, mean);
+  // Replicas agree only where all are at the same step.
+  Agreed agreed;
+  if (mean || trainers.front()->facts().mean_period == 0) agreed = Agree(group);
+  for (const size_t m : ranks) {
+    group.members[m].trainer->Later(
+        random_.Between(100, kLongest),
+        [this, &group, m, mean, agreed] { Apply(group, m, mean, agreed); });
+  }
+}
+
+bool Training::TakesPart(const Group& group, size_t m) {
+  const Member& member = group.members[m];
+  return member.trainer->present() == group.generation && !member.trainer->is_ending();
+}
+
+void Training::Prepare(Group& group, size_t m, bool mean, uint64_t result) {
+  if (!TakesPart(group, m)) return;
+  const Member& member = group.members[m];
+  member.trainer->Prepare(mean, result);
+  if (member.out) return;
+  WaitIn(group, m, mean ? Collective::kMeanWord : Collective::kWord);
+}
+
+void Training::Apply(Group& group, size_t m, bool mean, const Agreed& agreed) {
+  if (!TakesPart(group, m)) return;
+  Trainer& trainer = *group.members[m].trainer;
+  world_.replica_judge->OnApplying(trainer, mean);
+  if (mean) {
+    trainer.ApplyMean();
+  } else {
+    trainer.ApplyStep();
+    if (trainer.facts().mean_period > 0) return trainer.GoOn();
+  }
+  trainer.EndStep(agreed.plan, agreed.save_order, agreed.leaves);
+}
+
+// ---- Rendezvous.
+
+RankPosition Training::ShardedPositionOf(const Trainer& trainer, int shards) const {
+  const ModelPart& part = trainer.part();
+  if (part.lost) return {};
+  RankPosition position = PositionOf(trainer);
+  position.prepared = part.prepared;
+  position.exchanged = part.exchanged;
+  position.mean_prepared = part.mean_prepared;
+  position.final_mean = part.final_mean;
+  position.decided = part.decided;
+  position.decided_rank = part.decided_rank;
+  position.alone_below = part.alone_below;
+  if (position.generation == 0 || trainer.facts().mean_period == 0) return position;
+  if (!part.exchanged || trainer.SharesMeanAfter(trainer.step() + 1)) {
+    position.exchange = position.gradients;  // All ranks.
+  }
+  position.gradients = {position.rank - Lanes{shards}.PositionOf(position.rank), shards};
+  return position;
+}
+
+// Makes the real decision, in which replicas that average their parameters are one group.
+void Training::DecideSharded(Group& group) {
+  std::vector<RankPosition> reported;
+  std::vector<uint64_t> layouts;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    Trainer& trainer = *group.members[m].trainer;
+    trainer.MoveTo(group.lanes.PositionOf(static_cast<int>(m)));
+    reported.push_back(ShardedPositionOf(trainer, group.lanes.shards));
+    layouts.push_back(LayoutOf(static_cast<int>(m), group.members.size()));
+  }
+  group.plan = PlanOf(group, /*latest=*/true);
+  std::vector<std::vector<int>> groups;
+  if (group.members.front().trainer->facts().mean_period > 0) {
+    groups.push_back({group.lanes.ReplicasIn(static_cast<int>(group.members.size()))});
+  }
+  absl::StatusOr<RendezvousDecision> decision =
+      DecideShardedRendezvous(reported, layouts, groups, group.lanes.shards);
+  if (!decision.ok()) {
+    const std::string why(decision.status().message());
+    world_.trace.Add(group.job.value(), " generation ", group.generation, ": ", why);
+    world_.replica_judge->Note("state lost at a rendezvous");
+    for (const Member& member : group.members) member.trainer->FailRendezvous(why);
+    return;
+  }
+  group.decision = *std::move(decision);
+  group.stage = Group::Stage::kTransfer;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    group.members[m].trainer->Later(random_.Between(100, kLongest),
+                                    [this, &group, m] { CarryOut(group, m); });
+  }
+}
+
+void Training::CarryOut(Group& group, size_t m) {
+  const Member& member = group.members[m];
+  Trainer& trainer = *member.trainer;
+  if (member.out || !TakesPart(group, m)) return;
+  bool receives = false;
+  for (const Transfer& transfer : group.decision.transfers) {
+    if (transfer.to != static_cast<int>(m)) continue;
+    switch (transfer.what) {
+      case Transfer::What::kOwnStep:
+        world_.replica_judge->OnApplying(trainer, /*mean=*/false);
+        world_.replica_judge->Note("applied a step by itself");
+        trainer.ApplyStep();
+        break;
+      case Transfer::What::kOwnMean:
+        world_.replica_judge->OnApplying(trainer, /*mean=*/true);
+        world_.replica_judge->Note("applied a mean by itself");
+        trainer.ApplyMean();
+        break;
+      case Transfer::What::kAll:
+        receives = true;
+        break;
+      case Transfer::What::kStep:
+      case Transfer::What::kMean:
+        world_.trace.Fail(trainer.name(), " is sent parameters, and not the whole state");
+        break;
+    }
+  }
+  if (trainer.part().prepared) world_.replica_judge->Note("undid a prepared step");
+  if (trainer.part().mean_prepared) world_.replica_judge->Note("undid a prepared mean");
+  trainer.CarryOut(!group.decision.begins, static_cast<int>(m), receives);
+  const bool transfers = !group.decision.transfers.empty();
+  trainer.Later(transfers ? random_.Between(1 * kMilli, kTransfer) : 200, [this, &group, m] {
+    if (!group.members[m].out) Wait(group, m);
+  });
+}
+
+std::vector<HeldPart> Training::MakeTransfers(const Group& group) {
+  std::vector<HeldPart> held;
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    const Trainer& trainer = *group.members[m].trainer;
+    const ModelPart& part = trainer.part();
+    const int rank = static_cast<int>(m);
+    const int position = part.position == -1 ? group.lanes.PositionOf(rank) : part.position;
+    held.push_back({trainer.has_state() && !part.lost, rank, position, trainer.step(), part.state});
+  }
+  for (const Transfer& transfer : group.decision.transfers) {
+    if (transfer.what != Transfer::What::kAll) continue;
+    const auto to = static_cast<size_t>(transfer.to);
+    const HeldPart& from = held[static_cast<size_t>(transfer.from)];
+    world_.replica_judge->OnTransfer(*group.members[to].trainer,
+                                     group.lanes.PositionOf(transfer.to), from);
+    held[to] = from;
+  }
+  return held;
+}
+
+void Training::Meet(Group& group) {
+  group.stage = Group::Stage::kTraining;
+  const RendezvousDecision& decision = group.decision;
+  const std::vector<const Trainer*> trainers = TrainersOf(group);
+  const std::vector<HeldPart> held = MakeTransfers(group);
+  world_.replica_judge->OnMet(trainers, group.lanes, held, decision.positions);
+  // What all ranks have done.
+  group.position =
+      std::min_element(decision.positions.begin(), decision.positions.end(),
+                       [](const RankPosition& a, const RankPosition& b) { return a.step < b.step; })
+          ->step;
+  world_.observer->OnRendezvousDone(group.generation, trainers, group.position);
+  for (size_t m = 0; m < group.members.size(); ++m) {
+    const RankPosition& position = decision.positions[m];
+    ModelPart part;
+    part.position = group.lanes.PositionOf(static_cast<int>(m));
+    part.state = held[m].state;
+    part.exchanged = position.exchanged;
+    part.final_mean = position.final_mean;
+    part.alone_below = position.alone_below;
+    if (!decision.begins) {
+      part.decided = group.generation;
+      part.decided_rank = static_cast<int>(m);
+    }
+    Trainer* const trainer = group.members[m].trainer.get();
+    trainer->Later(random_.Between(100, 3000), [trainer, step = position.step, plan = group.plan,
+                                                part, generation = group.generation] {
+      if (trainer->present() == generation) trainer->RendezvousDone(step, plan, part);
+    });
+  }
+}
+
+}  // namespace paceline::sim
