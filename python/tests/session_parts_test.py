@@ -7,6 +7,7 @@ import unittest
 from unittest import mock
 
 import torch
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
@@ -26,7 +27,7 @@ def make():
 
 
 class Positioned:
-    """A loader with the interface of torchdata's StatefulDataLoader, which may be absent here."""
+    """The least that a loader needs to tell its position."""
 
     def __init__(self, size):
         self.size = size
@@ -134,6 +135,37 @@ class OwnLoaderTest(unittest.TestCase):
                 step.update()
         self.assertEqual(seen, [0, 1, 2, 0, 1])
         self.assertEqual(state._join(*run._state.take(False))[1], {"at": 2})
+
+
+class StatefulDataLoaderTest(unittest.TestCase):
+    """The same with torchdata's own, which shuffles, and prefetches in workers."""
+
+    def make(self, workers):
+        torch.manual_seed(3)
+        return StatefulDataLoader(torch.arange(20), batch_size=2, shuffle=True,
+                                  num_workers=workers)
+
+    def take(self, loader, step):
+        loader.keep()
+        loader._begin((step, step))
+        return loader._take().tolist()
+
+    def test_it_goes_on_where_the_steps_ended_that_are_done(self):
+        for workers in (0, 1):
+            with self.subTest(workers=workers):
+                expected = [batch.tolist() for batch in self.make(workers)]
+                loader = OwnLoader(self.make(workers), keeps=True)
+                self.assertEqual([self.take(loader, i) for i in range(4)], expected[:4])
+                loader.undo()
+                state_dict = loader.state_dict()
+                self.assertEqual(self.take(loader, 3), expected[3])
+
+                torch.manual_seed(99)
+                other = OwnLoader(self.make(workers), keeps=True)
+                other.load_state_dict(state_dict)
+                self.assertEqual([self.take(other, i) for i in range(3, 10)], expected[3:])
+                # The next pass.
+                self.assertEqual(len({x for i in range(10) for x in self.take(other, i)}), 20)
 
 
 class InterruptsTest(unittest.TestCase):
