@@ -109,7 +109,7 @@ struct SaveStatus {
 
 // A trainer's part in the generations of its job, as it reports it. proto/plan.proto.
 struct MembershipStatus {
-  Generation generation{0};  // Newest one that it has trained in; 0: it has no state yet.
+  Generation generation{0};  // Newest one that it has trained in; 0: it has no state.
   bool waiting = false;
   std::string error;
   int64_t step = 0;

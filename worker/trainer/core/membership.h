@@ -64,6 +64,8 @@ class MembershipState {
   // The trainer's part in its generation, met or not, is over: a collective failed (`error`), or it
   // left as ordered (`error` is empty).
   void OnFailed(const std::string& error, absl::Time now);
+  // It had begun to replace its state by another one, and has not got the whole of that.
+  void OnStateLost() { trained_ = 0; }
   // The planned generation's members are connected; OnConnectFailed: they cannot be; no retry.
   void OnConnected(int64_t generation);
   void OnConnectFailed(int64_t generation);
@@ -92,7 +94,7 @@ class MembershipState {
   bool loaded_ = false;
   int64_t present_ = 0;        // The one it trains in; 0: none.
   int64_t rendezvous_ = 0;     // The one it is rendezvous; 0: none.
-  int64_t trained_ = 0;        // The newest it has trained in.
+  int64_t trained_ = 0;        // The newest it has trained in; 0: none, or it has lost its state.
   int64_t over_ = 0;           // It never meets this generation or earlier ones again.
   int64_t connected_ = 0;      // Newest planned generation that is connected.
   int64_t unconnectable_ = 0;  // Newest one that could not be connected.

@@ -79,6 +79,23 @@ TEST_F(MembershipTest, AFailedGenerationIsNotMetAgain) {
   EXPECT_EQ(Next(), Action::kRendezvous);
 }
 
+TEST_F(MembershipTest, WhoHasLostItsStateHasTrainedInNoGenerationUntilItGetsAnother) {
+  Train();
+  state_.OnOrder(Order(2, 0));
+  state_.OnFailed("", kNow);
+  EXPECT_EQ(state_.trained_generation(), 1) << "it keeps its state";
+  state_.OnRendezvous(2);
+  state_.OnStateLost();
+  state_.OnFailed("cut off", kNow);
+  EXPECT_EQ(state_.trained_generation(), 0);
+  EXPECT_EQ(state_.left_generation(), 2);
+  state_.OnOrder(Order(3, 0));
+  EXPECT_EQ(Next(), Action::kRendezvous);
+  state_.OnRendezvous(3);
+  state_.OnRendezvousDone(3);
+  EXPECT_EQ(state_.trained_generation(), 3);
+}
+
 TEST_F(MembershipTest, ARendezvousEndsWhenItsGenerationIsReplaced) {
   state_.OnLoaded();
   state_.OnOrder(Order(1, 0));

@@ -51,7 +51,7 @@ struct RankPosition {
   bool computed = false;    // It has the next step's gradients, but not their mean.
   bool exchanged = true;    // The exchange after the steps done is finished, or there was none.
   bool final_mean = false;  // All steps and the final mean of all ranks are done.
-  int rank = -1;
+  int rank = -1;            // Before it has trained: the one that it was loaded for.
   RankRange gradients;      // Its group in the current step.
   RankRange exchange;       // Ranks of the unfinished exchange.
   uint64_t layout = 0;      // Hash of its rank, the number of ranks, and its plan.
@@ -65,7 +65,7 @@ struct RankPosition {
   bool left_out = false;       // It is `exchanged` by rule 5 alone.
   int64_t means = 0;           // Means of all ranks that it has applied beside those exchanges.
   int64_t decided = 0;         // The newest generation whose decision it has carried out,
-  int decided_rank = -1;       // and its rank in that one.
+  int decided_rank = -1;       // and its rank in that one. Without a state: only begun to.
   RankRange peers;             // Ranks whose state is as its own whenever they are at its step.
   // Where it trained before `generation`, and the steps it had done then.
   int64_t previous = 0;

@@ -19,6 +19,11 @@ constexpr RankRange kAllRanks{0, std::numeric_limits<int>::max()};
 
 bool Trained(const RankPosition& one) { return one.generation > 0; }
 
+// Whether it has trained, or has given up its state for that of somebody who had.
+bool KnowsOfTraining(const RankPosition& one) {
+  return Trained(one) || (one.step < 0 && one.decided > 0);
+}
+
 // Whether the exchange after its steps has changed its parameters, if there was one.
 bool IsExchanged(const RankPosition& one) { return one.exchanged && !one.left_out; }
 
@@ -59,7 +64,9 @@ class ShardedRendezvous {
   RankPosition& at(int rank) { return ranks_[static_cast<size_t>(rank)]; }
   const RankPosition& at(int rank) const { return ranks_[static_cast<size_t>(rank)]; }
   bool Holds(int rank) const { return holds_[static_cast<size_t>(rank)]; }
-  bool AnyTrained() const;
+  bool HasBegun() const;
+  // Whether the state that the rank has reported is of the position that it has now.
+  bool IsOfPosition(int rank) const;
   // The greatest number of steps done by those that hold a state.
   int64_t Furthest() const;
   // A rank of `range` that got through what `rank` was cut off in; -1: none. Those that did without
@@ -84,8 +91,13 @@ class ShardedRendezvous {
   std::vector<Transfer> transfers_;
 };
 
-bool ShardedRendezvous::AnyTrained() const {
-  return std::any_of(reported_.begin(), reported_.end(), Trained);
+bool ShardedRendezvous::HasBegun() const {
+  return std::any_of(reported_.begin(), reported_.end(), KnowsOfTraining);
+}
+
+bool ShardedRendezvous::IsOfPosition(int rank) const {
+  const int before = Reported(rank).rank;
+  return before < 0 || lanes_.PositionOf(before) == lanes_.PositionOf(rank);
 }
 
 int64_t ShardedRendezvous::Furthest() const {
@@ -101,7 +113,8 @@ void ShardedRendezvous::FindHolders() {
   int64_t newest = 0;
   for (const RankPosition& one : reported_) newest = std::max(newest, one.generation);
   for (int rank = 0; rank < size(); ++rank) {
-    holds_[static_cast<size_t>(rank)] = Trained(at(rank)) && Decided(at(rank)) >= newest;
+    holds_[static_cast<size_t>(rank)] =
+        Trained(at(rank)) && Decided(at(rank)) >= newest && IsOfPosition(rank);
   }
 }
 
@@ -191,11 +204,11 @@ void ShardedRendezvous::SettleEnd() {
 // The state at the very beginning is as good from a rank that has not trained, for a position that
 // nobody else holds: the rendezvous before was cut off when it had only begun some ranks' training.
 void ShardedRendezvous::TakeFreshParts() {
-  if (!AnyTrained()) {
-    int64_t furthest = -1;
+  if (!HasBegun()) {
+    int64_t furthest = 0;
     for (const RankPosition& one : reported_) furthest = std::max(furthest, one.step);
     for (int rank = 0; rank < size(); ++rank) {
-      holds_[static_cast<size_t>(rank)] = at(rank).step == furthest;
+      holds_[static_cast<size_t>(rank)] = at(rank).step == furthest && IsOfPosition(rank);
     }
     return;
   }
@@ -206,7 +219,7 @@ void ShardedRendezvous::TakeFreshParts() {
     for (int replica = replicas() - 1; replica >= 0; --replica) {
       const int rank = lanes_.RankOf(replica, position);
       held = held || Holds(rank);
-      if (!Trained(at(rank)) && at(rank).step == furthest) fresh = rank;
+      if (!Trained(at(rank)) && at(rank).step == furthest && IsOfPosition(rank)) fresh = rank;
     }
     if (!held && fresh >= 0) holds_[static_cast<size_t>(fresh)] = true;
   }
@@ -314,7 +327,7 @@ RankPosition ShardedRendezvous::FoldReplica(int replica,
   RankPosition folded;
   if (!whole_[static_cast<size_t>(replica)]) return folded;
   folded = at(lanes_.RankOf(replica, 0));
-  folded.generation = AnyTrained() ? 1 : 0;
+  folded.generation = HasBegun() ? 1 : 0;
   // What ranks and ranges are for is settled.
   folded.rank = -1;
   folded.gradients = folded.exchange = RankRange();

@@ -19,7 +19,8 @@
 // A rendezvous can be cut off when only some have carried out its decision. The newest decision
 // that a rank has carried out counts: a rank that applied a step without being at that rendezvous
 // must not contradict those that went back there. A rank that was not at a rendezvous which came
-// to its end counts as one without a state.
+// to its end counts as one without a state. So does one that comes from another position: it has
+// that part of the model.
 //
 // Pure.
 #ifndef WORKER_TRAINER_CORE_SHARDED_RENDEZVOUS_H_
@@ -35,7 +36,7 @@ namespace paceline {
 
 // `reported` and `layouts`: by rank, as for DecideRendezvous. `groups`: as there, but of replicas;
 // none with ddp. `shards`: ranks of a replica, >= 2. InvalidArgument: the ranks make no whole
-// replicas. Internal: the state is lost; names the position.
+// replicas. Internal: the state is lost, or nobody has one; names the position.
 absl::StatusOr<RendezvousDecision> DecideShardedRendezvous(
     const std::vector<RankPosition>& reported, const std::vector<uint64_t>& layouts,
     const std::vector<std::vector<int>>& groups, int shards);

@@ -1,5 +1,6 @@
 #include "worker/trainer/generation/conductor.h"
 
+#include <algorithm>
 #include <chrono>
 #include <utility>
 
@@ -107,7 +108,8 @@ void Conductor::EndCollectives() {
 
 void Conductor::SetFailed(const std::string& error, int64_t step) {
   const absl::MutexLock lock(&mu_);
-  step_ = step;
+  step_ = std::max<int64_t>(step, 0);
+  if (step < 0) state_.OnStateLost();
   state_.OnFailed(error, MonotonicNow());
   Tell();
 }

@@ -45,6 +45,7 @@ class Conductor {
   void SetRendezvousDone(int64_t step);
   // The present generation is over. First ends its remaining collectives.
   void EndCollectives();
+  // `step` is -1 if the trainer has no state, or has lost the one that it had.
   void SetFailed(const std::string& error, int64_t step);
   void SetLeft(int64_t step);
 

@@ -75,6 +75,22 @@ TEST_F(ConductorTest, AGenerationThatIsReplacedDuringItsRendezvousIsOver) {
   RunRendezvous(conductor_, 2);
 }
 
+TEST_F(ConductorTest, ALostStateIsToldAsNone) {
+  conductor_.SetLoaded(0);
+  control_.Assign(Order(1));
+  RunRendezvous(conductor_, 1);
+  control_.Assign(Order(2));
+  conductor_.SetFailed("", 5);
+  EXPECT_EQ(control_.membership().generation, 1);
+  ASSERT_TRUE(conductor_.WaitForRendezvous().ok());
+  control_.Assign(Order(3));
+  conductor_.SetFailed("", -1);
+  EXPECT_EQ(control_.membership().generation, 0);
+  EXPECT_EQ(control_.membership().step, 0);
+  RunRendezvous(conductor_, 3);
+  EXPECT_EQ(control_.membership().generation, 3);
+}
+
 TEST_F(ConductorTest, APlannedGenerationEndsNothing) {
   conductor_.SetLoaded(0);
   control_.Assign(Order(1));

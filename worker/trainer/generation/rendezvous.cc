@@ -123,6 +123,7 @@ class Transfers {
       tensors.push_back(level.reference);
     }
     state_.position = RankPosition();  // It has none until all ranks have theirs.
+    state_.position.decided = rendezvous_.config.member.generation;
     state_.is_open = state_.in_step = false;
     Receive(tensors, from, /*in_place=*/true);
     for (const auto scope : {Attachments::Scope::kShared, Attachments::Scope::kOwn}) {

@@ -118,7 +118,10 @@ absl::Status Load(Session& session, Workload& workload, Control& control, StepRi
   session.workload = &workload;
   PACELINE_RETURN_IF_ERROR(PrepareOutput(session));
   const bool spare = config.rank() < 0;
-  if (!spare) session.state.position.step = 0;
+  if (!spare) {
+    session.state.position.step = 0;
+    session.state.position.rank = config.rank();
+  }
   if (!config.restore_from.empty() && !spare) {
     PACELINE_RETURN_IF_ERROR(Restore(session));
   } else if (!config.init_from.empty() && !spare) {

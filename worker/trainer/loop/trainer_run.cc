@@ -357,7 +357,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
     session_.groups.reset();
   }
   session_.conductor->SetFailed(reported ? "" : std::string(failure.status.message()),
-                                std::max<int64_t>(session_.state.position.step, 0));
+                                session_.state.position.step);
   LogLeft(failure.status, since, reported, error_ms);
   generation_.reset();
   return true;
