@@ -298,7 +298,7 @@ void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
     rank.slot = slots[r];
     rank.report.id = {job.request.id, job.generation, Rank(static_cast<int>(r))};
     rank.seat = static_cast<int>(r);
-    NoteSeat(job, rank);
+    NoteSeat(job, rank, rank.seat);
     job.ranks.push_back(std::move(rank));
   }
   job.homes = std::move(slots);

@@ -149,8 +149,8 @@ struct RankState {
   Slot slot;
   TrainerReport report;  // The last one; report.id is the identity of the process.
   int seat = -1;         // 0-based; of a leaving trainer: the one it had. -1: none.
-  // If the model is sharded: seats it has had, each by its first generation there. Older ones than
-  // that of its newest report are forgotten (membership.h, StateSeat).
+  // If the model is sharded: seats it has had, each by its first generation there; -1: none. Older
+  // ones than that of its newest report are forgotten (membership.h, SeatIn).
   std::map<Generation, int> seats = {};
 
   // Of a leaving trainer: it is ended at once, or when the change under way is done.

@@ -114,19 +114,24 @@ std::vector<bool> FilledSeats(const Job& job) {
   return filled;
 }
 
-void NoteSeat(const Job& job, RankState& member) {
+void NoteSeat(const Job& job, RankState& trainer, int seat) {
   if (job.request.shards == 1) return;
-  auto& seats = member.seats;
+  auto& seats = trainer.seats;
   while (seats.size() > 1 &&
-         !(member.report.membership.generation < std::next(seats.begin())->first)) {
+         !(trainer.report.membership.generation < std::next(seats.begin())->first)) {
     seats.erase(seats.begin());
   }
-  if (seats.empty() || seats.rbegin()->second != member.seat) seats[job.generation] = member.seat;
+  const int last = seats.empty() ? -1 : seats.rbegin()->second;
+  if (last != seat) seats[job.generation] = seat;
+}
+
+int SeatIn(const RankState& trainer, Generation generation) {
+  const auto later = trainer.seats.upper_bound(generation);
+  return later == trainer.seats.begin() ? -1 : std::prev(later)->second;
 }
 
 int StateSeat(const RankState& trainer) {
-  const auto later = trainer.seats.upper_bound(trainer.report.membership.generation);
-  return later == trainer.seats.begin() ? -1 : std::prev(later)->second;
+  return SeatIn(trainer, trainer.report.membership.generation);
 }
 
 Membership MembershipOf(const Job& job, const RankState& trainer) {
@@ -276,7 +281,10 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   for (RankState& member : job.ranks) {
     UseNode(job, member.slot.node);
     member.stop.reset();
-    NoteSeat(job, member);
+    NoteSeat(job, member, member.seat);
+  }
+  for (auto* part : {&job.spares, &job.leaving}) {
+    for (RankState& trainer : *part) NoteSeat(job, trainer, -1);
   }
   if (!next.planned) {
     job.state = JobState::kRecovering;

@@ -65,10 +65,13 @@ Rank RankOf(const Job& job, const RankState& trainer);
 const RankState* HolderOf(const Job& job, int seat);
 std::vector<bool> FilledSeats(const Job& job);
 
-// Of a sharded model's rank: keeps in mind that it has its seat from the present generation on.
-void NoteSeat(const Job& job, RankState& member);
-// The seat in which it trained last, whose part of the model it has; -1: it has not trained, or the
-// model is not sharded.
+// Of a sharded model's trainer: keeps in mind that it has the seat from the present generation on;
+// -1: none.
+void NoteSeat(const Job& job, RankState& trainer, int seat);
+// The seat that it had in a generation, at the earliest in the one in which it trained last; -1: it
+// had none, or the model is not sharded.
+int SeatIn(const RankState& trainer, Generation generation);
+// The seat in which it trained last; -1: it has not trained, or the model is not sharded.
 int StateSeat(const RankState& trainer);
 
 Membership MembershipOf(const Job& job, const RankState& trainer);

@@ -22,7 +22,8 @@
 //
 // A rank's state is gone when all ranks of its group that had taken part in training are lost.
 // Groups are those of the ladder's lowest level; without a ladder, all ranks are one group. With a
-// sharded model each position has groups of its own (state_groups.h).
+// sharded model each position has groups of its own, and if replicas have parameters of their own,
+// it is also gone when each replica of a group has lost a rank (state_groups.h).
 //
 // When nothing is lost, planned generations make ranks leave nodes that the job has to leave, fill
 // empty seats, once enough trainers stand by, and change the strategy when that was decided. They

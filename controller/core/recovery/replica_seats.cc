@@ -42,9 +42,20 @@ class ReplicaSeats {
   void Rejoin(int seat, RankState trainer);
   RankState TakeOut(std::vector<RankState>& from, std::vector<RankState>::iterator trainer);
   void GiveUpAllBut(const std::set<int>& staying);
+  void Give(int seat, std::vector<RankState>& from, std::vector<RankState>::iterator trainer);
   std::set<int> GroupsWithoutHolder() const;
   int FindSeat(int group, const Slot& slot);
   std::optional<std::string> SeatHolderOf(int group);
+  std::vector<int> ReplicasOfGroup(int group) const;
+  bool HasOneState(int replica) const;
+  struct Holder {
+    std::vector<RankState>* from = nullptr;
+    std::vector<RankState>::iterator trainer = {};
+  };
+  std::optional<Holder> FindHolder(int seat);
+  bool MayHaveAll(int replica, int source);
+  std::optional<std::string> SeatReplicaOf(int group);
+  std::optional<std::string> SeatHolders();
   void SeatThoseWithState();
   std::vector<int> VacantByHoles() const;
   void TakeSpares(bool in_domain);
@@ -153,6 +164,17 @@ void ReplicaSeats::GiveUpAllBut(const std::set<int>& staying) {
                vacant.end());
 }
 
+// Seats one of `from`, in the place of the member that is there.
+void ReplicaSeats::Give(int seat, std::vector<RankState>& from,
+                        std::vector<RankState>::iterator trainer) {
+  RankState holder = TakeOut(from, trainer);
+  auto& members = holders_.next.members;
+  const auto member = std::find_if(members.begin(), members.end(),
+                                   [&](const RankState& m) { return m.seat == seat; });
+  if (member != members.end()) holders_.given_up.push_back(TakeOut(members, member));
+  Rejoin(seat, std::move(holder));
+}
+
 // Groups with seats in the next generation of whose members none has their state.
 std::set<int> ReplicaSeats::GroupsWithoutHolder() const {
   std::set<int> without;
@@ -198,15 +220,110 @@ std::optional<std::string> ReplicaSeats::SeatHolderOf(int group) {
                          ", where no replica can be completed (placement.replica: require)");
         continue;
       }
-      RankState holder = TakeOut(*from, trainer);
-      const auto member = std::find_if(next.members.begin(), next.members.end(),
-                                       [&](const RankState& m) { return m.seat == seat; });
-      if (member != next.members.end()) holders_.given_up.push_back(TakeOut(next.members, member));
-      Rejoin(seat, std::move(holder));
+      Give(seat, *from, trainer);
       return std::nullopt;
     }
   }
   return in_the_way;
+}
+
+// Those that go on, with seats in the group of a first position.
+std::vector<int> ReplicaSeats::ReplicasOfGroup(int group) const {
+  std::vector<int> replicas = ReplicasByHoles(job_, holders_);
+  const auto is_other = [&](int replica) {
+    return groups_[static_cast<size_t>(lanes_.RankOf(replica, 0))] != group;
+  };
+  replicas.erase(std::remove_if(replicas.begin(), replicas.end(), is_other), replicas.end());
+  return replicas;
+}
+
+// Whether its members have the parts of one replica's state.
+bool ReplicaSeats::HasOneState(int replica) const {
+  int parts = 0;
+  std::set<int> sources;
+  for (const RankState& member : holders_.next.members) {
+    if (lanes_.ReplicaOf(member.seat) != replica) continue;
+    const int seat = SeatOfState(job_, member);
+    if (seat == -1 || lanes_.PositionOf(seat) != lanes_.PositionOf(member.seat)) return false;
+    sources.insert(lanes_.ReplicaOf(seat));
+    ++parts;
+  }
+  return parts == lanes_.shards && sources.size() == 1;
+}
+
+// Somebody who has the state of the seat.
+std::optional<ReplicaSeats::Holder> ReplicaSeats::FindHolder(int seat) {
+  NextGeneration& next = holders_.next;
+  for (auto* const from : {&next.members, &holders_.given_up, &next.spares}) {
+    const auto found = std::find_if(from->begin(), from->end(), [&](const RankState& trainer) {
+      return (from != &next.spares || IsUsable(job_, trainer)) &&
+             SeatOfState(job_, trainer) == seat;
+    });
+    if (found != from->end()) return Holder{from, found};
+  }
+  return std::nullopt;
+}
+
+// Whether all who have the state of replica `source` may be in this one.
+bool ReplicaSeats::MayHaveAll(int replica, int source) {
+  for (int position = 0; position < lanes_.shards; ++position) {
+    const std::optional<Holder> holder = FindHolder(lanes_.RankOf(source, position));
+    if (!MayHave(lanes_.RankOf(replica, position), holder->trainer->slot)) return false;
+  }
+  return true;
+}
+
+// If replicas differ, and none of those with seats in the group of a first position has one state:
+// seats all who have the state of one replica in one replica. Returns as SeatHolderOf.
+std::optional<std::string> ReplicaSeats::SeatReplicaOf(int group) {
+  const std::vector<int> replicas = ReplicasOfGroup(group);
+  if (std::any_of(replicas.begin(), replicas.end(), [&](int r) { return HasOneState(r); })) {
+    return std::nullopt;
+  }
+  std::optional<std::string> in_the_way;
+  for (int source = 0; source < lanes_.ReplicasIn(static_cast<int>(groups_.size())); ++source) {
+    if (groups_[static_cast<size_t>(lanes_.RankOf(source, 0))] != group) continue;
+    bool is_whole = true;
+    for (int position = 0; position < lanes_.shards; ++position) {
+      is_whole = is_whole && FindHolder(lanes_.RankOf(source, position)).has_value();
+    }
+    if (!is_whole) continue;
+    for (const int replica : replicas) {
+      if (!MayHaveAll(replica, source)) continue;
+      for (int position = 0; position < lanes_.shards; ++position) {
+        const int seat = lanes_.RankOf(replica, position);
+        const std::optional<Holder> holder = FindHolder(lanes_.RankOf(source, position));
+        const bool is_there =
+            holder->from == &holders_.next.members && holder->trainer->seat == seat;
+        if (!is_there) Give(seat, *holder->from, holder->trainer);
+      }
+      return std::nullopt;
+    }
+    in_the_way = absl::StrCat("the state of replica ", source,
+                              " is only on nodes where no replica can be completed "
+                              "(placement.replica: require)");
+  }
+  return in_the_way;
+}
+
+// Sees to it that each group keeps its state. Returns what is in the way.
+std::optional<std::string> ReplicaSeats::SeatHolders() {
+  if (!ReplicasDiffer(job_)) {
+    for (const int group : GroupsWithoutHolder()) {
+      std::optional<std::string> in_the_way = SeatHolderOf(group);
+      if (in_the_way.has_value()) return in_the_way;
+    }
+    return std::nullopt;
+  }
+  std::set<int> first_positions;
+  for (const int replica : ReplicasByHoles(job_, holders_)) {
+    first_positions.insert(groups_[static_cast<size_t>(lanes_.RankOf(replica, 0))]);
+  }
+  for (const int group : first_positions) {
+    std::optional<std::string> in_the_way = SeatReplicaOf(group);
+    if (in_the_way.has_value()) return in_the_way;
+  }
+  return std::nullopt;
 }
 
 // Gives vacant seats to members of given-up replicas that have their state.
@@ -304,10 +421,8 @@ std::optional<std::string> ReplicaSeats::Fill(const FindSlots& find_slots) {
   }
   slots_ = supply.slots();
   for (const auto& [replica, slot] : supply.homes()) others_[replica] = {slot};
-  for (const int group : GroupsWithoutHolder()) {
-    std::optional<std::string> in_the_way = SeatHolderOf(group);
-    if (in_the_way.has_value()) return in_the_way;
-  }
+  std::optional<std::string> in_the_way = SeatHolders();
+  if (in_the_way.has_value()) return in_the_way;
   SeatThoseWithState();
   for (const bool in_domain : {true, false}) {
     TakeSpares(in_domain);

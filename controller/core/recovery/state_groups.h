@@ -2,7 +2,8 @@
 //
 // Groups are those of the ladder's lowest level. If the model is sharded, that level has groups of
 // replicas, and each position in the replicas of one makes a group: its ranks have the same part of
-// the model.
+// the model. If replicas have parameters of their own, parts of several make no state: then one of
+// the group must have all of its parts (worker/trainer/core/sharded_rendezvous.h).
 #ifndef CONTROLLER_CORE_RECOVERY_STATE_GROUPS_H_
 #define CONTROLLER_CORE_RECOVERY_STATE_GROUPS_H_
 
@@ -21,19 +22,26 @@ std::vector<RankHome> HomesOf(const Job& job);
 // By seat: the number of its group.
 std::vector<int> GroupsOfSeats(const Job& job);
 
-// The group whose state the trainer has; -1: it has none. `groups`: GroupsOfSeats. A trainer that
-// has just come from another position of a sharded model, or begun to stand by, has the state of
-// its former group.
+// Whether the model is sharded, and its replicas have parameters of their own between the means of
+// them. (Those that share gradients begin equal, but not after the ranks have changed.)
+bool ReplicasDiffer(const Job& job);
+
+// The seat whose state the trainer has; -1: it has none. With a sharded model, one that has just
+// come from another position, or begun to stand by, has that of its former seat, as long as nobody
+// has trained on without it.
+int SeatOfState(const Job& job, const RankState& trainer);
+// The group of that seat; -1: none. `groups`: GroupsOfSeats.
 int GroupOfState(const Job& job, const RankState& trainer, const std::vector<int>& groups);
 // Whether it has the state that belongs to its seat. Requires: it has a seat.
 bool HasStateOfSeat(const Job& job, const RankState& trainer, const std::vector<int>& groups);
 
 // Why the job cannot go on without its lost members: all ranks of a group with the same state are
-// lost. Empty: it can.
+// lost, or, if replicas differ, some rank of each replica of a group. Empty: it can.
 std::string WhyStateIsLost(const Job& job);
 
 // Of the members to be replaced (indices in Job.ranks), those that can be in one generation: in
-// each group somebody has to stay who gives the state to the others.
+// each group somebody has to stay who gives the state to the others, and if replicas differ, the
+// whole of one.
 std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced);
 
 // Whether a member is alone in its group, so that nobody else could pass on its state.
