@@ -52,6 +52,10 @@ void AddTrainer(const RankState& trainer, bool reported_again, Hash& hash) {
   hash.Add(trainer.slot.node.value());
   hash.Add(trainer.slot.number);
   hash.Add(trainer.seat);
+  for (const auto& [generation, seat] : trainer.seats) {
+    hash.Add(generation.value());
+    hash.Add(seat);
+  }
   hash.Add(trainer.report.id.generation.value());
   hash.Add(trainer.report.id.rank.value());
   if (!reported_again) {

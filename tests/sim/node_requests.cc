@@ -1,6 +1,7 @@
 #include "tests/sim/node_requests.h"
 
 #include <algorithm>
+#include <limits>
 #include <string>
 #include <utility>
 
@@ -97,7 +98,8 @@ void NodeRequests::LetGo() {
   if (world_.settings.stragglers) world_.time.After(10 * kSecond, [this] { LetGo(); });
   int needed = 0;
   for (const auto& [id, job] : controller.cluster().jobs()) {
-    needed = std::max(needed, job.request.ranks);
+    const bool has_domains = job.request.placement.replica == ReplicaPlacement::kRequire;
+    needed = std::max(needed, has_domains ? std::numeric_limits<int>::max() : job.request.ranks);
   }
   int open = 0;
   std::vector<NodeName> held;

@@ -11,7 +11,14 @@ namespace paceline::sim {
 namespace {
 
 bool IsPrepared(const ModelPart& part, bool mean) {
-  return mean ? part.mean_prepared : part.prepared;
+  return mean ? part.at.mean_prepared : part.at.prepared;
+}
+
+// The narrowest kind of domain that both slots are in.
+Span SpanOf(const Slot& a, const Slot& b) {
+  if (a.node == b.node) return Span::kNode;
+  if (a.rack != b.rack) return Span::kAnywhere;
+  return a.island == b.island ? Span::kIsland : Span::kRack;
 }
 
 }  // namespace
@@ -31,6 +38,15 @@ ReplicaJudge::Seen ReplicaJudge::See(const Job& job) {
   return seen;
 }
 
+ReplicaJudge::Known ReplicaJudge::KnownOf(const Job& job) {
+  Known known;
+  known.generation = job.generation.value();
+  for (const RankState& member : job.ranks) {
+    known.trained[member.report.id] = member.report.membership.generation.value();
+  }
+  return known;
+}
+
 void ReplicaJudge::OnRestored(const Cluster& cluster) {
   seen_.clear();
   for (const auto& [id, job] : cluster.jobs()) seen_[id] = See(job);
@@ -42,6 +58,8 @@ void ReplicaJudge::OnStep(const Cluster& cluster) {
     Seen& seen = seen_[id];
     if (job.generation.value() == seen.generation || job.ranks.empty()) continue;
     CheckWhole(job);
+    CheckDomains(job);
+    known_[id] = KnownOf(job);
     if (job.recovery.started != job.generation) CheckChange(job, seen);
     seen = See(job);
   }
@@ -67,8 +85,27 @@ void ReplicaJudge::CheckWhole(const Job& job) {
   }
 }
 
+void ReplicaJudge::CheckDomains(const Job& job) {
+  if (job.request.placement.replica != ReplicaPlacement::kRequire) return;
+  const Lanes lanes{job.request.shards};
+  Span widest = Span::kNode;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const int position = lanes.PositionOf(static_cast<int>(rank));
+    const RankState& first = job.ranks[rank - static_cast<size_t>(position)];
+    widest = std::max(widest, SpanOf(first.slot, job.ranks[rank].slot));
+  }
+  const bool starts = job.recovery.started == job.generation;
+  const Span allowed = starts ? Span::kRack : widest_[job.request.id];
+  if (starts) widest_[job.request.id] = widest;
+  if (widest <= allowed) return;
+  world_.trace.Fail("generation ", job.generation.value(), " of ", job.request.id.value(),
+                    " has a replica ", DescribeSpan(widest), ", and all have to be ",
+                    DescribeSpan(allowed));
+}
+
 void ReplicaJudge::CheckChange(const Job& job, const Seen& before) {
   const Lanes lanes{job.request.shards};
+  const bool has_domains = job.request.placement.replica == ReplicaPlacement::kRequire;
   std::set<int> earlier;  // Replicas.
   std::set<int> present;
   for (const auto& [seat, holder] : before.holders) earlier.insert(lanes.ReplicaOf(seat));
@@ -76,7 +113,7 @@ void ReplicaJudge::CheckChange(const Job& job, const Seen& before) {
     present.insert(lanes.ReplicaOf(member.seat));
     const auto holder = before.holders.find(member.seat);
     if (holder != before.holders.end() && !(holder->second == member.report.id)) {
-      Note("rank replaced");
+      Note(has_domains ? "rank replaced in a domain" : "rank replaced");
     }
   }
   if (!std::includes(earlier.begin(), earlier.end(), present.begin(), present.end())) {
@@ -84,6 +121,7 @@ void ReplicaJudge::CheckChange(const Job& job, const Seen& before) {
   }
   if (std::includes(present.begin(), present.end(), earlier.begin(), earlier.end())) return;
   Note("shrank by a replica");
+  if (has_domains) return;  // What is left over may be elsewhere.
   const RecoveryPolicy& policy = job.request.recovery;
   const int ranks = static_cast<int>(job.ranks.size());
   const int idle =
@@ -143,6 +181,23 @@ void ReplicaJudge::OnApplying(const Trainer& trainer, bool mean) {
 }
 
 // ---- Rendezvous.
+
+// What members have trained in since, what they have given up, and what they have done at a
+// rendezvous that was cut off, the controller may not have known.
+void ReplicaJudge::OnStateLost(const JobId& job, int64_t generation,
+                               const std::vector<const Trainer*>& members, const std::string& why) {
+  Note("state lost at a rendezvous");
+  const auto found = known_.find(job);
+  if (found == known_.end() || found->second.generation != generation) return;
+  const Known& known = found->second;
+  for (const Trainer* member : members) {
+    const auto trained = known.trained.find(member->id());
+    if (trained == known.trained.end() || trained->second != member->trained_generation()) return;
+    if (!member->part().lost && member->part().at.decided > member->trained_generation()) return;
+  }
+  world_.trace.Fail(job.value(), " g", generation,
+                    " was begun, and its members cannot go on: ", why);
+}
 
 void ReplicaJudge::OnTransfer(const Trainer& to, int position, const HeldPart& from) {
   if (!from.any) {

@@ -59,6 +59,7 @@ void Shard(Random& random, int shards, v1::JobSpec& spec) {
   if (spec.has_recovery()) {
     spec.mutable_recovery()->set_min_ranks(static_cast<int>(random.Between(1, replicas)) * shards);
   }
+  if (random.Chance(0.3)) spec.mutable_placement()->set_replica(v1::REPLICA_PLACEMENT_REQUIRE);
   if (random.Chance(0.6)) return;
   spec.mutable_strategy()->mutable_local_sgd()->set_period(random.Between(1, 5));
 }
@@ -108,13 +109,14 @@ void Requests::Submit(int number) {
     }
     return;
   }
+  const bool has_domains = request.placement.replica == ReplicaPlacement::kRequire;
   world_.trace.Add("submit ", id.value(), ": ranks ", spec.ranks(), " shards ",
-                   world_.settings.shards, " period ", spec.strategy().local_sgd().period(),
-                   " steps ", spec.steps(), " restarts ", spec.max_restarts(), " every_steps ",
-                   spec.checkpoint().every_steps(), " every_s ", spec.checkpoint().every_s(),
-                   " failures ", spec.recovery().max_failures(), " spares ",
-                   spec.recovery().spares(), " min ", spec.recovery().min_ranks(), " timeout ",
-                   spec.collective_timeout_s());
+                   world_.settings.shards, has_domains ? " in domains" : "", " period ",
+                   spec.strategy().local_sgd().period(), " steps ", spec.steps(), " restarts ",
+                   spec.max_restarts(), " every_steps ", spec.checkpoint().every_steps(),
+                   " every_s ", spec.checkpoint().every_s(), " failures ",
+                   spec.recovery().max_failures(), " spares ", spec.recovery().spares(), " min ",
+                   spec.recovery().min_ranks(), " timeout ", spec.collective_timeout_s());
   world_.controller->Apply(JobSubmitted{std::move(request)},
                            [this, id] { world_.observer->OnSubmitted(id); });
   // Nobody has received an answer, so the request is repeated.

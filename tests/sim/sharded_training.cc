@@ -34,11 +34,8 @@ void Training::WaitIn(Group& group, size_t m, Collective collective) {
   Wait(group, m);
 }
 
-RankRange Training::SharersOf(const Group& group, size_t m) {
-  const Member& member = group.members[m];
-  const bool of_step =
-      member.collective == Collective::kGradients || member.collective == Collective::kWord;
-  if (!of_step || member.trainer->facts().mean_period == 0) {
+RankRange Training::SharersOf(const Group& group, size_t m, bool mean) {
+  if (mean || group.members[m].trainer->facts().mean_period == 0) {
     return {0, static_cast<int>(group.members.size())};
   }
   const int replica = group.lanes.ReplicaOf(static_cast<int>(m));
@@ -50,7 +47,7 @@ void Training::TryShare(Group& group) {
   for (size_t m = 0; m < group.members.size(); ++m) {
     const Member& member = group.members[m];
     if (!member.waits) continue;
-    const RankRange sharers = SharersOf(group, m);
+    const RankRange sharers = SharersOf(group, m, IsOfMean(member.collective));
     const auto first = group.members.begin() + sharers.first;
     const bool all = std::all_of(first, first + sharers.size, [&](const Member& peer) {
       return peer.waits && !peer.out && peer.collective == member.collective &&
@@ -62,7 +59,7 @@ void Training::TryShare(Group& group) {
 
 void Training::Share(Group& group, const RankRange& sharers) {
   const Collective shared = group.members[static_cast<size_t>(sharers.first)].collective;
-  const bool mean = shared == Collective::kMean || shared == Collective::kMeanWord;
+  const bool mean = IsOfMean(shared);
   std::vector<size_t> ranks;
   std::vector<const Trainer*> trainers;
   for (int rank = sharers.first; rank < sharers.first + sharers.size; ++rank) {
@@ -125,33 +122,12 @@ void Training::Apply(Group& group, size_t m, bool mean, const Agreed& agreed) {
 
 // ---- Rendezvous.
 
-RankPosition Training::ShardedPositionOf(const Trainer& trainer, int shards) const {
-  const ModelPart& part = trainer.part();
-  if (part.lost) return {};
-  RankPosition position = PositionOf(trainer);
-  position.prepared = part.prepared;
-  position.exchanged = part.exchanged;
-  position.mean_prepared = part.mean_prepared;
-  position.final_mean = part.final_mean;
-  position.decided = part.decided;
-  position.decided_rank = part.decided_rank;
-  position.alone_below = part.alone_below;
-  if (position.generation == 0 || trainer.facts().mean_period == 0) return position;
-  if (!part.exchanged || trainer.SharesMeanAfter(trainer.step() + 1)) {
-    position.exchange = position.gradients;  // All ranks.
-  }
-  position.gradients = {position.rank - Lanes{shards}.PositionOf(position.rank), shards};
-  return position;
-}
-
 // Makes the real decision, in which replicas that average their parameters are one group.
 void Training::DecideSharded(Group& group) {
   std::vector<RankPosition> reported;
   std::vector<uint64_t> layouts;
   for (size_t m = 0; m < group.members.size(); ++m) {
-    Trainer& trainer = *group.members[m].trainer;
-    trainer.MoveTo(group.lanes.PositionOf(static_cast<int>(m)));
-    reported.push_back(ShardedPositionOf(trainer, group.lanes.shards));
+    reported.push_back(group.members[m].trainer->part().at);
     layouts.push_back(LayoutOf(static_cast<int>(m), group.members.size()));
   }
   group.plan = PlanOf(group, /*latest=*/true);
@@ -164,7 +140,7 @@ void Training::DecideSharded(Group& group) {
   if (!decision.ok()) {
     const std::string why(decision.status().message());
     world_.trace.Add(group.job.value(), " generation ", group.generation, ": ", why);
-    world_.replica_judge->Note("state lost at a rendezvous");
+    world_.replica_judge->OnStateLost(group.job, group.generation, TrainersOf(group), why);
     for (const Member& member : group.members) member.trainer->FailRendezvous(why);
     return;
   }
@@ -176,10 +152,8 @@ void Training::DecideSharded(Group& group) {
   }
 }
 
-void Training::CarryOut(Group& group, size_t m) {
-  const Member& member = group.members[m];
-  Trainer& trainer = *member.trainer;
-  if (member.out || !TakesPart(group, m)) return;
+bool Training::ApplyOwn(const Group& group, size_t m) {
+  Trainer& trainer = *group.members[m].trainer;
   bool receives = false;
   for (const Transfer& transfer : group.decision.transfers) {
     if (transfer.to != static_cast<int>(m)) continue;
@@ -203,11 +177,37 @@ void Training::CarryOut(Group& group, size_t m) {
         break;
     }
   }
-  if (trainer.part().prepared) world_.replica_judge->Note("undid a prepared step");
-  if (trainer.part().mean_prepared) world_.replica_judge->Note("undid a prepared mean");
-  trainer.CarryOut(!group.decision.begins, static_cast<int>(m), receives);
-  const bool transfers = !group.decision.transfers.empty();
-  trainer.Later(transfers ? random_.Between(1 * kMilli, kTransfer) : 200, [this, &group, m] {
+  return receives;
+}
+
+RankPosition Training::After(const Group& group, size_t m) {
+  RankPosition after = group.decision.positions[m];
+  after.decided = group.generation;
+  after.decided_rank = static_cast<int>(m);
+  if (!group.decision.same_groups) after.layout = 0;
+  return after;
+}
+
+void Training::CarryOut(Group& group, size_t m) {
+  if (group.members[m].out || !TakesPart(group, m)) return;
+  Trainer& trainer = *group.members[m].trainer;
+  const Micros delay =
+      group.decision.transfers.empty() ? 200 : random_.Between(1 * kMilli, kTransfer);
+  if (!group.decision.begins) {
+    const bool receives = ApplyOwn(group, m);
+    if (trainer.part().at.prepared) world_.replica_judge->Note("undid a prepared step");
+    if (trainer.part().at.mean_prepared) world_.replica_judge->Note("undid a prepared mean");
+    trainer.UndoStep();
+    if (receives) {
+      trainer.Later(delay / 2, [this, &group, m] {
+        const Member& member = group.members[m];
+        if (!member.out && TakesPart(group, m)) member.trainer->GiveUpState(group.generation);
+      });
+    } else {
+      trainer.CarryOut(After(group, m));
+    }
+  }
+  trainer.Later(delay, [this, &group, m] {
     if (!group.members[m].out) Wait(group, m);
   });
 }
@@ -217,9 +217,8 @@ std::vector<HeldPart> Training::MakeTransfers(const Group& group) {
   for (size_t m = 0; m < group.members.size(); ++m) {
     const Trainer& trainer = *group.members[m].trainer;
     const ModelPart& part = trainer.part();
-    const int rank = static_cast<int>(m);
-    const int position = part.position == -1 ? group.lanes.PositionOf(rank) : part.position;
-    held.push_back({trainer.has_state() && !part.lost, rank, position, trainer.step(), part.state});
+    held.push_back(
+        {trainer.has_state(), static_cast<int>(m), part.position, trainer.step(), part.state});
   }
   for (const Transfer& transfer : group.decision.transfers) {
     if (transfer.what != Transfer::What::kAll) continue;
@@ -230,6 +229,22 @@ std::vector<HeldPart> Training::MakeTransfers(const Group& group) {
     held[to] = from;
   }
   return held;
+}
+
+ModelPart Training::PartOf(const Group& group, size_t m, const HeldPart& held) {
+  const int rank = static_cast<int>(m);
+  ModelPart part;
+  part.position = group.lanes.PositionOf(rank);
+  part.state = held.state;
+  part.ranks = static_cast<int>(group.members.size());
+  part.at = group.decision.begins ? group.members[m].trainer->part().at : After(group, m);
+  part.at.Enter(group.generation);
+  // What TrainLoop::Leave notes, as far as it stays the same.
+  part.at.rank = rank;
+  part.at.gradients = SharersOf(group, m, /*mean=*/false);
+  part.at.peers = part.at.alone_below == 0 ? part.at.gradients : RankRange();
+  part.at.layout = LayoutOf(rank, group.members.size());
+  return part;
 }
 
 void Training::Meet(Group& group) {
@@ -245,22 +260,13 @@ void Training::Meet(Group& group) {
           ->step;
   world_.observer->OnRendezvousDone(group.generation, trainers, group.position);
   for (size_t m = 0; m < group.members.size(); ++m) {
-    const RankPosition& position = decision.positions[m];
-    ModelPart part;
-    part.position = group.lanes.PositionOf(static_cast<int>(m));
-    part.state = held[m].state;
-    part.exchanged = position.exchanged;
-    part.final_mean = position.final_mean;
-    part.alone_below = position.alone_below;
-    if (!decision.begins) {
-      part.decided = group.generation;
-      part.decided_rank = static_cast<int>(m);
-    }
     Trainer* const trainer = group.members[m].trainer.get();
-    trainer->Later(random_.Between(100, 3000), [trainer, step = position.step, plan = group.plan,
-                                                part, generation = group.generation] {
-      if (trainer->present() == generation) trainer->RendezvousDone(step, plan, part);
-    });
+    trainer->Later(random_.Between(100, 3000),
+                   [trainer, plan = group.plan, part = PartOf(group, m, held[m]),
+                    generation = group.generation] {
+                     if (trainer->present() != generation) return;
+                     trainer->RendezvousDone(part.at.step, plan, part);
+                   });
   }
 }
 

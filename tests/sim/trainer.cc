@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "common/core/lanes.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_node.h"
 #include "tests/sim/training.h"
@@ -32,6 +33,9 @@ Trainer::Trainer(World& world, SimNode& node, const TrainerId& id, TrainerOrder 
   static constexpr int64_t kFirstPid = 100;
   status_.id = id;
   status_.pid = kFirstPid + world.time.events();
+  if (facts_.shards == 1 || !began_as_rank_) return;
+  part_.at.rank = order_.rank;
+  part_.position = Lanes{facts_.shards}.PositionOf(order_.rank);
 }
 
 std::string Trainer::name() const {
@@ -105,6 +109,7 @@ void Trainer::Load() {
     }
     status_.progress.step = directory->key.step;
   }
+  if (facts_.shards > 1 && began_as_rank_) part_.at.step = step();
   status_.state = TrainerState::kReady;
   status_.store_address = absl::StrCat(node_.name().value(), ":", status_.pid);
   membership_.OnLoaded();
@@ -202,11 +207,13 @@ void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPar
 
 void Trainer::OnCollectiveError(const std::string& why) {
   if (ending_ || membership_.present() == 0) return;
+  if (facts_.shards > 1 && trained_generation() == present()) NoteExchange();
   world_.training->Sever(*this);
   ++run_;
   is_over_ = false;
   computing_ = false;
   SetPhase(kIdle);
+  if (part_.lost) membership_.OnStateLost();
   membership_.OnFailed(why, Clock());
   world_.trace.Add(name(), " waits: ", why.empty() ? "told to leave" : why);
   Tell();

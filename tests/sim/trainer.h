@@ -47,7 +47,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   int64_t trained_generation() const { return membership_.trained_generation(); }
   bool has_trained() const { return trained_generation() > 0; }
   // Whether it has the state of the training: it started as a rank, or has received the state.
-  bool has_state() const { return has_trained() || began_as_rank_; }
+  bool has_state() const { return !part_.lost && (has_trained() || began_as_rank_); }
   // Whether it has the gradients of the next step; they are not averaged yet.
   bool has_computed() const { return computed_; }
   const ModelPart& part() const { return part_; }
@@ -81,9 +81,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPart& part = {});
   // The step's exchange is done. `save_order`: save order to answer after it; 0: none.
   void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
-  // What follows, if its model is sharded. The rank in a generation says which part it has: one
-  // that has trained with another part gives it up.
-  void MoveTo(int position);
+  // What follows, if its model is sharded.
   // It has the result of the step, or of the mean, of that number, and has not applied it.
   void Prepare(bool mean, uint64_t result);
   // Applies what it is prepared with.
@@ -93,14 +91,14 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void GoOn();
   // Ends the step that it has applied. Arguments as in CompleteStep.
   void EndStep(const TakenPlan& plan, int64_t save_order, bool leaves);
-  // It has carried out the decision of its generation, in which it is `rank`: what it is prepared
-  // with, and has not applied, is forgotten. `decided`: unless the training begins. `receives`: it
-  // gets another state, and has given up its own.
-  void CarryOut(bool decided, int rank, bool receives);
+  // Forgets a step that it is prepared with.
+  void UndoStep();
+  // It has done its part of a rendezvous, and keeps its state: it is there.
+  void CarryOut(const RankPosition& after) { part_.at = after; }
+  // It begins to receive the state of others in the generation, and has none until all have theirs.
+  void GiveUpState(int64_t generation);
   // The members cannot go on: the state is lost.
   void FailRendezvous(const std::string& why);
-  // Whether parameters are averaged after so many steps, other than the last.
-  bool SharesMeanAfter(int64_t step) const;
 
   // It cannot prepare the plan.
   void FailPlan(int64_t version);
@@ -119,7 +117,11 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void SetPhase(int phase);
   void Compute();
   void DoStep();
+  // Whether parameters are averaged after so many steps, other than the last.
+  bool SharesMeanAfter(int64_t step) const;
   bool AwaitsMean() const;
+  // If its model is sharded: the generation that it trains in is over.
+  void NoteExchange();
   void MeasureStep();
   void Save(int64_t order);
   void EndSave(const CheckpointKey& key, int rank, bool fails);

@@ -86,6 +86,7 @@ void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
   if (leaves && !is_over_ && step() < facts_.steps) {
     ++run_;
     SetPhase(kIdle);
+    if (facts_.shards > 1) NoteExchange();
     membership_.OnLeft(Clock());
     world_.trace.Add(name(), " leaves with the others after step ", step());
     Tell();

@@ -47,6 +47,9 @@ class Training {
 
   // What a rank of a sharded model waits in while it trains.
   enum class Collective { kGradients, kWord, kMean, kMeanWord };
+  static bool IsOfMean(Collective collective) {
+    return collective == Collective::kMean || collective == Collective::kMeanWord;
+  }
   struct Member {
     TrainerPtr trainer;
     bool out = false;    // Has left, or failed.
@@ -95,8 +98,8 @@ class Training {
 
   // Of sharded models.
   void WaitIn(Group& group, size_t m, Collective collective);
-  // The ranks that share what the member waits in.
-  static RankRange SharersOf(const Group& group, size_t m);
+  // The ranks that share the member's steps or, if `mean`, means of parameters.
+  static RankRange SharersOf(const Group& group, size_t m, bool mean);
   void TryShare(Group& group);
   void Share(Group& group, const RankRange& sharers);
   // Whether it is still in this generation.
@@ -104,11 +107,16 @@ class Training {
   void Prepare(Group& group, size_t m, bool mean, uint64_t result);
   // `agreed` is not used after a step that only its replica has made.
   void Apply(Group& group, size_t m, bool mean, const Agreed& agreed);
-  RankPosition ShardedPositionOf(const Trainer& trainer, int shards) const;
   void DecideSharded(Group& group);
   // The member does its part of what was decided, other than to get or to send a state.
   void CarryOut(Group& group, size_t m);
+  // Returns whether it gets a state.
+  bool ApplyOwn(const Group& group, size_t m);
+  // Where it is when it has carried out the decision.
+  static RankPosition After(const Group& group, size_t m);
   std::vector<HeldPart> MakeTransfers(const Group& group);
+  // What it trains on with. `held`: after the transfers.
+  static ModelPart PartOf(const Group& group, size_t m, const HeldPart& held);
   void Meet(Group& group);
 
   World& world_;
