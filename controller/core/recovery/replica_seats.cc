@@ -55,7 +55,7 @@ class ReplicaSeats {
   std::optional<Holder> FindHolder(int seat);
   bool MayHaveAll(int replica, int source);
   std::optional<std::string> SeatReplicaOf(int group);
-  std::optional<std::string> SeatHolders();
+  std::optional<std::string> KeepStates();
   void SeatThoseWithState();
   std::vector<int> VacantByHoles() const;
   void TakeSpares(bool in_domain);
@@ -307,7 +307,7 @@ std::optional<std::string> ReplicaSeats::SeatReplicaOf(int group) {
 }
 
 // Sees to it that each group keeps its state. Returns what is in the way.
-std::optional<std::string> ReplicaSeats::SeatHolders() {
+std::optional<std::string> ReplicaSeats::KeepStates() {
   if (!ReplicasDiffer(job_)) {
     for (const int group : GroupsWithoutHolder()) {
       std::optional<std::string> in_the_way = SeatHolderOf(group);
@@ -421,7 +421,7 @@ std::optional<std::string> ReplicaSeats::Fill(const FindSlots& find_slots) {
   }
   slots_ = supply.slots();
   for (const auto& [replica, slot] : supply.homes()) others_[replica] = {slot};
-  std::optional<std::string> in_the_way = SeatHolders();
+  std::optional<std::string> in_the_way = KeepStates();
   if (in_the_way.has_value()) return in_the_way;
   SeatThoseWithState();
   for (const bool in_domain : {true, false}) {

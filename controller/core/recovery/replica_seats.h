@@ -10,8 +10,8 @@
 //              3. other spares, then other new trainers
 //              4. other members of given-up replicas
 //
-// If replicas differ (state_groups.h), the first of these is done for all ranks of a replica: in each
-// group one replica gets all who have the state of one.
+// If replicas differ (state_groups.h), the first of these is done for all ranks of a replica: in
+// each group one replica gets all who have the state of one.
 //
 // If the job requires domains, all of this stays within them: what is in another domain counts for
 // nothing, and a replica of which nobody is left gets a domain that has room for the whole of it.

@@ -102,6 +102,17 @@ TEST(ShardedStateLossTest, WithMeansAWholeReplicaIsNeededAndKept) {
   }
 }
 
+// The batch can only be divided among 6 or 2 ranks.
+TEST(ShardedStateLossTest, WithMeansAReplicaThatStandsByTakesTheSeatsOfATornOne) {
+  MemberJob played = JobWithMeans(3, 2);
+  played.job.request.recovery.rule = BatchRule::kKeepGlobal;
+  played.job.request.recovery.batch = {1, 1};
+  LoseRanks(played, {5}, 10);
+  ASSERT_EQ(played.Nodes(), "ab") << played.job.reason;
+  LoseRanks(played, {0}, 11);
+  EXPECT_EQ(played.Nodes(), "cd") << played.job.reason;
+}
+
 TEST(ShardedStateLossTest, TellsWhichReplicasAreTorn) {
   MemberJob played = JobWithMeans(4, 2);
   Job& job = played.job;
