@@ -59,8 +59,10 @@ class ReplicaSeats {
   SeatHolders& holders_;
   std::vector<std::string>& outcomes_;
   std::vector<Slot> slots_;  // Free ones that were found.
-  // By replica: where its members are; if there are none, a slot in the domain that it gets, if the
-  // job requires one. Filled in as far as it was asked for.
+  // By replica: a slot in its domain, in which it stays even if its last member gets another seat.
+  std::map<int, Slot> homes_;
+  // By replica: where its members are; if there are none, its home, if it has one. Filled in as far
+  // as it was asked for.
   std::map<int, std::vector<Slot>> others_;
 };
 
@@ -70,6 +72,8 @@ const std::vector<Slot>& ReplicaSeats::OthersOf(int replica) {
     for (const RankState& member : holders_.next.members) {
       if (lanes_.ReplicaOf(member.seat) == replica) known->second.push_back(member.slot);
     }
+    const auto home = homes_.find(replica);
+    if (known->second.empty() && home != homes_.end()) known->second.push_back(home->second);
   }
   return known->second;
 }
@@ -303,7 +307,10 @@ std::optional<std::string> ReplicaSeats::Fill(const FindSlots& find_slots) {
         absl::StrCat("the job goes on with ", ranks, " of ", job_.request.ranks, " ranks"));
   }
   slots_ = supply.slots();
-  for (const auto& [replica, slot] : supply.homes()) others_[replica] = {slot};
+  homes_ = supply.homes();
+  for (const RankState& member : holders_.next.members) {
+    homes_.emplace(lanes_.ReplicaOf(member.seat), member.slot);
+  }
   for (const int group : GroupsWithoutHolder()) {
     std::optional<std::string> in_the_way = SeatHolderOf(group);
     if (in_the_way.has_value()) return in_the_way;
