@@ -18,7 +18,7 @@ _STEPS_BETWEEN_LINES = 10
 class AloneEngine:
     """As paceline._engine.Engine (python/csrc/engine.h), for a script that runs by itself."""
 
-    rank, world_size, generation, openings = 0, 1, 1, 0
+    rank, world_size, shards, generation, openings = 0, 1, 1, 1, 0
     recovers = is_broken = may_slip = False
     clip_grad_norm = 0.0
 
@@ -77,6 +77,12 @@ class AloneEngine:
 
     def backward(self, loss: torch.Tensor, _shown: torch.Tensor) -> None:
         torch.autograd.backward(loss)
+
+    def switching_group(self, rank: int, size: int) -> torch.distributed.ProcessGroup:
+        raise RuntimeError("a script that runs alone has no ranks to connect")
+
+    def take_mean(self, _gradients: torch.Tensor) -> None:
+        pass
 
     def before_update(self, clip: Optional[float]) -> Optional[torch.Tensor]:
         if clip:
