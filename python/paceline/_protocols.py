@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, List, Optional, Protocol, Sequence, Tuple
 if TYPE_CHECKING:
     import torch
 
+    from paceline._engine import SwitchingGroup
     from paceline.shadow import Shadow
     from paceline.sharded import ShardedModel
     from paceline.state import State
@@ -79,7 +80,7 @@ class Engine(Protocol):
              buffers: Sequence[Tuple[str, torch.Tensor]], unused_parameters: bool, state: State,
              shadow: Optional[Shadow], sharded: Optional[ShardedModel], no_slipstream: str,
              no_mean: str, samples: int, batch: int, shuffle: bool, evaluates: bool) -> None: ...
-    def switching_group(self, rank: int, size: int, /) -> torch.distributed.ProcessGroup: ...
+    def switching_group(self, rank: int, size: int, /) -> SwitchingGroup: ...
     def set_optimizer_slots(self, slots: Sequence[Tuple[str, Sequence[torch.Tensor]]], /
                             ) -> None: ...
     def sampler(self, *, samples: int, rank: int, world_size: int, batch: int, shuffle: bool,

@@ -10,6 +10,7 @@ import torch
 from torch._C._distributed_c10d import HashStore
 
 if TYPE_CHECKING:
+    from paceline._engine import SwitchingGroup
     from paceline._protocols import Order
 
 _STEPS_BETWEEN_LINES = 10
@@ -78,7 +79,7 @@ class AloneEngine:
     def backward(self, loss: torch.Tensor, _shown: torch.Tensor) -> None:
         torch.autograd.backward(loss)
 
-    def switching_group(self, rank: int, size: int) -> torch.distributed.ProcessGroup:
+    def switching_group(self, rank: int, size: int) -> SwitchingGroup:
         raise RuntimeError("a script that runs alone has no ranks to connect")
 
     def take_mean(self, _gradients: torch.Tensor) -> None:

@@ -214,8 +214,8 @@ class Run:
                              if hasattr(one, "__iter__") and not isinstance(one, torch.nn.Module)}
         self._state = State(self, optimizer, others,
                             [self._own_loaders.get(id(one), one) for one in own], self._shadow,
-                            list(self._own_loaders.values()))
-        self._hooks = OptimizerHooks(self, optimizer, trained)
+                            list(self._own_loaders.values()), self._sharded)
+        self._hooks = OptimizerHooks(self, optimizer, self._trained)
         route_backward()
 
     def loader(self, dataset: Any, *, batch_size: Optional[int] = None, shuffle: bool = True,

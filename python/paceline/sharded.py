@@ -51,7 +51,7 @@ class Replica:
         # A spare does not know its position yet.
         position = max(engine.rank, 0) % self.size
         self.groups = ReplicaMesh({"shard": self.size}, position, engine.device,
-                                  engine.switching_group)  # type: ignore[arg-type]
+                                  engine.switching_group)
         self.mesh = self.groups.device_mesh
 
     def connect(self, group: dist.ProcessGroup) -> None:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from paceline.loader import OwnLoader
     from paceline.session import Run
     from paceline.shadow import Shadow
-    from paceline.sharded import Placement, Slice
+    from paceline.sharded import Placement, ShardedModel, Slice
 
 
 class Stateful(Protocol):
@@ -154,8 +154,10 @@ class State:
 
     def __init__(self, run: Run, optimizer: torch.optim.Optimizer, others: Iterable[Stateful],
                  own: Iterable[Stateful], shadow: Optional[Shadow] = None,
-                 loaders: Sequence[OwnLoader] = ()) -> None:
+                 loaders: Sequence[OwnLoader] = (), sharded: Optional[ShardedModel] = None
+                 ) -> None:
         self._run = run
+        self._sharded = sharded  # None: the optimizer has no DTensors.
         self._loaders = loaders  # Of own; they go back to a step's beginning in their own way.
         self._shadow = shadow  # None: the script calls optimizer and schedulers by itself.
         self._optimizer = optimizer
@@ -194,7 +196,7 @@ class State:
 
     def allocate(self, shared: bool, schema: bytes) -> List[torch.Tensor]:
         """Tensors into which those of the schema fit."""
-        sharded = self._run._sharded
+        sharded = self._sharded
         return [torch.empty(shape if sharded is None else sharded.sizes_of(shape, placement),
                             dtype=getattr(torch, dtype.removeprefix("torch.")),
                             device="cpu" if device == "cpu" else self._run.device)
@@ -203,7 +205,7 @@ class State:
 
     def slices(self, shared: bool, schema: bytes) -> List[Optional[Slice]]:
         """Which slice of a sharded tensor each of the schema's is on this rank."""
-        sharded = self._run._sharded
+        sharded = self._sharded
         if sharded is None:
             return []
         return [sharded.slice_of(kind[1], placement) for kind, placement in zip(
@@ -211,7 +213,7 @@ class State:
 
     def put(self, shared: bool, schema: bytes, tensors: Sequence[torch.Tensor]) -> None:
         """Replaces the state."""
-        sharded = self._run._sharded
+        sharded = self._sharded
         if sharded is not None:
             tensors = [sharded.whole(tensor, kind[1], placement) for tensor, kind, placement in zip(
                 tensors, _kinds(schema), self._placements(shared, schema))]
@@ -255,11 +257,10 @@ class State:
         in a parameter's shape, as the parameter is."""
         kinds = _kinds(schema)
         found: List[Optional[Placement]] = [kind[3] if len(kind) > 3 else None for kind in kinds]
-        sharded = self._run._sharded
-        if sharded is None or not shared:
+        if self._sharded is None or not shared:
             return found
         states = _join(schema, [_Place(place) for place in range(len(kinds))])
-        for place, shape, placement in sharded.slots_in(states[0]):
+        for place, shape, placement in self._sharded.slots_in(states[0]):
             if isinstance(place, _Place) and kinds[place][1] == shape:
                 found[place] = placement
         return found
