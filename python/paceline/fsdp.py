@@ -284,6 +284,11 @@ class ReplicaMean:
                 part.set_all_reduce_hook(functools.partial(self._take, len(self._groups)))
                 self._groups.append(group)
 
+    def remove(self) -> None:
+        """Leaves the module's gradients alone from now on."""
+        for group in self._groups:
+            group._all_reduce_hook = None
+
     def begin_pass(self, is_last: bool) -> None:
         """Before each backward pass of a step."""
         self._is_last = is_last

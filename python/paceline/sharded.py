@@ -103,6 +103,11 @@ class ShardedModel:
         """As the engine has them, by all their names."""
         return [(name, part) for name, (_, part) in self._parts]
 
+    def remove(self) -> None:
+        """Leaves the model alone from now on."""
+        for mean in self._means:
+            mean.remove()
+
     # For a step.
 
     def begin_step(self) -> None:

@@ -399,6 +399,13 @@ class ShardedTest(unittest.TestCase):
                 step.update(clip=0.01)
         return [getattr(p, "_local_tensor", p).detach() for p in model.parameters()]
 
+    def test_a_new_run_may_have_the_same_model(self):
+        model = fully_shard(make()[0], mesh=paceline.init(steps=1).mesh)
+        for _ in range(2):
+            run = paceline.init(steps=1)
+            self.assertEqual(run.mesh.size(), 1)
+            run.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
     def test_it_trains_as_any_other(self):
         torch.testing.assert_close(self.train(True), self.train(False))
 
