@@ -293,9 +293,11 @@ def _checked_replica(run: Run, modules: Sequence[torch.nn.Module]) -> Replica:
                 raise ValueError(f"{name} is of no part that fully_shard was applied to; apply it "
                                  "to the whole model, too, last")
             continue
-        if run._replica is None or parameter.device_mesh.size() != shards:
+        is_of_run = shards == 1 or run._replica is not None
+        if not is_of_run or parameter.device_mesh.size() != shards:
             raise ValueError(f"{name} is sharded over {parameter.device_mesh.size()} ranks, by a "
                              f"mesh of the script's, and the job's file says shards: {shards}; "
                              "give fully_shard mesh=run.mesh")
-    assert run._replica is not None
+    if run._replica is None:
+        run._replica = Replica(run._engine)
     return run._replica
