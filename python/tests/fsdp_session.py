@@ -88,8 +88,8 @@ class ShardedSessionTest(unittest.TestCase):
         self.assertTrue(all(p.grad is None for p in self.net.parameters()))
         self.assertTrue(all(part.grad is None for _, part in sharded.parameters))
         sizes = [part.shape for _, part in sharded.parameters]
-        self.assertEqual([(name, [one.shape for one in slots]) for name, slots in self.engine.slots],
-                         [("exp_avg", sizes), ("exp_avg_sq", sizes)])
+        slots = [(name, [one.shape for one in tensors]) for name, tensors in self.engine.slots]
+        self.assertEqual(slots, [("exp_avg", sizes), ("exp_avg_sq", sizes)])
         # One that is left out, of which the script has stepped the scheduler before it was cut off.
         self.assertTrue(sharded.join(played(1, 2)))
         self.prepare(sharded)
