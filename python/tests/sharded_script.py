@@ -2,14 +2,15 @@
 each rank writes its shards and their optimizer's state to OUT, and the whole of both.
 
 `AT` has, for each generation from the first on and separated by commas, what happens in it:
-`phase step rank what`, several of them separated by `+`. What: kill; deaf (behind the word, acts as
-if it had not got it). Phases: forward, backward (in the middle of either), before_update, word (for
+`phase step rank what`, several of them separated by `+`. What: kill; wait (until there is the file
+OUT/go); deaf (behind the word, acts as if it had not got it). Phases: forward, backward (in the middle of either), before_update, word (for
 deaf), updated. HABITS are words for what the script does besides.
 """
 
 import os
 import signal
 import sys
+import time
 
 import torch
 from torch import nn
@@ -35,6 +36,8 @@ def is_at(phase, number, what):
 def at(phase, number):
     if is_at(phase, number, "kill"):
         os.kill(os.getpid(), signal.SIGKILL)
+    while is_at(phase, number, "wait") and not os.path.exists(f"{settings['OUT']}/go"):
+        time.sleep(0.001)
 
 
 class Deaf:

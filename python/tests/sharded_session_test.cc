@@ -156,6 +156,29 @@ TEST_F(ShardedSessionTest, WithMeansOfParameters) {
                  "strategy { local_sgd { period: 2 } gradient_group_size: 2 } ");
 }
 
+// Ranks 0 and 1 take each other's places, so that neither has a state that it can use.
+TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
+  RunUndisturbedSession(4, "shards: 2 ");
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "disturbed", "shards: 2 ", "forward 9 3 wait"));
+  WaitForSteps(*daemon, 0, 9);
+  daemon->SetMembers({{1, 0, 2, 3}});
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).membership().left_generation() > 0; }))
+      << daemon->Log(0);
+  EXPECT_TRUE(std::ofstream(absl::StrCat(directory_, "/disturbed/go")).good());
+  WaitForSuccess(*daemon, {1, 0, 2, 3});
+  EXPECT_TRUE(Whole("disturbed") == Whole("undisturbed"));
+}
+
+TEST_F(ShardedSessionTest, HalvesOfTwoReplicasMakeOne) {
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "disturbed", "shards: 2 ", "backward 9 1 kill"));
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 3}});
+  WaitForSuccess(*daemon, {0, 3});
+  for (const int number : {0, 3}) EXPECT_EQ(Losses(*daemon, number).size(), 24U);
+}
+
 TEST_F(ShardedSessionTest, GoesOnExactlyFromACheckpoint) {
   const std::unique_ptr<FakeDaemon> undisturbed =
       RunUndisturbedSession(4, absl::StrCat("shards: 2 ", SaveEvery(12)));
