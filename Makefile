@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-session demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
+.PHONY: help demo demo-session demo-sharded demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
   sim soak kills format monitor docs
 
 help:  ## Show this list.
@@ -15,6 +15,9 @@ demo-stragglers: .programs  ## Train through random stalls and a node that becom
 
 demo-session: .programs  ## Train by a script of one's own: a rank is killed, a node drained.
 	@tools/demo-session.sh
+
+demo-sharded: .programs  ## Train a model in shards by a script of one's own: a rank is killed.
+	@tools/demo-sharded.sh
 
 demo-slipstream: .programs  ## Train two jobs under the same stalls: one waits for them.
 	@tools/demo-slipstream.sh

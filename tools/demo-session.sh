@@ -6,33 +6,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/demo-cluster.sh"
 readonly required=0.9  # Accuracy on the test images.
 readonly steps=600
 
-# Waits until the job has made this many steps.
-wait_for_step() {
-  /usr/bin/python3 - "$paceline" "$1" "$2" <<'PYTHON'
-import json
-import subprocess
-import sys
-import time
-
-paceline, job, steps = sys.argv[1:]
-while True:
-    described = json.loads(subprocess.run([paceline, "-o", "json", "job", "describe", job],
-                                          check=True, stdout=subprocess.PIPE).stdout)
-    done = int(described.get("progress", {}).get("step", 0))
-    if done >= int(steps):
-        break
-    if described["state"] in ("FAILED", "CANCELLED"):
-        sys.exit(f"demo: {job} is {described['state']} after {done} steps")
-    time.sleep(0.1)
-PYTHON
-}
-
-# The value of a path of keys in what a command prints as JSON.
-value() {
-  /usr/bin/python3 -c 'import functools, json, sys
-print(functools.reduce(lambda v, k: v[int(k) if isinstance(v, list) else k], sys.argv[1:], json.load(sys.stdin)))' "$@"
-}
-
 step "The script: its own model, optimizer, schedule and loader"
 cp examples/session.py examples/session.yaml "$work"
 grep -n "run\.\|step\.\|paceline\." "$work/session.py"

@@ -4,7 +4,6 @@
 #include <vector>
 
 #include "controller/wire/convert.h"
-#include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_plan.h"
 #include "google/protobuf/repeated_ptr_field.h"
 

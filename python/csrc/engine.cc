@@ -82,6 +82,13 @@ void Engine::Backward(const at::Tensor& loss, const at::Tensor& shown) {
   });
 }
 
+void Engine::TakeMean(at::Tensor gradients) {
+  Group* const group = workload_->gradient_group();
+  if (group == nullptr) return;
+  group->Sum(gradients);
+  gradients.div_(group->size());
+}
+
 at::Tensor Engine::BeforeUpdate(std::optional<double> max_norm) {
   at::Tensor skip;
   Make([&] {

@@ -79,6 +79,10 @@ class Engine {
   void BeginPass();
   void BeginForward(int64_t samples, int64_t tokens);
   void Backward(const at::Tensor& loss, const at::Tensor& shown);
+  // In the backward pass of a sharded model: replaces a flat tensor by its mean over the ranks that
+  // hold the same slices and share gradients. They all call it in the same order. Throws
+  // CollectiveError.
+  void TakeMean(at::Tensor gradients);
   // As LocalStep::BeforeUpdate.
   at::Tensor BeforeUpdate(std::optional<double> max_norm);
   void Updated();

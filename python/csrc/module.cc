@@ -1,6 +1,7 @@
 #include "python/csrc/module.h"
 
 #include <c10/core/Device.h>
+#include <c10/util/Exception.h>
 #include <c10/util/intrusive_ptr.h>
 #include <torch/csrc/Exceptions.h>
 
@@ -18,6 +19,7 @@
 #include "python/csrc/python_attachments.h"
 #include "python/csrc/python_interpreter.h"
 #include "python/csrc/python_shadow.h"
+#include "python/csrc/python_sharded_model.h"
 #include "python/csrc/script_workload.h"
 #include "python/csrc/switching_group.h"
 #include "worker/ring/step_ring.h"
@@ -40,12 +42,20 @@ Engine* StartEngine(Platform& platform, const std::string& directory, const std:
 
 void Load(Engine& engine, const ModuleTensors::Named& parameters,
           const ModuleTensors::Named& buffers, bool unused_parameters, py::object state,
-          py::object shadow, const std::string& no_slipstream, const std::string& no_mean,
-          int64_t samples, int64_t batch, bool shuffle, bool evaluates) {
+          py::object shadow, py::object sharded, const std::string& no_slipstream,
+          const std::string& no_mean, int64_t samples, int64_t batch, bool shuffle,
+          bool evaluates) {
   ScriptWorkload::Parts parts;
   parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
   parts.attachments = std::make_unique<PythonAttachments>(std::move(state));
   if (!shadow.is_none()) parts.shadow = std::make_unique<PythonShadow>(std::move(shadow));
+  if (!sharded.is_none()) {
+    TORCH_CHECK_VALUE(engine.config().gradient_format == WireFormat::kFp32,
+                      "gradient_format of the job's file does not go with a sharded model, whose "
+                      "gradients have the reduce_dtype of fully_shard's MixedPrecisionPolicy; "
+                      "leave it out");
+    parts.sharded = std::make_unique<PythonShardedModel>(std::move(sharded));
+  }
   parts.interpreter = std::make_unique<PythonInterpreter>();
   parts.no_slipstream = no_slipstream;
   parts.no_mean = no_mean;
@@ -132,6 +142,7 @@ void BindEngine(py::module_& m, Platform& platform) {
       .def_property_readonly("world_size",
                              [](Engine& engine) { return engine.config().member.world_size; })
       .def_property_readonly("batch", [](Engine& engine) { return engine.config().member.batch; })
+      .def_property_readonly("shards", [](Engine& engine) { return engine.config().member.shards; })
       .def_property_readonly("seed", [](Engine& engine) { return engine.config().seed; })
       .def_property_readonly("recovers",
                              [](Engine& engine) { return engine.config().recovery.enabled; })
@@ -142,9 +153,13 @@ void BindEngine(py::module_& m, Platform& platform) {
       .def("show_rehearsal",
            [](Engine& engine, uint32_t phase) { engine.ShowRehearsal(static_cast<Phase>(phase)); })
       .def("load", &Load, py::kw_only(), py::arg("parameters"), py::arg("buffers"),
-           py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"),
+           py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"), py::arg("sharded"),
            py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"), py::arg("batch"),
            py::arg("shuffle"), py::arg("evaluates"))
+      .def("switching_group",
+           [](Engine& /*engine*/, int rank, int size) {
+             return c10::make_intrusive<SwitchingGroup>(rank, size);
+           })
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),
            py::arg("world_size"), py::arg("batch"), py::arg("shuffle"), py::arg("epoch"),
@@ -169,6 +184,9 @@ void BindEngine(py::module_& m, Platform& platform) {
            }))
       .def("backward", WithoutGil([](Engine& engine, const at::Tensor& loss,
                                      const at::Tensor& shown) { engine.Backward(loss, shown); }))
+      .def("take_mean", WithoutGil([](Engine& engine, const at::Tensor& gradients) {
+             engine.TakeMean(gradients);
+           }))
       .def("before_update", WithoutGil([](Engine& engine, std::optional<double> max_norm) {
              return engine.BeforeUpdate(max_norm);
            }))

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "python/csrc/python_call.h"
+#include "python/csrc/python_sharded_model.h"
 
 namespace paceline {
 namespace {
@@ -35,6 +36,21 @@ Attachment PythonAttachments::Take(Scope scope) const {
 std::vector<at::Tensor> PythonAttachments::Allocate(Scope scope, const std::string& schema) const {
   const py::gil_scoped_acquire gil;
   return CallPython(state_, "allocate", TakeTensors, IsShared(scope), py::bytes(schema));
+}
+
+std::vector<std::optional<Slice>> PythonAttachments::Slices(Scope scope,
+                                                            const std::string& schema) const {
+  const py::gil_scoped_acquire gil;
+  return CallPython(
+      state_, "slices",
+      [](const py::object& listed) {
+        std::vector<std::optional<Slice>> slices;
+        for (const auto& slice : listed.cast<std::vector<std::optional<PythonSlice>>>()) {
+          slices.push_back(slice.has_value() ? std::make_optional(SliceOf(*slice)) : std::nullopt);
+        }
+        return slices;
+      },
+      IsShared(scope), py::bytes(schema));
 }
 
 void PythonAttachments::Put(Scope scope, const Attachment& attachment) {

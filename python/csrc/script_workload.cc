@@ -2,6 +2,8 @@
 
 #include <c10/util/Exception.h>
 
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/slipstream/buffers.h"
 
 namespace paceline {
@@ -27,7 +29,17 @@ ModuleTensors::ModuleTensors(at::Device device, const Named& parameters, const N
     CheckDevice(name, tensor, device);
     AddBuffer(name, tensor);
   }
-  for (const auto* list : {&this->parameters(), &this->buffers()}) {
+  NoteStorage();
+}
+
+void ModuleTensors::SetSlices(NamedSlices slices) {
+  for (auto& [name, slice] : slices) SetSlice(name, std::move(slice));
+  NoteStorage();
+}
+
+void ModuleTensors::NoteStorage() {
+  storages_.clear();
+  for (const auto* list : {&parameters(), &buffers()}) {
     for (const NamedTensor& one : *list) {
       storages_.push_back({one.tensor.const_data_ptr(), one.tensor.sizes().vec()});
     }
@@ -75,7 +87,9 @@ absl::Status ScriptOptimizer::CheckMean() const {
 
 ScriptWorkload::ScriptWorkload(Parts parts)
     : parts_(std::move(parts)),
-      optimizer_(TensorsOf(parts_.model->parameters()), parts_.shadow.get(), parts_.no_mean) {}
+      optimizer_(TensorsOf(parts_.model->parameters()), parts_.shadow.get(), parts_.no_mean) {
+  if (parts_.sharded != nullptr) parts_.model->SetSlices(parts_.sharded->Slices());
+}
 
 void ScriptWorkload::Close() {
   if (parts_.shadow != nullptr) parts_.shadow->Close();
@@ -109,6 +123,26 @@ void ScriptWorkload::OpenData(const Member& member, const DataPosition& position
   data_as_ = member;
   position_ = position;
   ++openings_;
+}
+
+void ScriptWorkload::CloseData() {
+  is_open_ = false;
+  gradient_group_ = nullptr;
+  if (parts_.sharded != nullptr) parts_.sharded->Leave();
+}
+
+bool ScriptWorkload::SetShardGroups(const ShardGroups* groups) {
+  if (groups == nullptr) return true;  // CloseData leaves them.
+  TORCH_CHECK_VALUE(parts_.sharded != nullptr, "the model of the script is not sharded");
+  if (parts_.sharded->Join(groups->replica->torch_group())) return true;
+  parts_.model->SetSlices(parts_.sharded->Slices());
+  optimizer_.SetSlots({});
+  return false;
+}
+
+absl::Status ScriptWorkload::FinishUpdate(const at::Tensor& skip) {
+  parts_.sharded->FinishUpdate(skip.defined() && skip.item<double>() != 0);
+  return absl::OkStatus();
 }
 
 absl::StatusOr<std::vector<int64_t>> ScriptWorkload::TrainDry(const Member& /*member*/,

@@ -5,15 +5,18 @@
 
 #include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/util/intrusive_ptr.h>
 
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "common/core/slice.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/loop/attachments.h"
@@ -23,6 +26,9 @@
 #include "worker/trainer/telemetry/profiler.h"
 
 namespace paceline {
+
+// Of parameters or buffers, by name.
+using NamedSlices = std::vector<std::pair<std::string, Slice>>;
 
 // The tensors of a user's modules. They keep their storage as long as this lives.
 class ModuleTensors : public ModelTensors {
@@ -36,11 +42,16 @@ class ModuleTensors : public ModelTensors {
   // Throws c10::ValueError, naming it, when a tensor has another storage or size than at first.
   void CheckStorage() const;
 
+  // Of a sharded model: says which slices these are now. Sizes may have changed.
+  void SetSlices(NamedSlices slices);
+
  private:
   struct Storage {
     const void* data;
     std::vector<int64_t> sizes;
   };
+  void NoteStorage();
+
   std::vector<Storage> storages_;  // Of parameters, then buffers.
 };
 
@@ -63,6 +74,25 @@ class Shadow {
   virtual void Reset() = 0;
   // The script ends: waits for a call under way. Later ones throw.
   virtual void Close() = 0;
+};
+
+// A sharded model of the script's: its parameters and gradients, as the engine has them, are this
+// rank's slices. A failure of the script's is a c10::ValueError.
+class ShardedModel {
+ public:
+  virtual ~ShardedModel() = default;
+
+  // A generation begins, in which these ranks hold the model together; a rank's position is that in
+  // `replica`. Returns false if this rank has had another position: then the parameters have other
+  // sizes now, and no meaning yet.
+  virtual bool Join(const c10::intrusive_ptr<c10d::ProcessGroup>& replica) = 0;
+  // Those of this rank's position; empty where each rank has the whole model.
+  virtual NamedSlices Slices() = 0;
+  // The generation is over: the model is as before a step that was cut off, but for gradients that
+  // are whole.
+  virtual void Leave() = 0;
+  // As Workload::FinishUpdate.
+  virtual void FinishUpdate(bool skip) = 0;
 };
 
 // The script's own optimizer, which the engine calls by its shadow alone. Its state is attached.
@@ -98,6 +128,7 @@ class ScriptWorkload : public Workload {
     std::unique_ptr<Attachments> attachments;
     // Where the job may train with Slipstream; else null: the script's schedulers are its own.
     std::unique_ptr<Shadow> shadow;
+    std::unique_ptr<ShardedModel> sharded;  // Null: each rank has the whole model, unsharded.
     std::unique_ptr<Interpreter> interpreter;
     std::string no_slipstream;  // Why Slipstream cannot train this; empty: it can train the script.
     std::string no_mean;        // As for ScriptOptimizer.
@@ -122,6 +153,8 @@ class ScriptWorkload : public Workload {
   void SetEvaluates(bool evaluates) { parts_.evaluates = evaluates; }
 
   const ModuleTensors& tensors() const { return *parts_.model; }
+  // As told by SetGradientGroup.
+  Group* gradient_group() const { return gradient_group_; }
 
   ModuleTensors& model() override { return *parts_.model; }
   ScriptOptimizer& optimizer() override { return optimizer_; }
@@ -134,7 +167,11 @@ class ScriptWorkload : public Workload {
   bool evaluates() const override { return parts_.evaluates; }
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return position_; }
-  void CloseData() override { is_open_ = false; }
+  void CloseData() override;
+  bool averages_gradients() const override { return parts_.sharded != nullptr; }
+  void SetGradientGroup(Group* group) override { gradient_group_ = group; }
+  bool SetShardGroups(const ShardGroups* groups) override;
+  absl::Status FinishUpdate(const at::Tensor& skip) override;
   absl::StatusOr<std::vector<int64_t>> TrainDry(const Member& member,
                                                 const DataPosition& position) override;
 
@@ -144,6 +181,8 @@ class ScriptWorkload : public Workload {
   double next_rate_ = 0;
   mutable int64_t rate_step_ = -1;  // The newest step that was asked for,
   mutable double rate_ = 0;         // and its learning rate.
+
+  Group* gradient_group_ = nullptr;
 
   bool is_open_ = false;
   Member data_as_;

@@ -10,6 +10,7 @@ import torch
 from torch._C._distributed_c10d import HashStore
 
 if TYPE_CHECKING:
+    from paceline._engine import SwitchingGroup
     from paceline._protocols import Order
 
 _STEPS_BETWEEN_LINES = 10
@@ -18,7 +19,7 @@ _STEPS_BETWEEN_LINES = 10
 class AloneEngine:
     """As paceline._engine.Engine (python/csrc/engine.h), for a script that runs by itself."""
 
-    rank, world_size, generation, openings = 0, 1, 1, 0
+    rank, world_size, shards, generation, openings = 0, 1, 1, 1, 0
     recovers = is_broken = may_slip = False
     clip_grad_norm = 0.0
 
@@ -77,6 +78,12 @@ class AloneEngine:
 
     def backward(self, loss: torch.Tensor, _shown: torch.Tensor) -> None:
         torch.autograd.backward(loss)
+
+    def switching_group(self, rank: int, size: int) -> SwitchingGroup:
+        raise RuntimeError("a script that runs alone has no ranks to connect")
+
+    def take_mean(self, _gradients: torch.Tensor) -> None:
+        pass
 
     def before_update(self, clip: Optional[float]) -> Optional[torch.Tensor]:
         if clip:

@@ -69,6 +69,8 @@ def _leave(run: Optional[Run]) -> None:
     Step._active = None
     if run is not None and run._attached:
         run._hooks.remove()
+        if run._sharded is not None:
+            run._sharded.remove()
         run._attached = False
 
 

@@ -90,14 +90,17 @@ def local_parameters(module: torch.nn.Module) -> List[Tuple[str, torch.Tensor]]:
 
     Requires: no step is under way.
     """
-    _show_shards(module)
+    show_shards(module)
     return [(functools.reduce(lambda name, part: name.replace(part, ""), _WRAPPERS, name), local(p))
             for name, p in module.named_parameters(remove_duplicate=False)]
 
 
-# An evaluation leaves the root's parameters whole. And memory that a script has put into the place
-# of FSDP2's since fully_shard, FSDP2 itself would take up at the first forward pass alone.
-def _show_shards(module: torch.nn.Module) -> None:
+def show_shards(module: torch.nn.Module) -> None:
+    """Ends what an evaluation leaves: the root's parameters whole. Takes up, as FSDP2 itself does
+    at the first forward pass alone, memory that a script has put into the place of FSDP2's.
+
+    Requires: no step is under way.
+    """
     for part, _ in _parts(module):
         part.reshard()
     with torch.no_grad():
@@ -215,7 +218,7 @@ def move(module: torch.nn.Module) -> None:
 
     Requires: no step is under way. Raises RuntimeError if a parameter has another size there.
     """
-    _show_shards(module)
+    show_shards(module)
     for group in _groups(module):
         info = group.mesh_info
         info.shard_mesh_rank = info.shard_process_group.rank()
@@ -280,6 +283,11 @@ class ReplicaMean:
             if group is not None:
                 part.set_all_reduce_hook(functools.partial(self._take, len(self._groups)))
                 self._groups.append(group)
+
+    def remove(self) -> None:
+        """Leaves the module's gradients alone from now on."""
+        for group in self._groups:
+            group._all_reduce_hook = None
 
     def begin_pass(self, is_last: bool) -> None:
         """Before each backward pass of a step."""

@@ -42,6 +42,9 @@ class OptimizerHooks:
         if given != self._given:
             raise RuntimeError(f"the optimizer has {given} parameters, and had {self._given} when "
                                "it was attached; make all of them before run.attach")
+        sharded = self._run._sharded
+        if sharded is not None and sharded.is_finishing:
+            return
         if Step._active is not None:
             Step._active._before_optimizer()
         elif self._run._order is not None:

@@ -28,6 +28,8 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from paceline.alone import group_of_one
+from paceline.attached import (check_stateful, modules_of, replica_of, sharded_model, tensors_of,
+                               trained_by)
 from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader, OwnLoader
 from paceline.optimizer_hooks import OptimizerHooks
@@ -39,7 +41,10 @@ from paceline.step import Step, route_backward
 from paceline.streams import Streams
 
 if TYPE_CHECKING:
+    from torch.distributed.device_mesh import DeviceMesh
+
     from paceline._protocols import Engine, Order
+    from paceline.sharded import Replica, ShardedModel
 
 
 @dataclasses.dataclass
@@ -73,6 +78,8 @@ class Run:
         self._newest: Optional[Tuple[Step, Order]] = None  # The step that is not closed.
         self._modules: Dict[str, torch.nn.Module] = {}
         self._scaler: Optional[GradScaler] = None
+        self._replica: Optional[Replica] = None  # Of run.mesh.
+        self._sharded: Optional[ShardedModel] = None
         self._shadow: Optional[Shadow] = None  # Where the job may train with Slipstream.
         self._no_slipstream = ""               # Why it cannot.
         self._unused_parameters = False
@@ -154,6 +161,21 @@ class Run:
             group = self._group_of_one
         return group
 
+    @property
+    def mesh(self) -> DeviceMesh:
+        """The ranks that together hold one copy of a sharded model, for fully_shard: a DeviceMesh
+        on run.device of one dimension, "shard", [`shards` of the job's file]; without a daemon [1].
+
+        It stays the same object while ranks change. torch's default process group is of these ranks
+        from then on: torch.distributed.get_rank() is the position, in [0, shards). Collectives are
+        for a step's block and an evaluation.
+
+        Raises RuntimeError if torch has a default process group of other ranks.
+        """
+        if self._replica is None:
+            self._replica = replica_of(self._engine)
+        return self._replica.mesh
+
     def attach(self, model: Union[torch.nn.Module, Mapping[str, torch.nn.Module]],
                optimizer: torch.optim.Optimizer, *others: Stateful, own: Sequence[Stateful] = (),
                unused_parameters: bool = False) -> None:
@@ -161,9 +183,11 @@ class Run:
 
         model: a Module, or {"name": Module}. Parameters that require gradients are trained; they
           keep their storage from now on: no .to(), .half() or p.data = ... (checked at each pass).
+          Of a sharded one, fully_shard was applied to all parts with run.mesh.
         optimizer: the one of these parameters, a torch.optim.Optimizer.
         others: what ranks that share gradients have alike, with state_dict and load_state_dict:
-          schedulers, a GradScaler, an average of the weights.
+          schedulers (of a sharded model, for one step in each step), a GradScaler, an average of
+          the weights.
         own: the same, of each rank for itself: a loader of the script's that tells its position,
           as torchdata's StatefulDataLoader, is then given to step.batches, and goes on there.
           torch's, Python's and NumPy's random numbers always are.
@@ -175,31 +199,11 @@ class Run:
         """
         if self._attached:
             raise RuntimeError("run.attach was called before; call it once, with all there is")
-        modules = {"": model} if isinstance(model, torch.nn.Module) else model
-        if not isinstance(modules, Mapping):
-            modules = {"": modules}
-        for name, module in modules.items():
-            if not isinstance(module, torch.nn.Module):
-                raise TypeError(f"model {name or 'argument'} is a {type(module).__name__}; attach "
-                                "takes a torch.nn.Module, or a dict of them")
-        if not isinstance(optimizer, torch.optim.Optimizer):
-            raise TypeError(f"the optimizer is a {type(optimizer).__name__}; attach takes a "
-                            "torch.optim.Optimizer")
-        for one in (*others, *own):
-            if not (hasattr(one, "state_dict") and hasattr(one, "load_state_dict")):
-                raise TypeError(f"a {type(one).__name__} has no state_dict and load_state_dict, so "
-                                "it cannot be saved; leave it out, or add them")
-        trained: Dict[int, torch.Tensor] = {
-            id(p): p for module in modules.values() for p in module.parameters()
-            if p.requires_grad}
-        given = {id(p) for group in optimizer.param_groups for p in group["params"]}
-        if not given <= set(trained):
-            raise ValueError(f"{len(given - set(trained))} of the optimizer's parameters are not "
-                             "of the attached model, or do not require gradients")
+        self._modules, self._optimizer = modules_of(model), optimizer
+        self._trained = trained_by(optimizer, self._modules)
+        check_stateful((*others, *own))
+        self._sharded = sharded_model(self, others)
         self._attached = True
-        self._modules = dict(modules)
-        self._trained = trained
-        self._optimizer = optimizer
         self._scaler = next((one for one in others if isinstance(one, GradScaler)), None)
         self._unused_parameters = unused_parameters
         if self._engine.may_slip:
@@ -210,8 +214,8 @@ class Run:
                              if hasattr(one, "__iter__") and not isinstance(one, torch.nn.Module)}
         self._state = State(self, optimizer, others,
                             [self._own_loaders.get(id(one), one) for one in own], self._shadow,
-                            list(self._own_loaders.values()))
-        self._hooks = OptimizerHooks(self, optimizer, trained)
+                            list(self._own_loaders.values()), self._sharded)
+        self._hooks = OptimizerHooks(self, optimizer, self._trained)
         route_backward()
 
     def loader(self, dataset: Any, *, batch_size: Optional[int] = None, shuffle: bool = True,
@@ -290,7 +294,8 @@ class Run:
         last step, the rank evaluates and saves what is due when the process exits.
 
         rehearse: a spare first makes one step by itself, step.rehearsal, so that what torch.compile
-          makes is there when the spare is needed. It counts nowhere.
+          makes is there when the spare is needed. It counts nowhere. Of a sharded model a spare
+          has a part, and makes none.
 
         Raises RuntimeError when nothing is attached, inside of a step's block, and after a step
         without `with step:`; TrainingError when the training ends by an error.
@@ -307,7 +312,8 @@ class Run:
                                    f"{Step._active.number}; leave `with step:` first")
             self._close_step()
             if not self._loaded:
-                if rehearse and not self._rehearsed and self._engine.rank < 0:
+                if (rehearse and not self._rehearsed and self._engine.rank < 0
+                        and self._sharded is None):
                     self._rehearsed = True
                     self._newest = Rehearsal(self).begin()
                     yield self._newest[0]
@@ -327,6 +333,8 @@ class Run:
             if order.kind == "evaluate":
                 self._evaluate(order)
                 continue
+            if self._sharded is not None:
+                self._sharded.begin_step()
             self._newest = Step(self, order), order
             yield self._newest[0]
 
@@ -373,6 +381,8 @@ class Run:
         self._made += step.done
         if self._shadow is not None:
             self._shadow.end_step(step, order)
+        if self._sharded is not None:
+            self._sharded.end_step(step)
         if isinstance(self._engine, Rehearsal):
             self._engine.end()
 
@@ -396,28 +406,17 @@ class Run:
         return self._iterables[id(loader)][1]
 
     def _load(self) -> None:
-        def named(list_of: Callable[[torch.nn.Module], Iterator[Tuple[str, torch.Tensor]]]
-                  ) -> List[Tuple[str, torch.Tensor]]:
-            return [(f"{prefix}.{name}" if prefix else name, tensor)
-                    for prefix, module in self._modules.items()
-                    for name, tensor in list_of(module)]
-
-        parameters = named(lambda module: module.named_parameters(remove_duplicate=False))
-        trained = [(name, p) for name, p in parameters if p.requires_grad]
+        trained, kept = tensors_of(self._modules, self._sharded)
         no_mean = ""
         if self._shadow is not None:
             no_mean = self._shadow.load(list({id(p): p for _, p in trained}.values()))
         self._engine.load(
-            parameters=trained,
-            # What is not trained is kept like a buffer.
-            buffers=[(name, p) for name, p in parameters if not p.requires_grad]
-            + named(lambda module: module.named_buffers(remove_duplicate=False)),
-            unused_parameters=self._unused_parameters, state=self._state, shadow=self._shadow,
-            no_slipstream=self._no_slipstream, no_mean=no_mean,
+            parameters=trained, buffers=kept, state=self._state, shadow=self._shadow,
+            sharded=self._sharded, unused_parameters=self._unused_parameters, no_mean=no_mean,
+            no_slipstream=self._no_slipstream, evaluates=self._evaluation is not None,
             samples=self._loaders[0].samples if self._loaders else 0,
             batch=(self._loaders[0].batch_size or 0) if self._loaders else 0,
-            shuffle=self._loaders[0].shuffle if self._loaders else False,
-            evaluates=self._evaluation is not None)
+            shuffle=self._loaders[0].shuffle if self._loaders else False)
         self._loaded = True
 
     def _updated(self) -> None:
@@ -438,6 +437,8 @@ class Run:
             if not isinstance(score, Score):
                 raise TypeError(f"the function of @run.evaluation has returned a "
                                 f"{type(score).__name__}; it must return a paceline.Score")
+            if self._sharded is not None:
+                self._sharded.end_evaluation()
             self._engine.end_evaluation(score.loss, score.correct, score.count, int(score.count))
         except BaseException as error:
             if not (is_of_a_step(error)

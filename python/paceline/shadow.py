@@ -26,7 +26,7 @@ class Shadow:
     def __init__(self, optimizer: torch.optim.Optimizer, others: Sequence[Stateful]) -> None:
         self._optimizer = optimizer
         self.schedulers: List[Any] = [one for one in others if isinstance(one, LRScheduler)]
-        self._first = [_count(one) for one in self.schedulers]
+        self._first = [steps_made(one) for one in self.schedulers]
         self._calls = [0] * len(self.schedulers)
         self._steps = [self._take_over(place) for place in range(len(self.schedulers))]
         self._rates: Optional[List[float]] = None  # As the schedulers have left them.
@@ -72,7 +72,7 @@ class Shadow:
         # What they would warn of: on ranks whose updates the engine makes, the script makes none.
         setattr(self._optimizer, "_opt_called", True)
         for scheduler, first, plain in zip(self.schedulers, self._first, self._steps):
-            for _ in range(first + step - _count(scheduler)):
+            for _ in range(first + step - steps_made(scheduler)):
                 plain()
         self._rates = self._read_rates()
         if self._due is not None and self._due <= step:
@@ -207,11 +207,11 @@ class Shadow:
         return type(self._optimizer).__name__
 
 
-def _count(scheduler: Any) -> int:
+def steps_made(scheduler: Any) -> int:
     """How many steps a scheduler has made, from wherever it began."""
     if hasattr(scheduler, "last_epoch"):
         return int(scheduler.last_epoch)
-    return _count(scheduler._schedulers[0])  # A ChainedScheduler.
+    return steps_made(scheduler._schedulers[0])  # A ChainedScheduler.
 
 
 def _has_mean(name: Any, value: Any, parameter: torch.Tensor) -> bool:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from paceline.loader import OwnLoader
     from paceline.session import Run
     from paceline.shadow import Shadow
+    from paceline.sharded import Placement, ShardedModel, Slice
 
 
 class Stateful(Protocol):
@@ -56,8 +57,12 @@ class _Pickler(pickle.Pickler):
         return self._places[id(obj)]
 
 
+class _Place(int):
+    """Of a tensor in the schema's order, in its stead."""
+
+
 class _Unpickler(pickle.Unpickler):
-    def __init__(self, file: io.BytesIO, tensors: Sequence[torch.Tensor]) -> None:
+    def __init__(self, file: io.BytesIO, tensors: Sequence[Any]) -> None:
         super().__init__(file)
         self._tensors = tensors
 
@@ -75,19 +80,34 @@ class _Unpickler(pickle.Unpickler):
 
 
 def _split(value: Any) -> Tuple[bytes, List[torch.Tensor]]:
-    """A text and the tensors of a value."""
+    """A text and the tensors of a value: of DTensors, this rank's parts."""
     file = io.BytesIO()
     pickler = _Pickler(file)
     pickler.dump(value)
-    kinds = [(str(t.dtype), tuple(t.shape), t.device.type) for t in pickler.tensors]
-    return pickle.dumps((kinds, file.getvalue()), protocol=5), pickler.tensors
+    kinds = pickle.dumps(([_kind(t) for t in pickler.tensors], file.getvalue()), protocol=5)
+    return kinds, [_local(t) for t in pickler.tensors]
+
+
+def _kind(tensor: torch.Tensor) -> Tuple[Any, ...]:
+    kind = str(tensor.dtype), tuple(tensor.shape), tensor.device.type
+    if not hasattr(tensor, "_local_tensor"):
+        return kind
+    from paceline.sharded import placement_of  # pylint: disable=import-outside-toplevel
+
+    return (*kind, placement_of(tensor))
+
+
+def _local(tensor: torch.Tensor) -> torch.Tensor:
+    """As fsdp.local, without its imports."""
+    part: torch.Tensor = getattr(tensor, "_local_tensor", tensor)
+    return part
 
 
 def _kinds(schema: bytes) -> Any:
     return _Unpickler(io.BytesIO(schema), []).load()[0]
 
 
-def _join(schema: bytes, tensors: Sequence[torch.Tensor]) -> Any:
+def _join(schema: bytes, tensors: Sequence[Any]) -> Any:
     blob = _Unpickler(io.BytesIO(schema), []).load()[1]
     return _Unpickler(io.BytesIO(blob), tensors).load()
 
@@ -134,8 +154,10 @@ class State:
 
     def __init__(self, run: Run, optimizer: torch.optim.Optimizer, others: Iterable[Stateful],
                  own: Iterable[Stateful], shadow: Optional[Shadow] = None,
-                 loaders: Sequence[OwnLoader] = ()) -> None:
+                 loaders: Sequence[OwnLoader] = (), sharded: Optional[ShardedModel] = None
+                 ) -> None:
         self._run = run
+        self._sharded = sharded  # None: the optimizer has no DTensors.
         self._loaders = loaders  # Of own; they go back to a step's beginning in their own way.
         self._shadow = shadow  # None: the script calls optimizer and schedulers by itself.
         self._optimizer = optimizer
@@ -163,7 +185,7 @@ class State:
             return all(isinstance(state[name], torch.Tensor) and state[name].shape == p.shape
                        and state[name].dim() > 0 for p, state in zip(parameters, states))
 
-        return [(name, [state[name] for state in states])
+        return [(name, [_local(state[name]) for state in states])
                 for name in sorted(states[0], key=str) if is_slot(name)]
 
     def take(self, shared: bool) -> Tuple[bytes, List[torch.Tensor]]:
@@ -172,14 +194,29 @@ class State:
             self._shadow.settle()
         return _split([one.state_dict() for one in self._of(shared)])
 
-    def allocate(self, _shared: bool, schema: bytes) -> List[torch.Tensor]:
+    def allocate(self, shared: bool, schema: bytes) -> List[torch.Tensor]:
         """Tensors into which those of the schema fit."""
-        return [torch.empty(shape, dtype=getattr(torch, dtype.removeprefix("torch.")),
+        sharded = self._sharded
+        return [torch.empty(shape if sharded is None else sharded.sizes_of(shape, placement),
+                            dtype=getattr(torch, dtype.removeprefix("torch.")),
                             device="cpu" if device == "cpu" else self._run.device)
-                for dtype, shape, device in _kinds(schema)]
+                for (dtype, shape, device, *_), placement in zip(
+                    _kinds(schema), self._placements(shared, schema))]
+
+    def slices(self, shared: bool, schema: bytes) -> List[Optional[Slice]]:
+        """Which slice of a sharded tensor each of the schema's is on this rank."""
+        sharded = self._sharded
+        if sharded is None:
+            return []
+        return [sharded.slice_of(kind[1], placement) for kind, placement in zip(
+            _kinds(schema), self._placements(shared, schema))]
 
     def put(self, shared: bool, schema: bytes, tensors: Sequence[torch.Tensor]) -> None:
         """Replaces the state."""
+        sharded = self._sharded
+        if sharded is not None:
+            tensors = [sharded.whole(tensor, kind[1], placement) for tensor, kind, placement in zip(
+                tensors, _kinds(schema), self._placements(shared, schema))]
         states = _join(schema, tensors)
         attached = self._of(shared)
         if len(states) != len(attached):
@@ -214,6 +251,19 @@ class State:
             loader.undo()
         for one, state in zip(self._changing, self._kept):
             one.load_state_dict(copy.deepcopy(state))
+
+    def _placements(self, shared: bool, schema: bytes) -> List[Optional[Placement]]:
+        """How the tensors of the schema are sharded here: as they were, or, what the optimizer has
+        in a parameter's shape, as the parameter is."""
+        kinds = _kinds(schema)
+        found: List[Optional[Placement]] = [kind[3] if len(kind) > 3 else None for kind in kinds]
+        if self._sharded is None or not shared:
+            return found
+        states = _join(schema, [_Place(place) for place in range(len(kinds))])
+        for place, shape, placement in self._sharded.slots_in(states[0]):
+            if isinstance(place, _Place) and kinds[place][1] == shape:
+                found[place] = placement
+        return found
 
     def _of(self, shared: bool) -> List[Stateful]:
         return [self._optimizer, *self._others] if shared else self._own

@@ -53,6 +53,7 @@ class Step:
         self._pass = 0
         self._waits = False     # For the backward pass of the newest batch.
         self._prepared = False  # The gradients are ready for the optimizer.
+        self._stepping = False  # The optimizer's step has begun, and is not done.
         self._updated = False
         self._left = False
         self._reported: Dict[str, float] = {}  # By the script; it counts if the step does.
@@ -86,6 +87,8 @@ class Step:
         for _ in range(self.passes):
             self._run._streams.follow()
             self._engine.begin_pass()
+            if self._run._sharded is not None:
+                self._run._sharded.begin_batch()
             batch = source._take()
             self._pass += 1
             self._waits = True
@@ -113,6 +116,8 @@ class Step:
         self._waits = False
         scaler = self._run._scaler
         self._run._streams.follow()
+        if self._run._sharded is not None:
+            self._run._sharded.begin_backward(self._pass == self.passes)
         self._engine.backward(loss if scaler is None else scaler.scale(loss),
                               loss.detach().reshape(()))
 
@@ -158,7 +163,10 @@ class Step:
             return False
         # The script may have swallowed what cut the step off.
         why = error or RuntimeError(f"step {self.number} ended without step.update()")
-        if is_of_a_step(why) and self._engine.cut_off(text_of(why), is_collective(why)):
+        # Half of an update is not made up for.
+        is_half = self._stepping and self._run._sharded is not None
+        if (is_of_a_step(why) and not is_half
+                and self._engine.cut_off(text_of(why), is_collective(why))):
             return True
         self._run._fail(why)
         if error is None:
@@ -179,6 +187,8 @@ class Step:
             raise RuntimeError(f"step {self.number} was updated already; one step is one update")
         self._check_clip(clip)
         self._run._streams.follow()
+        if self._run._sharded is not None:
+            self._run._sharded.end_backward()
         if self._makes_update:
             self._run._streams.wait_for(self._engine, "mean of the gradients")
         if self._run._scaler is not None:
@@ -209,9 +219,11 @@ class Step:
         if not self._prepared and not self._prepare(clip):
             raise RuntimeError(f"gradients of step {self.number} are not finite; on_nonfinite: skip "
                                "needs step.update() in the place of optimizer.step()")
+        self._stepping = True
 
     def _after_optimizer(self) -> None:
         """The update is done, or is the engine's to make. It is never repeated."""
+        self._stepping = False
         if self._updated:
             return
         self._updated = True

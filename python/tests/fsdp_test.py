@@ -18,6 +18,7 @@ sys.path.insert(0, os.path.abspath("python"))
 from fsdp_groups import CPU, SwitchingGroupTest, played  # noqa: E402, F401
 from fsdp_net import BLOCKS, build, cut_at, loss_of  # noqa: E402
 from fsdp_ranks import RanksTest  # noqa: E402, F401
+from fsdp_session import ShardedSessionTest  # noqa: E402, F401
 from paceline import fsdp  # noqa: E402
 from paceline._engine import SwitchingGroup  # noqa: E402
 from paceline.mesh import ReplicaMesh, mesh_of_one  # noqa: E402

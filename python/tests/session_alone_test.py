@@ -11,6 +11,7 @@ import unittest
 
 import torch
 import torch.distributed
+from torch.distributed.fsdp import fully_shard
 
 sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
@@ -372,6 +373,41 @@ class ProcessTest(unittest.TestCase):
             "pid = os.fork() or sys.exit(7); assert os.waitstatus_to_exitcode("
             "os.waitpid(pid, 0)[1]) == 7")
         self.assertEqual((ended.returncode, ended.stdout), (0, "trained\n"), ended.stderr)
+
+
+class ShardedTest(unittest.TestCase):
+    """A model of FSDP2, of which this rank has the only shard."""
+
+    def setUp(self):
+        self.addCleanup(lambda: torch.distributed.is_initialized()
+                        and torch.distributed.destroy_process_group())
+
+    def train(self, shards):
+        """Returns the parameters."""
+        run = paceline.init(steps=4, batch_per_rank=2)
+        model, _ = make()
+        if shards:
+            for layer in model:
+                fully_shard(layer, mesh=run.mesh)
+            fully_shard(model, mesh=run.mesh)
+        optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
+        run.attach(model, optimizer)
+        for step in run.steps():
+            with step:
+                for x in step.batches(BATCHES):
+                    step.backward(model(x).square().mean())
+                step.update(clip=0.01)
+        return [getattr(p, "_local_tensor", p).detach() for p in model.parameters()]
+
+    def test_a_new_run_may_have_the_same_model(self):
+        model = fully_shard(make()[0], mesh=paceline.init(steps=1).mesh)
+        for _ in range(2):
+            run = paceline.init(steps=1)
+            self.assertEqual(run.mesh.size(), 1)
+            run.attach(model, torch.optim.SGD(model.parameters(), lr=0.1))
+
+    def test_it_trains_as_any_other(self):
+        torch.testing.assert_close(self.train(True), self.train(False))
 
 
 if __name__ == "__main__":

@@ -226,6 +226,15 @@ class ExamplesTest(unittest.TestCase):
         self.assertNotEqual(int(job["ranks"][1]["pid"]), killed, events)
         self.assertGreater(job["evaluation"]["accuracy"], 0.9, events)
 
+    def test_a_session_trains_a_model_in_shards(self):
+        (self.folder / "sharded.json").write_text(json.dumps({
+            "name": "sharded", "ranks": 2, "shards": 2,
+            "command": ["python3", str(EXAMPLES / "fsdp2_session.py")],
+            "session": True, "venv": str(VENV), "steps": 20, "batch_per_rank": 8}))
+        self.paceline("submit", "sharded.json")
+        job = self.wait_for("sharded", lambda job: job["state"] in ("SUCCEEDED", "FAILED"))
+        self.assertEqual((job["state"], int(job["progress"]["step"])), ("SUCCEEDED", 20), job)
+
     def test_an_interpreter_stands_by_for_the_next_start(self):
         script = self.folder / "trains_on.py"
         script.write_text(TRAINS_ON)

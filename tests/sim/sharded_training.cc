@@ -127,7 +127,9 @@ void Training::DecideSharded(Group& group) {
   std::vector<RankPosition> reported;
   std::vector<uint64_t> layouts;
   for (size_t m = 0; m < group.members.size(); ++m) {
-    reported.push_back(group.members[m].trainer->part().at);
+    Trainer& trainer = *group.members[m].trainer;
+    trainer.TakePosition(group.lanes.PositionOf(static_cast<int>(m)));
+    reported.push_back(trainer.part().at);
     layouts.push_back(LayoutOf(static_cast<int>(m), group.members.size()));
   }
   group.plan = PlanOf(group, /*latest=*/true);
@@ -199,9 +201,10 @@ void Training::CarryOut(Group& group, size_t m) {
     if (trainer.part().at.mean_prepared) world_.replica_judge->Note("undid a prepared mean");
     trainer.UndoStep();
     if (receives) {
-      trainer.Later(delay / 2, [this, &group, m] {
+      const bool has_begun = group.decision.positions[m].generation > 0;
+      trainer.Later(delay / 2, [this, &group, m, decided = has_begun ? group.generation : 0] {
         const Member& member = group.members[m];
-        if (!member.out && TakesPart(group, m)) member.trainer->GiveUpState(group.generation);
+        if (!member.out && TakesPart(group, m)) member.trainer->GiveUpState(decided);
       });
     } else {
       trainer.CarryOut(After(group, m));

@@ -82,6 +82,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   // The step's exchange is done. `save_order`: save order to answer after it; 0: none.
   void CompleteStep(const TakenPlan& plan, int64_t save_order, bool leaves);
   // What follows, if its model is sharded.
+  // It meets the others at this position: a part of another one is lost.
+  void TakePosition(int position);
   // It has the result of the step, or of the mean, of that number, and has not applied it.
   void Prepare(bool mean, uint64_t result);
   // Applies what it is prepared with.
@@ -95,8 +97,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void UndoStep();
   // It has done its part of a rendezvous, and keeps its state: it is there.
   void CarryOut(const RankPosition& after) { part_.at = after; }
-  // It begins to receive the state of others in the generation, and has none until all have theirs.
-  void GiveUpState(int64_t generation);
+  // It has no state until all members of a generation have theirs. `decided`: as in RankPosition.
+  void GiveUpState(int64_t decided);
   // The members cannot go on: the state is lost.
   void FailRendezvous(const std::string& why);
 

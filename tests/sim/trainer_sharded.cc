@@ -1,9 +1,17 @@
-// What a trainer does with its part of a sharded model, as TrainLoop and RunRendezvous do.
+// What a trainer does with its part of a sharded model, as TrainerRun, RunRendezvous and TrainLoop
+// do.
+#include <algorithm>
 #include <utility>
 
 #include "tests/sim/trainer.h"
 
 namespace paceline::sim {
+
+void Trainer::TakePosition(int position) {
+  if (part_.position == -1 || part_.position == position) return;
+  world_.trace.Add(name(), " moves to position ", position);
+  GiveUpState(std::max(part_.at.generation, part_.at.decided));
+}
 
 void Trainer::Prepare(bool mean, uint64_t result) {
   RankPosition& at = part_.at;
@@ -54,11 +62,11 @@ void Trainer::UndoStep() {
   part_.at.computed = part_.at.prepared = false;
 }
 
-void Trainer::GiveUpState(int64_t generation) {
+void Trainer::GiveUpState(int64_t decided) {
   computed_ = false;
   part_ = ModelPart();
   part_.lost = true;
-  part_.at.decided = generation;
+  part_.at.decided = decided;
 }
 
 void Trainer::FailRendezvous(const std::string& why) { Exit(FailureKind::kError, why); }

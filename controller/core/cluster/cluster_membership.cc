@@ -9,6 +9,7 @@
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/recovery.h"
+#include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
@@ -51,6 +52,7 @@ SlotWish WishOf(const Job& job, SlotUse use) {
   for (const RankState& spare : job.spares) wish.spares.push_back(spare.slot);
   for (const auto& [node, why] : job.recovery.vacate) wish.avoid.insert(node);
   for (const auto& [node, why] : job.recovery.avoid) wish.avoid.insert(node);
+  wish.domain = WidestDomain(job);
   return wish;
 }
 

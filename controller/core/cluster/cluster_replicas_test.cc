@@ -28,20 +28,26 @@ class ClusterReplicasTest : public ::testing::Test {
 
   // Job 1, of two replicas of two ranks, trains on a and b, which have two slots each; c is free.
   void Train(ReplicaPlacement replica) {
-    for (const char* name : {"a", "b"}) Join(name, 0);
+    for (const char* name : {"a", "b"}) Join(name, 2, "", 0);
+    Submit(/*shards=*/2, replica);
+    ASSERT_EQ(Nodes(), "aabb");
+    Join("c", 2, "", 2);
+  }
+  // A job of two replicas, which starts.
+  void Submit(int shards, ReplicaPlacement replica) {
     JobRequest request = PlayedRequest();
-    request.ranks = 4;
-    request.shards = 2;
+    request.ranks = 2 * shards;
+    request.shards = shards;
     request.placement.replica = replica;
     request.recovery.max_failures = 3;
     cluster_.Step(JobSubmitted{request}, At(1));
     Report({}, 2);
     ASSERT_EQ(job().state, JobState::kRunning);
-    ASSERT_EQ(Nodes(), "aabb");
-    Join("c", 2);
   }
-  void Join(const char* name, double at) {
-    cluster_.Step(NodeConnected{Facts(name, 2), {}}, At(at));
+  void Join(const char* name, int slots, const char* island, double at) {
+    NodeFacts facts = Facts(name, slots);
+    facts.labels["island"] = island;
+    cluster_.Step(NodeConnected{facts, {}}, At(at));
   }
   // All ranks train, but for those that have failed.
   void Report(const std::vector<int>& failed, double at) {
@@ -102,6 +108,18 @@ TEST_F(ClusterReplicasTest, RankWaitsForTheNodeOfItsReplicaIfThatIsRequired) {
   cluster_.Step(UncordonRequested{NodeName("b"), "ann"}, At(5));
   EXPECT_EQ(Nodes(), "aabb") << job().reason;
   EXPECT_EQ(job().generation, Generation(2));
+}
+
+TEST_F(ClusterReplicasTest, RequiredDomainOfARunningJobStaysWhatItIsWhenALargerNodeJoins) {
+  for (const char* name : {"a", "b"}) Join(name, 2, "x", 0);
+  for (const char* name : {"c", "d"}) Join(name, 2, "y", 0);
+  Submit(/*shards=*/4, ReplicaPlacement::kRequire);
+  ASSERT_EQ(Nodes(), "aabbccdd") << "each replica has an island";
+  Join("e", 2, "x", 2);
+  Join("f", 4, "y", 2);
+  Cordon("b", 3);
+  Report({3}, 4);
+  EXPECT_EQ(Nodes(), "aabeccdd") << job().reason;
 }
 
 TEST_F(ClusterReplicasTest, ReplicaThatHasLostAllItsRanksGoesToAnotherNode) {

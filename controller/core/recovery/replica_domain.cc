@@ -61,8 +61,9 @@ Span DomainOfReplica(const Job& job, int replica) {
 }
 
 Span WidestDomain(const Job& job) {
-  if (job.request.placement.replica == ReplicaPlacement::kPrefer) return Span::kAnywhere;
   const Lanes lanes{job.request.shards};
+  const bool is_required = job.request.placement.replica == ReplicaPlacement::kRequire;
+  if (lanes.shards == 1 || !is_required) return Span::kAnywhere;
   Span widest = Span::kNode;
   for (size_t r = 0; r < job.ranks.size(); r += static_cast<size_t>(lanes.shards)) {
     widest = std::max(widest, DomainOfReplica(job, lanes.ReplicaOf(job.ranks[r].seat)));

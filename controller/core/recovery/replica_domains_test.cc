@@ -318,6 +318,23 @@ TEST(ReplicaDomainsTest, ReplicaIsNotTornWhenAMoveFails) {
   EXPECT_EQ(other.Nodes(), "b0b0") << other.job.reason;
 }
 
+TEST(ReplicaDomainsTest, ReplicaStaysInItsDomainIfItsLastMemberGoesBackToAnother) {
+  JobRequest request = ShardedRequest(3, 2);
+  request.placement.replica = ReplicaPlacement::kRequire;
+  std::vector<Slot> slots;
+  for (int number = 0; number < 6; ++number) slots.push_back({NodeName("a"), number});
+  MemberJob played(std::move(request), std::move(slots));
+  played.slots.Require(Span::kNode);
+  LoseRanks(played, {2, 4}, 10);
+  ASSERT_EQ(played.Nodes(), "aaaa") << played.job.reason;
+  ASSERT_EQ(FirstSeat(played.job, played.job.ranks[2]), 5) << "it was in position 1";
+  for (const int number : {6, 7}) played.slots.Add("a", number);
+  LoseRanks(played, {1, 3}, 11);
+  EXPECT_EQ(played.job.generation, Generation(3)) << played.job.reason;
+  EXPECT_EQ(FirstSeat(played.job, played.job.ranks[1]), 5) << "nobody else has its state";
+  EXPECT_EQ(played.Nodes(), "aaaa");
+}
+
 TEST(ChooseNearTest, TakesTheNearestOfTheDomain) {
   using Indices = std::vector<size_t>;
   const std::vector<Slot> slots = {{NodeName("a"), 0, "r", "i"},

@@ -46,7 +46,6 @@ class ReplicaSeats {
   std::set<int> GroupsWithoutHolder() const;
   int FindSeat(int group, const Slot& slot);
   std::optional<std::string> SeatHolderOf(int group);
-  std::vector<int> ReplicasOfGroup(int group) const;
   bool HasOneState(int replica) const;
   struct Holder {
     std::vector<RankState>* from = nullptr;
@@ -70,8 +69,10 @@ class ReplicaSeats {
   SeatHolders& holders_;
   std::vector<std::string>& outcomes_;
   std::vector<Slot> slots_;  // Free ones that were found.
-  // By replica: where its members are; if there are none, a slot in the domain that it gets, if the
-  // job requires one. Filled in as far as it was asked for.
+  // By replica: a slot in its domain, in which it stays even if its last member gets another seat.
+  std::map<int, Slot> homes_;
+  // By replica: where its members are; if there are none, its home, if it has one. Filled in as far
+  // as it was asked for.
   std::map<int, std::vector<Slot>> others_;
 };
 
@@ -81,6 +82,8 @@ const std::vector<Slot>& ReplicaSeats::OthersOf(int replica) {
     for (const RankState& member : holders_.next.members) {
       if (lanes_.ReplicaOf(member.seat) == replica) known->second.push_back(member.slot);
     }
+    const auto home = homes_.find(replica);
+    if (known->second.empty() && home != homes_.end()) known->second.push_back(home->second);
   }
   return known->second;
 }
@@ -227,16 +230,6 @@ std::optional<std::string> ReplicaSeats::SeatHolderOf(int group) {
   return in_the_way;
 }
 
-// Those that go on, with seats in the group of a first position.
-std::vector<int> ReplicaSeats::ReplicasOfGroup(int group) const {
-  std::vector<int> replicas = ReplicasByHoles(job_, holders_);
-  const auto is_other = [&](int replica) {
-    return groups_[static_cast<size_t>(lanes_.RankOf(replica, 0))] != group;
-  };
-  replicas.erase(std::remove_if(replicas.begin(), replicas.end(), is_other), replicas.end());
-  return replicas;
-}
-
 // Whether its members have the parts of one replica's state.
 bool ReplicaSeats::HasOneState(int replica) const {
   int parts = 0;
@@ -276,7 +269,12 @@ bool ReplicaSeats::MayHaveAll(int replica, int source) {
 // If replicas differ, and none of those with seats in the group of a first position has one state:
 // seats all who have the state of one replica in one replica. Returns as SeatHolderOf.
 std::optional<std::string> ReplicaSeats::SeatReplicaOf(int group) {
-  const std::vector<int> replicas = ReplicasOfGroup(group);
+  std::vector<int> replicas = ReplicasByHoles(job_, holders_);
+  replicas.erase(std::remove_if(replicas.begin(), replicas.end(),
+                                [&](int r) {
+                                  return groups_[static_cast<size_t>(lanes_.RankOf(r, 0))] != group;
+                                }),
+                 replicas.end());
   if (std::any_of(replicas.begin(), replicas.end(), [&](int r) { return HasOneState(r); })) {
     return std::nullopt;
   }
@@ -420,7 +418,10 @@ std::optional<std::string> ReplicaSeats::Fill(const FindSlots& find_slots) {
         absl::StrCat("the job goes on with ", ranks, " of ", job_.request.ranks, " ranks"));
   }
   slots_ = supply.slots();
-  for (const auto& [replica, slot] : supply.homes()) others_[replica] = {slot};
+  homes_ = supply.homes();
+  for (const RankState& member : holders_.next.members) {
+    homes_.emplace(lanes_.ReplicaOf(member.seat), member.slot);
+  }
   std::optional<std::string> in_the_way = KeepStates();
   if (in_the_way.has_value()) return in_the_way;
   SeatThoseWithState();

@@ -73,6 +73,11 @@ Unfitness ForShardedSpare(const SlotTable& table, int n, const SlotWish& wish) {
           2 * static_cast<int>(spares) + beside_spare, table.room(n), n};
 }
 
+// The kind of domain that the ranks of a replica have to share; kAnywhere: none.
+Span RequiredSpan(const JobRequest& job, const SlotTable& table, const SlotWish& wish) {
+  return wish.domain.has_value() ? *wish.domain : table.BlocksOf(job).span;
+}
+
 // The domains that a slot has to be in, of this kind: those of the other ranks of its replica, or,
 // for a spare, of any ranks.
 NodeSet RequiredDomains(const SlotTable& table, const SlotWish& wish, Span span) {
@@ -102,9 +107,9 @@ NodeSet Suitable(const JobRequest& job, const SlotTable& table, const SlotWish& 
   const int peer =
       same.empty() || wish.ranks.empty() ? -1 : table.index().Find(wish.ranks.front().node);
   const bool spare = wish.use == SlotWish::Use::kSpare;
-  const RankBlocks blocks = table.BlocksOf(job);
-  if (blocks.bound() && (spare || !wish.replica.empty())) {
-    nodes.Keep(RequiredDomains(table, wish, blocks.span));
+  const Span span = RequiredSpan(job, table, wish);
+  if (span != Span::kAnywhere && (spare || !wish.replica.empty())) {
+    nodes.Keep(RequiredDomains(table, wish, span));
   }
   NodeSet suitable(table.size());
   nodes.ForEach([&](int n) {
@@ -268,7 +273,7 @@ Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& node
                        const SlotWish& wish, int count) {
   const NodeIndex index = IndexOf(nodes);
   SlotTable table(nodes, index);
-  const Span span = table.BlocksOf(job).span;
+  const Span span = RequiredSpan(job, table, wish);
   for (const NodeSet& group : index.Choices(job.placement, Suitable(job, table, wish))) {
     ReplicaPacking packing(index, count);
     group.ForEach([&](int n) { packing.SetRoom(n, table.free(n)); });

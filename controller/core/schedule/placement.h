@@ -17,6 +17,7 @@
 #define CONTROLLER_CORE_SCHEDULE_PLACEMENT_H_
 
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <vector>
@@ -62,6 +63,9 @@ struct SlotWish {
   // For a rank of a sharded job: the nodes of the others of its replica. It goes near them first,
   // and only into their domain if the job requires that.
   std::vector<NodeName> replica = {};
+  // The kind of domain that each replica of the job stays in (kAnywhere: it need not). Nothing: as
+  // for a new job, for which it follows from the nodes.
+  std::optional<Span> domain = {};
 };
 
 // Returns one slot in `slots`; or none and a `reason`, if the job's policy allows none.

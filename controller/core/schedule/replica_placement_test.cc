@@ -403,6 +403,15 @@ TEST_F(ReplacementTest, ReplicaWithoutAnyRankIsPlacedAsAWhole) {
             "there are no 3 free slots on one node for a replica where the job may run");
 }
 
+TEST_F(ReplacementTest, DomainOfARunningJobDoesNotFollowFromTheNodes) {
+  wish_.domain = Span::kIsland;
+  wish_.avoid = {NodeName("d")};
+  EXPECT_EQ(Nodes(PlaceReplica(Requiring(2, 4), nodes_.spaces, wish_, 2)), "ab");
+  EXPECT_EQ(Nodes(PlaceReplica(Requiring(2, 4), nodes_.spaces, wish_, 3)), "");
+  wish_.replica = {NodeName("b")};
+  EXPECT_EQ(All(Requiring(2, 4)), "ba");
+}
+
 TEST_F(ReplacementTest, ReplicaOfAJobWithoutAnyRankHasTheSameLabel) {
   wish_.ranks.clear();
   JobRequest job = Preferring(1, 5);

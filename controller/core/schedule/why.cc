@@ -11,6 +11,7 @@
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/replica_domain.h"
 #include "controller/core/schedule/node_index.h"
 #include "controller/core/schedule/placement.h"
 #include "controller/core/schedule/rank_blocks.h"
@@ -175,9 +176,8 @@ class Explanation {
 
   // Of a job that waits for slots of lost ranks, which may have to be near the others.
   void ExplainHomes() {
-    const std::vector<NodeSpace> spaces = SpacesOf(in_.nodes, in_.jobs, job_.request.device);
-    const RankBlocks blocks = SlotTable(spaces, index_).BlocksOf(job_.request);
-    if (!blocks.bound()) return;
+    const Span span = WidestDomain(job_);
+    if (span == Span::kAnywhere) return;
     std::map<int, std::set<std::string>> homes;  // By replica: the nodes of those that are left.
     std::set<int> broken;
     for (size_t r = 0; r < job_.ranks.size(); ++r) {
@@ -192,7 +192,7 @@ class Explanation {
     for (const int replica : broken) {
       const std::set<std::string>& nodes = homes[replica];
       if (nodes.empty()) continue;
-      Say("The new ranks of replica ", replica, " have to be ", DescribeSpan(blocks.span),
+      Say("The new ranks of replica ", replica, " have to be ", DescribeSpan(span),
           " with its others, which are on ",
           Names(std::vector<std::string>(nodes.begin(), nodes.end())),
           " (placement.replica: require)");

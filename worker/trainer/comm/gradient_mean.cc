@@ -50,11 +50,12 @@ class CompressHook : public c10d::CppCommHookInterface<GroupHolder> {
 
 struct GradientMean::Parts {
   Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in, bool unused_in,
-        std::vector<int64_t> order_in)
+        std::vector<int64_t> order_in, std::function<void(Group*)> on_group_in)
       : parameters(std::move(parameters_in)),
         format(format_in),
         unused(unused_in),
         order(std::move(order_in)),
+        on_group(std::move(on_group_in)),
         ready(parameters) {}
 
   // Throws, naming the parameters, unless all are in `got`.
@@ -64,6 +65,7 @@ struct GradientMean::Parts {
   const WireFormat format;
   const bool unused;
   std::vector<int64_t> order;  // Empty until known.
+  const std::function<void(Group*)> on_group;
   // If false, the Reducer arranges its buckets by `order` after the first step. Always false where
   // parameters may be unused, since each rank then has its own order.
   bool order_was_known = !order.empty() && !unused;
@@ -120,8 +122,9 @@ void GradientMean::Parts::RequireAllIn(const std::vector<int64_t>& got) const {
 }
 
 GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
-                           std::vector<int64_t> order)
-    : parts_(std::make_unique<Parts>(std::move(parameters), format, unused, std::move(order))) {}
+                           std::vector<int64_t> order, std::function<void(Group*)> on_group)
+    : parts_(std::make_unique<Parts>(std::move(parameters), format, unused, std::move(order),
+                                     std::move(on_group))) {}
 
 GradientMean::~GradientMean() = default;
 
@@ -129,6 +132,7 @@ void GradientMean::SetGroup(Group* group) {
   if (group != nullptr && group->size() == 1) group = nullptr;
   if (group == parts_->group) return;
   parts_->group = group;
+  if (parts_->on_group) return parts_->on_group(group);
   if (group == nullptr) {
     parts_->logger.reset();
     parts_->reducer.reset();  // Also frees the buckets.

@@ -3,7 +3,7 @@
 // This is torch's own Reducer, as in Python's DistributedDataParallel: gradients are gathered in
 // buckets, and a full bucket is reduced at once while the backward pass goes on. The gradients are
 // views of the buckets, which saves a copy. A rank without a group, or alone in it, keeps its own
-// gradients and needs no Reducer.
+// gradients and needs no Reducer. Nor does a model whose backward passes take the mean themselves.
 //
 // After its first step, torch's Reducer rearranges its buckets in the order in which gradients
 // became ready; the layout determines the order of additions. If that order is known from the
@@ -34,9 +34,10 @@ class GradientMean {
   // zero; one that all ranks leave out has no gradient (find_unused_parameters of
   // DistributedDataParallel). There is no group at first. `order`: indices of the parameters in the
   // order in which their gradients become ready (GradientOrder), equal on all ranks, if known from
-  // an earlier step.
+  // an earlier step. `on_group`: the backward passes take the mean, over the group that this is
+  // called with at each change of it.
   GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
-               std::vector<int64_t> order = {});
+               std::vector<int64_t> order = {}, std::function<void(Group*)> on_group = {});
   ~GradientMean();
 
   // Sets the group for later steps' averages; null: none. The group must outlive its use here. Call

@@ -79,6 +79,8 @@ struct StrategyStart {
   // With shards: called in an exchange when this rank has its result, and when it has applied it.
   std::function<void()> on_prepared = {};
   std::function<void()> on_applied = {};
+  // As for GradientMean.
+  std::function<void(Group*)> on_gradient_group = {};
 };
 
 class Strategy {

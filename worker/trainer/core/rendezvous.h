@@ -64,9 +64,11 @@ struct RankPosition {
   bool mean_prepared = false;  // It has the result of the next exchange, and has not applied it.
   bool left_out = false;       // It is `exchanged` by rule 5 alone.
   int64_t means = 0;           // Means of all ranks that it has applied beside those exchanges.
-  int64_t decided = 0;         // The newest generation whose decision it has carried out,
-  int decided_rank = -1;       // and its rank in that one. Without a state: only begun to.
-  RankRange peers;             // Ranks whose state is as its own whenever they are at its step.
+  // The newest generation whose decision it has carried out, and its rank in that one. Without a
+  // state: the newest that it knows of from before it gave its state up; 0: nobody had trained.
+  int64_t decided = 0;
+  int decided_rank = -1;
+  RankRange peers;  // Ranks whose state is as its own whenever they are at its step.
   // Where it trained before `generation`, and the steps it had done then.
   int64_t previous = 0;
   int previous_rank = -1;

@@ -123,7 +123,8 @@ class Transfers {
       tensors.push_back(level.reference);
     }
     state_.position = RankPosition();  // It has none until all ranks have theirs.
-    state_.position.decided = rendezvous_.config.member.generation;
+    const int me = rendezvous_.config.rank();
+    if (After(me).generation > 0) state_.position.decided = rendezvous_.config.member.generation;
     state_.is_open = state_.in_step = false;
     Receive(tensors, from, /*in_place=*/true);
     for (const auto scope : {Attachments::Scope::kShared, Attachments::Scope::kOwn}) {

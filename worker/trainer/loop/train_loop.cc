@@ -4,6 +4,7 @@
 #include <ATen/ops/mul.h>
 
 #include <algorithm>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -25,6 +26,12 @@ int64_t ParentOf(const TrainingState& state, const TrainerConfig& config) {
   return manifest.job_id == config.id.job.value() ? manifest.generation : 0;
 }
 
+// Null: the strategy takes the mean of the gradients.
+std::function<void(Group*)> GradientGroupListener(Workload& workload) {
+  if (!workload.averages_gradients()) return nullptr;
+  return [&workload](Group* group) { workload.SetGradientGroup(group); };
+}
+
 }  // namespace
 
 TrainLoop::TrainLoop(const TrainingParts& parts)
@@ -43,7 +50,8 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                           RankPosition& position = state_.position;
                           position.mean_prepared = false;
                           if (std::exchange(position.exchanged, true)) ++position.means;
-                        }},
+                        },
+                        GradientGroupListener(parts.workload)},
           parts.workload.model().parameters(),
           [this] { return TensorsOf(parts_.workload.optimizer().Slots()); }, parts.control),
       profiler_(ProfilerOptions(parts)),
@@ -65,7 +73,6 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
   if (parts_.begins && state_.checkpoint == nullptr) {
     LaneOf(parts_).CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
   }
-  if (parts_.plan->shards.has_value()) parts_.workload.SetShardGroups(&*parts_.plan->shards);
   parts_.workload.model().SetActiveGroup(&parts_.groups.all());
   parts_.workload.OpenData(DataOf(first_step_), state_.data);
   if (parts_.saver != nullptr) {
@@ -109,7 +116,6 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
 TrainLoop::~TrainLoop() {
   parts_.control.SetPlanListener(nullptr);
   parts_.workload.model().SetActiveGroup(nullptr);
-  if (parts_.plan->shards.has_value()) parts_.workload.SetShardGroups(nullptr);
   if (parts_.saver != nullptr) parts_.saver->Leave();
 }
 

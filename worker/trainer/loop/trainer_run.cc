@@ -210,6 +210,7 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
     session_.groups = generation.connected.groups;
   }
   const absl::Time connected_at = absl::Now();
+  TakePosition(*generation.connected.plan);
   Groups& groups = *generation.connected.groups;
   const Rendezvous rendezvous{
       config,
@@ -246,6 +247,18 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
                      << " step=" << session_.state.position.step << " threads=" << config.threads
                      << " device=" << session_.workload->model().device().str();
   return absl::OkStatus();
+}
+
+// Before the rendezvous, which compares the sizes of parameters, and brings the state of the
+// position.
+void TrainerRun::TakePosition(const BuiltPlan& plan) {
+  if (!plan.shards.has_value() || session_.workload->SetShardGroups(&*plan.shards)) return;
+  TrainingState& state = session_.state;
+  const int64_t known = std::max(state.position.generation, state.position.decided);
+  state.position = RankPosition();
+  state.position.decided = known;  // That the training has begun.
+  state.memory = StrategyMemory();
+  state.is_open = state.in_step = false;
 }
 
 TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingPlan& plan) const {
@@ -366,6 +379,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
 void TrainerRun::EndTraining() {
   if (generation_->training != nullptr) generation_->training->Leave();
   generation_->training.reset();
+  if (generation_->config.member.shards > 1) session_.workload->SetShardGroups(nullptr);
   session_.workload->CloseData();
   generation_->succession.reset();
 }

@@ -147,6 +147,9 @@ class TrainerRun {
   absl::StatusOr<bool> RunRendezvousOfMembers(const Rendezvous& rendezvous);
   // Waits for a generation and meets its members. False: the training ends.
   bool Enter();
+  // With shards: the model becomes that of this rank's position. One that it had at another
+  // position is lost.
+  void TakePosition(const BuiltPlan& plan);
   // Connects the members, if needed, meets them, and prepares the training.
   absl::Status Meet(const Assignment& assignment);
   // All ranks leave the generation together.

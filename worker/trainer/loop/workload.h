@@ -19,6 +19,7 @@
 
 namespace paceline {
 
+class Group;
 class Interpreter;
 struct ShardGroups;
 
@@ -66,13 +67,21 @@ class Workload {
   virtual void OpenData(const Member& member, const DataPosition& position) = 0;
   // The position behind the batches taken. Requires: OpenData.
   virtual DataPosition position() const = 0;
-  // The generation ends, in which data may have been opened: no batch is taken before OpenData.
+  // The generation ends, in which data may have been opened, and a step cut off: no batch is taken
+  // before OpenData.
   virtual void CloseData() = 0;
 
-  // For jobs with shards; called between steps. The groups of the generation that begins
-  // (comm/plan_builder.h), which live until the call with null. The rank may have another position
-  // than before.
-  virtual void SetShardGroups(const ShardGroups* /*groups*/) {}
+  // Whether the backward passes themselves make gradients the mean over ranks, those of the group
+  // that SetGradientGroup has told last. Null: this rank's stay its own. The group lives until the
+  // next call, or CloseData.
+  virtual bool averages_gradients() const { return false; }
+  virtual void SetGradientGroup(Group* /*group*/) {}
+
+  // For jobs with shards; called between steps, before the ranks meet. The groups of the generation
+  // that begins (comm/plan_builder.h), which live until the call with null. Returns false if the
+  // rank has another position than before: parameters have the sizes of that position then, and no
+  // meaning yet.
+  virtual bool SetShardGroups(const ShardGroups* /*groups*/) { return true; }
   // For jobs with shards: the step under way was cut off between LocalStep's BeforeUpdate and the
   // optimizer. Makes the optimizer's step with the gradients that are there, which are clipped, and
   // drops them; all else is then as after the step. `skip`: as BeforeUpdate returns it.

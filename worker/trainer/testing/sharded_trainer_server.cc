@@ -174,7 +174,9 @@ class ShardedMlp : public Classifier {
 class ShardedWorkload : public Workload {
  public:
   ShardedWorkload(const TrainerConfig& config, const std::string& faults)
-      : config_(config), faults_(faults, config.id.rank.value()) {}
+      : config_(config),
+        faults_(faults, config.id.rank.value()),
+        position_(config.member.lanes().PositionOf(std::max(config.member.rank, 0))) {}
 
   absl::Status Open() {
     PACELINE_ASSIGN_OR_RETURN(data_, OpenDataset("data.train", config_.data.train, config_.data));
@@ -226,9 +228,12 @@ class ShardedWorkload : public Workload {
   DataPosition position() const override { return loader_->position(); }
   void CloseData() override { loader_.reset(); }
 
-  void SetShardGroups(const ShardGroups* groups) override {
-    if (groups == nullptr) return model_->SetReplica(Replica());
+  bool SetShardGroups(const ShardGroups* groups) override {
     Replica replica;
+    if (groups == nullptr) {
+      model_->SetReplica(replica);
+      return true;
+    }
     replica.group = groups->replica.get();
     replica.faults = &faults_;
     // This rank is the one that is in both groups.
@@ -238,6 +243,7 @@ class ShardedWorkload : public Workload {
       if (found != members.end()) replica.position = found - members.begin();
     }
     model_->SetReplica(replica);
+    return std::exchange(position_, replica.position) == replica.position;
   }
   absl::Status FinishUpdate(const at::Tensor& skip) override {
     optimizer_->Step(learning_rate_, skip);
@@ -252,6 +258,7 @@ class ShardedWorkload : public Workload {
  private:
   const TrainerConfig& config_;
   Faults faults_;
+  int64_t position_;
   std::unique_ptr<Dataset> data_;
   std::unique_ptr<ShardedMlp> model_;
   std::unique_ptr<Optimizer> optimizer_;

@@ -1,0 +1,246 @@
+// A user's script that trains an FSDP2 model as the ranks of a job with shards, in real processes:
+// ranks are lost at chosen places of a step, and checkpoints are restored by other numbers of ranks
+// and shards (sharded_script.py).
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include <fstream>
+#include <memory>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
+#include "common/checkpoint/checkpoint_paths.h"
+#include "python/tests/session_fixture.h"
+#include "worker/trainer/testing/fake_daemon.h"
+
+namespace paceline {
+namespace {
+
+using testing::HasSubstr;
+
+class ShardedSessionTest : public SessionFixture {
+ protected:
+  struct Loss {
+    std::string moments;  // Of one generation, as the script takes them.
+    int victim = 0;       // The rank that dies in it.
+  };
+
+  ShardedSessionTest() { variables_.push_back("SCRIPT"); }
+
+  void SetUp() override {
+    SessionFixture::SetUp();
+    setenv("SCRIPT", "python/tests/sharded_script.py", /*overwrite=*/1);
+  }
+  void TearDown() override {
+    for (const char* name : {"SCRIPT", "HABITS"}) unsetenv(name);
+    SessionFixture::TearDown();
+  }
+
+  // Waits until the trainer has ended, or the loss of another one has cut it off before its place:
+  // then it is lost there.
+  static void WaitForLoss(FakeDaemon& daemon, int victim) {
+    ASSERT_TRUE(daemon.Serve([&] {
+      return daemon.ended(victim) ||
+             daemon.status(victim).membership().left_generation() >= daemon.generation();
+    })) << daemon.Log(victim);
+    if (!daemon.ended(victim)) daemon.Signal(victim, SIGKILL);
+    WaitForEnd(daemon, victim);
+  }
+
+  // Two replicas of two shards lose ranks, one in each generation, whose places spares take: the
+  // job computes what the undisturbed one does.
+  void LoseAndCompare(const std::vector<Loss>& losses, const std::string& changes = "") {
+    const std::string all = absl::StrCat("shards: 2 ", changes);
+    const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(4, all);
+    const std::string at = absl::StrJoin(losses, ",", [](std::string* out, const Loss& loss) {
+      absl::StrAppend(out, loss.moments);
+    });
+    SCOPED_TRACE(at);
+    const int spares = static_cast<int>(losses.size());
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    daemon->Launch(SessionSpec(4, "disturbed", all, at, spares));
+    for (int spare = 4; spare < 4 + spares; ++spare) WaitUntilReady(*daemon, spare);
+    std::vector<int> trainers = {0, 1, 2, 3};
+    int spare = 4;
+    for (const Loss& loss : losses) {
+      int& trainer = trainers[static_cast<size_t>(loss.victim)];
+      WaitForLoss(*daemon, trainer);
+      if (HasFatalFailure()) return;
+      EXPECT_EQ(daemon->exit_signal(trainer), SIGKILL) << daemon->Log(trainer);
+      trainer = spare++;
+      daemon->SetMembers({trainers});
+    }
+    WaitForSuccess(*daemon, trainers);
+    ExpectSame(*undisturbed, *daemon, trainers, "disturbed");
+  }
+
+  // What rank 0 has written of the whole model and its optimizer.
+  std::string Whole(const std::string& name) const {
+    const std::string path = absl::StrCat(directory_, "/", name, "/whole.rank0.safetensors");
+    std::ostringstream bytes;
+    std::ifstream file(path, std::ios::binary);
+    EXPECT_TRUE(file.good()) << path;
+    bytes << file.rdbuf();
+    return bytes.str();
+  }
+
+  std::string Saved(int64_t step) const {
+    return absl::StrCat(directory_, "/checkpoints/", FakeDaemon::JobId(), "/",
+                        CheckpointName({step, 1}));
+  }
+  std::string SaveEvery(int steps) const {
+    return absl::StrCat("checkpoint { directory: '", directory_,
+                        "/checkpoints' every_steps: ", steps,
+                        " at_end: false when_busy: WHEN_BUSY_WAIT } ");
+  }
+
+  void ExpectRefusal(const std::string& changes, const std::string& habits,
+                     const std::string& reason) {
+    setenv("HABITS", habits.c_str(), 1);
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    daemon->Launch(SessionSpec(2, "failed", changes));
+    WaitForEnd(*daemon, 0);
+    EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr(reason)) << daemon->Log(0);
+  }
+};
+
+TEST_F(ShardedSessionTest, TrainsWithEvaluations) {
+  const std::unique_ptr<FakeDaemon> daemon =
+      RunUndisturbedSession(4, "shards: 2 evaluation { every: 10 } ");
+  EXPECT_EQ(daemon->status(0).evaluation().step(), 24);
+  EXPECT_EQ(Losses(*daemon, 3).size(), 24U);
+}
+
+TEST_F(ShardedSessionTest, AllReplicasAreEqual) {
+  RunUndisturbedSession(4, "shards: 2 ");
+  const std::string whole = Whole("undisturbed");
+  for (const int rank : {1, 2, 3}) {
+    std::ostringstream bytes;
+    bytes << std::ifstream(
+                 absl::StrCat(directory_, "/undisturbed/whole.rank", rank, ".safetensors"),
+                 std::ios::binary)
+                 .rdbuf();
+    EXPECT_TRUE(bytes.str() == whole) << rank;
+  }
+}
+
+TEST_F(ShardedSessionTest, ASpareTakesOverInAnyPhaseOfAStep) {
+  LoseAndCompare({{"forward 3 1 kill", 1},
+                  {"backward 7 2 kill", 2},
+                  {"before_update 11 3 kill", 3},
+                  {"updated 15 0 kill", 0}});
+}
+
+TEST_F(ShardedSessionTest, ASpareTakesOverInTheFirstStep) {
+  LoseAndCompare({{"forward 0 3 kill", 3}, {"backward 0 0 kill", 0}});
+}
+
+// Rank 3 has made the update, and ranks 0 and 2 are prepared for it.
+TEST_F(ShardedSessionTest, WithinTheWord) {
+  LoseAndCompare({{"word 7 0 deaf+word 7 2 deaf+updated 7 1 kill", 1},
+                  {"word 12 1 deaf+word 12 2 deaf+word 12 3 deaf+updated 12 0 kill", 0}});
+}
+
+TEST_F(ShardedSessionTest, AccumulatedGradientsGoOnExactly) {
+  LoseAndCompare({{"backward 5 1 kill", 1}, {"word 9 0 deaf+word 9 3 deaf+updated 9 2 kill", 2}},
+                 "accumulation_steps: 2 ");
+}
+
+TEST_F(ShardedSessionTest, WithMeansOfParameters) {
+  LoseAndCompare({{"backward 5 1 kill", 1}, {"updated 9 2 kill", 2}},
+                 "strategy { local_sgd { period: 2 } gradient_group_size: 2 } ");
+}
+
+// Ranks 0 and 1 take each other's places, so that neither has a state that it can use.
+TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
+  RunUndisturbedSession(4, "shards: 2 ");
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "disturbed", "shards: 2 ", "forward 9 3 wait"));
+  WaitForSteps(*daemon, 0, 9);
+  daemon->SetMembers({{1, 0, 2, 3}});
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(0).membership().left_generation() > 0; }))
+      << daemon->Log(0);
+  EXPECT_TRUE(std::ofstream(absl::StrCat(directory_, "/disturbed/go")).good());
+  WaitForSuccess(*daemon, {1, 0, 2, 3});
+  EXPECT_TRUE(Whole("disturbed") == Whole("undisturbed"));
+}
+
+TEST_F(ShardedSessionTest, HalvesOfTwoReplicasMakeOne) {
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "disturbed", "shards: 2 ", "backward 9 1 kill"));
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0, 3}});
+  WaitForSuccess(*daemon, {0, 3});
+  for (const int number : {0, 3}) EXPECT_EQ(Losses(*daemon, number).size(), 24U);
+}
+
+TEST_F(ShardedSessionTest, GoesOnExactlyFromACheckpoint) {
+  const std::unique_ptr<FakeDaemon> undisturbed =
+      RunUndisturbedSession(4, absl::StrCat("shards: 2 ", SaveEvery(12)));
+  const v1::JobSpec spec = SessionSpec(4, "resumed", "shards: 2 ");
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(spec, /*generation=*/2, Saved(12));
+  ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+  ExpectSame(*undisturbed, *daemon, {0, 1, 2, 3}, "resumed");
+  EXPECT_EQ(Losses(*daemon, 0).begin()->first, 13);
+}
+
+TEST_F(ShardedSessionTest, SavesWhenTheScriptAsks) {
+  setenv("HABITS", "save", 1);
+  const std::unique_ptr<FakeDaemon> undisturbed =
+      RunUndisturbedSession(4, absl::StrCat("shards: 2 checkpoint { directory: '", directory_,
+                                            "/checkpoints' at_end: false } "));
+  unsetenv("HABITS");
+  const v1::JobSpec spec = SessionSpec(4, "resumed", "shards: 2 ");
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(spec, /*generation=*/2, Saved(7));
+  ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+  ExpectSame(*undisturbed, *daemon, {0, 1, 2, 3}, "resumed");
+}
+
+// The checkpoint is that of the last step, so that restoring is all that they do.
+TEST_F(ShardedSessionTest, OtherNumbersOfRanksAndShardsHaveTheSameState) {
+  RunUndisturbedSession(4, absl::StrCat("shards: 2 steps: 12 ", SaveEvery(12)));
+  struct Case {
+    int ranks;
+    std::string changes;
+    std::string habits;
+  };
+  for (const Case& one : {Case{2, "shards: 2 ", ""}, Case{4, "shards: 1 ", ""},
+                          Case{3, "shards: 3 ", ""}, Case{2, "", "whole"}}) {
+    SCOPED_TRACE(absl::StrCat(one.ranks, " ranks, ", one.changes, one.habits));
+    for (const int steps : {12, 18}) {
+      setenv("HABITS", one.habits.c_str(), 1);
+      const v1::JobSpec spec =
+          SessionSpec(one.ranks, "resumed", absl::StrCat(one.changes, "steps: ", steps, " "));
+      const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+      daemon->Launch(spec, /*generation=*/2, Saved(12));
+      ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+      for (int rank = 0; rank < one.ranks; ++rank) {
+        ASSERT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
+        EXPECT_EQ(Losses(*daemon, rank).size(), static_cast<size_t>(steps - 12));
+      }
+      EXPECT_EQ(Whole("resumed") == Whole("undisturbed"), steps == 12);
+    }
+  }
+}
+
+TEST_F(ShardedSessionTest, RefusesWhatIsNotSharded) {
+  ExpectRefusal("shards: 2 ", "whole", "the attached model is not sharded");
+}
+
+TEST_F(ShardedSessionTest, RefusesAnotherMesh) {
+  ExpectRefusal("shards: 2 ", "own_mesh", "give fully_shard mesh=run.mesh");
+}
+
+TEST_F(ShardedSessionTest, RefusesSchedulersThatLeaveStepsOut) {
+  ExpectRefusal("shards: 2 ", "lazy", "StepLR has made 0 steps in step 3");
+}
+
+}  // namespace
+}  // namespace paceline
