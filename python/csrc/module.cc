@@ -152,10 +152,10 @@ void BindEngine(py::module_& m, Platform& platform) {
       .def_property_readonly("is_broken", &Engine::is_broken)
       .def("show_rehearsal",
            [](Engine& engine, uint32_t phase) { engine.ShowRehearsal(static_cast<Phase>(phase)); })
-      .def("load", &Load, py::kw_only(), py::arg("parameters"), py::arg("buffers"),
-           py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"), py::arg("sharded"),
-           py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"), py::arg("batch"),
-           py::arg("shuffle"), py::arg("evaluates"))
+      .def("load", torch::wrap_pybind_function(&Load), py::kw_only(), py::arg("parameters"),
+           py::arg("buffers"), py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"),
+           py::arg("sharded"), py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"),
+           py::arg("batch"), py::arg("shuffle"), py::arg("evaluates"))
       .def("switching_group",
            [](Engine& /*engine*/, int rank, int size) {
              return c10::make_intrusive<SwitchingGroup>(rank, size);

@@ -12,6 +12,7 @@ from torch._C._distributed_c10d import HashStore
 if TYPE_CHECKING:
     from paceline._engine import SwitchingGroup
     from paceline._protocols import Order
+    from paceline.sharded import ShardedModel
 
 _STEPS_BETWEEN_LINES = 10
 
@@ -31,6 +32,7 @@ class AloneEngine:
         self._began: Tuple[int, int] = (0, 0)  # The position behind the last step that is done.
         self._parameters: List[torch.Tensor] = []
         self._storages: List[Tuple[str, torch.Tensor, int, torch.Size]] = []
+        self._sharded: Optional[ShardedModel] = None
         self._next = 0
         self._evaluates = False
         self._evaluated = False
@@ -41,11 +43,12 @@ class AloneEngine:
 
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
-             **_unused: Any) -> None:
+             sharded: Optional[ShardedModel] = None, **_unused: Any) -> None:
         self._parameters = [p for _, p in parameters]
         self._storages = [(name, one, one.data_ptr(), one.shape)
                           for name, one in (*parameters, *buffers)]
         self._evaluates = evaluates
+        self._sharded = sharded
 
     def sampler(self, *, samples: int, rank: int, world_size: int, batch: int, shuffle: bool,
                 epoch: int, offset: int) -> _Sampler:
@@ -127,6 +130,8 @@ class AloneEngine:
         """Unlike a job's, it may go on: with the step that is not done, from its first batch."""
         self.position = self._began
         self.openings += 1
+        if self._sharded is not None:
+            self._sharded.leave()
 
     def finish(self) -> int:
         return 0

@@ -147,7 +147,9 @@ class ShardedModel:
             return
         for scheduler, count in zip(self._schedulers, self._counts):
             made = steps_made(scheduler) - count
-            if made != 1:
+            if made == 0 and step._is_cut_off:
+                scheduler.step()  # The script came no further than the update.
+            elif made != 1:
                 raise RuntimeError(f"{type(scheduler).__name__} has made {made} steps in step "
                                    f"{step.number}; with a sharded model it makes one in each, "
                                    "behind step.update()")

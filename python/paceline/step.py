@@ -36,7 +36,7 @@ class Step:
     """How many batches it has."""
     done: bool
     """After the block, whether the step counts. False: it was cut off, and the next step of
-    run.steps() has this number again."""
+    run.steps() has this number again, unless Paceline has made the update of a sharded model."""
     rehearsal: bool
     """Whether a spare makes it by itself, for run.steps(rehearse=True): then it is no step of the
     job, and all that is attached gets another state before the next step."""
@@ -56,6 +56,7 @@ class Step:
         self._stepping = False  # The optimizer's step has begun, and is not done.
         self._updated = False
         self._left = False
+        self._is_cut_off = False  # Perhaps behind its update.
         self._reported: Dict[str, float] = {}  # By the script; it counts if the step does.
 
     def __enter__(self) -> Step:
@@ -167,6 +168,7 @@ class Step:
         is_half = self._stepping and self._run._sharded is not None
         if (is_of_a_step(why) and not is_half
                 and self._engine.cut_off(text_of(why), is_collective(why))):
+            self._is_cut_off = True
             return True
         self._run._fail(why)
         if error is None:

@@ -3,6 +3,7 @@
 import os
 import sys
 import unittest
+from types import SimpleNamespace
 
 import torch
 import torch.distributed as dist
@@ -97,6 +98,18 @@ class ShardedSessionTest(unittest.TestCase):
         sharded.leave()
         sharded.finish_update(True)
         self.assertEqual((self.made(), self.scheduler.last_epoch), ({1.0}, 2))
+
+    def test_a_scheduler_makes_one_step_in_each(self):
+        sharded = self.attach(0)
+        step = SimpleNamespace(number=0, done=True, _is_cut_off=True)
+        sharded.begin_step()
+        for _ in range(2):  # The script has not made it, as it was cut off behind the update.
+            sharded.end_step(step)
+            self.assertEqual(self.scheduler.last_epoch, 1)
+        step._is_cut_off = False
+        sharded.begin_step()
+        with self.assertRaisesRegex(RuntimeError, "StepLR has made 0 steps in step 0"):
+            sharded.end_step(step)
 
     def test_gradients_that_are_not_whole_are_dropped(self):
         sharded = self.attach(0)

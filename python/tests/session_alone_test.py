@@ -382,8 +382,8 @@ class ShardedTest(unittest.TestCase):
         self.addCleanup(lambda: torch.distributed.is_initialized()
                         and torch.distributed.destroy_process_group())
 
-    def train(self, shards):
-        """Returns the parameters."""
+    def train(self, shards, mistakes=0):
+        """mistakes: in so many steps' backward passes. Returns the parameters."""
         run = paceline.init(steps=4, batch_per_rank=2)
         model, _ = make()
         if shards:
@@ -392,11 +392,25 @@ class ShardedTest(unittest.TestCase):
             fully_shard(model, mesh=run.mesh)
         optimizer = torch.optim.AdamW(model.parameters(), lr=0.1)
         run.attach(model, optimizer)
-        for step in run.steps():
-            with step:
-                for x in step.batches(BATCHES):
-                    step.backward(model(x).square().mean())
-                step.update(clip=0.01)
+        left = [mistakes]
+
+        def err(_gradient):
+            if left[0] > 0:
+                left[0] -= 1
+                raise ZeroDivisionError
+
+        def after_forward(_module, _inputs, output):
+            output.register_hook(err)
+
+        model[0].register_forward_hook(after_forward)
+        for _ in range(1 + mistakes):  # A notebook's cell is run again.
+            with contextlib.suppress(ZeroDivisionError):
+                for step in run.steps():
+                    with step:
+                        for x in step.batches(BATCHES):
+                            step.backward(model(x).square().mean())
+                        step.update(clip=0.01)
+        self.assertEqual((step.number, step.done, left), (3, True, [0]))
         return [getattr(p, "_local_tensor", p).detach() for p in model.parameters()]
 
     def test_a_new_run_may_have_the_same_model(self):
@@ -408,6 +422,9 @@ class ShardedTest(unittest.TestCase):
 
     def test_it_trains_as_any_other(self):
         torch.testing.assert_close(self.train(True), self.train(False))
+
+    def test_a_step_that_failed_is_made_anew(self):
+        torch.testing.assert_close(self.train(True, mistakes=2), self.train(True))
 
 
 if __name__ == "__main__":

@@ -64,6 +64,14 @@ else:
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
 run.attach(model, optimizer, scheduler)
+
+
+def cannot_leave():
+    raise RuntimeError("it cannot leave")
+
+
+if "stuck" in habits:
+    run._sharded.leave = cannot_leave
 generator = torch.Generator().manual_seed(2)
 data = torch.randint(0, ROWS, (203, 6), generator=generator)
 loader = run.loader(data)
@@ -107,6 +115,8 @@ for step in run.steps():
             run.save()
         step.update(clip=0.5)
         at("updated", step.number)
+        if "metric" in habits:
+            model.head.weight.detach().full_tensor()
         if not ("lazy" in habits and step.number == 3):
             scheduler.step()
 

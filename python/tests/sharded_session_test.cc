@@ -79,13 +79,13 @@ class ShardedSessionTest : public SessionFixture {
     ExpectSame(*undisturbed, *daemon, trainers, "disturbed");
   }
 
-  // What rank 0 has written of the whole model and its optimizer.
-  std::string Whole(const std::string& name) const {
-    const std::string path = absl::StrCat(directory_, "/", name, "/whole.rank0.safetensors");
+  // What a rank has written of the whole model and its optimizer.
+  std::string Whole(const std::string& name, int rank = 0) const {
+    const std::string path =
+        absl::StrCat(directory_, "/", name, "/whole.rank", rank, ".safetensors");
     std::ostringstream bytes;
-    std::ifstream file(path, std::ios::binary);
-    EXPECT_TRUE(file.good()) << path;
-    bytes << file.rdbuf();
+    bytes << std::ifstream(path, std::ios::binary).rdbuf();
+    EXPECT_FALSE(bytes.str().empty()) << path;
     return bytes.str();
   }
 
@@ -119,14 +119,7 @@ TEST_F(ShardedSessionTest, TrainsWithEvaluations) {
 TEST_F(ShardedSessionTest, AllReplicasAreEqual) {
   RunUndisturbedSession(4, "shards: 2 ");
   const std::string whole = Whole("undisturbed");
-  for (const int rank : {1, 2, 3}) {
-    std::ostringstream bytes;
-    bytes << std::ifstream(
-                 absl::StrCat(directory_, "/undisturbed/whole.rank", rank, ".safetensors"),
-                 std::ios::binary)
-                 .rdbuf();
-    EXPECT_TRUE(bytes.str() == whole) << rank;
-  }
+  for (const int rank : {1, 2, 3}) EXPECT_TRUE(Whole("undisturbed", rank) == whole) << rank;
 }
 
 TEST_F(ShardedSessionTest, ASpareTakesOverInAnyPhaseOfAStep) {
@@ -144,6 +137,12 @@ TEST_F(ShardedSessionTest, ASpareTakesOverInTheFirstStep) {
 TEST_F(ShardedSessionTest, WithinTheWord) {
   LoseAndCompare({{"word 7 0 deaf+word 7 2 deaf+updated 7 1 kill", 1},
                   {"word 12 1 deaf+word 12 2 deaf+word 12 3 deaf+updated 12 0 kill", 0}});
+}
+
+// Rank 0 has made the update, and not the step of its schedule.
+TEST_F(ShardedSessionTest, ACollectiveOfTheScriptBehindTheUpdateIsCutOff) {
+  setenv("HABITS", "metric", 1);
+  LoseAndCompare({{"updated 7 1 kill", 1}});
 }
 
 TEST_F(ShardedSessionTest, AccumulatedGradientsGoOnExactly) {
@@ -228,6 +227,25 @@ TEST_F(ShardedSessionTest, OtherNumbersOfRanksAndShardsHaveTheSameState) {
       EXPECT_EQ(Whole("resumed") == Whole("undisturbed"), steps == 12);
     }
   }
+}
+
+TEST_F(ShardedSessionTest, AFailureWhenAllLeaveAGenerationIsTold) {
+  setenv("HABITS", "stuck", 1);
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(2, "failed", "shards: 2 steps: 1000000 "));
+  WaitForSteps(*daemon, 0, 2);
+  FakeDaemon::Members members;
+  members.trainers = {0, 1};
+  members.planned = true;
+  daemon->SetMembers(members);
+  WaitForEnd(*daemon, 0);
+  EXPECT_THAT(daemon->LastWords(0).error().message(), HasSubstr("it cannot leave"))
+      << daemon->Log(0);
+}
+
+TEST_F(ShardedSessionTest, RefusesAFormatOfGradients) {
+  ExpectRefusal("shards: 2 gradient_format: WIRE_FORMAT_BF16 ", "",
+                "gradient_format of the job's file does not go with a sharded model");
 }
 
 TEST_F(ShardedSessionTest, RefusesWhatIsNotSharded) {

@@ -84,6 +84,11 @@ TEST(AbortableBackendTest, EachGetsItsPartOfASum) {
     backend->reduce_scatter(of_list, lists)->wait();
     EXPECT_THAT(Values(of_list[0]), part);
 
+    c10d::ReduceScatterOptions mean;  // As FSDP2 asks for.
+    mean.reduceOp = c10d::ReduceOp::AVG;
+    backend->_reduce_scatter_base(output, input, mean)->wait();
+    EXPECT_THAT(Values(output), rank == 0 ? ElementsAre(5, 6) : ElementsAre(7, 8));
+
     at::Tensor too_large = Filled(3, 0);
     EXPECT_THROW(backend->_reduce_scatter_base(too_large, input), c10::Error);
     EXPECT_FALSE(groups.has_failed());

@@ -328,7 +328,8 @@ absl::StatusOr<bool> TrainerRun::RunRendezvousOfMembers(const Rendezvous& rendez
 void TrainerRun::LeaveTogether() {
   const absl::Time since = absl::Now();
   connected_ = generation_->succession->TakeNext();
-  EndTraining();
+  failure_ = EndTraining();
+  if (failure_.has_value()) return;  // Next leaves as after any failure.
   // Kept until the next generation has met: other ranks may be a moment behind.
   session_.before = std::move(generation_->connected);
   session_.conductor->SetLeft(session_.state.position.step);
@@ -354,10 +355,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
   session_.conductor->EndCollectives();
   // Until the training thread noticed the end.
   const double error_ms = absl::ToDoubleMilliseconds(session_.conductor->since_end());
-  const std::optional<Failure> again = Guard([this] {
-    EndTraining();
-    return absl::OkStatus();
-  });
+  const std::optional<Failure> again = EndTraining();
   if (again.has_value()) {
     status_ = again->status;
     return false;
@@ -376,12 +374,15 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
   return true;
 }
 
-void TrainerRun::EndTraining() {
-  if (generation_->training != nullptr) generation_->training->Leave();
-  generation_->training.reset();
-  if (generation_->config.member.shards > 1) session_.workload->SetShardGroups(nullptr);
-  session_.workload->CloseData();
-  generation_->succession.reset();
+std::optional<TrainerRun::Failure> TrainerRun::EndTraining() {
+  return Guard([this] {
+    if (generation_->training != nullptr) generation_->training->Leave();
+    generation_->training.reset();
+    if (generation_->config.member.shards > 1) session_.workload->SetShardGroups(nullptr);
+    session_.workload->CloseData();
+    generation_->succession.reset();
+    return absl::OkStatus();
+  });
 }
 
 void TrainerRun::LogLeft(const absl::Status& why, absl::Time since, bool reported,

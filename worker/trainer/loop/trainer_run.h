@@ -152,12 +152,12 @@ class TrainerRun {
   void TakePosition(const BuiltPlan& plan);
   // Connects the members, if needed, meets them, and prepares the training.
   absl::Status Meet(const Assignment& assignment);
-  // All ranks leave the generation together.
+  // All ranks leave the generation together. What fails is a failure of the order under way.
   void LeaveTogether();
   // Leaves the generation after a failure. False: the training ends.
   bool LeaveFailed(const Failure& failure);
-  // Ends everything of the generation except its groups; the state stays.
-  void EndTraining();
+  // Ends everything of the generation except its groups; the state stays. Nothing: it is done.
+  std::optional<Failure> EndTraining();
   void LogLeft(const absl::Status& why, absl::Time since, bool reported, double error_ms);
 
   Control& control_;
