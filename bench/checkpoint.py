@@ -118,16 +118,6 @@ def run_ranks(command_of, folder):
         return [json.loads(output.read()) for output in outputs]
 
 
-def forget(folder):
-    """Takes a folder's files out of the page cache."""
-    for file in folder.rglob("*"):
-        if file.is_file():
-            descriptor = os.open(file, os.O_RDONLY)
-            os.fsync(descriptor)
-            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
-            os.close(descriptor)
-
-
 def remember(folder):
     """Reads a folder's files into the page cache."""
     for file in folder.rglob("*"):
@@ -196,7 +186,7 @@ class Measurement:
             last = sorted(job.iterdir())[-1]
             for old in sorted(job.iterdir())[:-1]:
                 shutil.rmtree(old)
-            for temperature, prepare in (("cold", forget), ("warm", remember)):
+            for temperature, prepare in (("cold", paceline_bench.forget), ("warm", remember)):
                 prepare(last)
                 (run / f"store-{self.read.stem}").unlink(missing_ok=True)
                 ranks = run_ranks(self.command(way, run, self.read, last), run)
@@ -206,7 +196,7 @@ class Measurement:
         for way in WRITES:
             self.add("durable", way, self.disk(way, run))
         for way in COLD_READS:
-            forget(run)
+            paceline_bench.forget(run)
             self.add("cold", way, self.disk(way, run))
         for way in WARM_READS:
             self.disk("read-buffered", run)
@@ -261,6 +251,7 @@ class ScriptMeasurement:
         for step in sorted(durable)[1:]:
             self.add(OURS, durable=durable[step])
         last = sorted(run.glob("*/step-*"))[-1]
+        paceline_bench.forget(last)
         _, log = self.session_job(f"resume_from: {last}", self.steps + 1)
         self.add(OURS, restored=max(map(float, re.findall(r"restored step=.* seconds=([\d.e+-]+)",
                                                           log))))
@@ -285,7 +276,7 @@ class ScriptMeasurement:
 
     def rows(self):
         for metric, text, target in (("blocked", "training held up", 0.1),
-                                     ("durable", "durable after", 1), ("restored", "restored", 1)):
+                                     ("durable", "durable after", 1), ("restored", "restored, cold", 1)):
             yield paceline_bench.Row(
                 case=f"session with AdamW, {RANKS} ranks", metric=text, unit="ms", target=target,
                 ours=self.values[metric, OURS],

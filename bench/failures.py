@@ -227,7 +227,7 @@ class OwnScript(Peer):
         self.environment["TMPDIR"] = str(folder)
         self.standby = standby
         # A script that is not watched has no standby interpreters.
-        watched = [] if standby else ["-e", "PACELINE_WATCH=0"]
+        watched = [] if standby else ["--no-watch"]
         self.spawn(programs / "paceline", "run", "--ranks", str(RANKS), "--max-restarts", "1000",
                    *watched, "--venv", VENV.parent, PEER, "torchrun", *self.options,
                    "--checkpoint", folder / "checkpoint")

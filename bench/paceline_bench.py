@@ -84,6 +84,16 @@ def report(bench, rows, more_versions=None):
     return 0
 
 
+def forget(folder):
+    """Takes a folder's files out of the page cache."""
+    for file in folder.rglob("*"):
+        if file.is_file():
+            descriptor = os.open(file, os.O_RDONLY)
+            os.fsync(descriptor)
+            os.posix_fadvise(descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+            os.close(descriptor)
+
+
 def build(*labels):
     """Builds the targets optimised; returns the folder that holds their programs."""
     subprocess.run(["bazel", "build", "--config=opt", "--noshow_progress", *labels], cwd=ROOT,

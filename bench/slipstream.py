@@ -63,7 +63,7 @@ model {{ mlp {{ hidden: {hidden} }} }}
 data {{ train: "{data}" order: SEQUENTIAL prefetch_threads: 0 }}
 optimizer {{ sgd {{ momentum: 0.9 }} learning_rate: 0.01 }}
 """
-SESSION = 'command: "hsgd.py" session: true working_directory: "/" startup_timeout_s: 600\n'
+SESSION = 'command: "hsgd.py" session: true working_directory: "/" startup_timeout_s: 900\n'
 STALLS = "chaos {{ rank: -1 kind: SLEEP steps: {chaos_steps} seconds: {stall} probability: {share} }}\n"
 STRATEGIES = {"ddp": "ddp {}", "sync": "slipstream { mode: SLIPSTREAM_SYNC }",
               "drop": "slipstream { mode: SLIPSTREAM_DROP }",
@@ -204,8 +204,10 @@ def run(args, program, ranks, kilobytes, share):
         done = subprocess.run(
             words, check=False, stdout=subprocess.PIPE, text=True, env=environment,
             stderr=None if args.verbose else subprocess.DEVNULL)
-    if done.returncode:
-        raise RuntimeError(f"{program} with {ranks} ranks failed")
+        if done.returncode:
+            logs = "".join(f"\n{log}:\n{log.read_text()[-2000:]}"
+                           for log in sorted(pathlib.Path(folder).glob("*/log/0"))[:2])
+            raise RuntimeError(f"{program} with {ranks} ranks failed{logs}")
     result = Run(args, json.loads(done.stdout)["ranks"], share)
     busy = f", {result.busy:.1f} % with its computing" if result.busy else ""
     busy += f", {result.used:.1%} of the gradients used" if result.used < 1 else ""
