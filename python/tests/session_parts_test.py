@@ -1,5 +1,4 @@
-"""Parts of a session whose daemon, spare or GPU is played: loaders that tell their position,
-interrupts, profiles, rehearsals, and streams."""
+"""Sessions whose daemon is played: loaders, interrupts, profiles, rehearsals, and streams."""
 
 import os
 import sys
@@ -142,8 +141,7 @@ class StatefulDataLoaderTest(unittest.TestCase):
 
     def make(self, workers):
         torch.manual_seed(3)
-        return StatefulDataLoader(torch.arange(20), batch_size=2, shuffle=True,
-                                  num_workers=workers)
+        return StatefulDataLoader(torch.arange(20), 2, shuffle=True, num_workers=workers)
 
     def take(self, loader, step):
         loader.keep()
@@ -157,15 +155,13 @@ class StatefulDataLoaderTest(unittest.TestCase):
                 loader = OwnLoader(self.make(workers), keeps=True)
                 self.assertEqual([self.take(loader, i) for i in range(4)], expected[:4])
                 loader.undo()
-                state_dict = loader.state_dict()
-                self.assertEqual(self.take(loader, 3), expected[3])
-
-                torch.manual_seed(99)
                 other = OwnLoader(self.make(workers), keeps=True)
-                other.load_state_dict(state_dict)
+                other.load_state_dict(loader.state_dict())
+                self.assertEqual(self.take(loader, 3), expected[3])
+                torch.manual_seed(99)
                 self.assertEqual([self.take(other, i) for i in range(3, 10)], expected[3:])
-                # The next pass.
-                self.assertEqual(len({x for i in range(10) for x in self.take(other, i)}), 20)
+                second_pass = {x for i in range(10) for x in self.take(other, i)}
+                self.assertEqual(len(second_pass), 20)
 
 
 class InterruptsTest(unittest.TestCase):
