@@ -276,7 +276,8 @@ class ScriptMeasurement:
 
     def rows(self):
         for metric, text, target in (("blocked", "training held up", 0.1),
-                                     ("durable", "durable after", 1), ("restored", "restored, cold", 1)):
+                                     ("durable", "durable after", 1),
+                                     ("restored", "restored, cold", 1)):
             yield paceline_bench.Row(
                 case=f"session with AdamW, {RANKS} ranks", metric=text, unit="ms", target=target,
                 ours=self.values[metric, OURS],

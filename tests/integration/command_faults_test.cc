@@ -5,14 +5,16 @@
 
 #include <filesystem>
 #include <fstream>
-#include <set>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "proto/job.grpc.pb.h"
 #include "tests/integration/command_job.h"
+#include "worker/daemon/trainers/reserved_port.h"
 
 namespace paceline {
 namespace {
@@ -215,14 +217,13 @@ class UnlaunchedTest : public CommandJobTest {
     });
     return id;
   }
-  // Ports that w0 has recorded as reserved.
-  std::set<std::string> Ports() const {
-    std::set<std::string> ports;
+  // The port that w0 has recorded as reserved for rank 0.
+  std::string Port() const {
     for (const auto& entry :
          std::filesystem::recursive_directory_iterator(cluster_.WorkerFile(0, "state"))) {
-      if (entry.path().filename() == "port") ports.insert(ReadFile(entry.path().string()));
+      if (entry.path().filename() == "port") return ReadFile(entry.path().string());
     }
-    return ports;
+    return "";
   }
 };
 
@@ -245,19 +246,21 @@ TEST_F(UnlaunchedTest, AStopEndsIt) {
 }
 
 TEST_F(UnlaunchedTest, ADaemonThatIsReplacedReservesTheSamePort) {
-  const std::string id = SubmitWithStoppedNode("echo $MASTER_PORT > port$RANK");
-  const std::set<std::string> ports = Ports();
+  const std::string id = SubmitWithStoppedNode("echo -n $MASTER_PORT > port$RANK");
+  const std::string port = Port();
+  int number = 0;
+  ASSERT_TRUE(absl::SimpleAtoi(port, &number)) << port;
+  // While there is no daemon, no other program may get it.
+  const absl::StatusOr<ReservedPort> held = ReservedPort::Take(number);
+  ASSERT_TRUE(held.ok()) << held.status();
   cluster_.KillWorker(0);
   cluster_.StartWorker(0);
   ::kill(cluster_.WorkerPid(1), SIGCONT);
-  EXPECT_EQ(cluster_.WaitForEnd(id).state(), v1::SUCCEEDED);
-  EXPECT_EQ(Ports(), ports);
-  const v1::Job job = cluster_.Get(id);
-  const std::string port = ReadFile(File("port0"));
-  EXPECT_EQ(ReadFile(File("port2")), port);
-  if (job.ranks(0).node() == "w0") {
-    EXPECT_EQ(ports.count(port.substr(0, port.size() - 1)), 1u) << port;
-  }
+  const v1::Job job = cluster_.WaitForEnd(id);
+  EXPECT_EQ(job.state(), v1::SUCCEEDED) << job.reason();
+  EXPECT_EQ(job.ranks(0).node(), "w0");
+  EXPECT_EQ(Port(), port);
+  for (const char* rank : {"port0", "port1", "port2"}) EXPECT_EQ(ReadFile(File(rank)), port);
 }
 
 }  // namespace

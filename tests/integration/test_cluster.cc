@@ -74,13 +74,12 @@ TestCluster::TestCluster(int workers, int slots, TestNetwork network)
       network_(std::move(network)),
       tls_(network_.tls || !IsLoopback(network_.controller_host)),
       directory_(NewFolder()),
-      runtime_(NewFolder("/dev/shm")),
-      listen_(network_.controller_host + ":0"),
-      http_(network_.loopback + ":0") {
+      runtime_(NewFolder("/dev/shm")) {
   WriteSamples(directory_ + "/train.shard", 256, 1);
   WriteSamples(directory_ + "/eval.shard", 64, 2);
   if (tls_) MakeIdentities();
   if (network_.leader == nullptr) {
+    ReservePorts();
     StartController();
   } else {
     grpc_address_ = network_.controllers;
@@ -148,6 +147,18 @@ std::vector<std::string> TestCluster::ClientFlags() const {
   return {"--server", grpc_address_, "--tls-dir", TlsDir("admin")};
 }
 
+void TestCluster::ReservePorts() {
+  const auto reserve = [](const std::string& host, std::optional<ReservedPort>& port) {
+    absl::StatusOr<ReservedPort> taken = ReservedPort::Take(0);
+    EXPECT_TRUE(taken.ok()) << taken.status();
+    if (!taken.ok()) return host + ":0";
+    port.emplace(*std::move(taken));
+    return absl::StrCat(host, ":", port->port());
+  };
+  listen_ = reserve(network_.controller_host, grpc_port_);
+  http_ = reserve(network_.loopback, http_port_);
+}
+
 void TestCluster::KillController() {
   controller_->Kill();
   controller_.reset();
@@ -170,9 +181,6 @@ void TestCluster::StartController() {
   ASSERT_TRUE(Eventually([&] { return !Address(address_file, "grpc").empty(); }))
       << ReadFile(directory_ + "/controller.log");
   grpc_address_ = Address(address_file, "grpc");
-  // For the next start.
-  listen_ = grpc_address_;
-  http_ = Address(address_file, "http");
   Connect(grpc_address_);
 }
 

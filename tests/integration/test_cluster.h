@@ -22,6 +22,7 @@
 #include "proto/checkpoint.pb.h"
 #include "proto/job.pb.h"
 #include "tests/integration/process.h"
+#include "worker/daemon/trainers/reserved_port.h"
 
 namespace paceline {
 
@@ -114,6 +115,7 @@ class TestCluster {
 
  private:
   void MakeIdentities();
+  void ReservePorts();
   void Connect(const std::string& address);
   // Whether to ask again: there are other controllers, and this one has gone.
   bool HasLostLeader(const grpc::Status& status);
@@ -123,6 +125,9 @@ class TestCluster {
   const bool tls_;
   std::string directory_;  // State and logs.
   std::string runtime_;    // Short, in shared memory.
+  // The controller's; held, so that no other program gets them between two of its lives.
+  std::optional<ReservedPort> grpc_port_;
+  std::optional<ReservedPort> http_port_;
   std::string listen_;
   std::string http_;
   std::string grpc_address_;

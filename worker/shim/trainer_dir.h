@@ -20,7 +20,8 @@ inline constexpr char kResult[] =
 inline constexpr char kStacks[] = "stacks.txt";  // Where its threads were (thread_stacks.h).
 inline constexpr char kStoreSecret[] =
     "store_secret";  // Text: prefix secret of the trainer's store, written by the daemon.
-inline constexpr char kPort[] = "port";  // Reserved for a command; text, written by the daemon.
+inline constexpr char kPort[] =
+    "port";  // Reserved for a command's rank 0; text, written by the daemon.
 inline constexpr char kEnvironment[] =
     "environment";  // For a command: "KEY=value" and a NUL each, written by the daemon.
 inline constexpr char kMarks[] = "marks";  // worker/daemon/logs/log_marks.h.

@@ -25,6 +25,10 @@ absl::Status CommandRank::CheckAccepted() const {
 }
 
 absl::StatusOr<int> CommandRank::ReservePort() {
+  if (id_.rank != Rank(0)) {
+    PACELINE_ASSIGN_OR_RETURN(port_, ReservedPort::Take(0));
+    return port_->port();
+  }
   // Keep an earlier daemon's port: other ranks may have been given it.
   PACELINE_ASSIGN_OR_RETURN(const std::optional<std::string> kept,
                             ReadSmallFile(File(trainer_dir::kPort)));
