@@ -1,7 +1,8 @@
-"""Trainings of four ranks that are made to fail, ours and the peers': recovery.py, goodput.py, hotswap.py.
+"""Trainings that are made to fail, ours and the peers', of four ranks unless said otherwise: recovery.py,
+sharded_recovery.py, goodput.py, hotswap.py.
 
 Ours are built in, or the peers' script as a session. All train a perceptron of the same width on one
-thread each. A run yields the committed steps of every rank as (step, end in ns of CLOCK_MONOTONIC,
+thread each; with shards, FSDP2 divides it among the ranks of a replica. A run yields the committed steps of every rank as (step, end in ns of CLOCK_MONOTONIC,
 process id).
 """
 import contextlib
@@ -24,6 +25,7 @@ RANKS = 4
 HIDDEN = [1024, 1024]
 BATCH = 64
 PEER = paceline_bench.ROOT / "bench/peers/recovery.py"
+SHARDED_PEER = PEER.with_name("sharded_recovery.py")
 VENV = paceline_bench.ROOT / ".venv/bin"
 
 JOB = """
@@ -42,6 +44,7 @@ recovery: {recovery}
 SESSION = """
 name: bench
 ranks: {ranks}
+shards: {shards}
 threads_per_rank: 1
 command: {command}
 working_directory: {{folder}}
@@ -88,9 +91,25 @@ class Run:
                 raise RuntimeError(f"{type(self).__name__}: step {step} not reached in {timeout} s")
             time.sleep(look_every)
 
+    def wait_for_all(self, ranks, since, timeout=180):
+        """Waits until all ranks have finished the same step after `since`; returns (the first such
+        step, when the last one has finished it, in ns)."""
+        deadline = time.monotonic() + timeout
+        while time.monotonic() < deadline:
+            # Of a step that a rank has done twice, the second time.
+            after = [{step: end for step, end in steps if end > since}
+                     for steps in self.steps().values()]
+            for step in sorted(set().union(*after)):
+                ends = [steps[step] for steps in after if step in steps]
+                if len(ends) == ranks:
+                    return step, max(ends)
+            time.sleep(0.05)
+        raise RuntimeError(f"{type(self).__name__}: not all ranks are back in {timeout} s")
+
     def kill(self, rank):
         """Kills the rank's process; returns when, in ns."""
         pid = self.pid(rank)
+        self.steps()  # What the process takes with it.
         now = time.monotonic_ns()
         os.kill(pid, signal.SIGKILL)
         return now
@@ -132,6 +151,11 @@ class Ours(Run):
         ranks = self.describe()["ranks"]
         return int(next(one for one in ranks if one.get("rank", 0) == rank)["pid"])
 
+    def pids(self):
+        """Of all processes that train or stand by."""
+        job = self.describe()
+        return {int(one["pid"]) for one in job["ranks"] + job.get("spares", []) if "pid" in one}
+
     def steps(self):
         """By trainer: each is one process."""
         for ring in pathlib.Path("/dev/shm").glob(f"paceline-*/*/{self.job}.*.ring"):
@@ -150,12 +174,13 @@ class Ours(Run):
 class Session(Ours):
     """The script of Torchrun and Torchft as a session."""
 
-    def __init__(self, programs, folder, recovery, workers=5):
+    def __init__(self, programs, folder, recovery, workers=5, ranks=RANKS, shards=1):
         self.has_spare = "spares" in recovery
-        command = ["python", PEER, "session", "--hidden", *HIDDEN, "--batch", BATCH, "--ranks",
-                   RANKS]
+        script = SHARDED_PEER if shards > 1 else PEER
+        command = ["python", script, "session", "--hidden", *HIDDEN, "--batch", BATCH,
+                   "--ranks", ranks, "--shards", shards]
         super().__init__(programs, folder, workers=workers, text=SESSION.format(
-            ranks=RANKS, command=json.dumps([str(word) for word in command]), venv=VENV.parent,
+            ranks=ranks, shards=shards, command=json.dumps([str(word) for word in command]), venv=VENV.parent,
             batch=BATCH, recovery=recovery))
 
     def wait_for(self, step, since=0, timeout=180, look_every=0.05):
@@ -174,11 +199,14 @@ class Session(Ours):
 class Peer(Run):
     """Ranks that write their steps to files."""
 
-    def __init__(self, folder):
+    def __init__(self, folder, ranks=RANKS, shards=1):
         self.folder = folder
+        self.ranks, self.shards = ranks, shards
+        self.script = SHARDED_PEER if shards > 1 else PEER
         self.processes = []
-        self.options = ["--hidden", *map(str, HIDDEN), "--batch", str(BATCH), "--ranks", str(RANKS),
-                        "--steps", folder / "steps.{rank}"]
+        self.options = ["--hidden", *map(str, HIDDEN), "--batch", str(BATCH), "--ranks", str(ranks),
+                        "--shards", str(shards), "--steps", folder / "steps.{rank}",
+                        "--checkpoint", folder / "checkpoint"]
         self.environment = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS="1")
 
     def spawn(self, *command):
@@ -186,9 +214,15 @@ class Peer(Run):
             self.processes.append(subprocess.Popen(
                 command, env=self.environment, stdout=log, stderr=log, start_new_session=True))
 
+    def spawn_torchrun(self, processes, *command):
+        """It starts all of them again when one ends."""
+        self.spawn(VENV / "torchrun", "--nnodes=1", f"--nproc_per_node={processes}",
+                   "--max_restarts=1000", "--monitor_interval=0.1", "--rdzv_backend=c10d",
+                   "--rdzv_endpoint=localhost:0", self.script, *command)
+
     def steps(self):
         result = {}
-        for rank in range(RANKS):
+        for rank in range(self.ranks):
             path = self.folder / f"steps.{rank}"
             lines = path.read_text().splitlines(keepends=True) if path.exists() else []
             result[rank] = [tuple(map(int, line.split()[:2])) for line in lines if line[-1] == "\n"]
@@ -196,6 +230,16 @@ class Peer(Run):
 
     def pid(self, rank):
         return int((self.folder / f"steps.{rank}").read_text().split()[-1])
+
+    def pids(self):
+        """Of all processes that train."""
+        return {self.pid(rank) for rank in range(self.ranks)}
+
+    def terminate(self):
+        """Ends launchers, which end their workers, which are in sessions of their own."""
+        for process in self.processes:
+            process.terminate()
+            process.wait()
 
     def stop(self):
         for process in self.processes:
@@ -205,18 +249,12 @@ class Peer(Run):
 
 
 class Torchrun(Peer):
-    def __init__(self, folder):
-        super().__init__(folder)
-        self.spawn(VENV / "torchrun", "--nnodes=1", f"--nproc_per_node={RANKS}",
-                   "--max_restarts=1000", "--monitor_interval=0.1", "--rdzv_backend=c10d",
-                   "--rdzv_endpoint=localhost:0", PEER, "torchrun", *self.options,
-                   "--checkpoint", folder / "checkpoint")
+    def __init__(self, folder, save_every=1, **size):
+        super().__init__(folder, **size)
+        self.spawn_torchrun(self.ranks, "torchrun", *self.options, "--save-every", str(save_every))
 
     def stop(self):
-        """Ends torchrun, which ends its workers, which are in sessions of their own."""
-        for process in self.processes:
-            process.terminate()
-            process.wait()
+        self.terminate()
 
 
 class OwnScript(Peer):
@@ -229,8 +267,7 @@ class OwnScript(Peer):
         # A script that is not watched has no standby interpreters.
         watched = [] if standby else ["--no-watch"]
         self.spawn(programs / "paceline", "run", "--ranks", str(RANKS), "--max-restarts", "1000",
-                   *watched, "--venv", VENV.parent, PEER, "torchrun", *self.options,
-                   "--checkpoint", folder / "checkpoint")
+                   *watched, "--venv", VENV.parent, PEER, "torchrun", *self.options)
 
     def wait_for(self, step, since=0, timeout=180, look_every=0.05):
         super().wait_for(step, since, timeout, look_every)
@@ -257,13 +294,16 @@ class OwnScript(Peer):
 
 
 class Torchft(Peer):
-    """README: the settings of its examples. Tuned: as quick as its defaults' meaning allows."""
+    """README: the settings of its examples. Tuned: as quick as its defaults' meaning allows.
+
+    With shards, a replica is a group of processes under a torchrun of their own, which starts them
+    all again when one is lost."""
 
     README = {"tick": 100, "join": 10000, "dead": 5000, "heartbeat": 0.1}
     TUNED = {"tick": 10, "join": 500, "dead": 400, "heartbeat": 0.05}
 
-    def __init__(self, folder, tick, join, dead, heartbeat):
-        super().__init__(folder)
+    def __init__(self, folder, tick, join, dead, heartbeat, **size):
+        super().__init__(folder, **size)
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
@@ -272,16 +312,27 @@ class Torchft(Peer):
                    "--heartbeat_timeout_ms", str(dead))
         self.replica = ["--lighthouse", f"http://127.0.0.1:{port}", "--timeout", "5", "--heartbeat",
                         str(heartbeat)]
-        for rank in range(RANKS):
-            self.start(rank)
+        for replica in range(self.ranks // self.shards):
+            self.start(replica)
 
-    def start(self, rank):
-        self.spawn(sys.executable, PEER, "torchft", *self.options, "--rank", str(rank), *self.replica)
+    def start(self, replica):
+        options = [*self.options, "--replica", str(replica), *self.replica]
+        if self.shards == 1:
+            self.spawn(sys.executable, self.script, "torchft", *options)
+        else:
+            self.spawn_torchrun(self.shards, "torchft", *options)
 
     def kill_and_replace(self, rank):
         super().kill_and_replace(rank)
-        time.sleep(1)
-        self.start(rank)
+        if self.shards == 1:
+            time.sleep(1)
+            self.start(rank)
+
+    def stop(self):
+        if self.shards > 1:
+            self.terminate()
+        else:
+            super().stop()
 
 
 @contextlib.contextmanager
@@ -301,13 +352,14 @@ def running(make):
             run.stop()
 
 
-def outage(run, killed):
+def outage(run, killed, among=None):
     """Seen by one that has steps on both sides of the kill: (nanoseconds from the kill to the end of
-    the first step behind the longest pause, steps that were left out or done twice)."""
+    the first step behind the longest pause, steps that were left out or done twice). The pause is
+    one of the first `among` behind the kill; None: of all."""
     survivor = next(steps for steps in run.steps().values()
                     if steps and steps[0][1] < killed < steps[-1][1] - 1_000_000_000)
     around = [step for step in survivor if step[1] > killed - 1_000_000_000]
     pairs = list(zip(around, around[1:]))
     pauses = [(after[1] - before[1], after[1]) for before, after in pairs if after[1] > killed]
     wrong = sum(abs(after[0] - before[0] - 1) for before, after in pairs)
-    return max(pauses)[1] - killed, wrong
+    return max(pauses[:among])[1] - killed, wrong

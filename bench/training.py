@@ -1,5 +1,5 @@
-"""Runs of our trainer and of its Python peer on the same data: step.py, session.py, startup.py,
-formats.py."""
+"""Runs of our trainer and of its Python peer on the same data: step.py, session.py, sharded_step.py,
+startup.py, formats.py."""
 import argparse
 import contextlib
 import dataclasses
@@ -116,19 +116,22 @@ class Training:
         first = json.loads(outputs[0])
         return first["starts_ns"], first["first_step_end_ns"] - spawned
 
-    def session(self, case, ranks, steps, *options):
-        """Starts of the steps, in ns, of the peer's training as a session that saves every ten."""
+    def session(self, case, ranks, steps, *options,
+                spec='checkpoint { directory: "{work}/checkpoints" every_steps: 10 }'):
+        """Starts of the steps, in ns, of the peer's training as a session.
+
+        spec: more of the job spec, as text; {work} is a folder of the run."""
         work = self._new_folder()
         training = [option.replace("{data}", str(self.directory / case.data))
                     for option in case.options]
-        spec = work / "spec.textproto"
-        spec.write_text(
+        path = work / "spec.textproto"
+        path.write_text(
             f'name: "bench" ranks: {ranks} threads_per_rank: {THREADS} steps: {steps} '
             f'command: "ddp_step.py" session: true working_directory: "/" batch_per_rank: 32 '
             f'startup_timeout_s: 900 '  # To compile.
-            f'checkpoint {{ directory: "{work}/checkpoints" every_steps: 10 }}', encoding="utf-8")
+            + spec.replace("{work}", str(work)), encoding="utf-8")
         output = subprocess.run(
-            [self.runner, "--trainer", SESSION_RANK, "--spec", spec, "--dir", work, "--ranks",
+            [self.runner, "--trainer", SESSION_RANK, "--spec", path, "--dir", work, "--ranks",
              str(ranks), "--threads", str(THREADS)],
             check=True, stdout=subprocess.PIPE, text=True,
             env=session_environment(PEER, ["--session", *training, *options])).stdout

@@ -1,4 +1,5 @@
-"""The peer of our trainer: the same training as a plain Python loop over DistributedDataParallel.
+"""The peer of our trainer: the same training as a plain Python loop over DistributedDataParallel,
+or, with --shards, over FSDP2.
 
 One process per rank, as our trainers. Reads the same file (docs/image-shards.md, or 16-bit tokens
 without a header), draws its batches from memory (the fastest that Python can be), and times a
@@ -105,6 +106,26 @@ def make_optimizer(args, parameters):
     return torch.optim.AdamW(parameters, lr=3e-4, weight_decay=0.1, fused=args.fused)
 
 
+def native_mesh(args):
+    """Replicas and shards; of one replica, shards alone, which is quicker."""
+    mesh = torch.distributed.init_device_mesh(
+        "cpu", (args.world // args.shards, args.shards), mesh_dim_names=("replica", "shard"))
+    return mesh if args.world > args.shards else mesh["shard"]
+
+
+def shard(args, model, mesh):
+    """Of a llama, block by block."""
+    # pylint: disable-next=import-outside-toplevel
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard  # Others start without it.
+
+    policy = MixedPrecisionPolicy()
+    if args.precision == "bf16":
+        policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.float32)
+    for block in model.model.layers:
+        fully_shard(block, mesh=mesh, mp_policy=policy)
+    return fully_shard(model, mesh=mesh, mp_policy=policy)
+
+
 def train(args):
     torch.set_num_threads(args.threads)
     torch.manual_seed(1)
@@ -112,9 +133,12 @@ def train(args):
     if not args.plain:
         torch.distributed.init_process_group(
             "gloo", init_method=f"file://{args.store}", rank=args.rank, world_size=args.world)
-        # Our trainer, too, keeps each rank's running statistics and reduces in place.
-        model = nn.parallel.DistributedDataParallel(
-            model, broadcast_buffers=False, gradient_as_bucket_view=True)
+        if args.shards > 1:
+            shard(args, model, native_mesh(args))
+        else:
+            # Our trainer, too, keeps each rank's running statistics and reduces in place.
+            model = nn.parallel.DistributedDataParallel(
+                model, broadcast_buffers=False, gradient_as_bucket_view=True)
     if args.compile:
         model = torch.compile(model)
     optimizer = make_optimizer(args, model.parameters())
@@ -127,7 +151,7 @@ def train(args):
         inputs, targets = all_inputs[batch], all_targets[batch]
         optimizer.zero_grad()
         scores = model(inputs)
-        loss = criterion(scores.flatten(0, -2), targets.flatten())
+        loss = criterion(scores.flatten(0, -2).float(), targets.flatten())
         del scores
         loss.backward()
         optimizer.step()
@@ -146,6 +170,8 @@ def train_session(args):
     run = paceline.init()
     torch.manual_seed(1)
     all_inputs, all_targets, model = make_training(args)
+    if args.shards > 1:
+        shard(args, model, run.mesh)
     optimizer = make_optimizer(args, model.parameters())
     run.attach(model, optimizer)
     if args.compile:
@@ -157,7 +183,7 @@ def train_session(args):
         with step:
             for inputs, targets in step.batches(drawn):
                 scores = model(inputs)
-                loss = criterion(scores.flatten(0, -2), targets.flatten())
+                loss = criterion(scores.flatten(0, -2).float(), targets.flatten())
                 del scores
                 step.backward(loss)
             step.update()
@@ -178,6 +204,9 @@ def main():
     parser.add_argument("--plain", action="store_true", help="no DistributedDataParallel")
     parser.add_argument("--fused", action="store_true", help="the optimizer in one kernel")
     parser.add_argument("--compile", action="store_true", help="the model by torch.compile")
+    parser.add_argument("--shards", type=int, default=1, help="ranks of a replica of a llama")
+    parser.add_argument("--precision", choices=("fp32", "bf16"), default="fp32",
+                        help="of a sharded model's parameters and compute")
     parser.add_argument("--session", action="store_true", help="as a session of Paceline's")
     args = parser.parse_args()
     train_session(args) if args.session else train(args)

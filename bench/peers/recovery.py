@@ -1,11 +1,13 @@
 """One rank of a small perceptron: under torchrun or torchft, the peers of our recovery, or in a
 session.
 
-    torchrun    started by torchrun; a checkpoint after each step on a file system in memory, from
-                which all ranks go on when torchrun has started them again.
+    torchrun    started by torchrun; a checkpoint every --save-every steps on a file system in
+                memory, from which all ranks go on when torchrun has started them again.
     torchft     one replica group of one rank, with its manager and store; survivors go on without
                 the lost one.
     session     a rank of a job of Paceline's with `session: true`, whose ring has the steps.
+
+sharded_recovery.py is the same with FSDP2.
 
 The first two append a line "STEP NANOSECONDS PID" (CLOCK_MONOTONIC) to --steps after each committed
 step.
@@ -77,7 +79,7 @@ def under_torchrun(args):
     for inputs, targets in batches(args):
         train_step(model, optimizer, inputs, targets)
         step += 1
-        if args.rank == 0:
+        if args.rank == 0 and step % args.save_every == 0:
             save(args.checkpoint, step, inner, optimizer)
         recorder.committed(step)
 
@@ -96,8 +98,13 @@ def under_torchft(args):
         state_dict=lambda: {"model": inner.state_dict(), "optimizer": optimizer.state_dict()},
         timeout=timeout, heartbeat_interval=datetime.timedelta(seconds=args.heartbeat),
         rank=0, world_size=1, store_addr="localhost", store_port=store.port,
-        lighthouse_addr=args.lighthouse, replica_id=f"replica_{args.rank}")
-    model = torchft.DistributedDataParallel(manager, inner)
+        lighthouse_addr=args.lighthouse, replica_id=f"replica_{args.replica}")
+    train_under_torchft(args, manager, torchft.DistributedDataParallel(manager, inner), optimizer)
+
+
+def train_under_torchft(args, manager, model, optimizer):
+    import torchft
+
     wrapped = torchft.Optimizer(manager, optimizer)
     recorder = Recorder(args.steps)
     done = 0
@@ -109,10 +116,14 @@ def under_torchft(args):
 
 
 def in_session(args):
+    train_session(args, lambda _: perceptron(args))
+
+
+def train_session(args, make_model):
     import paceline
 
     run = paceline.init()
-    model = perceptron(args)
+    model = make_model(run)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
     run.attach(model, optimizer)
     args.rank = max(run.rank, 0)
@@ -124,28 +135,33 @@ def in_session(args):
             step.update()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("way", choices=["torchrun", "torchft", "session"])
+def run(doc, ways):
+    """ways: what a way of the command line calls with the options."""
+    parser = argparse.ArgumentParser(description=doc)
+    parser.add_argument("way", choices=ways)
     parser.add_argument("--inputs", type=int, default=1024)
     parser.add_argument("--hidden", type=int, nargs="*", default=[])
     parser.add_argument("--classes", type=int, default=10)
     parser.add_argument("--batch", type=int, required=True)
     parser.add_argument("--ranks", type=int, required=True)
-    parser.add_argument("--rank", type=int, default=int(os.environ.get("RANK", 0)))
+    parser.add_argument("--shards", type=int, default=1, help="ranks of a replica")
+    parser.add_argument("--replica", type=int, default=0, help="of torchft")
     parser.add_argument("--steps", type=pathlib.Path, help="{rank} is replaced; not of a session")
-    parser.add_argument("--checkpoint", type=pathlib.Path, help="of torchrun")
+    parser.add_argument("--checkpoint", type=pathlib.Path,
+                        help="of torchrun; stores have names that begin with it")
+    parser.add_argument("--save-every", type=int, default=1, help="of torchrun, steps")
     parser.add_argument("--lighthouse", help="of torchft")
     parser.add_argument("--timeout", type=float, default=60, help="of torchft, seconds")
     parser.add_argument("--heartbeat", type=float, default=0.1, help="of torchft, seconds")
     args = parser.parse_args()
+    # Under torchft, torchrun counts the ranks of a replica.
+    args.rank = args.replica * args.shards + int(os.environ.get("RANK", 0))
     args.steps = pathlib.Path(str(args.steps).replace("{rank}", str(args.rank)))
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     with contextlib.suppress(KeyboardInterrupt):
-        {"torchrun": under_torchrun, "torchft": under_torchft,
-         "session": in_session}[args.way](args)
+        ways[args.way](args)
 
 
 if __name__ == "__main__":
-    main()
+    run(__doc__, {"torchrun": under_torchrun, "torchft": under_torchft, "session": in_session})
