@@ -1,9 +1,9 @@
-"""Trainings that are made to fail, ours and the peers', of four ranks unless said otherwise: recovery.py,
-sharded_recovery.py, goodput.py, hotswap.py.
+"""Trainings of several ranks that are made to fail, ours and the peers': recovery.py, goodput.py,
+sharded_recovery.py, hotswap.py.
 
-Ours are built in, or the peers' script as a session. All train a perceptron of the same width on one
-thread each; with shards, FSDP2 divides it among the ranks of a replica. A run yields the committed steps of every rank as (step, end in ns of CLOCK_MONOTONIC,
-process id).
+Ours are built in, or the peers' script as a session. All train a perceptron of the same width on
+one thread each; with shards, FSDP2 divides it among the ranks of a replica. A run yields the
+committed steps of every rank as (step, end in ns of CLOCK_MONOTONIC, process id).
 """
 import contextlib
 import json
@@ -180,8 +180,8 @@ class Session(Ours):
         command = ["python", script, "session", "--hidden", *HIDDEN, "--batch", BATCH,
                    "--ranks", ranks, "--shards", shards]
         super().__init__(programs, folder, workers=workers, text=SESSION.format(
-            ranks=ranks, shards=shards, command=json.dumps([str(word) for word in command]), venv=VENV.parent,
-            batch=BATCH, recovery=recovery))
+            ranks=ranks, shards=shards, command=json.dumps([str(word) for word in command]),
+            venv=VENV.parent, batch=BATCH, recovery=recovery))
 
     def wait_for(self, step, since=0, timeout=180, look_every=0.05):
         super().wait_for(step, since, timeout, look_every)

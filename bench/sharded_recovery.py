@@ -25,7 +25,7 @@ STEPS_AFTER = 30
 SAVE_EVERY = 10
 METRICS = (("kill to next step of all ranks", "ms"),
            ("kill to next step of a rank that stays", "ms"), ("processes started", "processes"), ("samples lost or repeated", "samples"),
-           ("step, undisturbed", "ms"))
+           ("median step", "ms"))
 
 
 def samples_off(run, begin, end, ranks):
