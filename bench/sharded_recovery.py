@@ -24,8 +24,8 @@ STEPS_BEFORE = 40
 STEPS_AFTER = 30
 SAVE_EVERY = 10
 METRICS = (("kill to next step of all ranks", "ms"),
-           ("kill to next step of a rank that stays", "ms"), ("processes started", "processes"), ("samples lost or repeated", "samples"),
-           ("median step", "ms"))
+           ("kill to next step of a rank that stays", "ms"), ("processes started", "processes"),
+           ("samples lost or repeated", "samples"), ("median step", "ms"))
 
 
 def samples_off(run, begin, end, ranks):
