@@ -202,7 +202,7 @@ void Training::CarryOut(Group& group, size_t m) {
     trainer.UndoStep();
     if (receives) {
       const bool has_begun = group.decision.positions[m].generation > 0;
-      trainer.Later(delay / 2, [this, &group, m, decided = has_begun ? group.generation : 0] {
+      trainer.Later(delay / 2, [&group, m, decided = has_begun ? group.generation : 0] {
         const Member& member = group.members[m];
         if (!member.out && TakesPart(group, m)) member.trainer->GiveUpState(decided);
       });
