@@ -272,11 +272,11 @@ TEST(ShardedRecoveryTest, ReadySpareNearTheReplicaIsTaken) {
 }
 
 TEST(ShardedRecoveryTest, SlotNearTheReplicaIsTaken) {
-  MemberJob played = ShardedJob(2, 2, 0, 0);
+  MemberJob played = ShardedJob(3, 2, 0, 0);
   played.slots.Add("d");
   played.slots.Add("b");
   LoseRanks(played, {0, 2}, 10);
-  EXPECT_EQ(played.Nodes(), "bbdd");
+  EXPECT_EQ(played.Nodes(), "bbddef");
 }
 
 TEST(ShardedRecoveryTest, HolderTakesTheSeatOfANewcomerIfNobodyElseHasItsState) {

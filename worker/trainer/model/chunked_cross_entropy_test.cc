@@ -47,7 +47,8 @@ struct Results {
 };
 
 // Takes the gradients of three times the loss.
-Results Run(const Inputs& inputs, const std::function<at::Tensor(const Inputs&)>& loss_of) {
+Results LossAndGradients(const Inputs& inputs,
+                         const std::function<at::Tensor(const Inputs&)>& loss_of) {
   inputs.hidden.mutable_grad() = at::Tensor();
   inputs.head.mutable_grad() = at::Tensor();
   const at::Tensor loss = loss_of(inputs);
@@ -65,8 +66,8 @@ void ExpectClose(const at::Tensor& actual, const at::Tensor& expected, double to
 void ExpectLikePlain(const Inputs& inputs, int64_t chunk_tokens, at::ScalarType product_type,
                      double tolerance) {
   const Results expected =
-      Run(inputs, [&](const Inputs& in) { return PlainLoss(in, product_type); });
-  const Results actual = Run(inputs, [&](const Inputs& in) {
+      LossAndGradients(inputs, [&](const Inputs& in) { return PlainLoss(in, product_type); });
+  const Results actual = LossAndGradients(inputs, [&](const Inputs& in) {
     return ChunkedCrossEntropy(in.hidden, in.head, in.targets, chunk_tokens, product_type);
   });
   ExpectClose(actual.loss, expected.loss, tolerance);
@@ -130,11 +131,11 @@ TEST(ChunkedCrossEntropyTest, RowsNeedNotBeContiguous) {
 
 TEST(ChunkedCrossEntropyTest, GradientsOfSeveralPassesAddUp) {
   const Inputs whole = MakeInputs(30, 8, 41, at::kDouble);
-  const Results expected = Run(whole, [](const Inputs& in) {
+  const Results expected = LossAndGradients(whole, [](const Inputs& in) {
     return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, at::kDouble);
   });
   // Both graphs exist at once; each has half of the tokens.
-  const Results actual = Run(whole, [](const Inputs& in) {
+  const Results actual = LossAndGradients(whole, [](const Inputs& in) {
     const auto half = [&](int64_t begin) {
       return ChunkedCrossEntropy(in.hidden.narrow(0, begin, 15), in.head,
                                  in.targets.narrow(0, begin, 15), 4, at::kDouble);
