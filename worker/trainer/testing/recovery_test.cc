@@ -98,7 +98,7 @@ void RecoveryTest::WaitForEnd(FakeDaemon& daemon, int number) {
 std::map<int64_t, std::string> RecoveryTest::Losses(const FakeDaemon& daemon, int number) {
   std::map<int64_t, std::string> losses;
   const std::string log = daemon.Log(number);
-  const std::regex line(" step=(\\d+) loss=(\\S+) ");
+  const std::regex line(" I step=(\\d+) loss=(\\S+) ");  // Not of evaluations.
   for (auto i = std::sregex_iterator(log.begin(), log.end(), line); i != std::sregex_iterator();
        ++i) {
     const bool is_new = losses.emplace(std::stoll((*i)[1]), (*i)[2]).second;
