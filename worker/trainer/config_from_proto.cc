@@ -263,6 +263,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   FillDefaults(&spec);
   std::string problems;
   for (const SpecProblem& problem : CheckJobSpec(spec)) {
+    if (problem.field == "shards") continue;  // The workload says whether its model can have them.
     absl::StrAppend(&problems, problems.empty() ? "" : "; ", problem.field, " ", problem.message);
   }
   if (!problems.empty()) return absl::InvalidArgumentError(problems);

@@ -49,6 +49,12 @@ BuiltInWorkload::BuiltInWorkload(const TrainerConfig& config, Platform& platform
     : config_(config), platform_(platform) {}
 
 absl::Status BuiltInWorkload::Open(at::Device device) {
+  if (config_.member.shards > 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat("shards: ", config_.member.shards,
+                     ": no model that is built in can be sharded; leave shards out, or train the "
+                     "model of a script"));
+  }
   PACELINE_RETURN_IF_ERROR(OpenAllData());
   PACELINE_ASSIGN_OR_RETURN(model_,
                             MakeModel(config_.model, train_data_->format(), config_.seed, device));

@@ -301,8 +301,6 @@ v1::TrainerCommand FakeDaemon::Command(int number) const {
   if (trainer.generation == first_generation_) config->set_restore_from(restore_from_);
   if (sends_members_) {
     *command.mutable_membership() = MembershipOf(number);
-    // The check of a spec takes a test's model for one that is built in; the membership has them.
-    if (!spec_.session()) config->mutable_spec()->clear_shards();
   } else if (const int port = trainers_[0].status.store_port(); port != 0) {
     command.set_store_address(absl::StrCat("127.0.0.1:", port));
   }
