@@ -47,7 +47,8 @@ absl::Status PrepareOutput(Session& session) {
 absl::Status Restore(Session& session) {
   const TrainerConfig& config = *session.config;
   const absl::Time began = absl::Now();
-  absl::StatusOr<StateReader> opened = StateReader::Open(config.restore_from, config.threads);
+  absl::StatusOr<StateReader> opened = StateReader::Open(
+      config.restore_from, config.threads, {config.local_rank, config.local_world_size});
   if (!opened.ok()) return RestoreError(config.restore_from, opened.status());
   auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
   const Manifest& manifest = checkpoint->manifest();
