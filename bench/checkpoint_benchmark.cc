@@ -207,8 +207,9 @@ absl::StatusOr<Json> Read(const Options& options) {
   for (const ShardEntry& entry : state) targets.push_back({entry.name, entry.rows});
   peers.Meet();
   const uint64_t start = Now();
-  PACELINE_ASSIGN_OR_RETURN(StateReader reader,
-                            StateReader::Open(options.directory, options.read_threads));
+  PACELINE_ASSIGN_OR_RETURN(
+      StateReader reader,
+      StateReader::Open(options.directory, options.read_threads, {options.rank, options.ranks}));
   PACELINE_RETURN_IF_ERROR(reader.Read(targets));
   return Json{{"seconds", static_cast<double>(Now() - start) * 1e-9}};
 }

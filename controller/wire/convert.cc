@@ -258,7 +258,7 @@ v1::NodePlan ToProto(const std::vector<PlannedTrainer>& plan,
       *added.mutable_checkpoints() = CheckpointPlanFor(job, trainer.membership.rank);
     }
     *added.mutable_membership() = ToProto(trainer.membership);
-    if (!HasEngine(job.request) && trainer.membership.rank.value() >= 0) {
+    if ((!HasEngine(job.request) || trainer.restores) && trainer.membership.rank.value() >= 0) {
       *added.mutable_local() = LocalRanksOf(job, trainer.membership.rank.value());
     }
     added.set_save_stacks(trainer.save_stacks);

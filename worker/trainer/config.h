@@ -220,6 +220,9 @@ struct TrainerConfig {
   int64_t eval_every = 0;  // 0: only at the end. Whether there is an evaluation, the workload says.
   CheckpointConfig checkpoint;
   std::string restore_from;  // A checkpoint's directory; empty: a new training.
+  // Among the ranks of the job on this node, which restore at the same time.
+  int local_rank = 0;
+  int local_world_size = 1;
   std::string spec_json;     // The job spec without its environment, for the record.
   std::string init_from;     // Empty: initialise from the seed.
   std::string export_final;  // Empty: no export.

@@ -295,6 +295,8 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.eval_every = spec.evaluation().every();
   config.checkpoint = ReadCheckpoint(spec.checkpoint());
   config.restore_from = proto.restore_from();
+  config.local_world_size = std::max(1, proto.local_world_size());
+  config.local_rank = std::clamp(proto.local_rank(), 0, config.local_world_size - 1);
   config.checkpoint.roots.assign(proto.allowed_roots().begin(), proto.allowed_roots().end());
   PACELINE_ASSIGN_OR_RETURN(config.spec_json, SpecAsJson(spec));
   config.init_from = spec.init_from();

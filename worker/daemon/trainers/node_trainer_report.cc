@@ -110,6 +110,8 @@ v1::TrainerCommand NodeTrainer::Command() const {
                                                          : setup_.default_threads);
   config.set_interface(setup_.interface);
   config.set_restore_from(plan_.restore_from());
+  config.set_local_rank(plan_.local().index());
+  config.set_local_world_size(plan_.local().slots_size());
   config.mutable_allowed_roots()->Assign(setup_.roots.begin(), setup_.roots.end());
   command.set_store_address(plan_.store_address());
   if (plan_.has_plan()) *command.mutable_plan() = plan_.plan();

@@ -33,10 +33,18 @@ struct ReadTarget {
   std::optional<Slice> slice = {};  // Where `tensor` is one of the checkpoint's tensor.
 };
 
+// The processes of this machine that read the same checkpoint at the same time. Each begins with
+// another part of it, so that what one takes from the disk the others find in the page cache.
+struct Readers {
+  int index = 0;  // This process, 0-based.
+  int count = 1;
+};
+
 class StateReader {
  public:
   // Errors as for CheckpointFiles::Open. `threads` (at least 1) read in parallel.
-  static absl::StatusOr<StateReader> Open(const std::string& directory, int threads);
+  static absl::StatusOr<StateReader> Open(const std::string& directory, int threads,
+                                          const Readers& readers = {});
 
   const CheckpointFiles& files() const { return files_; }
   const Manifest& manifest() const { return files_.manifest(); }
@@ -51,10 +59,11 @@ class StateReader {
   int64_t bytes_unverified() const { return bytes_unverified_; }
 
  private:
-  StateReader(CheckpointFiles files, int threads);
+  StateReader(CheckpointFiles files, int threads, const Readers& readers);
 
   CheckpointFiles files_;
   int threads_;
+  Readers readers_;
   int64_t bytes_read_ = 0;
   int64_t bytes_unverified_ = 0;
 };

@@ -13,6 +13,7 @@
 
 #include <cstdlib>
 #include <fstream>
+#include <tuple>
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
@@ -73,12 +74,14 @@ std::string WriteCheckpoint() {
   return directory;
 }
 
-class StateReaderTest : public testing::TestWithParam<int> {
+// Threads, and whether other processes read, too.
+class StateReaderTest : public testing::TestWithParam<std::tuple<int, Readers>> {
  protected:
   static void SetUpTestSuite() { at::set_num_threads(1); }  // Torch's threads confuse sanitizers.
 
   StateReader Open() {
-    absl::StatusOr<StateReader> reader = StateReader::Open(directory_, /*threads=*/GetParam());
+    absl::StatusOr<StateReader> reader =
+        StateReader::Open(directory_, std::get<int>(GetParam()), std::get<Readers>(GetParam()));
     EXPECT_TRUE(reader.ok()) << reader.status();
     return *std::move(reader);
   }
@@ -180,7 +183,37 @@ TEST_P(StateReaderTest, AnIncompleteCheckpointIsNotFound) {
   EXPECT_EQ(StateReader::Open(directory_, 1).status().code(), absl::StatusCode::kNotFound);
 }
 
-INSTANTIATE_TEST_SUITE_P(Threads, StateReaderTest, testing::Values(1, 2, 5));
+INSTANTIATE_TEST_SUITE_P(All, StateReaderTest,
+                         testing::Combine(testing::Values(1, 2, 5),
+                                          testing::Values(Readers{0, 1}, Readers{0, 2},
+                                                          Readers{2, 3})));
+
+TEST(Readers, EachBeginsWithItsOwnPart) {
+  const std::string directory = WriteCheckpoint();
+  const at::Tensor matrix = at::zeros({700, 3001});
+  // All slices are damaged; one thread stops at the first that it reads.
+  const std::vector<TensorSlice> slices =
+      StateReader::Open(directory, 1)->files().Find("matrix")->slices;
+  for (const TensorSlice& slice : slices) {
+    std::fstream file(directory + "/" + slice.file,
+                      std::ios::in | std::ios::out | std::ios::binary);
+    file.seekp(slice.offset + slice.bytes - 1);
+    file.put('x');
+  }
+  const auto first = [&](const Readers& readers) {
+    const absl::Status status =
+        StateReader::Open(directory, 1, readers)->Read({{"matrix", matrix}});
+    for (size_t i = 0; i < slices.size(); ++i) {
+      if (absl::StrContains(status.message(), slices[i].file)) return static_cast<int>(i);
+    }
+    return -1;
+  };
+  // Largest first: rows 100 to 690, 0 to 100, 690 to 700.
+  EXPECT_EQ(first({0, 1}), 1);
+  EXPECT_EQ(first({0, 2}), 1);
+  EXPECT_EQ(first({1, 2}), 0);
+  EXPECT_EQ(first({99, 100}), 2);
+}
 
 }  // namespace
 }  // namespace paceline

@@ -43,11 +43,20 @@ absl::Status PrepareOutput(Session& session) {
   return prepare("export_final", folder, folder, config.rank());
 }
 
+// Of a sharded model, those that have the same position read the same.
+Readers ReadersOf(const TrainerConfig& config) {
+  Readers readers;
+  readers.count = std::max(1, config.local_world_size / config.member.shards);
+  readers.index = config.local_rank / config.member.shards % readers.count;
+  return readers;
+}
+
 // Restores model and optimizer from the checkpoint.
 absl::Status Restore(Session& session) {
   const TrainerConfig& config = *session.config;
   const absl::Time began = absl::Now();
-  absl::StatusOr<StateReader> opened = StateReader::Open(config.restore_from, config.threads);
+  absl::StatusOr<StateReader> opened =
+      StateReader::Open(config.restore_from, config.threads, ReadersOf(config));
   if (!opened.ok()) return RestoreError(config.restore_from, opened.status());
   auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
   const Manifest& manifest = checkpoint->manifest();

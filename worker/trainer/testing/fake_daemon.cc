@@ -299,6 +299,8 @@ v1::TrainerCommand FakeDaemon::Command(int number) const {
   config->set_threads(options_.threads);
   config->set_interface("lo");
   if (trainer.generation == first_generation_) config->set_restore_from(restore_from_);
+  config->set_local_rank(trainer.rank);
+  config->set_local_world_size(spec_.ranks());
   if (sends_members_) {
     *command.mutable_membership() = MembershipOf(number);
   } else if (const int port = trainers_[0].status.store_port(); port != 0) {
