@@ -15,7 +15,7 @@ import stat
 import time
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any, BinaryIO, Dict, Iterator, List, Optional, Tuple, Union
+from typing import Any, BinaryIO, Dict, Generator, List, Optional, Tuple, Union
 
 import torch
 
@@ -264,7 +264,7 @@ def why_not_covered(tensor: StoredTensor) -> str:
 
 
 @contextlib.contextmanager
-def new_file(path: str) -> Iterator[BinaryIO]:
+def new_file(path: str) -> Generator[BinaryIO, None, None]:
     """A file that is synced at the end, and gone if there is an error, which then names it."""
     file = open(path, "xb")  # pylint: disable=consider-using-with
     try:

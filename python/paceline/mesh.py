@@ -57,8 +57,8 @@ class ReplicaMesh:
         self._make_group = make_group
         self._groups: List[SwitchingGroup] = []  # In the order in which torch has asked for them.
         self._sealed = False
-        register: Any = dist.Backend.register_backend
-        register(BACKEND, self._create, extended_api=True, devices=["cpu", "cuda"])
+        backends: Any = dist.Backend
+        backends.register_backend(BACKEND, self._create, extended_api=True, devices=["cpu", "cuda"])
         dist.init_process_group(BACKEND, store=HashStore(), rank=position,
                                 world_size=math.prod(shape.values()))
         self.device_mesh = init_device_mesh(device.type, tuple(shape.values()),
@@ -169,4 +169,5 @@ def _members(mesh: DeviceMesh, dimension: int, position: int) -> List[int]:
     """Positions that differ from this one in that dimension only; empty: it is not in the mesh."""
     layout = _private(mesh)._layout[dimension]
     rows: List[List[int]] = layout.nest().remap_to_tensor(_private(mesh)._rank_map).tolist()
-    return next((row for row in rows if position in row), [])
+    nothing: List[int] = []
+    return next((row for row in rows if position in row), nothing)
