@@ -32,8 +32,8 @@ class CommandRank {
   // FailedPrecondition: this node accepts no commands.
   absl::Status CheckAccepted() const;
 
-  // Reserves a port and returns its number. That of rank 0, which the others are told, later daemons
-  // reserve again.
+  // Reserves a port and returns its number. That of rank 0, which the others are told, later
+  // daemons reserve again.
   absl::StatusOr<int> ReservePort();
   void FreePort() { port_.reset(); }
 
