@@ -231,18 +231,6 @@ void ReplicaJudge::OnMet(const std::vector<const Trainer*>& trainers, const Lane
                         trainers[all_alike ? 0 : first]->name(), " and ", name,
                         " do not belong together: steps ", other.step, " and ", part.step);
     }
-    if (all_alike || position + 1 < lanes.shards) continue;
-    const auto begin = held.begin() + static_cast<int64_t>(first);
-    int kept = static_cast<int>(first);
-    std::set<int> sources;  // Replicas.
-    bool gets_all = true;
-    for (auto one = begin; one != begin + lanes.shards; ++one, ++kept) {
-      sources.insert(lanes.ReplicaOf(one->source));
-      gets_all = gets_all && one->source != kept;
-    }
-    if (gets_all && sources.size() > 1) {
-      world_.trace.Fail("the replica of ", name, " gets its parts from several replicas");
-    }
   }
 }
 

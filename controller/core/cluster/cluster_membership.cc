@@ -126,6 +126,8 @@ JobChange Cluster::Drain(Job& job, DrainWay way, const NodeName& node, const std
     case DrainWay::kRequeue:
       return RequeueJob(job, why, kFailureGrace, now);
     case DrainWay::kEndRanks:
+      // Ranks that cannot be told to end may train on with others that cannot be told either.
+      if (AreAllSilent(job, now)) return JobChange::kNone;
       return EndTrainersOn(job, node, why, now);
   }
   return JobChange::kNone;

@@ -221,6 +221,15 @@ TEST_F(ClusterNodesTest, DrainForNowEndsOnlyTheRanksOfAJobThatRecovers) {
   EXPECT_EQ(job().restarts, 0);
 }
 
+TEST_F(ClusterNodesTest, DrainForNowWaitsWhileNoNodeOfAJobAnswers) {
+  Join({"a", "b", "c"});
+  Train("", 3);
+  Drain("b", DrainMode::kNow, 20);
+  EXPECT_EQ(job().state, JobState::kRunning);
+  cluster_.Step(NodeReported{NodeName("a"), {ReportOf(0, TrainerState::kRunning)}}, At(21));
+  EXPECT_EQ(job().state, JobState::kRecovering);
+}
+
 TEST_F(ClusterNodesTest, LeaseThatRunsOutTakesTheRanksOfAJobThatRecovers) {
   Join({"a", "b", "c"});
   Train("", 3);

@@ -22,21 +22,28 @@ absl::Time NeededSince(const Job& job, const RankState& member) {
 
 // Whether it is probably the controller that is cut off, and not the nodes from each other.
 bool IsCutOff(const Job& job, Moment now) {
-  bool unreachable = false;
+  const bool unreachable =
+      std::any_of(job.ranks.begin(), job.ranks.end(), [](const RankState& member) {
+        return !HasEnded(member) && member.unreachable_since != absl::InfiniteFuture();
+      });
+  return unreachable && AreAllSilent(job, now);
+}
+
+}  // namespace
+
+bool AreAllSilent(const Job& job, Moment now) {
   std::set<NodeName> nodes;
   for (const RankState& member : job.ranks) {
     if (HasEnded(member)) continue;
-    if (member.unreachable_since != absl::InfiniteFuture()) {
-      unreachable = true;
-    } else if (member.heard == absl::InfinitePast() || now.steady < member.heard + kFreshness) {
+    const bool reachable = member.unreachable_since == absl::InfiniteFuture();
+    if (reachable &&
+        (member.heard == absl::InfinitePast() || now.steady < member.heard + kFreshness)) {
       return false;
     }
     nodes.insert(member.slot.node);
   }
-  return unreachable && nodes.size() > 1;
+  return nodes.size() > 1;
 }
-
-}  // namespace
 
 void SetUnreachableNodes(Job& job, const std::set<NodeName>& unreachable, Moment now) {
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {

@@ -25,6 +25,10 @@ inline constexpr absl::Duration kFreshness = absl::Seconds(3);
 // connect again.
 inline constexpr absl::Duration kReconnectGrace = absl::Seconds(10);
 
+// Whether all nodes of the members, and there are several, are unreachable or about to be: what
+// they do with each other is not known, and nothing can be told to them.
+bool AreAllSilent(const Job& job, Moment now);
+
 // Sets which nodes do not answer now.
 void SetUnreachableNodes(Job& job, const std::set<NodeName>& unreachable, Moment now);
 
