@@ -128,12 +128,25 @@ void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
   }
 }
 
+// The same of a sharded job, of which no rank has all weights.
+std::string PlaceOfShards(const v1::Job& job) {
+  if (job.checkpoints().complete() == 0) {
+    return "not kept: the job is sharded, and no checkpoint of it is complete";
+  }
+  const int64_t step = job.checkpoints().newest_step();
+  const std::string behind =
+      step < job.spec().steps() ? absl::StrCat(" (after step ", step, ", the newest)") : "";
+  return absl::StrCat("in shards, in a checkpoint", behind, ": paceline checkpoint export ",
+                      SanitizeLine(job.id()), "/", step, " --to FILE.safetensors");
+}
+
 // Where the weights are at the end, for people.
 std::vector<std::string> PlacesOfWeights(const v1::Job& job) {
   const v1::JobSpec& spec = job.spec();
   if (!KeepsWeights(spec)) {
     return {"not kept, as the job file has neither checkpoint.directory nor export_final"};
   }
+  if (spec.shards() > 1) return {PlaceOfShards(job)};
   std::vector<std::string> places;
   // They are beside the last checkpoint.
   const v1::SaveOrderStatus& order = job.checkpoints().order();

@@ -348,6 +348,22 @@ TEST(JobPageTest, SummaryTellsStateStepsTimePaceAndAccuracy) {
   EXPECT_THAT(SummaryText(job, absl::FromUnixSeconds(1200), {}), HasSubstr("weights: /srv/c/"));
 }
 
+TEST(JobPageTest, SummaryOfAShardedJobNamesTheCheckpointThatHasItsWeights) {
+  v1::Job job = Failed();
+  job.set_state(v1::SUCCEEDED);
+  job.mutable_progress()->set_step(150);
+  job.mutable_spec()->mutable_checkpoint()->set_directory("/srv/c");
+  job.mutable_spec()->set_shards(2);
+  const auto summary = [&job] { return SummaryText(job, absl::FromUnixSeconds(1200), {}); };
+  EXPECT_THAT(summary(), HasSubstr("  weights: not kept: the job is sharded"));
+  job.mutable_checkpoints()->set_complete(1);
+  job.mutable_checkpoints()->set_newest_step(150);
+  EXPECT_THAT(summary(), HasSubstr("  weights: in shards, in a checkpoint: paceline checkpoint "
+                                   "export job-0123456789ab/150 --to FILE.safetensors\n"));
+  job.mutable_checkpoints()->set_newest_step(100);
+  EXPECT_THAT(summary(), HasSubstr("in a checkpoint (after step 100, the newest): "));
+}
+
 TEST(JobPageTest, SummaryTellsWhereTheWeightsAre) {
   v1::Job job = Failed();
   job.set_state(v1::SUCCEEDED);

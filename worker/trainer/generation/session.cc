@@ -43,6 +43,9 @@ absl::Status PrepareOutput(Session& session) {
   return prepare("export_final", folder, folder, config.rank());
 }
 
+// One copies while another waits for the disk. Nothing is computed meanwhile.
+constexpr int kReadThreads = 2;
+
 // Of a sharded model, those that have the same position read the same.
 Readers ReadersOf(const TrainerConfig& config) {
   Readers readers;
@@ -55,8 +58,8 @@ Readers ReadersOf(const TrainerConfig& config) {
 absl::Status Restore(Session& session) {
   const TrainerConfig& config = *session.config;
   const absl::Time began = absl::Now();
-  absl::StatusOr<StateReader> opened =
-      StateReader::Open(config.restore_from, config.threads, ReadersOf(config));
+  absl::StatusOr<StateReader> opened = StateReader::Open(
+      config.restore_from, std::max(config.threads, kReadThreads), ReadersOf(config));
   if (!opened.ok()) return RestoreError(config.restore_from, opened.status());
   auto checkpoint = std::make_unique<StateReader>(*std::move(opened));
   const Manifest& manifest = checkpoint->manifest();
