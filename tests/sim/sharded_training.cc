@@ -18,7 +18,7 @@ namespace {
 // Longest time until a rank has a result, or the others' word: far longer than in the product, so
 // that ranks are often cut off within.
 constexpr Micros kLongest = 30 * kMilli;
-constexpr Micros kLateWord = 2 * kSecond;
+constexpr Micros kLateWord = 500 * kMilli;
 
 }  // namespace
 
