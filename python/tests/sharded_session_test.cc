@@ -14,8 +14,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "python/tests/session_fixture.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 
 namespace paceline {
@@ -227,6 +230,30 @@ TEST_F(ShardedSessionTest, OtherNumbersOfRanksAndShardsHaveTheSameState) {
       EXPECT_EQ(Whole("resumed") == Whole("undisturbed"), steps == 12);
     }
   }
+}
+
+// The one that keeps the others waiting has entered the fewest collectives (controller/core/
+// recovery/hang.h). Its phase is that of the rank of its replica that waits for it.
+TEST_F(ShardedSessionTest, ShowsWhichRankOfAReplicaKeepsTheOtherWaiting) {
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "out", "shards: 2 ", "forward 9 3 wait"));
+  WaitForSteps(*daemon, 0, 9);
+  const absl::StatusOr<StepRingReader> waits = StepRingReader::Open(daemon->RingPath(2));
+  const absl::StatusOr<StepRingReader> hangs = StepRingReader::Open(daemon->RingPath(3));
+  ASSERT_TRUE(waits.ok() && hangs.ok()) << waits.status() << " " << hangs.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  const auto is_shown = [&] {
+    return waits->Live().step == 9 && waits->Live().phase == Phase::kForward &&
+           hangs->Live().step == 9 && hangs->Live().phase == Phase::kForward &&
+           hangs->Collectives() > 0 && waits->Collectives() > hangs->Collectives();
+  };
+  bool shown = is_shown();
+  for (; !shown && absl::Now() < deadline; shown = is_shown()) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(shown) << waits->Collectives() << " " << hangs->Collectives();
+  for (int rank = 0; rank < 4; ++rank) daemon->Signal(rank, SIGKILL);
+  for (int rank = 0; rank < 4; ++rank) WaitForEnd(*daemon, rank);
 }
 
 TEST_F(ShardedSessionTest, AFailureWhenAllLeaveAGenerationIsTold) {

@@ -299,6 +299,14 @@ void StepRingWriter::Append(const StepRecord& record) {
   ring.header.written.store(++written_, kRelease);
 }
 
+void StepRingWriter::CountCollective() {
+  if (!IsForkedChild()) RingOf(file_).header.collectives.fetch_add(1, kRelease);
+}
+
+void StepRingWriter::ResetCollectives() {
+  if (!IsForkedChild()) RingOf(file_).header.collectives.store(0, kRelease);
+}
+
 absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
                             MappedFile::Open(path, MappedFile::Access::kRead, kMaxBytes));
@@ -328,6 +336,11 @@ uint64_t StepRingReader::ReadWritten() const { return RingOf(file_).header.writt
 uint64_t StepRingReader::Written() const {
   const TruncationGuard guard(file_.data(), file_.size());
   return ReadWritten();
+}
+
+uint64_t StepRingReader::Collectives() const {
+  const TruncationGuard guard(file_.data(), file_.size());
+  return RingOf(file_).header.collectives.load(kAcquire);
 }
 
 StepRingReader::Batch StepRingReader::ReadFrom(uint64_t from) const {

@@ -40,6 +40,7 @@ struct Progress {
   // While it evaluates: batches done, and their total number.
   int64_t evaluated_batches = 0;
   int64_t evaluation_batches = 0;
+  int64_t collectives = 0;  // Of a sharded model, entered in its generation.
 };
 
 struct Evaluation {

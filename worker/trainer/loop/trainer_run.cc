@@ -226,6 +226,7 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
   const absl::Time rendezvous_at = absl::Now();
+  ring_.ResetCollectives();
   PACELINE_RETURN_IF_ERROR(LockOutput(session_, config));
   if (config.recovery.enabled) {
     generation.succession.emplace(
