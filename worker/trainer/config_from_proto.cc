@@ -319,7 +319,8 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
                                                const Member& configured) {
   if (proto.generation() < 1 || proto.world_size() < 1 || proto.rank() < -1 ||
       proto.rank() >= proto.world_size() || proto.batch_per_rank() < 0 ||
-      proto.accumulation_steps() < 0 || proto.shards() < 0) {
+      proto.accumulation_steps() < 0 || proto.shards() < 0 ||
+      (proto.has_hand_over_rank() && proto.rank() >= 0 && proto.rank() != proto.hand_over_rank())) {
     return absl::InvalidArgumentError(StrCat("impossible membership: ", proto.ShortDebugString()));
   }
   Assignment assignment;
@@ -335,6 +336,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   }
   assignment.store_address = proto.store_address();
   assignment.planned = proto.planned();
+  if (proto.has_hand_over_rank()) assignment.hand_over_rank = proto.hand_over_rank();
   return assignment;
 }
 

@@ -18,6 +18,7 @@
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/generation/auto_rendezvous.h"
+#include "worker/trainer/generation/hand_over.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/generation/slipstream_rendezvous.h"
@@ -212,15 +213,12 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   const absl::Time connected_at = absl::Now();
   TakePosition(*generation.connected.plan);
   Groups& groups = *generation.connected.groups;
-  const Rendezvous rendezvous{
-      config,
-      generation.connected.plan->plan,
-      groups,
-      session_.workload->model(),
-      session_.workload->optimizer(),
-      session_.workload->attachments(),
-      session_.undo ? &*session_.undo : nullptr,
-      [this](const at::Tensor& skip) { return session_.workload->FinishUpdate(skip); }};
+  const Rendezvous rendezvous = RendezvousOf(generation);
+  if (generation.connected.hand_over != nullptr) {
+    PACELINE_RETURN_IF_ERROR(
+        TakeStateOver(*generation.connected.hand_over, rendezvous, session_.state));
+    generation.connected.hand_over.reset();
+  }
   generation.changes_strategy =
       session_.state.position.generation > 0 &&
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
@@ -250,18 +248,6 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   return absl::OkStatus();
 }
 
-// Before the rendezvous, which compares the sizes of parameters, and brings the state of the
-// position.
-void TrainerRun::TakePosition(const BuiltPlan& plan) {
-  if (!plan.shards.has_value() || session_.workload->SetShardGroups(&*plan.shards)) return;
-  TrainingState& state = session_.state;
-  const int64_t known = std::max(state.position.generation, state.position.decided);
-  state.position = RankPosition();
-  state.position.decided = known;  // That the training has begun.
-  state.memory = StrategyMemory();
-  state.is_open = state.in_step = false;
-}
-
 TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingPlan& plan) const {
   TrainerConfig config = *session_.config;
   config.member = assignment.member;
@@ -274,14 +260,18 @@ TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingP
 
 std::unique_ptr<Connecting> TrainerRun::Connect(const Assignment& assignment,
                                                 const TrainingPlan& plan) {
-  return std::make_unique<Connecting>(
-      [&platform = platform_, plan, config = ConfigOf(assignment, plan),
-       device = session_.workload->model().device(), address = assignment.store_address] {
-        Connected connected;
-        connected.groups = std::make_shared<Groups>(platform, config, device, address);
-        connected.plan = BuildFirstPlan(*connected.groups, config, plan);
-        return connected;
-      });
+  return std::make_unique<Connecting>([&platform = platform_, plan,
+                                       config = ConfigOf(assignment, plan),
+                                       device = session_.workload->model().device(), assignment] {
+    Connected connected;
+    if (assignment.member.rank >= 0) {
+      connected.groups =
+          std::make_shared<Groups>(platform, config, device, assignment.store_address);
+      connected.plan = BuildFirstPlan(*connected.groups, config, plan);
+    }
+    connected.hand_over = ConnectHandOver(platform, config, assignment);
+    return connected;
+  });
 }
 
 TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
@@ -331,6 +321,7 @@ void TrainerRun::LeaveTogether() {
   connected_ = generation_->succession->TakeNext();
   failure_ = EndTraining();
   if (failure_.has_value()) return;  // Next leaves as after any failure.
+  HandOver();
   // Kept until the next generation has met: other ranks may be a moment behind.
   session_.before = std::move(generation_->connected);
   session_.conductor->SetLeft(session_.state.position.step);
