@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -170,6 +171,42 @@ TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
   EXPECT_TRUE(std::ofstream(absl::StrCat(directory_, "/disturbed/go")).good());
   WaitForSuccess(*daemon, {1, 0, 2, 3});
   EXPECT_TRUE(Whole("disturbed") == Whole("undisturbed"));
+}
+
+// Of the only replica one rank moves, or all do; nobody else has their parts.
+TEST_F(ShardedSessionTest, AnOnlyReplicaIsHandedOverWithoutACheckpoint) {
+  const std::string changes = "shards: 2 steps: 300 ";
+  const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(2, changes);
+  for (const std::vector<int>& moved : {std::vector<int>{1}, {0, 1}}) {
+    SCOPED_TRACE(absl::StrJoin(moved, ","));
+    std::remove(Released().c_str());
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    // As EvenSpec does it.
+    const std::string pace = absl::StrCat(
+        "allow_chaos: true chaos { rank: -1 kind: SLEEP step: 0 steps: 300 seconds: "
+        "0.03 until_file: '",
+        Released(), "' } ");
+    const int spares = static_cast<int>(moved.size());
+    daemon->Launch(SessionSpec(2, "disturbed", changes + pace, "", spares));
+    for (int spare = 2; spare < 2 + spares; ++spare) WaitUntilReady(*daemon, spare);
+    WaitForSteps(*daemon, 0, 20);
+    FakeDaemon::Members members;
+    members.trainers = {0, 1};
+    members.planned = true;
+    int spare = 2;
+    for (const int rank : moved) {
+      members.trainers[static_cast<size_t>(rank)] = spare++;
+      members.hand_over[rank] = rank;
+    }
+    daemon->SetMembers(members);
+    WaitUntilRendezvous(*daemon);
+    for (const int leaver : moved) daemon->Stop(leaver);
+    WaitForSuccess(*daemon, members.trainers);
+    for (const int trainer : members.trainers) {
+      EXPECT_EQ(daemon->status(trainer).membership().error(), "") << daemon->Log(trainer);
+    }
+    ExpectSame(*undisturbed, *daemon, members.trainers, "disturbed");
+  }
 }
 
 TEST_F(ShardedSessionTest, HalvesOfTwoReplicasMakeOne) {
