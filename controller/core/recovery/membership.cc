@@ -37,6 +37,19 @@ void CarryOverSaves(Job& job) {
   order.generation = job.generation;
 }
 
+// Membership::hand_over.
+Rank HandOverOf(const Job& job, const RankState& trainer) {
+  const MembershipChange* change = ChangeUnderWay(job);
+  if (change == nullptr || !change->planned || trainer.seat == -1) return Rank(-1);
+  const RankState* const holder = HolderOf(job, trainer.seat);
+  for (const RankState& leaver : job.leaving) {
+    if (!leaver.hands_over || leaver.stop.has_value() || leaver.seat != trainer.seat) continue;
+    const bool is_side = &leaver == &trainer || holder == &trainer;
+    if (is_side && holder != nullptr) return RankOf(job, *holder);
+  }
+  return Rank(-1);
+}
+
 RankBatch BatchOf(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   return BatchFor(policy.rule, job.request.ranks, policy.batch, ranks, policy.least_samples)
@@ -142,6 +155,8 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   membership.world_size = static_cast<int>(job.ranks.size());
   membership.planned = change != nullptr && change->planned;
   membership.shards = job.request.shards;
+  membership.hand_over = HandOverOf(job, trainer);
+  if (membership.hand_over != Rank(-1)) membership.store_address = StoreAddress(job);
   if (membership.rank == Rank(-1)) return membership;
   membership.store_address = StoreAddress(job);
   membership.batch = job.recovery.batch;
@@ -243,7 +258,9 @@ std::optional<std::string> WhyRanksCannotMove(const Job& job) {
   if (job.state != JobState::kRunning && job.state != JobState::kRecovering) {
     return "it does not train yet";
   }
-  if (HasLoneMember(job)) return "no other rank has the same state to give it on";
+  if (!MayHandOver(job) && HasLoneMember(job)) {
+    return "no other rank has the same state to give it on";
+  }
   return std::nullopt;
 }
 
@@ -281,10 +298,14 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   for (RankState& member : job.ranks) {
     UseNode(job, member.slot.node);
     member.stop.reset();
+    member.hands_over = false;
     NoteSeat(job, member, member.seat);
   }
   for (auto* part : {&job.spares, &job.leaving}) {
-    for (RankState& trainer : *part) NoteSeat(job, trainer, -1);
+    for (RankState& trainer : *part) {
+      NoteSeat(job, trainer, -1);
+      trainer.hands_over = trainer.hands_over && next.planned && !trainer.stop.has_value();
+    }
   }
   if (!next.planned) {
     job.state = JobState::kRecovering;

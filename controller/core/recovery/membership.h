@@ -40,6 +40,9 @@ struct Membership {
   bool planned = false;
   RankBatch batch;
   int shards = 1;  // Ranks of a replica: rank r is position r mod shards of replica r / shards.
+  // For the two sides of a hand-over: the rank whose state the one that leaves it gives to the
+  // other one; -1: there is none.
+  Rank hand_over{-1};
 };
 
 // How long after a change of membership no planned change is made.
@@ -114,7 +117,8 @@ int MissingSpares(const Job& job, Moment now);
 // How many trainers are to stand by in all.
 int WantedSpares(const Job& job);
 
-// Why ranks cannot move to other nodes while the job trains; nothing: they can.
+// Why ranks cannot move to other nodes while the job trains; nothing: they can. One that nobody
+// else has the state of hands it over.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);
 // Makes all trainers of the job leave the node as soon as others can take their places between two
 // steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.

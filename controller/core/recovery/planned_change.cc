@@ -176,6 +176,7 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
   next.leaving = job.leaving;
   std::vector<std::string> what;
   std::set<size_t> used;  // Spares.
+  const std::vector<size_t> lone = LoneMembers(job);
   for (const Taker& taker : takers) {
     used.insert(taker.spare);
     RankState spare = job.spares[taker.spare];
@@ -189,6 +190,7 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     }
     const size_t r = static_cast<size_t>(leaver - job.ranks.data());
     next.leaving.push_back(*leaver);
+    next.leaving.back().hands_over = std::find(lone.begin(), lone.end(), r) != lone.end();
     what.push_back(absl::StrCat("rank ", r, " moves from ", leaver->slot.node.value(), " to ", node,
                                 " (", job.recovery.vacate.at(leaver->slot.node), ")"));
     next.members[r] = std::move(spare);

@@ -328,9 +328,62 @@ TEST(PlannedChangeTest, SomebodyStaysWhoGivesTheStateToTheOthers) {
   EXPECT_EQ(played.Nodes(), "ef");
 }
 
-TEST(PlannedChangeTest, LoneRankCannotMove) {
-  EXPECT_TRUE(WhyRanksCannotMove(MemberJob(MemberRequest(1)).job).has_value());
-  EXPECT_FALSE(WhyRanksCannotMove(MemberJob(MemberRequest(2)).job).has_value());
+TEST(PlannedChangeTest, LoneRankHandsItsStateOver) {
+  MemberJob played(MemberRequest(1));
+  Job& job = played.job;
+  played.slots.Add("e");
+  ASSERT_EQ(RequestReplacement(job, NodeName("a"), "drained"), JobChange::kState);
+  played.Advance(20);
+  played.Ready(job.spares.at(0).report.id, 21);
+  ASSERT_EQ(played.Nodes(), "e");
+  const Membership leaver = MembershipOf(job, job.leaving.at(0));
+  EXPECT_EQ(leaver.rank, Rank(-1));
+  EXPECT_EQ(leaver.hand_over, Rank(0));
+  EXPECT_NE(leaver.store_address, "") << "where it meets the newcomer";
+  EXPECT_EQ(MembershipOf(job, job.ranks[0]).hand_over, Rank(0));
+  EXPECT_EQ(StopGrace(job, job.leaving[0]), std::nullopt) << "the newcomer has no state yet";
+  played.TrainAll(22, 30);
+  EXPECT_TRUE(StopGrace(job, job.leaving.at(0)).has_value());
+  EXPECT_EQ(MembershipOf(job, job.ranks[0]).hand_over, Rank(-1));
+}
+
+TEST(PlannedChangeTest, LoneRankComesBackIfTheNewcomerIsLost) {
+  MemberJob played(MemberRequest(1));
+  Job& job = played.job;
+  played.slots.Add("e");
+  RequestReplacement(job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(job.spares.at(0).report.id, 21);
+  played.End(played.Id(0), 22);
+  EXPECT_EQ(played.Nodes(), "a") << job.reason;
+  EXPECT_EQ(MembershipOf(job, job.ranks[0]).hand_over, Rank(-1));
+}
+
+TEST(PlannedChangeTest, StateIsLostIfWhoHandsItOverIsLost) {
+  MemberJob played(MemberRequest(1));
+  Job& job = played.job;
+  played.slots.Add("e");
+  RequestReplacement(job, NodeName("a"), "drained");
+  played.Advance(20);
+  const TrainerId leaver = played.Id(0);
+  played.Ready(job.spares.at(0).report.id, 21);
+  played.End(leaver, 22);
+  played.WaitAfter(Generation(2), played.Id(0), 23, "a peer is gone");
+  played.Advance(24);
+  EXPECT_EQ(job.state, JobState::kStopping) << job.reason;
+}
+
+TEST(PlannedChangeTest, RanksOfSlipstreamDoNotHandTheirStatesOver) {
+  MemberJob played(MemberRequest(1));
+  played.job.plan.slipstream = SlipstreamChoice();
+  EXPECT_TRUE(WhyRanksCannotMove(played.job).has_value());
+}
+
+TEST(PlannedChangeTest, RankWhoseStateAnotherOneHasHandsNothingOver) {
+  MemberJob played = MovingJob();
+  EXPECT_EQ(MembershipOf(played.job, played.job.leaving.at(0)).hand_over, Rank(-1));
+  EXPECT_EQ(MembershipOf(played.job, played.job.leaving.at(0)).store_address, "");
+  EXPECT_EQ(MembershipOf(played.job, played.job.ranks[2]).hand_over, Rank(-1));
 }
 
 TEST(PlannedChangeTest, OldHolderOnAnUnreachableNodeGivesItsStateToNobody) {

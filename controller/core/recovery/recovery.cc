@@ -118,8 +118,9 @@ JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string
     over = WhyBudgetIsSpent(job);
   }
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
-  // Members may have given their states up for others that they have not got.
-  if (over.empty() && job.request.shards > 1) over = WhyStateIsLost(job);
+  // Members may have given their states up for others that they have not got, or have not been
+  // handed over what is nowhere else.
+  if (over.empty() && (job.request.shards > 1 || HasLoneMember(job))) over = WhyStateIsLost(job);
   if (!over.empty()) return Fail(job, reported, over, now);
   job.recovery.next_planned = now.steady + kPlannedPause;
   return Replace(job, why, find_slots, now);

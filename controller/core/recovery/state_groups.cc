@@ -85,7 +85,7 @@ std::vector<size_t> WithoutLastReplicas(const Job& job, const std::vector<size_t
   for (const size_t r : replaced) changing.insert(lanes.ReplicaOf(job.ranks[r].seat));
   std::set<int> staying;
   for (const auto& [group, members] : MembersOfGroups(job)) {
-    if (group % lanes.shards != 0) continue;
+    if (group % lanes.shards != 0 || members.size() == 1) continue;  // As in WithoutLastHolders.
     const bool all = std::all_of(members.begin(), members.end(), [&](size_t r) {
       return changing.count(lanes.ReplicaOf(job.ranks[r].seat)) > 0;
     });
@@ -198,15 +198,23 @@ std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>
     const bool all = std::all_of(members.begin(), members.end(), [&](size_t r) {
       return std::find(left.begin(), left.end(), r) != left.end();
     });
-    if (all) left.erase(std::find(left.begin(), left.end(), members.back()));
+    if (all && (members.size() > 1 || !MayHandOver(job))) {
+      left.erase(std::find(left.begin(), left.end(), members.back()));
+    }
   }
   return left;
 }
 
-bool HasLoneMember(const Job& job) {
-  const auto groups = MembersOfGroups(job);
-  return std::any_of(groups.begin(), groups.end(),
-                     [](const auto& group) { return group.second.size() == 1; });
+bool MayHandOver(const Job& job) {
+  return !job.plan.slipstream.has_value() && !job.request.strategy.is_auto;
+}
+
+std::vector<size_t> LoneMembers(const Job& job) {
+  std::vector<size_t> lone;
+  for (const auto& [group, members] : MembersOfGroups(job)) {
+    if (members.size() == 1) lone.push_back(members.front());
+  }
+  return lone;
 }
 
 }  // namespace paceline

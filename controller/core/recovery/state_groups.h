@@ -41,11 +41,17 @@ std::string WhyStateIsLost(const Job& job);
 
 // Of the members to be replaced (indices in Job.ranks), those that can be in one generation: in
 // each group somebody has to stay who gives the state to the others, and if replicas differ, the
-// whole of one.
+// whole of one. One that is alone in its group hands its state over instead.
 std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced);
 
-// Whether a member is alone in its group, so that nobody else could pass on its state.
-bool HasLoneMember(const Job& job);
+// Whether a member may hand its state over to another trainer; with Slipstream ranks have more
+// state than that.
+bool MayHandOver(const Job& job);
+
+// The members (indices in Job.ranks) that are alone in their groups, so that nobody else could pass
+// on their state.
+std::vector<size_t> LoneMembers(const Job& job);
+inline bool HasLoneMember(const Job& job) { return !LoneMembers(job).empty(); }
 
 }  // namespace paceline
 

@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <ATen/ops/zeros.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -83,6 +84,7 @@ absl::Status TakeStateOver(Group& pair, const Rendezvous& rendezvous, TrainingSt
     std::memcpy(order.data(), numbers.const_data_ptr(), order.size() * sizeof(int64_t));
   }
   state.position = RankPosition();
+  state.position.decided = std::max(row.position.generation, row.position.decided);
   ReceiveWholeState(pair, at::kCPU, rendezvous, row, state, kLeaver);
   state.position = row.position;
   state.member = handed.member;
