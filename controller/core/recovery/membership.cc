@@ -9,6 +9,7 @@
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/job/plan.h"
+#include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -235,6 +236,9 @@ int WantedSpares(const Job& job) {
   if (job.state == JobState::kStarting) return wanted;
   wanted += static_cast<int>(std::count_if(job.ranks.begin(), job.ranks.end(),
                                            [&](const RankState& r) { return Vacates(job, r); }));
+  for (const StretchedReplica& one : FindMending(job)) {
+    wanted += static_cast<int>(one.outside.size());
+  }
   return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
 }
 
@@ -293,6 +297,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   ++recovery.changes;
   recovery.batch = BatchOf(job, static_cast<int>(job.ranks.size()));
   recovery.next_spare = job.request.ranks;
+  recovery.mending.clear();
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
   for (RankState& member : job.ranks) {
@@ -323,6 +328,7 @@ void CompleteChange(Job& job, Moment now) {
   JobRecovery& recovery = job.recovery;
   recovery.deadline = recovery.recovering_since = recovery.trouble_since = absl::InfiniteFuture();
   recovery.next_planned = now.steady + kPlannedPause;
+  if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   job.former_plan.reset();
   job.state = JobState::kRunning;
   job.reason = "all ranks train";

@@ -291,6 +291,7 @@ void SetWake(Job& job, Moment now) {
     at(recovery.recovering_since + job.request.timeouts.give_up);
     at(recovery.next_planned);
     at(recovery.next_spare_start);
+    at(recovery.next_mending);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);
       at(UnreachableUntil(job, member));
@@ -352,6 +353,7 @@ void RestoreRecovery(Job& job, Moment now) {
   if (!Recovers(job) || job.ended_already()) return;
   recovery.next_planned = now.steady + kPlannedPause;
   recovery.next_spare_start = now.steady + kReconnectGrace;
+  if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   recovery.wake = now.steady;
 }
 

@@ -158,7 +158,8 @@ TEST(ShardedStateLossTest, NoPartIsLeftBehindWhenRanksMove) {
         for (const RankState& spare : spares) played.Ready(spare.report.id, 21);
         std::set<int> lost;  // Seats.
         for (const RankState& leaver : job.leaving) {
-          const bool is_lone = std::count(lone.begin(), lone.end(), leaver.seat) > 0;
+          const auto rank = static_cast<size_t>(leaver.seat);
+          const bool is_lone = std::count(lone.begin(), lone.end(), rank) > 0;
           EXPECT_EQ(MembershipOf(job, leaver).hand_over != Rank(-1), is_lone) << leaver.seat;
           if (!is_lone) lost.insert(leaver.seat);
         }
