@@ -42,11 +42,11 @@ void CarryOverSaves(Job& job) {
 Rank HandOverOf(const Job& job, const RankState& trainer) {
   const MembershipChange* change = ChangeUnderWay(job);
   if (change == nullptr || !change->planned || trainer.seat == -1) return Rank(-1);
-  const RankState* const holder = HolderOf(job, trainer.seat);
   for (const RankState& leaver : job.leaving) {
     if (!leaver.hands_over || leaver.stop.has_value() || leaver.seat != trainer.seat) continue;
-    const bool is_side = &leaver == &trainer || holder == &trainer;
-    if (is_side && holder != nullptr) return RankOf(job, *holder);
+    const RankState* const holder = HolderOf(job, leaver.seat);
+    if (holder == nullptr) continue;
+    if (&leaver == &trainer || holder == &trainer) return RankOf(job, *holder);
   }
   return Rank(-1);
 }
