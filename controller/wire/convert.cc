@@ -86,6 +86,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   out.set_step(status.step);
   out.set_ready_generation(status.ready.value());
   out.set_left_generation(status.left.value());
+  out.set_can_hand_over(status.can_hand_over);
   return out;
 }
 

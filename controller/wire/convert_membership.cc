@@ -166,6 +166,7 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.step = status.step();
   out.ready = Generation(status.ready_generation());
   out.left = Generation(status.left_generation());
+  out.can_hand_over = status.can_hand_over();
   return out;
 }
 

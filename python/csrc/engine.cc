@@ -133,6 +133,7 @@ void Engine::ShowProgress(int64_t done, int64_t all) {
 }
 
 void Engine::EndEvaluation(const Score& score, int64_t samples) {
+  if (config().member.shards > 1) ring_->RoundCollectivesUp();
   Make([&] {
     run_->evaluation().End(score, samples);
     return absl::OkStatus();

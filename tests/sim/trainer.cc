@@ -84,6 +84,7 @@ void Trainer::Tell() {
   reported.step = step();
   reported.ready = Generation(membership_.ready_generation());
   reported.left = Generation(membership_.left_generation());
+  reported.can_hand_over = true;
   node_.OnReported(*this);
 }
 

@@ -110,6 +110,9 @@ class StepRingWriter {
 
   // Counts a collective of a sharded model that this rank is about to enter. Any thread.
   void CountCollective();
+  // An evaluation is done, in which replicas may enter different numbers of collectives: all ranks
+  // count on from the same one.
+  void RoundCollectivesUp();
   // A generation begins: counts from 0.
   void ResetCollectives();
 

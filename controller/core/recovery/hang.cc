@@ -159,15 +159,13 @@ std::string DescribeQuiet(const Job& job) {
                       others > 0 ? absl::StrCat("; so have ", others, " more") : "");
 }
 
-// ", while rank 1 waits for it", and why that is known.
+// ", while rank 1 waits for it", and how that is known.
 std::string WhoWaits(const Job& job, const RankState& culprit, const RankState& victim) {
   if (job.request.shards > 1) {
     for (const RankState* other : ReplicaOf(job, culprit)) {
       if (!(PointOf(culprit) < PointOf(*other))) continue;
       return absl::StrCat(", while rank ", RankOf(job, *other).value(),
-                          " of its replica waits for it: they have entered ",
-                          culprit.report.progress.collectives, " and ",
-                          other->report.progress.collectives, " collectives");
+                          " of its replica waits for it in a later collective");
     }
   }
   return absl::StrCat(", while rank ", RankOf(job, victim).value(), " waits for it");

@@ -40,15 +40,10 @@ void CarryOverSaves(Job& job) {
 
 // Membership::hand_over.
 Rank HandOverOf(const Job& job, const RankState& trainer) {
-  const MembershipChange* change = ChangeUnderWay(job);
-  if (change == nullptr || !change->planned || trainer.seat == -1) return Rank(-1);
-  for (const RankState& leaver : job.leaving) {
-    if (!leaver.hands_over || leaver.stop.has_value() || leaver.seat != trainer.seat) continue;
-    const RankState* const holder = HolderOf(job, leaver.seat);
-    if (holder == nullptr) continue;
-    if (&leaver == &trainer || holder == &trainer) return RankOf(job, *holder);
-  }
-  return Rank(-1);
+  if (!trainer.hands_over || trainer.stop.has_value()) return Rank(-1);
+  // For the newcomer also when the other one is gone: without its state it must not train.
+  const RankState* const holder = HolderOf(job, trainer.seat);
+  return holder == nullptr ? Rank(-1) : RankOf(job, *holder);
 }
 
 RankBatch BatchOf(const Job& job, int ranks) {
@@ -262,10 +257,7 @@ std::optional<std::string> WhyRanksCannotMove(const Job& job) {
   if (job.state != JobState::kRunning && job.state != JobState::kRecovering) {
     return "it does not train yet";
   }
-  if (!MayHandOver(job) && HasLoneMember(job)) {
-    return "no other rank has the same state to give it on";
-  }
-  return std::nullopt;
+  return WhyNoHandOver(job);
 }
 
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why) {
@@ -303,7 +295,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   for (RankState& member : job.ranks) {
     UseNode(job, member.slot.node);
     member.stop.reset();
-    member.hands_over = false;
+    member.hands_over = member.hands_over && next.planned;
     NoteSeat(job, member, member.seat);
   }
   for (auto* part : {&job.spares, &job.leaving}) {
@@ -332,7 +324,10 @@ void CompleteChange(Job& job, Moment now) {
   job.former_plan.reset();
   job.state = JobState::kRunning;
   job.reason = "all ranks train";
-  for (RankState& member : job.ranks) member.progressed = now.steady;
+  for (RankState& member : job.ranks) {
+    member.progressed = now.steady;
+    member.hands_over = false;
+  }
   for (RankState& trainer : job.leaving) {
     if (!trainer.stop.has_value()) trainer.stop = StopOrder{StopGraceOf(job.request), now.steady};
   }

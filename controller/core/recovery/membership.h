@@ -117,8 +117,8 @@ int MissingSpares(const Job& job, Moment now);
 // How many trainers are to stand by in all.
 int WantedSpares(const Job& job);
 
-// Why ranks cannot move to other nodes while the job trains; nothing: they can. One that nobody
-// else has the state of hands it over.
+// Why ranks cannot move to other nodes while the job trains; nothing: they can. A rank hands its
+// state over if nobody else has it.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);
 // Makes all trainers of the job leave the node as soon as others can take their places between two
 // steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.

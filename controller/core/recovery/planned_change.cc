@@ -198,7 +198,8 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     }
     const size_t r = static_cast<size_t>(leaver - job.ranks.data());
     next.leaving.push_back(*leaver);
-    next.leaving.back().hands_over = std::find(lone.begin(), lone.end(), r) != lone.end();
+    spare.hands_over = std::find(lone.begin(), lone.end(), r) != lone.end();
+    next.leaving.back().hands_over = spare.hands_over;
     what.push_back(absl::StrCat("rank ", r, " moves from ", leaver->slot.node.value(), " to ", node,
                                 " (", WhyItMoves(job, *leaver), ")"));
     next.members[r] = std::move(spare);

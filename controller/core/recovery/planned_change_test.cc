@@ -359,6 +359,79 @@ TEST(PlannedChangeTest, LoneRankComesBackIfTheNewcomerIsLost) {
   EXPECT_EQ(MembershipOf(job, job.ranks[0]).hand_over, Rank(-1));
 }
 
+// A job of one rank, which is handing its state over to a trainer on node e since 21 s.
+MemberJob HandingOverJob() {
+  MemberJob played(MemberRequest(1));
+  played.slots.Add("e");
+  RequestReplacement(played.job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(played.job.spares.at(0).report.id, 21);
+  EXPECT_EQ(played.Nodes(), "e");
+  return played;
+}
+
+TEST(PlannedChangeTest, LoneRankComesBackIfTheNewcomerDoesNotGetItsState) {
+  MemberJob played = HandingOverJob();
+  Job& job = played.job;
+  const TrainerId newcomer = played.Id(0);
+  played.WaitAfter(Generation(2), newcomer, 22, "receiving from a rank: connection reset");
+  played.Advance(23);
+  EXPECT_EQ(played.Nodes(), "a") << job.reason;
+  EXPECT_TRUE(job.spares.empty()) << "who may have got a part of the state stands by for nobody";
+  EXPECT_TRUE(StopGrace(job, *FindTrainer(job, newcomer)).has_value());
+  EXPECT_EQ(MembershipOf(job, *FindTrainer(job, newcomer)).hand_over, Rank(-1));
+}
+
+TEST(PlannedChangeTest, LoneRankComesBackIfTheHandOverTakesTooLong) {
+  MemberJob played = HandingOverJob();
+  played.Advance(22);
+  played.Advance(22 + 30);
+  EXPECT_EQ(played.Nodes(), "a") << played.job.reason;
+}
+
+TEST(PlannedChangeTest, LoneRankDoesNotComeBackWhileTheNewcomerMayTrainUnheard) {
+  MemberJob played = HandingOverJob();
+  SetUnreachableNodes(played.job, {NodeName("e")}, At(22));
+  played.Advance(22);
+  played.Advance(22 + 30);
+  EXPECT_EQ(played.Nodes(), "e") << played.job.reason;
+  EXPECT_EQ(played.job.leaving.size(), 1U);
+  EXPECT_EQ(StopGrace(played.job, played.job.leaving.at(0)), std::nullopt);
+  SetUnreachableNodes(played.job, {}, At(60));
+  played.Advance(60);
+  EXPECT_EQ(played.Nodes(), "a") << played.job.reason;
+}
+
+// It would begin the training anew.
+TEST(PlannedChangeTest, NewcomerWaitsForTheStateAlsoIfWhoHasItIsGone) {
+  MemberJob played = HandingOverJob();
+  played.End(played.job.leaving.at(0).report.id, 22);
+  EXPECT_TRUE(played.job.leaving.empty());
+  EXPECT_EQ(MembershipOf(played.job, played.job.ranks[0]).hand_over, Rank(0));
+}
+
+TEST(PlannedChangeTest, TrainersOfAnEarlierReleaseAreNotAskedToHandOver) {
+  MemberJob played(MemberRequest(1));
+  Job& job = played.job;
+  TrainerReport report = played.Last(played.Id(0));
+  report.membership.can_hand_over = false;
+  played.Tell(report, 10);
+  EXPECT_TRUE(WhyRanksCannotMove(job).has_value());
+  report.membership.can_hand_over = true;
+  played.Tell(report, 11);
+  EXPECT_EQ(WhyRanksCannotMove(job), std::nullopt);
+  // One that stands by would take the rank, and begin the training anew.
+  played.slots.Add("e");
+  RequestReplacement(job, NodeName("a"), "drained");
+  played.Advance(20);
+  report = played.Last(job.spares.at(0).report.id);
+  report.state = TrainerState::kReady;
+  report.store_address = "e:1";
+  played.Tell(report, 21);
+  EXPECT_EQ(played.Nodes(), "a");
+  EXPECT_TRUE(WhyRanksCannotMove(job).has_value());
+}
+
 TEST(PlannedChangeTest, StateIsLostIfWhoHandsItOverIsLost) {
   MemberJob played(MemberRequest(1));
   Job& job = played.job;

@@ -179,6 +179,17 @@ bool AllTrain(const Job& job) {
   });
 }
 
+// Whether a rank that was handed its state may train, unheard: nobody of the generation answers.
+// Then the one that has left must not take its seat back yet.
+bool MayHaveTakenOver(const Job& job) {
+  bool takes_over = false;
+  for (const RankState& member : job.ranks) {
+    if (member.unreachable_since == absl::InfiniteFuture()) return false;
+    takes_over = takes_over || member.hands_over;
+  }
+  return takes_over;
+}
+
 JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) {
   const MembershipChange* change = ChangeUnderWay(job);
   if (change == nullptr) return JobChange::kNone;
@@ -192,7 +203,7 @@ JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) 
   if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
     recovery.deadline = now.steady + job.request.timeouts.collective;
   }
-  if (now.steady < recovery.deadline) return JobChange::kNone;
+  if (now.steady < recovery.deadline || MayHaveTakenOver(job)) return JobChange::kNone;
   bool stopped = false;
   for (RankState& member : job.ranks) {
     if (!member.report.suspended || IsLost(member)) continue;

@@ -8,6 +8,7 @@
 #define CONTROLLER_CORE_RECOVERY_STATE_GROUPS_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -44,9 +45,10 @@ std::string WhyStateIsLost(const Job& job);
 // whole of one. One that is alone in its group hands its state over instead.
 std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced);
 
-// Whether a member may hand its state over to another trainer; with Slipstream ranks have more
-// state than that.
-bool MayHandOver(const Job& job);
+// Why members that are alone in their groups cannot hand their states over to trainers that stand
+// by; nothing: they can, or there are none. With Slipstream ranks have more state than that, and
+// trainers of earlier releases do not know how.
+std::optional<std::string> WhyNoHandOver(const Job& job);
 
 // The members (indices in Job.ranks) that are alone in their groups, so that nobody else could pass
 // on their state.

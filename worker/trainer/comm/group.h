@@ -96,6 +96,9 @@ class Group {
   // Returns when all members have called it.
   void Barrier();
 
+  // Ends the collectives under way: they throw. Any thread.
+  void Abort();
+
   // For torch's own algorithms. Null in a group of one.
   const c10::intrusive_ptr<c10d::ProcessGroup>& torch_group() const;
 

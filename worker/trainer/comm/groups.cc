@@ -313,11 +313,7 @@ void Groups::Abort() {
       if (group->parts_->node_sum != nullptr) group->parts_->node_sum->Close();
     }
   }
-  for (const std::shared_ptr<Group>& group : groups) {
-    if (group->size() == 1) continue;
-    group->parts_->aborted = true;
-    group->parts_->backend->abort();
-  }
+  for (const std::shared_ptr<Group>& group : groups) group->Abort();
 }
 
 bool Groups::has_failed() const {

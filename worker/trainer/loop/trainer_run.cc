@@ -85,6 +85,7 @@ void TrainerRun::Load(Workload& workload) {
     if (session_.groups != nullptr) session_.groups->EndStore();
     platform_.connections().ShutDown(session_.store->port());
     if (session_.groups != nullptr) session_.groups->Abort();
+    if (session_.hand_over != nullptr) session_.hand_over->Abort();
   });
   control_.SetReady(session_.store->port(), std::string(workload.CheckSlipstream().message()));
   session_.conductor->SetLoaded(std::max<int64_t>(session_.state.position.step, 0));
@@ -215,9 +216,10 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   Groups& groups = *generation.connected.groups;
   const Rendezvous rendezvous = RendezvousOf(generation);
   if (generation.connected.hand_over != nullptr) {
-    PACELINE_RETURN_IF_ERROR(
-        TakeStateOver(*generation.connected.hand_over, rendezvous, session_.state));
-    generation.connected.hand_over.reset();
+    const std::shared_ptr<Group> pair = std::move(generation.connected.hand_over);
+    NoteHandOver(pair);
+    PACELINE_RETURN_IF_ERROR(TakeStateOver(*pair, rendezvous, session_.state));
+    NoteHandOver(nullptr);
   }
   generation.changes_strategy =
       session_.state.position.generation > 0 &&
@@ -358,6 +360,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
   {
     const absl::MutexLock lock(&session_.mu);
     session_.groups.reset();
+    session_.hand_over.reset();
   }
   session_.conductor->SetFailed(reported ? "" : std::string(failure.status.message()),
                                 session_.state.position.step);

@@ -157,6 +157,8 @@ class TrainerRun {
   void LeaveTogether();
   // If this rank leaves for one that nobody else could give the state: hands it over.
   void HandOver();
+  // The group in which a state is handed over is to be aborted with the generation's; null: none.
+  void NoteHandOver(std::shared_ptr<Group> pair);
   // Leaves the generation after a failure. False: the training ends.
   bool LeaveFailed(const Failure& failure);
   // Ends everything of the generation except its groups; the state stays. Nothing: it is done.

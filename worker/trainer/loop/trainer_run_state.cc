@@ -1,8 +1,11 @@
 // How a rank's state goes from one generation to the next: what a rendezvous works on, and what
 // comes before it.
 #include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 
+#include "absl/synchronization/mutex.h"
 #include "common/log.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/generation/hand_over.h"
@@ -36,16 +39,25 @@ void TrainerRun::TakePosition(const BuiltPlan& plan) {
 
 void TrainerRun::HandOver() {
   if (!connected_.has_value() || connected_->connected.hand_over == nullptr) return;
-  const std::optional<Failure> failure = Guard([this] {
-    HandStateOver(*connected_->connected.hand_over, RendezvousOf(*generation_), session_.state);
+  const std::shared_ptr<Group> pair = std::move(connected_->connected.hand_over);
+  NoteHandOver(pair);
+  const std::optional<Failure> failure = Guard([&] {
+    HandStateOver(*pair, RendezvousOf(*generation_), session_.state);
     return absl::OkStatus();
   });
+  NoteHandOver(nullptr);
   // The other one fails, too, and the controller calls the generation off: this state is kept.
   if (failure.has_value()) {
+    has_broken_groups_ = true;
     PACELINE_LOG(WARNING) << "generation=" << connected_->generation
                           << " has not got the state of this rank: " << failure->status.message();
   }
   connected_.reset();
+}
+
+void TrainerRun::NoteHandOver(std::shared_ptr<Group> pair) {
+  const absl::MutexLock lock(&session_.mu);
+  session_.hand_over = std::move(pair);
 }
 
 }  // namespace paceline
