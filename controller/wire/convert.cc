@@ -28,6 +28,7 @@ v1::Progress ToProto(const Progress& progress) {
   out.set_samples_per_s(progress.samples_per_second);
   out.set_evaluated_batches(progress.evaluated_batches);
   out.set_evaluation_batches(progress.evaluation_batches);
+  out.set_collectives(progress.collectives);
   return out;
 }
 
@@ -85,6 +86,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   out.set_step(status.step);
   out.set_ready_generation(status.ready.value());
   out.set_left_generation(status.left.value());
+  out.set_can_hand_over(status.can_hand_over);
   return out;
 }
 
@@ -296,7 +298,8 @@ Progress FromProto(const v1::Progress& progress) {
           absl::Seconds(progress.step_s()),
           progress.samples_per_s(),
           progress.evaluated_batches(),
-          progress.evaluation_batches()};
+          progress.evaluation_batches(),
+          progress.collectives()};
 }
 
 Evaluation FromProto(const v1::EvaluationResult& evaluation) {

@@ -27,6 +27,7 @@ v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
   record.set_hangs(trainer.hangs);
   record.set_lost(trainer.lost);
   record.set_counted(trainer.counted);
+  record.set_hands_over(trainer.hands_over);
   return record;
 }
 
@@ -64,6 +65,7 @@ void Complete(const v1::TrainerRecord& record, RankState* trainer) {
   trainer->hangs = record.hangs();
   trainer->lost = record.lost();
   trainer->counted = record.counted();
+  trainer->hands_over = record.hands_over();
 }
 
 std::vector<RankState> DecodeTrainers(
@@ -139,6 +141,7 @@ v1::Membership ToProto(const Membership& membership) {
   out.set_batch_per_rank(membership.batch.samples);
   out.set_accumulation_steps(membership.batch.passes);
   if (membership.shards > 1) out.set_shards(membership.shards);
+  if (membership.hand_over != Rank(-1)) out.set_hand_over_rank(membership.hand_over.value());
   return out;
 }
 
@@ -163,6 +166,7 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.step = status.step();
   out.ready = Generation(status.ready_generation());
   out.left = Generation(status.left_generation());
+  out.can_hand_over = status.can_hand_over();
   return out;
 }
 

@@ -85,6 +85,7 @@ void Engine::Backward(const at::Tensor& loss, const at::Tensor& shown) {
 void Engine::TakeMean(at::Tensor gradients) {
   Group* const group = workload_->gradient_group();
   if (group == nullptr) return;
+  CountCollective();
   group->Sum(gradients);
   gradients.div_(group->size());
 }
@@ -92,6 +93,7 @@ void Engine::TakeMean(at::Tensor gradients) {
 at::Tensor Engine::BeforeUpdate(std::optional<double> max_norm) {
   at::Tensor skip;
   Make([&] {
+    if (workload_->averages_gradients()) CountCollective();  // The word (comm/step_word.h).
     skip = run_->step().BeforeUpdate(max_norm);
     return absl::OkStatus();
   });
@@ -131,6 +133,7 @@ void Engine::ShowProgress(int64_t done, int64_t all) {
 }
 
 void Engine::EndEvaluation(const Score& score, int64_t samples) {
+  if (config().member.shards > 1) ring_->RoundCollectivesUp();
   Make([&] {
     run_->evaluation().End(score, samples);
     return absl::OkStatus();

@@ -157,8 +157,9 @@ void BindEngine(py::module_& m, Platform& platform) {
            py::arg("sharded"), py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"),
            py::arg("batch"), py::arg("shuffle"), py::arg("evaluates"))
       .def("switching_group",
-           [](Engine& /*engine*/, int rank, int size) {
-             return c10::make_intrusive<SwitchingGroup>(rank, size);
+           [](Engine& engine, int rank, int size) {  // Both live as long as the process.
+             return c10::make_intrusive<SwitchingGroup>(rank, size,
+                                                        [&engine] { engine.CountCollective(); });
            })
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),

@@ -3,14 +3,15 @@
 #include <c10/util/Exception.h>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 
 namespace paceline {
 
 using c10d::ProcessGroup;
 using WorkPointer = SwitchingGroup::WorkPointer;
 
-SwitchingGroup::SwitchingGroup(int rank, int size)
-    : ProcessGroup(rank, size), present_rank_(rank) {}
+SwitchingGroup::SwitchingGroup(int rank, int size, std::function<void()> on_entry)
+    : ProcessGroup(rank, size), on_entry_(std::move(on_entry)), present_rank_(rank) {}
 
 void SwitchingGroup::Connect(const c10::intrusive_ptr<ProcessGroup>& inner) {
   TORCH_CHECK_VALUE(inner.defined(), "there is no group to connect to");
@@ -63,6 +64,7 @@ c10::intrusive_ptr<ProcessGroup> SwitchingGroup::Connected() const {
 c10::intrusive_ptr<ProcessGroup> SwitchingGroup::Enter() {
   c10::intrusive_ptr<ProcessGroup> inner = Connected();
   ++entered_;
+  if (on_entry_) on_entry_();
   return inner;
 }
 

@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <cstdio>
 #include <fstream>
 #include <memory>
 #include <sstream>
@@ -14,8 +15,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "python/tests/session_fixture.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 
 namespace paceline {
@@ -169,6 +173,44 @@ TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
   EXPECT_TRUE(Whole("disturbed") == Whole("undisturbed"));
 }
 
+// Of the only replica one rank moves, or all do; nobody else has their parts.
+TEST_F(ShardedSessionTest, AnOnlyReplicaIsHandedOverWithoutACheckpoint) {
+  const std::string changes = "shards: 2 steps: 300 ";
+  const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(2, changes);
+  for (const std::vector<int>& moved : {std::vector<int>{1}, std::vector<int>{0, 1}}) {
+    SCOPED_TRACE(absl::StrJoin(moved, ","));
+    const std::string go = directory_ + "/disturbed/go";
+    for (const std::string& file : {Released(), go}) std::remove(file.c_str());
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    // As EvenSpec does it.
+    const std::string pace = absl::StrCat(
+        "allow_chaos: true chaos { rank: -1 kind: SLEEP step: 0 steps: 300 seconds: "
+        "0.03 until_file: '",
+        Released(), "' } ");
+    const int spares = static_cast<int>(moved.size());
+    daemon->Launch(SessionSpec(2, "disturbed", changes + pace, "forward 9 0 wait", spares));
+    for (int spare = 2; spare < 2 + spares; ++spare) WaitUntilReady(*daemon, spare);
+    WaitForSteps(*daemon, 0, 9);
+    EXPECT_TRUE(std::ofstream(go).good());
+    FakeDaemon::Members members;
+    members.trainers = {0, 1};
+    members.planned = true;
+    int spare = 2;
+    for (const int rank : moved) {
+      members.trainers[static_cast<size_t>(rank)] = spare++;
+      members.hand_over[rank] = rank;
+    }
+    daemon->SetMembers(members);
+    WaitUntilRendezvous(*daemon);
+    for (const int leaver : moved) daemon->Stop(leaver);
+    WaitForSuccess(*daemon, members.trainers);
+    for (const int trainer : members.trainers) {
+      EXPECT_EQ(daemon->status(trainer).membership().error(), "") << daemon->Log(trainer);
+    }
+    ExpectSame(*undisturbed, *daemon, members.trainers, "disturbed");
+  }
+}
+
 TEST_F(ShardedSessionTest, HalvesOfTwoReplicasMakeOne) {
   const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
   daemon->Launch(SessionSpec(4, "disturbed", "shards: 2 ", "backward 9 1 kill"));
@@ -227,6 +269,30 @@ TEST_F(ShardedSessionTest, OtherNumbersOfRanksAndShardsHaveTheSameState) {
       EXPECT_EQ(Whole("resumed") == Whole("undisturbed"), steps == 12);
     }
   }
+}
+
+// The one that keeps the others waiting has entered the fewest collectives (controller/core/
+// recovery/hang.h). Its phase is that of the rank of its replica that waits for it.
+TEST_F(ShardedSessionTest, ShowsWhichRankOfAReplicaKeepsTheOtherWaiting) {
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "out", "shards: 2 ", "forward 9 3 wait"));
+  WaitForSteps(*daemon, 0, 9);
+  const absl::StatusOr<StepRingReader> waits = StepRingReader::Open(daemon->RingPath(2));
+  const absl::StatusOr<StepRingReader> hangs = StepRingReader::Open(daemon->RingPath(3));
+  ASSERT_TRUE(waits.ok() && hangs.ok()) << waits.status() << " " << hangs.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  const auto is_shown = [&] {
+    return waits->Live().step == 9 && waits->Live().phase == Phase::kForward &&
+           hangs->Live().step == 9 && hangs->Live().phase == Phase::kForward &&
+           hangs->Collectives() > 0 && waits->Collectives() > hangs->Collectives();
+  };
+  bool shown = is_shown();
+  for (; !shown && absl::Now() < deadline; shown = is_shown()) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(shown) << waits->Collectives() << " " << hangs->Collectives();
+  for (int rank = 0; rank < 4; ++rank) daemon->Signal(rank, SIGKILL);
+  for (int rank = 0; rank < 4; ++rank) WaitForEnd(*daemon, rank);
 }
 
 TEST_F(ShardedSessionTest, AFailureWhenAllLeaveAGenerationIsTold) {

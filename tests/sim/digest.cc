@@ -70,6 +70,7 @@ void AddTrainer(const RankState& trainer, bool reported_again, Hash& hash) {
   hash.Add(trainer.stop.has_value() ? 1 : 0);
   hash.Add(trainer.lost.empty() ? 0 : 1);
   hash.Add(trainer.counted ? 1 : 0);
+  hash.Add(trainer.hands_over ? 1 : 0);
 }
 
 void AddRecovery(const Job& job, Hash& hash) {

@@ -206,9 +206,15 @@ void Observer::OnRestored(const Cluster& cluster, const Stored& stored) {
 
 void Observer::OnPlanned(const Cluster& cluster, const NodeOrders& plan) {
   for (const TrainerOrder& order : plan.trainers) {
-    if (order.stop.has_value()) continue;
-    for (const RankState* trainer : TrainersOf(cluster.jobs().at(order.id.job))) {
-      if (!(trainer->report.id == order.id) || !HasEnded(*trainer)) continue;
+    const Job& job = cluster.jobs().at(order.id.job);
+    const bool hands_over = order.rank < 0 && order.hand_over >= 0 && !job.stop.has_value();
+    for (const RankState* trainer : TrainersOf(job)) {
+      if (!(trainer->report.id == order.id)) continue;
+      if (order.stop.has_value() && hands_over && !HasEnded(*trainer) && trainer->lost.empty()) {
+        world_.trace.Fail("a trainer of ", order.id.job.value(), " on ", trainer->slot.node.value(),
+                          " is to end, and nobody else has its state yet");
+      }
+      if (order.stop.has_value() || !HasEnded(*trainer)) continue;
       world_.trace.Fail("a node that has lost its disk would start a trainer of ",
                         order.id.job.value(), " again that has ended: rank ", order.id.rank.value(),
                         " of generation ", order.id.generation.value());

@@ -10,6 +10,7 @@
 //   - jobs end as requested, or for a valid reason; acknowledged requests are not lost;
 //   - no generation makes a step after a newer one has, and no rank has two trainers;
 //   - no step that all ranks have done is lost or repeated while the job recovers by itself;
+//   - a trainer that hands its state over is not ended before its successor has trained with it;
 //   - of sharded models, all of replica_judge.h;
 //   - a drained node trains nothing; the automation obeys its brake, its pause, and people;
 //   - in the end, when nothing has been broken for a while, every job has ended, every node

@@ -32,6 +32,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.shards = membership.shards;
   order.store_address = planned.store_address;
   order.planned = membership.planned;
+  order.hand_over = membership.hand_over.value();
   if (!SavesCheckpoints(job.request)) return order;
   // Like CheckpointPlanFor.
   const auto& save = job.checkpoints.order;

@@ -54,6 +54,7 @@ TEST(SimTest, SeedsHoldEveryInvariant) {
         "applied a step by itself", "undid a prepared step"}) {
     EXPECT_GT(histories[absl::StrCat("history with shards: ", rare)], 0) << rare;
   }
+  EXPECT_GT(histories["state handed over"], 0);
 }
 
 TEST(SimTest, SeedsWithStandbysThatAnswerHoldEveryInvariant) {

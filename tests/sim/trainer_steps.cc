@@ -89,6 +89,7 @@ void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
     if (facts_.shards > 1) NoteExchange();
     membership_.OnLeft(Clock());
     world_.trace.Add(name(), " leaves with the others after step ", step());
+    if (order_.rank < 0 && order_.hand_over >= 0) world_.training->HandOver(shared_from_this());
     Tell();
     return Act();
   }

@@ -29,6 +29,9 @@ class Training {
   void Connect(const TrainerPtr& trainer);
   // Waits in its newest generation for the others, and for the state.
   void RunRendezvous(const TrainerPtr& trainer);
+  // Connects, beside its training, to the one that its state goes to; hands it over, having left.
+  void ConnectHandOver(const TrainerPtr& leaver);
+  void HandOver(const TrainerPtr& leaver);
   // Waits in the exchange of its next step for the others.
   void Arrive(const TrainerPtr& trainer);
   // Waits in the mean of parameters after its latest step for the others.
@@ -57,6 +60,13 @@ class Training {
     int64_t wait = 0;    // Number of the latest one.
     Collective collective = Collective::kGradients;
   };
+  // The two sides of a hand-over; null: not there yet.
+  struct Pair {
+    TrainerPtr leaver;
+    TrainerPtr newcomer;
+    bool connected = false;
+    bool over = false;  // The newcomer has the state, or has failed.
+  };
   struct Group {
     JobId job;
     int64_t generation = 0;
@@ -68,6 +78,7 @@ class Training {
     RendezvousDecision decision;  // Of a sharded model.
     TakenPlan plan;
     int64_t answered_order = 0;
+    std::map<int, Pair> pairs;  // By rank.
   };
   // What all ranks agree on at the end of a step.
   struct Agreed {
@@ -77,7 +88,12 @@ class Training {
   };
   using Key = std::pair<JobId, int64_t>;
 
+  Group& GroupOf(const TrainerPtr& trainer);
   Group& Enter(const TrainerPtr& trainer, size_t* member);
+  // Whether the trainer has to wait for the state that it takes over.
+  bool AwaitHandOver(Group& group, size_t m);
+  void TryPairs(Group& group);
+  void FailPair(Group& group, int rank, Micros delay, const std::string& why);
   void Wait(Group& group, size_t m);
   void TryConnect(Group& group);
   void TryExchange(Group& group);

@@ -185,6 +185,8 @@ struct Assignment {
   Member member;
   std::string store_address;  // Empty until known.
   bool planned = false;
+  // Set for the two sides of a hand-over: the rank that one takes from the other.
+  std::optional<int> hand_over_rank = {};
   TrainingPlan plan;  // The newest plan when this arrived.
 };
 

@@ -255,6 +255,14 @@ absl::Status CheckReplicas(const Member& member) {
       StrCat(member.world_size, " ranks are no whole replicas of ", member.shards, " shards"));
 }
 
+// Whether the rank that is handed over is one of the generation, and the trainer's own unless it
+// leaves.
+bool IsHandOverPossible(const v1::Membership& proto) {
+  const int rank = proto.hand_over_rank();
+  return !proto.has_hand_over_rank() ||
+         (rank >= 0 && rank < proto.world_size() && (proto.rank() < 0 || proto.rank() == rank));
+}
+
 }  // namespace
 
 absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
@@ -319,7 +327,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
                                                const Member& configured) {
   if (proto.generation() < 1 || proto.world_size() < 1 || proto.rank() < -1 ||
       proto.rank() >= proto.world_size() || proto.batch_per_rank() < 0 ||
-      proto.accumulation_steps() < 0 || proto.shards() < 0) {
+      proto.accumulation_steps() < 0 || proto.shards() < 0 || !IsHandOverPossible(proto)) {
     return absl::InvalidArgumentError(StrCat("impossible membership: ", proto.ShortDebugString()));
   }
   Assignment assignment;
@@ -335,6 +343,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   }
   assignment.store_address = proto.store_address();
   assignment.planned = proto.planned();
+  if (proto.has_hand_over_rank()) assignment.hand_over_rank = proto.hand_over_rank();
   return assignment;
 }
 

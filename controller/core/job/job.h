@@ -155,6 +155,9 @@ struct RankState {
 
   // Of a leaving trainer: it is ended at once, or when the change under way is done.
   std::optional<StopOrder> stop = std::nullopt;
+  // While a planned change is under way. Of a trainer that leaves: nobody else has its state, so it
+  // hands that over. Of the one that takes its seat: it gets its state so, and from nobody else.
+  bool hands_over = false;
   // How it hangs. It is given up when its stacks are saved, or at the deadline (steady).
   std::string hangs = {};
   absl::Time stacks_deadline = absl::InfiniteFuture();

@@ -40,6 +40,7 @@ struct Progress {
   // While it evaluates: batches done, and their total number.
   int64_t evaluated_batches = 0;
   int64_t evaluation_batches = 0;
+  int64_t collectives = 0;  // Of a sharded model, entered in its generation.
 };
 
 struct Evaluation {
@@ -115,10 +116,11 @@ struct MembershipStatus {
   int64_t step = 0;
   Generation ready{0};  // A planned one that it could join at once.
   Generation left{0};   // Newest that it has left, met or not: the one `error` is about.
+  bool can_hand_over = false;
 
   friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
-    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left) ==
-           std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left);
+    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left, a.can_hand_over) ==
+           std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left, b.can_hand_over);
   }
 };
 

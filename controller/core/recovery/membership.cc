@@ -9,6 +9,7 @@
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/job/plan.h"
+#include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -35,6 +36,14 @@ void CarryOverSaves(Job& job) {
   ++order.number;
   if (!base.empty()) checkpoints.directories[order.number] = base;
   order.generation = job.generation;
+}
+
+// Membership::hand_over.
+Rank HandOverOf(const Job& job, const RankState& trainer) {
+  if (!trainer.hands_over || trainer.stop.has_value()) return Rank(-1);
+  // For the newcomer also when the other one is gone: without its state it must not train.
+  const RankState* const holder = HolderOf(job, trainer.seat);
+  return holder == nullptr ? Rank(-1) : RankOf(job, *holder);
 }
 
 RankBatch BatchOf(const Job& job, int ranks) {
@@ -142,6 +151,8 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   membership.world_size = static_cast<int>(job.ranks.size());
   membership.planned = change != nullptr && change->planned;
   membership.shards = job.request.shards;
+  membership.hand_over = HandOverOf(job, trainer);
+  if (membership.hand_over != Rank(-1)) membership.store_address = StoreAddress(job);
   if (membership.rank == Rank(-1)) return membership;
   membership.store_address = StoreAddress(job);
   membership.batch = job.recovery.batch;
@@ -220,6 +231,9 @@ int WantedSpares(const Job& job) {
   if (job.state == JobState::kStarting) return wanted;
   wanted += static_cast<int>(std::count_if(job.ranks.begin(), job.ranks.end(),
                                            [&](const RankState& r) { return Vacates(job, r); }));
+  for (const StretchedReplica& one : FindMending(job)) {
+    wanted += static_cast<int>(one.outside.size());
+  }
   return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
 }
 
@@ -243,8 +257,7 @@ std::optional<std::string> WhyRanksCannotMove(const Job& job) {
   if (job.state != JobState::kRunning && job.state != JobState::kRecovering) {
     return "it does not train yet";
   }
-  if (HasLoneMember(job)) return "no other rank has the same state to give it on";
-  return std::nullopt;
+  return WhyNoHandOver(job);
 }
 
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why) {
@@ -276,15 +289,20 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   ++recovery.changes;
   recovery.batch = BatchOf(job, static_cast<int>(job.ranks.size()));
   recovery.next_spare = job.request.ranks;
+  recovery.mending.clear();
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
   for (RankState& member : job.ranks) {
     UseNode(job, member.slot.node);
     member.stop.reset();
+    member.hands_over = member.hands_over && next.planned;
     NoteSeat(job, member, member.seat);
   }
   for (auto* part : {&job.spares, &job.leaving}) {
-    for (RankState& trainer : *part) NoteSeat(job, trainer, -1);
+    for (RankState& trainer : *part) {
+      NoteSeat(job, trainer, -1);
+      trainer.hands_over = trainer.hands_over && next.planned && !trainer.stop.has_value();
+    }
   }
   if (!next.planned) {
     job.state = JobState::kRecovering;
@@ -302,10 +320,14 @@ void CompleteChange(Job& job, Moment now) {
   JobRecovery& recovery = job.recovery;
   recovery.deadline = recovery.recovering_since = recovery.trouble_since = absl::InfiniteFuture();
   recovery.next_planned = now.steady + kPlannedPause;
+  if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   job.former_plan.reset();
   job.state = JobState::kRunning;
   job.reason = "all ranks train";
-  for (RankState& member : job.ranks) member.progressed = now.steady;
+  for (RankState& member : job.ranks) {
+    member.progressed = now.steady;
+    member.hands_over = false;
+  }
   for (RankState& trainer : job.leaving) {
     if (!trainer.stop.has_value()) trainer.stop = StopOrder{StopGraceOf(job.request), now.steady};
   }

@@ -40,6 +40,9 @@ struct Membership {
   bool planned = false;
   RankBatch batch;
   int shards = 1;  // Ranks of a replica: rank r is position r mod shards of replica r / shards.
+  // For the two sides of a hand-over: the rank whose state the one that leaves it gives to the
+  // other one; -1: there is none.
+  Rank hand_over{-1};
 };
 
 // How long after a change of membership no planned change is made.
@@ -114,13 +117,20 @@ int MissingSpares(const Job& job, Moment now);
 // How many trainers are to stand by in all.
 int WantedSpares(const Job& job);
 
-// Why ranks cannot move to other nodes while the job trains; nothing: they can.
+// Why ranks cannot move to other nodes while the job trains; nothing: they can. A rank hands its
+// state over if nobody else has it.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);
 // Makes all trainers of the job leave the node as soon as others can take their places between two
 // steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why);
 // The trainers may stay, as far as they are still there.
 JobChange WithdrawReplacement(Job& job, const NodeName& node);
+
+// How long after a change of membership no replica is mended: a node that has just come back is the
+// likeliest to be lost again, which costs more than some slow steps. And how often it is looked
+// whether one can be.
+inline constexpr absl::Duration kMendingPause = absl::Minutes(1);
+inline constexpr absl::Duration kMendingInterval = absl::Seconds(10);
 
 // The members of the next generation, and the others. All trainers of the job are moved into it:
 // each is a member or a spare, or leaves.

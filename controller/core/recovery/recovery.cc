@@ -118,8 +118,9 @@ JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string
     over = WhyBudgetIsSpent(job);
   }
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
-  // Members may have given their states up for others that they have not got.
-  if (over.empty() && job.request.shards > 1) over = WhyStateIsLost(job);
+  // Members may have given their states up for others that they have not got, or have not been
+  // handed over what is nowhere else.
+  if (over.empty() && (job.request.shards > 1 || HasLoneMember(job))) over = WhyStateIsLost(job);
   if (!over.empty()) return Fail(job, reported, over, now);
   job.recovery.next_planned = now.steady + kPlannedPause;
   return Replace(job, why, find_slots, now);
@@ -178,6 +179,17 @@ bool AllTrain(const Job& job) {
   });
 }
 
+// Whether a rank that was handed its state may train, unheard: nobody of the generation answers.
+// Then the one that has left must not take its seat back yet.
+bool MayHaveTakenOver(const Job& job) {
+  bool takes_over = false;
+  for (const RankState& member : job.ranks) {
+    if (member.unreachable_since == absl::InfiniteFuture()) return false;
+    takes_over = takes_over || member.hands_over;
+  }
+  return takes_over;
+}
+
 JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) {
   const MembershipChange* change = ChangeUnderWay(job);
   if (change == nullptr) return JobChange::kNone;
@@ -191,7 +203,7 @@ JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) 
   if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
     recovery.deadline = now.steady + job.request.timeouts.collective;
   }
-  if (now.steady < recovery.deadline) return JobChange::kNone;
+  if (now.steady < recovery.deadline || MayHaveTakenOver(job)) return JobChange::kNone;
   bool stopped = false;
   for (RankState& member : job.ranks) {
     if (!member.report.suspended || IsLost(member)) continue;
@@ -290,6 +302,7 @@ void SetWake(Job& job, Moment now) {
     at(recovery.recovering_since + job.request.timeouts.give_up);
     at(recovery.next_planned);
     at(recovery.next_spare_start);
+    at(recovery.next_mending);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);
       at(UnreachableUntil(job, member));
@@ -351,6 +364,7 @@ void RestoreRecovery(Job& job, Moment now) {
   if (!Recovers(job) || job.ended_already()) return;
   recovery.next_planned = now.steady + kPlannedPause;
   recovery.next_spare_start = now.steady + kReconnectGrace;
+  if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   recovery.wake = now.steady;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -68,6 +69,9 @@ struct JobRecovery {
   int64_t changes = 0;                     // Changes begun since it was submitted.
   std::vector<MemberFailure> failures;     // Oldest first; those within the window that matter.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks have to leave, and why.
+  // Replicas of a sharded model whose ranks elsewhere come back as soon as the trainers for that
+  // are ready (planned_replicas.h). Not stored.
+  std::set<int> mending;
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
   bool hopeless = false;  // A restart would only repeat its failure.
@@ -81,8 +85,10 @@ struct JobRecovery {
   absl::Time unreachable_counts = absl::InfinitePast();
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
-  int spares_failed = 0;                               // How many failed in a row.
-  absl::Time wake = absl::InfiniteFuture();            // When to call AdvanceMembership again.
+  // When replicas that are stretched are looked at next.
+  absl::Time next_mending = absl::InfiniteFuture();
+  int spares_failed = 0;                     // How many failed in a row.
+  absl::Time wake = absl::InfiniteFuture();  // When to call AdvanceMembership again.
 };
 
 }  // namespace paceline

@@ -107,6 +107,7 @@ JobChange MemberJob::Tell(TrainerReport report, double at) {
 void MemberJob::Ready(const TrainerId& id, double at) {
   TrainerReport report = Last(id);
   report.state = TrainerState::kReady;
+  report.membership.can_hand_over = true;
   report.store_address =
       FindTrainer(job, id)->slot.node.value() + ":" + std::to_string(id.generation.value());
   Tell(report, at);
@@ -120,6 +121,7 @@ void MemberJob::Train(const TrainerId& id, double at, int64_t step) {
   report.membership = {};
   report.membership.generation = job.generation;
   report.membership.step = step;
+  report.membership.can_hand_over = true;
   Tell(report, at);
 }
 

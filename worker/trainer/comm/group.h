@@ -96,6 +96,9 @@ class Group {
   // Returns when all members have called it.
   void Barrier();
 
+  // Ends the collectives under way: they throw. Any thread.
+  void Abort();
+
   // For torch's own algorithms. Null in a group of one.
   const c10::intrusive_ptr<c10d::ProcessGroup>& torch_group() const;
 
@@ -142,6 +145,14 @@ class Groups {
     kBesideTraining  // The same on few channels: most of the device keeps computing.
   };
   std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t version, Traffic traffic);
+
+  // Makes a group of two, of host tensors, who meet in the store beside the groups of a generation,
+  // of which they need not be members: the one that `config` says. `use` tells which two they are,
+  // `number`, 0 or 1, which of them this is. It has the startup timeout, and blocks like Make.
+  // `platform` must outlive the group.
+  static std::shared_ptr<Group> MakePair(Platform& platform, const TrainerConfig& config,
+                                         const std::string& store_address, const std::string& use,
+                                         int number);
 
   // Sets the time limit of each later collective in all groups, including future ones.
   void SetTimeout(absl::Duration timeout);

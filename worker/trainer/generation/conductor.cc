@@ -36,8 +36,8 @@ void Conductor::OnAssignment(const Assignment& assignment) {
   const Member& member = assignment.member;
   if (member.generation < newest_.member.generation) return;
   newest_ = assignment;
-  state_.OnOrder(
-      {member.generation, member.rank, !assignment.store_address.empty(), assignment.planned});
+  state_.OnOrder({member.generation, member.rank, !assignment.store_address.empty(),
+                  assignment.planned, assignment.hand_over_rank.has_value()});
   const MembershipState::Step next = state_.Next(MonotonicNow());
   is_planned_.store(next.action == Action::kConnect || next.action == Action::kAgree,
                     std::memory_order_release);

@@ -17,17 +17,11 @@
 #include "worker/trainer/core/sharded_rendezvous.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
+#include "worker/trainer/generation/whole_state.h"
 #include "worker/trainer/loop/gradients.h"
 
 namespace paceline {
 namespace {
-
-std::vector<at::Tensor> StepTensors(const Rendezvous& rendezvous) {
-  std::vector<at::Tensor> tensors = TensorsOf(rendezvous.model.parameters());
-  if (rendezvous.attachments != nullptr) return tensors;  // They have the optimizer's state.
-  for (const at::Tensor& tensor : rendezvous.optimizer.State()) tensors.push_back(tensor);
-  return tensors;
-}
 
 // The exchanges of one rendezvous, and the state that they change.
 class Transfers {
@@ -93,45 +87,14 @@ class Transfers {
   }
 
   void SendAll(int to) const {
-    std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
-    const RandomNumbers random(device());
-    for (const at::Tensor& tensor : TensorsOf(rendezvous_.model.buffers()))
-      tensors.push_back(tensor);
-    for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
-    for (const StrategyMemory::Level& level : state_.memory.levels) {
-      if (level.reference.defined()) tensors.push_back(level.reference);
-    }
-    Send(tensors, to);
-    SendAttached(Attachments::Scope::kShared, to);
-    SendAttached(Attachments::Scope::kOwn, to);
+    SendWholeState(rendezvous_.groups.all(), device(), rendezvous_, state_, to);
   }
 
   void ReceiveAll(int from) {
-    const RendezvousRow& source = RowAt(from);
-    std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
-    const RandomNumbers random(device());
-    for (const at::Tensor& tensor : TensorsOf(rendezvous_.model.buffers()))
-      tensors.push_back(tensor);
-    for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
-    state_.memory = StrategyMemory();
-    state_.memory.equal = source.equal;
-    for (const int64_t number : source.references) {
-      StrategyMemory::Level& level = state_.memory.levels.emplace_back();
-      if (number == 0) continue;
-      level.reference = at::empty({CountParameters()}, at::TensorOptions().device(device()));
-      level.reference_number = number;
-      tensors.push_back(level.reference);
-    }
     state_.position = RankPosition();  // It has none until all ranks have theirs.
     const int me = rendezvous_.config.rank();
     if (After(me).generation > 0) state_.position.decided = rendezvous_.config.member.generation;
-    state_.is_open = state_.in_step = false;
-    Receive(tensors, from, /*in_place=*/true);
-    for (const auto scope : {Attachments::Scope::kShared, Attachments::Scope::kOwn}) {
-      Put(scope, ReceiveAttached(scope, from));
-    }
-    random.Restore();
-    state_.data = source.data;
+    ReceiveWholeState(rendezvous_.groups.all(), device(), rendezvous_, RowAt(from), state_, from);
   }
 
   void SendStep(int to) const {
@@ -187,7 +150,7 @@ class Transfers {
     RankPosition& position = state_.position;
     const at::Tensor& mean = state_.memory.mean;
     if (mean.defined() && state_.memory.mean_step == position.step) {
-      PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters()));
+      PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters(rendezvous_)));
       state_.memory.equal = RowAt(me).equal;
     }
     position.exchanged = true;
@@ -248,12 +211,6 @@ class Transfers {
       part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
       offset += part.numel();
     }
-  }
-
-  int64_t CountParameters() const {
-    int64_t values = 0;
-    for (const NamedTensor& one : rendezvous_.model.parameters()) values += one.tensor.numel();
-    return values;
   }
 
   const Rendezvous& rendezvous_;

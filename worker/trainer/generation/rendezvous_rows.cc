@@ -9,34 +9,6 @@
 namespace paceline {
 namespace {
 
-RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
-  const StrategyMemory& memory = state.memory;
-  RendezvousRow row;
-  row.position = state.position;
-  row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
-  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
-  row.names = HashOfNames(rendezvous.model);
-  row.data = state.data;
-  row.open_data = state.open_data;
-  if (state.is_open && state.open_result.grad_norm.defined()) {
-    row.grad_norm = state.open_result.grad_norm.item<double>();
-  }
-  row.word_norm = state.word_norm;
-  row.mean_step = memory.mean_step;
-  if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
-  row.all_equal = memory.all_equal;
-  row.equal = memory.equal;
-  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
-    if (memory.levels[i].reference.defined()) {
-      row.references[i] = memory.levels[i].reference_number;
-    }
-  }
-  row.has_order = !memory.gradient_order.empty();
-  row.save_due = state.saver.due;
-  row.last_order = state.saver.last_order;
-  return row;
-}
-
 // Whether the exchange for which the rank is prepared is one of parameters, not of figures only.
 bool IsOfParameters(const RendezvousRow& row) {
   return row.mean_bytes > 0 && row.mean_step == row.position.step;
@@ -82,6 +54,34 @@ absl::Status CheckModels(const std::vector<uint64_t>& hashes, int shards) {
                                                    "nodes"));
   }
   return absl::OkStatus();
+}
+
+RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
+  const StrategyMemory& memory = state.memory;
+  RendezvousRow row;
+  row.position = state.position;
+  row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
+  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
+  row.names = HashOfNames(rendezvous.model);
+  row.data = state.data;
+  row.open_data = state.open_data;
+  if (state.is_open && state.open_result.grad_norm.defined()) {
+    row.grad_norm = state.open_result.grad_norm.item<double>();
+  }
+  row.word_norm = state.word_norm;
+  row.mean_step = memory.mean_step;
+  if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
+  row.all_equal = memory.all_equal;
+  row.equal = memory.equal;
+  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
+    if (memory.levels[i].reference.defined()) {
+      row.references[i] = memory.levels[i].reference_number;
+    }
+  }
+  row.has_order = !memory.gradient_order.empty();
+  row.save_due = state.saver.due;
+  row.last_order = state.saver.last_order;
+  return row;
 }
 
 std::vector<RendezvousRow> GatherRows(const Rendezvous& rendezvous, const TrainingState& state) {

@@ -58,6 +58,9 @@ uint64_t HashOfNames(const ModelTensors& model);
 // InvalidArgument unless all hashes are equal; with shards, those of each position.
 absl::Status CheckModels(const std::vector<uint64_t>& hashes, int shards = 1);
 
+// This rank's row.
+RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state);
+
 // Gathers each member's row, by rank. Collective. Row must be trivially copyable. Rows carry
 // checksums, because a collective that a member has aborted may look finished on a device.
 template <typename Row>

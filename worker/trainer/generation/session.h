@@ -40,7 +40,8 @@ struct Session {
   std::optional<Saver> saver;
   std::optional<SampleLedger> ledger;  // If the job keeps one.
   absl::Mutex mu;
-  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // For aborting.
+  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);    // For aborting.
+  std::shared_ptr<Group> hand_over ABSL_GUARDED_BY(mu);  // The same, during a hand-over.
   std::optional<Conductor> conductor;
   Connected before;  // Of the previous generation, if all left it together.
 };

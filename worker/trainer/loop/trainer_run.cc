@@ -18,6 +18,7 @@
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/generation/auto_rendezvous.h"
+#include "worker/trainer/generation/hand_over.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/generation/slipstream_rendezvous.h"
@@ -84,6 +85,7 @@ void TrainerRun::Load(Workload& workload) {
     if (session_.groups != nullptr) session_.groups->EndStore();
     platform_.connections().ShutDown(session_.store->port());
     if (session_.groups != nullptr) session_.groups->Abort();
+    if (session_.hand_over != nullptr) session_.hand_over->Abort();
   });
   control_.SetReady(session_.store->port(), std::string(workload.CheckSlipstream().message()));
   session_.conductor->SetLoaded(std::max<int64_t>(session_.state.position.step, 0));
@@ -212,20 +214,19 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   const absl::Time connected_at = absl::Now();
   TakePosition(*generation.connected.plan);
   Groups& groups = *generation.connected.groups;
-  const Rendezvous rendezvous{
-      config,
-      generation.connected.plan->plan,
-      groups,
-      session_.workload->model(),
-      session_.workload->optimizer(),
-      session_.workload->attachments(),
-      session_.undo ? &*session_.undo : nullptr,
-      [this](const at::Tensor& skip) { return session_.workload->FinishUpdate(skip); }};
+  const Rendezvous rendezvous = RendezvousOf(generation);
+  if (generation.connected.hand_over != nullptr) {
+    const std::shared_ptr<Group> pair = std::move(generation.connected.hand_over);
+    NoteHandOver(pair);
+    PACELINE_RETURN_IF_ERROR(TakeStateOver(*pair, rendezvous, session_.state));
+    NoteHandOver(nullptr);
+  }
   generation.changes_strategy =
       session_.state.position.generation > 0 &&
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
   const absl::Time rendezvous_at = absl::Now();
+  ring_.ResetCollectives();
   PACELINE_RETURN_IF_ERROR(LockOutput(session_, config));
   if (config.recovery.enabled) {
     generation.succession.emplace(
@@ -249,18 +250,6 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   return absl::OkStatus();
 }
 
-// Before the rendezvous, which compares the sizes of parameters, and brings the state of the
-// position.
-void TrainerRun::TakePosition(const BuiltPlan& plan) {
-  if (!plan.shards.has_value() || session_.workload->SetShardGroups(&*plan.shards)) return;
-  TrainingState& state = session_.state;
-  const int64_t known = std::max(state.position.generation, state.position.decided);
-  state.position = RankPosition();
-  state.position.decided = known;  // That the training has begun.
-  state.memory = StrategyMemory();
-  state.is_open = state.in_step = false;
-}
-
 TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingPlan& plan) const {
   TrainerConfig config = *session_.config;
   config.member = assignment.member;
@@ -273,14 +262,18 @@ TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingP
 
 std::unique_ptr<Connecting> TrainerRun::Connect(const Assignment& assignment,
                                                 const TrainingPlan& plan) {
-  return std::make_unique<Connecting>(
-      [&platform = platform_, plan, config = ConfigOf(assignment, plan),
-       device = session_.workload->model().device(), address = assignment.store_address] {
-        Connected connected;
-        connected.groups = std::make_shared<Groups>(platform, config, device, address);
-        connected.plan = BuildFirstPlan(*connected.groups, config, plan);
-        return connected;
-      });
+  return std::make_unique<Connecting>([&platform = platform_, plan,
+                                       config = ConfigOf(assignment, plan),
+                                       device = session_.workload->model().device(), assignment] {
+    Connected connected;
+    if (assignment.member.rank >= 0) {
+      connected.groups =
+          std::make_shared<Groups>(platform, config, device, assignment.store_address);
+      connected.plan = BuildFirstPlan(*connected.groups, config, plan);
+    }
+    connected.hand_over = ConnectHandOver(platform, config, assignment);
+    return connected;
+  });
 }
 
 TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
@@ -330,6 +323,7 @@ void TrainerRun::LeaveTogether() {
   connected_ = generation_->succession->TakeNext();
   failure_ = EndTraining();
   if (failure_.has_value()) return;  // Next leaves as after any failure.
+  HandOver();
   // Kept until the next generation has met: other ranks may be a moment behind.
   session_.before = std::move(generation_->connected);
   session_.conductor->SetLeft(session_.state.position.step);
@@ -366,6 +360,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
   {
     const absl::MutexLock lock(&session_.mu);
     session_.groups.reset();
+    session_.hand_over.reset();
   }
   session_.conductor->SetFailed(reported ? "" : std::string(failure.status.message()),
                                 session_.state.position.step);

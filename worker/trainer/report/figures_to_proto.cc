@@ -135,6 +135,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   proto.set_step(status.step);
   proto.set_ready_generation(status.ready_generation);
   proto.set_left_generation(status.left_generation);
+  proto.set_can_hand_over(true);
   return proto;
 }
 

@@ -276,6 +276,9 @@ v1::Membership FakeDaemon::MembershipOf(int number) const {
   membership.set_world_size(static_cast<int>(ranks.size()));
   membership.set_shards(spec_.shards());
   membership.set_planned(members_.planned);
+  for (const auto& [leaver, rank] : members_.hand_over) {
+    if (number == leaver || membership.rank() == rank) membership.set_hand_over_rank(rank);
+  }
   membership.set_batch_per_rank(members_.batch_per_rank);
   membership.set_accumulation_steps(members_.accumulation_steps);
   const bool all_loaded = std::all_of(

@@ -64,6 +64,8 @@ class FakeDaemon {
     int batch_per_rank = 0;
     int accumulation_steps = 0;
     std::optional<v1::Strategy> strategy = {};  // Unset: that of the spec.
+    // By trainers that leave as planned, and hand their state over: their ranks.
+    std::map<int, int> hand_over = {};
   };
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }
