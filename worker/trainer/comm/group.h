@@ -108,6 +108,9 @@ class Group {
   std::unique_ptr<Parts> parts_;
 };
 
+// Begin of the use of a group for copies of states (Groups::Make); the sender's rank follows.
+inline constexpr char kCopyUse[] = "copies-of-";
+
 // Makes this rank's groups. A group lives as long as somebody holds it; all() lives as long as
 // this.
 //
@@ -128,8 +131,9 @@ class Groups {
   Group& all();
 
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
-  // ...; a "word" is on the host); returns all() if these are all ranks. Each member must call it
-  // once with the same plan version: use and version name the rendezvous, so that nobody meets a
+  // ...; a "word" is on the host); returns all() if these are all ranks. One whose use begins with
+  // kCopyUse is on the host, and for a thread of its own: it is never all(). Each member must call
+  // it once with the same plan version: use and version name the rendezvous, so that nobody meets a
   // member that still tries an earlier version. Blocks until all have met, at most for the startup
   // timeout. A member that drops the group before the others are connected makes them fail.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,

@@ -113,7 +113,7 @@ std::optional<size_t> CopyKeeper::BeginWard(const CopyLabel& label, const CopyOr
 }
 
 void CopyKeeper::OnRestored(int64_t steps_lost) {
-  report_.steps_lost = steps_lost;
+  report_.steps_lost = lost_ = std::max(lost_, steps_lost);
   // Copies of other seats were for others, who have them now.
   for (const CopyLabel& label : own_.Whole()) {
     if (label.seat != orders_.seat) own_.Drop(*own_.Find(label));

@@ -2,7 +2,8 @@
 // reported and dropped (docs/recovery.md). A rank has two places for its own copies, and two for
 // those of its ward.
 //
-//   own:   BeginOwn ──▶ being staged ──OnStaged──▶ staged ──OnSent──▶ copied ──▶ complete ──▶ dropped
+//   own:   BeginOwn ──▶ being staged ──OnStaged──▶ staged ──OnSent──▶ copied ──▶ complete ──▶
+//   dropped
 //                            ╰──────────────── OnFailed: given up ──────────╯
 //   ward:  BeginWard ──▶ being received ──OnReceived──▶ there ──▶ complete ──▶ dropped
 //
@@ -115,8 +116,11 @@ class CopyKeeper {
   std::optional<size_t> BeginFetch(const CopyLabel& label) { return own_.Take(label); }
   void OnFetched(size_t place) { own_.SetWhole(place); }
   void OnNotFetched(size_t place) { own_.Drop(place); }
-  // All ranks have gone back to the complete copies, this one by so many steps.
+  // All ranks have gone back to the complete copies, this one by so many steps. Reports the most
+  // since it trained last, as an earlier generation that went back may not have come about.
   void OnRestored(int64_t steps_lost);
+  // The generation's training begins.
+  void OnBegun() { lost_ = 0; }
 
   const CopyPlaces& own() const { return own_; }
   const CopyPlaces& ward() const { return ward_; }
@@ -130,6 +134,7 @@ class CopyKeeper {
   CopyPlaces ward_;
   CopyReport report_;
   int64_t under_way_ = 0;  // Step of an own copy without an outcome; 0: none.
+  int64_t lost_ = 0;       // Steps that have been given up since it trained last.
   int64_t given_up_ = 0;   // Newest step whose copy was given up beside it.
 };
 
