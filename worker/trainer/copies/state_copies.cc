@@ -202,10 +202,15 @@ void StateCopies::EndFetch(bool whole) {
   fetching_.reset();
 }
 
-void StateCopies::EndRestore(int64_t steps_lost) {
+void StateCopies::BeginRestore(int64_t steps_lost) {
   const absl::MutexLock lock(&mu_);
-  keeper_.OnRestored(steps_lost);
+  keeper_.OnGoingBack(steps_lost);
   Report();
+}
+
+void StateCopies::EndRestore() {
+  const absl::MutexLock lock(&mu_);
+  keeper_.OnRestored();
 }
 
 }  // namespace paceline

@@ -73,8 +73,9 @@ class StateCopies {
   // Memory for a complete copy from another rank, and that it is there. Throws std::bad_alloc.
   char* BeginFetch(const CopyLabel& label, size_t bytes);
   void EndFetch(bool whole);
-  // All ranks have gone back to their copies.
-  void EndRestore(int64_t steps_lost);
+  // This rank goes back by so many steps; all ranks have gone back to their copies.
+  void BeginRestore(int64_t steps_lost);
+  void EndRestore();
 
  private:
   // Of one place in the keeper. It belongs to whoever fills or sends the copy there, otherwise to

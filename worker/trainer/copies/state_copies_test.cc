@@ -139,7 +139,7 @@ TEST(StateCopiesTest, ARankThatIsGoneEndsCopiesAndNothingElse) {
     Rank rank(me, 2);
     const auto links = ConnectCopies(groups, me, rank.orders);
     groups.all().Sum(at::zeros({1}));  // Both are connected.
-    if (me == 1) return;  // Its connections are closed.
+    if (me == 1) return;               // Its connections are closed.
     rank.copies->Begin(links, /*furthest=*/0);
     rank.Copy(10);
     rank.copies->Leave();

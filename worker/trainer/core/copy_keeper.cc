@@ -18,6 +18,11 @@ auto AgeOf(const CopyOrders& orders) {
 
 }  // namespace
 
+bool CopyOrders::operator==(const CopyOrders& other) const {
+  return AgeOf(*this) == AgeOf(other) && seat == other.seat && buddy_rank == other.buddy_rank &&
+         ward_rank == other.ward_rank && restore == other.restore;
+}
+
 std::optional<size_t> CopyPlaces::Take(const CopyLabel& label) {
   for (size_t i = 0; i < kCount; ++i) {
     if (places_[i].label.step > 0) continue;
@@ -112,8 +117,11 @@ std::optional<size_t> CopyKeeper::BeginWard(const CopyLabel& label, const CopyOr
   return ward_.Take(label);
 }
 
-void CopyKeeper::OnRestored(int64_t steps_lost) {
+void CopyKeeper::OnGoingBack(int64_t steps_lost) {
   report_.steps_lost = lost_ = std::max(lost_, steps_lost);
+}
+
+void CopyKeeper::OnRestored() {
   // Copies of other seats were for others, who have them now.
   for (const CopyLabel& label : own_.Whole()) {
     if (label.seat != orders_.seat) own_.Drop(*own_.Find(label));

@@ -48,6 +48,7 @@ struct CopyOrders {
   int64_t settled_step = 0;
   bool restore = false;
 
+  bool operator==(const CopyOrders& other) const;
   CopyLabel CompleteOf(int its_seat) const {
     return {its_seat, complete_step, complete_generation};
   }
@@ -116,9 +117,11 @@ class CopyKeeper {
   std::optional<size_t> BeginFetch(const CopyLabel& label) { return own_.Take(label); }
   void OnFetched(size_t place) { own_.SetWhole(place); }
   void OnNotFetched(size_t place) { own_.Drop(place); }
-  // All ranks have gone back to the complete copies, this one by so many steps. Reports the most
-  // since it trained last, as an earlier generation that went back may not have come about.
-  void OnRestored(int64_t steps_lost);
+  // The rank goes back to a complete copy, by so many steps: the most since it trained last are
+  // reported, as an earlier generation that went back may not have come about.
+  void OnGoingBack(int64_t steps_lost);
+  // All ranks have gone back.
+  void OnRestored();
   // The generation's training begins.
   void OnBegun() { lost_ = 0; }
 

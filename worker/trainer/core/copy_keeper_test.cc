@@ -208,9 +208,22 @@ TEST(CopyKeeperTest, ACopyOfAnotherSeatIsKeptUntilAllHaveGoneBack) {
   keeper.Enter(moved);
   keeper.OnFetched(*keeper.BeginFetch({4, 10, 1}));
   EXPECT_TRUE(keeper.own().Find({0, 10, 1}).has_value());
-  keeper.OnRestored(/*steps_lost=*/3);
+  keeper.OnRestored();
   EXPECT_EQ(keeper.own().Whole(), (std::vector<CopyLabel>{{4, 10, 1}}));
-  EXPECT_EQ(keeper.report().steps_lost, 3);
+}
+
+TEST(CopyKeeperTest, StepsLostInAGenerationThatDidNotComeAboutAreReportedInTheNext) {
+  CopyKeeper keeper;
+  keeper.Enter(Orders(2, 0, 10, 1));
+  keeper.OnGoingBack(7);
+  keeper.Enter(Orders(3, 0, 10, 1));
+  EXPECT_EQ(keeper.report().steps_lost, 0);
+  keeper.OnGoingBack(0);
+  EXPECT_EQ(keeper.report().steps_lost, 7);
+  keeper.OnBegun();
+  keeper.Enter(Orders(4, 0, 10, 1));
+  keeper.OnGoingBack(2);
+  EXPECT_EQ(keeper.report().steps_lost, 2);
 }
 
 // All ways to hold two copies among three ranks.
