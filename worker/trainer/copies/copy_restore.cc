@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/core/status_macros.h"
@@ -128,11 +127,12 @@ RankPosition PositionAt(const Rendezvous& rendezvous, const ImageFacts& facts) {
 
 }  // namespace
 
-absl::StatusOr<int64_t> RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& orders,
-                                      StateCopies& copies, TrainingState& state) {
+absl::Status RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& orders,
+                           StateCopies& copies, TrainingState& state) {
   const CopyRow own = RowOf(orders, copies);
   PACELINE_RETURN_IF_ERROR(Fetch(rendezvous, own, copies));
   const int64_t lost = std::max<int64_t>(state.position.step - own.wanted.step, 0);
+  copies.BeginRestore(lost);
   if (std::exchange(state.in_step, false)) rendezvous.undo->Undo();
   state.is_open = false;
   state.position = RankPosition();  // It has none until it has the whole of the copy.
@@ -153,7 +153,7 @@ absl::StatusOr<int64_t> RestoreCopies(const Rendezvous& rendezvous, const CopyOr
   state.position = PositionAt(rendezvous, facts);
   PACELINE_LOG(INFO) << "went back to the copy of seat=" << own.wanted.seat
                      << " step=" << own.wanted.step << " lost=" << lost;
-  return lost;
+  return absl::OkStatus();
 }
 
 }  // namespace paceline

@@ -4,9 +4,7 @@
 #ifndef WORKER_TRAINER_COPIES_COPY_RESTORE_H_
 #define WORKER_TRAINER_COPIES_COPY_RESTORE_H_
 
-#include <cstdint>
-
-#include "absl/status/statusor.h"
+#include "absl/status/status.h"
 #include "worker/trainer/copies/state_copies.h"
 #include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/generation/rendezvous.h"
@@ -14,11 +12,11 @@
 
 namespace paceline {
 
-// Collective, before RunRendezvous. Returns how many steps this rank has lost. Throws
-// CollectiveError; `state` is then what it was, or none. Internal: nobody has the copy of some
-// seat, or it does not fit. Requires: StateCopies::Enter with these orders.
-absl::StatusOr<int64_t> RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& orders,
-                                      StateCopies& copies, TrainingState& state);
+// Collective, before RunRendezvous. Throws CollectiveError; `state` is then what it was, or none.
+// Internal: nobody has the copy of some seat, or it does not fit. Requires: StateCopies::Enter with
+// these orders.
+absl::Status RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& orders,
+                           StateCopies& copies, TrainingState& state);
 
 }  // namespace paceline
 

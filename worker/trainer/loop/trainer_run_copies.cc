@@ -1,6 +1,4 @@
 // Copies of the rank's state in host memory, through its generations.
-#include <cstdint>
-#include <optional>
 #include <utility>
 
 #include "absl/status/statusor.h"
@@ -33,12 +31,11 @@ absl::StatusOr<bool> TrainerRun::RunRendezvousWithCopies(const Assignment& assig
   StateCopies& copies = *session_.copies;
   const CopyOrders& orders = *assignment.copies;
   copies.Enter(orders);
-  std::optional<int64_t> lost;
   if (orders.restore) {
-    PACELINE_ASSIGN_OR_RETURN(lost, RestoreCopies(rendezvous, orders, copies, session_.state));
+    PACELINE_RETURN_IF_ERROR(RestoreCopies(rendezvous, orders, copies, session_.state));
   }
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
-  if (lost.has_value()) copies.EndRestore(*lost);
+  if (orders.restore) copies.EndRestore();
   copies.Begin(generation_->connected.copies, session_.state.furthest);
   return begins;
 }
