@@ -115,11 +115,11 @@ v1::RecoveryRecord Encode(const JobRecovery& recovery) {
   record.set_changes(recovery.changes);
   record.set_hopeless(recovery.hopeless);
   const JobCopies& copies = recovery.copies;
-  if (copies.step > 0) {
+  if (copies.step > 0 || copies.settled_step > 0) {
     v1::RecoveryRecord::Copies& stored = *record.mutable_copies();
     stored.set_step(copies.step);
     stored.set_generation(copies.generation.value());
-    *stored.mutable_time() = ToProto(copies.time);
+    if (copies.step > 0) *stored.mutable_time() = ToProto(copies.time);
     stored.set_settled_step(copies.settled_step);
     stored.set_restoring(copies.restoring);
   }
@@ -145,7 +145,7 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
   JobCopies& copies = recovery->copies;
   copies.step = record.copies().step();
   copies.generation = Generation(record.copies().generation());
-  copies.time = FromProto(record.copies().time());
+  if (copies.step > 0) copies.time = FromProto(record.copies().time());
   copies.settled_step = record.copies().settled_step();
   copies.restoring = record.copies().restoring();
 }

@@ -84,6 +84,9 @@ void Trainer::Tell() {
   reported.step = step();
   reported.ready = Generation(membership_.ready_generation());
   reported.left = Generation(membership_.left_generation());
+  const CopyReport& copies = copies_.keeper.report();
+  reported.copies = {Generation(copies.generation), copies.copied_step, copies.settled_step,
+                     copies.error, copies.steps_lost};
   node_.OnReported(*this);
 }
 
@@ -127,6 +130,7 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.world_size = before.world_size;
       order_.store_address = before.store_address;
       order_.planned = before.planned;
+      order_.copies = before.copies;
     }
     if (order_.version < before.version) {
       order_.version = before.version;
@@ -195,6 +199,7 @@ void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPar
   }
   computed_ = false;
   part_ = part;
+  if (facts_.copy_every > 0) world_.training->BeginCopies(*this);
   status_.progress.step = step;
   membership_.OnRendezvousDone(membership_.present());
   status_.state = TrainerState::kRunning;

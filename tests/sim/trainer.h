@@ -13,6 +13,7 @@
 
 #include "controller/core/job/trainer_state.h"
 #include "controller/core/stragglers/job/step_times.h"
+#include "tests/sim/copies.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/model_part.h"
@@ -47,7 +48,9 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   int64_t trained_generation() const { return membership_.trained_generation(); }
   bool has_trained() const { return trained_generation() > 0; }
   // Whether it has the state of the training: it started as a rank, or has received the state.
-  bool has_state() const { return !part_.lost && (has_trained() || began_as_rank_); }
+  bool has_state() const {
+    return !part_.lost && (has_trained() || began_as_rank_ || part_.copied);
+  }
   // Whether it has the gradients of the next step; they are not averaged yet.
   bool has_computed() const { return computed_; }
   const ModelPart& part() const { return part_; }
@@ -101,6 +104,11 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void GiveUpState(int64_t decided);
   // The members cannot go on: the state is lost.
   void FailRendezvous(const std::string& why);
+  // Its copies and those of its ward, and what to call when their reports have changed.
+  TrainerCopies& copies() { return copies_; }
+  void TellCopies() { Tell(); }
+  // It goes back to this state, from a copy.
+  void TakeCopy(int position, uint64_t state, const RankPosition& at);
 
   // It cannot prepare the plan.
   void FailPlan(int64_t version);
@@ -161,6 +169,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool saved_ = false;  // After the step before.
   bool waits_less_ = false;
   ModelPart part_;
+  TrainerCopies copies_;
   std::vector<StepTimes> steps_;
   int64_t run_ = 0;  // Number of the rendezvous or training; older computations are void.
   std::vector<CheckpointKey> committing_;
