@@ -112,8 +112,8 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
     always.push_back(Part("optimizer state", parameters, kFloat * training.optimizer_floats));
   }
   if (training.copies > 0) {
-    always.push_back(Part("copies of the state, its own and another rank's",
-                          training.copies, LlamaCopyBytes(training)));
+    always.push_back(Part("copies of the state, its own and another rank's", training.copies,
+                          LlamaCopyBytes(training)));
   }
 
   std::vector<MemoryPart> forward = always;

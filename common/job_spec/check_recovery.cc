@@ -80,8 +80,9 @@ void CheckCopies(const v1::JobSpec& spec, ProblemList& problems) {
   const int64_t every = spec.recovery().copy_every_steps();
   if (every <= 0 || problems.Tells(kKey) || problems.Tells("ranks")) return;
   if (spec.ranks() < 2) {
-    problems.Add(kKey, StrCat("is ", every, ", but the one rank has no other to keep its copy: "
-                                            "give 0, or ranks above 1"));
+    problems.Add(kKey, StrCat("is ", every,
+                              ", but the one rank has no other to keep its copy: "
+                              "give 0, or ranks above 1"));
   } else if (spec.strategy().has_slipstream() || spec.strategy().has_auto_()) {
     problems.Add(kKey, StrCat("is ", every,
                               " beside strategy slipstream or auto, whose ranks make steps of "

@@ -115,8 +115,9 @@ TEST(CheckRecoveryTest, CopiesNeedAStateThatIsInOnePlaceAndAStepToGoBackTo) {
   EXPECT_THAT(Problems(copies + "strategy { hsgd {} }"), IsEmpty());
   EXPECT_THAT(Problems(copies), ElementsAre(StartsWith("recovery.copy_every_steps is 10, but each "
                                                        "rank has all of the state already")));
-  EXPECT_THAT(Problems(copies + "strategy { slipstream {} }"),
-              ElementsAre(StartsWith("recovery.copy_every_steps is 10 beside strategy slipstream")));
+  EXPECT_THAT(
+      Problems(copies + "strategy { slipstream {} }"),
+      ElementsAre(StartsWith("recovery.copy_every_steps is 10 beside strategy slipstream")));
   EXPECT_THAT(Problems("recovery { copy_every_steps: 10 }"),
               ElementsAre("recovery.copy_every_steps is 10; it needs recovery.max_failures above "
                           "0"));

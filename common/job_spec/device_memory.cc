@@ -132,11 +132,11 @@ absl::Status CheckCopyMemory(const v1::JobSpec& spec, int64_t host_bytes) {
   const double copy = LlamaCopyBytes(TrainingOf(spec));
   const double needed = kCopiesKept * copy;
   if (needed <= static_cast<double>(host_bytes)) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "recovery.copy_every_steps is ", spec.recovery().copy_every_steps(), ", but a rank needs ",
-      Text(needed), " of host memory for copies (", kCopiesKept, " x ", Text(copy),
-      "), and no node where the job may run has more than ", Text(static_cast<double>(host_bytes)),
-      "; give 0, or take a smaller model"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("recovery.copy_every_steps is ", spec.recovery().copy_every_steps(),
+                   ", but a rank needs ", Text(needed), " of host memory for copies (", kCopiesKept,
+                   " x ", Text(copy), "), and no node where the job may run has more than ",
+                   Text(static_cast<double>(host_bytes)), "; give 0, or take a smaller model"));
 }
 
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes) {

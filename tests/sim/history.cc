@@ -4,10 +4,10 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "tests/sim/copy_judge.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/node_requests.h"
 #include "tests/sim/observer.h"
-#include "tests/sim/copy_judge.h"
 #include "tests/sim/replica_judge.h"
 #include "tests/sim/requests.h"
 #include "tests/sim/sim_controller.h"

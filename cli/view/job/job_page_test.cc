@@ -206,8 +206,9 @@ TEST(JobPageTest, WhatCopiesProtectIsShownWhileTheJobTrains) {
               HasSubstr("nothing yet: copies are made after each 10 steps\n"));
   job.mutable_copies()->set_protection("the state after step 40\033[2J");
   job.mutable_copies()->mutable_time()->set_seconds(1188);
-  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
-              AllOf(HasSubstr("the state after step 40\\x1b[2J, since "), HasSubstr(" (12 s ago)\n")));
+  EXPECT_THAT(
+      JobPage(job, absl::FromUnixSeconds(1200), {}),
+      AllOf(HasSubstr("the state after step 40\\x1b[2J, since "), HasSubstr(" (12 s ago)\n")));
   job.set_state(v1::JOB_FAILED);
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Protected")));
 }

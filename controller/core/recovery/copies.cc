@@ -205,10 +205,10 @@ void CompleteRestore(Job& job, MembershipChange& change) {
     change.steps_lost = std::max(change.steps_lost, Reported(job, member).steps_lost);
     member.own_copy = member.seat;
   }
-  change.reason = absl::StrCat("rolled back ", change.steps_lost,
-                               change.steps_lost == 1 ? " step" : " steps",
-                               " to the copies of step ", change.restored_step, "; ",
-                               absl::StripPrefix(change.reason, BackTo(change.restored_step)));
+  change.reason =
+      absl::StrCat("rolled back ", change.steps_lost, change.steps_lost == 1 ? " step" : " steps",
+                   " to the copies of step ", change.restored_step, "; ",
+                   absl::StripPrefix(change.reason, BackTo(change.restored_step)));
   job.recovery.copies.restoring = false;
 }
 

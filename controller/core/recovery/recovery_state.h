@@ -26,8 +26,8 @@ struct RecoveryPolicy {
   absl::Duration window = absl::Hours(1);
   int min_ranks = 0;  // A multiple of the shards; 0: all must be there.
   BatchRule rule = BatchRule::kKeepGlobal;
-  RankBatch batch = {1, 1};  // The spec's.
-  int least_samples = 1;     // Fewest samples of a pass with which the model can train.
+  RankBatch batch = {1, 1};      // The spec's.
+  int least_samples = 1;         // Fewest samples of a pass with which the model can train.
   int64_t copy_every_steps = 0;  // 0: the ranks keep no copies (copies.h).
 };
 
@@ -58,12 +58,12 @@ struct MembershipChange {
 struct JobCopies {
   // The newest complete ones. 0: there are none.
   int64_t step = 0;
-  Generation generation{0};                 // In which they were made.
-  absl::Time time = absl::InfinitePast();   // Wall: when they were complete.
-  int64_t settled_step = 0;                 // As MemberCopies in proto/plan.proto.
-  bool restoring = false;                   // The present generation goes back to them.
-  std::vector<int> buddies;                 // Of the present generation, by rank. Not stored.
-  std::vector<int> wards;                   // The ranks whose buddies they are. Not stored.
+  Generation generation{0};                // In which they were made.
+  absl::Time time = absl::InfinitePast();  // Wall: when they were complete.
+  int64_t settled_step = 0;                // As MemberCopies in proto/plan.proto.
+  bool restoring = false;                  // The present generation goes back to them.
+  std::vector<int> buddies;                // Of the present generation, by rank. Not stored.
+  std::vector<int> wards;                  // The ranks whose buddies they are. Not stored.
 };
 
 // A failure that counts: of a seat's holder, or of the members' rendezvous (seat -1).
