@@ -238,7 +238,7 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   out.set_restored_from(job.restored_from);
   out.set_submitter(job.submitter);
   SetCollectives(job.collectives, out);
-  if (HasCopies(job)) *out.mutable_copies() = CopiesToProto(job);
+  if (HasCopies(job) && job.holds_slots()) *out.mutable_copies() = CopiesToProto(job);
   return out;
 }
 

@@ -2,12 +2,13 @@
 // travel for far longer than in the product, so that ranks are often lost within.
 #include "tests/sim/copies.h"
 
-#include <algorithm>
-#include <utility>
+#include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "tests/sim/copy_judge.h"
 #include "tests/sim/replica_judge.h"
+#include "tests/sim/sim_node.h"
 #include "tests/sim/training.h"
 
 namespace paceline::sim {

@@ -213,8 +213,9 @@ void CompleteRestore(Job& job, MembershipChange& change) {
 }
 
 bool GoesBack(const Job& job) {
-  if (!HasCopies(job)) return false;
-  return job.recovery.copies.restoring || !WhyStateIsLost(job).empty();
+  const JobCopies& copies = job.recovery.copies;
+  if (!HasCopies(job) || copies.step == 0) return false;
+  return copies.restoring || !WhyStateIsLost(job).empty();
 }
 
 std::string GoesBackText(const Job& job) { return BackTo(job.recovery.copies.step); }

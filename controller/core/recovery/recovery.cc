@@ -120,7 +120,8 @@ JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string
   }
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
   // Members may have given their states up for others that they have not got.
-  if (over.empty() && (job.request.shards > 1 || HasCopies(job))) over = WhyItCannotGoOn(job);
+  if (over.empty() && (job.request.shards > 1 || job.recovery.copies.restoring))
+    over = WhyItCannotGoOn(job);
   if (!over.empty()) return Fail(job, reported, over, now);
   job.recovery.next_planned = now.steady + kPlannedPause;
   return Replace(job, why, find_slots, now);

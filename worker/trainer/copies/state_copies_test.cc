@@ -46,6 +46,9 @@ CopyOrders OrdersOf(int rank, int ranks) {
 
 // A rank that copies after each tenth of 100 steps. Its state is a number.
 class Rank {
+  absl::Mutex mu_;
+  CopyReport report_ ABSL_GUARDED_BY(mu_);
+
  public:
   Rank(int rank, int ranks)
       : orders(OrdersOf(rank, ranks)),
@@ -90,10 +93,6 @@ class Rank {
   std::unique_ptr<Optimizer> optimizer;
   CpuPlatform platform;
   std::unique_ptr<StateCopies> copies;
-
- private:
-  absl::Mutex mu_;
-  CopyReport report_ ABSL_GUARDED_BY(mu_);
 };
 
 TEST(StateCopiesTest, EachCopyIsThereTwiceAsTheStateWasThen) {
