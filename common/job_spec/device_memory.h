@@ -15,8 +15,8 @@ namespace paceline {
 // too little is known. Requires: the spec has its defaults and no problems.
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes);
 
-// The same for the copies that ranks on GPUs keep in their node's memory (recovery.copy_every_steps),
-// which has `host_bytes`. (On CPUs that is the device's memory, so CheckDeviceMemory counts them.)
+// The same for the copies that a rank on a GPU keeps in its node's memory, which has `host_bytes`
+// (recovery.copy_every_steps). On CPUs that is the device's memory: CheckDeviceMemory counts them.
 absl::Status CheckCopyMemory(const v1::JobSpec& spec, int64_t host_bytes);
 
 }  // namespace paceline

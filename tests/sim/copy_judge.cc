@@ -40,7 +40,9 @@ void CopyJudge::OnOrders(const JobId& job, int64_t generation,
                       first.complete_step, " and of step ", one.complete_step);
   }
   const Step complete{first.complete_generation, first.complete_step};
-  Step& newest = newest_[job];
+  auto& [met, newest] = newest_[job];
+  if (generation < met) return;  // Trainers that are left over.
+  met = generation;
   // A new start has none.
   if (first.complete_step > 0 && complete < newest) {
     world_.trace.Fail(job.value(), " g", generation, " takes copies of step ", complete.second,

@@ -55,7 +55,8 @@ class CopyJudge {
   World& world_;
   std::map<std::pair<JobId, std::tuple<int, int64_t, int64_t>>, uint64_t> states_;
   std::map<std::pair<JobId, Step>, Kept> kept_;
-  std::map<JobId, Step> newest_;  // Named as complete.
+  // Of the newest generation that has met: its number, and the copies named as complete.
+  std::map<JobId, std::pair<int64_t, Step>> newest_;
   // Steps lost by ranks that have not trained since, and by the members of a generation.
   std::map<TrainerId, int64_t> unreported_;
   std::map<std::pair<JobId, int64_t>, int64_t> lost_;

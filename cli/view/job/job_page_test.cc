@@ -199,7 +199,7 @@ TEST(JobPageTest, CollectivesThatRanksStandInHaveTheirAge) {
 
 TEST(JobPageTest, WhatCopiesProtectIsShownWhileTheJobTrains) {
   v1::Job job = Failed();
-  job.set_state(v1::JOB_RUNNING);
+  job.set_state(v1::RUNNING);
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Protected")));
   job.mutable_copies()->set_protection("nothing yet: copies are made after each 10 steps");
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
@@ -209,7 +209,7 @@ TEST(JobPageTest, WhatCopiesProtectIsShownWhileTheJobTrains) {
   EXPECT_THAT(
       JobPage(job, absl::FromUnixSeconds(1200), {}),
       AllOf(HasSubstr("the state after step 40\\x1b[2J, since "), HasSubstr(" (12 s ago)\n")));
-  job.set_state(v1::JOB_FAILED);
+  job.set_state(v1::FAILED);
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Protected")));
 }
 
