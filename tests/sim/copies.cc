@@ -29,9 +29,7 @@ std::vector<CopyLabel> HeldBy(Trainer& trainer) {
 // ---- Making them.
 
 void Training::BeginCopies(Trainer& trainer) {
-  CopyKeeper& keeper = trainer.copies().keeper;
-  if (keeper.orders().restore) keeper.OnRestored();
-  keeper.OnBegun();
+  trainer.copies().keeper.OnBegun();
   world_.copy_judge->OnBegun(trainer);
 }
 
@@ -41,10 +39,11 @@ void Training::CopyState(const TrainerPtr& trainer) {
   const JobFacts& facts = trainer->facts();
   const int64_t step = trainer->step();
   CopyKeeper& keeper = trainer->copies().keeper;
-  if (group == nullptr || step <= group->furthest || step % facts.copy_every != 0 ||
-      step >= facts.steps || keeper.orders().buddy_rank < 0) {
+  if (group == nullptr || step <= group->furthest || step >= facts.steps ||
+      keeper.orders().buddy_rank < 0) {
     return;
   }
+  if (step != group->furthest + 1 && step % facts.copy_every != 0) return;
   keeper.OnOrders(trainer->order().copies);
   const std::optional<size_t> place = keeper.BeginOwn(step);
   if (place.has_value()) {

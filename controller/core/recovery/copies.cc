@@ -241,7 +241,7 @@ std::string DescribeProtection(const Job& job) {
   const Holders holders = HoldersAmong(Left(job));
   const std::string missing = Missing(job, job.ranks, holders);
   if (copies.step == 0) {
-    text = absl::StrCat("nothing yet: copies are made after each ",
+    text = absl::StrCat("nothing yet: copies are made after the first step, then after each ",
                         job.request.recovery.copy_every_steps, " steps");
   } else if (!missing.empty()) {
     text = absl::StrCat("nothing until the next copies: ", missing);

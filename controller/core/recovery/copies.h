@@ -1,9 +1,9 @@
 // The copies that the ranks of a job keep of their states in host memory, each its own and that of
 // another rank, its ward: which are complete, who has them, and when all ranks go back to them.
 //
-//   after each copy_every_steps-th step, each member copies its state, and sends the copy to its
-//   buddy ──▶ it reports the step ──▶ all members have: the copies of this step are complete, and
-//   stand for those before, which are dropped then
+//   after the generation's first step and each copy_every_steps-th, each member copies its state,
+//   and sends the copy to its buddy ──▶ it reports the step ──▶ all members have: the copies of
+//   this step are complete, and stand for those before, which are dropped then
 //
 // So from the first complete copies on, some are complete on both sides at any moment. They belong
 // to seats, and stay with the trainers that have them. When the state of a group is lost

@@ -158,9 +158,9 @@ class Groups {
   // those that survive the shutdown of their connections: connections.h.)
   void Abort();
 
-  // Whether a collective of a group that somebody holds has failed or was aborted: an error of
-  // another kind may come from that. With Gloo it is known before anybody gets the error. Any
-  // thread.
+  // Whether a collective of a group that somebody holds, other than one for copies, has failed or
+  // was aborted: an error of another kind may come from that. With Gloo it is known before anybody
+  // gets the error. Any thread.
   bool has_failed() const;
 
   // The codec for tensors that the groups exchange.

@@ -288,6 +288,7 @@ std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::st
   how.high_priority = use == "gradients";
   how.on_host = use == "word" || is_for_copies;
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
+  group->parts_->for_copies = is_for_copies;
   parts_->Keep(group);
   return group;
 }
@@ -382,8 +383,8 @@ bool Groups::has_failed() const {
     groups = parts_->Held();
   }
   return std::any_of(groups.begin(), groups.end(), [](const std::shared_ptr<Group>& group) {
-    return group->size() > 1 && (group->parts_->aborted ||
-                                 group->parts_->backend->getError() != c10d::ErrorType::SUCCESS);
+    if (group->size() == 1 || group->parts_->for_copies) return false;
+    return group->parts_->aborted || group->parts_->backend->getError() != c10d::ErrorType::SUCCESS;
   });
 }
 

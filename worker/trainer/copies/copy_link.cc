@@ -23,8 +23,9 @@ namespace {
 
 static_assert(std::is_trivially_copyable_v<CopyHeader>);
 
-// Small enough to be paced, large enough for a fast network.
-constexpr uint64_t kPieceBytes = 16 << 20;
+// Large enough for a fast network.
+constexpr double kMostPieceBytes = 16 << 20;
+constexpr double kLeastPieceBytes = 4096;
 
 // The group of a rank and its buddy. `use` names the sender: both may be each other's buddies.
 CopyLink Link(Groups groups, int rank, int other, int sender) {
@@ -51,11 +52,18 @@ Value ReceiveValue(const CopyLink& link) {
   return value;
 }
 
+// With a limit, those of a second: a receiver that waits for the next one must not take this for a
+// failure.
+uint64_t PieceBytes(double limit) {
+  if (limit <= 0) return static_cast<uint64_t>(kMostPieceBytes);
+  return static_cast<uint64_t>(std::clamp(limit, kLeastPieceBytes, kMostPieceBytes));
+}
+
 // Calls `use` with each piece of the image, in order.
 template <typename F>
-void ForEachPiece(const char* image, uint64_t bytes, F use) {
-  for (uint64_t at = 0; at < bytes; at += kPieceBytes) {
-    use(image + at, std::min(kPieceBytes, bytes - at));
+void ForEachPiece(const CopyHeader& header, const char* image, F use) {
+  for (uint64_t at = 0; at < header.bytes; at += header.piece_bytes) {
+    use(image + at, std::min(header.piece_bytes, header.bytes - at));
   }
 }
 
@@ -76,19 +84,20 @@ void Pace(std::chrono::steady_clock::time_point begun, uint64_t bytes, double li
       begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(due));
 }
 
-at::Tensor ChecksumTensor(uint64_t bytes) {
-  return at::empty({static_cast<int64_t>((bytes + kPieceBytes - 1) / kPieceBytes)}, at::kLong);
+at::Tensor ChecksumTensor(const CopyHeader& header) {
+  const uint64_t pieces = (header.bytes + header.piece_bytes - 1) / header.piece_bytes;
+  return at::empty({static_cast<int64_t>(pieces)}, at::kLong);
 }
 
-bool ReceivePieces(const CopyLink& link, uint64_t bytes, char* memory) {
-  ForEachPiece(memory, bytes, [&](const char* piece, uint64_t size) {
+bool ReceivePieces(const CopyLink& link, const CopyHeader& header, char* memory) {
+  ForEachPiece(header, memory, [&](const char* piece, uint64_t size) {
     link.pair->Receive(Over(piece, size), link.peer);
   });
-  const at::Tensor reported = ChecksumTensor(bytes);
+  const at::Tensor reported = ChecksumTensor(header);
   link.pair->Receive(reported, link.peer);
   const int64_t* checksum = reported.const_data_ptr<int64_t>();
   bool whole = true;
-  ForEachPiece(memory, bytes, [&](const char* piece, uint64_t size) {
+  ForEachPiece(header, memory, [&](const char* piece, uint64_t size) {
     whole = whole && static_cast<uint64_t>(*checksum++) == ChecksumOfPiece(piece, size);
   });
   return whole;
@@ -108,14 +117,15 @@ std::shared_ptr<const CopyLinks> ConnectCopies(const Groups& groups, int rank,
   return links;
 }
 
-bool SendCopy(const CopyLink& link, const CopyHeader& header, const char* image, double limit) {
+bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit) {
+  header.piece_bytes = PieceBytes(limit);
   SendValue(link, header);
   if (header.bytes == 0 || ReceiveValue<char>(link) == 0) return false;
   const auto begun = std::chrono::steady_clock::now();
-  const at::Tensor checksums = ChecksumTensor(header.bytes);
+  const at::Tensor checksums = ChecksumTensor(header);
   int64_t* checksum = checksums.mutable_data_ptr<int64_t>();
   uint64_t sent = 0;
-  ForEachPiece(image, header.bytes, [&](const char* piece, uint64_t size) {
+  ForEachPiece(header, image, [&](const char* piece, uint64_t size) {
     *checksum++ = static_cast<int64_t>(ChecksumOfPiece(piece, size));
     link.pair->Send(Over(piece, size), link.peer);
     sent += size;
@@ -134,7 +144,7 @@ void ReceiveCopy(const CopyLink& link, const std::function<char*(const CopyHeade
   if (memory == nullptr) return;
   bool whole = false;
   try {
-    whole = ReceivePieces(link, header.bytes, memory);
+    whole = ReceivePieces(link, header, memory);
   } catch (...) {
     finish(false);
     throw;

@@ -37,12 +37,13 @@ std::shared_ptr<const CopyLinks> ConnectCopies(const Groups& groups, int rank,
 // Trivially copyable.
 struct CopyHeader {
   CopyLabel label;
-  uint64_t bytes = 0;  // 0: this copy was given up, and nothing follows.
-  CopyOrders orders;   // As the sender knows them.
+  uint64_t bytes = 0;        // 0: this copy was given up, and nothing follows.
+  CopyOrders orders;         // As the sender knows them.
+  uint64_t piece_bytes = 0;  // Of each piece but the last; set by SendCopy.
 };
 
 // Returns whether the receiver has all of it. `limit`: bytes per second; 0: none.
-bool SendCopy(const CopyLink& link, const CopyHeader& header, const char* image, double limit);
+bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit);
 
 // Receives what the other rank sends next, into the memory that `take` returns for it; null: there
 // is no room. It is not called for a copy that was given up. If it has returned memory, `finish`

@@ -35,8 +35,9 @@ void StateCopies::Leave() {
 }
 
 bool StateCopies::IsDue(int64_t steps_done) const {
-  return links_ != nullptr && steps_done > furthest_ && steps_done % options_.every_steps == 0 &&
-         steps_done < options_.steps;
+  const bool is_first = steps_done == furthest_ + 1;
+  return links_ != nullptr && steps_done > furthest_ && steps_done < options_.steps &&
+         (is_first || steps_done % options_.every_steps == 0);
 }
 
 void StateCopies::Copy(int64_t steps_done, const CopyOrders& orders, const StateParts& parts,
@@ -90,6 +91,16 @@ char* StateCopies::MemoryIn(Room& room, size_t bytes) const {
   return room.memory->data();
 }
 
+void StateCopies::PrepareRoom(size_t place, size_t bytes) {
+  Room& room = own_[place];
+  if (room.memory != nullptr) return;
+  try {
+    room.memory = std::make_unique<HostBuffer>(platform_, bytes);
+  } catch (const std::bad_alloc&) {
+    PACELINE_LOG(WARNING) << "no_memory_for_copies bytes=" << bytes;
+  }
+}
+
 void StateCopies::Report() { options_.on_report(keeper_.report()); }
 
 void StateCopies::Fail(size_t place, int64_t step, const std::string& why) {
@@ -111,6 +122,8 @@ void StateCopies::Send(const CopyLink& link, const StateImage* image, size_t pla
       const absl::MutexLock lock(&mu_);
       keeper_.OnStaged(place);
     }
+    // No other copy begins before this one has an outcome.
+    if (image != nullptr) PrepareRoom(CopyPlaces::kCount - 1 - place, image->bytes());
   } catch (const std::exception& error) {
     failure = error.what();
     header.bytes = 0;
@@ -206,11 +219,6 @@ void StateCopies::BeginRestore(int64_t steps_lost) {
   const absl::MutexLock lock(&mu_);
   keeper_.OnGoingBack(steps_lost);
   Report();
-}
-
-void StateCopies::EndRestore() {
-  const absl::MutexLock lock(&mu_);
-  keeper_.OnRestored();
 }
 
 }  // namespace paceline

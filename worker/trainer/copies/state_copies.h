@@ -7,7 +7,7 @@
 //   receiver's thread ├── waits ──┤── receives the ward's ──┤
 //
 // A failed link ends the copies until the next generation. Memory is allocated when first needed,
-// and reused: four times the rank's state.
+// that of the second copy beside the training, and reused: four times the rank's state.
 //
 // Thread-compatible: one training thread, unless a function says otherwise.
 #ifndef WORKER_TRAINER_COPIES_STATE_COPIES_H_
@@ -51,7 +51,8 @@ class StateCopies {
   // The rank meets the members of the next generation. Requires: Leave.
   void Enter(const CopyOrders& orders);
   // The generation's training begins. Copies are made after steps above `furthest`, the most that
-  // any member has done, so that all make the same. Null links: none are made.
+  // any member has done, so that all make the same: after the first of these, as members may be new
+  // and buddies others, and after each every_steps-th. Null links: none are made.
   void Begin(std::shared_ptr<const CopyLinks> links, int64_t furthest);
 
   // Whether a copy is to be made after so many steps.
@@ -73,9 +74,8 @@ class StateCopies {
   // Memory for a complete copy from another rank, and that it is there. Throws std::bad_alloc.
   char* BeginFetch(const CopyLabel& label, size_t bytes);
   void EndFetch(bool whole);
-  // This rank goes back by so many steps; all ranks have gone back to their copies.
+  // This rank goes back by so many steps.
   void BeginRestore(int64_t steps_lost);
-  void EndRestore();
 
  private:
   // Of one place in the keeper. It belongs to whoever fills or sends the copy there, otherwise to
@@ -88,6 +88,8 @@ class StateCopies {
 
   // At least `bytes`. Throws std::bad_alloc.
   char* MemoryIn(Room& room, size_t bytes) const;
+  // Gives the room for the next copy its memory, while nobody uses it.
+  void PrepareRoom(size_t place, size_t bytes);
   // Begins to copy the state to the room; null: there is no memory.
   std::shared_ptr<StateImage> Stage(Room& room, const StateParts& parts, const ImageFacts& facts);
   void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);

@@ -102,6 +102,7 @@ TEST(StateCopiesTest, EachCopyIsThereTwiceAsTheStateWasThen) {
       Rank rank(me, ranks);
       rank.copies->Begin(ConnectCopies(groups, me, rank.orders), /*furthest=*/10);
       EXPECT_FALSE(rank.copies->IsDue(10)) << "another rank has done this step already";
+      EXPECT_TRUE(rank.copies->IsDue(11)) << "the first step of the generation";
       EXPECT_FALSE(rank.copies->IsDue(15));
       EXPECT_FALSE(rank.copies->IsDue(100)) << "all is done";
       rank.Copy(20);
@@ -145,6 +146,7 @@ TEST(StateCopiesTest, ARankThatIsGoneEndsCopiesAndNothingElse) {
     EXPECT_EQ(rank.report().copied_step, 0);
     EXPECT_EQ(rank.report().settled_step, 10);
     EXPECT_NE(rank.report().error, "");
+    EXPECT_FALSE(groups.has_failed()) << "later errors would be taken for those of collectives";
   });
 }
 

@@ -79,14 +79,22 @@ void CopyKeeper::OnOrders(const CopyOrders& orders) {
   if (orders.generation != orders_.generation || AgeOf(orders) < AgeOf(orders_)) return;
   orders_ = orders;
   own_.Follow(orders_, /*all=*/false);
+  if (orders_.restore || !own_.Find(orders_.CompleteOf(orders_.seat)).has_value()) return;
+  for (const CopyLabel& label : own_.Whole()) {
+    if (label.seat != orders_.seat) own_.Drop(*own_.Find(label));
+  }
 }
 
 std::optional<size_t> CopyKeeper::BeginOwn(int64_t step) {
-  if (!own_.HasOpen(orders_)) {
+  const bool is_first = !own_.HasOpen(orders_);
+  std::optional<size_t> place;
+  if (is_first) place = own_.Take({orders_.seat, step, orders_.generation});
+  if (place.has_value()) {
     under_way_ = step;
-    return own_.Take({orders_.seat, step, orders_.generation});
+    return place;
   }
-  report_.error = "the one before was still under way";
+  report_.error = is_first ? "not all ranks were known to have gone back to the copies"
+                           : "the one before was still under way";
   given_up_ = step;
   if (under_way_ == 0) Settle(step);
   return std::nullopt;
@@ -119,13 +127,6 @@ std::optional<size_t> CopyKeeper::BeginWard(const CopyLabel& label, const CopyOr
 
 void CopyKeeper::OnGoingBack(int64_t steps_lost) {
   report_.steps_lost = lost_ = std::max(lost_, steps_lost);
-}
-
-void CopyKeeper::OnRestored() {
-  // Copies of other seats were for others, who have them now.
-  for (const CopyLabel& label : own_.Whole()) {
-    if (label.seat != orders_.seat) own_.Drop(*own_.Find(label));
-  }
 }
 
 std::vector<int> SourcesOfCopies(const std::vector<std::vector<CopyLabel>>& held,

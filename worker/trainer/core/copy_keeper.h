@@ -2,10 +2,9 @@
 // reported and dropped (docs/recovery.md). A rank has two places for its own copies, and two for
 // those of its ward.
 //
-//   own:   BeginOwn ──▶ being staged ──OnStaged──▶ staged ──OnSent──▶ copied ──▶ complete ──▶
-//   dropped
-//                            ╰──────────────── OnFailed: given up ──────────╯
-//   ward:  BeginWard ──▶ being received ──OnReceived──▶ there ──▶ complete ──▶ dropped
+//   own:   BeginOwn ──▶ being staged ──OnStaged──▶ staged ──OnSent──▶ copied ──▶ complete
+//                            ╰───────────────────────┴──OnFailed──▶ given up
+//   ward:  BeginWard ──▶ being received ──OnReceived──▶ there ──▶ complete
 //
 // A copy is copied when its buddy has all of it, too. The copies of a step are complete when all
 // ranks have copied it; the controller says so (CopyOrders), and that they never will be
@@ -99,7 +98,7 @@ class CopyKeeper {
   const CopyOrders& orders() const { return orders_; }
 
   // The rank makes a copy of its state after `step`. Returns where; nothing if it gives that up, as
-  // the copy before is not settled.
+  // the copy before is not settled, or one of another seat may still be needed.
   std::optional<size_t> BeginOwn(int64_t step);
   void OnStaged(size_t place) { own_.SetWhole(place); }
   // The buddy has it.
@@ -112,16 +111,15 @@ class CopyKeeper {
   void OnReceived(size_t place) { ward_.SetWhole(place); }
   void OnNotReceived(size_t place) { ward_.Drop(place); }
 
-  // A place for the complete copy of another seat, or of its own that it lacks. Requires: Enter,
-  // and no copy has been made since.
+  // A place for the complete copy of its seat, which it lacks. Requires: Enter, and no copy has
+  // been made since. One of a seat that it had before stays beside it until the orders no longer
+  // say that all go back: then whoever needs it has it.
   std::optional<size_t> BeginFetch(const CopyLabel& label) { return own_.Take(label); }
   void OnFetched(size_t place) { own_.SetWhole(place); }
   void OnNotFetched(size_t place) { own_.Drop(place); }
   // The rank goes back to a complete copy, by so many steps: the most since it trained last are
   // reported, as an earlier generation that went back may not have come about.
   void OnGoingBack(int64_t steps_lost);
-  // All ranks have gone back.
-  void OnRestored();
   // The generation's training begins.
   void OnBegun() { lost_ = 0; }
 

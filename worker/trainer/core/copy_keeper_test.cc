@@ -199,7 +199,7 @@ TEST(CopyKeeperTest, ACopyThatIsGivenUpBesideAnotherIsReportedWhenThatIsSettled)
   EXPECT_NE(keeper.report().error, "");
 }
 
-TEST(CopyKeeperTest, ACopyOfAnotherSeatIsKeptUntilAllHaveGoneBack) {
+TEST(CopyKeeperTest, ACopyOfAnotherSeatIsKeptUntilAllAreKnownToHaveGoneBack) {
   CopyKeeper keeper;
   keeper.Enter(Orders(1, 0));
   keeper.OnSent(*keeper.BeginOwn(10), 10);
@@ -207,9 +207,26 @@ TEST(CopyKeeperTest, ACopyOfAnotherSeatIsKeptUntilAllHaveGoneBack) {
   moved.restore = true;
   keeper.Enter(moved);
   keeper.OnFetched(*keeper.BeginFetch({4, 10, 1}));
+  keeper.OnOrders(moved);
+  EXPECT_FALSE(keeper.BeginOwn(20).has_value());
+  EXPECT_EQ(keeper.report().settled_step, 20);
+  EXPECT_NE(keeper.report().error, "");
   EXPECT_TRUE(keeper.own().Find({0, 10, 1}).has_value());
-  keeper.OnRestored();
+  moved.restore = false;
+  keeper.OnOrders(moved);
   EXPECT_EQ(keeper.own().Whole(), (std::vector<CopyLabel>{{4, 10, 1}}));
+  EXPECT_TRUE(keeper.BeginOwn(30).has_value());
+}
+
+TEST(CopyKeeperTest, ARankThatGoesOnInAnotherSeatKeepsItsCopyOfTheOneBefore) {
+  CopyKeeper keeper;
+  keeper.Enter(Orders(1, 0));
+  keeper.OnSent(*keeper.BeginOwn(10), 10);
+  const CopyOrders moved = Orders(2, 4, 10, 1);
+  keeper.Enter(moved);
+  keeper.OnOrders(moved);
+  EXPECT_EQ(keeper.own().Whole(), (std::vector<CopyLabel>{{0, 10, 1}}));
+  EXPECT_TRUE(keeper.BeginOwn(20).has_value());
 }
 
 TEST(CopyKeeperTest, StepsLostInAGenerationThatDidNotComeAboutAreReportedInTheNext) {

@@ -35,7 +35,6 @@ absl::StatusOr<bool> TrainerRun::RunRendezvousWithCopies(const Assignment& assig
     PACELINE_RETURN_IF_ERROR(RestoreCopies(rendezvous, orders, copies, session_.state));
   }
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
-  if (orders.restore) copies.EndRestore();
   copies.Begin(generation_->connected.copies, session_.state.furthest);
   return begins;
 }

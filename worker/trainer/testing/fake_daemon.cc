@@ -84,6 +84,7 @@ void FakeDaemon::Launch(const v1::JobSpec& spec, int64_t generation,
   restore_from_ = restore_from;
   commit_steps_.clear();
   members_ = {};
+  complete_step_ = complete_generation_ = settled_step_ = 0;
   for (int rank = 0; rank < spec.ranks(); ++rank) members_.trainers.push_back(rank);
   sends_members_ = spec.recovery().max_failures() > 0;
   plan_ = MakePlan(1, spec.strategy());
@@ -104,6 +105,7 @@ void FakeDaemon::SetMembers(const Members& members) {
   ++generation_;
   sends_members_ = true;
   members_ = members;
+  settled_step_ = 0;
   plan_ = MakePlan(plan_.version() + 1, members.strategy.value_or(spec_.strategy()));
   SendCommands();
 }
