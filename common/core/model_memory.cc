@@ -100,12 +100,20 @@ double TotalBytes(const std::vector<MemoryPart>& parts) {
   return bytes;
 }
 
+double LlamaCopyBytes(const LlamaTraining& training) {
+  return LlamaParameters(training.size) * kFloat * (1 + training.optimizer_floats);
+}
+
 std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   const double parameters = LlamaParameters(training.size);
   const MemoryPart gradients = Part("gradients, float32", parameters, kFloat);
   std::vector<MemoryPart> always{Part("parameters, float32", parameters, kFloat)};
   if (training.optimizer_floats > 0) {
     always.push_back(Part("optimizer state", parameters, kFloat * training.optimizer_floats));
+  }
+  if (training.copies > 0) {
+    always.push_back(Part("copies of the state, its own and another rank's", training.copies,
+                          LlamaCopyBytes(training)));
   }
 
   std::vector<MemoryPart> forward = always;

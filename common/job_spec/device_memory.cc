@@ -37,6 +37,8 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   if (spec.optimizer().sgd().momentum() > 0) training.optimizer_floats = 1;
   training.gradients_stay =
       spec.accumulation_steps() > 1 || (spec.ranks() > 1 && spec.strategy().has_ddp());
+  const bool has_copies = spec.recovery().copy_every_steps() > 0;
+  if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;
 }
 
@@ -121,6 +123,21 @@ std::string Remedy(const v1::JobSpec& spec, double device_bytes) {
 }
 
 }  // namespace
+
+absl::Status CheckCopyMemory(const v1::JobSpec& spec, int64_t host_bytes) {
+  if (!spec.command().empty() || !spec.model().has_llama() || spec.device() != v1::CUDA ||
+      spec.recovery().copy_every_steps() == 0) {
+    return absl::OkStatus();
+  }
+  const double copy = LlamaCopyBytes(TrainingOf(spec));
+  const double needed = kCopiesKept * copy;
+  if (needed <= static_cast<double>(host_bytes)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("recovery.copy_every_steps is ", spec.recovery().copy_every_steps(),
+                   ", but a rank needs ", Text(needed), " of host memory for copies (", kCopiesKept,
+                   " x ", Text(copy), "), and no node where the job may run has more than ",
+                   Text(static_cast<double>(host_bytes)), "; give 0, or take a smaller model"));
+}
 
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes) {
   if (!spec.command().empty() || !spec.model().has_llama()) return absl::OkStatus();

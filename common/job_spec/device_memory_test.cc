@@ -46,6 +46,40 @@ TEST(DeviceMemoryTest, AJobThatFitsToTheByteIsAccepted) {
   EXPECT_NE(Problem(spec, kNeeded - 1), "");
 }
 
+v1::JobSpec WithCopies(v1::Device device) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 32, 256);
+  spec.set_device(device);
+  spec.set_ranks(2);
+  spec.mutable_strategy()->mutable_hsgd();
+  spec.mutable_recovery()->set_max_failures(1);
+  spec.mutable_recovery()->set_copy_every_steps(10);
+  return spec;
+}
+
+// Three floats of four bytes for each parameter, in four copies.
+constexpr int64_t kFourCopies = int64_t{4} * 73'964'544;
+
+TEST(DeviceMemoryTest, CopiesOfRanksOnCpusAreInTheSameMemory) {
+  const v1::JobSpec with = WithCopies(v1::CPU);
+  v1::JobSpec without = with;
+  without.mutable_recovery()->set_copy_every_steps(0);
+  int64_t enough = kGiB;
+  while (!Problem(without, enough).empty()) enough += kGiB / 64;
+  EXPECT_THAT(Problem(with, enough + kFourCopies - kGiB / 64), HasSubstr("copies of the state"));
+  EXPECT_EQ(Problem(with, enough + kFourCopies), "");
+}
+
+TEST(DeviceMemoryTest, CopiesOfRanksOnGpusNeedMemoryOfTheHost) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  FillDefaults(&spec);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies).ok());
+  const absl::Status status = CheckCopyMemory(spec, kFourCopies - 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for copies (4 x 70.5 MiB)"));
+  spec.mutable_recovery()->set_copy_every_steps(0);
+  EXPECT_TRUE(CheckCopyMemory(spec, 0).ok());
+}
+
 TEST(DeviceMemoryTest, TheErrorHasTheArithmeticAndEachKeyThatHelps) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 4, 2048);
   spec.set_ranks(8);

@@ -261,6 +261,10 @@ void Training::Meet(Group& group) {
       std::min_element(decision.positions.begin(), decision.positions.end(),
                        [](const RankPosition& a, const RankPosition& b) { return a.step < b.step; })
           ->step;
+  for (const RankPosition& one : decision.positions) {
+    group.furthest = std::max(group.furthest, one.step);
+  }
+  if (group.went_back) world_.observer->OnWentBack(group.job, group.position);
   world_.observer->OnRendezvousDone(group.generation, trainers, group.position);
   for (size_t m = 0; m < group.members.size(); ++m) {
     Trainer* const trainer = group.members[m].trainer.get();

@@ -85,6 +85,9 @@ void Trainer::Tell() {
   reported.ready = Generation(membership_.ready_generation());
   reported.left = Generation(membership_.left_generation());
   reported.can_hand_over = true;
+  const CopyReport& copies = copies_.keeper.report();
+  reported.copies = {Generation(copies.generation), copies.copied_step, copies.settled_step,
+                     copies.error, copies.steps_lost};
   node_.OnReported(*this);
 }
 
@@ -129,6 +132,7 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.store_address = before.store_address;
       order_.planned = before.planned;
       order_.hand_over = before.hand_over;
+      order_.copies = before.copies;
     }
     if (order_.version < before.version) {
       order_.version = before.version;
@@ -199,6 +203,7 @@ void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPar
   computed_ = false;
   taken_ = RankPosition();
   part_ = part;
+  if (facts_.copy_every > 0) world_.training->BeginCopies(*this);
   status_.progress.step = step;
   membership_.OnRendezvousDone(membership_.present());
   status_.state = TrainerState::kRunning;

@@ -13,6 +13,7 @@
 
 #include "controller/core/job/trainer_state.h"
 #include "controller/core/stragglers/job/step_times.h"
+#include "tests/sim/copies.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/model_part.h"
@@ -48,7 +49,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool has_trained() const { return trained_generation() > 0; }
   // Whether it has the state of the training: it started as a rank, or has received the state.
   bool has_state() const {
-    return !part_.lost && (has_trained() || began_as_rank_ || taken_.generation > 0);
+    return !part_.lost &&
+           (has_trained() || began_as_rank_ || part_.copied || taken_.generation > 0);
   }
   // What was handed over to it, and it has not trained with yet: generation and rank of the one
   // whose state it has. Without: generation 0.
@@ -109,6 +111,11 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void GiveUpState(int64_t decided);
   // The members cannot go on: the state is lost.
   void FailRendezvous(const std::string& why);
+  // Its copies and those of its ward, and what to call when their reports have changed.
+  TrainerCopies& copies() { return copies_; }
+  void TellCopies() { Tell(); }
+  // It goes back to this state, from a copy.
+  void TakeCopy(int position, uint64_t state, const RankPosition& at);
 
   // It cannot prepare the plan.
   void FailPlan(int64_t version);
@@ -170,6 +177,7 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool waits_less_ = false;
   ModelPart part_;
   RankPosition taken_;
+  TrainerCopies copies_;
   std::vector<StepTimes> steps_;
   int64_t run_ = 0;  // Number of the rendezvous or training; older computations are void.
   std::vector<CheckpointKey> committing_;

@@ -78,6 +78,16 @@ void Trainer::GiveUpState(int64_t decided) {
   part_.at.decided = decided;
 }
 
+void Trainer::TakeCopy(int position, uint64_t state, const RankPosition& at) {
+  computed_ = false;
+  part_ = ModelPart();
+  part_.position = position;
+  part_.copied = true;
+  part_.state = state;
+  part_.at = at;
+  status_.progress.step = at.step;
+}
+
 void Trainer::FailRendezvous(const std::string& why) { Exit(FailureKind::kError, why); }
 
 }  // namespace paceline::sim

@@ -31,6 +31,7 @@ Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
                       order.rank, " of generation ", order.generation);
   }
   member.trainer = trainer;
+  member.copies = order.copies;
   return group;
 }
 
@@ -140,7 +141,10 @@ void Training::TryExchange(Group& group) {
   }
   switch (group.stage) {
     case Group::Stage::kRendezvous:
+      if (EnterCopies(group)) return GoBack(group);
       return sharded ? DecideSharded(group) : Decide(group);
+    case Group::Stage::kGoingBack:
+      return DecideSharded(group);
     case Group::Stage::kTransfer:
       if (sharded) return Meet(group);
       group.stage = Group::Stage::kTraining;

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/core/lanes.h"
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
+#include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/rendezvous.h"
 
 namespace paceline::sim {
@@ -36,6 +38,10 @@ class Training {
   void Arrive(const TrainerPtr& trainer);
   // Waits in the mean of parameters after its latest step for the others.
   void AwaitMean(const TrainerPtr& trainer);
+  // Copies the states of a job that keeps copies (copies.cc). The trainer's training begins; it is
+  // between two steps, which makes a copy if one is due.
+  void BeginCopies(Trainer& trainer);
+  void CopyState(const TrainerPtr& trainer);
   // The rank of a trainer that has met in this generation; else -1.
   int RankIn(const Trainer& trainer, int64_t generation) const;
   // The trainer has aborted its collectives: those who wait for it learn of that.
@@ -59,6 +65,7 @@ class Training {
     bool waits = false;  // In a collective, or for the rendezvous.
     int64_t wait = 0;    // Number of the latest one.
     Collective collective = Collective::kGradients;
+    CopyOrders copies;  // When it met the others.
   };
   // The two sides of a hand-over; null: not there yet.
   struct Pair {
@@ -72,9 +79,16 @@ class Training {
     int64_t generation = 0;
     Lanes lanes;
     std::vector<Member> members;
-    enum class Stage { kRendezvous, kTransfer, kTraining } stage = Stage::kRendezvous;
+    enum class Stage {
+      kRendezvous,
+      kGoingBack,  // To copies.
+      kTransfer,
+      kTraining
+    } stage = Stage::kRendezvous;
     bool connected = false;
     int64_t position = 0;         // Steps that all had done at the rendezvous.
+    int64_t furthest = 0;         // The most that one of them had done.
+    bool went_back = false;       // To copies.
     RendezvousDecision decision;  // Of a sharded model.
     TakenPlan plan;
     int64_t answered_order = 0;
@@ -134,6 +148,15 @@ class Training {
   // What it trains on with. `held`: after the transfers.
   static ModelPart PartOf(const Group& group, size_t m, const HeldPart& held);
   void Meet(Group& group);
+
+  // Of sharded models with copies.
+  // Lets the members take their orders. Returns whether they go back to copies.
+  bool EnterCopies(Group& group);
+  void GoBack(Group& group);
+  // `fetched`: the place for a copy that it has not.
+  void TakeCopy(Group& group, size_t m, uint64_t state, std::optional<size_t> fetched);
+  void SendCopy(Group& group, size_t m, size_t place, const CopyLabel& label);
+  void KeepCopy(Group& group, size_t m, size_t place, const CopyLabel& label, size_t ward_place);
 
   World& world_;
   Random random_;

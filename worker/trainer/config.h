@@ -14,6 +14,7 @@
 #include "common/core/ids.h"
 #include "common/core/lanes.h"
 #include "slipstream/plan.h"
+#include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/lr_schedule.h"
 
 namespace paceline {
@@ -187,13 +188,15 @@ struct Assignment {
   bool planned = false;
   // Set for the two sides of a hand-over: the rank that one takes from the other.
   std::optional<int> hand_over_rank = {};
-  TrainingPlan plan;  // The newest plan when this arrived.
+  TrainingPlan plan;                      // The newest plan when this arrived.
+  std::optional<CopyOrders> copies = {};  // Unset: the member has no part in copies.
 };
 
 // proto/job_spec.proto, Recovery.
 struct RecoveryConfig {
   bool enabled = false;
   absl::Duration give_up = absl::Seconds(600);
+  int64_t copy_every_steps = 0;  // 0: the ranks keep no copies.
 };
 
 // All but `member` is constant for the process's life.

@@ -302,10 +302,7 @@ void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
     job.ranks.push_back(std::move(rank));
   }
   job.homes = std::move(slots);
-  job.recovery.started = job.generation;
-  job.recovery.next_spare = job.request.ranks;
-  job.recovery.batch = RankBatch();
-  job.recovery.hopeless = false;
+  BeginMembership(job);
   job.collectives = JobCollectives();
 }
 

@@ -152,6 +152,10 @@ struct RankState {
   // If the model is sharded: seats it has had, each by its first generation there; -1: none. Older
   // ones than that of its newest report are forgotten (membership.h, SeatIn).
   std::map<Generation, int> seats = {};
+  // Seats whose state it has in the newest complete copies (copies.h), as its own and as its
+  // ward's; -1: none.
+  int own_copy = -1;
+  int ward_copy = -1;
 
   // Of a leaving trainer: it is ended at once, or when the change under way is done.
   std::optional<StopOrder> stop = std::nullopt;

@@ -9,6 +9,7 @@
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/job/plan.h"
+#include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
 
@@ -156,6 +157,7 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   if (membership.rank == Rank(-1)) return membership;
   membership.store_address = StoreAddress(job);
   membership.batch = job.recovery.batch;
+  membership.copies = CopiesOf(job, trainer);
   return membership;
 }
 
@@ -270,6 +272,16 @@ JobChange WithdrawReplacement(Job& job, const NodeName& node) {
   return job.recovery.vacate.erase(node) > 0 ? JobChange::kState : JobChange::kNone;
 }
 
+void BeginMembership(Job& job) {
+  JobRecovery& recovery = job.recovery;
+  recovery.started = job.generation;
+  recovery.next_spare = job.request.ranks;
+  recovery.batch = RankBatch();
+  recovery.hopeless = false;
+  recovery.copies = JobCopies();
+  BeginCopies(job, /*restores=*/false);
+}
+
 void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   JobRecovery& recovery = job.recovery;
   MembershipChange change;
@@ -284,12 +296,14 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   change.begun = now.wall;
   change.ranks_after = static_cast<int>(job.ranks.size());
   change.planned = next.planned;
+  if (next.restores) change.restored_step = recovery.copies.step;
   recovery.history.push_back(std::move(change));
   if (recovery.history.size() > kChangesKept) recovery.history.erase(recovery.history.begin());
   ++recovery.changes;
   recovery.batch = BatchOf(job, static_cast<int>(job.ranks.size()));
   recovery.next_spare = job.request.ranks;
   recovery.mending.clear();
+  BeginCopies(job, next.restores);
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
   for (RankState& member : job.ranks) {
@@ -318,6 +332,7 @@ void CompleteChange(Job& job, Moment now) {
   change->ended = now.wall;
   change->step = Summarize(job, now.wall).step;
   JobRecovery& recovery = job.recovery;
+  if (recovery.copies.restoring) CompleteRestore(job, *change);
   recovery.deadline = recovery.recovering_since = recovery.trouble_since = absl::InfiniteFuture();
   recovery.next_planned = now.steady + kPlannedPause;
   if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/recovery/blame.h"
 #include "controller/core/recovery/collectives.h"
+#include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
@@ -82,7 +83,7 @@ std::string WhyNot(Job& job, const std::vector<const RankState*>& lost, bool new
     if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
   }
   if (IsOver(job)) return "other ranks have done all steps";
-  return WhyStateIsLost(job);
+  return WhyItCannotGoOn(job);
 }
 
 JobChange RecoverLost(Job& job, const FindSlots& find_slots, Moment now) {
@@ -120,7 +121,10 @@ JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
   // Members may have given their states up for others that they have not got, or have not been
   // handed over what is nowhere else.
-  if (over.empty() && (job.request.shards > 1 || HasLoneMember(job))) over = WhyStateIsLost(job);
+  if (over.empty() &&
+      (job.request.shards > 1 || HasLoneMember(job) || job.recovery.copies.restoring)) {
+    over = WhyItCannotGoOn(job);
+  }
   if (!over.empty()) return Fail(job, reported, over, now);
   job.recovery.next_planned = now.steady + kPlannedPause;
   return Replace(job, why, find_slots, now);
@@ -316,6 +320,7 @@ JobChange Advance(Job& job, const FindSlots& find_slots, Moment now) {
   JobChange change = counts ? LoseNodes(job, now) : JobChange::kNone;
   change = std::max(change, ForgetEnded(job, now));
   const auto take = [&](JobChange next) { change = std::max(change, next); };
+  take(TakeCopies(job, now));
   if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_slots, now));
   take(TakeHang(job, find_slots, now));
   if (counts) GiveUpUnreachable(job, now);

@@ -27,8 +27,9 @@ struct RecoveryPolicy {
   absl::Duration window = absl::Hours(1);
   int min_ranks = 0;  // A multiple of the shards; 0: all must be there.
   BatchRule rule = BatchRule::kKeepGlobal;
-  RankBatch batch = {1, 1};  // The spec's.
-  int least_samples = 1;     // Fewest samples of a pass with which the model can train.
+  RankBatch batch = {1, 1};      // The spec's.
+  int least_samples = 1;         // Fewest samples of a pass with which the model can train.
+  int64_t copy_every_steps = 0;  // 0: the ranks keep no copies (copies.h).
 };
 
 // A job's timeouts; as in proto/job_spec.proto.
@@ -50,6 +51,20 @@ struct MembershipChange {
   int ranks_after = 0;
   int64_t step = 0;  // Done when the members went on.
   bool planned = false;
+  int64_t restored_step = 0;  // All went back to the copies of this step; 0: they did not.
+  int64_t steps_lost = 0;     // The most that one had done beyond it.
+};
+
+// A job's copies in host memory (copies.h).
+struct JobCopies {
+  // The newest complete ones. 0: there are none.
+  int64_t step = 0;
+  Generation generation{0};                // In which they were made.
+  absl::Time time = absl::InfinitePast();  // Wall: when they were complete.
+  int64_t settled_step = 0;                // As MemberCopies in proto/plan.proto.
+  bool restoring = false;                  // The present generation goes back to them.
+  std::vector<int> buddies;                // Of the present generation, by rank. Not stored.
+  std::vector<int> wards;                  // The ranks whose buddies they are. Not stored.
 };
 
 // A failure that counts: of a seat's holder, or of the members' rendezvous (seat -1).
@@ -74,6 +89,7 @@ struct JobRecovery {
   std::set<int> mending;
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
+  JobCopies copies;
   bool hopeless = false;  // A restart would only repeat its failure.
   bool stalled = false;   // The job's reason names a slow rank.
 

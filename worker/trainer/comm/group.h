@@ -111,6 +111,9 @@ class Group {
   std::unique_ptr<Parts> parts_;
 };
 
+// Begin of the use of a group for copies of states (Groups::Make); the sender's rank follows.
+inline constexpr char kCopyUse[] = "copies-of-";
+
 // Makes this rank's groups. A group lives as long as somebody holds it; all() lives as long as
 // this.
 //
@@ -131,8 +134,9 @@ class Groups {
   Group& all();
 
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
-  // ...; a "word" is on the host); returns all() if these are all ranks. Each member must call it
-  // once with the same plan version: use and version name the rendezvous, so that nobody meets a
+  // ...; a "word" is on the host); returns all() if these are all ranks. One whose use begins with
+  // kCopyUse is on the host, and for a thread of its own: it is never all(). Each member must call
+  // it once with the same plan version: use and version name the rendezvous, so that nobody meets a
   // member that still tries an earlier version. Blocks until all have met, at most for the startup
   // timeout. A member that drops the group before the others are connected makes them fail.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,
@@ -165,9 +169,9 @@ class Groups {
   // those that survive the shutdown of their connections: connections.h.)
   void Abort();
 
-  // Whether a collective of a group that somebody holds has failed or was aborted: an error of
-  // another kind may come from that. With Gloo it is known before anybody gets the error. Any
-  // thread.
+  // Whether a collective of a group that somebody holds, other than one for copies, has failed or
+  // was aborted: an error of another kind may come from that. With Gloo it is known before anybody
+  // gets the error. Any thread.
   bool has_failed() const;
 
   // The codec for tensors that the groups exchange.

@@ -10,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -213,12 +214,14 @@ Group& Groups::all() { return *parts_->all; }
 
 std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::string& use,
                                     int64_t version) {
-  if (ranks == parts_->all->ranks()) return parts_->all;
+  const bool is_for_copies = absl::StartsWith(use, kCopyUse);
+  if (ranks == parts_->all->ranks() && !is_for_copies) return parts_->all;
   const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", version);
   Membership how;
   how.high_priority = use == "gradients";
-  how.on_host = use == "word";
+  how.on_host = use == "word" || is_for_copies;
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
+  group->parts_->for_copies = is_for_copies;
   parts_->Keep(group);
   return group;
 }
@@ -323,8 +326,8 @@ bool Groups::has_failed() const {
     groups = parts_->Held();
   }
   return std::any_of(groups.begin(), groups.end(), [](const std::shared_ptr<Group>& group) {
-    return group->size() > 1 && (group->parts_->aborted ||
-                                 group->parts_->backend->getError() != c10d::ErrorType::SUCCESS);
+    if (group->size() == 1 || group->parts_->for_copies) return false;
+    return group->parts_->aborted || group->parts_->backend->getError() != c10d::ErrorType::SUCCESS;
   });
 }
 

@@ -65,6 +65,7 @@ void Conductor::Tell() {
   status.step = step_;
   status.ready_generation = state_.ready_generation();
   status.left_generation = state_.left_generation();
+  status.copies = copies_;
   control_.SetMembership(status);
 }
 
@@ -130,6 +131,12 @@ MembershipState::Step Conductor::Planned() const {
 Assignment Conductor::newest() const {
   const absl::MutexLock lock(&mu_);
   return newest_;
+}
+
+void Conductor::SetCopies(const CopyReport& report) {
+  const absl::MutexLock lock(&mu_);
+  copies_ = report;
+  Tell();
 }
 
 bool Conductor::HasSuccessor() const {

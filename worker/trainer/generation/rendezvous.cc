@@ -321,6 +321,10 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   PACELINE_RETURN_IF_ERROR(CheckReported(reported, member.shards));
   std::vector<RendezvousRow> rows = reported;
   PACELINE_ASSIGN_OR_RETURN(const RendezvousDecision decision, DecideTogether(rendezvous, &rows));
+  state.furthest = 0;
+  for (const RankPosition& one : decision.positions) {
+    state.furthest = std::max(state.furthest, one.step);
+  }
   if (decision.begins) return true;
 
   const auto me = static_cast<size_t>(member.rank);

@@ -12,6 +12,7 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
+#include "worker/trainer/copies/state_copies.h"
 #include "worker/trainer/generation/rendezvous.h"
 
 namespace paceline {
@@ -64,8 +65,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                },
                parts.state.communication, parts.state.reported}),
       local_step_({config_, parts.workload.model(), parts.timer,
-                   [saver = parts.saver] {
+                   [saver = parts.saver, copies = parts.copies] {
                      if (saver != nullptr) saver->BeforeChange();
+                     if (copies != nullptr) copies->BeforeChange();
                    }},
                   MakeHooks()),
       evaluation_(parts_),
@@ -141,6 +143,7 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
       case Stage::kStepped:
         stage_ = Stage::kBetween;
         if (saves_.has_value()) saving_ = saves_->AfterStep(done, all_equal_);
+        CopyStateIfDue(done);
         after_a_break_ = profiler_.AfterStep();
         PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
         if (parts_.begins && done == first_step_ + kStartupSteps) {
@@ -171,6 +174,17 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
         return StepOrder{StepOrder::Kind::kDone};
     }
   }
+}
+
+void TrainLoop::CopyStateIfDue(int64_t steps_done) {
+  if (parts_.copies == nullptr || !parts_.copies->IsDue(steps_done)) return;
+  ImageFacts facts;
+  facts.data = state_.data;
+  facts.evaluated = state_.position.evaluated;
+  facts.all_equal = all_equal_;
+  Workload& workload = parts_.workload;
+  parts_.copies->Copy(steps_done, parts_.copy_orders(),
+                      {workload.model(), workload.optimizer(), workload.attachments()}, facts);
 }
 
 // The last evaluation is of the mean of all ranks (Finish).

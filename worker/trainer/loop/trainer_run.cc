@@ -17,6 +17,7 @@
 #include "worker/trainer/comm/abortable_backend.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/copies/copy_link.h"
 #include "worker/trainer/generation/auto_rendezvous.h"
 #include "worker/trainer/generation/hand_over.h"
 #include "worker/trainer/generation/quiescence.h"
@@ -87,6 +88,7 @@ void TrainerRun::Load(Workload& workload) {
     if (session_.groups != nullptr) session_.groups->Abort();
     if (session_.hand_over != nullptr) session_.hand_over->Abort();
   });
+  MakeCopies();
   control_.SetReady(session_.store->port(), std::string(workload.CheckSlipstream().message()));
   session_.conductor->SetLoaded(std::max<int64_t>(session_.state.position.step, 0));
 }
@@ -168,11 +170,10 @@ void TrainerRun::Fail(const absl::Status& status) {
 }
 
 int TrainerRun::Finish() {
-  // A training with Slipstream that has not come to its end goes on in its communication thread.
+  // Before its end, Slipstream goes on in its communication thread; copies may do so in theirs.
   const bool stops = control_.stop_requested() || !ok();
-  if (stops && generation_ != nullptr && IsSlipstream(generation_->config)) {
-    has_broken_groups_ = true;
-  }
+  const bool slips = stops && generation_ != nullptr && IsSlipstream(generation_->config);
+  if (slips || session_.copies.has_value()) has_broken_groups_ = true;
   if (session_.ledger.has_value() && !session_.ledger->Flush(kLedgerPatience)) {
     PACELINE_LOG(WARNING) << "the ledger of samples lacks the last steps of this rank";
   }
@@ -224,7 +225,7 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   generation.changes_strategy =
       session_.state.position.generation > 0 &&
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
-  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousWithCopies(assignment, rendezvous));
   const absl::Time rendezvous_at = absl::Now();
   ring_.ResetCollectives();
   PACELINE_RETURN_IF_ERROR(LockOutput(session_, config));
@@ -270,6 +271,8 @@ std::unique_ptr<Connecting> TrainerRun::Connect(const Assignment& assignment,
       connected.groups =
           std::make_shared<Groups>(platform, config, device, assignment.store_address);
       connected.plan = BuildFirstPlan(*connected.groups, config, plan);
+      connected.copies =
+          ConnectCopies(*connected.groups, config.rank(), assignment.copies.value_or(CopyOrders()));
     }
     connected.hand_over = ConnectHandOver(platform, config, assignment);
     return connected;
@@ -291,6 +294,7 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           session_.undo ? &*session_.undo : nullptr,
           session_.saver ? &*session_.saver : nullptr,
           session_.ledger ? &*session_.ledger : nullptr,
+          session_.copies ? &*session_.copies : nullptr,
           *generation.connected.groups,
           control_,
           platform_,
@@ -299,7 +303,8 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           leaves_after,
           ready_for,
           [&conductor = *session_.conductor] { return conductor.HasSuccessor(); },
-          [&conductor = *session_.conductor] { return conductor.is_over(); }};
+          [&conductor = *session_.conductor] { return conductor.is_over(); },
+          [this] { return session_.conductor->newest().copies.value_or(CopyOrders()); }};
 }
 
 absl::StatusOr<bool> TrainerRun::RunRendezvousOfMembers(const Rendezvous& rendezvous) {
@@ -371,6 +376,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
 
 std::optional<TrainerRun::Failure> TrainerRun::EndTraining() {
   return Guard([this] {
+    if (session_.copies.has_value()) session_.copies->Leave();
     if (generation_->training != nullptr) generation_->training->Leave();
     generation_->training.reset();
     if (generation_->config.member.shards > 1) session_.workload->SetShardGroups(nullptr);

@@ -151,6 +151,11 @@ class TrainerRun {
   // With shards: the model becomes that of this rank's position. One that it had at another
   // position is lost.
   void TakePosition(const BuiltPlan& plan);
+  // Makes what keeps copies of the state in host memory, if the job has them.
+  void MakeCopies();
+  // RunRendezvousOfMembers; before that, goes back to the copies if the assignment says so.
+  absl::StatusOr<bool> RunRendezvousWithCopies(const Assignment& assignment,
+                                               const Rendezvous& rendezvous);
   // Connects the members, if needed, meets them, and prepares the training.
   absl::Status Meet(const Assignment& assignment);
   // All ranks leave the generation together. What fails is a failure of the order under way.
