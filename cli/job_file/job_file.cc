@@ -40,6 +40,10 @@ struct Dependence {
 constexpr Dependence kDependences[] = {
     {"shards", "ranks"},
     {"shards", "command"},
+    {"shards", "model"},
+    {"shards", "model.kind"},
+    {"zero_stage", "shards"},
+    {"zero_stage", "model"},
     {"shards", "strategy.kind"},
     {"chaos[].rank", "ranks"},
     {"chaos[].step", "steps"},
