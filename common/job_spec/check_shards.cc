@@ -28,7 +28,8 @@ void CheckStage(const v1::JobSpec& spec, ProblemList& problems) {
                                       "together; give shards too, or leave zero_stage out"));
     return;
   }
-  if (spec.zero_stage() == 3 && !spec.model().llama().checkpoint_activations()) {
+  const bool recomputes = spec.model().llama().checkpoint_activations();
+  if (spec.zero_stage() == 3 && spec.model().has_llama() && !recomputes) {
     problems.Add("zero_stage",
                  "is 3 without model.checkpoint_activations, but a block whose matrices are freed "
                  "has to be computed again in the backward pass; give checkpoint_activations: "

@@ -35,8 +35,10 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   training.checkpoint_activations = llama.checkpoint_activations();
   if (spec.optimizer().has_adamw()) training.optimizer_floats = 2;
   if (spec.optimizer().sgd().momentum() > 0) training.optimizer_floats = 1;
-  training.gradients_stay =
-      spec.accumulation_steps() > 1 || (spec.ranks() > 1 && spec.strategy().has_ddp());
+  training.shards = std::max(1, spec.shards());
+  training.zero_stage = spec.zero_stage();
+  const bool in_buckets = training.shards == 1 && spec.ranks() > 1 && spec.strategy().has_ddp();
+  training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   return training;
 }
 
@@ -96,6 +98,24 @@ Change WithSmallerBatch(Change change, double device_bytes) {
   return change;
 }
 
+// Divides the model among the fewest of the job's ranks with which it fits.
+Change WithShards(Change change, double device_bytes) {
+  v1::JobSpec divided = change.spec;
+  for (int shards = std::max(2, change.spec.shards()); shards <= divided.ranks(); ++shards) {
+    if (divided.ranks() % shards != 0) continue;
+    for (const int stage : {2, 3}) {
+      divided.set_shards(shards);
+      divided.set_zero_stage(stage);
+      if (!Fits(divided, device_bytes)) continue;
+      if (shards != change.spec.shards()) AddKey(absl::StrCat("shards: ", shards), change);
+      if (stage == 3) AddKey("zero_stage: 3", change);
+      change.spec = divided;
+      return change;
+    }
+  }
+  return change;
+}
+
 // What to do, as the end of the message.
 std::string Remedy(const v1::JobSpec& spec, double device_bytes) {
   const Change none{"", spec};
@@ -109,6 +129,7 @@ std::string Remedy(const v1::JobSpec& spec, double device_bytes) {
   }
   Change all = WithBf16(WithCheckpointing(none));
   if (!Fits(all.spec, device_bytes)) all = WithSmallerBatch(std::move(all), device_bytes);
+  if (!Fits(all.spec, device_bytes)) all = WithShards(std::move(all), device_bytes);
   if (Fits(all.spec, device_bytes)) {
     return absl::StrCat("by this count it would fit with all of ", Text(all));
   }

@@ -120,6 +120,22 @@ TEST(DeviceMemoryTest, WhatNoKeyMakesFit) {
   EXPECT_THAT(Problem(spec, 80 * kGiB), ends_with("data.sequence_length"));
 }
 
+// The parts are those of model_memory_test.cc.
+TEST(DeviceMemoryTest, AShardedModelIsDividedFurther) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 8192);
+  spec.set_ranks(8);
+  spec.set_precision(v1::BF16);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  EXPECT_THAT(Problem(spec, 80 * kGiB), EndsWith("fit with all of shards: 2 (76.7 GiB)"));
+  EXPECT_THAT(Problem(spec, 40 * kGiB),
+              EndsWith("fit with all of shards: 4, zero_stage: 3 (33.8 GiB)"));
+  spec.set_shards(4);
+  EXPECT_EQ(Problem(spec, 47 * kGiB), "");
+  EXPECT_THAT(Problem(spec, 40 * kGiB), EndsWith("fit with all of zero_stage: 3 (33.8 GiB)"));
+  spec.set_zero_stage(3);
+  EXPECT_EQ(Problem(spec, 34 * kGiB), "");
+}
+
 TEST(DeviceMemoryTest, OnCpusTheNodesMemoryCounts) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 256);
   spec.set_device(v1::CPU);
