@@ -198,10 +198,6 @@ absl::StatusOr<std::vector<int64_t>> BuiltInWorkload::TrainDry(const Member& mem
 absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) {
   learning_rate_.fill_(order.learning_rate);
   if (graph_ != nullptr) return Replay(step);
-  if (sharded_ != nullptr) {
-    step.ShowWait(true);
-    sharded_->Gather();
-  }
   PACELINE_RETURN_IF_ERROR(RunPasses(step));
   const at::Tensor skip = step.BeforeUpdate();
   if (order.updates) optimizer_->Step(learning_rate_, skip);
@@ -211,12 +207,22 @@ absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) 
 absl::Status BuiltInWorkload::RunPasses(LocalStep& step) {
   for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
     step.BeginPass();
-    if (sharded_ != nullptr) sharded_->BeginPass(pass + 1 == data_as_.accumulation_steps);
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
     step.BeginForward(CountedOf(batch));
+    if (sharded_ != nullptr) {
+      if (pass == 0) GatherParameters(step);
+      sharded_->BeginPass(pass + 1 == data_as_.accumulation_steps);
+    }
     step.Backward(Loss(batch));
   }
   return absl::OkStatus();
+}
+
+// Within the step: its beginning may have changed this rank's rows.
+void BuiltInWorkload::GatherParameters(LocalStep& step) {
+  step.ShowWait(true);
+  sharded_->Gather();
+  step.ShowWait(false);
 }
 
 absl::Status BuiltInWorkload::Replay(LocalStep& step) {

@@ -76,6 +76,7 @@ class BuiltInWorkload : public Workload {
   void Shard();
   BatchLoader::Options LoaderOptions(const Member& member, const DataPosition& start) const;
   absl::Status RunPasses(LocalStep& step);
+  void GatherParameters(LocalStep& step);
   // Makes the step as one graph. Requires: graph_.
   absl::Status Replay(LocalStep& step);
   at::Tensor Loss(const Batch& batch);

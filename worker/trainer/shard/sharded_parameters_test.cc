@@ -4,8 +4,8 @@
 #include <ATen/ops/isnan.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <ATen/ops/zeros_like.h>
-#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -259,6 +259,8 @@ TEST(ShardedParametersTest, GradientsOfSeveralPassesAddUp) {
 // Two replicas of two ranks.
 TEST(ShardedParametersTest, ReplicasTakeTheMeanInTheLastPass) {
   const Tensors initial = RandomTensors(1);
+  std::vector<Tensors> gradients;
+  for (uint64_t rank = 0; rank < 4; ++rank) gradients.push_back(WholeNumbers(10 + rank));
   RunRanks(Ranks(4), [&](const TrainerConfig& config, Groups& groups) {
     const int replica = config.rank() / 2;
     const int position = config.rank() % 2;
@@ -276,12 +278,11 @@ TEST(ShardedParametersTest, ReplicasTakeTheMeanInTheLastPass) {
     Tensors mean;
     for (const at::Tensor& tensor : initial) mean.push_back(at::zeros_like(tensor));
     for (const bool last : {false, true}) {
-      for (int rank = 0; rank < 4; ++rank) {
-        const Tensors gradients = WholeNumbers(10 + static_cast<uint64_t>(rank));
-        for (size_t i = 0; i < mean.size(); ++i) mean[i].add_(gradients[i], 0.25);
+      for (const Tensors& of_rank : gradients) {
+        for (size_t i = 0; i < mean.size(); ++i) mean[i].add_(of_rank[i], 0.25);
       }
       sharded.BeginPass(last);
-      network.RunBackward(WholeNumbers(10 + static_cast<uint64_t>(config.rank())));
+      network.RunBackward(gradients[static_cast<size_t>(config.rank())]);
     }
     for (size_t i = 0; i < initial.size(); ++i) {
       const NamedTensor& rows = sharded.parameters()[i];
@@ -347,14 +348,14 @@ TEST(ShardedParametersTest, ABlocksMatricesAreAUnitAndVectorsAreOne) {
   }
   parameters.push_back({"model.layers.0.norm.weight", at::zeros({2})});
   std::vector<std::vector<size_t>> units;
-  std::vector<bool> blocks;
+  std::vector<int> blocks;
   for (const UnitIndices& unit : UnitsOf(parameters)) {
     units.push_back(unit.parameters);
-    blocks.push_back(unit.is_block);
+    blocks.push_back(unit.is_block ? 1 : 0);
   }
   EXPECT_THAT(units, ElementsAre(ElementsAre(8), ElementsAre(0), ElementsAre(1, 2), ElementsAre(3),
                                  ElementsAre(4), ElementsAre(5), ElementsAre(6), ElementsAre(7)));
-  EXPECT_THAT(blocks, ElementsAre(false, false, true, true, true, false, false, false));
+  EXPECT_THAT(blocks, ElementsAre(0, 0, 1, 1, 1, 0, 0, 0));
 }
 
 }  // namespace
