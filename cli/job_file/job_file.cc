@@ -43,7 +43,7 @@ constexpr Dependence kDependences[] = {
     {"shards", "model"},
     {"shards", "model.kind"},
     {"zero_stage", "shards"},
-    {"zero_stage", "model"},
+    {"zero_stage", "model.checkpoint_activations"},
     {"shards", "strategy.kind"},
     {"chaos[].rank", "ranks"},
     {"chaos[].step", "steps"},

@@ -141,7 +141,16 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
 
   std::vector<MemoryPart> update = always;
   update.push_back(gradients);
-  return TotalBytes(forward) >= TotalBytes(update) ? forward : update;
+
+  std::vector<MemoryPart> start;
+  if (training.shards > 1) {
+    start.push_back(Part("parameters before they are divided, float32",
+                         LlamaParameters(training.size), kFloat));
+  }
+  return std::max({forward, update, start},
+                  [](const std::vector<MemoryPart>& a, const std::vector<MemoryPart>& b) {
+                    return TotalBytes(a) < TotalBytes(b);
+                  });
 }
 
 }  // namespace paceline

@@ -111,6 +111,15 @@ TEST(ModelMemoryTest, InStage3OneBlockIsWhole) {
             32'121'044'992 + 4'203'757'568 + 436'207'616 + 4'294'967'296 + 1'275'068'416);
 }
 
+TEST(ModelMemoryTest, AModelIsMadeWholeBeforeItIsDivided) {
+  LlamaTraining training = Train8b();
+  training.shards = 64;
+  training.zero_stage = 3;
+  // 8,030,261,248 * 4 B. In a step: 125,472,832 * 12 B, and 10 GB that are as above.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 32'121'044'992);
+  EXPECT_THAT(Kinds(training), ElementsAre("parameters before they are divided, float32"));
+}
+
 TEST(ModelMemoryTest, EachFormulaIsWrittenOut) {
   const std::vector<MemoryPart> parts = LlamaMemory(Train8b());
   EXPECT_EQ(parts[0].formula, "8,030,261,248 x 4 B");

@@ -136,6 +136,22 @@ TEST(DeviceMemoryTest, AShardedModelIsDividedFurther) {
   EXPECT_EQ(Problem(spec, 34 * kGiB), "");
 }
 
+TEST(DeviceMemoryTest, ADividedModelMayNeedASmallerBatchToo) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 16, 8192);
+  spec.set_ranks(8);
+  spec.set_precision(v1::BF16);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  // 4,015,130,624 * 12 B, whole weights as in model_memory_test.cc, and for each sample
+  // 32 * 8192 * 16,384 B + 8192 * 155,648 B.
+  EXPECT_THAT(Problem(spec, 80 * kGiB),
+              EndsWith("fit with all of shards: 2, batch_per_rank: 3 (77.4 GiB)"));
+  // A part of the model fits, but not one sample.
+  spec.set_batch_per_rank(1);
+  spec.mutable_data()->set_sequence_length(1'000'000);
+  EXPECT_THAT(Problem(spec, 80 * kGiB),
+              EndsWith("take a smaller data.sequence_length, or add nodes with more memory"));
+}
+
 TEST(DeviceMemoryTest, OnCpusTheNodesMemoryCounts) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 256);
   spec.set_device(v1::CPU);

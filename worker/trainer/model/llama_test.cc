@@ -179,7 +179,12 @@ TEST(LlamaTest, BlocksThatAreGatheredGiveTheSameGradientsBitForBit) {
 }
 
 TEST(LlamaTest, OnlyRecomputedBlocksAreGathered) {
-  EXPECT_THROW(Make(SmallConfig())->SetGatheredBlocks({}), c10::Error);
+  LlamaConfig config = SmallConfig();
+  const std::vector<GatheredWeights*> blocks(static_cast<size_t>(config.layers), nullptr);
+  EXPECT_THROW(Make(config)->SetGatheredBlocks(blocks), c10::Error);
+  config.checkpoint_activations = true;
+  EXPECT_THROW(Make(config)->SetGatheredBlocks({}), c10::Error);
+  EXPECT_NO_THROW(Make(config)->SetGatheredBlocks(blocks));
 }
 
 TEST(LlamaTest, RecomputedBlocksGiveTheSameGradientsBitForBit) {
