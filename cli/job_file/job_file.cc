@@ -40,6 +40,10 @@ struct Dependence {
 constexpr Dependence kDependences[] = {
     {"shards", "ranks"},
     {"shards", "command"},
+    {"shards", "model"},
+    {"shards", "model.kind"},
+    {"zero_stage", "shards"},
+    {"zero_stage", "model.checkpoint_activations"},
     {"shards", "strategy.kind"},
     {"chaos[].rank", "ranks"},
     {"chaos[].step", "steps"},

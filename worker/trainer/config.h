@@ -209,6 +209,7 @@ struct TrainerConfig {
 
   bool cuda = false;
   bool bf16 = false;
+  int zero_stage = 2;  // With shards and a built-in model: 2 or 3.
   // The engine is called by a program of the user's own, which brings what these four say of a
   // built-in model; they have their defaults.
   bool session = false;

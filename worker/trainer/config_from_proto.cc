@@ -112,6 +112,7 @@ void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.data.vocab_size = config.model.llama.vocab_size;
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.schedule = ReadSchedule(spec);
+  if (spec.zero_stage() > 0) config.zero_stage = spec.zero_stage();
 }
 
 StrategyConfig ReadStrategy(const v1::Strategy& proto) {

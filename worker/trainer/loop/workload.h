@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -87,6 +88,12 @@ class Workload {
   // drops them; all else is then as after the step. `skip`: as BeforeUpdate returns it.
   virtual absl::Status FinishUpdate(const at::Tensor& /*skip*/) {
     return absl::UnimplementedError("the model cannot be trained with shards");
+  }
+
+  // What an export of the weights writes. With shards: collective over the ranks of a replica; null
+  // where another one of them writes the whole model. Valid until the next step.
+  virtual std::shared_ptr<const ModelTensors> ModelToExport() {
+    return std::shared_ptr<const ModelTensors>(std::shared_ptr<void>(), &model());
   }
 
   // Makes one forward and backward pass without consequences, on the first batch from `position`
