@@ -55,19 +55,6 @@ absl::Status CheckSlipstream(const std::string& name, const SlipstreamPlan& plan
   return absl::OkStatus();
 }
 
-absl::Status CheckSharded(const std::string& name, const TrainingPlan& plan) {
-  if (plan.slipstream.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is one of slipstream, which cannot train a job with shards"));
-  }
-  for (const PlanLevel& level : plan.levels) {
-    if (level.format != WireFormat::kInt8) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": in a job with shards, parameters travel as fp32"));
-  }
-  return absl::OkStatus();
-}
-
 bool ParseSizes(absl::string_view text, std::vector<int>* sizes) {
   for (const absl::string_view part : absl::StrSplit(text, '+', absl::SkipEmpty())) {
     if (!absl::SimpleAtoi(part, &sizes->emplace_back())) return false;
@@ -110,8 +97,10 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
                        int shards) {
   const std::string name = absl::StrCat("plan ", plan.version);
   if (shards > 1) {
-    const absl::Status fits = CheckSharded(name, plan);
-    if (!fits.ok()) return fits;
+    if (plan.slipstream.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " is one of slipstream, which cannot train a job with shards"));
+    }
     world_size /= shards;  // From here on, a replica is a rank.
   }
   if (plan.version < 1)

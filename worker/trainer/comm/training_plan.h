@@ -17,7 +17,7 @@ namespace paceline {
 // InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
 // do not add up; a version or period below 1; a last level without all ranks; a format that is not
 // for parameters; levels or Slipstream in a job without them, or none in a job with them;
-// impossible Slipstream bounds; with shards, int8 or Slipstream.
+// impossible Slipstream bounds; Slipstream with shards.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
                        int shards = 1);
 

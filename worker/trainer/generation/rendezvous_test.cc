@@ -387,6 +387,54 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedForAMeanAppliesItsOwn) {
   }
 }
 
+// Rank 1 has applied an exchange as int8, and refers to the mean; the others will.
+TEST(RendezvousTest, WithShardsWhoIsPreparedForAnInt8MeanRefersToItAsTheOthersDo) {
+  TrainingPlan plan;
+  plan.version = 1;
+  plan.levels = {{2, {1, 1}}, {4, {2}, WireFormat::kInt8}};
+  RunRendezvousOfAll(
+      4, plan,
+      [](TestRank& rank) {
+        const float mean = rank.config.rank() % 2 == 0 ? 5 : 7;
+        const bool applied = rank.config.rank() == 1;
+        rank.Set(applied ? mean : 1);
+        rank.SetMean(mean, 10);
+        rank.state.memory.levels.emplace_back();  // Sends fp32.
+        rank.SetReference(applied ? mean : 1, applied ? 3 : 2);
+        if (applied) return;
+        rank.Cut({0, 4});
+        rank.state.position.mean_prepared = true;
+        rank.state.memory.levels.back().before.emplace();
+      },
+      [](TestRank& rank) {
+        EXPECT_EQ(rank.value(), rank.config.rank() % 2 == 0 ? 5 : 7);
+        EXPECT_FALSE(rank.state.regrouped);
+        ASSERT_EQ(rank.state.memory.levels.size(), 2u);
+        EXPECT_FALSE(rank.state.memory.levels[1].before.has_value()) << "what it sent has arrived";
+        EXPECT_EQ(rank.state.memory.equal.size, rank.config.rank() == 1 ? 0 : 4);
+      },
+      /*shards=*/2);
+}
+
+// All replicas share gradients, so rank 6 gets its part from the first of its lane, which averages
+// with others and refers to their mean.
+TEST(RendezvousTest, WithShardsAPartOfAnotherInt8GroupMakesTheRanksAverageFirst) {
+  for (const int lost : {2, 6}) {
+    TrainingPlan plan;
+    plan.version = 1;
+    plan.levels = {{2, {2, 2}, WireFormat::kInt8}, {4, {4}}};
+    plan.gradient_groups = {4};
+    RunRendezvousOfAll(
+        8, plan,
+        [lost](TestRank& rank) {
+          rank.state.position.peers = {0, 8};
+          rank.SetReference(rank.config.rank() < 4 ? 5 : 7, 2);
+          if (rank.config.rank() == lost) rank.Forget();
+        },
+        [lost](TestRank& rank) { EXPECT_EQ(rank.state.regrouped, lost == 6); }, /*shards=*/2);
+  }
+}
+
 // Rank 3, without a state, is lost after its report.
 TEST(RendezvousTest, WithShardsADecisionCountsAlsoIfTheRendezvousFails) {
   TrainerConfig job;
