@@ -69,8 +69,9 @@ void Engine::BeginPass() {
 
 void Engine::BeginForward(int64_t samples, int64_t tokens) {
   Make([&] {
-    run_->step().BeginForward(
-        {samples, tokens, static_cast<double>(tokens > 0 ? tokens : samples)});
+    const auto work = static_cast<double>(tokens > 0 ? tokens : samples);
+    const bool counts = !workload_->repeats_samples();
+    run_->step().BeginForward({counts ? samples : 0, counts ? tokens : 0, work});
     return absl::OkStatus();
   });
 }

@@ -171,6 +171,20 @@ std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPla
   return all;
 }
 
+std::vector<std::vector<int>> MeshGroupsOf(const std::vector<int>& mesh, const Member& member) {
+  std::vector<std::vector<int>> groups;
+  int stride = member.shards;  // Between neighbours in the dimension.
+  for (const int size : mesh) {
+    stride /= size;
+    const int index = member.lanes().PositionOf(member.rank) / stride % size;
+    std::vector<int>& group = groups.emplace_back();
+    for (int other = 0; other < size; ++other) {
+      group.push_back(member.rank + (other - index) * stride);
+    }
+  }
+  return groups;
+}
+
 std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes) {
   std::vector<int> ranks;
   for (const int rank : lane) {

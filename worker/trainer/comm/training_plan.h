@@ -30,6 +30,10 @@ std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank,
                                                                const Lanes& lanes = {});
 
+// The ranks of the member's replica that differ from it in one dimension of `mesh` alone, for each
+// dimension, ascending (Workload::mesh).
+std::vector<std::vector<int>> MeshGroupsOf(const std::vector<int>& mesh, const Member& member);
+
 // All ranks of the replicas of `lane`, ascending.
 std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes);
 

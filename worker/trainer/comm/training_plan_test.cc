@@ -44,6 +44,28 @@ TEST(TrainingPlanTest, WithShardsAGroupIsALaneThroughReplicas) {
               ElementsAre(Pair(ElementsAre(3), "gradients")));
 }
 
+// Positions 0 to 5 of the second replica are the rows (0, 1, 2) and (3, 4, 5).
+TEST(TrainingPlanTest, GroupsOfAMeshDifferInOneDimension) {
+  Member member;
+  member.world_size = 12;
+  member.shards = 6;
+  member.rank = 10;
+  EXPECT_THAT(MeshGroupsOf({2, 3}, member), ElementsAre(ElementsAre(7, 10), ElementsAre(9, 10, 11)));
+  EXPECT_THAT(MeshGroupsOf({6, 1}, member),
+              ElementsAre(ElementsAre(6, 7, 8, 9, 10, 11), ElementsAre(10)));
+  EXPECT_THAT(MeshGroupsOf({}, member), ElementsAre());
+  for (int rank = 0; rank < 12; ++rank) {  // All members of a group have the same.
+    member.rank = rank;
+    const std::vector<std::vector<int>> groups = MeshGroupsOf({3, 2}, member);
+    for (size_t dimension = 0; dimension < groups.size(); ++dimension) {
+      for (const int other : groups[dimension]) {
+        member.rank = other;
+        EXPECT_EQ(MeshGroupsOf({3, 2}, member)[dimension], groups[dimension]) << rank;
+      }
+    }
+  }
+}
+
 TEST(TrainingPlanTest, WithShardsAPlanCountsReplicas) {
   const TrainingPlan plan = ThreeLevels();
   EXPECT_TRUE(CheckPlan(plan, Kind::kHsgd, 16, /*shards=*/2).ok());
