@@ -133,7 +133,8 @@ void Engine::ShowProgress(int64_t done, int64_t all) {
 
 void Engine::EndEvaluation(const Score& score, int64_t samples) {
   Make([&] {
-    run_->evaluation().End(score, samples);
+    const bool counts = !workload_->repeats_samples();
+    run_->evaluation().End(counts ? score : Score(), counts ? samples : 0);
     return absl::OkStatus();
   });
 }
