@@ -43,8 +43,8 @@ Engine* StartEngine(Platform& platform, const std::string& directory, const std:
 void Load(Engine& engine, const ModuleTensors::Named& parameters,
           const ModuleTensors::Named& buffers, bool unused_parameters, py::object state,
           py::object shadow, py::object sharded, const std::vector<int>& mesh,
-          const std::string& no_slipstream, const std::string& no_mean, int64_t samples, int64_t batch, bool shuffle,
-          bool evaluates) {
+          const std::string& no_slipstream, const std::string& no_mean, int64_t samples,
+          int64_t batch, bool shuffle, bool evaluates) {
   ScriptWorkload::Parts parts;
   parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
   parts.attachments = std::make_unique<PythonAttachments>(std::move(state));

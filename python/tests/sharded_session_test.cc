@@ -257,8 +257,8 @@ TEST_F(ShardedSessionTest, OtherMeshesHaveTheSameState) {
   for (const Case& one : {Case{4, "4x1"}, Case{2, "1x2"}, Case{3, "3x1"}, Case{1, "1x1"}}) {
     SCOPED_TRACE(one.mesh);
     setenv("HABITS", absl::StrCat("mesh=", one.mesh).c_str(), 1);
-    const v1::JobSpec spec = SessionSpec(one.ranks, "resumed",
-                                         absl::StrCat("shards: ", one.ranks, " steps: 12 "));
+    const v1::JobSpec spec =
+        SessionSpec(one.ranks, "resumed", absl::StrCat("shards: ", one.ranks, " steps: 12 "));
     const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
     daemon->Launch(spec, /*generation=*/2, Saved(12));
     ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);

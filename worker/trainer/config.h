@@ -200,7 +200,7 @@ struct TrainerConfig {
   Member member;  // In this configuration's generation.
   // Workload::mesh, from when the workload is known.
   std::vector<int> mesh;
-  int slot = 0;   // On its node; for a GPU, its index.
+  int slot = 0;  // On its node; for a GPU, its index.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
 

@@ -8,9 +8,10 @@
 //      mean, and sends it to all.
 //   3. Each member decodes all parts and adds them to the reference: this is the mean.
 //
-// A member that accepts the mean has it as its next reference. All members do the same operations on the same bytes in step 3, so their results are equal bit
-// for bit. Rounding errors, of each member in step 1 and of a part's owner in step 2, are added to
-// what is encoded at the next mean: nothing is lost in the long run.
+// A member that accepts the mean has it as its next reference. All members do the same operations
+// on the same bytes in step 3, so their results are equal bit for bit. Rounding errors, of each
+// member in step 1 and of a part's owner in step 2, are added to what is encoded at the next mean:
+// nothing is lost in the long run.
 //
 // A rank sends 2 (n - 1) / n of about P (1 + 4/512) bytes for P values, where fp32 needs 4 P.
 // Sending each change to every member would take (n - 1) P: equal for two members, more for all

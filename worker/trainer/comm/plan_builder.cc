@@ -104,8 +104,7 @@ std::shared_ptr<const BuiltPlan> BuildFirstPlan(Groups& groups, const TrainerCon
   absl::StatusOr<TrainingPlan> shared =
       DecodePlan(groups.ShareFromRankZero("plan", EncodePlan(plan)));
   if (!shared.ok()) throw std::invalid_argument(std::string(shared.status().message()));
-  const absl::Status fits =
-      CheckPlan(*shared, config.strategy.kind, config.member.world_size, config.member.shards);
+  const absl::Status fits = CheckPlanOf(*shared, config);
   if (!fits.ok()) throw std::invalid_argument(std::string(fits.message()));
   auto built =
       std::make_shared<BuiltPlan>(BuildPlan(groups, *std::move(shared), config.member, nullptr));

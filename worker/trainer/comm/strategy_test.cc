@@ -198,8 +198,7 @@ struct Int8Lane {
   Int8Lane(const TrainerConfig& its_config, Groups& its_groups)
       : config(its_config),
         groups(its_groups),
-        plan(BuildFirstPlan(groups, config,
-                            Plan(1, {{2, {1, 1}}, {4, {2}, WireFormat::kInt8}}))) {}
+        plan(BuildFirstPlan(groups, config, Plan(1, {{2, {1, 1}}, {4, {2}, WireFormat::kInt8}}))) {}
 
   std::unique_ptr<Strategy> Start(int64_t step, const StrategyMemory* memory) {
     StrategyStart start;

@@ -147,6 +147,21 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
   return CheckGroups(absl::StrCat(name, ", gradients"), plan.gradient_groups, world_size);
 }
 
+absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config) {
+  const Member& member = config.member;
+  const absl::Status fits = CheckPlan(plan, config.strategy.kind, member.world_size, member.shards);
+  if (!fits.ok()) return fits;
+  const bool has_copies = !config.mesh.empty() && config.mesh.front() < member.shards;
+  for (const PlanLevel& level : plan.levels) {
+    if (!has_copies || level.format != WireFormat::kInt8) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan ", plan.version,
+                     " has a level of int8, which does not go with a mesh that has tensor-parallel "
+                     "ranks: give it format fp32"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank) {
   int first = 0;
   for (const int size : groups) {

@@ -21,6 +21,11 @@ namespace paceline {
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
                        int shards = 1);
 
+// The same for the job of this configuration. Also InvalidArgument for int8 where several positions
+// of a replica hold the same parameters (TrainerConfig::mesh): each would round them beside others,
+// and so differently.
+absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config);
+
 // The ranks in the group of `rank`, ascending; just `rank` if there are no groups.
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 

@@ -50,7 +50,8 @@ TEST(TrainingPlanTest, GroupsOfAMeshDifferInOneDimension) {
   member.world_size = 12;
   member.shards = 6;
   member.rank = 10;
-  EXPECT_THAT(MeshGroupsOf({2, 3}, member), ElementsAre(ElementsAre(7, 10), ElementsAre(9, 10, 11)));
+  EXPECT_THAT(MeshGroupsOf({2, 3}, member),
+              ElementsAre(ElementsAre(7, 10), ElementsAre(9, 10, 11)));
   EXPECT_THAT(MeshGroupsOf({6, 1}, member),
               ElementsAre(ElementsAre(6, 7, 8, 9, 10, 11), ElementsAre(10)));
   EXPECT_THAT(MeshGroupsOf({}, member), ElementsAre());
@@ -64,6 +65,23 @@ TEST(TrainingPlanTest, GroupsOfAMeshDifferInOneDimension) {
       }
     }
   }
+}
+
+TEST(TrainingPlanTest, ParametersThatSeveralPositionsHaveTravelAsTheyAre) {
+  TrainerConfig config;
+  config.strategy.kind = Kind::kHsgd;
+  config.member.world_size = 32;
+  config.member.shards = 4;
+  EXPECT_TRUE(CheckPlanOf(ThreeLevels(), config).ok());
+  config.mesh = {4, 1};
+  EXPECT_TRUE(CheckPlanOf(ThreeLevels(), config).ok());
+  config.mesh = {2, 2};
+  EXPECT_THAT(CheckPlanOf(ThreeLevels(), config).message(), HasSubstr("tensor-parallel ranks"));
+  TrainingPlan plan = ThreeLevels();
+  plan.levels.back().format = WireFormat::kFp32;
+  EXPECT_TRUE(CheckPlanOf(plan, config).ok());
+  config.member.world_size = 16;
+  EXPECT_THAT(CheckPlanOf(plan, config).message(), HasSubstr("do not make the 4"));
 }
 
 TEST(TrainingPlanTest, WithShardsAPlanCountsReplicas) {

@@ -68,8 +68,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                  figures->levels = strategy_.figures();
                  figures->drift = strategy_.drift();
                  // Each number of a sampler is that of some ranks alike, of which one counts.
-                 return static_cast<double>(
-                     parts_.workload.SamplingAs(config_.member).world_size);
+                 return static_cast<double>(parts_.workload.SamplingAs(config_.member).world_size);
                },
                parts.state.communication, parts.state.reported}),
       local_step_({config_, parts.workload.model(), parts.timer,
