@@ -193,6 +193,23 @@ TEST(StrategyTest, WithShardsALaneAveragesAndAllApplyTogether) {
   });
 }
 
+TEST(StrategyTest, WithShardsAPlanHasTheGroupsOfAMesh) {
+  TrainerConfig job = Job(8, Kind::kDdp);
+  job.member.shards = 4;
+  job.mesh = {2, 2};
+  RunRanks(job, [](const TrainerConfig& config, Groups& groups) {
+    const std::shared_ptr<const BuiltPlan> plan = BuildFirstPlan(groups, config, Plan(1, {}));
+    const std::vector<std::shared_ptr<Group>>& mesh = plan->shards->mesh;
+    ASSERT_EQ(mesh.size(), 2U);
+    const int rank = config.rank();
+    const int first = rank % 4 < 2 ? rank : rank - 2;
+    EXPECT_THAT(mesh[0]->ranks(), ElementsAre(first, first + 2));
+    at::Tensor sum = at::full({1}, rank, at::kFloat);
+    mesh[1]->Sum(sum);
+    EXPECT_EQ(sum.item<float>(), static_cast<float>(rank / 2 * 4 + 1)) << "of neighbours";
+  });
+}
+
 // Of 4 ranks in 2 replicas, which average their parameters as int8 at every fourth step.
 struct Int8Lane {
   Int8Lane(const TrainerConfig& its_config, Groups& its_groups)
