@@ -90,6 +90,13 @@ def load(run: Run) -> None:
         shuffle=loader is not None and loader.shuffle)
 
 
+def ranks_per_batch(run: Run) -> int:
+    """How many ranks have the same samples, by what init was given. Its sizes are checked when
+    run.mesh is made, and scripts may divide their data before."""
+    mesh = run._mesh_shape
+    return 1 if mesh is None or run._engine.shards == 1 else max(mesh.get("tensor", 1), 1)
+
+
 def replica_of(engine: Engine, shape: Optional[Mapping[str, int]]) -> Replica:
     """Makes the ranks of run.mesh. Raises RuntimeError as ReplicaMesh, ValueError as Replica."""
     from paceline import sharded  # pylint: disable=import-outside-toplevel

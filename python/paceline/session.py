@@ -28,8 +28,8 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from paceline.alone import group_of_one
-from paceline.attached import (check_stateful, load, modules_of, replica_of, sharded_model,
-                               trained_by)
+from paceline.attached import (check_stateful, load, modules_of, ranks_per_batch, replica_of,
+                               sharded_model, trained_by)
 from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader, OwnLoader
 from paceline.optimizer_hooks import OptimizerHooks
@@ -110,13 +110,13 @@ class Run:
     @property
     def data_rank(self) -> int:
         """Whose samples these are, of data_world_size: ranks that differ in the mesh's dimension
-        "tensor" alone have the same ones. Without it, and before run.mesh, it is rank."""
-        return self.rank // (1 if self._replica is None else self._replica.ranks_per_batch)
+        "tensor" alone have the same ones. Without it, it is rank."""
+        return self.rank // ranks_per_batch(self)
 
     @property
     def data_world_size(self) -> int:
         """Number of ranks with samples of their own; changes like rank."""
-        return self.world_size // (1 if self._replica is None else self._replica.ranks_per_batch)
+        return self.world_size // ranks_per_batch(self)
 
     @property
     def generation(self) -> int:

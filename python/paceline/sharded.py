@@ -64,11 +64,6 @@ class Replica:
         self.groups = ReplicaMesh(sizes, position, engine.device, engine.switching_group)
         self.mesh = self.groups.device_mesh
 
-    @property
-    def ranks_per_batch(self) -> int:
-        """Ranks that have the same samples."""
-        return self.mesh.size() // self.mesh.size(0)
-
     def connect(self, groups: Sequence[Optional[dist.ProcessGroup]]) -> None:
         """groups: of all its ranks; and of those of each dimension, if there are several."""
         assert self.groups is not None

@@ -119,6 +119,7 @@ class ParallelSessionTest(unittest.TestCase):
     def test_neighbours_have_the_same_samples(self):
         for rank, expected in ((0, 0), (1, 0), (2, 1), (7, 3)):
             run = Run(ParallelEngine(rank), MESH)
+            self.assertEqual((run.data_rank, run.data_world_size), (expected, POSITIONS))
             self.assertEqual(run.mesh.get_coordinate(), (rank % POSITIONS // 2, rank % 2))
             self.assertEqual((run.data_rank, run.data_world_size), (expected, POSITIONS))
             dist.destroy_process_group()

@@ -104,7 +104,7 @@ void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* row
 // Whether the members of each int8 group refer to the same vector (comm/int8_mean.h). `rows`: as
 // changed by Foresee. With shards, the plan's groups are of replicas, and each lane has one.
 bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const RendezvousDecision& decision,
-                     const TrainingPlan& plan, const Lanes& lanes = {});
+                     const TrainingPlan& plan, const Lanes& lanes);
 
 }  // namespace paceline
 
