@@ -109,14 +109,13 @@ TEST(CheckShardsTest, NoRemedyIsTakenWithoutAPerson) {
               ElementsAre(StartsWith("stragglers.mode is auto beside shards 2: ")));
 }
 
-TEST(CheckShardsTest, ParametersTravelAsFp32) {
-  const std::string ladder =
-      "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 level: SCOPE_ALL format: "
-      "WIRE_FORMAT_INT8 } } }";
-  EXPECT_THAT(SessionProblems(ladder), IsEmpty());
-  EXPECT_THAT(SessionProblems("shards: 2 " + ladder),
-              ElementsAre("strategy.hsgd.ladder[1].format is int8; with shards, parameters travel "
-                          "as fp32: leave it out"));
+TEST(CheckShardsTest, ParametersTravelAsWithoutShards) {
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 size: 2 } ladder { "
+                              "period: 4 level: SCOPE_ALL format: WIRE_FORMAT_INT8 } } }"),
+              IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 level: SCOPE_ALL "
+                              "format: WIRE_FORMAT_INT8 } } }"),
+              ElementsAre(StartsWith("strategy.hsgd.ladder[0].format is int8 in the first level")));
 }
 
 TEST(CheckShardsTest, LaddersAndGroupsOfGradientsCountReplicas) {

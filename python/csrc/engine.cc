@@ -69,8 +69,9 @@ void Engine::BeginPass() {
 
 void Engine::BeginForward(int64_t samples, int64_t tokens) {
   Make([&] {
-    run_->step().BeginForward(
-        {samples, tokens, static_cast<double>(tokens > 0 ? tokens : samples)});
+    const auto work = static_cast<double>(tokens > 0 ? tokens : samples);
+    const bool counts = !workload_->repeats_samples();
+    run_->step().BeginForward({counts ? samples : 0, counts ? tokens : 0, work});
     return absl::OkStatus();
   });
 }
@@ -135,7 +136,8 @@ void Engine::ShowProgress(int64_t done, int64_t all) {
 void Engine::EndEvaluation(const Score& score, int64_t samples) {
   if (config().member.shards > 1) ring_->RoundCollectivesUp();
   Make([&] {
-    run_->evaluation().End(score, samples);
+    const bool counts = !workload_->repeats_samples();
+    run_->evaluation().End(counts ? score : Score(), counts ? samples : 0);
     return absl::OkStatus();
   });
 }

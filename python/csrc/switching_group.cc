@@ -185,14 +185,14 @@ c10::intrusive_ptr<ProcessGroup> SwitchingGroup::splitGroup(
     const std::optional<c10::intrusive_ptr<c10d::Backend::Options>>& /*options*/,
     const std::optional<std::string>& /*name*/, const std::optional<std::string>& /*description*/) {
   C10_THROW_ERROR(NotImplementedError,
-                  "run.mesh cannot be split: `mesh` of the job's file says its dimensions");
+                  "run.mesh cannot be split: `mesh` of paceline.init says its dimensions");
 }
 
 c10::intrusive_ptr<ProcessGroup> SwitchingGroup::mergeRemoteGroup(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const MergeOptions& /*options*/,
     const int& /*size*/) {
   C10_THROW_ERROR(NotImplementedError,
-                  "run.mesh cannot be merged: `mesh` of the job's file says its dimensions");
+                  "run.mesh cannot be merged: `mesh` of paceline.init says its dimensions");
 }
 
 void SwitchingGroup::RefuseBackend() const {

@@ -9,6 +9,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -56,21 +57,24 @@ class ShardedSessionTest : public SessionFixture {
     WaitForEnd(daemon, victim);
   }
 
-  // Two replicas of two shards lose ranks, one in each generation, whose places spares take: the
-  // job computes what the undisturbed one does.
-  void LoseAndCompare(const std::vector<Loss>& losses, const std::string& changes = "") {
-    const std::string all = absl::StrCat("shards: 2 ", changes);
-    const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(4, all);
+  // Two replicas lose ranks, one in each generation, whose places spares take: the job computes
+  // what the undisturbed one does.
+  void LoseAndCompare(const std::vector<Loss>& losses, const std::string& changes = "",
+                      int shards = 2) {
+    const int ranks = 2 * shards;
+    const std::string all = absl::StrCat("shards: ", shards, " ", changes);
+    const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(ranks, all);
     const std::string at = absl::StrJoin(losses, ",", [](std::string* out, const Loss& loss) {
       absl::StrAppend(out, loss.moments);
     });
     SCOPED_TRACE(at);
     const int spares = static_cast<int>(losses.size());
     const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
-    daemon->Launch(SessionSpec(4, "disturbed", all, at, spares));
-    for (int spare = 4; spare < 4 + spares; ++spare) WaitUntilReady(*daemon, spare);
-    std::vector<int> trainers = {0, 1, 2, 3};
-    int spare = 4;
+    daemon->Launch(SessionSpec(ranks, "disturbed", all, at, spares));
+    for (int spare = ranks; spare < ranks + spares; ++spare) WaitUntilReady(*daemon, spare);
+    std::vector<int> trainers(static_cast<size_t>(ranks));
+    std::iota(trainers.begin(), trainers.end(), 0);
+    int spare = ranks;
     for (const Loss& loss : losses) {
       int& trainer = trainers[static_cast<size_t>(loss.victim)];
       WaitForLoss(*daemon, trainer);
@@ -157,6 +161,21 @@ TEST_F(ShardedSessionTest, AccumulatedGradientsGoOnExactly) {
 TEST_F(ShardedSessionTest, WithMeansOfParameters) {
   LoseAndCompare({{"backward 5 1 kill", 1}, {"updated 9 2 kill", 2}},
                  "strategy { local_sgd { period: 2 } gradient_group_size: 2 } ");
+}
+
+TEST_F(ShardedSessionTest, WithTensorParallelRanks) {
+  setenv("HABITS", "mesh=1x2", 1);
+  LoseAndCompare({{"forward 3 1 kill", 1},
+                  {"backward 7 2 kill", 2},
+                  {"word 9 0 deaf+word 9 2 deaf+updated 9 3 kill", 3},
+                  {"updated 15 0 kill", 0}});
+}
+
+// Of each replica, ranks 0 and 1, and 2 and 3, have the same samples.
+TEST_F(ShardedSessionTest, WithTensorParallelRanksAndShards) {
+  setenv("HABITS", "mesh=2x2", 1);
+  LoseAndCompare({{"backward 3 5 kill", 5}, {"forward 7 2 kill", 2}},
+                 "steps: 12 startup_timeout_s: 300 collective_timeout_s: 120 ", /*shards=*/4);
 }
 
 // Ranks 0 and 1 take each other's places, so that neither has a state that it can use.
@@ -271,6 +290,28 @@ TEST_F(ShardedSessionTest, OtherNumbersOfRanksAndShardsHaveTheSameState) {
   }
 }
 
+TEST_F(ShardedSessionTest, OtherMeshesHaveTheSameState) {
+  setenv("HABITS", "mesh=2x2", 1);
+  RunUndisturbedSession(4, absl::StrCat("shards: 4 steps: 12 ", SaveEvery(12)));
+  struct Case {
+    int ranks;
+    std::string mesh;
+  };
+  for (const Case& one : {Case{4, "4x1"}, Case{2, "1x2"}, Case{3, "3x1"}, Case{1, "1x1"}}) {
+    SCOPED_TRACE(one.mesh);
+    setenv("HABITS", absl::StrCat("mesh=", one.mesh).c_str(), 1);
+    const v1::JobSpec spec =
+        SessionSpec(one.ranks, "resumed", absl::StrCat("shards: ", one.ranks, " steps: 12 "));
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    daemon->Launch(spec, /*generation=*/2, Saved(12));
+    ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+    for (int rank = 0; rank < one.ranks; ++rank) {
+      ASSERT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
+    }
+    EXPECT_TRUE(Whole("resumed") == Whole("undisturbed"));
+  }
+}
+
 // The one that keeps the others waiting has entered the fewest collectives (controller/core/
 // recovery/hang.h). Its phase is that of the rank of its replica that waits for it.
 TEST_F(ShardedSessionTest, ShowsWhichRankOfAReplicaKeepsTheOtherWaiting) {
@@ -320,6 +361,10 @@ TEST_F(ShardedSessionTest, RefusesWhatIsNotSharded) {
 
 TEST_F(ShardedSessionTest, RefusesAnotherMesh) {
   ExpectRefusal("shards: 2 ", "own_mesh", "give fully_shard mesh=run.mesh");
+}
+
+TEST_F(ShardedSessionTest, RefusesAMeshOfOtherSizes) {
+  ExpectRefusal("shards: 2 ", "mesh=2x2", "sizes 2 x 2, and the job's file says shards: 2");
 }
 
 TEST_F(ShardedSessionTest, RefusesSchedulersThatLeaveStepsOut) {

@@ -199,11 +199,13 @@ struct RecoveryConfig {
   int64_t copy_every_steps = 0;  // 0: the ranks keep no copies.
 };
 
-// All but `member` is constant for the process's life.
+// All but `member` and `mesh` is constant for the process's life.
 struct TrainerConfig {
   TrainerId id;   // Only names the process.
   Member member;  // In this configuration's generation.
-  int slot = 0;   // On its node; for a GPU, its index.
+  // Workload::mesh, from when the workload is known.
+  std::vector<int> mesh;
+  int slot = 0;  // On its node; for a GPU, its index.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
 

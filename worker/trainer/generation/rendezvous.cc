@@ -151,6 +151,8 @@ class Transfers {
     const at::Tensor& mean = state_.memory.mean;
     if (mean.defined() && state_.memory.mean_step == position.step) {
       PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters(rendezvous_)));
+      // What this rank had sent has arrived.
+      for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
       state_.memory.equal = RowAt(me).equal;
     }
     position.exchanged = true;
@@ -266,6 +268,21 @@ absl::Status CheckReported(const std::vector<RendezvousRow>& reported, int shard
   return CheckModels(models, shards);
 }
 
+absl::StatusOr<RendezvousDecision> Decide(const Rendezvous& rendezvous,
+                                          const std::vector<RankPosition>& positions,
+                                          const std::vector<uint64_t>& layouts) {
+  std::vector<std::vector<int>> groups;
+  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
+  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
+    groups.push_back(rendezvous.plan.gradient_groups);
+  }
+  const int shards = rendezvous.config.member.shards;
+  if (shards == 1) return DecideRendezvous(positions, layouts, groups);
+  const bool ddp = rendezvous.config.strategy.kind == StrategyConfig::Kind::kDdp;
+  if (groups.empty() && !ddp) groups.push_back({static_cast<int>(positions.size()) / shards});
+  return DecideShardedRendezvous(positions, layouts, groups, shards);
+}
+
 // What the members decide by their reports. Changes `rows`, at first as reported, to the state
 // after the transfers, unless the training begins.
 absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
@@ -276,28 +293,15 @@ absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
     positions.push_back(row.position);
     layouts.push_back(row.layout);
   }
-  std::vector<std::vector<int>> groups;
-  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
-  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
-    groups.push_back(rendezvous.plan.gradient_groups);
-  }
-  const int shards = rendezvous.config.member.shards;
-  if (shards > 1) {  // Without levels of int8, which have references.
-    const bool ddp = rendezvous.config.strategy.kind == StrategyConfig::Kind::kDdp;
-    if (groups.empty() && !ddp) groups.push_back({static_cast<int>(rows->size()) / shards});
-    absl::StatusOr<RendezvousDecision> decision =
-        DecideShardedRendezvous(positions, layouts, groups, shards);
-    if (decision.ok() && !decision->begins) Foresee(*decision, rows);
-    return decision;
-  }
-  RendezvousDecision decision = DecideRendezvous(positions, layouts, groups);
+  PACELINE_ASSIGN_OR_RETURN(RendezvousDecision decision, Decide(rendezvous, positions, layouts));
   if (decision.begins) return decision;
   Foresee(decision, rows);
-  if (decision.same_groups && !ReferencesAgree(*rows, rendezvous.plan)) {
-    for (RankPosition& one : positions) one.layout = 0;
-    decision = DecideRendezvous(positions, layouts, groups);
+  if (!decision.same_groups ||
+      ReferencesAgree(*rows, decision, rendezvous.plan, rendezvous.config.member.lanes())) {
+    return decision;
   }
-  return decision;
+  for (RankPosition& one : positions) one.layout = 0;
+  return Decide(rendezvous, positions, layouts);
 }
 
 bool Takes(const RendezvousDecision& decision, Transfer::What what, int rank) {

@@ -134,5 +134,14 @@ TEST_F(ShardedRecoveryTest, WithMeansOfParameters) {
                  "strategy { local_sgd { period: 2 } gradient_group_size: 2 } ");
 }
 
+// The first mean as int8 comes at the ninth step: a newcomer after it would lack rounding errors
+// that are still to be sent.
+TEST_F(ShardedRecoveryTest, WithMeansOfParametersAsInt8) {
+  LoseAndCompare(2, 2,
+                 {{"7:0:scatter", {0}}, {"8:3:updated", {3}}, {"7:1:heard,7:0:deaf,7:2:deaf", {1}}},
+                 "strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 8 size: 2 "
+                 "format: WIRE_FORMAT_INT8 } } warmup_steps: 2 gradient_group_size: 2 } ");
+}
+
 }  // namespace
 }  // namespace paceline

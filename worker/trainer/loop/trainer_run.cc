@@ -78,6 +78,7 @@ void TrainerRun::Load(Workload& workload) {
     if (IsSlipstream(*session_.config) && workload.attachments() != nullptr) {
       PACELINE_RETURN_IF_ERROR(workload.CheckSlipstream());
     }
+    session_.config->mesh = workload.mesh();
     return paceline::Load(session_, workload, control_, ring_, platform_);
   });
   if (!ok()) return;

@@ -78,6 +78,9 @@ class Workload {
   virtual bool averages_gradients() const { return false; }
   virtual void SetGradientGroup(Group* /*group*/) {}
 
+  // Of a job with shards: the sizes of the dimensions by which the positions of a replica are
+  // arranged, row by row; altogether as many as there are shards. Empty: there is one. Constant.
+  virtual std::vector<int> mesh() const { return {}; }
   // For jobs with shards; called between steps, before the ranks meet. The groups of the generation
   // that begins (comm/plan_builder.h), which live until the call with null. Returns false if the
   // rank has another position than before: parameters have the sizes of that position then, and no
