@@ -200,6 +200,20 @@ TEST(CopiesTest, UntilAllHaveGoneBackEachGenerationGoesBackToTheSame) {
   EXPECT_THAT(job.reason, HasSubstr("nobody is left with the copy of seat 1"));
 }
 
+// With rank 1 the copy of rank 0 with its buddy is lost; rank 0 itself has left for a trainer on x.
+TEST(CopiesTest, WhoHandsItsStateOverComesBackWithItsCopies) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  RequestReplacement(played.job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(played.job.spares.at(0).report.id, 21);
+  ASSERT_EQ(played.Nodes(), "xbc");
+  LoseRanks(played, {1}, 22);
+  EXPECT_EQ(played.job.state, JobState::kRecovering) << played.job.reason;
+  EXPECT_EQ(played.Nodes(), "ayc");
+  EXPECT_TRUE(played.job.recovery.copies.restoring);
+}
+
 TEST(CopiesTest, AStateThatSomebodyHasIsNoReasonToGoBack) {
   JobRequest request = ShardedRequest(2, 2);
   request.recovery.copy_every_steps = 10;
