@@ -153,6 +153,9 @@ TEST_F(CheckpointsTest, FailedJobIsRestartedFromWhatItsDirectoryHoldsAlsoByTheNe
   for (const v1::TrainerPlan& trainer : plan_.trainers()) {
     EXPECT_EQ(trainer.id().generation(), 2);
     EXPECT_EQ(trainer.restore_from(), Directory("step-000000000040.g1"));
+    // Who restores knows who else does on its node.
+    EXPECT_EQ(trainer.local().index(), trainer.id().rank());
+    EXPECT_EQ(trainer.local().slots_size(), 2);
     EXPECT_FALSE(trainer.checkpoints().has_save());
   }
   job = Get(job_.id());

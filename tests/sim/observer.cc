@@ -96,6 +96,9 @@ void Observer::CheckJob(const Job& job) {
   if (job.recovery.started == job.generation) {
     starts_[job.request.id].insert(job.generation.value());
   }
+  if (seen.state == JobState::kStopping && job.state != seen.state && HasLiving(job.request.id)) {
+    seen.unconfirmed = seen.generation;
+  }
   if (job.checkpoints.stop_after.has_value()) seen.to_stop = job.generation.value();
   if (job.state != seen.state || job.generation.value() != seen.generation) {
     trace.Add(id, " is ", static_cast<int>(job.state), " g", job.generation.value(), ": ",
@@ -309,12 +312,25 @@ bool Observer::Restarted(const JobId& id, int64_t generation) const {
 bool Observer::IsLeftOver(const std::vector<const Trainer*>& trainers) const {
   if (world_.settings.lease == 0 || !trainers.front()->facts().recovers) return true;
   if (!world_.controller->is_up()) return true;
+  const auto seen = seen_.find(trainers.front()->id().job);
+  if (seen != seen_.end() && trainers.front()->present() <= seen->second.unconfirmed) return true;
   const auto& known = world_.controller->cluster().nodes();
   return std::any_of(trainers.begin(), trainers.end(), [&](const Trainer* trainer) {
     const SimNode& node = trainer->node();
     const auto found = known.find(node.name());
     return found == known.end() || found->second.contact != Contact::kLost ||
            !node.daemon_is_up() || node.thawed() + kFenceTime > world_.time.now();
+  });
+}
+
+bool Observer::HasLiving(const JobId& id) const {
+  const auto& known = world_.controller->cluster().nodes();
+  return std::any_of(world_.nodes.begin(), world_.nodes.end(), [&](const auto& node) {
+    const auto found = known.find(node->name());
+    if (found != known.end() && found->second.contact == Contact::kLost) return false;
+    const std::vector<TrainerPtr> living = node->Living();
+    return std::any_of(living.begin(), living.end(),
+                       [&id](const TrainerPtr& trainer) { return trainer->id().job == id; });
   });
 }
 

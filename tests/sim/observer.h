@@ -80,6 +80,8 @@ class Observer {
     int64_t order = 0;
     JobState state = JobState::kQueued;
     int64_t to_stop = 0;  // Newest generation to be stopped after a save.
+    // Newest generation whose stop did not wait for all nodes (kStopConfirmation).
+    int64_t unconfirmed = 0;
     uint64_t stored = 0;  // Digest of the last stored state.
   };
   // What was sent about a trainer, and about its role in a generation.
@@ -99,6 +101,8 @@ class Observer {
   };
 
   bool IsLeftOver(const std::vector<const Trainer*>& trainers) const;
+  // Whether trainers of the job live on nodes that are not lost.
+  bool HasLiving(const JobId& id) const;
   bool Restarted(const JobId& id, int64_t generation) const;
   void CheckJob(const Job& job);
   void CheckNodes(const Cluster& cluster, const Stored& puts);

@@ -18,6 +18,7 @@ namespace {
 // Longest time until a rank has a result, or the others' word: far longer than in the product, so
 // that ranks are often cut off within.
 constexpr Micros kLongest = 30 * kMilli;
+constexpr Micros kLateWord = 500 * kMilli;
 
 }  // namespace
 
@@ -87,10 +88,12 @@ void Training::Share(Group& group, const RankRange& sharers) {
   // Replicas agree only where all are at the same step.
   Agreed agreed;
   if (mean || trainers.front()->facts().mean_period == 0) agreed = Agree(group);
+  // Now and then some have it long before others, so that these are cut off without it.
+  const Micros longest = random_.Chance(0.05) ? kLateWord : kLongest;
   for (const size_t m : ranks) {
-    group.members[m].trainer->Later(
-        random_.Between(100, kLongest),
-        [this, &group, m, mean, agreed] { Apply(group, m, mean, agreed); });
+    group.members[m].trainer->Later(random_.Between(100, longest), [this, &group, m, mean, agreed] {
+      Apply(group, m, mean, agreed);
+    });
   }
 }
 

@@ -21,6 +21,7 @@ v1::TrainerConfig Parse(const std::string& text) {
 constexpr char kWhole[] = R"(
   id { job_id: "job-0123456789ab" generation: 3 rank: 1 }
   world_size: 2 slot: 1 threads: 4 interface: "lo" restore_from: "/out/job-1/step-3.g1"
+  local_rank: 1 local_world_size: 3
   spec {
     name: "a" ranks: 2 device: CUDA
     model { mlp { hidden: 7 hidden: 9 } }
@@ -126,6 +127,8 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->checkpoint.write_limit, 1.5e6);
   EXPECT_TRUE(config->checkpoint.sample_ledger);
   EXPECT_EQ(config->restore_from, "/out/job-1/step-3.g1");
+  EXPECT_EQ(config->local_rank, 1);
+  EXPECT_EQ(config->local_world_size, 3);
   EXPECT_EQ(config->init_from, "/weights");
   EXPECT_EQ(config->export_final, "/final.safetensors");
   EXPECT_EQ(config->startup_timeout, absl::Seconds(77));

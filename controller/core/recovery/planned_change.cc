@@ -26,23 +26,27 @@ bool Leaves(const Job& job, const NodeName& node) { return job.recovery.vacate.c
 // Trainers wanted for ranks that still have to leave nodes, and for empty seats.
 int WantedForRanks(const Job& job) { return std::max(0, WantedSpares(job) - job.request.spares); }
 
+// Whether that changed anything.
 bool ReleaseSurplus(Job& job, Moment now) {
-  bool released = false;
+  bool changed = false;
   const auto release = [&](size_t i) {
     RankState spare = std::move(job.spares[i]);
     job.spares.erase(job.spares.begin() + static_cast<int64_t>(i));
     Release(job, std::move(spare), StopGraceOf(job.request), now);
-    released = true;
+    changed = true;
   };
   for (size_t i = job.spares.size(); i-- > 0;) {
     if (Leaves(job, job.spares[i].slot.node)) release(i);
   }
   // Those that are not ready are released first; of a sharded model's, those that no seat is for.
-  std::stable_partition(job.spares.begin(), job.spares.end(), IsReady);
+  if (!std::is_partitioned(job.spares.begin(), job.spares.end(), IsReady)) {
+    std::stable_partition(job.spares.begin(), job.spares.end(), IsReady);
+    changed = true;  // Their order is stored.
+  }
   const bool is_surplus = static_cast<int>(job.spares.size()) > WantedSpares(job);
   if (is_surplus && job.request.shards > 1) SortByUse(job);
   while (static_cast<int>(job.spares.size()) > WantedSpares(job)) release(job.spares.size() - 1);
-  return released;
+  return changed;
 }
 
 bool MayChange(const Job& job, Moment now) {

@@ -3,12 +3,16 @@
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <exception>
+#include <memory>
 #include <string>
 #include <thread>
 #include <vector>
 
+#include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
 #include "absl/time/time.h"
 
 namespace paceline {
@@ -26,6 +30,9 @@ void RunRanks(const TrainerConfig& config,
   at::set_num_threads(1);
   StoreServer store("lo");
   const std::string address = absl::StrCat("127.0.0.1:", store.port(), "/secret");
+  // Gloo may find a rank gone that leaves while others still connect.
+  std::atomic<int> connecting = config.member.world_size;
+  absl::Notification all_connected;
   std::vector<std::thread> threads;
   for (int number = 0; number < config.member.world_size; ++number) {
     threads.emplace_back([&, number] {
@@ -35,8 +42,14 @@ void RunRanks(const TrainerConfig& config,
       own.interface = "lo";
       const std::unique_ptr<Platform> platform = make_platform(number);
       try {
-        Groups groups(*platform, own, c10::Device(c10::kCPU), address);
-        rank(own, groups);
+        const std::unique_ptr<Groups> groups = [&] {
+          const absl::Cleanup tried = [&] {
+            if (--connecting == 0) all_connected.Notify();
+          };
+          return std::make_unique<Groups>(*platform, own, c10::Device(c10::kCPU), address);
+        }();
+        all_connected.WaitForNotification();
+        rank(own, *groups);
       } catch (const std::exception& error) {
         ADD_FAILURE() << "rank " << number << ": " << error.what();
       }

@@ -15,9 +15,9 @@ namespace paceline {
 TrainerConfig Ranks(int count);
 
 // Runs `rank` on a thread for each rank of a job with this configuration; config.member.world_size
-// is their number. Each gets a configuration with its rank, and its own groups. Returns when all
-// have ended; an exception fails the test. Do not use Group::Barrier: torch's has a static tensor
-// per process. `make_platform` is called on each rank's thread.
+// is their number. Each gets a configuration with its rank, and its own groups, when all have
+// connected. Returns when all have ended; an exception fails the test. Do not use Group::Barrier:
+// torch's has a static tensor per process. `make_platform` is called on each rank's thread.
 void RunRanks(
     const TrainerConfig& config,
     const std::function<void(const TrainerConfig& config, Groups& groups)>& rank,
