@@ -138,6 +138,12 @@ JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& 
 // The trainers may stay, as far as they are still there.
 JobChange WithdrawReplacement(Job& job, const NodeName& node);
 
+// How long after a change of membership no replica is mended: a node that has just come back is the
+// likeliest to be lost again, which costs more than some slow steps. And how often it is looked
+// whether one can be.
+inline constexpr absl::Duration kMendingPause = absl::Minutes(1);
+inline constexpr absl::Duration kMendingInterval = absl::Seconds(10);
+
 // Begins the membership of a job that was just placed.
 void BeginMembership(Job& job);
 
