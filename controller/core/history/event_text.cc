@@ -137,6 +137,9 @@ class Writer {
     Add(JobEventKind::kMembership,
         absl::StrCat("its ranks will move off ", leave.node.value(), ": ", leave.why));
   }
+  void operator()(const transition::SpareFailed&) {
+    Warn(JobEventKind::kMembership, job_.recovery.spare_failure);
+  }
   void operator()(const transition::Stalled&) { Warn(JobEventKind::kStall, job_.reason); }
   void operator()(const transition::StallEnded&) {
     Add(JobEventKind::kStall,

@@ -46,7 +46,8 @@ struct RanksMustLeave {
   NodeName node;
   std::string why;
 };
-struct Stalled {};  // No rank makes a step.
+struct SpareFailed {};  // JobRecovery::spare_failure.
+struct Stalled {};      // No rank makes a step.
 struct StallEnded {};
 struct CollectivesFound {};  // JobCollectives::findings are others, and there are some.
 
@@ -82,14 +83,16 @@ struct DecisionChanged {  // It is new, or its state is another.
 
 }  // namespace transition
 
-using JobTransition = std::variant<
-    transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
-    transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
-    transition::MembershipSettled, transition::RanksMustLeave, transition::Stalled,
-    transition::StallEnded, transition::CollectivesFound, transition::Evaluated,
-    transition::PlanDecided, transition::PlanTakenUp, transition::PlanNotTakenUp,
-    transition::SlipstreamImpossible, transition::CheckpointCompleted, transition::CheckpointFailed,
-    transition::CheckpointErrorChanged, transition::VerdictFound, transition::DecisionChanged>;
+using JobTransition =
+    std::variant<transition::Submitted, transition::Resumed, transition::StartsAgain,
+                 transition::Started, transition::StateChanged, transition::StopAfterSaveAsked,
+                 transition::MembershipChanged, transition::MembershipSettled,
+                 transition::RanksMustLeave, transition::SpareFailed, transition::Stalled,
+                 transition::StallEnded, transition::CollectivesFound, transition::Evaluated,
+                 transition::PlanDecided, transition::PlanTakenUp, transition::PlanNotTakenUp,
+                 transition::SlipstreamImpossible, transition::CheckpointCompleted,
+                 transition::CheckpointFailed, transition::CheckpointErrorChanged,
+                 transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

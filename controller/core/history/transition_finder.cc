@@ -65,6 +65,10 @@ std::vector<JobTransition> KnownJob::Look(const Job& job) {
   LookAtPlan(job, news);
   LookAtStart(job, news);
   LookAtState(job, news);
+  // Behind the others: it says nothing of what the job does.
+  if (job.recovery.spare_failures_told > spare_failures_) {
+    news.push_back(transition::SpareFailed());
+  }
   Remember(job);
   return news;
 }
@@ -175,6 +179,7 @@ void KnownJob::Remember(const Job& job) {
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
+  spare_failures_ = job.recovery.spare_failures_told;
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

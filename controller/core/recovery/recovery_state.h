@@ -82,7 +82,10 @@ struct JobRecovery {
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
   int spares_failed = 0;                               // How many failed in a row.
-  absl::Time wake = absl::InfiniteFuture();            // When to call AdvanceMembership again.
+  // How the last spare failed that people are told of, and how many they were told of. Not stored.
+  std::string spare_failure;
+  int64_t spare_failures_told = 0;
+  absl::Time wake = absl::InfiniteFuture();  // When to call AdvanceMembership again.
 };
 
 }  // namespace paceline
