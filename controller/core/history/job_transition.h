@@ -46,6 +46,10 @@ struct RanksMustLeave {
   NodeName node;
   std::string why;
 };
+struct DrainWaits {  // JobRecovery::waiting_drains.
+  NodeName node;
+  std::string why;
+};
 struct SpareFailed {};  // JobRecovery::spare_failure.
 struct Stalled {};      // No rank makes a step.
 struct StallEnded {};
@@ -83,16 +87,15 @@ struct DecisionChanged {  // It is new, or its state is another.
 
 }  // namespace transition
 
-using JobTransition =
-    std::variant<transition::Submitted, transition::Resumed, transition::StartsAgain,
-                 transition::Started, transition::StateChanged, transition::StopAfterSaveAsked,
-                 transition::MembershipChanged, transition::MembershipSettled,
-                 transition::RanksMustLeave, transition::SpareFailed, transition::Stalled,
-                 transition::StallEnded, transition::CollectivesFound, transition::Evaluated,
-                 transition::PlanDecided, transition::PlanTakenUp, transition::PlanNotTakenUp,
-                 transition::SlipstreamImpossible, transition::CheckpointCompleted,
-                 transition::CheckpointFailed, transition::CheckpointErrorChanged,
-                 transition::VerdictFound, transition::DecisionChanged>;
+using JobTransition = std::variant<
+    transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
+    transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
+    transition::MembershipSettled, transition::RanksMustLeave, transition::DrainWaits,
+    transition::SpareFailed, transition::Stalled, transition::StallEnded,
+    transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
+    transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
+    transition::CheckpointCompleted, transition::CheckpointFailed,
+    transition::CheckpointErrorChanged, transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

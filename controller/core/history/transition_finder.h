@@ -50,6 +50,7 @@ class KnownJob {
   void LookAtPlan(const Job& job, News& news) const;
   void LookAtStart(const Job& job, News& news) const;
   void LookAtState(const Job& job, News& news) const;
+  void LookAtTroubles(const Job& job, News& news) const;
   void Remember(const Job& job);
 
   bool known_ = false;
@@ -58,9 +59,10 @@ class KnownJob {
   Generation started_{0};  // The generation with which the newest start began.
   int restarts_ = 0;
   KnownChange change_;
-  std::set<NodeName> vacated_;  // Nodes that its ranks will leave.
-  std::string strategy_;        // The plan's, serialized.
-  PlanVersion pending_{0};      // A plan whose taking up is still to be seen; 0: none.
+  std::set<NodeName> vacated_;         // Nodes that its ranks will leave.
+  std::set<NodeName> waiting_drains_;  // JobRecovery::waiting_drains.
+  std::string strategy_;               // The plan's, serialized.
+  PlanVersion pending_{0};             // A plan whose taking up is still to be seen; 0: none.
   int64_t committed_ = 0;
   int64_t failed_ = 0;
   std::string save_error_;

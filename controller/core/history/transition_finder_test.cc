@@ -266,6 +266,19 @@ TEST(KnownJobTest, TellsDrainsThatMoveIt) {
   EXPECT_THAT(Look(known, played.job), IsEmpty());
 }
 
+TEST(KnownJobTest, TellsOfADrainThatWaitsForANodeToAnswer) {
+  MemberJob played;
+  KnownJob known(played.job);
+  NoteWaitingDrain(played.job, NodeName("b"), "node b is drained (now) by ann: burnt", At(20));
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre("! node b is drained (now) by ann: burnt; what it has there does not end "
+                          "yet: none of the job's nodes answers, and its ranks may train on with "
+                          "each other; this waits until one of the nodes answers again, or b, if "
+                          "it is off for certain, is declared lost: paceline node lost b --reason "
+                          "TEXT"));
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+}
+
 TEST(KnownJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
   MemberJob played;
   KnownJob known(played.job);

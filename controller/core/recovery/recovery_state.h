@@ -70,6 +70,9 @@ struct JobRecovery {
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks have to leave, and why.
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
+  // Drained nodes whose ranks are not ended, as no node of the job answers; and the drain. For
+  // people, and not stored.
+  std::map<NodeName, std::string> waiting_drains;
   bool hopeless = false;  // A restart would only repeat its failure.
   bool stalled = false;   // The job's reason names a slow rank.
 
