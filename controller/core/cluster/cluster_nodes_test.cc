@@ -327,6 +327,10 @@ TEST_F(ClusterNodesTest, LeaseThatRunsOutLosesTheNodeAndLeavesJobsThatDoNotRecov
   cluster_.Step(NodeConnected{Facts("b"), {ReportOf(1, TrainerState::kRunning)}}, At(100));
   EXPECT_EQ(state("b"), NodeState::kReady);
   EXPECT_EQ(job().state, JobState::kRunning);
+  cluster_.Step(TimePassed{}, At(200));
+  cluster_.Step(LossDeclared{NodeName("b"), "ann", "burnt"}, At(201));
+  EXPECT_EQ(node("b").history.back().who, "ann");
+  EXPECT_EQ(job().state, JobState::kStopping) << "a person says more than a lease";
 }
 
 TEST_F(ClusterNodesTest, NodeDeclaredLostTakesItsRanksWithIt) {
