@@ -171,7 +171,7 @@ class Cluster {
   std::set<int> SlotsUsed(const NodeName& node, Device device) const;
 
   // What a drain in `mode` does to each job on the node; by job.
-  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode) const;
+  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode, Moment now) const;
 
   // Whether the automation must not drain the node: RefuseAutomaticDrain, or DRAIN_IN_FLIGHT when
   // it empties another node of the same job.

@@ -79,6 +79,7 @@ void DropOthers(Job& job) {
   job.leaving.clear();
   job.recovery.vacate.clear();
   job.recovery.avoid.clear();
+  job.recovery.waiting_drains.clear();
   job.recovery.wake = job.recovery.recovering_since = job.recovery.deadline =
       absl::InfiniteFuture();
 }

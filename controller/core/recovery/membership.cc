@@ -168,6 +168,13 @@ bool HasFailed(const RankState& trainer) {
          trainer.report.exit->failure != FailureKind::kNone;
 }
 
+bool FailedInRehearsal(const RankState& trainer) {
+  // No other trainer is in a phase before it has a store. Of one that is lost, the phase may be
+  // that of an earlier process.
+  return HasFailed(trainer) && trainer.report.exit->failure != FailureKind::kLost &&
+         trainer.report.store_address.empty() && trainer.report.exit->phase != 0;
+}
+
 bool HoldsSlot(const Job& job, const RankState& trainer) {
   return !Recovers(job) || !HasEnded(trainer) || !IsLost(trainer);
 }

@@ -97,6 +97,8 @@ bool HoldsSlot(const Job& job, const RankState& trainer);
 bool HasEnded(const RankState& trainer);
 // Whether it ended as it should not have.
 bool HasFailed(const RankState& trainer);
+// Whether it failed in the step that a spare rehearses before it is ready (docs/session.md).
+bool FailedInRehearsal(const RankState& trainer);
 // Whether it is out of the generation: failed, or given up.
 bool IsLost(const RankState& member);
 // Whether it can become a member: it has not ended, and its node answers and is not to be left.

@@ -19,6 +19,9 @@
 namespace paceline {
 namespace {
 
+// After so many failures of spares in a row the pause between starts is kMaxSparePause.
+constexpr int kSpareFailuresTold = 7;
+
 // Whether the member waits with an error that counts. Errors from generations before those that are
 // to train now are echoes of what ended these.
 bool WaitsWithError(const Job& job, const RankState& member) {
@@ -38,8 +41,8 @@ const RankState* FindWaiting(const Job& job) {
 
 std::string Describe(const Job& job, const RankState& member) {
   const std::string& why = HasFailed(member) ? member.report.exit->message : member.lost;
-  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.slot.node.value(), ": ",
-                      why);
+  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.slot.node.value(),
+                      FailedInRehearsal(member) ? ", while it rehearsed a step: " : ": ", why);
 }
 
 std::vector<const RankState*> LostMembers(const Job& job) {
@@ -238,16 +241,42 @@ JobChange GiveUp(Job& job, Moment now) {
               now);
 }
 
+// Whether it is the spare that was started last.
+bool IsNewest(const Job& job, const RankState& spare) {
+  const TrainerId& id = spare.report.id;
+  return id.generation == job.generation && id.rank == Rank(job.recovery.next_spare - 1);
+}
+
+// Notes for people how a spare failed. Once the pause grows no more, the failures go on at a pace
+// that is told once.
+void NoteSpareFailure(Job& job, const RankState& spare, absl::Duration pause) {
+  JobRecovery& recovery = job.recovery;
+  if (!HasFailed(spare) || recovery.spares_failed > kSpareFailuresTold) return;
+  const std::string next =
+      recovery.spares_failed < kSpareFailuresTold
+          ? "another one starts after "
+          : absl::StrCat(recovery.spares_failed,
+                         " have failed in a row; until one is ready, no more such failures are "
+                         "told, and the next ones start each after ");
+  recovery.spare_failure = absl::StrCat(
+      "a spare on ", spare.slot.node.value(), " failed",
+      FailedInRehearsal(spare) ? " while it rehearsed a step: " : ": ", spare.report.exit->message,
+      "; ", next, absl::ToDoubleSeconds(pause), " s at the earliest");
+  ++recovery.spare_failures_told;
+}
+
 // Forgets trainers whose end was reported.
 JobChange ForgetEnded(Job& job, Moment now) {
   JobChange change = JobChange::kNone;
   for (const RankState& spare : job.spares) {
     JobRecovery& recovery = job.recovery;
-    if (IsReady(spare)) recovery.spares_failed = 0;
+    // An earlier one may stand by while all later ones fail.
+    if (IsReady(spare) && IsNewest(job, spare)) recovery.spares_failed = 0;
     if (!HasEnded(spare)) continue;
-    const int doublings = std::min(recovery.spares_failed++, 6);
-    recovery.next_spare_start =
-        now.steady + std::min(kFirstSparePause * (1 << doublings), kMaxSparePause);
+    const int doublings = std::min(recovery.spares_failed++, kSpareFailuresTold - 1);
+    const absl::Duration pause = std::min(kFirstSparePause * (1 << doublings), kMaxSparePause);
+    recovery.next_spare_start = now.steady + pause;
+    NoteSpareFailure(job, spare, pause);
   }
   for (auto* part : {&job.spares, &job.leaving}) {
     const auto first = std::remove_if(part->begin(), part->end(), HasEnded);

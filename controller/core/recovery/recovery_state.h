@@ -90,6 +90,9 @@ struct JobRecovery {
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
   JobCopies copies;
+  // Drained nodes whose ranks are not ended, as no node of the job answers; and the drain. For
+  // people, and not stored.
+  std::map<NodeName, std::string> waiting_drains;
   bool hopeless = false;  // A restart would only repeat its failure.
   bool stalled = false;   // The job's reason names a slow rank.
 
@@ -103,7 +106,10 @@ struct JobRecovery {
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
   // When replicas that are stretched are looked at next.
   absl::Time next_mending = absl::InfiniteFuture();
-  int spares_failed = 0;                     // How many failed in a row.
+  int spares_failed = 0;  // How many failed in a row.
+  // How the last spare failed that people are told of, and how many they were told of. Not stored.
+  std::string spare_failure;
+  int64_t spare_failures_told = 0;
   absl::Time wake = absl::InfiniteFuture();  // When to call AdvanceMembership again.
 };
 

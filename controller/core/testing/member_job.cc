@@ -113,6 +113,12 @@ void MemberJob::Ready(const TrainerId& id, double at) {
   Tell(report, at);
 }
 
+void MemberJob::Rehearse(const TrainerId& id, double at) {
+  TrainerReport report = Last(id);
+  report.progress.phase = 2;  // Forward.
+  Tell(report, at);
+}
+
 void MemberJob::Train(const TrainerId& id, double at, int64_t step) {
   TrainerReport report = Last(id);
   report.state = TrainerState::kRunning;
@@ -151,6 +157,7 @@ void MemberJob::End(const TrainerId& id, double at, FailureKind failure,
   report.exit->failure = failure;
   report.exit->message = message;
   report.exit->step = report.progress.step;
+  report.exit->phase = report.progress.phase;
   Tell(report, at);
 }
 
