@@ -34,6 +34,29 @@ std::map<int, Span> SpansOf(const Job& job) {
   return spans;
 }
 
+bool AreAtOnePlace(const RankPosition& a, const RankPosition& b) {
+  return a.step == b.step && a.exchanged == b.exchanged && a.left_out == b.left_out &&
+         a.means == b.means && a.final_mean == b.final_mean;
+}
+
+// Whether, of those with a state, some have carried out the decision of a rendezvous that was cut
+// off, and others, who were not there, may be ahead of them: then the state of these is void.
+bool HaveGoneBack(const std::vector<const Trainer*>& members) {
+  std::vector<RankPosition> held;
+  int64_t newest = 0;
+  for (const Trainer* member : members) {
+    if (member->part().lost || !member->has_trained()) continue;
+    held.push_back(member->part().at);
+    newest = std::max(newest, held.back().decided);
+  }
+  return std::any_of(held.begin(), held.end(), [&](const RankPosition& went) {
+    if (went.decided < newest || went.decided <= went.generation) return false;
+    return std::any_of(held.begin(), held.end(), [&](const RankPosition& other) {
+      return other.decided < newest && !AreAtOnePlace(went, other);
+    });
+  });
+}
+
 }  // namespace
 
 void ReplicaJudge::Note(const std::string& what) {
@@ -221,7 +244,7 @@ void ReplicaJudge::OnApplying(const Trainer& trainer, bool mean) {
 
 // ---- Rendezvous.
 
-// What members have trained in since, what they have given up, and what they have done at a
+// What members have trained in since, what they have given up, and who has gone back at a
 // rendezvous that was cut off, the controller may not have known.
 void ReplicaJudge::OnStateLost(const JobId& job, int64_t generation,
                                const std::vector<const Trainer*>& members, const std::string& why) {
@@ -232,8 +255,8 @@ void ReplicaJudge::OnStateLost(const JobId& job, int64_t generation,
   for (const Trainer* member : members) {
     const auto trained = known.trained.find(member->id());
     if (trained == known.trained.end() || trained->second != member->trained_generation()) return;
-    if (!member->part().lost && member->part().at.decided > member->trained_generation()) return;
   }
+  if (HaveGoneBack(members)) return;
   world_.trace.Fail(job.value(), " g", generation,
                     " was begun, and its members cannot go on: ", why);
 }

@@ -25,7 +25,8 @@ struct HeldPart;
 
 class Training {
  public:
-  explicit Training(World& world) : world_(world), random_(world.random.Fork()) {}
+  explicit Training(World& world)
+      : world_(world), random_(world.random.Fork()), deaths_(world.settings.transfer_seed) {}
 
   // Connects to the other members of the planned generation, beside its training.
   void Connect(const TrainerPtr& trainer);
@@ -138,6 +139,8 @@ class Training {
   // `agreed` is not used after a step that only its replica has made.
   void Apply(Group& group, size_t m, bool mean, const Agreed& agreed);
   void DecideSharded(Group& group);
+  // Perhaps a member dies while states are on their way.
+  void BreakTransfer(const Group& group);
   // The member does its part of what was decided, other than to get or to send a state.
   void CarryOut(Group& group, size_t m);
   // Returns whether it gets a state.
@@ -160,6 +163,7 @@ class Training {
 
   World& world_;
   Random random_;
+  Random deaths_;  // Of members, in transfers.
   std::map<Key, Group> groups_;
   uint64_t results_ = 0;  // Number of the latest result of a step or a mean of a sharded model.
 };
