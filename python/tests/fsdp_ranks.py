@@ -51,10 +51,10 @@ def show(step, net, optimizer):
     print("step", step, digest.hexdigest(), flush=True)
 
 
-def end(store, rank):
-    """Returns when all are done: until then, one may need another's connection."""
-    store.set(f"done/{rank}", "")
-    store.wait([f"done/{one}" for one in range(RANKS)], PATIENCE)
+def wait_for_all(what, store, rank):
+    """Until then, one may need another's connection."""
+    store.set(f"{what}/{rank}", "")
+    store.wait([f"{what}/{one}" for one in range(RANKS)], PATIENCE)
 
 
 def train_natively(rank, store):
@@ -71,7 +71,7 @@ def train_natively(rank, store):
         optimizer.step()
         optimizer.zero_grad()
         show(step, net, optimizer)
-    end(store, rank)
+    wait_for_all("done", store, rank)
 
 
 class Rank:
@@ -98,6 +98,7 @@ class Rank:
         self.mesh.connect(lambda use, positions: self.gloo(
             f"replica{replica}/{use}", positions.index(position), len(positions)))
         self.lane = self.gloo(f"position{position}", replica, RANKS // SHARDS)
+        wait_for_all(f"connected/{generation}", self.store, self.rank)
 
     def gloo(self, name, rank, size):
         store = dist.PrefixStore(f"{self.generation}/{name}", self.store)
@@ -156,7 +157,7 @@ class Rank:
                 step += 1
             if self.cut is not None:
                 self.regroup()
-        end(self.store, self.rank)
+        wait_for_all("done", self.store, self.rank)
 
     def regroup(self):
         self.mesh.sever()
