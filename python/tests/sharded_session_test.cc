@@ -175,7 +175,7 @@ TEST_F(ShardedSessionTest, WithTensorParallelRanks) {
 TEST_F(ShardedSessionTest, WithTensorParallelRanksAndShards) {
   setenv("HABITS", "mesh=2x2", 1);
   LoseAndCompare({{"backward 3 5 kill", 5}, {"forward 7 2 kill", 2}},
-                 "steps: 12 startup_timeout_s: 300 collective_timeout_s: 120 ", /*shards=*/4);
+                 "steps: 12 startup_timeout_s: 360 collective_timeout_s: 120 ", /*shards=*/4);
 }
 
 // Ranks 0 and 1 take each other's places, so that neither has a state that it can use.

@@ -116,8 +116,12 @@ JobChange RecoverLost(Job& job, const FindSlots& find_slots, Moment now) {
 // failure of the job: it goes on by the one before.
 JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string& why,
                           const FindSlots& find_slots, Moment now) {
+  JobRecovery& recovery = job.recovery;
   std::string over;
-  if (!job.former_plan.has_value()) {
+  // Once, however long the next generation waits for slots or copies.
+  const bool counts = !job.former_plan.has_value() && recovery.troubled != job.generation;
+  if (counts) {
+    recovery.troubled = job.generation;
     CountTrouble(job, now);
     over = WhyBudgetIsSpent(job);
   }
@@ -129,8 +133,11 @@ JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string
     over = WhyItCannotGoOn(job);
   }
   if (!over.empty()) return Fail(job, reported, over, now);
-  job.recovery.next_planned = now.steady + kPlannedPause;
-  return Replace(job, why, find_slots, now);
+  recovery.next_planned = now.steady + kPlannedPause;
+  const bool begins = std::exchange(job.state, JobState::kRecovering) != JobState::kRecovering;
+  recovery.recovering_since = std::min(recovery.recovering_since, now.steady);
+  const JobChange change = Replace(job, why, find_slots, now);
+  return counts || begins ? JobChange::kState : change;
 }
 
 JobChange TakeTrouble(Job& job, const FindSlots& find_slots, Moment now) {

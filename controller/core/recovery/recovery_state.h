@@ -100,6 +100,7 @@ struct JobRecovery {
   absl::Time deadline = absl::InfiniteFuture();          // For the change under way.
   absl::Time recovering_since = absl::InfiniteFuture();  // When it began to recover.
   absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, nobody has failed.
+  Generation troubled{0};  // The newest one that was given up for that, and counted. Not stored.
   // Before this, no unreachable node's rank is given up; infinite future: the job is cut off.
   absl::Time unreachable_counts = absl::InfinitePast();
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
