@@ -92,7 +92,10 @@ void Observer::CheckJob(const Job& job) {
   if (DigestOf(job) != seen.stored) {
     trace.Fail(id, " has changed and was not stored with the event that changed it");
   }
-  if (job.generation.value() > seen.generation) CheckStart(job);
+  if (job.generation.value() > seen.generation) {
+    CheckStart(job);
+    if (seen.hands_over) seen.unheard = seen.generation;
+  }
   if (job.recovery.started == job.generation) {
     starts_[job.request.id].insert(job.generation.value());
   }
@@ -105,6 +108,8 @@ void Observer::CheckJob(const Job& job) {
               job.reason);
     if (job.ended_already() && job.state != seen.state) CheckEndOf(job);
   }
+  seen.hands_over = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                [](const RankState& member) { return member.hands_over; });
   seen.generation = job.generation.value();
   seen.version = job.plan.version.value();
   seen.state = job.state;
@@ -294,6 +299,11 @@ void Observer::OnRendezvousDone(int64_t generation, const std::vector<const Trai
   if (starts && started == generation && started > work.started && Restarted(id, started)) {
     work.started = started;
     work.done = position;
+  }
+  // Who had handed its state over has taken its seat back from one that nobody had heard of since.
+  const auto seen = seen_.find(id);
+  if (seen != seen_.end() && work.generation == seen->second.unheard) {
+    work.done = std::min(work.done, position);
   }
   if (position < work.done) {
     world_.trace.Fail(id.value(), " goes on as generation ", generation, " at step ", position,

@@ -82,7 +82,9 @@ class Observer {
     int64_t to_stop = 0;  // Newest generation to be stopped after a save.
     // Newest generation whose stop did not wait for all nodes (kStopConfirmation).
     int64_t unconfirmed = 0;
-    uint64_t stored = 0;  // Digest of the last stored state.
+    bool hands_over = false;  // Its generation is not known to train, and some are handed states.
+    int64_t unheard = 0;      // Newest such generation that was called off.
+    uint64_t stored = 0;      // Digest of the last stored state.
   };
   // What was sent about a trainer, and about its role in a generation.
   struct Member {
