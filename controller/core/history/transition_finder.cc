@@ -156,7 +156,7 @@ void KnownJob::LookAtTroubles(const Job& job, News& news) const {
   for (const auto& [node, why] : job.recovery.waiting_drains) {
     if (waiting_drains_.count(node) == 0) news.push_back(transition::DrainWaits{node, why});
   }
-  if (job.recovery.spare_failures_told > spare_failures_) {
+  if (job.recovery.spare_failures_reported > spare_failures_) {
     news.push_back(transition::SpareFailed());
   }
 }
@@ -188,7 +188,7 @@ void KnownJob::Remember(const Job& job) {
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
-  spare_failures_ = job.recovery.spare_failures_told;
+  spare_failures_ = job.recovery.spare_failures_reported;
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

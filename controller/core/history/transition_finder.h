@@ -69,7 +69,7 @@ class KnownJob {
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;
-  int64_t spare_failures_ = 0;            // JobRecovery::spare_failures_told.
+  int64_t spare_failures_ = 0;            // JobRecovery::spare_failures_reported.
   std::vector<std::string> collectives_;  // Findings.
   bool slipstream_impossible_ = false;
 };

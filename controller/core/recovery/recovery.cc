@@ -20,7 +20,7 @@ namespace paceline {
 namespace {
 
 // After so many failures of spares in a row the pause between starts is kMaxSparePause.
-constexpr int kSpareFailuresTold = 7;
+constexpr int kSpareFailuresReported = 7;
 
 // Whether the member waits with an error that counts. Errors from generations before those that are
 // to train now are echoes of what ended these.
@@ -255,21 +255,21 @@ bool IsNewest(const Job& job, const RankState& spare) {
 }
 
 // Notes for people how a spare failed. Once the pause grows no more, the failures go on at a pace
-// that is told once.
+// that is reported once.
 void NoteSpareFailure(Job& job, const RankState& spare, absl::Duration pause) {
   JobRecovery& recovery = job.recovery;
-  if (!HasFailed(spare) || recovery.spares_failed > kSpareFailuresTold) return;
+  if (!HasFailed(spare) || recovery.spares_failed > kSpareFailuresReported) return;
   const std::string next =
-      recovery.spares_failed < kSpareFailuresTold
+      recovery.spares_failed < kSpareFailuresReported
           ? "another one starts after "
           : absl::StrCat(recovery.spares_failed,
                          " have failed in a row; until one is ready, no more such failures are "
-                         "told, and the next ones start each after ");
+                         "reported, and the next ones start each after ");
   recovery.spare_failure = absl::StrCat(
       "a spare on ", spare.slot.node.value(), " failed",
       FailedInRehearsal(spare) ? " while it rehearsed a step: " : ": ", spare.report.exit->message,
       "; ", next, absl::ToDoubleSeconds(pause), " s at the earliest");
-  ++recovery.spare_failures_told;
+  ++recovery.spare_failures_reported;
 }
 
 // Forgets trainers whose end was reported.
@@ -280,7 +280,7 @@ JobChange ForgetEnded(Job& job, Moment now) {
     // An earlier one may stand by while all later ones fail.
     if (IsReady(spare) && IsNewest(job, spare)) recovery.spares_failed = 0;
     if (!HasEnded(spare)) continue;
-    const int doublings = std::min(recovery.spares_failed++, kSpareFailuresTold - 1);
+    const int doublings = std::min(recovery.spares_failed++, kSpareFailuresReported - 1);
     const absl::Duration pause = std::min(kFirstSparePause * (1 << doublings), kMaxSparePause);
     recovery.next_spare_start = now.steady + pause;
     NoteSpareFailure(job, spare, pause);

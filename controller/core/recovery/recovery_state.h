@@ -108,9 +108,9 @@ struct JobRecovery {
   // When replicas that are stretched are looked at next.
   absl::Time next_mending = absl::InfiniteFuture();
   int spares_failed = 0;  // How many failed in a row.
-  // How the last spare failed that people are told of, and how many they were told of. Not stored.
+  // How the last spare failed of which there is an event, and how many of them. Not stored.
   std::string spare_failure;
-  int64_t spare_failures_told = 0;
+  int64_t spare_failures_reported = 0;
   absl::Time wake = absl::InfiniteFuture();  // When to call AdvanceMembership again.
 };
 
