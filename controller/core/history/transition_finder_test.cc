@@ -249,10 +249,11 @@ TEST(KnownJobTest, TellsOfSparesThatFailUntilTheirPausesGrowNoMore) {
                                    "SIGKILL; another one starts after 1 s at the earliest"));
   EXPECT_THAT(told[1], ElementsAre("! a spare on e failed: killed by SIGKILL; another one starts "
                                    "after 2 s at the earliest"));
-  EXPECT_THAT(told[6],
-              ElementsAre("! a spare on e failed: killed by SIGKILL; 7 have failed in a row; until "
-                          "one is ready, no more such failures are told, and the next ones start "
-                          "each after 60 s at the earliest"));
+  EXPECT_THAT(
+      told[6],
+      ElementsAre("! a spare on e failed: killed by SIGKILL; 7 have failed in a row; until "
+                  "one is ready, no more such failures are reported, and the next ones start "
+                  "each after 60 s at the earliest"));
   EXPECT_THAT(told[7], IsEmpty());
   EXPECT_THAT(told[8], ElementsAre(HasSubstr("another one starts after 1 s")));
 }
