@@ -194,7 +194,7 @@ TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
 
 // Of the only replica one rank moves, or all do; nobody else has their parts.
 TEST_F(ShardedSessionTest, AnOnlyReplicaIsHandedOverWithoutACheckpoint) {
-  const std::string changes = "shards: 2 steps: 300 ";
+  const std::string changes = "shards: 2 steps: 100 ";
   const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(2, changes);
   for (const std::vector<int>& moved : {std::vector<int>{1}, std::vector<int>{0, 1}}) {
     SCOPED_TRACE(absl::StrJoin(moved, ","));
@@ -203,8 +203,8 @@ TEST_F(ShardedSessionTest, AnOnlyReplicaIsHandedOverWithoutACheckpoint) {
     const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
     // As EvenSpec does it.
     const std::string pace = absl::StrCat(
-        "allow_chaos: true chaos { rank: -1 kind: SLEEP step: 0 steps: 300 seconds: "
-        "0.03 until_file: '",
+        "allow_chaos: true chaos { rank: -1 kind: SLEEP step: 0 steps: 100 seconds: "
+        "0.1 until_file: '",
         Released(), "' } ");
     const int spares = static_cast<int>(moved.size());
     daemon->Launch(SessionSpec(2, "disturbed", changes + pace, "forward 9 0 wait", spares));

@@ -76,6 +76,7 @@ class CheckpointTest : public CheckpointJobTest {
 TEST_F(CheckpointTest, SavesByStepsAndKeepsTheNewest) {
   v1::JobSpec spec = Job(4, 60);
   spec.mutable_checkpoint()->set_every_steps(10);
+  spec.mutable_checkpoint()->set_when_busy(v1::WHEN_BUSY_WAIT);
   spec.mutable_checkpoint()->set_keep_latest(2);
   spec.mutable_checkpoint()->set_keep_every(40);
   spec.mutable_checkpoint()->set_at_end(true);

@@ -87,11 +87,11 @@ TEST_F(SuccessionTest, RankZeroIsSwappedAsAnyOther) { Swap(0); }
 // Its successor has nobody else to get the state from.
 TEST_F(SuccessionTest, TheOnlyRankHandsItsStateOver) { Swap(0, /*ranks=*/1, /*hands_over=*/true); }
 
-// The third rank is alone in its group of the lowest level.
+// Each rank is a group of the lowest level.
 TEST_F(SuccessionTest, ARankThatIsAloneInItsGroupHandsItsStateOver) {
   Swap(
       2, /*ranks=*/3, /*hands_over=*/true,
-      "strategy { warmup_steps: 3 hsgd { ladder { period: 2 size: 2 } ladder { period: 8 size: 4 } "
+      "strategy { warmup_steps: 3 hsgd { ladder { period: 2 size: 1 } ladder { period: 8 size: 3 } "
       "} } ");
 }
 
