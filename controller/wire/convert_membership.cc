@@ -196,8 +196,10 @@ v1::MembershipChange ToProto(const MembershipChange& change) {
 v1::JobCopies CopiesToProto(const Job& job) {
   const JobCopies& copies = job.recovery.copies;
   v1::JobCopies out;
-  out.set_step(copies.step);
-  if (copies.step > 0) *out.mutable_time() = ToProto(copies.time);
+  if (IsProtected(job)) {
+    out.set_step(copies.step);
+    *out.mutable_time() = ToProto(copies.time);
+  }
   out.set_protection(DescribeProtection(job));
   return out;
 }

@@ -132,10 +132,11 @@ void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
 void AddCopies(std::string* page, const v1::Job& job, absl::Time now) {
   if (!job.has_copies() || HasEnded(job.state())) return;
   const v1::JobCopies& copies = job.copies();
-  std::string text = SanitizeLine(copies.protection());
+  std::string text;
   if (copies.has_time()) {
-    absl::StrAppend(&text, ", since ", MomentText(TimeOf(true, copies.time()), now));
+    text = absl::StrCat("since ", MomentText(TimeOf(true, copies.time()), now), ": ");
   }
+  absl::StrAppend(&text, SanitizeLine(copies.protection()));
   AddLine(page, "Protected", text);
 }
 

@@ -208,7 +208,7 @@ TEST(JobPageTest, WhatCopiesProtectIsShownWhileTheJobTrains) {
   job.mutable_copies()->mutable_time()->set_seconds(1188);
   EXPECT_THAT(
       JobPage(job, absl::FromUnixSeconds(1200), {}),
-      AllOf(HasSubstr("the state after step 40\\x1b[2J, since "), HasSubstr(" (12 s ago)\n")));
+      AllOf(HasSubstr("since "), HasSubstr(" (12 s ago): the state after step 40\\x1b[2J\n")));
   job.set_state(v1::FAILED);
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Protected")));
 }

@@ -127,9 +127,7 @@ grpc::Status JobService::CheckFits(const JobRequest& job, const v1::JobSpec& spe
     if (memory.has_value()) fits = CheckDeviceMemory(spec, *memory);
   }
   if (fits.ok() && job.recovery.copy_every_steps > 0) {
-    JobRequest on_hosts = job;
-    on_hosts.device = Device::kCpu;
-    const std::optional<int64_t> memory = control_->cluster().LargestDeviceMemory(on_hosts);
+    const std::optional<int64_t> memory = control_->cluster().LargestHostMemory(job);
     if (memory.has_value()) fits = CheckCopyMemory(spec, *memory);
   }
   if (fits.ok()) return grpc::Status::OK;

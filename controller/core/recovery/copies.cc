@@ -242,6 +242,10 @@ std::string WhyItCannotGoOn(const Job& job) {
   return absl::StrCat(why, why.empty() ? "" : ", and ", missing);
 }
 
+bool IsProtected(const Job& job) {
+  return Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
+}
+
 std::string DescribeProtection(const Job& job) {
   const JobCopies& copies = job.recovery.copies;
   std::string text;

@@ -55,6 +55,9 @@ std::string WhyCopiesAreMissing(const Job& job, const std::vector<RankState>& me
 // of it. Empty: it can.
 std::string WhyItCannotGoOn(const Job& job);
 
+// Whether all ranks could go back to the newest complete copies: those of all seats are left.
+bool IsProtected(const Job& job);
+
 // What is protected by the copies, for people; without "since when".
 std::string DescribeProtection(const Job& job);
 

@@ -109,6 +109,7 @@ TEST(CopiesTest, CopiesOfAStepAreCompleteWhenAllMembersHaveThem) {
   EXPECT_EQ(TellCopies(played, 0, 10, 10, 2), JobChange::kProgress);
   EXPECT_EQ(TellCopies(played, 1, 10, 10, 3), JobChange::kProgress);
   EXPECT_EQ(copies.step, 0);
+  EXPECT_FALSE(IsProtected(played.job));
   EXPECT_THAT(DescribeProtection(played.job), StartsWith("nothing yet"));
   EXPECT_EQ(TellCopies(played, 2, 10, 10, 4), JobChange::kState);
   EXPECT_EQ(copies.step, 10);
@@ -116,7 +117,19 @@ TEST(CopiesTest, CopiesOfAStepAreCompleteWhenAllMembersHaveThem) {
   EXPECT_EQ(copies.generation, Generation(1));
   EXPECT_EQ(copies.time, At(4).wall);
   EXPECT_EQ(DescribeProtection(played.job), "the state after step 10");
+  EXPECT_TRUE(IsProtected(played.job));
   EXPECT_NE(TellCopies(played, 2, 10, 10, 5), JobChange::kState);
+}
+
+TEST(CopiesTest, NothingIsProtectedIfTheCopyOfOneSeatIsLost) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  played.job.ranks[0].own_copy = -1;
+  EXPECT_TRUE(IsProtected(played.job)) << "its buddy has it";
+  played.job.ranks[1].ward_copy = -1;
+  EXPECT_FALSE(IsProtected(played.job));
+  EXPECT_THAT(DescribeProtection(played.job),
+              StartsWith("nothing until the next copies: nobody is left with the copy of seat 0"));
 }
 
 TEST(CopiesTest, ACopyThatOneHasGivenUpIsNeverComplete) {

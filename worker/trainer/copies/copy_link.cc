@@ -10,7 +10,6 @@
 #include <cstring>
 #include <future>
 #include <string>
-#include <thread>
 #include <type_traits>
 #include <vector>
 
@@ -76,12 +75,12 @@ uint64_t ChecksumOfPiece(const char* memory, uint64_t bytes) {
   return ChecksumOf(absl::string_view(memory, static_cast<size_t>(bytes)));
 }
 
-// Sleeps as long as `bytes`, sent since `begun`, are above the limit.
-void Pace(std::chrono::steady_clock::time_point begun, uint64_t bytes, double limit) {
-  if (limit <= 0) return;
-  const std::chrono::duration<double> due(static_cast<double>(bytes) / limit);
-  std::this_thread::sleep_until(
-      begun + std::chrono::duration_cast<std::chrono::steady_clock::duration>(due));
+// For how long `bytes`, sent since `begun`, are above the limit; not positive: they are not.
+absl::Duration PauseAfter(std::chrono::steady_clock::time_point begun, uint64_t bytes,
+                          double limit) {
+  if (limit <= 0) return absl::ZeroDuration();
+  return absl::Seconds(static_cast<double>(bytes) / limit) -
+         absl::FromChrono(std::chrono::steady_clock::now() - begun);
 }
 
 at::Tensor ChecksumTensor(const CopyHeader& header) {
@@ -117,7 +116,8 @@ std::shared_ptr<const CopyLinks> ConnectCopies(const Groups& groups, int rank,
   return links;
 }
 
-bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit) {
+bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit,
+              const std::function<void(absl::Duration)>& pause) {
   header.piece_bytes = PieceBytes(limit);
   SendValue(link, header);
   if (header.bytes == 0 || ReceiveValue<char>(link) == 0) return false;
@@ -129,7 +129,8 @@ bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double
     *checksum++ = static_cast<int64_t>(ChecksumOfPiece(piece, size));
     link.pair->Send(Over(piece, size), link.peer);
     sent += size;
-    Pace(begun, sent, limit);
+    const absl::Duration ahead = PauseAfter(begun, sent, limit);
+    if (ahead > absl::ZeroDuration()) pause(ahead);
   });
   link.pair->Send(checksums, link.peer);
   return ReceiveValue<char>(link) != 0;

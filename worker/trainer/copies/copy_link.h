@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 
+#include "absl/time/time.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/copy_keeper.h"
 
@@ -42,8 +43,10 @@ struct CopyHeader {
   uint64_t piece_bytes = 0;  // Of each piece but the last; set by SendCopy.
 };
 
-// Returns whether the receiver has all of it. `limit`: bytes per second; 0: none.
-bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit);
+// Returns whether the receiver has all of it. `limit`: bytes per second; 0: none. `pause` blocks
+// for so long to keep to it, or less if it no longer matters.
+bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit,
+              const std::function<void(absl::Duration)>& pause);
 
 // Receives what the other rank sends next, into the memory that `take` returns for it; null: there
 // is no room. It is not called for a copy that was given up. If it has returned memory, `finish`

@@ -25,10 +25,16 @@ void StateCopies::Begin(std::shared_ptr<const CopyLinks> links, int64_t furthest
   sender_broken_ = receiver_broken_ = false;
   const absl::MutexLock lock(&mu_);
   keeper_.OnBegun();
+  is_leaving_ = false;
 }
 
 void StateCopies::Leave() {
   BeforeChange();
+  {
+    // Others wait for this rank, and the next generation drops copies that are not complete.
+    const absl::MutexLock lock(&mu_);
+    is_leaving_ = true;
+  }
   sender_.Drain();
   receiver_.Drain();
   links_ = nullptr;
@@ -129,7 +135,8 @@ void StateCopies::Send(const CopyLink& link, const StateImage* image, size_t pla
     header.bytes = 0;
   }
   try {
-    const bool sent = !sender_broken_ && SendCopy(link, header, memory, options_.send_limit);
+    const bool sent = !sender_broken_ && SendCopy(link, header, memory, options_.send_limit,
+                                                  [this](absl::Duration ahead) { Pause(ahead); });
     if (!sent && failure.empty()) failure = "the rank that is to keep it has not got it";
   } catch (const std::exception& error) {
     sender_broken_ = true;
@@ -140,6 +147,11 @@ void StateCopies::Send(const CopyLink& link, const StateImage* image, size_t pla
   const absl::MutexLock lock(&mu_);
   keeper_.OnSent(place, step);
   Report();
+}
+
+void StateCopies::Pause(absl::Duration duration) {
+  const absl::MutexLock lock(&mu_);
+  mu_.AwaitWithTimeout(absl::Condition(&is_leaving_), duration);
 }
 
 char* StateCopies::TakeWard(const CopyHeader& header, std::optional<size_t>* place) {

@@ -25,6 +25,7 @@
 #include "absl/base/thread_annotations.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 #include "worker/trainer/checkpoint/host_buffer.h"
 #include "worker/trainer/checkpoint/task_thread.h"
 #include "worker/trainer/comm/platform.h"
@@ -39,7 +40,7 @@ class StateCopies {
   struct Options {
     int64_t every_steps = 1;
     int64_t steps = 0;      // Of the job: there is no copy after the last.
-    double send_limit = 0;  // Bytes per second; 0: none.
+    double send_limit = 0;  // Bytes per second, but for what is left at Leave; 0: none.
     // Told after each change, on any thread.
     std::function<void(const CopyReport&)> on_report;
   };
@@ -63,8 +64,8 @@ class StateCopies {
   // As ShardSaver::BeforeChange.
   void BeforeChange();
 
-  // The generation is over. Waits until what is under way is done, or has failed because the
-  // generation's collectives were ended.
+  // The generation is over. Waits until what is under way is done, as fast as it can be, or has
+  // failed because the generation's collectives were ended.
   void Leave();
 
   // For going back (copy_restore.h), after Enter. Labels of all whole copies; the image of one,
@@ -95,7 +96,9 @@ class StateCopies {
   void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(size_t place, int64_t step, const std::string& why);
 
-  // On the sender's thread. `image` null: the copy was given up.
+  // On the sender's thread. Blocks for so long, or until the rank leaves the generation.
+  void Pause(absl::Duration duration);
+  // `image` null: the copy was given up.
   void Send(const CopyLink& link, const StateImage* image, size_t place, CopyHeader header);
   // On the receiver's thread.
   void Receive(const CopyLink& link);
@@ -119,6 +122,7 @@ class StateCopies {
 
   mutable absl::Mutex mu_;
   CopyKeeper keeper_ ABSL_GUARDED_BY(mu_);
+  bool is_leaving_ ABSL_GUARDED_BY(mu_) = false;
 
   // Last members, because their threads use the others.
   TaskThread sender_;

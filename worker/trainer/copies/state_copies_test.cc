@@ -10,6 +10,8 @@
 #include <vector>
 
 #include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/model/model.h"
@@ -50,13 +52,14 @@ class Rank {
   CopyReport report_ ABSL_GUARDED_BY(mu_);
 
  public:
-  Rank(int rank, int ranks)
+  Rank(int rank, int ranks, double send_limit = 0)
       : orders(OrdersOf(rank, ranks)),
         model(static_cast<float>(rank)),
         optimizer(MakeOptimizer(OptimizerConfig(), TensorsOf(model.parameters()))) {
     StateCopies::Options options;
     options.every_steps = 10;
     options.steps = 100;
+    options.send_limit = send_limit;
     options.on_report = [this](const CopyReport& report) {
       const absl::MutexLock lock(&mu_);
       report_ = report;
@@ -130,6 +133,20 @@ TEST(StateCopiesTest, ACopyThatIsNotSettledIsNotReplaced) {
     EXPECT_EQ(rank.report().settled_step, 20);
     EXPECT_EQ(rank.ValueIn({10 + me, 10, kGeneration}), static_cast<float>(me));
     EXPECT_TRUE(rank.copies->ImageOf({10 + me, 20, kGeneration}).empty());
+  });
+}
+
+TEST(StateCopiesTest, WhoLeavesDoesNotKeepToTheLimit) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const int me = config.rank();
+    Rank rank(me, 2, /*send_limit=*/100);
+    rank.copies->Begin(ConnectCopies(groups, me, rank.orders), /*furthest=*/0);
+    const absl::Time begun = absl::Now();
+    rank.Copy(10);
+    rank.copies->Leave();
+    EXPECT_LT(absl::Now() - begun, absl::Seconds(20)) << "the first 4 KiB alone take 41 s";
+    EXPECT_EQ(rank.report().copied_step, 10);
+    EXPECT_EQ(rank.ValueIn({10 + me, 10, kGeneration}), static_cast<float>(me));
   });
 }
 
