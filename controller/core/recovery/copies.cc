@@ -9,6 +9,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/strip.h"
+#include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -28,6 +29,18 @@ Holders HoldersAmong(const std::vector<const RankState*>& trainers) {
 
 std::string BackTo(int64_t step) {
   return absl::StrCat("goes back to the copies of step ", step, "; ");
+}
+
+// Copies may fail for long, as when a connection breaks. Empty: a restart loses more, or almost as
+// much, or the job may not restart.
+std::string WhyARestartLosesLess(const Job& job) {
+  constexpr int kIntervals = 3;  // By so many the checkpoint has to be newer.
+  const Checkpoint* saved = NewestComplete(job, job.start.since);
+  if (saved == nullptr || job.restarts >= job.request.max_restarts) return "";
+  const int64_t copied = job.recovery.copies.step;
+  if (saved->key.step < copied + kIntervals * job.request.recovery.copy_every_steps) return "";
+  return absl::StrCat("its copies of step ", copied, " are older than its checkpoint of step ",
+                      saved->key.step);
 }
 
 bool IsLeft(const RankState& trainer) { return !IsLost(trainer) && !HasEnded(trainer); }
@@ -235,9 +248,11 @@ std::string WhyCopiesAreMissing(const Job& job, const std::vector<RankState>& me
 }
 
 std::string WhyItCannotGoOn(const Job& job) {
-  std::string why = job.recovery.copies.restoring ? "" : WhyStateIsLost(job);
-  if (!HasCopies(job) || (why.empty() && !job.recovery.copies.restoring)) return why;
-  const std::string missing = Missing(job, job.ranks, HoldersAmong(Left(job)));
+  const bool restoring = job.recovery.copies.restoring;
+  std::string why = restoring ? "" : WhyStateIsLost(job);
+  if (!HasCopies(job) || (why.empty() && !restoring)) return why;
+  std::string missing = Missing(job, job.ranks, HoldersAmong(Left(job)));
+  if (missing.empty() && !restoring) missing = WhyARestartLosesLess(job);
   if (missing.empty()) return "";
   return absl::StrCat(why, why.empty() ? "" : ", and ", missing);
 }

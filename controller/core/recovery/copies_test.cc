@@ -194,6 +194,27 @@ TEST(CopiesTest, WithoutACopyOfEachPartTheJobStartsAgain) {
   EXPECT_THAT(both.job.reason, HasSubstr("nobody is left with the copy of seat 0 after step 10"));
 }
 
+TEST(CopiesTest, ACheckpointThatIsMuchNewerIsWorthARestart) {
+  for (const int64_t saved : {int64_t{39}, int64_t{40}}) {
+    for (const int restarts : {0, 1}) {
+      MemberJob played = OneReplica();
+      played.job.request.max_restarts = restarts;
+      CopyAll(played, 10, 2);
+      Checkpoint checkpoint;
+      checkpoint.key = {saved, 1};
+      checkpoint.state = CheckpointState::kComplete;
+      played.job.checkpoints.records.push_back(checkpoint);
+      LoseRanks(played, {1}, 10);
+      const bool goes_back = saved < 40 || restarts == 0;
+      EXPECT_EQ(played.job.state == JobState::kRecovering, goes_back) << played.job.reason;
+      if (!goes_back) {
+        EXPECT_THAT(played.job.reason,
+                    HasSubstr("copies of step 10 are older than its checkpoint"));
+      }
+    }
+  }
+}
+
 TEST(CopiesTest, UntilAllHaveGoneBackEachGenerationGoesBackToTheSame) {
   MemberJob played = OneReplica();
   CopyAll(played, 10, 2);
