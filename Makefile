@@ -16,7 +16,7 @@ demo-stragglers: .programs  ## Train through random stalls and a node that becom
 demo-session: .programs  ## Train by a script of one's own: a rank is killed, a node drained.
 	@tools/demo-session.sh
 
-demo-sharded: .programs  ## Train a model in shards by a script of one's own: a rank is killed.
+demo-sharded: .programs  ## Train a model in shards: a rank is killed, a node drained.
 	@tools/demo-sharded.sh
 
 demo-slipstream: .programs  ## Train two jobs under the same stalls: one waits for them.

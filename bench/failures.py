@@ -1,5 +1,5 @@
 """Trainings of several ranks that are made to fail, ours and the peers': recovery.py, goodput.py,
-sharded_recovery.py, hotswap.py.
+sharded_recovery.py, copies.py, hotswap.py.
 
 Ours are built in, or the peers' script as a session. All train a perceptron of the same width on
 one thread each; with shards, FSDP2 divides it among the ranks of a replica. A run yields the
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import typing
 
 import paceline_bench
 import training
@@ -56,24 +57,39 @@ collective_timeout_s: 10
 recovery: {recovery}
 """
 
-# worker/ring/ring_layout.h
+# worker/ring/ring_layout.h, step_ring.h
 RING_HEADER = struct.Struct("<8sIIII8x32xQ")
 SLOT_OFFSET = 256
-SLOT = struct.Struct("<QQQQ")
+SLOT = struct.Struct("<QQQQ8Q")
+OPTIMIZER = 5
+
+
+class Record(typing.NamedTuple):
+    """A step of a rank, in ns of CLOCK_MONOTONIC."""
+
+    step: int  # Steps done with it.
+    start: int
+    end: int
+    phases: tuple  # Time in each.
+
+
+def read_records(path):
+    """What the ring still holds, oldest first."""
+    data = pathlib.Path(path).read_bytes()
+    magic, _, slot_bytes, capacity, _, written = RING_HEADER.unpack_from(data)
+    assert magic == b"PCLRING1", path
+    records = []
+    for record in range(max(0, written - capacity + 1), written):
+        at = SLOT_OFFSET + record % capacity * slot_bytes
+        sequence, step, start, total, *phases = SLOT.unpack_from(data, at)
+        if sequence == 2 * record + 2:
+            records.append(Record(step + 1, start, start + total, tuple(phases)))
+    return records
 
 
 def read_ring(path):
     """The (step, end) that the ring still holds, oldest first."""
-    data = pathlib.Path(path).read_bytes()
-    magic, _, slot_bytes, capacity, _, written = RING_HEADER.unpack_from(data)
-    assert magic == b"PCLRING1", path
-    steps = []
-    for record in range(max(0, written - capacity + 1), written):
-        at = SLOT_OFFSET + record % capacity * slot_bytes
-        sequence, step, start, total = SLOT.unpack_from(data, at)
-        if sequence == 2 * record + 2:
-            steps.append((step + 1, start + total))
-    return steps
+    return [(one.step, one.end) for one in read_records(path)]
 
 
 class Run:
@@ -156,14 +172,25 @@ class Ours(Run):
         job = self.describe()
         return {int(one["pid"]) for one in job["ranks"] + job.get("spares", []) if "pid" in one}
 
+    def rings(self):
+        """Of the trainers that are there now."""
+        return pathlib.Path("/dev/shm").glob(f"paceline-*/*/{self.job}.*.ring")
+
     def steps(self):
         """By trainer: each is one process."""
-        for ring in pathlib.Path("/dev/shm").glob(f"paceline-*/*/{self.job}.*.ring"):
+        for ring in self.rings():
             with contextlib.suppress(FileNotFoundError):
                 known = self.seen.setdefault(ring.name, [])
                 last = known[-1][1] if known else 0
                 known += [one for one in read_ring(ring) if one[1] > last]
         return self.seen
+
+    def wait_for_spare(self, deadline):
+        """It starts when the ranks do, and may be ready later: one of a session imports torch."""
+        while [one["state"] for one in self.describe().get("spares", [])] != ["READY"]:
+            if time.monotonic() > deadline:
+                raise RuntimeError("no spare is ready")
+            time.sleep(0.2)
 
     def stop(self):
         with contextlib.suppress(RuntimeError):
@@ -187,13 +214,6 @@ class Session(Ours):
         super().wait_for(step, since, timeout, look_every)
         if self.has_spare and since == 0:  # Before a fault.
             self.wait_for_spare(time.monotonic() + timeout)
-
-    def wait_for_spare(self, deadline):
-        """A spare imports torch, as the ranks do, and may begin later."""
-        while [one["state"] for one in self.describe().get("spares", [])] != ["READY"]:
-            if time.monotonic() > deadline:
-                raise RuntimeError("no spare is ready")
-            time.sleep(0.2)
 
 
 class Peer(Run):

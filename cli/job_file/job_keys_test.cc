@@ -74,6 +74,12 @@ std::string Surroundings(const std::string& path) {
   if (scope == v1::JobKey::COMMAND || scope == v1::JobKey::SCRIPT) return "command: [a]\n";
   if (path == "ranks") return "steps: 500\n";
   if (path == "shards") return "command: [a]\nsession: true\nranks: 4\nsteps: 500\n";
+  if (path == "recovery.copy_every_steps") {
+    return "command: [a]\nsession: true\nranks: 4\nshards: 2\nsteps: 500\n";
+  }
+  if (path == "zero_stage") {
+    return "ranks: 4\nshards: 2\nsteps: 500\nmodel: {kind: llama, checkpoint_activations: true}\n";
+  }
   if (path == "steps") return "ranks: 4\n";
   if (path == "cuda_graph") return "steps: 500\ndevice: cuda\nmodel: mlp\n";
   if (path == "evaluation.every") return "steps: 500\ndata: {eval: e}\n";

@@ -180,6 +180,17 @@ TEST_F(JobMetricsTest, ShowsWhatTheScriptReports) {
               HasSubstr("\"name\": \"accuracy\""));
 }
 
+TEST_F(JobMetricsTest, SaysWhenTheJobEnded) {
+  v1::JobSeries series = Series();
+  controller_.telemetry().SetSeries(series);
+  EXPECT_THAT(Paceline({"job", "metrics", "digits"}).out, HasSubstr("step 409 of 2000\n\n"));
+  series.mutable_end_time()->set_seconds(1700000000);
+  controller_.telemetry().SetSeries(series);
+  EXPECT_THAT(Paceline({"job", "metrics", "digits"}).out,
+              ContainsRegex("step 409 of 2000; it ended at 2023-11-1[45] .* ago\\)\n\n"));
+  EXPECT_THAT(Paceline({"job", "metrics", "digits", "-o", "json"}).out, HasSubstr("\"end_time\""));
+}
+
 TEST_F(JobMetricsTest, SaysWhenNothingIsKnown) {
   const Ran ran = Paceline({"job", "metrics", "digits"});
   EXPECT_EQ(ran.exit, kCliOk);

@@ -57,14 +57,42 @@ MemoryPart RecomputedBlock(const LlamaTraining& training) {
           training.tokens * bytes};
 }
 
+// Those that a rank updates.
+double ParametersOfRank(const LlamaTraining& training) {
+  return std::ceil(LlamaParameters(training.size) / training.shards);
+}
+
+// Parameters of the blocks but for their two norms.
+double BlockMatrices(const LlamaSize& size) {
+  return static_cast<double>(size.layers) *
+         (LlamaBlockParameters(size) - 2 * static_cast<double>(size.dim));
+}
+
+// What a rank of a sharded model has whole besides its part, without the blocks of stage 3. Those
+// matrices that autocast would cast at each use are in its type.
+std::vector<MemoryPart> WholeWeights(const LlamaTraining& training) {
+  const double blocks = BlockMatrices(training.size);
+  std::vector<MemoryPart> parts{Part("embedding, output projection and norms, whole, float32",
+                                     LlamaParameters(training.size) - blocks, kFloat)};
+  if (training.zero_stage == 3) return parts;
+  parts.push_back(
+      Part("matrices of the blocks, whole", blocks, training.bf16 ? kBfloat16 : kFloat));
+  return parts;
+}
+
+// Of the forward pass: one block of stage 3.
+std::vector<MemoryPart> GatheredBlock(const LlamaTraining& training) {
+  if (training.shards == 1 || training.zero_stage != 3) return {};
+  return {Part("matrices of one block, whole",
+               BlockMatrices(training.size) / static_cast<double>(training.size.layers),
+               training.bf16 ? kBfloat16 : kFloat)};
+}
+
 // Weights that autocast has cast for the forward pass. They are kept for the backward pass, unless
 // that casts them again; a block's two norms are not cast.
 std::vector<MemoryPart> Casts(const LlamaTraining& training) {
-  if (!training.bf16 || training.checkpoint_activations) return {};
-  const double matrices =
-      static_cast<double>(training.size.layers) *
-      (LlamaBlockParameters(training.size) - 2 * static_cast<double>(training.size.dim));
-  return {Part("matrices of the blocks in bfloat16", matrices, kBfloat16)};
+  if (!training.bf16 || training.checkpoint_activations || training.shards > 1) return {};
+  return {Part("matrices of the blocks in bfloat16", BlockMatrices(training.size), kBfloat16)};
 }
 
 std::vector<MemoryPart> Activations(const LlamaTraining& training) {
@@ -100,22 +128,42 @@ double TotalBytes(const std::vector<MemoryPart>& parts) {
   return bytes;
 }
 
+double LlamaCopyBytes(const LlamaTraining& training) {
+  return ParametersOfRank(training) * kFloat * (1 + training.optimizer_floats);
+}
+
 std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
-  const double parameters = LlamaParameters(training.size);
+  const double parameters = ParametersOfRank(training);
   const MemoryPart gradients = Part("gradients, float32", parameters, kFloat);
   std::vector<MemoryPart> always{Part("parameters, float32", parameters, kFloat)};
   if (training.optimizer_floats > 0) {
     always.push_back(Part("optimizer state", parameters, kFloat * training.optimizer_floats));
   }
+  if (training.copies > 0) {
+    always.push_back(Part("copies of the state, its own and another rank's", training.copies,
+                          LlamaCopyBytes(training)));
+  }
+
+  if (training.shards > 1) Append(WholeWeights(training), always);
 
   std::vector<MemoryPart> forward = always;
+  Append(GatheredBlock(training), forward);
   Append(Casts(training), forward);
   if (training.gradients_stay) forward.push_back(gradients);
   Append(Activations(training), forward);
 
   std::vector<MemoryPart> update = always;
   update.push_back(gradients);
-  return TotalBytes(forward) >= TotalBytes(update) ? forward : update;
+
+  std::vector<MemoryPart> start;
+  if (training.shards > 1) {
+    start.push_back(Part("parameters before they are divided, float32",
+                         LlamaParameters(training.size), kFloat));
+  }
+  return std::max({forward, update, start},
+                  [](const std::vector<MemoryPart>& a, const std::vector<MemoryPart>& b) {
+                    return TotalBytes(a) < TotalBytes(b);
+                  });
 }
 
 }  // namespace paceline

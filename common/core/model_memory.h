@@ -1,5 +1,4 @@
-// Formulas for the device memory that training a Llama takes on each rank, at least, if each holds
-// the whole model.
+// Formulas for the device memory that training a Llama takes on each rank, at least.
 //
 // They count what the trainer certainly keeps, not what an allocator, a runtime or an exchange with
 // other ranks adds. So a device that has less cannot train the model; one that has slightly more
@@ -18,10 +17,21 @@ struct LlamaTraining {
   LlamaSize size;
   double tokens = 1;  // Of a rank's forward pass: samples times sequence length.
   bool bf16 = false;  // Matrix products in bfloat16; weights are float32 all the same.
+  int shards = 1;  // Ranks that hold the float32 weights, gradients and optimizer state together.
+  // With shards: 2, each rank has whole weights besides; 3, those of blocks one block at a time.
+  int zero_stage = 2;
   bool checkpoint_activations = false;
   int optimizer_floats = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;  // They are not freed before the next forward pass.
+  int copies = 0;  // Of parameters and optimizer state, in the same memory (kCopiesKept).
 };
+
+// A rank with recovery.copy_every_steps keeps so many copies in host memory: the newest that are
+// complete and the next ones, its own and another rank's.
+inline constexpr int kCopiesKept = 4;
+
+// Bytes of one copy, of what the rank updates.
+double LlamaCopyBytes(const LlamaTraining& training);
 
 // One kind of state or activations.
 struct MemoryPart {

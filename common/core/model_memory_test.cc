@@ -86,6 +86,40 @@ TEST(ModelMemoryTest, ASmallLlamaInFloat32) {
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 24'654'848 + 855'638'016 + 134'217'728);
 }
 
+TEST(ModelMemoryTest, OfShardedParametersARankHasAPartAndTheWholeWeights) {
+  LlamaTraining training = Train8b();
+  training.shards = 4;
+  // 2,007,565,312 parameters * (4 + 8 + 4) B; in the blocks 6,979,321,856 * 2 B, in the rest
+  // 1,050,939,392 * 4 B.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 32'121'044'992 + 13'958'643'712 + 4'203'757'568);
+  EXPECT_THAT(Kinds(training), ElementsAre("parameters, float32", "optimizer state",
+                                           "embedding, output projection and norms, whole, float32",
+                                           "matrices of the blocks, whole", "gradients, float32"));
+  EXPECT_EQ(LlamaMemory(training)[0].formula, "2,007,565,312 x 4 B");
+  training.bf16 = false;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 32'121'044'992 + 2 * 13'958'643'712 + 4'203'757'568);
+}
+
+TEST(ModelMemoryTest, InStage3OneBlockIsWhole) {
+  LlamaTraining training = Train8b();
+  training.shards = 4;
+  training.zero_stage = 3;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 32'121'044'992 + 4'203'757'568);
+  training.gradients_stay = true;
+  // 218,103,808 * 2 B of a block; activations as above.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)),
+            32'121'044'992 + 4'203'757'568 + 436'207'616 + 4'294'967'296 + 1'275'068'416);
+}
+
+TEST(ModelMemoryTest, AModelIsMadeWholeBeforeItIsDivided) {
+  LlamaTraining training = Train8b();
+  training.shards = 64;
+  training.zero_stage = 3;
+  // 8,030,261,248 * 4 B. In a step: 125,472,832 * 12 B, and 10 GB that are as above.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 32'121'044'992);
+  EXPECT_THAT(Kinds(training), ElementsAre("parameters before they are divided, float32"));
+}
+
 TEST(ModelMemoryTest, EachFormulaIsWrittenOut) {
   const std::vector<MemoryPart> parts = LlamaMemory(Train8b());
   EXPECT_EQ(parts[0].formula, "8,030,261,248 x 4 B");

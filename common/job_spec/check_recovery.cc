@@ -74,6 +74,27 @@ void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
                       ". Allow fewer ranks, or give recovery.batch: keep_rank_batch"));
 }
 
+// Of a job that recovers from failures.
+void CheckCopies(const v1::JobSpec& spec, ProblemList& problems) {
+  constexpr char kKey[] = "recovery.copy_every_steps";
+  const int64_t every = spec.recovery().copy_every_steps();
+  if (every <= 0 || problems.Tells(kKey) || problems.Tells("ranks")) return;
+  if (spec.ranks() < 2) {
+    problems.Add(kKey, StrCat("is ", every,
+                              ", but the one rank has no other to keep its copy: "
+                              "give 0, or ranks above 1"));
+  } else if (spec.strategy().has_slipstream() || spec.strategy().has_auto_()) {
+    problems.Add(kKey, StrCat("is ", every,
+                              " beside strategy slipstream or auto, whose ranks make steps of "
+                              "their own, so that there is no step to go back to; give 0, or "
+                              "strategy ddp, local_sgd or hsgd"));
+  } else if (spec.shards() == 1 && !spec.strategy().has_hsgd()) {
+    problems.Add(kKey, StrCat("is ", every,
+                              ", but each rank has all of the state already, so copies protect "
+                              "nothing; they need shards above 1, or strategy hsgd. Give 0"));
+  }
+}
+
 }  // namespace
 
 void CheckCheckpoint(const v1::JobSpec& spec, ProblemList& problems) {
@@ -122,6 +143,7 @@ void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems) {
   const v1::Recovery& recovery = spec.recovery();
   if (recovery.max_failures() > 0) {
     if (spec.ranks() > 0) CheckShrinking(spec, problems);
+    CheckCopies(spec, problems);
     if (spec.cuda_graph()) {
       problems.Add("recovery.max_failures",
                    "is more than 0 beside cuda_graph, whose one rank has no other to get its state "
@@ -136,6 +158,10 @@ void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems) {
   if (recovery.min_ranks() != 0) {
     problems.Add("recovery.min_ranks",
                  StrCat("is ", recovery.min_ranks(), "; it needs recovery.max_failures above 0"));
+  }
+  if (recovery.copy_every_steps() != 0) {
+    problems.Add("recovery.copy_every_steps", StrCat("is ", recovery.copy_every_steps(),
+                                                     "; it needs recovery.max_failures above 0"));
   }
 }
 

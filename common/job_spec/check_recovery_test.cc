@@ -110,6 +110,23 @@ TEST(CheckRecoveryTest, SparesAndFewerRanksNeedFailuresToBeAllowed) {
   EXPECT_THAT(Problems("recovery { max_failures: 1 spares: 1 min_ranks: 2 }"), IsEmpty());
 }
 
+TEST(CheckRecoveryTest, CopiesNeedAStateThatIsInOnePlaceAndAStepToGoBackTo) {
+  const std::string copies = "recovery { max_failures: 1 copy_every_steps: 10 } ";
+  EXPECT_THAT(Problems(copies + "strategy { hsgd {} }"), IsEmpty());
+  EXPECT_THAT(Problems(copies), ElementsAre(StartsWith("recovery.copy_every_steps is 10, but each "
+                                                       "rank has all of the state already")));
+  EXPECT_THAT(
+      Problems(copies + "strategy { slipstream {} }"),
+      ElementsAre(StartsWith("recovery.copy_every_steps is 10 beside strategy slipstream")));
+  EXPECT_THAT(Problems("recovery { copy_every_steps: 10 }"),
+              ElementsAre("recovery.copy_every_steps is 10; it needs recovery.max_failures above "
+                          "0"));
+  v1::JobSpec alone = Spec(copies + "strategy { hsgd {} }");
+  alone.set_ranks(1);
+  EXPECT_THAT(Texts(CheckJobSpec(alone)), ElementsAre(StartsWith("recovery.copy_every_steps is 10, "
+                                                                 "but the one rank has no other")));
+}
+
 TEST(CheckRecoveryTest, RangesAreChecked) {
   EXPECT_THAT(
       Problems("recovery { max_failures: -1 window_s: -1 spares: -1 batch: 9 }"),

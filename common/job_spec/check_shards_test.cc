@@ -47,13 +47,50 @@ TEST(CheckShardsTest, ReplicasAreWhole) {
   EXPECT_THAT(SessionProblems("shards: -1"), ElementsAre(StartsWith("shards is -1")));
 }
 
-TEST(CheckShardsTest, BuiltInModelsHaveNone) {
+TEST(CheckShardsTest, OtherBuiltInModelsAreRefusedByName) {
   const std::string built_in =
       "name: 'a' ranks: 8 model { mlp {} } data { train: '/t' } steps: 100 optimizer { sgd {} "
       "learning_rate: 1 } ";
   EXPECT_THAT(Problems(Parse(built_in + "shards: 1")), IsEmpty());
   EXPECT_THAT(Problems(Parse(built_in + "shards: 2")),
-              ElementsAre(StartsWith("shards is 2, but the model is built in")));
+              ElementsAre("shards is 2, but model mlp cannot be sharded, only llama, or the model "
+                          "of a session; give one of these, or shards: 1"));
+}
+
+// Of 8 ranks.
+std::vector<std::string> LlamaProblems(const std::string& changes, bool recomputes = false) {
+  v1::JobSpec spec = Parse(
+      "name: 'a' ranks: 8 model { llama {} } data { train: '/t' } steps: 100 optimizer { "
+      "adamw {} learning_rate: 1 } " +
+      changes);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(recomputes);
+  return Problems(spec);
+}
+
+TEST(CheckShardsTest, ALlamaIsSharded) {
+  EXPECT_THAT(LlamaProblems("shards: 4"), IsEmpty());
+  EXPECT_THAT(LlamaProblems("shards: 4 zero_stage: 2"), IsEmpty());
+  EXPECT_THAT(LlamaProblems("shards: 4 strategy { local_sgd { period: 4 } }"), IsEmpty());
+  EXPECT_THAT(LlamaProblems("shards: 4 gradient_format: WIRE_FORMAT_BF16"),
+              ElementsAre(StartsWith("gradient_format is given beside shards 4")));
+}
+
+TEST(CheckShardsTest, TheStageIsOfShardsAndKnowsWhatItNeeds) {
+  EXPECT_THAT(LlamaProblems("zero_stage: 3"),
+              ElementsAre(StartsWith("zero_stage is 3 without shards")));
+  EXPECT_THAT(LlamaProblems("shards: 2 zero_stage: 1"), ElementsAre(StartsWith("zero_stage is 1")));
+  EXPECT_THAT(LlamaProblems("shards: 2 zero_stage: 3"),
+              ElementsAre(StartsWith("zero_stage is 3 without model.checkpoint_activations")));
+  EXPECT_THAT(LlamaProblems("shards: 2 zero_stage: 3", /*recomputes=*/true), IsEmpty());
+}
+
+TEST(CheckShardsTest, TheStageOfAShardedLlamaIsFilledIn) {
+  v1::JobSpec spec = Parse("model { llama {} } ranks: 4");
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.zero_stage(), 0);
+  spec.set_shards(2);
+  FillDefaults(&spec);
+  EXPECT_EQ(spec.zero_stage(), 2);
 }
 
 TEST(CheckShardsTest, StrategiesOfWholeModelsAreRefusedByName) {
@@ -72,14 +109,13 @@ TEST(CheckShardsTest, NoRemedyIsTakenWithoutAPerson) {
               ElementsAre(StartsWith("stragglers.mode is auto beside shards 2: ")));
 }
 
-TEST(CheckShardsTest, ParametersTravelAsFp32) {
-  const std::string ladder =
-      "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 level: SCOPE_ALL format: "
-      "WIRE_FORMAT_INT8 } } }";
-  EXPECT_THAT(SessionProblems(ladder), IsEmpty());
-  EXPECT_THAT(SessionProblems("shards: 2 " + ladder),
-              ElementsAre("strategy.hsgd.ladder[1].format is int8; with shards, parameters travel "
-                          "as fp32: leave it out"));
+TEST(CheckShardsTest, ParametersTravelAsWithoutShards) {
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 size: 2 } ladder { "
+                              "period: 4 level: SCOPE_ALL format: WIRE_FORMAT_INT8 } } }"),
+              IsEmpty());
+  EXPECT_THAT(SessionProblems("shards: 2 strategy { hsgd { ladder { period: 2 level: SCOPE_ALL "
+                              "format: WIRE_FORMAT_INT8 } } }"),
+              ElementsAre(StartsWith("strategy.hsgd.ladder[0].format is int8 in the first level")));
 }
 
 TEST(CheckShardsTest, LaddersAndGroupsOfGradientsCountReplicas) {

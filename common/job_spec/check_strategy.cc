@@ -26,8 +26,7 @@ class LadderCheck {
   // replicas.
   LadderCheck(int ranks, int shards, std::string field, ProblemList& problems)
       : ranks_(ReplicasOf(ranks, shards)),
-        is_sharded_(shards > 1),
-        noun_(is_sharded_ ? "replicas" : "ranks"),
+        noun_(shards > 1 ? "replicas" : "ranks"),
         field_(std::move(field)),
         problems_(problems) {}
 
@@ -111,9 +110,6 @@ class LadderCheck {
       problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
                                            ", a format of gradients only; allowed is fp32, and "
                                            "int8 above the first level"));
-    } else if (format == v1::WIRE_FORMAT_INT8 && is_sharded_) {
-      problems_.Add(at_ + "format",
-                    "is int8; with shards, parameters travel as fp32: leave it out");
     } else if (format == v1::WIRE_FORMAT_INT8 && first_) {
       problems_.Add(at_ + "format",
                     "is int8 in the first level; allowed is fp32, and int8 above it");
@@ -126,7 +122,6 @@ class LadderCheck {
   }
 
   const int ranks_;  // Or replicas.
-  const bool is_sharded_;
   const char* const noun_;
   const std::string field_;
   ProblemList& problems_;

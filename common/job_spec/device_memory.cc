@@ -35,8 +35,12 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   training.checkpoint_activations = llama.checkpoint_activations();
   if (spec.optimizer().has_adamw()) training.optimizer_floats = 2;
   if (spec.optimizer().sgd().momentum() > 0) training.optimizer_floats = 1;
-  training.gradients_stay =
-      spec.accumulation_steps() > 1 || (spec.ranks() > 1 && spec.strategy().has_ddp());
+  training.shards = std::max(1, spec.shards());
+  training.zero_stage = spec.zero_stage();
+  const bool in_buckets = training.shards == 1 && spec.ranks() > 1 && spec.strategy().has_ddp();
+  training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
+  const bool has_copies = spec.recovery().copy_every_steps() > 0;
+  if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;
 }
 
@@ -96,6 +100,37 @@ Change WithSmallerBatch(Change change, double device_bytes) {
   return change;
 }
 
+Change Divided(Change change, int shards, int stage) {
+  if (shards != change.spec.shards()) AddKey(absl::StrCat("shards: ", shards), change);
+  if (stage == 3 && change.spec.zero_stage() != 3) AddKey("zero_stage: 3", change);
+  change.spec.set_shards(shards);
+  change.spec.set_zero_stage(stage);
+  return change;
+}
+
+// Divides the model among the fewest of the job's ranks with which it fits. If it never does, the
+// same with fewer samples.
+Change WithShards(const Change& change, double device_bytes) {
+  const v1::JobSpec& spec = change.spec;
+  for (const bool smaller : {false, true}) {
+    for (int shards = std::max(2, spec.shards()); shards <= spec.ranks(); ++shards) {
+      if (spec.ranks() % shards != 0) continue;
+      for (int stage = std::max(2, spec.zero_stage()); stage <= 3; ++stage) {
+        Change divided = Divided(change, shards, stage);
+        if (smaller) divided = WithSmallerBatch(std::move(divided), device_bytes);
+        if (Fits(divided.spec, device_bytes)) return divided;
+      }
+    }
+  }
+  return change;
+}
+
+// The job with as little memory for each token as its other keys allow.
+v1::JobSpec Least(const Change& change) {
+  const Change divided = Divided(change, change.spec.ranks(), /*stage=*/3);
+  return CheckJobSpec(divided.spec).empty() ? divided.spec : change.spec;
+}
+
 // What to do, as the end of the message.
 std::string Remedy(const v1::JobSpec& spec, double device_bytes) {
   const Change none{"", spec};
@@ -109,18 +144,35 @@ std::string Remedy(const v1::JobSpec& spec, double device_bytes) {
   }
   Change all = WithBf16(WithCheckpointing(none));
   if (!Fits(all.spec, device_bytes)) all = WithSmallerBatch(std::move(all), device_bytes);
+  if (!Fits(all.spec, device_bytes)) all = WithShards(all, device_bytes);
   if (Fits(all.spec, device_bytes)) {
     return absl::StrCat("by this count it would fit with all of ", Text(all));
   }
-  all.spec.set_batch_per_rank(1);
-  all.spec.mutable_data()->set_sequence_length(1);
-  const char* const smaller = Need(all.spec) <= device_bytes ? "data.sequence_length" : "model";
+  v1::JobSpec least = Least(all);
+  least.set_batch_per_rank(1);
+  least.mutable_data()->set_sequence_length(1);
+  const char* const smaller = Need(least) <= device_bytes ? "data.sequence_length" : "model";
   return absl::StrCat(
       "checkpoint_activations, bf16 and a smaller batch do not make it fit: take a smaller ",
       smaller, ", or add nodes with more memory");
 }
 
 }  // namespace
+
+absl::Status CheckCopyMemory(const v1::JobSpec& spec, int64_t host_bytes) {
+  if (!spec.command().empty() || !spec.model().has_llama() || spec.device() != v1::CUDA ||
+      spec.recovery().copy_every_steps() == 0) {
+    return absl::OkStatus();
+  }
+  const double copy = LlamaCopyBytes(TrainingOf(spec));
+  const double needed = kCopiesKept * copy;
+  if (needed <= static_cast<double>(host_bytes)) return absl::OkStatus();
+  return absl::FailedPreconditionError(
+      absl::StrCat("recovery.copy_every_steps is ", spec.recovery().copy_every_steps(),
+                   ", but a rank needs ", Text(needed), " of host memory for copies (", kCopiesKept,
+                   " x ", Text(copy), "), and no node where the job may run has more than ",
+                   Text(static_cast<double>(host_bytes)), "; give 0, or take a smaller model"));
+}
 
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes) {
   if (!spec.command().empty() || !spec.model().has_llama()) return absl::OkStatus();

@@ -1,4 +1,4 @@
-// Whether a rank of a job fits the memory of its device.
+// Whether a rank of a job fits the memory of its device, and its copies that of its node.
 #ifndef COMMON_JOB_SPEC_DEVICE_MEMORY_H_
 #define COMMON_JOB_SPEC_DEVICE_MEMORY_H_
 
@@ -14,6 +14,10 @@ namespace paceline {
 // with which the job would fit and be accepted. OK for all but the built-in llama: of other models
 // too little is known. Requires: the spec has its defaults and no problems.
 absl::Status CheckDeviceMemory(const v1::JobSpec& spec, int64_t device_bytes);
+
+// The same for the copies that a rank on a GPU keeps in its node's memory, which has `host_bytes`
+// (recovery.copy_every_steps). On CPUs that is the device's memory: CheckDeviceMemory counts them.
+absl::Status CheckCopyMemory(const v1::JobSpec& spec, int64_t host_bytes);
 
 }  // namespace paceline
 

@@ -46,6 +46,48 @@ TEST(DeviceMemoryTest, AJobThatFitsToTheByteIsAccepted) {
   EXPECT_NE(Problem(spec, kNeeded - 1), "");
 }
 
+v1::JobSpec WithCopies(v1::Device device) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 32, 256);
+  spec.set_device(device);
+  spec.set_ranks(2);
+  spec.mutable_strategy()->mutable_hsgd();
+  spec.mutable_recovery()->set_max_failures(1);
+  spec.mutable_recovery()->set_copy_every_steps(10);
+  return spec;
+}
+
+// Three floats of four bytes for each parameter, in four copies.
+constexpr int64_t kFourCopies = int64_t{4} * 73'964'544;
+
+TEST(DeviceMemoryTest, CopiesOfRanksOnCpusAreInTheSameMemory) {
+  const v1::JobSpec with = WithCopies(v1::CPU);
+  v1::JobSpec without = with;
+  without.mutable_recovery()->set_copy_every_steps(0);
+  int64_t enough = kGiB;
+  while (!Problem(without, enough).empty()) enough += kGiB / 64;
+  EXPECT_THAT(Problem(with, enough + kFourCopies - kGiB / 64), HasSubstr("copies of the state"));
+  EXPECT_EQ(Problem(with, enough + kFourCopies), "");
+}
+
+TEST(DeviceMemoryTest, CopiesOfRanksOnGpusNeedMemoryOfTheHost) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  FillDefaults(&spec);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies).ok());
+  const absl::Status status = CheckCopyMemory(spec, kFourCopies - 1);
+  EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition);
+  EXPECT_THAT(std::string(status.message()), HasSubstr("for copies (4 x 70.5 MiB)"));
+  spec.mutable_recovery()->set_copy_every_steps(0);
+  EXPECT_TRUE(CheckCopyMemory(spec, 0).ok());
+}
+
+TEST(DeviceMemoryTest, CopiesOfAShardedModelAreOfTheRanksPart) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  spec.set_shards(2);
+  FillDefaults(&spec);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies / 2).ok());
+  EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 2 - 1).ok());
+}
+
 TEST(DeviceMemoryTest, TheErrorHasTheArithmeticAndEachKeyThatHelps) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 4, 2048);
   spec.set_ranks(8);
@@ -118,6 +160,38 @@ TEST(DeviceMemoryTest, WhatNoKeyMakesFit) {
   spec = Llama(v1::LLAMA_PRESET_8B, 1, 1'000'000);
   spec.mutable_optimizer()->mutable_sgd();
   EXPECT_THAT(Problem(spec, 80 * kGiB), ends_with("data.sequence_length"));
+}
+
+// The parts are those of model_memory_test.cc.
+TEST(DeviceMemoryTest, AShardedModelIsDividedFurther) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 8192);
+  spec.set_ranks(8);
+  spec.set_precision(v1::BF16);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  EXPECT_THAT(Problem(spec, 80 * kGiB), EndsWith("fit with all of shards: 2 (76.7 GiB)"));
+  EXPECT_THAT(Problem(spec, 40 * kGiB),
+              EndsWith("fit with all of shards: 4, zero_stage: 3 (33.8 GiB)"));
+  spec.set_shards(4);
+  EXPECT_EQ(Problem(spec, 47 * kGiB), "");
+  EXPECT_THAT(Problem(spec, 40 * kGiB), EndsWith("fit with all of zero_stage: 3 (33.8 GiB)"));
+  spec.set_zero_stage(3);
+  EXPECT_EQ(Problem(spec, 34 * kGiB), "");
+}
+
+TEST(DeviceMemoryTest, ADividedModelMayNeedASmallerBatchToo) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 16, 8192);
+  spec.set_ranks(8);
+  spec.set_precision(v1::BF16);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  // 4,015,130,624 * 12 B, whole weights as in model_memory_test.cc, and for each sample
+  // 32 * 8192 * 16,384 B + 8192 * 155,648 B.
+  EXPECT_THAT(Problem(spec, 80 * kGiB),
+              EndsWith("fit with all of shards: 2, batch_per_rank: 3 (77.4 GiB)"));
+  // A part of the model fits, but not one sample.
+  spec.set_batch_per_rank(1);
+  spec.mutable_data()->set_sequence_length(1'000'000);
+  EXPECT_THAT(Problem(spec, 80 * kGiB),
+              EndsWith("take a smaller data.sequence_length, or add nodes with more memory"));
 }
 
 TEST(DeviceMemoryTest, OnCpusTheNodesMemoryCounts) {

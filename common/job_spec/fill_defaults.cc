@@ -129,7 +129,10 @@ void FillDefaults(v1::JobSpec* spec) {
   if (spec->model().has_mlp() && spec->model().mlp().hidden().empty()) {
     spec->mutable_model()->mutable_mlp()->add_hidden(128);
   }
-  if (spec->model().has_llama()) FillLlama(spec->mutable_model()->mutable_llama());
+  if (spec->model().has_llama()) {
+    FillLlama(spec->mutable_model()->mutable_llama());
+    if (spec->shards() > 1 && spec->zero_stage() == 0) spec->set_zero_stage(2);
+  }
   if (!spec->checkpoint().directory().empty()) FillCheckpoint(spec->mutable_checkpoint());
   FillRecovery(spec);
   FillStrategy(spec);

@@ -9,6 +9,7 @@
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/job/plan.h"
 #include "controller/core/job/profile.h"
+#include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/state_groups.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_collectives.h"
@@ -28,6 +29,7 @@ v1::Progress ToProto(const Progress& progress) {
   out.set_samples_per_s(progress.samples_per_second);
   out.set_evaluated_batches(progress.evaluated_batches);
   out.set_evaluation_batches(progress.evaluation_batches);
+  out.set_collectives(progress.collectives);
   return out;
 }
 
@@ -85,6 +87,15 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   out.set_step(status.step);
   out.set_ready_generation(status.ready.value());
   out.set_left_generation(status.left.value());
+  out.set_can_hand_over(status.can_hand_over);
+  if (!(status.copies == CopyStatus())) {
+    const CopyStatus& copies = status.copies;
+    out.mutable_copies()->set_generation(copies.generation.value());
+    out.mutable_copies()->set_copied_step(copies.copied_step);
+    out.mutable_copies()->set_settled_step(copies.settled_step);
+    out.mutable_copies()->set_error(copies.error);
+    out.mutable_copies()->set_steps_lost(copies.steps_lost);
+  }
   return out;
 }
 
@@ -229,6 +240,7 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   out.set_restored_from(job.restored_from);
   out.set_submitter(job.submitter);
   SetCollectives(job.collectives, out);
+  if (HasCopies(job) && job.holds_slots()) *out.mutable_copies() = CopiesToProto(job);
   return out;
 }
 
@@ -296,7 +308,8 @@ Progress FromProto(const v1::Progress& progress) {
           absl::Seconds(progress.step_s()),
           progress.samples_per_s(),
           progress.evaluated_batches(),
-          progress.evaluation_batches()};
+          progress.evaluation_batches(),
+          progress.collectives()};
 }
 
 Evaluation FromProto(const v1::EvaluationResult& evaluation) {

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/recovery/copies.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_plan.h"
 #include "google/protobuf/repeated_ptr_field.h"
@@ -27,6 +28,9 @@ v1::TrainerRecord EncodeTrainer(const RankState& trainer) {
   record.set_hangs(trainer.hangs);
   record.set_lost(trainer.lost);
   record.set_counted(trainer.counted);
+  record.set_hands_over(trainer.hands_over);
+  record.set_own_copy(trainer.own_copy + 1);
+  record.set_ward_copy(trainer.ward_copy + 1);
   return record;
 }
 
@@ -64,6 +68,9 @@ void Complete(const v1::TrainerRecord& record, RankState* trainer) {
   trainer->hangs = record.hangs();
   trainer->lost = record.lost();
   trainer->counted = record.counted();
+  trainer->hands_over = record.hands_over();
+  trainer->own_copy = record.own_copy() - 1;
+  trainer->ward_copy = record.ward_copy() - 1;
 }
 
 std::vector<RankState> DecodeTrainers(
@@ -87,6 +94,8 @@ MembershipChange DecodeChange(const v1::MembershipChange& shown) {
   change.ranks_after = shown.ranks_after();
   change.step = shown.step();
   change.planned = shown.planned();
+  change.restored_step = shown.restored_step();
+  change.steps_lost = shown.steps_lost();
   return change;
 }
 
@@ -107,6 +116,15 @@ v1::RecoveryRecord Encode(const JobRecovery& recovery) {
   for (const auto& [node, why] : recovery.avoid) (*record.mutable_avoid())[node.value()] = why;
   record.set_changes(recovery.changes);
   record.set_hopeless(recovery.hopeless);
+  const JobCopies& copies = recovery.copies;
+  if (copies.step > 0 || copies.settled_step > 0) {
+    v1::RecoveryRecord::Copies& stored = *record.mutable_copies();
+    stored.set_step(copies.step);
+    stored.set_generation(copies.generation.value());
+    if (copies.step > 0) *stored.mutable_time() = ToProto(copies.time);
+    stored.set_settled_step(copies.settled_step);
+    stored.set_restoring(copies.restoring);
+  }
   return record;
 }
 
@@ -125,6 +143,13 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
   for (const auto& [node, why] : record.avoid()) recovery->avoid[NodeName(node)] = why;
   recovery->changes = record.changes();
   recovery->hopeless = record.hopeless();
+  if (!record.has_copies()) return;
+  JobCopies& copies = recovery->copies;
+  copies.step = record.copies().step();
+  copies.generation = Generation(record.copies().generation());
+  if (copies.step > 0) copies.time = FromProto(record.copies().time());
+  copies.settled_step = record.copies().settled_step();
+  copies.restoring = record.copies().restoring();
 }
 
 }  // namespace
@@ -139,6 +164,17 @@ v1::Membership ToProto(const Membership& membership) {
   out.set_batch_per_rank(membership.batch.samples);
   out.set_accumulation_steps(membership.batch.passes);
   if (membership.shards > 1) out.set_shards(membership.shards);
+  if (membership.hand_over != Rank(-1)) out.set_hand_over_rank(membership.hand_over.value());
+  if (membership.copies.has_value()) {
+    const MemberCopies& copies = *membership.copies;
+    out.mutable_copies()->set_seat(copies.seat);
+    out.mutable_copies()->set_buddy_rank(copies.buddy);
+    out.mutable_copies()->set_ward_rank(copies.ward);
+    out.mutable_copies()->set_complete_step(copies.complete_step);
+    out.mutable_copies()->set_complete_generation(copies.complete_generation.value());
+    out.mutable_copies()->set_settled_step(copies.settled_step);
+    out.mutable_copies()->set_restore(copies.restore);
+  }
   return out;
 }
 
@@ -152,6 +188,19 @@ v1::MembershipChange ToProto(const MembershipChange& change) {
   out.set_ranks_after(change.ranks_after);
   out.set_step(change.step);
   out.set_planned(change.planned);
+  out.set_restored_step(change.restored_step);
+  out.set_steps_lost(change.steps_lost);
+  return out;
+}
+
+v1::JobCopies CopiesToProto(const Job& job) {
+  const JobCopies& copies = job.recovery.copies;
+  v1::JobCopies out;
+  if (IsProtected(job)) {
+    out.set_step(copies.step);
+    *out.mutable_time() = ToProto(copies.time);
+  }
+  out.set_protection(DescribeProtection(job));
   return out;
 }
 
@@ -163,6 +212,10 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.step = status.step();
   out.ready = Generation(status.ready_generation());
   out.left = Generation(status.left_generation());
+  out.can_hand_over = status.can_hand_over();
+  const v1::CopyStatus& copies = status.copies();
+  out.copies = {Generation(copies.generation()), copies.copied_step(), copies.settled_step(),
+                copies.error(), copies.steps_lost()};
   return out;
 }
 
@@ -198,6 +251,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
     job->recovery.history.push_back(DecodeChange(change));
   }
   Decode(record.recovery(), &job->recovery);
+  RestoreBuddies(*job);
   const JobStrategy strategy = FromProto(record.job().plan().strategy());
   job->plan.ladder = strategy.ladder;
   job->plan.slipstream = strategy.slipstream;

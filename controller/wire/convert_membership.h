@@ -16,6 +16,7 @@ namespace paceline {
 v1::Rank ToProto(int rank, const RankState& trainer);
 v1::Membership ToProto(const Membership& membership);
 v1::MembershipChange ToProto(const MembershipChange& change);
+v1::JobCopies CopiesToProto(const Job& job);
 
 // Wire to core:
 MembershipStatus FromProto(const v1::MembershipStatus& status);

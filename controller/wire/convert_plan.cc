@@ -233,6 +233,7 @@ RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {
   if (recovery.batch() == v1::KEEP_RANK_BATCH) out.rule = BatchRule::kKeepRank;
   out.batch = {std::max(1, spec.batch_per_rank()), std::max(1, spec.accumulation_steps())};
   out.least_samples = LeastSamples(spec.model());
+  out.copy_every_steps = recovery.copy_every_steps();
   return out;
 }
 

@@ -231,6 +231,7 @@ v1::JobSteps DescribeSteps(const Job& job, const MeasuredJob* measured, int step
 v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::Time since) {
   v1::JobSeries out;
   out.set_job_id(job.request.id.value());
+  if (job.ended_already()) *out.mutable_end_time() = ToProto(job.ended);
   SetReported(job, &out);
   if (measured == nullptr) return out;
   out.set_period_s(absl::ToDoubleSeconds(measured->series.period()));

@@ -150,6 +150,25 @@ TEST_F(ConvertTelemetryTest, TellsWhatScriptsReportOverTheRanksThatDo) {
       << "nobody knows more";
 }
 
+TEST_F(ConvertTelemetryTest, OfAnEndedJobTheLastNumbersAreToldWithTheTimeOfItsEnd) {
+  Job job = watched_.job();
+  for (RankState& rank : job.ranks) {
+    TrainerReport report = rank.report;
+    report.figures = Reported(24, {{"accuracy", 0.5}});
+    report.state = TrainerState::kExited;
+    report.exit = TrainerExit();
+    EXPECT_FALSE(DescribeSeries(job, nullptr, absl::InfinitePast()).has_end_time());
+    ApplyReport(job, rank.slot.node, report, watched_.now);
+  }
+  ASSERT_EQ(job.state, JobState::kSucceeded) << job.reason;
+  const v1::JobSeries series = DescribeSeries(job, nullptr, absl::InfiniteFuture());
+  EXPECT_EQ(FromProto(series.end_time()), job.ended);
+  ASSERT_EQ(series.reported_size(), 1);
+  EXPECT_EQ(series.reported(0).mean(), 0.5);
+  EXPECT_EQ(series.reported(0).step(), 24);
+  EXPECT_EQ(series.reported(0).ranks(), 4);
+}
+
 TEST_F(ConvertTelemetryTest, NamesThatRanksReportAreBounded) {
   Job job = watched_.job();
   for (size_t rank = 0; rank < job.ranks.size(); ++rank) {

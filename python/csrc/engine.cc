@@ -69,8 +69,9 @@ void Engine::BeginPass() {
 
 void Engine::BeginForward(int64_t samples, int64_t tokens) {
   Make([&] {
-    run_->step().BeginForward(
-        {samples, tokens, static_cast<double>(tokens > 0 ? tokens : samples)});
+    const auto work = static_cast<double>(tokens > 0 ? tokens : samples);
+    const bool counts = !workload_->repeats_samples();
+    run_->step().BeginForward({counts ? samples : 0, counts ? tokens : 0, work});
     return absl::OkStatus();
   });
 }
@@ -85,6 +86,7 @@ void Engine::Backward(const at::Tensor& loss, const at::Tensor& shown) {
 void Engine::TakeMean(at::Tensor gradients) {
   Group* const group = workload_->gradient_group();
   if (group == nullptr) return;
+  CountCollective();
   group->Sum(gradients);
   gradients.div_(group->size());
 }
@@ -92,6 +94,7 @@ void Engine::TakeMean(at::Tensor gradients) {
 at::Tensor Engine::BeforeUpdate(std::optional<double> max_norm) {
   at::Tensor skip;
   Make([&] {
+    if (workload_->averages_gradients()) CountCollective();  // The word (comm/step_word.h).
     skip = run_->step().BeforeUpdate(max_norm);
     return absl::OkStatus();
   });
@@ -131,8 +134,10 @@ void Engine::ShowProgress(int64_t done, int64_t all) {
 }
 
 void Engine::EndEvaluation(const Score& score, int64_t samples) {
+  if (config().member.shards > 1) ring_->RoundCollectivesUp();
   Make([&] {
-    run_->evaluation().End(score, samples);
+    const bool counts = !workload_->repeats_samples();
+    run_->evaluation().End(counts ? score : Score(), counts ? samples : 0);
     return absl::OkStatus();
   });
 }

@@ -83,6 +83,8 @@ class Engine {
   // hold the same slices and share gradients. They all call it in the same order. Throws
   // CollectiveError.
   void TakeMean(at::Tensor gradients);
+  // A sharded model is about to enter a collective. Any thread.
+  void CountCollective() { ring_->CountCollective(); }
   // As LocalStep::BeforeUpdate.
   at::Tensor BeforeUpdate(std::optional<double> max_norm);
   void Updated();

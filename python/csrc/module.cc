@@ -42,9 +42,9 @@ Engine* StartEngine(Platform& platform, const std::string& directory, const std:
 
 void Load(Engine& engine, const ModuleTensors::Named& parameters,
           const ModuleTensors::Named& buffers, bool unused_parameters, py::object state,
-          py::object shadow, py::object sharded, const std::string& no_slipstream,
-          const std::string& no_mean, int64_t samples, int64_t batch, bool shuffle,
-          bool evaluates) {
+          py::object shadow, py::object sharded, const std::vector<int>& mesh,
+          const std::string& no_slipstream, const std::string& no_mean, int64_t samples,
+          int64_t batch, bool shuffle, bool evaluates) {
   ScriptWorkload::Parts parts;
   parts.model = std::make_unique<ModuleTensors>(engine.device(), parameters, buffers);
   parts.attachments = std::make_unique<PythonAttachments>(std::move(state));
@@ -55,6 +55,7 @@ void Load(Engine& engine, const ModuleTensors::Named& parameters,
                       "gradients have the reduce_dtype of fully_shard's MixedPrecisionPolicy; "
                       "leave it out");
     parts.sharded = std::make_unique<PythonShardedModel>(std::move(sharded));
+    parts.mesh = mesh;
   }
   parts.interpreter = std::make_unique<PythonInterpreter>();
   parts.no_slipstream = no_slipstream;
@@ -154,11 +155,12 @@ void BindEngine(py::module_& m, Platform& platform) {
            [](Engine& engine, uint32_t phase) { engine.ShowRehearsal(static_cast<Phase>(phase)); })
       .def("load", torch::wrap_pybind_function(&Load), py::kw_only(), py::arg("parameters"),
            py::arg("buffers"), py::arg("unused_parameters"), py::arg("state"), py::arg("shadow"),
-           py::arg("sharded"), py::arg("no_slipstream"), py::arg("no_mean"), py::arg("samples"),
-           py::arg("batch"), py::arg("shuffle"), py::arg("evaluates"))
+           py::arg("sharded"), py::arg("mesh"), py::arg("no_slipstream"), py::arg("no_mean"),
+           py::arg("samples"), py::arg("batch"), py::arg("shuffle"), py::arg("evaluates"))
       .def("switching_group",
-           [](Engine& /*engine*/, int rank, int size) {
-             return c10::make_intrusive<SwitchingGroup>(rank, size);
+           [](Engine& engine, int rank, int size) {  // Both live as long as the process.
+             return c10::make_intrusive<SwitchingGroup>(rank, size,
+                                                        [&engine] { engine.CountCollective(); });
            })
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),

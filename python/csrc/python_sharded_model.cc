@@ -14,9 +14,9 @@ PythonShardedModel::~PythonShardedModel() {
   object_ = py::object();
 }
 
-bool PythonShardedModel::Join(const c10::intrusive_ptr<c10d::ProcessGroup>& replica) {
+bool PythonShardedModel::Join(const ProcessGroups& groups) {
   return CallPython(
-      object_, "join", [](const py::object& stays) { return stays.cast<bool>(); }, replica);
+      object_, "join", [](const py::object& stays) { return stays.cast<bool>(); }, groups);
 }
 
 NamedSlices PythonShardedModel::Slices() {

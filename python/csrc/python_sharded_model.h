@@ -25,12 +25,12 @@ Slice SliceOf(const PythonSlice& slice);
 // Each call takes the GIL. Python's exceptions become c10::ValueError with their text.
 class PythonShardedModel : public ShardedModel {
  public:
-  // `object` has join(group) -> bool, slices() -> [(name, slice)], leave() and
+  // `object` has join([group or None]) -> bool, slices() -> [(name, slice)], leave() and
   // finish_update(skip).
   explicit PythonShardedModel(py::object object) : object_(std::move(object)) {}
   ~PythonShardedModel() override;
 
-  bool Join(const c10::intrusive_ptr<c10d::ProcessGroup>& replica) override;
+  bool Join(const ProcessGroups& groups) override;
   NamedSlices Slices() override;
   void Leave() override;
   void FinishUpdate(bool skip) override;

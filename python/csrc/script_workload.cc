@@ -15,6 +15,13 @@ void CheckDevice(const std::string& name, const at::Tensor& tensor, at::Device d
                     ": call model.to(run.device) before run.attach(model)");
 }
 
+// Positions that differ in the first dimension alone have other samples.
+int RanksPerBatch(const std::vector<int>& mesh) {
+  int ranks = 1;
+  for (size_t dimension = 1; dimension < mesh.size(); ++dimension) ranks *= mesh[dimension];
+  return ranks;
+}
+
 }  // namespace
 
 ModuleTensors::ModuleTensors(at::Device device, const Named& parameters, const Named& buffers)
@@ -87,6 +94,7 @@ absl::Status ScriptOptimizer::CheckMean() const {
 
 ScriptWorkload::ScriptWorkload(Parts parts)
     : parts_(std::move(parts)),
+      ranks_per_batch_(RanksPerBatch(parts_.mesh)),
       optimizer_(TensorsOf(parts_.model->parameters()), parts_.shadow.get(), parts_.no_mean) {
   if (parts_.sharded != nullptr) parts_.model->SetSlices(parts_.sharded->Slices());
 }
@@ -111,8 +119,8 @@ double ScriptWorkload::LearningRate(int64_t step) const {
 
 Sampler::Options ScriptWorkload::SamplingAs(const Member& member) const {
   Sampler::Options options = parts_.sampling;
-  options.rank = member.rank;
-  options.world_size = member.world_size;
+  options.rank = member.rank / ranks_per_batch_;
+  options.world_size = member.world_size / ranks_per_batch_;
   if (options.batch == 0) options.batch = member.batch;
   return options;
 }
@@ -134,7 +142,9 @@ void ScriptWorkload::CloseData() {
 bool ScriptWorkload::SetShardGroups(const ShardGroups* groups) {
   if (groups == nullptr) return true;  // CloseData leaves them.
   TORCH_CHECK_VALUE(parts_.sharded != nullptr, "the model of the script is not sharded");
-  if (parts_.sharded->Join(groups->replica->torch_group())) return true;
+  ShardedModel::ProcessGroups joined{groups->replica->torch_group()};
+  for (const std::shared_ptr<Group>& one : groups->mesh) joined.push_back(one->torch_group());
+  if (parts_.sharded->Join(joined)) return true;
   parts_.model->SetSlices(parts_.sharded->Slices());
   optimizer_.SetSlots({});
   return false;

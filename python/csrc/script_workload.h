@@ -82,10 +82,12 @@ class ShardedModel {
  public:
   virtual ~ShardedModel() = default;
 
-  // A generation begins, in which these ranks hold the model together; a rank's position is that in
-  // `replica`. Returns false if this rank has had another position: then the parameters have other
-  // sizes now, and no meaning yet.
-  virtual bool Join(const c10::intrusive_ptr<c10d::ProcessGroup>& replica) = 0;
+  using ProcessGroups = std::vector<c10::intrusive_ptr<c10d::ProcessGroup>>;
+  // A generation begins. `groups`: the ranks that hold the model together, in which this rank's
+  // number is its position; then, for each dimension of Workload::mesh, those that differ in it
+  // alone, where a group of one is null. Returns false if this rank has had another position: then
+  // the parameters have other sizes now, and no meaning yet.
+  virtual bool Join(const ProcessGroups& groups) = 0;
   // Those of this rank's position; empty where each rank has the whole model.
   virtual NamedSlices Slices() = 0;
   // The generation is over: the model is as before a step that was cut off, but for gradients that
@@ -129,6 +131,8 @@ class ScriptWorkload : public Workload {
     // Where the job may train with Slipstream; else null: the script's schedulers are its own.
     std::unique_ptr<Shadow> shadow;
     std::unique_ptr<ShardedModel> sharded;  // Null: each rank has the whole model, unsharded.
+    // As Workload::mesh. Ranks that differ in the first dimension have other samples.
+    std::vector<int> mesh;
     std::unique_ptr<Interpreter> interpreter;
     std::string no_slipstream;  // Why Slipstream cannot train this; empty: it can train the script.
     std::string no_mean;        // As for ScriptOptimizer.
@@ -149,6 +153,8 @@ class ScriptWorkload : public Workload {
   void SetPosition(const DataPosition& position) { position_ = position; }
   // Where this member takes its next batches from, if it has begun anew: `openings` has grown then.
   const Member& data_as() const { return data_as_; }
+  // Whether other ranks have the same samples, and one of them counts these.
+  bool repeats_samples() const { return data_as_.rank % ranks_per_batch_ != 0; }
   int64_t openings() const { return openings_; }
   void SetEvaluates(bool evaluates) { parts_.evaluates = evaluates; }
 
@@ -168,6 +174,7 @@ class ScriptWorkload : public Workload {
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return position_; }
   void CloseData() override;
+  std::vector<int> mesh() const override { return parts_.mesh; }
   bool averages_gradients() const override { return parts_.sharded != nullptr; }
   void SetGradientGroup(Group* group) override { gradient_group_ = group; }
   bool SetShardGroups(const ShardGroups* groups) override;
@@ -177,6 +184,7 @@ class ScriptWorkload : public Workload {
 
  private:
   Parts parts_;
+  const int ranks_per_batch_;
   ScriptOptimizer optimizer_;
   double next_rate_ = 0;
   mutable int64_t rate_step_ = -1;  // The newest step that was asked for,

@@ -3,14 +3,15 @@
 #include <c10/util/Exception.h>
 
 #include <torch/csrc/distributed/c10d/Work.hpp>
+#include <utility>
 
 namespace paceline {
 
 using c10d::ProcessGroup;
 using WorkPointer = SwitchingGroup::WorkPointer;
 
-SwitchingGroup::SwitchingGroup(int rank, int size)
-    : ProcessGroup(rank, size), present_rank_(rank) {}
+SwitchingGroup::SwitchingGroup(int rank, int size, std::function<void()> on_entry)
+    : ProcessGroup(rank, size), on_entry_(std::move(on_entry)), present_rank_(rank) {}
 
 void SwitchingGroup::Connect(const c10::intrusive_ptr<ProcessGroup>& inner) {
   TORCH_CHECK_VALUE(inner.defined(), "there is no group to connect to");
@@ -63,6 +64,7 @@ c10::intrusive_ptr<ProcessGroup> SwitchingGroup::Connected() const {
 c10::intrusive_ptr<ProcessGroup> SwitchingGroup::Enter() {
   c10::intrusive_ptr<ProcessGroup> inner = Connected();
   ++entered_;
+  if (on_entry_) on_entry_();
   return inner;
 }
 
@@ -183,14 +185,14 @@ c10::intrusive_ptr<ProcessGroup> SwitchingGroup::splitGroup(
     const std::optional<c10::intrusive_ptr<c10d::Backend::Options>>& /*options*/,
     const std::optional<std::string>& /*name*/, const std::optional<std::string>& /*description*/) {
   C10_THROW_ERROR(NotImplementedError,
-                  "run.mesh cannot be split: `mesh` of the job's file says its dimensions");
+                  "run.mesh cannot be split: `mesh` of paceline.init says its dimensions");
 }
 
 c10::intrusive_ptr<ProcessGroup> SwitchingGroup::mergeRemoteGroup(
     const c10::intrusive_ptr<c10d::Store>& /*store*/, const MergeOptions& /*options*/,
     const int& /*size*/) {
   C10_THROW_ERROR(NotImplementedError,
-                  "run.mesh cannot be merged: `mesh` of the job's file says its dimensions");
+                  "run.mesh cannot be merged: `mesh` of paceline.init says its dimensions");
 }
 
 void SwitchingGroup::RefuseBackend() const {

@@ -19,6 +19,7 @@
 #include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -34,8 +35,9 @@ class SwitchingGroup : public c10d::ProcessGroup {
   using Tensors = std::vector<at::Tensor>;
   using WorkPointer = c10::intrusive_ptr<c10d::Work>;
 
-  // A member that is not connected.
-  SwitchingGroup(int rank, int size);
+  // A member that is not connected. `on_entry` is called before each collective, on the thread that
+  // enters it.
+  SwitchingGroup(int rank, int size, std::function<void()> on_entry = {});
 
   // Collectives from now on are those of `inner`, which has the same rank and size (else
   // c10::ValueError).
@@ -124,6 +126,7 @@ class SwitchingGroup : public c10d::ProcessGroup {
   // The same, for a collective, which is counted.
   c10::intrusive_ptr<c10d::ProcessGroup> Enter();
 
+  const std::function<void()> on_entry_;  // May be empty.
   std::atomic<int> present_rank_;
   std::atomic<uint64_t> entered_{0};
   std::string name_;

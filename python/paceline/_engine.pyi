@@ -88,6 +88,7 @@ class Engine:
         state: State,
         shadow: Optional[Shadow],
         sharded: Optional[ShardedModel],
+        mesh: Sequence[int],
         no_slipstream: str,
         no_mean: str,
         samples: int,

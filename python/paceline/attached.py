@@ -73,11 +73,35 @@ def tensors_of(modules: Modules, sharded: Optional[ShardedModel]) -> Tuple[Named
     return [(name, p) for name, p in parameters if p.requires_grad], kept
 
 
-def replica_of(engine: Engine) -> Replica:
-    """Makes the ranks of run.mesh. Raises RuntimeError as ReplicaMesh."""
+def load(run: Run) -> None:
+    """Gives what is attached to the engine."""
+    trained, kept = tensors_of(run._modules, run._sharded)
+    no_mean = ""
+    if run._shadow is not None:
+        no_mean = run._shadow.load(list({id(p): p for _, p in trained}.values()))
+    loader = run._loaders[0] if run._loaders else None
+    run._engine.load(
+        parameters=trained, buffers=kept, state=run._state, shadow=run._shadow,
+        sharded=run._sharded, mesh=[] if run._sharded is None else run._sharded.mesh_sizes,
+        unused_parameters=run._unused_parameters, no_mean=no_mean,
+        no_slipstream=run._no_slipstream, evaluates=run._evaluation is not None,
+        samples=0 if loader is None else loader.samples,
+        batch=0 if loader is None else loader.batch_size or 0,
+        shuffle=loader is not None and loader.shuffle)
+
+
+def ranks_per_batch(run: Run) -> int:
+    """How many ranks have the same samples, by what init was given. Its sizes are checked when
+    run.mesh is made, and scripts may divide their data before."""
+    mesh = run._mesh_shape
+    return 1 if mesh is None or run._engine.shards == 1 else max(mesh.get("tensor", 1), 1)
+
+
+def replica_of(engine: Engine, shape: Optional[Mapping[str, int]]) -> Replica:
+    """Makes the ranks of run.mesh. Raises RuntimeError as ReplicaMesh, ValueError as Replica."""
     from paceline import sharded  # pylint: disable=import-outside-toplevel
 
-    return sharded.Replica(engine)
+    return sharded.Replica(engine, shape)
 
 
 def sharded_model(run: Run, others: Sequence[Any]) -> Optional[ShardedModel]:

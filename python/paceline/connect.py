@@ -7,7 +7,7 @@ import os
 import sys
 from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Optional, Type
+from typing import TYPE_CHECKING, Mapping, Optional, Type
 
 import torch
 
@@ -24,7 +24,8 @@ _ORPHAN_TIMEOUT_S = 600.0
 _newest: Optional[Run] = None  # Of this process.
 
 
-def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
+def init(*, mesh: Optional[Mapping[str, int]] = None, steps: int = 100, batch_per_rank: int = 32,
+         seed: int = 0) -> Run:
     """Connects this process, a rank of a job with `session: true`, with its worker daemon.
 
     Call it once, before the model is made. Waits until the daemon has sent the job's file.
@@ -33,6 +34,11 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold. Only
     then, too, it may be called again, as when a cell of a notebook is run once more: another run
     begins, and the former one is over.
+
+    mesh: the dimensions of run.mesh and their sizes, whose product is `shards` of the job's file:
+      {"shard": 4, "tensor": 2} is for fully_shard with run.mesh["shard"] and parallelize_module
+      with run.mesh["tensor"]. Ranks that differ in "tensor" alone have neighbouring numbers, and
+      the same samples. None: {"shard": shards}. With one shard, or without a daemon, all are 1.
 
     With `device: cuda` in the job's file, `run.device` is the rank's GPU, and torch's current one
     of this thread from then on.
@@ -44,7 +50,7 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     global _newest  # pylint: disable=global-statement
     if "PACELINE_SOCKET" not in os.environ:
         _leave(_newest)
-        _newest = Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed))
+        _newest = Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed), mesh)
         return _newest
     if "PACELINE_SESSION" not in os.environ:
         raise RuntimeError("this job runs a command that is no session: add `session: true` to its "
@@ -55,7 +61,8 @@ def init(*, steps: int = 100, batch_per_rank: int = 32, seed: int = 0) -> Run:
     run = Run(_load_engine(os.environ.get("PACELINE_DEVICE", "cpu")).start(
         directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
         ring=os.environ["PACELINE_RING"],
-        orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))))
+        orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))),
+        mesh)
     _report_the_end(run)
     give_way(run)
     if run.device.type == "cuda":

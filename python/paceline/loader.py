@@ -51,7 +51,7 @@ class Loader:
         self.batch_size = batch_size
         self.shuffle = shuffle
         self._of_dataloader = of_dataloader
-        # (rank, world_size, batch) that the iterator is for.
+        # (data_rank, data_world_size, batch) that the iterator is for.
         self._as: Optional[Tuple[int, int, int]] = None
         self._openings = -1
         self._iterator: Iterator[Any] = iter(())
@@ -64,7 +64,7 @@ class Loader:
 
     def __len__(self) -> int:
         """Steps of an epoch, with the present ranks and one pass each."""
-        return self.samples // (self.batch * self._run.world_size)
+        return self.samples // (self.batch * self._run.data_world_size)
 
     @property
     def batch(self) -> int:
@@ -109,7 +109,7 @@ class Loader:
 
     def _open(self, engine: Engine) -> None:
         start = engine.position
-        taken_as = (self._run.rank, self._run.world_size, self.batch)
+        taken_as = (self._run.data_rank, self._run.data_world_size, self.batch)
         # Without workers the batches are drawn anew, as their random numbers are the training's.
         has_workers = self._of_dataloader.get("num_workers", 0) > 0
         if self._as == taken_as and start == self._began and has_workers:
@@ -118,9 +118,9 @@ class Loader:
             return
         if self._as == taken_as and start == self._position:
             return
-        if self.samples < self.batch * self._run.world_size:
+        if self.samples < self.batch * self._run.data_world_size:
             raise ValueError(f"the dataset has {self.samples} samples, less than the "
-                             f"{self.batch * self._run.world_size} of one batch of all ranks")
+                             f"{self.batch * self._run.data_world_size} of one batch of all ranks")
         self._as = taken_as
         self._again = []
         self._position = start
@@ -133,10 +133,10 @@ class Loader:
             self._dataset, batch_sampler=self._indices(start), **of_dataloader))
 
     def _indices(self, start: _Position) -> _BatchSampler:
-        rank, world_size, batch = self._run.rank, self._run.world_size, self.batch
-        sampler = self._run._engine.sampler(
-            samples=self.samples, rank=rank, world_size=world_size, batch=batch,
-            shuffle=self.shuffle, epoch=start[0], offset=start[1])
+        run = self._run
+        sampler = run._engine.sampler(
+            samples=self.samples, rank=run.data_rank, world_size=run.data_world_size,
+            batch=self.batch, shuffle=self.shuffle, epoch=start[0], offset=start[1])
         return _BatchSampler(sampler, self._positions)
 
 

@@ -28,8 +28,8 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from paceline.alone import group_of_one
-from paceline.attached import (check_stateful, modules_of, replica_of, sharded_model, tensors_of,
-                               trained_by)
+from paceline.attached import (check_stateful, load, modules_of, ranks_per_batch, replica_of,
+                               sharded_model, trained_by)
 from paceline.errors import is_collective, is_of_a_step, text_of
 from paceline.loader import Iterable, Loader, OwnLoader
 from paceline.optimizer_hooks import OptimizerHooks
@@ -70,8 +70,8 @@ class Run:
     _trained: Dict[int, torch.Tensor]  # Parameters, by id.
     _hooks: OptimizerHooks
 
-    def __init__(self, engine: Engine) -> None:
-        self._engine = engine
+    def __init__(self, engine: Engine, mesh: Optional[Mapping[str, int]] = None) -> None:
+        self._engine, self._mesh_shape = engine, mesh
         self._streams = Streams(engine.device)
         self._pid = os.getpid()
         self._order: Optional[Order] = None  # The newest.
@@ -106,6 +106,17 @@ class Run:
     def world_size(self) -> int:
         """Number of ranks in the present generation; changes like rank."""
         return self._engine.world_size if self._order is None else self._order.world_size
+
+    @property
+    def data_rank(self) -> int:
+        """Whose samples these are, of data_world_size: ranks that differ in the mesh's dimension
+        "tensor" alone have the same ones. Without it, it is rank."""
+        return self.rank // ranks_per_batch(self)
+
+    @property
+    def data_world_size(self) -> int:
+        """Number of ranks with samples of their own; changes like rank."""
+        return self.world_size // ranks_per_batch(self)
 
     @property
     def generation(self) -> int:
@@ -164,16 +175,17 @@ class Run:
     @property
     def mesh(self) -> DeviceMesh:
         """The ranks that together hold one copy of a sharded model, for fully_shard: a DeviceMesh
-        on run.device of one dimension, "shard", [`shards` of the job's file]; without a daemon [1].
+        on run.device of the dimensions that init was given. Without a daemon all have size 1.
 
         It stays the same object while ranks change. torch's default process group is of these ranks
         from then on: torch.distributed.get_rank() is the position, in [0, shards). Collectives are
         for a step's block and an evaluation.
 
-        Raises RuntimeError if torch has a default process group of other ranks.
+        Raises RuntimeError if torch has a default process group of other ranks, ValueError if the
+        dimensions do not make `shards`.
         """
         if self._replica is None:
-            self._replica = replica_of(self._engine)
+            self._replica = replica_of(self._engine, self._mesh_shape)
         return self._replica.mesh
 
     def attach(self, model: Union[torch.nn.Module, Mapping[str, torch.nn.Module]],
@@ -240,9 +252,9 @@ class Run:
         return loader
 
     def evaluation(self, function: Evaluation) -> Evaluation:
-        """Registers, as a decorator, how a rank evaluates its share: function(rank, world_size)
-        returns a Score. Called without gradients and with the models in eval mode, between two
-        steps, when evaluation.every of the job's file says so and at the end.
+        """Registers, as a decorator, how a rank evaluates its share: function(data_rank,
+        data_world_size) returns a Score. Called without gradients and with the models in eval mode,
+        between two steps, when evaluation.every of the job's file says so and at the end.
 
         Raises RuntimeError after run.steps() has begun.
         """
@@ -318,7 +330,8 @@ class Run:
                     self._newest = Rehearsal(self).begin()
                     yield self._newest[0]
                     continue
-                self._load()
+                load(self)
+                self._loaded = True
             self._streams.follow()
             order = self._engine.next(float(self._optimizer.param_groups[0]["lr"]))
             if order.kind == "done":
@@ -331,7 +344,7 @@ class Run:
                 self._engine.report([])
             self._order = order
             if order.kind == "evaluate":
-                self._evaluate(order)
+                self._evaluate()
                 continue
             if self._sharded is not None:
                 self._sharded.begin_step()
@@ -405,20 +418,6 @@ class Run:
             self._iterables[id(loader)] = (loader, Iterable(loader, self._engine.recovers))
         return self._iterables[id(loader)][1]
 
-    def _load(self) -> None:
-        trained, kept = tensors_of(self._modules, self._sharded)
-        no_mean = ""
-        if self._shadow is not None:
-            no_mean = self._shadow.load(list({id(p): p for _, p in trained}.values()))
-        self._engine.load(
-            parameters=trained, buffers=kept, state=self._state, shadow=self._shadow,
-            sharded=self._sharded, unused_parameters=self._unused_parameters, no_mean=no_mean,
-            no_slipstream=self._no_slipstream, evaluates=self._evaluation is not None,
-            samples=self._loaders[0].samples if self._loaders else 0,
-            batch=(self._loaders[0].batch_size or 0) if self._loaders else 0,
-            shuffle=self._loaders[0].shuffle if self._loaders else False)
-        self._loaded = True
-
     def _updated(self) -> None:
         """The optimizer has made its step, or the engine will in its place."""
         self._engine.updated()
@@ -427,13 +426,13 @@ class Run:
             self._engine.set_optimizer_slots(self._state.slots())
             self._slots_known = True
 
-    def _evaluate(self, order: Order) -> None:
+    def _evaluate(self) -> None:
         training = {module: module.training for module in self._modules.values()}
         try:
             for module in training:
                 module.eval()
             with torch.no_grad():
-                score = self._evaluation(order.rank, order.world_size) if self._evaluation else None
+                score = self._evaluation and self._evaluation(self.data_rank, self.data_world_size)
             if not isinstance(score, Score):
                 raise TypeError(f"the function of @run.evaluation has returned a "
                                 f"{type(score).__name__}; it must return a paceline.Score")

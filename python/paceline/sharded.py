@@ -7,8 +7,10 @@ gradients share that of FSDP2's, once these are whole.
 
 from __future__ import annotations
 
+import math
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import (TYPE_CHECKING, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple,
+                    Union)
 
 import torch
 import torch.distributed as dist
@@ -17,6 +19,7 @@ from torch.distributed.tensor import DTensor, Replicate, Shard
 from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
 
 from paceline import fsdp
+from paceline.alone import group_of_one
 from paceline.attached import named, parameters_of
 from paceline.mesh import ReplicaMesh, mesh_of_one
 from paceline.shadow import steps_made
@@ -27,41 +30,56 @@ if TYPE_CHECKING:
     from paceline.step import Step
 
 # For each dimension of the mesh, the tensor's dimension that is sharded over it; None: all have it.
-Placement = Tuple[Optional[int], ...]
+# (dimension, n): it is sharded by further dimensions of the mesh into n first.
+Placement = Tuple[Union[None, int, Tuple[int, int]], ...]
 # Of a tensor on this rank: shape of the whole one; offsets; sizes; number of the copy.
 Slice = Tuple[List[int], List[int], List[int], int]
 
 _utils: Any = import_module("torch.distributed.tensor._utils")
+_StridedShard: Any = import_module("torch.distributed.tensor.placement_types")._StridedShard
+
+_DIMENSIONS = ("shard", "tensor")
 
 
 class Replica:
     """The ranks that together hold one copy of the model, of which this is one."""
 
     mesh: DeviceMesh
-    """Of one dimension, "shard"."""
+    """Of "shard", and perhaps "tensor"."""
     groups: Optional[ReplicaMesh]
     """What changes beneath the mesh. None: it has one rank."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, shape: Optional[Mapping[str, int]]) -> None:
+        """shape: of the mesh; None: of "shard" alone. Raises ValueError if it is not one of so many
+        ranks."""
         self.groups = None
         self.size = engine.shards
+        sizes = _checked_shape(shape, self.size)
+        self._device = engine.device
         if self.size == 1:
-            self.mesh = mesh_of_one(engine.device)
+            self.mesh = mesh_of_one(engine.device, tuple(sizes))
             return
         # A spare does not know its position yet.
         position = max(engine.rank, 0) % self.size
-        self.groups = ReplicaMesh({"shard": self.size}, position, engine.device,
-                                  engine.switching_group)
+        self.groups = ReplicaMesh(sizes, position, engine.device, engine.switching_group)
         self.mesh = self.groups.device_mesh
 
-    def connect(self, group: dist.ProcessGroup) -> None:
-        """group: of all its ranks."""
+    def connect(self, groups: Sequence[Optional[dist.ProcessGroup]]) -> None:
+        """groups: of all its ranks; and of those of each dimension, if there are several."""
         assert self.groups is not None
+        connected = {tuple(range(self.size)): groups[0]}
+        for dimension, group in enumerate(groups[1:]):
+            of_dimension = dist.get_process_group_ranks(self.mesh.get_group(dimension))
+            connected.setdefault(tuple(of_dimension), group)
 
         def make(_use: str, positions: List[int]) -> dist.ProcessGroup:
-            if positions != list(range(self.size)):
+            if len(positions) == 1:
+                return group_of_one(self._device)
+            group = connected.get(tuple(positions))
+            if group is None:
                 raise RuntimeError(f"there is a process group of the positions {positions} of "
-                                   "run.mesh; in a session, groups are of all its ranks")
+                                   "run.mesh; in a session, groups are of all its ranks, or of a "
+                                   "dimension")
             return group
 
         self.groups.connect(make)
@@ -91,9 +109,11 @@ class ShardedModel:
         self._schedulers = [one for one in others if isinstance(one, LRScheduler)]
         self._counts: List[int] = []  # Of the schedulers' steps, at the beginning of this step.
         self._parts = self._show_parts()
-        # The replica's, perhaps by another name: tensors go together only if they have the same.
-        self._mesh = next(parameter.device_mesh for _, (parameter, _) in self._parts
-                          if isinstance(parameter, DTensor))
+        # By number of dimensions: the replica's, or its first dimension alone. As the parameters
+        # have them, perhaps by other names: tensors go together only if they have the same.
+        self._meshes: Dict[int, DeviceMesh] = {
+            parameter.device_mesh.ndim: parameter.device_mesh
+            for _, (parameter, _) in reversed(self._parts) if isinstance(parameter, DTensor)}
         engine = run._engine
         self._means = [fsdp.ReplicaMean(module, engine.take_mean) for module in self._modules]
         self._is_whole = False  # The gradients are the step's.
@@ -102,6 +122,12 @@ class ShardedModel:
     def parameters(self) -> List[Tuple[str, torch.Tensor]]:
         """As the engine has them, by all their names."""
         return [(name, part) for name, (_, part) in self._parts]
+
+    @property
+    def mesh_sizes(self) -> List[int]:
+        """Of the dimensions, if there are several."""
+        mesh = self._replica.mesh
+        return [] if mesh.ndim == 1 or mesh.size() == 1 else list(mesh.shape)
 
     def remove(self) -> None:
         """Leaves the model alone from now on."""
@@ -161,22 +187,23 @@ class ShardedModel:
 
     # For the engine, between steps.
 
-    def join(self, group: dist.ProcessGroup) -> bool:
-        """A generation begins: connects run.mesh by this group. Returns whether the position has
-        stayed. Else the shards have other sizes now, and neither they nor the optimizer, which
-        forgets its state, have a meaning yet."""
+    def join(self, joined: Sequence[Optional[dist.ProcessGroup]]) -> bool:
+        """A generation begins: connects run.mesh by these groups, as for Replica.connect. Returns
+        whether the position has stayed. Else the shards have other sizes now, and neither they nor
+        the optimizer, which forgets its state, have a meaning yet."""
         groups = self._replica.groups
-        assert groups is not None
-        stays = groups.position == group.rank()
+        assert groups is not None and joined[0] is not None
+        position = joined[0].rank()
+        stays = groups.position == position
         if not stays:
             self._drop_gradients()
-            groups.move(group.rank())
+            groups.move(position)
             for module in self._modules:
                 fsdp.move(module)
             self._optimizer.state.clear()
             for _, (parameter, part) in self._parts:
                 part.data = fsdp.local(parameter)
-        self._replica.connect(group)
+        self._replica.connect(joined)
         return stays
 
     def slices(self) -> List[Tuple[str, Slice]]:
@@ -219,9 +246,7 @@ class ShardedModel:
         if placement is None or self._replica.size == 1:
             return None
         sizes, offsets = self._sizes_and_offsets(shape, placement)
-        assert self._replica.groups is not None
-        copy = self._replica.groups.position if placement == (None,) else 0
-        return list(shape), offsets, sizes, copy
+        return list(shape), offsets, sizes, self._copy(placement)
 
     def sizes_of(self, shape: Sequence[int], placement: Optional[Placement]) -> List[int]:
         """Of that on this rank."""
@@ -233,8 +258,8 @@ class ShardedModel:
         if placement is None:
             return part
         strides = torch.empty(tuple(shape), device="meta").stride()
-        return DTensor.from_local(part, self._mesh, _placements(placement), run_check=False,
-                                  shape=torch.Size(shape), stride=strides)
+        return DTensor.from_local(part, self._mesh_of(placement), _placements(placement),
+                                  run_check=False, shape=torch.Size(shape), stride=strides)
 
     def slots_in(self, state_dict: Dict[str, Any]
                  ) -> Iterator[Tuple[Any, Tuple[int, ...], Optional[Placement]]]:
@@ -249,8 +274,26 @@ class ShardedModel:
     def _sizes_and_offsets(self, shape: Sequence[int], placement: Placement
                            ) -> Tuple[List[int], List[int]]:
         sizes, offsets = _utils.compute_local_shape_and_global_offset(
-            torch.Size(shape), self._mesh, _placements(placement))
+            torch.Size(shape), self._mesh_of(placement), _placements(placement))
         return list(sizes), list(offsets)
+
+    def _mesh_of(self, placement: Placement) -> DeviceMesh:
+        mesh = self._meshes.get(len(placement))
+        if mesh is None:
+            raise ValueError(f"what is attached has a DTensor on a mesh of {len(placement)} "
+                             "dimensions, and no parameter is on one: give paceline.init the mesh "
+                             "with which it was saved")
+        return mesh
+
+    def _copy(self, placement: Placement) -> int:
+        """The number of this position among those that have the same slice."""
+        mesh, number = self._replica.mesh, 0
+        index = mesh.get_coordinate()
+        assert index is not None
+        for dimension in range(mesh.ndim):
+            if dimension >= len(placement) or placement[dimension] is None:
+                number = number * mesh.size(dimension) + index[dimension]
+        return number
 
     def _show_parts(self) -> List[Tuple[str, Tuple[Any, torch.Tensor]]]:
         """By name: the parameter, and as the engine has it. Tied ones are one."""
@@ -277,11 +320,36 @@ def placement_of(tensor: Any) -> Optional[Placement]:
     if any(one.is_partial() for one in tensor.placements):
         raise ValueError("a DTensor that is attached is a part of a sum; call "
                          ".redistribute(placements=[Replicate()]) first")
-    return tuple(one.dim if isinstance(one, Shard) else None for one in tensor.placements)
+    return tuple(_cut_of(one) for one in tensor.placements)
+
+
+def _cut_of(placement: Any) -> Union[None, int, Tuple[int, int]]:
+    if isinstance(placement, _StridedShard):
+        return placement.dim, placement.split_factor
+    return placement.dim if isinstance(placement, Shard) else None
 
 
 def _placements(placement: Placement) -> List[Any]:
-    return [Replicate() if dimension is None else Shard(dimension) for dimension in placement]
+    return [Replicate() if one is None else
+            _StridedShard(one[0], split_factor=one[1]) if isinstance(one, tuple) else Shard(one)
+            for one in placement]
+
+
+def _checked_shape(shape: Optional[Mapping[str, int]], shards: int) -> Dict[str, int]:
+    """The sizes of the dimensions; of one rank, all are 1."""
+    if shape is None:
+        return {"shard": shards}
+    if tuple(shape) not in (_DIMENSIONS[:1], _DIMENSIONS):
+        raise ValueError(f"mesh of paceline.init has the dimensions {', '.join(shape) or 'none'}; "
+                         'known are "shard" and, behind it, "tensor": the replicas are the '
+                         "job's, and other kinds of parallelism are for jobs without a session")
+    if shards == 1:
+        return {name: 1 for name in shape}
+    if min(shape.values()) < 1 or math.prod(shape.values()) != shards:
+        sizes = " x ".join(map(str, shape.values()))
+        raise ValueError(f"mesh of paceline.init has the sizes {sizes}, and the job's file says "
+                         f"shards: {shards}; give sizes of 1 and more whose product that is")
+    return dict(shape)
 
 
 def _checked_replica(run: Run, modules: Sequence[torch.nn.Module]) -> Replica:
@@ -295,11 +363,31 @@ def _checked_replica(run: Run, modules: Sequence[torch.nn.Module]) -> Replica:
                 raise ValueError(f"{name} is of no part that fully_shard was applied to; apply it "
                                  "to the whole model, too, last")
             continue
-        is_of_run = shards == 1 or run._replica is not None
-        if not is_of_run or parameter.device_mesh.size() != shards:
+        if not _is_of(run._replica, shards, parameter.device_mesh):
             raise ValueError(f"{name} is sharded over {parameter.device_mesh.size()} ranks, by a "
                              f"mesh of the script's, and the job's file says shards: {shards}; "
-                             "give fully_shard mesh=run.mesh")
+                             "give fully_shard mesh=run.mesh, of several dimensions "
+                             'mesh=run.mesh["shard"]')
+        _check_even(name, parameter)
     if run._replica is None:
-        run._replica = Replica(run._engine)
+        run._replica = Replica(run._engine, run._mesh_shape)
     return run._replica
+
+
+def _is_of(replica: Optional[Replica], shards: int, mesh: DeviceMesh) -> bool:
+    if shards == 1 or replica is None:
+        return shards == mesh.size() == 1
+    if replica.mesh.ndim == 1:
+        return mesh.size() == shards
+    names = mesh.mesh_dim_names or ()
+    return (names in (_DIMENSIONS[:1], _DIMENSIONS)
+            and tuple(mesh.shape) == tuple(replica.mesh.shape)[:mesh.ndim])
+
+
+def _check_even(name: str, parameter: DTensor) -> None:
+    """Else a part of it would not be one slice, or have another size at another position."""
+    for size, placement in list(zip(parameter.device_mesh.shape, parameter.placements))[1:]:
+        cut = _cut_of(placement)
+        if isinstance(cut, int) and parameter.shape[cut] % size:
+            raise ValueError(f"{name} of size {tuple(parameter.shape)} is parallelized in "
+                             f"dimension {cut} over {size} ranks, which must divide it evenly")

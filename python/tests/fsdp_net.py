@@ -3,17 +3,19 @@
 import torch
 from torch import nn
 from torch.distributed.fsdp import fully_shard
+from torch.distributed.tensor.parallel import (ColwiseParallel, RowwiseParallel,
+                                               parallelize_module)
 
 ROWS = 97
 BLOCKS = 3
 
 
 class Block(nn.Module):
-    def __init__(self, width):
+    def __init__(self, width, hidden):
         super().__init__()
         self.norm = nn.LayerNorm(width)
-        self.inner = nn.Linear(width, 2 * width + 1)
-        self.outer = nn.Linear(2 * width + 1, width)
+        self.inner = nn.Linear(width, hidden)
+        self.outer = nn.Linear(hidden, width)
         self.dropout = nn.Dropout(0.1)
 
     def forward(self, x):
@@ -21,10 +23,10 @@ class Block(nn.Module):
 
 
 class Net(nn.Module):
-    def __init__(self, width=9):
+    def __init__(self, width=9, hidden=19):
         super().__init__()
         self.embed = nn.Embedding(ROWS, width)
-        self.blocks = nn.ModuleList(Block(width) for _ in range(BLOCKS))
+        self.blocks = nn.ModuleList(Block(width, hidden) for _ in range(BLOCKS))
         self.head = nn.Linear(width, ROWS)
 
     def forward(self, tokens):
@@ -40,6 +42,18 @@ def build(mesh):
     for block in net.blocks:
         fully_shard(block, mesh=mesh)
     return fully_shard(net, mesh=mesh)
+
+
+def build_parallel(mesh, hidden=20):
+    """On a mesh of the dimensions shard and tensor; the layers of blocks are cut along both."""
+    torch.manual_seed(0)
+    net = Net(hidden=hidden)
+    for block in net.blocks:
+        parallelize_module(block, mesh["tensor"],
+                           {"inner": ColwiseParallel(), "outer": RowwiseParallel()},
+                           src_data_rank=None)
+        fully_shard(block, mesh=mesh["shard"])
+    return fully_shard(net, mesh=mesh["shard"])
 
 
 def loss_of(net, seed):

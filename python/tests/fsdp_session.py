@@ -64,7 +64,7 @@ class ShardedSessionTest(unittest.TestCase):
         sharded = self.attach(-1)
         for position, offset, rows in ((1, 49, 48), (0, 0, 49)):
             self.prepare_state()
-            self.assertFalse(sharded.join(played(position, 2)))
+            self.assertFalse(sharded.join([played(position, 2)]))
             self.assertEqual(self.run_.mesh.get_local_rank(), position)
             self.assertEqual(dict(sharded.slices())["embed.weight"],
                              ([97, 9], [offset, 0], [rows, 9], 0))
@@ -72,7 +72,7 @@ class ShardedSessionTest(unittest.TestCase):
             self.assertEqual(len(self.optimizer.state), 0)
             self.prepare(sharded)
             sharded.leave()
-            self.assertTrue(sharded.join(played(position, 2)))
+            self.assertTrue(sharded.join([played(position, 2)]))
             sharded.leave()
 
     def prepare_state(self):
@@ -81,7 +81,7 @@ class ShardedSessionTest(unittest.TestCase):
 
     def test_an_update_is_finished_once(self):
         sharded = self.attach(3)
-        self.assertTrue(sharded.join(played(1, 2)))
+        self.assertTrue(sharded.join([played(1, 2)]))
         self.prepare(sharded)
         sharded.leave()  # In the word, or behind it.
         sharded.finish_update(False)
@@ -92,7 +92,7 @@ class ShardedSessionTest(unittest.TestCase):
         slots = [(name, [one.shape for one in tensors]) for name, tensors in self.engine.slots]
         self.assertEqual(slots, [("exp_avg", sizes), ("exp_avg_sq", sizes)])
         # One that is left out, of which the script has stepped the scheduler before it was cut off.
-        self.assertTrue(sharded.join(played(1, 2)))
+        self.assertTrue(sharded.join([played(1, 2)]))
         self.prepare(sharded)
         self.scheduler.step()
         sharded.leave()
@@ -113,7 +113,7 @@ class ShardedSessionTest(unittest.TestCase):
 
     def test_gradients_that_are_not_whole_are_dropped(self):
         sharded = self.attach(0)
-        self.assertTrue(sharded.join(played(0, 2)))
+        self.assertTrue(sharded.join([played(0, 2)]))
         sharded.begin_step()
         sharded.begin_backward(True)
         loss_of(self.net, 1).backward()
@@ -122,7 +122,7 @@ class ShardedSessionTest(unittest.TestCase):
 
     def test_the_engine_clips_what_the_optimizer_takes(self):
         sharded = self.attach(0)
-        self.assertTrue(sharded.join(played(0, 2)))
+        self.assertTrue(sharded.join([played(0, 2)]))
         self.prepare(sharded)
         for _, part in sharded.parameters:
             part.grad.fill_(2)
@@ -130,7 +130,7 @@ class ShardedSessionTest(unittest.TestCase):
 
     def test_state_is_of_whole_tensors(self):
         sharded = self.attach(1)
-        self.assertTrue(sharded.join(played(1, 2)))
+        self.assertTrue(sharded.join([played(1, 2)]))
         self.prepare(sharded)
         sharded.finish_update(False)
         state = self.run_._state

@@ -17,6 +17,7 @@ from torch.distributed.fsdp import fully_shard
 sys.path.insert(0, os.path.abspath("python"))
 from fsdp_groups import CPU, SwitchingGroupTest, played  # noqa: E402, F401
 from fsdp_net import BLOCKS, build, cut_at, loss_of  # noqa: E402
+from fsdp_parallel import ParallelSessionTest  # noqa: E402, F401
 from fsdp_ranks import RanksTest  # noqa: E402, F401
 from fsdp_session import ShardedSessionTest  # noqa: E402, F401
 from paceline import fsdp  # noqa: E402

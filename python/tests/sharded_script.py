@@ -3,8 +3,9 @@ each rank writes its shards and their optimizer's state to OUT, and the whole of
 
 `AT` has, for each generation from the first on and separated by commas, what happens in it:
 `phase step rank what`, several of them separated by `+`. What: kill; wait (until there is the file
-OUT/go); deaf (behind the word, acts as if it had not got it). Phases: forward, backward (in the middle of either), before_update, word (for
-deaf), updated. HABITS are words for what the script does besides.
+OUT/go); deaf (behind the word, acts as if it had not got it). Phases: forward, backward (in the
+middle of either), before_update, word (for deaf), updated. HABITS are words for what the script
+does besides; `mesh=2x2`: its model is parallelized on a mesh of shard and tensor.
 """
 
 import os
@@ -19,11 +20,12 @@ from torch.distributed.device_mesh import init_device_mesh
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import paceline  # noqa: E402
-from fsdp_net import BLOCKS, ROWS, Net, build  # noqa: E402
+from fsdp_net import BLOCKS, ROWS, Net, build, build_parallel  # noqa: E402
 
-run = paceline.init()
 settings = os.environ
 habits = settings.get("HABITS", "").split()
+sizes = [word.split("=")[1].split("x") for word in habits if word.startswith("mesh=")]
+run = paceline.init(mesh=dict(zip(("shard", "tensor"), map(int, sizes[0]))) if sizes else None)
 AT = [[moment.split() for moment in generation.split("+")]
       for generation in settings.get("AT", "").split(",")]
 
@@ -60,7 +62,7 @@ elif "own_mesh" in habits:
     torch.distributed.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     model = build(init_device_mesh("cpu", (1,)))
 else:
-    model = build(run.mesh)
+    model = build_parallel(run.mesh) if sizes else build(run.mesh)
 optimizer = torch.optim.AdamW(model.parameters(), lr=0.01)
 scheduler = torch.optim.lr_scheduler.StepLR(optimizer, step_size=5, gamma=0.9)
 run.attach(model, optimizer, scheduler)
@@ -105,7 +107,7 @@ def evaluate(rank, _world_size):
 for step in run.steps():
     numbers[0] = step.number
     with step:
-        torch.manual_seed(1000 * step.number + run.rank)  # Of the dropout.
+        torch.manual_seed(1000 * step.number + run.data_rank)  # Of the dropout.
         if is_at("word", step.number, "deaf"):
             step._engine = Deaf(step._engine)
         for tokens in step.batches(loader):

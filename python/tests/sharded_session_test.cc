@@ -6,16 +6,21 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include <cstdio>
 #include <fstream>
 #include <memory>
+#include <numeric>
 #include <sstream>
 #include <string>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
 #include "common/checkpoint/checkpoint_paths.h"
 #include "python/tests/session_fixture.h"
+#include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 
 namespace paceline {
@@ -52,21 +57,24 @@ class ShardedSessionTest : public SessionFixture {
     WaitForEnd(daemon, victim);
   }
 
-  // Two replicas of two shards lose ranks, one in each generation, whose places spares take: the
-  // job computes what the undisturbed one does.
-  void LoseAndCompare(const std::vector<Loss>& losses, const std::string& changes = "") {
-    const std::string all = absl::StrCat("shards: 2 ", changes);
-    const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(4, all);
+  // Two replicas lose ranks, one in each generation, whose places spares take: the job computes
+  // what the undisturbed one does.
+  void LoseAndCompare(const std::vector<Loss>& losses, const std::string& changes = "",
+                      int shards = 2) {
+    const int ranks = 2 * shards;
+    const std::string all = absl::StrCat("shards: ", shards, " ", changes);
+    const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(ranks, all);
     const std::string at = absl::StrJoin(losses, ",", [](std::string* out, const Loss& loss) {
       absl::StrAppend(out, loss.moments);
     });
     SCOPED_TRACE(at);
     const int spares = static_cast<int>(losses.size());
     const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
-    daemon->Launch(SessionSpec(4, "disturbed", all, at, spares));
-    for (int spare = 4; spare < 4 + spares; ++spare) WaitUntilReady(*daemon, spare);
-    std::vector<int> trainers = {0, 1, 2, 3};
-    int spare = 4;
+    daemon->Launch(SessionSpec(ranks, "disturbed", all, at, spares));
+    for (int spare = ranks; spare < ranks + spares; ++spare) WaitUntilReady(*daemon, spare);
+    std::vector<int> trainers(static_cast<size_t>(ranks));
+    std::iota(trainers.begin(), trainers.end(), 0);
+    int spare = ranks;
     for (const Loss& loss : losses) {
       int& trainer = trainers[static_cast<size_t>(loss.victim)];
       WaitForLoss(*daemon, trainer);
@@ -155,6 +163,21 @@ TEST_F(ShardedSessionTest, WithMeansOfParameters) {
                  "strategy { local_sgd { period: 2 } gradient_group_size: 2 } ");
 }
 
+TEST_F(ShardedSessionTest, WithTensorParallelRanks) {
+  setenv("HABITS", "mesh=1x2", 1);
+  LoseAndCompare({{"forward 3 1 kill", 1},
+                  {"backward 7 2 kill", 2},
+                  {"word 9 0 deaf+word 9 2 deaf+updated 9 3 kill", 3},
+                  {"updated 15 0 kill", 0}});
+}
+
+// Of each replica, ranks 0 and 1, and 2 and 3, have the same samples.
+TEST_F(ShardedSessionTest, WithTensorParallelRanksAndShards) {
+  setenv("HABITS", "mesh=2x2", 1);
+  LoseAndCompare({{"backward 3 5 kill", 5}, {"forward 7 2 kill", 2}},
+                 "steps: 12 startup_timeout_s: 360 collective_timeout_s: 120 ", /*shards=*/4);
+}
+
 // Ranks 0 and 1 take each other's places, so that neither has a state that it can use.
 TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
   RunUndisturbedSession(4, "shards: 2 ");
@@ -167,6 +190,44 @@ TEST_F(ShardedSessionTest, RanksThatChangeTheirPositionsGetTheStatesOfOthers) {
   EXPECT_TRUE(std::ofstream(absl::StrCat(directory_, "/disturbed/go")).good());
   WaitForSuccess(*daemon, {1, 0, 2, 3});
   EXPECT_TRUE(Whole("disturbed") == Whole("undisturbed"));
+}
+
+// Of the only replica one rank moves, or all do; nobody else has their parts.
+TEST_F(ShardedSessionTest, AnOnlyReplicaIsHandedOverWithoutACheckpoint) {
+  const std::string changes = "shards: 2 steps: 100 ";
+  const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbedSession(2, changes);
+  for (const std::vector<int>& moved : {std::vector<int>{1}, std::vector<int>{0, 1}}) {
+    SCOPED_TRACE(absl::StrJoin(moved, ","));
+    const std::string go = directory_ + "/disturbed/go";
+    for (const std::string& file : {Released(), go}) std::remove(file.c_str());
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    // As EvenSpec does it.
+    const std::string pace = absl::StrCat(
+        "allow_chaos: true chaos { rank: -1 kind: SLEEP step: 0 steps: 100 seconds: "
+        "0.1 until_file: '",
+        Released(), "' } ");
+    const int spares = static_cast<int>(moved.size());
+    daemon->Launch(SessionSpec(2, "disturbed", changes + pace, "forward 9 0 wait", spares));
+    for (int spare = 2; spare < 2 + spares; ++spare) WaitUntilReady(*daemon, spare);
+    WaitForSteps(*daemon, 0, 9);
+    EXPECT_TRUE(std::ofstream(go).good());
+    FakeDaemon::Members members;
+    members.trainers = {0, 1};
+    members.planned = true;
+    int spare = 2;
+    for (const int rank : moved) {
+      members.trainers[static_cast<size_t>(rank)] = spare++;
+      members.hand_over[rank] = rank;
+    }
+    daemon->SetMembers(members);
+    WaitUntilRendezvous(*daemon);
+    for (const int leaver : moved) daemon->Stop(leaver);
+    WaitForSuccess(*daemon, members.trainers);
+    for (const int trainer : members.trainers) {
+      EXPECT_EQ(daemon->status(trainer).membership().error(), "") << daemon->Log(trainer);
+    }
+    ExpectSame(*undisturbed, *daemon, members.trainers, "disturbed");
+  }
 }
 
 TEST_F(ShardedSessionTest, HalvesOfTwoReplicasMakeOne) {
@@ -229,6 +290,52 @@ TEST_F(ShardedSessionTest, OtherNumbersOfRanksAndShardsHaveTheSameState) {
   }
 }
 
+TEST_F(ShardedSessionTest, OtherMeshesHaveTheSameState) {
+  setenv("HABITS", "mesh=2x2", 1);
+  RunUndisturbedSession(4, absl::StrCat("shards: 4 steps: 12 ", SaveEvery(12)));
+  struct Case {
+    int ranks;
+    std::string mesh;
+  };
+  for (const Case& one : {Case{4, "4x1"}, Case{2, "1x2"}, Case{3, "3x1"}, Case{1, "1x1"}}) {
+    SCOPED_TRACE(one.mesh);
+    setenv("HABITS", absl::StrCat("mesh=", one.mesh).c_str(), 1);
+    const v1::JobSpec spec =
+        SessionSpec(one.ranks, "resumed", absl::StrCat("shards: ", one.ranks, " steps: 12 "));
+    const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+    daemon->Launch(spec, /*generation=*/2, Saved(12));
+    ASSERT_TRUE(daemon->Serve()) << daemon->Log(0);
+    for (int rank = 0; rank < one.ranks; ++rank) {
+      ASSERT_EQ(daemon->exit_code(rank), 0) << daemon->Log(rank);
+    }
+    EXPECT_TRUE(Whole("resumed") == Whole("undisturbed"));
+  }
+}
+
+// The one that keeps the others waiting has entered the fewest collectives (controller/core/
+// recovery/hang.h). Its phase is that of the rank of its replica that waits for it.
+TEST_F(ShardedSessionTest, ShowsWhichRankOfAReplicaKeepsTheOtherWaiting) {
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(SessionSpec(4, "out", "shards: 2 ", "forward 9 3 wait"));
+  WaitForSteps(*daemon, 0, 9);
+  const absl::StatusOr<StepRingReader> waits = StepRingReader::Open(daemon->RingPath(2));
+  const absl::StatusOr<StepRingReader> hangs = StepRingReader::Open(daemon->RingPath(3));
+  ASSERT_TRUE(waits.ok() && hangs.ok()) << waits.status() << " " << hangs.status();
+  const absl::Time deadline = absl::Now() + absl::Seconds(60);
+  const auto is_shown = [&] {
+    return waits->Live().step == 9 && waits->Live().phase == Phase::kForward &&
+           hangs->Live().step == 9 && hangs->Live().phase == Phase::kForward &&
+           hangs->Collectives() > 0 && waits->Collectives() > hangs->Collectives();
+  };
+  bool shown = is_shown();
+  for (; !shown && absl::Now() < deadline; shown = is_shown()) {
+    absl::SleepFor(absl::Milliseconds(1));
+  }
+  EXPECT_TRUE(shown) << waits->Collectives() << " " << hangs->Collectives();
+  for (int rank = 0; rank < 4; ++rank) daemon->Signal(rank, SIGKILL);
+  for (int rank = 0; rank < 4; ++rank) WaitForEnd(*daemon, rank);
+}
+
 TEST_F(ShardedSessionTest, AFailureWhenAllLeaveAGenerationIsTold) {
   setenv("HABITS", "stuck", 1);
   const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
@@ -254,6 +361,10 @@ TEST_F(ShardedSessionTest, RefusesWhatIsNotSharded) {
 
 TEST_F(ShardedSessionTest, RefusesAnotherMesh) {
   ExpectRefusal("shards: 2 ", "own_mesh", "give fully_shard mesh=run.mesh");
+}
+
+TEST_F(ShardedSessionTest, RefusesAMeshOfOtherSizes) {
+  ExpectRefusal("shards: 2 ", "mesh=2x2", "sizes 2 x 2, and the job's file says shards: 2");
 }
 
 TEST_F(ShardedSessionTest, RefusesSchedulersThatLeaveStepsOut) {

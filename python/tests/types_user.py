@@ -76,6 +76,7 @@ def read(run: paceline.Run) -> None:
     """What a run tells."""
     assert_type(run.spec, Mapping[str, Any])
     assert_type((run.rank, run.world_size, run.generation), Tuple[int, int, int])
+    assert_type((run.data_rank, run.data_world_size), Tuple[int, int])
     assert_type((run.total_steps, run.batch_per_rank, run.seed), Tuple[int, int, int])
     assert_type(run.device, torch.device)
 
@@ -92,6 +93,6 @@ def number_of_first(run: paceline.Run) -> int:
 
 
 def main() -> None:
-    run = paceline.init(steps=10, batch_per_rank=2, seed=1)
+    run = paceline.init(mesh={"shard": 2, "tensor": 2}, steps=10, batch_per_rank=2, seed=1)
     assert_type(run, paceline.Run)
     train(run, [])

@@ -52,6 +52,8 @@ void AddTrainer(const RankState& trainer, bool reported_again, Hash& hash) {
   hash.Add(trainer.slot.node.value());
   hash.Add(trainer.slot.number);
   hash.Add(trainer.seat);
+  hash.Add(trainer.own_copy);
+  hash.Add(trainer.ward_copy);
   for (const auto& [generation, seat] : trainer.seats) {
     hash.Add(generation.value());
     hash.Add(seat);
@@ -70,6 +72,7 @@ void AddTrainer(const RankState& trainer, bool reported_again, Hash& hash) {
   hash.Add(trainer.stop.has_value() ? 1 : 0);
   hash.Add(trainer.lost.empty() ? 0 : 1);
   hash.Add(trainer.counted ? 1 : 0);
+  hash.Add(trainer.hands_over ? 1 : 0);
 }
 
 void AddRecovery(const Job& job, Hash& hash) {
@@ -80,11 +83,17 @@ void AddRecovery(const Job& job, Hash& hash) {
   hash.Add(recovery.batch.passes);
   hash.Add(recovery.changes);
   hash.Add(recovery.hopeless ? 1 : 0);
+  hash.Add(recovery.copies.step);
+  hash.Add(recovery.copies.generation.value());
+  hash.Add(recovery.copies.settled_step);
+  hash.Add(recovery.copies.restoring ? 1 : 0);
   for (const auto& [node, why] : recovery.vacate) hash.Add(node.value());
   for (const MembershipChange& change : recovery.history) {
     hash.Add(change.generation.value());
     hash.Add(change.planned ? 1 : 0);
     hash.Add(change.ended == absl::InfinitePast() ? 0 : 1);
+    hash.Add(change.restored_step);
+    hash.Add(change.steps_lost);
   }
   for (const MemberFailure& failure : recovery.failures) {
     hash.Add(failure.seat);

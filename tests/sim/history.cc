@@ -4,6 +4,7 @@
 #include <map>
 
 #include "absl/strings/str_cat.h"
+#include "tests/sim/copy_judge.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/node_requests.h"
 #include "tests/sim/observer.h"
@@ -101,6 +102,7 @@ World::World(uint64_t seed, size_t kept_lines)
   observer = std::make_unique<Observer>(*this);
   straggler_judge = std::make_unique<StragglerJudge>(*this);
   replica_judge = std::make_unique<ReplicaJudge>(*this);
+  copy_judge = std::make_unique<CopyJudge>(*this);
   controller = std::make_unique<SimController>(*this);
   training = std::make_unique<Training>(*this);
   for (int node = 0; node < settings.nodes; ++node) {

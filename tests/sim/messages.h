@@ -12,6 +12,7 @@
 #include "controller/core/checkpoint/checkpoint_tasks.h"
 #include "controller/core/job/trainer_state.h"
 #include "controller/core/node/node.h"
+#include "worker/trainer/core/copy_keeper.h"
 
 namespace paceline::sim {
 
@@ -41,14 +42,18 @@ struct TrainerOrder {
   int shards = 1;
   std::string store_address;
   bool planned = false;
+  int hand_over = -1;  // Membership::hand_over
+  CopyOrders copies;   // Of generation 0: none.
 
   friend bool operator==(const TrainerOrder& a, const TrainerOrder& b) {
     return std::tie(a.id, a.slot, a.stop, a.version, a.save_order, a.commit_steps, a.restore_from,
                     a.save_stacks, a.leased, a.waits_less) ==
                std::tie(b.id, b.slot, b.stop, b.version, b.save_order, b.commit_steps,
                         b.restore_from, b.save_stacks, b.leased, b.waits_less) &&
-           std::tie(a.generation, a.rank, a.world_size, a.shards, a.store_address, a.planned) ==
-               std::tie(b.generation, b.rank, b.world_size, b.shards, b.store_address, b.planned);
+           std::tie(a.generation, a.rank, a.world_size, a.shards, a.store_address, a.planned,
+                    a.hand_over, a.copies) == std::tie(b.generation, b.rank, b.world_size, b.shards,
+                                                       b.store_address, b.planned, b.hand_over,
+                                                       b.copies);
   }
 };
 

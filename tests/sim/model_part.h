@@ -11,8 +11,9 @@
 namespace paceline::sim {
 
 struct ModelPart {
-  int position = -1;  // In the replica; -1: it has none yet.
-  bool lost = false;  // It has given up its state, and has not got another one.
+  int position = -1;    // In the replica; -1: it has none yet.
+  bool lost = false;    // It has given up its state, and has not got another one.
+  bool copied = false;  // It has its state from a copy, and has not trained since.
   // Stands for the values. Ranks of a replica have the parts of one state if and only if these
   // numbers are equal. 0: as at the beginning.
   uint64_t state = 0;

@@ -92,7 +92,10 @@ void Observer::CheckJob(const Job& job) {
   if (DigestOf(job) != seen.stored) {
     trace.Fail(id, " has changed and was not stored with the event that changed it");
   }
-  if (job.generation.value() > seen.generation) CheckStart(job);
+  if (job.generation.value() > seen.generation) {
+    CheckStart(job);
+    if (seen.hands_over) seen.unheard = seen.generation;
+  }
   if (job.recovery.started == job.generation) {
     starts_[job.request.id].insert(job.generation.value());
   }
@@ -105,6 +108,8 @@ void Observer::CheckJob(const Job& job) {
               job.reason);
     if (job.ended_already() && job.state != seen.state) CheckEndOf(job);
   }
+  seen.hands_over = std::any_of(job.ranks.begin(), job.ranks.end(),
+                                [](const RankState& member) { return member.hands_over; });
   seen.generation = job.generation.value();
   seen.version = job.plan.version.value();
   seen.state = job.state;
@@ -209,9 +214,15 @@ void Observer::OnRestored(const Cluster& cluster, const Stored& stored) {
 
 void Observer::OnPlanned(const Cluster& cluster, const NodeOrders& plan) {
   for (const TrainerOrder& order : plan.trainers) {
-    if (order.stop.has_value()) continue;
-    for (const RankState* trainer : TrainersOf(cluster.jobs().at(order.id.job))) {
-      if (!(trainer->report.id == order.id) || !HasEnded(*trainer)) continue;
+    const Job& job = cluster.jobs().at(order.id.job);
+    const bool hands_over = order.rank < 0 && order.hand_over >= 0 && !job.stop.has_value();
+    for (const RankState* trainer : TrainersOf(job)) {
+      if (!(trainer->report.id == order.id)) continue;
+      if (order.stop.has_value() && hands_over && !HasEnded(*trainer) && trainer->lost.empty()) {
+        world_.trace.Fail("a trainer of ", order.id.job.value(), " on ", trainer->slot.node.value(),
+                          " is to end, and nobody else has its state yet");
+      }
+      if (order.stop.has_value() || !HasEnded(*trainer)) continue;
       world_.trace.Fail("a node that has lost its disk would start a trainer of ",
                         order.id.job.value(), " again that has ended: rank ", order.id.rank.value(),
                         " of generation ", order.id.generation.value());
@@ -288,6 +299,11 @@ void Observer::OnRendezvousDone(int64_t generation, const std::vector<const Trai
   if (starts && started == generation && started > work.started && Restarted(id, started)) {
     work.started = started;
     work.done = position;
+  }
+  // Who had handed its state over has taken its seat back from one that nobody had heard of since.
+  const auto seen = seen_.find(id);
+  if (seen != seen_.end() && work.generation == seen->second.unheard) {
+    work.done = std::min(work.done, position);
   }
   if (position < work.done) {
     world_.trace.Fail(id.value(), " goes on as generation ", generation, " at step ", position,

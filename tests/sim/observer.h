@@ -9,7 +9,9 @@
 //   - a manifest is requested only when all shards are durable;
 //   - jobs end as requested, or for a valid reason; acknowledged requests are not lost;
 //   - no generation makes a step after a newer one has, and no rank has two trainers;
-//   - no step that all ranks have done is lost or repeated while the job recovers by itself;
+//   - no step that all ranks have done is lost or repeated while the job recovers by itself, other
+//     than by going back to copies of the states (copy_judge.h);
+//   - a trainer that hands its state over is not ended before its successor has trained with it;
 //   - of sharded models, all of replica_judge.h;
 //   - a drained node trains nothing; the automation obeys its brake, its pause, and people;
 //   - in the end, when nothing has been broken for a while, every job has ended, every node
@@ -56,6 +58,8 @@ class Observer {
   // All ranks of the generation have met and have the state; they continue after `position` steps.
   void OnRendezvousDone(int64_t generation, const std::vector<const Trainer*>& trainers,
                         int64_t position);
+  // Before that: they have all gone back to the copies of their states after `position` steps.
+  void OnWentBack(const JobId& job, int64_t position) { work_[job].done = position; }
   // All ranks of the generation have exchanged the gradients of a step.
   void OnExchange(int64_t generation, const std::vector<const Trainer*>& trainers);
   void OnFinished(const Trainer& trainer);
@@ -78,7 +82,9 @@ class Observer {
     int64_t to_stop = 0;  // Newest generation to be stopped after a save.
     // Newest generation whose stop did not wait for all nodes (kStopConfirmation).
     int64_t unconfirmed = 0;
-    uint64_t stored = 0;  // Digest of the last stored state.
+    bool hands_over = false;  // Its generation is not known to train, and some are handed states.
+    int64_t unheard = 0;      // Newest such generation that was called off.
+    uint64_t stored = 0;      // Digest of the last stored state.
   };
   // What was sent about a trainer, and about its role in a generation.
   struct Member {

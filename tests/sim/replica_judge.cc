@@ -21,6 +21,42 @@ Span SpanOf(const Slot& a, const Slot& b) {
   return a.island == b.island ? Span::kIsland : Span::kRack;
 }
 
+// By replica: the narrowest kind of domain with all its ranks.
+std::map<int, Span> SpansOf(const Job& job) {
+  const Lanes lanes{job.request.shards};
+  std::map<int, Span> spans;
+  for (size_t rank = 0; rank < job.ranks.size(); ++rank) {
+    const int position = lanes.PositionOf(static_cast<int>(rank));
+    const RankState& first = job.ranks[rank - static_cast<size_t>(position)];
+    Span& span = spans.emplace(lanes.ReplicaOf(first.seat), Span::kNode).first->second;
+    span = std::max(span, SpanOf(first.slot, job.ranks[rank].slot));
+  }
+  return spans;
+}
+
+bool AreAtOnePlace(const RankPosition& a, const RankPosition& b) {
+  return a.step == b.step && a.exchanged == b.exchanged && a.left_out == b.left_out &&
+         a.means == b.means && a.final_mean == b.final_mean;
+}
+
+// Whether, of those with a state, some have carried out the decision of a rendezvous that was cut
+// off, and others, who were not there, may be ahead of them: then the state of these is void.
+bool HaveGoneBack(const std::vector<const Trainer*>& members) {
+  std::vector<RankPosition> held;
+  int64_t newest = 0;
+  for (const Trainer* member : members) {
+    if (member->part().lost || !member->has_trained()) continue;
+    held.push_back(member->part().at);
+    newest = std::max(newest, held.back().decided);
+  }
+  return std::any_of(held.begin(), held.end(), [&](const RankPosition& went) {
+    if (went.decided < newest || went.decided <= went.generation) return false;
+    return std::any_of(held.begin(), held.end(), [&](const RankPosition& other) {
+      return other.decided < newest && !AreAtOnePlace(went, other);
+    });
+  });
+}
+
 }  // namespace
 
 void ReplicaJudge::Note(const std::string& what) {
@@ -34,7 +70,11 @@ void ReplicaJudge::Note(const std::string& what) {
 ReplicaJudge::Seen ReplicaJudge::See(const Job& job) {
   Seen seen;
   seen.generation = job.generation.value();
-  for (const RankState& member : job.ranks) seen.holders[member.seat] = member.report.id;
+  for (const RankState& member : job.ranks) {
+    seen.holders[member.seat] = member.report.id;
+    seen.nodes[member.seat] = member.slot.node;
+  }
+  seen.spans = SpansOf(job);
   return seen;
 }
 
@@ -60,7 +100,10 @@ void ReplicaJudge::OnStep(const Cluster& cluster) {
     CheckWhole(job);
     CheckDomains(job);
     known_[id] = KnownOf(job);
-    if (job.recovery.started != job.generation) CheckChange(job, seen);
+    if (job.recovery.started != job.generation) {
+      CheckChange(job, seen);
+      CheckMoves(job, seen);
+    }
     seen = See(job);
   }
 }
@@ -101,6 +144,25 @@ void ReplicaJudge::CheckDomains(const Job& job) {
   world_.trace.Fail("generation ", job.generation.value(), " of ", job.request.id.value(),
                     " has a replica ", DescribeSpan(widest), ", and all have to be ",
                     DescribeSpan(allowed));
+}
+
+void ReplicaJudge::CheckMoves(const Job& job, const Seen& before) {
+  if (job.recovery.history.empty() || !job.recovery.history.back().planned) return;
+  const Lanes lanes{job.request.shards};
+  const std::map<int, Span> spans = SpansOf(job);
+  for (const RankState& member : job.ranks) {
+    const auto holder = before.holders.find(member.seat);
+    if (holder == before.holders.end() || holder->second == member.report.id) continue;
+    const NodeName& node = before.nodes.at(member.seat);
+    if (job.recovery.vacate.count(node) > 0) continue;
+    const int replica = lanes.ReplicaOf(member.seat);
+    if (spans.at(replica) < before.spans.at(replica)) {
+      Note("replica mended");
+      continue;
+    }
+    world_.trace.Fail("rank ", RankOf(job, member).value(), " of ", job.request.id.value(),
+                      " moves off ", node.value(), ", and its replica is as stretched as before");
+  }
 }
 
 void ReplicaJudge::CheckChange(const Job& job, const Seen& before) {
@@ -182,7 +244,7 @@ void ReplicaJudge::OnApplying(const Trainer& trainer, bool mean) {
 
 // ---- Rendezvous.
 
-// What members have trained in since, what they have given up, and what they have done at a
+// What members have trained in since, what they have given up, and who has gone back at a
 // rendezvous that was cut off, the controller may not have known.
 void ReplicaJudge::OnStateLost(const JobId& job, int64_t generation,
                                const std::vector<const Trainer*>& members, const std::string& why) {
@@ -193,8 +255,8 @@ void ReplicaJudge::OnStateLost(const JobId& job, int64_t generation,
   for (const Trainer* member : members) {
     const auto trained = known.trained.find(member->id());
     if (trained == known.trained.end() || trained->second != member->trained_generation()) return;
-    if (!member->part().lost && member->part().at.decided > member->trained_generation()) return;
   }
+  if (HaveGoneBack(members)) return;
   world_.trace.Fail(job.value(), " g", generation,
                     " was begun, and its members cannot go on: ", why);
 }

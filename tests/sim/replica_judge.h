@@ -5,6 +5,8 @@
 //   - with placement.replica: require, each replica is on one node, or in one island or rack, and
 //     never in a wider domain than at the start;
 //   - a replica is given up only if what is left over does not make one;
+//   - a rank moves off a node that the job need not leave only if its replica is less stretched
+//   then;
 //   - ranks share a step, or a mean of parameters, only if they are at the same one, and the parts
 //     of each replica belong together;
 //   - a rank applies only what all ranks that share it are prepared for;
@@ -82,6 +84,8 @@ class ReplicaJudge {
   struct Seen {
     int64_t generation = 0;
     std::map<int, TrainerId> holders;  // By seat.
+    std::map<int, NodeName> nodes;     // The same.
+    std::map<int, Span> spans;         // By replica.
   };
   struct SavedPart {
     int position = -1;
@@ -98,6 +102,7 @@ class ReplicaJudge {
   void CheckWhole(const Job& job);
   void CheckDomains(const Job& job);
   void CheckChange(const Job& job, const Seen& before);
+  void CheckMoves(const Job& job, const Seen& before);
 
   World& world_;
   std::map<JobId, Seen> seen_;

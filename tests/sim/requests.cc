@@ -64,6 +64,12 @@ void Shard(Random& random, int shards, v1::JobSpec& spec) {
   spec.mutable_strategy()->mutable_local_sgd()->set_period(random.Between(1, 5));
 }
 
+// The ranks keep copies of their states, after all other draws about the job.
+void KeepCopies(Random& random, v1::JobSpec& spec) {
+  if (spec.recovery().max_failures() == 0 || random.Chance(0.4)) return;
+  spec.mutable_recovery()->set_copy_every_steps(random.Between(1, 6));
+}
+
 }  // namespace
 
 void Requests::Start() {
@@ -86,7 +92,10 @@ void Requests::Submit(int number) {
   const bool watched = world_.settings.stragglers;
   v1::JobSpec spec = watched ? DrawWatchedSpec(random, number, world_.settings)
                              : DrawSpec(random, number, world_.settings);
-  if (world_.settings.shards > 1) Shard(random, world_.settings.shards, spec);
+  if (world_.settings.shards > 1) {
+    Shard(random, world_.settings.shards, spec);
+    KeepCopies(random, spec);
+  }
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();
@@ -94,6 +103,7 @@ void Requests::Submit(int number) {
     facts.mean_period = watched ? 0 : spec.strategy().local_sgd().period();
     facts.steps = spec.steps();
     facts.every_steps = spec.checkpoint().every_steps();
+    facts.copy_every = spec.recovery().copy_every_steps();
     facts.directory = spec.checkpoint().directory();
     facts.step_time =
         (random_.Chance(0.75) ? random_.Between(50, 700) : random_.Between(700, 3000)) * kMilli;
@@ -115,8 +125,9 @@ void Requests::Submit(int number) {
                    spec.strategy().local_sgd().period(), " steps ", spec.steps(), " restarts ",
                    spec.max_restarts(), " every_steps ", spec.checkpoint().every_steps(),
                    " every_s ", spec.checkpoint().every_s(), " failures ",
-                   spec.recovery().max_failures(), " spares ", spec.recovery().spares(), " min ",
-                   spec.recovery().min_ranks(), " timeout ", spec.collective_timeout_s());
+                   spec.recovery().max_failures(), " spares ", spec.recovery().spares(), " copies ",
+                   spec.recovery().copy_every_steps(), " min ", spec.recovery().min_ranks(),
+                   " timeout ", spec.collective_timeout_s());
   world_.controller->Apply(JobSubmitted{std::move(request)},
                            [this, id] { world_.observer->OnSubmitted(id); });
   // Nobody has received an answer, so the request is repeated.

@@ -93,11 +93,29 @@ void Straggle(Random& random, Settings& s) {
   s.steps_lost = s.steps_late = 0;
 }
 
+// The same for a job whose model is sharded: ranks move with others of their replicas, so they need
+// room and time. Often a member dies while states are on their way.
+void MoveReplicas(Random& random, Settings& s) {
+  Rearrange(random, s);
+  s.nodes = static_cast<int>(random.Between(7, 10));
+  s.jobs = 1;
+  s.shards = static_cast<int>(random.Between(2, 3));
+  s.quiet = 150 * kSecond;
+  s.steps = 10;
+  s.trainer_crash = random.Between(40, 120) * kSecond;
+  s.between_holds = random.Between(4, 10) * kSecond;
+  s.transfer_deaths = 0.5;
+  s.transfer_seed = random.Next();
+  // Jobs follow from `end`: without this, all such histories would have the same one.
+  s.end = s.quiet + 3000 * kSecond + random.Between(0, kSecond);
+}
+
 // Models of which several ranks hold one copy together, on enough nodes for some replicas.
 void Shard(Random& random, Settings& s) {
   s.shards = static_cast<int>(random.Between(2, 4));
   s.nodes = static_cast<int>(random.Between(3, 6));
   s.jobs = static_cast<int>(random.Between(1, 2));
+  if (random.Chance(0.15)) MoveReplicas(random, s);
 }
 
 }  // namespace

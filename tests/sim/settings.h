@@ -52,6 +52,9 @@ struct Settings {
   double task_fails = 0;       // Of a node in a checkpoint directory.
   double repeated_message = 0;
   double checkpoint_damage = 0;  // Per checkpoint.
+  // Per rendezvous of a sharded model in which ranks get a state: a member dies meanwhile.
+  double transfer_deaths = 0;
+  uint64_t transfer_seed = 0;
 
   Micros control_delay = 0;           // Mean.
   Micros store_delay = 0;             // Mean.

@@ -155,6 +155,24 @@ void Training::DecideSharded(Group& group) {
     group.members[m].trainer->Later(random_.Between(100, kLongest),
                                     [this, &group, m] { CarryOut(group, m); });
   }
+  BreakTransfer(group);
+}
+
+void Training::BreakTransfer(const Group& group) {
+  const auto& transfers = group.decision.transfers;
+  const bool sends = std::any_of(transfers.begin(), transfers.end(), [](const Transfer& transfer) {
+    return transfer.what == Transfer::What::kAll;
+  });
+  if (!sends || world_.time.now() >= world_.settings.quiet) return;
+  if (!deaths_.Chance(world_.settings.transfer_deaths)) return;
+  const auto dies =
+      static_cast<size_t>(deaths_.Between(0, static_cast<int64_t>(group.members.size()) - 1));
+  Trainer* const trainer = group.members[dies].trainer.get();
+  trainer->Later(deaths_.Between(0, kTransfer), [this, trainer] {
+    world_.trace.Add("kill -9 ", trainer->name(), " in a transfer");
+    world_.replica_judge->Note("a member died in a transfer");
+    trainer->CrashBy(9);
+  });
 }
 
 bool Training::ApplyOwn(const Group& group, size_t m) {
@@ -264,6 +282,10 @@ void Training::Meet(Group& group) {
       std::min_element(decision.positions.begin(), decision.positions.end(),
                        [](const RankPosition& a, const RankPosition& b) { return a.step < b.step; })
           ->step;
+  for (const RankPosition& one : decision.positions) {
+    group.furthest = std::max(group.furthest, one.step);
+  }
+  if (group.went_back) world_.observer->OnWentBack(group.job, group.position);
   world_.observer->OnRendezvousDone(group.generation, trainers, group.position);
   for (size_t m = 0; m < group.members.size(); ++m) {
     Trainer* const trainer = group.members[m].trainer.get();

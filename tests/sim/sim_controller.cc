@@ -6,6 +6,7 @@
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/store/records.h"
+#include "tests/sim/copy_judge.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/replica_judge.h"
 #include "tests/sim/sim_node.h"
@@ -32,6 +33,13 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.shards = membership.shards;
   order.store_address = planned.store_address;
   order.planned = membership.planned;
+  order.hand_over = membership.hand_over.value();
+  if (membership.copies.has_value()) {
+    const MemberCopies& copies = *membership.copies;
+    order.copies = {order.generation,    copies.seat,          copies.buddy,
+                    copies.ward,         copies.complete_step, copies.complete_generation.value(),
+                    copies.settled_step, copies.restore};
+  }
   if (!SavesCheckpoints(job.request)) return order;
   // Like CheckpointPlanFor.
   const auto& save = job.checkpoints.order;
@@ -131,6 +139,7 @@ void SimController::Carry(Actions actions, StragglerActions decided, Answer answ
   batch.answer = std::move(answer);
   world_.observer->OnStep(*cluster_, batch.puts, batch.automation);
   world_.replica_judge->OnStep(*cluster_);
+  world_.copy_judge->OnStep(*cluster_);
   world_.straggler_judge->OnStored(*cluster_, *stragglers_, batch.puts, batch.forgotten);
   ArmTimer();
   Add(std::move(batch));

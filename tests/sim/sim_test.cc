@@ -49,11 +49,12 @@ TEST(SimTest, SeedsHoldEveryInvariant) {
     if (!outcome.failure.empty()) FAIL() << Describe(seed, kEventsShown);
     for (const auto& [what, count] : outcome.coverage) histories[what] += count;
   }
-  for (const char* rare :
-       {"rank replaced", "rank replaced in a domain", "shrank by a replica", "grew by a replica",
-        "applied a step by itself", "undid a prepared step"}) {
+  for (const char* rare : {"rank replaced", "rank replaced in a domain", "shrank by a replica",
+                           "grew by a replica", "applied a step by itself", "undid a prepared step",
+                           "went back to copies", "a member died in a transfer"}) {
     EXPECT_GT(histories[absl::StrCat("history with shards: ", rare)], 0) << rare;
   }
+  EXPECT_GT(histories["state handed over"], 0);
 }
 
 TEST(SimTest, SeedsWithStandbysThatAnswerHoldEveryInvariant) {

@@ -84,6 +84,10 @@ void Trainer::Tell() {
   reported.step = step();
   reported.ready = Generation(membership_.ready_generation());
   reported.left = Generation(membership_.left_generation());
+  reported.can_hand_over = true;
+  const CopyReport& copies = copies_.keeper.report();
+  reported.copies = {Generation(copies.generation), copies.copied_step, copies.settled_step,
+                     copies.error, copies.steps_lost};
   node_.OnReported(*this);
 }
 
@@ -127,14 +131,16 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.world_size = before.world_size;
       order_.store_address = before.store_address;
       order_.planned = before.planned;
+      order_.hand_over = before.hand_over;
+      order_.copies = before.copies;
     }
     if (order_.version < before.version) {
       order_.version = before.version;
       order_.waits_less = before.waits_less;
     }
     order_.save_order = std::max(order_.save_order, before.save_order);
-    membership_.OnOrder(
-        {order_.generation, order_.rank, !order_.store_address.empty(), order_.planned});
+    membership_.OnOrder({order_.generation, order_.rank, !order_.store_address.empty(),
+                         order_.planned, order_.hand_over >= 0});
     Act();
     CheckCommits();
   });
@@ -153,6 +159,7 @@ void Trainer::Act() {
       return world_.training->RunRendezvous(shared_from_this());
     case Action::kConnect:
       if (std::exchange(connecting_, next.generation) == next.generation) return;
+      if (order_.rank < 0) return world_.training->ConnectHandOver(shared_from_this());
       return world_.training->Connect(shared_from_this());
     case Action::kLeave:
       if (std::exchange(is_over_, true)) return;
@@ -194,7 +201,9 @@ void Trainer::RendezvousDone(int64_t step, const TakenPlan& plan, const ModelPar
     world_.trace.Fail(name(), " goes back from step ", this->step(), " to ", step);
   }
   computed_ = false;
+  taken_ = RankPosition();
   part_ = part;
+  if (facts_.copy_every > 0) world_.training->BeginCopies(*this);
   status_.progress.step = step;
   membership_.OnRendezvousDone(membership_.present());
   status_.state = TrainerState::kRunning;

@@ -13,6 +13,7 @@
 
 #include "controller/core/job/trainer_state.h"
 #include "controller/core/stragglers/job/step_times.h"
+#include "tests/sim/copies.h"
 #include "tests/sim/judge.h"
 #include "tests/sim/messages.h"
 #include "tests/sim/model_part.h"
@@ -47,7 +48,13 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   int64_t trained_generation() const { return membership_.trained_generation(); }
   bool has_trained() const { return trained_generation() > 0; }
   // Whether it has the state of the training: it started as a rank, or has received the state.
-  bool has_state() const { return !part_.lost && (has_trained() || began_as_rank_); }
+  bool has_state() const {
+    return !part_.lost &&
+           (has_trained() || began_as_rank_ || part_.copied || taken_.generation > 0);
+  }
+  // What was handed over to it, and it has not trained with yet: generation and rank of the one
+  // whose state it has. Without: generation 0.
+  const RankPosition& taken() const { return taken_; }
   // Whether it has the gradients of the next step; they are not averaged yet.
   bool has_computed() const { return computed_; }
   const ModelPart& part() const { return part_; }
@@ -95,12 +102,20 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   void EndStep(const TakenPlan& plan, int64_t save_order, bool leaves);
   // Forgets a step that it is prepared with.
   void UndoStep();
+  // It has got the whole state of a rank that has left, in whose place it is then. `at`: generation
+  // and rank of that one.
+  void TakeOver(const Trainer& leaver, const RankPosition& at);
   // It has done its part of a rendezvous, and keeps its state: it is there.
   void CarryOut(const RankPosition& after) { part_.at = after; }
   // It has no state until all members of a generation have theirs. `decided`: as in RankPosition.
   void GiveUpState(int64_t decided);
   // The members cannot go on: the state is lost.
   void FailRendezvous(const std::string& why);
+  // Its copies and those of its ward, and what to call when their reports have changed.
+  TrainerCopies& copies() { return copies_; }
+  void TellCopies() { Tell(); }
+  // It goes back to this state, from a copy.
+  void TakeCopy(int position, uint64_t state, const RankPosition& at);
 
   // It cannot prepare the plan.
   void FailPlan(int64_t version);
@@ -161,6 +176,8 @@ class Trainer : public std::enable_shared_from_this<Trainer> {
   bool saved_ = false;  // After the step before.
   bool waits_less_ = false;
   ModelPart part_;
+  RankPosition taken_;
+  TrainerCopies copies_;
   std::vector<StepTimes> steps_;
   int64_t run_ = 0;  // Number of the rendezvous or training; older computations are void.
   std::vector<CheckpointKey> committing_;

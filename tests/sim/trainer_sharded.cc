@@ -1,5 +1,5 @@
-// What a trainer does with its part of a sharded model, as TrainerRun, RunRendezvous and TrainLoop
-// do.
+// What a trainer does with its state, above all its part of a sharded model, as TrainerRun,
+// RunRendezvous and TrainLoop do.
 #include <algorithm>
 #include <utility>
 
@@ -62,11 +62,30 @@ void Trainer::UndoStep() {
   part_.at.computed = part_.at.prepared = false;
 }
 
+void Trainer::TakeOver(const Trainer& leaver, const RankPosition& at) {
+  world_.trace.Add(name(), " takes over the state of ", leaver.name(), " at step ", leaver.step());
+  computed_ = false;
+  status_.progress.step = leaver.step();
+  part_ = leaver.part();
+  taken_ = at;
+}
+
 void Trainer::GiveUpState(int64_t decided) {
   computed_ = false;
+  taken_ = RankPosition();
   part_ = ModelPart();
   part_.lost = true;
   part_.at.decided = decided;
+}
+
+void Trainer::TakeCopy(int position, uint64_t state, const RankPosition& at) {
+  computed_ = false;
+  part_ = ModelPart();
+  part_.position = position;
+  part_.copied = true;
+  part_.state = state;
+  part_.at = at;
+  status_.progress.step = at.step;
 }
 
 void Trainer::FailRendezvous(const std::string& why) { Exit(FailureKind::kError, why); }

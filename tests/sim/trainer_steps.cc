@@ -89,6 +89,7 @@ void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
     if (facts_.shards > 1) NoteExchange();
     membership_.OnLeft(Clock());
     world_.trace.Add(name(), " leaves with the others after step ", step());
+    if (order_.rank < 0 && order_.hand_over >= 0) world_.training->HandOver(shared_from_this());
     Tell();
     return Act();
   }
@@ -98,7 +99,10 @@ void Trainer::EndStep(const TakenPlan& plan, int64_t save_order, bool leaves) {
 void Trainer::GoOn() {
   Act();
   if (is_over_) return;
-  if (!AwaitsMean()) return Compute();
+  if (!AwaitsMean()) {
+    if (facts_.copy_every > 0) world_.training->CopyState(shared_from_this());
+    return Compute();
+  }
   SetPhase(kCommunication);
   world_.training->AwaitMean(shared_from_this());
 }

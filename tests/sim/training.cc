@@ -11,13 +11,19 @@ uint64_t Training::LayoutOf(int rank, size_t ranks) {
   return 1000 * ranks + static_cast<uint64_t>(rank);
 }
 
-Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
+Training::Group& Training::GroupOf(const TrainerPtr& trainer) {
   const TrainerOrder& order = trainer->order();
   Group& group = groups_[{trainer->id().job, order.generation}];
   group.job = trainer->id().job;
   group.generation = order.generation;
   group.lanes = Lanes{order.shards};
   group.members.resize(static_cast<size_t>(order.world_size));
+  return group;
+}
+
+Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
+  const TrainerOrder& order = trainer->order();
+  Group& group = GroupOf(trainer);
   *m = static_cast<size_t>(order.rank);
   Member& member = group.members[*m];
   if (member.trainer != nullptr && member.trainer != trainer && member.trainer->is_alive()) {
@@ -25,6 +31,7 @@ Training::Group& Training::Enter(const TrainerPtr& trainer, size_t* m) {
                       order.rank, " of generation ", order.generation);
   }
   member.trainer = trainer;
+  member.copies = order.copies;
   return group;
 }
 
@@ -43,7 +50,7 @@ void Training::RunRendezvous(const TrainerPtr& trainer) {
   size_t m = 0;
   Group& group = Enter(trainer, &m);
   TryConnect(group);
-  Wait(group, m);
+  if (!AwaitHandOver(group, m)) Wait(group, m);
 }
 
 void Training::Arrive(const TrainerPtr& trainer) {
@@ -85,6 +92,7 @@ void Training::TryConnect(Group& group) {
       trainer->OnConnected(generation, true);
     });
   }
+  TryPairs(group);
 }
 
 void Training::Wait(Group& group, size_t m) {
@@ -133,7 +141,10 @@ void Training::TryExchange(Group& group) {
   }
   switch (group.stage) {
     case Group::Stage::kRendezvous:
+      if (EnterCopies(group)) return GoBack(group);
       return sharded ? DecideSharded(group) : Decide(group);
+    case Group::Stage::kGoingBack:
+      return DecideSharded(group);
     case Group::Stage::kTransfer:
       if (sharded) return Meet(group);
       group.stage = Group::Stage::kTraining;
@@ -182,13 +193,14 @@ void Training::Decide(Group& group) {
 
 RankPosition Training::PositionOf(const Trainer& trainer) const {
   RankPosition position;
-  position.generation = trainer.trained_generation();
+  const RankPosition& taken = trainer.taken();
+  position.generation = taken.generation > 0 ? taken.generation : trainer.trained_generation();
   position.step = trainer.has_state() ? trainer.step() : -1;
   position.computed = trainer.has_computed();
   const auto trained = groups_.find({trainer.id().job, position.generation});
   if (trained == groups_.end()) return position;
   const size_t ranks = trained->second.members.size();
-  position.rank = RankIn(trainer, position.generation);
+  position.rank = taken.generation > 0 ? taken.rank : RankIn(trainer, position.generation);
   position.gradients = {0, static_cast<int>(ranks)};
   position.layout = LayoutOf(position.rank, ranks);
   return position;
@@ -272,6 +284,10 @@ void Training::OnEnd(const Trainer& trainer, bool reset) {
   for (auto i = groups_.lower_bound({trainer.id().job, 0});
        i != groups_.end() && i->first.first == trainer.id().job; ++i) {
     Group& group = i->second;
+    for (const auto& [rank, pair] : group.pairs) {
+      if (pair.leaver.get() != &trainer) continue;
+      FailPair(group, rank, random_.Between(1, 30) * kMilli, "a peer is gone");
+    }
     const bool joined =
         std::any_of(group.members.begin(), group.members.end(), [&](const Member& member) {
           return member.trainer.get() == &trainer && (member.out || !trainer.is_alive());
@@ -291,6 +307,7 @@ void Training::OnEnd(const Trainer& trainer, bool reset) {
 void Training::OnMended() {
   for (auto& [key, group] : groups_) {
     TryConnect(group);
+    TryPairs(group);
     TryExchange(group);
   }
 }

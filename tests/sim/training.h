@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +16,7 @@
 #include "common/core/lanes.h"
 #include "tests/sim/trainer.h"
 #include "tests/sim/world.h"
+#include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/rendezvous.h"
 
 namespace paceline::sim {
@@ -23,16 +25,24 @@ struct HeldPart;
 
 class Training {
  public:
-  explicit Training(World& world) : world_(world), random_(world.random.Fork()) {}
+  explicit Training(World& world)
+      : world_(world), random_(world.random.Fork()), deaths_(world.settings.transfer_seed) {}
 
   // Connects to the other members of the planned generation, beside its training.
   void Connect(const TrainerPtr& trainer);
   // Waits in its newest generation for the others, and for the state.
   void RunRendezvous(const TrainerPtr& trainer);
+  // Connects, beside its training, to the one that its state goes to; hands it over, having left.
+  void ConnectHandOver(const TrainerPtr& leaver);
+  void HandOver(const TrainerPtr& leaver);
   // Waits in the exchange of its next step for the others.
   void Arrive(const TrainerPtr& trainer);
   // Waits in the mean of parameters after its latest step for the others.
   void AwaitMean(const TrainerPtr& trainer);
+  // Copies the states of a job that keeps copies (copies.cc). The trainer's training begins; it is
+  // between two steps, which makes a copy if one is due.
+  void BeginCopies(Trainer& trainer);
+  void CopyState(const TrainerPtr& trainer);
   // The rank of a trainer that has met in this generation; else -1.
   int RankIn(const Trainer& trainer, int64_t generation) const;
   // The trainer has aborted its collectives: those who wait for it learn of that.
@@ -56,18 +66,34 @@ class Training {
     bool waits = false;  // In a collective, or for the rendezvous.
     int64_t wait = 0;    // Number of the latest one.
     Collective collective = Collective::kGradients;
+    CopyOrders copies;  // When it met the others.
+  };
+  // The two sides of a hand-over; null: not there yet.
+  struct Pair {
+    TrainerPtr leaver;
+    TrainerPtr newcomer;
+    bool connected = false;
+    bool over = false;  // The newcomer has the state, or has failed.
   };
   struct Group {
     JobId job;
     int64_t generation = 0;
     Lanes lanes;
     std::vector<Member> members;
-    enum class Stage { kRendezvous, kTransfer, kTraining } stage = Stage::kRendezvous;
+    enum class Stage {
+      kRendezvous,
+      kGoingBack,  // To copies.
+      kTransfer,
+      kTraining
+    } stage = Stage::kRendezvous;
     bool connected = false;
     int64_t position = 0;         // Steps that all had done at the rendezvous.
+    int64_t furthest = 0;         // The most that one of them had done.
+    bool went_back = false;       // To copies.
     RendezvousDecision decision;  // Of a sharded model.
     TakenPlan plan;
     int64_t answered_order = 0;
+    std::map<int, Pair> pairs;  // By rank.
   };
   // What all ranks agree on at the end of a step.
   struct Agreed {
@@ -77,7 +103,12 @@ class Training {
   };
   using Key = std::pair<JobId, int64_t>;
 
+  Group& GroupOf(const TrainerPtr& trainer);
   Group& Enter(const TrainerPtr& trainer, size_t* member);
+  // Whether the trainer has to wait for the state that it takes over.
+  bool AwaitHandOver(Group& group, size_t m);
+  void TryPairs(Group& group);
+  void FailPair(Group& group, int rank, Micros delay, const std::string& why);
   void Wait(Group& group, size_t m);
   void TryConnect(Group& group);
   void TryExchange(Group& group);
@@ -108,6 +139,8 @@ class Training {
   // `agreed` is not used after a step that only its replica has made.
   void Apply(Group& group, size_t m, bool mean, const Agreed& agreed);
   void DecideSharded(Group& group);
+  // Perhaps a member dies while states are on their way.
+  void BreakTransfer(const Group& group);
   // The member does its part of what was decided, other than to get or to send a state.
   void CarryOut(Group& group, size_t m);
   // Returns whether it gets a state.
@@ -119,8 +152,18 @@ class Training {
   static ModelPart PartOf(const Group& group, size_t m, const HeldPart& held);
   void Meet(Group& group);
 
+  // Of sharded models with copies.
+  // Lets the members take their orders. Returns whether they go back to copies.
+  bool EnterCopies(Group& group);
+  void GoBack(Group& group);
+  // `fetched`: the place for a copy that it has not.
+  void TakeCopy(Group& group, size_t m, uint64_t state, std::optional<size_t> fetched);
+  void SendCopy(Group& group, size_t m, size_t place, const CopyLabel& label);
+  void KeepCopy(Group& group, size_t m, size_t place, const CopyLabel& label, size_t ward_place);
+
   World& world_;
   Random random_;
+  Random deaths_;  // Of members, in transfers.
   std::map<Key, Group> groups_;
   uint64_t results_ = 0;  // Number of the latest result of a step or a mean of a sharded model.
 };

@@ -17,6 +17,7 @@
 
 namespace paceline::sim {
 
+class CopyJudge;
 class Observer;
 class ReplicaJudge;
 class SimController;
@@ -31,6 +32,7 @@ struct JobFacts {
   int64_t mean_period = 0;  // Steps between two means of parameters; 0: all share each step.
   int64_t steps = 1;
   int64_t every_steps = 0;  // Between saves.
+  int64_t copy_every = 0;   // Steps between copies of the states; 0: there are none.
   std::string directory;    // Of its checkpoints; empty: none.
   Micros step_time = 0;     // Mean.
   Micros collective_timeout = 0;
@@ -57,6 +59,7 @@ struct World {
   std::unique_ptr<Observer> observer;
   std::unique_ptr<StragglerJudge> straggler_judge;
   std::unique_ptr<ReplicaJudge> replica_judge;
+  std::unique_ptr<CopyJudge> copy_judge;
   std::unique_ptr<SimController> controller;
   std::unique_ptr<Training> training;
   std::vector<std::unique_ptr<SimNode>> nodes;

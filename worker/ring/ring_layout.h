@@ -18,7 +18,7 @@ inline constexpr uint32_t kLiveCells = 2;
 // Number of phases in a record; step_ring.h checks its own against it.
 inline constexpr int kPhaseWords = 8;
 
-// Written once by CreateStepRing, except for `written`.
+// Written once by CreateStepRing, except for `written` and `collectives`.
 struct Header {
   char magic[8];
   uint32_t version;
@@ -27,10 +27,12 @@ struct Header {
   uint32_t reserved;
   uint64_t file_bytes;
   char padding[32];
-  Word written;  // Records ever written; stored with release after each.
-  char padding2[56];
+  Word written;      // Records ever written; stored with release after each.
+  Word collectives;  // Entered in the present generation. Several threads add to it.
+  char padding2[48];
 };
-static_assert(sizeof(Header) == 128 && offsetof(Header, written) == 64);
+static_assert(sizeof(Header) == 128 && offsetof(Header, written) == 64 &&
+              offsetof(Header, collectives) == 72);
 
 // Change k (from 1) goes to cell k % 2: its sequence is 2k - 1 during the change, 2k after.
 struct LiveCell {

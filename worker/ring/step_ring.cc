@@ -33,6 +33,9 @@ constexpr int kLiveAttempts = 1000;
 // Maximum size of a ring to open: it is mapped as a whole, and the trainer owns the file.
 constexpr size_t kMaxBytes = ring_layout::FileBytes(1 << 16);
 
+// Collectives of one evaluation; more of them are only counted wrongly.
+constexpr uint64_t kMostOfEvaluation = 1 << 20;
+
 constexpr auto kAcquire = std::memory_order_acquire;
 constexpr auto kRelease = std::memory_order_release;
 constexpr auto kRelaxed = std::memory_order_relaxed;
@@ -299,6 +302,21 @@ void StepRingWriter::Append(const StepRecord& record) {
   ring.header.written.store(++written_, kRelease);
 }
 
+void StepRingWriter::CountCollective() {
+  if (!IsForkedChild()) RingOf(file_).header.collectives.fetch_add(1, kRelease);
+}
+
+void StepRingWriter::RoundCollectivesUp() {
+  if (IsForkedChild()) return;
+  std::atomic<uint64_t>& collectives = RingOf(file_).header.collectives;
+  collectives.store((collectives.load(kRelaxed) / kMostOfEvaluation + 1) * kMostOfEvaluation,
+                    kRelease);
+}
+
+void StepRingWriter::ResetCollectives() {
+  if (!IsForkedChild()) RingOf(file_).header.collectives.store(0, kRelease);
+}
+
 absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
                             MappedFile::Open(path, MappedFile::Access::kRead, kMaxBytes));
@@ -328,6 +346,11 @@ uint64_t StepRingReader::ReadWritten() const { return RingOf(file_).header.writt
 uint64_t StepRingReader::Written() const {
   const TruncationGuard guard(file_.data(), file_.size());
   return ReadWritten();
+}
+
+uint64_t StepRingReader::Collectives() const {
+  const TruncationGuard guard(file_.data(), file_.size());
+  return RingOf(file_).header.collectives.load(kAcquire);
 }
 
 StepRingReader::Batch StepRingReader::ReadFrom(uint64_t from) const {

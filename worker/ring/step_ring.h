@@ -4,7 +4,8 @@
 // (the daemon; a person's tool after the trainer's death). The layout is fixed, in the
 // machine's byte order (ring_layout.h):
 //
-//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written
+//   offset   0  header   magic "PCLRING1", layout version, sizes, capacity; records written;
+//                        collectives entered
 //   offset 128  live     two cells: the phase that the writer is in, its step, since when
 //   offset 256  slots    `capacity` of 192 bytes; the n-th record written is in n % capacity
 //
@@ -107,6 +108,14 @@ class StepRingWriter {
   // Appends a record.
   void Append(const StepRecord& record);
 
+  // Counts a collective of a sharded model that this rank is about to enter. Any thread.
+  void CountCollective();
+  // An evaluation is done, in which replicas may enter different numbers of collectives: all ranks
+  // count on from the same one.
+  void RoundCollectivesUp();
+  // A generation begins: counts from 0.
+  void ResetCollectives();
+
  private:
   explicit StepRingWriter(MappedFile file);
   void ShowLive(const LivePhase& live);
@@ -131,6 +140,9 @@ class StepRingReader {
 
   // Number of records ever written, as the writer tells.
   uint64_t Written() const;
+
+  // Collectives of a sharded model that the writer has entered in its generation.
+  uint64_t Collectives() const;
 
   struct Batch {
     std::vector<StepRecord> records;  // Oldest first.

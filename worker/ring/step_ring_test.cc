@@ -396,6 +396,21 @@ TEST_F(StepRingTest, FileThatIsCutShortReadsAsAtRest) {
   EXPECT_TRUE(reader->ReadFrom(0).records.empty());
 }
 
+TEST_F(StepRingTest, CountsCollectivesOfSeveralThreads) {
+  StepRingWriter writer = CreateAndOpen(4);
+  const auto reader = StepRingReader::Open(path_);
+  EXPECT_EQ(reader->Collectives(), 0);
+  std::thread other([&] {
+    for (int i = 0; i < 1000; ++i) writer.CountCollective();
+  });
+  for (int i = 0; i < 1000; ++i) writer.CountCollective();
+  other.join();
+  RunStep(writer, 0);
+  EXPECT_EQ(reader->Collectives(), 2000);
+  writer.ResetCollectives();
+  EXPECT_EQ(reader->Collectives(), 0);
+}
+
 TEST_F(StepRingTest, AForkedChildWritesNothing) {
   WatchForks();
   StepRingWriter writer = CreateAndOpen(4);
@@ -404,6 +419,7 @@ TEST_F(StepRingTest, AForkedChildWritesNothing) {
   if (child == 0) {
     RunStep(writer, 7);
     writer.ShowEvaluation(8, 1, 2);
+    writer.CountCollective();
     ::_exit(0);
   }
   ASSERT_EQ(::waitpid(child, nullptr, 0), child);
@@ -411,6 +427,7 @@ TEST_F(StepRingTest, AForkedChildWritesNothing) {
   EXPECT_EQ(reader->Written(), 0);
   EXPECT_EQ(reader->Live().phase, Phase::kForward);
   EXPECT_EQ(reader->Live().step, 0);
+  EXPECT_EQ(reader->Collectives(), 0);
   Finish(writer, 0);
   EXPECT_EQ(reader->Written(), 1);
 }

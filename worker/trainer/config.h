@@ -14,6 +14,7 @@
 #include "common/core/ids.h"
 #include "common/core/lanes.h"
 #include "slipstream/plan.h"
+#include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/lr_schedule.h"
 
 namespace paceline {
@@ -185,25 +186,32 @@ struct Assignment {
   Member member;
   std::string store_address;  // Empty until known.
   bool planned = false;
-  TrainingPlan plan;  // The newest plan when this arrived.
+  // Set for the two sides of a hand-over: the rank that one takes from the other.
+  std::optional<int> hand_over_rank = {};
+  TrainingPlan plan;                      // The newest plan when this arrived.
+  std::optional<CopyOrders> copies = {};  // Unset: the member has no part in copies.
 };
 
 // proto/job_spec.proto, Recovery.
 struct RecoveryConfig {
   bool enabled = false;
   absl::Duration give_up = absl::Seconds(600);
+  int64_t copy_every_steps = 0;  // 0: the ranks keep no copies.
 };
 
-// All but `member` is constant for the process's life.
+// All but `member` and `mesh` is constant for the process's life.
 struct TrainerConfig {
   TrainerId id;   // Only names the process.
   Member member;  // In this configuration's generation.
-  int slot = 0;   // On its node; for a GPU, its index.
+  // Workload::mesh, from when the workload is known.
+  std::vector<int> mesh;
+  int slot = 0;  // On its node; for a GPU, its index.
   int threads = 1;
   std::string interface;  // Network interface or address; empty: found by host name.
 
   bool cuda = false;
   bool bf16 = false;
+  int zero_stage = 2;  // With shards and a built-in model: 2 or 3.
   // The engine is called by a program of the user's own, which brings what these four say of a
   // built-in model; they have their defaults.
   bool session = false;

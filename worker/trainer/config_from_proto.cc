@@ -112,6 +112,7 @@ void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.data.vocab_size = config.model.llama.vocab_size;
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.schedule = ReadSchedule(spec);
+  if (spec.zero_stage() > 0) config.zero_stage = spec.zero_stage();
 }
 
 StrategyConfig ReadStrategy(const v1::Strategy& proto) {
@@ -249,10 +250,38 @@ absl::Status CheckSlot(const v1::TrainerConfig& proto) {
   return absl::OkStatus();
 }
 
+absl::StatusOr<CopyOrders> ReadCopies(const v1::Membership& membership) {
+  const v1::MemberCopies& proto = membership.copies();
+  const auto is_rank = [&](int rank) { return rank >= -1 && rank < membership.world_size(); };
+  if (proto.seat() < 0 || !is_rank(proto.buddy_rank()) || !is_rank(proto.ward_rank()) ||
+      proto.buddy_rank() == membership.rank() || proto.ward_rank() == membership.rank() ||
+      (proto.restore() && proto.complete_step() < 1)) {
+    return absl::InvalidArgumentError(StrCat("impossible copies: ", membership.ShortDebugString()));
+  }
+  CopyOrders orders;
+  orders.generation = membership.generation();
+  orders.seat = proto.seat();
+  orders.buddy_rank = proto.buddy_rank();
+  orders.ward_rank = proto.ward_rank();
+  orders.complete_step = proto.complete_step();
+  orders.complete_generation = proto.complete_generation();
+  orders.settled_step = proto.settled_step();
+  orders.restore = proto.restore();
+  return orders;
+}
+
 absl::Status CheckReplicas(const Member& member) {
   if (member.world_size % member.shards == 0) return absl::OkStatus();
   return absl::InvalidArgumentError(
       StrCat(member.world_size, " ranks are no whole replicas of ", member.shards, " shards"));
+}
+
+// Whether the rank that is handed over is one of the generation, and the trainer's own unless it
+// leaves.
+bool IsHandOverPossible(const v1::Membership& proto) {
+  const int rank = proto.hand_over_rank();
+  return !proto.has_hand_over_rank() ||
+         (rank >= 0 && rank < proto.world_size() && (proto.rank() < 0 || proto.rank() == rank));
 }
 
 }  // namespace
@@ -312,6 +341,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   }
   config.recovery.enabled = spec.recovery().max_failures() > 0;
   config.recovery.give_up = absl::Seconds(spec.give_up_s());
+  config.recovery.copy_every_steps = spec.recovery().copy_every_steps();
   return config;
 }
 
@@ -319,7 +349,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
                                                const Member& configured) {
   if (proto.generation() < 1 || proto.world_size() < 1 || proto.rank() < -1 ||
       proto.rank() >= proto.world_size() || proto.batch_per_rank() < 0 ||
-      proto.accumulation_steps() < 0 || proto.shards() < 0) {
+      proto.accumulation_steps() < 0 || proto.shards() < 0 || !IsHandOverPossible(proto)) {
     return absl::InvalidArgumentError(StrCat("impossible membership: ", proto.ShortDebugString()));
   }
   Assignment assignment;
@@ -335,6 +365,10 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   }
   assignment.store_address = proto.store_address();
   assignment.planned = proto.planned();
+  if (proto.has_hand_over_rank()) assignment.hand_over_rank = proto.hand_over_rank();
+  if (proto.has_copies()) {
+    PACELINE_ASSIGN_OR_RETURN(assignment.copies, ReadCopies(proto));
+  }
   return assignment;
 }
 

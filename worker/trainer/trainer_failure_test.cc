@@ -125,7 +125,7 @@ TEST_F(TrainerFailureTest, UnusableInputIsNamed) {
                 "/nowhere/weights.safetensors");
   ExpectFailure(Spec(1, "device: CUDA"), 0, kind, "this is the trainer for CPUs");
   ExpectFailure(Spec(1, "steps: -3"), 0, kind, "steps");
-  ExpectFailure(Spec(2, "shards: 2"), 0, kind, "no model that is built in can be sharded");
+  ExpectFailure(Spec(2, "shards: 2"), 0, kind, "a mlp cannot be sharded");
 }
 
 TEST_F(TrainerFailureTest, DataThatIsCutShortWhileTrainingIsNamedWithItsOffset) {

@@ -368,8 +368,11 @@ int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
     return kCliOk;
   }
   program.out() << JobNameText(job) << " is " << StateText(job.state()) << ", step "
-                << StepsDoneText(job, " of ") << "\n\n"
-                << page << std::flush;
+                << StepsDoneText(job, " of ");
+  if (series.has_end_time()) {
+    program.out() << "; it ended at " << MomentText(TimeOf(true, series.end_time()), absl::Now());
+  }
+  program.out() << "\n\n" << page << std::flush;
   return kCliOk;
 }
 

@@ -128,6 +128,18 @@ void AddCollectives(std::string* page, const v1::Job& job, absl::Time now) {
   }
 }
 
+// Adds what copies in host memory protect, and since when.
+void AddCopies(std::string* page, const v1::Job& job, absl::Time now) {
+  if (!job.has_copies() || HasEnded(job.state())) return;
+  const v1::JobCopies& copies = job.copies();
+  std::string text;
+  if (copies.has_time()) {
+    text = absl::StrCat("since ", MomentText(TimeOf(true, copies.time()), now), ": ");
+  }
+  absl::StrAppend(&text, SanitizeLine(copies.protection()));
+  AddLine(page, "Protected", text);
+}
+
 // The same of a sharded job, of which no rank has all weights.
 std::string PlaceOfShards(const v1::Job& job) {
   if (job.checkpoints().complete() == 0) {
@@ -297,6 +309,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
     AddLine(&page, "Standby", standby);
   }
   AddCollectives(&page, job, now);
+  AddCopies(&page, job, now);
   if (job.plan().version() > 0 && HasEngine(job.spec())) {
     const bool chosen = job.spec().strategy().has_auto_() && !job.plan().strategy().has_auto_();
     AddLine(&page, "Strategy",

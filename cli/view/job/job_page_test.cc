@@ -197,6 +197,22 @@ TEST(JobPageTest, CollectivesThatRanksStandInHaveTheirAge) {
                               "  the collectives of rank 1 are not known: it is away\n"));
 }
 
+TEST(JobPageTest, WhatCopiesProtectIsShownWhileTheJobTrains) {
+  v1::Job job = Failed();
+  job.set_state(v1::RUNNING);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Protected")));
+  job.mutable_copies()->set_protection("nothing yet: copies are made after each 10 steps");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("nothing yet: copies are made after each 10 steps\n"));
+  job.mutable_copies()->set_protection("the state after step 40\033[2J");
+  job.mutable_copies()->mutable_time()->set_seconds(1188);
+  EXPECT_THAT(
+      JobPage(job, absl::FromUnixSeconds(1200), {}),
+      AllOf(HasSubstr("since "), HasSubstr(" (12 s ago): the state after step 40\\x1b[2J\n")));
+  job.set_state(v1::FAILED);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Protected")));
+}
+
 TEST(JobPageTest, ALongReasonIsToldInFullOnce) {
   const std::string message =
       "RuntimeError: CUDA error: an illegal memory access was encountered; kernel errors may be "

@@ -60,7 +60,7 @@ std::string NumberText(double value) {
 // What the ranks' scripts report; empty: nothing.
 std::string ReportedTable(const v1::JobSeries& series, const PageStyle& style) {
   if (series.reported().empty()) return "";
-  Table table({{"REPORTED"},
+  Table table({{series.has_end_time() ? "LAST REPORTED" : "REPORTED"},
                {"MEAN", true},
                {"LEAST", true, true},
                {"MOST", true, true},
@@ -80,7 +80,8 @@ std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool
   const int room = style.width > 0
                        ? std::clamp(style.width - kNumberColumns, kFewestColumns, kPictureColumns)
                        : kPictureColumns;
-  Table table({{""}, {"NOW", true}, {"LEAST", true}, {"MOST", true}, {SpanText(series)}});
+  const char* const newest = series.has_end_time() ? "AT END" : "NOW";
+  Table table({{""}, {newest, true}, {"LEAST", true}, {"MOST", true}, {SpanText(series)}});
   bool any = false;
   for (const Row& row : kRows) {
     std::vector<double> values;

@@ -11,7 +11,8 @@ namespace paceline {
 
 // A row per known figure: its newest value, its minimum and maximum over the time shown, and its
 // course. Then a row per number of a session's script: over the ranks that report it, and the step
-// of the newest value. Empty: nothing is known. With `utf8` the pictures use blocks, else ASCII.
+// of the newest value. Of a job that has ended, the headings say so. Empty: nothing is known. With
+// `utf8` the pictures use blocks, else ASCII.
 std::string SeriesPage(const v1::JobSeries& series, const PageStyle& style, bool utf8);
 
 }  // namespace paceline

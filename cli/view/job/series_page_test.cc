@@ -61,7 +61,18 @@ TEST(SeriesPageTest, NumbersOfTheScript) {
   EXPECT_THAT(page, ContainsRegex("train/accuracy +0.876543 +0.25 +1.5 +4 +1200\n"));
   EXPECT_THAT(page, ContainsRegex("norm +nan +0.25"));
   series.clear_points();
-  EXPECT_THAT(SeriesPage(series, {}, true), StartsWith("REPORTED")) << "the job has ended";
+  EXPECT_THAT(SeriesPage(series, {}, true), StartsWith("REPORTED"));
+}
+
+TEST(SeriesPageTest, OfAnEndedJobNothingIsCalledNew) {
+  v1::JobSeries series = Series(10);
+  *series.add_reported() = Number("accuracy", 0.5);
+  EXPECT_THAT(SeriesPage(series, {}, true), HasSubstr(" NOW "));
+  series.mutable_end_time()->set_seconds(1700000000);
+  const std::string page = SeriesPage(series, {}, true);
+  EXPECT_THAT(page, Not(HasSubstr(" NOW ")));
+  EXPECT_THAT(page, HasSubstr(" AT END "));
+  EXPECT_THAT(page, ContainsRegex("LAST REPORTED +MEAN .*\naccuracy +0.5 "));
 }
 
 TEST(SeriesPageTest, FitsTheTerminal) {

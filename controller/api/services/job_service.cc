@@ -126,6 +126,10 @@ grpc::Status JobService::CheckFits(const JobRequest& job, const v1::JobSpec& spe
     const std::optional<int64_t> memory = control_->cluster().LargestDeviceMemory(job);
     if (memory.has_value()) fits = CheckDeviceMemory(spec, *memory);
   }
+  if (fits.ok() && job.recovery.copy_every_steps > 0) {
+    const std::optional<int64_t> memory = control_->cluster().LargestHostMemory(job);
+    if (memory.has_value()) fits = CheckCopyMemory(spec, *memory);
+  }
   if (fits.ok()) return grpc::Status::OK;
   return MakeError(grpc::StatusCode::FAILED_PRECONDITION, "JOB_CANNOT_FIT",
                    std::string(fits.message()));

@@ -211,8 +211,8 @@ void NodeService::DoDrain(const v1::DrainNodeRequest& request, v1::DrainNodeResp
   const grpc::Status valid = CheckRequest(request);
   if (!valid.ok()) return answer(valid);
   // Computed before anything is begun.
-  const std::vector<DrainEffect> effects =
-      control_->cluster().EffectsOfDrain(NodeName(request.name()), ModeIn(request));
+  const std::vector<DrainEffect> effects = control_->cluster().EffectsOfDrain(
+      NodeName(request.name()), ModeIn(request), ControlLoop::Now());
   const auto fill = [this, name = request.name(), effects, reply] {
     const Node* node = nullptr;
     const grpc::Status found = Find(name, &node);

@@ -136,8 +136,9 @@ class Cluster {
   // Why no set of known nodes, or the quota of its queue, could ever hold the job; OK if one could.
   absl::Status CanEverFit(const JobRequest& request) const;
 
-  // As LargestDeviceMemory in core/schedule/spaces.h, of the known nodes.
+  // As in core/schedule/spaces.h, of the known nodes.
   std::optional<int64_t> LargestDeviceMemory(const JobRequest& request) const;
+  std::optional<int64_t> LargestHostMemory(const JobRequest& request) const;
 
   // QUEUE_UNKNOWN if there is no queue of the name that the job gives.
   std::optional<Refusal> RefuseQueue(const JobRequest& request) const;
@@ -171,7 +172,7 @@ class Cluster {
   std::set<int> SlotsUsed(const NodeName& node, Device device) const;
 
   // What a drain in `mode` does to each job on the node; by job.
-  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode) const;
+  std::vector<DrainEffect> EffectsOfDrain(const NodeName& node, DrainMode mode, Moment now) const;
 
   // Whether the automation must not drain the node: RefuseAutomaticDrain, or DRAIN_IN_FLIGHT when
   // it empties another node of the same job.

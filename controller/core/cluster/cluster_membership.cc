@@ -58,12 +58,14 @@ SlotWish WishOf(const Job& job, SlotUse use) {
 
 }  // namespace
 
-std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode) const {
+std::vector<DrainEffect> Cluster::EffectsOfDrain(const NodeName& node, DrainMode mode,
+                                                 Moment now) const {
   std::vector<DrainEffect> effects;
   for (const auto& [id, job] : jobs_.On(node)) {
     if (!job->holds_slots() || !HasTrainersOn(*job, node)) continue;
-    effects.push_back(ChooseEffect(*job, node, mode));
-    if (effects.back().way == DrainWay::kSwap) FindSubstitutes(*job, node, effects.back());
+    DrainEffect& effect = effects.emplace_back(ChooseEffect(*job, node, mode));
+    if (effect.way == DrainWay::kSwap) FindSubstitutes(*job, node, effect);
+    if (effect.way == DrainWay::kEndRanks && AreAllSilent(*job, now)) NameSilence(effect, node);
   }
   return effects;
 }
@@ -127,7 +129,11 @@ JobChange Cluster::Drain(Job& job, DrainWay way, const NodeName& node, const std
       return RequeueJob(job, why, kFailureGrace, now);
     case DrainWay::kEndRanks:
       // Ranks that cannot be told to end may train on with others that cannot be told either.
-      if (AreAllSilent(job, now)) return JobChange::kNone;
+      if (AreAllSilent(job, now)) {
+        const bool late = nodes_.Find(node)->contact == Contact::kReachable;
+        return late ? JobChange::kNone : NoteWaitingDrain(job, node, why, now);
+      }
+      job.recovery.waiting_drains.erase(node);
       return EndTrainersOn(job, node, why, now);
   }
   return JobChange::kNone;
@@ -162,6 +168,9 @@ void Cluster::EndDrain(const Node& node, Actions& actions) {
   for (auto& [id, job] : jobs_.ChangeAll()) {
     if (drain == nullptr || drain->drain == DrainMode::kFinish) {
       Note(job, WithdrawRequeue(job, node.facts.name), actions);
+    }
+    if (drain == nullptr || drain->drain != DrainMode::kNow) {
+      job.recovery.waiting_drains.erase(node.facts.name);
     }
     if (drain == nullptr || drain->drain != DrainMode::kSwap) {
       Note(job, WithdrawReplacement(job, node.facts.name), actions);

@@ -115,12 +115,16 @@ void Cluster::On(const LossDeclared& event, Moment now, Actions& actions) {
   Node* const node = nodes_.Change(event.node);
   if (node == nullptr) return;
   const std::string what = absl::StrCat("declared lost by ", event.owner, ": ", event.reason);
-  if (!LoseContact(*node, what)) return;
-  RecordDone(*node, event.owner, absl::StrCat("declared lost: ", event.reason), now, actions);
+  // When its lease has run out, it counts as lost already, but jobs may still have ranks there.
+  bool changed = LoseContact(*node, what);
   for (const auto& [id, known] : jobs_.On(event.node)) {
     Job& job = *jobs_.Change(id);
-    Note(job, LoseNode(job, event.node, absl::StrCat("its node was ", what), now), actions);
+    const JobChange change = LoseNode(job, event.node, absl::StrCat("its node was ", what), now);
+    changed = changed || change != JobChange::kNone;
+    Note(job, change, actions);
   }
+  if (!changed) return;
+  RecordDone(*node, event.owner, absl::StrCat("declared lost: ", event.reason), now, actions);
 }
 
 void Cluster::On(const CheckRequested& event, Moment now, Actions& actions) {

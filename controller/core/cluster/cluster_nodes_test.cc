@@ -199,9 +199,9 @@ TEST_F(ClusterNodesTest, DeadlineEndsWhatIsLeft) {
 TEST_F(ClusterNodesTest, RanksMoveToWhereThereIsRoomAndTheDrainCanBeTakenBack) {
   Join({"a", "b"});
   Train("/ckpt", 3);
-  EXPECT_EQ(cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kSwap).at(0).missing, 1);
+  EXPECT_EQ(cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kSwap, At(3)).at(0).missing, 1);
   Join({"c"}, 3);
-  const DrainEffect effect = cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kSwap).at(0);
+  const DrainEffect effect = cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kSwap, At(3)).at(0);
   EXPECT_EQ(effect.missing, 0);
   EXPECT_EQ(effect.text, "rank 1 moves to a new trainer on c while the job trains on");
   Drain("b", DrainMode::kSwap, 4);
@@ -224,10 +224,21 @@ TEST_F(ClusterNodesTest, DrainForNowEndsOnlyTheRanksOfAJobThatRecovers) {
 TEST_F(ClusterNodesTest, DrainForNowWaitsWhileNoNodeOfAJobAnswers) {
   Join({"a", "b", "c"});
   Train("", 3);
-  Drain("b", DrainMode::kNow, 20);
+  const auto effect = [&](double at) {
+    return cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kNow, At(at)).at(0).text;
+  };
+  EXPECT_THAT(effect(3), HasSubstr("rank 1 ends at once"));
+  EXPECT_THAT(effect(6), HasSubstr("rank 1 does not end yet"));
+  Drain("b", DrainMode::kNow, 6);
+  EXPECT_THAT(job().recovery.waiting_drains, IsEmpty()) << "the nodes are only late";
+  cluster_.Step(TimePassed{}, At(20));
   EXPECT_EQ(job().state, JobState::kRunning);
-  cluster_.Step(NodeReported{NodeName("a"), {ReportOf(0, TrainerState::kRunning)}}, At(21));
+  EXPECT_THAT(job().recovery.waiting_drains, SizeIs(1));
+  for (const int at : {21, 22}) {
+    cluster_.Step(NodeReported{NodeName("a"), {ReportOf(0, TrainerState::kRunning)}}, At(at));
+  }
   EXPECT_EQ(job().state, JobState::kRecovering);
+  EXPECT_THAT(job().recovery.waiting_drains, IsEmpty());
 }
 
 TEST_F(ClusterNodesTest, LeaseThatRunsOutTakesTheRanksOfAJobThatRecovers) {
@@ -316,6 +327,10 @@ TEST_F(ClusterNodesTest, LeaseThatRunsOutLosesTheNodeAndLeavesJobsThatDoNotRecov
   cluster_.Step(NodeConnected{Facts("b"), {ReportOf(1, TrainerState::kRunning)}}, At(100));
   EXPECT_EQ(state("b"), NodeState::kReady);
   EXPECT_EQ(job().state, JobState::kRunning);
+  cluster_.Step(TimePassed{}, At(200));
+  cluster_.Step(LossDeclared{NodeName("b"), "ann", "burnt"}, At(201));
+  EXPECT_EQ(node("b").history.back().who, "ann");
+  EXPECT_EQ(job().state, JobState::kStopping) << "a person says more than a lease";
 }
 
 TEST_F(ClusterNodesTest, NodeDeclaredLostTakesItsRanksWithIt) {
@@ -408,8 +423,8 @@ TEST_F(ClusterNodesTest, HistoryOfADrainBeginsWithWhatRunsThere) {
 TEST_F(ClusterNodesTest, EffectsAreToldForEachJobOnTheNode) {
   Join({"a", "b"});
   Train();
-  EXPECT_THAT(cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kCheckpoint), SizeIs(1));
-  EXPECT_THAT(cluster_.EffectsOfDrain(NodeName("x"), DrainMode::kCheckpoint), IsEmpty());
+  EXPECT_THAT(cluster_.EffectsOfDrain(NodeName("b"), DrainMode::kCheckpoint, At(3)), SizeIs(1));
+  EXPECT_THAT(cluster_.EffectsOfDrain(NodeName("x"), DrainMode::kCheckpoint, At(3)), IsEmpty());
 }
 
 TEST_F(ClusterNodesTest, NodeOfASpareThatStartsWhileTheJobTrainsIsShown) {

@@ -93,6 +93,10 @@ std::optional<int64_t> Cluster::LargestDeviceMemory(const JobRequest& request) c
   return paceline::LargestDeviceMemory(request, nodes());
 }
 
+std::optional<int64_t> Cluster::LargestHostMemory(const JobRequest& request) const {
+  return paceline::LargestHostMemory(request, nodes());
+}
+
 std::vector<std::string> Cluster::Why(const Job& job, absl::Time now) const {
   return FindObstacles({job, jobs(), nodes(), options_.queues, schedule_, now});
 }

@@ -10,6 +10,7 @@
 #include "common/core/bytes_text.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/restart.h"
+#include "controller/core/recovery/unreachable.h"
 #include "controller/core/stragglers/slipstream/strategy_advice.h"
 
 namespace paceline {
@@ -136,6 +137,14 @@ class Writer {
   void operator()(const transition::RanksMustLeave& leave) {
     Add(JobEventKind::kMembership,
         absl::StrCat("its ranks will move off ", leave.node.value(), ": ", leave.why));
+  }
+  void operator()(const transition::DrainWaits& waits) {
+    Warn(JobEventKind::kMembership,
+         absl::StrCat(waits.why,
+                      "; what it has there does not end yet: ", WhatSilenceWaitsFor(waits.node)));
+  }
+  void operator()(const transition::SpareFailed&) {
+    Warn(JobEventKind::kMembership, job_.recovery.spare_failure);
   }
   void operator()(const transition::Stalled&) { Warn(JobEventKind::kStall, job_.reason); }
   void operator()(const transition::StallEnded&) {

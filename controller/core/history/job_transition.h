@@ -46,7 +46,12 @@ struct RanksMustLeave {
   NodeName node;
   std::string why;
 };
-struct Stalled {};  // No rank makes a step.
+struct DrainWaits {  // JobRecovery::waiting_drains.
+  NodeName node;
+  std::string why;
+};
+struct SpareFailed {};  // JobRecovery::spare_failure.
+struct Stalled {};      // No rank makes a step.
 struct StallEnded {};
 struct CollectivesFound {};  // JobCollectives::findings are others, and there are some.
 
@@ -85,10 +90,11 @@ struct DecisionChanged {  // It is new, or its state is another.
 using JobTransition = std::variant<
     transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
     transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
-    transition::MembershipSettled, transition::RanksMustLeave, transition::Stalled,
-    transition::StallEnded, transition::CollectivesFound, transition::Evaluated,
-    transition::PlanDecided, transition::PlanTakenUp, transition::PlanNotTakenUp,
-    transition::SlipstreamImpossible, transition::CheckpointCompleted, transition::CheckpointFailed,
+    transition::MembershipSettled, transition::RanksMustLeave, transition::DrainWaits,
+    transition::SpareFailed, transition::Stalled, transition::StallEnded,
+    transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
+    transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
+    transition::CheckpointCompleted, transition::CheckpointFailed,
     transition::CheckpointErrorChanged, transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,

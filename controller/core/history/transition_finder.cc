@@ -65,6 +65,7 @@ std::vector<JobTransition> KnownJob::Look(const Job& job) {
   LookAtPlan(job, news);
   LookAtStart(job, news);
   LookAtState(job, news);
+  LookAtTroubles(job, news);
   Remember(job);
   return news;
 }
@@ -150,6 +151,16 @@ void KnownJob::LookAtState(const Job& job, News& news) const {
       transition::StateChanged{state_, state_ == JobState::kStopping && job.reason == stops_for_});
 }
 
+// Behind the others, as these say nothing of what the job does.
+void KnownJob::LookAtTroubles(const Job& job, News& news) const {
+  for (const auto& [node, why] : job.recovery.waiting_drains) {
+    if (waiting_drains_.count(node) == 0) news.push_back(transition::DrainWaits{node, why});
+  }
+  if (job.recovery.spare_failures_reported > spare_failures_) {
+    news.push_back(transition::SpareFailed());
+  }
+}
+
 void KnownJob::Remember(const Job& job) {
   if (known_ && job.plan.strategy != strategy_) {
     pending_ = job.plan.version;
@@ -168,6 +179,8 @@ void KnownJob::Remember(const Job& job) {
       job.recovery.history.empty() || job.recovery.history.back().ended != absl::InfinitePast();
   vacated_.clear();
   for (const auto& [node, why] : job.recovery.vacate) vacated_.insert(node);
+  waiting_drains_.clear();
+  for (const auto& [node, why] : job.recovery.waiting_drains) waiting_drains_.insert(node);
   strategy_ = job.plan.strategy;
   committed_ = job.checkpoints.committed;
   failed_ = CountFailed(job.checkpoints);
@@ -175,6 +188,7 @@ void KnownJob::Remember(const Job& job) {
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
+  spare_failures_ = job.recovery.spare_failures_reported;
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

@@ -50,6 +50,7 @@ class KnownJob {
   void LookAtPlan(const Job& job, News& news) const;
   void LookAtStart(const Job& job, News& news) const;
   void LookAtState(const Job& job, News& news) const;
+  void LookAtTroubles(const Job& job, News& news) const;
   void Remember(const Job& job);
 
   bool known_ = false;
@@ -58,15 +59,17 @@ class KnownJob {
   Generation started_{0};  // The generation with which the newest start began.
   int restarts_ = 0;
   KnownChange change_;
-  std::set<NodeName> vacated_;  // Nodes that its ranks will leave.
-  std::string strategy_;        // The plan's, serialized.
-  PlanVersion pending_{0};      // A plan whose taking up is still to be seen; 0: none.
+  std::set<NodeName> vacated_;         // Nodes that its ranks will leave.
+  std::set<NodeName> waiting_drains_;  // JobRecovery::waiting_drains.
+  std::string strategy_;               // The plan's, serialized.
+  PlanVersion pending_{0};             // A plan whose taking up is still to be seen; 0: none.
   int64_t committed_ = 0;
   int64_t failed_ = 0;
   std::string save_error_;
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;
+  int64_t spare_failures_ = 0;            // JobRecovery::spare_failures_reported.
   std::vector<std::string> collectives_;  // Findings.
   bool slipstream_impossible_ = false;
 };

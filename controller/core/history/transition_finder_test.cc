@@ -226,12 +226,57 @@ TEST(KnownJobTest, TellsThatALostRankWaitsForASlot) {
   EXPECT_THAT(Look(known, played.job), ElementsAre(HasSubstr("waits for 1 slot")));
 }
 
+TEST(KnownJobTest, TellsOfSparesThatFailUntilTheirPausesGrowNoMore) {
+  JobRequest request = MemberRequest();
+  request.spares = 1;
+  request.timeouts = JobTimeouts();
+  MemberJob played(std::move(request));
+  Job& job = played.job;
+  for (int i = 0; i < 10; ++i) played.slots.Add("e", i);
+  KnownJob known(job);
+  std::vector<std::vector<std::string>> told;
+  for (int i = 0; i < 9; ++i) {
+    played.Advance(100 * (i + 1));
+    ASSERT_EQ(job.spares.size(), 1U) << i;
+    const TrainerId spare = job.spares[0].report.id;
+    if (i == 0) played.Rehearse(spare, 100 * (i + 1));
+    if (i == 8) played.Ready(spare, 100 * (i + 1));
+    played.End(spare, 100 * (i + 1) + 1);
+    told.push_back(Look(known, job));
+    EXPECT_THAT(Look(known, job), IsEmpty());
+  }
+  EXPECT_THAT(told[0], ElementsAre("! a spare on e failed while it rehearsed a step: killed by "
+                                   "SIGKILL; another one starts after 1 s at the earliest"));
+  EXPECT_THAT(told[1], ElementsAre("! a spare on e failed: killed by SIGKILL; another one starts "
+                                   "after 2 s at the earliest"));
+  EXPECT_THAT(
+      told[6],
+      ElementsAre("! a spare on e failed: killed by SIGKILL; 7 have failed in a row; until "
+                  "one is ready, no more such failures are reported, and the next ones start "
+                  "each after 60 s at the earliest"));
+  EXPECT_THAT(told[7], IsEmpty());
+  EXPECT_THAT(told[8], ElementsAre(HasSubstr("another one starts after 1 s")));
+}
+
 TEST(KnownJobTest, TellsDrainsThatMoveIt) {
   MemberJob played;
   KnownJob known(played.job);
   RequestReplacement(played.job, NodeName("b"), "drained by ann: its fan is loud");
   EXPECT_THAT(Look(known, played.job),
               ElementsAre("its ranks will move off b: drained by ann: its fan is loud"));
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+}
+
+TEST(KnownJobTest, TellsOfADrainThatWaitsForANodeToAnswer) {
+  MemberJob played;
+  KnownJob known(played.job);
+  NoteWaitingDrain(played.job, NodeName("b"), "node b is drained (now) by ann: burnt", At(20));
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre("! node b is drained (now) by ann: burnt; what it has there does not end "
+                          "yet: none of the job's nodes answers, and its ranks may train on with "
+                          "each other; this waits until one of the nodes answers again, or b, if "
+                          "it is off for certain, is declared lost: paceline node lost b --reason "
+                          "TEXT"));
   EXPECT_THAT(Look(known, played.job), IsEmpty());
 }
 

@@ -79,6 +79,7 @@ void DropOthers(Job& job) {
   job.leaving.clear();
   job.recovery.vacate.clear();
   job.recovery.avoid.clear();
+  job.recovery.waiting_drains.clear();
   job.recovery.wake = job.recovery.recovering_since = job.recovery.deadline =
       absl::InfiniteFuture();
 }
@@ -302,10 +303,7 @@ void PlaceJob(Job& job, std::vector<Slot> slots, Moment now) {
     job.ranks.push_back(std::move(rank));
   }
   job.homes = std::move(slots);
-  job.recovery.started = job.generation;
-  job.recovery.next_spare = job.request.ranks;
-  job.recovery.batch = RankBatch();
-  job.recovery.hopeless = false;
+  BeginMembership(job);
   job.collectives = JobCollectives();
 }
 

@@ -152,9 +152,16 @@ struct RankState {
   // If the model is sharded: seats it has had, each by its first generation there; -1: none. Older
   // ones than that of its newest report are forgotten (membership.h, SeatIn).
   std::map<Generation, int> seats = {};
+  // Seats whose state it has in the newest complete copies (copies.h), as its own and as its
+  // ward's; -1: none.
+  int own_copy = -1;
+  int ward_copy = -1;
 
   // Of a leaving trainer: it is ended at once, or when the change under way is done.
   std::optional<StopOrder> stop = std::nullopt;
+  // While a planned change is under way. Of a trainer that leaves: nobody else has its state, so it
+  // hands that over. Of the one that takes its seat: it gets its state so, and from nobody else.
+  bool hands_over = false;
   // How it hangs. It is given up when its stacks are saved, or at the deadline (steady).
   std::string hangs = {};
   absl::Time stacks_deadline = absl::InfiniteFuture();

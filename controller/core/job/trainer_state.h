@@ -40,6 +40,7 @@ struct Progress {
   // While it evaluates: batches done, and their total number.
   int64_t evaluated_batches = 0;
   int64_t evaluation_batches = 0;
+  int64_t collectives = 0;  // Of a sharded model, entered in its generation.
 };
 
 struct Evaluation {
@@ -107,6 +108,20 @@ struct SaveStatus {
   }
 };
 
+// How far a rank is with the copies of one generation. proto/plan.proto.
+struct CopyStatus {
+  Generation generation{0};
+  int64_t copied_step = 0;
+  int64_t settled_step = 0;
+  std::string error;
+  int64_t steps_lost = 0;
+
+  friend bool operator==(const CopyStatus& a, const CopyStatus& b) {
+    return std::tie(a.generation, a.copied_step, a.settled_step, a.error, a.steps_lost) ==
+           std::tie(b.generation, b.copied_step, b.settled_step, b.error, b.steps_lost);
+  }
+};
+
 // A trainer's part in the generations of its job, as it reports it. proto/plan.proto.
 struct MembershipStatus {
   Generation generation{0};  // Newest one that it has trained in; 0: it has no state.
@@ -115,10 +130,13 @@ struct MembershipStatus {
   int64_t step = 0;
   Generation ready{0};  // A planned one that it could join at once.
   Generation left{0};   // Newest that it has left, met or not: the one `error` is about.
+  bool can_hand_over = false;
+  CopyStatus copies = {};
 
   friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
-    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left) ==
-           std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left);
+    return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left, a.can_hand_over,
+                    a.copies) == std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left,
+                                          b.can_hand_over, b.copies);
   }
 };
 

@@ -8,6 +8,7 @@
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/restart.h"
+#include "controller/core/recovery/unreachable.h"
 
 namespace paceline {
 namespace {
@@ -119,6 +120,11 @@ void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
     absl::StrAppend(&effect.text, "; there is no free slot for ", effect.missing, " of ",
                     effect.ranks.size(), " now: the drain waits for one");
   }
+}
+
+void NameSilence(DrainEffect& effect, const NodeName& node) {
+  effect.text = absl::StrCat(RanksText(effect.ranks), effect.ranks.size() == 1 ? " does" : " do",
+                             " not end yet: ", WhatSilenceWaitsFor(node));
 }
 
 DrainMode ModeOf(DrainWay way) {

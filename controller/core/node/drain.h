@@ -7,6 +7,8 @@
 //   now          its ranks there end: it    stops at once and is queued again
 //                recovers
 //
+// While no node of a job that recovers answers, now ends none of its ranks (unreachable.h).
+//
 // A stop for a drain does not count as a restart. A job that has not begun to train is queued again
 // at once, unless the mode is finish.
 #ifndef CONTROLLER_CORE_NODE_DRAIN_H_
@@ -38,6 +40,9 @@ DrainEffect ChooseEffect(const Job& job, const NodeName& node, DrainMode mode);
 // new trainers on free `slots`. Each entry takes one rank; `missing` is set to the rest.
 void NameSubstitutes(DrainEffect& effect, const std::vector<NodeName>& spares,
                      const std::vector<NodeName>& slots);
+
+// Says in the text that the ranks, which are to end, do not while no node of the job answers.
+void NameSilence(DrainEffect& effect, const NodeName& node);
 
 // The mode that has this effect.
 DrainMode ModeOf(DrainWay way);

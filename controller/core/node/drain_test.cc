@@ -103,6 +103,19 @@ TEST(DrainTest, SwapSaysWhereItsRanksGo) {
   EXPECT_EQ(effect.text, "ranks 2, 3 move to new trainers on d while the job trains on");
 }
 
+TEST(DrainTest, TextOfOneThatWaitsSaysForWhatAndWhatToDo) {
+  DrainEffect effect;
+  effect.ranks = {1};
+  NameSilence(effect, kB);
+  EXPECT_EQ(effect.text,
+            "rank 1 does not end yet: none of the job's nodes answers, and its ranks may train on "
+            "with each other; this waits until one of the nodes answers again, or b, if it is off "
+            "for certain, is declared lost: paceline node lost b --reason TEXT");
+  effect.ranks = {1, 2};
+  NameSilence(effect, kB);
+  EXPECT_THAT(effect.text, HasSubstr("ranks 1, 2 do not end yet: "));
+}
+
 TEST(DrainTest, TextOfANowDrainNamesTheCheckpoint) {
   Job job = RunningJob();
   SaveAll(job, 40, At(3));

@@ -20,12 +20,15 @@ bool IsOwnError(const TrainerExit& exit) {
   }
 }
 
-// Whether the member took part in training in its seat, even if it ended before it could say so.
+// Whether the member took part in training in its seat, even if it ended before it could say so. A
+// spare that rehearses a step is in phases, too, but has no store yet.
 bool TookPart(const Job& job, const RankState& member) {
   const bool is_sharded = job.request.shards > 1;
   if (is_sharded && HasTrained(member) && StateSeat(member) != member.seat) return false;
+  if (HasTrained(member)) return true;
   const auto& exit = member.report.exit;
-  return HasTrained(member) || (exit.has_value() && (exit->step > 0 || exit->phase != 0));
+  return exit.has_value() && !member.report.store_address.empty() &&
+         (exit->step > 0 || exit->phase != 0);
 }
 
 void Add(Job& job, MemberFailure failure, Moment now) {

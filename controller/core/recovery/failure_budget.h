@@ -4,6 +4,7 @@
 // so does each time that the members must rendezvous again although none was lost. A rank that
 // fails twice at the same step by its own error would do so for ever: that is a crash loop, after
 // which nothing more is tried. The same holds after bad input, or a checkpoint that cannot be read.
+// One that ends before it trains fails at no step: it counts, but is never in a crash loop.
 #ifndef CONTROLLER_CORE_RECOVERY_FAILURE_BUDGET_H_
 #define CONTROLLER_CORE_RECOVERY_FAILURE_BUDGET_H_
 

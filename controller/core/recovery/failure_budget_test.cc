@@ -1,11 +1,14 @@
 #include "controller/core/recovery/failure_budget.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "controller/core/testing/member_job.h"
 
 namespace paceline {
 namespace {
+
+using ::testing::HasSubstr;
 
 TEST(FailureBudgetTest, BudgetIsSpentByOneFailureTooMany) {
   MemberJob played;
@@ -75,11 +78,37 @@ TEST(FailureBudgetTest, ARankThatFailsBeforeItIsSeenToTrainIsInACrashLoopToo) {
   played.slots.Add("f");
   played.End(played.Id(2), 5, FailureKind::kError, "boom");
   ASSERT_EQ(job.state, JobState::kRecovering);
+  played.Ready(played.Id(2), 5.5);
   TrainerReport report = played.Last(played.Id(2));
   report.progress.step = 10;
   FindTrainer(job, report.id)->report = report;
   played.End(report.id, 6, FailureKind::kError, "boom");
   EXPECT_EQ(job.reason, "crash loop: the same rank failed at step 10 before: rank 2 on e: boom");
+}
+
+// In a rehearsal it is in a phase of step 0, as a rank that trains is.
+TEST(FailureBudgetTest, SparesThatDieInTheirRehearsalsAreInNoCrashLoop) {
+  JobRequest request = MemberRequest();
+  request.spares = 1;
+  request.recovery.max_failures = 4;
+  MemberJob played(std::move(request));
+  Job& job = played.job;
+  for (const char* node : {"e", "f", "g", "h"}) played.slots.Add(node);
+  played.Advance(2);
+  for (const int at : {3, 13}) {
+    ASSERT_EQ(job.spares.size(), 1U) << at;
+    const TrainerId spare = job.spares[0].report.id;
+    played.Rehearse(spare, at);
+    played.End(played.Id(2), at + 1);
+    ASSERT_EQ(played.Id(2), spare) << "it has the seat before it is ready";
+    played.End(spare, at + 2);
+    ASSERT_EQ(job.state, JobState::kRecovering) << job.reason;
+    EXPECT_THAT(job.reason, HasSubstr(", while it rehearsed a step: killed by SIGKILL"));
+    played.TrainAll(at + 3, 20 + at);
+  }
+  EXPECT_EQ(job.recovery.failures.size(), 4U) << "a lost rank counts, whatever it did";
+  played.End(played.Id(2), 20);
+  EXPECT_THAT(job.reason, HasSubstr("5th failure within 3600 s"));
 }
 
 TEST(FailureBudgetTest, AnotherStepOrAnotherRankIsNoCrashLoop) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -24,13 +26,62 @@ constexpr int kEvaluating = 8;
 
 constexpr size_t kLateReported = 3;  // How many ranks are named.
 
-bool WaitsForOthers(const RankState& rank) {
+// How far a rank of a sharded model has come: those of a replica enter the same collectives.
+std::pair<int64_t, int64_t> PointOf(const RankState& rank) {
+  return {rank.report.progress.step, rank.report.progress.collectives};
+}
+
+// The ranks of the rank's replica that train in the same generation; ranks of a sharded model only.
+std::vector<const RankState*> ReplicaOf(const Job& job, const RankState& rank) {
+  const auto shards = static_cast<size_t>(job.request.shards);
+  const auto index = static_cast<size_t>(&rank - job.ranks.data());
+  const size_t first = index - index % shards;
+  std::vector<const RankState*> replica;
+  for (size_t r = first; r < std::min(first + shards, job.ranks.size()); ++r) {
+    const RankState& other = job.ranks[r];
+    if (other.report.membership.generation == rank.report.membership.generation) {
+      replica.push_back(&other);
+    }
+  }
+  return replica;
+}
+
+// Whether ranks of its replica have entered fewer collectives than the rank, or more.
+struct InReplica {
+  bool is_ahead = false;
+  bool is_behind = false;
+};
+InReplica CompareInReplica(const Job& job, const RankState& rank) {
+  InReplica compared;
+  if (job.request.shards == 1) return compared;
+  for (const RankState* other : ReplicaOf(job, rank)) {
+    compared.is_ahead = compared.is_ahead || PointOf(*other) < PointOf(rank);
+    compared.is_behind = compared.is_behind || PointOf(rank) < PointOf(*other);
+  }
+  return compared;
+}
+
+bool WaitsForOthers(const Job& job, const RankState& rank) {
   const Progress& progress = rank.report.progress;
   const int phase = progress.phase;
   const bool has_evaluated =
       phase == kEvaluating && progress.evaluated_batches == progress.evaluation_batches;
-  return (phase == kCommunication || phase == kAveraging || phase == kRoundWait || has_evaluated) &&
-         !rank.report.suspended;
+  const bool shows_it =
+      phase == kCommunication || phase == kAveraging || phase == kRoundWait || has_evaluated;
+  if (rank.report.suspended) return false;
+  const InReplica in_replica = CompareInReplica(job, rank);
+  return in_replica.is_ahead || (shows_it && !in_replica.is_behind);
+}
+
+// Of ranks that hang and wait for nobody: whether `rank` rather than `other` is the cause.
+bool IsCauseRather(const Job& job, const RankState& rank, const RankState& other) {
+  if (job.request.shards > 1) {
+    const auto key = [](const RankState& one) {
+      return std::make_tuple(!one.report.suspended, PointOf(one), one.progressed);
+    };
+    return key(rank) < key(other);
+  }
+  return rank.progressed < other.progressed || (rank.report.suspended && !other.report.suspended);
 }
 
 // Since when the rank has made no step; infinite future: that means nothing, for example because a
@@ -54,6 +105,16 @@ bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
   const absl::Time since = StuckSince(job, rank);
   return since != absl::InfiniteFuture() &&
          std::min(now, rank.heard) - since >= Patience(job, rank, job.request.timeouts.hang);
+}
+
+// Of a sharded model: whether a rank that is behind this one goes on, or does not answer. Then the
+// others may wait for that one.
+bool IsAheadOfAnother(const Job& job, const RankState& rank, absl::Time now) {
+  if (job.request.shards == 1) return false;
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& other) {
+    return other.report.membership.generation == rank.report.membership.generation &&
+           PointOf(other) < PointOf(rank) && !Hangs(job, other, now);
+  });
 }
 
 // With Slipstream: a rank that has made a step after the latest of `culprit`, which is stuck in one
@@ -98,6 +159,18 @@ std::string DescribeQuiet(const Job& job) {
                       others > 0 ? absl::StrCat("; so have ", others, " more") : "");
 }
 
+// ", while rank 1 waits for it", and how that is known.
+std::string WhoWaits(const Job& job, const RankState& culprit, const RankState& victim) {
+  if (job.request.shards > 1) {
+    for (const RankState* other : ReplicaOf(job, culprit)) {
+      if (!(PointOf(culprit) < PointOf(*other))) continue;
+      return absl::StrCat(", while rank ", RankOf(job, *other).value(),
+                          " of its replica waits for it in a later collective");
+    }
+  }
+  return absl::StrCat(", while rank ", RankOf(job, victim).value(), " waits for it");
+}
+
 std::string WhereIs(const RankState& rank, absl::Time now) {
   return absl::StrFormat("in %s of step %d, without a step for %.1f s",
                          PhaseName(rank.report.progress.phase), rank.report.progress.step,
@@ -114,12 +187,12 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
   bool all_wait = !job.ranks.empty();
   for (const RankState& rank : job.ranks) {
     const bool hangs = Hangs(job, rank, steady_now);
-    all_wait = all_wait && hangs && WaitsForOthers(rank);
+    const bool waits = hangs && WaitsForOthers(job, rank);
+    all_wait = all_wait && waits;
     if (!hangs) continue;
-    if (WaitsForOthers(rank)) {
+    if (waits) {
       if (victim == nullptr) victim = &rank;
-    } else if (culprit == nullptr || rank.progressed < culprit->progressed ||
-               (rank.report.suspended && !culprit->report.suspended)) {
+    } else if (culprit == nullptr || IsCauseRather(job, rank, *culprit)) {
       culprit = &rank;
     }
   }
@@ -131,13 +204,15 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
     return verdict;
   }
   if (culprit == nullptr) return std::nullopt;
+  const bool is_certain = culprit->report.suspended || !IsAheadOfAnother(job, *culprit, steady_now);
+  if (!is_certain) return std::nullopt;
   const RankState* const goes_on = victim == nullptr ? WhoGoesOn(job, *culprit) : nullptr;
   if (victim == nullptr && goes_on == nullptr && !culprit->report.suspended) return std::nullopt;
   verdict.rank = RankOf(job, *culprit);
   verdict.why = absl::StrCat("hangs", culprit->report.suspended ? " (its process is stopped)" : "",
                              " ", WhereIs(*culprit, steady_now));
   if (victim != nullptr) {
-    absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *victim).value(), " waits for it");
+    absl::StrAppend(&verdict.why, WhoWaits(job, *culprit, *victim));
   } else if (goes_on != nullptr) {
     absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *goes_on).value(), " makes steps");
   }
@@ -158,8 +233,9 @@ std::string DescribeStall(const Job& job, absl::Time steady_now) {
   const RankState* slowest = nullptr;
   for (const RankState& rank : job.ranks) {
     const absl::Time since = StuckSince(job, rank);
-    if (since == absl::InfiniteFuture() || WaitsForOthers(rank) || HoldsState(rank) ||
-        steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning)) {
+    if (since == absl::InfiniteFuture() || HoldsState(rank) ||
+        steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning) ||
+        WaitsForOthers(job, rank)) {
       continue;
     }
     if (slowest == nullptr || since < slowest->progressed) slowest = &rank;
@@ -216,7 +292,8 @@ void NoteProgress(RankState& trainer, const TrainerReport& before, Moment now) {
   const bool evaluates = progress.phase == kEvaluating &&
                          (before.progress.phase != kEvaluating ||
                           progress.evaluated_batches != before.progress.evaluated_batches);
-  if (evaluates || progress.step != before.progress.step || report.state != before.state ||
+  if (evaluates || progress.step != before.progress.step ||
+      progress.collectives != before.progress.collectives || report.state != before.state ||
       report.membership.generation != before.membership.generation ||
       trainer.progressed == absl::InfinitePast()) {
     trainer.progressed = now.steady;

@@ -6,6 +6,11 @@
 // is stopped. When all wait, the culprit is unknown, and the members rendezvous again (recovery.h).
 // The first steps of a process may take startup_timeout_s.
 //
+// Ranks of a replica of a sharded model wait for each other within their passes, whose phases do
+// not tell. But all of them enter the same collectives, which they count: one that has entered more
+// than another one waits for it, and the one with the fewest is the culprit. There, each collective
+// entered counts as a step.
+//
 // With Slipstream perhaps nobody ever waits for a hung rank. There a rank also counts as hung if it
 // has been in one phase of its step for hang_timeout_s, and another has since made a step.
 //

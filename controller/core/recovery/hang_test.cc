@@ -6,6 +6,7 @@
 
 #include "controller/core/recovery/membership.h"
 #include "controller/core/testing/member_job.h"
+#include "controller/core/testing/sharded_job.h"
 
 namespace paceline {
 namespace {
@@ -245,6 +246,102 @@ TEST(HangTest, AJobThatDoesNotStartTellsWhichRankItWaitsFor) {
             "stopped), rank 2 on c and 1 more");
   played.TrainAll(51);
   EXPECT_EQ(played.job.reason, "all ranks train");
+}
+
+// Ranks of a model of 2 shards whose replicas have stood still since 5 s, in these phases and after
+// so many collectives of step 12.
+MemberJob StuckReplicas(const std::vector<int>& phases, const std::vector<int>& collectives) {
+  const int ranks = static_cast<int>(phases.size());
+  MemberJob played(ShardedRequest(ranks / 2, 2));
+  for (int step = 10; step <= 12; ++step) {
+    for (int rank = 0; rank < ranks; ++rank) {
+      TrainerReport report = played.Last(played.Id(rank));
+      report.progress.step = step;
+      report.progress.phase = phases[static_cast<size_t>(rank)];
+      report.progress.collectives = 100 * step + collectives[static_cast<size_t>(rank)];
+      played.Tell(report, step - 7);
+    }
+  }
+  Hear(played.job, 25);
+  return played;
+}
+
+TEST(HangTest, OfAReplicaTheRankWithTheFewestCollectivesIsTheCulprit) {
+  // Rank 1 hangs; rank 0 waits for it within its replica, ranks 2 and 3 across the replicas.
+  const std::vector<int> phases = {kForward, kForward, kForward, kForward};
+  const MemberJob played = StuckReplicas(phases, {11, 10, 21, 20});
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(1));
+  EXPECT_EQ(verdict->why,
+            "hangs in forward of step 12, without a step for 20.0 s, while rank 0 of its replica "
+            "waits for it in a later collective");
+  EXPECT_EQ(FindHung(StuckReplicas(phases, {10, 10, 20, 20}).job, At(25).steady), std::nullopt)
+      << "none is behind in its replica";
+}
+
+// One that is between its gradients and its update shows the phase of an exchange.
+TEST(HangTest, ARankBehindInItsReplicaIsTheCulpritWhateverItsPhase) {
+  const std::vector<int> phases = {kCommunication, kCommunication, kCommunication, kCommunication};
+  const auto verdict = FindHung(StuckReplicas(phases, {20, 21, 21, 21}).job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_FALSE(verdict->all_wait);
+  EXPECT_EQ(verdict->rank, Rank(0));
+  const auto all = FindHung(StuckReplicas(phases, {21, 21, 21, 21}).job, At(25).steady);
+  ASSERT_TRUE(all.has_value());
+  EXPECT_TRUE(all->all_wait);
+}
+
+// Each rank enters the same collectives, of its replica and of its lane in turn, and waits in the
+// first one that the one that hangs has not entered.
+TEST(HangTest, TheRankThatHangsIsFoundWhereverItStops) {
+  constexpr int kRanks = 4;
+  for (int culprit = 0; culprit < kRanks; ++culprit) {
+    for (int stop = 0; stop < 12; ++stop) {
+      std::vector<int> entered(kRanks, 0);
+      const auto others_of = [](int rank, int number) {  // In collective `number`.
+        return number % 3 == 2 ? std::vector<int>{rank, (rank + 2) % kRanks}  // Its lane.
+                               : std::vector<int>{rank, rank ^ 1};            // Its replica.
+      };
+      for (bool moves = true; moves;) {
+        moves = false;
+        for (int rank = 0; rank < kRanks; ++rank) {
+          int& own = entered[static_cast<size_t>(rank)];
+          const std::vector<int> needed = others_of(rank, own - 1);
+          const bool is_through =
+              own == 0 || std::all_of(needed.begin(), needed.end(), [&](int other) {
+                return entered[static_cast<size_t>(other)] >= own;
+              });
+          if (!is_through || own == 100 || (rank == culprit && own == stop)) continue;
+          ++own;
+          moves = true;
+        }
+      }
+      const MemberJob played = StuckReplicas({kForward, kForward, kForward, kForward}, entered);
+      const auto verdict = FindHung(played.job, At(25).steady);
+      ASSERT_TRUE(verdict.has_value()) << culprit << " at " << stop;
+      EXPECT_EQ(verdict->rank, Rank(culprit)) << "at " << stop;
+    }
+  }
+}
+
+TEST(HangTest, CollectivesAreProgressOfARank) {
+  MemberJob played = StuckReplicas({kForward, kForward, kForward, kForward}, {11, 9, 21, 21});
+  TrainerReport report = played.Last(played.Id(1));
+  ++report.progress.collectives;
+  played.Tell(report, 24);
+  Hear(played.job, 30);
+  EXPECT_EQ(FindHung(played.job, At(30).steady), std::nullopt) << "they wait for a slow one";
+  Hear(played.job, 44);
+  const auto verdict = FindHung(played.job, At(44).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(1));
+}
+
+TEST(HangTest, ReplicaOfAnUnreachableNodeProvesNothing) {
+  MemberJob played = StuckReplicas({kForward, kForward, kForward, kForward}, {10, 11, 20, 21});
+  SetUnreachableNodes(played.job, {NodeName("a")}, At(10));
+  EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt);
 }
 
 // A job of the user's own programs, whose ranks have been quiet for so many seconds.

@@ -9,6 +9,8 @@
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/job/plan.h"
+#include "controller/core/recovery/copies.h"
+#include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -35,6 +37,14 @@ void CarryOverSaves(Job& job) {
   ++order.number;
   if (!base.empty()) checkpoints.directories[order.number] = base;
   order.generation = job.generation;
+}
+
+// Membership::hand_over.
+Rank HandOverOf(const Job& job, const RankState& trainer) {
+  if (!trainer.hands_over || trainer.stop.has_value()) return Rank(-1);
+  // For the newcomer also when the other one is gone: without its state it must not train.
+  const RankState* const holder = HolderOf(job, trainer.seat);
+  return holder == nullptr ? Rank(-1) : RankOf(job, *holder);
 }
 
 RankBatch BatchOf(const Job& job, int ranks) {
@@ -142,9 +152,12 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   membership.world_size = static_cast<int>(job.ranks.size());
   membership.planned = change != nullptr && change->planned;
   membership.shards = job.request.shards;
+  membership.hand_over = HandOverOf(job, trainer);
+  if (membership.hand_over != Rank(-1)) membership.store_address = StoreAddress(job);
   if (membership.rank == Rank(-1)) return membership;
   membership.store_address = StoreAddress(job);
   membership.batch = job.recovery.batch;
+  membership.copies = CopiesOf(job, trainer);
   return membership;
 }
 
@@ -153,6 +166,13 @@ bool HasEnded(const RankState& trainer) { return trainer.report.state == Trainer
 bool HasFailed(const RankState& trainer) {
   return HasEnded(trainer) && trainer.report.exit.has_value() &&
          trainer.report.exit->failure != FailureKind::kNone;
+}
+
+bool FailedInRehearsal(const RankState& trainer) {
+  // No other trainer is in a phase before it has a store. Of one that is lost, the phase may be
+  // that of an earlier process.
+  return HasFailed(trainer) && trainer.report.exit->failure != FailureKind::kLost &&
+         trainer.report.store_address.empty() && trainer.report.exit->phase != 0;
 }
 
 bool HoldsSlot(const Job& job, const RankState& trainer) {
@@ -220,6 +240,9 @@ int WantedSpares(const Job& job) {
   if (job.state == JobState::kStarting) return wanted;
   wanted += static_cast<int>(std::count_if(job.ranks.begin(), job.ranks.end(),
                                            [&](const RankState& r) { return Vacates(job, r); }));
+  for (const StretchedReplica& one : FindMending(job)) {
+    wanted += static_cast<int>(one.outside.size());
+  }
   return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
 }
 
@@ -243,8 +266,7 @@ std::optional<std::string> WhyRanksCannotMove(const Job& job) {
   if (job.state != JobState::kRunning && job.state != JobState::kRecovering) {
     return "it does not train yet";
   }
-  if (HasLoneMember(job)) return "no other rank has the same state to give it on";
-  return std::nullopt;
+  return WhyNoHandOver(job);
 }
 
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why) {
@@ -255,6 +277,16 @@ JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& 
 
 JobChange WithdrawReplacement(Job& job, const NodeName& node) {
   return job.recovery.vacate.erase(node) > 0 ? JobChange::kState : JobChange::kNone;
+}
+
+void BeginMembership(Job& job) {
+  JobRecovery& recovery = job.recovery;
+  recovery.started = job.generation;
+  recovery.next_spare = job.request.ranks;
+  recovery.batch = RankBatch();
+  recovery.hopeless = false;
+  recovery.copies = JobCopies();
+  BeginCopies(job, /*restores=*/false);
 }
 
 void BeginGeneration(Job& job, NextGeneration next, Moment now) {
@@ -271,20 +303,27 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   change.begun = now.wall;
   change.ranks_after = static_cast<int>(job.ranks.size());
   change.planned = next.planned;
+  if (next.restores) change.restored_step = recovery.copies.step;
   recovery.history.push_back(std::move(change));
   if (recovery.history.size() > kChangesKept) recovery.history.erase(recovery.history.begin());
   ++recovery.changes;
   recovery.batch = BatchOf(job, static_cast<int>(job.ranks.size()));
   recovery.next_spare = job.request.ranks;
+  recovery.mending.clear();
+  BeginCopies(job, next.restores);
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
   for (RankState& member : job.ranks) {
     UseNode(job, member.slot.node);
     member.stop.reset();
+    member.hands_over = member.hands_over && next.planned;
     NoteSeat(job, member, member.seat);
   }
   for (auto* part : {&job.spares, &job.leaving}) {
-    for (RankState& trainer : *part) NoteSeat(job, trainer, -1);
+    for (RankState& trainer : *part) {
+      NoteSeat(job, trainer, -1);
+      trainer.hands_over = trainer.hands_over && next.planned && !trainer.stop.has_value();
+    }
   }
   if (!next.planned) {
     job.state = JobState::kRecovering;
@@ -300,12 +339,17 @@ void CompleteChange(Job& job, Moment now) {
   change->ended = now.wall;
   change->step = Summarize(job, now.wall).step;
   JobRecovery& recovery = job.recovery;
+  if (recovery.copies.restoring) CompleteRestore(job, *change);
   recovery.deadline = recovery.recovering_since = recovery.trouble_since = absl::InfiniteFuture();
   recovery.next_planned = now.steady + kPlannedPause;
+  if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   job.former_plan.reset();
   job.state = JobState::kRunning;
   job.reason = "all ranks train";
-  for (RankState& member : job.ranks) member.progressed = now.steady;
+  for (RankState& member : job.ranks) {
+    member.progressed = now.steady;
+    member.hands_over = false;
+  }
   for (RankState& trainer : job.leaving) {
     if (!trainer.stop.has_value()) trainer.stop = StopOrder{StopGraceOf(job.request), now.steady};
   }

@@ -31,6 +31,17 @@
 
 namespace paceline {
 
+// A member's part in the job's copies: proto/plan.proto, MemberCopies.
+struct MemberCopies {
+  int seat = 0;
+  int buddy = -1;
+  int ward = -1;
+  int64_t complete_step = 0;
+  Generation complete_generation{0};
+  int64_t settled_step = 0;
+  bool restore = false;
+};
+
 // A trainer's role in the job's newest generation: proto/plan.proto, Membership.
 struct Membership {
   Generation generation;
@@ -40,6 +51,10 @@ struct Membership {
   bool planned = false;
   RankBatch batch;
   int shards = 1;  // Ranks of a replica: rank r is position r mod shards of replica r / shards.
+  // For the two sides of a hand-over: the rank whose state the one that leaves it gives to the
+  // other one; -1: there is none.
+  Rank hand_over{-1};
+  std::optional<MemberCopies> copies = {};  // Of a member of a job that has them.
 };
 
 // How long after a change of membership no planned change is made.
@@ -82,6 +97,8 @@ bool HoldsSlot(const Job& job, const RankState& trainer);
 bool HasEnded(const RankState& trainer);
 // Whether it ended as it should not have.
 bool HasFailed(const RankState& trainer);
+// Whether it failed in the step that a spare rehearses before it is ready (docs/session.md).
+bool FailedInRehearsal(const RankState& trainer);
 // Whether it is out of the generation: failed, or given up.
 bool IsLost(const RankState& member);
 // Whether it can become a member: it has not ended, and its node answers and is not to be left.
@@ -114,13 +131,23 @@ int MissingSpares(const Job& job, Moment now);
 // How many trainers are to stand by in all.
 int WantedSpares(const Job& job);
 
-// Why ranks cannot move to other nodes while the job trains; nothing: they can.
+// Why ranks cannot move to other nodes while the job trains; nothing: they can. A rank hands its
+// state over if nobody else has it.
 std::optional<std::string> WhyRanksCannotMove(const Job& job);
 // Makes all trainers of the job leave the node as soon as others can take their places between two
 // steps; WhyRanksCannotMove is asked again then. Repeating it changes nothing.
 JobChange RequestReplacement(Job& job, const NodeName& node, const std::string& why);
 // The trainers may stay, as far as they are still there.
 JobChange WithdrawReplacement(Job& job, const NodeName& node);
+
+// How long after a change of membership no replica is mended: a node that has just come back is the
+// likeliest to be lost again, which costs more than some slow steps. And how often it is looked
+// whether one can be.
+inline constexpr absl::Duration kMendingPause = absl::Minutes(1);
+inline constexpr absl::Duration kMendingInterval = absl::Seconds(10);
+
+// Begins the membership of a job that was just placed.
+void BeginMembership(Job& job);
 
 // The members of the next generation, and the others. All trainers of the job are moved into it:
 // each is a member or a spare, or leaves.
@@ -129,6 +156,7 @@ struct NextGeneration {
   std::vector<RankState> spares;
   std::vector<RankState> leaving;
   bool planned = false;
+  bool restores = false;  // All members go back to the copies (copies.h).
   std::string reason;
 };
 void BeginGeneration(Job& job, NextGeneration next, Moment now);

@@ -9,6 +9,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/replica_seats.h"
 #include "controller/core/recovery/seat_holders.h"
@@ -75,6 +76,11 @@ std::optional<std::string> FillSeats(const Job& job, const FindSlots& find_slots
   return std::nullopt;
 }
 
+JobChange WaitFor(Job& job, const std::string& cause, const std::string& what) {
+  const std::string reason = absl::StrCat(cause, "; ", what);
+  return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
+}
+
 }  // namespace
 
 JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slots, Moment now) {
@@ -82,13 +88,16 @@ JobChange Replace(Job& job, const std::string& cause, const FindSlots& find_slot
   SeatHolders holders = KeepHolders(job, now);
   const auto fill = job.request.shards == 1 ? FillSeats : FillReplicas;
   const std::optional<std::string> waits = fill(job, find_slots, now, holders, outcomes);
-  if (waits.has_value()) {
-    const std::string reason = absl::StrCat(cause, "; ", *waits);
-    return std::exchange(job.reason, reason) == reason ? JobChange::kNone : JobChange::kState;
-  }
+  if (waits.has_value()) return WaitFor(job, cause, *waits);
   SortBySeat(holders.next.members);
+  holders.next.restores = GoesBack(job);
+  if (holders.next.restores) {
+    const std::string missing = WhyCopiesAreMissing(job, holders.next.members);
+    if (!missing.empty()) return WaitFor(job, cause, missing);
+  }
   holders.next.reason = outcomes.empty() ? absl::StrCat(cause, "; the members rendezvous again")
                                          : absl::StrCat(cause, "; ", absl::StrJoin(outcomes, ", "));
+  if (holders.next.restores) holders.next.reason = GoesBackText(job) + holders.next.reason;
   BeginGeneration(job, std::move(holders.next), now);
   return JobChange::kState;
 }

@@ -8,6 +8,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/lanes.h"
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/membership.h"
@@ -142,6 +143,12 @@ bool StartMissingOfReplicas(Job& job, const FindSlots& find_slots, Moment now) {
   return started;
 }
 
+std::string WhyItMoves(const Job& job, const RankState& leaver) {
+  const auto why = job.recovery.vacate.find(leaver.slot.node);
+  if (why != job.recovery.vacate.end()) return why->second;
+  return absl::StrCat("back to replica ", Lanes{job.request.shards}.ReplicaOf(leaver.seat));
+}
+
 // Forgets nodes to be left on which the job has nothing more.
 JobChange ForgetLeft(Job& job) {
   JobChange change = JobChange::kNone;
@@ -160,6 +167,7 @@ JobChange ForgetLeft(Job& job) {
 }  // namespace
 
 JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
+  if (job.request.shards > 1) ChooseMending(job, find_slots, now);
   bool changed = false;
   if (ChangeUnderWay(job) == nullptr) changed = ReleaseSurplus(job, now);
   const auto start = job.request.shards == 1 ? StartMissing : StartMissingOfReplicas;
@@ -180,6 +188,7 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
   next.leaving = job.leaving;
   std::vector<std::string> what;
   std::set<size_t> used;  // Spares.
+  const std::vector<size_t> lone = LoneMembers(job);
   for (const Taker& taker : takers) {
     used.insert(taker.spare);
     RankState spare = job.spares[taker.spare];
@@ -193,8 +202,10 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     }
     const size_t r = static_cast<size_t>(leaver - job.ranks.data());
     next.leaving.push_back(*leaver);
+    spare.hands_over = std::find(lone.begin(), lone.end(), r) != lone.end();
+    next.leaving.back().hands_over = spare.hands_over;
     what.push_back(absl::StrCat("rank ", r, " moves from ", leaver->slot.node.value(), " to ", node,
-                                " (", job.recovery.vacate.at(leaver->slot.node), ")"));
+                                " (", WhyItMoves(job, *leaver), ")"));
     next.members[r] = std::move(spare);
   }
   if (job.next_plan.has_value()) {

@@ -328,9 +328,11 @@ TEST(PlannedChangeTest, SomebodyStaysWhoGivesTheStateToTheOthers) {
   EXPECT_EQ(played.Nodes(), "ef");
 }
 
-TEST(PlannedChangeTest, LoneRankCannotMove) {
-  EXPECT_TRUE(WhyRanksCannotMove(MemberJob(MemberRequest(1)).job).has_value());
-  EXPECT_FALSE(WhyRanksCannotMove(MemberJob(MemberRequest(2)).job).has_value());
+TEST(PlannedChangeTest, RankWhoseStateAnotherOneHasHandsNothingOver) {
+  MemberJob played = MovingJob();
+  EXPECT_EQ(MembershipOf(played.job, played.job.leaving.at(0)).hand_over, Rank(-1));
+  EXPECT_EQ(MembershipOf(played.job, played.job.leaving.at(0)).store_address, "");
+  EXPECT_EQ(MembershipOf(played.job, played.job.ranks[2]).hand_over, Rank(-1));
 }
 
 TEST(PlannedChangeTest, OldHolderOnAnUnreachableNodeGivesItsStateToNobody) {

@@ -20,7 +20,21 @@ namespace {
 struct WantedSeats {
   std::vector<int> seats;
   std::vector<Slot> others;  // Of its ranks that stay.
+  // The trainers that take them are no farther than this from the others.
+  Span widest = Span::kAnywhere;
 };
+
+WantedSeats SeatsOf(StretchedReplica replica) {
+  return {std::move(replica.outside), std::move(replica.inside), replica.home};
+}
+
+// Takes out the slots that are too far from the replica's other ranks.
+void KeepNear(const WantedSeats& wanted, std::vector<Slot>& slots) {
+  slots.erase(
+      std::remove_if(slots.begin(), slots.end(),
+                     [&](const Slot& slot) { return SpanTo(wanted.others, slot) > wanted.widest; }),
+      slots.end());
+}
 
 // By replica: the seats of ranks on nodes that the job leaves.
 std::map<int, WantedSeats> MovingSeats(const Job& job) {
@@ -68,7 +82,8 @@ class IdleSpares {
   int size() const { return static_cast<int>(slots_.size()); }
 
   std::vector<size_t> FindFor(const WantedSeats& wanted) const {
-    return ChooseNear(slots_, wanted.others, widest_, static_cast<int>(wanted.seats.size()));
+    return ChooseNear(slots_, wanted.others, std::min(widest_, wanted.widest),
+                      static_cast<int>(wanted.seats.size()));
   }
 
   // Takes these out; returns their indices in Job.spares.
@@ -128,7 +143,8 @@ std::vector<Taker> WithoutLastReplicas(const Job& job, const std::vector<Taker>&
   return without;
 }
 
-// Who takes over the seats of ranks that leave nodes, node by node.
+// Who takes over the seats of ranks that leave nodes, node by node; or of those that come back to
+// their replicas.
 std::vector<Taker> ChooseMoves(const Job& job, IdleSpares& idle) {
   const Lanes lanes{job.request.shards};
   const std::map<int, WantedSeats> moving = MovingSeats(job);
@@ -150,10 +166,46 @@ std::vector<Taker> ChooseMoves(const Job& job, IdleSpares& idle) {
     takers = std::move(found);
     moved.insert(here.begin(), here.end());
   }
+  for (StretchedReplica& replica : FindMending(job)) {
+    idle.TakeAll(SeatsOf(std::move(replica)), takers);
+  }
   return WithoutLastReplicas(job, takers);
 }
 
 }  // namespace
+
+void ChooseMending(Job& job, const FindSlots& find_slots, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  if (now.steady < recovery.next_mending || job.state != JobState::kRunning ||
+      ChangeUnderWay(job) != nullptr) {
+    return;
+  }
+  recovery.mending.clear();
+  std::vector<StretchedReplica> stretched = FindStretched(job);
+  // The next change of membership sets the time again.
+  recovery.next_mending =
+      stretched.empty() ? absl::InfiniteFuture() : now.steady + kMendingInterval;
+  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
+  if (!recovery.vacate.empty() || !is_whole || IsOver(job)) return;
+  IdleSpares idle(job, UsableSpares(job));
+  std::vector<Slot> taken;
+  for (StretchedReplica& replica : stretched) {
+    const int number = replica.replica;
+    const WantedSeats wanted = SeatsOf(std::move(replica));
+    IdleSpares left = idle;
+    const size_t more = wanted.seats.size() - left.Take(left.FindFor(wanted)).size();
+    std::vector<Slot> slots;
+    if (more > 0) {
+      const ReplicaHome home{NodesOf(wanted.others), taken};
+      slots = find_slots(job, SlotUse::kRank, static_cast<int>(more), &home);
+      KeepNear(wanted, slots);
+    }
+    if (slots.size() < more) continue;
+    recovery.mending.insert(number);
+    idle = std::move(left);
+    std::move(slots.begin(), slots.end(), std::back_inserter(taken));
+  }
+}
 
 std::vector<Taker> ChooseTakers(const Job& job, const std::vector<size_t>& ready) {
   const Lanes lanes{job.request.shards};
@@ -186,6 +238,7 @@ MissingTrainers FindMissing(const Job& job, const FindSlots& find_slots) {
   std::vector<WantedSeats> all;
   for (const auto& [replica, wanted] : MovingSeats(job)) all.push_back(wanted);
   for (WantedSeats& wanted : EmptySeats(job)) all.push_back(std::move(wanted));
+  for (StretchedReplica& replica : FindMending(job)) all.push_back(SeatsOf(std::move(replica)));
   for (const WantedSeats& wanted : all) {
     const int count = static_cast<int>(wanted.seats.size());
     if (wanted.others.empty()) {
@@ -201,7 +254,10 @@ MissingTrainers FindMissing(const Job& job, const FindSlots& find_slots) {
     const int more = count - static_cast<int>(idle.Take(idle.FindFor(wanted)).size());
     if (more == 0) continue;
     std::vector<Slot> slots = find(more, NodesOf(wanted.others));
-    if (static_cast<int>(slots.size()) < more) missing.found_all = false;
+    KeepNear(wanted, slots);
+    // Others do not wait for a replica to be mended.
+    const bool is_needed = wanted.widest == Span::kAnywhere;
+    if (is_needed && static_cast<int>(slots.size()) < more) missing.found_all = false;
     add(std::move(slots));
   }
   missing.idle = idle.size();
@@ -217,6 +273,7 @@ void SortByUse(Job& job) {
   };
   for (const auto& [replica, wanted] : MovingSeats(job)) use(wanted);
   for (const WantedSeats& wanted : EmptySeats(job)) use(wanted);
+  for (StretchedReplica& replica : FindMending(job)) use(SeatsOf(std::move(replica)));
   std::vector<RankState> first, last;
   for (size_t i = 0; i < job.spares.size(); ++i) {
     (used.count(i) > 0 ? first : last).push_back(std::move(job.spares[i]));

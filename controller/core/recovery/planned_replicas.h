@@ -4,6 +4,11 @@
 // Ranks that leave nodes are replaced near the ranks of their replica that stay; an empty replica,
 // or one that leaves as a whole, gets trainers that are near each other. If the job requires
 // domains, they are in one (replica_domain.h).
+//
+// A replica that is stretched, because ranks were lost and there was no slot for others in its
+// domain, is mended: once there are trainers and free slots in the domain for all its ranks that
+// are elsewhere, these come back. Not while ranks leave nodes or seats are empty, and not within
+// kMendingPause of another change.
 #ifndef CONTROLLER_CORE_RECOVERY_PLANNED_REPLICAS_H_
 #define CONTROLLER_CORE_RECOVERY_PLANNED_REPLICAS_H_
 
@@ -19,6 +24,9 @@ struct Taker {
   int seat = 0;
   size_t spare = 0;  // Index in Job.spares.
 };
+
+// Looks, if it is time, which stretched replicas can be mended (JobRecovery::mending).
+void ChooseMending(Job& job, const FindSlots& find_slots, Moment now);
 
 // The seats that can be taken at once, by some of the spares `ready` (indices): those of all ranks
 // on a node, or none of them; all of a replica's, or none of them.

@@ -7,6 +7,7 @@
 #include "absl/strings/str_cat.h"
 #include "controller/core/recovery/blame.h"
 #include "controller/core/recovery/collectives.h"
+#include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
@@ -17,6 +18,9 @@
 
 namespace paceline {
 namespace {
+
+// After so many failures of spares in a row the pause between starts is kMaxSparePause.
+constexpr int kSpareFailuresReported = 7;
 
 // Whether the member waits with an error that counts. Errors from generations before those that are
 // to train now are echoes of what ended these.
@@ -37,8 +41,8 @@ const RankState* FindWaiting(const Job& job) {
 
 std::string Describe(const Job& job, const RankState& member) {
   const std::string& why = HasFailed(member) ? member.report.exit->message : member.lost;
-  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.slot.node.value(), ": ",
-                      why);
+  return absl::StrCat("rank ", RankOf(job, member).value(), " on ", member.slot.node.value(),
+                      FailedInRehearsal(member) ? ", while it rehearsed a step: " : ": ", why);
 }
 
 std::vector<const RankState*> LostMembers(const Job& job) {
@@ -82,7 +86,7 @@ std::string WhyNot(Job& job, const std::vector<const RankState*>& lost, bool new
     if (std::string why = WhyBudgetIsSpent(job); !why.empty()) return why;
   }
   if (IsOver(job)) return "other ranks have done all steps";
-  return WhyStateIsLost(job);
+  return WhyItCannotGoOn(job);
 }
 
 JobChange RecoverLost(Job& job, const FindSlots& find_slots, Moment now) {
@@ -112,17 +116,28 @@ JobChange RecoverLost(Job& job, const FindSlots& find_slots, Moment now) {
 // failure of the job: it goes on by the one before.
 JobChange RendezvousAgain(Job& job, const RankState& reported, const std::string& why,
                           const FindSlots& find_slots, Moment now) {
+  JobRecovery& recovery = job.recovery;
   std::string over;
-  if (!job.former_plan.has_value()) {
+  // Once, however long the next generation waits for slots or copies.
+  const bool counts = !job.former_plan.has_value() && recovery.troubled != job.generation;
+  if (counts) {
+    recovery.troubled = job.generation;
     CountTrouble(job, now);
     over = WhyBudgetIsSpent(job);
   }
   if (over.empty() && IsOver(job)) over = "other ranks have done all steps";
-  // Members may have given their states up for others that they have not got.
-  if (over.empty() && job.request.shards > 1) over = WhyStateIsLost(job);
+  // Members may have given their states up for others that they have not got, or have not been
+  // handed over what is nowhere else.
+  if (over.empty() &&
+      (job.request.shards > 1 || HasLoneMember(job) || job.recovery.copies.restoring)) {
+    over = WhyItCannotGoOn(job);
+  }
   if (!over.empty()) return Fail(job, reported, over, now);
-  job.recovery.next_planned = now.steady + kPlannedPause;
-  return Replace(job, why, find_slots, now);
+  recovery.next_planned = now.steady + kPlannedPause;
+  const bool begins = std::exchange(job.state, JobState::kRecovering) != JobState::kRecovering;
+  recovery.recovering_since = std::min(recovery.recovering_since, now.steady);
+  const JobChange change = Replace(job, why, find_slots, now);
+  return counts || begins ? JobChange::kState : change;
 }
 
 JobChange TakeTrouble(Job& job, const FindSlots& find_slots, Moment now) {
@@ -178,6 +193,17 @@ bool AllTrain(const Job& job) {
   });
 }
 
+// Whether a rank that was handed its state may train, unheard: nobody of the generation answers.
+// Then the one that has left must not take its seat back yet.
+bool MayHaveTakenOver(const Job& job) {
+  bool takes_over = false;
+  for (const RankState& member : job.ranks) {
+    if (member.unreachable_since == absl::InfiniteFuture()) return false;
+    takes_over = takes_over || member.hands_over;
+  }
+  return takes_over;
+}
+
 JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) {
   const MembershipChange* change = ChangeUnderWay(job);
   if (change == nullptr) return JobChange::kNone;
@@ -191,7 +217,7 @@ JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) 
   if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
     recovery.deadline = now.steady + job.request.timeouts.collective;
   }
-  if (now.steady < recovery.deadline) return JobChange::kNone;
+  if (now.steady < recovery.deadline || MayHaveTakenOver(job)) return JobChange::kNone;
   bool stopped = false;
   for (RankState& member : job.ranks) {
     if (!member.report.suspended || IsLost(member)) continue;
@@ -222,16 +248,42 @@ JobChange GiveUp(Job& job, Moment now) {
               now);
 }
 
+// Whether it is the spare that was started last.
+bool IsNewest(const Job& job, const RankState& spare) {
+  const TrainerId& id = spare.report.id;
+  return id.generation == job.generation && id.rank == Rank(job.recovery.next_spare - 1);
+}
+
+// Notes for people how a spare failed. Once the pause grows no more, the failures go on at a pace
+// that is reported once.
+void NoteSpareFailure(Job& job, const RankState& spare, absl::Duration pause) {
+  JobRecovery& recovery = job.recovery;
+  if (!HasFailed(spare) || recovery.spares_failed > kSpareFailuresReported) return;
+  const std::string next =
+      recovery.spares_failed < kSpareFailuresReported
+          ? "another one starts after "
+          : absl::StrCat(recovery.spares_failed,
+                         " have failed in a row; until one is ready, no more such failures are "
+                         "reported, and the next ones start each after ");
+  recovery.spare_failure = absl::StrCat(
+      "a spare on ", spare.slot.node.value(), " failed",
+      FailedInRehearsal(spare) ? " while it rehearsed a step: " : ": ", spare.report.exit->message,
+      "; ", next, absl::ToDoubleSeconds(pause), " s at the earliest");
+  ++recovery.spare_failures_reported;
+}
+
 // Forgets trainers whose end was reported.
 JobChange ForgetEnded(Job& job, Moment now) {
   JobChange change = JobChange::kNone;
   for (const RankState& spare : job.spares) {
     JobRecovery& recovery = job.recovery;
-    if (IsReady(spare)) recovery.spares_failed = 0;
+    // An earlier one may stand by while all later ones fail.
+    if (IsReady(spare) && IsNewest(job, spare)) recovery.spares_failed = 0;
     if (!HasEnded(spare)) continue;
-    const int doublings = std::min(recovery.spares_failed++, 6);
-    recovery.next_spare_start =
-        now.steady + std::min(kFirstSparePause * (1 << doublings), kMaxSparePause);
+    const int doublings = std::min(recovery.spares_failed++, kSpareFailuresReported - 1);
+    const absl::Duration pause = std::min(kFirstSparePause * (1 << doublings), kMaxSparePause);
+    recovery.next_spare_start = now.steady + pause;
+    NoteSpareFailure(job, spare, pause);
   }
   for (auto* part : {&job.spares, &job.leaving}) {
     const auto first = std::remove_if(part->begin(), part->end(), HasEnded);
@@ -290,6 +342,7 @@ void SetWake(Job& job, Moment now) {
     at(recovery.recovering_since + job.request.timeouts.give_up);
     at(recovery.next_planned);
     at(recovery.next_spare_start);
+    at(recovery.next_mending);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);
       at(UnreachableUntil(job, member));
@@ -303,6 +356,7 @@ JobChange Advance(Job& job, const FindSlots& find_slots, Moment now) {
   JobChange change = counts ? LoseNodes(job, now) : JobChange::kNone;
   change = std::max(change, ForgetEnded(job, now));
   const auto take = [&](JobChange next) { change = std::max(change, next); };
+  take(TakeCopies(job, now));
   if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_slots, now));
   take(TakeHang(job, find_slots, now));
   if (counts) GiveUpUnreachable(job, now);
@@ -351,6 +405,7 @@ void RestoreRecovery(Job& job, Moment now) {
   if (!Recovers(job) || job.ended_already()) return;
   recovery.next_planned = now.steady + kPlannedPause;
   recovery.next_spare_start = now.steady + kReconnectGrace;
+  if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   recovery.wake = now.steady;
 }
 

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -26,8 +27,9 @@ struct RecoveryPolicy {
   absl::Duration window = absl::Hours(1);
   int min_ranks = 0;  // A multiple of the shards; 0: all must be there.
   BatchRule rule = BatchRule::kKeepGlobal;
-  RankBatch batch = {1, 1};  // The spec's.
-  int least_samples = 1;     // Fewest samples of a pass with which the model can train.
+  RankBatch batch = {1, 1};      // The spec's.
+  int least_samples = 1;         // Fewest samples of a pass with which the model can train.
+  int64_t copy_every_steps = 0;  // 0: the ranks keep no copies (copies.h).
 };
 
 // A job's timeouts; as in proto/job_spec.proto.
@@ -49,6 +51,20 @@ struct MembershipChange {
   int ranks_after = 0;
   int64_t step = 0;  // Done when the members went on.
   bool planned = false;
+  int64_t restored_step = 0;  // All went back to the copies of this step; 0: they did not.
+  int64_t steps_lost = 0;     // The most that one had done beyond it.
+};
+
+// A job's copies in host memory (copies.h).
+struct JobCopies {
+  // The newest complete ones. 0: there are none.
+  int64_t step = 0;
+  Generation generation{0};                // In which they were made.
+  absl::Time time = absl::InfinitePast();  // Wall: when they were complete.
+  int64_t settled_step = 0;                // As MemberCopies in proto/plan.proto.
+  bool restoring = false;                  // The present generation goes back to them.
+  std::vector<int> buddies;                // Of the present generation, by rank. Not stored.
+  std::vector<int> wards;                  // The ranks whose buddies they are. Not stored.
 };
 
 // A failure that counts: of a seat's holder, or of the members' rendezvous (seat -1).
@@ -68,8 +84,15 @@ struct JobRecovery {
   int64_t changes = 0;                     // Changes begun since it was submitted.
   std::vector<MemberFailure> failures;     // Oldest first; those within the window that matter.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks have to leave, and why.
+  // Replicas of a sharded model whose ranks elsewhere come back as soon as the trainers for that
+  // are ready (planned_replicas.h). Not stored.
+  std::set<int> mending;
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
+  JobCopies copies;
+  // Drained nodes whose ranks are not ended, as no node of the job answers; and the drain. For
+  // people, and not stored.
+  std::map<NodeName, std::string> waiting_drains;
   bool hopeless = false;  // A restart would only repeat its failure.
   bool stalled = false;   // The job's reason names a slow rank.
 
@@ -77,12 +100,18 @@ struct JobRecovery {
   absl::Time deadline = absl::InfiniteFuture();          // For the change under way.
   absl::Time recovering_since = absl::InfiniteFuture();  // When it began to recover.
   absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, nobody has failed.
+  Generation troubled{0};  // The newest one that was given up for that, and counted. Not stored.
   // Before this, no unreachable node's rank is given up; infinite future: the job is cut off.
   absl::Time unreachable_counts = absl::InfinitePast();
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
-  int spares_failed = 0;                               // How many failed in a row.
-  absl::Time wake = absl::InfiniteFuture();            // When to call AdvanceMembership again.
+  // When replicas that are stretched are looked at next.
+  absl::Time next_mending = absl::InfiniteFuture();
+  int spares_failed = 0;  // How many failed in a row.
+  // How the last spare failed of which there is an event, and how many of them. Not stored.
+  std::string spare_failure;
+  int64_t spare_failures_reported = 0;
+  absl::Time wake = absl::InfiniteFuture();  // When to call AdvanceMembership again.
 };
 
 }  // namespace paceline

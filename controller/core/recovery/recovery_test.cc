@@ -111,6 +111,27 @@ TEST(RecoveryTest, SpareThatDiesWhileItStartsIsTriedAgainLaterAndLater) {
   EXPECT_TRUE(job.recovery.failures.empty());
 }
 
+TEST(RecoveryTest, ASpareThatStandsByDoesNotHastenOthersThatFail) {
+  JobRequest request = MemberRequest();
+  request.spares = 2;
+  MemberJob played(std::move(request));
+  Job& job = played.job;
+  for (int i = 0; i < 4; ++i) played.slots.Add("e", i);
+  played.Advance(2);
+  const auto spare = [](int rank) { return TrainerId{JobId("job-1"), Generation(1), Rank(rank)}; };
+  played.Ready(spare(4), 2.5);
+  played.End(spare(5), 3);
+  played.Advance(4);
+  ASSERT_EQ(job.spares.size(), 2U);
+  played.End(spare(6), 5);
+  played.Advance(6.9);
+  EXPECT_EQ(job.spares.size(), 1U);
+  played.Advance(7);
+  ASSERT_EQ(job.spares.size(), 2U);
+  played.Ready(spare(7), 8);
+  EXPECT_EQ(job.recovery.spares_failed, 0);
+}
+
 TEST(RecoveryTest, TwoRanksLostOneAfterTheOtherMakeTwoGenerations) {
   MemberJob played;
   Job& job = played.job;

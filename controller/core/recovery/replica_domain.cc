@@ -71,6 +71,48 @@ Span WidestDomain(const Job& job) {
   return widest;
 }
 
+std::vector<StretchedReplica> FindStretched(const Job& job) {
+  std::vector<StretchedReplica> stretched;
+  const Lanes lanes{job.request.shards};
+  if (lanes.shards == 1) return stretched;
+  for (size_t r = 0; r < job.ranks.size(); r += static_cast<size_t>(lanes.shards)) {
+    StretchedReplica one;
+    one.replica = lanes.ReplicaOf(job.ranks[r].seat);
+    const auto first = static_cast<size_t>(lanes.RankOf(one.replica, 0));
+    std::map<DomainKey, int> domains;  // Ranks in each.
+    for (size_t position = 0; position < static_cast<size_t>(lanes.shards); ++position) {
+      one.home = std::max(one.home, SpanBetween(job.homes[first], job.homes[first + position]));
+    }
+    if (one.home == Span::kAnywhere) continue;
+    for (size_t position = 0; position < static_cast<size_t>(lanes.shards); ++position) {
+      ++domains[KeyOf(one.home, job.ranks[r + position].slot)];
+    }
+    if (domains.size() == 1) continue;
+    const auto most =
+        std::max_element(domains.begin(), domains.end(),
+                         [](const auto& a, const auto& b) { return a.second < b.second; });
+    for (size_t position = 0; position < static_cast<size_t>(lanes.shards); ++position) {
+      const RankState& member = job.ranks[r + position];
+      if (KeyOf(one.home, member.slot) == most->first) {
+        one.inside.push_back(member.slot);
+      } else {
+        one.outside.push_back(member.seat);
+      }
+    }
+    stretched.push_back(std::move(one));
+  }
+  return stretched;
+}
+
+std::vector<StretchedReplica> FindMending(const Job& job) {
+  std::vector<StretchedReplica> mending;
+  if (job.recovery.mending.empty() || !job.recovery.vacate.empty()) return mending;
+  for (StretchedReplica& one : FindStretched(job)) {
+    if (job.recovery.mending.count(one.replica) > 0) mending.push_back(std::move(one));
+  }
+  return mending;
+}
+
 DomainKey KeyOf(Span kind, const Slot& slot) {
   switch (kind) {
     case Span::kNode:

@@ -27,6 +27,18 @@ Span DomainOfReplica(const Job& job, int replica);
 // The kind of domain that no replica of the job may leave; kAnywhere: there is none.
 Span WidestDomain(const Job& job);
 
+// A replica that is stretched: at the newest start all its ranks were in one domain of the kind
+// `home`, and now some are elsewhere. (One that was stretched from the start has no such domain.)
+struct StretchedReplica {
+  int replica = 0;
+  Span home = Span::kNode;
+  std::vector<Slot> inside;  // Of the ranks in the domain that has most of them.
+  std::vector<int> outside;  // Seats of the others.
+};
+std::vector<StretchedReplica> FindStretched(const Job& job);
+// Those of them that are to be mended (JobRecovery::mending); none while the job leaves nodes.
+std::vector<StretchedReplica> FindMending(const Job& job);
+
 // The domain of that kind that the slot is in. Only keys of the same kind can be compared.
 using DomainKey = std::pair<std::string, std::string>;
 DomainKey KeyOf(Span kind, const Slot& slot);

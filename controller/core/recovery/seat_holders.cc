@@ -37,6 +37,13 @@ std::vector<bool> HasHolder(const Job& job, const std::vector<int>& groups) {
   return has_holder;
 }
 
+// Whether a member trains in the generation, so that all have had their states.
+bool HasComeAbout(const Job& job) {
+  return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+    return member.report.membership.generation == job.generation;
+  });
+}
+
 // Gives free seats to leavers of the same groups.
 void ComeBack(Job& job, const std::vector<int>& groups, const std::vector<bool>& has_holder,
               SeatHolders& holders) {
@@ -60,16 +67,19 @@ SeatHolders KeepHolders(Job job, Moment now) {
   holders.next.spares = job.spares;
   const std::vector<int> groups = GroupsOfSeats(job);
   const std::vector<bool> has_holder = HasHolder(job, groups);
+  const bool has_come_about = HasComeAbout(job);
   for (RankState& member : job.ranks) {
     RankState* earlier = EarlierHolder(job, member.seat, groups);
-    const bool may_have_state =
-        HasStateOfSeat(job, member, groups) || !has_holder[static_cast<size_t>(member.seat)];
+    const bool waits_for_state = member.hands_over && !has_come_about;
+    const bool may_have_state = HasStateOfSeat(job, member, groups) ||
+                                (!has_holder[static_cast<size_t>(member.seat)] && !waits_for_state);
     if (!IsLost(member) && (may_have_state || earlier == nullptr)) {
       holders.next.members.push_back(std::move(member));
       continue;
     }
     const int seat = member.seat;
-    if (!IsLost(member)) {
+    // One that may have been handed the state of this seat must not be found with it in another.
+    if (!IsLost(member) && !member.hands_over) {
       member.seat = -1;
       holders.next.spares.push_back(std::move(member));
     } else if (!HasEnded(member)) {

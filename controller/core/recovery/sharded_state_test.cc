@@ -133,6 +133,60 @@ TEST(ShardedStateLossTest, WithMeansAWholeReplicaStaysWhereItIs) {
   EXPECT_EQ(WithoutLastHolders(played.job, {0, 3}), (std::vector<size_t>{0, 3}));
 }
 
+// After any planned change each group has a replica all of whose parts are there: of ranks that
+// have stayed, or that hand theirs over; and only those that are alone in their groups do so.
+TEST(ShardedStateLossTest, NoPartIsLeftBehindWhenRanksMove) {
+  constexpr int kShards = 2;
+  for (const int replicas : {1, 2, 3}) {
+    for (const int size : {0, 1, 2}) {  // Of the lowest level's groups; 0: ddp.
+      if (size > 0 && replicas % size != 0) continue;
+      for (unsigned moved = 1; moved < 1U << (replicas * kShards); ++moved) {
+        JobRequest request = ShardedRequest(replicas, kShards);
+        request.strategy.has_ladder = size > 0;
+        if (size > 0) {
+          request.strategy.ladder = {{2, LadderScope::kSize, size}, {4, LadderScope::kAll, 0}};
+        }
+        MemberJob played(request);
+        Job& job = played.job;
+        job.plan.ladder = request.strategy.ladder;
+        const std::vector<size_t> lone = LoneMembers(job);
+        for (const int rank : RanksIn(moved, replicas * kShards)) {
+          played.slots.Add(absl::StrCat("n", rank));
+          RequestReplacement(job, job.ranks[static_cast<size_t>(rank)].slot.node, "drained");
+        }
+        played.Advance(20);
+        const std::vector<RankState> spares = job.spares;
+        for (const RankState& spare : spares) played.Ready(spare.report.id, 21);
+        std::set<int> lost;  // Seats.
+        for (const RankState& leaver : job.leaving) {
+          const auto rank = static_cast<size_t>(leaver.seat);
+          const bool is_lone = std::count(lone.begin(), lone.end(), rank) > 0;
+          EXPECT_EQ(MembershipOf(job, leaver).hand_over != Rank(-1), is_lone) << leaver.seat;
+          if (!is_lone) lost.insert(leaver.seat);
+        }
+        const std::vector<int> groups = GroupsOfSeats(job);
+        std::set<int> whole;  // Groups of position 0.
+        for (int replica = 0; replica < replicas; ++replica) {
+          if (lost.count(2 * replica) + lost.count(2 * replica + 1) > 0) continue;
+          whole.insert(groups[static_cast<size_t>(2 * replica)]);
+        }
+        if (size == 0) {  // A rank of each position will do.
+          for (int position = 0; position < kShards; ++position) {
+            EXPECT_LT(std::count_if(lost.begin(), lost.end(),
+                                    [&](int seat) { return seat % kShards == position; }),
+                      replicas)
+                << moved;
+          }
+          continue;
+        }
+        for (int replica = 0; replica < replicas; ++replica) {
+          EXPECT_EQ(whole.count(groups[static_cast<size_t>(2 * replica)]), 1U) << moved;
+        }
+      }
+    }
+  }
+}
+
 // With ddp a rank of each position would do.
 TEST(ShardedStateLossTest, PartsOfTwoReplicasMakeNoState) {
   MemberJob played = JobWithMeans(2, 2);

@@ -83,9 +83,11 @@ std::vector<size_t> WithoutLastReplicas(const Job& job, const std::vector<size_t
   const Lanes lanes{job.request.shards};
   std::set<int> changing;  // Replicas.
   for (const size_t r : replaced) changing.insert(lanes.ReplicaOf(job.ranks[r].seat));
+  const bool may_hand_over = !WhyNoHandOver(job).has_value();
   std::set<int> staying;
   for (const auto& [group, members] : MembersOfGroups(job)) {
-    if (group % lanes.shards != 0) continue;
+    // As in WithoutLastHolders.
+    if (group % lanes.shards != 0 || (members.size() == 1 && may_hand_over)) continue;
     const bool all = std::all_of(members.begin(), members.end(), [&](size_t r) {
       return changing.count(lanes.ReplicaOf(job.ranks[r].seat)) > 0;
     });
@@ -193,20 +195,43 @@ std::string WhyStateIsLost(const Job& job) {
 
 std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced) {
   if (ReplicasDiffer(job)) return WithoutLastReplicas(job, replaced);
+  const bool may_hand_over = !WhyNoHandOver(job).has_value();
   std::vector<size_t> left = replaced;
   for (const auto& [group, members] : MembersOfGroups(job)) {
     const bool all = std::all_of(members.begin(), members.end(), [&](size_t r) {
       return std::find(left.begin(), left.end(), r) != left.end();
     });
-    if (all) left.erase(std::find(left.begin(), left.end(), members.back()));
+    if (all && (members.size() > 1 || !may_hand_over)) {
+      left.erase(std::find(left.begin(), left.end(), members.back()));
+    }
   }
   return left;
 }
 
-bool HasLoneMember(const Job& job) {
-  const auto groups = MembersOfGroups(job);
-  return std::any_of(groups.begin(), groups.end(),
-                     [](const auto& group) { return group.second.size() == 1; });
+std::optional<std::string> WhyNoHandOver(const Job& job) {
+  const std::vector<size_t> lone = LoneMembers(job);
+  if (lone.empty()) return std::nullopt;
+  if (job.plan.slipstream.has_value() || job.request.strategy.is_auto) {
+    return "no other rank has the same state to give it on";
+  }
+  const auto cannot = [](const RankState& trainer) {
+    return !trainer.report.membership.can_hand_over;
+  };
+  const bool is_old =
+      std::any_of(lone.begin(), lone.end(), [&](size_t r) { return cannot(job.ranks[r]); }) ||
+      std::any_of(job.spares.begin(), job.spares.end(),
+                  [&](const RankState& spare) { return IsReady(spare) && cannot(spare); });
+  if (!is_old) return std::nullopt;
+  return "no other rank has the same state to give it on, and trainers of an earlier release "
+         "cannot hand it over";
+}
+
+std::vector<size_t> LoneMembers(const Job& job) {
+  std::vector<size_t> lone;
+  for (const auto& [group, members] : MembersOfGroups(job)) {
+    if (members.size() == 1) lone.push_back(members.front());
+  }
+  return lone;
 }
 
 }  // namespace paceline

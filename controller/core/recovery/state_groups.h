@@ -8,6 +8,7 @@
 #define CONTROLLER_CORE_RECOVERY_STATE_GROUPS_H_
 
 #include <cstddef>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,11 +42,18 @@ std::string WhyStateIsLost(const Job& job);
 
 // Of the members to be replaced (indices in Job.ranks), those that can be in one generation: in
 // each group somebody has to stay who gives the state to the others, and if replicas differ, the
-// whole of one.
+// whole of one. One that is alone in its group hands its state over instead.
 std::vector<size_t> WithoutLastHolders(const Job& job, const std::vector<size_t>& replaced);
 
-// Whether a member is alone in its group, so that nobody else could pass on its state.
-bool HasLoneMember(const Job& job);
+// Why members that are alone in their groups cannot hand their states over to trainers that stand
+// by; nothing: they can, or there are none. With Slipstream ranks have more state than that, and
+// trainers of earlier releases do not know how.
+std::optional<std::string> WhyNoHandOver(const Job& job);
+
+// The members (indices in Job.ranks) that are alone in their groups, so that nobody else could pass
+// on their state.
+std::vector<size_t> LoneMembers(const Job& job);
+inline bool HasLoneMember(const Job& job) { return !LoneMembers(job).empty(); }
 
 }  // namespace paceline
 

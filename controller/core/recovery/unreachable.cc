@@ -45,6 +45,25 @@ bool AreAllSilent(const Job& job, Moment now) {
   return nodes.size() > 1;
 }
 
+std::string WhatSilenceWaitsFor(const NodeName& node) {
+  return absl::StrCat(
+      "none of the job's nodes answers, and its ranks may train on with each other; this waits "
+      "until one of the nodes answers again, or ",
+      node.value(), ", if it is off for certain, is declared lost: paceline node lost ",
+      node.value(), " --reason TEXT");
+}
+
+JobChange NoteWaitingDrain(Job& job, const NodeName& node, const std::string& why, Moment now) {
+  const bool may_connect =
+      std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+        return member.unreachable_since != absl::InfiniteFuture() &&
+               member.unreachable_since > now.steady;
+      });
+  if (may_connect) return JobChange::kNone;
+  const bool is_new = job.recovery.waiting_drains.emplace(node, why).second;
+  return is_new ? JobChange::kProgress : JobChange::kNone;
+}
+
 void SetUnreachableNodes(Job& job, const std::set<NodeName>& unreachable, Moment now) {
   for (auto* part : {&job.ranks, &job.spares, &job.leaving}) {
     for (RankState& trainer : *part) {

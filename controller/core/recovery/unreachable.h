@@ -29,6 +29,13 @@ inline constexpr absl::Duration kReconnectGrace = absl::Seconds(10);
 // they do with each other is not known, and nothing can be told to them.
 bool AreAllSilent(const Job& job, Moment now);
 
+// What a drain for now of the node waits for then, and what can be done, for people.
+std::string WhatSilenceWaitsFor(const NodeName& node);
+
+// The ranks on an unreachable node are to be ended by a drain, but all nodes are silent: keeps that
+// in mind, for people. Does nothing while the workers may still connect to a new controller.
+JobChange NoteWaitingDrain(Job& job, const NodeName& node, const std::string& why, Moment now);
+
 // Sets which nodes do not answer now.
 void SetUnreachableNodes(Job& job, const std::set<NodeName>& unreachable, Moment now);
 

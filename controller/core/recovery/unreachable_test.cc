@@ -74,6 +74,16 @@ TEST(UnreachableTest, UnreachableDoesNotCountWhileTheOtherNodesMayBeAboutToBe) {
   EXPECT_EQ(played.Nodes(), "abed");
 }
 
+TEST(UnreachableTest, ADrainThatWaitsIsNotedOnceTheWorkersHadTimeToConnect) {
+  MemberJob played;
+  Job& job = played.job;
+  RestoreUnreachable(job, At(5));
+  EXPECT_EQ(NoteWaitingDrain(job, NodeName("b"), "drained", At(14.9)), JobChange::kNone);
+  EXPECT_TRUE(job.recovery.waiting_drains.empty());
+  EXPECT_EQ(NoteWaitingDrain(job, NodeName("b"), "drained", At(15)), JobChange::kProgress);
+  EXPECT_EQ(NoteWaitingDrain(job, NodeName("b"), "drained", At(16)), JobChange::kNone);
+}
+
 TEST(UnreachableTest, UnreachableNodeInTheChangeIsGivenUp) {
   MemberJob played;
   Job& job = played.job;

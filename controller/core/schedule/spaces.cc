@@ -118,31 +118,55 @@ NodeIndex IndexOf(const std::map<NodeName, Node>& nodes) {
   return NodeIndex(std::move(labels));
 }
 
-std::optional<int64_t> LargestDeviceMemory(const JobRequest& job,
-                                           const std::map<NodeName, Node>& nodes) {
+namespace {
+
+// Of each device on the node: its memory; 0: unknown.
+std::vector<int64_t> MemoryOfDevices(const NodeFacts& facts, Device device) {
+  if (device == Device::kCpu) {
+    return facts.slots > 0 ? std::vector<int64_t>{facts.memory_bytes} : std::vector<int64_t>();
+  }
+  std::vector<int64_t> bytes = facts.gpu_memory_bytes;
+  bytes.resize(facts.gpus.size());
+  return bytes;
+}
+
+// The largest of what `memory_of` gives of the nodes where a rank of the job could be placed.
+// Nothing if that is nothing, or one is unknown.
+template <typename MemoryOf>
+std::optional<int64_t> LargestMemory(const JobRequest& job, const std::map<NodeName, Node>& nodes,
+                                     MemoryOf memory_of) {
   const NodeIndex index = IndexOf(nodes);
   // Spares and replacements may come to the pool, too.
   const NodeSet& allowed = index.Allowed(job.placement, /*with_pool=*/true);
   int64_t largest = 0;
   bool known = true;
-  const auto add = [&](int64_t bytes) {
-    known = known && bytes > 0;
-    largest = std::max(largest, bytes);
-  };
   int n = 0;
   for (const auto& [name, node] : nodes) {
     if (!allowed.Contains(n++)) continue;
-    const NodeFacts& facts = node.facts;
-    if (job.device == Device::kCpu) {
-      if (facts.slots > 0) add(facts.memory_bytes);
-      continue;
-    }
-    for (size_t gpu = 0; gpu < facts.gpus.size(); ++gpu) {
-      add(gpu < facts.gpu_memory_bytes.size() ? facts.gpu_memory_bytes[gpu] : 0);
+    for (const int64_t bytes : memory_of(node.facts)) {
+      known = known && bytes > 0;
+      largest = std::max(largest, bytes);
     }
   }
   if (!known || largest == 0) return std::nullopt;
   return largest;
+}
+
+}  // namespace
+
+std::optional<int64_t> LargestDeviceMemory(const JobRequest& job,
+                                           const std::map<NodeName, Node>& nodes) {
+  return LargestMemory(job, nodes,
+                       [&](const NodeFacts& facts) { return MemoryOfDevices(facts, job.device); });
+}
+
+std::optional<int64_t> LargestHostMemory(const JobRequest& job,
+                                         const std::map<NodeName, Node>& nodes) {
+  return LargestMemory(job, nodes, [&](const NodeFacts& facts) {
+    std::vector<int64_t> bytes;
+    if (!MemoryOfDevices(facts, job.device).empty()) bytes.push_back(facts.memory_bytes);
+    return bytes;
+  });
 }
 
 void MarkKept(const std::vector<Reservation>& reservations, const std::map<JobId, Job>& jobs,

@@ -33,6 +33,9 @@ void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& j
 // node if it trains on CPUs. Nothing if there is no such device, or one whose memory is unknown.
 std::optional<int64_t> LargestDeviceMemory(const JobRequest& job,
                                            const std::map<NodeName, Node>& nodes);
+// The same of the memory of the whole nodes that have such a device.
+std::optional<int64_t> LargestHostMemory(const JobRequest& job,
+                                         const std::map<NodeName, Node>& nodes);
 
 // Borrows from `nodes`.
 NodeIndex IndexOf(const std::map<NodeName, Node>& nodes);

@@ -29,10 +29,13 @@ class LargestDeviceMemoryTest : public ::testing::Test {
     facts.gpu_memory_bytes = std::move(bytes);
   }
 
-  std::optional<int64_t> Largest(Device device) const {
+  JobRequest RequestFor(Device device) const {
     JobRequest job{JobId("job-1"), "digits", 1, device, ""};
     job.placement = policy_;
-    return LargestDeviceMemory(job, nodes_);
+    return job;
+  }
+  std::optional<int64_t> Largest(Device device) const {
+    return LargestDeviceMemory(RequestFor(device), nodes_);
   }
 
   std::map<NodeName, Node> nodes_;
@@ -50,6 +53,16 @@ TEST_F(LargestDeviceMemoryTest, GpusAndNodesHaveTheirOwn) {
   nodes_.at(NodeName("a")).facts.memory_bytes = 200 * kGiB;
   EXPECT_EQ(Largest(Device::kCuda), 80 * kGiB);
   EXPECT_EQ(Largest(Device::kCpu), 500 * kGiB);
+}
+
+TEST_F(LargestDeviceMemoryTest, OfHostsThoseCountThatHaveSuchADevice) {
+  AddGpus("a", {80 * kGiB});
+  nodes_.at(NodeName("a")).facts.memory_bytes = 200 * kGiB;
+  AddNode("b").memory_bytes = 500 * kGiB;
+  EXPECT_EQ(LargestHostMemory(RequestFor(Device::kCuda), nodes_), 200 * kGiB);
+  EXPECT_EQ(LargestHostMemory(RequestFor(Device::kCpu), nodes_), 500 * kGiB);
+  policy_.exclude_nodes = {NodeName("a")};
+  EXPECT_EQ(LargestHostMemory(RequestFor(Device::kCuda), nodes_), std::nullopt);
 }
 
 TEST_F(LargestDeviceMemoryTest, OneThatIsUnknownLeavesItOpen) {

@@ -107,8 +107,15 @@ JobChange MemberJob::Tell(TrainerReport report, double at) {
 void MemberJob::Ready(const TrainerId& id, double at) {
   TrainerReport report = Last(id);
   report.state = TrainerState::kReady;
+  report.membership.can_hand_over = true;
   report.store_address =
       FindTrainer(job, id)->slot.node.value() + ":" + std::to_string(id.generation.value());
+  Tell(report, at);
+}
+
+void MemberJob::Rehearse(const TrainerId& id, double at) {
+  TrainerReport report = Last(id);
+  report.progress.phase = 2;  // Forward.
   Tell(report, at);
 }
 
@@ -120,6 +127,7 @@ void MemberJob::Train(const TrainerId& id, double at, int64_t step) {
   report.membership = {};
   report.membership.generation = job.generation;
   report.membership.step = step;
+  report.membership.can_hand_over = true;
   Tell(report, at);
 }
 
@@ -149,6 +157,7 @@ void MemberJob::End(const TrainerId& id, double at, FailureKind failure,
   report.exit->failure = failure;
   report.exit->message = message;
   report.exit->step = report.progress.step;
+  report.exit->phase = report.progress.phase;
   Tell(report, at);
 }
 

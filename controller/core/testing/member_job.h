@@ -52,6 +52,8 @@ class MemberJob {
   JobChange Advance(double at) { return AdvanceMembership(job, slots.Find(), At(at)); }
 
   void Ready(const TrainerId& id, double at);
+  // A spare that is not ready yet makes a step by itself.
+  void Rehearse(const TrainerId& id, double at);
   // The trainer trains in the present generation.
   void Train(const TrainerId& id, double at, int64_t step = 10);
   void TrainAll(double at, int64_t step = 10);

@@ -25,7 +25,7 @@ constexpr double kNanosPerSecond = 1e9;
 // The trainer's process or its user may write anything. A record beyond these limits is invalid;
 // sums of values within them fit into 64 bits.
 constexpr uint64_t kMaxStepNanos = uint64_t{7} * 24 * 3600 * 1'000'000'000;  // A week.
-constexpr uint64_t kMaxCount = uint64_t{1} << 48;  // Of samples, tokens, bytes and steps.
+constexpr uint64_t kMaxCount = uint64_t{1} << 48;  // Of samples, tokens, bytes and the like.
 
 bool IsPlausible(const StepRecord& record) {
   bool plausible = record.total_ns <= kMaxStepNanos && record.start_ns <= uint64_t{INT64_MAX} / 2 &&
@@ -105,6 +105,7 @@ v1::Progress RingTail::Progress(uint64_t now_ns) const {
   progress.set_phase(static_cast<v1::Phase>(live.phase));
   progress.set_evaluated_batches(live.done);
   progress.set_evaluation_batches(live.all);
+  progress.set_collectives(static_cast<int64_t>(std::min(reader_.Collectives(), kMaxCount)));
   if (live.since_ns > 0 && now_ns > live.since_ns) {
     progress.set_phase_s(static_cast<double>(now_ns - live.since_ns) / kNanosPerSecond);
   }

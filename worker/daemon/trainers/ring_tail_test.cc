@@ -35,11 +35,20 @@ TEST_F(RingTailTest, ProgressTellsWhereTheTrainerIs) {
   ASSERT_TRUE(tail.ok()) << tail.status();
   RunSteps(0, 3);
   writer_->Enter(Phase::kCommunication, 3);
+  writer_->CountCollective();
   tail->Poll();
   const uint64_t now = MonotonicNanos();
   const v1::Progress progress = tail->Progress(now + 2'000'000'000);
   EXPECT_EQ(progress.step(), 3);
   EXPECT_EQ(progress.phase(), v1::COMMUNICATION);
+  EXPECT_EQ(progress.collectives(), 1);
+  // After an evaluation the number is the same, whatever was counted before.
+  writer_->RoundCollectivesUp();
+  const int64_t rounded = tail->Progress(now).collectives();
+  EXPECT_GT(rounded, 1);
+  writer_->ResetCollectives();
+  writer_->RoundCollectivesUp();
+  EXPECT_EQ(tail->Progress(now).collectives(), rounded);
   EXPECT_GE(progress.phase_s(), 2);
   EXPECT_LT(progress.phase_s(), 12);
   EXPECT_EQ(progress.loss(), 0.25);

@@ -345,7 +345,11 @@ absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& conf
   std::vector<ReadTarget> targets;
   for (const NamedTensor& one : state) {
     const std::string name = OwnName(one.name, config.rank());
-    if (reader.files().Find(name) != nullptr) targets.push_back({name, one.tensor});
+    const ManifestTensor* const stored = reader.files().Find(name);
+    // Of another arrangement of as many positions it has another size.
+    if (stored != nullptr && stored->shape == one.tensor.sizes().vec()) {
+      targets.push_back({name, one.tensor});
+    }
   }
   return reader.Read(targets);
 }

@@ -19,10 +19,16 @@
 
 namespace paceline {
 
+struct CopyLinks;
+
 struct Connected {
   std::shared_ptr<Groups> groups;
-  std::shared_ptr<const BuiltPlan> plan;  // The first plan, from rank 0.
-  std::shared_ptr<Group> callers;         // For whoever makes the steps; null: not asked for.
+  std::shared_ptr<const BuiltPlan> plan;    // The first plan, from rank 0.
+  std::shared_ptr<Group> callers;           // For whoever makes the steps; null: not asked for.
+  std::shared_ptr<const CopyLinks> copies;  // Null: there are none.
+  // With the other side of a hand-over (generation/hand_over.h); null: there is none. Who leaves
+  // has nothing else of these.
+  std::shared_ptr<Group> hand_over;
 };
 
 class Connecting {

@@ -139,6 +139,12 @@ void Group::Barrier() {
   if (size() > 1) Collective("barrier", [&] { parts_->group->barrier()->wait(); });
 }
 
+void Group::Abort() {
+  if (size() == 1) return;
+  parts_->aborted = true;
+  parts_->backend->abort();
+}
+
 const c10::intrusive_ptr<ProcessGroup>& Group::torch_group() const { return parts_->group; }
 
 }  // namespace paceline

@@ -96,6 +96,9 @@ class Group {
   // Returns when all members have called it.
   void Barrier();
 
+  // Ends the collectives under way: they throw. Any thread.
+  void Abort();
+
   // For torch's own algorithms. Null in a group of one.
   const c10::intrusive_ptr<c10d::ProcessGroup>& torch_group() const;
 
@@ -107,6 +110,9 @@ class Group {
   const std::vector<int> ranks_;
   std::unique_ptr<Parts> parts_;
 };
+
+// Begin of the use of a group for copies of states (Groups::Make); the sender's rank follows.
+inline constexpr char kCopyUse[] = "copies-of-";
 
 // Makes this rank's groups. A group lives as long as somebody holds it; all() lives as long as
 // this.
@@ -128,8 +134,9 @@ class Groups {
   Group& all();
 
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
-  // ...; a "word" is on the host); returns all() if these are all ranks. Each member must call it
-  // once with the same plan version: use and version name the rendezvous, so that nobody meets a
+  // ...; a "word" is on the host); returns all() if these are all ranks. One whose use begins with
+  // kCopyUse is on the host, and for a thread of its own: it is never all(). Each member must call
+  // it once with the same plan version: use and version name the rendezvous, so that nobody meets a
   // member that still tries an earlier version. Blocks until all have met, at most for the startup
   // timeout. A member that drops the group before the others are connected makes them fail.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,
@@ -143,6 +150,14 @@ class Groups {
   };
   std::shared_ptr<Group> MakeOfAll(const std::string& use, int64_t version, Traffic traffic);
 
+  // Makes a group of two, of host tensors, who meet in the store beside the groups of a generation,
+  // of which they need not be members: the one that `config` says. `use` tells which two they are,
+  // `number`, 0 or 1, which of them this is. It has the startup timeout, and blocks like Make.
+  // `platform` must outlive the group.
+  static std::shared_ptr<Group> MakePair(Platform& platform, const TrainerConfig& config,
+                                         const std::string& store_address, const std::string& use,
+                                         int number);
+
   // Sets the time limit of each later collective in all groups, including future ones.
   void SetTimeout(absl::Duration timeout);
 
@@ -154,9 +169,9 @@ class Groups {
   // those that survive the shutdown of their connections: connections.h.)
   void Abort();
 
-  // Whether a collective of a group that somebody holds has failed or was aborted: an error of
-  // another kind may come from that. With Gloo it is known before anybody gets the error. Any
-  // thread.
+  // Whether a collective of a group that somebody holds, other than one for copies, has failed or
+  // was aborted: an error of another kind may come from that. With Gloo it is known before anybody
+  // gets the error. Any thread.
   bool has_failed() const;
 
   // The codec for tensors that the groups exchange.

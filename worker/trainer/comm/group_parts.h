@@ -28,6 +28,7 @@ struct Group::Parts {
   c10::intrusive_ptr<c10d::Backend> backend;
   c10::intrusive_ptr<c10d::ProcessGroup> group;
   std::unique_ptr<NodeSum> node_sum;  // Null: `group` does everything.
+  bool for_copies = false;            // Its failures end nothing else (Groups::has_failed).
 };
 
 }  // namespace paceline

@@ -1,14 +1,7 @@
-// A rank's groups, and the store of their members' rendezvous.
-#include <arpa/inet.h>
-#include <netdb.h>
-#include <sys/socket.h>
-#include <unistd.h>
-
+// A rank's groups, which meet in a store.
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
 #include <cstdlib>
-#include <cstring>
 #include <numeric>
 #include <optional>
 #include <stdexcept>
@@ -17,6 +10,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/status/statusor.h"
+#include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
@@ -24,7 +18,6 @@
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "common/core/host_port.h"
-#include "worker/link/interface_host.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/group_parts.h"
@@ -99,37 +92,6 @@ int64_t RaiseTo(const StorePointer& store, const std::string& key, int64_t value
   }
 }
 
-struct Listener {
-  int fd = -1;  // Whoever takes it must close it.
-  uint16_t port = 0;
-};
-
-// Listens on a free port of a host address or name.
-Listener ListenAt(const std::string& host) {
-  addrinfo hints{};
-  hints.ai_flags = AI_PASSIVE;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* found = nullptr;
-  const int failed = ::getaddrinfo(host.c_str(), "0", &hints, &found);
-  std::string why = failed == 0 ? "" : ::gai_strerror(failed);
-  for (const addrinfo* at = found; at != nullptr; at = at->ai_next) {
-    const int fd = ::socket(at->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    sockaddr_storage bound{};
-    socklen_t size = sizeof(bound);
-    if (fd >= 0 && ::bind(fd, at->ai_addr, at->ai_addrlen) == 0 && ::listen(fd, SOMAXCONN) == 0 &&
-        ::getsockname(fd, reinterpret_cast<sockaddr*>(&bound), &size) == 0) {
-      ::freeaddrinfo(found);
-      // IPv4 and IPv6 addresses have the port at the same offset.
-      return {fd, ntohs(reinterpret_cast<const sockaddr_in*>(&bound)->sin_port)};
-    }
-    why = std::strerror(errno);
-    if (fd >= 0) ::close(fd);
-  }
-  if (found != nullptr) ::freeaddrinfo(found);
-  throw std::runtime_error(
-      absl::StrCat("cannot listen at ", host, " (the worker's --interface): ", why));
-}
-
 constexpr char kAbandoned[] = "abandoned";
 
 // Stores the first proposal as the decision and wakes all waiters. Returns the decision.
@@ -140,34 +102,6 @@ std::string Decide(const StorePointer& store, const std::string& proposal) {
 }
 
 }  // namespace
-
-struct StoreServer::Parts {
-  c10::intrusive_ptr<c10d::TCPStore> store;
-};
-
-StoreServer::StoreServer(const std::string& interface) : parts_(std::make_unique<Parts>()) {
-  c10d::TCPStoreOptions options;
-  options.port = 0;
-  options.isServer = true;
-  options.waitWorkers = false;
-  std::string host = "localhost";
-  if (!interface.empty()) {
-    const std::optional<std::string> own = InterfaceHost(interface);
-    if (!own.has_value()) {
-      throw std::runtime_error(absl::StrCat("the network interface ", interface,
-                                            " (the worker's --interface) has no address"));
-    }
-    host = *own;
-    const Listener listener = ListenAt(host);
-    options.port = listener.port;
-    options.masterListenFd = listener.fd;
-  }
-  parts_->store = c10::make_intrusive<c10d::TCPStore>(host, options);
-}
-
-StoreServer::~StoreServer() = default;
-
-int StoreServer::port() const { return parts_->store->getPort(); }
 
 struct Groups::Parts {
   Platform& platform;
@@ -280,12 +214,14 @@ Group& Groups::all() { return *parts_->all; }
 
 std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::string& use,
                                     int64_t version) {
-  if (ranks == parts_->all->ranks()) return parts_->all;
+  const bool is_for_copies = absl::StartsWith(use, kCopyUse);
+  if (ranks == parts_->all->ranks() && !is_for_copies) return parts_->all;
   const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", version);
   Membership how;
   how.high_priority = use == "gradients";
-  how.on_host = use == "word";
+  how.on_host = use == "word" || is_for_copies;
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
+  group->parts_->for_copies = is_for_copies;
   parts_->Keep(group);
   return group;
 }
@@ -301,6 +237,20 @@ std::shared_ptr<Group> Groups::MakeOfAll(const std::string& use, int64_t version
   parts_->Keep(group);
   if (how.on_host || parts_->device.is_cpu()) parts_->ShareMemory(*group, name);
   return group;
+}
+
+std::shared_ptr<Group> Groups::MakePair(Platform& platform, const TrainerConfig& config,
+                                        const std::string& store_address, const std::string& use,
+                                        int number) {
+  TrainerConfig of_two = config;
+  of_two.member.rank = number;
+  of_two.member.world_size = 2;
+  Membership on_host;
+  on_host.on_host = true;
+  Parts parts(platform, of_two, c10::kCPU, store_address);
+  std::vector<int> ranks = AllRanks(of_two.member.world_size);
+  std::unique_ptr<Group::Parts> connected = parts.Connect(ranks, use, on_host);
+  return std::shared_ptr<Group>(new Group(std::move(ranks), std::move(connected)));
 }
 
 void Groups::Parts::ShareMemory(Group& group, const std::string& name) {
@@ -366,11 +316,7 @@ void Groups::Abort() {
       if (group->parts_->node_sum != nullptr) group->parts_->node_sum->Close();
     }
   }
-  for (const std::shared_ptr<Group>& group : groups) {
-    if (group->size() == 1) continue;
-    group->parts_->aborted = true;
-    group->parts_->backend->abort();
-  }
+  for (const std::shared_ptr<Group>& group : groups) group->Abort();
 }
 
 bool Groups::has_failed() const {
@@ -380,8 +326,8 @@ bool Groups::has_failed() const {
     groups = parts_->Held();
   }
   return std::any_of(groups.begin(), groups.end(), [](const std::shared_ptr<Group>& group) {
-    return group->size() > 1 && (group->parts_->aborted ||
-                                 group->parts_->backend->getError() != c10d::ErrorType::SUCCESS);
+    if (group->size() == 1 || group->parts_->for_copies) return false;
+    return group->parts_->aborted || group->parts_->backend->getError() != c10d::ErrorType::SUCCESS;
   });
 }
 

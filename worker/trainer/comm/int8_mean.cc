@@ -1,6 +1,7 @@
 #include "worker/trainer/comm/int8_mean.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/sub.h>
 #include <ATen/ops/zeros.h>
@@ -100,11 +101,16 @@ int64_t Int8Mean::Average(at::Tensor vector, at::Tensor riders) {
     codec_.AddDecoded(from.quantized, from.scales, 1, part_of(change_, member));
     if (extra > 0) riders.add_(from.riders);
   }
-  reference_.add_(change);
-  ++reference_number_;
-  vector.copy_(reference_);
-  before_.reset();
+  at::add_out(vector, reference_, change);
   return (members - 1) * (part_bytes + encoded.numel());
+}
+
+void Int8Mean::Accept() {
+  if (group_.size() == 1) return;
+  const at::NoGradGuard no_grad;
+  reference_.add_(change_.narrow(0, 0, values_));
+  ++reference_number_;
+  before_.reset();
 }
 
 }  // namespace paceline

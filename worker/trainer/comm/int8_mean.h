@@ -6,11 +6,12 @@
 //   1. Each member encodes its change (int8_codec.h) and sends the j-th part to member j.
 //   2. Member j decodes and averages what it received, in the order of the members, encodes the
 //      mean, and sends it to all.
-//   3. Each member decodes all parts and adds them to the reference.
+//   3. Each member decodes all parts and adds them to the reference: this is the mean.
 //
-// All members do the same operations on the same bytes in step 3, so their results are equal bit
-// for bit. Rounding errors, of each member in step 1 and of a part's owner in step 2, are added to
-// what is encoded at the next mean: nothing is lost in the long run.
+// A member that accepts the mean has it as its next reference. All members do the same operations
+// on the same bytes in step 3, so their results are equal bit for bit. Rounding errors, of each
+// member in step 1 and of a part's owner in step 2, are added to what is encoded at the next mean:
+// nothing is lost in the long run.
 //
 // A rank sends 2 (n - 1) / n of about P (1 + 4/512) bytes for P values, where fp32 needs 4 P.
 // Sending each change to every member would take (n - 1) P: equal for two members, more for all
@@ -53,12 +54,14 @@ class Int8Mean {
   const Residuals& residuals() const { return residuals_; }
   // Sets them to those of another object of the same group; skips undefined ones.
   void SetResiduals(const Residuals& residuals);
-  // After an Average that threw: copies of the residuals before it.
+  // After an Average that threw, or that was not accepted: copies of the residuals before it.
   const std::optional<Residuals>& residuals_before() const { return before_; }
 
-  // Replaces `vector` by approximately its mean, the new reference, and `riders` (flat float, may
-  // be undefined) by its exact sum. Returns the bytes that this rank sent.
+  // Replaces `vector` by approximately its mean, and `riders` (flat float, may be undefined) by its
+  // exact sum. Returns the bytes that this rank sent.
   int64_t Average(at::Tensor vector, at::Tensor riders);
+  // Makes the mean that the latest Average gave the reference. Call before the next one.
+  void Accept();
 
  private:
   // Views of a message's bytes.
@@ -75,7 +78,7 @@ class Int8Mean {
   const int64_t rows_;    // Per part; the last parts are padded with zeros.
   at::Tensor reference_;  // Float [P].
   int64_t reference_number_ = 1;
-  at::Tensor change_;    // Float [parts * rows * 512].
+  at::Tensor change_;    // Float [parts * rows * 512]; after an Average: the mean's.
   Residuals residuals_;  // Like change_; float [rows * 512].
   std::optional<Residuals> before_;
 };

@@ -88,6 +88,7 @@ TEST_P(Int8MeanTest, NothingIsLostInTheLongRun) {
       }
       vector.add_(TensorOf(Draw(config.rank(), round)).add(0.001));
       int8.Average(vector, at::Tensor());
+      int8.Accept();
       ASSERT_LT(LargestDifference(vector.to(at::kDouble), exact), 0.04) << round;
     }
     ExpectEqualOnAll(groups.all(), vector);
@@ -104,6 +105,31 @@ TEST_P(Int8MeanTest, FollowsTheReference) {
     const at::Tensor expected = vector.clone();
     int8.Average(vector, at::Tensor());
     EXPECT_LT(LargestDifference(vector, expected), 1e-4) << config.rank();
+  });
+}
+
+// Who gives a mean up, and takes its residuals back, makes the same mean again.
+TEST_P(Int8MeanTest, OnlyAnAcceptedMeanIsTheReference) {
+  RunRanks(Ranks(GetParam()), [&](const TrainerConfig& config, Groups& groups) {
+    const at::Tensor reference = TensorOf(Draw(99, 0));
+    const at::Tensor own = reference.add(TensorOf(Draw(config.rank(), 0)));
+    Int8Mean int8(groups.int8_codec(), groups.all(), reference);
+    at::Tensor given_up = own.clone();
+    int8.Average(given_up, at::Tensor());
+    EXPECT_TRUE(int8.reference().equal(reference));
+    EXPECT_EQ(int8.reference_number(), 1);
+    ASSERT_TRUE(int8.residuals_before().has_value());
+    EXPECT_FALSE(int8.residuals_before()->own.any().item<bool>()) << "zero at the start";
+
+    Int8Mean again(groups.int8_codec(), groups.all(), int8.reference());
+    again.SetResiduals(*int8.residuals_before());
+    at::Tensor vector = own.clone();
+    again.Average(vector, at::Tensor());
+    again.Accept();
+    EXPECT_TRUE(vector.equal(given_up));
+    EXPECT_TRUE(again.reference().equal(vector));
+    EXPECT_EQ(again.reference_number(), 2);
+    EXPECT_FALSE(again.residuals_before().has_value());
   });
 }
 

@@ -113,6 +113,7 @@ int64_t ModelAverager::Average(const Mean& mean) {
     latest_ = values_ + state_values;
     mean.before_applying();
   }
+  if (mean.int8 != nullptr) mean.int8->Accept();
   if (mean.measure) {
     // In place: the parameters are overwritten next.
     at::_foreach_sub_(parameters_, Views(parameters_.size()));

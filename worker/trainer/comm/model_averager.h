@@ -31,7 +31,8 @@ struct Mean {
   bool measure = false;           // Updates drift().
   Int8Mean* int8 = nullptr;       // How the parameters travel; null: uncompressed.
   // Called when the mean is whole, before anything of it is applied. An exception from it leaves
-  // parameters and state as they are, and latest() is this mean. Null: it is applied at once.
+  // parameters, state and the reference of `int8` as they are, and latest() is this mean. Null: it
+  // is applied at once.
   std::function<void()> before_applying = {};
 };
 

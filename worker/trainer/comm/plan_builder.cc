@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "common/core/lanes.h"
 #include "worker/trainer/comm/training_plan.h"
@@ -103,10 +104,18 @@ std::shared_ptr<const BuiltPlan> BuildFirstPlan(Groups& groups, const TrainerCon
   absl::StatusOr<TrainingPlan> shared =
       DecodePlan(groups.ShareFromRankZero("plan", EncodePlan(plan)));
   if (!shared.ok()) throw std::invalid_argument(std::string(shared.status().message()));
-  const absl::Status fits =
-      CheckPlan(*shared, config.strategy.kind, config.member.world_size, config.member.shards);
+  const absl::Status fits = CheckPlanOf(*shared, config);
   if (!fits.ok()) throw std::invalid_argument(std::string(fits.message()));
-  return std::make_shared<BuiltPlan>(BuildPlan(groups, *std::move(shared), config.member, nullptr));
+  auto built =
+      std::make_shared<BuiltPlan>(BuildPlan(groups, *std::move(shared), config.member, nullptr));
+  if (built->shards.has_value()) {
+    for (const std::vector<int>& ranks : MeshGroupsOf(config.mesh, config.member)) {
+      const size_t dimension = built->shards->mesh.size();
+      built->shards->mesh.push_back(
+          groups.Make(ranks, absl::StrCat("mesh", dimension), built->plan.version));
+    }
+  }
+  return built;
 }
 
 struct PlanBuilder::Work {

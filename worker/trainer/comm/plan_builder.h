@@ -17,7 +17,9 @@ namespace paceline {
 // Further groups of a job with shards. Those for words (step_word.h) exchange host tensors.
 struct ShardGroups {
   std::shared_ptr<Group> replica;  // The ranks that hold one copy of the model with this one.
-  std::shared_ptr<Group> lane;     // The ranks of all replicas that hold the same part as this one.
+  // Of these, for each dimension of TrainerConfig::mesh, those that differ in it alone.
+  std::vector<std::shared_ptr<Group>> mesh;
+  std::shared_ptr<Group> lane;  // The ranks of all replicas that hold the same part as this one.
   std::shared_ptr<Group> all_word;  // All ranks.
   // The ranks of this replica, of those that share gradients with it after the warm-up, and of
   // those of each level's group.

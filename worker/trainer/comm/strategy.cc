@@ -368,9 +368,7 @@ void Strategy::AverageAll() {
 void Strategy::Prepare(const TrainingPlan& plan) {
   Parts& parts = *parts_;
   if (!parts.progress.IsNew(plan.version)) return;
-  const Member& member = parts.config.member;
-  const absl::Status fits =
-      CheckPlan(plan, parts.config.strategy.kind, member.world_size, member.shards);
+  const absl::Status fits = CheckPlanOf(plan, parts.config);
   if (!fits.ok()) {
     parts.progress.SetFailed(plan.version, std::string(fits.message()));
     return;

@@ -6,6 +6,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -188,6 +190,101 @@ TEST(StrategyTest, WithShardsALaneAveragesAndAllApplyTogether) {
     EXPECT_EQ(strategy.GradientGroupAt(step).size, 4);
     EXPECT_EQ(strategy.GiveWord(step, config.rank() % 2 == 0 ? 9 : 16), 5);
     EXPECT_EQ(strategy.AfterStep(step, {}, [] {}).group_size, 2);
+  });
+}
+
+TEST(StrategyTest, WithShardsAPlanHasTheGroupsOfAMesh) {
+  TrainerConfig job = Job(8, Kind::kDdp);
+  job.member.shards = 4;
+  job.mesh = {2, 2};
+  RunRanks(job, [](const TrainerConfig& config, Groups& groups) {
+    const std::shared_ptr<const BuiltPlan> plan = BuildFirstPlan(groups, config, Plan(1, {}));
+    const std::vector<std::shared_ptr<Group>>& mesh = plan->shards->mesh;
+    ASSERT_EQ(mesh.size(), 2U);
+    const int rank = config.rank();
+    const int first = rank % 4 < 2 ? rank : rank - 2;
+    EXPECT_THAT(mesh[0]->ranks(), ElementsAre(first, first + 2));
+    at::Tensor sum = at::full({1}, rank, at::kFloat);
+    mesh[1]->Sum(sum);
+    EXPECT_EQ(sum.item<float>(), static_cast<float>(rank / 2 * 4 + 1)) << "of neighbours";
+  });
+}
+
+// Of 4 ranks in 2 replicas, which average their parameters as int8 at every fourth step.
+struct Int8Lane {
+  Int8Lane(const TrainerConfig& its_config, Groups& its_groups)
+      : config(its_config),
+        groups(its_groups),
+        plan(BuildFirstPlan(groups, config, Plan(1, {{2, {1, 1}}, {4, {2}, WireFormat::kInt8}}))) {}
+
+  std::unique_ptr<Strategy> Start(int64_t step, const StrategyMemory* memory) {
+    StrategyStart start;
+    start.plan = plan;
+    start.step = step;
+    start.resumes = memory != nullptr;
+    if (memory != nullptr) start.memory = *memory;
+    start.on_prepared = [this] {
+      if (is_cut) throw CollectiveError("word", "a test");
+    };
+    start.on_applied = [] {};
+    const std::vector<NamedTensor> parameters{{"a", a}};
+    return std::make_unique<Strategy>(groups, config, std::move(start), parameters,
+                                      std::function<std::vector<at::Tensor>()>(), control);
+  }
+
+  void Step(Strategy& strategy, int64_t step) {
+    strategy.BeginForward(step, true);
+    {
+      const at::NoGradGuard no_grad;
+      a.add_(0.1 + 0.3 * config.rank());
+    }
+    strategy.AfterStep(step, {}, [] {});
+  }
+
+  const TrainerConfig& config;
+  Groups& groups;
+  const std::shared_ptr<const BuiltPlan> plan;
+  FakeControl control;
+  const at::Tensor a = at::zeros({2}, at::kFloat).requires_grad_();
+  bool is_cut = false;  // Within the word.
+};
+
+TEST(StrategyTest, WithShardsAnInt8MeanCountsWhenItIsApplied) {
+  TrainerConfig job = Job(4, Kind::kHsgd);
+  job.member.shards = 2;
+  RunRanks(job, [](const TrainerConfig& config, Groups& groups) {
+    Int8Lane rank(config, groups);
+    std::unique_ptr<Strategy> strategy = rank.Start(0, nullptr);
+    for (int64_t step = 0; step < 4; ++step) rank.Step(*strategy, step);
+    const int64_t number = strategy->Memory().levels[1].reference_number;
+    rank.is_cut = true;
+    EXPECT_THROW(rank.Step(*strategy, 4), CollectiveError);
+    rank.is_cut = false;
+    const StrategyMemory cut = strategy->Memory();
+    strategy.reset();
+    ASSERT_TRUE(cut.mean.defined());
+    const at::Tensor mean = cut.mean.clone();
+    EXPECT_FALSE(rank.a.detach().equal(mean));
+    EXPECT_EQ(cut.levels[1].reference_number, number);
+    EXPECT_TRUE(cut.levels[1].before.has_value());
+
+    // Nobody has applied it: all make it again.
+    std::unique_ptr<Strategy> repeated = rank.Start(5, &cut);
+    repeated->AfterStep(4, {}, [] {});
+    EXPECT_TRUE(rank.a.detach().equal(mean));
+    const StrategyMemory after = repeated->Memory();
+    EXPECT_EQ(after.levels[1].reference_number, number + 1);
+    at::Tensor gathered = at::zeros({8}, at::kFloat);
+    groups.all().Gather(gathered, rank.a.detach());
+    EXPECT_TRUE(gathered.narrow(0, 0, 4).equal(gathered.narrow(0, 4, 4))) << "lanes are equal";
+
+    // Somebody has: each applies its own, and refers to it.
+    StrategyMemory own = cut;
+    own.levels[1].before.reset();
+    own.equal = {0, 4};
+    const StrategyMemory applied = rank.Start(5, &own)->Memory();
+    EXPECT_EQ(applied.levels[1].reference_number, number + 1);
+    EXPECT_TRUE(applied.levels[1].reference.equal(after.levels[1].reference));
   });
 }
 

@@ -55,19 +55,6 @@ absl::Status CheckSlipstream(const std::string& name, const SlipstreamPlan& plan
   return absl::OkStatus();
 }
 
-absl::Status CheckSharded(const std::string& name, const TrainingPlan& plan) {
-  if (plan.slipstream.has_value()) {
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, " is one of slipstream, which cannot train a job with shards"));
-  }
-  for (const PlanLevel& level : plan.levels) {
-    if (level.format != WireFormat::kInt8) continue;
-    return absl::InvalidArgumentError(
-        absl::StrCat(name, ": in a job with shards, parameters travel as fp32"));
-  }
-  return absl::OkStatus();
-}
-
 bool ParseSizes(absl::string_view text, std::vector<int>* sizes) {
   for (const absl::string_view part : absl::StrSplit(text, '+', absl::SkipEmpty())) {
     if (!absl::SimpleAtoi(part, &sizes->emplace_back())) return false;
@@ -110,8 +97,10 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
                        int shards) {
   const std::string name = absl::StrCat("plan ", plan.version);
   if (shards > 1) {
-    const absl::Status fits = CheckSharded(name, plan);
-    if (!fits.ok()) return fits;
+    if (plan.slipstream.has_value()) {
+      return absl::InvalidArgumentError(
+          absl::StrCat(name, " is one of slipstream, which cannot train a job with shards"));
+    }
     world_size /= shards;  // From here on, a replica is a rank.
   }
   if (plan.version < 1)
@@ -158,6 +147,21 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
   return CheckGroups(absl::StrCat(name, ", gradients"), plan.gradient_groups, world_size);
 }
 
+absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config) {
+  const Member& member = config.member;
+  const absl::Status fits = CheckPlan(plan, config.strategy.kind, member.world_size, member.shards);
+  if (!fits.ok()) return fits;
+  const bool has_copies = !config.mesh.empty() && config.mesh.front() < member.shards;
+  for (const PlanLevel& level : plan.levels) {
+    if (!has_copies || level.format != WireFormat::kInt8) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("plan ", plan.version,
+                     " has a level of int8, which does not go with a mesh that has tensor-parallel "
+                     "ranks: give it format fp32"));
+  }
+  return absl::OkStatus();
+}
+
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank) {
   int first = 0;
   for (const int size : groups) {
@@ -180,6 +184,20 @@ std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPla
   for (const PlanLevel& level : plan.levels) all.emplace_back(lane_in(level.groups), kParameters);
   all.emplace_back(lane_in(plan.gradient_groups), kGradients);
   return all;
+}
+
+std::vector<std::vector<int>> MeshGroupsOf(const std::vector<int>& mesh, const Member& member) {
+  std::vector<std::vector<int>> groups;
+  int stride = member.shards;  // Between neighbours in the dimension.
+  for (const int size : mesh) {
+    stride /= size;
+    const int index = member.lanes().PositionOf(member.rank) / stride % size;
+    std::vector<int>& group = groups.emplace_back();
+    for (int other = 0; other < size; ++other) {
+      group.push_back(member.rank + (other - index) * stride);
+    }
+  }
+  return groups;
 }
 
 std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes) {

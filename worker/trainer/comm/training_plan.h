@@ -17,9 +17,14 @@ namespace paceline {
 // InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
 // do not add up; a version or period below 1; a last level without all ranks; a format that is not
 // for parameters; levels or Slipstream in a job without them, or none in a job with them;
-// impossible Slipstream bounds; with shards, int8 or Slipstream.
+// impossible Slipstream bounds; Slipstream with shards.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
                        int shards = 1);
+
+// The same for the job of this configuration. Also InvalidArgument for int8 where several positions
+// of a replica hold the same parameters (TrainerConfig::mesh): each would round them beside others,
+// and so differently.
+absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config);
 
 // The ranks in the group of `rank`, ascending; just `rank` if there are no groups.
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
@@ -29,6 +34,10 @@ std::vector<int> MembersOf(const std::vector<int>& groups, int rank);
 // in them: the ranks of its position.
 std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPlan& plan, int rank,
                                                                const Lanes& lanes = {});
+
+// The ranks of the member's replica that differ from it in one dimension of `mesh` alone, for each
+// dimension, ascending (Workload::mesh).
+std::vector<std::vector<int>> MeshGroupsOf(const std::vector<int>& mesh, const Member& member);
 
 // All ranks of the replicas of `lane`, ascending.
 std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes);

@@ -44,10 +44,48 @@ TEST(TrainingPlanTest, WithShardsAGroupIsALaneThroughReplicas) {
               ElementsAre(Pair(ElementsAre(3), "gradients")));
 }
 
-TEST(TrainingPlanTest, WithShardsAPlanCountsReplicas) {
+// Positions 0 to 5 of the second replica are the rows (0, 1, 2) and (3, 4, 5).
+TEST(TrainingPlanTest, GroupsOfAMeshDifferInOneDimension) {
+  Member member;
+  member.world_size = 12;
+  member.shards = 6;
+  member.rank = 10;
+  EXPECT_THAT(MeshGroupsOf({2, 3}, member),
+              ElementsAre(ElementsAre(7, 10), ElementsAre(9, 10, 11)));
+  EXPECT_THAT(MeshGroupsOf({6, 1}, member),
+              ElementsAre(ElementsAre(6, 7, 8, 9, 10, 11), ElementsAre(10)));
+  EXPECT_THAT(MeshGroupsOf({}, member), ElementsAre());
+  for (int rank = 0; rank < 12; ++rank) {  // All members of a group have the same.
+    member.rank = rank;
+    const std::vector<std::vector<int>> groups = MeshGroupsOf({3, 2}, member);
+    for (size_t dimension = 0; dimension < groups.size(); ++dimension) {
+      for (const int other : groups[dimension]) {
+        member.rank = other;
+        EXPECT_EQ(MeshGroupsOf({3, 2}, member)[dimension], groups[dimension]) << rank;
+      }
+    }
+  }
+}
+
+TEST(TrainingPlanTest, ParametersThatSeveralPositionsHaveTravelAsTheyAre) {
+  TrainerConfig config;
+  config.strategy.kind = Kind::kHsgd;
+  config.member.world_size = 32;
+  config.member.shards = 4;
+  EXPECT_TRUE(CheckPlanOf(ThreeLevels(), config).ok());
+  config.mesh = {4, 1};
+  EXPECT_TRUE(CheckPlanOf(ThreeLevels(), config).ok());
+  config.mesh = {2, 2};
+  EXPECT_THAT(CheckPlanOf(ThreeLevels(), config).message(), HasSubstr("tensor-parallel ranks"));
   TrainingPlan plan = ThreeLevels();
-  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 16, /*shards=*/2).message(), HasSubstr("as fp32"));
   plan.levels.back().format = WireFormat::kFp32;
+  EXPECT_TRUE(CheckPlanOf(plan, config).ok());
+  config.member.world_size = 16;
+  EXPECT_THAT(CheckPlanOf(plan, config).message(), HasSubstr("do not make the 4"));
+}
+
+TEST(TrainingPlanTest, WithShardsAPlanCountsReplicas) {
+  const TrainingPlan plan = ThreeLevels();
   EXPECT_TRUE(CheckPlan(plan, Kind::kHsgd, 16, /*shards=*/2).ok());
   EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8, /*shards=*/2).message(),
               HasSubstr("do not make the 4"));

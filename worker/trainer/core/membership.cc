@@ -54,7 +54,7 @@ MembershipState::Step MembershipState::Next(absl::Time now) const {
   if (present_ != 0) {
     if (newest <= present_) return {Action::kTrain, present_};
     if (!order_.planned) return {Action::kLeave, present_};
-    if (order_.rank < 0) return {Action::kAgree, newest};
+    if (order_.rank < 0 && !order_.hands_over) return {Action::kAgree, newest};
     if (connected_ >= newest) return {Action::kAgree, newest};
     if (unconnectable_ >= newest || !order_.has_store) return {Action::kTrain, present_};
     return {Action::kConnect, newest};

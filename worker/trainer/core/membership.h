@@ -30,6 +30,7 @@ struct MembershipOrder {
   int rank = -1;           // -1: none in this generation.
   bool has_store = false;  // The address to meet at is known.
   bool planned = false;
+  bool hands_over = false;  // With rank -1: it hands its state over to the one that takes its rank.
 };
 
 class MembershipState {
@@ -39,7 +40,8 @@ class MembershipState {
     kRendezvous,  // Meet the members of `generation`, or go on rendezvous: call OnRendezvous,
                   // connect, get the state, call OnRendezvousDone.
     kTrain,       // Begin or continue to train.
-    kConnect,  // Train, and connect the members of `generation` meanwhile; then call OnConnected.
+    kConnect,  // Train, and connect the members of `generation` meanwhile, or who gets the state;
+               // then call OnConnected.
     kAgree,    // Train, and agree with the present generation's members on a step after which all
                // leave for `generation`; then call OnLeft.
     kLeave,    // Leave the present generation at once: it was replaced. Then call OnFailed.

@@ -161,6 +161,24 @@ TEST_F(MembershipTest, OneThatLeavesTheRanksAgreesAndStandsBy) {
   EXPECT_EQ(Next(absl::Hours(1)), Action::kWait);
 }
 
+TEST_F(MembershipTest, OneThatHandsItsStateOverConnectsFirst) {
+  Train();
+  MembershipOrder order = Order(2, -1, /*planned=*/true);
+  order.hands_over = true;
+  order.has_store = false;
+  state_.OnOrder(order);
+  EXPECT_EQ(Next(), Action::kTrain) << "nobody is there who could get it";
+  order.has_store = true;
+  state_.OnOrder(order);
+  EXPECT_EQ(Next(), Action::kConnect);
+  state_.OnConnected(2);
+  EXPECT_EQ(Next(), Action::kAgree);
+  state_.OnLeft(kNow);
+  EXPECT_EQ(Next(absl::Hours(1)), Action::kWait);
+  state_.OnOrder(Order(3, 0));
+  EXPECT_EQ(Next(), Action::kRendezvous) << "the hand-over was called off";
+}
+
 TEST_F(MembershipTest, APlannedGenerationThatCannotBeConnectedIsNotTriedAgain) {
   Train();
   state_.OnOrder(Order(2, 0, /*planned=*/true));

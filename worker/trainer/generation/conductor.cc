@@ -36,8 +36,8 @@ void Conductor::OnAssignment(const Assignment& assignment) {
   const Member& member = assignment.member;
   if (member.generation < newest_.member.generation) return;
   newest_ = assignment;
-  state_.OnOrder(
-      {member.generation, member.rank, !assignment.store_address.empty(), assignment.planned});
+  state_.OnOrder({member.generation, member.rank, !assignment.store_address.empty(),
+                  assignment.planned, assignment.hand_over_rank.has_value()});
   const MembershipState::Step next = state_.Next(MonotonicNow());
   is_planned_.store(next.action == Action::kConnect || next.action == Action::kAgree,
                     std::memory_order_release);
@@ -65,6 +65,7 @@ void Conductor::Tell() {
   status.step = step_;
   status.ready_generation = state_.ready_generation();
   status.left_generation = state_.left_generation();
+  status.copies = copies_;
   control_.SetMembership(status);
 }
 
@@ -130,6 +131,12 @@ MembershipState::Step Conductor::Planned() const {
 Assignment Conductor::newest() const {
   const absl::MutexLock lock(&mu_);
   return newest_;
+}
+
+void Conductor::SetCopies(const CopyReport& report) {
+  const absl::MutexLock lock(&mu_);
+  copies_ = report;
+  Tell();
 }
 
 bool Conductor::HasSuccessor() const {

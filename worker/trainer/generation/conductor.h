@@ -19,6 +19,7 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/membership.h"
 #include "worker/trainer/generation/control.h"
 
@@ -64,6 +65,9 @@ class Conductor {
   Assignment newest() const;
   void SetConnected(int64_t generation, bool connected);
 
+  // How far this rank is with its copies. Any thread.
+  void SetCopies(const CopyReport& report);
+
  private:
   void OnAssignment(const Assignment& assignment);
   void End() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
@@ -78,6 +82,7 @@ class Conductor {
   MembershipState state_ ABSL_GUARDED_BY(mu_);
   Assignment newest_ ABSL_GUARDED_BY(mu_);
   int64_t step_ ABSL_GUARDED_BY(mu_) = 0;
+  CopyReport copies_ ABSL_GUARDED_BY(mu_);
   absl::Time ended_at_ ABSL_GUARDED_BY(mu_);  // When collectives were ended; monotonic.
 };
 

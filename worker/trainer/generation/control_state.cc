@@ -154,6 +154,7 @@ void ControlState::CallMembershipListener() {
       wanted.set_generation(command_.config().id().generation());
       wanted.set_rank(command_.config().id().rank());
       wanted.set_world_size(command_.config().world_size());
+      wanted.set_shards(command_.config().spec().shards());
       wanted.set_store_address(command_.store_address());
     }
     std::string bytes = wanted.SerializeAsString();

@@ -4,6 +4,7 @@
 #include <ATen/ops/tensor.h>
 
 #include <algorithm>
+#include <memory>
 #include <optional>
 #include <string>
 #include <utility>
@@ -36,8 +37,9 @@ std::string ExportPath(const std::string& file, int rank) {
   return absl::StrCat(absl::StripSuffix(file, kSuffix), ".rank", rank, kSuffix);
 }
 
-absl::Status WriteWeights(const TrainingParts& parts, const std::string& path) {
-  const absl::Status saved = SaveWeights(path, parts.workload.model(), parts.config.save_nan);
+absl::Status WriteWeights(const TrainingParts& parts, const ModelTensors& model,
+                          const std::string& path) {
+  const absl::Status saved = SaveWeights(path, model, parts.config.save_nan);
   if (absl::IsFailedPrecondition(saved)) return absl::InvalidArgumentError(saved.message());
   if (saved.ok()) PACELINE_LOG(INFO) << "saved " << path;
   return saved;
@@ -196,7 +198,7 @@ absl::Status FinishWriting(const TrainingParts& parts) {
     // No rank has all weights of a sharded model; the checkpoint has them.
     if (parts.config.rank() != 0 || parts.config.member.shards > 1) return absl::OkStatus();
     PACELINE_ASSIGN_OR_RETURN(const std::string directory, saver.DirectoryAtEnd());
-    return WriteWeights(parts, directory + "/final.safetensors");
+    return WriteWeights(parts, parts.workload.model(), directory + "/final.safetensors");
   };
   absl::Status written = weights();  // Beside the shards.
   bool complete = false;
@@ -268,10 +270,14 @@ absl::Status PrepareEnd(const TrainingParts& parts, const std::function<void()>&
   // Rank 0 may write for long while the others wait.
   parts.groups.SetTimeout(config.startup_timeout);
   if (!config.export_final.empty()) {
+    // Before the first try, as it is collective.
+    const std::shared_ptr<const ModelTensors> model = parts.workload.ModelToExport();
     PACELINE_RETURN_IF_ERROR(WriteOrHold(parts, [&] {
-                               if (state.exported_as == config.rank()) return absl::OkStatus();
+                               if (model == nullptr || state.exported_as == config.rank()) {
+                                 return absl::OkStatus();
+                               }
                                const absl::Status written = WriteWeights(
-                                   parts, ExportPath(config.export_final, config.rank()));
+                                   parts, *model, ExportPath(config.export_final, config.rank()));
                                if (written.ok()) state.exported_as = config.rank();
                                return written;
                              }).status());

@@ -45,9 +45,10 @@ class JobEvaluation {
   int64_t steps_done_ = -1;  // Of the one under way; -1: none is.
 };
 
-// Call when all steps are done and reported. Exports this rank's parameters and makes the last
-// save. `make_equal` makes all ranks' parameters equal; `save` makes the final save, of equal
-// ranks. An evaluation, if it is due, comes next, and then CompleteEnd. Errors as there.
+// Call when all steps are done and reported. Exports this rank's parameters, of a sharded model the
+// whole ones of each replica, and makes the last save. `make_equal` makes all ranks' parameters
+// equal; `save` makes the final save, of equal ranks. An evaluation, if it is due, comes next, and
+// then CompleteEnd. Errors as there.
 absl::Status PrepareEnd(const TrainingParts& parts, const std::function<void()>& make_equal,
                         const std::function<void()>& save);
 

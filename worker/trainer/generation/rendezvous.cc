@@ -17,17 +17,11 @@
 #include "worker/trainer/core/sharded_rendezvous.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
+#include "worker/trainer/generation/whole_state.h"
 #include "worker/trainer/loop/gradients.h"
 
 namespace paceline {
 namespace {
-
-std::vector<at::Tensor> StepTensors(const Rendezvous& rendezvous) {
-  std::vector<at::Tensor> tensors = TensorsOf(rendezvous.model.parameters());
-  if (rendezvous.attachments != nullptr) return tensors;  // They have the optimizer's state.
-  for (const at::Tensor& tensor : rendezvous.optimizer.State()) tensors.push_back(tensor);
-  return tensors;
-}
 
 // The exchanges of one rendezvous, and the state that they change.
 class Transfers {
@@ -93,45 +87,14 @@ class Transfers {
   }
 
   void SendAll(int to) const {
-    std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
-    const RandomNumbers random(device());
-    for (const at::Tensor& tensor : TensorsOf(rendezvous_.model.buffers()))
-      tensors.push_back(tensor);
-    for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
-    for (const StrategyMemory::Level& level : state_.memory.levels) {
-      if (level.reference.defined()) tensors.push_back(level.reference);
-    }
-    Send(tensors, to);
-    SendAttached(Attachments::Scope::kShared, to);
-    SendAttached(Attachments::Scope::kOwn, to);
+    SendWholeState(rendezvous_.groups.all(), device(), rendezvous_, state_, to);
   }
 
   void ReceiveAll(int from) {
-    const RendezvousRow& source = RowAt(from);
-    std::vector<at::Tensor> tensors = StepTensors(rendezvous_);
-    const RandomNumbers random(device());
-    for (const at::Tensor& tensor : TensorsOf(rendezvous_.model.buffers()))
-      tensors.push_back(tensor);
-    for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
-    state_.memory = StrategyMemory();
-    state_.memory.equal = source.equal;
-    for (const int64_t number : source.references) {
-      StrategyMemory::Level& level = state_.memory.levels.emplace_back();
-      if (number == 0) continue;
-      level.reference = at::empty({CountParameters()}, at::TensorOptions().device(device()));
-      level.reference_number = number;
-      tensors.push_back(level.reference);
-    }
     state_.position = RankPosition();  // It has none until all ranks have theirs.
     const int me = rendezvous_.config.rank();
     if (After(me).generation > 0) state_.position.decided = rendezvous_.config.member.generation;
-    state_.is_open = state_.in_step = false;
-    Receive(tensors, from, /*in_place=*/true);
-    for (const auto scope : {Attachments::Scope::kShared, Attachments::Scope::kOwn}) {
-      Put(scope, ReceiveAttached(scope, from));
-    }
-    random.Restore();
-    state_.data = source.data;
+    ReceiveWholeState(rendezvous_.groups.all(), device(), rendezvous_, RowAt(from), state_, from);
   }
 
   void SendStep(int to) const {
@@ -187,7 +150,9 @@ class Transfers {
     RankPosition& position = state_.position;
     const at::Tensor& mean = state_.memory.mean;
     if (mean.defined() && state_.memory.mean_step == position.step) {
-      PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters()));
+      PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters(rendezvous_)));
+      // What this rank had sent has arrived.
+      for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
       state_.memory.equal = RowAt(me).equal;
     }
     position.exchanged = true;
@@ -250,12 +215,6 @@ class Transfers {
     }
   }
 
-  int64_t CountParameters() const {
-    int64_t values = 0;
-    for (const NamedTensor& one : rendezvous_.model.parameters()) values += one.tensor.numel();
-    return values;
-  }
-
   const Rendezvous& rendezvous_;
   const std::vector<RendezvousRow>& rows_;
   const RendezvousDecision& decision_;
@@ -309,6 +268,21 @@ absl::Status CheckReported(const std::vector<RendezvousRow>& reported, int shard
   return CheckModels(models, shards);
 }
 
+absl::StatusOr<RendezvousDecision> Decide(const Rendezvous& rendezvous,
+                                          const std::vector<RankPosition>& positions,
+                                          const std::vector<uint64_t>& layouts) {
+  std::vector<std::vector<int>> groups;
+  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
+  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
+    groups.push_back(rendezvous.plan.gradient_groups);
+  }
+  const int shards = rendezvous.config.member.shards;
+  if (shards == 1) return DecideRendezvous(positions, layouts, groups);
+  const bool ddp = rendezvous.config.strategy.kind == StrategyConfig::Kind::kDdp;
+  if (groups.empty() && !ddp) groups.push_back({static_cast<int>(positions.size()) / shards});
+  return DecideShardedRendezvous(positions, layouts, groups, shards);
+}
+
 // What the members decide by their reports. Changes `rows`, at first as reported, to the state
 // after the transfers, unless the training begins.
 absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
@@ -319,28 +293,15 @@ absl::StatusOr<RendezvousDecision> DecideTogether(const Rendezvous& rendezvous,
     positions.push_back(row.position);
     layouts.push_back(row.layout);
   }
-  std::vector<std::vector<int>> groups;
-  for (const PlanLevel& level : rendezvous.plan.levels) groups.push_back(level.groups);
-  if (!groups.empty() && !rendezvous.plan.gradient_groups.empty()) {
-    groups.push_back(rendezvous.plan.gradient_groups);
-  }
-  const int shards = rendezvous.config.member.shards;
-  if (shards > 1) {  // Without levels of int8, which have references.
-    const bool ddp = rendezvous.config.strategy.kind == StrategyConfig::Kind::kDdp;
-    if (groups.empty() && !ddp) groups.push_back({static_cast<int>(rows->size()) / shards});
-    absl::StatusOr<RendezvousDecision> decision =
-        DecideShardedRendezvous(positions, layouts, groups, shards);
-    if (decision.ok() && !decision->begins) Foresee(*decision, rows);
-    return decision;
-  }
-  RendezvousDecision decision = DecideRendezvous(positions, layouts, groups);
+  PACELINE_ASSIGN_OR_RETURN(RendezvousDecision decision, Decide(rendezvous, positions, layouts));
   if (decision.begins) return decision;
   Foresee(decision, rows);
-  if (decision.same_groups && !ReferencesAgree(*rows, rendezvous.plan)) {
-    for (RankPosition& one : positions) one.layout = 0;
-    decision = DecideRendezvous(positions, layouts, groups);
+  if (!decision.same_groups ||
+      ReferencesAgree(*rows, decision, rendezvous.plan, rendezvous.config.member.lanes())) {
+    return decision;
   }
-  return decision;
+  for (RankPosition& one : positions) one.layout = 0;
+  return Decide(rendezvous, positions, layouts);
 }
 
 bool Takes(const RendezvousDecision& decision, Transfer::What what, int rank) {
@@ -364,6 +325,10 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   PACELINE_RETURN_IF_ERROR(CheckReported(reported, member.shards));
   std::vector<RendezvousRow> rows = reported;
   PACELINE_ASSIGN_OR_RETURN(const RendezvousDecision decision, DecideTogether(rendezvous, &rows));
+  state.furthest = 0;
+  for (const RankPosition& one : decision.positions) {
+    state.furthest = std::max(state.furthest, one.step);
+  }
   if (decision.begins) return true;
 
   const auto me = static_cast<size_t>(member.rank);

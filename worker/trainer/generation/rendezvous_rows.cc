@@ -1,41 +1,15 @@
 #include "worker/trainer/generation/rendezvous_rows.h"
 
 #include <algorithm>
+#include <numeric>
 #include <string>
+#include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "common/checkpoint/checksum.h"
 
 namespace paceline {
 namespace {
-
-RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
-  const StrategyMemory& memory = state.memory;
-  RendezvousRow row;
-  row.position = state.position;
-  row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
-  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
-  row.names = HashOfNames(rendezvous.model);
-  row.data = state.data;
-  row.open_data = state.open_data;
-  if (state.is_open && state.open_result.grad_norm.defined()) {
-    row.grad_norm = state.open_result.grad_norm.item<double>();
-  }
-  row.word_norm = state.word_norm;
-  row.mean_step = memory.mean_step;
-  if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
-  row.all_equal = memory.all_equal;
-  row.equal = memory.equal;
-  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
-    if (memory.levels[i].reference.defined()) {
-      row.references[i] = memory.levels[i].reference_number;
-    }
-  }
-  row.has_order = !memory.gradient_order.empty();
-  row.save_due = state.saver.due;
-  row.last_order = state.saver.last_order;
-  return row;
-}
 
 // Whether the exchange for which the rank is prepared is one of parameters, not of figures only.
 bool IsOfParameters(const RendezvousRow& row) {
@@ -44,6 +18,27 @@ bool IsOfParameters(const RendezvousRow& row) {
 
 void Invalidate(std::array<int64_t, kMaxLevels>* references) {
   for (int64_t& number : *references) number = number == 0 ? 0 : -1;
+}
+
+// By rank: the one whose whole state it has after the transfers.
+std::vector<int> OriginsOf(const RendezvousDecision& decision, size_t ranks) {
+  std::vector<int> origins(ranks);
+  std::iota(origins.begin(), origins.end(), 0);
+  for (const Transfer& transfer : decision.transfers) {
+    if (transfer.what != Transfer::What::kAll) continue;
+    origins[static_cast<size_t>(transfer.to)] = origins[static_cast<size_t>(transfer.from)];
+  }
+  return origins;
+}
+
+// The group of each replica, in replicas; without shards, of each rank.
+std::vector<RankRange> GroupByReplica(const PlanLevel& level) {
+  std::vector<RankRange> groups;
+  for (const int size : level.groups) {
+    const RankRange group{static_cast<int>(groups.size()), size};
+    groups.insert(groups.end(), static_cast<size_t>(size), group);
+  }
+  return groups;
 }
 
 }  // namespace
@@ -82,6 +77,34 @@ absl::Status CheckModels(const std::vector<uint64_t>& hashes, int shards) {
                                                    "nodes"));
   }
   return absl::OkStatus();
+}
+
+RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
+  const StrategyMemory& memory = state.memory;
+  RendezvousRow row;
+  row.position = state.position;
+  row.layout = LayoutOf(rendezvous.config.member, rendezvous.plan);
+  row.model = HashOfModel(rendezvous.model, rendezvous.optimizer, rendezvous.attachments);
+  row.names = HashOfNames(rendezvous.model);
+  row.data = state.data;
+  row.open_data = state.open_data;
+  if (state.is_open && state.open_result.grad_norm.defined()) {
+    row.grad_norm = state.open_result.grad_norm.item<double>();
+  }
+  row.word_norm = state.word_norm;
+  row.mean_step = memory.mean_step;
+  if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
+  row.all_equal = memory.all_equal;
+  row.equal = memory.equal;
+  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
+    if (memory.levels[i].reference.defined()) {
+      row.references[i] = memory.levels[i].reference_number;
+    }
+  }
+  row.has_order = !memory.gradient_order.empty();
+  row.save_due = state.saver.due;
+  row.last_order = state.saver.last_order;
+  return row;
 }
 
 std::vector<RendezvousRow> GatherRows(const Rendezvous& rendezvous, const TrainingState& state) {
@@ -126,20 +149,27 @@ void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* row
   }
 }
 
-bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const TrainingPlan& plan) {
+bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const RendezvousDecision& decision,
+                     const TrainingPlan& plan, const Lanes& lanes) {
+  const std::vector<int> origins = OriginsOf(decision, rows.size());
   for (size_t level = 0; level < std::min(plan.levels.size(), kMaxLevels); ++level) {
-    int first = 0;
-    for (const int size : plan.levels[level].groups) {
-      const auto number_of = [&](int rank) {
-        const RendezvousRow& row = rows[static_cast<size_t>(rank)];
-        const int64_t number = row.references[level];
-        const bool next = row.equal.Holds(first) && row.equal.Holds(first + size - 1);
-        return number != 0 && next ? number + 1 : number;
-      };
-      for (int rank = first; rank < first + size; ++rank) {
-        if (number_of(rank) != number_of(first)) return false;
-      }
-      first += size;
+    const std::vector<RankRange> groups = GroupByReplica(plan.levels[level]);
+    const auto group_of = [&](int rank) -> const RankRange& {
+      return groups[static_cast<size_t>(lanes.ReplicaOf(rank))];
+    };
+    // Its number after the transfers, and the group that it was of.
+    const auto reference_of = [&](int rank) {
+      const RendezvousRow& row = rows[static_cast<size_t>(rank)];
+      int64_t number = row.references[level];
+      if (number == 0) return std::pair<int64_t, int>(0, 0);
+      const int first = lanes.RankOf(group_of(rank).first, lanes.PositionOf(rank));
+      const int last = first + (group_of(rank).size - 1) * lanes.shards;
+      if (row.equal.Holds(first) && row.equal.Holds(last)) ++number;
+      return std::pair<int64_t, int>(number, group_of(origins[static_cast<size_t>(rank)]).first);
+    };
+    for (int rank = 0; rank < static_cast<int>(rows.size()); ++rank) {
+      const int first = lanes.RankOf(group_of(rank).first, lanes.PositionOf(rank));
+      if (reference_of(rank) != reference_of(first)) return false;
     }
   }
   return true;

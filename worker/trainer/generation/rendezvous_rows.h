@@ -17,6 +17,7 @@
 
 #include "absl/status/status.h"
 #include "common/checkpoint/checksum.h"
+#include "common/core/lanes.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/core/sampler.h"
@@ -57,6 +58,9 @@ uint64_t HashOfNames(const ModelTensors& model);
 
 // InvalidArgument unless all hashes are equal; with shards, those of each position.
 absl::Status CheckModels(const std::vector<uint64_t>& hashes, int shards = 1);
+
+// This rank's row.
+RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state);
 
 // Gathers each member's row, by rank. Collective. Row must be trivially copyable. Rows carry
 // checksums, because a collective that a member has aborted may look finished on a device.
@@ -100,8 +104,10 @@ bool HasMean(const RendezvousRow& from, const RankPosition& to);
 // stay as reported.
 void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* rows);
 
-// Whether the members of each int8 group refer to the same vector (comm/int8_mean.h).
-bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const TrainingPlan& plan);
+// Whether the members of each int8 group refer to the same vector (comm/int8_mean.h). `rows`: as
+// changed by Foresee. With shards, the plan's groups are of replicas, and each lane has one.
+bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const RendezvousDecision& decision,
+                     const TrainingPlan& plan, const Lanes& lanes);
 
 }  // namespace paceline
 

@@ -2,100 +2,14 @@
 #include "worker/trainer/generation/rendezvous.h"
 
 #include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
 #include <gtest/gtest.h>
 
-#include <functional>
-#include <memory>
-#include <vector>
-
 #include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/generation/rendezvous_rank.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
-#include "worker/trainer/model/model.h"
 
 namespace paceline {
 namespace {
-
-class TinyModel : public Model {
- public:
-  TinyModel() : Model(at::kCPU) { AddParameter("weight", at::zeros({3})); }
-  at::Tensor Loss(const Batch& /*batch*/) override { return parameters()[0].tensor.sum(); }
-  Score Evaluate(const Batch& /*batch*/) override { return {}; }
-};
-
-// A rank that trained in generation 1 and meets in 2.
-struct TestRank {
-  TestRank(const TrainerConfig& config_in, const TrainingPlan& plan_in)
-      : config(config_in),
-        plan(plan_in),
-        optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))),
-        undo(model) {
-    undo.Keep();
-    RankPosition& position = state.position;
-    position.generation = 1;
-    position.step = 10;
-    position.rank = config.rank();
-    position.gradients = {0, config.member.world_size};
-    position.layout = LayoutOf(config.member, plan);
-    state.data = {0, 100 + config.rank()};
-    state.memory.all_equal = false;
-  }
-
-  void Set(float value) { at::Tensor(weight()).detach().fill_(value); }
-  float value() const { return weight()[0].item<float>(); }
-  at::Tensor weight() const { return model.parameters()[0].tensor; }
-
-  // It has the gradients of the next step; their mean was cut off.
-  void Compute() {
-    state.in_step = state.is_open = state.position.computed = true;
-    state.open_data = {0, 200 + config.rank()};
-  }
-  // It has done the next step; the exchange was cut off.
-  void Cut(RankRange exchange) {
-    state.position.exchanged = false;
-    state.position.exchange = exchange;
-  }
-  // The latest exchange of parameters, after `step` steps, gave `value`.
-  void SetMean(float value, int64_t step) {
-    state.memory.mean = at::full({3}, value, at::kFloat);
-    state.memory.mean_step = step;
-  }
-  void SetReference(float value, int64_t number) {
-    StrategyMemory::Level& level = state.memory.levels.emplace_back();
-    level.reference = at::full({3}, value, at::kFloat);
-    level.reference_number = number;
-  }
-  void Forget() { state = TrainingState(); }
-
-  // It has the mean of the next step's gradients, of a job with shards.
-  void Prepare(float gradient) {
-    Compute();
-    state.position.prepared = true;
-    state.max_norm = 1;
-    weight().mutable_grad() = at::full({3}, gradient, at::kFloat);
-  }
-
-  Rendezvous AsRendezvous(Groups& groups) const {
-    return {config,
-            plan,
-            groups,
-            model,
-            *optimizer,
-            /*attachments=*/nullptr,
-            &undo,
-            [this](const at::Tensor& skip) {
-              optimizer->Step(MakeLearningRate(at::kCPU).fill_(1), skip);
-              return absl::OkStatus();
-            }};
-  }
-
-  const TrainerConfig& config;
-  const TrainingPlan& plan;
-  TinyModel model;
-  const std::unique_ptr<Optimizer> optimizer;
-  StepUndo undo;
-  TrainingState state;
-};
 
 TrainingPlan Pairs(WireFormat format = WireFormat::kFp32) {
   TrainingPlan plan;
@@ -104,29 +18,10 @@ TrainingPlan Pairs(WireFormat format = WireFormat::kFp32) {
   return plan;
 }
 
-// `arrange` sets each rank's state before the rendezvous; `check` runs afterwards.
-void RunRendezvousOfAll(int ranks, const TrainingPlan& plan,
-                        const std::function<void(TestRank&)>& arrange,
-                        const std::function<void(TestRank&)>& check, int shards = 1) {
-  TrainerConfig job;
-  job.member.world_size = ranks;
-  job.member.shards = shards;
-  job.member.generation = 2;
-  job.startup_timeout = absl::Seconds(20);
-  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
-    TestRank rank(config, plan);
-    arrange(rank);
-    const absl::StatusOr<bool> begins = RunRendezvous(rank.AsRendezvous(groups), rank.state);
-    ASSERT_TRUE(begins.ok()) << begins.status();
-    EXPECT_FALSE(*begins);
-    check(rank);
-  });
-}
-
 TEST(RendezvousTest, WhoTakesAStepHasItsDataAndTheNewcomerTheSame) {
   RunRendezvousOfAll(
       3, TrainingPlan(),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         rank.Set(1);
         if (rank.config.rank() == 0) rank.Compute();
         if (rank.config.rank() == 1) {
@@ -139,7 +34,7 @@ TEST(RendezvousTest, WhoTakesAStepHasItsDataAndTheNewcomerTheSame) {
         }
         if (rank.config.rank() == 2) rank.Forget();
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         const TrainingState& state = rank.state;
         EXPECT_EQ(rank.value(), 2);
         EXPECT_EQ(state.position.step, 11);
@@ -157,12 +52,12 @@ TEST(RendezvousTest, WhoTakesAStepHasItsDataAndTheNewcomerTheSame) {
 TEST(RendezvousTest, AStepThatIsTakenBackIsRepeatedWithItsData) {
   RunRendezvousOfAll(
       3, TrainingPlan(),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         rank.Set(1);
         rank.Compute();
         if (rank.config.rank() == 2) rank.Forget();
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         EXPECT_EQ(rank.state.position.step, 10);
         EXPECT_FALSE(rank.state.is_open);
         EXPECT_EQ(rank.state.data, (DataPosition{0, rank.config.rank() == 1 ? 101 : 100}));
@@ -177,7 +72,7 @@ TEST(RendezvousTest, AStepAndThenItsMeanAreTaken) {
   plan.levels = {{2, {4, 2}}, {4, {6}}};
   RunRendezvousOfAll(
       6, plan,
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         const int number = rank.config.rank();
         rank.Set(static_cast<float>(number));
         rank.state.position.gradients = {number / 2 * 2, 2};
@@ -187,7 +82,7 @@ TEST(RendezvousTest, AStepAndThenItsMeanAreTaken) {
         if (number == 1) return rank.Cut({0, 4});
         rank.SetMean(7, 11);
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         if (rank.config.rank() > 1) return;
         EXPECT_EQ(rank.state.position.step, 11);
         EXPECT_TRUE(rank.state.position.exchanged);
@@ -202,12 +97,12 @@ TEST(RendezvousTest, AStepAndThenItsMeanAreTaken) {
 TEST(RendezvousTest, AnExchangeOfFiguresGivesNoParameters) {
   RunRendezvousOfAll(
       4, Pairs(),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         rank.Set(5);
         if (rank.config.rank() == 0) return rank.Cut({0, 4});
         rank.SetMean(3, 4);
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         EXPECT_EQ(rank.value(), 5);
         EXPECT_TRUE(rank.state.position.exchanged);
         EXPECT_EQ(rank.state.memory.equal.size, 0);
@@ -217,11 +112,11 @@ TEST(RendezvousTest, AnExchangeOfFiguresGivesNoParameters) {
 TEST(RendezvousTest, ANewcomerRefersToWhatItsGroupRefersTo) {
   RunRendezvousOfAll(
       4, Pairs(WireFormat::kInt8),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         for (const int64_t number : {4, 2}) rank.SetReference(static_cast<float>(number), number);
         if (rank.config.rank() == 1) rank.Forget();
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         EXPECT_FALSE(rank.state.regrouped);
         ASSERT_GE(rank.state.memory.levels.size(), 2u);
         for (const size_t level : {0, 1}) {
@@ -236,13 +131,13 @@ TEST(RendezvousTest, ANewcomerRefersToWhatItsGroupRefersTo) {
 TEST(RendezvousTest, WhoTakesAMeanRefersToItAsTheOthersDo) {
   RunRendezvousOfAll(
       4, Pairs(WireFormat::kInt8),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         const bool cut = rank.config.rank() == 3;
         for (const int64_t number : {4, 2}) rank.SetReference(0, cut ? number : number + 1);
         if (cut) return rank.Cut({0, 4});
         rank.SetMean(7, 10);
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         EXPECT_FALSE(rank.state.regrouped);
         EXPECT_EQ(rank.state.memory.equal.size, rank.config.rank() == 3 ? 4 : 0);
       });
@@ -252,14 +147,14 @@ TEST(RendezvousTest, WhoTakesAMeanRefersToItAsTheOthersDo) {
 TEST(RendezvousTest, WithoutACommonReferenceTheRanksAverageFirst) {
   RunRendezvousOfAll(
       4, Pairs(WireFormat::kInt8),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         const bool cut = rank.config.rank() == 3;
         for (const int64_t number : {4, 2}) rank.SetReference(0, cut ? number : number + 1);
         if (cut) return rank.Cut({0, 4});
         rank.SetMean(7, rank.config.rank() < 2 ? 12 : 10);
         if (rank.config.rank() < 2) rank.state.position.step = 12;
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         EXPECT_TRUE(rank.state.regrouped);
         EXPECT_TRUE(rank.state.memory.levels.empty());
         EXPECT_EQ(rank.state.position.alone_below, 12);
@@ -275,7 +170,7 @@ TEST(RendezvousTest, AStepThatWasTakenIsDoneAlsoIfTheRendezvousFails) {
   job.startup_timeout = absl::Seconds(20);
   const TrainingPlan plan;
   RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
-    TestRank rank(config, plan);
+    RendezvousRank rank(config, plan);
     rank.Set(1);
     if (config.rank() == 2) {
       rank.Forget();
@@ -296,7 +191,7 @@ TEST(RendezvousTest, AStepThatWasTakenIsDoneAlsoIfTheRendezvousFails) {
 }
 
 // Rank 1 has done the step; its word told it that the norm of all gradients is 6.
-void ArrangeStepOfAll(TestRank& rank) {
+void ArrangeStepOfAll(RendezvousRank& rank) {
   rank.Set(1);
   if (rank.config.rank() == 1) {
     rank.Set(2);
@@ -316,7 +211,7 @@ void ArrangeStepOfAll(TestRank& rank) {
 TEST(RendezvousTest, WithShardsWhoIsPreparedAppliesItsOwnGradients) {
   RunRendezvousOfAll(
       4, TrainingPlan(), ArrangeStepOfAll,
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         const TrainingState& state = rank.state;
         const bool prepared = rank.config.rank() == 0 || rank.config.rank() == 2;
         EXPECT_FLOAT_EQ(rank.value(), prepared ? 1 - 3.F / 6 : 2) << "clipped to 1, once";
@@ -336,12 +231,12 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedAppliesItsOwnGradients) {
 TEST(RendezvousTest, WithShardsAPreparedStepThatNobodyDidIsRepeated) {
   RunRendezvousOfAll(
       4, TrainingPlan(),
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         rank.Set(1);
         if (rank.config.rank() < 3) return rank.Prepare(3);
         rank.Forget();
       },
-      [](TestRank& rank) {
+      [](RendezvousRank& rank) {
         const int source = rank.config.rank() == 3 ? 1 : rank.config.rank();
         EXPECT_EQ(rank.value(), 1);
         EXPECT_EQ(rank.state.position.step, 10);
@@ -360,7 +255,7 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedForAMeanAppliesItsOwn) {
   for (const bool last : {false, true}) {
     RunRendezvousOfAll(
         4, plan,
-        [last](TestRank& rank) {
+        [last](RendezvousRank& rank) {
           const float mean = rank.config.rank() % 2 == 0 ? 5 : 7;
           rank.Set(rank.config.rank() == 1 ? mean : 1);
           rank.SetMean(mean, 10);
@@ -374,7 +269,7 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedForAMeanAppliesItsOwn) {
             position.exchanged = last;
           }
         },
-        [last](TestRank& rank) {
+        [last](RendezvousRank& rank) {
           const RankPosition& position = rank.state.position;
           EXPECT_EQ(rank.value(), rank.config.rank() % 2 == 0 ? 5 : 7);
           EXPECT_TRUE(position.exchanged);
@@ -387,6 +282,54 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedForAMeanAppliesItsOwn) {
   }
 }
 
+// Rank 1 has applied an exchange as int8, and refers to the mean; the others will.
+TEST(RendezvousTest, WithShardsWhoIsPreparedForAnInt8MeanRefersToItAsTheOthersDo) {
+  TrainingPlan plan;
+  plan.version = 1;
+  plan.levels = {{2, {1, 1}}, {4, {2}, WireFormat::kInt8}};
+  RunRendezvousOfAll(
+      4, plan,
+      [](RendezvousRank& rank) {
+        const float mean = rank.config.rank() % 2 == 0 ? 5 : 7;
+        const bool applied = rank.config.rank() == 1;
+        rank.Set(applied ? mean : 1);
+        rank.SetMean(mean, 10);
+        rank.state.memory.levels.emplace_back();  // Sends fp32.
+        rank.SetReference(applied ? mean : 1, applied ? 3 : 2);
+        if (applied) return;
+        rank.Cut({0, 4});
+        rank.state.position.mean_prepared = true;
+        rank.state.memory.levels.back().before.emplace();
+      },
+      [](RendezvousRank& rank) {
+        EXPECT_EQ(rank.value(), rank.config.rank() % 2 == 0 ? 5 : 7);
+        EXPECT_FALSE(rank.state.regrouped);
+        ASSERT_EQ(rank.state.memory.levels.size(), 2u);
+        EXPECT_FALSE(rank.state.memory.levels[1].before.has_value()) << "what it sent has arrived";
+        EXPECT_EQ(rank.state.memory.equal.size, rank.config.rank() == 1 ? 0 : 4);
+      },
+      /*shards=*/2);
+}
+
+// All replicas share gradients, so rank 6 gets its part from the first of its lane, which averages
+// with others and refers to their mean.
+TEST(RendezvousTest, WithShardsAPartOfAnotherInt8GroupMakesTheRanksAverageFirst) {
+  for (const int lost : {2, 6}) {
+    TrainingPlan plan;
+    plan.version = 1;
+    plan.levels = {{2, {2, 2}, WireFormat::kInt8}, {4, {4}}};
+    plan.gradient_groups = {4};
+    RunRendezvousOfAll(
+        8, plan,
+        [lost](RendezvousRank& rank) {
+          rank.state.position.peers = {0, 8};
+          rank.SetReference(rank.config.rank() < 4 ? 5 : 7, 2);
+          if (rank.config.rank() == lost) rank.Forget();
+        },
+        [lost](RendezvousRank& rank) { EXPECT_EQ(rank.state.regrouped, lost == 6); }, /*shards=*/2);
+  }
+}
+
 // Rank 3, without a state, is lost after its report.
 TEST(RendezvousTest, WithShardsADecisionCountsAlsoIfTheRendezvousFails) {
   TrainerConfig job;
@@ -396,7 +339,7 @@ TEST(RendezvousTest, WithShardsADecisionCountsAlsoIfTheRendezvousFails) {
   job.startup_timeout = absl::Seconds(20);
   const TrainingPlan plan;
   RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
-    TestRank rank(config, plan);
+    RendezvousRank rank(config, plan);
     ArrangeStepOfAll(rank);
     if (config.rank() == 3) {
       GatherRows(rank.AsRendezvous(groups), rank.state);
@@ -412,8 +355,8 @@ TEST(RendezvousTest, WithShardsADecisionCountsAlsoIfTheRendezvousFails) {
 
 TEST(RendezvousTest, ASaveThatIsDueOnSomeRanksIsDueOnAll) {
   RunRendezvousOfAll(
-      4, Pairs(), [](TestRank& rank) { rank.state.saver.due = rank.config.rank() == 1; },
-      [](TestRank& rank) { EXPECT_TRUE(rank.state.saver.due); });
+      4, Pairs(), [](RendezvousRank& rank) { rank.state.saver.due = rank.config.rank() == 1; },
+      [](RendezvousRank& rank) { EXPECT_TRUE(rank.state.saver.due); });
 }
 
 }  // namespace

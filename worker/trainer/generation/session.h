@@ -16,6 +16,7 @@
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/copies/state_copies.h"
 #include "worker/trainer/generation/conductor.h"
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/loop/step_undo.h"
@@ -40,9 +41,11 @@ struct Session {
   std::optional<Saver> saver;
   std::optional<SampleLedger> ledger;  // If the job keeps one.
   absl::Mutex mu;
-  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);  // For aborting.
+  std::shared_ptr<Groups> groups ABSL_GUARDED_BY(mu);    // For aborting.
+  std::shared_ptr<Group> hand_over ABSL_GUARDED_BY(mu);  // The same, during a hand-over.
   std::optional<Conductor> conductor;
-  Connected before;  // Of the previous generation, if all left it together.
+  std::optional<StateCopies> copies;  // If the job has them. Its threads use the conductor.
+  Connected before;                   // Of the previous generation, if all left it together.
 };
 
 // Waits for the configuration, and makes everything that does not depend on the workload. Torch's

@@ -100,11 +100,47 @@ TEST_F(ShardedRecoveryTest, ClippedAndAccumulatedGradientsGoOnExactly) {
                  "accumulation_steps: 2 clip_grad_norm: 0.5 ");
 }
 
+// The one replica has lost a part of the model: all go back to the copies of their states.
+TEST_F(ShardedRecoveryTest, OneReplicaGoesBackToItsCopies) {
+  const std::string changes =
+      "shards: 2 steps: 40 optimizer { adamw {} learning_rate: 0.01 } "
+      "recovery { copy_every_steps: 5 } ";
+  const std::unique_ptr<FakeDaemon> undisturbed = RunUndisturbed(2, changes);
+  const std::unique_ptr<FakeDaemon> daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/2));
+  for (const int spare : {2, 3}) WaitUntilReady(*daemon, spare);
+  FakeDaemon::Members members;
+  members.trainers = {0, 1};
+  members.restores = true;
+  for (const int victim : {1, 0}) {
+    const int64_t before = daemon->copies_of();
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->copies_of() > before; }));
+    daemon->Signal(victim, SIGKILL);
+    WaitForEnd(*daemon, victim);
+    members.trainers[static_cast<size_t>(victim)] = victim + 2;
+    daemon->SetMembers(members);
+    WaitUntilRendezvous(*daemon);
+  }
+  WaitForSuccess(*daemon, members.trainers);
+  EXPECT_NE(daemon->Log(3).find("went back to the copy of seat=1"), std::string::npos);
+  // Rank 1 has made steps twice.
+  ExpectSame(*undisturbed, *daemon, {2, -1}, "disturbed");
+}
+
 // The replicas share gradients, and average their parameters at every second step.
 TEST_F(ShardedRecoveryTest, WithMeansOfParameters) {
   LoseAndCompare(2, 2,
                  {{"7:0:scatter", {0}}, {"8:3:updated", {3}}, {"7:1:heard,7:0:deaf,7:2:deaf", {1}}},
                  "strategy { local_sgd { period: 2 } gradient_group_size: 2 } ");
+}
+
+// The first mean as int8 comes at the ninth step: a newcomer after it would lack rounding errors
+// that are still to be sent.
+TEST_F(ShardedRecoveryTest, WithMeansOfParametersAsInt8) {
+  LoseAndCompare(2, 2,
+                 {{"7:0:scatter", {0}}, {"8:3:updated", {3}}, {"7:1:heard,7:0:deaf,7:2:deaf", {1}}},
+                 "strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 8 size: 2 "
+                 "format: WIRE_FORMAT_INT8 } } warmup_steps: 2 gradient_group_size: 2 } ");
 }
 
 }  // namespace

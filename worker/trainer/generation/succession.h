@@ -7,7 +7,9 @@
 // The next generation's groups are connected beside those in use. Once they are, the newcomers wait
 // at the other end, and the ranks agree on a step after which all of them leave: by promises as for
 // saves (comm/save_agreement.h), or with Slipstream by its vote. A rank that is not in the next
-// generation joins the agreement when another one says that it is connected.
+// generation joins the agreement when another one says that it is connected; one that hands its
+// state over (hand_over.h), when the one that gets it is connected with it, which is so after all
+// newcomers are with each other.
 //
 // Used by the training thread, between steps.
 #ifndef WORKER_TRAINER_GENERATION_SUCCESSION_H_
@@ -29,7 +31,7 @@ namespace paceline {
 
 class Succession {
  public:
-  // Begins to connect the members of a generation.
+  // Begins to connect the members of a generation, or the other side of a hand-over.
   using Connect = std::function<std::unique_ptr<Connecting>(const Assignment&)>;
 
   // `groups` are the present generation's, in which `steps_done` steps are done.

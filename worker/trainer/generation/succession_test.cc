@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <filesystem>
 #include <memory>
+#include <numeric>
 #include <string>
 #include <vector>
 
@@ -34,15 +35,20 @@ class SuccessionTest : public RecoveryTest {
   }
 
   // Moves `leaver`'s rank to another trainer as planned; compares with the undisturbed job.
-  void Swap(int leaver) {
-    const auto undisturbed = RunUndisturbed(3, steps_);
+  // `hands_over`: nobody else has its state.
+  void Swap(int leaver, int ranks = 3, bool hands_over = false, const std::string& more = "") {
+    const std::string changes = steps_ + more;
+    const auto undisturbed = RunUndisturbed(ranks, changes);
     const auto daemon = MakeDaemon();
-    daemon->Launch(EvenSpec(3, "disturbed", steps_, /*spares=*/1));
-    WaitUntilReady(*daemon, 3);
+    daemon->Launch(EvenSpec(ranks, "disturbed", changes, /*spares=*/1));
+    WaitUntilReady(*daemon, ranks);
     WaitForSteps(*daemon, 0, 50);
-    std::vector<int> trainers = {0, 1, 2};
-    trainers[static_cast<size_t>(leaver)] = 3;
-    daemon->SetMembers(Planned(trainers));
+    std::vector<int> trainers(static_cast<size_t>(ranks));
+    std::iota(trainers.begin(), trainers.end(), 0);
+    trainers[static_cast<size_t>(leaver)] = ranks;
+    FakeDaemon::Members members = Planned(trainers);
+    if (hands_over) members.hand_over[leaver] = leaver;
+    daemon->SetMembers(members);
     WaitUntilRendezvous(*daemon);
     for (const int trainer : trainers) EXPECT_EQ(daemon->status(trainer).membership().error(), "");
     EXPECT_TRUE(daemon->status(leaver).membership().waiting());
@@ -77,6 +83,36 @@ class SuccessionTest : public RecoveryTest {
 TEST_F(SuccessionTest, ASpareTakesARankByAPlan) { Swap(1); }
 
 TEST_F(SuccessionTest, RankZeroIsSwappedAsAnyOther) { Swap(0); }
+
+// Its successor has nobody else to get the state from.
+TEST_F(SuccessionTest, TheOnlyRankHandsItsStateOver) { Swap(0, /*ranks=*/1, /*hands_over=*/true); }
+
+// Each rank is a group of the lowest level.
+TEST_F(SuccessionTest, ARankThatIsAloneInItsGroupHandsItsStateOver) {
+  Swap(
+      2, /*ranks=*/3, /*hands_over=*/true,
+      "strategy { warmup_steps: 3 hsgd { ladder { period: 2 size: 1 } ladder { period: 8 size: 3 } "
+      "} } ");
+}
+
+// The newcomer is lost before it has the state: the one that leaves comes back, and goes on.
+TEST_F(SuccessionTest, WhoHandsItsStateOverKeepsItUntilTheGenerationHasComeAbout) {
+  const auto undisturbed = RunUndisturbed(1, steps_);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(EvenSpec(1, "disturbed", steps_, /*spares=*/1));
+  WaitUntilReady(*daemon, 1);
+  WaitForSteps(*daemon, 0, 50);
+  FakeDaemon::Members members = Planned({1});
+  members.hand_over[0] = 0;
+  daemon->SetMembers(members);
+  ASSERT_TRUE(
+      daemon->Serve([&] { return daemon->status(0).membership().ready_generation() == 2; }));
+  daemon->Signal(1, SIGKILL);
+  WaitForEnd(*daemon, 1);
+  daemon->SetMembers({{0}});
+  WaitForSuccess(*daemon, {0});
+  ExpectSame(*undisturbed, *daemon, {0}, "disturbed");
+}
 
 TEST_F(SuccessionTest, FewerRanksGoOnWithTheSamplesThatAreLeft) {
   const auto daemon = MakeDaemon();

@@ -3,6 +3,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/zeros_like.h>
 
 #include <algorithm>
 #include <string>
@@ -12,9 +13,12 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/loop/step_undo.h"
+#include "worker/trainer/slipstream/buffers.h"
 
 namespace paceline {
 namespace {
@@ -43,25 +47,51 @@ int64_t BatchesOf(const Member& member, int64_t samples) {
   return (share + member.batch - 1) / member.batch;
 }
 
+const char* NameOf(ModelConfig::Kind kind) {
+  switch (kind) {
+    case ModelConfig::Kind::kResNet18:
+      return "resnet18";
+    case ModelConfig::Kind::kMlp:
+      return "mlp";
+    case ModelConfig::Kind::kLlama:
+      return "llama";
+    case ModelConfig::Kind::kTorchScript:
+      break;
+  }
+  return "torchscript";
+}
+
 }  // namespace
 
 BuiltInWorkload::BuiltInWorkload(const TrainerConfig& config, Platform& platform)
     : config_(config), platform_(platform) {}
 
 absl::Status BuiltInWorkload::Open(at::Device device) {
-  if (config_.member.shards > 1) {
-    return absl::InvalidArgumentError(
-        absl::StrCat("shards: ", config_.member.shards,
-                     ": no model that is built in can be sharded; leave shards out, or train the "
-                     "model of a script"));
+  if (config_.member.shards > 1 && config_.model.kind != ModelConfig::Kind::kLlama) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "shards: ", config_.member.shards, ": a ", NameOf(config_.model.kind),
+        " cannot be sharded; leave shards out, or train a llama or the model of a script"));
   }
   PACELINE_RETURN_IF_ERROR(OpenAllData());
   PACELINE_ASSIGN_OR_RETURN(model_,
                             MakeModel(config_.model, train_data_->format(), config_.seed, device));
   PACELINE_RETURN_IF_ERROR(model_->CheckBatch(config_.member.batch, config_.member.world_size));
-  optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model_->parameters()));
+  if (config_.member.shards > 1) Shard();
+  optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
   learning_rate_ = MakeLearningRate(device);
   return absl::OkStatus();
+}
+
+void BuiltInWorkload::Shard() {
+  Sharding sharding;
+  sharding.shards = config_.member.shards;
+  // A spare may get any.
+  sharding.position = config_.member.lanes().PositionOf(std::max(config_.member.rank, 0));
+  // To this type autocast would cast them at each use.
+  if (config_.bf16) sharding.block_type = at::kBFloat16;
+  sharding.releases_blocks = config_.zero_stage == 3;
+  sharded_ = std::make_unique<ShardedParameters>(*model_, sharding);
+  if (sharding.releases_blocks) model_->SetGatheredBlocks(sharded_->Blocks());
 }
 
 absl::Status BuiltInWorkload::OpenAllData() {
@@ -95,6 +125,11 @@ BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,
   return options;
 }
 
+absl::Status BuiltInWorkload::CheckSlipstream() {
+  if (sharded_ == nullptr) return paceline::CheckSlipstream(*model_);
+  return absl::InvalidArgumentError("the model is sharded, and Slipstream only knows whole models");
+}
+
 double BuiltInWorkload::LearningRate(int64_t step) const {
   return paceline::LearningRate(config_.schedule, step);
 }
@@ -110,10 +145,42 @@ void BuiltInWorkload::CloseData() {
   loader_.reset();
   graph_.reset();
   graph_batch_ = Batch();
+  if (sharded_ != nullptr) sharded_->SetGradientGroup(nullptr);
+}
+
+bool BuiltInWorkload::SetShardGroups(const ShardGroups* groups) {
+  if (groups == nullptr) {
+    sharded_->SetReplica(nullptr);
+    return true;
+  }
+  sharded_->SetReplica(groups->replica.get());
+  const int position = config_.member.lanes().PositionOf(groups->lane->ranks().front());
+  if (position == sharded_->position()) return true;
+  const at::NoGradGuard no_grad;
+  sharded_->SetPosition(position);
+  for (const OptimizerSlot& slot : optimizer_->Slots()) {
+    for (size_t i = 0; i < slot.tensors.size(); ++i) {
+      const at::Tensor rows = sharded_->parameters()[i].tensor.detach();
+      slot.tensors[i].set_data(at::zeros_like(rows));
+    }
+  }
+  return false;
+}
+
+absl::Status BuiltInWorkload::FinishUpdate(const at::Tensor& skip) {
+  optimizer_->Step(learning_rate_, skip);
+  return absl::OkStatus();
+}
+
+std::shared_ptr<const ModelTensors> BuiltInWorkload::ModelToExport() {
+  if (sharded_ == nullptr) return Workload::ModelToExport();
+  return sharded_->CopyWhole();
 }
 
 absl::StatusOr<std::vector<int64_t>> BuiltInWorkload::TrainDry(const Member& member,
                                                                const DataPosition& position) {
+  // Without other ranks there are no whole parameters; gradients have one order anyway.
+  if (sharded_ != nullptr) return std::vector<int64_t>();
   Member as = member;
   as.rank = std::max(as.rank, 0);
   BatchLoader::Options options = LoaderOptions(as, position);
@@ -142,9 +209,20 @@ absl::Status BuiltInWorkload::RunPasses(LocalStep& step) {
     step.BeginPass();
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
     step.BeginForward(CountedOf(batch));
+    if (sharded_ != nullptr) {
+      if (pass == 0) GatherParameters(step);
+      sharded_->BeginPass(pass + 1 == data_as_.accumulation_steps);
+    }
     step.Backward(Loss(batch));
   }
   return absl::OkStatus();
+}
+
+// Within the step: its beginning may have changed this rank's rows.
+void BuiltInWorkload::GatherParameters(LocalStep& step) {
+  step.ShowWait(true);
+  sharded_->Gather();
+  step.ShowWait(false);
 }
 
 absl::Status BuiltInWorkload::Replay(LocalStep& step) {
@@ -186,6 +264,7 @@ at::Tensor BuiltInWorkload::Loss(const Batch& batch) {
 
 absl::Status BuiltInWorkload::Evaluate(const StepOrder& order, JobEvaluation& evaluation) {
   const at::NoGradGuard no_grad;
+  if (sharded_ != nullptr) sharded_->Gather();
   int64_t samples = 0;
   absl::StatusOr<Score> score;
   {
@@ -213,17 +292,29 @@ absl::StatusOr<Score> BuiltInWorkload::ScoreShare(const Member& member, JobEvalu
          next += member.world_size) {
       indices.push_back(next);
     }
-    Batch batch = buffer;
-    PACELINE_RETURN_IF_ERROR(data.Read(indices, &batch));
-    const Autocast autocast(config_.bf16, model_->device().type());
-    const Score score = model_->Evaluate(OnDevice(std::move(batch), model_->device()));
+    PACELINE_ASSIGN_OR_RETURN(const Score score, ScoreBatch(indices, buffer));
     sum.loss += score.loss;
     sum.correct += score.correct;
     sum.predictions += score.predictions;
     *samples += static_cast<int64_t>(indices.size());
   }
   evaluation.ShowProgress(done, all);
+  if (config_.zero_stage == 3) {
+    // Those of a replica gather each block together, so that all need as many batches.
+    Member first = member;
+    first.rank = 0;
+    for (; sharded_ != nullptr && done < BatchesOf(first, data.size()); ++done) {
+      PACELINE_RETURN_IF_ERROR(ScoreBatch({0}, buffer).status());
+    }
+  }
   return sum;
+}
+
+absl::StatusOr<Score> BuiltInWorkload::ScoreBatch(const std::vector<int64_t>& indices,
+                                                  Batch batch) {
+  PACELINE_RETURN_IF_ERROR(eval_data_->Read(indices, &batch));
+  const Autocast autocast(config_.bf16, model_->device().type());
+  return model_->Evaluate(OnDevice(std::move(batch), model_->device()));
 }
 
 }  // namespace paceline

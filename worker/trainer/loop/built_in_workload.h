@@ -25,7 +25,7 @@
 #include "worker/trainer/loop/training.h"
 #include "worker/trainer/loop/workload.h"
 #include "worker/trainer/model/model.h"
-#include "worker/trainer/slipstream/buffers.h"
+#include "worker/trainer/shard/sharded_parameters.h"
 
 namespace paceline {
 
@@ -47,10 +47,13 @@ class BuiltInWorkload : public Workload {
   // counts once, however many ranks there are. Errors as for MakeStep.
   absl::Status Evaluate(const StepOrder& order, JobEvaluation& evaluation);
 
-  ModelTensors& model() override { return *model_; }
+  ModelTensors& model() override {
+    if (sharded_ != nullptr) return *sharded_;
+    return *model_;
+  }
   Optimizer& optimizer() override { return *optimizer_; }
   bool unused_parameters() const override { return config_.model.unused_parameters; }
-  absl::Status CheckSlipstream() override { return paceline::CheckSlipstream(*model_); }
+  absl::Status CheckSlipstream() override;
   double LearningRate(int64_t step) const override;
   Sampler::Options SamplingAs(const Member& member) const override {
     return SamplerOptions(config_, member, train_data_->size());
@@ -59,24 +62,34 @@ class BuiltInWorkload : public Workload {
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return loader_->position(); }
   void CloseData() override;
+  bool averages_gradients() const override { return sharded_ != nullptr; }
+  void SetGradientGroup(Group* group) override { sharded_->SetGradientGroup(group); }
+  bool SetShardGroups(const ShardGroups* groups) override;
+  absl::Status FinishUpdate(const at::Tensor& skip) override;
+  std::shared_ptr<const ModelTensors> ModelToExport() override;
   absl::StatusOr<std::vector<int64_t>> TrainDry(const Member& member,
                                                 const DataPosition& position) override;
 
  private:
   absl::Status OpenAllData();
+  // Divides the model among the ranks of a replica.
+  void Shard();
   BatchLoader::Options LoaderOptions(const Member& member, const DataPosition& start) const;
   absl::Status RunPasses(LocalStep& step);
+  void GatherParameters(LocalStep& step);
   // Makes the step as one graph. Requires: graph_.
   absl::Status Replay(LocalStep& step);
   at::Tensor Loss(const Batch& batch);
   absl::StatusOr<Score> ScoreShare(const Member& member, JobEvaluation& evaluation,
                                    int64_t* samples);
+  absl::StatusOr<Score> ScoreBatch(const std::vector<int64_t>& indices, Batch batch);
 
   const TrainerConfig& config_;
   Platform& platform_;
   std::unique_ptr<Dataset> train_data_;
   std::unique_ptr<Dataset> eval_data_;  // Null: no evaluation.
   std::unique_ptr<Model> model_;
+  std::unique_ptr<ShardedParameters> sharded_;  // Of the model; null without shards.
   std::unique_ptr<Optimizer> optimizer_;
   at::Tensor learning_rate_;  // Of the step under way, on the device.
 

@@ -1,13 +1,32 @@
 #include "worker/trainer/loop/local_step.h"
 
 #include <ATen/ops/mul.h>
+#include <ATen/ops/tensor.h>
 #include <ATen/ops/zeros_like.h>
 
+#include <cstddef>
+#include <cstdint>
 #include <limits>
+#include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 namespace paceline {
+namespace {
+
+// Numbers of the parameters that count for the norm at another position of the replica, which has
+// the very same.
+std::vector<int64_t> CopiesOf(const ModelTensors& model) {
+  std::vector<int64_t> copies;
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    const std::optional<Slice>& slice = model.parameters()[i].slice;
+    if (slice.has_value() && slice->copy != 0) copies.push_back(static_cast<int64_t>(i));
+  }
+  return copies;
+}
+
+}  // namespace
 
 LocalStep::LocalStep(const Parts& parts, Hooks hooks)
     : parts_(parts),
@@ -113,7 +132,10 @@ GradientNorms LocalStep::ClipToLimit(std::optional<double> max_norm) const {
 GradientNorms LocalStep::ClipTogether(std::optional<double> max_norm) {
   GradientNorms own = NormsOfGradients(parameters_);
   const double limit = max_norm.value_or(config_.clip_grad_norm);
-  const double squares = own.each.to(at::kDouble).square().sum().item<double>();
+  at::Tensor each = own.each.to(at::kDouble).square();
+  const std::vector<int64_t> copies = CopiesOf(parts_.model);
+  if (!copies.empty()) each.index_fill_(0, at::tensor(copies, at::kLong).to(each.device()), 0.0);
+  const double squares = each.sum().item<double>();
   Enter(Phase::kCommunication);
   const double total = hooks_.on_prepared(squares, limit);
   Enter(Phase::kOptimizer);

@@ -12,6 +12,7 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/checkpoint/train_state.h"
+#include "worker/trainer/copies/state_copies.h"
 #include "worker/trainer/generation/rendezvous.h"
 
 namespace paceline {
@@ -24,6 +25,13 @@ int64_t ParentOf(const TrainingState& state, const TrainerConfig& config) {
   }
   const Manifest& manifest = state.checkpoint->manifest();
   return manifest.job_id == config.id.job.value() ? manifest.generation : 0;
+}
+
+// Of ranks that have the same samples, the first one does.
+bool KeepsLedger(const TrainingParts& parts) {
+  const Member& member = parts.config.member;
+  const int alike = member.world_size / parts.workload.SamplingAs(member).world_size;
+  return parts.ledger != nullptr && member.rank % alike == 0;
 }
 
 // Null: the strategy takes the mean of the gradients.
@@ -60,12 +68,14 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                  figures->learning_rate = parts_.workload.LearningRate(figures->step - 1);
                  figures->levels = strategy_.figures();
                  figures->drift = strategy_.drift();
-                 return static_cast<double>(config_.member.world_size);
+                 // Of ranks with the same samples, one counts them.
+                 return static_cast<double>(parts_.workload.SamplingAs(config_.member).world_size);
                },
                parts.state.communication, parts.state.reported}),
       local_step_({config_, parts.workload.model(), parts.timer,
-                   [saver = parts.saver] {
+                   [saver = parts.saver, copies = parts.copies] {
                      if (saver != nullptr) saver->BeforeChange();
+                     if (copies != nullptr) copies->BeforeChange();
                    }},
                   MakeHooks()),
       evaluation_(parts_),
@@ -108,7 +118,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
     if (!parts_.has_successor()) strategy_.Prepare(plan);
   });
   state_.memory = StrategyMemory();  // Passed to the strategy.
-  if (parts_.ledger != nullptr) {
+  if (KeepsLedger(parts_)) {
     parts_.ledger->Add(RunAt(std::max(first_step_, state_.position.alone_below)));
   }
 }
@@ -141,6 +151,7 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
       case Stage::kStepped:
         stage_ = Stage::kBetween;
         if (saves_.has_value()) saving_ = saves_->AfterStep(done, all_equal_);
+        CopyStateIfDue(done);
         after_a_break_ = profiler_.AfterStep();
         PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
         if (parts_.begins && done == first_step_ + kStartupSteps) {
@@ -171,6 +182,17 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
         return StepOrder{StepOrder::Kind::kDone};
     }
   }
+}
+
+void TrainLoop::CopyStateIfDue(int64_t steps_done) {
+  if (parts_.copies == nullptr || !parts_.copies->IsDue(steps_done)) return;
+  ImageFacts facts;
+  facts.data = state_.data;
+  facts.evaluated = state_.position.evaluated;
+  facts.all_equal = all_equal_;
+  Workload& workload = parts_.workload;
+  parts_.copies->Copy(steps_done, parts_.copy_orders(),
+                      {workload.model(), workload.optimizer(), workload.attachments()}, facts);
 }
 
 // The last evaluation is of the mean of all ranks (Finish).
@@ -264,7 +286,7 @@ void TrainLoop::Updated() {
   state_.in_step = false;
   state_.is_open = true;
   const DataPosition begin = std::exchange(state_.data, parts_.workload.position());
-  if (parts_.ledger != nullptr) NoteSamples(step, begin);
+  if (KeepsLedger(parts_)) NoteSamples(step, begin);
   state_.position.computed = state_.position.prepared = false;
   state_.position.step = step + 1;
   state_.position.exchanged = strategy_.ExchangeAt(step).size <= 1;
@@ -294,19 +316,20 @@ SampleRun TrainLoop::RunAt(int64_t step) const {
   const RankRange together =
       step < alone_below ? RankRange{member.rank, 1} : strategy_.GradientGroupAt(step);
   const Sampler::Options sampling = parts_.workload.SamplingAs(member);
+  const int alike = member.world_size / sampling.world_size;  // Ranks that have the same samples.
   SampleRun run;
   run.generation = config_.member.generation;
   run.parent = parent_;
   run.since = std::max(first_step_, alone_below);
-  run.rank = member.rank;
-  run.world_size = member.world_size;
+  run.rank = sampling.rank;
+  run.world_size = sampling.world_size;
   run.batch = static_cast<int32_t>(sampling.batch);
   run.passes = static_cast<int32_t>(member.accumulation_steps);
-  run.with_first = together.first;
-  run.with_size = together.size;
+  run.with_first = together.first / alike;
+  run.with_size = std::max(1, together.size / alike);
   run.first_step = step;
   run.begin = run.end = state_.data;
-  const bool enough = sampling.samples >= sampling.batch * member.world_size;
+  const bool enough = sampling.samples >= sampling.batch * sampling.world_size;
   run.samples = enough ? sampling.samples : 0;
   run.seed = sampling.seed;
   run.shuffle = sampling.shuffle;

@@ -56,6 +56,7 @@ class TrainLoop : public Training {
   // An order to evaluate after `steps_done` steps, if that is due.
   std::optional<StepOrder> EvaluateAfter(int64_t steps_done);
   bool IsEvaluated(int64_t steps_done) const;
+  void CopyStateIfDue(int64_t steps_done);
   StepOrder BeginStep(int64_t step);
   LocalStep::Hooks MakeHooks();
   // Completes a step that was cut off in the previous generation.

@@ -17,7 +17,9 @@
 #include "worker/trainer/comm/abortable_backend.h"
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/copies/copy_link.h"
 #include "worker/trainer/generation/auto_rendezvous.h"
+#include "worker/trainer/generation/hand_over.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/generation/slipstream_rendezvous.h"
@@ -76,6 +78,7 @@ void TrainerRun::Load(Workload& workload) {
     if (IsSlipstream(*session_.config) && workload.attachments() != nullptr) {
       PACELINE_RETURN_IF_ERROR(workload.CheckSlipstream());
     }
+    session_.config->mesh = workload.mesh();
     return paceline::Load(session_, workload, control_, ring_, platform_);
   });
   if (!ok()) return;
@@ -84,7 +87,9 @@ void TrainerRun::Load(Workload& workload) {
     if (session_.groups != nullptr) session_.groups->EndStore();
     platform_.connections().ShutDown(session_.store->port());
     if (session_.groups != nullptr) session_.groups->Abort();
+    if (session_.hand_over != nullptr) session_.hand_over->Abort();
   });
+  MakeCopies();
   control_.SetReady(session_.store->port(), std::string(workload.CheckSlipstream().message()));
   session_.conductor->SetLoaded(std::max<int64_t>(session_.state.position.step, 0));
 }
@@ -166,11 +171,10 @@ void TrainerRun::Fail(const absl::Status& status) {
 }
 
 int TrainerRun::Finish() {
-  // A training with Slipstream that has not come to its end goes on in its communication thread.
+  // Before its end, Slipstream goes on in its communication thread; copies may do so in theirs.
   const bool stops = control_.stop_requested() || !ok();
-  if (stops && generation_ != nullptr && IsSlipstream(generation_->config)) {
-    has_broken_groups_ = true;
-  }
+  const bool slips = stops && generation_ != nullptr && IsSlipstream(generation_->config);
+  if (slips || session_.copies.has_value()) has_broken_groups_ = true;
   if (session_.ledger.has_value() && !session_.ledger->Flush(kLedgerPatience)) {
     PACELINE_LOG(WARNING) << "the ledger of samples lacks the last steps of this rank";
   }
@@ -212,20 +216,19 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   const absl::Time connected_at = absl::Now();
   TakePosition(*generation.connected.plan);
   Groups& groups = *generation.connected.groups;
-  const Rendezvous rendezvous{
-      config,
-      generation.connected.plan->plan,
-      groups,
-      session_.workload->model(),
-      session_.workload->optimizer(),
-      session_.workload->attachments(),
-      session_.undo ? &*session_.undo : nullptr,
-      [this](const at::Tensor& skip) { return session_.workload->FinishUpdate(skip); }};
+  const Rendezvous rendezvous = RendezvousOf(generation);
+  if (generation.connected.hand_over != nullptr) {
+    const std::shared_ptr<Group> pair = std::move(generation.connected.hand_over);
+    NoteHandOver(pair);
+    PACELINE_RETURN_IF_ERROR(TakeStateOver(*pair, rendezvous, session_.state));
+    NoteHandOver(nullptr);
+  }
   generation.changes_strategy =
       session_.state.position.generation > 0 &&
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
-  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousOfMembers(rendezvous));
+  PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousWithCopies(assignment, rendezvous));
   const absl::Time rendezvous_at = absl::Now();
+  ring_.ResetCollectives();
   PACELINE_RETURN_IF_ERROR(LockOutput(session_, config));
   if (config.recovery.enabled) {
     generation.succession.emplace(
@@ -249,18 +252,6 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
   return absl::OkStatus();
 }
 
-// Before the rendezvous, which compares the sizes of parameters, and brings the state of the
-// position.
-void TrainerRun::TakePosition(const BuiltPlan& plan) {
-  if (!plan.shards.has_value() || session_.workload->SetShardGroups(&*plan.shards)) return;
-  TrainingState& state = session_.state;
-  const int64_t known = std::max(state.position.generation, state.position.decided);
-  state.position = RankPosition();
-  state.position.decided = known;  // That the training has begun.
-  state.memory = StrategyMemory();
-  state.is_open = state.in_step = false;
-}
-
 TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingPlan& plan) const {
   TrainerConfig config = *session_.config;
   config.member = assignment.member;
@@ -273,14 +264,20 @@ TrainerConfig TrainerRun::ConfigOf(const Assignment& assignment, const TrainingP
 
 std::unique_ptr<Connecting> TrainerRun::Connect(const Assignment& assignment,
                                                 const TrainingPlan& plan) {
-  return std::make_unique<Connecting>(
-      [&platform = platform_, plan, config = ConfigOf(assignment, plan),
-       device = session_.workload->model().device(), address = assignment.store_address] {
-        Connected connected;
-        connected.groups = std::make_shared<Groups>(platform, config, device, address);
-        connected.plan = BuildFirstPlan(*connected.groups, config, plan);
-        return connected;
-      });
+  return std::make_unique<Connecting>([&platform = platform_, plan,
+                                       config = ConfigOf(assignment, plan),
+                                       device = session_.workload->model().device(), assignment] {
+    Connected connected;
+    if (assignment.member.rank >= 0) {
+      connected.groups =
+          std::make_shared<Groups>(platform, config, device, assignment.store_address);
+      connected.plan = BuildFirstPlan(*connected.groups, config, plan);
+      connected.copies =
+          ConnectCopies(*connected.groups, config.rank(), assignment.copies.value_or(CopyOrders()));
+    }
+    connected.hand_over = ConnectHandOver(platform, config, assignment);
+    return connected;
+  });
 }
 
 TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
@@ -298,6 +295,7 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           session_.undo ? &*session_.undo : nullptr,
           session_.saver ? &*session_.saver : nullptr,
           session_.ledger ? &*session_.ledger : nullptr,
+          session_.copies ? &*session_.copies : nullptr,
           *generation.connected.groups,
           control_,
           platform_,
@@ -306,7 +304,8 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           leaves_after,
           ready_for,
           [&conductor = *session_.conductor] { return conductor.HasSuccessor(); },
-          [&conductor = *session_.conductor] { return conductor.is_over(); }};
+          [&conductor = *session_.conductor] { return conductor.is_over(); },
+          [this] { return session_.conductor->newest().copies.value_or(CopyOrders()); }};
 }
 
 absl::StatusOr<bool> TrainerRun::RunRendezvousOfMembers(const Rendezvous& rendezvous) {
@@ -330,6 +329,7 @@ void TrainerRun::LeaveTogether() {
   connected_ = generation_->succession->TakeNext();
   failure_ = EndTraining();
   if (failure_.has_value()) return;  // Next leaves as after any failure.
+  HandOver();
   // Kept until the next generation has met: other ranks may be a moment behind.
   session_.before = std::move(generation_->connected);
   session_.conductor->SetLeft(session_.state.position.step);
@@ -366,6 +366,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
   {
     const absl::MutexLock lock(&session_.mu);
     session_.groups.reset();
+    session_.hand_over.reset();
   }
   session_.conductor->SetFailed(reported ? "" : std::string(failure.status.message()),
                                 session_.state.position.step);
@@ -376,6 +377,7 @@ bool TrainerRun::LeaveFailed(const Failure& failure) {
 
 std::optional<TrainerRun::Failure> TrainerRun::EndTraining() {
   return Guard([this] {
+    if (session_.copies.has_value()) session_.copies->Leave();
     if (generation_->training != nullptr) generation_->training->Leave();
     generation_->training.reset();
     if (generation_->config.member.shards > 1) session_.workload->SetShardGroups(nullptr);

@@ -144,16 +144,26 @@ class TrainerRun {
   TrainerConfig ConfigOf(const Assignment& assignment, const TrainingPlan& plan) const;
   std::unique_ptr<Connecting> Connect(const Assignment& assignment, const TrainingPlan& plan);
   TrainingParts PartsOf(Generation& generation, bool begins);
+  Rendezvous RendezvousOf(const Generation& generation);
   absl::StatusOr<bool> RunRendezvousOfMembers(const Rendezvous& rendezvous);
   // Waits for a generation and meets its members. False: the training ends.
   bool Enter();
   // With shards: the model becomes that of this rank's position. One that it had at another
   // position is lost.
   void TakePosition(const BuiltPlan& plan);
+  // Makes what keeps copies of the state in host memory, if the job has them.
+  void MakeCopies();
+  // RunRendezvousOfMembers; before that, goes back to the copies if the assignment says so.
+  absl::StatusOr<bool> RunRendezvousWithCopies(const Assignment& assignment,
+                                               const Rendezvous& rendezvous);
   // Connects the members, if needed, meets them, and prepares the training.
   absl::Status Meet(const Assignment& assignment);
   // All ranks leave the generation together. What fails is a failure of the order under way.
   void LeaveTogether();
+  // If this rank leaves for one that nobody else could give the state: hands it over.
+  void HandOver();
+  // The group in which a state is handed over is to be aborted with the generation's; null: none.
+  void NoteHandOver(std::shared_ptr<Group> pair);
   // Leaves the generation after a failure. False: the training ends.
   bool LeaveFailed(const Failure& failure);
   // Ends everything of the generation except its groups; the state stays. Nothing: it is done.

@@ -14,6 +14,7 @@
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/comm/platform.h"
 #include "worker/trainer/config.h"
+#include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/step_undo.h"
@@ -49,6 +50,7 @@ struct StepOrder {
 };
 
 class JobEvaluation;
+class StateCopies;
 
 // What a training works on. All of it must outlive the training.
 struct TrainingParts {
@@ -62,6 +64,7 @@ struct TrainingParts {
   StepUndo* undo;        // Null: incomplete steps need no undo.
   Saver* saver;          // Null without a checkpoint directory.
   SampleLedger* ledger;  // Null: the job keeps none.
+  StateCopies* copies;   // Null: the ranks keep none.
   Groups& groups;
   Control& control;
   Platform& platform;
@@ -76,6 +79,8 @@ struct TrainingParts {
   std::function<bool()> has_successor;
   // Whether the generation must be left at once. May be called at any moment.
   std::function<bool()> is_over;
+  // The newest orders about copies.
+  std::function<CopyOrders()> copy_orders;
 };
 
 // All ranks that hold the same part of the model: all, without shards.

@@ -32,6 +32,7 @@ struct TrainingState {
   Member member;           // In the generation it trained in last.
   Member alone_as;         // How data is taken below position.alone_below.
   bool regrouped = false;  // The present generation's groups differ from the last.
+  int64_t furthest = 0;    // Most steps that a member had done when they met.
   StrategyMemory memory;   // From the previous generation's strategy.
   CommunicationSeconds communication;
   std::vector<ReportedNumber> reported;  // By the caller's code (TrainerRun::Report).

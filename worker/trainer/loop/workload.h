@@ -7,6 +7,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -77,6 +78,9 @@ class Workload {
   virtual bool averages_gradients() const { return false; }
   virtual void SetGradientGroup(Group* /*group*/) {}
 
+  // Of a job with shards: the sizes of the dimensions by which the positions of a replica are
+  // arranged, row by row; altogether as many as there are shards. Empty: there is one. Constant.
+  virtual std::vector<int> mesh() const { return {}; }
   // For jobs with shards; called between steps, before the ranks meet. The groups of the generation
   // that begins (comm/plan_builder.h), which live until the call with null. Returns false if the
   // rank has another position than before: parameters have the sizes of that position then, and no
@@ -87,6 +91,12 @@ class Workload {
   // drops them; all else is then as after the step. `skip`: as BeforeUpdate returns it.
   virtual absl::Status FinishUpdate(const at::Tensor& /*skip*/) {
     return absl::UnimplementedError("the model cannot be trained with shards");
+  }
+
+  // What an export of the weights writes. With shards: collective over the ranks of a replica; null
+  // where another one of them writes the whole model. Valid until the next step.
+  virtual std::shared_ptr<const ModelTensors> ModelToExport() {
+    return std::shared_ptr<const ModelTensors>(std::shared_ptr<void>(), &model());
   }
 
   // Makes one forward and backward pass without consequences, on the first batch from `position`

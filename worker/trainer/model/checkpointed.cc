@@ -53,13 +53,17 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
     context->saved_data["autocast"] = enabled;
     context->saved_data["dtype"] = dtype;
     const UncachedAutocast autocast(device, enabled, dtype);
-    return part->Compute(x);
+    part->Begin();
+    const at::Tensor y = part->Compute(x);
+    part->End();
+    return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const at::Tensor x = context->get_saved_variables()[0].detach().requires_grad_(true);
     const auto* part = reinterpret_cast<const Recomputable*>(context->saved_data["part"].toInt());
     at::Tensor y;
+    part->Begin();
     {
       const at::AutoGradMode with_graph(true);
       const UncachedAutocast autocast(x.device().type(), context->saved_data["autocast"].toBool(),
@@ -67,6 +71,7 @@ class CheckpointFunction : public torch::autograd::Function<CheckpointFunction> 
       y = part->Compute(x);
     }
     torch::autograd::backward({y}, {grads[0]});
+    part->End();
     return {x.grad(), at::Tensor()};
   }
 };

@@ -12,6 +12,11 @@ class Recomputable {
  public:
   virtual ~Recomputable() = default;
   virtual at::Tensor Compute(const at::Tensor& x) const = 0;
+
+  // Called before each computation, and after it, or after the backward pass that belongs to it.
+  // Not called after an exception.
+  virtual void Begin() const {}
+  virtual void End() const {}
 };
 
 // Returns part.Compute(x). The backward pass computes it again under this call's autocast, and a

@@ -5,6 +5,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/ones.h>
 #include <ATen/ops/scaled_dot_product_attention.h>
+#include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <memory>
@@ -46,6 +47,15 @@ class Block : public Recomputable {
   Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary)
       : config_(config), weights_(std::move(weights)), rotary_(rotary) {}
 
+  // Null: the matrices are always whole. `gathered` must outlive the block's use.
+  void SetGathered(GatheredWeights* gathered) { gathered_ = gathered; }
+  void Begin() const override {
+    if (gathered_ != nullptr) gathered_->Gather();
+  }
+  void End() const override {
+    if (gathered_ != nullptr) gathered_->Release();
+  }
+
   // Input and output are [batch, length, dim].
   at::Tensor Compute(const at::Tensor& x) const override {
     const at::Tensor h =
@@ -79,6 +89,7 @@ class Block : public Recomputable {
   const LlamaConfig& config_;
   const Weights weights_;
   const RotaryTable& rotary_;
+  GatheredWeights* gathered_ = nullptr;
 };
 
 // A decoder-only transformer of the Llama family. Names and order of parameters are those of
@@ -129,6 +140,13 @@ class Llama : public Classifier {
     return ScoreOf(sums, targets.numel());
   }
 
+  void SetGatheredBlocks(const std::vector<GatheredWeights*>& blocks) override {
+    TORCH_CHECK(config_.checkpoint_activations && blocks.size() == blocks_.size(), "of a llama of ",
+                blocks_.size(), " blocks with checkpoint_activations ",
+                config_.checkpoint_activations, ", ", blocks.size(), " blocks were to be gathered");
+    for (size_t i = 0; i < blocks.size(); ++i) blocks_[i].SetGathered(blocks[i]);
+  }
+
   double FlopsPerSample() const override {
     const LlamaSize size{config_.dim,           config_.layers,  config_.heads,
                          config_.kv_heads,      config_.ffn_dim, config_.vocab_size,
@@ -141,8 +159,13 @@ class Llama : public Classifier {
   at::Tensor Hidden(const at::Tensor& tokens) const {
     at::Tensor x = at::embedding(embedding_, tokens);
     for (const Block& block : blocks_) {
-      x = config_.checkpoint_activations && x.requires_grad() ? Checkpointed(block, x)
-                                                              : block.Compute(x);
+      if (config_.checkpoint_activations && x.requires_grad()) {
+        x = Checkpointed(block, x);
+        continue;
+      }
+      block.Begin();
+      x = block.Compute(x);
+      block.End();
     }
     return RmsNorm(x, norm_, config_.norm_epsilon);
   }

@@ -1,10 +1,13 @@
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <string>
 #include <vector>
@@ -120,6 +123,68 @@ TEST(LlamaTest, Bf16IsCloseToFp32) {
   EXPECT_EQ(loss.scalar_type(), at::kFloat);
   EXPECT_NEAR(loss.item<double>(), expected, 0.02);
   EXPECT_NE(loss.item<double>(), expected);
+}
+
+// Matrices of a block that are NaN unless they are gathered.
+class FreedWeights : public GatheredWeights {
+ public:
+  FreedWeights(const Model& model, const std::string& block) {
+    for (const NamedTensor& one : model.parameters()) {
+      if (one.tensor.dim() < 2 || one.name.find(block) == std::string::npos) continue;
+      tensors_.push_back(one.tensor);
+      kept_.push_back(one.tensor.detach().clone());
+    }
+    FreedWeights::Release();
+  }
+
+  void Gather() override {
+    ++gathered_;
+    for (size_t i = 0; i < tensors_.size(); ++i) tensors_[i].set_data(kept_[i]);
+  }
+  void Release() override {
+    for (const at::Tensor& tensor : tensors_) {
+      tensor.set_data(at::full(tensor.sizes(), std::nan(""), tensor.options()));
+    }
+  }
+  int gathered() const { return gathered_; }
+
+ private:
+  std::vector<at::Tensor> tensors_;
+  std::vector<at::Tensor> kept_;
+  int gathered_ = 0;
+};
+
+TEST(LlamaTest, BlocksThatAreGatheredGiveTheSameGradientsBitForBit) {
+  LlamaConfig config = SmallConfig();
+  config.checkpoint_activations = true;
+  const std::unique_ptr<Classifier> whole = Make(config);
+  const std::unique_ptr<Classifier> gathered = Make(config);
+  std::vector<std::unique_ptr<FreedWeights>> blocks;
+  std::vector<GatheredWeights*> pointers;
+  for (int64_t layer = 0; layer < config.layers; ++layer) {
+    blocks.push_back(
+        std::make_unique<FreedWeights>(*gathered, "layers." + std::to_string(layer) + "."));
+    pointers.push_back(blocks.back().get());
+  }
+  gathered->SetGatheredBlocks(pointers);
+  const Batch batch = MakeBatch(2);
+  const at::Tensor loss = gathered->Loss(batch);
+  EXPECT_TRUE(loss.equal(whole->Loss(batch)));
+  whole->Loss(batch).backward();
+  loss.backward();
+  ExpectBitEqual(Gradients(*gathered), Gradients(*whole));
+  EXPECT_EQ(blocks[0]->gathered(), 2) << "in the forward and in the backward pass";
+  EXPECT_EQ(gathered->Evaluate(batch).loss, whole->Evaluate(batch).loss);
+  EXPECT_EQ(blocks[0]->gathered(), 3);
+}
+
+TEST(LlamaTest, OnlyRecomputedBlocksAreGathered) {
+  LlamaConfig config = SmallConfig();
+  const std::vector<GatheredWeights*> blocks(static_cast<size_t>(config.layers), nullptr);
+  EXPECT_THROW(Make(config)->SetGatheredBlocks(blocks), c10::Error);
+  config.checkpoint_activations = true;
+  EXPECT_THROW(Make(config)->SetGatheredBlocks({}), c10::Error);
+  EXPECT_NO_THROW(Make(config)->SetGatheredBlocks(blocks));
 }
 
 TEST(LlamaTest, RecomputedBlocksGiveTheSameGradientsBitForBit) {

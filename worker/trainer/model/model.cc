@@ -49,6 +49,10 @@ at::Tensor ModelTensors::Add(NamedTensor named, std::vector<NamedTensor>* list) 
   return list->back().tensor;
 }
 
+void Model::SetGatheredBlocks(const std::vector<GatheredWeights*>& /*blocks*/) {
+  TORCH_CHECK(false, "the model has no blocks that could gather their matrices");
+}
+
 Model::Linear Model::AddLinear(const std::string& name, int64_t in, int64_t out) {
   const double bound = 1 / std::sqrt(static_cast<double>(in));
   Linear linear;

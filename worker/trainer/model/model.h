@@ -9,11 +9,13 @@
 #include <cstdint>
 #include <memory>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/model/gathered_weights.h"
 #include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
@@ -38,6 +40,11 @@ class Model : public ModelTensors {
   virtual absl::Status CheckBatch(int64_t /*samples*/, int /*ranks*/) const {
     return absl::OkStatus();
   }
+
+  // From now on each block gathers its matrices before it computes, and releases them afterwards:
+  // `blocks` has one entry for each, in order, which must outlive the model's use. Throws
+  // c10::Error unless the model's blocks are recomputed in the backward pass.
+  virtual void SetGatheredBlocks(const std::vector<GatheredWeights*>& blocks);
 
   // Training (the initial mode) or evaluation; affects normalisation.
   virtual void SetTraining(bool training) { training_ = training; }

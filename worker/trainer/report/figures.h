@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "slipstream/plan.h"
+#include "worker/trainer/core/copy_keeper.h"
 
 namespace paceline {
 
@@ -36,6 +37,7 @@ struct MembershipStatus {
   int64_t step = 0;
   int64_t ready_generation = 0;
   int64_t left_generation = 0;
+  CopyReport copies;
 };
 
 struct ProfileResult {

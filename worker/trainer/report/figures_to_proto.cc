@@ -135,6 +135,14 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   proto.set_step(status.step);
   proto.set_ready_generation(status.ready_generation);
   proto.set_left_generation(status.left_generation);
+  proto.set_can_hand_over(true);
+  const CopyReport& copies = status.copies;
+  if (copies.generation == 0) return proto;
+  proto.mutable_copies()->set_generation(copies.generation);
+  proto.mutable_copies()->set_copied_step(copies.copied_step);
+  proto.mutable_copies()->set_settled_step(copies.settled_step);
+  proto.mutable_copies()->set_error(copies.error);
+  proto.mutable_copies()->set_steps_lost(copies.steps_lost);
   return proto;
 }
 

@@ -1,168 +1,156 @@
 #include "worker/trainer/shard/sharded_parameters.h"
 
 #include <ATen/core/grad_mode.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/full.h>
-#include <ATen/ops/zeros.h>
-#include <c10/util/Exception.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
+#include <torch/csrc/autograd/variable.h>
 
-#include <limits>
+#include <functional>
 #include <map>
+#include <string>
 
-#include "absl/strings/ascii.h"
-#include "absl/strings/string_view.h"
+#include "common/core/slice.h"
 
 namespace paceline {
 namespace {
 
-// "model.layers.12." of "model.layers.12.mlp.up_proj.weight"; empty: it is in no block.
-absl::string_view BlockOf(absl::string_view name) {
-  constexpr absl::string_view kLayers = "layers.";
-  const size_t layers = name.find(kLayers);
-  if (layers == absl::string_view::npos) return "";
-  const size_t number = layers + kLayers.size();
-  size_t end = number;
-  while (end < name.size() && absl::ascii_isdigit(static_cast<unsigned char>(name[end]))) ++end;
-  if (end == number || end == name.size() || name[end] != '.') return "";
-  return name.substr(0, end + 1);
-}
+// Called in a backward pass when a parameter's gradient is whole.
+class GradientHook : public torch::autograd::FunctionPostHook {
+ public:
+  explicit GradientHook(std::function<void()> on_gradient) : on_gradient_(std::move(on_gradient)) {}
+
+  torch::autograd::variable_list operator()(
+      const torch::autograd::variable_list& outputs,
+      const torch::autograd::variable_list& /*inputs*/) override {
+    on_gradient_();
+    return outputs;
+  }
+
+ private:
+  const std::function<void()> on_gradient_;
+};
+
+class HostModel : public ModelTensors {
+ public:
+  HostModel() : ModelTensors(at::kCPU) {}
+  using ModelTensors::AddBuffer;
+  using ModelTensors::AddParameter;
+};
 
 }  // namespace
 
-ShardUnit::ShardUnit(const std::vector<NamedTensor>& parameters, const Sharding& sharding)
-    : replica_(sharding.replica), position_(sharding.position) {
-  const at::NoGradGuard no_grad;
-  const int shards = replica_.size();
-  for (const NamedTensor& parameter : parameters) {
-    const at::Tensor& whole = parameter.tensor;
-    TORCH_CHECK_VALUE(whole.dim() > 0 && whole.size(0) > 0, parameter.name,
-                      " has no rows, so it cannot be divided among ", shards, " ranks");
-    const int64_t row_values = whole.numel() / whole.size(0);
-    segments_.push_back({whole, values_, row_values});
-    tensors_.push_back({parameter.name, whole.sizes().vec(),
-                        RowsOf(whole.size(0), shards, position_), at::Tensor()});
-    values_ += RowsPerShard(whole.size(0), shards) * row_values;
-  }
-  masters_ = at::zeros({values_}, parameters.front().tensor.options().dtype(at::kFloat));
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const at::Tensor& whole = segments_[i].whole;
-    ShardedTensor& tensor = tensors_[i];
-    tensor.master = RowsIn(masters_, i, position_);
-    tensor.master.copy_(whole.narrow(0, tensor.rows.begin, tensor.rows.count));
-    if (whole.scalar_type() != sharding.whole_type) whole.set_data(whole.to(sharding.whole_type));
-  }
-}
-
-at::Tensor ShardUnit::RowsIn(const at::Tensor& flat, size_t index, int position) const {
-  const Segment& segment = segments_[index];
-  std::vector<int64_t> shape = tensors_[index].shape;
-  shape[0] = RowsOf(shape[0], replica_.size(), position).count;
-  return flat.narrow(0, segment.offset, shape[0] * segment.row_values).view(shape);
-}
-
-void ShardUnit::ReduceScatter() {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    TORCH_CHECK_VALUE(segments_[i].whole.grad().defined(), "the loss does not depend on ",
-                      tensors_[i].name, ", whose gradient is to be divided among the ranks");
-  }
-  const int shards = replica_.size();
-  at::Tensor all = at::zeros({shards, values_}, masters_.options());
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    at::Tensor& gradient = segments_[i].whole.mutable_grad();
-    for (int position = 0; position < shards; ++position) {
-      const RowShard rows = RowsOf(gradient.size(0), shards, position);
-      RowsIn(all.select(0, position), i, position)
-          .copy_(gradient.narrow(0, rows.begin, rows.count));
-    }
-    gradient = at::Tensor();
-  }
-  at::Tensor own = at::empty({values_}, masters_.options());
-  replica_.ReduceScatter(own, all.view({-1}));
-  own.div_(shards);
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    at::Tensor& sum = tensors_[i].master.mutable_grad();
-    const at::Tensor more = RowsIn(own, i, position_);
-    if (sum.defined()) {
-      sum.add_(more);
-    } else {
-      sum = more;
-    }
-  }
-}
-
-void ShardUnit::Gather() {
-  const at::NoGradGuard no_grad;
-  const int shards = replica_.size();
-  const at::ScalarType type = segments_.front().whole.scalar_type();
-  at::Tensor all = at::empty({shards, values_}, masters_.options().dtype(type));
-  replica_.Gather(all.view({-1}), masters_.to(type));
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const at::Tensor& whole = segments_[i].whole;
-    if (released_) whole.set_data(at::empty(tensors_[i].shape, whole.options()));
-    for (int position = 0; position < shards; ++position) {
-      const RowShard rows = RowsOf(whole.size(0), shards, position);
-      whole.narrow(0, rows.begin, rows.count).copy_(RowsIn(all.select(0, position), i, position));
-    }
-  }
-  released_ = false;
-}
-
-void ShardUnit::Release() {
-  const at::NoGradGuard no_grad;
-  for (size_t i = 0; i < tensors_.size(); ++i) {
-    const at::Tensor& whole = segments_[i].whole;
-    const at::Tensor one = at::full({}, std::numeric_limits<double>::quiet_NaN(), whole.options());
-    whole.set_data(one.expand(tensors_[i].shape));
-  }
-  released_ = true;
-}
-
-ShardedParameters::ShardedParameters(const ModelTensors& model, const Sharding& sharding)
-    : places_(model.parameters().size()) {
-  for (const std::vector<size_t>& indices : UnitsOf(model.parameters())) {
+ShardedParameters::ShardedParameters(const ModelTensors& whole, const Sharding& sharding)
+    : ModelTensors(whole.device()),
+      whole_(whole),
+      sharding_(sharding),
+      places_(whole.parameters().size()) {
+  for (const UnitIndices& indices : UnitsOf(whole.parameters())) {
     std::vector<NamedTensor> parameters;
-    for (const size_t index : indices) {
+    for (const size_t index : indices.parameters) {
       places_[index] = {units_.size(), parameters.size()};
-      parameters.push_back(model.parameters()[index]);
+      parameters.push_back(whole.parameters()[index]);
     }
-    units_.emplace_back(parameters, sharding);
+    const at::ScalarType type = indices.is_block ? sharding.block_type : at::kFloat;
+    units_.push_back(
+        {ShardUnit(parameters, sharding.shards, sharding.position, type), indices.is_block});
+    if (indices.is_block && sharding.releases_blocks) units_.back().parameters.Release();
+  }
+  std::map<std::string, at::Tensor> masters;
+  for (size_t i = 0; i < places_.size(); ++i) {
+    const auto [unit, index] = places_[i];
+    const ShardedTensor& tensor = units_[unit].parameters.tensors()[index];
+    masters[tensor.name] = AddParameter(tensor.name, tensor.master);
+    // Behind the cast: a tensor of another type gets another accumulator.
+    accumulators_.push_back(torch::autograd::impl::grad_accumulator(whole.parameters()[i].tensor));
+    accumulators_.back()->add_post_hook(
+        std::make_unique<GradientHook>([this, unit = unit] { OnGradient(unit); }));
+  }
+  for (const NamedTensor& buffer : whole.buffers()) {
+    AddBuffer(buffer.name, buffer.tensor, buffer.frozen);
+  }
+  for (const TiedName& tied : whole.tied()) AddParameter(tied.name, masters.at(tied.first));
+  SetSlices();
+}
+
+ShardedParameters::~ShardedParameters() = default;
+
+void ShardedParameters::SetSlices() {
+  for (const Unit& unit : units_) {
+    for (const ShardedTensor& tensor : unit.parameters.tensors()) {
+      Slice slice;
+      slice.global_shape = tensor.shape;
+      slice.offsets.assign(tensor.shape.size(), 0);
+      slice.offsets[0] = tensor.rows.begin;
+      slice.sizes = tensor.shape;
+      slice.sizes[0] = tensor.rows.count;
+      SetSlice(tensor.name, std::move(slice));
+    }
   }
 }
 
-std::vector<NamedTensor> ShardedParameters::masters() const {
-  std::vector<NamedTensor> masters;
-  for (const auto& [unit, index] : places_) {
-    const ShardedTensor& tensor = units_[unit].tensors()[index];
-    masters.push_back({tensor.name, tensor.master});
-  }
-  return masters;
+void ShardedParameters::SetPosition(int position) {
+  sharding_.position = position;
+  for (Unit& unit : units_) unit.parameters.SetPosition(position);
+  SetSlices();
 }
 
-void ShardedParameters::ReduceScatter() {
-  for (auto unit = units_.rbegin(); unit != units_.rend(); ++unit) unit->ReduceScatter();
+void ShardedParameters::SetReplica(Group* replica) {
+  for (Unit& unit : units_) unit.parameters.SetReplica(replica);
 }
 
 void ShardedParameters::Gather() {
-  for (ShardUnit& unit : units_) unit.Gather();
+  due_ = 0;
+  for (Unit& unit : units_) {
+    unit.parameters.DropGradients();
+    if (unit.is_block && sharding_.releases_blocks) {
+      unit.parameters.Release();
+    } else {
+      unit.parameters.Gather();
+    }
+  }
 }
 
-std::vector<std::vector<size_t>> UnitsOf(const std::vector<NamedTensor>& parameters) {
-  std::vector<size_t> rest;
-  std::vector<std::vector<size_t>> blocks;
-  std::map<absl::string_view, size_t> block_of;
-  for (size_t i = 0; i < parameters.size(); ++i) {
-    const absl::string_view block = BlockOf(parameters[i].name);
-    if (block.empty()) {
-      rest.push_back(i);
-      continue;
-    }
-    const auto [known, added] = block_of.try_emplace(block, blocks.size());
-    if (added) blocks.emplace_back();
-    blocks[known->second].push_back(i);
+void ShardedParameters::BeginPass(bool last) {
+  last_pass_ = last;
+  due_ = units_.size();
+  for (Unit& unit : units_) unit.missing = unit.parameters.tensors().size();
+}
+
+// Units go in one order on all ranks, whichever is complete first.
+void ShardedParameters::OnGradient(size_t unit) {
+  if (due_ == 0) return;
+  --units_[unit].missing;
+  while (due_ > 0 && units_[due_ - 1].missing == 0) {
+    --due_;
+    units_[due_].parameters.ReduceScatter(last_pass_ ? gradients_ : nullptr);
   }
-  if (!rest.empty()) blocks.insert(blocks.begin(), std::move(rest));
+}
+
+std::vector<GatheredWeights*> ShardedParameters::Blocks() {
+  std::vector<GatheredWeights*> blocks;
+  for (Unit& unit : units_) {
+    if (unit.is_block) blocks.push_back(&unit.parameters);
+  }
   return blocks;
+}
+
+std::unique_ptr<ModelTensors> ShardedParameters::CopyWhole() {
+  const at::NoGradGuard no_grad;
+  const bool keep = sharding_.position == 0;
+  std::vector<std::vector<NamedTensor>> wholes;  // By unit.
+  for (const Unit& unit : units_) wholes.push_back(unit.parameters.WholeMasters(keep));
+  if (!keep) return nullptr;
+  auto copy = std::make_unique<HostModel>();
+  std::map<std::string, at::Tensor> tensors;
+  for (const auto& [unit, index] : places_) {
+    const NamedTensor& one = wholes[unit][index];
+    tensors[one.name] = copy->AddParameter(one.name, one.tensor);
+  }
+  for (const NamedTensor& buffer : whole_.buffers()) {
+    tensors[buffer.name] = copy->AddBuffer(buffer.name, buffer.tensor, buffer.frozen);
+  }
+  for (const TiedName& tied : whole_.tied()) copy->AddParameter(tied.name, tensors.at(tied.first));
+  return copy;
 }
 
 }  // namespace paceline

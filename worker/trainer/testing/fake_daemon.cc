@@ -84,6 +84,7 @@ void FakeDaemon::Launch(const v1::JobSpec& spec, int64_t generation,
   restore_from_ = restore_from;
   commit_steps_.clear();
   members_ = {};
+  complete_step_ = complete_generation_ = settled_step_ = 0;
   for (int rank = 0; rank < spec.ranks(); ++rank) members_.trainers.push_back(rank);
   sends_members_ = spec.recovery().max_failures() > 0;
   plan_ = MakePlan(1, spec.strategy());
@@ -104,6 +105,7 @@ void FakeDaemon::SetMembers(const Members& members) {
   ++generation_;
   sends_members_ = true;
   members_ = members;
+  settled_step_ = 0;
   plan_ = MakePlan(plan_.version() + 1, members.strategy.value_or(spec_.strategy()));
   SendCommands();
 }
@@ -230,6 +232,7 @@ bool FakeDaemon::Receive(Connection& connection) {
     connection.number = static_cast<int>(found - trainers_.begin());
     trainer.status = std::move(status);
     ++trainer.statuses;
+    TakeCopies();
   }
 }
 
@@ -276,14 +279,53 @@ v1::Membership FakeDaemon::MembershipOf(int number) const {
   membership.set_world_size(static_cast<int>(ranks.size()));
   membership.set_shards(spec_.shards());
   membership.set_planned(members_.planned);
+  for (const auto& [leaver, rank] : members_.hand_over) {
+    if (number == leaver || membership.rank() == rank) membership.set_hand_over_rank(rank);
+  }
   membership.set_batch_per_rank(members_.batch_per_rank);
   membership.set_accumulation_steps(members_.accumulation_steps);
+  if (spec_.recovery().copy_every_steps() > 0 && membership.rank() >= 0) {
+    *membership.mutable_copies() = CopiesOf(membership.rank());
+  }
   const bool all_loaded = std::all_of(
       ranks.begin(), ranks.end(), [this](int member) { return status(member).store_port() != 0; });
   if (all_loaded) {
     membership.set_store_address(absl::StrCat("127.0.0.1:", status(ranks.front()).store_port()));
   }
   return membership;
+}
+
+v1::MemberCopies FakeDaemon::CopiesOf(int rank) const {
+  const int ranks = static_cast<int>(members_.trainers.size());
+  v1::MemberCopies copies;
+  copies.set_seat(rank);
+  copies.set_buddy_rank((rank + 1) % ranks);
+  copies.set_ward_rank((rank + ranks - 1) % ranks);
+  copies.set_complete_step(complete_step_);
+  copies.set_complete_generation(complete_generation_);
+  copies.set_settled_step(settled_step_);
+  copies.set_restore(members_.restores);
+  return copies;
+}
+
+// As the controller does.
+void FakeDaemon::TakeCopies() {
+  if (members_.trainers.empty()) return;
+  const auto copies_of = [this](int number) {
+    const v1::CopyStatus& copies = status(number).membership().copies();
+    return copies.generation() == generation_ ? copies : v1::CopyStatus();
+  };
+  const v1::CopyStatus first = copies_of(members_.trainers.front());
+  int64_t settled = first.settled_step();
+  bool all = first.copied_step() > 0;
+  for (const int number : members_.trainers) {
+    settled = std::min<int64_t>(settled, copies_of(number).settled_step());
+    all = all && copies_of(number).copied_step() == first.copied_step();
+  }
+  settled_step_ = settled;
+  if (!all) return;
+  complete_step_ = first.copied_step();
+  complete_generation_ = generation_;
 }
 
 v1::TrainerCommand FakeDaemon::Command(int number) const {

@@ -64,11 +64,18 @@ class FakeDaemon {
     int batch_per_rank = 0;
     int accumulation_steps = 0;
     std::optional<v1::Strategy> strategy = {};  // Unset: that of the spec.
+    // By trainers that leave as planned, and hand their state over: their ranks.
+    std::map<int, int> hand_over = {};
+    bool restores = false;  // All go back to the newest complete copies.
   };
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }
   // Whether all members train in the newest generation.
   bool RendezvousDone() const;
+
+  // Steps done at the newest complete copies; 0: there are none. Each rank is the buddy of the one
+  // before.
+  int64_t copies_of() const { return complete_step_; }
 
   // Sets the plan for all ranks. Before: version 1 with spec.strategy().
   void SetPlan(const v1::TrainingPlan& plan);
@@ -135,6 +142,8 @@ class FakeDaemon {
 
   void Start(int number);
   v1::Membership MembershipOf(int number) const;
+  v1::MemberCopies CopiesOf(int rank) const;
+  void TakeCopies();
   void Accept();
   // False when the trainer has closed the connection.
   bool Receive(Connection& connection);
@@ -152,6 +161,9 @@ class FakeDaemon {
   int64_t generation_ = 1;
   bool sends_members_ = false;
   Members members_;
+  int64_t complete_step_ = 0;  // As in MemberCopies, like the next two.
+  int64_t complete_generation_ = 0;
+  int64_t settled_step_ = 0;
   std::string restore_from_;
   std::vector<int64_t> commit_steps_;
   std::map<int64_t, std::string> directories_;  // By the order's number.

@@ -45,9 +45,11 @@ class RecoveryTest : public TrainerTest {
   static std::map<int64_t, std::string> Losses(const FakeDaemon& daemon, int number);
 
   // Expects these trainers (-1: none) to show the losses of ranks 0, 1, ... of the undisturbed job,
-  // step for step, each from its first step on, and to export the same bytes.
+  // step for step, each from its first step on, and to export the same bytes. `exporting`: each how
+  // many-th rank exports something.
   void ExpectSame(const FakeDaemon& undisturbed, const FakeDaemon& daemon,
-                  const std::vector<int>& numbers, const std::string& name) const;
+                  const std::vector<int>& numbers, const std::string& name,
+                  int exporting = 1) const;
 
   // Path of the file that releases the job.
   std::string Released() const;

@@ -11,6 +11,12 @@
 //   heard    when it has the word of all;
 //   updated  when its optimizer's step is made, before the engine knows;
 // or, with `deaf`, acts once as if it had not got the word of all.
+//
+// With `--built-in` a trainer trains the job's own model, as the production program does. Places
+// are those at which a phase of the step is entered, by its name and how often it was before
+// (step_ring.h): `communication1` before the parameters are gathered, `backward1`, `communication2`
+// when the gradients are divided and averaged, `communication3` before the word, `optimizer2` when
+// all have given theirs; or `ended1`, when the update is made.
 #include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
@@ -52,6 +58,7 @@
 #include "worker/trainer/loop/training.h"
 #include "worker/trainer/loop/workload.h"
 #include "worker/trainer/model/classifier.h"
+#include "worker/trainer/telemetry/step_timer.h"
 #include "worker/trainer/testing/serve_trainers.h"
 #include "worker/trainer/trainer_main.h"
 
@@ -290,19 +297,77 @@ int TrainSharded(Control& control, StepRingWriter& ring, Platform& platform,
   return run.Finish();
 }
 
+// Kills the process when a phase begins.
+class FaultTimer : public StepTimer {
+ public:
+  FaultTimer(std::unique_ptr<StepTimer> timer, Faults faults)
+      : timer_(std::move(timer)), faults_(std::move(faults)) {}
+
+  void ShowEvaluation(int64_t steps, int64_t done, int64_t all) override {
+    timer_->ShowEvaluation(steps, done, all);
+  }
+  void EndStep(const StepResult& result) override {
+    faults_.At("ended1");
+    timer_->EndStep(result);
+  }
+  std::vector<StepRecord> TakeFinished() override { return timer_->TakeFinished(); }
+  void Flush() override { timer_->Flush(); }
+
+ private:
+  void DoEnter(Phase phase, int64_t step) override {
+    if (std::exchange(step_, step) != step) {
+      entered_.clear();
+      faults_.BeginStep(step);
+    }
+    faults_.At(absl::StrCat(PhaseName(phase), ++entered_[phase]));
+    timer_->Enter(phase, step);
+  }
+
+  const std::unique_ptr<StepTimer> timer_;
+  Faults faults_;
+  int64_t step_ = -1;
+  std::map<Phase, int> entered_;
+};
+
+class FaultPlatform : public CpuPlatform {
+ public:
+  explicit FaultPlatform(std::string faults) : faults_(std::move(faults)) {}
+
+  absl::StatusOr<c10::Device> OpenDevice(const TrainerConfig& config) override {
+    trainer_ = config.id.rank.value();
+    return CpuPlatform::OpenDevice(config);
+  }
+  std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) override {
+    return std::make_unique<FaultTimer>(CpuPlatform::MakeStepTimer(ring),
+                                        Faults(faults_, trainer_));
+  }
+
+ private:
+  const std::string faults_;
+  int trainer_ = 0;
+};
+
 int RunTrainerWithFaults(int argc, char** argv) {
   std::string faults;
+  bool built_in = false;
   std::vector<char*> others;
   for (int i = 0; i < argc; ++i) {
     if (std::string(argv[i]) == "--faults" && i + 1 < argc) {
       faults = argv[++i];
+    } else if (std::string(argv[i]) == "--built-in") {
+      built_in = true;
     } else {
       others.push_back(argv[i]);
     }
   }
   others.push_back(nullptr);
+  const int count = static_cast<int>(others.size()) - 1;
+  if (built_in) {
+    FaultPlatform platform(faults);
+    return TrainerMain(count, others.data(), platform);
+  }
   CpuPlatform platform;
-  return TrainerMain(static_cast<int>(others.size()) - 1, others.data(), platform,
+  return TrainerMain(count, others.data(), platform,
                      [&faults](Control& control, StepRingWriter& ring, Platform& trains_on,
                                const std::string& directory) {
                        return TrainSharded(control, ring, trains_on, directory, faults);

@@ -1,0 +1,264 @@
+#include "controller/core/recovery/copies.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstddef>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "absl/strings/str_cat.h"
+#include "controller/core/testing/sharded_job.h"
+
+namespace paceline {
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+int CountElsewhere(const std::vector<NodeName>& nodes, const std::vector<int>& buddies) {
+  int elsewhere = 0;
+  for (size_t r = 0; r < nodes.size(); ++r) {
+    elsewhere += nodes[static_cast<size_t>(buddies[r])] != nodes[r] ? 1 : 0;
+  }
+  return elsewhere;
+}
+
+// Of all ways to give each rank another one, the most with which ranks have theirs elsewhere.
+int MostElsewhere(const std::vector<NodeName>& nodes) {
+  std::vector<int> buddies(nodes.size());
+  std::iota(buddies.begin(), buddies.end(), 0);
+  int most = 0;
+  do {
+    bool own = false;
+    for (size_t r = 0; r < buddies.size(); ++r) own = own || buddies[r] == static_cast<int>(r);
+    if (!own) most = std::max(most, CountElsewhere(nodes, buddies));
+  } while (std::next_permutation(buddies.begin(), buddies.end()));
+  return most;
+}
+
+TEST(BuddiesTest, EachIsOneOthersAndOnAnotherNodeWhereverThatIsPossible) {
+  constexpr int kNodes = 3;
+  for (size_t ranks = 2; ranks <= 6; ++ranks) {
+    int ways = 1;
+    for (size_t r = 0; r < ranks; ++r) ways *= kNodes;
+    for (int way = 0; way < ways; ++way) {
+      std::vector<NodeName> nodes;
+      for (int rest = way; nodes.size() < ranks; rest /= kNodes) {
+        nodes.emplace_back(absl::StrCat("n", rest % kNodes));
+      }
+      const std::vector<int> buddies = BuddiesOf(nodes);
+      std::vector<int> sorted = buddies;
+      std::sort(sorted.begin(), sorted.end());
+      for (size_t r = 0; r < ranks; ++r) {
+        EXPECT_EQ(sorted[r], static_cast<int>(r)) << "one has two wards";
+        EXPECT_NE(buddies[r], static_cast<int>(r)) << "one is its own buddy";
+      }
+      EXPECT_EQ(CountElsewhere(nodes, buddies), MostElsewhere(nodes)) << ranks << "/" << way;
+    }
+  }
+}
+
+TEST(BuddiesTest, ARankAloneHasNone) {
+  EXPECT_EQ(BuddiesOf({NodeName("a")}), std::vector<int>{-1});
+}
+
+// One replica of three ranks on the nodes a, b and c, which all train at step 10; x and y have a
+// free slot each.
+MemberJob OneReplica() {
+  JobRequest request = ShardedRequest(1, 3);
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  played.slots.Add("x");
+  played.slots.Add("y");
+  return played;
+}
+
+JobChange TellCopies(MemberJob& played, int rank, int64_t copied, int64_t settled, double at) {
+  TrainerReport report = played.Last(played.Id(rank));
+  report.membership.copies = {played.job.generation, copied, settled, "", 0};
+  return played.Tell(report, at);
+}
+
+void CopyAll(MemberJob& played, int64_t step, double at) {
+  for (int rank = 0; rank < 3; ++rank) TellCopies(played, rank, step, step, at);
+}
+
+// All members train in the present generation, and have lost so many steps.
+void TrainOn(MemberJob& played, int64_t step, int64_t lost, double at) {
+  const std::vector<RankState> members = played.job.ranks;
+  for (const RankState& member : members) {
+    TrainerReport report = played.Last(member.report.id);
+    report.state = TrainerState::kRunning;
+    report.store_address = "x:1";
+    report.progress.step = step;
+    report.membership = {};
+    report.membership.generation = played.job.generation;
+    report.membership.copies = {played.job.generation, 0, 0, "", lost};
+    played.Tell(report, at);
+  }
+}
+
+TEST(CopiesTest, CopiesOfAStepAreCompleteWhenAllMembersHaveThem) {
+  MemberJob played = OneReplica();
+  const JobCopies& copies = played.job.recovery.copies;
+  EXPECT_EQ(TellCopies(played, 0, 10, 10, 2), JobChange::kProgress);
+  EXPECT_EQ(TellCopies(played, 1, 10, 10, 3), JobChange::kProgress);
+  EXPECT_EQ(copies.step, 0);
+  EXPECT_FALSE(IsProtected(played.job));
+  EXPECT_THAT(DescribeProtection(played.job), StartsWith("nothing yet"));
+  EXPECT_EQ(TellCopies(played, 2, 10, 10, 4), JobChange::kState);
+  EXPECT_EQ(copies.step, 10);
+  EXPECT_EQ(copies.settled_step, 10);
+  EXPECT_EQ(copies.generation, Generation(1));
+  EXPECT_EQ(copies.time, At(4).wall);
+  EXPECT_EQ(DescribeProtection(played.job), "the state after step 10");
+  EXPECT_TRUE(IsProtected(played.job));
+  EXPECT_NE(TellCopies(played, 2, 10, 10, 5), JobChange::kState);
+}
+
+TEST(CopiesTest, NothingIsProtectedIfTheCopyOfOneSeatIsLost) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  played.job.ranks[0].own_copy = -1;
+  EXPECT_TRUE(IsProtected(played.job)) << "its buddy has it";
+  played.job.ranks[1].ward_copy = -1;
+  EXPECT_FALSE(IsProtected(played.job));
+  EXPECT_THAT(DescribeProtection(played.job),
+              StartsWith("nothing until the next copies: nobody is left with the copy of seat 0"));
+}
+
+TEST(CopiesTest, ACopyThatOneHasGivenUpIsNeverComplete) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  TellCopies(played, 0, 20, 20, 3);
+  TellCopies(played, 1, 10, 20, 4);
+  TellCopies(played, 2, 20, 20, 5);
+  EXPECT_EQ(played.job.recovery.copies.step, 10);
+  EXPECT_EQ(played.job.recovery.copies.settled_step, 20);
+}
+
+TEST(CopiesTest, MembersAreToldTheirBuddiesAndWhatIsComplete) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  for (int rank = 0; rank < 3; ++rank) {
+    const RankState& member = played.job.ranks[static_cast<size_t>(rank)];
+    const std::optional<MemberCopies> copies = MembershipOf(played.job, member).copies;
+    ASSERT_TRUE(copies.has_value());
+    EXPECT_EQ(copies->seat, rank);
+    EXPECT_EQ(copies->buddy, (rank + 1) % 3);
+    EXPECT_EQ(copies->ward, (rank + 2) % 3);
+    EXPECT_EQ(copies->complete_step, 10);
+    EXPECT_EQ(copies->complete_generation, Generation(1));
+    EXPECT_FALSE(copies->restore);
+  }
+}
+
+TEST(CopiesTest, ALostPartOfTheModelTakesAllBackToTheNewestCopies) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  LoseRanks(played, {1}, 10);
+  const Job& job = played.job;
+  EXPECT_EQ(job.state, JobState::kRecovering);
+  EXPECT_EQ(played.Nodes(), "axc");
+  EXPECT_THAT(job.reason, StartsWith("goes back to the copies of step 10; rank 1 on b"));
+  for (const RankState& member : job.ranks) {
+    EXPECT_TRUE(MembershipOf(job, member).copies->restore);
+  }
+  TrainOn(played, 10, 7, 12);
+  EXPECT_EQ(job.state, JobState::kRunning);
+  const MembershipChange& change = job.recovery.history.back();
+  EXPECT_THAT(change.reason, StartsWith("rolled back 7 steps to the copies of step 10; rank 1"));
+  EXPECT_EQ(change.restored_step, 10);
+  EXPECT_EQ(change.steps_lost, 7);
+  EXPECT_FALSE(MembershipOf(job, job.ranks[0]).copies->restore);
+  // The newcomer has its copy, but not that of the ward of the one that was lost.
+  EXPECT_THAT(DescribeProtection(job), HasSubstr("only once for rank 0"));
+}
+
+TEST(CopiesTest, WithoutACopyOfEachPartTheJobStartsAgain) {
+  MemberJob none = OneReplica();
+  LoseRanks(none, {1}, 10);
+  EXPECT_NE(none.job.state, JobState::kRecovering);
+  EXPECT_THAT(none.job.reason, HasSubstr("no copies are complete yet"));
+
+  // Rank 1 is the buddy of rank 0.
+  MemberJob both = OneReplica();
+  CopyAll(both, 10, 2);
+  LoseRanks(both, {0, 1}, 10);
+  EXPECT_NE(both.job.state, JobState::kRecovering);
+  EXPECT_THAT(both.job.reason, HasSubstr("nobody is left with the copy of seat 0 after step 10"));
+}
+
+TEST(CopiesTest, ACheckpointThatIsMuchNewerIsWorthARestart) {
+  for (const int64_t saved : {int64_t{39}, int64_t{40}}) {
+    for (const int restarts : {0, 1}) {
+      MemberJob played = OneReplica();
+      played.job.request.max_restarts = restarts;
+      CopyAll(played, 10, 2);
+      Checkpoint checkpoint;
+      checkpoint.key = {saved, 1};
+      checkpoint.state = CheckpointState::kComplete;
+      played.job.checkpoints.records.push_back(checkpoint);
+      LoseRanks(played, {1}, 10);
+      const bool goes_back = saved < 40 || restarts == 0;
+      EXPECT_EQ(played.job.state == JobState::kRecovering, goes_back) << played.job.reason;
+      if (!goes_back) {
+        EXPECT_THAT(played.job.reason,
+                    HasSubstr("copies of step 10 are older than its checkpoint"));
+      }
+    }
+  }
+}
+
+TEST(CopiesTest, UntilAllHaveGoneBackEachGenerationGoesBackToTheSame) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  LoseRanks(played, {1}, 10);
+  const Job& job = played.job;
+  EXPECT_EQ(job.generation, Generation(2));
+  // The newcomer fails before it has its state: rank 2 still has the copy of seat 1.
+  LoseRanks(played, {1}, 11);
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(played.Nodes(), "ayc");
+  EXPECT_TRUE(job.recovery.copies.restoring);
+  EXPECT_EQ(job.recovery.copies.step, 10);
+  // With rank 2, that is lost.
+  played.slots.Add("z");
+  LoseRanks(played, {2}, 12);
+  EXPECT_NE(job.state, JobState::kRecovering);
+  EXPECT_THAT(job.reason, HasSubstr("nobody is left with the copy of seat 1"));
+}
+
+// With rank 1 the copy of rank 0 with its buddy is lost; rank 0 itself has left for a trainer on x.
+TEST(CopiesTest, WhoHandsItsStateOverComesBackWithItsCopies) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  RequestReplacement(played.job, NodeName("a"), "drained");
+  played.Advance(20);
+  played.Ready(played.job.spares.at(0).report.id, 21);
+  ASSERT_EQ(played.Nodes(), "xbc");
+  LoseRanks(played, {1}, 22);
+  EXPECT_EQ(played.job.state, JobState::kRecovering) << played.job.reason;
+  EXPECT_EQ(played.Nodes(), "ayc");
+  EXPECT_TRUE(played.job.recovery.copies.restoring);
+}
+
+TEST(CopiesTest, AStateThatSomebodyHasIsNoReasonToGoBack) {
+  JobRequest request = ShardedRequest(2, 2);
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  played.slots.Add("x");
+  for (int rank = 0; rank < 4; ++rank) TellCopies(played, rank, 10, 10, 2);
+  LoseRanks(played, {1}, 10);
+  EXPECT_EQ(played.job.generation, Generation(2));
+  EXPECT_FALSE(played.job.recovery.copies.restoring);
+  EXPECT_EQ(played.job.recovery.history.back().restored_step, 0);
+}
+
+}  // namespace
+}  // namespace paceline

@@ -1,0 +1,171 @@
+#include "worker/trainer/copies/state_copies.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/synchronization/mutex.h"
+#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/model/model.h"
+
+namespace paceline {
+namespace {
+
+constexpr int64_t kGeneration = 5;
+
+class TinyModel : public Model {
+ public:
+  explicit TinyModel(float value) : Model(at::kCPU) {
+    AddParameter("weight", at::full({1000}, value));
+  }
+  at::Tensor Loss(const Batch& /*batch*/) override { return parameters()[0].tensor.sum(); }
+  Score Evaluate(const Batch& /*batch*/) override { return {}; }
+
+  void Set(float value) {
+    const at::NoGradGuard no_grad;
+    at::Tensor(parameters()[0].tensor).fill_(value);
+  }
+  float value() const { return parameters()[0].tensor.select(0, 0).item<float>(); }
+};
+
+// Ranks in a ring, each the buddy of the one before.
+CopyOrders OrdersOf(int rank, int ranks) {
+  CopyOrders orders;
+  orders.generation = kGeneration;
+  orders.seat = 10 + rank;
+  orders.buddy_rank = (rank + 1) % ranks;
+  orders.ward_rank = (rank + ranks - 1) % ranks;
+  return orders;
+}
+
+// A rank that copies after each tenth of 100 steps. Its state is a number.
+class Rank {
+  absl::Mutex mu_;
+  CopyReport report_ ABSL_GUARDED_BY(mu_);
+
+ public:
+  Rank(int rank, int ranks, double send_limit = 0)
+      : orders(OrdersOf(rank, ranks)),
+        model(static_cast<float>(rank)),
+        optimizer(MakeOptimizer(OptimizerConfig(), TensorsOf(model.parameters()))) {
+    StateCopies::Options options;
+    options.every_steps = 10;
+    options.steps = 100;
+    options.send_limit = send_limit;
+    options.on_report = [this](const CopyReport& report) {
+      const absl::MutexLock lock(&mu_);
+      report_ = report;
+    };
+    copies = std::make_unique<StateCopies>(platform, options);
+    copies->Enter(orders);
+  }
+
+  void Copy(int64_t step) {
+    ASSERT_TRUE(copies->IsDue(step));
+    copies->Copy(step, orders, {model, *optimizer, nullptr}, ImageFacts());
+    copies->BeforeChange();
+  }
+
+  // The number in a copy that it holds; -1: it has none.
+  float ValueIn(const CopyLabel& label) {
+    const absl::string_view image = copies->ImageOf(label);
+    TinyModel read(-1);
+    const auto its = MakeOptimizer(OptimizerConfig(), TensorsOf(read.parameters()));
+    ImageFacts facts;
+    const bool restored =
+        RestoreImage(image.data(), image.size(), {read, *its, nullptr}, &facts).ok();
+    EXPECT_EQ(restored, !image.empty());
+    return read.value();
+  }
+
+  CopyReport report() {
+    const absl::MutexLock lock(&mu_);
+    return report_;
+  }
+
+  CopyOrders orders;
+  TinyModel model;
+  std::unique_ptr<Optimizer> optimizer;
+  CpuPlatform platform;
+  std::unique_ptr<StateCopies> copies;
+};
+
+TEST(StateCopiesTest, EachCopyIsThereTwiceAsTheStateWasThen) {
+  for (const int ranks : {2, 3}) {
+    RunRanks(Ranks(ranks), [&](const TrainerConfig& config, Groups& groups) {
+      const int me = config.rank();
+      Rank rank(me, ranks);
+      rank.copies->Begin(ConnectCopies(groups, me, rank.orders), /*furthest=*/10);
+      EXPECT_FALSE(rank.copies->IsDue(10)) << "another rank has done this step already";
+      EXPECT_TRUE(rank.copies->IsDue(11)) << "the first step of the generation";
+      EXPECT_FALSE(rank.copies->IsDue(15));
+      EXPECT_FALSE(rank.copies->IsDue(100)) << "all is done";
+      rank.Copy(20);
+      rank.model.Set(-7);
+      rank.copies->Leave();
+      EXPECT_EQ(rank.report().copied_step, 20);
+      EXPECT_EQ(rank.ValueIn({10 + me, 20, kGeneration}), static_cast<float>(me));
+      const int ward = rank.orders.ward_rank;
+      EXPECT_EQ(rank.ValueIn({10 + ward, 20, kGeneration}), static_cast<float>(ward));
+      EXPECT_TRUE(rank.copies->ImageOf({10 + me, 30, kGeneration}).empty());
+    });
+  }
+}
+
+TEST(StateCopiesTest, ACopyThatIsNotSettledIsNotReplaced) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const int me = config.rank();
+    Rank rank(me, 2);
+    rank.copies->Begin(ConnectCopies(groups, me, rank.orders), /*furthest=*/0);
+    rank.Copy(10);
+    rank.model.Set(-7);
+    rank.Copy(20);
+    rank.copies->Leave();
+    EXPECT_EQ(rank.report().copied_step, 10);
+    EXPECT_EQ(rank.report().settled_step, 20);
+    EXPECT_EQ(rank.ValueIn({10 + me, 10, kGeneration}), static_cast<float>(me));
+    EXPECT_TRUE(rank.copies->ImageOf({10 + me, 20, kGeneration}).empty());
+  });
+}
+
+TEST(StateCopiesTest, WhoLeavesDoesNotKeepToTheLimit) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const int me = config.rank();
+    Rank rank(me, 2, /*send_limit=*/100);
+    rank.copies->Begin(ConnectCopies(groups, me, rank.orders), /*furthest=*/0);
+    const absl::Time begun = absl::Now();
+    rank.Copy(10);
+    rank.copies->Leave();
+    EXPECT_LT(absl::Now() - begun, absl::Seconds(20)) << "the first 4 KiB alone take 41 s";
+    EXPECT_EQ(rank.report().copied_step, 10);
+    EXPECT_EQ(rank.ValueIn({10 + me, 10, kGeneration}), static_cast<float>(me));
+  });
+}
+
+TEST(StateCopiesTest, ARankThatIsGoneEndsCopiesAndNothingElse) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const int me = config.rank();
+    Rank rank(me, 2);
+    const auto links = ConnectCopies(groups, me, rank.orders);
+    groups.all().Sum(at::zeros({1}));  // Both are connected.
+    if (me == 1) return;               // Its connections are closed.
+    rank.copies->Begin(links, /*furthest=*/0);
+    rank.Copy(10);
+    rank.copies->Leave();
+    EXPECT_EQ(rank.report().copied_step, 0);
+    EXPECT_EQ(rank.report().settled_step, 10);
+    EXPECT_NE(rank.report().error, "");
+    EXPECT_FALSE(groups.has_failed()) << "later errors would be taken for those of collectives";
+  });
+}
+
+}  // namespace
+}  // namespace paceline

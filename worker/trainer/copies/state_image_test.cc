@@ -1,0 +1,165 @@
+#include "worker/trainer/copies/state_image.h"
+
+#include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
+#include <ATen/ops/ones.h>
+#include <ATen/ops/rand.h>
+#include <ATen/ops/zeros.h>
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/model/model.h"
+
+namespace paceline {
+namespace {
+
+class TinyModel : public Model {
+ public:
+  explicit TinyModel(int64_t size = 3) : Model(at::kCPU) {
+    AddParameter("weight", at::rand({size, 5}));
+    AddParameter("empty", at::zeros({0}));
+    AddBuffer("statistic", at::rand({2}));
+  }
+  at::Tensor Loss(const Batch& /*batch*/) override { return parameters()[0].tensor.sum(); }
+  Score Evaluate(const Batch& /*batch*/) override { return {}; }
+};
+
+// A number and a tensor of its size.
+class TinyAttachments : public Attachments {
+ public:
+  std::string Names() const override { return "tiny"; }
+  Attachment Take(Scope scope) const override {
+    return scope == Scope::kShared ? Attachment{std::to_string(shared.numel()), {shared}}
+                                   : Attachment{"own", {own}};
+  }
+  std::vector<at::Tensor> Allocate(Scope scope, const std::string& schema) const override {
+    const int64_t size = scope == Scope::kShared ? std::stoll(schema) : 1;
+    return {at::empty({size})};
+  }
+  void Put(Scope scope, const Attachment& attachment) override {
+    (scope == Scope::kShared ? shared : own) = attachment.tensors[0];
+  }
+  void Keep() override {}
+  void Undo() override {}
+
+  at::Tensor shared = at::full({4}, 4.0F);
+  at::Tensor own = at::full({1}, 1.0F);
+};
+
+OptimizerConfig AdamW() {
+  OptimizerConfig config;
+  config.kind = OptimizerConfig::Kind::kAdamW;
+  return config;
+}
+
+// A rank, and the memory of its copy.
+struct Rank {
+  explicit Rank(int64_t size = 3)
+      : model(size), optimizer(MakeOptimizer(AdamW(), TensorsOf(model.parameters()))) {}
+
+  StateParts parts() { return {model, *optimizer, attached ? &attachments : nullptr}; }
+
+  void Change() {
+    const at::NoGradGuard no_grad;
+    for (const at::Tensor& tensor : TensorsOf(model.parameters())) at::Tensor(tensor).add_(1);
+    for (const at::Tensor& tensor : TensorsOf(model.buffers())) at::Tensor(tensor).add_(1);
+    for (const at::Tensor& tensor : optimizer->State()) at::Tensor(tensor).add_(1);
+    attachments.shared = at::full({6}, 6.0F);
+    attachments.own = at::full({1}, 7.0F);
+  }
+
+  void Copy(const ImageFacts& facts) {
+    StateImage image(parts(), facts);
+    memory.resize(image.bytes());
+    image.Stage(platform, memory.data());
+    image.BeforeChange();
+    Change();
+    image.Wait();
+  }
+
+  bool attached = false;
+  TinyModel model;
+  std::unique_ptr<Optimizer> optimizer;
+  TinyAttachments attachments;
+  CpuPlatform platform;
+  std::string memory;
+};
+
+ImageFacts Facts() {
+  ImageFacts facts;
+  facts.label = {3, 40, 2};
+  facts.data = {1, 96};
+  facts.evaluated = 30;
+  facts.all_equal = false;
+  return facts;
+}
+
+std::vector<at::Tensor> Values(Rank& rank) {
+  std::vector<at::Tensor> values;
+  for (const auto& part : {TensorsOf(rank.model.parameters()), TensorsOf(rank.model.buffers()),
+                           rank.optimizer->State()}) {
+    for (const at::Tensor& tensor : part) values.push_back(tensor.detach().clone());
+  }
+  return values;
+}
+
+bool AreEqual(const std::vector<at::Tensor>& a, const std::vector<at::Tensor>& b) {
+  bool equal = a.size() == b.size();
+  for (size_t i = 0; equal && i < a.size(); ++i) equal = a[i].equal(b[i]);
+  return equal;
+}
+
+TEST(StateImageTest, AnotherRankGoesOnWithTheStateThatWasCopied) {
+  Rank rank;
+  const std::vector<at::Tensor> before = Values(rank);
+  rank.Copy(Facts());
+  const at::Tensor drawn = at::rand({4});
+  EXPECT_FALSE(AreEqual(Values(rank), before));
+
+  Rank other;
+  ImageFacts facts;
+  ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), other.parts(), &facts).ok());
+  EXPECT_TRUE(at::rand({4}).equal(drawn));
+  EXPECT_TRUE(AreEqual(Values(other), before));
+  EXPECT_EQ(facts.label, (CopyLabel{3, 40, 2}));
+  EXPECT_EQ(facts.data, (DataPosition{1, 96}));
+  EXPECT_EQ(facts.evaluated, 30);
+  EXPECT_FALSE(facts.all_equal);
+}
+
+TEST(StateImageTest, WhatIsAttachedHasTheSizeThatItHad) {
+  Rank rank;
+  rank.attached = true;
+  rank.Copy(Facts());
+  ImageFacts facts;
+  ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), rank.parts(), &facts).ok());
+  EXPECT_TRUE(rank.attachments.shared.equal(at::full({4}, 4.0F)));
+  EXPECT_TRUE(rank.attachments.own.equal(at::full({1}, 1.0F)));
+}
+
+TEST(StateImageTest, WhatDoesNotFitChangesNothing) {
+  Rank rank;
+  rank.Copy(Facts());
+  ImageFacts facts;
+  Rank larger(4);
+  const std::vector<at::Tensor> before = Values(larger);
+  EXPECT_EQ(RestoreImage(rank.memory.data(), rank.memory.size(), larger.parts(), &facts).code(),
+            absl::StatusCode::kDataLoss);
+  EXPECT_TRUE(AreEqual(Values(larger), before));
+  const std::vector<at::Tensor> changed = Values(rank);
+  for (const size_t bytes : {size_t{0}, size_t{64}, rank.memory.size() - 1}) {
+    EXPECT_EQ(RestoreImage(rank.memory.data(), bytes, rank.parts(), &facts).code(),
+              absl::StatusCode::kDataLoss)
+        << bytes;
+  }
+  EXPECT_TRUE(AreEqual(Values(rank), changed));
+}
+
+}  // namespace
+}  // namespace paceline
