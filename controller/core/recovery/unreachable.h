@@ -29,7 +29,7 @@ inline constexpr absl::Duration kReconnectGrace = absl::Seconds(10);
 // they do with each other is not known, and nothing can be told to them.
 bool AreAllSilent(const Job& job, Moment now);
 
-// What a drain for now of the node waits for then, and what can be done, for people.
+// Text for people: what a drain in mode now of the node waits for meanwhile, and what to do.
 std::string WhatSilenceWaitsFor(const NodeName& node);
 
 // The ranks on an unreachable node are to be ended by a drain, but all nodes are silent: keeps that
