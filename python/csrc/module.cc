@@ -104,6 +104,18 @@ const char* NameOf(StepOrder::Kind kind) {
   }
 }
 
+// A group that belongs to Python. It ends without the GIL: the end of what it is connected to waits
+// for threads, which may be about to free tensors that Python has let go of, and need the GIL.
+class OwnedSwitchingGroup : public SwitchingGroup {
+ public:
+  using SwitchingGroup::SwitchingGroup;
+  ~OwnedSwitchingGroup() override {
+    if (PyGILState_Check() == 0) return;
+    const py::gil_scoped_release no_gil;
+    Sever();
+  }
+};
+
 // A method that runs without the GIL; torch's exceptions arrive as in torch itself.
 template <typename Function>
 auto WithoutGil(Function function) {
@@ -159,8 +171,8 @@ void BindEngine(py::module_& m, Platform& platform) {
            py::arg("samples"), py::arg("batch"), py::arg("shuffle"), py::arg("evaluates"))
       .def("switching_group",
            [](Engine& engine, int rank, int size) {  // Both live as long as the process.
-             return c10::make_intrusive<SwitchingGroup>(rank, size,
-                                                        [&engine] { engine.CountCollective(); });
+             return c10::intrusive_ptr<SwitchingGroup>(c10::make_intrusive<OwnedSwitchingGroup>(
+                 rank, size, [&engine] { engine.CountCollective(); }));
            })
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),
@@ -230,8 +242,10 @@ void BindSwitchingGroup(py::module_& m) {
   py::module_::import("torch.distributed");  // Binds the base class.
   py::class_<SwitchingGroup, c10::intrusive_ptr<SwitchingGroup>, c10d::ProcessGroup>(
       m, "SwitchingGroup")
-      .def(py::init(
-               [](int rank, int size) { return c10::make_intrusive<SwitchingGroup>(rank, size); }),
+      .def(py::init([](int rank, int size) {
+             return c10::intrusive_ptr<SwitchingGroup>(
+                 c10::make_intrusive<OwnedSwitchingGroup>(rank, size));
+           }),
            py::arg("rank"), py::arg("size"))
       .def("connect", WithoutGil([](SwitchingGroup& group,
                                     const c10::intrusive_ptr<c10d::ProcessGroup>& inner) {

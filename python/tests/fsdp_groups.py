@@ -57,6 +57,14 @@ class SwitchingGroupTest(unittest.TestCase):
         with self.assertRaisesRegex(ValueError, "no rank 2 of 2"):
             group.move(2)
 
+    def test_a_connected_group_ends_while_its_thread_frees_tensors(self):
+        group = SwitchingGroup(0, 1)
+        group.connect(group_with(dist.ProcessGroup.BackendType.GLOO,
+                                 dist.ProcessGroupGloo(HashStore(), 0, 1, PATIENCE), 0, 1))
+        # Nobody in Python has these tensors any more: a thread of Gloo frees them, with the GIL.
+        group.alltoall_base(torch.zeros(1), torch.ones(1), [], [])
+        del group
+
     def test_what_needs_a_backend_is_refused(self):
         with self.assertRaisesRegex(NotImplementedError, "symmetric memory"):
             SwitchingGroup(0, 2)._get_backend(CPU)
