@@ -104,12 +104,12 @@ const char* NameOf(StepOrder::Kind kind) {
   }
 }
 
-// A group that belongs to Python. It ends without the GIL: the end of what it is connected to waits
-// for threads, which may be about to free tensors that Python has let go of, and need the GIL.
-class OwnedSwitchingGroup : public SwitchingGroup {
+// A switching group as Python has it. It ends without the GIL: the end of what it is connected to
+// waits for threads, which may need the GIL to free tensors that Python has let go of.
+class PythonSwitchingGroup : public SwitchingGroup {
  public:
   using SwitchingGroup::SwitchingGroup;
-  ~OwnedSwitchingGroup() override {
+  ~PythonSwitchingGroup() override {
     if (PyGILState_Check() == 0) return;
     const py::gil_scoped_release no_gil;
     Sever();
@@ -171,8 +171,8 @@ void BindEngine(py::module_& m, Platform& platform) {
            py::arg("samples"), py::arg("batch"), py::arg("shuffle"), py::arg("evaluates"))
       .def("switching_group",
            [](Engine& engine, int rank, int size) {  // Both live as long as the process.
-             return c10::intrusive_ptr<SwitchingGroup>(c10::make_intrusive<OwnedSwitchingGroup>(
-                 rank, size, [&engine] { engine.CountCollective(); }));
+             return c10::make_intrusive<PythonSwitchingGroup>(
+                 rank, size, [&engine] { engine.CountCollective(); });
            })
       .def("set_optimizer_slots", &SetOptimizerSlots)
       .def("sampler", &MakeSampler, py::kw_only(), py::arg("samples"), py::arg("rank"),
@@ -240,25 +240,22 @@ void BindSampler(py::module_& m) {
 
 void BindSwitchingGroup(py::module_& m) {
   py::module_::import("torch.distributed");  // Binds the base class.
-  py::class_<SwitchingGroup, c10::intrusive_ptr<SwitchingGroup>, c10d::ProcessGroup>(
-      m, "SwitchingGroup")
-      .def(py::init([](int rank, int size) {
-             return c10::intrusive_ptr<SwitchingGroup>(
-                 c10::make_intrusive<OwnedSwitchingGroup>(rank, size));
-           }),
+  // torch compares groups by identity: their very class has to be bound, not only its base.
+  using Group = PythonSwitchingGroup;
+  py::class_<Group, c10::intrusive_ptr<Group>, c10d::ProcessGroup>(m, "SwitchingGroup")
+      .def(py::init([](int rank, int size) { return c10::make_intrusive<Group>(rank, size); }),
            py::arg("rank"), py::arg("size"))
-      .def("connect", WithoutGil([](SwitchingGroup& group,
-                                    const c10::intrusive_ptr<c10d::ProcessGroup>& inner) {
+      .def("connect",
+           WithoutGil([](Group& group, const c10::intrusive_ptr<c10d::ProcessGroup>& inner) {
              group.Connect(inner);
            }))
-      .def("sever", WithoutGil([](SwitchingGroup& group) { group.Sever(); }))
-      .def("move", WithoutGil([](SwitchingGroup& group, int rank) { group.Move(rank); }))
-      .def_property_readonly("is_connected", &SwitchingGroup::is_connected)
+      .def("sever", WithoutGil([](Group& group) { group.Sever(); }))
+      .def("move", WithoutGil([](Group& group, int rank) { group.Move(rank); }))
+      .def_property_readonly("is_connected", &Group::is_connected)
       // These two hide what torch would answer by a backend of the group's own.
-      .def_property_readonly("_device_types", &SwitchingGroup::Devices)
-      .def("_get_backend", WithoutGil([](SwitchingGroup& group, const c10::Device& /*device*/) {
-             group.RefuseBackend();
-           }));
+      .def_property_readonly("_device_types", &Group::Devices)
+      .def("_get_backend",
+           WithoutGil([](Group& group, const c10::Device& /*device*/) { group.RefuseBackend(); }));
 }
 
 // Classes of python/paceline/errors.py.
