@@ -1,10 +1,14 @@
 #include "worker/trainer/copies/state_copies.h"
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "common/log.h"
+#include "worker/trainer/telemetry/host_memory.h"
 
 namespace paceline {
 
@@ -78,6 +82,9 @@ std::shared_ptr<StateImage> StateCopies::Stage(Room& room, const StateParts& par
     image->Stage(platform_, MemoryIn(room, image->bytes()));
     return image;
   } catch (const std::bad_alloc&) {
+    return nullptr;
+  } catch (const c10::Error& error) {
+    if (!IsOutOfMemory(error.what_without_backtrace())) throw;
     return nullptr;
   }
 }
@@ -207,13 +214,23 @@ absl::string_view StateCopies::ImageOf(const CopyLabel& label) const {
   return {};
 }
 
-char* StateCopies::BeginFetch(const CopyLabel& label, size_t bytes) {
+absl::StatusOr<char*> StateCopies::BeginFetch(const CopyLabel& label, size_t bytes) {
   {
     const absl::MutexLock lock(&mu_);
     fetching_ = keeper_.BeginFetch(label);
   }
-  if (!fetching_.has_value()) throw std::bad_alloc();
-  return MemoryIn(own_[*fetching_], bytes);
+  if (!fetching_.has_value()) {
+    return absl::InternalError(absl::StrCat("both places for copies are in use, and seat ",
+                                            label.seat, " lacks that of step ", label.step));
+  }
+  try {
+    return MemoryIn(own_[*fetching_], bytes);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "out of host memory: the copy of seat ", label.seat, " after step ", label.step, " takes ",
+        bytes >> 20, " MiB, and this process has ", ReadHostMemory().rss >> 20,
+        " MiB; run fewer ranks on the host, or leave recovery.copy_every_steps out"));
+  }
 }
 
 void StateCopies::EndFetch(bool whole) {

@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -53,11 +52,6 @@ bool IsSlipstream(const TrainerConfig& config) {
 std::unique_ptr<Training> MakeTraining(const TrainingParts& parts) {
   if (IsSlipstream(parts.config)) return std::make_unique<SlipstreamLoop>(parts);
   return std::make_unique<TrainLoop>(parts);
-}
-
-bool IsOutOfMemory(absl::string_view message) {
-  return absl::StrContains(message, "can't allocate memory") ||
-         absl::StrContains(message, "out of memory");
 }
 
 }  // namespace
