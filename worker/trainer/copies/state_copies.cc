@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/log.h"
 #include "worker/trainer/telemetry/host_memory.h"
 
@@ -42,6 +43,24 @@ void StateCopies::Leave() {
   sender_.Drain();
   receiver_.Drain();
   links_ = nullptr;
+}
+
+void StateCopies::Finish(absl::Duration patience) {
+  BeforeChange();
+  const absl::Time deadline = absl::Now() + patience;
+  {
+    const absl::MutexLock lock(&mu_);
+    is_leaving_ = true;
+  }
+  if (!sender_.Drain(deadline) || !receiver_.Drain(deadline)) {
+    {
+      const absl::MutexLock lock(&mu_);
+      gives_up_ = true;
+    }
+    links_->to_buddy.pair->Abort();
+    links_->from_ward.pair->Abort();
+  }
+  Leave();
 }
 
 bool StateCopies::IsDue(int64_t steps_done) const {
@@ -114,7 +133,9 @@ void StateCopies::PrepareRoom(size_t place, size_t bytes) {
   }
 }
 
-void StateCopies::Report() { options_.on_report(keeper_.report()); }
+void StateCopies::Report() {
+  if (!gives_up_) options_.on_report(keeper_.report());
+}
 
 void StateCopies::Fail(size_t place, int64_t step, const std::string& why) {
   PACELINE_LOG(WARNING) << "copy_failed step=" << step << ": " << why;

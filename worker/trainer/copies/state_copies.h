@@ -68,6 +68,9 @@ class StateCopies {
   // The generation is over. Waits until what is under way is done, as fast as it can be, or has
   // failed because the generation's collectives were ended.
   void Leave();
+  // The training is over, and its groups are whole. As Leave, but for what is not done after
+  // `patience`, which is given up without a report. Nothing is under way any more on return.
+  void Finish(absl::Duration patience);
 
   // For going back (copy_restore.h), after Enter. Labels of all whole copies; the image of one,
   // empty if there is none.
@@ -125,6 +128,7 @@ class StateCopies {
   mutable absl::Mutex mu_;
   CopyKeeper keeper_ ABSL_GUARDED_BY(mu_);
   bool is_leaving_ ABSL_GUARDED_BY(mu_) = false;
+  bool gives_up_ ABSL_GUARDED_BY(mu_) = false;  // What fails is not reported any more.
 
   // Last members, because their threads use the others.
   TaskThread sender_;

@@ -213,6 +213,35 @@ TEST(StateCopiesTest, AHostWithoutMemoryForTheCopyOfAnotherRankSaysSo) {
   rank.copies->EndFetch(/*whole=*/false);
 }
 
+TEST(StateCopiesTest, TheEndWaitsForCopiesThatOthersSendAndKeep) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    Rank rank(config.rank(), 2);
+    rank.copies->Begin(ConnectCopies(groups, config.rank(), rank.orders), /*furthest=*/0);
+    rank.Copy(10);
+    rank.copies->Finish(absl::InfiniteDuration());
+    EXPECT_EQ(rank.report().copied_step, 10);
+    const int ward = rank.orders.ward_rank;
+    EXPECT_EQ(rank.ValueIn({10 + ward, 10, kGeneration}), static_cast<float>(ward));
+  });
+}
+
+TEST(StateCopiesTest, TheEndDoesNotWaitForWhoMakesNoCopy) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const int me = config.rank();
+    Rank rank(me, 2);
+    const auto links = ConnectCopies(groups, me, rank.orders);
+    rank.copies->Begin(links, /*furthest=*/0);
+    if (me == 0) {
+      const absl::Time begun = absl::Now();
+      rank.Copy(10);
+      rank.copies->Finish(absl::ZeroDuration());
+      EXPECT_LT(absl::Now() - begun, absl::Seconds(15)) << "collectives time out after 20 s";
+      EXPECT_EQ(rank.report().settled_step, 0) << "it says that a copy has failed";
+    }
+    groups.all().Sum(at::zeros({1}));  // Rank 1 keeps its links until then.
+  });
+}
+
 TEST(StateCopiesTest, ARankThatIsGoneEndsCopiesAndNothingElse) {
   RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
     const int me = config.rank();
