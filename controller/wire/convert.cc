@@ -95,6 +95,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
     out.mutable_copies()->set_settled_step(copies.settled_step);
     out.mutable_copies()->set_error(copies.error);
     out.mutable_copies()->set_steps_lost(copies.steps_lost);
+    out.mutable_copies()->set_failed_step(copies.failed_step);
   }
   return out;
 }

@@ -214,8 +214,12 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.left = Generation(status.left_generation());
   out.can_hand_over = status.can_hand_over();
   const v1::CopyStatus& copies = status.copies();
-  out.copies = {Generation(copies.generation()), copies.copied_step(), copies.settled_step(),
-                copies.error(), copies.steps_lost()};
+  out.copies = {Generation(copies.generation()),
+                copies.copied_step(),
+                copies.settled_step(),
+                copies.error(),
+                copies.steps_lost(),
+                copies.failed_step()};
   return out;
 }
 

@@ -8,6 +8,7 @@ middle of either), before_update, word (for deaf), updated. HABITS are words for
 does besides; `mesh=2x2`: its model is parallelized on a mesh of shard and tensor.
 """
 
+import atexit
 import os
 import signal
 import sys
@@ -24,6 +25,8 @@ from fsdp_net import BLOCKS, ROWS, Net, build, build_parallel  # noqa: E402
 
 settings = os.environ
 habits = settings.get("HABITS", "").split()
+if "handler" in habits:
+    atexit.register(print, "the handler has run", flush=True)  # Behind the engine's.
 sizes = [word.split("=")[1].split("x") for word in habits if word.startswith("mesh=")]
 run = paceline.init(mesh=dict(zip(("shard", "tensor"), map(int, sizes[0]))) if sizes else None)
 AT = [[moment.split() for moment in generation.split("+")]

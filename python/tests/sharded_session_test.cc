@@ -124,6 +124,16 @@ TEST_F(ShardedSessionTest, TrainsWithEvaluations) {
   EXPECT_EQ(Losses(*daemon, 3).size(), 24U);
 }
 
+TEST_F(ShardedSessionTest, HandlersAtExitRunInAJobWithCopies) {
+  setenv("HABITS", "handler", 1);
+  const std::unique_ptr<FakeDaemon> daemon =
+      RunUndisturbedSession(2, "shards: 2 recovery { copy_every_steps: 5 } ");
+  for (const int rank : {0, 1}) {
+    EXPECT_EQ(daemon->status(rank).membership().copies().generation(), 1) << "it has no copies";
+    EXPECT_THAT(daemon->Log(rank), HasSubstr("the handler has run"));
+  }
+}
+
 TEST_F(ShardedSessionTest, AllReplicasAreEqual) {
   RunUndisturbedSession(4, "shards: 2 ");
   const std::string whole = Whole("undisturbed");

@@ -86,8 +86,12 @@ void Trainer::Tell() {
   reported.left = Generation(membership_.left_generation());
   reported.can_hand_over = true;
   const CopyReport& copies = copies_.keeper.report();
-  reported.copies = {Generation(copies.generation), copies.copied_step, copies.settled_step,
-                     copies.error, copies.steps_lost};
+  reported.copies = {Generation(copies.generation),
+                     copies.copied_step,
+                     copies.settled_step,
+                     copies.error,
+                     copies.steps_lost,
+                     copies.failed_step};
   node_.OnReported(*this);
 }
 

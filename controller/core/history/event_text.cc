@@ -186,6 +186,11 @@ class Writer {
          absl::StrCat("a checkpoint failed: ", error.empty() ? "the reason is not known" : error));
   }
   void operator()(const transition::CheckpointErrorChanged&) {}  // The job's page shows it.
+  void operator()(const transition::CopiesFail& fail) { Warn(JobEventKind::kCheckpoint, fail.why); }
+  void operator()(const transition::CopiesAreMadeAgain&) {
+    Add(JobEventKind::kCheckpoint, absl::StrCat("copies in memory are made again: those of step ",
+                                                job_.recovery.copies.step, " are complete"));
+  }
 
   void operator()(const transition::VerdictFound& found) {
     events_.push_back(EventOf(found.verdict));

@@ -76,6 +76,10 @@ struct SlipstreamImpossible {  // `auto` has no choice for this model.
 struct CheckpointCompleted {};  // NewestComplete(job).
 struct CheckpointFailed {};
 struct CheckpointErrorChanged {};  // JobCheckpoints::last_error is another, and there is one.
+struct CopiesFail {                // Those in host memory.
+  std::string why;                 // WhyCopiesFail(job).
+};
+struct CopiesAreMadeAgain {};  // After CopiesFail, some are complete.
 
 // Its stragglers.
 struct VerdictFound {
@@ -95,7 +99,8 @@ using JobTransition = std::variant<
     transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
     transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
     transition::CheckpointCompleted, transition::CheckpointFailed,
-    transition::CheckpointErrorChanged, transition::VerdictFound, transition::DecisionChanged>;
+    transition::CheckpointErrorChanged, transition::CopiesFail, transition::CopiesAreMadeAgain,
+    transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

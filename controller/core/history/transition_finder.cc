@@ -7,6 +7,7 @@
 
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/job/plan.h"
+#include "controller/core/recovery/copies.h"
 
 namespace paceline {
 namespace {
@@ -60,6 +61,7 @@ std::vector<JobTransition> KnownJob::Look(const Job& job) {
     news.push_back(transition::Evaluated());
   }
   LookAtCheckpoints(job, news);
+  LookAtCopies(job, news);
   LookAtStall(job, news);
   LookAtMembership(job, news);
   LookAtPlan(job, news);
@@ -80,6 +82,19 @@ void KnownJob::LookAtCheckpoints(const Job& job, News& news) const {
     news.push_back(transition::CheckpointErrorChanged());
   }
   if (IsStopAsked(job) && !stops_when_saved_) news.push_back(transition::StopAfterSaveAsked());
+}
+
+bool KnownJob::HasNewCopies(const Job& job) const {
+  const JobCopies& copies = job.recovery.copies;
+  return copies.step > 0 && (copies.step != copied_step_ || copies.generation != copied_in_);
+}
+
+void KnownJob::LookAtCopies(const Job& job, News& news) const {
+  const std::string why = WhyCopiesFail(job);
+  if (!why.empty() && !copies_fail_) news.push_back(transition::CopiesFail{why});
+  if (why.empty() && copies_fail_ && HasNewCopies(job)) {
+    news.push_back(transition::CopiesAreMadeAgain());
+  }
 }
 
 void KnownJob::LookAtStall(const Job& job, News& news) const {
@@ -185,6 +200,9 @@ void KnownJob::Remember(const Job& job) {
   committed_ = job.checkpoints.committed;
   failed_ = CountFailed(job.checkpoints);
   save_error_ = job.checkpoints.last_error;
+  copies_fail_ = !WhyCopiesFail(job).empty() || (copies_fail_ && !HasNewCopies(job));
+  copied_step_ = job.recovery.copies.step;
+  copied_in_ = job.recovery.copies.generation;
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;

@@ -45,6 +45,9 @@ class KnownJob {
   };
 
   void LookAtCheckpoints(const Job& job, News& news) const;
+  void LookAtCopies(const Job& job, News& news) const;
+  // Whether others than those that are known are complete.
+  bool HasNewCopies(const Job& job) const;
   void LookAtStall(const Job& job, News& news) const;
   void LookAtMembership(const Job& job, News& news) const;
   void LookAtPlan(const Job& job, News& news) const;
@@ -66,6 +69,9 @@ class KnownJob {
   int64_t committed_ = 0;
   int64_t failed_ = 0;
   std::string save_error_;
+  bool copies_fail_ = false;  // And none has been complete since.
+  int64_t copied_step_ = 0;   // JobCopies::step.
+  Generation copied_in_{0};   // JobCopies::generation.
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;

@@ -280,6 +280,38 @@ TEST(KnownJobTest, TellsOfADrainThatWaitsForANodeToAnswer) {
   EXPECT_THAT(Look(known, played.job), IsEmpty());
 }
 
+// All members report their copies of this step as made, or, if `fails`, all but rank 1.
+void TellCopies(MemberJob& played, int64_t step, bool fails, double at) {
+  for (int rank = 0; rank < 4; ++rank) {
+    TrainerReport report = played.Last(played.Id(rank));
+    CopyStatus& copies = report.membership.copies;
+    copies.generation = played.job.generation;
+    copies.settled_step = step;
+    const bool has_failed = fails && rank == 1;
+    (has_failed ? copies.failed_step : copies.copied_step) = step;
+    copies.error = has_failed ? "the connection broke" : "";
+    played.Tell(report, at);
+  }
+}
+
+TEST(KnownJobTest, TellsOnceThatCopiesFailAndOnceThatTheyAreMadeAgain) {
+  JobRequest request = MemberRequest();
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  KnownJob known(played.job);
+  TellCopies(played, 10, /*fails=*/false, 2);
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+  TellCopies(played, 20, /*fails=*/true, 3);
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre(StartsWith("! no copies in memory are complete since step 20")));
+  TellCopies(played, 30, /*fails=*/true, 4);
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+  TellCopies(played, 40, /*fails=*/false, 5);
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre("copies in memory are made again: those of step 40 are complete"));
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+}
+
 TEST(KnownJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
   MemberJob played;
   KnownJob known(played.job);

@@ -115,10 +115,12 @@ struct CopyStatus {
   int64_t settled_step = 0;
   std::string error;
   int64_t steps_lost = 0;
+  int64_t failed_step = 0;
 
   friend bool operator==(const CopyStatus& a, const CopyStatus& b) {
-    return std::tie(a.generation, a.copied_step, a.settled_step, a.error, a.steps_lost) ==
-           std::tie(b.generation, b.copied_step, b.settled_step, b.error, b.steps_lost);
+    return std::tie(a.generation, a.copied_step, a.settled_step, a.error, a.steps_lost,
+                    a.failed_step) == std::tie(b.generation, b.copied_step, b.settled_step, b.error,
+                                               b.steps_lost, b.failed_step);
   }
 };
 

@@ -135,6 +135,16 @@ std::string DescribeWeakness(const Job& job, const Holders& holders) {
   return text;
 }
 
+// What the loss of a part of the state would cost now.
+std::string CostOfALoss(const Job& job) {
+  if (IsProtected(job) && WhyARestartLosesLess(job).empty()) {
+    return absl::StrCat("takes all ranks back to the copies of step ", job.recovery.copies.step);
+  }
+  const Checkpoint* saved = NewestComplete(job, job.start.since);
+  if (saved == nullptr) return "costs a new start from where it began: there is no checkpoint";
+  return absl::StrCat("costs a new start from the checkpoint of step ", saved->key.step);
+}
+
 }  // namespace
 
 bool HasCopies(const Job& job) {
@@ -259,6 +269,27 @@ std::string WhyItCannotGoOn(const Job& job) {
 
 bool IsProtected(const Job& job) {
   return Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
+}
+
+std::string WhyCopiesFail(const Job& job) {
+  if (!HasCopies(job) || job.state != JobState::kRunning) return "";
+  const JobCopies& copies = job.recovery.copies;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    const CopyStatus status = Reported(job, job.ranks[r]);
+    const bool has_failed =
+        status.failed_step > status.copied_step && status.failed_step <= copies.settled_step;
+    if (!has_failed || copies.buddies[r] == -1) continue;
+    const std::string& node = job.ranks[r].slot.node.value();
+    const int buddy = copies.buddies[r];
+    const std::string& kept_on = job.ranks[static_cast<size_t>(buddy)].slot.node.value();
+    return absl::StrCat(
+        "no copies in memory are complete since step ", status.failed_step, ": that of rank ", r,
+        " on ", node, ", for rank ", buddy, " on ", kept_on, ", was not made: ", status.error,
+        "; a loss of a part of the state now ", CostOfALoss(job), "; look at the memory of ", node,
+        node == kept_on ? "" : absl::StrCat(" and ", kept_on, " and the network between them"),
+        "; broken connections for copies are made anew when ranks change, as by a drain of ", node);
+  }
+  return "";
 }
 
 std::string DescribeProtection(const Job& job) {

@@ -58,6 +58,11 @@ std::string WhyItCannotGoOn(const Job& job);
 // Whether all ranks could go back to the newest complete copies: those of all seats are left.
 bool IsProtected(const Job& job);
 
+// Why no copies are made: a member's has failed, all have done with that step, and it has made none
+// since. Says whom that concerns, what a loss would cost, and what to do. Empty: copies are made, or
+// were only left out.
+std::string WhyCopiesFail(const Job& job);
+
 // What is protected by the copies, for people; without "since when".
 std::string DescribeProtection(const Job& job);
 

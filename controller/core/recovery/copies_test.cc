@@ -84,6 +84,13 @@ JobChange TellCopies(MemberJob& played, int rank, int64_t copied, int64_t settle
   return played.Tell(report, at);
 }
 
+// The rank's copy of this step has failed; its newest one is of `copied`.
+void FailCopy(MemberJob& played, int rank, int64_t copied, int64_t step, double at) {
+  TrainerReport report = played.Last(played.Id(rank));
+  report.membership.copies = {played.job.generation, copied, step, "the connection broke", 0, step};
+  played.Tell(report, at);
+}
+
 void CopyAll(MemberJob& played, int64_t step, double at) {
   for (int rank = 0; rank < 3; ++rank) TellCopies(played, rank, step, step, at);
 }
@@ -140,6 +147,45 @@ TEST(CopiesTest, ACopyThatOneHasGivenUpIsNeverComplete) {
   TellCopies(played, 2, 20, 20, 5);
   EXPECT_EQ(played.job.recovery.copies.step, 10);
   EXPECT_EQ(played.job.recovery.copies.settled_step, 20);
+}
+
+TEST(CopiesTest, SaysOfCopiesThatFailWhomThatConcernsAndWhatALossWouldCost) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  EXPECT_EQ(WhyCopiesFail(played.job), "");
+  FailCopy(played, 0, 10, 20, 3);
+  TellCopies(played, 1, 20, 20, 4);
+  EXPECT_EQ(WhyCopiesFail(played.job), "") << "rank 2 may not have come so far";
+  EXPECT_EQ(TellCopies(played, 2, 20, 20, 5), JobChange::kState) << "it is looked at";
+  EXPECT_EQ(WhyCopiesFail(played.job),
+            "no copies in memory are complete since step 20: that of rank 0 on a, for rank 1 on b, "
+            "was not made: the connection broke; a loss of a part of the state now takes all ranks "
+            "back to the copies of step 10; look at the memory of a and b and the network between "
+            "them; broken connections for copies are made anew when ranks change, as by a drain of "
+            "a");
+  CopyAll(played, 30, 6);
+  EXPECT_EQ(WhyCopiesFail(played.job), "");
+}
+
+TEST(CopiesTest, CopiesThatAreLeftOutHaveNotFailed) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  for (int rank = 0; rank < 3; ++rank) TellCopies(played, rank, 10, 40, 3);
+  EXPECT_EQ(played.job.recovery.copies.settled_step, 40);
+  EXPECT_EQ(WhyCopiesFail(played.job), "");
+}
+
+TEST(CopiesTest, IfNoneAreCompleteALossCostsAStartFromTheCheckpoint) {
+  MemberJob played = OneReplica();
+  for (int rank = 0; rank < 3; ++rank) FailCopy(played, rank, 0, 1, 2);
+  EXPECT_THAT(WhyCopiesFail(played.job), HasSubstr("from where it began: there is no checkpoint"));
+  Checkpoint checkpoint;
+  checkpoint.key = {8, 1};
+  checkpoint.state = CheckpointState::kComplete;
+  played.job.checkpoints.records.push_back(checkpoint);
+  EXPECT_THAT(WhyCopiesFail(played.job), HasSubstr("from the checkpoint of step 8"));
+  played.job.state = JobState::kRecovering;
+  EXPECT_EQ(WhyCopiesFail(played.job), "") << "the next generation tries again";
 }
 
 TEST(CopiesTest, MembersAreToldTheirBuddiesAndWhatIsComplete) {

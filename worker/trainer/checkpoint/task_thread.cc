@@ -19,10 +19,10 @@ void TaskThread::Enqueue(std::function<void()> task) {
   line_.push_back(std::move(task));
 }
 
-void TaskThread::Drain() {
+bool TaskThread::Drain(absl::Time deadline) {
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return line_.empty() && !working_; };
   const absl::MutexLock lock(&mu_);
-  mu_.Await(absl::Condition(&idle));
+  return mu_.AwaitWithDeadline(absl::Condition(&idle), deadline);
 }
 
 void TaskThread::Run() {

@@ -8,6 +8,7 @@
 
 #include "absl/base/thread_annotations.h"
 #include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
 
 namespace paceline {
 
@@ -20,8 +21,8 @@ class TaskThread {
   // Appends a task, which must not throw.
   void Enqueue(std::function<void()> task);
 
-  // Waits until no task is queued or running.
-  void Drain();
+  // Waits until no task is queued or running. False: that was not so before `deadline`.
+  bool Drain(absl::Time deadline = absl::InfiniteFuture());
 
  private:
   void Run();

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
 #include "common/core/status_macros.h"
@@ -70,11 +71,15 @@ void Send(const Rendezvous& rendezvous, absl::string_view image, int to) {
   });
 }
 
-void Receive(const Rendezvous& rendezvous, const CopyLabel& label, uint64_t bytes, int from,
-             StateCopies& copies) {
+absl::Status Receive(const Rendezvous& rendezvous, const CopyLabel& label, uint64_t bytes, int from,
+                     StateCopies& copies) {
+  const absl::StatusOr<char*> memory = copies.BeginFetch(label, static_cast<size_t>(bytes));
+  if (!memory.ok()) {
+    copies.EndFetch(/*whole=*/false);
+    return memory.status();
+  }
   try {
-    const char* const memory = copies.BeginFetch(label, static_cast<size_t>(bytes));
-    ForEachPiece(memory, bytes, [&](const at::Tensor& piece) {
+    ForEachPiece(*memory, bytes, [&](const at::Tensor& piece) {
       ReceiveTensors(rendezvous.groups.all(), {piece}, rendezvous.model.device(), from,
                      /*in_place=*/true);
     });
@@ -83,6 +88,7 @@ void Receive(const Rendezvous& rendezvous, const CopyLabel& label, uint64_t byte
     throw;
   }
   copies.EndFetch(/*whole=*/true);
+  return absl::OkStatus();
 }
 
 absl::Status Fetch(const Rendezvous& rendezvous, const CopyRow& own, StateCopies& copies) {
@@ -104,7 +110,8 @@ absl::Status Fetch(const Rendezvous& rendezvous, const CopyRow& own, StateCopies
     if (from == me) {
       Send(rendezvous, copies.ImageOf(label), to);
     } else {
-      Receive(rendezvous, label, SizeIn(rows[static_cast<size_t>(from)], label), from, copies);
+      PACELINE_RETURN_IF_ERROR(
+          Receive(rendezvous, label, SizeIn(rows[static_cast<size_t>(from)], label), from, copies));
     }
   }
   return absl::OkStatus();

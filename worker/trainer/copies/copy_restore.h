@@ -13,8 +13,8 @@
 namespace paceline {
 
 // Collective, before RunRendezvous. Throws CollectiveError; `state` is then what it was, or none.
-// Internal: nobody has the copy of some seat, or it does not fit. Requires: StateCopies::Enter with
-// these orders.
+// Internal: nobody has the copy of some seat, or it does not fit. ResourceExhausted: the host has
+// no memory for it. Requires: StateCopies::Enter with these orders.
 absl::Status RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& orders,
                            StateCopies& copies, TrainingState& state);
 

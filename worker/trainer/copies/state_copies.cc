@@ -1,10 +1,15 @@
 #include "worker/trainer/copies/state_copies.h"
 
+#include <c10/util/Exception.h>
+
 #include <exception>
 #include <new>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "absl/time/clock.h"
 #include "common/log.h"
+#include "worker/trainer/telemetry/host_memory.h"
 
 namespace paceline {
 
@@ -38,6 +43,24 @@ void StateCopies::Leave() {
   sender_.Drain();
   receiver_.Drain();
   links_ = nullptr;
+}
+
+void StateCopies::Finish(absl::Duration patience) {
+  BeforeChange();
+  const absl::Time deadline = absl::Now() + patience;
+  {
+    const absl::MutexLock lock(&mu_);
+    is_leaving_ = true;
+  }
+  if (!sender_.Drain(deadline) || !receiver_.Drain(deadline)) {
+    {
+      const absl::MutexLock lock(&mu_);
+      gives_up_ = true;
+    }
+    links_->to_buddy.pair->Abort();
+    links_->from_ward.pair->Abort();
+  }
+  Leave();
 }
 
 bool StateCopies::IsDue(int64_t steps_done) const {
@@ -79,6 +102,9 @@ std::shared_ptr<StateImage> StateCopies::Stage(Room& room, const StateParts& par
     return image;
   } catch (const std::bad_alloc&) {
     return nullptr;
+  } catch (const c10::Error& error) {
+    if (!IsOutOfMemory(error.what_without_backtrace())) throw;
+    return nullptr;
   }
 }
 
@@ -107,7 +133,9 @@ void StateCopies::PrepareRoom(size_t place, size_t bytes) {
   }
 }
 
-void StateCopies::Report() { options_.on_report(keeper_.report()); }
+void StateCopies::Report() {
+  if (!gives_up_) options_.on_report(keeper_.report());
+}
 
 void StateCopies::Fail(size_t place, int64_t step, const std::string& why) {
   PACELINE_LOG(WARNING) << "copy_failed step=" << step << ": " << why;
@@ -207,13 +235,23 @@ absl::string_view StateCopies::ImageOf(const CopyLabel& label) const {
   return {};
 }
 
-char* StateCopies::BeginFetch(const CopyLabel& label, size_t bytes) {
+absl::StatusOr<char*> StateCopies::BeginFetch(const CopyLabel& label, size_t bytes) {
   {
     const absl::MutexLock lock(&mu_);
     fetching_ = keeper_.BeginFetch(label);
   }
-  if (!fetching_.has_value()) throw std::bad_alloc();
-  return MemoryIn(own_[*fetching_], bytes);
+  if (!fetching_.has_value()) {
+    return absl::InternalError(absl::StrCat("both places for copies are in use, and seat ",
+                                            label.seat, " lacks that of step ", label.step));
+  }
+  try {
+    return MemoryIn(own_[*fetching_], bytes);
+  } catch (const std::bad_alloc&) {
+    return absl::ResourceExhaustedError(absl::StrCat(
+        "out of host memory: the copy of seat ", label.seat, " after step ", label.step, " takes ",
+        bytes >> 20, " MiB, and this process has ", ReadHostMemory().rss >> 20,
+        " MiB; run fewer ranks on the host, or leave recovery.copy_every_steps out"));
+  }
 }
 
 void StateCopies::EndFetch(bool whole) {

@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
@@ -67,13 +68,17 @@ class StateCopies {
   // The generation is over. Waits until what is under way is done, as fast as it can be, or has
   // failed because the generation's collectives were ended.
   void Leave();
+  // The training is over, and its groups are whole. As Leave, but for what is not done after
+  // `patience`, which is given up without a report. Nothing is under way any more on return.
+  void Finish(absl::Duration patience);
 
   // For going back (copy_restore.h), after Enter. Labels of all whole copies; the image of one,
   // empty if there is none.
   std::vector<CopyLabel> Held() const;
   absl::string_view ImageOf(const CopyLabel& label) const;
-  // Memory for a complete copy from another rank, and that it is there. Throws std::bad_alloc.
-  char* BeginFetch(const CopyLabel& label, size_t bytes);
+  // Memory for a complete copy from another rank, and that it is there. ResourceExhausted: the host
+  // has none.
+  absl::StatusOr<char*> BeginFetch(const CopyLabel& label, size_t bytes);
   void EndFetch(bool whole);
   // This rank goes back by so many steps.
   void BeginRestore(int64_t steps_lost);
@@ -91,7 +96,7 @@ class StateCopies {
   char* MemoryIn(Room& room, size_t bytes) const;
   // Gives the room for the next copy its memory, while nobody uses it.
   void PrepareRoom(size_t place, size_t bytes);
-  // Begins to copy the state to the room; null: there is no memory.
+  // Begins to copy the state to the room; null: there is no memory, on the host or the device.
   std::shared_ptr<StateImage> Stage(Room& room, const StateParts& parts, const ImageFacts& facts);
   void Report() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu_);
   void Fail(size_t place, int64_t step, const std::string& why);
@@ -123,6 +128,7 @@ class StateCopies {
   mutable absl::Mutex mu_;
   CopyKeeper keeper_ ABSL_GUARDED_BY(mu_);
   bool is_leaving_ ABSL_GUARDED_BY(mu_) = false;
+  bool gives_up_ ABSL_GUARDED_BY(mu_) = false;  // What fails is not reported any more.
 
   // Last members, because their threads use the others.
   TaskThread sender_;

@@ -3,12 +3,17 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <memory>
+#include <new>
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
@@ -45,6 +50,17 @@ CopyOrders OrdersOf(int rank, int ranks) {
   orders.ward_rank = (rank + ranks - 1) % ranks;
   return orders;
 }
+
+// Whose copies to the host fail as `fail` does.
+class FailingPlatform : public CpuPlatform {
+ public:
+  std::unique_ptr<HostCopy> StartHostCopy(const std::vector<HostCopyPiece>& pieces) override {
+    if (fail) fail();
+    return CpuPlatform::StartHostCopy(pieces);
+  }
+
+  std::function<void()> fail;
+};
 
 // A rank that copies after each tenth of 100 steps. Its state is a number.
 class Rank {
@@ -94,7 +110,7 @@ class Rank {
   CopyOrders orders;
   TinyModel model;
   std::unique_ptr<Optimizer> optimizer;
-  CpuPlatform platform;
+  FailingPlatform platform;
   std::unique_ptr<StateCopies> copies;
 };
 
@@ -147,6 +163,82 @@ TEST(StateCopiesTest, WhoLeavesDoesNotKeepToTheLimit) {
     EXPECT_LT(absl::Now() - begun, absl::Seconds(20)) << "the first 4 KiB alone take 41 s";
     EXPECT_EQ(rank.report().copied_step, 10);
     EXPECT_EQ(rank.ValueIn({10 + me, 10, kGeneration}), static_cast<float>(me));
+  });
+}
+
+TEST(StateCopiesTest, ACopyWithoutMemoryIsLeftOutAndTheNextOneIsMade) {
+  const std::vector<std::function<void()>> failures = {
+      [] { throw std::bad_alloc(); },
+      [] { TORCH_CHECK_WITH(OutOfMemoryError, false, "CUDA out of memory. Tried to allocate"); },
+      [] { TORCH_CHECK(false, "DefaultCPUAllocator: can't allocate memory: you tried"); }};
+  for (const std::function<void()>& failure : failures) {
+    RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
+      const int me = config.rank();
+      Rank rank(me, 2);
+      const auto links = ConnectCopies(groups, me, rank.orders);
+      rank.copies->Begin(links, /*furthest=*/0);
+      if (me == 0) rank.platform.fail = failure;
+      rank.Copy(10);
+      rank.copies->Leave();
+      EXPECT_EQ(rank.report().copied_step, me == 0 ? 0 : 10);
+      EXPECT_EQ(rank.report().settled_step, 10);
+      EXPECT_EQ(rank.report().error, me == 0 ? "there is no memory for it" : "");
+      rank.platform.fail = nullptr;
+      rank.orders.settled_step = 10;
+      rank.copies->Begin(links, /*furthest=*/10);
+      rank.Copy(20);
+      rank.copies->Leave();
+      EXPECT_EQ(rank.report().copied_step, 20);
+      EXPECT_EQ(rank.report().error, "");
+    });
+  }
+}
+
+TEST(StateCopiesTest, AnotherErrorOfTheDeviceEndsTheTraining) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    Rank rank(config.rank(), 2);
+    rank.copies->Begin(ConnectCopies(groups, config.rank(), rank.orders), /*furthest=*/0);
+    groups.all().Sum(at::zeros({1}));  // Both are connected.
+    rank.platform.fail = [] { TORCH_CHECK(false, "CUDA error: an illegal memory access"); };
+    EXPECT_THROW(rank.Copy(10), c10::Error);
+  });
+}
+
+TEST(StateCopiesTest, AHostWithoutMemoryForTheCopyOfAnotherRankSaysSo) {
+  Rank rank(0, 2);
+  const absl::StatusOr<char*> memory = rank.copies->BeginFetch({10, 20, 4}, size_t{1} << 50);
+  EXPECT_EQ(memory.status().code(), absl::StatusCode::kResourceExhausted) << memory.status();
+  EXPECT_THAT(std::string(memory.status().message()),
+              testing::StartsWith("out of host memory: the copy of seat 10 after step 20 takes"));
+  rank.copies->EndFetch(/*whole=*/false);
+}
+
+TEST(StateCopiesTest, TheEndWaitsForCopiesThatOthersSendAndKeep) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    Rank rank(config.rank(), 2);
+    rank.copies->Begin(ConnectCopies(groups, config.rank(), rank.orders), /*furthest=*/0);
+    rank.Copy(10);
+    rank.copies->Finish(absl::InfiniteDuration());
+    EXPECT_EQ(rank.report().copied_step, 10);
+    const int ward = rank.orders.ward_rank;
+    EXPECT_EQ(rank.ValueIn({10 + ward, 10, kGeneration}), static_cast<float>(ward));
+  });
+}
+
+TEST(StateCopiesTest, TheEndDoesNotWaitForWhoMakesNoCopy) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const int me = config.rank();
+    Rank rank(me, 2);
+    const auto links = ConnectCopies(groups, me, rank.orders);
+    rank.copies->Begin(links, /*furthest=*/0);
+    if (me == 0) {
+      const absl::Time begun = absl::Now();
+      rank.Copy(10);
+      rank.copies->Finish(absl::ZeroDuration());
+      EXPECT_LT(absl::Now() - begun, absl::Seconds(15)) << "collectives time out after 20 s";
+      EXPECT_EQ(rank.report().settled_step, 0) << "it says that a copy has failed";
+    }
+    groups.all().Sum(at::zeros({1}));  // Rank 1 keeps its links until then.
   });
 }
 

@@ -116,6 +116,7 @@ void CopyKeeper::OnSent(size_t place, int64_t step) {
 void CopyKeeper::OnFailed(size_t place, int64_t step, const std::string& why) {
   own_.Drop(place);
   report_.error = why;
+  report_.failed_step = step;
   Settle(step);
 }
 

@@ -60,6 +60,7 @@ struct CopyReport {
   int64_t settled_step = 0;
   std::string error;
   int64_t steps_lost = 0;
+  int64_t failed_step = 0;
 };
 
 // Two places, each empty or with a copy that is whole or comes into being.

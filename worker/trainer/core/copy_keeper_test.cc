@@ -203,6 +203,21 @@ TEST(CopyKeeperTest, ACopyThatIsGivenUpBesideAnotherIsReportedWhenThatIsSettled)
   EXPECT_NE(keeper.report().error, "");
 }
 
+TEST(CopyKeeperTest, OnlyACopyThatWasBegunHasFailed) {
+  CopyKeeper keeper;
+  keeper.Enter(Orders(1, 0));
+  const size_t place = *keeper.BeginOwn(10);
+  EXPECT_FALSE(keeper.BeginOwn(20).has_value());
+  EXPECT_EQ(keeper.report().failed_step, 0) << "it is left out";
+  keeper.OnFailed(place, 10, "the connection broke");
+  EXPECT_EQ(keeper.report().failed_step, 10);
+  EXPECT_EQ(keeper.report().settled_step, 20);
+  keeper.OnSent(*keeper.BeginOwn(30), 30);
+  EXPECT_EQ(keeper.report().copied_step, 30);
+  keeper.Enter(Orders(2, 0));
+  EXPECT_EQ(keeper.report().failed_step, 0);
+}
+
 TEST(CopyKeeperTest, ACopyOfAnotherSeatIsKeptUntilAllAreKnownToHaveGoneBack) {
   CopyKeeper keeper;
   keeper.Enter(Orders(1, 0));

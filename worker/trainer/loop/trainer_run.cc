@@ -8,7 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/mutex.h"
 #include "absl/time/clock.h"
@@ -53,11 +52,6 @@ bool IsSlipstream(const TrainerConfig& config) {
 std::unique_ptr<Training> MakeTraining(const TrainingParts& parts) {
   if (IsSlipstream(parts.config)) return std::make_unique<SlipstreamLoop>(parts);
   return std::make_unique<TrainLoop>(parts);
-}
-
-bool IsOutOfMemory(absl::string_view message) {
-  return absl::StrContains(message, "can't allocate memory") ||
-         absl::StrContains(message, "out of memory");
 }
 
 }  // namespace
@@ -171,10 +165,11 @@ void TrainerRun::Fail(const absl::Status& status) {
 }
 
 int TrainerRun::Finish() {
-  // Before its end, Slipstream goes on in its communication thread; copies may do so in theirs.
+  // Before its end, Slipstream goes on in its communication thread.
   const bool stops = control_.stop_requested() || !ok();
   const bool slips = stops && generation_ != nullptr && IsSlipstream(generation_->config);
-  if (slips || session_.copies.has_value()) has_broken_groups_ = true;
+  if (slips) has_broken_groups_ = true;
+  FinishCopies(stops);
   if (session_.ledger.has_value() && !session_.ledger->Flush(kLedgerPatience)) {
     PACELINE_LOG(WARNING) << "the ledger of samples lacks the last steps of this rank";
   }

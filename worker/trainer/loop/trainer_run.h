@@ -153,6 +153,9 @@ class TrainerRun {
   void TakePosition(const BuiltPlan& plan);
   // Makes what keeps copies of the state in host memory, if the job has them.
   void MakeCopies();
+  // Ends what is under way in their threads, before the process exits. `stops`: others may not do
+  // their part.
+  void FinishCopies(bool stops);
   // RunRendezvousOfMembers; before that, goes back to the copies if the assignment says so.
   absl::StatusOr<bool> RunRendezvousWithCopies(const Assignment& assignment,
                                                const Rendezvous& rendezvous);

@@ -1,7 +1,10 @@
 // Copies of the rank's state in host memory, through its generations.
+#include <optional>
 #include <utility>
 
+#include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "absl/time/time.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/copies/copy_restore.h"
 #include "worker/trainer/copies/state_copies.h"
@@ -9,6 +12,12 @@
 #include "worker/trainer/loop/trainer_run.h"
 
 namespace paceline {
+namespace {
+
+// The end of a rank waits for the last copies no longer than this: others may still need them.
+constexpr absl::Duration kCopyPatience = absl::Seconds(10);
+
+}  // namespace
 
 void TrainerRun::MakeCopies() {
   const TrainerConfig& config = *session_.config;
@@ -21,6 +30,15 @@ void TrainerRun::MakeCopies() {
     conductor.SetCopies(report);
   };
   session_.copies.emplace(platform_, std::move(options));
+}
+
+void TrainerRun::FinishCopies(bool stops) {
+  if (!session_.copies.has_value() || has_broken_groups_) return;
+  const std::optional<Failure> failure = Guard([&] {
+    session_.copies->Finish(stops ? absl::ZeroDuration() : kCopyPatience);
+    return absl::OkStatus();
+  });
+  if (failure.has_value()) has_broken_groups_ = true;
 }
 
 absl::StatusOr<bool> TrainerRun::RunRendezvousWithCopies(const Assignment& assignment,

@@ -143,6 +143,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   proto.mutable_copies()->set_settled_step(copies.settled_step);
   proto.mutable_copies()->set_error(copies.error);
   proto.mutable_copies()->set_steps_lost(copies.steps_lost);
+  proto.mutable_copies()->set_failed_step(copies.failed_step);
   return proto;
 }
 

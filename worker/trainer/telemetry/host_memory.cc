@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 
 namespace paceline {
@@ -39,6 +40,11 @@ void ResetRssPeak() {
   // Some kernels refuse this; the peak is then since the process's start.
   [[maybe_unused]] const ssize_t written = write(fd, "5", 1);
   close(fd);
+}
+
+bool IsOutOfMemory(absl::string_view message) {
+  return absl::StrContains(message, "can't allocate memory") ||
+         absl::StrContains(message, "out of memory");
 }
 
 }  // namespace paceline

@@ -1,8 +1,10 @@
-// The memory of this process, as counted by the kernel.
+// The memory of this process, as counted by the kernel, and errors of those who find none.
 #ifndef WORKER_TRAINER_TELEMETRY_HOST_MEMORY_H_
 #define WORKER_TRAINER_TELEMETRY_HOST_MEMORY_H_
 
 #include <cstdint>
+
+#include "absl/strings/string_view.h"
 
 namespace paceline {
 
@@ -16,6 +18,10 @@ HostMemory ReadHostMemory();
 
 // Resets rss_peak; has no effect on kernels without support.
 void ResetRssPeak();
+
+// Whether an error of torch with this message says that there was no memory, on the host or on a
+// device. (Those of CPUs have no type of their own.)
+bool IsOutOfMemory(absl::string_view message);
 
 }  // namespace paceline
 
