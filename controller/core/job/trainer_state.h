@@ -40,7 +40,8 @@ struct Progress {
   // While it evaluates: batches done, and their total number.
   int64_t evaluated_batches = 0;
   int64_t evaluation_batches = 0;
-  int64_t collectives = 0;  // Of a sharded model, entered in its generation.
+  // Of a sharded model: 1 + those entered in its generation. 0: they are not counted.
+  int64_t collectives = 0;
 };
 
 struct Evaluation {
