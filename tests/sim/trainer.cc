@@ -87,6 +87,7 @@ void Trainer::Tell() {
   reported.ready = Generation(membership_.ready_generation());
   reported.left = Generation(membership_.left_generation());
   reported.can_hand_over = true;
+  reported.can_keep_copies = true;
   const CopyReport& copies = copies_.keeper.report();
   reported.copies = {Generation(copies.generation), copies.copied_step, copies.settled_step,
                      copies.error, copies.steps_lost};

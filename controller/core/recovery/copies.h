@@ -5,6 +5,9 @@
 //   and sends the copy to its buddy ──▶ it reports the step ──▶ all members have: the copies of
 //   this step are complete, and stand for those before, which are dropped then
 //
+// Trainers of an earlier release know no copies. A generation with one of them makes none, and
+// keeps those that are complete.
+//
 // So from the first complete copies on, some are complete on both sides at any moment. They belong
 // to seats, and stay with the trainers that have them. When the state of a group is lost
 // (state_groups.h), the next generation goes back to them: each member takes the copy of its seat,
@@ -24,6 +27,11 @@ namespace paceline {
 // Whether the job's ranks keep copies.
 bool HasCopies(const Job& job);
 
+// Why the present generation makes no copies, although the job has them: which members' trainers
+// are of an earlier release, and what to do. Trainers that are not ready yet count as able. Empty:
+// it makes them.
+std::string WhyNoCopies(const Job& job);
+
 // By rank: the rank that also keeps its copies. Each is the buddy of one other; -1: there is no
 // other. `nodes`: of the ranks. As many as possible have theirs on another node.
 std::vector<int> BuddiesOf(const std::vector<NodeName>& nodes);
@@ -35,6 +43,9 @@ void RestoreBuddies(Job& job);
 
 // Nothing: it has no part in copies.
 std::optional<MemberCopies> CopiesOf(const Job& job, const RankState& trainer);
+
+// While all go back to the copies: gives up members whose trainers cannot, and their nodes.
+JobChange GiveUpWhoCannotGoBack(Job& job);
 
 // Looks whether all members have reported their copies of a step.
 JobChange TakeCopies(Job& job, Moment now);
