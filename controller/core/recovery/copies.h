@@ -5,13 +5,13 @@
 //   and sends the copy to its buddy ──▶ it reports the step ──▶ all members have: the copies of
 //   this step are complete, and stand for those before, which are dropped then
 //
-// Trainers of an earlier release know no copies. A generation with one of them makes none, and
-// keeps those that are complete.
-//
 // So from the first complete copies on, some are complete on both sides at any moment. They belong
 // to seats, and stay with the trainers that have them. When the state of a group is lost
 // (state_groups.h), the next generation goes back to them: each member takes the copy of its seat,
 // from whoever has it. Until all of its members train, each later generation goes back to the same.
+//
+// Trainers of an earlier release know no copies. A generation with one of them makes none, and
+// keeps those that are complete.
 #ifndef CONTROLLER_CORE_RECOVERY_COPIES_H_
 #define CONTROLLER_CORE_RECOVERY_COPIES_H_
 
