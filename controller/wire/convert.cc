@@ -88,6 +88,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   out.set_ready_generation(status.ready.value());
   out.set_left_generation(status.left.value());
   out.set_can_hand_over(status.can_hand_over);
+  out.set_can_keep_copies(status.can_keep_copies);
   if (!(status.copies == CopyStatus())) {
     const CopyStatus& copies = status.copies;
     out.mutable_copies()->set_generation(copies.generation.value());

@@ -213,6 +213,7 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.ready = Generation(status.ready_generation());
   out.left = Generation(status.left_generation());
   out.can_hand_over = status.can_hand_over();
+  out.can_keep_copies = status.can_keep_copies();
   const v1::CopyStatus& copies = status.copies();
   out.copies = {Generation(copies.generation()),
                 copies.copied_step(),

@@ -75,6 +75,12 @@ absl::Duration Timeout(double seconds, absl::Duration otherwise) {
   return std::isfinite(seconds) && seconds > 0 ? absl::Seconds(seconds) : otherwise;
 }
 
+// A number that makes no whole replicas has no meaning.
+int ShardsOf(const v1::JobSpec& spec) {
+  const int shards = std::max(1, spec.shards());
+  return spec.ranks() % shards == 0 ? shards : 1;
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -90,6 +96,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
+  if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   return policy;
 }
 
@@ -103,12 +110,6 @@ std::optional<CommandPolicy> CommandOf(const v1::JobSpec& spec) {
 int64_t StepsOf(const v1::JobSpec& spec) {
   if (!spec.command().empty() && spec.steps() == 0) return kUnknownSteps;
   return spec.steps();
-}
-
-// A number that makes no whole replicas has no meaning.
-int ShardsOf(const v1::JobSpec& spec) {
-  const int shards = std::max(1, spec.shards());
-  return spec.ranks() % shards == 0 ? shards : 1;
 }
 
 }  // namespace

@@ -52,8 +52,10 @@ TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   spec.set_session(true);
   spec.set_ranks(6);
   EXPECT_EQ(RequestOf(spec).shards, 1);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kShardsLabel))));
   spec.set_shards(3);
   EXPECT_EQ(RequestOf(spec).shards, 3);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kShardsLabel, kTakesShards)));
   spec.set_shards(4);
   EXPECT_EQ(RequestOf(spec).shards, 1) << "6 ranks make no replicas of 4";
   Membership membership;

@@ -38,6 +38,7 @@ SimNode::SimNode(World& world, int index, int slots)
   facts_.uid = absl::StrCat(name_.value(), "-1");
   facts_.address = name_.value();
   facts_.labels["rack"] = absl::StrCat("r", index / 2);
+  facts_.labels["shards"] = "on";
 }
 
 absl::Time SimNode::Clock() const {

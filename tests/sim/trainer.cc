@@ -33,6 +33,8 @@ Trainer::Trainer(World& world, SimNode& node, const TrainerId& id, TrainerOrder 
   static constexpr int64_t kFirstPid = 100;
   status_.id = id;
   status_.pid = kFirstPid + world.time.events();
+  // All are in the same collective, as far as is known: phases and steps tell who hangs.
+  if (facts_.shards > 1) status_.progress.collectives = 1;
   if (facts_.shards == 1 || !began_as_rank_) return;
   part_.at.rank = order_.rank;
   part_.position = Lanes{facts_.shards}.PositionOf(order_.rank);
@@ -85,6 +87,7 @@ void Trainer::Tell() {
   reported.ready = Generation(membership_.ready_generation());
   reported.left = Generation(membership_.left_generation());
   reported.can_hand_over = true;
+  reported.can_keep_copies = true;
   const CopyReport& copies = copies_.keeper.report();
   reported.copies = {Generation(copies.generation),
                      copies.copied_step,

@@ -234,6 +234,8 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   // lack it.
   (*options.hello.mutable_labels())["code"] = takes_commands;
   (*options.hello.mutable_labels())["sessions"] = takes_commands;
+  // Trainers of older workers do not know sharded models.
+  (*options.hello.mutable_labels())["shards"] = "on";
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

@@ -28,7 +28,7 @@ struct Header {
   uint64_t file_bytes;
   char padding[32];
   Word written;      // Records ever written; stored with release after each.
-  Word collectives;  // Entered in the present generation. Several threads add to it.
+  Word collectives;  // As StepRingReader::Collectives. Several threads add to it.
   char padding2[48];
 };
 static_assert(sizeof(Header) == 128 && offsetof(Header, written) == 64 &&

@@ -314,7 +314,7 @@ void StepRingWriter::RoundCollectivesUp() {
 }
 
 void StepRingWriter::ResetCollectives() {
-  if (!IsForkedChild()) RingOf(file_).header.collectives.store(0, kRelease);
+  if (!IsForkedChild()) RingOf(file_).header.collectives.store(1, kRelease);
 }
 
 absl::StatusOr<StepRingReader> StepRingReader::Open(const std::string& path) {

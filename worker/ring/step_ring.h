@@ -113,7 +113,7 @@ class StepRingWriter {
   // An evaluation is done, in which replicas may enter different numbers of collectives: all ranks
   // count on from the same one.
   void RoundCollectivesUp();
-  // A generation begins: counts from 0.
+  // A generation of a sharded model begins: counts anew.
   void ResetCollectives();
 
  private:
@@ -141,7 +141,8 @@ class StepRingReader {
   // Number of records ever written, as the writer tells.
   uint64_t Written() const;
 
-  // Collectives of a sharded model that the writer has entered in its generation.
+  // Of a sharded model: 1 + the collectives that the writer has entered in its generation. 0: it
+  // does not count them.
   uint64_t Collectives() const;
 
   struct Batch {

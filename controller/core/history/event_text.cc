@@ -146,6 +146,10 @@ class Writer {
   void operator()(const transition::SpareFailed&) {
     Warn(JobEventKind::kMembership, job_.recovery.spare_failure);
   }
+  void operator()(const transition::CopiesLeftOut& left_out) {
+    Warn(JobEventKind::kMembership,
+         absl::StrCat("trains without copies in host memory: ", left_out.why));
+  }
   void operator()(const transition::Stalled&) { Warn(JobEventKind::kStall, job_.reason); }
   void operator()(const transition::StallEnded&) {
     Add(JobEventKind::kStall,

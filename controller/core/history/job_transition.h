@@ -51,7 +51,10 @@ struct DrainWaits {  // JobRecovery::waiting_drains.
   std::string why;
 };
 struct SpareFailed {};  // JobRecovery::spare_failure.
-struct Stalled {};      // No rank makes a step.
+struct CopiesLeftOut {  // The generation makes no copies in host memory (copies.h).
+  std::string why;
+};
+struct Stalled {};  // No rank makes a step.
 struct StallEnded {};
 struct CollectivesFound {};  // JobCollectives::findings are others, and there are some.
 
@@ -95,7 +98,7 @@ using JobTransition = std::variant<
     transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
     transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
     transition::MembershipSettled, transition::RanksMustLeave, transition::DrainWaits,
-    transition::SpareFailed, transition::Stalled, transition::StallEnded,
+    transition::SpareFailed, transition::CopiesLeftOut, transition::Stalled, transition::StallEnded,
     transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
     transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
     transition::CheckpointCompleted, transition::CheckpointFailed,

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <iterator>
 #include <optional>
+#include <string>
 #include <utility>
 
 #include "controller/core/checkpoint/job_checkpoints.h"
@@ -32,6 +33,9 @@ bool IsOver(JobState state) {
 bool IsStopAsked(const Job& job) {
   return job.checkpoints.stop_after.has_value() && !job.checkpoints.stop_after->requeue;
 }
+
+// Whether it is known of all members if they can keep copies in host memory, which the job has.
+bool KnowsWhoCopies(const Job& job) { return HasCopies(job) && !StoreAddress(job).empty(); }
 
 // The first rank that could not prepare the plan; end: there is none.
 std::vector<RankState>::const_iterator FindUnprepared(const Job& job, PlanVersion plan) {
@@ -174,6 +178,9 @@ void KnownJob::LookAtTroubles(const Job& job, News& news) const {
   if (job.recovery.spare_failures_reported > spare_failures_) {
     news.push_back(transition::SpareFailed());
   }
+  if (!KnowsWhoCopies(job)) return;
+  const std::string why = WhyNoCopies(job);
+  if (!why.empty() && why != no_copies_) news.push_back(transition::CopiesLeftOut{why});
 }
 
 void KnownJob::Remember(const Job& job) {
@@ -207,6 +214,7 @@ void KnownJob::Remember(const Job& job) {
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
   spare_failures_ = job.recovery.spare_failures_reported;
+  if (KnowsWhoCopies(job)) no_copies_ = WhyNoCopies(job);
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

@@ -325,6 +325,25 @@ TEST(KnownJobTest, TellsThatNoStepIsMadeAndThatTheyAreAgain) {
   EXPECT_THAT(Look(known, played.job), ElementsAre("steps are made again"));
 }
 
+TEST(KnownJobTest, TellsOnceThatAGenerationMakesNoCopies) {
+  JobRequest request = MemberRequest();
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  KnownJob known(played.job);
+  played.job.ranks[1].report.membership.can_keep_copies = false;
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre(StartsWith("! trains without copies in host memory: the trainer of rank "
+                                     "1 on b is of an earlier release")));
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+  played.job.ranks[2].report.membership.can_keep_copies = false;
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre(HasSubstr("the trainers of ranks 1, 2 on b, c")));
+  // Of one that has just started nothing is known.
+  played.job.ranks[0].report.state = TrainerState::kStarting;
+  played.job.ranks[0].report.membership.can_keep_copies = false;
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+}
+
 TEST(KnownJobTest, CollectivesThatRanksStandInAreToldOnce) {
   MemberJob played;
   KnownJob known(played.job);

@@ -91,6 +91,10 @@ inline constexpr char kTakesCode[] = "on";
 // The same for nodes that start sessions.
 inline constexpr char kSessionsLabel[] = "sessions";
 inline constexpr char kTakesSessions[] = "on";
+// The same for nodes whose trainers know sharded models. Those of an earlier release would train
+// the whole model on each rank.
+inline constexpr char kShardsLabel[] = "shards";
+inline constexpr char kTakesShards[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

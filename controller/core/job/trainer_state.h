@@ -40,7 +40,8 @@ struct Progress {
   // While it evaluates: batches done, and their total number.
   int64_t evaluated_batches = 0;
   int64_t evaluation_batches = 0;
-  int64_t collectives = 0;  // Of a sharded model, entered in its generation.
+  // Of a sharded model: 1 + those entered in its generation. 0: they are not counted.
+  int64_t collectives = 0;
 };
 
 struct Evaluation {
@@ -133,12 +134,14 @@ struct MembershipStatus {
   Generation ready{0};  // A planned one that it could join at once.
   Generation left{0};   // Newest that it has left, met or not: the one `error` is about.
   bool can_hand_over = false;
+  bool can_keep_copies = false;
   CopyStatus copies = {};
 
   friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
     return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left, a.can_hand_over,
+                    a.can_keep_copies,
                     a.copies) == std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left,
-                                          b.can_hand_over, b.copies);
+                                          b.can_hand_over, b.can_keep_copies, b.copies);
   }
 };
 

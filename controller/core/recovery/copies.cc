@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -103,6 +104,11 @@ std::string Missing(const Job& job, const std::vector<RankState>& members, const
   return "";
 }
 
+// Whether the trainer is known to be of a release without copies.
+bool KnowsNoCopies(const RankState& trainer) {
+  return IsReady(trainer) && !trainer.report.membership.can_keep_copies;
+}
+
 // "rank 3", "ranks 3, 4", "5 ranks"
 std::string RanksText(const std::vector<size_t>& ranks) {
   constexpr size_t kNamed = 4;
@@ -151,6 +157,23 @@ bool HasCopies(const Job& job) {
   return Recovers(job) && job.request.recovery.copy_every_steps > 0;
 }
 
+std::string WhyNoCopies(const Job& job) {
+  if (!HasCopies(job)) return "";
+  std::vector<size_t> ranks;
+  std::set<std::string> nodes;
+  for (size_t r = 0; r < job.ranks.size(); ++r) {
+    if (!KnowsNoCopies(job.ranks[r])) continue;
+    ranks.push_back(r);
+    nodes.insert(job.ranks[r].slot.node.value());
+  }
+  if (ranks.empty()) return "";
+  const bool one = ranks.size() == 1;
+  return absl::StrCat(one ? "the trainer of " : "the trainers of ", RanksText(ranks), " on ",
+                      absl::StrJoin(nodes, ", "), one ? " is" : " are",
+                      " of an earlier release, which knows no copies: upgrade paceline-worker "
+                      "there, and have its ranks started again (paceline node drain)");
+}
+
 // Ranks of a node are brought together; then the one that is as many places further as the largest
 // node has ranks is on another node, if there is room for that at all.
 std::vector<int> BuddiesOf(const std::vector<NodeName>& nodes) {
@@ -196,8 +219,11 @@ void BeginCopies(Job& job, bool restores) {
 
 std::optional<MemberCopies> CopiesOf(const Job& job, const RankState& trainer) {
   const int rank = RankOf(job, trainer).value();
-  if (!HasCopies(job) || rank < 0) return std::nullopt;
   const JobCopies& copies = job.recovery.copies;
+  if (!HasCopies(job) || rank < 0) return std::nullopt;
+  // Whoever connects knows that all members do, as they get the store's address when all are ready.
+  // Without the order to go back, members would train on from different states.
+  if (!copies.restoring && !WhyNoCopies(job).empty()) return std::nullopt;
   MemberCopies part;
   part.seat = trainer.seat;
   part.buddy = copies.buddies[static_cast<size_t>(rank)];
@@ -207,6 +233,21 @@ std::optional<MemberCopies> CopiesOf(const Job& job, const RankState& trainer) {
   part.settled_step = copies.settled_step;
   part.restore = copies.restoring;
   return part;
+}
+
+JobChange GiveUpWhoCannotGoBack(Job& job) {
+  if (!job.recovery.copies.restoring) return JobChange::kNone;
+  JobChange change = JobChange::kNone;
+  for (RankState& member : job.ranks) {
+    if (IsLost(member) || !KnowsNoCopies(member)) continue;
+    member.lost = absl::StrCat(
+        "its trainer is of an earlier release, which cannot go back to copies in memory: upgrade "
+        "paceline-worker on ",
+        member.slot.node.value());
+    job.recovery.avoid[member.slot.node] = member.lost;
+    change = JobChange::kState;
+  }
+  return change;
 }
 
 // A member makes no further copy before it is told that the one before is settled, and keeps that
@@ -297,7 +338,10 @@ std::string DescribeProtection(const Job& job) {
   std::string text;
   const Holders holders = HoldersAmong(Left(job));
   const std::string missing = Missing(job, job.ranks, holders);
-  if (copies.step == 0) {
+  const std::string why_none = WhyNoCopies(job);
+  if (copies.step == 0 && !why_none.empty()) {
+    text = "nothing";
+  } else if (copies.step == 0) {
     text = absl::StrCat("nothing yet: copies are made after the first step, then after each ",
                         job.request.recovery.copy_every_steps, " steps");
   } else if (!missing.empty()) {
@@ -305,6 +349,7 @@ std::string DescribeProtection(const Job& job) {
   } else {
     text = absl::StrCat("the state after step ", copies.step, DescribeWeakness(job, holders));
   }
+  if (!why_none.empty()) absl::StrAppend(&text, "; no copies are made: ", why_none);
   for (size_t r = 0; r < job.ranks.size(); ++r) {
     const std::string& error = Reported(job, job.ranks[r]).error;
     if (error.empty()) continue;

@@ -9,6 +9,9 @@
 // to seats, and stay with the trainers that have them. When the state of a group is lost
 // (state_groups.h), the next generation goes back to them: each member takes the copy of its seat,
 // from whoever has it. Until all of its members train, each later generation goes back to the same.
+//
+// Trainers of an earlier release know no copies. A generation with one of them makes none, and
+// keeps those that are complete.
 #ifndef CONTROLLER_CORE_RECOVERY_COPIES_H_
 #define CONTROLLER_CORE_RECOVERY_COPIES_H_
 
@@ -24,6 +27,11 @@ namespace paceline {
 // Whether the job's ranks keep copies.
 bool HasCopies(const Job& job);
 
+// Why the present generation makes no copies, although the job has them: which members' trainers
+// are of an earlier release, and what to do. Trainers that are not ready yet count as able. Empty:
+// it makes them.
+std::string WhyNoCopies(const Job& job);
+
 // By rank: the rank that also keeps its copies. Each is the buddy of one other; -1: there is no
 // other. `nodes`: of the ranks. As many as possible have theirs on another node.
 std::vector<int> BuddiesOf(const std::vector<NodeName>& nodes);
@@ -35,6 +43,9 @@ void RestoreBuddies(Job& job);
 
 // Nothing: it has no part in copies.
 std::optional<MemberCopies> CopiesOf(const Job& job, const RankState& trainer);
+
+// While all go back to the copies: gives up members whose trainers cannot, and their nodes.
+JobChange GiveUpWhoCannotGoBack(Job& job);
 
 // Looks whether all members have reported their copies of a step.
 JobChange TakeCopies(Job& job, Moment now);

@@ -105,6 +105,7 @@ void TrainOn(MemberJob& played, int64_t step, int64_t lost, double at) {
     report.progress.step = step;
     report.membership = {};
     report.membership.generation = played.job.generation;
+    report.membership.can_keep_copies = true;
     report.membership.copies = {played.job.generation, 0, 0, "", lost};
     played.Tell(report, at);
   }
@@ -292,6 +293,95 @@ TEST(CopiesTest, WhoHandsItsStateOverComesBackWithItsCopies) {
   EXPECT_EQ(played.job.state, JobState::kRecovering) << played.job.reason;
   EXPECT_EQ(played.Nodes(), "ayc");
   EXPECT_TRUE(played.job.recovery.copies.restoring);
+}
+
+TEST(CopiesTest, OneTrainerOfAnEarlierReleaseIsEnoughForNoCopies) {
+  for (unsigned old = 0; old < 1U << 3; ++old) {
+    MemberJob played = OneReplica();
+    for (const int rank : RanksIn(old, 3)) {
+      TrainerReport report = played.Last(played.Id(rank));
+      report.membership.can_keep_copies = false;
+      played.Tell(report, 2);
+    }
+    for (const RankState& member : played.job.ranks) {
+      EXPECT_EQ(MembershipOf(played.job, member).copies.has_value(), old == 0) << old;
+    }
+    EXPECT_EQ(WhyNoCopies(played.job).empty(), old == 0) << old;
+  }
+}
+
+TEST(CopiesTest, WhichRanksKeepCopiesFromBeingMadeIsSaid) {
+  MemberJob played = OneReplica();
+  TrainerReport report = played.Last(played.Id(1));
+  report.membership.can_keep_copies = false;
+  played.Tell(report, 2);
+  EXPECT_THAT(DescribeProtection(played.job),
+              StartsWith("nothing; no copies are made: the trainer of rank 1 on b is of an earlier "
+                         "release, which knows no copies: upgrade paceline-worker there"));
+}
+
+// Its release is not known before it is ready; nobody connects before all are.
+TEST(CopiesTest, ANewcomerOfAnEarlierReleaseEndsThemForItsGeneration) {
+  JobRequest request = ShardedRequest(2, 2);
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  played.slots.Add("x");
+  for (int rank = 0; rank < 4; ++rank) TellCopies(played, rank, 10, 10, 2);
+  LoseRanks(played, {1}, 10);
+  const Job& job = played.job;
+  ASSERT_EQ(played.Nodes(), "axcd");
+  EXPECT_EQ(StoreAddress(job), "");
+  EXPECT_TRUE(MembershipOf(job, job.ranks[0]).copies.has_value());
+  TrainerReport report = played.Last(played.Id(1));
+  report.state = TrainerState::kReady;
+  report.store_address = "x:2";
+  played.Tell(report, 11);
+  EXPECT_NE(StoreAddress(job), "");
+  for (const RankState& member : job.ranks) {
+    EXPECT_FALSE(MembershipOf(job, member).copies.has_value());
+  }
+  EXPECT_THAT(DescribeProtection(job), StartsWith("the state after step 10"));
+  EXPECT_THAT(DescribeProtection(job), HasSubstr("; no copies are made: the trainer of rank 1"));
+}
+
+TEST(CopiesTest, ATrainerOfAnEarlierReleaseIsReplacedWhenAllGoBack) {
+  MemberJob played = OneReplica();
+  CopyAll(played, 10, 2);
+  LoseRanks(played, {1}, 10);
+  const Job& job = played.job;
+  ASSERT_EQ(played.Nodes(), "axc");
+  TrainerReport report = played.Last(played.Id(1));
+  report.state = TrainerState::kReady;
+  report.store_address = "x:2";
+  played.Tell(report, 11);
+  EXPECT_EQ(job.state, JobState::kRecovering) << job.reason;
+  EXPECT_EQ(job.generation, Generation(3));
+  EXPECT_EQ(played.Nodes(), "ayc");
+  EXPECT_THAT(job.reason, StartsWith("goes back to the copies of step 10; rank 1 on x: its trainer "
+                                     "is of an earlier release"));
+  EXPECT_EQ(job.recovery.avoid.count(NodeName("x")), 1U);
+  for (const RankState& member : job.ranks) {
+    EXPECT_TRUE(MembershipOf(job, member).copies->restore);
+  }
+}
+
+TEST(CopiesTest, ASpareOfAnEarlierReleaseDoesNotGoBack) {
+  JobRequest request = ShardedRequest(1, 3, /*spares=*/1);
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  played.slots.Add("x");
+  played.slots.Add("y");
+  played.Advance(2);
+  TrainerReport report = played.job.spares.at(0).report;
+  report.state = TrainerState::kReady;
+  report.store_address = "x:1";
+  played.Tell(report, 3);
+  CopyAll(played, 10, 4);
+  LoseRanks(played, {1}, 10);
+  EXPECT_EQ(played.job.state, JobState::kRecovering) << played.job.reason;
+  EXPECT_EQ(played.Nodes(), "ayc");
+  EXPECT_TRUE(played.job.recovery.copies.restoring);
+  EXPECT_EQ(StoreAddress(played.job), "") << "no generation with the spare has begun to connect";
 }
 
 TEST(CopiesTest, AStateThatSomebodyHasIsNoReasonToGoBack) {

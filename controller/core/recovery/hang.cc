@@ -26,7 +26,18 @@ constexpr int kEvaluating = 8;
 
 constexpr size_t kLateReported = 3;  // How many ranks are named.
 
-// How far a rank of a sharded model has come: those of a replica enter the same collectives.
+// Of a sharded model: whether all ranks that train count their collectives. Trainers and daemons of
+// an earlier release do not, and one of these ranks may be whom the others wait for.
+bool AllCountCollectives(const Job& job) {
+  return job.request.shards > 1 &&
+         std::none_of(job.ranks.begin(), job.ranks.end(), [](const RankState& rank) {
+           return rank.report.state == TrainerState::kRunning &&
+                  rank.report.progress.collectives == 0;
+         });
+}
+
+// How far a rank of a sharded model has come: those of a replica enter the same collectives. Means
+// something only if AllCountCollectives; `counted` in the functions below says whether that holds.
 std::pair<int64_t, int64_t> PointOf(const RankState& rank) {
   return {rank.report.progress.step, rank.report.progress.collectives};
 }
@@ -51,9 +62,9 @@ struct InReplica {
   bool is_ahead = false;
   bool is_behind = false;
 };
-InReplica CompareInReplica(const Job& job, const RankState& rank) {
+InReplica CompareInReplica(const Job& job, const RankState& rank, bool counted) {
   InReplica compared;
-  if (job.request.shards == 1) return compared;
+  if (!counted) return compared;
   for (const RankState* other : ReplicaOf(job, rank)) {
     compared.is_ahead = compared.is_ahead || PointOf(*other) < PointOf(rank);
     compared.is_behind = compared.is_behind || PointOf(rank) < PointOf(*other);
@@ -61,7 +72,7 @@ InReplica CompareInReplica(const Job& job, const RankState& rank) {
   return compared;
 }
 
-bool WaitsForOthers(const Job& job, const RankState& rank) {
+bool WaitsForOthers(const Job& job, const RankState& rank, bool counted) {
   const Progress& progress = rank.report.progress;
   const int phase = progress.phase;
   const bool has_evaluated =
@@ -69,13 +80,13 @@ bool WaitsForOthers(const Job& job, const RankState& rank) {
   const bool shows_it =
       phase == kCommunication || phase == kAveraging || phase == kRoundWait || has_evaluated;
   if (rank.report.suspended) return false;
-  const InReplica in_replica = CompareInReplica(job, rank);
+  const InReplica in_replica = CompareInReplica(job, rank, counted);
   return in_replica.is_ahead || (shows_it && !in_replica.is_behind);
 }
 
 // Of ranks that hang and wait for nobody: whether `rank` rather than `other` is the cause.
-bool IsCauseRather(const Job& job, const RankState& rank, const RankState& other) {
-  if (job.request.shards > 1) {
+bool IsCauseRather(const RankState& rank, const RankState& other, bool counted) {
+  if (counted) {
     const auto key = [](const RankState& one) {
       return std::make_tuple(!one.report.suspended, PointOf(one), one.progressed);
     };
@@ -109,8 +120,8 @@ bool Hangs(const Job& job, const RankState& rank, absl::Time now) {
 
 // Of a sharded model: whether a rank that is behind this one goes on, or does not answer. Then the
 // others may wait for that one.
-bool IsAheadOfAnother(const Job& job, const RankState& rank, absl::Time now) {
-  if (job.request.shards == 1) return false;
+bool IsAheadOfAnother(const Job& job, const RankState& rank, bool counted, absl::Time now) {
+  if (!counted) return false;
   return std::any_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& other) {
     return other.report.membership.generation == rank.report.membership.generation &&
            PointOf(other) < PointOf(rank) && !Hangs(job, other, now);
@@ -160,8 +171,9 @@ std::string DescribeQuiet(const Job& job) {
 }
 
 // ", while rank 1 waits for it", and how that is known.
-std::string WhoWaits(const Job& job, const RankState& culprit, const RankState& victim) {
-  if (job.request.shards > 1) {
+std::string WhoWaits(const Job& job, const RankState& culprit, const RankState& victim,
+                     bool counted) {
+  if (counted) {
     for (const RankState* other : ReplicaOf(job, culprit)) {
       if (!(PointOf(culprit) < PointOf(*other))) continue;
       return absl::StrCat(", while rank ", RankOf(job, *other).value(),
@@ -182,17 +194,18 @@ std::string WhereIs(const RankState& rank, absl::Time now) {
 std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
   // Nobody knows which rank waits for which in a program that trains by itself.
   if (!HasEngine(job.request)) return std::nullopt;
+  const bool counted = AllCountCollectives(job);
   const RankState* culprit = nullptr;
   const RankState* victim = nullptr;
   bool all_wait = !job.ranks.empty();
   for (const RankState& rank : job.ranks) {
     const bool hangs = Hangs(job, rank, steady_now);
-    const bool waits = hangs && WaitsForOthers(job, rank);
+    const bool waits = hangs && WaitsForOthers(job, rank, counted);
     all_wait = all_wait && waits;
     if (!hangs) continue;
     if (waits) {
       if (victim == nullptr) victim = &rank;
-    } else if (culprit == nullptr || IsCauseRather(job, rank, *culprit)) {
+    } else if (culprit == nullptr || IsCauseRather(rank, *culprit, counted)) {
       culprit = &rank;
     }
   }
@@ -204,7 +217,8 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
     return verdict;
   }
   if (culprit == nullptr) return std::nullopt;
-  const bool is_certain = culprit->report.suspended || !IsAheadOfAnother(job, *culprit, steady_now);
+  const bool is_certain =
+      culprit->report.suspended || !IsAheadOfAnother(job, *culprit, counted, steady_now);
   if (!is_certain) return std::nullopt;
   const RankState* const goes_on = victim == nullptr ? WhoGoesOn(job, *culprit) : nullptr;
   if (victim == nullptr && goes_on == nullptr && !culprit->report.suspended) return std::nullopt;
@@ -212,7 +226,7 @@ std::optional<HangVerdict> FindHung(const Job& job, absl::Time steady_now) {
   verdict.why = absl::StrCat("hangs", culprit->report.suspended ? " (its process is stopped)" : "",
                              " ", WhereIs(*culprit, steady_now));
   if (victim != nullptr) {
-    absl::StrAppend(&verdict.why, WhoWaits(job, *culprit, *victim));
+    absl::StrAppend(&verdict.why, WhoWaits(job, *culprit, *victim, counted));
   } else if (goes_on != nullptr) {
     absl::StrAppend(&verdict.why, ", while rank ", RankOf(job, *goes_on).value(), " makes steps");
   }
@@ -230,12 +244,13 @@ absl::Duration QuietTime(const Job& job, const TrainerReport& report) {
 }
 
 std::string DescribeStall(const Job& job, absl::Time steady_now) {
+  const bool counted = AllCountCollectives(job);
   const RankState* slowest = nullptr;
   for (const RankState& rank : job.ranks) {
     const absl::Time since = StuckSince(job, rank);
     if (since == absl::InfiniteFuture() || HoldsState(rank) ||
         steady_now - since < Patience(job, rank, job.request.timeouts.stall_warning) ||
-        WaitsForOthers(job, rank)) {
+        WaitsForOthers(job, rank, counted)) {
       continue;
     }
     if (slowest == nullptr || since < slowest->progressed) slowest = &rank;

@@ -9,7 +9,8 @@
 // Ranks of a replica of a sharded model wait for each other within their passes, whose phases do
 // not tell. But all of them enter the same collectives, which they count: one that has entered more
 // than another one waits for it, and the one with the fewest is the culprit. There, each collective
-// entered counts as a step.
+// entered counts as a step. If a trainer or daemon of an earlier release does not count them,
+// phases decide as without shards.
 //
 // With Slipstream perhaps nobody ever waits for a hung rank. There a rank also counts as hung if it
 // has been in one phase of its step for hang_timeout_s, and another has since made a step.

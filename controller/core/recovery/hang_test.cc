@@ -325,6 +325,42 @@ TEST(HangTest, TheRankThatHangsIsFoundWhereverItStops) {
   }
 }
 
+// Whoever is not counted may be the one that the others wait for.
+TEST(HangTest, CountersDecideOnlyIfAllRanksHaveThem) {
+  const std::vector<int> phases = {kForward, kForward, kForward, kForward};
+  for (int unknown = 1; unknown < 1 << 4; ++unknown) {
+    MemberJob played = StuckReplicas(phases, {11, 10, 21, 20});
+    for (int rank = 0; rank < 4; ++rank) {
+      if (((unknown >> rank) & 1) != 0) {
+        played.job.ranks[static_cast<size_t>(rank)].report.progress.collectives = 0;
+      }
+    }
+    EXPECT_EQ(FindHung(played.job, At(25).steady), std::nullopt) << unknown;
+    // Phases decide, as without shards.
+    for (int rank = 0; rank < 4; ++rank) {
+      if (rank != 2) {
+        played.job.ranks[static_cast<size_t>(rank)].report.progress.phase = kCommunication;
+      }
+    }
+    const auto verdict = FindHung(played.job, At(25).steady);
+    ASSERT_TRUE(verdict.has_value()) << unknown;
+    EXPECT_EQ(verdict->rank, Rank(2)) << unknown;
+    EXPECT_EQ(verdict->why,
+              "hangs in forward of step 12, without a step for 20.0 s, while rank 0 waits for it");
+  }
+}
+
+TEST(HangTest, ARankThatDoesNotTrainYetNeedsNoCounter) {
+  MemberJob played = StuckReplicas({kForward, kForward, kForward, kForward}, {11, 10, 21, 20});
+  RankState& other = played.job.ranks[3];
+  other.report.progress.collectives = 0;
+  other.report.state = TrainerState::kReady;
+  other.report.membership.generation = Generation(0);
+  const auto verdict = FindHung(played.job, At(25).steady);
+  ASSERT_TRUE(verdict.has_value());
+  EXPECT_EQ(verdict->rank, Rank(1));
+}
+
 TEST(HangTest, CollectivesAreProgressOfARank) {
   MemberJob played = StuckReplicas({kForward, kForward, kForward, kForward}, {11, 9, 21, 21});
   TrainerReport report = played.Last(played.Id(1));

@@ -366,6 +366,10 @@ JobChange Advance(Job& job, const FindSlots& find_slots, Moment now) {
     return job.state == JobState::kRunning || job.state == JobState::kRecovering;
   };
   if (goes_on()) take(RecoverLost(job, find_slots, now));
+  // Spares that take their seats may be of an earlier release, too.
+  while (goes_on() && GiveUpWhoCannotGoBack(job) != JobChange::kNone) {
+    take(RecoverLost(job, find_slots, now));
+  }
   if (goes_on()) take(TakeTrouble(job, find_slots, now));
   if (goes_on()) take(TakeChangeUnderWay(job, find_slots, now));
   if (job.state != JobState::kRunning) return change;

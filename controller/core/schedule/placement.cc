@@ -1,12 +1,15 @@
 #include "controller/core/schedule/placement.h"
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_join.h"
 #include "controller/core/schedule/replica_packing.h"
 #include "controller/core/schedule/slot_table.h"
 
@@ -175,6 +178,20 @@ absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& 
       "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
 }
 
+// Of a job that would fit if workers that cannot train shards were upgraded. OK: it would not.
+absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace>& nodes,
+                              const NodeIndex& index) {
+  std::vector<std::string> old;
+  NodesWithoutShards(job, index).ForEach([&](int n) { old.push_back(nodes[n].name.value()); });
+  JobRequest anywhere = job;
+  anywhere.placement.labels.erase(kShardsLabel);
+  if (old.empty() || !CanEverFit(anywhere, nodes).ok()) return absl::OkStatus();
+  return absl::FailedPreconditionError(absl::StrCat(
+      "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),
+      " on nodes that can train shards (label shards=on), and ", ListNames(old),
+      old.size() == 1 ? " runs" : " run", " a release that cannot: upgrade paceline-worker there"));
+}
+
 }  // namespace
 
 const char* SlotNoun(Device device, int count) {
@@ -191,6 +208,23 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
     wish.spares.push_back(table.TakeOne(node));
   }
   return wish.spares;
+}
+
+NodeSet NodesWithoutShards(const JobRequest& job, const NodeIndex& index) {
+  PlacementPolicy anywhere = job.placement;
+  if (anywhere.labels.erase(kShardsLabel) == 0) return NodeSet(index.size());
+  NodeSet nodes = index.Allowed(anywhere, /*with_pool=*/false);
+  nodes.Remove(index.Allowed(job.placement, /*with_pool=*/false));
+  return nodes;
+}
+
+std::string ListNames(const std::vector<std::string>& names) {
+  constexpr size_t kNamesReported = 5;
+  const size_t reported = std::min(kNamesReported, names.size());
+  std::string text =
+      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(reported), ", ");
+  if (reported < names.size()) absl::StrAppend(&text, " and ", names.size() - reported, " more");
+  return text;
 }
 
 std::string DescribeWish(const JobRequest& job, const SlotTable& table) {
@@ -236,6 +270,17 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
     absl::StrAppend(&text, " (for ", replicas, replicas == 1 ? " replica)" : " replicas)");
   }
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
+  int unusable = 0;
+  std::vector<std::string> old;
+  NodesWithoutShards(job, table.index()).ForEach([&](int n) {
+    if (table.node(n).total == 0) return;
+    unusable += table.node(n).total;
+    old.push_back(table.node(n).name.value());
+  });
+  if (unusable > 0) {
+    absl::StrAppend(&text, ", ", unusable, " on nodes that ", kCannotTrainShards, " (",
+                    ListNames(old), ")");
+  }
   for (const auto& [why, count] : closed) {
     if (count > 0) absl::StrAppend(&text, ", ", count, " on nodes that ", why);
   }
@@ -307,6 +352,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
     most_blocks = std::max(most_blocks, fit.total());
   }
   if (most_blocks >= blocks.count) return absl::OkStatus();
+  if (absl::Status old = RefuseOldWorkers(job, nodes, index); !old.ok()) return old;
   if (all == 0 && job.device == Device::kCuda) {
     return absl::FailedPreconditionError(absl::StrCat(
         "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),

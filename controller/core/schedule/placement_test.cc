@@ -251,5 +251,28 @@ TEST_F(PlacementOnRacks, SessionsAreForWorkersThatKnowThem) {
   EXPECT_EQ(Nodes(job), "c");
 }
 
+TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
+  JobRequest job = Ranks(4);
+  job.shards = 2;
+  job.placement.labels = {{kShardsLabel, kTakesShards}};
+  Add("a", 2);
+  Add("b", 2, {{"taint.team", "vision"}});
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("its placement allows 0"))
+      << "an upgrade alone would not do";
+  Add("c", 4);
+  Add("d", 2, {{kShardsLabel, kTakesShards}});
+  const std::string never(CanEverFit(job, nodes_).message());
+  EXPECT_THAT(never, HasSubstr("can train shards (label shards=on), and a, c run a release"));
+  EXPECT_THAT(never, HasSubstr("upgrade paceline-worker"));
+  EXPECT_EQ(PlaceRanks(job, nodes_).reason,
+            "waits for 4 slots: 2 free now, 6 on nodes that run a release that cannot train "
+            "shards: upgrade paceline-worker there (a, c)");
+  Add("e", 2, {{kShardsLabel, kTakesShards}});
+  EXPECT_TRUE(CanEverFit(job, nodes_).ok());
+  EXPECT_EQ(Nodes(job), "ddee");
+  const SlotWish lost{SlotWish::Use::kRank, PlaceRanks(job, nodes_).slots, {}, {NodeName("d")}};
+  EXPECT_EQ(One(job, lost), "e") << "replacements are no exception";
+}
+
 }  // namespace
 }  // namespace paceline

@@ -104,6 +104,15 @@ NodeIndex IndexOf(const std::vector<NodeSpace>& nodes);
 std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ranks, int count,
                               SlotTable& table);  // As many as there is room for.
 
+// Nodes that the job may not use for one reason alone: their workers' release cannot train shards
+// (label kShardsLabel); and what is said of them.
+NodeSet NodesWithoutShards(const JobRequest& job, const NodeIndex& index);
+inline constexpr char kCannotTrainShards[] =
+    "run a release that cannot train shards: upgrade paceline-worker there";
+
+// "a, b, c and 7 more".
+std::string ListNames(const std::vector<std::string>& names);
+
 // "waits for 4 slots": and "3 free now, 2 on nodes that do not answer".
 std::string DescribeWish(const JobRequest& job, const SlotTable& table);
 std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed, const SlotTable& table);

@@ -7,7 +7,6 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
-#include "absl/strings/str_join.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
@@ -20,17 +19,6 @@
 
 namespace paceline {
 namespace {
-
-constexpr size_t kNamesReported = 5;
-
-// "a, b, c and 7 more".
-std::string Names(const std::vector<std::string>& names) {
-  const size_t reported = std::min(kNamesReported, names.size());
-  std::string text =
-      absl::StrJoin(names.begin(), names.begin() + static_cast<int64_t>(reported), ", ");
-  if (reported < names.size()) absl::StrAppend(&text, " and ", names.size() - reported, " more");
-  return text;
-}
 
 std::string NameOf(const Job& job) {
   return absl::StrCat("job ", job.request.id.value(), " (", job.request.name, ")");
@@ -127,7 +115,7 @@ class Explanation {
     }
     const int quota = *in_.queues.at(request.queue).Quota(request.device);
     Say("Its queue ", request.queue, " may hold ", Count(quota), ", and ", held, " are held",
-        holders.empty() ? "" : absl::StrCat(" (", Names(holders), ")"), "; it needs ",
+        holders.empty() ? "" : absl::StrCat(" (", ListNames(holders), ")"), "; it needs ",
         request.ranks);
     if (held + request.ranks <= quota) Say("The rest is kept for jobs of the queue ahead of it");
   }
@@ -194,9 +182,20 @@ class Explanation {
       if (nodes.empty()) continue;
       Say("The new ranks of replica ", replica, " have to be ", DescribeSpan(span),
           " with its others, which are on ",
-          Names(std::vector<std::string>(nodes.begin(), nodes.end())),
+          ListNames(std::vector<std::string>(nodes.begin(), nodes.end())),
           " (placement.replica: require)");
     }
+  }
+
+  // Of a job that waits for slots of lost ranks, or has room for more.
+  void ExplainReleases() {
+    const NodeSet old = NodesWithoutShards(job_.request, index_);
+    std::map<std::string, Group> refused;
+    int n = 0;
+    for (const auto& [name, node] : in_.nodes) {
+      if (old.Contains(n++)) Add(refused[kCannotTrainShards], name, Total(node));
+    }
+    Tell(refused);
   }
 
   static void Add(Group& group, const NodeName& name, int slots) {
@@ -208,7 +207,7 @@ class Explanation {
     for (const auto& [why, group] : groups) {
       if (group.slots > 0)
         Say(Count(group.slots), group.slots == 1 ? " is" : " are", " on nodes that ", why, " (",
-            Names(group.names), ")");
+            ListNames(group.names), ")");
     }
   }
 
@@ -219,10 +218,13 @@ class Explanation {
     };
     if (!policy.nodes.empty() && !has(policy.nodes)) return "its placement.nodes do not name";
     if (has(policy.exclude_nodes)) return "its placement.exclude_nodes name";
+    bool is_old = false;
     for (const auto& [label, value] : policy.labels) {
-      if (index_.Label(n, label) != value)
-        return absl::StrCat("lack the label ", label, "=", value);
+      if (index_.Label(n, label) == value) continue;
+      if (label != kShardsLabel) return absl::StrCat("lack the label ", label, "=", value);
+      is_old = true;
     }
+    if (is_old) return kCannotTrainShards;
     if (index_.pool().Contains(n)) return "are kept for spares (pool=spare)";
     for (const auto& [label, value] : node.facts.labels) {
       if (absl::StartsWith(label, kTaintPrefix)) {
@@ -252,12 +254,12 @@ class Explanation {
       if (lower && !IsOnItsWayOut(other) && !CanBeDisplaced(other))
         lasting.push_back(NameOf(other));
     }
-    Say("Reserved for it are ", Names(nodes));
-    if (!leaving.empty()) Say("Room is made there by ", Names(leaving), ", which save or stop");
-    if (!holders.empty()) Say("There it waits for the end of ", Names(holders));
+    Say("Reserved for it are ", ListNames(nodes));
+    if (!leaving.empty()) Say("Room is made there by ", ListNames(leaving), ", which save or stop");
+    if (!holders.empty()) Say("There it waits for the end of ", ListNames(holders));
     if (!lasting.empty()) {
       Say("Of a lower priority, but not displaced since they save no checkpoints now: ",
-          Names(lasting));
+          ListNames(lasting));
     }
   }
 
@@ -289,6 +291,7 @@ class Explanation {
       Say("It trains with ", ranks, " of its ", job_.request.ranks,
           " ranks; the others return when slots are free");
     }
+    if (job_.state == JobState::kRecovering || ranks < job_.request.ranks) ExplainReleases();
     const int missing = job_.request.spares - spares;
     if (missing > 0 && job_.state != JobState::kStopping) {
       SlotWish wish{SlotWish::Use::kSpare, {}, {}};

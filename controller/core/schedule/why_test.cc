@@ -96,6 +96,25 @@ TEST_F(WhyTest, ReplicasThatMustNotBeStretchedAreCounted) {
             "waits for 4 slots, the 4 of a replica on one node: 3 free now (for 0 replicas)");
 }
 
+TEST_F(WhyTest, WorkersThatCannotTrainShardsAreNamed) {
+  AddNode("a", 2, {{kShardsLabel, kTakesShards}});
+  AddNode("b", 2);
+  AddNode("c", 1);
+  Job& job = cluster_.Submit("job", 4);
+  job.request.shards = 2;
+  job.request.placement.labels = {{kShardsLabel, kTakesShards}};
+  const char* const old =
+      "3 slots are on nodes that run a release that cannot train shards: upgrade paceline-worker "
+      "there (b, c).";
+  EXPECT_THAT(Why("job"), Contains(old));
+  job.request.ranks = 2;
+  cluster_.Pass();
+  job.state = JobState::kRecovering;
+  EXPECT_THAT(Why("job"), Contains(old));
+  job.request.placement.labels.clear();
+  EXPECT_THAT(Why("job"), Not(Contains(old)));
+}
+
 TEST_F(WhyTest, LostRankOfAReplicaIsToldWhereItHasToBe) {
   AddNode("a", 4);
   AddNode("b", 4);

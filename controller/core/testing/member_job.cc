@@ -108,6 +108,7 @@ void MemberJob::Ready(const TrainerId& id, double at) {
   TrainerReport report = Last(id);
   report.state = TrainerState::kReady;
   report.membership.can_hand_over = true;
+  report.membership.can_keep_copies = true;
   report.store_address =
       FindTrainer(job, id)->slot.node.value() + ":" + std::to_string(id.generation.value());
   Tell(report, at);
@@ -128,6 +129,7 @@ void MemberJob::Train(const TrainerId& id, double at, int64_t step) {
   report.membership.generation = job.generation;
   report.membership.step = step;
   report.membership.can_hand_over = true;
+  report.membership.can_keep_copies = true;
   Tell(report, at);
 }
 

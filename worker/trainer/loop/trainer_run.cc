@@ -84,8 +84,9 @@ void TrainerRun::Load(Workload& workload) {
     if (session_.hand_over != nullptr) session_.hand_over->Abort();
   });
   MakeCopies();
-  control_.SetReady(session_.store->port(), std::string(workload.CheckSlipstream().message()));
+  // Before it is ready: whoever is, has said what it knows.
   session_.conductor->SetLoaded(std::max<int64_t>(session_.state.position.step, 0));
+  control_.SetReady(session_.store->port(), std::string(workload.CheckSlipstream().message()));
 }
 
 StepOrder TrainerRun::Next() {
@@ -223,7 +224,7 @@ absl::Status TrainerRun::Meet(const Assignment& assignment) {
       session_.state.slipstream.rank.has_value() != rendezvous.plan.slipstream.has_value();
   PACELINE_ASSIGN_OR_RETURN(const bool begins, RunRendezvousWithCopies(assignment, rendezvous));
   const absl::Time rendezvous_at = absl::Now();
-  ring_.ResetCollectives();
+  if (config.member.shards > 1) ring_.ResetCollectives();
   PACELINE_RETURN_IF_ERROR(LockOutput(session_, config));
   if (config.recovery.enabled) {
     generation.succession.emplace(

@@ -136,6 +136,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   proto.set_ready_generation(status.ready_generation);
   proto.set_left_generation(status.left_generation);
   proto.set_can_hand_over(true);
+  proto.set_can_keep_copies(true);
   const CopyReport& copies = status.copies;
   if (copies.generation == 0) return proto;
   proto.mutable_copies()->set_generation(copies.generation);
