@@ -116,6 +116,8 @@ v1::RecoveryRecord Encode(const JobRecovery& recovery) {
   for (const auto& [node, why] : recovery.avoid) (*record.mutable_avoid())[node.value()] = why;
   record.set_changes(recovery.changes);
   record.set_hopeless(recovery.hopeless);
+  record.set_troubled(recovery.troubled.value());
+  for (const int replica : recovery.mending) record.add_mending(replica);
   const JobCopies& copies = recovery.copies;
   if (copies.step > 0 || copies.settled_step > 0) {
     v1::RecoveryRecord::Copies& stored = *record.mutable_copies();
@@ -143,6 +145,8 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
   for (const auto& [node, why] : record.avoid()) recovery->avoid[NodeName(node)] = why;
   recovery->changes = record.changes();
   recovery->hopeless = record.hopeless();
+  recovery->troubled = Generation(record.troubled());
+  recovery->mending.insert(record.mending().begin(), record.mending().end());
   if (!record.has_copies()) return;
   JobCopies& copies = recovery->copies;
   copies.step = record.copies().step();
