@@ -135,6 +135,16 @@ std::string DescribeWeakness(const Job& job, const Holders& holders) {
   return text;
 }
 
+// Its copy is with nobody else, and no other rank could go back.
+std::string DescribeLoneRank(const Job& job) {
+  const std::string advice =
+      SavesCheckpoints(job.request)
+          ? absl::StrCat("save it with `paceline checkpoint save ", job.request.id.value(), "`")
+          : "nothing saves its state, as its job file has no checkpoint.directory";
+  return absl::StrCat("not protected: the job has one rank, whose copy is lost with it; until ",
+                      "there are slots for more, ", advice);
+}
+
 }  // namespace
 
 bool HasCopies(const Job& job) {
@@ -258,11 +268,12 @@ std::string WhyItCannotGoOn(const Job& job) {
 }
 
 bool IsProtected(const Job& job) {
-  return Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
+  return job.ranks.size() > 1 && Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
 }
 
 std::string DescribeProtection(const Job& job) {
   const JobCopies& copies = job.recovery.copies;
+  if (job.ranks.size() == 1) return DescribeLoneRank(job);
   std::string text;
   const Holders holders = HoldersAmong(Left(job));
   const std::string missing = Missing(job, job.ranks, holders);

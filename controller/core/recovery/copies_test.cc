@@ -132,6 +132,23 @@ TEST(CopiesTest, NothingIsProtectedIfTheCopyOfOneSeatIsLost) {
               StartsWith("nothing until the next copies: nobody is left with the copy of seat 0"));
 }
 
+TEST(CopiesTest, ARankAloneIsNotProtected) {
+  JobRequest request = MemberRequest(2);
+  request.recovery.copy_every_steps = 10;
+  request.recovery.min_ranks = 1;
+  MemberJob played(request);
+  for (int rank = 0; rank < 2; ++rank) TellCopies(played, rank, 10, 10, 2);
+  ASSERT_TRUE(IsProtected(played.job));
+  LoseRanks(played, {1}, 10);
+  ASSERT_EQ(played.Nodes(), "a") << played.job.reason;
+  played.TrainAll(11, 11);
+  EXPECT_FALSE(IsProtected(played.job)) << "its own copy is lost with it";
+  EXPECT_THAT(DescribeProtection(played.job), StartsWith("not protected: the job has one rank"));
+  EXPECT_THAT(DescribeProtection(played.job), HasSubstr("has no checkpoint.directory"));
+  played.job.request.checkpoints.directory = "/checkpoints";
+  EXPECT_THAT(DescribeProtection(played.job), HasSubstr("paceline checkpoint save job-1"));
+}
+
 TEST(CopiesTest, ACopyThatOneHasGivenUpIsNeverComplete) {
   MemberJob played = OneReplica();
   CopyAll(played, 10, 2);
