@@ -181,6 +181,23 @@ TEST(MembershipRecordsTest, WhatEndedAGenerationIsCountedOnceByAllControllers) {
   EXPECT_EQ(played.job.recovery.failures.size(), 1U);
 }
 
+TEST(MembershipRecordsTest, ThatCopiesAreLateIsNoNewsToTheNextController) {
+  MemberJob played(Request("max_failures: 3 copy_every_steps: 10"));
+  played.TrainAll(5, 40);
+  ASSERT_TRUE(played.job.recovery.copies.late);
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(EncodeJob(played.job)));
+  EXPECT_NE(record.job().copies().trouble(), "") << "people can see it";
+  Die(played, 6);
+  EXPECT_TRUE(played.job.recovery.copies.late);
+  // Nor does it judge by the steps that are stored.
+  played.job.recovery.copies.late = false;
+  played.Advance(7);
+  EXPECT_FALSE(played.job.recovery.copies.late);
+  played.TrainAll(8, 41);
+  EXPECT_TRUE(played.job.recovery.copies.late);
+}
+
 TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {
   MemberJob played(Request("max_failures: 1"));
   played.slots.Add("e");

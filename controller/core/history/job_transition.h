@@ -53,6 +53,8 @@ struct DrainWaits {  // JobRecovery::waiting_drains.
 struct SpareFailed {};  // JobRecovery::spare_failure.
 struct Stalled {};      // No rank makes a step.
 struct StallEnded {};
+struct CopiesLate {};  // JobCopies::late.
+struct CopiesInTime {};
 struct CollectivesFound {};  // JobCollectives::findings are others, and there are some.
 
 // Its training.
@@ -91,10 +93,10 @@ using JobTransition = std::variant<
     transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
     transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
     transition::MembershipSettled, transition::RanksMustLeave, transition::DrainWaits,
-    transition::SpareFailed, transition::Stalled, transition::StallEnded,
-    transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
-    transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
-    transition::CheckpointCompleted, transition::CheckpointFailed,
+    transition::SpareFailed, transition::Stalled, transition::StallEnded, transition::CopiesLate,
+    transition::CopiesInTime, transition::CollectivesFound, transition::Evaluated,
+    transition::PlanDecided, transition::PlanTakenUp, transition::PlanNotTakenUp,
+    transition::SlipstreamImpossible, transition::CheckpointCompleted, transition::CheckpointFailed,
     transition::CheckpointErrorChanged, transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,

@@ -159,6 +159,11 @@ void KnownJob::LookAtTroubles(const Job& job, News& news) const {
   if (job.recovery.spare_failures_reported > spare_failures_) {
     news.push_back(transition::SpareFailed());
   }
+  if (job.recovery.copies.late && !copies_late_) {
+    news.push_back(transition::CopiesLate());
+  } else if (!job.recovery.copies.late && copies_late_ && job.state == JobState::kRunning) {
+    news.push_back(transition::CopiesInTime());
+  }
 }
 
 void KnownJob::Remember(const Job& job) {
@@ -189,6 +194,7 @@ void KnownJob::Remember(const Job& job) {
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
   spare_failures_ = job.recovery.spare_failures_reported;
+  copies_late_ = job.recovery.copies.late;
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

@@ -8,8 +8,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/core/checkpoint_key.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -41,6 +44,28 @@ std::string WhyARestartLosesLess(const Job& job) {
   if (saved->key.step < copied + kIntervals * job.request.recovery.copy_every_steps) return "";
   return absl::StrCat("its copies of step ", copied, " are older than its checkpoint of step ",
                       saved->key.step);
+}
+
+// By the rank that is furthest.
+int64_t StepsDone(const Job& job) {
+  int64_t done = 0;
+  for (const RankState& member : job.ranks) done = std::max(done, member.report.progress.step);
+  return done;
+}
+
+// Steps after which a new start would go on.
+int64_t StepOfRestart(const Job& job) {
+  const std::string directory = ChooseStart(job);
+  const absl::string_view name = absl::string_view(directory).substr(directory.rfind('/') + 1);
+  const std::optional<CheckpointKey> key = ParseCheckpointName(name);
+  return key.has_value() ? key->step : 0;
+}
+
+// Steps that would be lost with a part of the state.
+int64_t StepsAtRisk(const Job& job) {
+  const bool goes_back = IsProtected(job) && WhyARestartLosesLess(job).empty();
+  const int64_t kept = goes_back ? job.recovery.copies.step : StepOfRestart(job);
+  return std::max<int64_t>(StepsDone(job) - kept, 0);
 }
 
 bool IsLeft(const RankState& trainer) { return !IsLost(trainer) && !HasEnded(trainer); }
@@ -228,6 +253,26 @@ JobChange TakeCopies(Job& job, Moment now) {
   if (settled <= copies.settled_step && !completes) return JobChange::kNone;
   copies.settled_step = std::max(copies.settled_step, settled);
   return JobChange::kState;
+}
+
+JobChange NoteLateCopies(Job& job) {
+  if (!HasCopies(job) || job.state != JobState::kRunning) return JobChange::kNone;
+  // What is stored of the ranks' steps is old.
+  const bool all_are_heard =
+      std::all_of(job.ranks.begin(), job.ranks.end(),
+                  [](const RankState& member) { return member.heard != absl::InfinitePast(); });
+  if (!all_are_heard) return JobChange::kNone;
+  JobCopies& copies = job.recovery.copies;
+  const int64_t every = job.request.recovery.copy_every_steps;
+  const bool late = copies.late ? !IsProtected(job) || StepsDone(job) - copies.step > every
+                                : StepsAtRisk(job) / every >= kLateIntervals;
+  return std::exchange(copies.late, late) == late ? JobChange::kNone : JobChange::kState;
+}
+
+std::string CopyTrouble(const Job& job) {
+  if (!job.recovery.copies.late) return "";
+  return absl::StrCat("copies in host memory are late, and a loss may cost ", StepsAtRisk(job),
+                      " steps; ", IsProtected(job) ? "they have " : "", DescribeProtection(job));
 }
 
 void CompleteRestore(Job& job, MembershipChange& change) {

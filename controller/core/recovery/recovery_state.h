@@ -63,6 +63,7 @@ struct JobCopies {
   absl::Time time = absl::InfinitePast();  // Wall: when they were complete.
   int64_t settled_step = 0;                // As MemberCopies in proto/plan.proto.
   bool restoring = false;                  // The present generation goes back to them.
+  bool late = false;                       // A loss would cost many intervals (NoteLateCopies).
   std::vector<int> buddies;                // Of the present generation, by rank. Not stored.
   std::vector<int> wards;                  // The ranks whose buddies they are. Not stored.
 };
