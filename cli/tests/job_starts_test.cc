@@ -210,6 +210,16 @@ TEST_F(JobStartsTest, FollowTellsWhenSavesBeginToFailAndWhenTheyWorkAgain) {
   EXPECT_THAT(ran.out, HasSubstr("checkpoints are saved again: step 30\n"));
 }
 
+TEST_F(JobStartsTest, FollowTellsWhenCopiesBecomeLateAndWhenTheyAreInTimeAgain) {
+  WatchShows({"state: RUNNING", "state: RUNNING copies { trouble: 'a loss may cost 40 steps' }",
+              "state: RUNNING copies { trouble: 'a loss may cost 50 steps' }",
+              "state: RUNNING copies { step: 60 }", "state: SUCCEEDED"});
+  const Ran ran = Paceline({"job", "watch", kId});
+  EXPECT_THAT(ran.out, HasSubstr(": a loss may cost 40 steps\n"));
+  EXPECT_THAT(ran.out, Not(HasSubstr("50 steps")));
+  EXPECT_THAT(ran.out, HasSubstr(": copies in host memory are in time again: step 60\n"));
+}
+
 TEST_F(JobStartsTest, FollowTellsThatTheStateIsHeldAfterTheLastStepThoughSavesFailedBefore) {
   const std::string done =
       "state: RUNNING spec { steps: 60 } progress { step: 60 } checkpoints { "

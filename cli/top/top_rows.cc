@@ -69,6 +69,9 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
   if (const std::string trouble = SaveTroubleText(job, model.fetched); !trouble.empty()) {
     news.push_back(reported.Tell(trouble));
   }
+  if (const std::string trouble = CopyTroubleText(job); !trouble.empty()) {
+    news.push_back(reported.Tell(trouble));
+  }
   if (job.state() != v1::RUNNING && !job.reason().empty()) {
     news.push_back(reported.Tell(SanitizeLine(job.reason())));
   }
@@ -89,7 +92,9 @@ std::string NewsOf(const TopModel& model, const v1::Job& job) {
 
 // Red: completed steps may be lost.
 Colour NewsColour(const TopModel& model, const v1::Job& job) {
-  if (!SaveTroubleText(job, model.fetched).empty()) return Colour::kRed;
+  if (!SaveTroubleText(job, model.fetched).empty() || !CopyTroubleText(job).empty()) {
+    return Colour::kRed;
+  }
   const v1::JobTelemetry* telemetry = TelemetryOf(model, job.id());
   const bool slow = telemetry != nullptr && telemetry->slow_count() > 0;
   return slow ? Colour::kYellow : Colour::kNone;

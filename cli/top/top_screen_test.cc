@@ -75,6 +75,12 @@ TEST(TopScreenTest, SavesThatFailAreTheFirstNews) {
   EXPECT_THAT(Screen(model, RanksView(), Style(250, 24)), HasSubstr(news));
 }
 
+TEST(TopScreenTest, CopiesThatAreLateComeBeforeWhoIsSlow) {
+  TopModel model = PlayedModel();
+  model.jobs[0].mutable_copies()->set_trouble("copies are late");
+  EXPECT_THAT(Screen(model, {}, Style(250, 24)), HasSubstr("copies are late; slow: rank 2"));
+}
+
 TEST(TopScreenTest, ShowsRanksAgainstTheMedian) {
   const std::string screen = Screen(WithRanks(), RanksView(), Style(120, 24));
   EXPECT_THAT(screen, HasSubstr("story (job-story)  RUNNING  step 409/2000, 116 ms a step"));

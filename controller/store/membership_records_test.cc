@@ -5,6 +5,7 @@
 #include <string>
 
 #include "common/job_spec/job_spec.h"
+#include "controller/core/recovery/failure_budget.h"
 #include "controller/core/testing/member_job.h"
 #include "controller/store/record.pb.h"
 #include "controller/store/records.h"
@@ -22,6 +23,17 @@ JobRequest Request(const std::string& recovery = "max_failures: 3") {
       "name: 'digits' ranks: 4 steps: 1000 strategy { hsgd { ladder { period: 2 size: 2 } ladder { "
       "period: 4 level: SCOPE_ALL } } } recovery { " +
           recovery + " }",
+      &spec));
+  FillDefaults(&spec);
+  return FromProto(JobId("job-1"), spec);
+}
+
+// Of two replicas of two ranks.
+JobRequest ShardedRequest() {
+  v1::JobSpec spec;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(
+      "name: 'own' ranks: 4 shards: 2 steps: 1000 "
+      "recovery { max_failures: 3 min_ranks: 2 batch: KEEP_RANK_BATCH }",
       &spec));
   FillDefaults(&spec);
   return FromProto(JobId("job-1"), spec);
@@ -125,13 +137,7 @@ TEST(MembershipRecordsTest, ShrunkJobGrowsUnderTheNextController) {
 }
 
 TEST(MembershipRecordsTest, ShardedRanksKnowWhoseStateTheyHave) {
-  v1::JobSpec spec;
-  ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(
-      "name: 'own' ranks: 4 shards: 2 steps: 1000 "
-      "recovery { max_failures: 3 min_ranks: 2 batch: KEEP_RANK_BATCH }",
-      &spec));
-  FillDefaults(&spec);
-  MemberJob played(FromProto(JobId("job-1"), spec));
+  MemberJob played(ShardedRequest());
   played.End(played.Id(1), 5);
   ASSERT_EQ(played.Nodes(), "cd") << "the first replica is given up";
   Die(played, 5);
@@ -139,6 +145,57 @@ TEST(MembershipRecordsTest, ShardedRanksKnowWhoseStateTheyHave) {
   EXPECT_EQ(StateSeat(played.job.spares[0]), 0);
   EXPECT_EQ(StateSeat(played.job.ranks[0]), 2);
   EXPECT_EQ(MembershipOf(played.job, played.job.ranks[0]).shards, 2);
+}
+
+// Rank 1 was lost, its successor is on x, and a trainer has been started to bring it back to a.
+TEST(MembershipRecordsTest, AReplicaIsMendedUnderTheNextController) {
+  MemberJob played(
+      ShardedRequest(),
+      {{NodeName("a"), 0}, {NodeName("a"), 1}, {NodeName("b"), 0}, {NodeName("b"), 1}});
+  played.slots.Add("x");
+  played.End(played.Id(1), 10);
+  ASSERT_EQ(played.Nodes(), "axbb") << played.job.reason;
+  played.TrainAll(11, 20);
+  played.slots.Add("a", 5);
+  played.Advance(71);
+  ASSERT_EQ(played.job.spares.size(), 1U);
+  const TrainerId newcomer = played.job.spares[0].report.id;
+  Die(played, 72);
+  ASSERT_EQ(played.job.spares.size(), 1U) << "it is not surplus";
+  played.Ready(newcomer, 73);
+  played.Advance(72 + 10);
+  EXPECT_EQ(played.Nodes(), "aabb") << played.job.reason;
+  EXPECT_EQ(played.Id(1), newcomer);
+}
+
+// Until there are slots or copies for the next generation, the members go on waiting.
+TEST(MembershipRecordsTest, WhatEndedAGenerationIsCountedOnceByAllControllers) {
+  MemberJob played(Request());
+  played.Wait(played.Id(0), 5);
+  CountTrouble(played.job, At(5.2));
+  played.job.recovery.troubled = played.job.generation;
+  Die(played, 6);
+  ASSERT_EQ(played.job.generation, Generation(1));
+  played.Advance(7);
+  EXPECT_EQ(played.job.generation, Generation(2));
+  EXPECT_EQ(played.job.recovery.failures.size(), 1U);
+}
+
+TEST(MembershipRecordsTest, ThatCopiesAreLateIsNoNewsToTheNextController) {
+  MemberJob played(Request("max_failures: 3 copy_every_steps: 10"));
+  played.TrainAll(5, 40);
+  ASSERT_TRUE(played.job.recovery.copies.late);
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(EncodeJob(played.job)));
+  EXPECT_NE(record.job().copies().trouble(), "") << "people can see it";
+  Die(played, 6);
+  EXPECT_TRUE(played.job.recovery.copies.late);
+  // Nor does it judge by the steps that are stored.
+  played.job.recovery.copies.late = false;
+  played.Advance(7);
+  EXPECT_FALSE(played.job.recovery.copies.late);
+  played.TrainAll(8, 41);
+  EXPECT_TRUE(played.job.recovery.copies.late);
 }
 
 TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {

@@ -116,14 +116,17 @@ v1::RecoveryRecord Encode(const JobRecovery& recovery) {
   for (const auto& [node, why] : recovery.avoid) (*record.mutable_avoid())[node.value()] = why;
   record.set_changes(recovery.changes);
   record.set_hopeless(recovery.hopeless);
+  record.set_troubled(recovery.troubled.value());
+  for (const int replica : recovery.mending) record.add_mending(replica);
   const JobCopies& copies = recovery.copies;
-  if (copies.step > 0 || copies.settled_step > 0) {
+  if (copies.step > 0 || copies.settled_step > 0 || copies.late) {
     v1::RecoveryRecord::Copies& stored = *record.mutable_copies();
     stored.set_step(copies.step);
     stored.set_generation(copies.generation.value());
     if (copies.step > 0) *stored.mutable_time() = ToProto(copies.time);
     stored.set_settled_step(copies.settled_step);
     stored.set_restoring(copies.restoring);
+    stored.set_late(copies.late);
   }
   return record;
 }
@@ -143,6 +146,8 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
   for (const auto& [node, why] : record.avoid()) recovery->avoid[NodeName(node)] = why;
   recovery->changes = record.changes();
   recovery->hopeless = record.hopeless();
+  recovery->troubled = Generation(record.troubled());
+  recovery->mending.insert(record.mending().begin(), record.mending().end());
   if (!record.has_copies()) return;
   JobCopies& copies = recovery->copies;
   copies.step = record.copies().step();
@@ -150,6 +155,7 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
   if (copies.step > 0) copies.time = FromProto(record.copies().time());
   copies.settled_step = record.copies().settled_step();
   copies.restoring = record.copies().restoring();
+  copies.late = record.copies().late();
 }
 
 }  // namespace
@@ -201,6 +207,7 @@ v1::JobCopies CopiesToProto(const Job& job) {
     *out.mutable_time() = ToProto(copies.time);
   }
   out.set_protection(DescribeProtection(job));
+  out.set_trouble(CopyTrouble(job));
   return out;
 }
 

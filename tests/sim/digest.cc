@@ -83,10 +83,13 @@ void AddRecovery(const Job& job, Hash& hash) {
   hash.Add(recovery.batch.passes);
   hash.Add(recovery.changes);
   hash.Add(recovery.hopeless ? 1 : 0);
+  hash.Add(recovery.troubled.value());
+  for (const int replica : recovery.mending) hash.Add(replica);
   hash.Add(recovery.copies.step);
   hash.Add(recovery.copies.generation.value());
   hash.Add(recovery.copies.settled_step);
   hash.Add(recovery.copies.restoring ? 1 : 0);
+  hash.Add(recovery.copies.late ? 1 : 0);
   for (const auto& [node, why] : recovery.vacate) hash.Add(node.value());
   for (const MembershipChange& change : recovery.history) {
     hash.Add(change.generation.value());

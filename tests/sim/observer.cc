@@ -14,6 +14,13 @@ namespace {
 // Time that a daemon needs to end trainers after its host was frozen.
 constexpr Micros kFenceTime = kSecond;
 
+// Failures that are of no rank: members that had to meet again.
+int64_t CountTroubles(const Job& job) {
+  const std::vector<MemberFailure>& failures = job.recovery.failures;
+  return std::count_if(failures.begin(), failures.end(),
+                       [](const MemberFailure& failure) { return failure.seat < 0; });
+}
+
 }  // namespace
 
 void Observer::OnStep(const Cluster& cluster, const Stored& puts,
@@ -108,6 +115,13 @@ void Observer::CheckJob(const Job& job) {
               job.reason);
     if (job.ended_already() && job.state != seen.state) CheckEndOf(job);
   }
+  const int64_t troubles = CountTroubles(job);
+  const int64_t troubled = job.recovery.troubled.value();
+  if (troubles > seen.troubles && troubled == seen.troubled) {
+    trace.Fail("what ended generation ", troubled, " of ", id, " is counted twice");
+  }
+  seen.troubles = troubles;
+  seen.troubled = troubled;
   seen.hands_over = std::any_of(job.ranks.begin(), job.ranks.end(),
                                 [](const RankState& member) { return member.hands_over; });
   seen.generation = job.generation.value();
@@ -193,6 +207,8 @@ void Observer::OnRestored(const Cluster& cluster, const Stored& stored) {
     seen.generation = job->generation.value();
     seen.version = job->plan.version.value();
     seen.state = job->state;
+    seen.troubles = CountTroubles(*job);
+    seen.troubled = job->recovery.troubled.value();
   }
   for (auto seen = seen_.begin(); seen != seen_.end();) {
     seen = stored.jobs.count(seen->first) == 0 ? seen_.erase(seen) : std::next(seen);

@@ -11,6 +11,7 @@
 //   - no generation makes a step after a newer one has, and no rank has two trainers;
 //   - no step that all ranks have done is lost or repeated while the job recovers by itself, other
 //     than by going back to copies of the states (copy_judge.h);
+//   - what ends a generation without a loss counts once as a failure, whoever is the controller;
 //   - a trainer that hands its state over is not ended before its successor has trained with it;
 //   - of sharded models, all of replica_judge.h;
 //   - a drained node trains nothing; the automation obeys its brake, its pause, and people;
@@ -85,6 +86,8 @@ class Observer {
     bool hands_over = false;  // Its generation is not known to train, and some are handed states.
     int64_t unheard = 0;      // Newest such generation that was called off.
     uint64_t stored = 0;      // Digest of the last stored state.
+    int64_t troubles = 0;     // Failures of its budget that are of no rank.
+    int64_t troubled = 0;     // Newest generation that such a failure ended.
   };
   // What was sent about a trainer, and about its role in a generation.
   struct Member {

@@ -38,6 +38,7 @@ class ProgressView {
     if (!enabled_ || program_.flags.quiet) return;
     ShowRestart(job);
     ShowSaveTrouble(job, now);
+    ShowCopyTrouble(job);
     const bool changed = job.state() != state_;
     if (!changed && now < last_ + (bar_ ? kBarInterval : kLineInterval)) return;
     state_ = job.state();
@@ -91,6 +92,22 @@ class ProgressView {
                    << std::endl;
   }
 
+  // Writes a permanent line when copies in host memory begin to be late, and when they no longer
+  // are.
+  void ShowCopyTrouble(const v1::Job& job) {
+    const std::string trouble = CopyTroubleText(job);
+    if (trouble.empty() == !copies_late_) return;
+    copies_late_ = !trouble.empty();
+    // A new start has none, and that is no news.
+    if (!copies_late_ && job.state() != v1::RUNNING) return;
+    Clear();
+    program_.out() << SanitizeLine(job.spec().name()) << ": "
+                   << (copies_late_ ? reported_.Tell(trouble)
+                                    : absl::StrCat("copies in host memory are in time again: step ",
+                                                   job.copies().step()))
+                   << std::endl;
+  }
+
   Program& program_;
   const bool bar_;
   const bool enabled_;
@@ -100,6 +117,7 @@ class ProgressView {
   bool drawn_ = false;
   bool saves_fail_ = false;
   std::string save_error_;
+  bool copies_late_ = false;
   ReportedOnce reported_;
 };
 

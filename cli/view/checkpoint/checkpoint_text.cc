@@ -127,6 +127,10 @@ std::string SaveTroubleText(const v1::Job& job, absl::Time now) {
                       "): ", SanitizeLine(checkpoints.last_error()));
 }
 
+std::string CopyTroubleText(const v1::Job& job) {
+  return HasEnded(job.state()) ? "" : SanitizeLine(job.copies().trouble());
+}
+
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints) {
   if (checkpoints.durable_s() <= 0) return "";
   return absl::StrCat("training stood still for ", ShortDurationText(checkpoints.blocked_s()),

@@ -32,6 +32,10 @@ std::string NewestText(const v1::Job& job, absl::Time now);
 // has not ended and whose latest save failed; else empty.
 std::string SaveTroubleText(const v1::Job& job, absl::Time now);
 
+// "copies in host memory are late, and a loss may cost 600 steps; ...", for a job that has not
+// ended; else empty.
+std::string CopyTroubleText(const v1::Job& job);
+
 // "training stood still for 12 ms, durable after 0.9 s"; empty before the first save.
 std::string SaveCostText(const v1::JobCheckpoints& checkpoints);
 

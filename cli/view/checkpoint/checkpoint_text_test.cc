@@ -52,6 +52,15 @@ TEST(CheckpointTextTest, SavesThatFailAreToldWithTheirCauseWhileTheJobGoesOn) {
   EXPECT_EQ(SaveTroubleText(job, kNow), "");
 }
 
+TEST(CheckpointTextTest, CopiesThatAreLateAreToldWhileTheJobGoesOn) {
+  v1::Job job = Parsed<v1::Job>("state: RUNNING");
+  EXPECT_EQ(CopyTroubleText(job), "");
+  job.mutable_copies()->set_trouble("copies are late\033[2J");
+  EXPECT_EQ(CopyTroubleText(job), "copies are late\\x1b[2J");
+  job.set_state(v1::FAILED);
+  EXPECT_EQ(CopyTroubleText(job), "");
+}
+
 TEST(CheckpointTextTest, AllLines) {
   EXPECT_EQ(Lines(R"(
     restarts: 1 spec { max_restarts: 3 } restored_from: "/srv/a\033/step-000000000100.g1"

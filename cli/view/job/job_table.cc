@@ -45,9 +45,10 @@ std::string AgeOf(const v1::Job& job, absl::Time now) {
   return DurationText(absl::ToDoubleSeconds(now - TimeOf(true, job.create_time())));
 }
 
-// Failing saves come first: they may cost completed steps.
+// Failing saves and late copies come first: they may cost completed steps.
 std::string ReasonOf(const v1::Job& job, absl::Time now) {
-  std::vector<std::string> reasons = {SaveTroubleText(job, now), job.reason()};
+  std::vector<std::string> reasons = {SaveTroubleText(job, now), CopyTroubleText(job),
+                                      job.reason()};
   reasons.erase(std::remove(reasons.begin(), reasons.end(), ""), reasons.end());
   return absl::StrJoin(reasons, "; ");
 }

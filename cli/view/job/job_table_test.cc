@@ -46,6 +46,13 @@ TEST(JobTableTest, SavesThatFailAreAReason) {
               HasSubstr("checkpoints cannot be saved (there is none): disk full; no slots\n"));
 }
 
+TEST(JobTableTest, CopiesThatAreLateAreAReason) {
+  std::vector<v1::Job> jobs = Jobs();
+  jobs[1].mutable_copies()->set_trouble("copies are late");
+  EXPECT_THAT(JobTable(jobs, absl::FromUnixSeconds(1000), {}),
+              HasSubstr("copies are late; no slots\n"));
+}
+
 TEST(JobTableTest, HeadingsCanBeLeftOut) {
   PageStyle bare;
   bare.headings = false;

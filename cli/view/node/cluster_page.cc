@@ -85,6 +85,9 @@ std::vector<std::string> AttentionOf(const ClusterFacts& facts, absl::Time now) 
     if (const std::string trouble = SaveTroubleText(job, now); !trouble.empty()) {
       attention.push_back(absl::StrCat(name, ": ", trouble));
     }
+    if (const std::string trouble = CopyTroubleText(job); !trouble.empty()) {
+      attention.push_back(absl::StrCat(name, ": ", trouble));
+    }
     if (job.state() == v1::RECOVERING) {
       attention.push_back(absl::StrCat(name, " is RECOVERING: ", SanitizeLine(job.reason())));
     } else if (job.state() == v1::QUEUED) {

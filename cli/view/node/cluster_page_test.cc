@@ -64,6 +64,12 @@ TEST(ClusterPageTest, SavesThatFailNeedAttention) {
                           "space left"));
 }
 
+TEST(ClusterPageTest, CopiesThatAreLateNeedAttention) {
+  ClusterFacts facts = Sound();
+  facts.jobs[0].mutable_copies()->set_trouble("copies are late");
+  EXPECT_THAT(AttentionOf(facts, kNow), ElementsAre("x (job-1): copies are late"));
+}
+
 TEST(ClusterPageTest, LongListsAreCut) {
   ClusterFacts facts;
   for (int i = 0; i < 8; ++i) {

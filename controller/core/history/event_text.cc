@@ -9,6 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/bytes_text.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/unreachable.h"
 #include "controller/core/stragglers/slipstream/strategy_advice.h"
@@ -149,6 +150,14 @@ class Writer {
   void operator()(const transition::CopiesLeftOut& left_out) {
     Warn(JobEventKind::kMembership,
          absl::StrCat("trains without copies in host memory: ", left_out.why));
+  }
+  void operator()(const transition::CopiesLate&) {
+    Warn(JobEventKind::kMembership, CopyTrouble(job_));
+  }
+  void operator()(const transition::CopiesInTime&) {
+    Add(JobEventKind::kMembership,
+        absl::StrCat("copies in host memory are in time again: the state after step ",
+                     job_.recovery.copies.step));
   }
   void operator()(const transition::Stalled&) { Warn(JobEventKind::kStall, job_.reason); }
   void operator()(const transition::StallEnded&) {

@@ -56,6 +56,8 @@ struct CopiesLeftOut {  // The generation makes no copies in host memory (copies
 };
 struct Stalled {};  // No rank makes a step.
 struct StallEnded {};
+struct CopiesLate {};  // JobCopies::late.
+struct CopiesInTime {};
 struct CollectivesFound {};  // JobCollectives::findings are others, and there are some.
 
 // Its training.
@@ -99,11 +101,11 @@ using JobTransition = std::variant<
     transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
     transition::MembershipSettled, transition::RanksMustLeave, transition::DrainWaits,
     transition::SpareFailed, transition::CopiesLeftOut, transition::Stalled, transition::StallEnded,
-    transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
-    transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
-    transition::CheckpointCompleted, transition::CheckpointFailed,
-    transition::CheckpointErrorChanged, transition::CopiesFail, transition::CopiesAreMadeAgain,
-    transition::VerdictFound, transition::DecisionChanged>;
+    transition::CopiesLate, transition::CopiesInTime, transition::CollectivesFound,
+    transition::Evaluated, transition::PlanDecided, transition::PlanTakenUp,
+    transition::PlanNotTakenUp, transition::SlipstreamImpossible, transition::CheckpointCompleted,
+    transition::CheckpointFailed, transition::CheckpointErrorChanged, transition::CopiesFail,
+    transition::CopiesAreMadeAgain, transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

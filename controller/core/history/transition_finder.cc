@@ -178,6 +178,11 @@ void KnownJob::LookAtTroubles(const Job& job, News& news) const {
   if (job.recovery.spare_failures_reported > spare_failures_) {
     news.push_back(transition::SpareFailed());
   }
+  if (job.recovery.copies.late && !copies_late_) {
+    news.push_back(transition::CopiesLate());
+  } else if (!job.recovery.copies.late && copies_late_ && job.state == JobState::kRunning) {
+    news.push_back(transition::CopiesInTime());
+  }
   if (!KnowsWhoCopies(job)) return;
   const std::string why = WhyNoCopies(job);
   if (!why.empty() && why != no_copies_) news.push_back(transition::CopiesLeftOut{why});
@@ -215,6 +220,7 @@ void KnownJob::Remember(const Job& job) {
   stalled_ = job.recovery.stalled;
   spare_failures_ = job.recovery.spare_failures_reported;
   if (KnowsWhoCopies(job)) no_copies_ = WhyNoCopies(job);
+  copies_late_ = job.recovery.copies.late;
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

@@ -75,8 +75,9 @@ class KnownJob {
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;
-  int64_t spare_failures_ = 0;            // JobRecovery::spare_failures_reported.
-  std::string no_copies_;                 // Why there are none; empty: there are, or need be none.
+  int64_t spare_failures_ = 0;  // JobRecovery::spare_failures_reported.
+  std::string no_copies_;       // Why there are none; empty: there are, or need be none.
+  bool copies_late_ = false;
   std::vector<std::string> collectives_;  // Findings.
   bool slipstream_impossible_ = false;
 };

@@ -344,6 +344,27 @@ TEST(KnownJobTest, TellsOnceThatAGenerationMakesNoCopies) {
   EXPECT_THAT(Look(known, played.job), IsEmpty());
 }
 
+TEST(KnownJobTest, TellsThatCopiesAreLateAndThatTheyAreInTimeAgain) {
+  JobRequest request = MemberRequest();
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  KnownJob known(played.job);
+  played.TrainAll(5, 40);
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre(StartsWith("! copies in host memory are late, and a loss may cost 40 "
+                                     "steps; nothing yet")));
+  played.TrainAll(6, 50);
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+  for (int rank = 0; rank < 4; ++rank) {
+    TrainerReport report = played.Last(played.Id(rank));
+    report.membership.copies = {played.job.generation, 50, 50, "", 0};
+    played.Tell(report, 7);
+  }
+  EXPECT_THAT(Look(known, played.job),
+              ElementsAre("copies in host memory are in time again: the state after step 50"));
+  EXPECT_THAT(Look(known, played.job), IsEmpty());
+}
+
 TEST(KnownJobTest, CollectivesThatRanksStandInAreToldOnce) {
   MemberJob played;
   KnownJob known(played.job);

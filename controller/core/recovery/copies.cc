@@ -9,8 +9,11 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
+#include "common/core/checkpoint_key.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -42,6 +45,28 @@ std::string WhyARestartLosesLess(const Job& job) {
   if (saved->key.step < copied + kIntervals * job.request.recovery.copy_every_steps) return "";
   return absl::StrCat("its copies of step ", copied, " are older than its checkpoint of step ",
                       saved->key.step);
+}
+
+// By the rank that is furthest.
+int64_t StepsDone(const Job& job) {
+  int64_t done = 0;
+  for (const RankState& member : job.ranks) done = std::max(done, member.report.progress.step);
+  return done;
+}
+
+// Steps after which a new start would go on.
+int64_t StepOfRestart(const Job& job) {
+  const std::string directory = ChooseStart(job);
+  const absl::string_view name = absl::string_view(directory).substr(directory.rfind('/') + 1);
+  const std::optional<CheckpointKey> key = ParseCheckpointName(name);
+  return key.has_value() ? key->step : 0;
+}
+
+// Steps that would be lost with a part of the state.
+int64_t StepsAtRisk(const Job& job) {
+  const bool goes_back = IsProtected(job) && WhyARestartLosesLess(job).empty();
+  const int64_t kept = goes_back ? job.recovery.copies.step : StepOfRestart(job);
+  return std::max<int64_t>(StepsDone(job) - kept, 0);
 }
 
 bool IsLeft(const RankState& trainer) { return !IsLost(trainer) && !HasEnded(trainer); }
@@ -149,6 +174,16 @@ std::string CostOfALoss(const Job& job) {
   const Checkpoint* saved = NewestComplete(job, job.start.since);
   if (saved == nullptr) return "costs a new start from where it began: there is no checkpoint";
   return absl::StrCat("costs a new start from the checkpoint of step ", saved->key.step);
+}
+
+// Its copy is with nobody else, and no other rank could go back.
+std::string DescribeLoneRank(const Job& job) {
+  const std::string advice =
+      SavesCheckpoints(job.request)
+          ? absl::StrCat("save it with `paceline checkpoint save ", job.request.id.value(), "`")
+          : "nothing saves its state, as its job file has no checkpoint.directory";
+  return absl::StrCat("not protected: the job has one rank, whose copy is lost with it; until ",
+                      "there are slots for more, ", advice);
 }
 
 }  // namespace
@@ -271,6 +306,26 @@ JobChange TakeCopies(Job& job, Moment now) {
   return JobChange::kState;
 }
 
+JobChange NoteLateCopies(Job& job) {
+  if (!HasCopies(job) || job.state != JobState::kRunning) return JobChange::kNone;
+  // What is stored of the ranks' steps is old.
+  const bool all_are_heard =
+      std::all_of(job.ranks.begin(), job.ranks.end(),
+                  [](const RankState& member) { return member.heard != absl::InfinitePast(); });
+  if (!all_are_heard) return JobChange::kNone;
+  JobCopies& copies = job.recovery.copies;
+  const int64_t every = job.request.recovery.copy_every_steps;
+  const bool late = copies.late ? !IsProtected(job) || StepsDone(job) - copies.step > every
+                                : StepsAtRisk(job) / every >= kLateIntervals;
+  return std::exchange(copies.late, late) == late ? JobChange::kNone : JobChange::kState;
+}
+
+std::string CopyTrouble(const Job& job) {
+  if (!job.recovery.copies.late) return "";
+  return absl::StrCat("copies in host memory are late, and a loss may cost ", StepsAtRisk(job),
+                      " steps; ", IsProtected(job) ? "they have " : "", DescribeProtection(job));
+}
+
 void CompleteRestore(Job& job, MembershipChange& change) {
   for (RankState& member : job.ranks) {
     change.steps_lost = std::max(change.steps_lost, Reported(job, member).steps_lost);
@@ -309,7 +364,7 @@ std::string WhyItCannotGoOn(const Job& job) {
 }
 
 bool IsProtected(const Job& job) {
-  return Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
+  return job.ranks.size() > 1 && Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
 }
 
 std::string WhyCopiesFail(const Job& job) {
@@ -335,6 +390,7 @@ std::string WhyCopiesFail(const Job& job) {
 
 std::string DescribeProtection(const Job& job) {
   const JobCopies& copies = job.recovery.copies;
+  if (job.ranks.size() == 1) return DescribeLoneRank(job);
   std::string text;
   const Holders holders = HoldersAmong(Left(job));
   const std::string missing = Missing(job, job.ranks, holders);

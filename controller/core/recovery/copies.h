@@ -15,6 +15,7 @@
 #ifndef CONTROLLER_CORE_RECOVERY_COPIES_H_
 #define CONTROLLER_CORE_RECOVERY_COPIES_H_
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -49,6 +50,15 @@ JobChange GiveUpWhoCannotGoBack(Job& job);
 
 // Looks whether all members have reported their copies of a step.
 JobChange TakeCopies(Job& job, Moment now);
+
+// Looks whether copies are late: without newer ones, or a newer checkpoint, a loss would cost
+// kLateIntervals times copy_every_steps. That is over when complete copies are at most one interval
+// old, so that copies which take long are not late again and again.
+inline constexpr int64_t kLateIntervals = 4;
+JobChange NoteLateCopies(Job& job);
+
+// For people, while copies are late: what a loss would cost, and what there is; else empty.
+std::string CopyTrouble(const Job& job);
 
 // All members have gone back to the copies: writes into the change what that has cost.
 void CompleteRestore(Job& job, MembershipChange& change);

@@ -140,6 +140,23 @@ TEST(CopiesTest, NothingIsProtectedIfTheCopyOfOneSeatIsLost) {
               StartsWith("nothing until the next copies: nobody is left with the copy of seat 0"));
 }
 
+TEST(CopiesTest, ARankAloneIsNotProtected) {
+  JobRequest request = MemberRequest(2);
+  request.recovery.copy_every_steps = 10;
+  request.recovery.min_ranks = 1;
+  MemberJob played(request);
+  for (int rank = 0; rank < 2; ++rank) TellCopies(played, rank, 10, 10, 2);
+  ASSERT_TRUE(IsProtected(played.job));
+  LoseRanks(played, {1}, 10);
+  ASSERT_EQ(played.Nodes(), "a") << played.job.reason;
+  played.TrainAll(11, 11);
+  EXPECT_FALSE(IsProtected(played.job)) << "its own copy is lost with it";
+  EXPECT_THAT(DescribeProtection(played.job), StartsWith("not protected: the job has one rank"));
+  EXPECT_THAT(DescribeProtection(played.job), HasSubstr("has no checkpoint.directory"));
+  played.job.request.checkpoints.directory = "/checkpoints";
+  EXPECT_THAT(DescribeProtection(played.job), HasSubstr("paceline checkpoint save job-1"));
+}
+
 TEST(CopiesTest, ACopyThatOneHasGivenUpIsNeverComplete) {
   MemberJob played = OneReplica();
   CopyAll(played, 10, 2);
@@ -259,6 +276,80 @@ TEST(CopiesTest, ACheckpointThatIsMuchNewerIsWorthARestart) {
                     HasSubstr("copies of step 10 are older than its checkpoint"));
       }
     }
+  }
+}
+
+TEST(CopiesTest, AreLateUntilTheyAreMadeInTimeAgain) {
+  MemberJob played = OneReplica();
+  const JobCopies& copies = played.job.recovery.copies;
+  CopyAll(played, 10, 2);
+  for (int64_t step = 11; step < 50; ++step) {
+    TrainOn(played, step, 0, static_cast<double>(step));
+    ASSERT_FALSE(copies.late) << step;
+    EXPECT_EQ(CopyTrouble(played.job), "");
+  }
+  TrainOn(played, 50, 0, 50);
+  EXPECT_TRUE(copies.late);
+  EXPECT_THAT(CopyTrouble(played.job),
+              StartsWith("copies in host memory are late, and a loss may cost 40 steps; they have "
+                         "the state after step 10"));
+  TrainOn(played, 71, 0, 51);
+  CopyAll(played, 60, 52);
+  EXPECT_TRUE(copies.late) << "they are older than one interval";
+  TrainOn(played, 72, 0, 53);
+  CopyAll(played, 70, 54);
+  EXPECT_FALSE(copies.late);
+}
+
+TEST(CopiesTest, ACheckpointThatARestartMayUseMakesUpForThem) {
+  for (const int restarts : {0, 1}) {
+    MemberJob played = OneReplica();
+    played.job.request.max_restarts = restarts;
+    CopyAll(played, 10, 2);
+    Checkpoint checkpoint;
+    checkpoint.key = {40, 1};
+    checkpoint.state = CheckpointState::kComplete;
+    played.job.checkpoints.records.push_back(checkpoint);
+    TrainOn(played, 79, 0, 10);
+    EXPECT_EQ(played.job.recovery.copies.late, restarts == 0);
+    TrainOn(played, 80, 0, 11);
+    EXPECT_TRUE(played.job.recovery.copies.late);
+  }
+}
+
+TEST(CopiesTest, BeforeTheFirstOnesTheStepsSinceTheStartCount) {
+  MemberJob played = OneReplica();
+  played.job.start.directory = "/checkpoints/job-0/step-000000000100.g1";
+  TrainOn(played, 139, 0, 10);
+  EXPECT_FALSE(played.job.recovery.copies.late);
+  TrainOn(played, 140, 0, 11);
+  EXPECT_TRUE(played.job.recovery.copies.late);
+  EXPECT_THAT(CopyTrouble(played.job), HasSubstr("may cost 40 steps; nothing yet"));
+}
+
+// Each copy takes so many steps, and those that are due meanwhile are left out.
+TEST(CopiesTest, CopiesThatAlwaysTakeLongAreLateOnce) {
+  constexpr int64_t kEvery = 4;
+  for (int64_t takes = 1; takes <= 6 * kEvery; ++takes) {
+    SCOPED_TRACE(takes);
+    MemberJob played = OneReplica();
+    played.job.request.recovery.copy_every_steps = kEvery;
+    const JobCopies& copies = played.job.recovery.copies;
+    CopyAll(played, 10, 2);
+    int changes = 0;
+    bool late = false;
+    const auto look = [&] { changes += std::exchange(late, copies.late) == copies.late ? 0 : 1; };
+    int64_t begun = 0;
+    for (int64_t step = 11; step <= 150; ++step) {
+      const double at = static_cast<double>(step);
+      TrainOn(played, step, 0, at);
+      look();
+      if (begun > 0 && step == begun + takes) CopyAll(played, std::exchange(begun, 0), at);
+      look();
+      if (begun == 0 && step % kEvery == 0) begun = step;
+    }
+    EXPECT_LE(changes, 1);
+    EXPECT_EQ(late, takes >= 2 * kEvery);
   }
 }
 

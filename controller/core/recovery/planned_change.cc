@@ -167,9 +167,8 @@ JobChange ForgetLeft(Job& job) {
 }  // namespace
 
 JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
-  if (job.request.shards > 1) ChooseMending(job, find_slots, now);
-  bool changed = false;
-  if (ChangeUnderWay(job) == nullptr) changed = ReleaseSurplus(job, now);
+  bool changed = job.request.shards > 1 && ChooseMending(job, find_slots, now);
+  if (ChangeUnderWay(job) == nullptr && ReleaseSurplus(job, now)) changed = true;
   const auto start = job.request.shards == 1 ? StartMissing : StartMissingOfReplicas;
   if (start(job, find_slots, now)) changed = true;
   return changed ? JobChange::kState : JobChange::kNone;

@@ -174,19 +174,19 @@ std::vector<Taker> ChooseMoves(const Job& job, IdleSpares& idle) {
 
 }  // namespace
 
-void ChooseMending(Job& job, const FindSlots& find_slots, Moment now) {
+bool ChooseMending(Job& job, const FindSlots& find_slots, Moment now) {
   JobRecovery& recovery = job.recovery;
   if (now.steady < recovery.next_mending || job.state != JobState::kRunning ||
       ChangeUnderWay(job) != nullptr) {
-    return;
+    return false;
   }
-  recovery.mending.clear();
+  const std::set<int> before = std::exchange(recovery.mending, {});
   std::vector<StretchedReplica> stretched = FindStretched(job);
   // The next change of membership sets the time again.
   recovery.next_mending =
       stretched.empty() ? absl::InfiniteFuture() : now.steady + kMendingInterval;
   const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (!recovery.vacate.empty() || !is_whole || IsOver(job)) return;
+  if (!recovery.vacate.empty() || !is_whole || IsOver(job)) return !before.empty();
   IdleSpares idle(job, UsableSpares(job));
   std::vector<Slot> taken;
   for (StretchedReplica& replica : stretched) {
@@ -205,6 +205,7 @@ void ChooseMending(Job& job, const FindSlots& find_slots, Moment now) {
     idle = std::move(left);
     std::move(slots.begin(), slots.end(), std::back_inserter(taken));
   }
+  return recovery.mending != before;
 }
 
 std::vector<Taker> ChooseTakers(const Job& job, const std::vector<size_t>& ready) {

@@ -25,8 +25,9 @@ struct Taker {
   size_t spare = 0;  // Index in Job.spares.
 };
 
-// Looks, if it is time, which stretched replicas can be mended (JobRecovery::mending).
-void ChooseMending(Job& job, const FindSlots& find_slots, Moment now);
+// Looks, if it is time, which stretched replicas can be mended (JobRecovery::mending). Returns
+// whether these are others than before.
+bool ChooseMending(Job& job, const FindSlots& find_slots, Moment now);
 
 // The seats that can be taken at once, by some of the spares `ready` (indices): those of all ranks
 // on a node, or none of them; all of a replica's, or none of them.

@@ -357,6 +357,7 @@ JobChange Advance(Job& job, const FindSlots& find_slots, Moment now) {
   change = std::max(change, ForgetEnded(job, now));
   const auto take = [&](JobChange next) { change = std::max(change, next); };
   take(TakeCopies(job, now));
+  take(NoteLateCopies(job));
   if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_slots, now));
   take(TakeHang(job, find_slots, now));
   if (counts) GiveUpUnreachable(job, now);

@@ -63,6 +63,7 @@ struct JobCopies {
   absl::Time time = absl::InfinitePast();  // Wall: when they were complete.
   int64_t settled_step = 0;                // As MemberCopies in proto/plan.proto.
   bool restoring = false;                  // The present generation goes back to them.
+  bool late = false;                       // A loss would cost many intervals (NoteLateCopies).
   std::vector<int> buddies;                // Of the present generation, by rank. Not stored.
   std::vector<int> wards;                  // The ranks whose buddies they are. Not stored.
 };
@@ -85,7 +86,7 @@ struct JobRecovery {
   std::vector<MemberFailure> failures;     // Oldest first; those within the window that matter.
   std::map<NodeName, std::string> vacate;  // Nodes that its ranks have to leave, and why.
   // Replicas of a sharded model whose ranks elsewhere come back as soon as the trainers for that
-  // are ready (planned_replicas.h). Not stored.
+  // are ready (planned_replicas.h). Stored, as without it these trainers would be surplus, and end.
   std::set<int> mending;
   // Nodes that get none of its ranks while there are others, until a new start; and why.
   std::map<NodeName, std::string> avoid;
@@ -100,7 +101,9 @@ struct JobRecovery {
   absl::Time deadline = absl::InfiniteFuture();          // For the change under way.
   absl::Time recovering_since = absl::InfiniteFuture();  // When it began to recover.
   absl::Time trouble_since = absl::InfiniteFuture();     // A member waits, nobody has failed.
-  Generation troubled{0};  // The newest one that was given up for that, and counted. Not stored.
+  // The newest generation that was given up for that, and counted. Stored, or each controller that
+  // takes over while the next one waits for slots would count it again.
+  Generation troubled{0};
   // Before this, no unreachable node's rank is given up; infinite future: the job is cut off.
   absl::Time unreachable_counts = absl::InfinitePast();
   absl::Time next_planned = absl::InfinitePast();      // No planned change before this.
