@@ -34,7 +34,8 @@ constexpr int64_t kLost = 10;
 constexpr int64_t kSteps = 13;
 constexpr int64_t kPeriod = 4;
 
-constexpr int64_t kWeights = 600;  // More than a row of int8.
+constexpr DataPosition kPosition{1, 700};  // In the data, at the copies.
+constexpr int64_t kWeights = 600;          // More than a row of int8.
 
 class Weights : public Model {
  public:
@@ -95,6 +96,9 @@ class Trainer {
       const absl::Status restored = RestoreCopies(rendezvous, orders, *copies_, state_);
       ASSERT_TRUE(restored.ok()) << restored;
       ASSERT_EQ(state_.position.step, kCopied);
+      EXPECT_EQ(state_.data, kPosition);
+      EXPECT_EQ(state_.alone_as.rank, config.rank());
+      EXPECT_EQ(state_.alone_as.world_size, config.member.world_size);
     }
     const absl::StatusOr<bool> begins = RunRendezvous(rendezvous, state_);
     ASSERT_TRUE(begins.ok()) << begins.status();
@@ -133,6 +137,7 @@ class Trainer {
     ImageFacts facts;
     facts.layout = LayoutOf(config.member, strategy.plan());
     facts.all_equal = false;
+    facts.data = kPosition;
     copies_->Copy(kCopied, orders, {model_, *optimizer_, nullptr, &levels}, facts);
     copies_->BeforeChange();
   }
