@@ -129,7 +129,9 @@ double TotalBytes(const std::vector<MemoryPart>& parts) {
 }
 
 double LlamaCopyBytes(const LlamaTraining& training) {
-  return ParametersOfRank(training) * kFloat * (1 + training.optimizer_floats);
+  constexpr int kLevelFloats = 2;  // At least: residuals of means are few, if ranks are many.
+  const int floats = 1 + training.optimizer_floats + kLevelFloats * training.int8_levels;
+  return ParametersOfRank(training) * kFloat * floats;
 }
 
 std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {

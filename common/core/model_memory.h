@@ -23,14 +23,15 @@ struct LlamaTraining {
   bool checkpoint_activations = false;
   int optimizer_floats = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;  // They are not freed before the next forward pass.
-  int copies = 0;  // Of parameters and optimizer state, in the same memory (kCopiesKept).
+  int int8_levels = 0;  // Of the ladder: each has a reference and residuals of all parameters.
+  int copies = 0;       // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
 };
 
 // A rank with recovery.copy_every_steps keeps so many copies in host memory: the newest that are
 // complete and the next ones, its own and another rank's.
 inline constexpr int kCopiesKept = 4;
 
-// Bytes of one copy, of what the rank updates.
+// Bytes of one copy: of what the rank updates, and of what its int8 levels have.
 double LlamaCopyBytes(const LlamaTraining& training);
 
 // One kind of state or activations.

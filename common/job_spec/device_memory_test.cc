@@ -80,6 +80,18 @@ TEST(DeviceMemoryTest, CopiesOfRanksOnGpusNeedMemoryOfTheHost) {
   EXPECT_TRUE(CheckCopyMemory(spec, 0).ok());
 }
 
+// Two floats more for each parameter: the level's reference and residuals.
+TEST(DeviceMemoryTest, CopiesHaveWhatLevelsOfInt8Need) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  v1::LadderLevel* const level = spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  level->set_period(8);
+  level->set_size(2);
+  level->set_format(v1::WIRE_FORMAT_INT8);
+  FillDefaults(&spec);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies / 3 * 5).ok());
+  EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 3 * 5 - 1).ok());
+}
+
 TEST(DeviceMemoryTest, CopiesOfAShardedModelAreOfTheRanksPart) {
   v1::JobSpec spec = WithCopies(v1::CUDA);
   spec.set_shards(2);

@@ -14,6 +14,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
+#include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
 
@@ -117,8 +118,8 @@ absl::Status Fetch(const Rendezvous& rendezvous, const CopyRow& own, StateCopies
   return absl::OkStatus();
 }
 
-// Where a rank is that has gone back: it has trained in the generation of the copies, but by the
-// present groups, so that all belong together.
+// Where a rank is that has gone back: it has trained in the generation of the copies, by the groups
+// of that time. If the present ones are others, the rendezvous sees it.
 RankPosition PositionAt(const Rendezvous& rendezvous, const ImageFacts& facts) {
   const Member& member = rendezvous.config.member;
   RankPosition position;
@@ -128,7 +129,10 @@ RankPosition PositionAt(const Rendezvous& rendezvous, const ImageFacts& facts) {
   position.rank = position.decided_rank = member.rank;
   position.decided = member.generation;
   position.gradients = position.exchange = {member.rank, 1};
-  position.layout = LayoutOf(member, rendezvous.plan);
+  position.layout = facts.layout;
+  // Nobody goes on alone: all are at one step. That they once did still says that ranks which share
+  // gradients may differ.
+  position.alone_below = std::min(facts.alone_below, facts.label.step);
   return position;
 }
 
@@ -146,14 +150,16 @@ absl::Status RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& order
   state.position.decided = rendezvous.config.member.generation;
   const absl::string_view image = copies.ImageOf(own.wanted);
   ImageFacts facts;
-  const absl::Status restored =
-      RestoreImage(image.data(), image.size(),
-                   {rendezvous.model, rendezvous.optimizer, rendezvous.attachments}, &facts);
+  std::vector<StrategyMemory::Level> levels;
+  const absl::Status restored = RestoreImage(
+      image.data(), image.size(),
+      {rendezvous.model, rendezvous.optimizer, rendezvous.attachments, &levels}, &facts);
   if (!restored.ok()) return absl::InternalError(restored.message());
   std::vector<int64_t> order = std::move(state.memory.gradient_order);
   state.memory = StrategyMemory();
   state.memory.gradient_order = std::move(order);
   state.memory.all_equal = facts.all_equal;
+  state.memory.levels = std::move(levels);
   state.data = facts.data;
   state.member = state.alone_as = rendezvous.config.member;
   state.checkpoint.reset();

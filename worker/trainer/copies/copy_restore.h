@@ -1,6 +1,7 @@
 // Lets all members of a generation go back to the complete copies: each takes its own, or gets the
 // copy of its seat from a rank that has it, and replaces its state. They then meet as ranks that
 // have all trained in the generation of the copies, and are at its step (generation/rendezvous.h).
+// If groups have changed since, as when fewer ranks go on, they begin as after any change of them.
 #ifndef WORKER_TRAINER_COPIES_COPY_RESTORE_H_
 #define WORKER_TRAINER_COPIES_COPY_RESTORE_H_
 

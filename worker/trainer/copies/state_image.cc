@@ -26,9 +26,19 @@ struct Header {
   uint64_t bytes = 0;        // Of the image.
   uint64_t fixed_bytes = 0;  // Of the tensors that are always there.
   std::array<uint64_t, kScopes.size()> schema_bytes{};
+  uint64_t levels = 0;
   ImageFacts facts;
 };
 static_assert(std::is_trivially_copyable_v<Header>);
+
+// Values in the tensors of a StrategyMemory::Level.
+struct LevelSizes {
+  int64_t number = 0;  // That of the reference; 0: the level sends no int8.
+  int64_t reference = 0;
+  int64_t own = 0;
+  int64_t mean = 0;
+};
+static_assert(std::is_trivially_copyable_v<LevelSizes>);
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -99,6 +109,32 @@ void CopyAll(const std::vector<const char*>& places, const std::vector<at::Tenso
   }
 }
 
+// Adds the image's levels to `levels`.
+absl::Status ReadLevels(uint64_t count, at::Device device, ImageReader& reader,
+                        std::vector<StrategyMemory::Level>* levels) {
+  if (count == 0) return absl::OkStatus();
+  const char* const stored = reader.Take(count * sizeof(LevelSizes));
+  if (stored == nullptr) return DoesNotFit("it is too short");
+  const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
+  for (uint64_t i = 0; i < count; ++i) {
+    LevelSizes sizes;
+    std::memcpy(&sizes, stored + i * sizeof(sizes), sizeof(sizes));
+    StrategyMemory::Level& level = levels->emplace_back();
+    if (sizes.number == 0) continue;
+    level.reference_number = sizes.number;
+    level.reference = at::empty({sizes.reference}, floats);
+    level.residuals.own = at::empty({sizes.own}, floats);
+    level.residuals.mean = at::empty({sizes.mean}, floats);
+    const std::vector<at::Tensor> tensors{level.reference, level.residuals.own,
+                                          level.residuals.mean};
+    std::vector<const char*> places;
+    const absl::Status found = Find(tensors, reader, &places);
+    if (!found.ok()) return found;
+    CopyAll(places, tensors);
+  }
+  return absl::OkStatus();
+}
+
 absl::StatusOr<Header> ReadHeader(ImageReader& reader, size_t bytes) {
   Header header;
   const char* const stored = reader.Take(sizeof(Header));
@@ -129,6 +165,10 @@ StateImage::StateImage(const StateParts& parts, const ImageFacts& facts) {
       }
     }
   }
+  if (parts.levels != nullptr && !parts.levels->empty()) {
+    header.levels = parts.levels->size();
+    AddLevels(*parts.levels);
+  }
   header.bytes = bytes_;
   header_.assign(reinterpret_cast<const char*>(&header), sizeof(Header));
 }
@@ -143,6 +183,25 @@ void StateImage::AddText(const std::string& text) {
   const at::Tensor bytes = at::empty({static_cast<int64_t>(text.size())}, at::kByte);
   std::memcpy(bytes.mutable_data_ptr(), text.data(), text.size());
   Add(bytes, /*at_once=*/true);
+}
+
+void StateImage::AddLevels(const std::vector<StrategyMemory::Level>& levels) {
+  std::string text;
+  for (const StrategyMemory::Level& level : levels) {
+    LevelSizes sizes;
+    if (level.reference.defined()) {
+      sizes = {level.reference_number, level.reference.numel(), level.residuals.own.numel(),
+               level.residuals.mean.numel()};
+    }
+    text.append(reinterpret_cast<const char*>(&sizes), sizeof(sizes));
+  }
+  AddText(text);
+  for (const StrategyMemory::Level& level : levels) {
+    if (!level.reference.defined()) continue;
+    for (const at::Tensor& tensor : {level.reference, level.residuals.own, level.residuals.mean}) {
+      Add(tensor, /*at_once=*/false);
+    }
+  }
 }
 
 void StateImage::Stage(Platform& platform, char* memory) {
@@ -198,10 +257,16 @@ absl::Status RestoreImage(const char* image, size_t bytes, const StateParts& par
     CopyAll(of_tensors, attachment.tensors);
     attached.emplace_back(kScopes[i], std::move(attachment));
   }
+  std::vector<StrategyMemory::Level> levels;
+  if (parts.levels != nullptr) {
+    found = ReadLevels(header->levels, parts.model.device(), reader, &levels);
+    if (!found.ok()) return found;
+  }
   if (!reader.is_at_end()) return DoesNotFit("it is too long");
   CopyAll(places, tensors);
   for (const auto& [scope, attachment] : attached) parts.attachments->Put(scope, attachment);
   random.Restore();
+  if (parts.levels != nullptr) *parts.levels = std::move(levels);
   *facts = header->facts;
   return absl::OkStatus();
 }

@@ -1,7 +1,9 @@
-// The whole state of a rank's training as one piece of host memory: the same as a rank without a
-// state gets when the ranks meet (generation/rendezvous.h), for its own seat.
+// The whole state of a rank's training as one piece of host memory: what a rank without a state
+// gets when the ranks meet (generation/rendezvous.h), for its own seat, and what nobody else has of
+// averages that send int8.
 //
 //   header | parameters, optimizer, buffers, random numbers | what is attached: schemas, tensors
+//          | levels: their sizes, references, residuals
 //
 // Ranks run the same program, so an image made by one is read by another.
 //
@@ -20,6 +22,7 @@
 #include "absl/status/status.h"
 #include "worker/trainer/comm/host_copy.h"
 #include "worker/trainer/comm/platform.h"
+#include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/loop/attachments.h"
@@ -33,14 +36,18 @@ struct StateParts {
   const ModelTensors& model;
   const Optimizer& optimizer;
   Attachments* attachments;
+  // As Strategy::Memory gives them: of averages that send int8; null: there are none.
+  std::vector<StrategyMemory::Level>* levels = nullptr;
 };
 
 // What belongs to a state beside its tensors. Trivially copyable.
 struct ImageFacts {
   CopyLabel label;
   DataPosition data;
-  int64_t evaluated = -1;  // RankPosition::evaluated
-  bool all_equal = true;   // StrategyMemory::all_equal
+  int64_t evaluated = -1;   // RankPosition::evaluated
+  int64_t alone_below = 0;  // RankPosition::alone_below
+  uint64_t layout = 0;      // RankPosition::layout
+  bool all_equal = true;    // StrategyMemory::all_equal
 };
 
 // A state that is being copied.
@@ -67,6 +74,7 @@ class StateImage {
 
   void Add(const at::Tensor& tensor, bool at_once);
   void AddText(const std::string& text);
+  void AddLevels(const std::vector<StrategyMemory::Level>& levels);
 
   size_t bytes_ = 0;
   std::string header_;

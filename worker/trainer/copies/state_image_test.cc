@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/cpu_platform.h"
+#include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {
@@ -63,7 +64,7 @@ struct Rank {
   explicit Rank(int64_t size = 3)
       : model(size), optimizer(MakeOptimizer(AdamW(), TensorsOf(model.parameters()))) {}
 
-  StateParts parts() { return {model, *optimizer, attached ? &attachments : nullptr}; }
+  StateParts parts() { return {model, *optimizer, attached ? &attachments : nullptr, &levels}; }
 
   void Change() {
     const at::NoGradGuard no_grad;
@@ -72,6 +73,7 @@ struct Rank {
     for (const at::Tensor& tensor : optimizer->State()) at::Tensor(tensor).add_(1);
     attachments.shared = at::full({6}, 6.0F);
     attachments.own = at::full({1}, 7.0F);
+    levels.clear();
   }
 
   void Copy(const ImageFacts& facts) {
@@ -87,6 +89,7 @@ struct Rank {
   TinyModel model;
   std::unique_ptr<Optimizer> optimizer;
   TinyAttachments attachments;
+  std::vector<StrategyMemory::Level> levels;
   CpuPlatform platform;
   std::string memory;
 };
@@ -96,6 +99,8 @@ ImageFacts Facts() {
   facts.label = {3, 40, 2};
   facts.data = {1, 96};
   facts.evaluated = 30;
+  facts.alone_below = 20;
+  facts.layout = 7;
   facts.all_equal = false;
   return facts;
 }
@@ -130,6 +135,8 @@ TEST(StateImageTest, AnotherRankGoesOnWithTheStateThatWasCopied) {
   EXPECT_EQ(facts.label, (CopyLabel{3, 40, 2}));
   EXPECT_EQ(facts.data, (DataPosition{1, 96}));
   EXPECT_EQ(facts.evaluated, 30);
+  EXPECT_EQ(facts.alone_below, 20);
+  EXPECT_EQ(facts.layout, 7U);
   EXPECT_FALSE(facts.all_equal);
 }
 
@@ -141,6 +148,33 @@ TEST(StateImageTest, WhatIsAttachedHasTheSizeThatItHad) {
   ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), rank.parts(), &facts).ok());
   EXPECT_TRUE(rank.attachments.shared.equal(at::full({4}, 4.0F)));
   EXPECT_TRUE(rank.attachments.own.equal(at::full({1}, 1.0F)));
+}
+
+TEST(StateImageTest, AveragesThatSendInt8GoOnWithTheirReferencesAndRoundingErrors) {
+  const at::Tensor reference = at::rand({15});
+  const at::Tensor own = at::rand({1024});
+  const at::Tensor mean = at::rand({512});
+  for (const bool attached : {false, true}) {
+    Rank rank;
+    rank.attached = attached;
+    rank.levels.resize(2);  // The first one sends fp32.
+    rank.levels[1].reference = reference;
+    rank.levels[1].reference_number = 5;
+    rank.levels[1].residuals = {own, mean};
+    rank.Copy(Facts());
+
+    Rank other;
+    other.attached = attached;
+    ImageFacts facts;
+    ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), other.parts(), &facts).ok());
+    ASSERT_EQ(other.levels.size(), 2U);
+    EXPECT_FALSE(other.levels[0].reference.defined());
+    const StrategyMemory::Level& level = other.levels[1];
+    EXPECT_EQ(level.reference_number, 5);
+    EXPECT_TRUE(level.reference.equal(reference));
+    EXPECT_TRUE(level.residuals.own.equal(own));
+    EXPECT_TRUE(level.residuals.mean.equal(mean));
+  }
 }
 
 TEST(StateImageTest, WhatDoesNotFitChangesNothing) {

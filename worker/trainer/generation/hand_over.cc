@@ -5,6 +5,8 @@
 #include <ATen/ops/zeros.h>
 
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <type_traits>
@@ -29,6 +31,9 @@ struct Handed {
   Member member;
   Member alone_as;
   int64_t order = 0;  // Length of StrategyMemory::gradient_order.
+  // By level: values in the residuals of its int8 averages (comm/int8_mean.h); 0: it has none.
+  std::array<int64_t, kMaxLevels> own_residuals{};
+  std::array<int64_t, kMaxLevels> mean_residuals{};
 };
 static_assert(std::is_trivially_copyable_v<Handed>, "it is sent as bytes");
 
@@ -36,6 +41,36 @@ at::Tensor Bytes(int64_t size) { return at::empty({size}, at::kByte); }
 
 // The order of gradients as a tensor of so many numbers.
 at::Tensor Numbers(int64_t size) { return at::empty({size}, at::kLong); }
+
+// Those of all levels, in order.
+std::vector<at::Tensor> ResidualsOf(const StrategyMemory& memory) {
+  std::vector<at::Tensor> residuals;
+  for (const StrategyMemory::Level& level : memory.levels) {
+    if (!level.residuals.own.defined() || level.residuals.own.numel() == 0) continue;
+    residuals.push_back(level.residuals.own);
+    residuals.push_back(level.residuals.mean);
+  }
+  return residuals;
+}
+
+void NoteSizes(const StrategyMemory& memory, Handed* handed) {
+  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
+    const auto& residuals = memory.levels[i].residuals;
+    if (!residuals.own.defined()) continue;
+    handed->own_residuals[i] = residuals.own.numel();
+    handed->mean_residuals[i] = residuals.mean.numel();
+  }
+}
+
+// Makes room for those of `handed`. Requires: `memory` has kMaxLevels levels.
+void AllocateResiduals(const Handed& handed, at::Device device, StrategyMemory* memory) {
+  const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
+  for (size_t i = 0; i < kMaxLevels; ++i) {
+    if (handed.own_residuals[i] == 0) continue;
+    memory->levels[i].residuals.own = at::empty({handed.own_residuals[i]}, floats);
+    memory->levels[i].residuals.mean = at::empty({handed.mean_residuals[i]}, floats);
+  }
+}
 
 }  // namespace
 
@@ -56,6 +91,7 @@ void HandStateOver(Group& pair, const Rendezvous& rendezvous, const TrainingStat
   handed.member = state.member;
   handed.alone_as = state.alone_as;
   handed.order = static_cast<int64_t>(order.size());
+  NoteSizes(state.memory, &handed);
   const at::Tensor bytes = Bytes(sizeof(handed));
   std::memcpy(bytes.mutable_data_ptr(), &handed, sizeof(handed));
   SendTensors(pair, {bytes}, at::kCPU, kNewcomer);
@@ -65,6 +101,8 @@ void HandStateOver(Group& pair, const Rendezvous& rendezvous, const TrainingStat
     SendTensors(pair, {numbers}, at::kCPU, kNewcomer);
   }
   SendWholeState(pair, at::kCPU, rendezvous, state, kNewcomer);
+  const std::vector<at::Tensor> residuals = ResidualsOf(state.memory);
+  if (!residuals.empty()) SendTensors(pair, residuals, at::kCPU, kNewcomer);
   pair.Receive(Numbers(1), kNewcomer);  // It has all of it.
 }
 
@@ -86,6 +124,11 @@ absl::Status TakeStateOver(Group& pair, const Rendezvous& rendezvous, TrainingSt
   state.position = RankPosition();
   state.position.decided = std::max(row.position.generation, row.position.decided);
   ReceiveWholeState(pair, at::kCPU, rendezvous, row, state, kLeaver);
+  AllocateResiduals(handed, rendezvous.model.device(), &state.memory);
+  const std::vector<at::Tensor> residuals = ResidualsOf(state.memory);
+  if (!residuals.empty()) {
+    ReceiveTensors(pair, residuals, at::kCPU, kLeaver, /*in_place=*/true);
+  }
   state.position = row.position;
   state.member = handed.member;
   state.alone_as = handed.alone_as;

@@ -4,7 +4,10 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include <vector>
+
 #include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/generation/hand_over.h"
 #include "worker/trainer/generation/rendezvous_rank.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 
@@ -160,6 +163,35 @@ TEST(RendezvousTest, WithoutACommonReferenceTheRanksAverageFirst) {
         EXPECT_EQ(rank.state.position.alone_below, 12);
         EXPECT_EQ(rank.state.position.layout, 0u) << "also when this rendezvous fails at its end";
       });
+}
+
+// Rank 0 leaves, and rank 1 takes its place.
+TEST(RendezvousTest, WhoTakesAStateOverHasItsRoundingErrorsToo) {
+  TrainerConfig job;
+  job.member.world_size = 2;
+  job.startup_timeout = absl::Seconds(20);
+  const TrainingPlan plan = Pairs(WireFormat::kInt8);
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    RendezvousRank rank(config, plan);
+    std::vector<StrategyMemory::Level>& levels = rank.state.memory.levels;
+    const at::Tensor own = at::full({1024}, 0.25F, at::kFloat);
+    const at::Tensor mean = at::full({512}, -0.5F, at::kFloat);
+    if (config.rank() == 0) {
+      levels.emplace_back();  // Sends fp32.
+      rank.SetReference(/*value=*/3, /*number=*/2);
+      levels[1].residuals = {own, mean};
+      return HandStateOver(groups.all(), rank.AsRendezvous(groups), rank.state);
+    }
+    rank.Forget();
+    const absl::Status taken = TakeStateOver(groups.all(), rank.AsRendezvous(groups), rank.state);
+    ASSERT_TRUE(taken.ok()) << taken;
+    ASSERT_GE(levels.size(), 2U);
+    EXPECT_FALSE(levels[0].residuals.own.defined());
+    EXPECT_EQ(levels[1].reference_number, 2);
+    ASSERT_TRUE(levels[1].residuals.own.defined());
+    EXPECT_TRUE(levels[1].residuals.own.equal(own));
+    EXPECT_TRUE(levels[1].residuals.mean.equal(mean));
+  });
 }
 
 // Rank 2, without a state, is lost after its report.

@@ -95,6 +95,13 @@ TEST_F(SuccessionTest, ARankThatIsAloneInItsGroupHandsItsStateOver) {
       "} } ");
 }
 
+// The rounding errors that it has still to send go with it.
+TEST_F(SuccessionTest, ARankThatAveragesAsInt8HandsItsRoundingErrorsOver) {
+  Swap(2, /*ranks=*/3, /*hands_over=*/true,
+       "strategy { warmup_steps: 3 hsgd { ladder { period: 2 size: 1 } ladder { period: 8 size: 3 "
+       "format: WIRE_FORMAT_INT8 } } } ");
+}
+
 // The newcomer is lost before it has the state: the one that leaves comes back, and goes on.
 TEST_F(SuccessionTest, WhoHandsItsStateOverKeepsItUntilTheGenerationHasComeAbout) {
   const auto undisturbed = RunUndisturbed(1, steps_);

@@ -72,11 +72,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                  return static_cast<double>(parts_.workload.SamplingAs(config_.member).world_size);
                },
                parts.state.communication, parts.state.reported}),
-      local_step_({config_, parts.workload.model(), parts.timer,
-                   [saver = parts.saver, copies = parts.copies] {
-                     if (saver != nullptr) saver->BeforeChange();
-                     if (copies != nullptr) copies->BeforeChange();
-                   }},
+      local_step_({config_, parts.workload.model(), parts.timer, [this] { BeforeChange(); }},
                   MakeHooks()),
       evaluation_(parts_),
       after_a_break_(!parts.begins) {
@@ -184,15 +180,28 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
   }
 }
 
+void TrainLoop::BeforeChange() {
+  if (parts_.saver != nullptr) parts_.saver->BeforeChange();
+  if (parts_.copies != nullptr) parts_.copies->BeforeChange();
+}
+
+uint64_t TrainLoop::Layout() const {
+  return strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
+}
+
 void TrainLoop::CopyStateIfDue(int64_t steps_done) {
   if (parts_.copies == nullptr || !parts_.copies->IsDue(steps_done)) return;
   ImageFacts facts;
   facts.data = state_.data;
   facts.evaluated = state_.position.evaluated;
+  facts.alone_below = state_.position.alone_below;
+  facts.layout = Layout();
   facts.all_equal = all_equal_;
+  std::vector<StrategyMemory::Level> levels = strategy_.Memory().levels;
   Workload& workload = parts_.workload;
   parts_.copies->Copy(steps_done, parts_.copy_orders(),
-                      {workload.model(), workload.optimizer(), workload.attachments()}, facts);
+                      {workload.model(), workload.optimizer(), workload.attachments(), &levels},
+                      facts);
 }
 
 // The last evaluation is of the mean of all ranks (Finish).
@@ -233,8 +242,7 @@ void TrainLoop::Leave() {
   const bool ends_step = state_.is_open && !state_.in_step && position.exchanged;
   if (config_.member.shards > 1 && ends_step) position.gradients = RankRange();
   position.exchange = strategy_.ExchangeAt(position.prepared ? position.step : position.step - 1);
-  // 0 is no layout: the next generation's will differ again.
-  position.layout = strategy_.is_regrouping() ? 0 : LayoutOf(config_.member, strategy_.plan());
+  position.layout = Layout();
   state_.member = config_.member;
   state_.memory = strategy_.Memory();
 }
@@ -260,7 +268,11 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
 
 LocalStep::Hooks TrainLoop::MakeHooks() {
   LocalStep::Hooks hooks{[this] { CheckGeneration(parts_); },
-                         [this](bool last) { strategy_.BeginForward(state_.position.step, last); },
+                         [this](bool last) {
+                           // The mean of all ranks then changes what is being copied.
+                           if (strategy_.is_regrouping()) BeforeChange();
+                           strategy_.BeginForward(state_.position.step, last);
+                         },
                          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
                            strategy_.Backward(loss, on_computed);
                          },

@@ -57,6 +57,10 @@ class TrainLoop : public Training {
   std::optional<StepOrder> EvaluateAfter(int64_t steps_done);
   bool IsEvaluated(int64_t steps_done) const;
   void CopyStateIfDue(int64_t steps_done);
+  // Before parameters or optimizer state change: what is being copied must have been.
+  void BeforeChange();
+  // For RankPosition::layout. 0 is none: that of the next generation differs again.
+  uint64_t Layout() const;
   StepOrder BeginStep(int64_t step);
   LocalStep::Hooks MakeHooks();
   // Completes a step that was cut off in the previous generation.
