@@ -81,8 +81,8 @@ void Faults::Watch() {
   if (!world_.controller->is_up()) return;
   for (const auto& [id, job] : world_.controller->cluster().jobs()) {
     const MembershipChange* change = ChangeUnderWay(job);
-    if (change == nullptr || !change->planned) continue;
-    if (std::exchange(planned_[id], job.generation) == job.generation) continue;
+    if (change == nullptr || !(change->planned || job.recovery.copies.restoring)) continue;
+    if (std::exchange(changed_[id], job.generation) == job.generation) continue;
     if (random_.Chance(world_.settings.interrupts)) Interrupt(job);
   }
 }
@@ -99,7 +99,7 @@ void Faults::Interrupt(const Job& job) {
     for (const auto& node : world_.nodes) {
       for (const TrainerPtr& trainer : node->Living()) {
         if (!(trainer->id() == id)) continue;
-        world_.trace.Add("kill -9 ", trainer->name(), " in a planned change");
+        world_.trace.Add("kill -9 ", trainer->name(), " in a change");
         trainer->CrashBy(9);
       }
     }

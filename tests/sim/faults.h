@@ -26,7 +26,7 @@ class Faults {
   // Runs `one` again and again, with random pauses of that mean.
   void Repeat(Micros mean, Break one);
 
-  // Looks for planned changes, to interrupt some of them.
+  // Looks for planned changes and ways back to copies, to interrupt some of them.
   void Watch();
   void Interrupt(const Job& job);
   void CrashController();
@@ -50,7 +50,7 @@ class Faults {
   TrainerPtr AnyTrainer();  // Null if none lives.
 
   World& world_;
-  std::map<JobId, Generation> planned_;  // Planned changes seen.
+  std::map<JobId, Generation> changed_;  // Changes seen that may be interrupted.
   Random random_;
 };
 

@@ -15,7 +15,7 @@ copy=$(mktemp -d)
 trap 'bazel --output_base="$copy.bazel" shutdown; chmod -R u+w "$copy.bazel"; rm -rf "$copy" "$copy.bazel"' EXIT
 git ls-files -z | tar --null --files-from=- --create | tar --extract --directory="$copy"
 run() {
-  (cd "$copy" && bazel --output_base="$copy.bazel" "$@" --config=opt \
+  (cd "$copy" && bazel --output_base="$copy.bazel" "$@" \
     --experimental_convenience_symlinks=ignore //tests/sim:sim) >"$copy.log" 2>&1
 }
 
@@ -24,7 +24,7 @@ for patch in "${patches[@]}"; do
   name=$(basename "$patch" .patch)
   patch --quiet --strip=1 --directory="$copy" <"$patch" || { echo "$name: does not apply"; exit 1; }
   run build || { tail -n 40 "$copy.log"; echo "$name: does not build"; exit 1; }
-  sim=$copy.bazel/execroot/paceline/bazel-out/k8-opt/bin/tests/sim/sim
+  sim=$copy.bazel/execroot/paceline/bazel-out/k8-fastbuild/bin/tests/sim/sim
   if found=$("$sim" --seeds "$seeds" | tail -n 2); then
     echo "$name: NOT CAUGHT by $seeds seeds"
     status=1

@@ -372,6 +372,26 @@ TEST(CopiesTest, UntilAllHaveGoneBackEachGenerationGoesBackToTheSame) {
   EXPECT_THAT(job.reason, HasSubstr("nobody is left with the copy of seat 1"));
 }
 
+// A newcomer at position 1 is the first to tell of its state, of step 10, when rank 3 is lost: rank 7
+// has the same position's of a later step.
+TEST(CopiesTest, WhatIsLostMeanwhileIsNotReplacedFromALaterState) {
+  JobRequest request = ShardedRequest(2, 4);
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  for (const char* node : {"w", "x", "y"}) played.slots.Add(node);
+  for (int rank = 0; rank < 8; ++rank) TellCopies(played, rank, 10, 10, 2);
+  LoseRanks(played, {1, 5}, 10);
+  const Job& job = played.job;
+  ASSERT_TRUE(job.recovery.copies.restoring) << job.reason;
+  TrainerReport report = played.Last(played.Id(1));
+  report.state = TrainerState::kRunning;
+  report.membership.generation = job.generation;
+  played.Tell(report, 11);
+  LoseRanks(played, {3}, 12);
+  EXPECT_EQ(job.generation, Generation(3)) << job.reason;
+  EXPECT_TRUE(job.recovery.copies.restoring);
+}
+
 // With rank 1 the copy of rank 0 with its buddy is lost; rank 0 itself has left for a trainer on x.
 TEST(CopiesTest, WhoHandsItsStateOverComesBackWithItsCopies) {
   MemberJob played = OneReplica();
