@@ -80,8 +80,8 @@ std::string WhyItCannotGoOn(const Job& job);
 bool IsProtected(const Job& job);
 
 // Why no copies are made: a member's has failed, all have done with that step, and it has made none
-// since. Says whom that concerns, what a loss would cost, and what to do. Empty: copies are made, or
-// were only left out.
+// since. Says whom that concerns, what a loss would cost, and what to do. Empty: copies are made,
+// or were only left out.
 std::string WhyCopiesFail(const Job& job);
 
 // What is protected by the copies, for people; without "since when".

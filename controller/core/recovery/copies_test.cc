@@ -372,8 +372,8 @@ TEST(CopiesTest, UntilAllHaveGoneBackEachGenerationGoesBackToTheSame) {
   EXPECT_THAT(job.reason, HasSubstr("nobody is left with the copy of seat 1"));
 }
 
-// A newcomer at position 1 is the first to tell of its state, of step 10, when rank 3 is lost: rank 7
-// has the same position's of a later step.
+// A newcomer at position 1 is the first to tell of its state, of step 10, when rank 3 is lost: rank
+// 7 has the same position's of a later step.
 TEST(CopiesTest, WhatIsLostMeanwhileIsNotReplacedFromALaterState) {
   JobRequest request = ShardedRequest(2, 4);
   request.recovery.copy_every_steps = 10;

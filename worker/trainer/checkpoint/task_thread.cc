@@ -19,10 +19,10 @@ void TaskThread::Enqueue(std::function<void()> task) {
   line_.push_back(std::move(task));
 }
 
-bool TaskThread::Drain(absl::Time deadline) {
+bool TaskThread::Drain(absl::Duration patience) {
   const auto idle = [this]() ABSL_SHARED_LOCKS_REQUIRED(mu_) { return line_.empty() && !working_; };
   const absl::MutexLock lock(&mu_);
-  return mu_.AwaitWithDeadline(absl::Condition(&idle), deadline);
+  return mu_.AwaitWithTimeout(absl::Condition(&idle), patience);
 }
 
 void TaskThread::Run() {

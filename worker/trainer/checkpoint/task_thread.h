@@ -21,8 +21,8 @@ class TaskThread {
   // Appends a task, which must not throw.
   void Enqueue(std::function<void()> task);
 
-  // Waits until no task is queued or running. False: that was not so before `deadline`.
-  bool Drain(absl::Time deadline = absl::InfiniteFuture());
+  // Waits until no task is queued or running. False: that was not so within `patience`.
+  bool Drain(absl::Duration patience = absl::InfiniteDuration());
 
  private:
   void Run();

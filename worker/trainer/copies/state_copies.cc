@@ -7,7 +7,8 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
-#include "absl/time/clock.h"
+#include "absl/time/time.h"
+#include "common/boot_clock.h"
 #include "common/log.h"
 #include "worker/trainer/telemetry/host_memory.h"
 
@@ -47,12 +48,12 @@ void StateCopies::Leave() {
 
 void StateCopies::Finish(absl::Duration patience) {
   BeforeChange();
-  const absl::Time deadline = absl::Now() + patience;
+  const absl::Time deadline = BootNow() + patience;
   {
     const absl::MutexLock lock(&mu_);
     is_leaving_ = true;
   }
-  if (!sender_.Drain(deadline) || !receiver_.Drain(deadline)) {
+  if (!sender_.Drain(patience) || !receiver_.Drain(deadline - BootNow())) {
     {
       const absl::MutexLock lock(&mu_);
       gives_up_ = true;
