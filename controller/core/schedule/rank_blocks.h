@@ -50,8 +50,18 @@ class BlockCount {
   // Adds so many blocks' room on the node; a negative number takes it away.
   void Add(int node, int blocks) {
     int& room = room_[index_.DomainOf(span_, node)];
-    total_ += Whole(room + blocks) - Whole(room);
+    total_ += unit_ == 1 ? blocks : Whole(room + blocks) - Whole(room);
     room += blocks;
+  }
+
+  // The same for each of the nodes, of which there are many: blocks_of(node) blocks.
+  template <typename BlocksOf>
+  void AddAll(const NodeSet& nodes, BlocksOf blocks_of) {
+    if (unit_ > 1) return nodes.ForEach([&](int n) { Add(n, blocks_of(n)); });
+    int sum = 0;
+    nodes.ForEach([&](int n) { sum += blocks_of(n); });
+    room_[0] += sum;  // Anywhere: one domain.
+    total_ += sum;
   }
 
   // Of bound replicas only those count that fit as a whole into one domain.

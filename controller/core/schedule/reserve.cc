@@ -52,14 +52,14 @@ class Planner {
   // Blocks that fit into the nodes when they are empty.
   int Total(const NodeSet& nodes) const {
     BlockCount count(table_.index(), blocks_);
-    nodes.ForEach([&](int n) { count.Add(n, blocks_.Fit(table_.node(n).total)); });
+    count.AddAll(nodes, [this](int n) { return blocks_.Fit(table_.node(n).total); });
     return count.total();
   }
 
   // Blocks that fit into the nodes when what is coming is free.
   BlockCount CountSoon(const NodeSet& nodes) const {
     BlockCount count(table_.index(), blocks_);
-    nodes.ForEach([&](int n) { count.Add(n, blocks_.Fit(Soon(n))); });
+    count.AddAll(nodes, [this](int n) { return blocks_.Fit(Soon(n)); });
     return count;
   }
 
