@@ -401,7 +401,6 @@ TEST_F(StepRingTest, CountsCollectivesOfSeveralThreads) {
   const auto reader = StepRingReader::Open(path_);
   EXPECT_EQ(reader->Collectives(), 0) << "a trainer that does not count leaves it so";
   writer.ResetCollectives();
-  EXPECT_EQ(reader->Collectives(), 1);
   std::thread other([&] {
     for (int i = 0; i < 1000; ++i) writer.CountCollective();
   });

@@ -3,9 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <algorithm>
 #include <cstddef>
-#include <numeric>
 #include <optional>
 #include <string>
 #include <utility>
@@ -19,53 +17,6 @@ namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-int CountElsewhere(const std::vector<NodeName>& nodes, const std::vector<int>& buddies) {
-  int elsewhere = 0;
-  for (size_t r = 0; r < nodes.size(); ++r) {
-    elsewhere += nodes[static_cast<size_t>(buddies[r])] != nodes[r] ? 1 : 0;
-  }
-  return elsewhere;
-}
-
-// Of all ways to give each rank another one, the most with which ranks have theirs elsewhere.
-int MostElsewhere(const std::vector<NodeName>& nodes) {
-  std::vector<int> buddies(nodes.size());
-  std::iota(buddies.begin(), buddies.end(), 0);
-  int most = 0;
-  do {
-    bool own = false;
-    for (size_t r = 0; r < buddies.size(); ++r) own = own || buddies[r] == static_cast<int>(r);
-    if (!own) most = std::max(most, CountElsewhere(nodes, buddies));
-  } while (std::next_permutation(buddies.begin(), buddies.end()));
-  return most;
-}
-
-TEST(BuddiesTest, EachIsOneOthersAndOnAnotherNodeWhereverThatIsPossible) {
-  constexpr int kNodes = 3;
-  for (size_t ranks = 2; ranks <= 6; ++ranks) {
-    int ways = 1;
-    for (size_t r = 0; r < ranks; ++r) ways *= kNodes;
-    for (int way = 0; way < ways; ++way) {
-      std::vector<NodeName> nodes;
-      for (int rest = way; nodes.size() < ranks; rest /= kNodes) {
-        nodes.emplace_back(absl::StrCat("n", rest % kNodes));
-      }
-      const std::vector<int> buddies = BuddiesOf(nodes);
-      std::vector<int> sorted = buddies;
-      std::sort(sorted.begin(), sorted.end());
-      for (size_t r = 0; r < ranks; ++r) {
-        EXPECT_EQ(sorted[r], static_cast<int>(r)) << "one has two wards";
-        EXPECT_NE(buddies[r], static_cast<int>(r)) << "one is its own buddy";
-      }
-      EXPECT_EQ(CountElsewhere(nodes, buddies), MostElsewhere(nodes)) << ranks << "/" << way;
-    }
-  }
-}
-
-TEST(BuddiesTest, ARankAloneHasNone) {
-  EXPECT_EQ(BuddiesOf({NodeName("a")}), std::vector<int>{-1});
-}
 
 // One replica of three ranks on the nodes a, b and c, which all train at step 10; x and y have a
 // free slot each.
@@ -82,6 +33,16 @@ JobChange TellCopies(MemberJob& played, int rank, int64_t copied, int64_t settle
   TrainerReport report = played.Last(played.Id(rank));
   report.membership.copies = {played.job.generation, copied, settled, "", 0};
   return played.Tell(report, at);
+}
+
+// Two replicas of two ranks each, which all have copies of step 10; x has a free slot.
+MemberJob TwoReplicas() {
+  JobRequest request = ShardedRequest(2, 2);
+  request.recovery.copy_every_steps = 10;
+  MemberJob played(request);
+  played.slots.Add("x");
+  for (int rank = 0; rank < 4; ++rank) TellCopies(played, rank, 10, 10, 2);
+  return played;
 }
 
 // The rank's copy of this step has failed; its newest one is of `copied`.
@@ -433,11 +394,7 @@ TEST(CopiesTest, WhichRanksKeepCopiesFromBeingMadeIsSaid) {
 
 // Its release is not known before it is ready; nobody connects before all are.
 TEST(CopiesTest, ANewcomerOfAnEarlierReleaseEndsThemForItsGeneration) {
-  JobRequest request = ShardedRequest(2, 2);
-  request.recovery.copy_every_steps = 10;
-  MemberJob played(request);
-  played.slots.Add("x");
-  for (int rank = 0; rank < 4; ++rank) TellCopies(played, rank, 10, 10, 2);
+  MemberJob played = TwoReplicas();
   LoseRanks(played, {1}, 10);
   const Job& job = played.job;
   ASSERT_EQ(played.Nodes(), "axcd");
@@ -496,11 +453,7 @@ TEST(CopiesTest, ASpareOfAnEarlierReleaseDoesNotGoBack) {
 }
 
 TEST(CopiesTest, AStateThatSomebodyHasIsNoReasonToGoBack) {
-  JobRequest request = ShardedRequest(2, 2);
-  request.recovery.copy_every_steps = 10;
-  MemberJob played(request);
-  played.slots.Add("x");
-  for (int rank = 0; rank < 4; ++rank) TellCopies(played, rank, 10, 10, 2);
+  MemberJob played = TwoReplicas();
   LoseRanks(played, {1}, 10);
   EXPECT_EQ(played.job.generation, Generation(2));
   EXPECT_FALSE(played.job.recovery.copies.restoring);
