@@ -14,7 +14,7 @@ namespace {
 // Time that a daemon needs to end trainers after its host was frozen.
 constexpr Micros kFenceTime = kSecond;
 
-// Failures that are of no rank: members that had to meet again.
+// Failures that are of no rank: members whose rendezvous had to begin again.
 int64_t CountTroubles(const Job& job) {
   const std::vector<MemberFailure>& failures = job.recovery.failures;
   return std::count_if(failures.begin(), failures.end(),

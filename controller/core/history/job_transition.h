@@ -81,8 +81,9 @@ struct SlipstreamImpossible {  // `auto` has no choice for this model.
 struct CheckpointCompleted {};  // NewestComplete(job).
 struct CheckpointFailed {};
 struct CheckpointErrorChanged {};  // JobCheckpoints::last_error is another, and there is one.
-struct CopiesFail {                // Those in host memory.
-  std::string why;                 // WhyCopiesFail(job).
+// Copies in host memory.
+struct CopiesFail {
+  std::string why;  // WhyCopiesFail(job).
 };
 struct CopiesAreMadeAgain {};  // After CopiesFail, some are complete.
 

@@ -171,9 +171,9 @@ std::string CostOfALoss(const Job& job) {
   if (IsProtected(job) && WhyARestartLosesLess(job).empty()) {
     return absl::StrCat("takes all ranks back to the copies of step ", job.recovery.copies.step);
   }
-  const Checkpoint* saved = NewestComplete(job, job.start.since);
-  if (saved == nullptr) return "costs a new start from where it began: there is no checkpoint";
-  return absl::StrCat("costs a new start from the checkpoint of step ", saved->key.step);
+  const int64_t saved = StepOfRestart(job);
+  if (saved == 0) return "costs a new start from where it began: there is no checkpoint";
+  return absl::StrCat("costs a new start from the checkpoint of step ", saved);
 }
 
 // Its copy is with nobody else, and no other rank could go back.
@@ -380,7 +380,7 @@ std::string WhyCopiesFail(const Job& job) {
     const std::string& kept_on = job.ranks[static_cast<size_t>(buddy)].slot.node.value();
     return absl::StrCat(
         "no copies in memory are complete since step ", status.failed_step, ": that of rank ", r,
-        " on ", node, ", for rank ", buddy, " on ", kept_on, ", was not made: ", status.error,
+        " on ", node, ", kept by rank ", buddy, " on ", kept_on, ", was not made: ", status.error,
         "; a loss of a part of the state now ", CostOfALoss(job), "; look at the memory of ", node,
         node == kept_on ? "" : absl::StrCat(" and ", kept_on, " and the network between them"),
         "; broken connections for copies are made anew when ranks change, as by a drain of ", node);

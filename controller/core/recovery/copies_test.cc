@@ -136,12 +136,13 @@ TEST(CopiesTest, SaysOfCopiesThatFailWhomThatConcernsAndWhatALossWouldCost) {
   TellCopies(played, 1, 20, 20, 4);
   EXPECT_EQ(WhyCopiesFail(played.job), "") << "rank 2 may not have come so far";
   EXPECT_EQ(TellCopies(played, 2, 20, 20, 5), JobChange::kState) << "it is looked at";
-  EXPECT_EQ(WhyCopiesFail(played.job),
-            "no copies in memory are complete since step 20: that of rank 0 on a, for rank 1 on b, "
-            "was not made: the connection broke; a loss of a part of the state now takes all ranks "
-            "back to the copies of step 10; look at the memory of a and b and the network between "
-            "them; broken connections for copies are made anew when ranks change, as by a drain of "
-            "a");
+  EXPECT_EQ(
+      WhyCopiesFail(played.job),
+      "no copies in memory are complete since step 20: that of rank 0 on a, kept by rank 1 on b, "
+      "was not made: the connection broke; a loss of a part of the state now takes all ranks "
+      "back to the copies of step 10; look at the memory of a and b and the network between "
+      "them; broken connections for copies are made anew when ranks change, as by a drain of "
+      "a");
   CopyAll(played, 30, 6);
   EXPECT_EQ(WhyCopiesFail(played.job), "");
 }
