@@ -30,7 +30,7 @@ void Faults::Start() {
   Repeat(s.data_cut, &Faults::CutData);
   Repeat(s.wall_jump, &Faults::JumpWallClock);
   Repeat(s.sigterm, &Faults::AskToEnd);
-  if (s.interrupts > 0) Watch();
+  if (s.interrupts > 0 || s.interrupted_losses > 0) Watch();
   for (const auto& node : world_.nodes) {
     if (s.stragglers || !random_.Chance(0.2)) continue;
     node->slowness = 1 + 4 * random_.Unit();
@@ -81,24 +81,28 @@ void Faults::Watch() {
   if (!world_.controller->is_up()) return;
   for (const auto& [id, job] : world_.controller->cluster().jobs()) {
     const MembershipChange* change = ChangeUnderWay(job);
-    if (change == nullptr || !(change->planned || job.recovery.copies.restoring)) continue;
+    if (change == nullptr) continue;
     if (std::exchange(changed_[id], job.generation) == job.generation) continue;
-    if (random_.Chance(world_.settings.interrupts)) Interrupt(job);
+    const bool by_loss = !change->planned && !job.recovery.copies.restoring;
+    const Settings& s = world_.settings;
+    if (random_.Chance(by_loss ? s.interrupted_losses : s.interrupts)) Interrupt(job, by_loss);
   }
 }
 
 // Each participant is equally likely to die, and so is the controller.
-void Faults::Interrupt(const Job& job) {
+void Faults::Interrupt(const Job& job, bool by_loss) {
   const Micros delay = random_.Exponential(300 * kMilli);
   const std::vector<const RankState*> trainers = TrainersOf(job);
   const auto chosen =
       static_cast<size_t>(random_.Between(0, static_cast<int64_t>(trainers.size())));
   if (chosen == trainers.size()) return world_.time.After(delay, [this] { CrashController(); });
   const TrainerId id = trainers[chosen]->report.id;
-  world_.time.After(delay, [this, id] {
+  const bool whole_host = by_loss && random_.Chance(0.7);  // Then its slot is lost, too.
+  world_.time.After(delay, [this, id, whole_host] {
     for (const auto& node : world_.nodes) {
       for (const TrainerPtr& trainer : node->Living()) {
         if (!(trainer->id() == id)) continue;
+        if (whole_host) return Crash(*node);
         world_.trace.Add("kill -9 ", trainer->name(), " in a change");
         trainer->CrashBy(9);
       }
@@ -121,7 +125,10 @@ void Faults::CrashDaemon() {
 
 void Faults::CrashHost() {
   SimNode& node = AnyNode();
-  if (!node.host_is_up()) return;
+  if (node.host_is_up()) Crash(node);
+}
+
+void Faults::Crash(SimNode& node) {
   node.CrashHost(random_.Chance(world_.settings.host_loses_disk));
   Undo([&node] { node.Boot(); });
 }

@@ -26,9 +26,9 @@ class Faults {
   // Runs `one` again and again, with random pauses of that mean.
   void Repeat(Micros mean, Break one);
 
-  // Looks for planned changes and ways back to copies, to interrupt some of them.
+  // Looks for changes of membership, to interrupt some of them.
   void Watch();
-  void Interrupt(const Job& job);
+  void Interrupt(const Job& job, bool by_loss);
   void CrashController();
   void CrashDaemon();
   void CrashHost();
@@ -43,6 +43,7 @@ class Faults {
   void JumpWallClock();
   void AskToEnd();
 
+  void Crash(SimNode& node);  // Its host.
   void Cut(const std::vector<SimNode*>& nodes, bool up, bool down);
   // Runs `undo` after some time, mostly short, sometimes long, at the latest in the quiet phase.
   void Undo(Timeline::Action undo, Micros at_least = 0);

@@ -64,6 +64,17 @@ void Shard(Random& random, int shards, v1::JobSpec& spec) {
   spec.mutable_strategy()->mutable_local_sgd()->set_period(random.Between(1, 5));
 }
 
+// Makes the job one that can go on with few numbers of ranks only, after all other draws about it.
+void FewNumbers(Random& random, v1::JobSpec& spec) {
+  spec.set_ranks(static_cast<int>(random.Between(3, 4)));
+  spec.set_batch_per_rank(1);
+  v1::Recovery& recovery = *spec.mutable_recovery();
+  recovery.set_max_failures(12);
+  recovery.set_spares(0);
+  recovery.set_min_ranks(static_cast<int>(random.Between(1, 2)));
+  recovery.set_batch(v1::KEEP_GLOBAL_BATCH);
+}
+
 // The ranks keep copies of their states, after all other draws about the job.
 void KeepCopies(Random& random, v1::JobSpec& spec) {
   if (spec.recovery().max_failures() == 0 || random.Chance(0.4)) return;
@@ -96,6 +107,7 @@ void Requests::Submit(int number) {
     Shard(random, world_.settings.shards, spec);
     KeepCopies(random, spec);
   }
+  if (world_.settings.interrupted_losses > 0) FewNumbers(random, spec);
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();

@@ -50,6 +50,16 @@ void Rearrange(Random& random, Settings& s) {
   s.between_automatic = kNever;
 }
 
+// Jobs live long and lose several ranks at once, of which some are replaced and some cannot be, as
+// nodes come and go: jobs shrink while newcomers wait for their state.
+void Dwindle(Random& random, Settings& s) {
+  Rearrange(random, s);
+  s.swaps = 0.2;
+  s.interrupted_losses = 0.8;
+  s.host_crash = random.Between(20, 60) * kSecond;
+  s.end += random.Between(0, kSecond);  // Jobs follow from it, as below.
+}
+
 // Ranks of many nodes do many short steps and report them; nodes become slow, and little else
 // happens.
 void Straggle(Random& random, Settings& s) {
@@ -171,7 +181,11 @@ Settings DrawSettings(Random& random) {
   Random large = others.Fork();
   Random sharded(others.Next() + kShardStream);
   if (large.Chance(0.2)) s.look_per_rank = large.Between(2, 50) * kMilli;
-  if (!s.stragglers && sharded.Chance(0.37)) Shard(sharded, s);  // A third of all.
+  if (!s.stragglers && sharded.Chance(0.37)) {  // A third of all.
+    Shard(sharded, s);
+  } else if (!s.stragglers && sharded.Chance(0.1)) {
+    Dwindle(sharded, s);
+  }
   return s;
 }
 

@@ -47,9 +47,11 @@ struct Settings {
   double crash_at_commit = 0;  // Of the controller between storing and sending.
   double save_fails = 0;       // Per shard.
   double recovers = 0;         // Of jobs.
-  double interrupts = 0;       // Of planned changes: something that takes part in it dies.
-  double swaps = 0;            // Of holds: that they are drains by swap.
-  double task_fails = 0;       // Of a node in a checkpoint directory.
+  // Of changes, planned ones and those after a loss: something that takes part in it dies.
+  double interrupts = 0;
+  double interrupted_losses = 0;
+  double swaps = 0;       // Of holds: that they are drains by swap.
+  double task_fails = 0;  // Of a node in a checkpoint directory.
   double repeated_message = 0;
   double checkpoint_damage = 0;  // Per checkpoint.
   // Per rendezvous of a sharded model in which ranks get a state: a member dies meanwhile.
