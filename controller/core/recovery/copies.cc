@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -13,7 +14,6 @@
 #include "absl/strings/strip.h"
 #include "common/core/checkpoint_key.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
-#include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -35,16 +35,14 @@ std::string BackTo(int64_t step) {
   return absl::StrCat("goes back to the copies of step ", step, "; ");
 }
 
-// Copies may fail for long, as when a connection breaks. Empty: a restart loses more, or almost as
-// much, or the job may not restart.
-std::string WhyARestartLosesLess(const Job& job) {
-  constexpr int kIntervals = 3;  // By so many the checkpoint has to be newer.
+// The checkpoint with which a restart loses less than the copies: these may fail for long. Null: it
+// loses more, or almost as much, or the job may not restart.
+const Checkpoint* CheckpointThatLosesLess(const Job& job) {
+  constexpr int kIntervals = 3;  // By so many it has to be newer.
   const Checkpoint* saved = NewestComplete(job, job.start.since);
-  if (saved == nullptr || job.restarts >= job.request.max_restarts) return "";
-  const int64_t copied = job.recovery.copies.step;
-  if (saved->key.step < copied + kIntervals * job.request.recovery.copy_every_steps) return "";
-  return absl::StrCat("its copies of step ", copied, " are older than its checkpoint of step ",
-                      saved->key.step);
+  if (saved == nullptr || job.restarts >= job.request.max_restarts) return nullptr;
+  const int64_t every = job.request.recovery.copy_every_steps;
+  return saved->key.step < job.recovery.copies.step + kIntervals * every ? nullptr : saved;
 }
 
 // By the rank that is furthest.
@@ -54,17 +52,19 @@ int64_t StepsDone(const Job& job) {
   return done;
 }
 
-// Steps after which a new start would go on.
+// Steps after which a new start would go on (ChooseStart).
 int64_t StepOfRestart(const Job& job) {
-  const std::string directory = ChooseStart(job);
-  const absl::string_view name = absl::string_view(directory).substr(directory.rfind('/') + 1);
-  const std::optional<CheckpointKey> key = ParseCheckpointName(name);
+  const Checkpoint* newest = NewestComplete(job, job.start.since);
+  if (newest != nullptr) return newest->key.step;
+  const absl::string_view directory = job.start.directory;
+  const std::optional<CheckpointKey> key =
+      ParseCheckpointName(directory.substr(directory.rfind('/') + 1));
   return key.has_value() ? key->step : 0;
 }
 
 // Steps that would be lost with a part of the state.
 int64_t StepsAtRisk(const Job& job) {
-  const bool goes_back = IsProtected(job) && WhyARestartLosesLess(job).empty();
+  const bool goes_back = IsProtected(job) && CheckpointThatLosesLess(job) == nullptr;
   const int64_t kept = goes_back ? job.recovery.copies.step : StepOfRestart(job);
   return std::max<int64_t>(StepsDone(job) - kept, 0);
 }
@@ -72,9 +72,10 @@ int64_t StepsAtRisk(const Job& job) {
 bool IsLeft(const RankState& trainer) { return !IsLost(trainer) && !HasEnded(trainer); }
 
 // What the member has reported of the present generation's copies.
-CopyStatus Reported(const Job& job, const RankState& member) {
+const CopyStatus& Reported(const Job& job, const RankState& member) {
+  static const CopyStatus& nothing = *new CopyStatus();
   const CopyStatus& status = member.report.membership.copies;
-  return status.generation == job.generation ? status : CopyStatus();
+  return status.generation == job.generation ? status : nothing;
 }
 
 void NoteCopies(RankState& trainer, int own, int ward) {
@@ -98,22 +99,27 @@ void Complete(Job& job, int64_t step, Moment now) {
   }
 }
 
-// Trainers of the job that are left, as the next generation may have them.
-std::vector<const RankState*> Left(const Job& job) {
-  std::vector<const RankState*> left;
+// Calls `use` with each trainer of the job that is left, as the next generation may have it.
+template <typename F>
+void ForEachLeft(const Job& job, F use) {
   for (const RankState& member : job.ranks) {
-    if (IsLeft(member)) left.push_back(&member);
+    if (IsLeft(member)) use(member);
   }
   for (const RankState& spare : job.spares) {
-    if (IsUsable(job, spare)) left.push_back(&spare);
+    if (IsUsable(job, spare)) use(spare);
   }
   // Holders that left for a planned change that did not come about take their seats back.
   for (const RankState& trainer : job.leaving) {
     const bool answers = trainer.unreachable_since == absl::InfiniteFuture();
     if (trainer.seat != -1 && !trainer.stop.has_value() && answers && IsLeft(trainer)) {
-      left.push_back(&trainer);
+      use(trainer);
     }
   }
+}
+
+std::vector<const RankState*> Left(const Job& job) {
+  std::vector<const RankState*> left;
+  ForEachLeft(job, [&](const RankState& trainer) { left.push_back(&trainer); });
   return left;
 }
 
@@ -168,7 +174,7 @@ std::string DescribeWeakness(const Job& job, const Holders& holders) {
 
 // What the loss of a part of the state would cost now.
 std::string CostOfALoss(const Job& job) {
-  if (IsProtected(job) && WhyARestartLosesLess(job).empty()) {
+  if (IsProtected(job) && CheckpointThatLosesLess(job) == nullptr) {
     return absl::StrCat("takes all ranks back to the copies of step ", job.recovery.copies.step);
   }
   const int64_t saved = StepOfRestart(job);
@@ -294,7 +300,7 @@ JobChange TakeCopies(Job& job, Moment now) {
   int64_t settled = Reported(job, job.ranks.front()).settled_step;
   bool all = copied > 0;
   for (const RankState& member : job.ranks) {
-    const CopyStatus status = Reported(job, member);
+    const CopyStatus& status = Reported(job, member);
     settled = std::min(settled, status.settled_step);
     all = all && status.copied_step == copied;
   }
@@ -315,8 +321,8 @@ JobChange NoteLateCopies(Job& job) {
   if (!all_are_heard) return JobChange::kNone;
   JobCopies& copies = job.recovery.copies;
   const int64_t every = job.request.recovery.copy_every_steps;
-  const bool late = copies.late ? !IsProtected(job) || StepsDone(job) - copies.step > every
-                                : StepsAtRisk(job) / every >= kLateIntervals;
+  const bool late = copies.late ? StepsDone(job) - copies.step > every || !IsProtected(job)
+                                : StepsAtRisk(job) >= kLateIntervals * every;
   return std::exchange(copies.late, late) == late ? JobChange::kNone : JobChange::kState;
 }
 
@@ -358,20 +364,42 @@ std::string WhyItCannotGoOn(const Job& job) {
   std::string why = restoring ? "" : WhyStateIsLost(job);
   if (!HasCopies(job) || (why.empty() && !restoring)) return why;
   std::string missing = Missing(job, job.ranks, HoldersAmong(Left(job)));
-  if (missing.empty() && !restoring) missing = WhyARestartLosesLess(job);
+  const Checkpoint* const saved = restoring ? nullptr : CheckpointThatLosesLess(job);
+  if (missing.empty() && saved != nullptr) {
+    missing = absl::StrCat("its copies of step ", job.recovery.copies.step,
+                           " are older than its checkpoint of step ", saved->key.step);
+  }
   if (missing.empty()) return "";
   return absl::StrCat(why, why.empty() ? "" : ", and ", missing);
 }
 
+// Asked at each report of a rank, so it builds nothing as long as each member has its own copy.
 bool IsProtected(const Job& job) {
-  return job.ranks.size() > 1 && Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
+  if (job.ranks.size() < 2 || job.recovery.copies.step == 0) return false;
+  const bool all_have_theirs = std::all_of(
+      job.ranks.begin(), job.ranks.end(),
+      [](const RankState& member) { return IsLeft(member) && member.own_copy == member.seat; });
+  if (all_have_theirs) return true;
+  const auto seats = static_cast<size_t>(std::max(job.request.ranks, 0));
+  std::vector<bool> held(seats);
+  const auto note = [&](int seat) {
+    // -1, none, is beyond all seats.
+    if (static_cast<size_t>(seat) < seats) held[static_cast<size_t>(seat)] = true;
+  };
+  ForEachLeft(job, [&](const RankState& trainer) {
+    note(trainer.own_copy);
+    note(trainer.ward_copy);
+  });
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+    return static_cast<size_t>(member.seat) < seats && held[static_cast<size_t>(member.seat)];
+  });
 }
 
 std::string WhyCopiesFail(const Job& job) {
   if (!HasCopies(job) || job.state != JobState::kRunning) return "";
   const JobCopies& copies = job.recovery.copies;
   for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const CopyStatus status = Reported(job, job.ranks[r]);
+    const CopyStatus& status = Reported(job, job.ranks[r]);
     const bool has_failed =
         status.failed_step > status.copied_step && status.failed_step <= copies.settled_step;
     if (!has_failed || copies.buddies[r] == -1) continue;

@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -99,6 +100,30 @@ TEST(CopiesTest, NothingIsProtectedIfTheCopyOfOneSeatIsLost) {
   EXPECT_FALSE(IsProtected(played.job));
   EXPECT_THAT(DescribeProtection(played.job),
               StartsWith("nothing until the next copies: nobody is left with the copy of seat 0"));
+}
+
+// Whatever is lost of the copies and of their holders.
+TEST(CopiesTest, WhatIsProtectedIsWhatSomebodyIsLeftWith) {
+  for (unsigned gone = 0; gone < 1U << 9; ++gone) {
+    MemberJob played = OneReplica();
+    CopyAll(played, 10, 2);
+    std::set<int> held;
+    for (size_t r = 0; r < 3; ++r) {
+      RankState& member = played.job.ranks[r];
+      if ((gone >> r & 1U) != 0) member.own_copy = -1;
+      if ((gone >> (3 + r) & 1U) != 0) member.ward_copy = -1;
+      if ((gone >> (6 + r) & 1U) != 0) {
+        member.lost = "killed";
+      } else {
+        held.insert({member.own_copy, member.ward_copy});
+      }
+    }
+    held.erase(-1);
+    EXPECT_EQ(IsProtected(played.job), held.size() == 3) << gone;
+    EXPECT_EQ(DescribeProtection(played.job).find("nobody is left") == std::string::npos,
+              held.size() == 3)
+        << gone;
+  }
 }
 
 TEST(CopiesTest, ARankAloneIsNotProtected) {
