@@ -167,8 +167,7 @@ TEST(CopiesTest, SaysOfCopiesThatFailWhomThatConcernsAndWhatALossWouldCost) {
       "no copies in memory are complete since step 20: that of rank 0 on a, kept by rank 1 on b, "
       "was not made: the connection broke; a loss of a part of the state now takes all ranks "
       "back to the copies of step 10; look at the memory of a and b and the network between "
-      "them; broken connections for copies are made anew when ranks change, as by a drain of "
-      "a");
+      "them; a connection that has broken is made anew for the next copy");
   CopyAll(played, 30, 6);
   EXPECT_EQ(DescribeCopyTrouble(played.job), "");
 }

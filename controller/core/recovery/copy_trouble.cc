@@ -75,7 +75,7 @@ std::string DescribeFailure(const Job& job, size_t rank) {
       " on ", node, ", kept by rank ", buddy, " on ", kept_on, ", was not made: ", status.error,
       "; a loss of a part of the state now ", CostOfALoss(job), "; look at the memory of ", node,
       node == kept_on ? "" : absl::StrCat(" and ", kept_on, " and the network between them"),
-      "; broken connections for copies are made anew when ranks change, as by a drain of ", node);
+      "; a connection that has broken is made anew for the next copy");
 }
 
 // Whether the present generation's copies are complete and at most one interval old.
