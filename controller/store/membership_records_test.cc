@@ -184,18 +184,18 @@ TEST(MembershipRecordsTest, WhatEndedAGenerationIsCountedOnceByAllControllers) {
 TEST(MembershipRecordsTest, ThatCopiesAreLateIsNoNewsToTheNextController) {
   MemberJob played(Request("max_failures: 3 copy_every_steps: 10"));
   played.TrainAll(5, 40);
-  ASSERT_TRUE(played.job.recovery.copies.late);
+  ASSERT_EQ(played.job.recovery.copies.trouble, CopyTrouble::kLate);
   v1::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(EncodeJob(played.job)));
   EXPECT_NE(record.job().copies().trouble(), "") << "people can see it";
   Die(played, 6);
-  EXPECT_TRUE(played.job.recovery.copies.late);
+  EXPECT_EQ(played.job.recovery.copies.trouble, CopyTrouble::kLate);
   // Nor does it judge by the steps that are stored.
-  played.job.recovery.copies.late = false;
+  played.job.recovery.copies.trouble = CopyTrouble::kNone;
   played.Advance(7);
-  EXPECT_FALSE(played.job.recovery.copies.late);
+  EXPECT_EQ(played.job.recovery.copies.trouble, CopyTrouble::kNone);
   played.TrainAll(8, 41);
-  EXPECT_TRUE(played.job.recovery.copies.late);
+  EXPECT_EQ(played.job.recovery.copies.trouble, CopyTrouble::kLate);
 }
 
 TEST(MembershipRecordsTest, BudgetAndVerdictsSurvive) {

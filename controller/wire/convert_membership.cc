@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "controller/core/recovery/copies.h"
+#include "controller/core/recovery/copy_trouble.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_plan.h"
 #include "google/protobuf/repeated_ptr_field.h"
@@ -119,14 +120,14 @@ v1::RecoveryRecord Encode(const JobRecovery& recovery) {
   record.set_troubled(recovery.troubled.value());
   for (const int replica : recovery.mending) record.add_mending(replica);
   const JobCopies& copies = recovery.copies;
-  if (copies.step > 0 || copies.settled_step > 0 || copies.late) {
+  if (copies.step > 0 || copies.settled_step > 0 || copies.trouble != CopyTrouble::kNone) {
     v1::RecoveryRecord::Copies& stored = *record.mutable_copies();
     stored.set_step(copies.step);
     stored.set_generation(copies.generation.value());
     if (copies.step > 0) *stored.mutable_time() = ToProto(copies.time);
     stored.set_settled_step(copies.settled_step);
     stored.set_restoring(copies.restoring);
-    stored.set_late(copies.late);
+    stored.set_trouble(static_cast<int32_t>(copies.trouble));
   }
   return record;
 }
@@ -155,7 +156,7 @@ void Decode(const v1::RecoveryRecord& record, JobRecovery* recovery) {
   if (copies.step > 0) copies.time = FromProto(record.copies().time());
   copies.settled_step = record.copies().settled_step();
   copies.restoring = record.copies().restoring();
-  copies.late = record.copies().late();
+  copies.trouble = static_cast<CopyTrouble>(record.copies().trouble());
 }
 
 }  // namespace
@@ -207,7 +208,7 @@ v1::JobCopies CopiesToProto(const Job& job) {
     *out.mutable_time() = ToProto(copies.time);
   }
   out.set_protection(DescribeProtection(job));
-  out.set_trouble(CopyTrouble(job));
+  out.set_trouble(DescribeCopyTrouble(job));
   return out;
 }
 

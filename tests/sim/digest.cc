@@ -89,7 +89,7 @@ void AddRecovery(const Job& job, Hash& hash) {
   hash.Add(recovery.copies.generation.value());
   hash.Add(recovery.copies.settled_step);
   hash.Add(recovery.copies.restoring ? 1 : 0);
-  hash.Add(recovery.copies.late ? 1 : 0);
+  hash.Add(static_cast<int64_t>(recovery.copies.trouble));
   for (const auto& [node, why] : recovery.vacate) hash.Add(node.value());
   for (const MembershipChange& change : recovery.history) {
     hash.Add(change.generation.value());

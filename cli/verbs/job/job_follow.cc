@@ -92,19 +92,19 @@ class ProgressView {
                    << std::endl;
   }
 
-  // Writes a permanent line when copies in host memory begin to be late, and when they no longer
-  // are.
+  // Writes a permanent line when trouble with copies in host memory begins, and when it is over.
   void ShowCopyTrouble(const v1::Job& job) {
     const std::string trouble = CopyTroubleText(job);
-    if (trouble.empty() == !copies_late_) return;
-    copies_late_ = !trouble.empty();
+    if (trouble.empty() == !copies_in_trouble_) return;
+    copies_in_trouble_ = !trouble.empty();
     // A new start has none, and that is no news.
-    if (!copies_late_ && job.state() != v1::RUNNING) return;
+    if (!copies_in_trouble_ && job.state() != v1::RUNNING) return;
     Clear();
     program_.out() << SanitizeLine(job.spec().name()) << ": "
-                   << (copies_late_ ? reported_.Tell(trouble)
-                                    : absl::StrCat("copies in host memory are in time again: step ",
-                                                   job.copies().step()))
+                   << (copies_in_trouble_
+                           ? reported_.Tell(trouble)
+                           : absl::StrCat("copies in host memory are in time again: step ",
+                                          job.copies().step()))
                    << std::endl;
   }
 
@@ -117,7 +117,7 @@ class ProgressView {
   bool drawn_ = false;
   bool saves_fail_ = false;
   std::string save_error_;
-  bool copies_late_ = false;
+  bool copies_in_trouble_ = false;
   ReportedOnce reported_;
 };
 

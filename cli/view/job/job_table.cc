@@ -45,7 +45,7 @@ std::string AgeOf(const v1::Job& job, absl::Time now) {
   return DurationText(absl::ToDoubleSeconds(now - TimeOf(true, job.create_time())));
 }
 
-// Failing saves and late copies come first: they may cost completed steps.
+// Failing saves and trouble with copies come first: they may cost completed steps.
 std::string ReasonOf(const v1::Job& job, absl::Time now) {
   std::vector<std::string> reasons = {SaveTroubleText(job, now), CopyTroubleText(job),
                                       job.reason()};

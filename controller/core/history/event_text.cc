@@ -9,7 +9,7 @@
 #include "absl/strings/str_join.h"
 #include "common/core/bytes_text.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
-#include "controller/core/recovery/copies.h"
+#include "controller/core/recovery/copy_trouble.h"
 #include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/unreachable.h"
 #include "controller/core/stragglers/slipstream/strategy_advice.h"
@@ -147,18 +147,6 @@ class Writer {
   void operator()(const transition::SpareFailed&) {
     Warn(JobEventKind::kMembership, job_.recovery.spare_failure);
   }
-  void operator()(const transition::CopiesLeftOut& left_out) {
-    Warn(JobEventKind::kMembership,
-         absl::StrCat("trains without copies in host memory: ", left_out.why));
-  }
-  void operator()(const transition::CopiesLate&) {
-    Warn(JobEventKind::kMembership, CopyTrouble(job_));
-  }
-  void operator()(const transition::CopiesInTime&) {
-    Add(JobEventKind::kMembership,
-        absl::StrCat("copies in host memory are in time again: the state after step ",
-                     job_.recovery.copies.step));
-  }
   void operator()(const transition::Stalled&) { Warn(JobEventKind::kStall, job_.reason); }
   void operator()(const transition::StallEnded&) {
     Add(JobEventKind::kStall,
@@ -199,10 +187,13 @@ class Writer {
          absl::StrCat("a checkpoint failed: ", error.empty() ? "the reason is not known" : error));
   }
   void operator()(const transition::CheckpointErrorChanged&) {}  // The job's page shows it.
-  void operator()(const transition::CopiesFail& fail) { Warn(JobEventKind::kCheckpoint, fail.why); }
-  void operator()(const transition::CopiesAreMadeAgain&) {
-    Add(JobEventKind::kCheckpoint, absl::StrCat("copies in memory are made again: those of step ",
-                                                job_.recovery.copies.step, " are complete"));
+  void operator()(const transition::CopiesInTrouble&) {
+    Warn(JobEventKind::kMembership, DescribeCopyTrouble(job_));
+  }
+  void operator()(const transition::CopiesInTime&) {
+    Add(JobEventKind::kMembership,
+        absl::StrCat("copies in host memory are in time again: the state after step ",
+                     job_.recovery.copies.step));
   }
 
   void operator()(const transition::VerdictFound& found) {

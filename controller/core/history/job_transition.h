@@ -51,13 +51,8 @@ struct DrainWaits {  // JobRecovery::waiting_drains.
   std::string why;
 };
 struct SpareFailed {};  // JobRecovery::spare_failure.
-struct CopiesLeftOut {  // The generation makes no copies in host memory (copies.h).
-  std::string why;
-};
-struct Stalled {};  // No rank makes a step.
+struct Stalled {};      // No rank makes a step.
 struct StallEnded {};
-struct CopiesLate {};  // JobCopies::late.
-struct CopiesInTime {};
 struct CollectivesFound {};  // JobCollectives::findings are others, and there are some.
 
 // Its training.
@@ -82,10 +77,8 @@ struct CheckpointCompleted {};  // NewestComplete(job).
 struct CheckpointFailed {};
 struct CheckpointErrorChanged {};  // JobCheckpoints::last_error is another, and there is one.
 // Copies in host memory.
-struct CopiesFail {
-  std::string why;  // WhyCopiesFail(job).
-};
-struct CopiesAreMadeAgain {};  // After CopiesFail, some are complete.
+struct CopiesInTrouble {};  // JobCopies::trouble is another, and there is one.
+struct CopiesInTime {};     // It is over.
 
 // Its stragglers.
 struct VerdictFound {
@@ -97,16 +90,17 @@ struct DecisionChanged {  // It is new, or its state is another.
 
 }  // namespace transition
 
-using JobTransition = std::variant<
-    transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
-    transition::StateChanged, transition::StopAfterSaveAsked, transition::MembershipChanged,
-    transition::MembershipSettled, transition::RanksMustLeave, transition::DrainWaits,
-    transition::SpareFailed, transition::CopiesLeftOut, transition::Stalled, transition::StallEnded,
-    transition::CopiesLate, transition::CopiesInTime, transition::CollectivesFound,
-    transition::Evaluated, transition::PlanDecided, transition::PlanTakenUp,
-    transition::PlanNotTakenUp, transition::SlipstreamImpossible, transition::CheckpointCompleted,
-    transition::CheckpointFailed, transition::CheckpointErrorChanged, transition::CopiesFail,
-    transition::CopiesAreMadeAgain, transition::VerdictFound, transition::DecisionChanged>;
+using JobTransition =
+    std::variant<transition::Submitted, transition::Resumed, transition::StartsAgain,
+                 transition::Started, transition::StateChanged, transition::StopAfterSaveAsked,
+                 transition::MembershipChanged, transition::MembershipSettled,
+                 transition::RanksMustLeave, transition::DrainWaits, transition::SpareFailed,
+                 transition::Stalled, transition::StallEnded, transition::CollectivesFound,
+                 transition::Evaluated, transition::PlanDecided, transition::PlanTakenUp,
+                 transition::PlanNotTakenUp, transition::SlipstreamImpossible,
+                 transition::CheckpointCompleted, transition::CheckpointFailed,
+                 transition::CheckpointErrorChanged, transition::CopiesInTrouble,
+                 transition::CopiesInTime, transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

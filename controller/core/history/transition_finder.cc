@@ -8,7 +8,6 @@
 
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/job/plan.h"
-#include "controller/core/recovery/copies.h"
 
 namespace paceline {
 namespace {
@@ -33,9 +32,6 @@ bool IsOver(JobState state) {
 bool IsStopAsked(const Job& job) {
   return job.checkpoints.stop_after.has_value() && !job.checkpoints.stop_after->requeue;
 }
-
-// Whether it is known of all members if they can keep copies in host memory, which the job has.
-bool KnowsWhoCopies(const Job& job) { return HasCopies(job) && !StoreAddress(job).empty(); }
 
 // The first rank that could not prepare the plan; end: there is none.
 std::vector<RankState>::const_iterator FindUnprepared(const Job& job, PlanVersion plan) {
@@ -65,7 +61,6 @@ std::vector<JobTransition> KnownJob::Look(const Job& job) {
     news.push_back(transition::Evaluated());
   }
   LookAtCheckpoints(job, news);
-  LookAtCopies(job, news);
   LookAtStall(job, news);
   LookAtMembership(job, news);
   LookAtPlan(job, news);
@@ -86,19 +81,6 @@ void KnownJob::LookAtCheckpoints(const Job& job, News& news) const {
     news.push_back(transition::CheckpointErrorChanged());
   }
   if (IsStopAsked(job) && !stops_when_saved_) news.push_back(transition::StopAfterSaveAsked());
-}
-
-bool KnownJob::HasNewCopies(const Job& job) const {
-  const JobCopies& copies = job.recovery.copies;
-  return copies.step > 0 && (copies.step != copied_step_ || copies.generation != copied_in_);
-}
-
-void KnownJob::LookAtCopies(const Job& job, News& news) const {
-  const std::string why = WhyCopiesFail(job);
-  if (!why.empty() && !copies_fail_) news.push_back(transition::CopiesFail{why});
-  if (why.empty() && copies_fail_ && HasNewCopies(job)) {
-    news.push_back(transition::CopiesAreMadeAgain());
-  }
 }
 
 void KnownJob::LookAtStall(const Job& job, News& news) const {
@@ -178,14 +160,14 @@ void KnownJob::LookAtTroubles(const Job& job, News& news) const {
   if (job.recovery.spare_failures_reported > spare_failures_) {
     news.push_back(transition::SpareFailed());
   }
-  if (job.recovery.copies.late && !copies_late_) {
-    news.push_back(transition::CopiesLate());
-  } else if (!job.recovery.copies.late && copies_late_ && job.state == JobState::kRunning) {
+  const CopyTrouble trouble = job.recovery.copies.trouble;
+  if (trouble == copy_trouble_) return;
+  if (trouble != CopyTrouble::kNone) {
+    news.push_back(transition::CopiesInTrouble());
+  } else if (job.state == JobState::kRunning) {
+    // A new start has no copies, and that is no news.
     news.push_back(transition::CopiesInTime());
   }
-  if (!KnowsWhoCopies(job)) return;
-  const std::string why = WhyNoCopies(job);
-  if (!why.empty() && why != no_copies_) news.push_back(transition::CopiesLeftOut{why});
 }
 
 void KnownJob::Remember(const Job& job) {
@@ -212,15 +194,11 @@ void KnownJob::Remember(const Job& job) {
   committed_ = job.checkpoints.committed;
   failed_ = CountFailed(job.checkpoints);
   save_error_ = job.checkpoints.last_error;
-  copies_fail_ = !WhyCopiesFail(job).empty() || (copies_fail_ && !HasNewCopies(job));
-  copied_step_ = job.recovery.copies.step;
-  copied_in_ = job.recovery.copies.generation;
   stops_when_saved_ = IsStopAsked(job);
   evaluated_ = job.evaluation.has_value() ? job.evaluation->step : 0;
   stalled_ = job.recovery.stalled;
   spare_failures_ = job.recovery.spare_failures_reported;
-  if (KnowsWhoCopies(job)) no_copies_ = WhyNoCopies(job);
-  copies_late_ = job.recovery.copies.late;
+  copy_trouble_ = job.recovery.copies.trouble;
   collectives_ = job.collectives.findings;
   slipstream_impossible_ = slipstream_impossible_ || !WhyNoSlipstream(job).empty();
 }

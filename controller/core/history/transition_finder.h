@@ -45,9 +45,6 @@ class KnownJob {
   };
 
   void LookAtCheckpoints(const Job& job, News& news) const;
-  void LookAtCopies(const Job& job, News& news) const;
-  // Whether others than those that are known are complete.
-  bool HasNewCopies(const Job& job) const;
   void LookAtStall(const Job& job, News& news) const;
   void LookAtMembership(const Job& job, News& news) const;
   void LookAtPlan(const Job& job, News& news) const;
@@ -69,15 +66,11 @@ class KnownJob {
   int64_t committed_ = 0;
   int64_t failed_ = 0;
   std::string save_error_;
-  bool copies_fail_ = false;  // And none has been complete since.
-  int64_t copied_step_ = 0;   // JobCopies::step.
-  Generation copied_in_{0};   // JobCopies::generation.
   bool stops_when_saved_ = false;
   int64_t evaluated_ = 0;  // Steps.
   bool stalled_ = false;
   int64_t spare_failures_ = 0;  // JobRecovery::spare_failures_reported.
-  std::string no_copies_;       // Why there are none; empty: there are, or need be none.
-  bool copies_late_ = false;
+  CopyTrouble copy_trouble_ = CopyTrouble::kNone;
   std::vector<std::string> collectives_;  // Findings.
   bool slipstream_impossible_ = false;
 };

@@ -2,18 +2,15 @@
 
 #include <algorithm>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
-#include "common/core/checkpoint_key.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
-#include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/state_groups.h"
 
 namespace paceline {
@@ -35,47 +32,7 @@ std::string BackTo(int64_t step) {
   return absl::StrCat("goes back to the copies of step ", step, "; ");
 }
 
-// Copies may fail for long, as when a connection breaks. Empty: a restart loses more, or almost as
-// much, or the job may not restart.
-std::string WhyARestartLosesLess(const Job& job) {
-  constexpr int kIntervals = 3;  // By so many the checkpoint has to be newer.
-  const Checkpoint* saved = NewestComplete(job, job.start.since);
-  if (saved == nullptr || job.restarts >= job.request.max_restarts) return "";
-  const int64_t copied = job.recovery.copies.step;
-  if (saved->key.step < copied + kIntervals * job.request.recovery.copy_every_steps) return "";
-  return absl::StrCat("its copies of step ", copied, " are older than its checkpoint of step ",
-                      saved->key.step);
-}
-
-// By the rank that is furthest.
-int64_t StepsDone(const Job& job) {
-  int64_t done = 0;
-  for (const RankState& member : job.ranks) done = std::max(done, member.report.progress.step);
-  return done;
-}
-
-// Steps after which a new start would go on.
-int64_t StepOfRestart(const Job& job) {
-  const std::string directory = ChooseStart(job);
-  const absl::string_view name = absl::string_view(directory).substr(directory.rfind('/') + 1);
-  const std::optional<CheckpointKey> key = ParseCheckpointName(name);
-  return key.has_value() ? key->step : 0;
-}
-
-// Steps that would be lost with a part of the state.
-int64_t StepsAtRisk(const Job& job) {
-  const bool goes_back = IsProtected(job) && WhyARestartLosesLess(job).empty();
-  const int64_t kept = goes_back ? job.recovery.copies.step : StepOfRestart(job);
-  return std::max<int64_t>(StepsDone(job) - kept, 0);
-}
-
 bool IsLeft(const RankState& trainer) { return !IsLost(trainer) && !HasEnded(trainer); }
-
-// What the member has reported of the present generation's copies.
-CopyStatus Reported(const Job& job, const RankState& member) {
-  const CopyStatus& status = member.report.membership.copies;
-  return status.generation == job.generation ? status : CopyStatus();
-}
 
 void NoteCopies(RankState& trainer, int own, int ward) {
   trainer.own_copy = own;
@@ -98,22 +55,27 @@ void Complete(Job& job, int64_t step, Moment now) {
   }
 }
 
-// Trainers of the job that are left, as the next generation may have them.
-std::vector<const RankState*> Left(const Job& job) {
-  std::vector<const RankState*> left;
+// Calls `use` with each trainer of the job that is left, as the next generation may have it.
+template <typename F>
+void ForEachLeft(const Job& job, F use) {
   for (const RankState& member : job.ranks) {
-    if (IsLeft(member)) left.push_back(&member);
+    if (IsLeft(member)) use(member);
   }
   for (const RankState& spare : job.spares) {
-    if (IsUsable(job, spare)) left.push_back(&spare);
+    if (IsUsable(job, spare)) use(spare);
   }
   // Holders that left for a planned change that did not come about take their seats back.
   for (const RankState& trainer : job.leaving) {
     const bool answers = trainer.unreachable_since == absl::InfiniteFuture();
     if (trainer.seat != -1 && !trainer.stop.has_value() && answers && IsLeft(trainer)) {
-      left.push_back(&trainer);
+      use(trainer);
     }
   }
+}
+
+std::vector<const RankState*> Left(const Job& job) {
+  std::vector<const RankState*> left;
+  ForEachLeft(job, [&](const RankState& trainer) { left.push_back(&trainer); });
   return left;
 }
 
@@ -166,16 +128,6 @@ std::string DescribeWeakness(const Job& job, const Holders& holders) {
   return text;
 }
 
-// What the loss of a part of the state would cost now.
-std::string CostOfALoss(const Job& job) {
-  if (IsProtected(job) && WhyARestartLosesLess(job).empty()) {
-    return absl::StrCat("takes all ranks back to the copies of step ", job.recovery.copies.step);
-  }
-  const int64_t saved = StepOfRestart(job);
-  if (saved == 0) return "costs a new start from where it began: there is no checkpoint";
-  return absl::StrCat("costs a new start from the checkpoint of step ", saved);
-}
-
 // Its copy is with nobody else, and no other rank could go back.
 std::string DescribeLoneRank(const Job& job) {
   const std::string advice =
@@ -190,6 +142,16 @@ std::string DescribeLoneRank(const Job& job) {
 
 bool HasCopies(const Job& job) {
   return Recovers(job) && job.request.recovery.copy_every_steps > 0;
+}
+
+const CopyStatus& CopiesReported(const Job& job, const RankState& member) {
+  static const CopyStatus& nothing = *new CopyStatus();
+  const CopyStatus& status = member.report.membership.copies;
+  return status.generation == job.generation ? status : nothing;
+}
+
+bool LeavesCopiesOut(const Job& job) {
+  return HasCopies(job) && std::any_of(job.ranks.begin(), job.ranks.end(), KnowsNoCopies);
 }
 
 std::string WhyNoCopies(const Job& job) {
@@ -258,7 +220,7 @@ std::optional<MemberCopies> CopiesOf(const Job& job, const RankState& trainer) {
   if (!HasCopies(job) || rank < 0) return std::nullopt;
   // Whoever connects knows that all members do, as they get the store's address when all are ready.
   // Without the order to go back, members would train on from different states.
-  if (!copies.restoring && !WhyNoCopies(job).empty()) return std::nullopt;
+  if (!copies.restoring && LeavesCopiesOut(job)) return std::nullopt;
   MemberCopies part;
   part.seat = trainer.seat;
   part.buddy = copies.buddies[static_cast<size_t>(rank)];
@@ -290,11 +252,11 @@ JobChange GiveUpWhoCannotGoBack(Job& job) {
 JobChange TakeCopies(Job& job, Moment now) {
   if (!HasCopies(job) || job.ranks.size() < 2) return JobChange::kNone;
   JobCopies& copies = job.recovery.copies;
-  const int64_t copied = Reported(job, job.ranks.front()).copied_step;
-  int64_t settled = Reported(job, job.ranks.front()).settled_step;
+  const int64_t copied = CopiesReported(job, job.ranks.front()).copied_step;
+  int64_t settled = CopiesReported(job, job.ranks.front()).settled_step;
   bool all = copied > 0;
   for (const RankState& member : job.ranks) {
-    const CopyStatus status = Reported(job, member);
+    const CopyStatus& status = CopiesReported(job, member);
     settled = std::min(settled, status.settled_step);
     all = all && status.copied_step == copied;
   }
@@ -306,29 +268,9 @@ JobChange TakeCopies(Job& job, Moment now) {
   return JobChange::kState;
 }
 
-JobChange NoteLateCopies(Job& job) {
-  if (!HasCopies(job) || job.state != JobState::kRunning) return JobChange::kNone;
-  // What is stored of the ranks' steps is old.
-  const bool all_are_heard =
-      std::all_of(job.ranks.begin(), job.ranks.end(),
-                  [](const RankState& member) { return member.heard != absl::InfinitePast(); });
-  if (!all_are_heard) return JobChange::kNone;
-  JobCopies& copies = job.recovery.copies;
-  const int64_t every = job.request.recovery.copy_every_steps;
-  const bool late = copies.late ? !IsProtected(job) || StepsDone(job) - copies.step > every
-                                : StepsAtRisk(job) / every >= kLateIntervals;
-  return std::exchange(copies.late, late) == late ? JobChange::kNone : JobChange::kState;
-}
-
-std::string CopyTrouble(const Job& job) {
-  if (!job.recovery.copies.late) return "";
-  return absl::StrCat("copies in host memory are late, and a loss may cost ", StepsAtRisk(job),
-                      " steps; ", IsProtected(job) ? "they have " : "", DescribeProtection(job));
-}
-
 void CompleteRestore(Job& job, MembershipChange& change) {
   for (RankState& member : job.ranks) {
-    change.steps_lost = std::max(change.steps_lost, Reported(job, member).steps_lost);
+    change.steps_lost = std::max(change.steps_lost, CopiesReported(job, member).steps_lost);
     member.own_copy = member.seat;
   }
   change.reason =
@@ -346,6 +288,15 @@ bool GoesBack(const Job& job) {
 
 std::string GoesBackText(const Job& job) { return BackTo(job.recovery.copies.step); }
 
+// Copies may fail for long.
+const Checkpoint* CheckpointThatLosesLess(const Job& job) {
+  constexpr int kIntervals = 3;  // By so many it has to be newer.
+  const Checkpoint* saved = NewestComplete(job, job.start.since);
+  if (saved == nullptr || job.restarts >= job.request.max_restarts) return nullptr;
+  const int64_t every = job.request.recovery.copy_every_steps;
+  return saved->key.step < job.recovery.copies.step + kIntervals * every ? nullptr : saved;
+}
+
 std::string WhyCopiesAreMissing(const Job& job, const std::vector<RankState>& members) {
   std::vector<const RankState*> trainers;
   trainers.reserve(members.size());
@@ -358,34 +309,35 @@ std::string WhyItCannotGoOn(const Job& job) {
   std::string why = restoring ? "" : WhyStateIsLost(job);
   if (!HasCopies(job) || (why.empty() && !restoring)) return why;
   std::string missing = Missing(job, job.ranks, HoldersAmong(Left(job)));
-  if (missing.empty() && !restoring) missing = WhyARestartLosesLess(job);
+  const Checkpoint* const saved = restoring ? nullptr : CheckpointThatLosesLess(job);
+  if (missing.empty() && saved != nullptr) {
+    missing = absl::StrCat("its copies of step ", job.recovery.copies.step,
+                           " are older than its checkpoint of step ", saved->key.step);
+  }
   if (missing.empty()) return "";
   return absl::StrCat(why, why.empty() ? "" : ", and ", missing);
 }
 
+// Asked at each report of a rank, so it builds nothing as long as each member has its own copy.
 bool IsProtected(const Job& job) {
-  return job.ranks.size() > 1 && Missing(job, job.ranks, HoldersAmong(Left(job))).empty();
-}
-
-std::string WhyCopiesFail(const Job& job) {
-  if (!HasCopies(job) || job.state != JobState::kRunning) return "";
-  const JobCopies& copies = job.recovery.copies;
-  for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const CopyStatus status = Reported(job, job.ranks[r]);
-    const bool has_failed =
-        status.failed_step > status.copied_step && status.failed_step <= copies.settled_step;
-    if (!has_failed || copies.buddies[r] == -1) continue;
-    const std::string& node = job.ranks[r].slot.node.value();
-    const int buddy = copies.buddies[r];
-    const std::string& kept_on = job.ranks[static_cast<size_t>(buddy)].slot.node.value();
-    return absl::StrCat(
-        "no copies in memory are complete since step ", status.failed_step, ": that of rank ", r,
-        " on ", node, ", kept by rank ", buddy, " on ", kept_on, ", was not made: ", status.error,
-        "; a loss of a part of the state now ", CostOfALoss(job), "; look at the memory of ", node,
-        node == kept_on ? "" : absl::StrCat(" and ", kept_on, " and the network between them"),
-        "; broken connections for copies are made anew when ranks change, as by a drain of ", node);
-  }
-  return "";
+  if (job.ranks.size() < 2 || job.recovery.copies.step == 0) return false;
+  const bool all_have_theirs = std::all_of(
+      job.ranks.begin(), job.ranks.end(),
+      [](const RankState& member) { return IsLeft(member) && member.own_copy == member.seat; });
+  if (all_have_theirs) return true;
+  const auto seats = static_cast<size_t>(std::max(job.request.ranks, 0));
+  std::vector<bool> held(seats);
+  const auto note = [&](int seat) {
+    // -1, none, is beyond all seats.
+    if (static_cast<size_t>(seat) < seats) held[static_cast<size_t>(seat)] = true;
+  };
+  ForEachLeft(job, [&](const RankState& trainer) {
+    note(trainer.own_copy);
+    note(trainer.ward_copy);
+  });
+  return std::all_of(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
+    return static_cast<size_t>(member.seat) < seats && held[static_cast<size_t>(member.seat)];
+  });
 }
 
 std::string DescribeProtection(const Job& job) {
@@ -407,7 +359,7 @@ std::string DescribeProtection(const Job& job) {
   }
   if (!why_none.empty()) absl::StrAppend(&text, "; no copies are made: ", why_none);
   for (size_t r = 0; r < job.ranks.size(); ++r) {
-    const std::string& error = Reported(job, job.ranks[r]).error;
+    const std::string& error = CopiesReported(job, job.ranks[r]).error;
     if (error.empty()) continue;
     absl::StrAppend(&text, "; the newest copy of rank ", r, " was not made: ", error);
     break;

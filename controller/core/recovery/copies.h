@@ -28,9 +28,13 @@ namespace paceline {
 // Whether the job's ranks keep copies.
 bool HasCopies(const Job& job);
 
-// Why the present generation makes no copies, although the job has them: which members' trainers
-// are of an earlier release, and what to do. Trainers that are not ready yet count as able. Empty:
-// it makes them.
+// What the member has reported of the present generation's copies.
+const CopyStatus& CopiesReported(const Job& job, const RankState& member);
+
+// Whether the present generation makes no copies, although the job has them: trainers of members
+// are of an earlier release. Those that are not ready yet count as able.
+bool LeavesCopiesOut(const Job& job);
+// Whose they are, and what to do. Empty: it makes copies.
 std::string WhyNoCopies(const Job& job);
 
 // By rank: the rank that also keeps its copies. Each is the buddy of one other; -1: there is no
@@ -51,15 +55,6 @@ JobChange GiveUpWhoCannotGoBack(Job& job);
 // Looks whether all members have reported their copies of a step.
 JobChange TakeCopies(Job& job, Moment now);
 
-// Looks whether copies are late: without newer ones, or a newer checkpoint, a loss would cost
-// kLateIntervals times copy_every_steps. That is over when complete copies are at most one interval
-// old, so that copies which take long are not late again and again.
-inline constexpr int64_t kLateIntervals = 4;
-JobChange NoteLateCopies(Job& job);
-
-// For people, while copies are late: what a loss would cost, and what there is; else empty.
-std::string CopyTrouble(const Job& job);
-
 // All members have gone back to the copies: writes into the change what that has cost.
 void CompleteRestore(Job& job, MembershipChange& change);
 
@@ -76,13 +71,12 @@ std::string WhyCopiesAreMissing(const Job& job, const std::vector<RankState>& me
 // of it. Empty: it can.
 std::string WhyItCannotGoOn(const Job& job);
 
+// The checkpoint with which a restart loses less than the copies. Null: it loses more, or almost as
+// much, or the job may not restart.
+const Checkpoint* CheckpointThatLosesLess(const Job& job);
+
 // Whether all ranks could go back to the newest complete copies: those of all seats are left.
 bool IsProtected(const Job& job);
-
-// Why no copies are made: a member's has failed, all have done with that step, and it has made none
-// since. Says whom that concerns, what a loss would cost, and what to do. Empty: copies are made,
-// or were only left out.
-std::string WhyCopiesFail(const Job& job);
 
 // What is protected by the copies, for people; without "since when".
 std::string DescribeProtection(const Job& job);

@@ -5,72 +5,17 @@
 
 #include <cstddef>
 #include <optional>
+#include <set>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "absl/strings/str_cat.h"
-#include "controller/core/testing/sharded_job.h"
+#include "controller/core/testing/copying_job.h"
 
 namespace paceline {
 namespace {
 
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
-
-// One replica of three ranks on the nodes a, b and c, which all train at step 10; x and y have a
-// free slot each.
-MemberJob OneReplica() {
-  JobRequest request = ShardedRequest(1, 3);
-  request.recovery.copy_every_steps = 10;
-  MemberJob played(request);
-  played.slots.Add("x");
-  played.slots.Add("y");
-  return played;
-}
-
-JobChange TellCopies(MemberJob& played, int rank, int64_t copied, int64_t settled, double at) {
-  TrainerReport report = played.Last(played.Id(rank));
-  report.membership.copies = {played.job.generation, copied, settled, "", 0};
-  return played.Tell(report, at);
-}
-
-// Two replicas of two ranks each, which all have copies of step 10; x has a free slot.
-MemberJob TwoReplicas() {
-  JobRequest request = ShardedRequest(2, 2);
-  request.recovery.copy_every_steps = 10;
-  MemberJob played(request);
-  played.slots.Add("x");
-  for (int rank = 0; rank < 4; ++rank) TellCopies(played, rank, 10, 10, 2);
-  return played;
-}
-
-// The rank's copy of this step has failed; its newest one is of `copied`.
-void FailCopy(MemberJob& played, int rank, int64_t copied, int64_t step, double at) {
-  TrainerReport report = played.Last(played.Id(rank));
-  report.membership.copies = {played.job.generation, copied, step, "the connection broke", 0, step};
-  played.Tell(report, at);
-}
-
-void CopyAll(MemberJob& played, int64_t step, double at) {
-  for (int rank = 0; rank < 3; ++rank) TellCopies(played, rank, step, step, at);
-}
-
-// All members train in the present generation, and have lost so many steps.
-void TrainOn(MemberJob& played, int64_t step, int64_t lost, double at) {
-  const std::vector<RankState> members = played.job.ranks;
-  for (const RankState& member : members) {
-    TrainerReport report = played.Last(member.report.id);
-    report.state = TrainerState::kRunning;
-    report.store_address = "x:1";
-    report.progress.step = step;
-    report.membership = {};
-    report.membership.generation = played.job.generation;
-    report.membership.can_keep_copies = true;
-    report.membership.copies = {played.job.generation, 0, 0, "", lost};
-    played.Tell(report, at);
-  }
-}
 
 TEST(CopiesTest, CopiesOfAStepAreCompleteWhenAllMembersHaveThem) {
   MemberJob played = OneReplica();
@@ -101,6 +46,30 @@ TEST(CopiesTest, NothingIsProtectedIfTheCopyOfOneSeatIsLost) {
               StartsWith("nothing until the next copies: nobody is left with the copy of seat 0"));
 }
 
+// Whatever is lost of the copies and of their holders.
+TEST(CopiesTest, WhatIsProtectedIsWhatSomebodyIsLeftWith) {
+  for (unsigned gone = 0; gone < 1U << 9; ++gone) {
+    MemberJob played = OneReplica();
+    CopyAll(played, 10, 2);
+    std::set<int> held;
+    for (size_t r = 0; r < 3; ++r) {
+      RankState& member = played.job.ranks[r];
+      if ((gone >> r & 1U) != 0) member.own_copy = -1;
+      if ((gone >> (3 + r) & 1U) != 0) member.ward_copy = -1;
+      if ((gone >> (6 + r) & 1U) != 0) {
+        member.lost = "killed";
+      } else {
+        held.insert({member.own_copy, member.ward_copy});
+      }
+    }
+    held.erase(-1);
+    EXPECT_EQ(IsProtected(played.job), held.size() == 3) << gone;
+    EXPECT_EQ(DescribeProtection(played.job).find("nobody is left") == std::string::npos,
+              held.size() == 3)
+        << gone;
+  }
+}
+
 TEST(CopiesTest, ARankAloneIsNotProtected) {
   JobRequest request = MemberRequest(2);
   request.recovery.copy_every_steps = 10;
@@ -126,46 +95,6 @@ TEST(CopiesTest, ACopyThatOneHasGivenUpIsNeverComplete) {
   TellCopies(played, 2, 20, 20, 5);
   EXPECT_EQ(played.job.recovery.copies.step, 10);
   EXPECT_EQ(played.job.recovery.copies.settled_step, 20);
-}
-
-TEST(CopiesTest, SaysOfCopiesThatFailWhomThatConcernsAndWhatALossWouldCost) {
-  MemberJob played = OneReplica();
-  CopyAll(played, 10, 2);
-  EXPECT_EQ(WhyCopiesFail(played.job), "");
-  FailCopy(played, 0, 10, 20, 3);
-  TellCopies(played, 1, 20, 20, 4);
-  EXPECT_EQ(WhyCopiesFail(played.job), "") << "rank 2 may not have come so far";
-  EXPECT_EQ(TellCopies(played, 2, 20, 20, 5), JobChange::kState) << "it is looked at";
-  EXPECT_EQ(
-      WhyCopiesFail(played.job),
-      "no copies in memory are complete since step 20: that of rank 0 on a, kept by rank 1 on b, "
-      "was not made: the connection broke; a loss of a part of the state now takes all ranks "
-      "back to the copies of step 10; look at the memory of a and b and the network between "
-      "them; broken connections for copies are made anew when ranks change, as by a drain of "
-      "a");
-  CopyAll(played, 30, 6);
-  EXPECT_EQ(WhyCopiesFail(played.job), "");
-}
-
-TEST(CopiesTest, CopiesThatAreLeftOutHaveNotFailed) {
-  MemberJob played = OneReplica();
-  CopyAll(played, 10, 2);
-  for (int rank = 0; rank < 3; ++rank) TellCopies(played, rank, 10, 40, 3);
-  EXPECT_EQ(played.job.recovery.copies.settled_step, 40);
-  EXPECT_EQ(WhyCopiesFail(played.job), "");
-}
-
-TEST(CopiesTest, IfNoneAreCompleteALossCostsAStartFromTheCheckpoint) {
-  MemberJob played = OneReplica();
-  for (int rank = 0; rank < 3; ++rank) FailCopy(played, rank, 0, 1, 2);
-  EXPECT_THAT(WhyCopiesFail(played.job), HasSubstr("from where it began: there is no checkpoint"));
-  Checkpoint checkpoint;
-  checkpoint.key = {8, 1};
-  checkpoint.state = CheckpointState::kComplete;
-  played.job.checkpoints.records.push_back(checkpoint);
-  EXPECT_THAT(WhyCopiesFail(played.job), HasSubstr("from the checkpoint of step 8"));
-  played.job.state = JobState::kRecovering;
-  EXPECT_EQ(WhyCopiesFail(played.job), "") << "the next generation tries again";
 }
 
 TEST(CopiesTest, MembersAreToldTheirBuddiesAndWhatIsComplete) {
@@ -238,80 +167,6 @@ TEST(CopiesTest, ACheckpointThatIsMuchNewerIsWorthARestart) {
                     HasSubstr("copies of step 10 are older than its checkpoint"));
       }
     }
-  }
-}
-
-TEST(CopiesTest, AreLateUntilTheyAreMadeInTimeAgain) {
-  MemberJob played = OneReplica();
-  const JobCopies& copies = played.job.recovery.copies;
-  CopyAll(played, 10, 2);
-  for (int64_t step = 11; step < 50; ++step) {
-    TrainOn(played, step, 0, static_cast<double>(step));
-    ASSERT_FALSE(copies.late) << step;
-    EXPECT_EQ(CopyTrouble(played.job), "");
-  }
-  TrainOn(played, 50, 0, 50);
-  EXPECT_TRUE(copies.late);
-  EXPECT_THAT(CopyTrouble(played.job),
-              StartsWith("copies in host memory are late, and a loss may cost 40 steps; they have "
-                         "the state after step 10"));
-  TrainOn(played, 71, 0, 51);
-  CopyAll(played, 60, 52);
-  EXPECT_TRUE(copies.late) << "they are older than one interval";
-  TrainOn(played, 72, 0, 53);
-  CopyAll(played, 70, 54);
-  EXPECT_FALSE(copies.late);
-}
-
-TEST(CopiesTest, ACheckpointThatARestartMayUseMakesUpForThem) {
-  for (const int restarts : {0, 1}) {
-    MemberJob played = OneReplica();
-    played.job.request.max_restarts = restarts;
-    CopyAll(played, 10, 2);
-    Checkpoint checkpoint;
-    checkpoint.key = {40, 1};
-    checkpoint.state = CheckpointState::kComplete;
-    played.job.checkpoints.records.push_back(checkpoint);
-    TrainOn(played, 79, 0, 10);
-    EXPECT_EQ(played.job.recovery.copies.late, restarts == 0);
-    TrainOn(played, 80, 0, 11);
-    EXPECT_TRUE(played.job.recovery.copies.late);
-  }
-}
-
-TEST(CopiesTest, BeforeTheFirstOnesTheStepsSinceTheStartCount) {
-  MemberJob played = OneReplica();
-  played.job.start.directory = "/checkpoints/job-0/step-000000000100.g1";
-  TrainOn(played, 139, 0, 10);
-  EXPECT_FALSE(played.job.recovery.copies.late);
-  TrainOn(played, 140, 0, 11);
-  EXPECT_TRUE(played.job.recovery.copies.late);
-  EXPECT_THAT(CopyTrouble(played.job), HasSubstr("may cost 40 steps; nothing yet"));
-}
-
-// Each copy takes so many steps, and those that are due meanwhile are left out.
-TEST(CopiesTest, CopiesThatAlwaysTakeLongAreLateOnce) {
-  constexpr int64_t kEvery = 4;
-  for (int64_t takes = 1; takes <= 6 * kEvery; ++takes) {
-    SCOPED_TRACE(takes);
-    MemberJob played = OneReplica();
-    played.job.request.recovery.copy_every_steps = kEvery;
-    const JobCopies& copies = played.job.recovery.copies;
-    CopyAll(played, 10, 2);
-    int changes = 0;
-    bool late = false;
-    const auto look = [&] { changes += std::exchange(late, copies.late) == copies.late ? 0 : 1; };
-    int64_t begun = 0;
-    for (int64_t step = 11; step <= 150; ++step) {
-      const double at = static_cast<double>(step);
-      TrainOn(played, step, 0, at);
-      look();
-      if (begun > 0 && step == begun + takes) CopyAll(played, std::exchange(begun, 0), at);
-      look();
-      if (begun == 0 && step % kEvery == 0) begun = step;
-    }
-    EXPECT_LE(changes, 1);
-    EXPECT_EQ(late, takes >= 2 * kEvery);
   }
 }
 

@@ -1,9 +1,11 @@
 // Replicas of a sharded model that are stretched, and brought together again.
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
+#include "controller/core/recovery/planned_change.h"
 #include "controller/core/recovery/planned_replicas.h"
 #include "controller/core/recovery/replica_domain.h"
 #include "controller/core/testing/sharded_job.h"
@@ -68,6 +70,24 @@ TEST(MendingTest, ASpareThatIsReadyInTheDomainIsTaken) {
   played.Advance(kDue);
   played.Advance(kDue + 1);
   EXPECT_EQ(played.Nodes(), "aabb") << job.reason;
+}
+
+// No trainer is started or released then, so nothing else has the job stored.
+TEST(MendingTest, WhatIsToBeMendedIsStored) {
+  MemberJob played = StretchedJob(/*spares=*/1);
+  Job& job = played.job;
+  played.slots.Add("a", 5);
+  played.Advance(20);
+  ASSERT_EQ(job.spares.size(), 1U);
+  played.Ready(job.spares[0].report.id, 21);
+  ASSERT_TRUE(job.recovery.mending.empty());
+  EXPECT_EQ(KeepSpares(job, played.slots.Find(), At(kDue)), JobChange::kState);
+  EXPECT_EQ(job.recovery.mending, std::set<int>{0});
+  EXPECT_EQ(KeepSpares(job, played.slots.Find(), At(kDue + 10)), JobChange::kNone) << "the same";
+  ASSERT_EQ(RequestReplacement(job, NodeName("b"), "drained"), JobChange::kState);
+  EXPECT_EQ(KeepSpares(job, played.slots.Find(), At(kDue + 20)), JobChange::kState);
+  EXPECT_TRUE(job.recovery.mending.empty()) << "other ranks have to move first";
+  EXPECT_EQ(job.spares.size(), 1U);
 }
 
 TEST(MendingTest, NotWhileOtherRanksHaveToMove) {

@@ -8,6 +8,7 @@
 #include "controller/core/recovery/blame.h"
 #include "controller/core/recovery/collectives.h"
 #include "controller/core/recovery/copies.h"
+#include "controller/core/recovery/copy_trouble.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
@@ -357,7 +358,7 @@ JobChange Advance(Job& job, const FindSlots& find_slots, Moment now) {
   change = std::max(change, ForgetEnded(job, now));
   const auto take = [&](JobChange next) { change = std::max(change, next); };
   take(TakeCopies(job, now));
-  take(NoteLateCopies(job));
+  take(NoteCopyTrouble(job));
   if (job.state == JobState::kStarting) return std::max(change, KeepSpares(job, find_slots, now));
   take(TakeHang(job, find_slots, now));
   if (counts) GiveUpUnreachable(job, now);

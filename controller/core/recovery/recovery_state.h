@@ -55,6 +55,9 @@ struct MembershipChange {
   int64_t steps_lost = 0;     // The most that one had done beyond it.
 };
 
+// Why copies in host memory are not made as they should be (copy_trouble.h). Stored as numbers.
+enum class CopyTrouble { kNone = 0, kLate = 1, kFailed = 2, kLeftOut = 3 };
+
 // A job's copies in host memory (copies.h).
 struct JobCopies {
   // The newest complete ones. 0: there are none.
@@ -63,9 +66,9 @@ struct JobCopies {
   absl::Time time = absl::InfinitePast();  // Wall: when they were complete.
   int64_t settled_step = 0;                // As MemberCopies in proto/plan.proto.
   bool restoring = false;                  // The present generation goes back to them.
-  bool late = false;                       // A loss would cost many intervals (NoteLateCopies).
-  std::vector<int> buddies;                // Of the present generation, by rank. Not stored.
-  std::vector<int> wards;                  // The ranks whose buddies they are. Not stored.
+  CopyTrouble trouble = CopyTrouble::kNone;
+  std::vector<int> buddies;  // Of the present generation, by rank. Not stored.
+  std::vector<int> wards;    // The ranks whose buddies they are. Not stored.
 };
 
 // A failure that counts: of a seat's holder, or of the members' rendezvous (seat -1).

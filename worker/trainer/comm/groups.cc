@@ -139,7 +139,7 @@ struct Groups::Parts {
   // `how` lacks the rank and size.
   std::unique_ptr<Group::Parts> Connect(const std::vector<int>& ranks, const std::string& name,
                                         Membership how);
-  // Adds the group to those that get timeouts and are aborted.
+  // Adds the group to those that get timeouts and are aborted; at once, if they were already.
   void Keep(const std::shared_ptr<Group>& group);
   // All groups that are held, including `all`.
   std::vector<std::shared_ptr<Group>> Held() const ABSL_EXCLUSIVE_LOCKS_REQUIRED(mu);
@@ -273,12 +273,17 @@ void Groups::Parts::ShareMemory(Group& group, const std::string& name) {
 
 void Groups::Parts::Keep(const std::shared_ptr<Group>& group) {
   if (group->size() == 1) return;
-  const absl::MutexLock lock(&mu);
-  group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
-  others.erase(std::remove_if(others.begin(), others.end(),
-                              [](const std::weak_ptr<Group>& one) { return one.expired(); }),
-               others.end());
-  others.push_back(group);
+  bool is_late = false;
+  {
+    const absl::MutexLock lock(&mu);
+    group->parts_->backend->setTimeout(absl::ToChronoMilliseconds(timeout));
+    others.erase(std::remove_if(others.begin(), others.end(),
+                                [](const std::weak_ptr<Group>& one) { return one.expired(); }),
+                 others.end());
+    others.push_back(group);
+    is_late = aborted;
+  }
+  if (is_late) group->Abort();
 }
 
 std::vector<std::shared_ptr<Group>> Groups::Parts::Held() const {

@@ -6,7 +6,14 @@
 //
 // Checksums are XXH3, as in checkpoints. What is sent and received is in host buffers.
 //
-// All functions block, and throw CollectiveError.
+// A connection that has broken is made anew within the generation, for the sender's next copy. The
+// two find each other by words in the generation's store, so that nobody tries to connect to a rank
+// that does not come:
+//
+//   sender:    offers connection number n ──▶                        both connect; or the sender
+//   receiver:                                ◀── takes the newest    withdraws its offer
+//
+// Functions that send and receive block, and throw CollectiveError.
 #ifndef WORKER_TRAINER_COPIES_COPY_LINK_H_
 #define WORKER_TRAINER_COPIES_COPY_LINK_H_
 
@@ -14,21 +21,51 @@
 #include <functional>
 #include <memory>
 
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/copy_keeper.h"
 
 namespace paceline {
 
-struct CopyLink {
-  std::shared_ptr<Group> pair;
-  int peer = 0;  // The other one's number in it.
+// How long either of the two waits for the other when the connection is made anew.
+inline constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
+
+// One end of the connection between two ranks of a generation. Thread-safe, but one thread at a
+// time sends, receives or makes the connection anew.
+class CopyLink {
+ public:
+  // Connects with `other`; `sender`: which of the two sends. Blocks and throws as Groups::Make.
+  CopyLink(const Groups& groups, int rank, int other, int sender);
+
+  // Null: the connection has broken.
+  std::shared_ptr<Group> pair() const;
+  // The other one's number in it.
+  int peer() const { return peer_; }
+
+  // Ends what is under way: it throws.
+  void Abort();
+  // Closes a connection that has broken, so that the other end learns it.
+  void Close();
+  // Makes it anew. False: the other one has not come before `is_over`, which is polled, or in
+  // kReconnectPatience. Throws CollectiveError, as when the generation is over.
+  bool Reconnect(const std::function<bool()>& is_over);
+
+ private:
+  struct Ends;
+
+  const std::shared_ptr<Ends> ends_;  // Shared with attempts that were given up.
+  const int peer_;
+
+  mutable absl::Mutex mu_;
+  std::shared_ptr<Group> pair_ ABSL_GUARDED_BY(mu_);
 };
 
 // A rank's links in one generation.
 struct CopyLinks {
-  CopyLink to_buddy;
-  CopyLink from_ward;
+  std::shared_ptr<CopyLink> to_buddy;
+  std::shared_ptr<CopyLink> from_ward;
 };
 
 // Connects the ranks with their buddies and wards; all must call it. Null: there are none.
@@ -45,13 +82,17 @@ struct CopyHeader {
 
 // Returns whether the receiver has all of it. `limit`: bytes per second; 0: none. `pause` blocks
 // for so long to keep to it, or less if it no longer matters.
-bool SendCopy(const CopyLink& link, CopyHeader header, const char* image, double limit,
+bool SendCopy(const CopyLink& to, CopyHeader header, const char* image, double limit,
               const std::function<void(absl::Duration)>& pause);
 
-// Receives what the other rank sends next, into the memory that `take` returns for it; null: there
-// is no room. It is not called for a copy that was given up. If it has returned memory, `finish`
-// learns whether all is there as it was sent, before the sender does.
-void ReceiveCopy(const CopyLink& link, const std::function<char*(const CopyHeader&)>& take,
+// Receives the header of what the other rank sends next.
+CopyHeader ReceiveHeader(const CopyLink& from);
+
+// Receives what follows such a header, into the memory that `take` returns for it; null: there is
+// no room. If it has returned memory, `finish` learns whether all is there as it was sent, before
+// the sender does. Does nothing for a copy that was given up.
+void ReceiveCopy(const CopyLink& from, const CopyHeader& header,
+                 const std::function<char*(const CopyHeader&)>& take,
                  const std::function<void(bool whole)>& finish);
 
 }  // namespace paceline

@@ -28,7 +28,7 @@ void StateCopies::Enter(const CopyOrders& orders) {
 void StateCopies::Begin(std::shared_ptr<const CopyLinks> links, int64_t furthest) {
   links_ = std::move(links);
   furthest_ = furthest;
-  sender_broken_ = receiver_broken_ = false;
+  early_.reset();
   const absl::MutexLock lock(&mu_);
   keeper_.OnBegun();
   is_leaving_ = false;
@@ -58,8 +58,8 @@ void StateCopies::Finish(absl::Duration patience) {
       const absl::MutexLock lock(&mu_);
       gives_up_ = true;
     }
-    links_->to_buddy.pair->Abort();
-    links_->from_ward.pair->Abort();
+    links_->to_buddy->Abort();
+    links_->from_ward->Abort();
   }
   Leave();
 }
@@ -90,9 +90,10 @@ void StateCopies::Copy(int64_t steps_done, const CopyOrders& orders, const State
     Fail(*place, steps_done, "there is no memory for it");
   }
   sender_.Enqueue([this, links = links_, image = copying_, place = place.value_or(0), header] {
-    Send(links->to_buddy, image.get(), place, header);
+    Send(*links->to_buddy, image.get(), place, header);
   });
-  receiver_.Enqueue([this, links = links_] { Receive(links->from_ward); });
+  newest_due_ = steps_done;
+  receiver_.Enqueue([this, links = links_, steps_done] { Receive(*links->from_ward, steps_done); });
 }
 
 std::shared_ptr<StateImage> StateCopies::Stage(Room& room, const StateParts& parts,
@@ -145,8 +146,7 @@ void StateCopies::Fail(size_t place, int64_t step, const std::string& why) {
   Report();
 }
 
-void StateCopies::Send(const CopyLink& link, const StateImage* image, size_t place,
-                       CopyHeader header) {
+void StateCopies::Send(CopyLink& link, const StateImage* image, size_t place, CopyHeader header) {
   const int64_t step = header.label.step;
   const char* memory = nullptr;
   std::string failure;
@@ -164,11 +164,16 @@ void StateCopies::Send(const CopyLink& link, const StateImage* image, size_t pla
     header.bytes = 0;
   }
   try {
-    const bool sent = !sender_broken_ && SendCopy(link, header, memory, options_.send_limit,
-                                                  [this](absl::Duration ahead) { Pause(ahead); });
-    if (!sent && failure.empty()) failure = "the rank that is to keep it has not got it";
+    const bool connected = link.pair() != nullptr || (header.bytes > 0 && Reconnect(link));
+    const bool sent = connected && SendCopy(link, header, memory, options_.send_limit,
+                                            [this](absl::Duration ahead) { Pause(ahead); });
+    if (!sent && failure.empty()) {
+      failure = connected ? "the rank that is to keep it has not got it"
+                          : "the connection to the rank that is to keep it has broken, and is not "
+                            "yet made anew";
+    }
   } catch (const std::exception& error) {
-    sender_broken_ = true;
+    link.Close();
     failure = error.what();
   }
   if (image == nullptr) return;
@@ -199,12 +204,34 @@ char* StateCopies::TakeWard(const CopyHeader& header, std::optional<size_t>* pla
   }
 }
 
-void StateCopies::Receive(const CopyLink& link) {
-  if (receiver_broken_) return;
-  std::optional<size_t> place;
-  try {
+void StateCopies::Receive(CopyLink& link, int64_t step) {
+  // Twice: that a connection has broken since the copy before shows only now.
+  for (int tries = 0; tries < 2; ++tries) {
+    try {
+      if (link.pair() == nullptr) {
+        early_.reset();
+        // One wait for the ward is enough.
+        if (newest_due_ > step || !Reconnect(link)) return;
+      }
+      return ReceiveUpTo(link, step);
+    } catch (const std::exception& error) {
+      link.Close();
+      PACELINE_LOG(WARNING) << "copy_not_received step=" << step << ": " << error.what();
+    }
+  }
+}
+
+void StateCopies::ReceiveUpTo(const CopyLink& link, int64_t step) {
+  while (true) {
+    const CopyHeader header = early_.has_value() ? *early_ : ReceiveHeader(link);
+    early_.reset();
+    if (header.label.step > step) {
+      early_ = header;
+      return;
+    }
+    std::optional<size_t> place;
     ReceiveCopy(
-        link, [&](const CopyHeader& header) { return TakeWard(header, &place); },
+        link, header, [&](const CopyHeader& its) { return TakeWard(its, &place); },
         [&](bool whole) {
           const absl::MutexLock lock(&mu_);
           if (whole) {
@@ -213,10 +240,22 @@ void StateCopies::Receive(const CopyLink& link) {
             keeper_.OnNotReceived(*place);
           }
         });
-  } catch (const std::exception& error) {
-    receiver_broken_ = true;
-    PACELINE_LOG(WARNING) << "copy_not_received: " << error.what();
+    if (header.label.step == step) return;
   }
+}
+
+bool StateCopies::IsLeaving() const {
+  const absl::MutexLock lock(&mu_);
+  return is_leaving_;
+}
+
+bool StateCopies::Reconnect(CopyLink& link) {
+  if (IsLeaving() || !link.Reconnect([this] { return IsLeaving(); })) return false;
+  PACELINE_LOG(INFO) << "copies_connected_again";
+  if (!IsLeaving()) return true;
+  // Finish may have ended the links before this one was there.
+  link.Close();
+  return false;
 }
 
 std::vector<CopyLabel> StateCopies::Held() const {

@@ -6,14 +6,17 @@
 //   sender's thread   ├─────────────────── send ───────────────────┤ OnSent
 //   receiver's thread ├── waits ──┤── receives the ward's ──┤
 //
-// A failed link ends the copies until the next generation. Memory is allocated when first needed,
-// that of the second copy beside the training, and reused: four times the rank's state.
+// A link that has broken costs the copy that is under way; the next one makes it anew, beside the
+// training (copy_link.h). Whoever leaves a generation does not wait for that. Memory is allocated
+// when first needed, that of the second copy beside the training, and reused: four times the rank's
+// state.
 //
 // Thread-compatible: one training thread, unless a function says otherwise.
 #ifndef WORKER_TRAINER_COPIES_STATE_COPIES_H_
 #define WORKER_TRAINER_COPIES_STATE_COPIES_H_
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -104,9 +107,14 @@ class StateCopies {
   // On the sender's thread. Blocks for so long, or until the rank leaves the generation.
   void Pause(absl::Duration duration);
   // `image` null: the copy was given up.
-  void Send(const CopyLink& link, const StateImage* image, size_t place, CopyHeader header);
-  // On the receiver's thread.
-  void Receive(const CopyLink& link);
+  void Send(CopyLink& link, const StateImage* image, size_t place, CopyHeader header);
+  // On the receiver's thread. The ward's copy of this step.
+  void Receive(CopyLink& link, int64_t step);
+  // And those before that are still to come: after a break the ward may be behind, or ahead.
+  void ReceiveUpTo(const CopyLink& link, int64_t step);
+  // On either thread. False: the other end has not come, or this rank leaves.
+  bool Reconnect(CopyLink& link);
+  bool IsLeaving() const;
   char* TakeWard(const CopyHeader& header, std::optional<size_t>* place);
 
   Platform& platform_;
@@ -118,9 +126,11 @@ class StateCopies {
   std::shared_ptr<StateImage> copying_;  // Null while nothing is being copied.
   std::optional<size_t> fetching_;
 
-  // Whether a link of the generation has failed; used by the thread of that name.
-  bool sender_broken_ = false;
-  bool receiver_broken_ = false;
+  // Used by the receiver's thread: what has come over the present connection, of a copy of a later
+  // step than the one that it is at.
+  std::optional<CopyHeader> early_;
+  // Step of the newest copy that the ward makes, too.
+  std::atomic<int64_t> newest_due_{0};
 
   Rooms own_;
   Rooms ward_;

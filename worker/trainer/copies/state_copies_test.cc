@@ -19,6 +19,7 @@
 #include "absl/time/time.h"
 #include "worker/trainer/comm/cpu_platform.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/copies/copy_link.h"
 #include "worker/trainer/model/model.h"
 
 namespace paceline {
@@ -100,6 +101,14 @@ class Rank {
         RestoreImage(image.data(), image.size(), {read, *its, nullptr}, &facts).ok();
     EXPECT_EQ(restored, !image.empty());
     return read.value();
+  }
+
+  void WaitUntilSettled(int64_t step) {
+    const auto is_settled = [this, step]() ABSL_SHARED_LOCKS_REQUIRED(mu_) {
+      return report_.settled_step >= step;
+    };
+    const absl::MutexLock lock(&mu_);
+    mu_.Await(absl::Condition(&is_settled));
   }
 
   CopyReport report() {
@@ -256,6 +265,59 @@ TEST(StateCopiesTest, ARankThatIsGoneEndsCopiesAndNothingElse) {
     EXPECT_EQ(rank.report().settled_step, 10);
     EXPECT_NE(rank.report().error, "");
     EXPECT_FALSE(groups.has_failed()) << "later errors would be taken for those of collectives";
+  });
+}
+
+// If the sender's end closes, it knows before its next copy, which is made over a new connection;
+// if the receiver's does, that costs one copy.
+TEST(StateCopiesTest, AConnectionThatHasBrokenIsMadeAnewForTheNextCopy) {
+  for (const bool receiver_closes : {false, true}) {
+    SCOPED_TRACE(receiver_closes);
+    RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
+      const int me = config.rank();
+      Rank rank(me, 2);
+      const auto links = ConnectCopies(groups, me, rank.orders);
+      groups.all().Sum(at::zeros({1}));  // Both are connected.
+      if (receiver_closes && me == 1) links->from_ward->Close();
+      if (!receiver_closes && me == 0) links->to_buddy->Close();
+      rank.copies->Begin(links, /*furthest=*/0);
+      rank.Copy(10);
+      rank.WaitUntilSettled(10);
+      const bool fails = receiver_closes && me == 0;
+      EXPECT_EQ(rank.report().copied_step, fails ? 0 : 10);
+      EXPECT_EQ(rank.report().failed_step, fails ? 10 : 0);
+      rank.orders.settled_step = 10;
+      rank.Copy(20);
+      rank.WaitUntilSettled(20);
+      groups.all().Sum(at::zeros({1}));  // Both have all.
+      rank.copies->Leave();
+      EXPECT_EQ(rank.report().copied_step, 20);
+      EXPECT_EQ(rank.report().error, "");
+      EXPECT_EQ(rank.ValueIn({10 + me, 20, kGeneration}), static_cast<float>(me));
+      const int ward = rank.orders.ward_rank;
+      EXPECT_EQ(rank.ValueIn({10 + ward, 20, kGeneration}), static_cast<float>(ward));
+      EXPECT_FALSE(groups.has_failed());
+    });
+  }
+}
+
+// A rank that leaves gives the new connection up; whoever comes later does not wait for it.
+TEST(StateCopiesTest, OnlyAnOfferThatStandsIsTaken) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const bool sends = config.rank() == 0;
+    const auto links = ConnectCopies(groups, config.rank(), OrdersOf(config.rank(), 2));
+    groups.all().Sum(at::zeros({1}));  // Both are connected.
+    CopyLink& link = sends ? *links->to_buddy : *links->from_ward;
+    link.Close();
+    if (sends) {
+      EXPECT_FALSE(link.Reconnect([&] { return groups.WasSaid("copies-of-0/offered/1"); }));
+      EXPECT_EQ(link.pair(), nullptr);
+      while (!groups.WasSaid("copies-of-0/withdrawn/1")) absl::SleepFor(absl::Milliseconds(1));
+    }
+    groups.all().Sum(at::zeros({1}));
+    EXPECT_TRUE(link.Reconnect([] { return false; }));
+    EXPECT_NE(link.pair(), nullptr);
+    groups.all().Sum(at::zeros({1}));  // Both have it.
   });
 }
 
