@@ -82,10 +82,11 @@ void Faults::Watch() {
   for (const auto& [id, job] : world_.controller->cluster().jobs()) {
     const MembershipChange* change = ChangeUnderWay(job);
     if (change == nullptr) continue;
-    if (std::exchange(changed_[id], job.generation) == job.generation) continue;
     const bool by_loss = !change->planned && !job.recovery.copies.restoring;
-    const Settings& s = world_.settings;
-    if (random_.Chance(by_loss ? s.interrupted_losses : s.interrupts)) Interrupt(job, by_loss);
+    const Settings& settings = world_.settings;
+    const double chance = by_loss ? settings.interrupted_losses : settings.interrupts;
+    if (chance == 0 || std::exchange(changed_[id], job.generation) == job.generation) continue;
+    if (random_.Chance(chance)) Interrupt(job, by_loss);
   }
 }
 
