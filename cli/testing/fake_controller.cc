@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/testing/fake_errors.h"
+#include "common/core/labels.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/job.grpc.pb.h"
 
@@ -256,10 +257,15 @@ grpc::Status FakeController::JobCalls::List(grpc::ServerContext*,
   size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   response->set_revision(7 + static_cast<int64_t>(at));  // Something changes between two pages.
   const int most = std::min(request->page_size(), fake_.jobs_per_page_);
+  const LabelSelector selector =
+      LabelSelector::Parse(request->label_selector()).value_or(LabelSelector());
   for (; at < fake_.jobs_.size() && response->jobs_size() < most; ++at) {
+    const v1::Job& job = fake_.jobs_[at];
     const auto& states = request->states();
-    if (states.empty() || std::count(states.begin(), states.end(), fake_.jobs_[at].state()) > 0) {
-      *response->add_jobs() = fake_.jobs_[at];
+    const auto& labels = job.spec().labels();
+    if ((states.empty() || std::count(states.begin(), states.end(), job.state()) > 0) &&
+        selector.Matches(JobLabels(labels.begin(), labels.end()))) {
+      *response->add_jobs() = job;
     }
   }
   if (at < fake_.jobs_.size()) response->set_next_page_token(absl::StrCat(at));

@@ -111,6 +111,10 @@ function updateEvents(events, now) {
 }
 
 function updateJobDetail(job, detail, now) {
+  show(byId('job-description'), detail.description !== '');
+  setText(byId('job-description'), detail.description);
+  show(byId('job-labels'), detail.labels.length > 0);
+  setText(byId('job-labels'), `Labels: ${detail.labels.join(' · ')}`);
   updateHeatMap(detail.table, job.ended !== null);
   updateRun(detail.run);
   updateCharts(detail.series);

@@ -15,6 +15,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/core/labels.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/wire/convert.h"
@@ -125,6 +126,16 @@ json DescribeEvents(const JobId& job, const JobHistories& histories) {
   return out;
 }
 
+// The first labels, by key: "model=llama".
+json DescribeLabels(const JobLabels& labels, size_t most) {
+  json out = json::array();
+  for (const auto& [key, value] : labels) {
+    if (out.size() == most) break;
+    out.push_back(absl::StrCat(key, "=", value));
+  }
+  return out;
+}
+
 json DescribeSeriesForPage(const v1::JobSeries& series) {
   json out = {{"step_s", json::array()},
               {"wait_share", json::array()},
@@ -188,6 +199,8 @@ json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall
   json out = {
       {"id", job.request.id.value()},
       {"name", job.request.name},
+      {"labels", DescribeLabels(job.request.labels, kPageLabels)},
+      {"label_count", job.request.labels.size()},
       {"state", NameOfState(job.state)},
       {"reason", job.reason},
       {"save_trouble", SaveTrouble(job, wall_now)},
@@ -224,6 +237,8 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time 
   const v1::JobRanks ranks = DescribeRanks(job, measured, stragglers, kPageRanks);
   return {{"id", id.value()},
           {"known", true},
+          {"labels", DescribeLabels(job.request.labels, job.request.labels.size())},
+          {"description", job.request.description},
           {"job", DescribeJobLine(job, sources, wall_now)},
           {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
           {"median_own_s", Known(ranks.median_own_s())},

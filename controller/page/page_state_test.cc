@@ -186,6 +186,22 @@ TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
   EXPECT_TRUE(job["ranks"][0]["last_heard"].is_null()) << "its node answers";
 }
 
+TEST_F(PageStateTest, TheListTellsTheFirstLabelsAndTheJobAllWithItsDescription) {
+  JobRequest request = Named("labelled");
+  for (size_t i = 0; i < kPageLabels + 2; ++i) request.labels[absl::StrCat("k", i)] = "v";
+  request.description = "<b>lines\nof text";
+  const WatchedJob watched(request, /*nodes=*/6);
+  const PageSources sources{*watched.cluster, *watched.stragglers, history_, histories_};
+  const json job = DescribeJobForPage(sources, watched.id, watched.now.wall);
+  EXPECT_EQ(job["job"]["labels"].size(), kPageLabels);
+  EXPECT_EQ(job["job"]["labels"][0], "k0=v");
+  EXPECT_EQ(job["job"]["label_count"], kPageLabels + 2);
+  EXPECT_EQ(job["labels"].size(), kPageLabels + 2);
+  EXPECT_EQ(job["description"], request.description);
+  EXPECT_TRUE(DescribeJob()["labels"].empty());
+  EXPECT_EQ(DescribeJob()["description"], "");
+}
+
 TEST_F(PageStateTest, TellsTheLossOfTheWholeRun) {
   Follow();
   EXPECT_TRUE(DescribeJob()["run"]["loss"].empty());

@@ -222,7 +222,9 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           TimeoutsOf(spec),
           FromProto(spec.stragglers()),
           CommandOf(spec),
-          ShardsOf(spec)};
+          ShardsOf(spec),
+          JobLabels(spec.labels().begin(), spec.labels().end()),
+          spec.description()};
 }
 
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {

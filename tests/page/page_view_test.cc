@@ -40,6 +40,8 @@ json EmptyCluster() {
 json JobOf(const std::string& id, const std::string& text) {
   return {{"id", id},
           {"name", text},
+          {"labels", json::array({text})},
+          {"label_count", 3},
           {"state", "running"},
           {"reason", text},
           {"save_trouble", ""},
@@ -108,6 +110,8 @@ json JobDetail(const std::string& text, int ranks, int steps) {
   }
   return {{"id", "job-1"},
           {"known", true},
+          {"labels", json::array({text, "team=vision"})},
+          {"description", text},
           {"job", JobOf("job-1", text)},
           {"table",
            {{"ranks", ranks},
@@ -198,6 +202,9 @@ TEST_F(PageViewTest, HostileTextStaysText) {
   browser_.WaitUntil("document.getElementById('rank-rows').children.length === 1");
   EXPECT_EQ(browser_.Text("#job-rows .name a"), kHostile);
   EXPECT_EQ(browser_.Text("#job-name"), kHostile);
+  EXPECT_EQ(browser_.Text("#job-rows .labels"), absl::StrCat(kHostile, " · 2 more"));
+  EXPECT_EQ(browser_.Text("#job-labels"), absl::StrCat("Labels: ", kHostile, " · team=vision"));
+  EXPECT_EQ(browser_.Text("#job-description"), kHostile);
   EXPECT_EQ(browser_.Text("#node-tiles .name"), kHostile);
   EXPECT_EQ(browser_.Text("#decision-list .what"), kHostile);
   EXPECT_EQ(browser_.Text("#event-list .what"), kHostile);

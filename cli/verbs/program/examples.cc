@@ -22,6 +22,8 @@ constexpr Example kExamples[] = {
     {"paceline top", "paceline top digits --once", "One look, as plain lines"},
     {"paceline job list", "paceline job list --state running,queued",
      "What trains, and what waits"},
+    {"paceline job list", "paceline job list -l model=llama,team!=vision",
+     "Jobs with the one label and without the other"},
     {"paceline job list", "paceline job list --watch --output wide",
      "The same of all jobs, kept up to date"},
     {"paceline job list", "paceline job list --state failed --output name",

@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cli/job_file/job_file.h"
 #include "cli/text/sanitize.h"
@@ -33,6 +34,13 @@ std::string EvaluationText(const v1::EvaluationResult& result) {
       result.has_accuracy() ? absl::StrCat("accuracy ", PercentText(result.accuracy()), ", ") : "",
       "loss ", LossText(result.loss()), " on ", result.samples(), " samples after step ",
       result.step());
+}
+
+// The description, its further lines below the first.
+std::string AboutText(const v1::JobSpec& spec) {
+  constexpr absl::string_view kMargin = "            ";  // As wide as a label.
+  const std::string lines = Indented(spec.description(), kMargin);
+  return std::string(absl::StripSuffix(absl::StripPrefix(lines, kMargin), "\n"));
 }
 
 std::string PlanText(const v1::Job& job) {
@@ -285,6 +293,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
   AddLine(&page, "Reason", TellOnce(reported, SanitizeLine(job.reason())));
   AddLine(&page, "Submitter", SanitizeLine(job.submitter()));
+  AddLine(&page, "Labels", SanitizeLine(LabelsText(job.spec())));
+  AddLine(&page, "About", AboutText(job.spec()));
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
     AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));

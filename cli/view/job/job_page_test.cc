@@ -50,6 +50,19 @@ TEST(JobPageTest, FailureNamesNodeRankSignalPhaseStepAndLog) {
             "    step 60\\x1b[H\n");
 }
 
+TEST(JobPageTest, ShowsLabelsByKeyAndTheDescriptionAsLines) {
+  v1::Job job = Failed();
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              AllOf(Not(HasSubstr("Labels:")), Not(HasSubstr("About:"))));
+  (*job.mutable_spec()->mutable_labels())["team"] = "vision";
+  (*job.mutable_spec()->mutable_labels())["model"] = "llama";
+  job.mutable_spec()->set_description("As last week,\nwith half the rate.\033[2J\n");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Labels:     model=llama,team=vision\n"
+                        "About:      As last week,\n"
+                        "            with half the rate.\\x1b[2J\n"));
+}
+
 TEST(JobPageTest, RankThatEvaluatesTellsHowFarItIs) {
   v1::Job job = Failed();
   v1::Progress& progress = *job.mutable_ranks(0)->mutable_progress();

@@ -31,6 +31,7 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/core/labels.h"
 #include "common/core/ladder.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint/checkpoint.h"
@@ -118,6 +119,9 @@ struct JobRequest {
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
   int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
+  // For people: the spec's. They may change at any time, and with them the spec.
+  JobLabels labels = {};
+  std::string description = {};
 };
 
 // `steps` of a job that does not say how many it makes.
