@@ -38,6 +38,8 @@ class FakeController::JobCalls : public v1::JobService::Service {
   // Answers with the job: STOPPING, or unchanged if it is to save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
   // Answer with the first job: in version 2 with this ladder or mode, or with profile 1 asked for.
+  grpc::Status ChangeLabels(grpc::ServerContext*, const v1::ChangeLabelsRequest*,
+                            v1::Job*) override;
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
   grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
@@ -128,66 +130,6 @@ void FakeController::SetLargeLog(int64_t bytes) {
 void FakeController::OnWatchIdle(std::function<void()> callback) {
   const absl::MutexLock lock(&mutex_);
   on_watch_idle_ = std::move(callback);
-}
-
-std::vector<v1::SubmitJobRequest> FakeController::submits() const {
-  const absl::MutexLock lock(&mutex_);
-  return submits_;
-}
-
-std::string FakeController::code() const {
-  const absl::MutexLock lock(&mutex_);
-  return code_;
-}
-
-std::vector<v1::CancelJobRequest> FakeController::cancels() const {
-  const absl::MutexLock lock(&mutex_);
-  return cancels_;
-}
-
-std::vector<v1::WatchJobsRequest> FakeController::watches() const {
-  const absl::MutexLock lock(&mutex_);
-  return watches_;
-}
-
-std::vector<v1::StreamLogsRequest> FakeController::logs() const {
-  const absl::MutexLock lock(&mutex_);
-  return logs_;
-}
-
-std::vector<v1::ChangeModeRequest> FakeController::modes() const {
-  const absl::MutexLock lock(&mutex_);
-  return modes_;
-}
-
-std::vector<v1::ChangeLadderRequest> FakeController::ladders() const {
-  const absl::MutexLock lock(&mutex_);
-  return ladders_;
-}
-
-std::vector<v1::ProfileJobRequest> FakeController::profiles() const {
-  const absl::MutexLock lock(&mutex_);
-  return profiles_;
-}
-
-std::vector<v1::ResumeJobRequest> FakeController::resumes() const {
-  const absl::MutexLock lock(&mutex_);
-  return resumes_;
-}
-
-std::vector<v1::ApplyAdviceRequest> FakeController::applied() const {
-  const absl::MutexLock lock(&mutex_);
-  return applied_;
-}
-
-std::optional<std::string> FakeController::last_user() const {
-  const absl::MutexLock lock(&mutex_);
-  return last_user_;
-}
-
-std::optional<std::string> FakeController::last_authorization() const {
-  const absl::MutexLock lock(&mutex_);
-  return last_authorization_;
 }
 
 void FakeController::NoteUser(const grpc::ServerContext& context) {
@@ -322,6 +264,24 @@ grpc::Status FakeController::JobCalls::Cancel(grpc::ServerContext*,
     return grpc::Status::OK;
   }
   return NotFound("job", request->job(), "JOB_NOT_FOUND");
+}
+
+grpc::Status FakeController::JobCalls::ChangeLabels(grpc::ServerContext*,
+                                                    const v1::ChangeLabelsRequest* request,
+                                                    v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.relabels_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  v1::JobSpec& spec = *fake_.jobs_.front().mutable_spec();
+  const std::vector<std::string> changes(request->labels().begin(), request->labels().end());
+  const JobLabels before(spec.labels().begin(), spec.labels().end());
+  spec.clear_labels();
+  for (const auto& [key, value] : Relabelled(before, changes).value_or(before)) {
+    (*spec.mutable_labels())[key] = value;
+  }
+  if (request->has_description()) spec.set_description(request->description());
+  *job = fake_.jobs_.front();
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeController::JobCalls::ChangeLadder(grpc::ServerContext*,

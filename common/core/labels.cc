@@ -26,9 +26,13 @@ bool IsName(absl::string_view text) {
          absl::ascii_isalnum(static_cast<unsigned char>(text.back()));
 }
 
+std::string Quoted(absl::string_view text) {
+  return absl::StrCat("\"", absl::Utf8SafeCHexEscape(Utf8Prefix(text, 80)), "\"");
+}
+
 absl::Status Wrong(absl::string_view condition, absl::string_view why) {
-  const std::string shown = absl::Utf8SafeCHexEscape(Utf8Prefix(condition, 80));
-  return absl::InvalidArgumentError(absl::StrCat("the label selector has \"", shown, "\", ", why));
+  return absl::InvalidArgumentError(
+      absl::StrCat("the label selector has ", Quoted(condition), ", ", why));
 }
 
 }  // namespace
@@ -40,6 +44,35 @@ bool IsLabelKey(absl::string_view text) {
 }
 
 bool IsLabelValue(absl::string_view text) { return text.empty() || IsName(text); }
+
+absl::StatusOr<JobLabels> Relabelled(JobLabels labels, absl::Span<const std::string> changes) {
+  for (const std::string& change : changes) {
+    absl::string_view key = change;
+    const size_t equals = change.find('=');
+    const bool sets = equals != std::string::npos;
+    if (sets) {
+      key = key.substr(0, equals);
+    } else if (!absl::ConsumeSuffix(&key, "-")) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "has ", Quoted(change), "; allowed are KEY=VALUE to set a label, KEY- to remove one"));
+    }
+    if (!IsLabelKey(key)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "has ", Quoted(change), ", whose key is not one; allowed are ", kLabelKeyRule));
+    }
+    const std::string value = sets ? change.substr(equals + 1) : "";
+    if (!IsLabelValue(value)) {
+      return absl::InvalidArgumentError(absl::StrCat(
+          "has ", Quoted(change), ", whose value is not one; allowed are ", kLabelValueRule));
+    }
+    if (sets) {
+      labels[std::string(key)] = value;
+    } else {
+      labels.erase(std::string(key));
+    }
+  }
+  return labels;
+}
 
 absl::StatusOr<LabelSelector> LabelSelector::Parse(absl::string_view text) {
   LabelSelector selector;

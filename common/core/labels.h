@@ -10,6 +10,7 @@
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
+#include "absl/types/span.h"
 
 namespace paceline {
 
@@ -28,6 +29,10 @@ inline constexpr char kLabelKeyRule[] =
     "such a prefix and a slash";
 inline constexpr char kLabelValueRule[] =
     "up to 63 letters, digits, '-', '_' and '.', a letter or digit first and last";
+
+// The labels with the changes made in their order: KEY=VALUE sets a label, KEY- removes one if it
+// is there. InvalidArgument names the change that is wrong, and what is allowed.
+absl::StatusOr<JobLabels> Relabelled(JobLabels labels, absl::Span<const std::string> changes);
 
 // Conditions that all have to hold, separated by commas:
 //

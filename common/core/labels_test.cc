@@ -42,6 +42,29 @@ TEST(LabelsTest, ValuesAreNamesWithoutAPrefixOrEmpty) {
   }
 }
 
+TEST(RelabelledTest, ChangesAreMadeInTheirOrder) {
+  const JobLabels before = {{"model", "llama"}, {"team", "vision"}};
+  const auto after = [&](const std::vector<std::string>& changes) {
+    return Relabelled(before, changes).value();
+  };
+  EXPECT_EQ(after({}), before);
+  EXPECT_EQ(after({"model=resnet", "nightly="}),
+            (JobLabels{{"model", "resnet"}, {"nightly", ""}, {"team", "vision"}}));
+  EXPECT_EQ(after({"team-", "gone-"}), (JobLabels{{"model", "llama"}}));
+  EXPECT_EQ(after({"team-", "team=audio"}), (JobLabels{{"model", "llama"}, {"team", "audio"}}));
+  EXPECT_EQ(after({"team=audio", "team-"}), (JobLabels{{"model", "llama"}}));
+}
+
+TEST(RelabelledTest, WhatIsNoChangeIsRefusedAndNamed) {
+  for (const char* wrong : {"", "-", "team", "team--", "=a", "te am=a", "team=a b", "team=a=b",
+                            "team=-", "a/b/c-", "-team="}) {
+    const std::vector<std::string> changes = {wrong};
+    const absl::StatusOr<JobLabels> labels = Relabelled({}, changes);
+    EXPECT_EQ(labels.status().code(), absl::StatusCode::kInvalidArgument) << wrong;
+    EXPECT_THAT(std::string(labels.status().message()), HasSubstr(absl::StrCat("\"", wrong, "\"")));
+  }
+}
+
 bool Matches(const std::string& selector, const JobLabels& labels) {
   const absl::StatusOr<LabelSelector> parsed = LabelSelector::Parse(selector);
   EXPECT_TRUE(parsed.ok()) << parsed.status();

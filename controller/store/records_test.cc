@@ -96,6 +96,30 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.profile->ranks, job.profile->ranks);
 }
 
+TEST(RecordsTest, LabelsAndDescriptionComeBackFromTheSpec) {
+  v1::JobSpec spec;
+  spec.set_name("digits");
+  (*spec.mutable_labels())["team"] = "vision";
+  (*spec.mutable_labels())["nightly"] = "";
+  spec.set_description("two\nlines");
+  MemoryStore store;
+  const Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  // A job of a release without labels has none.
+  const Job earlier = NewJob(FromProto(JobId("job-2"), v1::JobSpec()), 8, kNow);
+  ASSERT_TRUE(store
+                  .Commit({{{JobKey(JobId("job-1")), EncodeJob(job)},
+                            {JobKey(JobId("job-2")), EncodeJob(earlier)}},
+                           {}})
+                  .ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_EQ(state->jobs.size(), 2u);
+  EXPECT_EQ(state->jobs[0].request.labels, (JobLabels{{"nightly", ""}, {"team", "vision"}}));
+  EXPECT_EQ(state->jobs[0].request.description, "two\nlines");
+  EXPECT_TRUE(state->jobs[1].request.labels.empty());
+  EXPECT_EQ(state->jobs[1].request.description, "");
+}
+
 TEST(RecordsTest, JobOfAReleaseWithoutPlansHasItsFirstPlanVersion) {
   v1::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(EncodeJob(StoppingJob())));

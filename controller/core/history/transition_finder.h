@@ -17,6 +17,7 @@
 
 #include "absl/container/node_hash_map.h"
 #include "common/core/ids.h"
+#include "common/core/labels.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/job_transition.h"
 #include "controller/core/job/job.h"
@@ -44,6 +45,7 @@ class KnownJob {
     bool has_ended = true;
   };
 
+  void LookAtLabels(const Job& job, News& news) const;
   void LookAtCheckpoints(const Job& job, News& news) const;
   void LookAtCopies(const Job& job, News& news) const;
   // Whether others than those that are known are complete.
@@ -57,6 +59,8 @@ class KnownJob {
   void Remember(const Job& job);
 
   bool known_ = false;
+  JobLabels labels_;
+  std::string description_;
   JobState state_ = JobState::kQueued;
   std::string stops_for_;  // The job's reason when it began to stop.
   Generation started_{0};  // The generation with which the newest start began.

@@ -6,6 +6,7 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "common/core/labels.h"
 #include "controller/core/checkpoint/checkpoint.h"
 #include "controller/core/job/job.h"
 
@@ -65,6 +66,13 @@ struct RanksGivenUp {
   JobId job;
   NodeName node;
   std::string why;
+};
+// The job's labels and description become these.
+struct LabelsChanged {
+  JobId job;
+  std::string spec;  // As JobRequest::spec: the job's own, with them.
+  JobLabels labels;
+  std::string description;
 };
 struct ProfileOrdered {
   JobId job;
