@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -136,6 +138,49 @@ json DescribeLabels(const JobLabels& labels, size_t most) {
   return out;
 }
 
+// A job that `saved` a checkpoint, which need not be known any more.
+json DescribeKin(const Cluster& cluster, const JobId& id, int64_t step) {
+  const Job* job = cluster.FindJob(id);
+  return {{"id", id.value()},
+          {"name", job == nullptr ? id.value() : job->request.name},
+          {"known", job != nullptr},
+          {"step", step}};
+}
+
+// Jobs whose checkpoints the job was made from, the first one first, and the newest jobs that were
+// made from its own.
+json DescribeLineage(const Cluster& cluster, const Job& job) {
+  std::vector<json> ancestors;
+  std::string directory;  // That the oldest of them, or the job, was made from; of no job's.
+  const Job* oldest = &job;
+  while (oldest != nullptr && !oldest->origin.empty() && ancestors.size() < kPageKin) {
+    const std::optional<SavedBy> saved = ParseDirectory(oldest->origin);
+    if (!saved.has_value()) {
+      directory = oldest->origin;
+      break;
+    }
+    ancestors.push_back(DescribeKin(cluster, saved->job, saved->key.step));
+    oldest = cluster.FindJob(saved->job);
+  }
+  std::reverse(ancestors.begin(), ancestors.end());
+  std::map<int64_t, std::pair<JobId, int64_t>> children;  // By number: with the step.
+  for (const auto& [id, other] : cluster.jobs()) {
+    const std::optional<SavedBy> saved = ParseDirectory(other.origin);
+    if (saved.has_value() && saved->job == job.request.id) {
+      children[other.number] = {id, saved->key.step};
+    }
+  }
+  json newest = json::array();
+  for (auto child = children.rbegin(); child != children.rend() && newest.size() < kPageKin;
+       ++child) {
+    newest.push_back(DescribeKin(cluster, child->second.first, child->second.second));
+  }
+  return {{"directory", directory},
+          {"ancestors", ancestors},
+          {"children", newest},
+          {"child_count", children.size()}};
+}
+
 json DescribeSeriesForPage(const v1::JobSeries& series) {
   json out = {{"step_s", json::array()},
               {"wait_share", json::array()},
@@ -239,6 +284,7 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time 
           {"known", true},
           {"labels", DescribeLabels(job.request.labels, job.request.labels.size())},
           {"description", job.request.description},
+          {"lineage", DescribeLineage(sources.cluster, job)},
           {"job", DescribeJobLine(job, sources, wall_now)},
           {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
           {"median_own_s", Known(ranks.median_own_s())},

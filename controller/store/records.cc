@@ -82,6 +82,8 @@ Job DecodeJob(const v1::JobRecord& record) {
   job.start = record.start_since() > 0
                   ? StartPoint{record.start_directory(), Generation(record.start_since())}
                   : StartPoint{job.request.resume_from, Generation(1)};
+  // Earlier releases did not say.
+  job.origin = stored.has_made_from() ? stored.made_from().directory() : job.request.resume_from;
   job.restored_from = stored.restored_from();
   job.restarts = stored.restarts();
   job.restart_reason = record.restart_reason();

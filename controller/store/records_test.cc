@@ -120,6 +120,28 @@ TEST(RecordsTest, LabelsAndDescriptionComeBackFromTheSpec) {
   EXPECT_EQ(state->jobs[1].request.description, "");
 }
 
+TEST(RecordsTest, WhatAJobWasMadeFromComesBackAlsoFromAnEarlierRelease) {
+  v1::JobSpec spec;
+  spec.set_resume_from("/ckpt/job-0/step-000000000007.g3");
+  Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  job.origin = "/ckpt/job-9/step-000000000120.g2";  // It was resumed from there.
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(EncodeJob(job)));
+  EXPECT_EQ(record.job().made_from().job(), "job-9");
+  EXPECT_EQ(record.job().made_from().step(), 120);
+  EXPECT_EQ(record.job().made_from().generation(), 2);
+  const auto load = [](const v1::JobRecord& stored) {
+    MemoryStore store;
+    EXPECT_TRUE(store.Commit({{{JobKey(JobId("job-1")), stored.SerializeAsString()}}, {}}).ok());
+    return LoadState(store)->jobs.at(0).origin;
+  };
+  EXPECT_EQ(load(record), job.origin);
+  record.mutable_job()->clear_made_from();
+  EXPECT_EQ(load(record), spec.resume_from());
+  record.mutable_job()->mutable_spec()->clear_resume_from();
+  EXPECT_EQ(load(record), "");
+}
+
 TEST(RecordsTest, JobOfAReleaseWithoutPlansHasItsFirstPlanVersion) {
   v1::JobRecord record;
   ASSERT_TRUE(record.ParseFromString(EncodeJob(StoppingJob())));

@@ -112,6 +112,13 @@ json JobDetail(const std::string& text, int ranks, int steps) {
           {"known", true},
           {"labels", json::array({text, "team=vision"})},
           {"description", text},
+          {"lineage",
+           {{"directory", text},
+            {"ancestors",
+             json::array({{{"id", "job-0"}, {"name", text}, {"known", true}, {"step", 40}}})},
+            {"children",
+             json::array({{{"id", "job-2"}, {"name", "next"}, {"known", true}, {"step", 80}}})},
+            {"child_count", 3}}},
           {"job", JobOf("job-1", text)},
           {"table",
            {{"ranks", ranks},
@@ -212,6 +219,18 @@ TEST_F(PageViewTest, HostileTextStaysText) {
   EXPECT_NE(browser_.Text("#automation").find(kHostile), std::string::npos);
   EXPECT_EQ(browser_.Value("document.querySelectorAll('img, main b').length"), 0);
   EXPECT_EQ(browser_.Value("document.title"), "Paceline · 1 job");
+}
+
+TEST_F(PageViewTest, LineageLeadsToTheJobsBeforeAndAfter) {
+  Publish(FullCluster("n1"), JobDetail("digits", 4, 20));
+  Open("/#job=job-1");
+  browser_.WaitUntil("document.getElementById('lineage').checkVisibility()");
+  EXPECT_EQ(browser_.Value("[...document.querySelectorAll('#lineage-list li')]"
+                           ".map((item) => item.textContent).join('|')"),
+            "digits|digits, step 40|this job|next, from step 80|2 more");
+  EXPECT_EQ(browser_.Value("[...document.querySelectorAll('#lineage-list a')]"
+                           ".map((link) => link.getAttribute('href')).join('|')"),
+            "#job=job-0|#job=job-2");
 }
 
 TEST_F(PageViewTest, CodeThatGetsInDoesNotRun) {

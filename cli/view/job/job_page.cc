@@ -26,6 +26,9 @@
 namespace paceline {
 namespace {
 
+// As wide as the labels of lines.
+constexpr absl::string_view kMargin = "            ";
+
 // So many replicas that are on several nodes are named.
 constexpr size_t kReplicasReported = 4;
 
@@ -38,7 +41,6 @@ std::string EvaluationText(const v1::EvaluationResult& result) {
 
 // The description, its further lines below the first.
 std::string AboutText(const v1::JobSpec& spec) {
-  constexpr absl::string_view kMargin = "            ";  // As wide as a label.
   const std::string lines = Indented(spec.description(), kMargin);
   return std::string(absl::StripSuffix(absl::StripPrefix(lines, kMargin), "\n"));
 }
@@ -74,6 +76,30 @@ std::string ProgressFacts(const v1::Job& job) {
   if (progress.has_mfu()) absl::StrAppend(&text, "MFU ", PercentText(progress.mfu()), ", ");
   absl::StrAppend(&text, DurationText(progress.training_s()), " of training");
   return text;
+}
+
+// Adds the checkpoint, or else the weights, that the job began with, and its data. Its code has a
+// line of its own.
+void AddOrigin(std::string* page, const v1::Job& job) {
+  std::vector<std::string> lines;
+  if (job.has_made_from()) {
+    const v1::JobOrigin& origin = job.made_from();
+    const std::string saved = origin.job().empty() ? ""
+                                                   : absl::StrCat(origin.job(), "/", origin.step(),
+                                                                  ".g", origin.generation(), ", ");
+    lines.push_back(absl::StrCat("checkpoint ", saved, origin.directory()));
+  }
+  const v1::JobSpec& spec = job.spec();
+  if (!spec.init_from().empty()) lines.push_back(absl::StrCat("weights ", spec.init_from()));
+  if (!spec.data().train().empty()) lines.push_back(absl::StrCat("data ", spec.data().train()));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string line = SanitizeLine(lines[i]);
+    if (i == 0) {
+      AddLine(page, "Made from", line);
+    } else {
+      absl::StrAppend(page, kMargin, line, "\n");
+    }
+  }
 }
 
 // What a rank that is heard of is doing: "forward"; "rehearses forward" of a spare that makes a
@@ -315,6 +341,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
             SanitizeLine(absl::StrCat(CodeText(job.spec().code()), ", sha256 ",
                                       job.spec().code().sha256())));
   }
+  AddOrigin(&page, job);
   if (const std::string standby = StandbyText(job); !standby.empty()) {
     AddLine(&page, "Standby", standby);
   }

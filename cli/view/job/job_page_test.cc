@@ -63,6 +63,26 @@ TEST(JobPageTest, ShowsLabelsByKeyAndTheDescriptionAsLines) {
                         "            with half the rate.\\x1b[2J\n"));
 }
 
+TEST(JobPageTest, ShowsWhatTheJobWasMadeFrom) {
+  v1::Job job = Failed();
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), HasSubstr("Made from:  data /t\n"));
+  job.mutable_made_from()->set_directory("/c/job-7/step-000000000120.g2");
+  job.mutable_made_from()->set_job("job-7");
+  job.mutable_made_from()->set_step(120);
+  job.mutable_made_from()->set_generation(2);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Made from:  checkpoint job-7/120.g2, /c/job-7/step-000000000120.g2\n"
+                        "            data /t\n"));
+  job.mutable_made_from()->Clear();
+  job.mutable_made_from()->set_directory("/by/hand\033[2J");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Made from:  checkpoint /by/hand\\x1b[2J\n"));
+  job.clear_made_from();
+  job.mutable_spec()->set_init_from("/w.safetensors");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Made from:  weights /w.safetensors\n            data /t\n"));
+}
+
 TEST(JobPageTest, RankThatEvaluatesTellsHowFarItIs) {
   v1::Job job = Failed();
   v1::Progress& progress = *job.mutable_ranks(0)->mutable_progress();

@@ -271,7 +271,7 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   job.plan.strategy = job.request.strategy_spec;
   job.plan.ladder = job.request.strategy.ladder;
   job.plan.slipstream = job.request.strategy.slipstream;
-  job.start.directory = job.request.resume_from;
+  job.start.directory = job.origin = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
   return job;

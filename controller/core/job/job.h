@@ -245,6 +245,9 @@ struct Job {
 
   JobCheckpoints checkpoints;
   StartPoint start;
+  // Directory of the checkpoint, not one of its own, that it was made from: at first, or when it
+  // was last resumed from one. Empty: it began without.
+  std::string origin;
   std::string restored_from;   // Directory that the newest generation started from; empty: none.
   int restarts = 0;            // Starts after failures, since it was submitted or resumed.
   std::string restart_reason;  // Reason of the newest restart.
