@@ -138,7 +138,8 @@ json DescribeLabels(const JobLabels& labels, size_t most) {
   return out;
 }
 
-// A job that `saved` a checkpoint, which need not be known any more.
+// A job before or after another one; it need not be known any more. `step`: of the checkpoint that
+// one of them made and the other began from.
 json DescribeKin(const Cluster& cluster, const JobId& id, int64_t step) {
   const Job* job = cluster.FindJob(id);
   return {{"id", id.value()},
