@@ -98,6 +98,20 @@ function updateRanks(detail, now) {
   });
 }
 
+function updateArtifacts(artifacts) {
+  show(byId('artifacts-title'), artifacts.length > 0);
+  show(byId('artifact-list'), artifacts.length > 0);
+  showList(byId('artifact-list'), artifacts, (one) => one.name,
+    () => make('li', {}, make('span', { className: 'what' }),
+      make('span', { className: 'when quiet' })),
+    (item, one) => {
+      const hash = one.sha256 !== '' ? `, ${number(one.bytes)} bytes, sha256 ${one.sha256}` : '';
+      setText(item.firstChild, `${one.name}: ${one.path} on ${one.node}${hash}`
+        + (one.error !== '' ? `: ${one.error}` : ''));
+      setText(item.lastChild, `step ${one.step}`);
+    });
+}
+
 function updateEvents(events, now) {
   show(byId('events-title'), events.length > 0);
   show(byId('event-list'), events.length > 0);
@@ -150,5 +164,6 @@ function updateJobDetail(job, detail, now) {
   updateRun(detail.run);
   updateCharts(detail.series);
   updateRanks(detail, now);
+  updateArtifacts(detail.artifacts);
   updateEvents(detail.events, now);
 }

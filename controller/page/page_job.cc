@@ -182,6 +182,20 @@ json DescribeLineage(const Cluster& cluster, const Job& job) {
           {"child_count", children.size()}};
 }
 
+json DescribeArtifacts(const JobArtifacts& artifacts) {
+  json out = json::array();
+  for (const auto& [name, artifact] : artifacts.by_name) {
+    out.push_back({{"name", name},
+                   {"path", artifact.path},
+                   {"node", artifact.node.value()},
+                   {"step", artifact.step},
+                   {"bytes", artifact.bytes},
+                   {"sha256", artifact.sha256},
+                   {"error", artifact.error}});
+  }
+  return out;
+}
+
 json DescribeSeriesForPage(const v1::JobSeries& series) {
   json out = {{"step_s", json::array()},
               {"wait_share", json::array()},
@@ -286,6 +300,7 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time 
           {"labels", DescribeLabels(job.request.labels, job.request.labels.size())},
           {"description", job.request.description},
           {"lineage", DescribeLineage(sources.cluster, job)},
+          {"artifacts", DescribeArtifacts(job.artifacts)},
           {"job", DescribeJobLine(job, sources, wall_now)},
           {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
           {"median_own_s", Known(ranks.median_own_s())},

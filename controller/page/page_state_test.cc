@@ -199,6 +199,7 @@ TEST_F(PageStateTest, TheListTellsTheFirstLabelsAndTheJobAllWithItsDescription) 
   EXPECT_EQ(job["labels"].size(), kPageLabels + 2);
   EXPECT_EQ(job["description"], request.description);
   EXPECT_TRUE(DescribeJob()["labels"].empty());
+  EXPECT_TRUE(DescribeJob()["artifacts"].empty());
   EXPECT_EQ(DescribeJob()["description"], "");
 }
 

@@ -120,6 +120,31 @@ TEST(RecordsTest, LabelsAndDescriptionComeBackFromTheSpec) {
   EXPECT_EQ(state->jobs[1].request.description, "");
 }
 
+TEST(RecordsTest, ArtifactsComeBack) {
+  Job job = NewJob(FromProto(JobId("job-1"), v1::JobSpec()), 7, kNow);
+  Artifact artifact = {"model", "/out/model", true, 7, "ab12", 40, kNow.wall, "late", {}, {}};
+  TakeArtifacts(job.artifacts, Rank(3), NodeName("w3"), {artifact});
+  job.artifacts.left_out = true;
+  MemoryStore store;
+  ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), EncodeJob(job)}}, {}}).ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok()) << state.status();
+  JobArtifacts again = state->jobs.at(0).artifacts;
+  EXPECT_TRUE(again.left_out);
+  ASSERT_EQ(again.by_name.size(), 1u);
+  const Artifact& loaded = again.by_name["model"];
+  EXPECT_EQ(loaded.path, "/out/model");
+  EXPECT_TRUE(loaded.directory);
+  EXPECT_EQ(loaded.bytes, 7);
+  EXPECT_EQ(loaded.sha256, "ab12");
+  EXPECT_EQ(loaded.step, 40);
+  EXPECT_EQ(loaded.told, kNow.wall);
+  EXPECT_EQ(loaded.error, "late");
+  EXPECT_EQ(loaded.rank, Rank(3));
+  EXPECT_EQ(loaded.node, NodeName("w3"));
+  EXPECT_FALSE(TakeArtifacts(again, Rank(3), NodeName("w3"), {artifact})) << "it is known";
+}
+
 TEST(RecordsTest, WhatAJobWasMadeFromComesBackAlsoFromAnEarlierRelease) {
   v1::JobSpec spec;
   spec.set_resume_from("/ckpt/job-0/step-000000000007.g3");

@@ -11,6 +11,7 @@
 #include "controller/core/job/profile.h"
 #include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/state_groups.h"
+#include "controller/wire/convert_artifact.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_collectives.h"
 #include "controller/wire/convert_membership.h"
@@ -254,6 +255,7 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   if (!job.origin.empty()) *out.mutable_made_from() = ToOrigin(job.origin);
   out.set_submitter(job.submitter);
   SetCollectives(job.collectives, out);
+  SetArtifacts(job.artifacts, out);
   if (HasCopies(job) && job.holds_slots()) *out.mutable_copies() = CopiesToProto(job);
   return out;
 }
@@ -399,6 +401,7 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.stacks_file = trainer.stacks_file();
     out.no_slipstream = trainer.no_slipstream();
     out.standby = trainer.standby();
+    out.artifacts = FromProto(trainer.artifacts());
     if (trainer.has_collectives()) out.collectives = FromProto(trainer.collectives());
   }
   return trainers;

@@ -119,6 +119,13 @@ json JobDetail(const std::string& text, int ranks, int steps) {
             {"children",
              json::array({{{"id", "job-2"}, {"name", "next"}, {"known", true}, {"step", 80}}})},
             {"child_count", 3}}},
+          {"artifacts", json::array({{{"name", text},
+                                      {"path", "/out"},
+                                      {"node", "w0"},
+                                      {"step", 40},
+                                      {"bytes", 20},
+                                      {"sha256", "ab12"},
+                                      {"error", ""}}})},
           {"job", JobOf("job-1", text)},
           {"table",
            {{"ranks", ranks},
@@ -212,6 +219,8 @@ TEST_F(PageViewTest, HostileTextStaysText) {
   EXPECT_EQ(browser_.Text("#job-rows .labels"), absl::StrCat(kHostile, " · 2 more"));
   EXPECT_EQ(browser_.Text("#job-labels"), absl::StrCat("Labels: ", kHostile, " · team=vision"));
   EXPECT_EQ(browser_.Text("#job-description"), kHostile);
+  EXPECT_EQ(browser_.Text("#artifact-list .what"),
+            absl::StrCat(kHostile, ": /out on w0, 20 bytes, sha256 ab12"));
   EXPECT_EQ(browser_.Text("#node-tiles .name"), kHostile);
   EXPECT_EQ(browser_.Text("#decision-list .what"), kHostile);
   EXPECT_EQ(browser_.Text("#event-list .what"), kHostile);

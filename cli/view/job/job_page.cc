@@ -102,6 +102,30 @@ void AddOrigin(std::string* page, const v1::Job& job) {
   }
 }
 
+// What the job's scripts have made, by name; empty: nothing. Hashes in full only if it is wide.
+std::string ArtifactTable(const v1::Job& job, const PageStyle& style) {
+  if (job.artifacts().empty()) return "";
+  constexpr int kHashShown = 12;
+  Table table({{"NAME"}, {"STEP", true}, {"SIZE", true}, {"SHA256"}, {"NODE"}, {"PATH"}});
+  for (const v1::Artifact& artifact : job.artifacts()) {
+    const std::string& sha256 = artifact.sha256();
+    const bool settled = !sha256.empty() || !artifact.error().empty();
+    table.Add({artifact.name(), absl::StrCat(artifact.step()),
+               sha256.empty() ? "" : BytesText(artifact.bytes()),
+               !settled     ? "not known yet"
+               : style.wide ? sha256
+                            : sha256.substr(0, kHashShown),
+               artifact.node(),
+               absl::StrCat(artifact.path(), artifact.directory() ? "/" : "",
+                            artifact.error().empty() ? "" : ": ", artifact.error())});
+  }
+  std::string text = table.Rendered(style.width, style.colours);
+  if (job.artifacts_left_out()) {
+    absl::StrAppend(&text, "  and more names, of which only ", job.artifacts_size(), " are kept\n");
+  }
+  return text;
+}
+
 // What a rank that is heard of is doing: "forward"; "rehearses forward" of a spare that makes a
 // step before it is ready, as no other rank that starts is in a phase. Empty: nothing that is
 // known.
@@ -366,6 +390,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
   const std::string rounds = RoundTable(job, style.width, style.colours);
   if (!rounds.empty()) absl::StrAppend(&page, "\nRounds:\n", rounds);
+  const std::string artifacts = ArtifactTable(job, style);
+  if (!artifacts.empty()) absl::StrAppend(&page, "\nArtifacts:\n", artifacts);
   if (job.has_profile()) {
     absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
                     ProfileTable(job, style.width, style.colours));

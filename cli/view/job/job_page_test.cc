@@ -83,6 +83,37 @@ TEST(JobPageTest, ShowsWhatTheJobWasMadeFrom) {
               HasSubstr("Made from:  weights /w.safetensors\n            data /t\n"));
 }
 
+TEST(JobPageTest, ShowsWhatScriptsHaveMade) {
+  v1::Job job = Failed();
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Artifacts:")));
+  v1::Artifact& whole = *job.add_artifacts();
+  whole.set_name("model");
+  whole.set_path("/out/model");
+  whole.set_directory(true);
+  whole.set_bytes(3 << 20);
+  whole.set_sha256(std::string(32, 'a') + std::string(32, 'b'));
+  whole.set_step(60);
+  whole.set_node("w0");
+  v1::Artifact& late = *job.add_artifacts();
+  late.set_name("weights");
+  late.set_path("/out/w");
+  v1::Artifact& gone = *job.add_artifacts();
+  gone.set_name("x");
+  gone.set_path("/out/x");
+  gone.set_error("it is gone\033[2J");
+  job.set_artifacts_left_out(true);
+  const std::string page = JobPage(job, absl::FromUnixSeconds(1200), {});
+  EXPECT_THAT(page, HasSubstr("Artifacts:\n"));
+  EXPECT_THAT(page, HasSubstr("aaaaaaaaaaaa   "));
+  EXPECT_THAT(page, HasSubstr("w0    /out/model/\n"));
+  EXPECT_THAT(page, HasSubstr("not known yet"));
+  EXPECT_THAT(page, HasSubstr("/out/x: it is gone\\x1b[2J\n"));
+  EXPECT_THAT(page, HasSubstr("and more names, of which only 3 are kept\n"));
+  PageStyle wide;
+  wide.wide = true;
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), wide), HasSubstr(whole.sha256()));
+}
+
 TEST(JobPageTest, RankThatEvaluatesTellsHowFarItIs) {
   v1::Job job = Failed();
   v1::Progress& progress = *job.mutable_ranks(0)->mutable_progress();

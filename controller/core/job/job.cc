@@ -333,10 +333,13 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     job.evaluation = report.evaluation;
     evaluated = true;
   }
+  rank.report.artifacts.clear();
   const TrainerReport after = rank.report;  // A copy, as a restart leaves no ranks.
   const JobState state = job.state;
-  const bool is_member = RankOf(job, rank) != Rank(-1);
-  JobChange change = JobChange::kNone;
+  const Rank seat = RankOf(job, rank);
+  const bool is_member = seat != Rank(-1);
+  const bool told = TakeArtifacts(job.artifacts, seat, node, report.artifacts);
+  JobChange change = told ? JobChange::kTrainer : JobChange::kNone;
   if (is_member) {
     change = TakeSaves(job, rank, now);
     change = std::max(change, TakeRequestToEnd(job, rank, now));

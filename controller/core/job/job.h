@@ -35,6 +35,7 @@
 #include "common/core/ladder.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint/checkpoint.h"
+#include "controller/core/job/artifacts.h"
 #include "controller/core/job/slipstream_choice.h"
 #include "controller/core/job/straggler_mode.h"
 #include "controller/core/job/trainer_state.h"
@@ -243,6 +244,7 @@ struct Job {
   std::optional<JobProfile> profile;   // The newest one (profile.h).
   std::vector<NodeName> nodes;         // Used since the newest start; by name.
 
+  JobArtifacts artifacts;
   JobCheckpoints checkpoints;
   StartPoint start;
   // Directory of the checkpoint, not one of its own, that it was made from: at first, or when it
