@@ -28,7 +28,7 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from paceline.alone import group_of_one
-from paceline.artifacts import Artifacts, Path
+from paceline.artifacts import Artifacts
 from paceline.attached import (check_stateful, load, modules_of, ranks_per_batch, replica_of,
                                sharded_model, trained_by)
 from paceline.errors import text_of
@@ -300,7 +300,7 @@ class Run:
                                "`with step:`")
         self._numbers.add(numbers, Step._active._reported)
 
-    def artifact(self, path: Path, name: Optional[str] = None) -> None:
+    def artifact(self, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> None:
         """Tells the controller of a file or directory that the script has made, complete by now.
         `paceline job describe` shows it with the steps done, its size, and its SHA-256, which a
         thread beside the training makes; the process waits for it at its end, a minute at most.
