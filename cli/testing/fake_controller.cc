@@ -37,7 +37,8 @@ class FakeController::JobCalls : public v1::JobService::Service {
                      grpc::ServerWriter<v1::JobEvent>*) override;
   // Answers with the job: STOPPING, or unchanged if it is to save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
-  // Answer with the first job: in version 2 with this ladder or mode, or with profile 1 asked for.
+  // Answer with the first job: relabelled, in version 2 with this ladder or mode, or with profile 1
+  // asked for.
   grpc::Status ChangeLabels(grpc::ServerContext*, const v1::ChangeLabelsRequest*,
                             v1::Job*) override;
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,

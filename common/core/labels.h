@@ -56,9 +56,6 @@ class LabelSelector {
 
   bool Matches(const JobLabels& labels) const;
 
-  // Whether it matches everything.
-  bool empty() const { return conditions_.empty(); }
-
  private:
   enum class Kind { kEquals, kDiffers, kExists, kMissing };
   struct Condition {

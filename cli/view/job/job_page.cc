@@ -39,10 +39,16 @@ std::string EvaluationText(const v1::EvaluationResult& result) {
       result.step());
 }
 
-// The description, its further lines below the first.
-std::string AboutText(const v1::JobSpec& spec) {
+// Adds labels and description, whose further lines are below the first.
+void AddAbout(std::string* page, const v1::JobSpec& spec) {
+  AddLine(page, "Labels", SanitizeLine(LabelsText(spec)));
   const std::string lines = Indented(spec.description(), kMargin);
-  return std::string(absl::StripSuffix(absl::StripPrefix(lines, kMargin), "\n"));
+  AddLine(page, "About", absl::StripSuffix(absl::StripPrefix(lines, kMargin), "\n"));
+}
+
+// Adds a block of text unless it is empty.
+void AddBlock(std::string* page, absl::string_view heading, const std::string& text) {
+  if (!text.empty()) absl::StrAppend(page, "\n", heading, ":\n", text);
 }
 
 std::string PlanText(const v1::Job& job) {
@@ -343,8 +349,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
   AddLine(&page, "Reason", TellOnce(reported, SanitizeLine(job.reason())));
   AddLine(&page, "Submitter", SanitizeLine(job.submitter()));
-  AddLine(&page, "Labels", SanitizeLine(LabelsText(job.spec())));
-  AddLine(&page, "About", AboutText(job.spec()));
+  AddAbout(&page, job.spec());
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
     AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));
@@ -382,16 +387,12 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, reported));
-  if (job.ranks_size() > 0)
-    absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style, reported));
-  const std::string changes = ChangeTable(job, now, style.width, style.colours, reported);
-  if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
-  const std::string figures = FigureTable(job, style.width, style.colours);
-  if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
-  const std::string rounds = RoundTable(job, style.width, style.colours);
-  if (!rounds.empty()) absl::StrAppend(&page, "\nRounds:\n", rounds);
-  const std::string artifacts = ArtifactTable(job, style);
-  if (!artifacts.empty()) absl::StrAppend(&page, "\nArtifacts:\n", artifacts);
+  if (job.ranks_size() > 0) AddBlock(&page, "Ranks", RankTable(job, now, style, reported));
+  AddBlock(&page, "Changes of membership",
+           ChangeTable(job, now, style.width, style.colours, reported));
+  AddBlock(&page, "Figures", FigureTable(job, style.width, style.colours));
+  AddBlock(&page, "Rounds", RoundTable(job, style.width, style.colours));
+  AddBlock(&page, "Artifacts", ArtifactTable(job, style));
   if (job.has_profile()) {
     absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
                     ProfileTable(job, style.width, style.colours));

@@ -93,7 +93,8 @@ std::vector<SpecProblem> Relabel(const Job& job, const v1::ChangeLabelsRequest& 
   spec->clear_labels();
   for (const auto& [key, value] : *labels) (*spec->mutable_labels())[key] = value;
   if (request.has_description()) spec->set_description(request.description());
-  return CheckLabels(*spec);
+  std::vector<SpecProblem> problems = CheckSpecSizes(*spec);
+  return problems.empty() ? CheckLabels(*spec) : problems;
 }
 
 // Checks a path, since it becomes part of each trainer's plan.

@@ -341,7 +341,7 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   const bool told = TakeArtifacts(job.artifacts, seat, node, report.artifacts);
   JobChange change = told ? JobChange::kTrainer : JobChange::kNone;
   if (is_member) {
-    change = TakeSaves(job, rank, now);
+    change = std::max(change, TakeSaves(job, rank, now));
     change = std::max(change, TakeRequestToEnd(job, rank, now));
   }
   change = std::max(change, StopIfSaved(job, now));
