@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/labels.h"
 #include "controller/core/job/plan.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
@@ -138,7 +139,7 @@ TEST(RecordsTest, ArtifactsComeBack) {
   EXPECT_EQ(loaded.bytes, 7);
   EXPECT_EQ(loaded.sha256, "ab12");
   EXPECT_EQ(loaded.step, 40);
-  EXPECT_EQ(loaded.told, kNow.wall);
+  EXPECT_EQ(loaded.time, kNow.wall);
   EXPECT_EQ(loaded.error, "late");
   EXPECT_EQ(loaded.rank, Rank(3));
   EXPECT_EQ(loaded.node, NodeName("w3"));

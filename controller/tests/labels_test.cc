@@ -116,7 +116,7 @@ TEST_F(LabelsTest, ARepeatedSubmitIsTheSameWhateverTheOrderOfItsLabels) {
   }
 }
 
-TEST_F(LabelsTest, ChangesAreStoredShownAndTold) {
+TEST_F(LabelsTest, ChangesAreStoredShownAndInTheHistory) {
   const std::string id = SubmitWith("digits", "model", "llama");
   v1::Job job;
   ASSERT_TRUE(Change("digits", {"team=vision", "model-"}, "change", &job).ok());
@@ -139,12 +139,12 @@ TEST_F(LabelsTest, ChangesAreStoredShownAndTold) {
   request.set_job(id);
   v1::JobHistory history;
   ASSERT_TRUE(v1::JobHistoryService::NewStub(channel_)->Get(&context, request, &history).ok());
-  std::vector<std::string> told;
+  std::vector<std::string> changes;
   for (const v1::JobHistoryEvent& event : history.events()) {
-    if (absl::StartsWith(event.what(), "labels")) told.push_back(event.what());
+    if (absl::StartsWith(event.what(), "labels")) changes.push_back(event.what());
   }
-  EXPECT_THAT(told, ElementsAre("labels changed: model removed, team=vision",
-                                "labels changed: team=audio"));
+  EXPECT_THAT(changes, ElementsAre("labels changed: model removed, team=vision",
+                                   "labels changed: team=audio"));
 }
 
 TEST_F(LabelsTest, TheDescriptionIsReplacedOrRemoved) {

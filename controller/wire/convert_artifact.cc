@@ -15,7 +15,7 @@ v1::Artifact ToProto(const Artifact& artifact) {
   out.set_bytes(artifact.bytes);
   out.set_sha256(artifact.sha256);
   out.set_step(artifact.step);
-  out.set_time_us(absl::ToUnixMicros(artifact.told));
+  out.set_time_us(absl::ToUnixMicros(artifact.time));
   out.set_error(artifact.error);
   out.set_rank(artifact.rank.value());
   out.set_node(artifact.node.value());

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -223,7 +224,7 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           FromProto(spec.stragglers()),
           CommandOf(spec),
           ShardsOf(spec),
-          JobLabels(spec.labels().begin(), spec.labels().end()),
+          std::map<std::string, std::string>(spec.labels().begin(), spec.labels().end()),
           spec.description()};
 }
 

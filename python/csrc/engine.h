@@ -99,7 +99,7 @@ class Engine {
   // As TrainerRun::Report.
   void Report(std::vector<ReportedNumber> numbers) { run_->Report(std::move(numbers)); }
   // As Control::SetArtifact. Any thread, until Finish.
-  void TellArtifact(const Artifact& artifact) { control_->SetArtifact(artifact); }
+  void ReportArtifact(const Artifact& artifact) { control_->SetArtifact(artifact); }
   // As TrainerRun::GiveUpProfile.
   void GiveUpProfile(const std::string& why) { run_->GiveUpProfile(why); }
 

@@ -213,7 +213,7 @@ void BindEngine(py::module_& m, Platform& platform) {
            WithoutGil([](Engine& engine, const std::string& name, const std::string& path,
                          bool directory, int64_t bytes, const std::string& sha256, int64_t step,
                          int64_t time_us, const std::string& error) {
-             engine.TellArtifact({name, path, directory, bytes, sha256, step, time_us, error});
+             engine.ReportArtifact({name, path, directory, bytes, sha256, step, time_us, error});
            }))
       .def("give_up_profile",
            WithoutGil([](Engine& engine, const std::string& why) { engine.GiveUpProfile(why); }))

@@ -1,4 +1,4 @@
-"""Files and directories that a script has made, and says so (Run.artifact)."""
+"""Files and directories that a script has made, and reports (Run.artifact)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _PART = 1 << 20  # Bytes that are read at once.
 
 Path = Union[str, "os.PathLike[str]"]
 # As proto/status.proto has them: name, path, directory, bytes, sha256, step, time_us, error.
-Tell = Callable[[str, str, bool, int, str, int, int, str], None]
+Report = Callable[[str, str, bool, int, str, int, int, str], None]
 
 
 class _Artifact(NamedTuple):
@@ -27,21 +27,21 @@ class _Artifact(NamedTuple):
     directory: bool
     step: int
     time_us: int
-    tell: Tell
+    report: Report
 
 
 class Artifacts:
-    """Tells of each at once, and again when a thread of its own has hashed it."""
+    """Reports each at once, and again when a thread of its own has hashed it."""
 
     def __init__(self) -> None:
         self._names: Set[str] = set()
         self._waiting: queue.SimpleQueue[Optional[_Artifact]] = queue.SimpleQueue()
         self._thread: Optional[threading.Thread] = None
         self._lock = threading.Lock()
-        self._closed = False  # Guarded by the lock, which is held while something is told.
+        self._closed = False  # Guarded by the lock, which is held during a report.
 
-    def add(self, path: Path, name: Optional[str], step: int, tell: Tell) -> None:
-        """Raises what Run.artifact does; then nothing is told."""
+    def add(self, path: Path, name: Optional[str], step: int, report: Report) -> None:
+        """Raises what Run.artifact does; then nothing is reported."""
         whole = os.path.abspath(os.fspath(path))
         if name is None:
             name = os.path.basename(whole)
@@ -50,8 +50,8 @@ class Artifacts:
             raise ValueError(f"run.artifact has got {MOST_NAMES} names, which is the most: "
                              f"{', '.join(sorted(self._names))}")
         self._names.add(name)
-        artifact = _Artifact(name, whole, directory, step, time.time_ns() // 1000, tell)
-        tell(name, whole, directory, 0, "", step, artifact.time_us, "")
+        artifact = _Artifact(name, whole, directory, step, time.time_ns() // 1000, report)
+        report(name, whole, directory, 0, "", step, artifact.time_us, "")
         if self._thread is None:
             self._thread = threading.Thread(target=self._hash_all, name="paceline-artifacts",
                                             daemon=True)
@@ -59,7 +59,7 @@ class Artifacts:
         self._waiting.put(artifact)
 
     def close(self, timeout_s: float) -> None:
-        """Waits so long for what is not hashed yet. Nothing is told afterwards."""
+        """Waits so long for what is not hashed yet. Nothing is reported afterwards."""
         if self._thread is not None:
             self._waiting.put(None)
             self._thread.join(timeout_s)
@@ -80,7 +80,7 @@ class Artifacts:
             with self._lock:
                 if self._closed:
                     return
-                artifact.tell(artifact.name, artifact.path, artifact.directory, size, sha256,
+                artifact.report(artifact.name, artifact.path, artifact.directory, size, sha256,
                               artifact.step, artifact.time_us, error)
 
 

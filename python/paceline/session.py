@@ -301,12 +301,12 @@ class Run:
         self._numbers.add(numbers, Step._active._reported)
 
     def artifact(self, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> None:
-        """Tells the controller of a file or directory that the script has made, complete by now.
+        """Reports a file or directory that the script has made, complete by now.
         `paceline job describe` shows it with the steps done, its size, and its SHA-256, which a
         thread beside the training makes; the process waits for it at its end, a minute at most.
 
-        name: unique in the job; None: the path's last part. Of what is told again the last one
-          counts, of several ranks too: let one tell. Nothing is copied or removed.
+        name: unique in the job; None: the path's last part. Of what is reported again the last
+          one counts, of several ranks too: let one report. Nothing is copied or removed.
 
         Raises OSError if there is no such path, ValueError for a name that report would not take, a
         path of more than 1024 bytes, and more than 32 names in all.

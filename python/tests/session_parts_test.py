@@ -50,13 +50,13 @@ class Positioned:
 
 
 class ArtifactsTest(unittest.TestCase):
-    """Files that are told of: at once, and again when they are hashed."""
+    """Files that are reported: at once, and again when they are hashed."""
 
     def setUp(self):
         folder = tempfile.TemporaryDirectory()
         self.addCleanup(folder.cleanup)
         self.folder = folder.name
-        self.told = []
+        self.reported = []
         self.artifacts = Artifacts()
 
     def write(self, path, data):
@@ -67,17 +67,17 @@ class ArtifactsTest(unittest.TestCase):
         return whole
 
     def add(self, path, name=None, step=3):
-        self.artifacts.add(path, name, step, lambda *what: self.told.append(what))
+        self.artifacts.add(path, name, step, lambda *what: self.reported.append(what))
 
-    def test_a_file_is_told_twice(self):
+    def test_a_file_is_reported_twice(self):
         path = self.write("a", b"1" * (3 << 20))
         self.add(path)
-        name, told, directory, size, sha256, step, time_us, error = self.told[0]
-        self.assertEqual((name, told, directory, size, sha256, step, error),
+        name, whole, directory, size, sha256, step, time_us, error = self.reported[0]
+        self.assertEqual((name, whole, directory, size, sha256, step, error),
                          ("a", path, False, 0, "", 3, ""))
         self.artifacts.close(60)
         expected = hashlib.sha256(b"1" * (3 << 20)).hexdigest()
-        self.assertEqual(self.told[1:],
+        self.assertEqual(self.reported[1:],
                          [("a", path, False, 3 << 20, expected, 3, time_us, "")])
 
     def test_a_directory_is_hashed_as_sha256sum_would(self):
@@ -89,19 +89,19 @@ class ArtifactsTest(unittest.TestCase):
         self.assertEqual(hash_directory(self.folder),
                          (14, hashlib.sha256(lines.encode()).hexdigest()))
 
-    def test_a_file_that_is_gone_or_changes_is_told_with_the_error(self):
+    def test_a_file_that_is_gone_or_changes_is_reported_with_the_error(self):
         path = self.write("a", b"1")
         with mock.patch("paceline.artifacts.hash_file", side_effect=OSError("it is gone")):
             self.add(path)
             self.artifacts.close(60)
-        self.assertEqual(self.told[1][3:], (0, "", 3, self.told[0][6], "it is gone"))
+        self.assertEqual(self.reported[1][3:], (0, "", 3, self.reported[0][6], "it is gone"))
 
         states = [mock.Mock(st_size=size, st_mtime_ns=0) for size in (1, 2)]
         with mock.patch("os.fstat", side_effect=states):
             with self.assertRaisesRegex(ValueError, "changed while it was hashed"):
                 hash_file(path)
 
-    def test_nothing_is_told_once_it_is_closed(self):
+    def test_nothing_is_reported_once_it_is_closed(self):
         path = self.write("a", b"1")
         begun, goes_on = threading.Event(), threading.Event()
 
@@ -116,7 +116,7 @@ class ArtifactsTest(unittest.TestCase):
             self.artifacts.close(0)
             goes_on.set()
             self.artifacts._thread.join(60)
-        self.assertEqual(len(self.told), 1)
+        self.assertEqual(len(self.reported), 1)
 
     def test_paths_have_bounds(self):
         with self.assertRaisesRegex(ValueError, "1024 is the most"):

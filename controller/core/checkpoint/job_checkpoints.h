@@ -42,7 +42,7 @@ struct SavedBy {
   JobId job;
   CheckpointKey key;
 };
-// What a checkpoint's directory tells by its name, <base>/<job id>/<checkpoint>, whether the job is
+// What the name of a checkpoint's directory says, <base>/<job id>/<checkpoint>, whether the job is
 // known or not; nothing for any other name.
 std::optional<SavedBy> ParseDirectory(absl::string_view directory);
 

@@ -177,7 +177,7 @@ void Cluster::On(const LabelsChanged& event, Moment, Actions& actions) {
   job->request.spec = event.spec;
   job->request.labels = event.labels;
   job->request.description = event.description;
-  // No plan depends on them, so no node is told.
+  // No plan depends on them, so no node gets another plan.
   actions.store_jobs.insert(event.job);
   actions.show_jobs.insert(event.job);
   actions.changed_jobs.insert(event.job);

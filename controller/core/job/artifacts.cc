@@ -10,17 +10,17 @@ bool IsSettled(const Artifact& artifact) {
   return !artifact.sha256.empty() || !artifact.error.empty();
 }
 
-// In the order of this, so that two ranks that tell of one name do not take turns.
+// In the order of this, so that two ranks that report one name do not take turns.
 auto OrderOf(const Artifact& artifact) {
-  return std::make_tuple(artifact.told, artifact.node, artifact.path, IsSettled(artifact));
+  return std::make_tuple(artifact.time, artifact.node, artifact.path, IsSettled(artifact));
 }
 
 }  // namespace
 
 bool TakeArtifacts(JobArtifacts& known, Rank rank, const NodeName& node,
-                   const std::vector<Artifact>& told) {
+                   const std::vector<Artifact>& reported) {
   bool changed = false;
-  for (Artifact artifact : told) {
+  for (Artifact artifact : reported) {
     artifact.rank = rank;
     artifact.node = node;
     const auto at = known.by_name.find(artifact.name);

@@ -1,4 +1,4 @@
-// Files and directories that the scripts of a job's ranks have made, and said so (run.artifact).
+// Files and directories that the scripts of a job's ranks have made, and reported (run.artifact).
 #ifndef CONTROLLER_CORE_JOB_ARTIFACTS_H_
 #define CONTROLLER_CORE_JOB_ARTIFACTS_H_
 
@@ -21,7 +21,7 @@ struct Artifact {
   int64_t bytes = 0;
   std::string sha256;
   int64_t step = 0;
-  absl::Time told = absl::UnixEpoch();  // By the clock of the rank's node.
+  absl::Time time = absl::UnixEpoch();  // By the clock of the rank's node.
   std::string error;
   Rank rank{-1};
   NodeName node;
@@ -35,11 +35,11 @@ struct JobArtifacts {
   bool left_out = false;  // There were more names, which are not kept.
 };
 
-// Takes in all that a rank on the node has told so far. Of a name the last one that was told is
-// kept, whatever the order of the reports; what is known of it later completes it. Whether anything
-// is another.
+// Takes in all that a rank on the node has reported so far. Of a name the newest one is kept, in
+// whatever order reports come; what is known of it later completes it. Returns whether anything has
+// changed.
 bool TakeArtifacts(JobArtifacts& known, Rank rank, const NodeName& node,
-                   const std::vector<Artifact>& told);
+                   const std::vector<Artifact>& reported);
 
 }  // namespace paceline
 

@@ -338,8 +338,8 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
   const JobState state = job.state;
   const Rank seat = RankOf(job, rank);
   const bool is_member = seat != Rank(-1);
-  const bool told = TakeArtifacts(job.artifacts, seat, node, report.artifacts);
-  JobChange change = told ? JobChange::kTrainer : JobChange::kNone;
+  const bool made = TakeArtifacts(job.artifacts, seat, node, report.artifacts);
+  JobChange change = made ? JobChange::kTrainer : JobChange::kNone;
   if (is_member) {
     change = std::max(change, TakeSaves(job, rank, now));
     change = std::max(change, TakeRequestToEnd(job, rank, now));

@@ -31,7 +31,6 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
-#include "common/core/labels.h"
 #include "common/core/ladder.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint/checkpoint.h"
@@ -121,7 +120,7 @@ struct JobRequest {
   std::optional<CommandPolicy> command = std::nullopt;
   int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
   // For people: the spec's. They may change at any time, and with them the spec.
-  JobLabels labels = {};
+  std::map<std::string, std::string> labels = {};
   std::string description = {};
 };
 

@@ -2,11 +2,11 @@
 #ifndef CONTROLLER_CORE_JOB_JOB_EVENTS_H_
 #define CONTROLLER_CORE_JOB_JOB_EVENTS_H_
 
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
-#include "common/core/labels.h"
 #include "controller/core/checkpoint/checkpoint.h"
 #include "controller/core/job/job.h"
 
@@ -71,7 +71,7 @@ struct RanksGivenUp {
 struct LabelsChanged {
   JobId job;
   std::string spec;  // As JobRequest::spec: the job's own, with them.
-  JobLabels labels;
+  std::map<std::string, std::string> labels;
   std::string description;
 };
 struct ProfileOrdered {

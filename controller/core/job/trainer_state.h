@@ -202,7 +202,7 @@ struct TrainerReport {
   std::string standby = {};          // State of an interpreter for its next start; empty: unknown.
   std::string no_slipstream = {};    // Why Slipstream cannot train the model; empty: it can.
   RankCollectives collectives = {};  // From a watched command that was asked.
-  std::vector<Artifact> artifacts = {};  // All that it has told; the job keeps them.
+  std::vector<Artifact> artifacts = {};  // All that it has reported; the job keeps them.
 };
 
 }  // namespace paceline
