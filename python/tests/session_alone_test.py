@@ -52,8 +52,8 @@ class ArtifactTest(unittest.TestCase):
             self.run_.finish()
         sha256 = hashlib.sha256(b"weights").hexdigest()
         for name, step in (("in-0", 0), ("in-1", 1), ("model.bin", 2)):
-            self.assertIn(f"artifact {name} of step {step}: {self.path}, 7 bytes, sha256 {sha256}\n",
-                          out.getvalue())
+            self.assertIn(f"artifact {name} of step {step}: {self.path}, "
+                          f"7 bytes, sha256 {sha256}\n", out.getvalue())
 
     def test_what_it_cannot_be_is_told(self):
         with self.assertRaises(FileNotFoundError):
