@@ -6,6 +6,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/testing/fake_errors.h"
+#include "common/core/labels.h"
 #include "grpcpp/grpcpp.h"
 #include "proto/job.grpc.pb.h"
 
@@ -36,7 +37,10 @@ class FakeController::JobCalls : public v1::JobService::Service {
                      grpc::ServerWriter<v1::JobEvent>*) override;
   // Answers with the job: STOPPING, or unchanged if it is to save first.
   grpc::Status Cancel(grpc::ServerContext*, const v1::CancelJobRequest*, v1::Job*) override;
-  // Answer with the first job: in version 2 with this ladder or mode, or with profile 1 asked for.
+  // Answer with the first job: relabelled, in version 2 with this ladder or mode, or with profile 1
+  // asked for.
+  grpc::Status ChangeLabels(grpc::ServerContext*, const v1::ChangeLabelsRequest*,
+                            v1::Job*) override;
   grpc::Status ChangeLadder(grpc::ServerContext*, const v1::ChangeLadderRequest*,
                             v1::Job*) override;
   grpc::Status ChangeMode(grpc::ServerContext*, const v1::ChangeModeRequest*, v1::Job*) override;
@@ -129,66 +133,6 @@ void FakeController::OnWatchIdle(std::function<void()> callback) {
   on_watch_idle_ = std::move(callback);
 }
 
-std::vector<v1::SubmitJobRequest> FakeController::submits() const {
-  const absl::MutexLock lock(&mutex_);
-  return submits_;
-}
-
-std::string FakeController::code() const {
-  const absl::MutexLock lock(&mutex_);
-  return code_;
-}
-
-std::vector<v1::CancelJobRequest> FakeController::cancels() const {
-  const absl::MutexLock lock(&mutex_);
-  return cancels_;
-}
-
-std::vector<v1::WatchJobsRequest> FakeController::watches() const {
-  const absl::MutexLock lock(&mutex_);
-  return watches_;
-}
-
-std::vector<v1::StreamLogsRequest> FakeController::logs() const {
-  const absl::MutexLock lock(&mutex_);
-  return logs_;
-}
-
-std::vector<v1::ChangeModeRequest> FakeController::modes() const {
-  const absl::MutexLock lock(&mutex_);
-  return modes_;
-}
-
-std::vector<v1::ChangeLadderRequest> FakeController::ladders() const {
-  const absl::MutexLock lock(&mutex_);
-  return ladders_;
-}
-
-std::vector<v1::ProfileJobRequest> FakeController::profiles() const {
-  const absl::MutexLock lock(&mutex_);
-  return profiles_;
-}
-
-std::vector<v1::ResumeJobRequest> FakeController::resumes() const {
-  const absl::MutexLock lock(&mutex_);
-  return resumes_;
-}
-
-std::vector<v1::ApplyAdviceRequest> FakeController::applied() const {
-  const absl::MutexLock lock(&mutex_);
-  return applied_;
-}
-
-std::optional<std::string> FakeController::last_user() const {
-  const absl::MutexLock lock(&mutex_);
-  return last_user_;
-}
-
-std::optional<std::string> FakeController::last_authorization() const {
-  const absl::MutexLock lock(&mutex_);
-  return last_authorization_;
-}
-
 void FakeController::NoteUser(const grpc::ServerContext& context) {
   last_user_ = MetadataOf(context, "paceline-user");
   last_authorization_ = MetadataOf(context, "authorization");
@@ -256,10 +200,15 @@ grpc::Status FakeController::JobCalls::List(grpc::ServerContext*,
   size_t at = request->page_token().empty() ? 0 : std::stoul(request->page_token());
   response->set_revision(7 + static_cast<int64_t>(at));  // Something changes between two pages.
   const int most = std::min(request->page_size(), fake_.jobs_per_page_);
+  const LabelSelector selector =
+      LabelSelector::Parse(request->label_selector()).value_or(LabelSelector());
   for (; at < fake_.jobs_.size() && response->jobs_size() < most; ++at) {
+    const v1::Job& job = fake_.jobs_[at];
     const auto& states = request->states();
-    if (states.empty() || std::count(states.begin(), states.end(), fake_.jobs_[at].state()) > 0) {
-      *response->add_jobs() = fake_.jobs_[at];
+    const auto& labels = job.spec().labels();
+    if ((states.empty() || std::count(states.begin(), states.end(), job.state()) > 0) &&
+        selector.Matches(JobLabels(labels.begin(), labels.end()))) {
+      *response->add_jobs() = job;
     }
   }
   if (at < fake_.jobs_.size()) response->set_next_page_token(absl::StrCat(at));
@@ -316,6 +265,24 @@ grpc::Status FakeController::JobCalls::Cancel(grpc::ServerContext*,
     return grpc::Status::OK;
   }
   return NotFound("job", request->job(), "JOB_NOT_FOUND");
+}
+
+grpc::Status FakeController::JobCalls::ChangeLabels(grpc::ServerContext*,
+                                                    const v1::ChangeLabelsRequest* request,
+                                                    v1::Job* job) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  fake_.relabels_.push_back(*request);
+  if (const grpc::Status failure = fake_.NextFailure(); !failure.ok()) return failure;
+  v1::JobSpec& spec = *fake_.jobs_.front().mutable_spec();
+  const std::vector<std::string> changes(request->labels().begin(), request->labels().end());
+  const JobLabels before(spec.labels().begin(), spec.labels().end());
+  spec.clear_labels();
+  for (const auto& [key, value] : Relabelled(before, changes).value_or(before)) {
+    (*spec.mutable_labels())[key] = value;
+  }
+  if (request->has_description()) spec.set_description(request->description());
+  *job = fake_.jobs_.front();
+  return grpc::Status::OK;
 }
 
 grpc::Status FakeController::JobCalls::ChangeLadder(grpc::ServerContext*,

@@ -80,6 +80,7 @@ class FakeController {
   // All data given to UploadCode, for any hash.
   std::string code() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::CancelJobRequest> cancels() const ABSL_LOCKS_EXCLUDED(mutex_);
+  std::vector<v1::ChangeLabelsRequest> relabels() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ChangeModeRequest> modes() const ABSL_LOCKS_EXCLUDED(mutex_);
   std::vector<v1::ProfileJobRequest> profiles() const ABSL_LOCKS_EXCLUDED(mutex_);
@@ -128,6 +129,7 @@ class FakeController {
   std::vector<v1::SubmitJobRequest> submits_ ABSL_GUARDED_BY(mutex_);
   std::string code_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::CancelJobRequest> cancels_ ABSL_GUARDED_BY(mutex_);
+  std::vector<v1::ChangeLabelsRequest> relabels_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ChangeLadderRequest> ladders_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ChangeModeRequest> modes_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::ProfileJobRequest> profiles_ ABSL_GUARDED_BY(mutex_);

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
 #include "cli/exit_codes.h"
@@ -22,6 +23,7 @@ namespace {
 
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::SizeIs;
 using ::testing::StartsWith;
 
@@ -114,6 +116,35 @@ TEST_F(ApiTest, ListReadsPageAfterPageUpToTheLimit) {
   EXPECT_EQ(jobs.jobs_size(), 2500);
   const Ran some = Paceline({"job", "list", "--limit", "2"});
   EXPECT_THAT(some.err, HasSubstr("there are more"));
+}
+
+TEST_F(ApiTest, ListChoosesByLabels) {
+  v1::Job llama = JobIn(v1::RUNNING, 1);
+  llama.set_id("job-aaaaaaaaaaaa");
+  (*llama.mutable_spec()->mutable_labels())["model"] = "llama";
+  controller_.SetJobs({llama, JobIn(v1::RUNNING, 2)});
+  EXPECT_EQ(Paceline({"job", "list", "-l", "model=llama", "-o", "name"}).out, "job-aaaaaaaaaaaa\n");
+  EXPECT_EQ(Paceline({"job", "list", "--selector", "!model", "-o", "name"}).out,
+            absl::StrCat(kId, "\n"));
+  EXPECT_THAT(Paceline({"job", "list", "-l", "model!=llama,model"}).err,
+              HasSubstr("no job with such labels"));
+  const Ran wrong = Paceline({"job", "list", "-l", "te am"});
+  EXPECT_EQ(wrong.exit, kCliUsage);
+  EXPECT_THAT(wrong.err, HasSubstr("the label selector has \"te am\""));
+  EXPECT_EQ(Paceline({"job", "list", "-l", ""}).exit, kCliUsage);
+}
+
+// The controller filters what is listed; what happens later is chosen here.
+TEST_F(ApiTest, AWatchedListChoosesByLabelsToo) {
+  v1::Job llama = JobIn(v1::RUNNING, 5);
+  (*llama.mutable_spec()->mutable_labels())["model"] = "llama";
+  v1::Job other = JobIn(v1::RUNNING, 6);
+  other.set_id("job-bbbbbbbbbbbb");
+  controller_.AddWatch(
+      {{Event(llama), Event(other)}, grpc::Status(grpc::StatusCode::INTERNAL, "over")});
+  const Ran ran = Paceline({"job", "list", "--watch", "-l", "model=llama"});
+  EXPECT_THAT(ran.out, HasSubstr(kId));
+  EXPECT_THAT(ran.out, Not(HasSubstr("job-bbbbbbbbbbbb")));
 }
 
 TEST_F(ApiTest, UnknownJobIsNotFound) {

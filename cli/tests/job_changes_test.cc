@@ -1,4 +1,4 @@
-// Changes of how a job trains (`job ladder`, `mode`, `profile`), and their output, against a
+// Changes of a job (`job label`, `ladder`, `mode`, `profile`), and their output, against a
 // controller on a real socket.
 #include <string>
 
@@ -26,6 +26,32 @@ TEST_F(JobChangesTest, WhyTellsALinePerObstacle) {
   const Ran ran = Paceline({"job", "why", "small"});
   EXPECT_EQ(ran.exit, kCliOk) << ran.err;
   EXPECT_EQ(ran.out, "Nothing is in its way.\n");
+}
+
+TEST_F(JobChangesTest, LabelsAreChangedAndShown) {
+  EXPECT_EQ(Paceline({"job", "label", "small"}).out, "small (job-0123456789ab): no labels\n");
+  EXPECT_THAT(controller_.relabels(), IsEmpty());
+  const Ran set = Paceline({"job", "label", "small", "team=vision", "model=llama"});
+  EXPECT_EQ(set.exit, kCliOk) << set.err;
+  EXPECT_EQ(set.out, "small (job-0123456789ab): model=llama,team=vision\n");
+  EXPECT_EQ(Paceline({"job", "label", "small", "team-", "--description", "one\ntwo"}).out,
+            "small (job-0123456789ab): model=llama\n  one\n  two\n");
+  EXPECT_EQ(Paceline({"job", "label", "small", "--description", ""}).out,
+            "small (job-0123456789ab): model=llama\n");
+  ASSERT_THAT(controller_.relabels(), SizeIs(3));
+  EXPECT_THAT(controller_.relabels()[0].labels(), ElementsAre("team=vision", "model=llama"));
+  EXPECT_FALSE(controller_.relabels()[0].has_description());
+  EXPECT_THAT(controller_.relabels()[0].request_id(), SizeIs(36));
+  EXPECT_THAT(controller_.relabels()[2].labels(), IsEmpty());
+  EXPECT_TRUE(controller_.relabels()[2].has_description());
+}
+
+TEST_F(JobChangesTest, LabelsThatAreRefusedAreAnError) {
+  controller_.FailNext(grpc::Status(grpc::StatusCode::INVALID_ARGUMENT, "labels has \"te am\""));
+  const Ran ran = Paceline({"job", "label", "small", "te am"});
+  EXPECT_NE(ran.exit, kCliOk);
+  EXPECT_THAT(ran.err, HasSubstr("te am"));
+  EXPECT_EQ(Paceline({"job", "label", "small", "--request-id", "one"}).exit, kCliUsage);
 }
 
 TEST_F(JobChangesTest, LadderWithoutAnArgumentIsShown) {

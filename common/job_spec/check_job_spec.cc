@@ -152,6 +152,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   CheckGiven(given, problems);
   CheckKeys(given, "", problems);
   CheckName(spec.name(), problems);
+  CheckLabels(spec, problems);
   if (!given.command().empty()) CheckCommand(spec, problems);
   if (HasEngine(given)) {
     CheckTraining(spec, problems);

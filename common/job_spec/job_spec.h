@@ -22,6 +22,7 @@ inline constexpr int kMaxSpecBytes = 256 << 10;  // Room for the names of 4096 n
 inline constexpr int kMaxSpecText = 4096;        // Bytes of any text; PATH_MAX.
 inline constexpr int kMaxSpecItems = 4096;       // Of any list; the most ranks there are.
 inline constexpr int kMaxSpecLabels = 64;
+inline constexpr size_t kMaxDescription = 1024;  // Bytes.
 
 // Of the code that travels with a job.
 inline constexpr int64_t kMaxCodeBytes = 32 << 20;
@@ -78,6 +79,9 @@ int LeastSamples(const v1::Model& model);
 
 // Of code by itself, as it is sent before a job names it.
 std::vector<SpecProblem> CheckCode(const v1::Code& code);
+
+// Problems of a spec's labels and description alone, as they may change later.
+std::vector<SpecProblem> CheckLabels(const v1::JobSpec& spec);
 
 // The problem, if there is one, of a path that nodes open: it must be absolute, without a part
 // "..", and not too long. An empty one has none.

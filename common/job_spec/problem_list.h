@@ -67,6 +67,8 @@ void CheckResumption(const v1::JobSpec& spec, ProblemList& problems);
 // The order of those that form a ladder.
 void CheckTimeouts(const v1::JobSpec& spec, ProblemList& problems);
 void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems);
+// labels and description.
+void CheckLabels(const v1::JobSpec& spec, ProblemList& problems);
 // A spec that has a command.
 void CheckCommand(const v1::JobSpec& spec, ProblemList& problems);
 // queue and placement.

@@ -98,6 +98,20 @@ function updateRanks(detail, now) {
   });
 }
 
+function updateArtifacts(artifacts) {
+  show(byId('artifacts-title'), artifacts.length > 0);
+  show(byId('artifact-list'), artifacts.length > 0);
+  showList(byId('artifact-list'), artifacts, (one) => one.name,
+    () => make('li', {}, make('span', { className: 'what' }),
+      make('span', { className: 'when quiet' })),
+    (item, one) => {
+      const hash = one.sha256 !== '' ? `, ${number(one.bytes)} bytes, sha256 ${one.sha256}` : '';
+      setText(item.firstChild, `${one.name}: ${one.path} on ${one.node}${hash}`
+        + (one.error !== '' ? `: ${one.error}` : ''));
+      setText(item.lastChild, `step ${one.step}`);
+    });
+}
+
 function updateEvents(events, now) {
   show(byId('events-title'), events.length > 0);
   show(byId('event-list'), events.length > 0);
@@ -110,10 +124,46 @@ function updateEvents(events, now) {
     });
 }
 
+// What the job was made from, itself, and what was made from it, in this order.
+function lineageOf(detail) {
+  const { directory, ancestors, children, child_count: count } = detail.lineage;
+  const items = ancestors.map((kin, i) => (
+    { key: `from ${i}`, id: kin.known ? kin.id : '', text: `${kin.name}, step ${kin.step}` }));
+  if (directory !== '') items.unshift({ key: 'directory', id: '', text: directory });
+  items.push({ key: 'self', id: '', text: 'this job' });
+  children.forEach((kin) => items.push(
+    { key: `to ${kin.id}`, id: kin.id, text: `${kin.name}, from step ${kin.step}`, child: true }));
+  if (count > children.length) {
+    items.push({ key: 'more', id: '', text: `${count - children.length} more`, child: true });
+  }
+  return items;
+}
+
+function updateLineage(detail) {
+  const items = lineageOf(detail);
+  show(byId('lineage'), items.length > 1);
+  showList(byId('lineage-list'), items, (item) => `${item.key} ${item.id}`,
+    (item) => {
+      const link = item.id === '' ? make('span')
+        : make('a', { href: `#job=${encodeURIComponent(item.id)}` });
+      return make('li', { className: item.child ? 'child' : '' }, link);
+    },
+    (entry, item) => {
+      setText(entry.firstChild, item.text);
+      if (item.key === 'self') entry.firstChild.setAttribute('aria-current', 'true');
+    });
+}
+
 function updateJobDetail(job, detail, now) {
+  updateLineage(detail);
+  show(byId('job-description'), detail.description !== '');
+  setText(byId('job-description'), detail.description);
+  show(byId('job-labels'), detail.labels.length > 0);
+  setText(byId('job-labels'), `Labels: ${detail.labels.join(' · ')}`);
   updateHeatMap(detail.table, job.ended !== null);
   updateRun(detail.run);
   updateCharts(detail.series);
   updateRanks(detail, now);
+  updateArtifacts(detail.artifacts);
   updateEvents(detail.events, now);
 }

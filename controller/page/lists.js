@@ -50,7 +50,8 @@ function makeJobRow(job) {
   const link = make('a', { href: `#job=${encodeURIComponent(job.id)}` });
   const cell = (className, ...children) => make('td', { className }, ...children);
   return make('tr', {},
-    cell('name', link, make('span', { className: 'quiet mono', textContent: job.id })),
+    cell('name', link, make('span', { className: 'quiet mono', textContent: job.id }),
+      make('span', { className: 'quiet labels' })),
     cell('', make('span')),
     cell('', make('progress'), make('span')),
     cell('num spark', make('div', {}, makeSpark(), make('span'))),
@@ -63,6 +64,10 @@ function updateJobRow(row, job, chosen) {
   const [name, state, progress, time, wait, rate, loss, mfu, slow] = row.children;
   setText(name.firstChild, job.name || job.id);
   name.title = job.name;
+  const unlisted = job.label_count - job.labels.length;
+  show(name.lastChild, job.label_count > 0);
+  setText(name.lastChild, job.labels.join(' · ') + (unlisted > 0 ? ` · ${unlisted} more` : ''));
+  name.lastChild.title = name.lastChild.textContent;
   if (job.id === chosen) {
     name.firstChild.setAttribute('aria-current', 'true');
   } else {

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <deque>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_replace.h"
 #include "absl/strings/strip.h"
+#include "common/core/labels.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/wire/convert.h"
@@ -125,6 +128,74 @@ json DescribeEvents(const JobId& job, const JobHistories& histories) {
   return out;
 }
 
+// The first labels, by key: "model=llama".
+json DescribeLabels(const JobLabels& labels, size_t most) {
+  json out = json::array();
+  for (const auto& [key, value] : labels) {
+    if (out.size() == most) break;
+    out.push_back(absl::StrCat(key, "=", value));
+  }
+  return out;
+}
+
+// A job before or after another one; it need not be known any more. `step`: of the checkpoint that
+// one of them made and the other began from.
+json DescribeKin(const Cluster& cluster, const JobId& id, int64_t step) {
+  const Job* job = cluster.FindJob(id);
+  return {{"id", id.value()},
+          {"name", job == nullptr ? id.value() : job->request.name},
+          {"known", job != nullptr},
+          {"step", step}};
+}
+
+// Jobs whose checkpoints the job was made from, the first one first, and the newest jobs that were
+// made from its own.
+json DescribeLineage(const Cluster& cluster, const Job& job) {
+  std::vector<json> ancestors;
+  std::string directory;  // That the oldest of them, or the job, was made from; of no job's.
+  const Job* oldest = &job;
+  while (oldest != nullptr && !oldest->origin.empty() && ancestors.size() < kPageKin) {
+    const std::optional<SavedBy> saved = ParseDirectory(oldest->origin);
+    if (!saved.has_value()) {
+      directory = oldest->origin;
+      break;
+    }
+    ancestors.push_back(DescribeKin(cluster, saved->job, saved->key.step));
+    oldest = cluster.FindJob(saved->job);
+  }
+  std::reverse(ancestors.begin(), ancestors.end());
+  std::map<int64_t, std::pair<JobId, int64_t>> children;  // By number: with the step.
+  for (const auto& [id, other] : cluster.jobs()) {
+    const std::optional<SavedBy> saved = ParseDirectory(other.origin);
+    if (saved.has_value() && saved->job == job.request.id) {
+      children[other.number] = {id, saved->key.step};
+    }
+  }
+  json newest = json::array();
+  for (auto child = children.rbegin(); child != children.rend() && newest.size() < kPageKin;
+       ++child) {
+    newest.push_back(DescribeKin(cluster, child->second.first, child->second.second));
+  }
+  return {{"directory", directory},
+          {"ancestors", ancestors},
+          {"children", newest},
+          {"child_count", children.size()}};
+}
+
+json DescribeArtifacts(const JobArtifacts& artifacts) {
+  json out = json::array();
+  for (const auto& [name, artifact] : artifacts.by_name) {
+    out.push_back({{"name", name},
+                   {"path", artifact.path},
+                   {"node", artifact.node.value()},
+                   {"step", artifact.step},
+                   {"bytes", artifact.bytes},
+                   {"sha256", artifact.sha256},
+                   {"error", artifact.error}});
+  }
+  return out;
+}
+
 json DescribeSeriesForPage(const v1::JobSeries& series) {
   json out = {{"step_s", json::array()},
               {"wait_share", json::array()},
@@ -188,6 +259,8 @@ json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall
   json out = {
       {"id", job.request.id.value()},
       {"name", job.request.name},
+      {"labels", DescribeLabels(job.request.labels, kPageLabels)},
+      {"label_count", job.request.labels.size()},
       {"state", NameOfState(job.state)},
       {"reason", job.reason},
       {"save_trouble", SaveTrouble(job, wall_now)},
@@ -224,6 +297,10 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time 
   const v1::JobRanks ranks = DescribeRanks(job, measured, stragglers, kPageRanks);
   return {{"id", id.value()},
           {"known", true},
+          {"labels", DescribeLabels(job.request.labels, job.request.labels.size())},
+          {"description", job.request.description},
+          {"lineage", DescribeLineage(sources.cluster, job)},
+          {"artifacts", DescribeArtifacts(job.artifacts)},
           {"job", DescribeJobLine(job, sources, wall_now)},
           {"table", DescribeTable(DescribeSteps(job, measured, 0, kPageRows))},
           {"median_own_s", Known(ranks.median_own_s())},

@@ -37,6 +37,8 @@ inline constexpr size_t kPageEvents = 30;
 inline constexpr int kPageRows = 128;       // Rows of its heat map.
 inline constexpr int kPageRanks = 16;       // Its slowest ranks.
 inline constexpr size_t kPagePoints = 180;  // Points of its series.
+inline constexpr size_t kPageLabels = 6;    // Labels of its line in the list.
+inline constexpr size_t kPageKin = 8;  // Jobs that it was made from, and that were made from it.
 
 struct PageSources {
   const Cluster& cluster;

@@ -186,6 +186,70 @@ TEST_F(PageStateTest, TellsTheStepsOfAJobCellByCell) {
   EXPECT_TRUE(job["ranks"][0]["last_heard"].is_null()) << "its node answers";
 }
 
+TEST_F(PageStateTest, TheListTellsTheFirstLabelsAndTheJobAllWithItsDescription) {
+  JobRequest request = Named("labelled");
+  for (size_t i = 0; i < kPageLabels + 2; ++i) request.labels[absl::StrCat("k", i)] = "v";
+  request.description = "<b>lines\nof text";
+  const WatchedJob watched(request, /*nodes=*/6);
+  const PageSources sources{*watched.cluster, *watched.stragglers, history_, histories_};
+  const json job = DescribeJobForPage(sources, watched.id, watched.now.wall);
+  EXPECT_EQ(job["job"]["labels"].size(), kPageLabels);
+  EXPECT_EQ(job["job"]["labels"][0], "k0=v");
+  EXPECT_EQ(job["job"]["label_count"], kPageLabels + 2);
+  EXPECT_EQ(job["labels"].size(), kPageLabels + 2);
+  EXPECT_EQ(job["description"], request.description);
+  EXPECT_TRUE(DescribeJob()["labels"].empty());
+  EXPECT_TRUE(DescribeJob()["artifacts"].empty());
+  EXPECT_EQ(DescribeJob()["description"], "");
+}
+
+TEST_F(PageStateTest, TellsWhatAJobWasMadeFromAndWhatFromIt) {
+  const auto submit = [&](const std::string& id, const std::string& from) {
+    JobRequest request = Named("named " + id);
+    request.id = JobId(id);
+    request.resume_from = from;
+    watched_.Apply(JobSubmitted{request});
+  };
+  submit("job-b", "/ckpt/job-a/step-000000000040.g1");  // job-a is not known any more.
+  submit("job-c", "/ckpt/job-b/step-000000000080.g1");
+  submit("job-d", "/ckpt/job-c/step-000000000120.g2");
+  submit("job-e", "/ckpt/job-c/step-000000000160.g2");
+  submit("job-f", "/by/hand");
+  const auto lineage = [&](const std::string& id) {
+    return DescribeJobForPage(Sources(), JobId(id), watched_.now.wall)["lineage"];
+  };
+  const json of_c = lineage("job-c");
+  ASSERT_EQ(of_c["ancestors"].size(), 2U);
+  EXPECT_EQ(of_c["ancestors"][0]["id"], "job-a");
+  EXPECT_EQ(of_c["ancestors"][0]["name"], "job-a");
+  EXPECT_EQ(of_c["ancestors"][0]["known"], false);
+  EXPECT_EQ(of_c["ancestors"][1]["name"], "named job-b");
+  EXPECT_EQ(of_c["ancestors"][1]["step"], 80);
+  ASSERT_EQ(of_c["children"].size(), 2U);
+  EXPECT_EQ(of_c["children"][0]["id"], "job-e") << "the newest first";
+  EXPECT_EQ(of_c["children"][1]["step"], 120);
+  EXPECT_EQ(lineage("job-f")["directory"], "/by/hand");
+  EXPECT_TRUE(lineage("job-f")["ancestors"].empty());
+  EXPECT_EQ(lineage("job-d")["ancestors"].size(), 3U);
+  EXPECT_EQ(DescribeJob()["lineage"]["child_count"], 0);
+}
+
+TEST_F(PageStateTest, LineageHasABoundAlsoWhereJobsWereMadeFromEachOther) {
+  const auto submit = [&](size_t i, size_t from) {
+    JobRequest request = Named("circle");
+    request.id = JobId(absl::StrCat("job-c", i));
+    request.resume_from = absl::StrCat("/ckpt/job-c", from, "/step-000000000040.g1");
+    watched_.Apply(JobSubmitted{request});
+  };
+  submit(0, 1);
+  submit(1, 0);
+  for (size_t i = 2; i < kPageKin + 5; ++i) submit(i, 0);
+  const json job = DescribeJobForPage(Sources(), JobId("job-c0"), watched_.now.wall);
+  EXPECT_EQ(job["lineage"]["ancestors"].size(), kPageKin);
+  EXPECT_EQ(job["lineage"]["children"].size(), kPageKin);
+  EXPECT_EQ(job["lineage"]["child_count"], kPageKin + 4);
+}
+
 TEST_F(PageStateTest, TellsTheLossOfTheWholeRun) {
   Follow();
   EXPECT_TRUE(DescribeJob()["run"]["loss"].empty());

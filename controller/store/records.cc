@@ -15,6 +15,7 @@
 #include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
 #include "controller/wire/convert.h"
+#include "controller/wire/convert_artifact.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_membership.h"
 #include "controller/wire/convert_node.h"
@@ -78,10 +79,13 @@ Job DecodeJob(const v1::JobRecord& record) {
   }
   if (stored.has_profile()) job.profile = FromProto(stored.profile());
   job.nodes = DecodeNodes(record);
+  job.artifacts = ArtifactsOf(stored);
   job.checkpoints = DecodeCheckpoints(record);
   job.start = record.start_since() > 0
                   ? StartPoint{record.start_directory(), Generation(record.start_since())}
                   : StartPoint{job.request.resume_from, Generation(1)};
+  // Earlier releases did not say.
+  job.origin = stored.has_made_from() ? stored.made_from().directory() : job.request.resume_from;
   job.restored_from = stored.restored_from();
   job.restarts = stored.restarts();
   job.restart_reason = record.restart_reason();

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "absl/strings/str_cat.h"
+#include "common/core/labels.h"
 #include "controller/core/job/plan.h"
 #include "controller/store/meta_keys.h"
 #include "controller/store/record.pb.h"
@@ -94,6 +95,77 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.profile->steps, 5);
   EXPECT_TRUE(again.profile->memory);
   EXPECT_EQ(again.profile->ranks, job.profile->ranks);
+}
+
+TEST(RecordsTest, LabelsAndDescriptionComeBackFromTheSpec) {
+  v1::JobSpec spec;
+  spec.set_name("digits");
+  (*spec.mutable_labels())["team"] = "vision";
+  (*spec.mutable_labels())["nightly"] = "";
+  spec.set_description("two\nlines");
+  MemoryStore store;
+  const Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  // A job of a release without labels has none.
+  const Job earlier = NewJob(FromProto(JobId("job-2"), v1::JobSpec()), 8, kNow);
+  ASSERT_TRUE(store
+                  .Commit({{{JobKey(JobId("job-1")), EncodeJob(job)},
+                            {JobKey(JobId("job-2")), EncodeJob(earlier)}},
+                           {}})
+                  .ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_EQ(state->jobs.size(), 2u);
+  EXPECT_EQ(state->jobs[0].request.labels, (JobLabels{{"nightly", ""}, {"team", "vision"}}));
+  EXPECT_EQ(state->jobs[0].request.description, "two\nlines");
+  EXPECT_TRUE(state->jobs[1].request.labels.empty());
+  EXPECT_EQ(state->jobs[1].request.description, "");
+}
+
+TEST(RecordsTest, ArtifactsComeBack) {
+  Job job = NewJob(FromProto(JobId("job-1"), v1::JobSpec()), 7, kNow);
+  Artifact artifact = {"model", "/out/model", true, 7, "ab12", 40, kNow.wall, "late", {}, {}};
+  TakeArtifacts(job.artifacts, Rank(3), NodeName("w3"), {artifact});
+  job.artifacts.left_out = true;
+  MemoryStore store;
+  ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), EncodeJob(job)}}, {}}).ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok()) << state.status();
+  JobArtifacts again = state->jobs.at(0).artifacts;
+  EXPECT_TRUE(again.left_out);
+  ASSERT_EQ(again.by_name.size(), 1u);
+  const Artifact& loaded = again.by_name["model"];
+  EXPECT_EQ(loaded.path, "/out/model");
+  EXPECT_TRUE(loaded.directory);
+  EXPECT_EQ(loaded.bytes, 7);
+  EXPECT_EQ(loaded.sha256, "ab12");
+  EXPECT_EQ(loaded.step, 40);
+  EXPECT_EQ(loaded.time, kNow.wall);
+  EXPECT_EQ(loaded.error, "late");
+  EXPECT_EQ(loaded.rank, Rank(3));
+  EXPECT_EQ(loaded.node, NodeName("w3"));
+  EXPECT_FALSE(TakeArtifacts(again, Rank(3), NodeName("w3"), {artifact})) << "it is known";
+}
+
+TEST(RecordsTest, WhatAJobWasMadeFromComesBackAlsoFromAnEarlierRelease) {
+  v1::JobSpec spec;
+  spec.set_resume_from("/ckpt/job-0/step-000000000007.g3");
+  Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  job.origin = "/ckpt/job-9/step-000000000120.g2";  // It was resumed from there.
+  v1::JobRecord record;
+  ASSERT_TRUE(record.ParseFromString(EncodeJob(job)));
+  EXPECT_EQ(record.job().made_from().job(), "job-9");
+  EXPECT_EQ(record.job().made_from().step(), 120);
+  EXPECT_EQ(record.job().made_from().generation(), 2);
+  const auto load = [](const v1::JobRecord& stored) {
+    MemoryStore store;
+    EXPECT_TRUE(store.Commit({{{JobKey(JobId("job-1")), stored.SerializeAsString()}}, {}}).ok());
+    return LoadState(store)->jobs.at(0).origin;
+  };
+  EXPECT_EQ(load(record), job.origin);
+  record.mutable_job()->clear_made_from();
+  EXPECT_EQ(load(record), spec.resume_from());
+  record.mutable_job()->mutable_spec()->clear_resume_from();
+  EXPECT_EQ(load(record), "");
 }
 
 TEST(RecordsTest, JobOfAReleaseWithoutPlansHasItsFirstPlanVersion) {

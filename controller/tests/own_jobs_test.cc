@@ -52,6 +52,8 @@ class OwnScopeTest : public RolesTest {
     add("JobService", jobs_, "ApplyAdvice", &Jobs::ApplyAdvice, v1::ApplyAdviceRequest(),
         v1::RemedyDecision());
     add("JobService", jobs_, "Cancel", &Jobs::Cancel, v1::CancelJobRequest(), v1::Job());
+    add("JobService", jobs_, "ChangeLabels", &Jobs::ChangeLabels, v1::ChangeLabelsRequest(),
+        v1::Job());
     add("JobService", jobs_, "ChangeLadder", &Jobs::ChangeLadder, v1::ChangeLadderRequest(),
         v1::Job());
     add("JobService", jobs_, "ChangeMode", &Jobs::ChangeMode, v1::ChangeModeRequest(), v1::Job());

@@ -11,6 +11,7 @@
 #include "controller/core/job/profile.h"
 #include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/state_groups.h"
+#include "controller/wire/convert_artifact.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_collectives.h"
 #include "controller/wire/convert_membership.h"
@@ -148,6 +149,17 @@ static_assert(static_cast<int>(FailureKind::kRestore) == v1::FAILURE_RESTORE);
 static_assert(static_cast<int>(TrainerState::kExited) + 1 == v1::TRAINER_EXITED);
 static_assert(static_cast<int>(JobState::kRecovering) + 1 == v1::RECOVERING);
 
+v1::JobOrigin ToOrigin(const std::string& directory) {
+  v1::JobOrigin out;
+  out.set_directory(directory);
+  if (const auto saved = ParseDirectory(directory); saved.has_value()) {
+    out.set_job(saved->job.value());
+    out.set_step(saved->key.step);
+    out.set_generation(saved->key.generation);
+  }
+  return out;
+}
+
 }  // namespace
 
 v1::Rank ToProto(int r, const RankState& rank) {
@@ -240,8 +252,10 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   out.set_restarts(job.restarts);
   out.set_restart_reason(job.restart_reason);
   out.set_restored_from(job.restored_from);
+  if (!job.origin.empty()) *out.mutable_made_from() = ToOrigin(job.origin);
   out.set_submitter(job.submitter);
   SetCollectives(job.collectives, out);
+  SetArtifacts(job.artifacts, out);
   if (HasCopies(job) && job.holds_slots()) *out.mutable_copies() = CopiesToProto(job);
   return out;
 }
@@ -387,6 +401,7 @@ std::vector<TrainerReport> FromProto(const v1::NodeReport& report) {
     out.stacks_file = trainer.stacks_file();
     out.no_slipstream = trainer.no_slipstream();
     out.standby = trainer.standby();
+    out.artifacts = FromProto(trainer.artifacts());
     if (trainer.has_collectives()) out.collectives = FromProto(trainer.collectives());
   }
   return trainers;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
@@ -222,7 +223,9 @@ JobRequest FromProto(const JobId& id, const v1::JobSpec& spec) {
           TimeoutsOf(spec),
           FromProto(spec.stragglers()),
           CommandOf(spec),
-          ShardsOf(spec)};
+          ShardsOf(spec),
+          std::map<std::string, std::string>(spec.labels().begin(), spec.labels().end()),
+          spec.description()};
 }
 
 RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {

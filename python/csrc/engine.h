@@ -98,6 +98,8 @@ class Engine {
   void Save();
   // As TrainerRun::Report.
   void Report(std::vector<ReportedNumber> numbers) { run_->Report(std::move(numbers)); }
+  // As Control::SetArtifact. Any thread, until Finish.
+  void ReportArtifact(const Artifact& artifact) { control_->SetArtifact(artifact); }
   // As TrainerRun::GiveUpProfile.
   void GiveUpProfile(const std::string& why) { run_->GiveUpProfile(why); }
 

@@ -209,6 +209,12 @@ void BindEngine(py::module_& m, Platform& platform) {
       .def("process_group", WithoutGil([](Engine& engine) { return engine.TorchGroup(); }))
       .def("save", WithoutGil([](Engine& engine) { engine.Save(); }))
       .def("report", &Report)
+      .def("artifact",
+           WithoutGil([](Engine& engine, const std::string& name, const std::string& path,
+                         bool directory, int64_t bytes, const std::string& sha256, int64_t step,
+                         int64_t time_us, const std::string& error) {
+             engine.ReportArtifact({name, path, directory, bytes, sha256, step, time_us, error});
+           }))
       .def("give_up_profile",
            WithoutGil([](Engine& engine, const std::string& why) { engine.GiveUpProfile(why); }))
       .def("show_progress", WithoutGil([](Engine& engine, int64_t done, int64_t all) {

@@ -114,6 +114,13 @@ class AloneEngine:
         shown = (f"{name}={value:.6g}" for name, value, step in numbers if step == self._next)
         print(f"step={self._next}", *shown, flush=True)
 
+    def artifact(self, name: str, path: str, _directory: bool, size: int, sha256: str, step: int,
+                 _time_us: int, error: str) -> None:
+        """Prints it once it is hashed."""
+        if sha256 or error:
+            print(f"artifact {name} of step {step}: {path},", error or
+                  f"{size} bytes, sha256 {sha256}", flush=True)
+
     def give_up_profile(self, _why: str) -> None:
         pass
 

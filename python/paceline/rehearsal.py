@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import copy
 import time
-from typing import TYPE_CHECKING, Optional, Sequence, Tuple
+from typing import TYPE_CHECKING, Any, Optional, Sequence, Tuple
 
 import torch
 
@@ -83,6 +83,9 @@ class Rehearsal(AloneEngine):
         return super().before_update(clip)
 
     def report(self, numbers: Sequence[Tuple[str, float, int]]) -> None:
+        pass
+
+    def artifact(self, *_what: Any) -> None:
         pass
 
     def fail(self, what: str) -> None:

@@ -28,9 +28,11 @@ import torch
 from torch.amp.grad_scaler import GradScaler
 
 from paceline.alone import group_of_one
+from paceline.artifacts import Artifacts
 from paceline.attached import (check_stateful, load, modules_of, ranks_per_batch, replica_of,
                                sharded_model, trained_by)
-from paceline.errors import is_collective, is_of_a_step, text_of
+from paceline.errors import text_of
+from paceline.evaluation import evaluate
 from paceline.loader import Iterable, Loader, OwnLoader
 from paceline.optimizer_hooks import OptimizerHooks
 from paceline.rehearsal import Rehearsal
@@ -85,6 +87,7 @@ class Run:
         self._unused_parameters = False
         self._evaluation: Optional[Evaluation] = None
         self._numbers = ReportedNumbers()
+        self._artifacts = Artifacts()
         self._loaders: List[Loader] = []
         # By the loader's id: the loader, and its batches.
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
@@ -92,7 +95,7 @@ class Run:
         self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
         self._attached = False
         self._loaded = self._rehearsed = False
-        self._made = 0  # Steps that this rank has made.
+        self._made = self._closed_at = 0  # Steps that this rank has made; done at the last close.
         self._slots_known = False
         self._done = self._failed = self._finished = False
 
@@ -297,6 +300,19 @@ class Run:
                                "`with step:`")
         self._numbers.add(numbers, Step._active._reported)
 
+    def artifact(self, path: Union[str, os.PathLike[str]], name: Optional[str] = None) -> None:
+        """Reports a file or directory that the script has made, complete by now.
+        `paceline job describe` shows it with the steps done, its size, and its SHA-256, which a
+        thread beside the training makes; the process waits for it at its end, a minute at most.
+
+        name: unique in the job; None: the path's last part. Of what is reported again the last
+          one counts, of several ranks too: let one report. Nothing is copied or removed.
+
+        Raises OSError if there is no such path, ValueError for a name that report would not take, a
+        path of more than 1024 bytes, and more than 32 names in all.
+        """
+        self._artifacts.add(path, name, self._steps_done, self._engine.artifact)
+
     def steps(self, *, rehearse: bool = False) -> Iterator[Step]:
         """Yields one Step after another until the job's steps are done or a stop is asked for.
 
@@ -344,7 +360,7 @@ class Run:
                 self._engine.report([])
             self._order = order
             if order.kind == "evaluate":
-                self._evaluate()
+                evaluate(self)
                 continue
             if self._sharded is not None:
                 self._sharded.begin_step()
@@ -364,6 +380,7 @@ class Run:
             next(self.steps(), None)  # The script has left the loop behind its last step.
         if not (self._done or self._failed):
             self._engine.fail("the script ended before its training did")
+        self._artifacts.close(60 if self._steps_done >= self.total_steps else 2)
         code = self._engine.finish()
         if self._engine.is_broken:
             # Threads may hang in a group that lost ranks: nobody waits for them.
@@ -373,12 +390,17 @@ class Run:
         return code
 
     @property
+    def _steps_done(self) -> int:
+        """Steps of the job that are done, as far as this rank knows."""
+        if self._newest is None:
+            return self._closed_at
+        step = self._newest[0]
+        return step.number + (step.done and not step.rehearsal)
+
+    @property
     def _made_last(self) -> bool:
         """Whether the newest step is done, and is the job's last."""
-        if self._newest is None:
-            return False
-        step = self._newest[0]
-        return step.done and not step.rehearsal and step.number + 1 == self.total_steps
+        return self._newest is not None and self._steps_done == self.total_steps
 
     def _close_step(self) -> None:
         """What follows a step once the script has left its block, if it has made one."""
@@ -386,6 +408,7 @@ class Run:
             return
         step, order = self._newest
         step._check_left()  # pylint: disable=protected-access
+        self._closed_at = self._steps_done
         self._newest = None
         if step.done:
             # A script may make an iterable for each step.
@@ -425,25 +448,3 @@ class Run:
         if self._order.updates and not self._slots_known:
             self._engine.set_optimizer_slots(self._state.slots())
             self._slots_known = True
-
-    def _evaluate(self) -> None:
-        training = {module: module.training for module in self._modules.values()}
-        try:
-            for module in training:
-                module.eval()
-            with torch.no_grad():
-                score = self._evaluation and self._evaluation(self.data_rank, self.data_world_size)
-            if not isinstance(score, Score):
-                raise TypeError(f"the function of @run.evaluation has returned a "
-                                f"{type(score).__name__}; it must return a paceline.Score")
-            if self._sharded is not None:
-                self._sharded.end_evaluation()
-            self._engine.end_evaluation(score.loss, score.correct, score.count, int(score.count))
-        except BaseException as error:
-            if not (is_of_a_step(error)
-                    and self._engine.cut_off(text_of(error), is_collective(error))):
-                self._fail(error)
-                raise
-        finally:
-            for module, was_training in training.items():
-                module.train(was_training)

@@ -292,6 +292,9 @@ if "OUT" in settings:
     with open(f"{settings['OUT']}/model.rank{run.rank}", "wb") as file:
         for parameter in model.parameters():
             file.write(parameter.detach().numpy().tobytes())
+    if "artifact" in habits:
+        run.artifact(f"{settings['OUT']}/model.rank{run.rank}", name="model")
+        run.artifact(settings["OUT"])
 connection.sendall(b"ping")
 print("the connection answers", connection.recv(9).decode())
 print("the schedule has made", scheduler.last_epoch, "steps")

@@ -155,6 +155,25 @@ TEST_F(SessionTest, NumbersOfTheScriptCountOnceTheirStepDoes) {
   unsetenv("HABITS");
 }
 
+TEST_F(SessionTest, WhatTheScriptHasMadeIsToldWithItsHash) {
+  setenv("HABITS", "artifact", 1);
+  const auto daemon = RunUndisturbedSession(1, "");
+  const v1::TrainerStatus status = daemon->status(0);
+  ASSERT_EQ(status.artifacts_size(), 2);
+  const v1::Artifact& model = status.artifacts(0);
+  EXPECT_EQ(model.name(), "model");
+  EXPECT_THAT(model.path(), HasSubstr("/model.rank0"));
+  EXPECT_FALSE(model.directory());
+  EXPECT_GT(model.bytes(), 0);
+  EXPECT_EQ(model.sha256().size(), 64U);
+  EXPECT_EQ(model.step(), 24);
+  EXPECT_EQ(model.error(), "");
+  EXPECT_TRUE(status.artifacts(1).directory());
+  EXPECT_GT(status.artifacts(1).bytes(), model.bytes());
+  EXPECT_EQ(status.artifacts(1).sha256().size(), 64U);
+  unsetenv("HABITS");
+}
+
 TEST_F(SessionTest, SavesWhenTheScriptAsks) {
   setenv("HABITS", "save", 1);
   const auto undisturbed = RunUndisturbedSession(

@@ -40,6 +40,8 @@ json EmptyCluster() {
 json JobOf(const std::string& id, const std::string& text) {
   return {{"id", id},
           {"name", text},
+          {"labels", json::array({text})},
+          {"label_count", 3},
           {"state", "running"},
           {"reason", text},
           {"save_trouble", ""},
@@ -108,6 +110,22 @@ json JobDetail(const std::string& text, int ranks, int steps) {
   }
   return {{"id", "job-1"},
           {"known", true},
+          {"labels", json::array({text, "team=vision"})},
+          {"description", text},
+          {"lineage",
+           {{"directory", text},
+            {"ancestors",
+             json::array({{{"id", "job-0"}, {"name", text}, {"known", true}, {"step", 40}}})},
+            {"children",
+             json::array({{{"id", "job-2"}, {"name", "next"}, {"known", true}, {"step", 80}}})},
+            {"child_count", 3}}},
+          {"artifacts", json::array({{{"name", text},
+                                      {"path", "/out"},
+                                      {"node", "w0"},
+                                      {"step", 40},
+                                      {"bytes", 20},
+                                      {"sha256", "ab12"},
+                                      {"error", ""}}})},
           {"job", JobOf("job-1", text)},
           {"table",
            {{"ranks", ranks},
@@ -198,6 +216,11 @@ TEST_F(PageViewTest, HostileTextStaysText) {
   browser_.WaitUntil("document.getElementById('rank-rows').children.length === 1");
   EXPECT_EQ(browser_.Text("#job-rows .name a"), kHostile);
   EXPECT_EQ(browser_.Text("#job-name"), kHostile);
+  EXPECT_EQ(browser_.Text("#job-rows .labels"), absl::StrCat(kHostile, " · 2 more"));
+  EXPECT_EQ(browser_.Text("#job-labels"), absl::StrCat("Labels: ", kHostile, " · team=vision"));
+  EXPECT_EQ(browser_.Text("#job-description"), kHostile);
+  EXPECT_EQ(browser_.Text("#artifact-list .what"),
+            absl::StrCat(kHostile, ": /out on w0, 20 bytes, sha256 ab12"));
   EXPECT_EQ(browser_.Text("#node-tiles .name"), kHostile);
   EXPECT_EQ(browser_.Text("#decision-list .what"), kHostile);
   EXPECT_EQ(browser_.Text("#event-list .what"), kHostile);
@@ -205,6 +228,18 @@ TEST_F(PageViewTest, HostileTextStaysText) {
   EXPECT_NE(browser_.Text("#automation").find(kHostile), std::string::npos);
   EXPECT_EQ(browser_.Value("document.querySelectorAll('img, main b').length"), 0);
   EXPECT_EQ(browser_.Value("document.title"), "Paceline · 1 job");
+}
+
+TEST_F(PageViewTest, LineageLeadsToTheJobsBeforeAndAfter) {
+  Publish(FullCluster("n1"), JobDetail("digits", 4, 20));
+  Open("/#job=job-1");
+  browser_.WaitUntil("document.getElementById('lineage').checkVisibility()");
+  EXPECT_EQ(browser_.Value("[...document.querySelectorAll('#lineage-list li')]"
+                           ".map((item) => item.textContent).join('|')"),
+            "digits|digits, step 40|this job|next, from step 80|2 more");
+  EXPECT_EQ(browser_.Value("[...document.querySelectorAll('#lineage-list a')]"
+                           ".map((link) => link.getAttribute('href')).join('|')"),
+            "#job=job-0|#job=job-2");
 }
 
 TEST_F(PageViewTest, CodeThatGetsInDoesNotRun) {

@@ -1,4 +1,4 @@
-// paceline job ladder, mode, profile and cancel: changes of a job while it trains.
+// paceline job label, ladder, mode, profile and cancel: changes of a job.
 #include <algorithm>
 #include <memory>
 #include <string>
@@ -18,6 +18,7 @@
 #include "cli/view/job/figures_text.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/strategy_text.h"
+#include "cli/view/page.h"
 #include "common/core/status_macros.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -86,6 +87,52 @@ int AwaitPlan(Program& program, v1::Job job) {
   return program.Fail(
       kCliFailed,
       absl::StrCat(job.id(), " ended before its ranks took plan version ", version, " up"));
+}
+
+struct JobLabelFlags {
+  std::string job;
+  std::vector<std::string> changes;
+  std::string description;
+  std::string request_id;
+  bool describes = false;  // --description is given, if only as "".
+};
+
+int LabelJob(Program& program, const JobLabelFlags& flags) {
+  v1::Job job;
+  grpc::Status status;
+  if (flags.changes.empty() && !flags.describes) {
+    if (!flags.request_id.empty()) {
+      return program.Fail(kCliUsage,
+                          "nothing is to be changed; give KEY=VALUE, KEY- or --description");
+    }
+    status = GetJob(program, flags.job, &job);
+  } else {
+    v1::ChangeLabelsRequest request;
+    request.set_job(flags.job);
+    request.set_request_id(RequestId(flags.request_id));
+    for (const std::string& change : flags.changes) request.add_labels(change);
+    if (flags.describes) request.set_description(flags.description);
+    status = program.client().Call(methods::kJobChangeLabels, request, &job);
+  }
+  return TellAnswer(program, status, job, [&](std::ostream& out) {
+    const std::string labels = SanitizeLine(LabelsText(job.spec()));
+    out << JobNameText(job) << ": " << (labels.empty() ? "no labels" : labels) << std::endl;
+    if (!job.spec().description().empty()) out << Indented(job.spec().description(), "  ");
+  });
+}
+
+void AddJobLabel(CLI::App& parent, Program& program) {
+  const auto flags = std::make_shared<JobLabelFlags>();
+  CLI::App* verb = parent.add_subcommand(
+      "label", "Show or change the labels and the description of a job, also after its end");
+  AddJob(*verb, flags->job);
+  verb->add_option("CHANGE", flags->changes,
+                   "KEY=VALUE sets a label, KEY- removes one. Default: show them");
+  verb->add_option("--description", flags->description,
+                   "What the job is for; \"\" removes it. Default: as it is")
+      ->each([flags](const std::string&) { flags->describes = true; });
+  AddRequestId(*verb, flags->request_id);
+  RunWith(*verb, program, flags, LabelJob);
 }
 
 struct JobLadderFlags {
@@ -350,6 +397,7 @@ void AddJobCancel(CLI::App& parent, Program& program) {
 }  // namespace
 
 void AddJobChanges(CLI::App& parent, Program& program) {
+  AddJobLabel(parent, program);
   AddJobLadder(parent, program);
   AddJobMode(parent, program);
   AddJobProfile(parent, program);

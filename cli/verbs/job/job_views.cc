@@ -23,6 +23,7 @@
 #include "cli/view/job/job_table.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/series_page.h"
+#include "common/core/labels.h"
 #include "proto/job.pb.h"
 #include "proto/job_history.pb.h"
 #include "proto/telemetry.pb.h"
@@ -34,6 +35,7 @@ constexpr int kMostPerPage = 1000;
 
 struct JobListFlags {
   std::vector<std::string> states;
+  std::string selector;
   int limit = 50;
   bool watch = false;
 };
@@ -59,6 +61,7 @@ std::vector<v1::JobState> StatesOf(const JobListFlags& flags) {
 grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobsResponse* jobs) {
   v1::ListJobsRequest request;
   for (const v1::JobState state : StatesOf(flags)) request.add_states(state);
+  request.set_label_selector(flags.selector);
   do {
     request.set_page_size(std::min(kMostPerPage, flags.limit - jobs->jobs_size()));
     v1::ListJobsResponse page;
@@ -76,8 +79,15 @@ std::vector<v1::Job> JobsOf(const v1::ListJobsResponse& jobs) {
   return {jobs.jobs().begin(), jobs.jobs().end()};
 }
 
-bool IsWanted(const v1::Job& job, const std::vector<v1::JobState>& states) {
-  return states.empty() || std::count(states.begin(), states.end(), job.state()) > 0;
+// Whether a watch shows the job; List asks the controller for the same.
+std::function<bool(const v1::Job&)> WantedBy(const JobListFlags& flags) {
+  // The flag has been checked.
+  const LabelSelector selector = LabelSelector::Parse(flags.selector).value_or(LabelSelector());
+  return [selector, states = StatesOf(flags)](const v1::Job& job) {
+    const auto& labels = job.spec().labels();
+    return (states.empty() || std::count(states.begin(), states.end(), job.state()) > 0) &&
+           selector.Matches(JobLabels(labels.begin(), labels.end()));
+  };
 }
 
 // Inserts the job of an event, newest first, unless the list has a later state of it.
@@ -102,7 +112,7 @@ void PutInto(std::vector<v1::Job>* jobs, const v1::JobEvent& event, bool wanted)
 // Updates the table in place until Ctrl-C. `first`: what to show first.
 grpc::Status WatchTable(Program& program, const JobListFlags& flags,
                         const v1::ListJobsResponse& first) {
-  const std::vector<v1::JobState> states = StatesOf(flags);
+  const std::function<bool(const v1::Job&)> is_wanted = WantedBy(flags);
   std::vector<v1::Job> jobs = JobsOf(first);
   LiveView view(program, [&] {
     std::vector<v1::Job> shown = jobs;
@@ -112,7 +122,7 @@ grpc::Status WatchTable(Program& program, const JobListFlags& flags,
   JobWatch watch;
   watch.after_revision = first.revision();
   watch.each = [&](const v1::JobEvent& event) {
-    view.Update([&] { PutInto(&jobs, event, IsWanted(event.job(), states)); });
+    view.Update([&] { PutInto(&jobs, event, is_wanted(event.job())); });
     return true;
   };
   watch.on_outage = [&](const grpc::Status&) { view.Say(program.OutageText()); };
@@ -125,10 +135,7 @@ grpc::Status WatchTable(Program& program, const JobListFlags& flags,
 }
 
 int WatchList(Program& program, const JobListFlags& flags) {
-  if (!WatchesInPlace(program)) {
-    return TellJobChanges(
-        program, [states = StatesOf(flags)](const v1::Job& job) { return IsWanted(job, states); });
-  }
+  if (!WatchesInPlace(program)) return TellJobChanges(program, WantedBy(flags));
   v1::ListJobsResponse jobs;
   grpc::Status status = FetchJobs(program, flags, &jobs);
   if (status.ok()) status = WatchTable(program, flags, jobs);
@@ -149,8 +156,9 @@ int ListJobs(Program& program, const JobListFlags& flags) {
     return kCliOk;
   }
   if (jobs.jobs().empty()) {
-    program.Note(flags.states.empty() ? "no jobs yet; `paceline submit FILE` makes one"
-                                      : "no job in such a state");
+    program.Note(!flags.selector.empty() ? "no job with such labels"
+                 : !flags.states.empty() ? "no job in such a state"
+                                         : "no jobs yet; `paceline submit FILE` makes one");
     return kCliOk;
   }
   program.out() << JobTable(JobsOf(jobs), absl::Now(), program.style()) << std::flush;
@@ -166,6 +174,13 @@ void AddJobList(CLI::App& parent, Program& program) {
   verb->add_option("--state", flags->states, "Only jobs in one of these states")
       ->delimiter(',')
       ->check(CLI::IsMember(StateNames(), CLI::ignore_case));
+  verb->add_option("-l,--selector", flags->selector,
+                   "Only jobs with such labels: KEY=VALUE, KEY!=VALUE, KEY, !KEY; several, "
+                   "separated by commas, have to hold all")
+      ->check([](const std::string& text) {
+        if (text.empty()) return std::string("is empty; give labels such as model=llama");
+        return std::string(LabelSelector::Parse(text).status().message());
+      });
   verb->add_option("--limit", flags->limit, "List at most so many jobs")
       ->check(WholeNumber(1, 1000000))
       ->capture_default_str();

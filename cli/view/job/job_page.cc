@@ -10,6 +10,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "absl/strings/string_view.h"
 #include "absl/strings/strip.h"
 #include "cli/job_file/job_file.h"
 #include "cli/text/sanitize.h"
@@ -25,6 +26,9 @@
 namespace paceline {
 namespace {
 
+// As wide as the labels of lines.
+constexpr absl::string_view kMargin = "            ";
+
 // So many replicas that are on several nodes are named.
 constexpr size_t kReplicasReported = 4;
 
@@ -33,6 +37,18 @@ std::string EvaluationText(const v1::EvaluationResult& result) {
       result.has_accuracy() ? absl::StrCat("accuracy ", PercentText(result.accuracy()), ", ") : "",
       "loss ", LossText(result.loss()), " on ", result.samples(), " samples after step ",
       result.step());
+}
+
+// Adds labels and description, whose further lines are below the first.
+void AddAbout(std::string* page, const v1::JobSpec& spec) {
+  AddLine(page, "Labels", SanitizeLine(LabelsText(spec)));
+  const std::string lines = Indented(spec.description(), kMargin);
+  AddLine(page, "About", absl::StripSuffix(absl::StripPrefix(lines, kMargin), "\n"));
+}
+
+// Adds a block of text unless it is empty.
+void AddBlock(std::string* page, absl::string_view heading, const std::string& text) {
+  if (!text.empty()) absl::StrAppend(page, "\n", heading, ":\n", text);
 }
 
 std::string PlanText(const v1::Job& job) {
@@ -65,6 +81,54 @@ std::string ProgressFacts(const v1::Job& job) {
   }
   if (progress.has_mfu()) absl::StrAppend(&text, "MFU ", PercentText(progress.mfu()), ", ");
   absl::StrAppend(&text, DurationText(progress.training_s()), " of training");
+  return text;
+}
+
+// Adds the checkpoint, or else the weights, that the job began with, and its data. Its code has a
+// line of its own.
+void AddOrigin(std::string* page, const v1::Job& job) {
+  std::vector<std::string> lines;
+  if (job.has_made_from()) {
+    const v1::JobOrigin& origin = job.made_from();
+    const std::string saved = origin.job().empty() ? ""
+                                                   : absl::StrCat(origin.job(), "/", origin.step(),
+                                                                  ".g", origin.generation(), ", ");
+    lines.push_back(absl::StrCat("checkpoint ", saved, origin.directory()));
+  }
+  const v1::JobSpec& spec = job.spec();
+  if (!spec.init_from().empty()) lines.push_back(absl::StrCat("weights ", spec.init_from()));
+  if (!spec.data().train().empty()) lines.push_back(absl::StrCat("data ", spec.data().train()));
+  for (size_t i = 0; i < lines.size(); ++i) {
+    const std::string line = SanitizeLine(lines[i]);
+    if (i == 0) {
+      AddLine(page, "Made from", line);
+    } else {
+      absl::StrAppend(page, kMargin, line, "\n");
+    }
+  }
+}
+
+// What the job's scripts have made, by name; empty: nothing. Hashes in full only if it is wide.
+std::string ArtifactTable(const v1::Job& job, const PageStyle& style) {
+  if (job.artifacts().empty()) return "";
+  constexpr int kHashShown = 12;
+  Table table({{"NAME"}, {"STEP", true}, {"SIZE", true}, {"SHA256"}, {"NODE"}, {"PATH"}});
+  for (const v1::Artifact& artifact : job.artifacts()) {
+    const std::string& sha256 = artifact.sha256();
+    const bool settled = !sha256.empty() || !artifact.error().empty();
+    table.Add({artifact.name(), absl::StrCat(artifact.step()),
+               sha256.empty() ? "" : BytesText(artifact.bytes()),
+               !settled     ? "not known yet"
+               : style.wide ? sha256
+                            : sha256.substr(0, kHashShown),
+               artifact.node(),
+               absl::StrCat(artifact.path(), artifact.directory() ? "/" : "",
+                            artifact.error().empty() ? "" : ": ", artifact.error())});
+  }
+  std::string text = table.Rendered(style.width, style.colours);
+  if (job.artifacts_left_out()) {
+    absl::StrAppend(&text, "  and more names, of which only ", job.artifacts_size(), " are kept\n");
+  }
   return text;
 }
 
@@ -285,6 +349,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   AddLine(&page, "State", Painted(StateText(job.state()), StateColour(job.state()), style.colours));
   AddLine(&page, "Reason", TellOnce(reported, SanitizeLine(job.reason())));
   AddLine(&page, "Submitter", SanitizeLine(job.submitter()));
+  AddAbout(&page, job.spec());
   AddLine(&page, "Created", MomentText(TimeOf(job.has_create_time(), job.create_time()), now));
   if (job.has_start_time()) {
     AddLine(&page, "Started", MomentText(TimeOf(true, job.start_time()), now));
@@ -305,6 +370,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
             SanitizeLine(absl::StrCat(CodeText(job.spec().code()), ", sha256 ",
                                       job.spec().code().sha256())));
   }
+  AddOrigin(&page, job);
   if (const std::string standby = StandbyText(job); !standby.empty()) {
     AddLine(&page, "Standby", standby);
   }
@@ -321,14 +387,12 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, reported));
-  if (job.ranks_size() > 0)
-    absl::StrAppend(&page, "\nRanks:\n", RankTable(job, now, style, reported));
-  const std::string changes = ChangeTable(job, now, style.width, style.colours, reported);
-  if (!changes.empty()) absl::StrAppend(&page, "\nChanges of membership:\n", changes);
-  const std::string figures = FigureTable(job, style.width, style.colours);
-  if (!figures.empty()) absl::StrAppend(&page, "\nFigures:\n", figures);
-  const std::string rounds = RoundTable(job, style.width, style.colours);
-  if (!rounds.empty()) absl::StrAppend(&page, "\nRounds:\n", rounds);
+  if (job.ranks_size() > 0) AddBlock(&page, "Ranks", RankTable(job, now, style, reported));
+  AddBlock(&page, "Changes of membership",
+           ChangeTable(job, now, style.width, style.colours, reported));
+  AddBlock(&page, "Figures", FigureTable(job, style.width, style.colours));
+  AddBlock(&page, "Rounds", RoundTable(job, style.width, style.colours));
+  AddBlock(&page, "Artifacts", ArtifactTable(job, style));
   if (job.has_profile()) {
     absl::StrAppend(&page, "\nProfile ", job.profile().request().id(), ":\n",
                     ProfileTable(job, style.width, style.colours));

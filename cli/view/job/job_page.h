@@ -12,8 +12,9 @@
 
 namespace paceline {
 
-// State and reason, times, strategy, checkpoints, progress, evaluation, ranks, figures, profile,
-// failure, spec. A long reason is shown in full only once, unless `style` is wide.
+// State and reason, labels, description, times, strategy, checkpoints, progress, evaluation, ranks,
+// figures, profile, failure, spec. A long reason is shown in full only once, unless `style` is
+// wide.
 std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style);
 
 // The spec as a job file, with a heading; without defaults unless `style` is wide.

@@ -15,7 +15,7 @@
 namespace paceline {
 namespace {
 
-std::vector<Table::Column> Columns(bool checkpoints, bool wide) {
+std::vector<Table::Column> Columns(bool checkpoints, bool labels, bool wide) {
   std::vector<Table::Column> columns = {{"ID"},
                                         {"NAME"},
                                         {"STATE"},
@@ -30,6 +30,7 @@ std::vector<Table::Column> Columns(bool checkpoints, bool wide) {
         columns.end(),
         {{"QUEUE"}, {"SUBMITTER"}, {"MODEL"}, {"NODES"}, {"RESTARTS", true}, {"AGE", true}});
   }
+  if (labels) columns.push_back({"LABELS"});
   columns.push_back({"REASON"});
   return columns;
 }
@@ -58,7 +59,10 @@ std::string ReasonOf(const v1::Job& job, absl::Time now) {
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style) {
   const bool checkpoints = std::any_of(jobs.begin(), jobs.end(),
                                        [](const v1::Job& job) { return job.has_checkpoints(); });
-  Table table(Columns(checkpoints, style.wide));
+  const bool labels = style.wide && std::any_of(jobs.begin(), jobs.end(), [](const v1::Job& job) {
+                        return !job.spec().labels().empty();
+                      });
+  Table table(Columns(checkpoints, labels, style.wide));
   for (const v1::Job& job : jobs) {
     const bool stepped = job.progress().step() > 0;
     const double run = RunSeconds(job, now);
@@ -75,6 +79,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
       row.insert(row.end(), {QueueOf(job), job.submitter(), ModelText(job.spec()), NodesOf(job),
                              absl::StrCat(job.restarts()), AgeOf(job, now)});
     }
+    if (labels) row.emplace_back(LabelsText(job.spec()));
     row.emplace_back(ReasonOf(job, now));
     table.Add(std::move(row));
   }

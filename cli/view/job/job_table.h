@@ -11,7 +11,7 @@
 
 namespace paceline {
 
-// Keeps the order of `jobs`. Wide: also queue, model, nodes, restarts and age.
+// Keeps the order of `jobs`. Wide: also queue, model, nodes, restarts, age and labels.
 std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const PageStyle& style);
 
 // One row per queue with jobs that have not ended, by name: how many wait and how many train, the

@@ -39,6 +39,17 @@ TEST(JobTableTest, WideHasMoreColumns) {
   EXPECT_THAT(table, HasSubstr("urgent   ann        resnet18  w0,w1         1  1 min 40 s  -"));
 }
 
+TEST(JobTableTest, WideShowsLabelsIfThereAreAny) {
+  std::vector<v1::Job> jobs = Jobs();
+  (*jobs[1].mutable_spec()->mutable_labels())["team"] = "vision";
+  (*jobs[1].mutable_spec()->mutable_labels())["model"] = "llama";
+  const absl::Time now = absl::FromUnixSeconds(1000);
+  EXPECT_THAT(JobTable(jobs, now, {}), Not(HasSubstr("LABELS")));
+  PageStyle wide;
+  wide.wide = true;
+  EXPECT_THAT(JobTable(jobs, now, wide), HasSubstr("model=llama,team=vision  no slots"));
+}
+
 TEST(JobTableTest, SavesThatFailAreAReason) {
   std::vector<v1::Job> jobs = Jobs();
   jobs[1].mutable_checkpoints()->set_last_error("disk full");

@@ -4,6 +4,8 @@
 #include <time.h>
 
 #include <algorithm>
+#include <map>
+#include <string>
 #include <vector>
 
 #include "absl/strings/match.h"
@@ -184,6 +186,11 @@ std::string CommandName(const v1::JobSpec& spec) {
 }
 
 }  // namespace
+
+std::string LabelsText(const v1::JobSpec& spec) {
+  const std::map<std::string, std::string> by_key(spec.labels().begin(), spec.labels().end());
+  return absl::StrJoin(by_key, ",", absl::PairFormatter("="));
+}
 
 std::string CommandText(const v1::JobSpec& spec) {
   return SanitizeLine(

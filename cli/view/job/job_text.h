@@ -46,6 +46,9 @@ std::string ExitText(const v1::TrainerExit& exit);
 // program: "train.py".
 std::string ModelText(const v1::JobSpec& spec);
 
+// "model=llama,nightly=,team=vision", by key.
+std::string LabelsText(const v1::JobSpec& spec);
+
 // "python3 train.py --width 512 in /home/ann/net".
 std::string CommandText(const v1::JobSpec& spec);
 

@@ -45,6 +45,7 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.JobService/Advise", Role::kViewer, kOwn},
     {"/paceline.v1.JobService/ApplyAdvice", Role::kSubmitter, kOwn},
     {"/paceline.v1.JobService/Cancel", Role::kSubmitter, kOwn},
+    {"/paceline.v1.JobService/ChangeLabels", Role::kSubmitter, kOwn},
     {"/paceline.v1.JobService/ChangeLadder", Role::kSubmitter, kOwn},
     {"/paceline.v1.JobService/ChangeMode", Role::kSubmitter, kOwn},
     {"/paceline.v1.JobService/Get", Role::kViewer, kOwn},

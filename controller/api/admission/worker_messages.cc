@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/utf8_prefix.h"
 #include "common/identity/principal.h"
+#include "controller/core/job/artifacts.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_checkpoint.h"
 #include "controller/wire/convert_collectives.h"
@@ -34,6 +35,16 @@ void LimitFigures(v1::RankFigures* figures) {
   }
 }
 
+void LimitArtifacts(google::protobuf::RepeatedPtrField<v1::Artifact>* artifacts) {
+  KeepFirst(artifacts, static_cast<int>(kMostArtifacts));
+  for (v1::Artifact& artifact : *artifacts) {
+    Cut(artifact.mutable_name(), kMaxNumberName);
+    Cut(artifact.mutable_path(), kMaxArtifactText);
+    Cut(artifact.mutable_sha256(), kMaxNumberName);
+    Cut(artifact.mutable_error(), kMaxArtifactText);
+  }
+}
+
 void LimitTrainer(v1::TrainerReport* trainer) {
   if (trainer->has_id()) Cut(trainer->mutable_id()->mutable_job_id(), kMaxNodeText);
   Cut(trainer->mutable_store_address(), kMaxNodeText);
@@ -52,6 +63,7 @@ void LimitTrainer(v1::TrainerReport* trainer) {
     Cut(trainer->mutable_profile()->mutable_error());
   }
   for (v1::SaveStatus& save : *trainer->mutable_saves()) Cut(save.mutable_error());
+  LimitArtifacts(trainer->mutable_artifacts());
   if (trainer->has_membership()) Cut(trainer->mutable_membership()->mutable_error());
 }
 

@@ -36,6 +36,7 @@ inline constexpr int kMaxTasksReported = 4096;     // Checkpoint tasks; each is 
 inline constexpr int kMaxLevelsReported = 64;      // Group sizes of one job's ladder.
 inline constexpr int kMaxNumbersReported = 32;     // Of a session's script; as run.report allows.
 inline constexpr size_t kMaxNumberName = 64;
+inline constexpr size_t kMaxArtifactText = 1024;  // Paths and errors; names are as of numbers.
 
 // The same rule as for a principal's name.
 bool IsNodeName(absl::string_view name);

@@ -1,15 +1,17 @@
-// Changes of a job: its ladder, its mode and profiles while it trains, cancelling it, and resuming
-// it after its end.
+// Changes of a job: its labels, its ladder, its mode and profiles while it trains, cancelling it,
+// and resuming it after its end.
 #include <algorithm>
 #include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 #include "absl/time/time.h"
+#include "common/core/labels.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
 #include "controller/api/admission/caller.h"
@@ -77,6 +79,22 @@ std::vector<SpecProblem> CheckChange(const v1::ChangeModeRequest& request,
     problems.push_back({std::string(field), std::move(problem.message)});
   }
   return problems;
+}
+
+// Sets labels and description of `spec`, which is the job's. Returns the problems of the change.
+std::vector<SpecProblem> Relabel(const Job& job, const v1::ChangeLabelsRequest& request,
+                                 v1::JobSpec* spec) {
+  if (request.labels().empty() && !request.has_description()) {
+    return {{"labels", "are missing; give KEY=VALUE, KEY- or a description"}};
+  }
+  const std::vector<std::string> changes(request.labels().begin(), request.labels().end());
+  const absl::StatusOr<JobLabels> labels = Relabelled(job.request.labels, changes);
+  if (!labels.ok()) return {{"labels", std::string(labels.status().message())}};
+  spec->clear_labels();
+  for (const auto& [key, value] : *labels) (*spec->mutable_labels())[key] = value;
+  if (request.has_description()) spec->set_description(request.description());
+  std::vector<SpecProblem> problems = CheckSpecSizes(*spec);
+  return problems.empty() ? CheckLabels(*spec) : problems;
 }
 
 // Checks a path, since it becomes part of each trainer's plan.
@@ -179,6 +197,30 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
        });
 }
 
+void JobService::DoChangeLabels(const Principal& caller, const v1::ChangeLabelsRequest& request,
+                                v1::Job* reply, Answer answer) {
+  v1::ChangeLabelsRequest contents = request;
+  contents.clear_request_id();
+  Once(caller, request.request_id(),
+       Fingerprint(absl::StrCat("labels ", contents.SerializeAsString())), reply, answer,
+       [&](const ControlLoop::RequestId& request_id) {
+         const Job* job = nullptr;
+         const grpc::Status found = Find(caller, request.job(), &job);
+         if (!found.ok()) return answer(found);
+         v1::JobSpec spec;
+         spec.ParseFromString(job->request.spec);
+         const std::vector<SpecProblem> problems = Relabel(*job, request, &spec);
+         if (!problems.empty()) {
+           return answer(FieldsError("LABELS_INVALID", "the job cannot be labelled so", problems));
+         }
+         const JobId id = job->request.id;
+         const LabelsChanged event{id, spec.SerializeAsString(),
+                                   JobLabels(spec.labels().begin(), spec.labels().end()),
+                                   spec.description()};
+         control_->ApplyRequest(request_id, id, event, ReplyTo(id, reply, answer));
+       });
+}
+
 void JobService::DoChangeMode(const Principal& caller, const v1::ChangeModeRequest& request,
                               v1::Job* reply, Answer answer) {
   v1::ChangeModeRequest contents = request;
@@ -232,6 +274,18 @@ void JobService::DoProfile(const Principal& caller, const v1::ProfileJobRequest&
          control_->ApplyRequest(request_id, id, ProfileOrdered{id, std::move(profile)},
                                 ReplyTo(id, reply, answer));
        });
+}
+
+grpc::ServerUnaryReactor* JobService::ChangeLabels(grpc::CallbackServerContext* context,
+                                                   const v1::ChangeLabelsRequest* request,
+                                                   v1::Job* reply) {
+  grpc::ServerUnaryReactor* reactor = context->DefaultReactor();
+  if (!limits_->AdmitMutation(*context, *request, reactor)) return reactor;
+  loop_->Post([=, caller = CallerOf(*context)] {
+    DoChangeLabels(caller, *request, reply,
+                   [reactor](const grpc::Status& status) { reactor->Finish(status); });
+  });
+  return reactor;
 }
 
 grpc::ServerUnaryReactor* JobService::ChangeLadder(grpc::CallbackServerContext* context,

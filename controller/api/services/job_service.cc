@@ -8,11 +8,13 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 #include "absl/strings/string_view.h"
 #include "absl/time/clock.h"
+#include "common/core/labels.h"
 #include "common/job_spec/device_memory.h"
 #include "common/job_spec/job_spec.h"
 #include "common/log.h"
@@ -191,7 +193,7 @@ void JobService::DoSubmit(const Principal& caller, const v1::SubmitJobRequest& r
                            ReplyTo(id, reply, answer));
   };
   if (request.validate_only()) return submit(nullptr);
-  Once(caller, request.request_id(), Fingerprint(request.spec().SerializeAsString()), reply, answer,
+  Once(caller, request.request_id(), Fingerprint(StableBytes(request.spec())), reply, answer,
        [&](const ControlLoop::RequestId& request_id) { submit(&request_id); });
 }
 
@@ -264,11 +266,17 @@ grpc::ServerUnaryReactor* JobService::List(grpc::CallbackServerContext* context,
     if (!request->page_token().empty() && !absl::SimpleAtoi(request->page_token(), &before)) {
       return reactor->Finish(BadPageToken(request->page_token()));
     }
+    const absl::StatusOr<LabelSelector> labels = LabelSelector::Parse(request->label_selector());
+    if (!labels.ok()) {
+      return reactor->Finish(MakeError(grpc::StatusCode::INVALID_ARGUMENT, "SELECTOR_INVALID",
+                                       std::string(labels.status().message())));
+    }
     // A set, since it is looked up for each job, and the request may list any number of states.
     const std::set<int> states(request->states().begin(), request->states().end());
     const auto wanted = [=](const Job& job) {
       return job.number < before && MaySee(caller, job.submitter) &&
-             (states.empty() || states.count(ToProto(job.state)) > 0);
+             (states.empty() || states.count(ToProto(job.state)) > 0) &&
+             labels->Matches(job.request.labels);
     };
     JobPage jobs = PageOf(control_->cluster().jobs(), wanted, size);
     if (jobs.next_before > 0) reply->set_next_page_token(absl::StrCat(jobs.next_before));

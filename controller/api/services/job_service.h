@@ -61,6 +61,9 @@ class JobService
                                                     const grpc::ByteBuffer* encoded) override;
   grpc::ServerUnaryReactor* Cancel(grpc::CallbackServerContext* context,
                                    const v1::CancelJobRequest* request, v1::Job* reply) override;
+  grpc::ServerUnaryReactor* ChangeLabels(grpc::CallbackServerContext* context,
+                                         const v1::ChangeLabelsRequest* request,
+                                         v1::Job* reply) override;
   grpc::ServerUnaryReactor* ChangeLadder(grpc::CallbackServerContext* context,
                                          const v1::ChangeLadderRequest* request,
                                          v1::Job* reply) override;
@@ -94,6 +97,8 @@ class JobService
                 Answer answer);
   void DoCancel(const Principal& caller, const v1::CancelJobRequest& request, v1::Job* reply,
                 Answer answer);
+  void DoChangeLabels(const Principal& caller, const v1::ChangeLabelsRequest& request,
+                      v1::Job* reply, Answer answer);
   void DoChangeLadder(const Principal& caller, const v1::ChangeLadderRequest& request,
                       v1::Job* reply, Answer answer);
   void DoChangeMode(const Principal& caller, const v1::ChangeModeRequest& request, v1::Job* reply,

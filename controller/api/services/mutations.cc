@@ -1,5 +1,8 @@
 #include "controller/api/services/mutations.h"
 
+#include <google/protobuf/io/coded_stream.h>
+#include <google/protobuf/io/zero_copy_stream_impl_lite.h>
+
 #include <utility>
 
 #include "absl/status/status.h"
@@ -19,6 +22,17 @@ uint64_t Fingerprint(const std::string& bytes) {
   uint64_t hash = 0xcbf29ce484222325;
   for (const unsigned char byte : bytes) hash = (hash ^ byte) * 0x100000001b3;
   return hash;
+}
+
+std::string StableBytes(const google::protobuf::Message& message) {
+  std::string bytes;
+  {
+    google::protobuf::io::StringOutputStream stream(&bytes);
+    google::protobuf::io::CodedOutputStream coded(&stream);  // Writes the rest when it ends.
+    coded.SetSerializationDeterministic(true);
+    message.SerializeToCodedStream(&coded);
+  }
+  return bytes;
 }
 
 void Mutations::Once(const std::string& request_id, uint64_t fingerprint, const Answer& answer,

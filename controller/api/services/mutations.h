@@ -5,6 +5,7 @@
 #ifndef CONTROLLER_API_SERVICES_MUTATIONS_H_
 #define CONTROLLER_API_SERVICES_MUTATIONS_H_
 
+#include <google/protobuf/message.h>
 #include <grpcpp/support/status.h>
 
 #include <cstdint>
@@ -21,6 +22,9 @@ class ControllerMetrics;
 // Tells a repeated request from a different one with the same id. FNV-1a: it must be the same in
 // every build, since it is stored.
 uint64_t Fingerprint(const std::string& bytes);
+
+// The message's bytes, the same for equal messages: SerializeAsString writes maps in any order.
+std::string StableBytes(const google::protobuf::Message& message);
 
 class Mutations {
  public:

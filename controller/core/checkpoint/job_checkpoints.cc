@@ -5,6 +5,7 @@
 #include <tuple>
 #include <utility>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/strip.h"
 
@@ -81,6 +82,16 @@ const Checkpoint* FindByDirectory(const Job& job, const std::string& directory) 
 
 Checkpoint* FindByDirectory(Job& job, const std::string& directory) {
   return const_cast<Checkpoint*>(FindByDirectory(std::as_const(job), directory));
+}
+
+std::optional<SavedBy> ParseDirectory(absl::string_view directory) {
+  const size_t last = directory.rfind('/');
+  if (last == absl::string_view::npos || last == 0) return std::nullopt;
+  const std::optional<CheckpointKey> key = ParseCheckpointName(directory.substr(last + 1));
+  const absl::string_view above = directory.substr(0, last);
+  const absl::string_view job = above.substr(above.rfind('/') + 1);  // npos + 1 is 0.
+  if (!key.has_value() || !absl::StartsWith(job, "job-")) return std::nullopt;
+  return SavedBy{JobId(std::string(job)), *key};
 }
 
 void AddCheckpoint(Job& job, Checkpoint checkpoint) {

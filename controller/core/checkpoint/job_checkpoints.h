@@ -2,8 +2,10 @@
 #ifndef CONTROLLER_CORE_CHECKPOINT_JOB_CHECKPOINTS_H_
 #define CONTROLLER_CORE_CHECKPOINT_JOB_CHECKPOINTS_H_
 
+#include <optional>
 #include <string>
 
+#include "absl/strings/string_view.h"
 #include "absl/time/time.h"
 #include "controller/core/job/job.h"
 
@@ -34,6 +36,15 @@ const Checkpoint* FindCheckpoint(const Job& job, const CheckpointKey& key);
 // Finds one of the job's own checkpoints by its directory; null if there is none.
 Checkpoint* FindByDirectory(Job& job, const std::string& directory);
 const Checkpoint* FindByDirectory(const Job& job, const std::string& directory);
+
+// A checkpoint and the job that saved it.
+struct SavedBy {
+  JobId job;
+  CheckpointKey key;
+};
+// What the name of a checkpoint's directory says, <base>/<job id>/<checkpoint>, whether the job is
+// known or not; nothing for any other name.
+std::optional<SavedBy> ParseDirectory(absl::string_view directory);
 
 // Inserts it in order of age. Requires: its key is new.
 void AddCheckpoint(Job& job, Checkpoint checkpoint);

@@ -171,6 +171,18 @@ void Cluster::On(const PlanChanged& event, Moment, Actions& actions) {
   Note(*job, JobChange::kState, actions);
 }
 
+void Cluster::On(const LabelsChanged& event, Moment, Actions& actions) {
+  Job* const job = jobs_.Change(event.job);
+  if (job == nullptr) return;
+  job->request.spec = event.spec;
+  job->request.labels = event.labels;
+  job->request.description = event.description;
+  // No plan depends on them, so no node gets another plan.
+  actions.store_jobs.insert(event.job);
+  actions.show_jobs.insert(event.job);
+  actions.changed_jobs.insert(event.job);
+}
+
 void Cluster::On(const ProfileOrdered& event, Moment, Actions& actions) {
   Job* const job = jobs_.Change(event.job);
   if (job == nullptr) return;

@@ -47,9 +47,9 @@ struct TimePassed {};
 using Event =
     std::variant<JobSubmitted, CancelRequested, SaveRequested, ResumeRequested, RemovalRequested,
                  PinRequested, PlanChanged, ReplacementRequested, ReplacementWithdrawn,
-                 RanksGivenUp, ProfileOrdered, NodeConnected, NodeReported, NodeDisconnected,
-                 HoldRequested, UncordonRequested, NodeResumeRequested, LossDeclared,
-                 CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
+                 RanksGivenUp, LabelsChanged, ProfileOrdered, NodeConnected, NodeReported,
+                 NodeDisconnected, HoldRequested, UncordonRequested, NodeResumeRequested,
+                 LossDeclared, CheckRequested, AutomaticDrainRequested, AutomationPauseRequested,
                  AutomationResumeRequested, TimePassed>;
 
 // What is to be done after an event. Sorted, without repetitions.
@@ -205,6 +205,7 @@ class Cluster {
   void On(const ReplacementRequested& event, Moment now, Actions& actions);
   void On(const ReplacementWithdrawn& event, Moment now, Actions& actions);
   void On(const RanksGivenUp& event, Moment now, Actions& actions);
+  void On(const LabelsChanged& event, Moment now, Actions& actions);
   void On(const ProfileOrdered& event, Moment now, Actions& actions);
   void On(const NodeConnected& event, Moment now, Actions& actions);
   void On(const NodeReported& event, Moment now, Actions& actions);

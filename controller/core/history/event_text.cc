@@ -122,6 +122,14 @@ class Writer {
       }
     }
   }
+  void operator()(const transition::LabelsChanged& changed) {
+    std::vector<std::string> parts;
+    if (!changed.changes.empty()) {
+      parts.push_back(absl::StrCat("labels changed: ", absl::StrJoin(changed.changes, ", ")));
+    }
+    if (changed.description) parts.push_back("description changed");
+    Add(JobEventKind::kState, absl::StrJoin(parts, "; "));
+  }
   void operator()(const transition::StopAfterSaveAsked&) {
     Add(JobEventKind::kState, absl::StrCat("is to end when a checkpoint is saved: ",
                                            job_.checkpoints.stop_after->reason));

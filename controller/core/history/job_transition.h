@@ -34,6 +34,10 @@ struct StateChanged {
   bool same_reason = false;
 };
 struct StopAfterSaveAsked {};  // It is to end once a checkpoint is saved.
+struct LabelsChanged {
+  std::vector<std::string> changes;  // "team=vision", "model removed"; by key.
+  bool description = false;          // That is another one, too.
+};
 
 // Its ranks.
 struct MembershipChanged {  // A change began, and may have ended too.
@@ -90,17 +94,16 @@ struct DecisionChanged {  // It is new, or its state is another.
 
 }  // namespace transition
 
-using JobTransition =
-    std::variant<transition::Submitted, transition::Resumed, transition::StartsAgain,
-                 transition::Started, transition::StateChanged, transition::StopAfterSaveAsked,
-                 transition::MembershipChanged, transition::MembershipSettled,
-                 transition::RanksMustLeave, transition::DrainWaits, transition::SpareFailed,
-                 transition::Stalled, transition::StallEnded, transition::CollectivesFound,
-                 transition::Evaluated, transition::PlanDecided, transition::PlanTakenUp,
-                 transition::PlanNotTakenUp, transition::SlipstreamImpossible,
-                 transition::CheckpointCompleted, transition::CheckpointFailed,
-                 transition::CheckpointErrorChanged, transition::CopiesInTrouble,
-                 transition::CopiesInTime, transition::VerdictFound, transition::DecisionChanged>;
+using JobTransition = std::variant<
+    transition::Submitted, transition::Resumed, transition::StartsAgain, transition::Started,
+    transition::StateChanged, transition::StopAfterSaveAsked, transition::LabelsChanged,
+    transition::MembershipChanged, transition::MembershipSettled, transition::RanksMustLeave,
+    transition::DrainWaits, transition::SpareFailed, transition::Stalled, transition::StallEnded,
+    transition::CollectivesFound, transition::Evaluated, transition::PlanDecided,
+    transition::PlanTakenUp, transition::PlanNotTakenUp, transition::SlipstreamImpossible,
+    transition::CheckpointCompleted, transition::CheckpointFailed,
+    transition::CheckpointErrorChanged, transition::CopiesInTrouble, transition::CopiesInTime,
+    transition::VerdictFound, transition::DecisionChanged>;
 
 // By job; of each job in the order in which it happens to any job: a verdict leads to a decision,
 // and that to a change of the job.

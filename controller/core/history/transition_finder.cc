@@ -2,10 +2,12 @@
 
 #include <algorithm>
 #include <iterator>
+#include <map>
 #include <optional>
 #include <string>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/job/plan.h"
 
@@ -39,6 +41,21 @@ std::vector<RankState>::const_iterator FindUnprepared(const Job& job, PlanVersio
                       [&](const RankState& rank) { return rank.report.plan.failed == plan; });
 }
 
+// By key: "team=vision", "model removed".
+std::vector<std::string> LabelChanges(const JobLabels& before, const JobLabels& after) {
+  std::map<std::string, std::string> texts;
+  for (const auto& [key, value] : before) {
+    if (after.count(key) == 0) texts[key] = absl::StrCat(key, " removed");
+  }
+  for (const auto& [key, value] : after) {
+    const auto was = before.find(key);
+    if (was == before.end() || was->second != value) texts[key] = absl::StrCat(key, "=", value);
+  }
+  std::vector<std::string> changes;
+  for (auto& [key, text] : texts) changes.push_back(std::move(text));
+  return changes;
+}
+
 // The verdicts about the job after the first `known`, of those that are kept.
 std::vector<JobTransition> VerdictsAfter(int64_t known, const ReportedVerdicts& verdicts) {
   const auto& recent = verdicts.recent();
@@ -60,6 +77,7 @@ std::vector<JobTransition> KnownJob::Look(const Job& job) {
   if (job.evaluation.has_value() && job.evaluation->step != evaluated_) {
     news.push_back(transition::Evaluated());
   }
+  LookAtLabels(job, news);
   LookAtCheckpoints(job, news);
   LookAtStall(job, news);
   LookAtMembership(job, news);
@@ -69,6 +87,13 @@ std::vector<JobTransition> KnownJob::Look(const Job& job) {
   LookAtTroubles(job, news);
   Remember(job);
   return news;
+}
+
+void KnownJob::LookAtLabels(const Job& job, News& news) const {
+  const JobRequest& request = job.request;
+  const bool described = request.description != description_;
+  if (!known_ || (request.labels == labels_ && !described)) return;
+  news.push_back(transition::LabelsChanged{LabelChanges(labels_, request.labels), described});
 }
 
 void KnownJob::LookAtCheckpoints(const Job& job, News& news) const {
@@ -179,6 +204,9 @@ void KnownJob::Remember(const Job& job) {
     if (over || FindActivePlan(job).version == pending_) pending_ = PlanVersion(0);
   }
   known_ = true;
+  // Seldom others: do not copy them at each look.
+  if (labels_ != job.request.labels) labels_ = job.request.labels;
+  if (description_ != job.request.description) description_ = job.request.description;
   if (job.state == JobState::kStopping && state_ != JobState::kStopping) stops_for_ = job.reason;
   state_ = job.state;
   started_ = job.recovery.started;

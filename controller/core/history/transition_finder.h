@@ -17,6 +17,7 @@
 
 #include "absl/container/node_hash_map.h"
 #include "common/core/ids.h"
+#include "common/core/labels.h"
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/history/job_transition.h"
 #include "controller/core/job/job.h"
@@ -44,6 +45,7 @@ class KnownJob {
     bool has_ended = true;
   };
 
+  void LookAtLabels(const Job& job, News& news) const;
   void LookAtCheckpoints(const Job& job, News& news) const;
   void LookAtStall(const Job& job, News& news) const;
   void LookAtMembership(const Job& job, News& news) const;
@@ -54,6 +56,8 @@ class KnownJob {
   void Remember(const Job& job);
 
   bool known_ = false;
+  JobLabels labels_;
+  std::string description_;
   JobState state_ = JobState::kQueued;
   std::string stops_for_;  // The job's reason when it began to stop.
   Generation started_{0};  // The generation with which the newest start began.

@@ -63,6 +63,23 @@ TEST(KnownJobTest, TellsOnceThatAutoHasNoChoice) {
   EXPECT_THAT(Look(known, job), IsEmpty());
 }
 
+TEST(KnownJobTest, TellsWhichLabelsHaveChanged) {
+  JobRequest request = PlayedRequest();
+  request.labels = {{"model", "llama"}, {"nightly", ""}, {"team", "audio"}};
+  Job job = RunningJob(request);
+  KnownJob known(job);
+  EXPECT_THAT(Look(known, job), IsEmpty());
+  job.request.labels = {{"example.com/a", "1"}, {"model", "llama"}, {"team", "vision"}};
+  EXPECT_THAT(Look(known, job),
+              ElementsAre("labels changed: example.com/a=1, nightly removed, team=vision"));
+  EXPECT_THAT(Look(known, job), IsEmpty());
+  job.request.description = "for ann";
+  EXPECT_THAT(Look(known, job), ElementsAre("description changed"));
+  job.request.labels.erase("team");
+  job.request.description = "";
+  EXPECT_THAT(Look(known, job), ElementsAre("labels changed: team removed; description changed"));
+}
+
 TEST(KnownJobTest, OfAStoredJobOnlyNewsAreTold) {
   const Job job = RunningJob();
   KnownJob known(job);

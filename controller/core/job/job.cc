@@ -271,7 +271,7 @@ Job NewJob(JobRequest request, int64_t number, Moment now) {
   job.plan.strategy = job.request.strategy_spec;
   job.plan.ladder = job.request.strategy.ladder;
   job.plan.slipstream = job.request.strategy.slipstream;
-  job.start.directory = job.request.resume_from;
+  job.start.directory = job.origin = job.request.resume_from;
   job.created = now.wall;
   job.placed = job.started = job.ended = absl::InfinitePast();
   return job;
@@ -333,12 +333,15 @@ JobChange ApplyReport(Job& job, const NodeName& node, const TrainerReport& repor
     job.evaluation = report.evaluation;
     evaluated = true;
   }
+  rank.report.artifacts.clear();
   const TrainerReport after = rank.report;  // A copy, as a restart leaves no ranks.
   const JobState state = job.state;
-  const bool is_member = RankOf(job, rank) != Rank(-1);
-  JobChange change = JobChange::kNone;
+  const Rank seat = RankOf(job, rank);
+  const bool is_member = seat != Rank(-1);
+  const bool made = TakeArtifacts(job.artifacts, seat, node, report.artifacts);
+  JobChange change = made ? JobChange::kTrainer : JobChange::kNone;
   if (is_member) {
-    change = TakeSaves(job, rank, now);
+    change = std::max(change, TakeSaves(job, rank, now));
     change = std::max(change, TakeRequestToEnd(job, rank, now));
   }
   change = std::max(change, StopIfSaved(job, now));

@@ -34,6 +34,7 @@
 #include "common/core/ladder.h"
 #include "common/core/moment.h"
 #include "controller/core/checkpoint/checkpoint.h"
+#include "controller/core/job/artifacts.h"
 #include "controller/core/job/slipstream_choice.h"
 #include "controller/core/job/straggler_mode.h"
 #include "controller/core/job/trainer_state.h"
@@ -118,6 +119,9 @@ struct JobRequest {
   StragglerMode stragglers = StragglerMode::kAdvise;
   std::optional<CommandPolicy> command = std::nullopt;
   int shards = 1;  // Ranks of a replica of the model (common/core/lanes.h); divides `ranks`.
+  // For people: the spec's. They may change at any time, and with them the spec.
+  std::map<std::string, std::string> labels = {};
+  std::string description = {};
 };
 
 // `steps` of a job that does not say how many it makes.
@@ -239,8 +243,12 @@ struct Job {
   std::optional<JobProfile> profile;   // The newest one (profile.h).
   std::vector<NodeName> nodes;         // Used since the newest start; by name.
 
+  JobArtifacts artifacts;
   JobCheckpoints checkpoints;
   StartPoint start;
+  // Directory of the checkpoint, not one of its own, that it was made from: at first, or when it
+  // was last resumed from one. Empty: it began without.
+  std::string origin;
   std::string restored_from;   // Directory that the newest generation started from; empty: none.
   int restarts = 0;            // Starts after failures, since it was submitted or resumed.
   std::string restart_reason;  // Reason of the newest restart.

@@ -2,6 +2,7 @@
 #ifndef CONTROLLER_CORE_JOB_JOB_EVENTS_H_
 #define CONTROLLER_CORE_JOB_JOB_EVENTS_H_
 
+#include <map>
 #include <string>
 
 #include "absl/time/time.h"
@@ -65,6 +66,13 @@ struct RanksGivenUp {
   JobId job;
   NodeName node;
   std::string why;
+};
+// The job's labels and description become these.
+struct LabelsChanged {
+  JobId job;
+  std::string spec;  // As JobRequest::spec: the job's own, with them.
+  std::map<std::string, std::string> labels;
+  std::string description;
 };
 struct ProfileOrdered {
   JobId job;

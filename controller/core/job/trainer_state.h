@@ -11,6 +11,7 @@
 
 #include "absl/time/time.h"
 #include "common/core/ids.h"
+#include "controller/core/job/artifacts.h"
 
 namespace paceline {
 
@@ -201,6 +202,7 @@ struct TrainerReport {
   std::string standby = {};          // State of an interpreter for its next start; empty: unknown.
   std::string no_slipstream = {};    // Why Slipstream cannot train the model; empty: it can.
   RankCollectives collectives = {};  // From a watched command that was asked.
+  std::vector<Artifact> artifacts = {};  // All that it has reported; the job keeps them.
 };
 
 }  // namespace paceline

@@ -43,6 +43,12 @@ std::string WhyUnusable(const Job& job, const std::string& directory) {
   return own->state == CheckpointState::kDamaged ? "damaged" : "";
 }
 
+// Whether one of the job's own checkpoints is, or was, in this directory.
+bool IsOwn(const Job& job, const std::string& directory) {
+  const std::optional<SavedBy> saved = ParseDirectory(directory);
+  return saved.has_value() && saved->job == job.request.id;
+}
+
 bool IsToStop(const Job& job) {
   const auto& stop = job.checkpoints.stop_after;
   return job.asked_to_stop || (stop.has_value() && !stop->requeue);
@@ -149,6 +155,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
   job.plan = {PlanVersion(job.plan.version.value() + 1), job.request.strategy_spec,
               job.request.strategy.ladder, job.request.strategy.slipstream};
   if (!from.empty()) job.start = {from, NextUnused(job)};
+  if (!from.empty() && !IsOwn(job, from)) job.origin = from;
   job.state = JobState::kQueued;
   job.reason = "resumed by request";
   job.placed = job.started = job.ended = absl::InfinitePast();

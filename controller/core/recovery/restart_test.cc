@@ -179,6 +179,37 @@ TEST(RestartTest, DamagedCheckpointThatCouldBeUsedAfterAllIsComplete) {
   EXPECT_EQ(FindCheckpoint(job, {20, 1})->state, CheckpointState::kComplete);
 }
 
+TEST(RestartTest, AJobRemembersWhoseCheckpointItWasMadeFrom) {
+  Job job = RunningJob(RestartingRequest());
+  EXPECT_EQ(job.origin, "");
+  SaveAll(job, 20, At(5));
+  FailRank1(job, FailureKind::kSignal, At(7));
+  ResumeJob(job, job.request, kStep20);
+  EXPECT_EQ(job.origin, "") << "it goes on from its own";
+  ResumeJob(job, job.request, "/ckpt/job-7/step-000000000007.g1");
+  EXPECT_EQ(job.origin, "/ckpt/job-7/step-000000000007.g1");
+  ResumeJob(job, job.request, kStep20);
+  ResumeJob(job, job.request, "");
+  EXPECT_EQ(job.origin, "/ckpt/job-7/step-000000000007.g1");
+  ResumeJob(job, job.request, "/by/hand");
+  EXPECT_EQ(job.origin, "/by/hand");
+  JobRequest request = RestartingRequest();
+  request.resume_from = "/ckpt/job-8/step-000000000001.g1";
+  EXPECT_EQ(NewJob(request, 1, At(0)).origin, request.resume_from);
+}
+
+TEST(RestartTest, ADirectorysNameTellsWhoSavedIt) {
+  const auto saved = ParseDirectory("/ckpt/a/job-7/step-000000000120.g2");
+  ASSERT_TRUE(saved.has_value());
+  EXPECT_EQ(saved->job, JobId("job-7"));
+  EXPECT_EQ(saved->key, (CheckpointKey{120, 2}));
+  for (const char* other :
+       {"", "/", "step-000000000120.g2", "/step-000000000120.g2", "/ckpt/step-000000000120.g2",
+        "/ckpt/job-7/step-120.g2", "/ckpt/job-7", "/ckpt/job-7/step-000000000120.g2/"}) {
+    EXPECT_FALSE(ParseDirectory(other).has_value()) << other;
+  }
+}
+
 TEST(RestartTest, AnothersCheckpointIsNotMarked) {
   JobRequest request = RestartingRequest();
   request.resume_from = "/other/step-000000000007.g1";

@@ -83,6 +83,7 @@ v1::TrainerReport NodeTrainer::Report() const {
   report.set_asked_to_end(status_.asked_to_end());
   if (status_.has_membership()) *report.mutable_membership() = status_.membership();
   report.set_no_slipstream(status_.no_slipstream());
+  *report.mutable_artifacts() = status_.artifacts();
   report.set_suspended(suspended_);
   if (stacks_ == Stacks::kSaved && ::access(StacksPath().c_str(), F_OK) == 0) {
     report.set_stacks_file(StacksPath());

@@ -85,6 +85,18 @@ void PutSave(v1::SaveStatus save, v1::TrainerStatus* status) {
   }
 }
 
+// Maximum number of artifacts in a status (proto/trainer.proto).
+constexpr int kMaxArtifacts = 32;
+
+void PutArtifact(v1::Artifact artifact, v1::TrainerStatus* status) {
+  for (v1::Artifact& known : *status->mutable_artifacts()) {
+    if (known.name() != artifact.name()) continue;
+    known = std::move(artifact);
+    return;
+  }
+  if (status->artifacts_size() < kMaxArtifacts) *status->add_artifacts() = std::move(artifact);
+}
+
 class SocketControl : public Control {
  public:
   SocketControl(const Options& options, const v1::TrainerId& id, std::optional<LogFile> log,
@@ -153,6 +165,10 @@ class SocketControl : public Control {
   void SetCheckpointFigures(const CheckpointFigures& figures) override {
     state_.Change(
         [&](v1::TrainerStatus* status) { *status->mutable_checkpoints() = ToProto(figures); });
+  }
+
+  void SetArtifact(const Artifact& artifact) override {
+    state_.Change([&](v1::TrainerStatus* status) { PutArtifact(ToProto(artifact), status); });
   }
 
   int Finish(const absl::Status& status) override {

@@ -88,6 +88,8 @@ class Control {
   // Replaces the earlier status of this step (or, with step 0, of this order) and generation.
   virtual void SetSave(const SaveStatus& status) = 0;
   virtual void SetCheckpointFigures(const CheckpointFigures& figures) = 0;
+  // Replaces what was reported of this name. Of more than 32 names the others are left out.
+  virtual void SetArtifact(const Artifact& artifact) = 0;
 
   bool stop_requested() const { return stop_requested_.load(std::memory_order_relaxed); }
 

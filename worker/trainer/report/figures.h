@@ -135,6 +135,17 @@ struct SlipstreamFigures {
 };
 
 // The newest value of a number that the caller's code reports of its steps.
+struct Artifact {
+  std::string name;
+  std::string path;
+  bool directory = false;
+  int64_t bytes = 0;
+  std::string sha256;
+  int64_t step = 0;
+  int64_t time_us = 0;
+  std::string error;
+};
+
 struct ReportedNumber {
   std::string name;
   double value = 0;

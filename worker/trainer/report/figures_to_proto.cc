@@ -189,6 +189,19 @@ v1::RankFigures ToProto(const RankFigures& figures) {
   return proto;
 }
 
+v1::Artifact ToProto(const Artifact& artifact) {
+  v1::Artifact proto;
+  proto.set_name(artifact.name);
+  proto.set_path(artifact.path);
+  proto.set_directory(artifact.directory);
+  proto.set_bytes(artifact.bytes);
+  proto.set_sha256(artifact.sha256);
+  proto.set_step(artifact.step);
+  proto.set_time_us(artifact.time_us);
+  proto.set_error(artifact.error);
+  return proto;
+}
+
 v1::SaveStatus ToProto(const SaveStatus& status) {
   v1::SaveStatus proto;
   proto.set_step(status.step);

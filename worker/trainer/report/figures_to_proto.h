@@ -13,6 +13,7 @@ v1::PlanStatus ToProto(const PlanStatus& status);
 v1::MembershipStatus ToProto(const MembershipStatus& status);
 v1::ProfileResult ToProto(const ProfileResult& result);
 v1::RankFigures ToProto(const RankFigures& figures);
+v1::Artifact ToProto(const Artifact& artifact);
 v1::SaveStatus ToProto(const SaveStatus& status);
 v1::CheckpointFigures ToProto(const CheckpointFigures& figures);
 

@@ -49,6 +49,12 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
     reported { name: 'loss' value: 17 step: 18 })");
 }
 
+TEST(FiguresToProtoTest, EveryValueOfAnArtifactArrives) {
+  ExpectText(ToProto(Artifact{"a", "/p", true, 1, "s", 2, 3, "e"}),
+             "name: 'a' path: '/p' directory: true bytes: 1 sha256: 's' step: 2 time_us: 3 "
+             "error: 'e'");
+}
+
 TEST(FiguresToProtoTest, EveryModeHasItsName) {
   const auto mode = [](SlipstreamMode value) {
     RankFigures figures;

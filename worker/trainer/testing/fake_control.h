@@ -40,6 +40,7 @@ class FakeControl : public Control {
   void SetProfile(const ProfileResult& /*result*/) override {}
   void SetSave(const SaveStatus& /*status*/) override {}
   void SetCheckpointFigures(const CheckpointFigures& /*figures*/) override {}
+  void SetArtifact(const Artifact& /*artifact*/) override {}
   int Finish(const absl::Status& /*status*/) override { return 0; }
 
   // Acts as the daemon.
