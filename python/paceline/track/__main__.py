@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 from pathlib import Path
+from types import FrameType
 from typing import Any, Dict, List, Mapping, Optional, TextIO
 
 from paceline.track.all_jobs import AllJobs
@@ -27,8 +28,13 @@ def main(arguments: Optional[List[str]] = None) -> int:
         say("give a JOB, or --all")
         return USAGE
     stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+
+    def on_signal(number: int, frame: Optional[FrameType]) -> None:
+        del number, frame
+        stop.set()
+
+    for wanted in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(wanted, on_signal)
     controller = Controller(find_program(flags.paceline))
     try:
         if flags.all:
@@ -60,6 +66,8 @@ def _follow_one(controller: Controller, flags: argparse.Namespace, stop: threadi
     if lock is None:
         say(f"job {job['id']} is followed by another process of this folder: {positions}")
         return MISSING
+    # Clients that would ask for a key at a terminal find none.
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     with lock:
         trackers = trackers_of(_wanted(flags, job), job, positions, say)
         names = ", ".join(tracker.name for tracker in trackers)
@@ -119,7 +127,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--poll", metavar="SECONDS", type=_seconds, default=POLL_S,
                         help="time between two looks at the controller (default %(default)s)")
     parser.add_argument("--grace", metavar="SECONDS", type=_seconds,
-                        help=f"time that trackers have at the end (default {GRACE_S})")
+                        help=f"time that trackers have at the end (default {GRACE_S:.0f})")
     parser.add_argument("--positions", metavar="DIR", default=os.path.join(state, "paceline/track"),
                         help="folder of locks and positions (default %(default)s)")
     parser.add_argument("--paceline", metavar="PROGRAM", help="the paceline program")

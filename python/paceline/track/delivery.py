@@ -26,7 +26,7 @@ class Delivery:
         self._first_retry_s = first_retry_s
         # Guarded by _changed:
         self._changed = threading.Condition()
-        self._backlog = backlog or Backlog()
+        self._backlog = Backlog() if backlog is None else backlog
         self._closing = False
         self._state: Optional[str] = None
         self._told_drops = False

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import calendar
 import time
-from typing import Any, Dict, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Tuple, cast
 
 from paceline.track.points import Mark, Point
 
@@ -94,14 +94,9 @@ def facts_of(job: Json) -> Dict[str, str]:
 
 def _leaves(value: Any, path: str) -> Iterator[Tuple[str, str]]:
     if isinstance(value, Mapping):
-        inner: Mapping[str, Any] = value
-        for name, item in inner.items():
+        for name, item in cast("Mapping[str, Any]", value).items():
             yield from _leaves(item, f"{path}.{name}" if path else name)
-    elif isinstance(value, list):
-        items: List[Any] = value
-        if items:
-            yield path, str(items)
-    elif value not in (None, "", "UNSPECIFIED"):
+    elif value not in (None, "", "UNSPECIFIED", []):
         yield path, str(value)
 
 

@@ -8,13 +8,14 @@ from pathlib import Path
 from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence
 
 from paceline.track import figures
-from paceline.track.controller import Away, Controller
+from paceline.track.controller import Away, Controller, Gone, Refused
 from paceline.track.delivery import Delivery
 from paceline.track.points import Batch
 from paceline.track.tracker import JobFacts, Say, Tracker, TrackerUnusable
 
 POLL_S = 5.0
 GRACE_S = 60.0  # For trackers, at the end.
+_STOPPED_GRACE_S = 10.0  # When the follower is stopped before the job's end.
 _RANKS_PER_POLL = 256  # A job of so many ranks is described with each poll, of more less often.
 _OVERLAP_MINUTES = 1.0
 
@@ -105,7 +106,10 @@ def follow(poller: Poller, deliveries: Sequence[Delivery], say: Say, stop: threa
     while not stop.is_set():
         try:
             snapshot = poller.poll()
-        except Away as error:
+        except Gone as error:
+            say(f"the job has been deleted: {error}")
+            break
+        except (Away, Refused) as error:  # A token may be renewed, for example.
             if not told_away:
                 say(f"the controller does not answer, and is asked again: {error}")
             told_away = True
@@ -119,7 +123,7 @@ def follow(poller: Poller, deliveries: Sequence[Delivery], say: Say, stop: threa
                 state = str(snapshot.job["state"])
                 break
         stop.wait(poll_s)
-    until = time.monotonic() + grace_s
+    until = time.monotonic() + (grace_s if state is not None else min(grace_s, _STOPPED_GRACE_S))
     all_of_it = True
     for delivery in deliveries:
         all_of_it &= delivery.close(state, max(0.0, until - time.monotonic()))

@@ -119,10 +119,10 @@ class MlflowRun:
                     raise
         if taken == 0:
             raise next(iter(failed.values()))
-        for name, error in failed.items():
+        for name, refusal in failed.items():
             self._refused.add(name)
             self._say(f"MLflow refuses the name {name}, which is left out there: "
-                      f"{' '.join(str(error).split())[:200]}")
+                      f"{' '.join(str(refusal).split())[:200]}")
 
     def _log(self, points: List[Point]) -> None:
         if not points:
