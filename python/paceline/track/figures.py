@@ -96,7 +96,7 @@ def _leaves(value: Any, path: str) -> Iterator[Tuple[str, str]]:
     if isinstance(value, Mapping):
         for name, item in cast("Mapping[str, Any]", value).items():
             yield from _leaves(item, f"{path}.{name}" if path else name)
-    elif value not in (None, "", "UNSPECIFIED", []):
+    elif value not in (None, "", "UNSPECIFIED", [], 0, "0"):  # 0 and false: not given.
         yield path, str(value)
 
 
