@@ -5,15 +5,13 @@ import math
 import os
 import random
 import sys
-import tempfile
 import threading
 import unittest
 from pathlib import Path
 
 sys.path.insert(0, os.path.abspath("python"))
 from paceline.track import figures, follow  # noqa: E402
-from paceline.track.all_jobs import AllJobs  # noqa: E402
-from paceline.track.controller import Away, Controller, Gone, Refused  # noqa: E402
+from paceline.track.controller import Away, Gone  # noqa: E402
 from paceline.track.delivery import Delivery  # noqa: E402
 from paceline.track.points import Backlog, Batch, Mark, Point, Position  # noqa: E402
 from paceline.track.tracker import TrackerUnusable, client  # noqa: E402
@@ -354,7 +352,8 @@ class FollowTest(unittest.TestCase):
         tracker = FakeTracker()
         controller = FakeController(
             [job_in("RUNNING"), job_in("RUNNING"), job_in("RUNNING"), job_in("SUCCEEDED")],
-            [series((1, 3.0), (2, 2.0), reported=[("accuracy", 2, 0.1)]), Away("away"), Away("away"),
+            [series((1, 3.0), (2, 2.0), reported=[("accuracy", 2, 0.1)]),
+             Away("away"), Away("away"),
              series((2, 2.0), (1, 3.0), (4, 1.0), reported=[("accuracy", 4, 0.2)])],
             [{"events": [event(1)]}, {"events": [event(2), event(3)]}])
         done, said = self.follow(controller, tracker)
@@ -379,6 +378,15 @@ class FollowTest(unittest.TestCase):
         self.assertEqual(said, ["the job has been deleted: no job"])
         self.assertIsNone(tracker.state)
 
+    def test_what_polls_find_again_does_not_wait_again(self):
+        poller = follow.Poller(
+            FakeController([job_in("RUNNING")],
+                           [series((1, 3.0)), series((1, 3.0), (2, 2.0)), series((2, 2.0))],
+                           [{"events": [event(1)]}]), job_in("RUNNING"))
+        found = [poller.poll().batch for _ in range(3)]
+        self.assertEqual([{p.step for p in batch.points} for batch in found], [{1}, {2}, set()])
+        self.assertEqual([len(batch.marks) for batch in found], [1, 0, 0])
+
     def test_large_jobs_are_described_less_often(self):
         job = job_in("RUNNING", ranks=[{"rank": i} for i in range(512)])
         described = []
@@ -396,69 +404,6 @@ class FollowTest(unittest.TestCase):
     def test_without_a_key_and_without_a_client(self):
         with self.assertRaisesRegex(TrackerUnusable, "digits .* has no key `tracker`"):
             follow.trackers_of({}, job_in("RUNNING"), Path("/nowhere"), print)
-
-
-class ProgramTest(unittest.TestCase):
-    def controller(self, script):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        path = Path(folder.name) / "paceline"
-        path.write_text("#!/bin/sh\n" + script)
-        path.chmod(0o755)
-        return Controller(str(path))
-
-    def test_answers_and_exit_codes(self):
-        self.assertEqual(self.controller("echo '{\"args\": \"'$*'\"}'").series("job-1", 1.5),
-                         {"args": "job metrics job-1 --minutes 1.50 --output json"})
-        for code, kind in ((6, Away), (3, Gone), (5, Refused), (2, Refused)):
-            with self.assertRaisesRegex(kind, "error: why"):
-                self.controller(f"echo 'error: why' >&2; exit {code}").job("job-1")
-        with self.assertRaisesRegex(Refused, "cannot start /no/paceline"):
-            Controller("/no/paceline").job("job-1")
-
-
-class AllJobsTest(unittest.TestCase):
-    def setUp(self):
-        self.all = AllJobs(None, [sys.executable, "-c", "import sys; sys.exit(0)"], print)
-        self.addCleanup(lambda: [process.wait() for process in self.all._running.values()])
-
-    @staticmethod
-    def job(state, tracker=True, end=None):
-        job = job_in(state)
-        if tracker:
-            job["spec"]["tracker"] = {"tensorboard": {"directory": "/tb"}}
-        if end is not None:
-            job["end_time"] = f"1970-01-01T00:00:{end:02}Z"
-        return job
-
-    def test_jobs_with_the_key_are_followed_while_they_run_and_just_after(self):
-        self.assertTrue(self.all.is_due(self.job("QUEUED"), 0))
-        self.assertFalse(self.all.is_due(self.job("RUNNING", tracker=False), 0))
-        self.assertTrue(self.all.is_due(self.job("FAILED", end=5), 10))
-        self.assertFalse(self.all.is_due(self.job("FAILED", end=5), 10000))
-
-    def test_an_ended_job_is_followed_once_and_again_when_it_was_resumed(self):
-        def look(job, now):
-            before = dict(self.all._running)
-            for process in before.values():
-                process.wait()
-            self.all.look([job], now)
-            return "job-0123456789ab" in self.all._running
-
-        self.assertTrue(look(self.job("FAILED", end=5), 10))
-        self.assertFalse(look(self.job("FAILED", end=5), 11))
-        self.assertTrue(look(self.job("RUNNING"), 12))
-        self.assertTrue(look(self.job("FAILED", end=20), 21))
-        self.assertFalse(look(self.job("FAILED", end=20), 22))
-
-    def test_one_that_fails_is_not_started_all_the_time(self):
-        self.all._command = [sys.executable, "-c", "import sys; sys.exit(1)"]
-        self.all.look([self.job("RUNNING")], 0)
-        self.all._running["job-0123456789ab"].wait()
-        self.all.look([self.job("RUNNING")], 1)
-        self.assertEqual(self.all._running, {})
-        self.all.look([self.job("RUNNING")], 100)
-        self.assertEqual(list(self.all._running), ["job-0123456789ab"])
 
 
 if __name__ == "__main__":

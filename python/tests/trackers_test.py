@@ -1,4 +1,4 @@
-"""The trackers' own libraries: what follow-ups, crashes and full disks leave in them."""
+"""The trackers' own libraries: what restarts, crashes and full disks leave in them; processes."""
 
 import http.server
 import json
@@ -24,6 +24,8 @@ from mlflow.tracking import MlflowClient  # noqa: E402
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
 from wandb.proto import wandb_internal_pb2  # noqa: E402
 
+from paceline.track.all_jobs import AllJobs  # noqa: E402
+from paceline.track.controller import Away, Controller, Gone, Refused  # noqa: E402
 from paceline.track.delivery import Delivery  # noqa: E402
 from paceline.track.mlflow_run import MlflowRun  # noqa: E402
 from paceline.track.points import Batch, Mark, Point  # noqa: E402
@@ -100,6 +102,13 @@ class TensorBoardTest(Folder):
             self.file.write_bytes(whole[:-cut])
             send(self.tracker(), Batch(points("loss", 1, 2, 3)))
             self.assertEqual(self.steps("loss"), [1, 2, 3], cut)
+
+    def test_zeros_that_a_power_cut_leaves_are_cut_off(self):
+        send(self.tracker(), Batch(points("loss", 1)))
+        with open(self.file, "ab") as file:
+            file.write(bytes(64))
+        send(self.tracker(), Batch(points("loss", 1, 2)))
+        self.assertEqual(self.steps("loss"), [1, 2])
 
     def test_a_full_disk_costs_nothing_when_there_is_room_again(self):
         send(self.tracker(), Batch(points("loss", 1)))
@@ -231,6 +240,69 @@ class WandbTest(Folder):
                          [1, 2])
         numbers = [row["_step"] for row in rows]
         self.assertEqual(numbers, list(range(len(rows))))
+
+
+class ProgramTest(unittest.TestCase):
+    def controller(self, script):
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        path = Path(folder.name) / "paceline"
+        path.write_text("#!/bin/sh\n" + script)
+        path.chmod(0o755)
+        return Controller(str(path))
+
+    def test_answers_and_exit_codes(self):
+        self.assertEqual(self.controller("echo '{\"args\": \"'$*'\"}'").series("job-1", 1.5),
+                         {"args": "job metrics job-1 --minutes 1.50 --output json"})
+        for code, kind in ((6, Away), (3, Gone), (5, Refused), (2, Refused)):
+            with self.assertRaisesRegex(kind, "error: why"):
+                self.controller(f"echo 'error: why' >&2; exit {code}").job("job-1")
+        with self.assertRaisesRegex(Refused, "cannot start /no/paceline"):
+            Controller("/no/paceline").job("job-1")
+
+
+class AllJobsTest(unittest.TestCase):
+    def setUp(self):
+        self.all = AllJobs(None, [sys.executable, "-c", "import sys; sys.exit(0)"], print)
+        self.addCleanup(lambda: [process.wait() for process in self.all._running.values()])
+
+    @staticmethod
+    def job(state, tracker=True, end=None):
+        job = {"id": JOB.id, "state": state, "spec": {"name": "digits"}}
+        if tracker:
+            job["spec"]["tracker"] = {"tensorboard": {"directory": "/tb"}}
+        if end is not None:
+            job["end_time"] = f"1970-01-01T00:00:{end:02}Z"
+        return job
+
+    def test_jobs_with_the_key_are_followed_while_they_run_and_just_after(self):
+        self.assertTrue(self.all.is_due(self.job("QUEUED"), 0))
+        self.assertFalse(self.all.is_due(self.job("RUNNING", tracker=False), 0))
+        self.assertTrue(self.all.is_due(self.job("FAILED", end=5), 10))
+        self.assertFalse(self.all.is_due(self.job("FAILED", end=5), 10000))
+
+    def test_an_ended_job_is_followed_once_and_again_when_it_was_resumed(self):
+        def look(job, now):
+            before = dict(self.all._running)
+            for process in before.values():
+                process.wait()
+            self.all.look([job], now)
+            return "job-0123456789ab" in self.all._running
+
+        self.assertTrue(look(self.job("FAILED", end=5), 10))
+        self.assertFalse(look(self.job("FAILED", end=5), 11))
+        self.assertTrue(look(self.job("RUNNING"), 12))
+        self.assertTrue(look(self.job("FAILED", end=20), 21))
+        self.assertFalse(look(self.job("FAILED", end=20), 22))
+
+    def test_one_that_fails_is_not_started_all_the_time(self):
+        self.all._command = [sys.executable, "-c", "import sys; sys.exit(1)"]
+        self.all.look([self.job("RUNNING")], 0)
+        self.all._running["job-0123456789ab"].wait()
+        self.all.look([self.job("RUNNING")], 1)
+        self.assertEqual(self.all._running, {})
+        self.all.look([self.job("RUNNING")], 100)
+        self.assertEqual(list(self.all._running), ["job-0123456789ab"])
 
 
 PACELINE = """#!{python}

@@ -10,7 +10,7 @@ from typing import Any, Callable, List, Mapping, NamedTuple, Optional, Sequence
 from paceline.track import figures
 from paceline.track.controller import Away, Controller, Gone, Refused
 from paceline.track.delivery import Delivery
-from paceline.track.points import Batch
+from paceline.track.points import Batch, Position
 from paceline.track.tracker import JobFacts, Say, Tracker, TrackerUnusable
 
 POLL_S = 5.0
@@ -34,6 +34,7 @@ class Poller:
                  clock: Callable[[], float] = time.time) -> None:
         self._controller, self._job, self._clock = controller, job, clock
         self._id = str(job["id"])
+        self._found = Position()  # By earlier polls.
         self._event = 0
         self._answered: Optional[float] = None  # When the last poll was.
         self._skipped = 0
@@ -57,6 +58,8 @@ class Poller:
         batch.marks += figures.marks_of_history(history)
         self._event = figures.last_event(history, self._event)
         self._answered = now
+        batch = self._found.beyond(batch)
+        self._found.advance(batch.points, batch.marks)
         return Snapshot(batch, self._job)
 
     def _describes(self) -> bool:

@@ -12,7 +12,7 @@ from paceline.track.tracker import JobFacts, Say, TrackerUnusable, client
 LEAST, TESTED = "2.10", "3.17.2"
 JOB_TAG = "paceline.job_id"
 MARK_TAG = "paceline.event."  # And the event's id, so that no event is there twice.
-_MOST_METRICS, _MOST_TAGS, _MOST_PARAMS = 500, 50, 100  # Of one call; MLflow's own bounds are above.
+_MOST_METRICS, _MOST_TAGS, _MOST_PARAMS = 500, 50, 100  # Of one call; MLflow takes more.
 _MOST_TEXT = 500  # Of a tag's value and a parameter's.
 _STATUS = {"SUCCEEDED": "FINISHED", "FAILED": "FAILED", "CANCELLED": "KILLED"}
 

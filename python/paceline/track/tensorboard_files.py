@@ -14,7 +14,7 @@ from paceline.track.tracker import JobFacts, client
 LEAST, TESTED = "2.10", "2.21.0"
 MARKS = "paceline/events"
 _FRAME = struct.Struct("<QI")  # Of a record: its length, and a checksum; after it another one.
-_TAIL_BYTES = 4
+_LENGTH_BYTES, _TAIL_BYTES = 8, 4
 _VERSION = "brain.Event:2"
 
 
@@ -50,7 +50,7 @@ class TensorBoardFiles:
         end = 0
         if self._path.exists():
             with open(self._path, "rb") as file:
-                for record, end in _whole_records(file):
+                for record, end in self._whole_records(file):
                     self._note(record, position)
             os.truncate(self._path, end)
         self._file = open(self._path, "ab")  # pylint: disable=consider-using-with
@@ -84,14 +84,15 @@ class TensorBoardFiles:
 
     def _write_mark(self, mark: Mark) -> None:
         kind = f"**{mark.kind}**" if mark.warning else mark.kind
-        # The tag is one for all, so that the page lists them by step; the id is in a field that it
-        # does not show.
+        # One tag, so that the page lists them by step; the id is in a field that it does not show.
         self._write_text(MARKS, f"{kind}: {mark.text}", mark.step, mark.time, str(mark.id))
 
     def _write_facts(self) -> None:
-        rows = "".join(f"\n| {name} | {value} |"
-                       for name, value in {"job": self._job.id, **self._job.facts}.items())
-        self._write_text("paceline/job", f"| key | value |\n| --- | --- |{rows}", 0, time.time(), "")
+        rows = ["| key | value |", "| --- | --- |"]
+        for name, value in {"job": self._job.id, **self._job.facts}.items():
+            shown = value.replace("|", "\\|")
+            rows.append(f"| {name} | {shown} |")
+        self._write_text("paceline/job", "\n".join(rows), 0, time.time(), "")
 
     def _write_text(self, tag: str, text: str, step: int, when: float, hidden: str) -> None:
         one = self._shape.TensorShapeProto(dim=[self._shape.TensorShapeProto.Dim(size=1)])
@@ -110,6 +111,24 @@ class TensorBoardFiles:
                 position.advance([Point(value.tag, event.step, 0.0, 0.0)], [])
             elif value.tag == MARKS and value.node_name.isdigit():
                 position.mark = max(position.mark, int(value.node_name))
+
+    def _whole_records(self, file: BinaryIO) -> Iterator[Tuple[bytes, int]]:
+        """Yields each record that is there as a whole, and where it ends."""
+        size = os.fstat(file.fileno()).st_size
+        at = 0
+        while True:
+            frame = file.read(_FRAME.size)
+            if len(frame) < _FRAME.size:
+                return
+            length, checksum = _FRAME.unpack(frame)
+            end = at + _FRAME.size + length + _TAIL_BYTES
+            # After a power cut a file may end in zeros.
+            if end > size or checksum != self._records.masked_crc32c(frame[:_LENGTH_BYTES]):
+                return
+            record = file.read(length)
+            file.read(_TAIL_BYTES)
+            at = end
+            yield record, at
 
     def _write_event(self, event: Any) -> None:
         self._writer.write(event.SerializeToString())
@@ -130,20 +149,3 @@ class TensorBoardFiles:
 
 def _module(name: str) -> Any:
     return client("tensorboard", name, LEAST, TESTED)
-
-
-def _whole_records(file: BinaryIO) -> Iterator[Tuple[bytes, int]]:
-    """Yields each record that is there as a whole, and where it ends."""
-    size = os.fstat(file.fileno()).st_size
-    at = 0
-    while True:
-        frame = file.read(_FRAME.size)
-        if len(frame) < _FRAME.size:
-            return
-        length = _FRAME.unpack(frame)[0]
-        if at + _FRAME.size + length + _TAIL_BYTES > size:
-            return
-        record = file.read(length)
-        file.read(_TAIL_BYTES)
-        at += _FRAME.size + length + _TAIL_BYTES
-        yield record, at
