@@ -48,6 +48,16 @@ TEST_F(SubmitTest, SubmitSendsTheSpecAndTellsTheId) {
   EXPECT_FALSE(request.validate_only());
 }
 
+TEST_F(SubmitTest, SubmitTellsWhatWritesTheJobsCurves) {
+  const Ran ran = Paceline({"submit", JobFilePath("tracker: {tensorboard: {directory: tb}}\n")});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.err, HasSubstr("python3 -m paceline.track job-0123456789ab"));
+  ASSERT_THAT(controller_.submits(), SizeIs(1));
+  const std::string directory = controller_.submits()[0].spec().tracker().tensorboard().directory();
+  EXPECT_THAT(directory, StartsWith("/"));
+  EXPECT_THAT(Paceline({"submit", JobFilePath()}).err, Not(HasSubstr("paceline.track")));
+}
+
 TEST_F(SubmitTest, PathsOfTheCommandLineAreMeantAsTheyAreWritten) {
   for (const std::vector<std::string>& arguments :
        {std::vector<std::string>{"submit", "~/job.yaml"},

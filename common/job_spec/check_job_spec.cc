@@ -160,6 +160,7 @@ std::vector<SpecProblem> CheckJobSpec(const v1::JobSpec& given) {
   }
   CheckResumption(spec, problems);
   CheckPlacement(spec, problems);
+  CheckTracker(spec.tracker(), problems);
   return problems.Take();
 }
 

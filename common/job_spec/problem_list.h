@@ -73,6 +73,7 @@ void CheckLabels(const v1::JobSpec& spec, ProblemList& problems);
 void CheckCommand(const v1::JobSpec& spec, ProblemList& problems);
 // queue and placement.
 void CheckPlacement(const v1::JobSpec& spec, ProblemList& problems);
+void CheckTracker(const v1::Tracker& tracker, ProblemList& problems);
 
 }  // namespace paceline
 

@@ -226,6 +226,41 @@ class ExamplesTest(unittest.TestCase):
         self.assertNotEqual(int(job["ranks"][1]["pid"]), killed, events)
         self.assertGreater(job["evaluation"]["accuracy"], 0.9, events)
 
+    def test_a_session_that_starts_again_is_one_run_in_its_trackers(self):
+        (self.folder / "tracked.json").write_text(json.dumps({
+            "name": "tracked", "ranks": 2, "command": ["python3", str(EXAMPLES / "session.py")],
+            "session": True, "venv": str(VENV), "steps": 200, "batch_per_rank": 32,
+            "log_every": 1, "max_restarts": 1, "allow_chaos": True,
+            "checkpoint": {"directory": str(self.folder / "checkpoints"), "every_steps": 20},
+            "chaos": [{"rank": -1, "steps": 200, "kind": "sleep", "seconds": 0.05},
+                      {"rank": 1, "step": 90, "kind": "exit", "generation": 1}],
+            "tracker": {"tensorboard": {"directory": str(self.folder / "tb")},
+                        "mlflow": {"uri": f"file://{self.folder}/mlruns"},
+                        "wandb": {"project": "digits", "offline": True}}}))
+        self.paceline("submit", "tracked.json")
+        done = subprocess.run(
+            [VENV / "bin/python", "-m", "paceline.track", "tracked", "--poll", "0.5", "--positions",
+             self.folder / "positions", "--paceline", self.bin / "paceline"],
+            env={**self.environment, "PYTHONPATH": str(self.bin / "python"),
+                 "MLFLOW_DISABLE_TELEMETRY": "true", "WANDB_ERROR_REPORTING": "false"},
+            cwd=self.folder, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+        self.assertEqual(done.returncode, 0, done.stderr)
+        job = self.job("tracked")
+        events = self.paceline("job", "events", "tracked")
+        self.assertEqual((job["state"], job["restarts"]), ("SUCCEEDED", 1), events)
+        from tensorboard.backend.event_processing import event_accumulator
+        read = event_accumulator.EventAccumulator(
+            str(self.folder / "tb" / job["id"]), {"scalars": 0, "tensors": 0})
+        read.Reload()
+        for name in ("paceline/loss", "paceline/learning_rate", "paceline/step_s"):
+            steps = [event.step for event in read.Scalars(name)]
+            self.assertEqual(steps, sorted(set(steps)), name)
+            self.assertLessEqual(steps[-1], 200, name)
+        self.assertEqual(read.Scalars("paceline/eval_accuracy")[-1].step, 200)
+        marks = [event.tensor_proto.string_val[0] for event in read.Tensors("paceline/events")]
+        self.assertEqual(len([text for text in marks if text.startswith(b"**restart**")]), 1, marks)
+        self.assertEqual(len(list((self.folder / "positions/wandb").glob("offline-run-*"))), 1)
+
     def test_a_session_trains_a_model_in_shards(self):
         (self.folder / "sharded.json").write_text(json.dumps({
             "name": "sharded", "ranks": 2, "shards": 2,

@@ -60,6 +60,12 @@ int TellAcceptedJob(Program& program, const v1::Job& job, const std::string& don
           "the weights will not be kept: the job file has neither checkpoint.directory nor "
           "export_final");
     }
+    if (job.spec().has_tracker()) {
+      program.Note(
+          absl::StrCat("its curves go to its trackers while this runs: python3 -m "
+                       "paceline.track ",
+                       job.id()));
+    }
     if (!stay) {
       program.Note(absl::StrCat("next: paceline job watch ", job.id()));
       program.Note(absl::StrCat("      paceline job logs -f ", job.id()));
