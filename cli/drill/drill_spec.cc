@@ -124,8 +124,8 @@ JudgedJob JudgedJobOf(const v1::JobSpec& spec) {
   job.replaces = spec.recovery().max_failures() > 0;
   job.restarts = spec.max_restarts() > 0;
   job.timeouts = TimeoutsOf(spec);
-  const bool is_ddp = spec.strategy().kind_case() == v1::Strategy::KIND_NOT_SET ||
-                      spec.strategy().has_ddp();
+  const bool is_ddp =
+      spec.strategy().kind_case() == v1::Strategy::KIND_NOT_SET || spec.strategy().has_ddp();
   if (!is_ddp) {
     job.losses_differ_anyway = "a rank that is lost has learnt what others do not have (strategy)";
   }

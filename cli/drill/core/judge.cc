@@ -75,9 +75,10 @@ void AddMove(DrillFault fault, const RunRecord& run, Faults& faults) {
     return change.planned && change.trained != absl::InfiniteFuture();
   });
   if (moved) return;
-  faults.Add("the ranks of the node did not move while the job trained",
-             "see `paceline job events` of the job, and start the drill with more --steps if a rank "
-             "that comes takes long to start");
+  faults.Add(
+      "the ranks of the node did not move while the job trained",
+      "see `paceline job events` of the job, and start the drill with more --steps if a rank "
+      "that comes takes long to start");
 }
 
 // The ranks that stayed wait in a collective for a newcomer's first step.
@@ -165,8 +166,8 @@ std::string PassedText(DrillFault fault, const RunRecord& reference, const RunRe
 
 // Why nothing can be said, as the fault did not happen; empty: it did.
 std::string WhyNotRehearsed(DrillFault fault, const RunRecord& run) {
-  if (!run.not_done.empty()) return run.not_done;
   if (run.end != RunEnd::kSucceeded) return "";
+  if (!run.not_done.empty()) return run.not_done;
   if (LosesARank(fault) && run.losses() + run.restarts == 0) {
     return "no rank was lost: the nodes' workers may be of a release that cannot do this to ranks";
   }

@@ -1,4 +1,5 @@
-// A cluster on this machine that lives as long as a command: of `paceline run` and `paceline drill`.
+// A cluster on this machine that lives as long as a command: of `paceline run` and `paceline
+// drill`.
 //
 // Thread-compatible.
 #ifndef CLI_VERBS_CLUSTER_OWN_CLUSTER_H_
