@@ -46,7 +46,11 @@ void AddEnd(DrillFault fault, const RunRecord& run, const JudgedJob& job, Faults
                "give the job recovery: {max_failures: 10, spares: 1}, or max_restarts with "
                "checkpoint.every_steps");
   } else {
-    faults.Add(EndText(run), "the reason names the cause; if that is time, see the timeouts below");
+    faults.Add(
+        EndText(run),
+        "see the reason and `paceline job events`; where ranks that come take long for their "
+        "first step, lengthen collective_timeout_s, or let spares make it before "
+        "(run.steps(rehearse=True))");
   }
 }
 

@@ -272,11 +272,11 @@ void AddDrill(CLI::App& parent, Program& program) {
                    "Faults to rehearse: kill, stop, slow, drain, full-disk, controller. Default: "
                    "all")
       ->delimiter(',')
+      ->allow_extra_args(false)
       ->check(CLI::IsMember({"kill", "stop", "slow", "drain", "full-disk", "controller"}));
   verb->add_option("--full-disk", flags->full_disk,
                    "Folder on a small file system, which is filled for a while")
-      ->check(PlainPath())
-      ->check(CLI::ExistingDirectory);
+      ->check(PlainPath());
   verb->add_flag("--on-cluster", flags->on_cluster,
                  "On the cluster of other commands, as with --server and --context. Default: a "
                  "cluster of its own on this machine");
