@@ -6,25 +6,25 @@
 namespace paceline {
 namespace {
 
-const char* WordOf(Verdict verdict) {
+const char* WordOf(DrillVerdict verdict) {
   switch (verdict) {
-    case Verdict::kPassed:
+    case DrillVerdict::kPassed:
       return "passed";
-    case Verdict::kFailed:
+    case DrillVerdict::kFailed:
       return "failed";
-    case Verdict::kNotRehearsed:
+    case DrillVerdict::kNotRehearsed:
       break;
   }
   return "not rehearsed";
 }
 
-nlohmann::json JsonOf(const Finding& finding) {
+nlohmann::json JsonOf(const DrillFinding& finding) {
   nlohmann::json json = {{"check", finding.check},
                          {"verdict", WordOf(finding.verdict)},
                          {"found", finding.found},
                          {"mend", finding.mend},
                          {"job", finding.job}};
-  if (finding.verdict == Verdict::kNotRehearsed) return json;
+  if (finding.verdict == DrillVerdict::kNotRehearsed) return json;
   json["pause_s"] = absl::ToDoubleSeconds(finding.times.pause);
   json["rejoin_s"] = absl::ToDoubleSeconds(finding.times.rejoin);
   json["first_step_s"] = absl::ToDoubleSeconds(finding.times.first_step);
@@ -45,7 +45,7 @@ nlohmann::json JsonOf(const TimeoutLine& line) {
 
 std::string CardJson(const ReportCard& card) {
   nlohmann::json checks = nlohmann::json::array();
-  for (const Finding& finding : card.findings) checks.push_back(JsonOf(finding));
+  for (const DrillFinding& finding : card.findings) checks.push_back(JsonOf(finding));
   nlohmann::json timeouts = nlohmann::json::array();
   for (const TimeoutLine& line : card.timeouts) timeouts.push_back(JsonOf(line));
   const nlohmann::json json = {{"job", card.job},

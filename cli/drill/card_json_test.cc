@@ -11,11 +11,11 @@ TEST(CardJsonTest, HasWhatTheCardHas) {
   card.job = "my-net";
   card.findings.resize(2);
   card.findings[0].check = "kill";
-  card.findings[0].verdict = Verdict::kFailed;
+  card.findings[0].verdict = DrillVerdict::kFailed;
   card.findings[0].first_difference = 9;
   card.findings[0].times.pause = absl::Milliseconds(250);
   card.findings[1].check = "drain";
-  card.findings[1].verdict = Verdict::kNotRehearsed;
+  card.findings[1].verdict = DrillVerdict::kNotRehearsed;
   card.timeouts = {{"hang_timeout_s", absl::Seconds(1), absl::Seconds(2), absl::Seconds(6), "x"}};
   const nlohmann::json json = nlohmann::json::parse(CardJson(card));
   EXPECT_EQ(json["passed"], false);

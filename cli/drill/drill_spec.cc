@@ -108,7 +108,7 @@ void AddFault(DrillFault fault, absl::Duration pace, const std::string& until_fi
   sleep->set_until_file(until_file);
 }
 
-DrillTimeouts TimeoutsOf(const v1::JobSpec& spec) {
+DrillTimeouts DrillTimeoutsOf(const v1::JobSpec& spec) {
   DrillTimeouts timeouts;
   timeouts.stall_warning = absl::Seconds(spec.stall_warning_s());
   timeouts.hang = absl::Seconds(spec.hang_timeout_s());
@@ -123,7 +123,7 @@ JudgedJob JudgedJobOf(const v1::JobSpec& spec) {
   job.steps = spec.steps();
   job.replaces = spec.recovery().max_failures() > 0;
   job.restarts = spec.max_restarts() > 0;
-  job.timeouts = TimeoutsOf(spec);
+  job.timeouts = DrillTimeoutsOf(spec);
   const bool is_ddp =
       spec.strategy().kind_case() == v1::Strategy::KIND_NOT_SET || spec.strategy().has_ddp();
   if (!is_ddp) {

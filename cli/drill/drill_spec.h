@@ -34,7 +34,7 @@ v1::JobSpec DrillSpec(const v1::JobSpec& spec, const DrillChanges& changes);
 void AddFault(DrillFault fault, absl::Duration pace, const std::string& until_file,
               v1::JobSpec* spec);
 
-DrillTimeouts TimeoutsOf(const v1::JobSpec& spec);
+DrillTimeouts DrillTimeoutsOf(const v1::JobSpec& spec);
 
 // As far as the spec says.
 JudgedJob JudgedJobOf(const v1::JobSpec& spec);

@@ -192,8 +192,8 @@ std::optional<LossDifference> FirstDifference(const RunRecord& reference, const 
   return std::nullopt;
 }
 
-Finding JudgeReference(const RunRecord& run, const JudgedJob& job) {
-  Finding finding;
+DrillFinding JudgeReference(const RunRecord& run, const JudgedJob& job) {
+  DrillFinding finding;
   finding.check = "reference";
   finding.job = run.job;
   finding.times = ChangesOf(run);
@@ -206,27 +206,27 @@ Finding JudgeReference(const RunRecord& run, const JudgedJob& job) {
                "do not turn off its lines (--log-level, --log-format of the workers)");
   }
   if (faults.found.empty()) {
-    const StepTimes times = TimesOf(run);
+    const RunTimes times = TimesOf(run);
     finding.found = absl::StrCat(job.steps, " steps, ", SpanText(times.median),
                                  " each, the longest ", SpanText(times.longest), "; ",
                                  SpanText(times.until_first), " until the first");
     return finding;
   }
-  finding.verdict = Verdict::kFailed;
+  finding.verdict = DrillVerdict::kFailed;
   finding.found = absl::StrJoin(faults.found, "; ");
   finding.mend = absl::StrJoin(faults.mend, "; ");
   return finding;
 }
 
-Finding JudgeRun(DrillFault fault, const RunRecord& reference, const RunRecord& run,
-                 const JudgedJob& job) {
-  Finding finding;
+DrillFinding JudgeRun(DrillFault fault, const RunRecord& reference, const RunRecord& run,
+                      const JudgedJob& job) {
+  DrillFinding finding;
   finding.check = FaultName(fault);
   finding.job = run.job;
   finding.times = ChangesOf(run);
   finding.found = WhyNotRehearsed(fault, run);
   if (!finding.found.empty()) {
-    finding.verdict = Verdict::kNotRehearsed;
+    finding.verdict = DrillVerdict::kNotRehearsed;
     return finding;
   }
   Faults faults;
@@ -244,7 +244,7 @@ Finding JudgeRun(DrillFault fault, const RunRecord& reference, const RunRecord& 
     finding.found = PassedText(fault, reference, run, job);
     return finding;
   }
-  finding.verdict = Verdict::kFailed;
+  finding.verdict = DrillVerdict::kFailed;
   finding.found = absl::StrJoin(faults.found, "; ");
   finding.mend = absl::StrJoin(faults.mend, "; ");
   return finding;

@@ -14,12 +14,12 @@
 
 namespace paceline {
 
-enum class Verdict { kPassed, kFailed, kNotRehearsed };
+enum class DrillVerdict { kPassed, kFailed, kNotRehearsed };
 
 // A line of the report card.
-struct Finding {
+struct DrillFinding {
   std::string check;  // "reference", or the name of a fault.
-  Verdict verdict = Verdict::kPassed;
+  DrillVerdict verdict = DrillVerdict::kPassed;
   std::string found;                        // One line for people.
   std::string mend;                         // The same: what to do; empty: nothing.
   std::string job;                          // The run's job; empty: there was none.
@@ -48,10 +48,10 @@ struct JudgedJob {
 };
 
 // The undisturbed run. If it fails, there is nothing to compare with.
-Finding JudgeReference(const RunRecord& run, const JudgedJob& job);
+DrillFinding JudgeReference(const RunRecord& run, const JudgedJob& job);
 
-Finding JudgeRun(DrillFault fault, const RunRecord& reference, const RunRecord& run,
-                 const JudgedJob& job);
+DrillFinding JudgeRun(DrillFault fault, const RunRecord& reference, const RunRecord& run,
+                      const JudgedJob& job);
 
 }  // namespace paceline
 

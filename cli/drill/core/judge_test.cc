@@ -49,13 +49,13 @@ JudgedJob JobOf() {
   return job;
 }
 
-Finding Judged(DrillFault fault, const RunRecord& run, const JudgedJob& job = JobOf()) {
+DrillFinding Judged(DrillFault fault, const RunRecord& run, const JudgedJob& job = JobOf()) {
   return JudgeRun(fault, SoundRun(), run, job);
 }
 
 TEST(JudgeReferenceTest, TellsItsPace) {
-  const Finding finding = JudgeReference(SoundRun(), JobOf());
-  EXPECT_EQ(finding.verdict, Verdict::kPassed);
+  const DrillFinding finding = JudgeReference(SoundRun(), JobOf());
+  EXPECT_EQ(finding.verdict, DrillVerdict::kPassed);
   EXPECT_EQ(finding.found, "12 steps, 1 s each, the longest 1 s; 5 s until the first");
 }
 
@@ -63,8 +63,8 @@ TEST(JudgeReferenceTest, FailsWithTheJobsReason) {
   RunRecord run = SoundRun();
   run.end = RunEnd::kFailed;
   run.reason = "rank 0: no module named torch";
-  const Finding finding = JudgeReference(run, JobOf());
-  EXPECT_EQ(finding.verdict, Verdict::kFailed);
+  const DrillFinding finding = JudgeReference(run, JobOf());
+  EXPECT_EQ(finding.verdict, DrillVerdict::kFailed);
   EXPECT_THAT(finding.found, HasSubstr("no module named torch"));
 }
 
@@ -94,11 +94,11 @@ TEST(JudgeRunTest, SoundRunsPass) {
             "the same losses; the same samples; no step for 1 s");
   EXPECT_THAT(Judged(DrillFault::kStop, RecoveredRun()).found, HasSubstr("hang_timeout_s is 20 s"));
   for (const DrillFault fault : {DrillFault::kSlow, DrillFault::kController}) {
-    EXPECT_EQ(Judged(fault, SoundRun()).verdict, Verdict::kPassed) << FaultName(fault);
+    EXPECT_EQ(Judged(fault, SoundRun()).verdict, DrillVerdict::kPassed) << FaultName(fault);
   }
   RunRecord moved = RecoveredRun();
   moved.changes[0].planned = true;
-  EXPECT_EQ(Judged(DrillFault::kDrain, moved).verdict, Verdict::kPassed);
+  EXPECT_EQ(Judged(DrillFault::kDrain, moved).verdict, DrillVerdict::kPassed);
   RunRecord full = SoundRun();
   full.failed_saves = 3;
   EXPECT_THAT(Judged(DrillFault::kFullDisk, full).found, HasSubstr("3 saves failed"));
@@ -109,8 +109,8 @@ TEST(JudgeRunTest, StateOutsideOfAttachIsNamedWithItsStep) {
   for (StepMark& mark : run.marks) {
     if (mark.step >= 4) mark.loss = "7";
   }
-  const Finding finding = Judged(DrillFault::kKill, run);
-  EXPECT_EQ(finding.verdict, Verdict::kFailed);
+  const DrillFinding finding = Judged(DrillFault::kKill, run);
+  EXPECT_EQ(finding.verdict, DrillVerdict::kFailed);
   EXPECT_EQ(finding.first_difference, 4);
   EXPECT_EQ(finding.found, "losses differ from step 4 on: 7 instead of 104");
   EXPECT_THAT(finding.mend, HasSubstr("run.attach"));
@@ -132,16 +132,16 @@ TEST(JudgeRunTest, AScriptThatDoesNotRepeatItselfIsToldOnceOnly) {
   EXPECT_THAT(Judged(DrillFault::kNone, undisturbed).mend, HasSubstr("run.seed"));
   JudgedJob job = JobOf();
   job.losses_differ_anyway = "two undisturbed runs differ";
-  const Finding finding = Judged(DrillFault::kKill, run, job);
-  EXPECT_EQ(finding.verdict, Verdict::kPassed);
+  const DrillFinding finding = Judged(DrillFault::kKill, run, job);
+  EXPECT_EQ(finding.verdict, DrillVerdict::kPassed);
   EXPECT_THAT(finding.found, HasSubstr("losses not compared: two undisturbed runs differ"));
 }
 
 TEST(JudgeRunTest, SamplesUsedAgainAreToldUnlessRecordsAreMissing) {
   RunRecord run = RecoveredRun();
   run.ledger->epochs[0] = {0, 88, 2, 10};
-  const Finding finding = Judged(DrillFault::kKill, run);
-  EXPECT_EQ(finding.verdict, Verdict::kFailed);
+  const DrillFinding finding = Judged(DrillFault::kKill, run);
+  EXPECT_EQ(finding.verdict, DrillVerdict::kFailed);
   EXPECT_THAT(finding.found, HasSubstr("epoch 0 used 2 samples again"));
   run.ledger->missing = 4;
   EXPECT_THAT(Judged(DrillFault::kKill, run).found, HasSubstr("4 records missing"));
@@ -152,8 +152,8 @@ TEST(JudgeRunTest, ANewcomersLongFirstStepIsATimeoutThatIsTooShort) {
   for (StepMark& mark : run.marks) {
     if (mark.step > 4) mark.time += absl::Seconds(40);
   }
-  const Finding finding = Judged(DrillFault::kKill, run);
-  EXPECT_EQ(finding.verdict, Verdict::kFailed);
+  const DrillFinding finding = Judged(DrillFault::kKill, run);
+  EXPECT_EQ(finding.verdict, DrillVerdict::kFailed);
   EXPECT_THAT(finding.found, HasSubstr("the first step with the new rank took 41 s"));
   EXPECT_THAT(finding.mend, AllOf(HasSubstr("collective_timeout_s"), HasSubstr("rehearse")));
 }
@@ -163,7 +163,7 @@ TEST(JudgeRunTest, OneLossCostsOneChange) {
   run.changes.push_back(run.changes[0]);
   EXPECT_THAT(Judged(DrillFault::kKill, run).found, HasSubstr("change 2 times"));
   EXPECT_THAT(Judged(DrillFault::kSlow, RecoveredRun()).found, HasSubstr("only slow"));
-  EXPECT_EQ(Judged(DrillFault::kController, RecoveredRun()).verdict, Verdict::kFailed);
+  EXPECT_EQ(Judged(DrillFault::kController, RecoveredRun()).verdict, DrillVerdict::kFailed);
 }
 
 TEST(JudgeRunTest, WhoDoesNotRecoverIsToldWhatWouldHelp) {
@@ -172,8 +172,8 @@ TEST(JudgeRunTest, WhoDoesNotRecoverIsToldWhatWouldHelp) {
   run.reason = "rank 1 was killed by SIGKILL";
   JudgedJob job = JobOf();
   job.replaces = false;
-  const Finding finding = Judged(DrillFault::kKill, run, job);
-  EXPECT_EQ(finding.verdict, Verdict::kFailed);
+  const DrillFinding finding = Judged(DrillFault::kKill, run, job);
+  EXPECT_EQ(finding.verdict, DrillVerdict::kFailed);
   EXPECT_THAT(finding.found, HasSubstr("rank 1 was killed by SIGKILL"));
   EXPECT_THAT(finding.mend, HasSubstr("recovery: {max_failures: 10"));
   run.end = RunEnd::kTookTooLong;
@@ -185,16 +185,16 @@ TEST(JudgeRunTest, ANodeThatIsNotEmptiedFails) {
 }
 
 TEST(JudgeRunTest, WhatDidNotHappenIsNotRehearsed) {
-  EXPECT_EQ(Judged(DrillFault::kKill, SoundRun()).verdict, Verdict::kNotRehearsed);
-  EXPECT_EQ(Judged(DrillFault::kFullDisk, SoundRun()).verdict, Verdict::kNotRehearsed);
+  EXPECT_EQ(Judged(DrillFault::kKill, SoundRun()).verdict, DrillVerdict::kNotRehearsed);
+  EXPECT_EQ(Judged(DrillFault::kFullDisk, SoundRun()).verdict, DrillVerdict::kNotRehearsed);
   RunRecord run = SoundRun();
   run.not_done = "the job ended before";
-  const Finding finding = Judged(DrillFault::kController, run);
-  EXPECT_EQ(finding.verdict, Verdict::kNotRehearsed);
+  const DrillFinding finding = Judged(DrillFault::kController, run);
+  EXPECT_EQ(finding.verdict, DrillVerdict::kNotRehearsed);
   EXPECT_EQ(finding.found, "the job ended before");
   EXPECT_THAT(finding.mend, IsEmpty());
   run.end = RunEnd::kFailed;
-  EXPECT_EQ(Judged(DrillFault::kController, run).verdict, Verdict::kFailed);
+  EXPECT_EQ(Judged(DrillFault::kController, run).verdict, DrillVerdict::kFailed);
 }
 
 }  // namespace

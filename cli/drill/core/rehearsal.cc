@@ -83,7 +83,7 @@ int64_t StepOfFault(int64_t steps) { return steps / 3; }
 
 int RankOfFault(int ranks) { return ranks - 1; }
 
-absl::Duration PaceOf(DrillFault fault, int64_t steps, const StepTimes& reference) {
+absl::Duration PaceOf(DrillFault fault, int64_t steps, const RunTimes& reference) {
   if (!ComesFromOutside(fault)) return absl::ZeroDuration();
   // A rank that moves starts a process first, which takes about as long as the job's start.
   const absl::Duration needed = 2 * reference.until_first + absl::Seconds(10);

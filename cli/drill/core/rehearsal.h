@@ -58,7 +58,7 @@ int RankOfFault(int ranks);
 // How much longer each step takes from the third on, until what is done from outside is done: so
 // that the job trains meanwhile, though its own steps may be short. Zero: the fault comes from
 // inside.
-absl::Duration PaceOf(DrillFault fault, int64_t steps, const StepTimes& reference);
+absl::Duration PaceOf(DrillFault fault, int64_t steps, const RunTimes& reference);
 
 // After which a run is cancelled, and counts as one that has not recovered.
 absl::Duration LimitOf(DrillFault fault, int64_t steps, const RunRecord& reference,

@@ -85,7 +85,7 @@ TEST(RehearsalTest, FaultsHitALaterStepOfAnotherRankThanTheOneThatIsRead) {
 }
 
 TEST(RehearsalTest, HeldUpStepsLastUntilARankHasStarted) {
-  StepTimes reference;
+  RunTimes reference;
   reference.until_first = absl::Seconds(20);
   for (const int64_t steps : {kLeastDrillSteps, int64_t{24}, int64_t{1000}}) {
     for (const DrillFault fault :

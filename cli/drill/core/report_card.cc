@@ -8,13 +8,13 @@
 namespace paceline {
 namespace {
 
-const char* WordOf(Verdict verdict) {
+const char* WordOf(DrillVerdict verdict) {
   switch (verdict) {
-    case Verdict::kPassed:
+    case DrillVerdict::kPassed:
       return "passed";
-    case Verdict::kFailed:
+    case DrillVerdict::kFailed:
       return "FAILED";
-    case Verdict::kNotRehearsed:
+    case DrillVerdict::kNotRehearsed:
       break;
   }
   return "-";
@@ -31,7 +31,7 @@ void AddLine(const std::string& word, const std::string& name, const std::string
 int FailuresOf(const ReportCard& card) {
   return static_cast<int>(
       std::count_if(card.findings.begin(), card.findings.end(),
-                    [](const Finding& one) { return one.verdict == Verdict::kFailed; }) +
+                    [](const DrillFinding& one) { return one.verdict == DrillVerdict::kFailed; }) +
       std::count_if(card.timeouts.begin(), card.timeouts.end(),
                     [](const TimeoutLine& one) { return one.is_too_short(); }));
 }
@@ -41,8 +41,8 @@ std::string CardText(const ReportCard& card) {
       "drill of ", card.job, ": ", card.ranks, card.ranks == 1 ? " rank, " : " ranks, ", card.steps,
       " steps a run, on ", card.where, ", ", SpanText(card.took), "\n\n");
   int left_out = 0;
-  for (const Finding& one : card.findings) {
-    const bool rehearsed = one.verdict != Verdict::kNotRehearsed;
+  for (const DrillFinding& one : card.findings) {
+    const bool rehearsed = one.verdict != DrillVerdict::kNotRehearsed;
     if (!rehearsed) ++left_out;
     AddLine(WordOf(one.verdict), one.check,
             rehearsed ? one.found : absl::StrCat("not rehearsed: ", one.found), one.mend, &text);

@@ -20,7 +20,7 @@ struct ReportCard {
   int64_t steps = 0;  // Of each run.
   std::string where;  // "a cluster of its own".
   absl::Duration took;
-  std::vector<Finding> findings;  // In the order of the drill.
+  std::vector<DrillFinding> findings;  // In the order of the drill.
   std::vector<TimeoutLine> timeouts;
 };
 

@@ -11,9 +11,9 @@ using ::testing::EndsWith;
 using ::testing::HasSubstr;
 using ::testing::StartsWith;
 
-Finding FindingOf(const std::string& check, Verdict verdict, const std::string& found,
-                  const std::string& mend = "") {
-  Finding finding;
+DrillFinding FindingOf(const std::string& check, DrillVerdict verdict, const std::string& found,
+                       const std::string& mend = "") {
+  DrillFinding finding;
   finding.check = check;
   finding.verdict = verdict;
   finding.found = found;
@@ -28,8 +28,8 @@ ReportCard Card() {
   card.steps = 24;
   card.where = "a cluster of its own";
   card.took = absl::Seconds(192);
-  card.findings = {FindingOf("reference", Verdict::kPassed, "24 steps"),
-                   FindingOf("drain", Verdict::kNotRehearsed, "not asked for (--only)")};
+  card.findings = {FindingOf("reference", DrillVerdict::kPassed, "24 steps"),
+                   FindingOf("drain", DrillVerdict::kNotRehearsed, "not asked for (--only)")};
   card.timeouts = {
       {"hang_timeout_s", absl::Seconds(20), absl::Seconds(1), absl::Seconds(6), "a step of 0.2 s"}};
   return card;
@@ -48,7 +48,7 @@ TEST(ReportCardTest, PassesThoughNotAllIsRehearsed) {
 
 TEST(ReportCardTest, SaysWhatToMend) {
   ReportCard card = Card();
-  card.findings.push_back(FindingOf("kill", Verdict::kFailed, "losses differ", "attach it"));
+  card.findings.push_back(FindingOf("kill", DrillVerdict::kFailed, "losses differ", "attach it"));
   card.timeouts[0].given = absl::Milliseconds(500);
   EXPECT_EQ(FailuresOf(card), 2);
   EXPECT_THAT(

@@ -75,7 +75,8 @@ std::optional<StepMark> ParseStepLine(absl::string_view line) {
   mark.step = done - 1;
   absl::string_view loss = ValueOf(text, "mean_loss");
   if (loss.empty()) loss = ValueOf(text, "loss");
-  if (loss.empty()) return std::nullopt;
+  double number = 0;
+  if (!absl::SimpleAtod(loss, &number)) return std::nullopt;
   mark.loss = std::string(loss);
   return mark;
 }
@@ -85,8 +86,8 @@ int RunRecord::losses() const {
                                         [](const RankChange& change) { return !change.planned; }));
 }
 
-StepTimes TimesOf(const RunRecord& run) {
-  StepTimes times;
+RunTimes TimesOf(const RunRecord& run) {
+  RunTimes times;
   if (!run.marks.empty()) {
     times.until_first = std::max(absl::ZeroDuration(), run.marks.front().time - run.submitted);
   }

@@ -71,12 +71,12 @@ struct RunRecord {
 };
 
 // How long steps took, without the first two (common/core/startup_steps.h).
-struct StepTimes {
+struct RunTimes {
   absl::Duration median;
   absl::Duration longest;
   absl::Duration until_first;  // From the submission to the end of the first step.
 };
-StepTimes TimesOf(const RunRecord& run);
+RunTimes TimesOf(const RunRecord& run);
 
 // What a loss or a move of ranks cost.
 struct ChangeTimes {

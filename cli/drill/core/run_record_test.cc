@@ -44,6 +44,7 @@ TEST(ParseStepLineTest, OtherLinesAreNone) {
         "1970-01-01T00:00:12.345+00:00 I evaluated step=7 loss=2",
         "1970-01-01T00:00:12.345+00:00 I step=x loss=2",
         "1970-01-01T00:00:12.345+00:00 I step=0 loss=2", "1970-01-01T00:00:12.345+00:00 I step=3",
+        "1970-01-01T00:00:12.345+00:00 I step=3 loss=low",
         "1970-01-01T00:00:1x.345+00:00 I step=3 loss=2",
         "1970-01-01T00:00:12.345*00:00 I step=3 loss=2"}) {
     EXPECT_FALSE(ParseStepLine(line).has_value()) << line;
@@ -51,7 +52,7 @@ TEST(ParseStepLineTest, OtherLinesAreNone) {
 }
 
 TEST(TimesOfTest, LeavesOutTheFirstTwoSteps) {
-  const StepTimes times = TimesOf(RunOf({10, 18, 19, 21, 22}));
+  const RunTimes times = TimesOf(RunOf({10, 18, 19, 21, 22}));
   EXPECT_EQ(times.until_first, absl::Seconds(10));
   EXPECT_EQ(times.longest, absl::Seconds(2));
   EXPECT_EQ(times.median, absl::Seconds(1));

@@ -173,9 +173,9 @@ class Drill {
     seen_.step = TimesOf(reference).longest;
     const bool sound = reference.end == RunEnd::kSucceeded;
     for (const Rehearsal& rehearsal : PlanRehearsals(SettingOf())) {
-      Finding left_out;
+      DrillFinding left_out;
       left_out.check = FaultName(rehearsal.fault);
-      left_out.verdict = Verdict::kNotRehearsed;
+      left_out.verdict = DrillVerdict::kNotRehearsed;
       left_out.found = sound ? rehearsal.left_out : "the undisturbed run has failed";
       if (!left_out.found.empty()) {
         card_.findings.push_back(left_out);
