@@ -244,6 +244,7 @@ void AddJobVerbs(CLI::App& app, Program& program) {
   AddRun(app, program);
   AddSubmit(app, program);
   AddTop(app, program);
+  AddDrill(app, program);
   CLI::App* job = AddGroup(app, "job",
                            "Jobs: list, describe, logs, events, metrics, samples, ladder, mode, "
                            "profile, cancel, resume, wait, watch, why, advise, apply, decisions");

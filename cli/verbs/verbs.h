@@ -14,6 +14,7 @@ namespace paceline {
 void AddRun(CLI::App& parent, Program& program);
 void AddSubmit(CLI::App& parent, Program& program);
 void AddTop(CLI::App& parent, Program& program);
+void AddDrill(CLI::App& parent, Program& program);
 
 // Subcommands of `job`:
 void AddJobViews(CLI::App& parent, Program& program);  // list, describe.

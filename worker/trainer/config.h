@@ -115,6 +115,7 @@ struct FaultConfig {
     kMemoryGrowth,
     kFreeze,
     kFlipBit,
+    kKill,
   };
   Kind kind = Kind::kThrow;
   int rank = -1;           // -1: all ranks.

@@ -196,6 +196,8 @@ FaultConfig::Kind ReadFaultKind(v1::FaultKind kind) {
       return FaultConfig::Kind::kFreeze;
     case v1::FLIP_BIT:
       return FaultConfig::Kind::kFlipBit;
+    case v1::KILL:
+      return FaultConfig::Kind::kKill;
     default:
       return FaultConfig::Kind::kThrow;
   }

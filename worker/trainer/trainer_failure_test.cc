@@ -77,13 +77,13 @@ TEST_F(TrainerFailureTest, AllocationThatFailsIsOutOfMemory) {
                 v1::FAILURE_OUT_OF_MEMORY, "1152921504606846976 bytes");
 }
 
-TEST_F(TrainerFailureTest, AbortAndExitLeaveTheirSignalOrCodeAndNoWords) {
-  for (const char* kind : {"ABORT", "EXIT"}) {
+TEST_F(TrainerFailureTest, AbortExitAndKillLeaveTheirSignalOrCodeAndNoWords) {
+  for (const char* kind : {"ABORT", "EXIT", "KILL"}) {
     const auto daemon = MakeDaemon();
     daemon->Launch(Spec(1, absl::StrCat("allow_chaos: true chaos { step: 2 kind: ", kind, " }")));
     ASSERT_TRUE(daemon->Serve());
-    EXPECT_EQ(daemon->exit_signal(0), kind[0] == 'A' ? SIGABRT : 0);
-    EXPECT_EQ(daemon->exit_code(0), kind[0] == 'A' ? -1 : 42);
+    EXPECT_EQ(daemon->exit_signal(0), kind[0] == 'A' ? SIGABRT : kind[0] == 'K' ? SIGKILL : 0);
+    EXPECT_EQ(daemon->exit_code(0), kind[0] == 'E' ? 42 : -1);
     EXPECT_FALSE(daemon->HasLastWords(0));
     absl::StatusOr<StepRingReader> ring = StepRingReader::Open(daemon->RingPath(0));
     ASSERT_TRUE(ring.ok());

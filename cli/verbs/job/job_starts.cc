@@ -16,6 +16,7 @@
 #include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/checkpoint_location.h"
 #include "cli/verbs/job/job_follow.h"
+#include "cli/verbs/job/job_problems.h"
 #include "cli/verbs/job/ship.h"
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
@@ -87,34 +88,6 @@ struct SubmitFlags {
   AcceptedJobFlags accepted;
   std::string request_id;
 };
-
-std::string PlaceText(const std::string& file, FilePosition at) {
-  return absl::StrCat(SanitizeLine(file), ":", at.line, ":", at.column, ": ");
-}
-
-int TellProblems(Program& program, const std::string& file, const JobFile& job_file) {
-  const size_t count = job_file.problems.size();
-  program.err() << "error: " << SanitizeLine(file) << " has "
-                << (count == 1 ? "a problem" : absl::StrCat(count, " problems")) << "\n";
-  for (const FileProblem& problem : job_file.problems) {
-    program.err() << "  " << PlaceText(file, problem.position) << SanitizeLine(problem.message)
-                  << "\n";
-  }
-  program.err() << std::flush;
-  return kCliUsage;
-}
-
-// Reports what the server refused, at the places of the file that it is about.
-int TellRefusal(Program& program, const std::string& file, const JobFile& job_file,
-                const grpc::Status& status) {
-  JobFile refused = job_file;
-  for (const FieldViolation& violation : FieldViolations(status)) {
-    refused.problems.push_back(
-        {PositionOf(job_file, violation.field),
-         absl::StrCat(KeyOfField(violation.field), " ", violation.description)});
-  }
-  return refused.problems.empty() ? program.Fail(status) : TellProblems(program, file, refused);
-}
 
 // A job has only one beginning: one that a flag names replaces those in the file.
 void SetBeginning(const SubmitFlags& flags, v1::JobSpec* spec) {

@@ -1,13 +1,9 @@
 // paceline run SCRIPT: a program of one's own as the ranks of a job, followed to its end.
-#include <signal.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
-#include <cstdlib>
 #include <filesystem>
 #include <memory>
-#include <optional>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -19,12 +15,11 @@
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_split.h"
 #include "absl/synchronization/notification.h"
-#include "cli/dev/dev_cluster.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/rpc/error_text.h"
 #include "cli/text/sanitize.h"
 #include "cli/verbs/checkpoint/checkpoint_location.h"
-#include "cli/verbs/cluster/dev_start.h"
+#include "cli/verbs/cluster/own_cluster.h"
 #include "cli/verbs/job/job_output.h"
 #include "cli/verbs/job/ship.h"
 #include "cli/verbs/program/value_check.h"
@@ -39,7 +34,6 @@
 namespace paceline {
 namespace {
 
-constexpr absl::Duration kClusterGrace = absl::Seconds(2);
 // How soon the end of the job and Ctrl-C are noticed.
 constexpr absl::Duration kLook = absl::Milliseconds(10);
 
@@ -144,59 +138,6 @@ absl::StatusOr<v1::JobSpec> SpecOf(const Program& program, const RunFlags& flags
   return spec;
 }
 
-// A cluster on this machine that lives as long as this run.
-class OwnCluster {
- public:
-  OwnCluster() = default;
-  OwnCluster(const OwnCluster&) = delete;
-  OwnCluster& operator=(const OwnCluster&) = delete;
-  ~OwnCluster() {
-    if (!cluster_.has_value()) return;
-    // What it leaves is told by nobody else.
-    const absl::StatusOr<int> ended = cluster_->Stop(kClusterGrace);
-    const absl::Status purged = ended.ok() ? cluster_->Purge() : ended.status();
-    if (!purged.ok() && program_ != nullptr) {
-      program_->Note(absl::StrCat("warning: ", purged.message(), "; see ", dir_.root));
-    }
-  }
-
-  absl::Status Start(Program& program, const RunFlags& flags) {
-    std::error_code none;
-    std::string root =
-        (std::filesystem::temp_directory_path(none) / "paceline-run-XXXXXX").string();
-    if (::mkdtemp(root.data()) == nullptr) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", root));
-    }
-    program_ = &program;
-    dir_ = DevDirAt(root);
-    PACELINE_ASSIGN_OR_RETURN(DevCluster cluster, DevCluster::Open(dir_));
-    cluster_.emplace(std::move(cluster));
-    DevSettings settings;
-    settings.workers = std::max(1, flags.nodes);
-    settings.slots = RanksOf(flags) / settings.workers;
-    const auto started = StartDevCluster(program, *cluster_, dir_, settings, ProgramDir());
-    if (!started.ok()) return started.status();
-    program.flags.server = ReadAddresses(ControllerPlace(dir_)).grpc;
-    program.flags.plaintext = true;
-    return absl::OkStatus();
-  }
-
- private:
-  Program* program_ = nullptr;
-  DevDir dir_;
-  std::optional<DevCluster> cluster_;
-};
-
-// A terminal that is closed takes a cluster of its own along, as Ctrl-C does: once, since both the
-// kernel and a shell may tell of it. Not where the user wants to outlive it (nohup).
-void EndWithTheTerminal() {
-  const auto pass_on = [](int) {
-    ::signal(SIGHUP, SIG_IGN);
-    ::kill(::getpid(), SIGTERM);
-  };
-  if (::signal(SIGHUP, pass_on) == SIG_IGN) ::signal(SIGHUP, SIG_IGN);
-}
-
 // Cancels the job: asked to stop, or, `now`, killed.
 void Cancel(Program& program, const std::string& job_id, bool now) {
   v1::CancelJobRequest request;
@@ -273,7 +214,10 @@ int RunScript(Program& program, const RunFlags& flags) {
   OwnCluster own;
   if (choice->is_default) {
     EndWithTheTerminal();
-    const absl::Status started = own.Start(program, flags);
+    DevSettings settings;
+    settings.workers = std::max(1, flags.nodes);
+    settings.slots = RanksOf(flags) / settings.workers;
+    const absl::Status started = own.Start(program, "paceline-run", settings);
     if (program.interrupt().raised()) return kCliInterrupted;
     if (!started.ok()) return program.Fail(started);
   }

@@ -86,6 +86,9 @@ void Chaos::Inject(const FaultConfig& fault, int64_t step) {
     case FaultConfig::Kind::kFreeze:
       ::raise(SIGSTOP);
       return;
+    case FaultConfig::Kind::kKill:
+      ::raise(SIGKILL);
+      return;
     case FaultConfig::Kind::kMemoryGrowth:
       hoard_.emplace_back(fault.bytes, '\1');
       return;
