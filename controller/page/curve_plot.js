@@ -36,7 +36,8 @@ function seriesOf(parts) {
   return { series, bands };
 }
 
-// `owner`: {range(): [from, to] or null, zoom(from, to), marks()}.
+// `owner`: {range(): steps shown, null: all; zoom(from, to); scale(factor, about); marks();
+// nameOf(place)}.
 function drawMarks(plot, owner) {
   const { ctx, bbox } = plot;
   ctx.save();
@@ -97,7 +98,7 @@ function makePlot(box, parts, format, owner, tell) {
   }, columnsOf(parts), box);
 }
 
-// The card of a curve; its plot is made when there is data. `owner` also has nameOf(place).
+// The card of a curve; its plot is made when there is data.
 function makeCurveCard(owner) {
   const box = make('div', { className: 'plot', tabIndex: 0 });
   box.setAttribute('role', 'img');
@@ -158,6 +159,11 @@ function pressInCurve(card, event) {
   event.preventDefault();
 }
 
+function dropPlot(card) {
+  if (card.curve.plot) card.curve.plot.destroy();
+  card.curve.plot = null;
+}
+
 // `parts` is not empty. `title` may be text of a user.
 function updateCurveCard(card, title, parts, format) {
   const { curve } = card;
@@ -178,7 +184,7 @@ function updateCurveCard(card, title, parts, format) {
   if (curve.plot && curve.shown === shown) {
     curve.plot.setData(columnsOf(parts));
   } else {
-    if (curve.plot) curve.plot.destroy();
+    dropPlot(card);
     curve.plot = makePlot(box, parts, format, curve.owner, () => tellPoint(card));
     curve.shown = shown;
   }

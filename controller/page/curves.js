@@ -2,6 +2,7 @@
 // happened. They are asked for every ten seconds, apart from the stream of states.
 
 const CURVES_PERIOD_MS = 10000;
+const FIRST_CURVES_PERIOD_MS = 2000; // Until the selected job has some.
 
 const fine = (value) => number(value, 4);
 const finePercent = (value) => `${(value * 100).toFixed(1)} %`;
@@ -230,7 +231,9 @@ async function refreshCurves() {
     }
   });
   showCurves();
-  curves.timer = setTimeout(refreshCurves, CURVES_PERIOD_MS);
+  const run = runOf(0);
+  const waits = run && run.known && !run.ended && run.since === null;
+  curves.timer = setTimeout(refreshCurves, waits ? FIRST_CURVES_PERIOD_MS : CURVES_PERIOD_MS);
 }
 
 // The selected job (empty: none), and those to compare it with.
@@ -239,6 +242,7 @@ function chooseCurves(job, others) {
   curves.runs.clear();
   curves.range = null;
   curves.trouble = '';
+  Array.from(byId('curves').children).forEach(dropPlot);
   byId('curves').replaceChildren();
   byId('run').replaceChildren();
   showCurves();
