@@ -1,7 +1,6 @@
 #include "controller/core/steps/step_history.h"
 
 #include <algorithm>
-#include <string>
 #include <vector>
 
 namespace paceline {
@@ -24,6 +23,7 @@ class OwnValues {
 };
 
 void AddPeriod(const SeriesPoint& period, OwnValues& values) {
+  values.AddKnown(curve_name::kLoss, period.step, period.loss);
   values.AddKnown(curve_name::kSamplesPerS, period.step, period.samples_per_second);
   values.AddKnown(curve_name::kTokensPerS, period.step, period.tokens_per_second);
   if (period.mfu.has_value()) values.Add(curve_name::kMfu, period.step, *period.mfu);
@@ -31,6 +31,16 @@ void AddPeriod(const SeriesPoint& period, OwnValues& values) {
   values.Add(curve_name::kStepS, period.step, period.step_s / static_cast<double>(period.records));
   values.Add(curve_name::kWaitShare, period.step,
              std::clamp(1 - period.own_s / period.step_s, 0.0, 1.0));
+}
+
+// Of a job that has ended, step and loss of the end, which lies within a period. The rates of an
+// incomplete period would mislead.
+SeriesPoint LastOf(const Job& job, Moment now) {
+  const JobProgress progress = Summarize(job, now.wall);
+  SeriesPoint last;
+  last.step = progress.step;
+  last.loss = static_cast<float>(progress.loss);
+  return last;
 }
 
 void AddEvaluation(const Evaluation& evaluation, OwnValues& values) {
@@ -64,7 +74,7 @@ void StepHistory::FollowJob(const Job& job, Moment now) {
   if (job.ended_already()) {
     if (measured.ended != absl::InfiniteFuture()) return;
     measured.ended = now.steady;
-    FollowRun(job, nullptr, now);
+    FollowRun(job, LastOf(job, now), now);
     curves_.End(job.request.id, now);
     next_end_ = std::min(next_end_, now.steady + options_.keep_ended);
     return;
@@ -73,22 +83,20 @@ void StepHistory::FollowJob(const Job& job, Moment now) {
   if (job.state == JobState::kRunning && job.generation != measured.generation) {
     Begin(job, measured);
   }
-  if (measured.series.Follow(job, now)) FollowRun(job, &measured.series.points().back(), now);
+  if (measured.series.Follow(job, now)) FollowRun(job, measured.series.points().back(), now);
 }
 
-void StepHistory::FollowRun(const Job& job, const SeriesPoint* period, Moment now) {
-  const JobProgress progress = Summarize(job, now.wall);
-  if (progress.step <= 0) return;
+void StepHistory::FollowRun(const Job& job, const SeriesPoint& period, Moment now) {
+  if (period.step <= 0) return;
   std::vector<CurveValue> values;
   OwnValues own(values);
-  own.AddKnown(curve_name::kLoss, progress.step, progress.loss);
-  if (period != nullptr) AddPeriod(*period, own);
+  AddPeriod(period, own);
   if (job.evaluation.has_value()) AddEvaluation(*job.evaluation, own);
   if (read_) {
-    std::vector<CurveValue> read = read_(job);
+    const std::vector<CurveValue> read = read_(job);
     values.insert(values.end(), read.begin(), read.end());
   }
-  curves_.Add(job.request.id, progress.step, values, now);
+  curves_.Add(job.request.id, period.step, values, now);
 }
 
 void StepHistory::Begin(const Job& job, MeasuredJob& measured) {

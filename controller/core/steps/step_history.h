@@ -83,8 +83,8 @@ class StepHistory {
   using Jobs = absl::node_hash_map<JobId, MeasuredJob>;
 
   void FollowJob(const Job& job, Moment now);
-  // `period`: the one that has just ended; null: the job has.
-  void FollowRun(const Job& job, const SeriesPoint* period, Moment now);
+  // Adds the figures of a period that has just ended to the job's curves.
+  void FollowRun(const Job& job, const SeriesPoint& period, Moment now);
   void Begin(const Job& job, MeasuredJob& measured);
   void Forget(Jobs::iterator job);
   void ForgetEnded(Moment now);
