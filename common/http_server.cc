@@ -36,12 +36,13 @@ class HttplibServer : public HttpServer {
       setsockopt(socket, SOL_SOCKET, SO_REUSEADDR, &yes, sizeof yes);
     });
     for (const auto& [path, answer] : routes_) {
-      server_.Get(path, [answer = answer](const httplib::Request&, httplib::Response& response) {
-        const HttpResponse made = answer();
-        response.status = made.status;
-        for (const auto& [name, value] : made.headers) response.set_header(name, value);
-        response.set_content(made.body, made.content_type.c_str());
-      });
+      server_.Get(path,
+                  [answer = answer](const httplib::Request& request, httplib::Response& response) {
+                    const HttpResponse made = answer(QueryOf(request));
+                    response.status = made.status;
+                    for (const auto& [name, value] : made.headers) response.set_header(name, value);
+                    response.set_content(made.body, made.content_type.c_str());
+                  });
     }
     for (const auto& [path, open] : streams_) {
       server_.Get(

@@ -79,10 +79,11 @@ class HttpStream {
 
 class HttpServer {
  public:
-  // Maps a path ("/metrics") to its handler, which several server threads may call at once.
-  using Routes = std::map<std::string, std::function<HttpResponse()>>;
-  // Streams maps a path to what opens a stream. Query has the address's parameters by name.
+  // The address's parameters by name.
   using Query = std::map<std::string, std::string>;
+  // Maps a path ("/metrics") to its handler, which several server threads may call at once.
+  using Routes = std::map<std::string, std::function<HttpResponse(const Query&)>>;
+  // Maps a path to what opens a stream.
   using Streams = std::map<std::string, std::function<std::unique_ptr<HttpStream>(const Query&)>>;
 
   // Listens on `address` ("host:port", port 0: any). FailedPrecondition when it cannot.

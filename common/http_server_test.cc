@@ -24,10 +24,10 @@ namespace {
 
 HttpServer::Routes Hello() {
   return {{"/hello",
-           [] {
+           [](const HttpServer::Query&) {
              return HttpResponse{200, "text/plain", "world"};
            }},
-          {"/busy", [] {
+          {"/busy", [](const HttpServer::Query&) {
              return HttpResponse{503, "text/plain", "not yet"};
            }}};
 }
@@ -277,7 +277,9 @@ constexpr absl::Duration kPause = absl::Milliseconds(10);
 // The second reply exceeds what the kernel buffers for a client that does not read.
 HttpServer::Routes HelloAndBig() {
   HttpServer::Routes routes = Hello();
-  routes["/big"] = [] { return HttpResponse{200, "text/plain", std::string(kBig, 'x')}; };
+  routes["/big"] = [](const HttpServer::Query&) {
+    return HttpResponse{200, "text/plain", std::string(kBig, 'x')};
+  };
   return routes;
 }
 
@@ -376,11 +378,11 @@ TEST(HttpServerTest, RequestUnderWayIsAnsweredWhileTheServerEnds) {
   absl::Notification go_on;
   const HttpServer::Routes routes = {
       {"/big",
-       [&] {
+       [&](const HttpServer::Query&) {
          slow_asked.Notify();
          return HttpResponse{200, "text/plain", std::string(kBig, 'x')};
        }},
-      {"/metrics", [&] {
+      {"/metrics", [&](const HttpServer::Query&) {
          asked.Notify();
          go_on.WaitForNotification();
          return HttpResponse{200, "text/plain", "figures"};
@@ -410,8 +412,21 @@ TEST(HttpServerTest, RequestUnderWayIsAnsweredWhileTheServerEnds) {
   EXPECT_EQ(body, "figures");
 }
 
+TEST(HttpServerTest, HandlerGetsTheParametersOfTheAddress) {
+  HttpServer::Routes routes = {
+      {"/echo", [](const HttpServer::Query& query) {
+         const auto job = query.find("job");
+         return HttpResponse{200, "text/plain", job == query.end() ? "none" : job->second};
+       }}};
+  auto server = HttpServer::Start("127.0.0.1:0", routes);
+  ASSERT_TRUE(server.ok()) << server.status();
+  httplib::Client client("http://" + (*server)->address());
+  EXPECT_EQ(client.Get("/echo?job=a%20b")->body, "a b");
+  EXPECT_EQ(client.Get("/echo")->body, "none");
+}
+
 TEST(HttpServerTest, ResponseHasItsHeaders) {
-  HttpServer::Routes routes = {{"/", [] {
+  HttpServer::Routes routes = {{"/", [](const HttpServer::Query&) {
                                   return HttpResponse{200, "text/html", "x", {{"A-B", "c"}}};
                                 }}};
   auto server = HttpServer::Start("127.0.0.1:0", routes);

@@ -24,7 +24,9 @@ using ::testing::StartsWith;
 HttpServer::Routes Paths() {
   HttpServer::Routes routes;
   for (const char* path : {"/metrics", "/healthz", "/readyz"}) {
-    routes[path] = [] { return HttpResponse{200, "text/plain", std::string(100'000, 'x') + "."}; };
+    routes[path] = [](const HttpServer::Query&) {
+      return HttpResponse{200, "text/plain", std::string(100'000, 'x') + "."};
+    };
   }
   return routes;
 }

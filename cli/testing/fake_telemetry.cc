@@ -21,6 +21,8 @@ class FakeTelemetry::Calls : public v1::JobHistoryService::Service,
                         v1::JobRanks*) override;
   grpc::Status GetSeries(grpc::ServerContext*, const v1::GetJobSeriesRequest*,
                          v1::JobSeries*) override;
+  grpc::Status GetCurves(grpc::ServerContext*, const v1::GetJobCurvesRequest*,
+                         v1::JobCurves*) override;
 
  private:
   FakeTelemetry& fake_;
@@ -63,6 +65,11 @@ void FakeTelemetry::SetRanks(v1::JobRanks ranks) {
 void FakeTelemetry::SetSeries(v1::JobSeries series) {
   const absl::MutexLock lock(&mutex_);
   series_ = std::move(series);
+}
+
+void FakeTelemetry::SetCurves(v1::JobCurves curves) {
+  const absl::MutexLock lock(&mutex_);
+  curves_ = std::move(curves);
 }
 
 void FakeTelemetry::SetUnimplemented() {
@@ -121,6 +128,13 @@ grpc::Status FakeTelemetry::Calls::GetSeries(grpc::ServerContext*, const v1::Get
                                              v1::JobSeries* series) {
   const absl::MutexLock lock(&fake_.mutex_);
   *series = fake_.series_;
+  return fake_.Known();
+}
+
+grpc::Status FakeTelemetry::Calls::GetCurves(grpc::ServerContext*, const v1::GetJobCurvesRequest*,
+                                             v1::JobCurves* curves) {
+  const absl::MutexLock lock(&fake_.mutex_);
+  *curves = fake_.curves_;
   return fake_.Known();
 }
 

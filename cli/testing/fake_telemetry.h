@@ -38,6 +38,7 @@ class FakeTelemetry {
   void SetTelemetry(v1::ListJobTelemetryResponse telemetry) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetRanks(v1::JobRanks ranks) ABSL_LOCKS_EXCLUDED(mutex_);
   void SetSeries(v1::JobSeries series) ABSL_LOCKS_EXCLUDED(mutex_);
+  void SetCurves(v1::JobCurves curves) ABSL_LOCKS_EXCLUDED(mutex_);
   // Makes calls about telemetry UNIMPLEMENTED.
   void SetUnimplemented() ABSL_LOCKS_EXCLUDED(mutex_);
 
@@ -56,6 +57,7 @@ class FakeTelemetry {
   v1::ListJobTelemetryResponse telemetry_ ABSL_GUARDED_BY(mutex_);
   v1::JobRanks ranks_ ABSL_GUARDED_BY(mutex_);
   v1::JobSeries series_ ABSL_GUARDED_BY(mutex_);
+  v1::JobCurves curves_ ABSL_GUARDED_BY(mutex_);
   bool unimplemented_ ABSL_GUARDED_BY(mutex_) = false;
 };
 

@@ -191,6 +191,32 @@ TEST_F(JobMetricsTest, SaysWhenTheJobEnded) {
   EXPECT_THAT(Paceline({"job", "metrics", "digits", "-o", "json"}).out, HasSubstr("\"end_time\""));
 }
 
+TEST_F(JobMetricsTest, WholeRunAsTableJsonAndCsv) {
+  v1::JobCurves curves;
+  curves.set_job_id("job-0123456789ab");
+  v1::Curve& loss = *curves.add_curves();
+  loss.set_name("loss");
+  v1::CurvePoint& point = *loss.add_points();
+  point.set_step(409);
+  point.set_mean(0.5);
+  point.set_values(1);
+  controller_.telemetry().SetCurves(curves);
+  EXPECT_THAT(Paceline({"job", "metrics", "digits", "--run"}).out, ContainsRegex("loss +0.5 "));
+  EXPECT_THAT(Paceline({"job", "metrics", "digits", "--run", "-o", "json"}).out,
+              HasSubstr("\"name\": \"loss\""));
+  const Ran csv = Paceline({"job", "metrics", "digits", "--csv"});
+  EXPECT_EQ(csv.out,
+            "job,name,reported,step,mean,least,most,values,not_finite\n"
+            "job-0123456789ab,loss,false,409,0.5,0,0,1,0\n");
+  EXPECT_EQ(csv.err, "");
+  EXPECT_NE(Paceline({"job", "metrics", "digits", "--csv", "--minutes", "3"}).exit, kCliOk);
+  controller_.telemetry().SetCurves({});
+  const Ran none = Paceline({"job", "metrics", "digits", "--csv"});
+  EXPECT_EQ(none.exit, kCliOk);
+  EXPECT_EQ(none.out, "job,name,reported,step,mean,least,most,values,not_finite\n");
+  EXPECT_THAT(none.err, HasSubstr("no curves of it are kept"));
+}
+
 TEST_F(JobMetricsTest, SaysWhenNothingIsKnown) {
   const Ran ran = Paceline({"job", "metrics", "digits"});
   EXPECT_EQ(ran.exit, kCliOk);

@@ -64,16 +64,16 @@ absl::Status Standby::Listen(const std::string& listen, const std::string& http,
   grpc_address_ = std::move(port->address);
   HttpServer::Routes routes = {
       {"/metrics",
-       [this] {
+       [this](const HttpServer::Query&) {
          metrics_.ShowCertificateEnd(CertificateEnd(identity_));
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics_.Text(0)};
        }},
       {"/healthz",
-       [] {
+       [](const HttpServer::Query&) {
          return HttpResponse{200, "text/plain; charset=utf-8", "ok\n"};
        }},
       {"/readyz",
-       [this] {
+       [this](const HttpServer::Query&) {
          return HttpResponse{503, "text/plain; charset=utf-8", Describe(Leader()) + "\n"};
        }},
   };

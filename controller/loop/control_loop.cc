@@ -11,6 +11,7 @@
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_node.h"
 #include "controller/wire/convert_plan.h"
+#include "controller/wire/convert_telemetry.h"
 
 namespace paceline {
 namespace {
@@ -46,6 +47,7 @@ ControlLoop::ControlLoop(EventLoop* loop, StateStore* store, ControllerMetrics* 
       term_(state.term),
       cluster_(options),
       stragglers_(stragglers, WithLadder, StrategyOf),
+      steps_({}, NumbersOf),
       job_log_(state.starts, kWatchedChanges, kWatchedBytes),
       node_log_(state.starts, kWatchedChanges, kWatchedBytes),
       throttle_(kProgressPeriod),

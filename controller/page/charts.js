@@ -1,4 +1,5 @@
-// Line charts of the last minutes and of a whole run: small ones, and larger ones with an area.
+// Line charts without axes: small ones, and larger ones with an area. Curves with axes:
+// curve_plot.js.
 
 // Path through the known values, in a box of 100 by `height`; `low` is at the bottom.
 function pathOf(values, low, high, height) {

@@ -55,15 +55,6 @@ function updateCharts(series) {
     });
 }
 
-function updateRun(run) {
-  showList(byId('run'), run.loss.length > 1 ? [run] : [], () => 'loss', () => makeChart('Loss'),
-    (chart) => {
-      const when = `of steps ${run.first_step} to ${run.last_step}`;
-      setText(chart.querySelector('.label'), `Loss ${when}`);
-      updateChart(chart, 'Loss', run.loss, (value) => number(value, 4), when);
-    });
-}
-
 const RANK_COLUMNS = ['rank', 'node', 'state', 'step', 'own', 'ratio', 'wait', 'data', 'memory',
   'mfu', 'found'];
 const RANK_TEXT = ['node', 'state', 'found'];
@@ -161,7 +152,6 @@ function updateJobDetail(job, detail, now) {
   show(byId('job-labels'), detail.labels.length > 0);
   setText(byId('job-labels'), `Labels: ${detail.labels.join(' · ')}`);
   updateHeatMap(detail.table, job.ended !== null);
-  updateRun(detail.run);
   updateCharts(detail.series);
   updateRanks(detail, now);
   updateArtifacts(detail.artifacts);

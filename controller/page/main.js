@@ -1,4 +1,5 @@
-// The connection to the controller, and the selection: "#job=ID" in the address.
+// The connection to the controller, and the selection: "#job=ID" in the address, or
+// "#job=ID&with=ID,ID" to compare its curves.
 
 let source = null;
 let chosen = ''; // Id of the selected job; empty: none.
@@ -54,6 +55,7 @@ function update() {
   if (job && detail && detail.id === chosen && detail.known) {
     updateJobDetail(job, detail, state.time);
   }
+  if (job) updateCompared();
   if (!job && chosen !== '') updateMissing();
   if (isNew && chosen !== '') byId('job-name').focus();
   isNew = false;
@@ -88,21 +90,22 @@ function connect() {
   });
 }
 
-function choose(job) {
+function choose(job, others) {
   chosen = job;
   detail = null;
   heatMap.cursor = null;
   updateHeatMap(null, false);
   connect();
   if (state) update();
+  chooseCurves(job, others);
 }
 
 // Other anchors are places in the page. No job id is longer.
 function followAddress() {
-  const match = /^#job=([\w.-]{1,64})$/.exec(location.hash);
+  const match = /^#job=([\w.-]{1,64})(?:&with=([\w.,-]{1,325}))?$/.exec(location.hash);
   if (!match && location.hash !== '') return;
   isNew = match !== null;
-  choose(match ? match[1] : '');
+  choose(match ? match[1] : '', match && match[2] ? match[2].split(',').filter(Boolean) : []);
 }
 
 byId('close').addEventListener('click', (event) => {

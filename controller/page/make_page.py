@@ -1,5 +1,8 @@
 """Makes page_text.cc: one HTML file with its styles and code in it, and a policy that allows
-these and nothing else: make_page.py page.html style.css script.js..."""
+these and nothing else:
+
+    make_page.py page.html style.css library.css library.js LICENSE script.js...
+"""
 
 import base64
 import hashlib
@@ -21,9 +24,20 @@ def literal(text):
     return "\n".join('R"PAGE(%s)PAGE"' % part for part in parts)
 
 
-def main(page, style, *scripts):
-    style = read(style)
-    script = "'use strict';\n(() => {\n%s})();\n" % "".join(read(path) for path in scripts)
+def library_code(code, licence):
+    """With its licence, which copies must keep, in place of the first comment, which has an address
+    that would look as if the page loaded something."""
+    text = read(code)
+    assert text.startswith("/*!")
+    licence = read(licence)
+    assert "Copyright" in licence and "*/" not in licence
+    return "/* uPlot\n\n%s\n*/%s\n" % (licence, text.split("*/", 1)[1])
+
+
+def main(page, style, library_style, library, licence, *scripts):
+    style = read(library_style) + read(style)
+    code = library_code(library, licence) + "".join(read(path) for path in scripts)
+    script = "'use strict';\n(() => {\n%s})();\n" % code
     assert "</" not in style and "</script" not in script and ')PAGE"' not in script
     html = read(page)
     for mark, text in (("STYLE", style), ("SCRIPT", script)):

@@ -3,7 +3,9 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "controller/page/page_curves.h"
 #include "controller/page/page_job.h"
 #include "controller/page/page_state.h"
 #include "controller/page/page_text.h"
@@ -14,8 +16,12 @@ namespace {
 constexpr absl::Duration kPeriod = absl::Seconds(1);
 // A new reader need not wait long, and many new readers cost no more than one.
 constexpr absl::Duration kSoonest = absl::Milliseconds(100);
+// How long a request for curves waits for the loop.
+constexpr absl::Duration kLoopPatience = absl::Seconds(2);
 // Ids of jobs are shorter.
 constexpr size_t kLongestJob = 64;
+
+constexpr char kText[] = "text/plain; charset=utf-8";
 
 std::string OnOneLine(const nlohmann::json& state) {
   return state.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
@@ -31,6 +37,30 @@ HttpResponse Page::Html() {
            {"Content-Security-Policy", kPagePolicy},
            {"Referrer-Policy", "no-referrer"},
            {"X-Content-Type-Options", "nosniff"}}};
+}
+
+HttpResponse Page::Curves(const HttpServer::Query& query) {
+  const auto job = query.find("job");
+  if (job == query.end() || job->second.empty() || job->second.size() > kLongestJob) {
+    return {400, kText, "name a job by its id: /curves?job=job-0123456789ab\n"};
+  }
+  // Shared, because the loop may come to it when nobody waits any more.
+  struct Copy {
+    absl::Notification made;
+    JobRun run;
+  };
+  const auto copy = std::make_shared<Copy>();
+  loop_->Post([copy, id = JobId(job->second), control = control_] {
+    copy->run = CopyRun(id, control->cluster(), control->steps().curves(), control->histories());
+    copy->made.Notify();
+  });
+  if (!copy->made.WaitForNotificationWithTimeout(kLoopPatience)) {
+    return {503, kText, "the controller is busy; ask again\n"};
+  }
+  return {200,
+          "application/json",
+          OnOneLine(DescribeRunForPage(copy->run)),
+          {{"Cache-Control", "no-store"}, {"X-Content-Type-Options", "nosniff"}}};
 }
 
 std::unique_ptr<HttpStream> Page::Listen(const HttpServer::Query& query) {

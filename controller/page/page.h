@@ -2,6 +2,7 @@
 // once a second while somebody has it open.
 //
 //   GET /            ──▶ Html()
+//   GET /curves?job= ──▶ Curves(), copied on the loop
 //   GET /events?job= ──▶ Listen() ──▶ PageFeed ◀── Publish, on the loop
 #ifndef CONTROLLER_PAGE_PAGE_H_
 #define CONTROLLER_PAGE_PAGE_H_
@@ -25,6 +26,10 @@ class Page {
 
   // The whole page in one: styles and code are inlined. Thread-safe.
   static HttpResponse Html();
+
+  // The curves of the job that `query` names by its id, as JSON (page_curves.h). Waits some seconds
+  // for the loop. Thread-safe.
+  HttpResponse Curves(const HttpServer::Query& query);
 
   // Opens a stream of events; `query` may name the id of a job to follow. Thread-safe.
   std::unique_ptr<HttpStream> Listen(const HttpServer::Query& query);

@@ -1,14 +1,12 @@
 #include "controller/page/page_job.h"
 
 #include <algorithm>
-#include <cmath>
 #include <deque>
 #include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
 #include <utility>
-#include <vector>
 
 #include "absl/strings/ascii.h"
 #include "absl/strings/escaping.h"
@@ -214,18 +212,6 @@ json DescribeSeriesForPage(const v1::JobSeries& series) {
   return out;
 }
 
-json DescribeRun(const MeasuredJob* measured) {
-  json out = {{"first_step", 0}, {"last_step", 0}, {"loss", json::array()}};
-  if (measured == nullptr || measured->series.run().empty()) return out;
-  const std::vector<RunPoint>& run = measured->series.run();
-  out["first_step"] = run.front().step;
-  out["last_step"] = run.back().step;
-  for (const RunPoint& point : run) {
-    out["loss"].push_back(std::isfinite(point.loss) ? json(Short(point.loss)) : json());
-  }
-  return out;
-}
-
 }  // namespace
 
 using nlohmann::json;
@@ -307,7 +293,6 @@ json DescribeJobForPage(const PageSources& sources, const JobId& id, absl::Time 
           {"rank_count", ranks.rank_count()},
           {"ranks", DescribeRanksForPage(ranks)},
           {"events", DescribeEvents(id, sources.histories)},
-          {"run", DescribeRun(measured)},
           {"series", DescribeSeriesForPage(DescribeSeries(job, measured, absl::InfinitePast()))}};
 }
 

@@ -250,24 +250,6 @@ TEST_F(PageStateTest, LineageHasABoundAlsoWhereJobsWereMadeFromEachOther) {
   EXPECT_EQ(job["lineage"]["child_count"], kPageKin + 4);
 }
 
-TEST_F(PageStateTest, TellsTheLossOfTheWholeRun) {
-  Follow();
-  EXPECT_TRUE(DescribeJob()["run"]["loss"].empty());
-  for (int64_t step = 1; step <= 3; ++step) {
-    watched_.Wait(absl::Seconds(1));
-    const std::vector<RankState> ranks = watched_.job().ranks;
-    for (const RankState& rank : ranks) {
-      TrainerReport report = rank.report;
-      report.progress.step = 10 * step;
-      report.progress.loss = 1.0 / static_cast<double>(step);
-      watched_.Apply(NodeReported{rank.slot.node, {report}});
-    }
-    Follow();
-  }
-  EXPECT_EQ(DescribeJob()["run"],
-            json({{"first_step", 10}, {"last_step", 30}, {"loss", {1.0, 0.5, 0.3333}}}));
-}
-
 TEST_F(PageStateTest, TellsWhatWasDecidedTheNewestFirst) {
   WatchedJob watched(WatchedRequest(StragglerMode::kAdvise));
   watched.Train(600, SlowFrom(watched.NodeOf(2), 200));

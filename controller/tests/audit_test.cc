@@ -145,6 +145,7 @@ TEST(AuditTest, CallsWithoutARecordAskForNoChange) {
       "NodeService.History",
       "NodeService.List",
       "NodeService.Watch",
+      "TelemetryService.GetCurves",
       "TelemetryService.GetRanks",
       "TelemetryService.GetSeries",
       "TelemetryService.GetSteps",

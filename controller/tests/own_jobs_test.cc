@@ -73,6 +73,8 @@ class OwnScopeTest : public RolesTest {
         v1::Checkpoint());
     add("CheckpointService", checkpoints_, "Save", &Checkpoints::Save, v1::SaveCheckpointRequest(),
         v1::Job());
+    add("TelemetryService", telemetry_, "GetCurves", &Telemetry::GetCurves,
+        v1::GetJobCurvesRequest(), v1::JobCurves());
     add("TelemetryService", telemetry_, "GetRanks", &Telemetry::GetRanks, v1::GetJobRanksRequest(),
         v1::JobRanks());
     add("TelemetryService", telemetry_, "GetSeries", &Telemetry::GetSeries,

@@ -80,6 +80,23 @@ TEST_F(PageTest, EventsFollowTheCluster) {
   EXPECT_EQ(detail["known"], true);
 }
 
+TEST_F(PageTest, CurvesAreAskedForByJob) {
+  const auto worker = Join(Hello("a"));
+  v1::Job job;
+  ASSERT_TRUE(Submit(Spec(), "6f7e7f9e-0000-4000-8000-000000000003", &job).ok());
+  const auto answer = Client().Get("/curves?job=" + job.id());
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->status, 200);
+  EXPECT_EQ(answer->get_header_value("Content-Type"), "application/json");
+  const json run = json::parse(answer->body);
+  EXPECT_EQ(run["id"], job.id());
+  EXPECT_EQ(run["known"], true);
+  EXPECT_TRUE(run["curves"].empty());
+  EXPECT_EQ(json::parse(Client().Get("/curves?job=job-gone")->body)["known"], false);
+  EXPECT_EQ(Client().Get("/curves")->status, 400);
+  EXPECT_EQ(Client().Get("/curves?job=" + std::string(65, 'x'))->status, 400);
+}
+
 TEST_F(PageTest, StreamsEndWithTheController) {
   bool first = true;
   auto client = Client();

@@ -87,6 +87,32 @@ TEST_F(TelemetryTest, StepsOfRunningRanksAreTold) {
   EXPECT_EQ(list.jobs(0).job_id(), job.id());
 }
 
+TEST_F(TelemetryTest, CurvesOfTheRunAreTold) {
+  const v1::Job job = StartJob();
+  v1::JobCurves curves;
+  for (int i = 0; i < 3000 && curves.curves().empty(); ++i) {
+    std::vector<v1::TrainerReport> reports;
+    for (const v1::TrainerId& id : ids_) {
+      v1::TrainerPlan plan;
+      *plan.mutable_id() = id;
+      v1::TrainerReport& report = reports.emplace_back(Trainer(plan, v1::TRAINER_RUNNING));
+      report.mutable_progress()->set_step(12 + i % 2);  // The job is looked at when it changes.
+      report.mutable_progress()->set_loss(0.5);
+    }
+    worker_->Report(reports);
+    absl::SleepFor(absl::Milliseconds(5));
+    grpc::ClientContext context;
+    v1::GetJobCurvesRequest request;
+    request.set_job(job.id());
+    ASSERT_TRUE(Telemetry()->GetCurves(&context, request, &curves).ok());
+  }
+  ASSERT_GT(curves.curves_size(), 0);
+  EXPECT_GE(curves.since_step(), 12);
+  EXPECT_EQ(curves.curves(0).name(), "loss");
+  EXPECT_EQ(curves.curves(0).points(0).step(), curves.since_step());
+  EXPECT_EQ(curves.curves(0).points(0).mean(), 0.5);
+}
+
 TEST_F(TelemetryTest, ErrorsNameWhatIsWrong) {
   grpc::ClientContext unknown_context;
   v1::GetJobSeriesRequest unknown;

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <functional>
 #include <map>
 #include <numeric>
 #include <string>
@@ -102,26 +104,50 @@ void AddNumber(const v1::ReportedNumber& number, v1::JobNumber* sum) {
   sum->set_ranks(sum->ranks() + 1);
 }
 
-// Old reports count only where there is nothing newer, as in the job's progress.
-void SetReported(const Job& job, v1::JobSeries* out) {
+// Calls `each` with the figures of the first `most` ranks. Old reports count only where there is
+// nothing newer, as in the job's progress.
+void ForEachFigures(const Job& job, size_t most,
+                    const std::function<void(const v1::RankFigures&)>& each) {
   const auto answers = [](const RankState& rank) {
     return rank.unreachable_since == absl::InfiniteFuture();
   };
-  const bool any_answers = std::any_of(job.ranks.begin(), job.ranks.end(), answers);
-  std::map<std::string, v1::JobNumber> numbers;
-  for (const RankState& rank : job.ranks) {
-    if (any_answers && !answers(rank)) continue;
-    v1::RankFigures details;
-    if (!details.ParseFromString(rank.report.figures.details)) continue;
-    for (const v1::ReportedNumber& number : details.reported()) {
-      AddNumber(number, &numbers[number.name()]);
+  const auto end = job.ranks.begin() + static_cast<ptrdiff_t>(std::min(job.ranks.size(), most));
+  const bool any_answers = std::any_of(job.ranks.begin(), end, answers);
+  for (auto rank = job.ranks.begin(); rank != end; ++rank) {
+    if (any_answers && !answers(*rank)) continue;
+    v1::RankFigures figures;
+    if (figures.ParseFromString(rank->report.figures.details)) each(figures);
+  }
+}
+
+// The numbers of scripts by name, over ranks.
+class NumberSums {
+ public:
+  void Add(const v1::RankFigures& figures) {
+    for (const v1::ReportedNumber& number : figures.reported()) {
+      AddNumber(number, &sums_[number.name()]);
     }
   }
-  for (auto& [name, number] : numbers) {
+  std::vector<v1::JobNumber> Numbers() const {
+    std::vector<v1::JobNumber> numbers;
+    for (const auto& [name, sum] : sums_) {
+      v1::JobNumber& number = numbers.emplace_back(sum);
+      number.set_name(name);
+      number.set_mean(sum.mean() / sum.ranks());
+    }
+    return numbers;
+  }
+
+ private:
+  std::map<std::string, v1::JobNumber> sums_;
+};
+
+void SetReported(const Job& job, v1::JobSeries* out) {
+  NumberSums sums;
+  ForEachFigures(job, job.ranks.size(), [&](const v1::RankFigures& figures) { sums.Add(figures); });
+  for (const v1::JobNumber& number : sums.Numbers()) {
     if (out->reported_size() == kNumbersReported) break;
-    number.set_name(name);
-    number.set_mean(number.mean() / number.ranks());
-    *out->add_reported() = std::move(number);
+    *out->add_reported() = number;
   }
 }
 
@@ -249,6 +275,51 @@ v1::JobSeries DescribeSeries(const Job& job, const MeasuredJob* measured, absl::
     if (point.mfu.has_value()) shown->set_mfu(*point.mfu);
   }
   return out;
+}
+
+v1::JobCurves DescribeCurves(const Job& job, const JobCurves* curves) {
+  v1::JobCurves out;
+  out.set_job_id(job.request.id.value());
+  if (curves == nullptr) return out;
+  *out.mutable_since() = ToProto(curves->since);
+  out.set_since_step(curves->since_step);
+  out.set_left_out(curves->left_out);
+  for (const auto& [name, curve] : curves->curves) {
+    v1::Curve* shown = out.add_curves();
+    shown->set_name(name.name);
+    shown->set_reported(name.reported);
+    shown->set_width(curve.width());
+    for (const CurvePoint& point : curve.points()) {
+      v1::CurvePoint* added = shown->add_points();
+      added->set_step(point.step);
+      added->set_values(point.values);
+      added->set_not_finite(point.not_finite);
+      if (point.values == 0) continue;
+      added->set_least(point.least);
+      added->set_mean(point.sum / point.values);
+      added->set_most(point.most);
+    }
+  }
+  return out;
+}
+
+std::vector<CurveValue> NumbersOf(const Job& job) {
+  std::vector<CurveValue> values;
+  NumberSums sums;
+  ForEachFigures(job, kRanksRead, [&](const v1::RankFigures& figures) {
+    sums.Add(figures);
+    // The same on every rank.
+    if (!values.empty() || figures.learning_rate() == 0) return;
+    const auto add = [&](const char* name, double value) {
+      values.push_back({{/*reported=*/false, name}, figures.step(), value});
+    };
+    add(curve_name::kLearningRate, figures.learning_rate());
+    if (figures.grad_norm() != 0) add(curve_name::kGradNorm, figures.grad_norm());
+  });
+  for (const v1::JobNumber& number : sums.Numbers()) {
+    values.push_back({{/*reported=*/true, number.name()}, number.step(), number.mean()});
+  }
+  return values;
 }
 
 }  // namespace paceline

@@ -150,6 +150,56 @@ TEST_F(ConvertTelemetryTest, TellsWhatScriptsReportOverTheRanksThatDo) {
       << "nobody knows more";
 }
 
+TEST_F(ConvertTelemetryTest, CurvesGetTheNumbersOfTheFirstRanksAndTheLearningRateOnce) {
+  Job job = watched_.job();
+  const RankState rank = job.ranks[0];
+  job.ranks.assign(kRanksRead + 1, rank);
+  v1::RankFigures figures;
+  figures.set_step(10);
+  figures.set_learning_rate(0.25);
+  figures.set_grad_norm(2);
+  for (size_t i = 0; i < 2; ++i) job.ranks[i].report.figures = FromProto(figures);
+  job.ranks[2].report.figures = Reported(9, {{"accuracy", 0.5}});
+  job.ranks[3].report.figures = Reported(9, {{"accuracy", 1}});
+  job.ranks[kRanksRead].report.figures = Reported(9, {{"late", 1}});
+  const std::vector<CurveValue> values = NumbersOf(job);
+  ASSERT_EQ(values.size(), 3U);
+  EXPECT_EQ(values[0].name.name, "learning_rate");
+  EXPECT_FALSE(values[0].name.reported);
+  EXPECT_EQ(values[0].step, 10);
+  EXPECT_EQ(values[0].value, 0.25);
+  EXPECT_EQ(values[1].name.name, "grad_norm");
+  EXPECT_EQ(values[2].name.name, "accuracy");
+  EXPECT_TRUE(values[2].name.reported);
+  EXPECT_EQ(values[2].step, 9);
+  EXPECT_EQ(values[2].value, 0.75);
+}
+
+TEST_F(ConvertTelemetryTest, TellsCurvesWithTheirGaps) {
+  constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+  const Job& job = watched_.job();
+  EXPECT_FALSE(DescribeCurves(job, nullptr).has_since());
+  RunCurves curves;
+  curves.Add(watched_.id, 7, {{{false, "loss"}, 7, 2}, {{true, "loss"}, 5, -1}}, watched_.now);
+  curves.Add(watched_.id, 9, {{{false, "loss"}, 9, kNan}}, watched_.now);
+  const v1::JobCurves shown = DescribeCurves(job, curves.Find(watched_.id));
+  EXPECT_EQ(shown.job_id(), watched_.id.value());
+  EXPECT_EQ(FromProto(shown.since()), watched_.now.wall);
+  EXPECT_EQ(shown.since_step(), 7);
+  ASSERT_EQ(shown.curves_size(), 2);
+  const v1::Curve& loss = shown.curves(0);
+  EXPECT_FALSE(loss.reported());
+  EXPECT_EQ(loss.width(), 1);
+  ASSERT_EQ(loss.points_size(), 2);
+  EXPECT_EQ(loss.points(0).mean(), 2);
+  EXPECT_EQ(loss.points(0).values(), 1);
+  EXPECT_EQ(loss.points(1).step(), 9);
+  EXPECT_EQ(loss.points(1).values(), 0);
+  EXPECT_EQ(loss.points(1).not_finite(), 1);
+  EXPECT_TRUE(shown.curves(1).reported());
+  EXPECT_EQ(shown.curves(1).points(0).most(), -1);
+}
+
 TEST_F(ConvertTelemetryTest, OfAnEndedJobTheLastNumbersAreToldWithTheTimeOfItsEnd) {
   Job job = watched_.job();
   for (RankState& rank : job.ranks) {

@@ -38,7 +38,7 @@ class ShortStream : public HttpStream {
 
 const HttpServer& Serving() {
   static const auto* const server = [] {
-    const HttpServer::Routes routes = {{"/metrics", [] {
+    const HttpServer::Routes routes = {{"/metrics", [](const HttpServer::Query&) {
                                           return HttpResponse{200, "text/plain", "x 1\n"};
                                         }}};
     const HttpServer::Streams streams = {{"/events", [](const HttpServer::Query& query) {

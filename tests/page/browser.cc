@@ -25,6 +25,16 @@ constexpr absl::Duration kPatience = absl::Minutes(1);
 
 constexpr int kStarts = 5;
 
+constexpr char kAxe[] = "/npm/axe-core/axe.min.js";
+constexpr char kRunAxe[] = R"(
+const done = arguments[arguments.length - 1];
+const rules = { type: 'tag', values: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa'] };
+axe.run(document, { runOnly: rules, resultTypes: ['violations'] }).then((result) => {
+  done(result.violations.map((trouble) => `${trouble.id}: ${trouble.help}: `
+    + trouble.nodes.map((node) => node.target.join(' ')).join(', ')).join('\n'));
+}, (error) => done(`axe failed: ${error}`));
+)";
+
 // The path is short, because the browser makes a socket in it.
 std::string MakeDirectory() {
   std::string path = "/tmp/pageXXXXXX";
@@ -127,7 +137,24 @@ void Browser::Press(const std::string& key) {
 }
 
 void Browser::SetSize(int width, int height) {
+  Command("/goog/cdp/execute",
+          {{"cmd", "Emulation.clearDeviceMetricsOverride"}, {"params", json::object()}});
   Command("/window/rect", {{"width", width}, {"height", height}});
+}
+
+void Browser::SetViewport(int width, int height) {
+  Command("/goog/cdp/execute",
+          {{"cmd", "Emulation.setDeviceMetricsOverride"},
+           {"params",
+            {{"width", width}, {"height", height}, {"deviceScaleFactor", 1}, {"mobile", false}}}});
+}
+
+std::string Browser::AccessibilityTroubles() {
+  const std::string axe = ReadFile(absl::StrCat(std::getenv("TEST_SRCDIR"), kAxe));
+  EXPECT_FALSE(axe.empty()) << kAxe;
+  Command("/execute/sync", {{"script", axe}, {"args", json::array()}});
+  const json troubles = Command("/execute/async", {{"script", kRunAxe}, {"args", json::array()}});
+  return troubles.is_string() ? troubles.get<std::string>() : "axe did not run";
 }
 
 void Browser::SetDark(bool dark) {

@@ -29,6 +29,11 @@ class Browser {
   // Presses a key on the focused element; special keys as in WebDriver ("\uE014": right).
   void Press(const std::string& key);
   void SetSize(int width, int height);
+  // Lays the page out as in a window of this size, however small, until SetSize.
+  void SetViewport(int width, int height);
+  // What axe-core objects to in the page by the rules of WCAG 2.1 A and AA: a line for each rule,
+  // with the elements. Empty: nothing.
+  std::string AccessibilityTroubles();
   void SetDark(bool dark);
   // Saves the whole page, however long, as PNG.
   void Picture(const std::string& path);

@@ -94,6 +94,8 @@ TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
     if (outputs != nullptr) browser_.Picture(std::string(outputs) + "/" + name);
   };
   browser_.WaitUntil("Number(document.getElementById('map').dataset.steps) > 150");
+  browser_.WaitUntil("document.querySelectorAll('#curves .u-over').length > 0",
+                     "document.getElementById('curves-note').textContent");
   picture("page.png");
   browser_.SetDark(true);
   browser_.WaitUntil("matchMedia('(prefers-color-scheme: dark)').matches");

@@ -1,18 +1,10 @@
 // The page in a real browser, with states that the test makes up.
+#include "tests/page/page_view.h"
+
 #include <gtest/gtest.h>
 
-#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <utility>
-
-#include "absl/strings/escaping.h"
-#include "absl/strings/str_cat.h"
-#include "common/http_server.h"
-#include "controller/core/steps/step_code.h"
-#include "controller/page/page.h"
-#include "controller/page/page_feed.h"
-#include "tests/page/browser.h"
 
 namespace paceline {
 namespace {
@@ -22,181 +14,6 @@ using nlohmann::json;
 constexpr char kHostile[] = "<img src=x onerror=\"document.title='taken over'\"></td><b>";
 constexpr char kRight[] = "\uE014";
 constexpr char kDown[] = "\uE015";
-
-json EmptyCluster() {
-  return {{"version", "1.2.3"},
-          {"time", 1700000000},
-          {"job_counts", json::object()},
-          {"node_counts", json::object()},
-          {"sums", {{"ranks", 0}, {"slow", 0}, {"slots", 0}, {"slots_used", 0}}},
-          {"jobs", json::array()},
-          {"jobs_left_out", json::object()},
-          {"nodes", json::array()},
-          {"nodes_left_out", 0},
-          {"decisions", json::array()},
-          {"automation", {{"paused", false}, {"owner", ""}, {"reason", ""}}}};
-}
-
-json JobOf(const std::string& id, const std::string& text) {
-  return {{"id", id},
-          {"name", text},
-          {"labels", json::array({text})},
-          {"label_count", 3},
-          {"state", "running"},
-          {"reason", text},
-          {"save_trouble", ""},
-          {"ranks", 4},
-          {"generation", 1},
-          {"restarts", 0},
-          {"step", 120},
-          {"steps", 1000},
-          {"ended", nullptr},
-          {"loss", 0.5},
-          {"samples_per_s", 1234.5},
-          {"tokens_per_s", nullptr},
-          {"mfu", nullptr},
-          {"step_s", 0.25},
-          {"wait_share", 0.1},
-          {"recent_step_s", {0.2, nullptr, 0.3, 0.25}},
-          {"slow",
-           {{{"kind", "persistent"},
-             {"cause", "compute"},
-             {"rank", 2},
-             {"node", text},
-             {"slowdown", 1.5},
-             {"lost_share", 0.2}}}},
-          {"slow_count", 1}};
-}
-
-// A cluster in which every text that a user can choose is `text`.
-json FullCluster(const std::string& text) {
-  json state = EmptyCluster();
-  state["job_counts"]["running"] = 1;
-  state["node_counts"]["draining"] = 1;
-  state["sums"] = {{"ranks", 4}, {"slow", 1}, {"slots", 4}, {"slots_used", 2}};
-  state["jobs"].push_back(JobOf("job-1", text));
-  state["nodes"].push_back({{"name", text},
-                            {"state", "draining"},
-                            {"reason", text},
-                            {"slots", 4},
-                            {"slots_used", 2},
-                            {"gpus", 0},
-                            {"gpus_used", 0},
-                            {"jobs", {text}}});
-  state["decisions"].push_back({{"id", "job-1/d1"},
-                                {"job_name", text},
-                                {"what", text},
-                                {"why", text},
-                                {"state", "advised"},
-                                {"outcome", text},
-                                {"time", 1699999990}});
-  state["automation"] = {{"paused", true}, {"owner", text}, {"reason", text}};
-  return state;
-}
-
-// Rank 2 is twice as slow as the others in every step.
-json JobDetail(const std::string& text, int ranks, int steps) {
-  json rows = json::array();
-  std::string cells;
-  for (int rank = 0; rank < ranks; ++rank) {
-    rows.push_back({{"first_rank", rank}, {"nodes", {text}}});
-    for (int step = 0; step < steps; ++step) {
-      for (const double seconds : {rank == 2 ? 0.2 : 0.1, 0.21}) {
-        const StepCode code = EncodeSeconds(seconds);
-        cells.push_back(static_cast<char>(code & 0xff));
-        cells.push_back(static_cast<char>(code >> 8));
-      }
-    }
-  }
-  return {{"id", "job-1"},
-          {"known", true},
-          {"labels", json::array({text, "team=vision"})},
-          {"description", text},
-          {"lineage",
-           {{"directory", text},
-            {"ancestors",
-             json::array({{{"id", "job-0"}, {"name", text}, {"known", true}, {"step", 40}}})},
-            {"children",
-             json::array({{{"id", "job-2"}, {"name", "next"}, {"known", true}, {"step", 80}}})},
-            {"child_count", 3}}},
-          {"artifacts", json::array({{{"name", text},
-                                      {"path", "/out"},
-                                      {"node", "w0"},
-                                      {"step", 40},
-                                      {"bytes", 20},
-                                      {"sha256", "ab12"},
-                                      {"error", ""}}})},
-          {"job", JobOf("job-1", text)},
-          {"table",
-           {{"ranks", ranks},
-            {"ranks_per_row", 1},
-            {"first_step", 100},
-            {"steps", steps},
-            {"median_own_s", 0.1},
-            {"rows", rows},
-            {"cells", absl::Base64Escape(cells)}}},
-          {"median_own_s", 0.1},
-          {"rank_count", ranks},
-          {"ranks",
-           {{{"rank", 2},
-             {"node", text},
-             {"state", "running"},
-             {"phase", "forward"},
-             {"step", 120},
-             {"own_s", 0.2},
-             {"wait_share", 0.05},
-             {"data_wait_share", 0},
-             {"memory", 1 << 30},
-             {"mfu", nullptr},
-             {"last_heard", nullptr},
-             {"verdict",
-              {{"kind", "persistent"},
-               {"cause", "compute"},
-               {"rank", 2},
-               {"node", text},
-               {"slowdown", 2},
-               {"lost_share", 0.5}}}}}},
-          {"run", {{"first_step", 1}, {"last_step", 120}, {"loss", {2.3, 1.4, 0.9, 0.7, 0.5}}}},
-          {"events", {{{"id", 1}, {"time", 1699999000}, {"warning", true}, {"what", text}}}},
-          {"series",
-           {{"step_s", {0.2, 0.21, 0.2}},
-            {"wait_share", {0.5, 0.5, 0.4}},
-            {"loss", {1, 0.7, 0.5}},
-            {"samples_per_s", {1000, 1100, 1234}},
-            {"tokens_per_s", {nullptr, nullptr, nullptr}}}}};
-}
-
-// The page, fed by the test.
-class PageViewTest : public ::testing::Test {
- protected:
-  void SetUp() override { Serve("127.0.0.1:0"); }
-
-  void Serve(const std::string& address) {
-    auto server = HttpServer::Start(address, {{"/", Page::Html}},
-                                    {{"/events", [this](const HttpServer::Query& query) {
-                                        const auto job = query.find("job");
-                                        return feed_.Listen(job == query.end() ? "" : job->second);
-                                      }}});
-    ASSERT_TRUE(server.ok()) << server.status();
-    server_ = *std::move(server);
-  }
-  void Publish(const json& cluster, const json& job = {}) {
-    PageFeed::State state{cluster.dump(), {}};
-    if (!job.is_null()) state.jobs[job["id"].get<std::string>()] = job.dump();
-    feed_.Publish(std::move(state));
-  }
-  void Open(const std::string& path = "/") {
-    browser_.Open("http://" + server_->address() + path);
-    browser_.WaitUntil("document.getElementById('connection').dataset.state === 'live'");
-  }
-  bool IsShown(const std::string& id) {
-    return browser_.Value("document.getElementById('" + id + "').checkVisibility()") == true;
-  }
-
-  PageFeed feed_;
-  std::unique_ptr<HttpServer> server_;
-  Browser browser_;
-};
 
 TEST_F(PageViewTest, EmptyClusterSaysWhatToDo) {
   Publish(EmptyCluster());
@@ -211,9 +28,12 @@ TEST_F(PageViewTest, EmptyClusterSaysWhatToDo) {
 }
 
 TEST_F(PageViewTest, HostileTextStaysText) {
+  PublishRun(RunOf("job-1", kHostile, 20));
   Publish(FullCluster(kHostile), JobDetail(kHostile, 4, 20));
   Open("/#job=job-1");
   browser_.WaitUntil("document.getElementById('rank-rows').children.length === 1");
+  browser_.WaitUntil("document.getElementById('mark-list').children.length === 2");
+  EXPECT_EQ(browser_.Text("#mark-list .what"), kHostile);
   EXPECT_EQ(browser_.Text("#job-rows .name a"), kHostile);
   EXPECT_EQ(browser_.Text("#job-name"), kHostile);
   EXPECT_EQ(browser_.Text("#job-rows .labels"), absl::StrCat(kHostile, " · 2 more"));
@@ -375,18 +195,6 @@ TEST_F(PageViewTest, TableThatIsWiderThanThePageSaysSo) {
   browser_.WaitUntil("!" + hint);
   browser_.SetSize(500, 900);
   browser_.WaitUntil(hint);
-}
-
-TEST_F(PageViewTest, LossOfTheWholeRunFillsTheColumnUnderAShortHeatMap) {
-  Publish(FullCluster("n1"), JobDetail("n1", 2, 50));
-  Open("/#job=job-1");
-  browser_.SetSize(1400, 900);
-  browser_.WaitUntil("document.querySelectorAll('#run .chart').length === 1");
-  EXPECT_EQ(browser_.Text("#run .label"), "Loss of steps 1 to 120");
-  EXPECT_EQ(browser_.Text("#run .value"), "0.5000");
-  browser_.WaitUntil(
-      "Math.abs(document.getElementById('run').getBoundingClientRect().bottom - "
-      "document.getElementById('charts').getBoundingClientRect().bottom) < 2");
 }
 
 }  // namespace

@@ -135,17 +135,17 @@ HttpServer::Routes Routes(WorkerMetrics& metrics, const WorkerNode& node,
   };
   return {
       {"/metrics",
-       [&metrics, identity] {
+       [&metrics, identity](const HttpServer::Query&) {
          metrics.ShowCertificateEnd(CertificateEnd(identity));
          return HttpResponse{200, "text/plain; version=0.0.4; charset=utf-8", metrics.Text()};
        }},
       {"/healthz",
-       [&node, answer] {
+       [&node, answer](const HttpServer::Query&) {
          return answer(EventLoop::Now() - node.last_alive() < kStuck, "ok\n",
                        "the event loop is stuck\n");
        }},
       {"/readyz",
-       [&node, answer] {
+       [&node, answer](const HttpServer::Query&) {
          return answer(node.ready(), "ready\n", "the controller cannot be reached\n");
        }},
   };

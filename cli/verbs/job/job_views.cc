@@ -18,6 +18,7 @@
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/program/watch_flag.h"
 #include "cli/verbs/verbs.h"
+#include "cli/view/job/curves_page.h"
 #include "cli/view/job/event_text.h"
 #include "cli/view/job/job_page.h"
 #include "cli/view/job/job_table.h"
@@ -359,12 +360,39 @@ void AddJobEvents(CLI::App& parent, Program& program) {
 struct JobMetricsFlags {
   std::string job;
   double minutes = 10;
+  bool run = false;
+  bool csv = false;
 };
+
+// Shows the whole run.
+int ShowCurves(Program& program, const v1::Job& job, bool csv) {
+  v1::GetJobCurvesRequest request;
+  request.set_job(job.id());
+  v1::JobCurves curves;
+  const grpc::Status status = program.client().Call(methods::kTelemetryGetCurves, request, &curves);
+  if (!status.ok()) return program.Fail(status);
+  if (csv) {
+    program.out() << CurvesCsv(curves) << std::flush;
+  } else if (program.json()) {
+    program.PrintJson(curves);
+  }
+  if (curves.curves().empty()) {
+    program.Note(absl::StrCat(job.id(), " is ", StateText(job.state()),
+                              ", and no curves of it are kept: they begin with its first step, and "
+                              "anew when the controller restarts or another one takes over"));
+    return kCliOk;
+  }
+  if (csv || program.json()) return kCliOk;
+  const bool utf8 = SpeaksUtf8([&](const char* name) { return program.Variable(name); });
+  program.out() << CurvesPage(curves, program.style(), utf8) << std::flush;
+  return kCliOk;
+}
 
 int ShowMetrics(Program& program, const JobMetricsFlags& flags) {
   v1::Job job;
   grpc::Status status = GetJob(program, flags.job, &job);
   if (!status.ok()) return program.Fail(status);
+  if (flags.run || flags.csv) return ShowCurves(program, job, flags.csv);
   v1::GetJobSeriesRequest request;
   request.set_job(job.id());
   request.set_minutes(flags.minutes);
@@ -398,9 +426,14 @@ void AddJobMetrics(CLI::App& parent, Program& program) {
       "Show how step time, throughput, loss, MFU and waits of a job went lately, and "
       "what its script reports");
   AddJob(*verb, flags->job);
-  verb->add_option("--minutes", flags->minutes, "The last so many; 0: all that are kept")
-      ->check(Number(0, 1e6))
-      ->capture_default_str();
+  CLI::Option* minutes =
+      verb->add_option("--minutes", flags->minutes, "The last so many; 0: all that are kept")
+          ->check(Number(0, 1e6))
+          ->capture_default_str();
+  verb->add_flag("--run", flags->run, "The whole run, and evaluations, learning rate")
+      ->excludes(minutes);
+  verb->add_flag("--csv", flags->csv, "The whole run as CSV: a line per number and point")
+      ->excludes(minutes);
   RunWith(*verb, program, flags, ShowMetrics);
 }
 

@@ -70,6 +70,7 @@ constexpr MethodRule kRules[] = {
     {"/paceline.v1.NodeService/Uncordon", Role::kOperator},
     {"/paceline.v1.NodeService/Watch", Role::kViewer},
 
+    {"/paceline.v1.TelemetryService/GetCurves", Role::kViewer, kOwn},
     {"/paceline.v1.TelemetryService/GetRanks", Role::kViewer, kOwn},
     {"/paceline.v1.TelemetryService/GetSeries", Role::kViewer, kOwn},
     {"/paceline.v1.TelemetryService/GetSteps", Role::kViewer, kOwn},

@@ -99,4 +99,12 @@ grpc::ServerUnaryReactor* TelemetryService::GetSeries(grpc::CallbackServerContex
   });
 }
 
+grpc::ServerUnaryReactor* TelemetryService::GetCurves(grpc::CallbackServerContext* context,
+                                                      const v1::GetJobCurvesRequest* request,
+                                                      v1::JobCurves* reply) {
+  return Answer(context, grpc::Status::OK, request->job(), [=](const Known& known) {
+    *reply = DescribeCurves(known.job, control_->steps().curves().Find(known.job.request.id));
+  });
+}
+
 }  // namespace paceline

@@ -32,6 +32,9 @@ class TelemetryService : public v1::TelemetryService::CallbackService {
   grpc::ServerUnaryReactor* GetSeries(grpc::CallbackServerContext* context,
                                       const v1::GetJobSeriesRequest* request,
                                       v1::JobSeries* reply) override;
+  grpc::ServerUnaryReactor* GetCurves(grpc::CallbackServerContext* context,
+                                      const v1::GetJobCurvesRequest* request,
+                                      v1::JobCurves* reply) override;
 
  private:
   // A job and its telemetry; null: none.

@@ -1,5 +1,5 @@
-// The last minutes of a job: step time, waits, loss and throughput, with a point for each period;
-// and the loss of the whole run, as far as it was followed.
+// The last minutes of a job: step time, waits, loss and throughput, with a point for each period.
+// Curves of the whole run are made of these points: run_curves.h.
 //
 // A period is one second at first, so that short jobs show a line, too. If there are too many
 // points, pairs are merged until a period has four seconds; then the oldest are forgotten. So some
@@ -13,7 +13,6 @@
 #include <cstdint>
 #include <deque>
 #include <optional>
-#include <vector>
 
 #include "absl/time/time.h"
 #include "common/core/moment.h"
@@ -23,7 +22,6 @@
 namespace paceline {
 
 inline constexpr size_t kSeriesPoints = 360;
-inline constexpr size_t kRunPoints = 120;  // At most, for the whole run.
 inline constexpr absl::Duration kFirstSeriesPeriod = absl::Seconds(1);
 inline constexpr absl::Duration kLastSeriesPeriod = absl::Seconds(4);
 
@@ -42,35 +40,26 @@ struct SeriesPoint {
   std::optional<float> mfu;
 };
 
-struct RunPoint {
-  int64_t step = 0;  // Completed by every rank.
-  float loss = 0;    // After that step.
-};
-
 class JobSeries {
  public:
   // Takes in a step that a rank has finished. Requires: the times are plausible.
   void Add(const StepTimes& times);
 
-  // Takes in the job as it is now; ends the period if its time has come.
-  void Follow(const Job& job, Moment now);
+  // Takes in the job as it is now; ends the period if its time has come. Returns whether it did:
+  // the period is then the last point, or the later part of it.
+  bool Follow(const Job& job, Moment now);
 
   absl::Duration period() const { return period_; }
   // Oldest first.
   const std::deque<SeriesPoint>& points() const { return points_; }
-  // By step, about evenly spaced. If steps are made again, the newer ones count.
-  const std::vector<RunPoint>& run() const { return run_; }
 
  private:
   void MergePairs();
-  void FollowRun(RunPoint point);
 
   absl::Duration period_ = kFirstSeriesPeriod;
   absl::Time due_ = absl::InfinitePast();  // Steady; the end of the period.
   SeriesPoint open_;
   std::deque<SeriesPoint> points_;
-  std::vector<RunPoint> run_;
-  int64_t run_stride_ = 1;  // Least number of steps between two of these.
 };
 
 }  // namespace paceline

@@ -22,12 +22,13 @@ TEST(JobSeriesTest, PointHoldsWhatWasToldInItsPeriod) {
   job.ranks[0].report.progress = {7, 0, {}, 0.5, {}, 100};
   job.ranks[1].report.progress = {8, 0, {}, 1.5, {}, 200};
   JobSeries series;
-  series.Follow(job, At(10));
+  EXPECT_FALSE(series.Follow(job, At(10)));
   EXPECT_TRUE(series.points().empty());
   series.Add(Step(1, 0.5));
   series.Add(Step(2, 0.5));
-  series.Follow(job, At(11));
-  series.Follow(job, At(12));
+  EXPECT_TRUE(series.Follow(job, At(11)));
+  EXPECT_FALSE(series.Follow(job, At(11.5)));
+  EXPECT_TRUE(series.Follow(job, At(12)));
   ASSERT_EQ(series.points().size(), 2U);
   const SeriesPoint& point = series.points()[0];
   EXPECT_EQ(point.end, At(11).wall);
@@ -66,32 +67,6 @@ TEST(JobSeriesTest, BecomesCoarserAndThenForgetsTheOldest) {
   EXPECT_EQ(series.period(), kLastSeriesPeriod);
   EXPECT_EQ(series.points().size(), kSeriesPoints);
   EXPECT_GT(series.points().front().end, At(10000 - 4.1 * kSeriesPoints).wall);
-}
-
-TEST(JobSeriesTest, LossOfTheWholeRunIsKeptAtEvenSteps) {
-  Job job = RunningJob();
-  JobSeries series;
-  const auto follow = [&](int second, int64_t step) {
-    for (RankState& rank : job.ranks) {
-      rank.report.progress.step = step;
-      rank.report.progress.loss = 1.0 / static_cast<double>(step);
-    }
-    series.Follow(job, At(second));
-  };
-  for (int second = 0; second < 20000; ++second) follow(second, 50 * second + 1);
-  const std::vector<RunPoint>& run = series.run();
-  EXPECT_LE(run.size(), kRunPoints);
-  EXPECT_GE(run.size(), kRunPoints / 2);
-  EXPECT_LT(run.front().step, 200) << "of the whole run";
-  const int64_t gap = run[1].step - run[0].step;
-  for (size_t i = 1; i < run.size(); ++i) {
-    EXPECT_NEAR(static_cast<double>(run[i].step - run[i - 1].step), static_cast<double>(gap),
-                0.1 * static_cast<double>(gap));
-  }
-  EXPECT_GT(run.back().step, 1000000 - 2 * gap);
-  // The job goes on from a checkpoint; steps that are made again replace the old ones.
-  follow(20010, 500000);
-  EXPECT_LE(series.run().back().step, 500000);
 }
 
 }  // namespace

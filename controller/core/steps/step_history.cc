@@ -1,13 +1,61 @@
 #include "controller/core/steps/step_history.h"
 
 #include <algorithm>
+#include <vector>
 
 namespace paceline {
+namespace {
+
+// Adds Paceline's own values. What is not known has none.
+class OwnValues {
+ public:
+  explicit OwnValues(std::vector<CurveValue>& values) : values_(values) {}
+
+  void Add(const char* name, int64_t step, double value) {
+    values_.push_back({{/*reported=*/false, name}, step, value});
+  }
+  void AddKnown(const char* name, int64_t step, double value) {
+    if (value != 0) Add(name, step, value);
+  }
+
+ private:
+  std::vector<CurveValue>& values_;
+};
+
+void AddPeriod(const SeriesPoint& period, OwnValues& values) {
+  values.AddKnown(curve_name::kLoss, period.step, period.loss);
+  values.AddKnown(curve_name::kSamplesPerS, period.step, period.samples_per_second);
+  values.AddKnown(curve_name::kTokensPerS, period.step, period.tokens_per_second);
+  if (period.mfu.has_value()) values.Add(curve_name::kMfu, period.step, *period.mfu);
+  if (period.step_s <= 0) return;
+  values.Add(curve_name::kStepS, period.step, period.step_s / static_cast<double>(period.records));
+  values.Add(curve_name::kWaitShare, period.step,
+             std::clamp(1 - period.own_s / period.step_s, 0.0, 1.0));
+}
+
+// Of a job that has ended, step and loss of the end, which lies within a period. The rates of an
+// incomplete period would mislead.
+SeriesPoint LastOf(const Job& job, Moment now) {
+  const JobProgress progress = Summarize(job, now.wall);
+  SeriesPoint last;
+  last.step = progress.step;
+  last.loss = static_cast<float>(progress.loss);
+  return last;
+}
+
+void AddEvaluation(const Evaluation& evaluation, OwnValues& values) {
+  values.Add(curve_name::kEvaluationLoss, evaluation.step, evaluation.loss);
+  if (!evaluation.accuracy.has_value()) return;
+  values.Add(curve_name::kEvaluationAccuracy, evaluation.step, *evaluation.accuracy);
+}
+
+}  // namespace
 
 void StepHistory::Follow(const Cluster& cluster, const Actions& actions, Moment now) {
   for (const JobId& id : actions.delete_jobs) {
     const auto known = jobs_.find(id);
     if (known != jobs_.end()) Forget(known);
+    curves_.Forget(id);
   }
   for (const JobId& id : actions.show_jobs) {
     const Job* job = cluster.FindJob(id);
@@ -26,6 +74,8 @@ void StepHistory::FollowJob(const Job& job, Moment now) {
   if (job.ended_already()) {
     if (measured.ended != absl::InfiniteFuture()) return;
     measured.ended = now.steady;
+    FollowRun(job, LastOf(job, now), now);
+    curves_.End(job.request.id, now);
     next_end_ = std::min(next_end_, now.steady + options_.keep_ended);
     return;
   }
@@ -33,7 +83,20 @@ void StepHistory::FollowJob(const Job& job, Moment now) {
   if (job.state == JobState::kRunning && job.generation != measured.generation) {
     Begin(job, measured);
   }
-  measured.series.Follow(job, now);
+  if (measured.series.Follow(job, now)) FollowRun(job, measured.series.points().back(), now);
+}
+
+void StepHistory::FollowRun(const Job& job, const SeriesPoint& period, Moment now) {
+  if (period.step <= 0) return;
+  std::vector<CurveValue> values;
+  OwnValues own(values);
+  AddPeriod(period, own);
+  if (job.evaluation.has_value()) AddEvaluation(*job.evaluation, own);
+  if (read_) {
+    const std::vector<CurveValue> read = read_(job);
+    values.insert(values.end(), read.begin(), read.end());
+  }
+  curves_.Add(job.request.id, period.step, values, now);
 }
 
 void StepHistory::Begin(const Job& job, MeasuredJob& measured) {

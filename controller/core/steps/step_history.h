@@ -1,15 +1,16 @@
-// What running jobs have measured lately, for people: each rank's latest steps, and each job's last
-// minutes.
+// What running jobs have measured, for people: each rank's latest steps, each job's last minutes,
+// and the curves of its whole run.
 //
 //   steps of a rank ─────────▶ ╭─────────────╮ ──▶ JobSteps: heat map, ranks
 //   the cluster has stepped ─▶ │ StepHistory │ ──▶ JobSeries: sparklines
-//                              ╰─────────────╯
+//                              ╰─────────────╯ ──▶ RunCurves
 //
 // It is bounded. All tables together have at most `max_rows` rows (800 bytes each), those of one
 // job at most `max_job_rows`. If a job has more ranks than there are rows for, a row stands for
 // several consecutive ranks, and its cells show the slowest of them. So the tables cost at most 13
 // MB, and the series of `max_jobs` jobs 13 MB more. A job beyond these is not kept until another is
-// forgotten; one for which no row is left has no table until its next generation.
+// forgotten; one for which no row is left has no table until its next generation. Tables and series
+// are forgotten some time after the job's end; curves have bounds of their own (run_curves.h).
 //
 // Nothing is stored: after a restart the history starts over.
 //
@@ -30,6 +31,7 @@
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/steps/job_series.h"
 #include "controller/core/steps/job_steps.h"
+#include "controller/core/steps/run_curves.h"
 
 namespace paceline {
 
@@ -39,6 +41,7 @@ struct StepHistoryOptions {
   size_t max_jobs = 512;
   // How long after its end a job's measurements are kept.
   absl::Duration keep_ended = absl::Minutes(10);
+  RunCurvesOptions curves = {};
 };
 
 // The measurements of one job.
@@ -56,7 +59,9 @@ struct MeasuredJob {
 
 class StepHistory {
  public:
-  explicit StepHistory(const StepHistoryOptions& options = {}) : options_(options) {}
+  // `read` may be empty: then there are no curves of what ranks report.
+  explicit StepHistory(const StepHistoryOptions& options = {}, ReadNumbers read = {})
+      : options_(options), read_(std::move(read)), curves_(options.curves) {}
 
   // The cluster has taken in an event, with these actions.
   void Follow(const Cluster& cluster, const Actions& actions, Moment now);
@@ -68,6 +73,7 @@ class StepHistory {
 
   // Null: nothing is known.
   const MeasuredJob* Find(const JobId& job) const;
+  const RunCurves& curves() const { return curves_; }
   // Rows of all tables.
   int rows() const { return rows_; }
 
@@ -77,12 +83,16 @@ class StepHistory {
   using Jobs = absl::node_hash_map<JobId, MeasuredJob>;
 
   void FollowJob(const Job& job, Moment now);
+  // Adds the figures of a period that has just ended to the job's curves.
+  void FollowRun(const Job& job, const SeriesPoint& period, Moment now);
   void Begin(const Job& job, MeasuredJob& measured);
   void Forget(Jobs::iterator job);
   void ForgetEnded(Moment now);
 
   const StepHistoryOptions options_;
+  const ReadNumbers read_;
   Jobs jobs_;
+  RunCurves curves_;
   int rows_ = 0;
   absl::Time next_end_ = absl::InfiniteFuture();  // Steady; when the next job is to be forgotten.
 };

@@ -122,6 +122,69 @@ TEST_F(StepHistoryTest, JobsBeyondTheMostAreNotKept) {
   EXPECT_EQ(none.Find(watched_.id), nullptr);
 }
 
+TEST_F(StepHistoryTest, CurvesAreMadeOfPeriodsAndOfWhatRanksReport) {
+  int64_t reported_step = 0;
+  StepHistory history({}, [&](const Job&) {
+    return std::vector<CurveValue>{{{/*reported=*/true, "accuracy"}, reported_step, 0.5}};
+  });
+  Actions actions;
+  actions.show_jobs.insert(watched_.id);
+  history.Follow(*watched_.cluster, actions, watched_.now);
+  for (int64_t step = 1; step <= 3; ++step) {
+    const std::vector<RankState> ranks = watched_.job().ranks;
+    for (const RankState& rank : ranks) {
+      TrainerReport report = rank.report;
+      report.progress.step = 10 * step;
+      report.progress.loss = 1.0 / static_cast<double>(step);
+      watched_.Apply(NodeReported{rank.slot.node, {report}});
+      const StepTimes times = Step(10 * step - 1, 2);
+      history.TakeSteps(*watched_.cluster, rank.slot.node, rank.report.id, {&times, 1});
+    }
+    reported_step = step < 3 ? 9 : 29;
+    watched_.Wait(absl::Seconds(1));
+    history.Follow(*watched_.cluster, actions, watched_.now);
+  }
+  const JobCurves* curves = history.curves().Find(watched_.id);
+  ASSERT_NE(curves, nullptr);
+  EXPECT_EQ(curves->since_step, 10);
+  const Curve& loss = curves->curves.at({false, curve_name::kLoss});
+  ASSERT_EQ(loss.points().size(), 3U);
+  EXPECT_EQ(loss.points()[1].step, 20);
+  EXPECT_NEAR(loss.points()[1].sum, 0.5, 1e-6);
+  EXPECT_NEAR(curves->curves.at({false, curve_name::kStepS}).points()[0].sum, 2, 1e-6);
+  EXPECT_EQ(curves->curves.at({true, "accuracy"}).points().size(), 2U);
+  EXPECT_EQ(curves->curves.count({false, curve_name::kMfu}), 0U) << "it is not known";
+}
+
+TEST_F(StepHistoryTest, CurvesOutliveTheStepsOfAJobThatHasEnded) {
+  Follow();
+  const std::vector<RankState> ranks = watched_.job().ranks;
+  for (const RankState& rank : ranks) {
+    TrainerReport report = rank.report;
+    report.progress.step = 7;
+    report.progress.loss = 0.25;
+    watched_.Apply(NodeReported{rank.slot.node, {report}});
+  }
+  watched_.Apply(CancelRequested{watched_.id, "enough", absl::ZeroDuration()});
+  for (int i = 0; i < 8 && !watched_.job().ended_already(); ++i) {
+    watched_.Wait(absl::Seconds(1));
+    watched_.Apply(TimePassed{});
+  }
+  ASSERT_TRUE(watched_.job().ended_already());
+  Follow();
+  watched_.now.steady += absl::Hours(1);
+  history_.Follow(*watched_.cluster, {}, watched_.now);
+  EXPECT_EQ(history_.Find(watched_.id), nullptr);
+  const JobCurves* curves = history_.curves().Find(watched_.id);
+  ASSERT_NE(curves, nullptr);
+  EXPECT_EQ(curves->curves.at({false, curve_name::kLoss}).points().back().step, 7)
+      << "the values of the end count, however short the last period was";
+  Actions actions;
+  actions.delete_jobs.insert(watched_.id);
+  history_.Follow(*watched_.cluster, actions, watched_.now);
+  EXPECT_EQ(history_.curves().Find(watched_.id), nullptr);
+}
+
 TEST_F(StepHistoryTest, NextGenerationIsFollowedWithItsOwnRanks) {
   Follow();
   for (int rank = 0; rank < 4; ++rank) Tell(rank, {Step(0, 1), Step(1, 1)});
