@@ -1,0 +1,60 @@
+"""Makes of docs/ what a site needs besides (mkdocs.yml): pages from outside of docs/, the list of decisions.
+
+Links are those of the repository. One that leaves the site, to a source file, becomes its text.
+"""
+
+import pathlib
+import posixpath
+import re
+
+from mkdocs.structure.files import File
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+FROM_ROOT = ("CHANGELOG.md", "SECURITY.md")
+DECISIONS = "decisions/index.md"
+
+FENCE = re.compile(r"^\s*(?:```|~~~)")
+LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+
+
+def decisions(folder):
+    """A page with the titles of all decisions."""
+    lines = ["# Decisions", "", "What was chosen, and what was rejected. None is changed later; a newer one replaces it.", ""]
+    for path in sorted(folder.glob("[0-9]*.md")):
+        title = path.read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
+        lines.append(f"- [{title}]({path.name})")
+    return "\n".join(lines) + "\n"
+
+
+def on_files(files, config):
+    for name in FROM_ROOT:
+        files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
+    folder = pathlib.Path(config.docs_dir) / "decisions"
+    files.append(File.generated(config, DECISIONS, content=decisions(folder)))
+    return files
+
+
+def on_page_markdown(markdown, page, config, files):
+    del config
+    here = page.file.src_uri
+    folder = "" if here in FROM_ROOT else posixpath.join("docs", posixpath.dirname(here))
+
+    def relinked(match):
+        text, target = match.groups()
+        path, mark, heading = target.partition("#")
+        if not path or re.match(r"[a-z]+:", path):
+            return match.group()
+        path = posixpath.normpath(posixpath.join(folder, path))
+        if path not in FROM_ROOT:
+            if not path.startswith("docs/"):
+                return text
+            path = path.removeprefix("docs/")
+            if path == posixpath.dirname(DECISIONS):
+                path = DECISIONS
+        return f"[{text}]({posixpath.relpath(path, posixpath.dirname(here) or '.')}{mark}{heading})"
+
+    lines, fenced = [], False
+    for line in markdown.split("\n"):
+        fenced ^= bool(FENCE.match(line))
+        lines.append(line if fenced else LINK.sub(relinked, line))
+    return "\n".join(lines)
