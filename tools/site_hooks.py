@@ -9,12 +9,12 @@ import re
 
 from mkdocs.structure.files import File
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
 FROM_ROOT = ("CHANGELOG.md", "SECURITY.md")
 DECISIONS = "decisions/index.md"
 
 FENCE = re.compile(r"^\s*(?:```|~~~)")
-LINK = re.compile(r"(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
+# Code in backquotes, or a link that is no picture: its text and target.
+LINK = re.compile(r"(`+).+?\1|(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 
 def decisions(folder):
@@ -27,10 +27,11 @@ def decisions(folder):
 
 
 def on_files(files, config):
+    docs = pathlib.Path(config.docs_dir)
     for name in FROM_ROOT:
-        files.append(File.generated(config, name, content=(ROOT / name).read_text(encoding="utf-8")))
-    folder = pathlib.Path(config.docs_dir) / "decisions"
-    files.append(File.generated(config, DECISIONS, content=decisions(folder)))
+        text = (docs.parent / name).read_text(encoding="utf-8")
+        files.append(File.generated(config, name, content=text))
+    files.append(File.generated(config, DECISIONS, content=decisions(docs / "decisions")))
     return files
 
 
@@ -40,8 +41,8 @@ def on_page_markdown(markdown, page, config, files):
     folder = "" if here in FROM_ROOT else posixpath.join("docs", posixpath.dirname(here))
 
     def relinked(match):
-        text, target = match.groups()
-        path, mark, heading = target.partition("#")
+        _, text, target = match.groups()
+        path, mark, heading = (target or "").partition("#")
         if not path or re.match(r"[a-z]+:", path):
             return match.group()
         path = posixpath.normpath(posixpath.join(folder, path))
