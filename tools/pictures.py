@@ -3,7 +3,8 @@
 import html
 import sys
 
-INK, PAPER, GREY, TEAL, RED, AMBER = "#1f2933", "#ffffff", "#9aa5b1", "#0f766e", "#b91c1c", "#b45309"
+INK, PAPER, GREY = "#1f2933", "#ffffff", "#9aa5b1"
+TEAL, RED, AMBER = "#0f766e", "#b91c1c", "#b45309"
 PALE = {TEAL: "#ccece8", RED: "#fbdcdc", AMBER: "#fdebc8", GREY: "#edf0f3"}
 
 
@@ -18,8 +19,8 @@ class Drawing:
         """The first line stands at y, each of the others below the one before."""
         for row, line in enumerate(lines):
             self.shapes.append(
-                f'<text x="{x}" y="{y + row * (size + 5)}" font-size="{size}" text-anchor="{anchor}" '
-                f'fill="{colour}"{BOLD if bold else ""}>'
+                f'<text x="{x}" y="{y + row * (size + 5)}" font-size="{size}" '
+                f'text-anchor="{anchor}" fill="{colour}"{BOLD if bold else ""}>'
                 f"{html.escape(line)}</text>")
 
     def box(self, x, y, width, height, colour, dashed=False):
@@ -39,7 +40,8 @@ class Drawing:
         head = (f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {self.width} {self.height}" '
                 f'width="{self.width}" height="{self.height}" font-family="sans-serif" role="img">')
         end = ('<defs><marker id="end" viewBox="0 0 8 8" refX="7" refY="4" markerWidth="7" '
-               f'markerHeight="7" orient="auto"><path d="M0 0 L8 4 L0 8 z" fill="{INK}"/></marker></defs>')
+               'markerHeight="7" orient="auto">'
+               f'<path d="M0 0 L8 4 L0 8 z" fill="{INK}"/></marker></defs>')
         paper = f'<rect width="{self.width}" height="{self.height}" rx="8" fill="{PAPER}"/>'
         return "\n".join([head, f"<title>{html.escape(self.title)}</title>", end, paper,
                           *self.shapes, "</svg>"])
@@ -52,10 +54,14 @@ def loop():
     """The closed loop, with who does what."""
     drawing = Drawing(860, 250, "The closed loop: detect, choose, apply, prove, and again")
     stations = [
-        ("Detect", "all ranks and nodes", ["A process has ended, a rank", "hangs, or it is slower than", "its peers, beyond chance."]),
-        ("Choose", "controller", ["The cheapest remedy whose", "gain is larger than its cost.", "None is: do nothing."]),
-        ("Apply", "ranks, between two steps", ["Spare, move, ladder, fewer", "ranks. Nobody else's process", "is started again."]),
-        ("Prove", "controller", ["Steps with it, against", "the same steps without it.", "It is written down."]),
+        ("Detect", "all ranks and nodes",
+         ["A process has ended, a rank", "hangs, or is slower than", "its peers, beyond chance."]),
+        ("Choose", "controller",
+         ["The cheapest remedy whose", "gain is larger than its cost.", "None is: do nothing."]),
+        ("Apply", "ranks, between two steps",
+         ["Spare, move, ladder, fewer", "ranks. Nobody else's process", "is started again."]),
+        ("Prove", "controller",
+         ["Steps with it, against", "the same steps without it.", "It is written down."]),
     ]
     for at, (name, who, lines) in enumerate(stations):
         x = 15 + at * 213
@@ -72,7 +78,7 @@ def loop():
 
 def lost_rank():
     """What happens between two steps when rank 1 of three dies."""
-    drawing = Drawing(860, 400, "Rank 1 dies in step 42: a spare takes its seat and step 42 is made again")
+    drawing = Drawing(860, 400, "Rank 1 dies in step 42: a spare takes its seat")
     lanes = {"rank 0": 50, "rank 1": 110, "rank 2": 170, "spare": 230, "controller": 310}
     for name, y in lanes.items():
         drawing.text(95, y + 5, name, anchor="end", bold=name == "controller")
@@ -117,7 +123,7 @@ def who_decides():
         ("Controller", "one; others stand by",
          "which node has which rank, who is lost, which remedy; stores it before it says so"),
         ("Worker daemon", "one per node",
-         "starts and watches processes; ends them when its lease is over; decides nothing for others"),
+         "starts and watches processes, ends them when its lease is over; decides for nobody else"),
         ("Rank", "one process each",
          "when a step counts: all ranks that share gradients have them, or none applies them"),
     ]

@@ -1,4 +1,4 @@
-"""Makes of docs/ what a site needs besides (mkdocs.yml): pages from outside of docs/, the list of decisions.
+"""Adds to docs/ what a site needs besides (mkdocs.yml): pages from elsewhere, a list of decisions.
 
 Links are those of the repository. One that leaves the site, to a source file, becomes its text.
 """
@@ -19,7 +19,7 @@ LINK = re.compile(r"(`+).+?\1|(?<!!)\[([^\]]*)\]\(([^)\s]+)\)")
 
 def decisions(folder):
     """A page with the titles of all decisions."""
-    lines = ["# Decisions", "", "What was chosen, and what was rejected. None is changed later; a newer one replaces it.", ""]
+    lines = ["# Decisions", "", "What was chosen, and what was rejected.", ""]
     for path in sorted(folder.glob("[0-9]*.md")):
         title = path.read_text(encoding="utf-8").split("\n", 1)[0].removeprefix("# ")
         lines.append(f"- [{title}]({path.name})")

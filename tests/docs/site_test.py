@@ -1,4 +1,5 @@
-"""The site of the documents: it builds, every link holds, nothing comes from elsewhere, and search works from file://.
+"""The site of the documents: it builds, its links hold, it loads nothing from elsewhere, and its
+search works from file://.
 
     site_test.py PATH/mkdocs.yml
 """
@@ -59,8 +60,9 @@ class SiteTest(unittest.TestCase):
     @classmethod
     def build(cls, *options):
         # A proxy that nobody serves: a build that asks for something from elsewhere fails.
+        nobody = "http://127.0.0.1:9"
         environment = os.environ | {"NO_MKDOCS_2_WARNING": "1", "HOME": str(cls.source),
-                                    "https_proxy": "http://127.0.0.1:9", "http_proxy": "http://127.0.0.1:9"}
+                                    "https_proxy": nobody, "http_proxy": nobody}
         return subprocess.run([sys.executable, "-m", "mkdocs", "build", *options], cwd=cls.source,
                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                               text=True, check=False)
@@ -107,13 +109,13 @@ class SiteTest(unittest.TestCase):
     def test_search_finds_pages_without_a_server(self):
         index = (self.site / "search/search_index.js").read_text(encoding="utf-8")
         found = json.loads(index.removeprefix("var __index = "))
-        self.assertTrue(any(one["location"].startswith("tutorials/session.html") for one in found["docs"]))
+        self.assertIn("tutorials/session.html", {one["location"] for one in found["docs"]})
         with tempfile.TemporaryDirectory() as profile:
             shown = subprocess.run(
                 ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run",
                  f"--user-data-dir={profile}", "--virtual-time-budget=20000", "--dump-dom",
-                 f"file://{self.site}/index.html?q=rendezvous"],
-                stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=120, check=True)
+                 f"file://{self.site}/index.html?q=rendezvous"], stdout=subprocess.PIPE,
+                stderr=subprocess.DEVNULL, text=True, timeout=120, check=True)
         self.assertRegex(shown.stdout, r"\d+ matching documents")
         self.assertIn("recovery.html", shown.stdout[shown.stdout.index("matching documents"):])
 

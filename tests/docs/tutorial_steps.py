@@ -1,14 +1,13 @@
-"""What a person sees and does between two commands of a tutorial, for tutorial_test.py.
+"""What a person sees and does between two commands of a tutorial, for tutorial_test.py. It waits
+without a limit: that is for the one who starts it.
 
-    tutorial_steps.py reach JOB STEPS          waits until the job has made so many steps
-    tutorial_steps.py further JOB STEPS        waits until it has made so many more than now
-    tutorial_steps.py generation JOB NUMBER    waits until it trains in this generation or a later one
-    tutorial_steps.py restarted JOB TIMES      waits until it trains after so many starts from a checkpoint
-    tutorial_steps.py rank JOB RANK KEY        prints the rank's `pid` or `node`
-    tutorial_steps.py decision JOB KIND STATE  waits for such a decision, and prints its number
-    tutorial_steps.py daemon NAME              prints the process id of a daemon of the dev cluster
-
-Whoever starts it limits the time.
+    reach JOB STEPS          waits until the job has made so many steps
+    further JOB STEPS        waits until it has made so many more than now
+    generation JOB NUMBER    waits until it trains in this generation or a later one
+    restarted JOB TIMES      waits until it trains after so many restarts
+    rank JOB RANK KEY        prints the rank's `pid` or `node`
+    decision JOB KIND STATE  waits for such a decision, and prints its number
+    daemon NAME              prints the process id of a daemon of the dev cluster
 """
 
 import json
@@ -53,11 +52,13 @@ def further(job, steps):
 
 
 def generation(job, number):
-    wait_for(job, lambda one: one["state"] == "RUNNING" and int(one["generation"]) >= int(number))
+    wait_for(job, lambda one: one["state"] == "RUNNING" and
+             int(one["generation"]) >= int(number))
 
 
 def restarted(job, times):
-    wait_for(job, lambda one: one["state"] == "RUNNING" and int(one.get("restarts", 0)) >= int(times))
+    wait_for(job, lambda one: one["state"] == "RUNNING" and
+             int(one.get("restarts", 0)) >= int(times))
 
 
 def rank(job, number, key):
@@ -83,7 +84,8 @@ def daemon(name):
                if one["name"] == name))
 
 
-COMMANDS = {one.__name__: one for one in (reach, further, generation, restarted, rank, decision, daemon)}
+COMMANDS = {one.__name__: one
+            for one in (reach, further, generation, restarted, rank, decision, daemon)}
 
 if __name__ == "__main__":
     COMMANDS[sys.argv[1]](*sys.argv[2:])

@@ -2,12 +2,13 @@
 
     tutorial_test.py PAGE PROGRAMS ROOT
 
-PROGRAMS is the folder of the built programs, ROOT that of the repository. The script runs in a folder that looks like
-a checkout after `make build`. Of the page's fenced blocks,
+PROGRAMS is the folder of the built programs, ROOT that of the repository. The script runs in a
+folder that looks like a checkout after `make build`. Of the page's fenced blocks,
 
 - those without a language are run by bash, one after the other, as are the commands in comments
   `<!-- test: ... -->`, which do what a person does between them (tutorial_steps.py);
-- `text` is what the block before it has printed: numbers, names of jobs, and what "…" stands for, may differ;
+- `text` is what the block before it has printed: numbers, ids of jobs and what "…" stands for
+  may differ;
 - `python` and `yaml` are parts of a file of examples/ or deploy/examples.
 
 A comment in front of a block may also say how it is run:
@@ -35,8 +36,8 @@ LIMIT_S = 800
 PART = re.compile(r"^<!-- test: (?P<hidden>.*?) -->$|^ *```(?P<kind>\w*)\n(?P<block>.*?)^ *```$",
                   re.DOTALL | re.MULTILINE)
 MARK = "@@@ block"
-PRELUDE = "".join(f'{name}() {{ "$PYTHON" "$STEPS" {name} "$@"; }}\n'
-                  for name in ("reach", "further", "generation", "restarted", "rank", "decision", "daemon"))
+DONE_BY_HAND = ("reach", "further", "generation", "restarted", "rank", "decision", "daemon")
+PRELUDE = "".join(f'{name}() {{ "$PYTHON" "$STEPS" {name} "$@"; }}\n' for name in DONE_BY_HAND)
 NUMBER = r"\d[\d.,:]*(?:e[-+]?\d+)?"
 # What a page shows, and what may be in its place.
 FREE = {
@@ -44,8 +45,8 @@ FREE = {
     rf"{NUMBER} (?:us|ms|s|min|h)\b": rf"{NUMBER} (?:us|ms|s|min|h)(?: \d+ (?:s|min))?",
     rf"{NUMBER} [KMGT]iB\b": rf"{NUMBER} [KMGT]?i?B",
     NUMBER: NUMBER,
-    "…": ".*",
-    r"\s+": r"\s+",
+    r"\s*…\s*": ".*",
+    r"\s+": r"[ \t]+",
 }
 ANY_FREE = re.compile("|".join(f"({shown})" for shown in FREE))
 
@@ -70,7 +71,10 @@ echo "Submitted batch job $id"
     # As `scancel --batch --signal=TERM ID`.
     "scancel": '#!/bin/sh\nfor id; do :; done\nkill -TERM "$(cat "$HOME/slurm-$id.pid")"\n',
     # Waits for the end of an allocation, and shows its output. No program of Slurm's.
-    "slurm-end": '#!/bin/sh\nuntil [ -s "$HOME/slurm-$1.end" ]; do sleep 0.1; done\ncat "slurm-$1.out"\n',
+    "slurm-end": """#!/bin/sh
+until [ -s "$HOME/slurm-$1.end" ]; do sleep 0.1; done
+cat "slurm-$1.out"
+""",
 }
 
 
@@ -81,7 +85,7 @@ class Tutorial:
         self.script = [PRELUDE]
         self.shown = []   # (number of the block, lines that it prints)
         self.quoted = []  # Blocks of Python and YAML.
-        self.names = []
+        self.names = set()
         self.blocks = 0
         how = []
         for part in PART.finditer(text):
@@ -91,7 +95,7 @@ class Tutorial:
                     how.append(hidden)
                 else:
                     self.script.append(hidden + "\n")
-                    self.names += re.findall(r"\b([A-Z]+)=", hidden)
+                    self.names |= set(re.findall(r"\b([A-Z]+)=", hidden))
             elif kind == "":
                 if "no" not in how:
                     self._console(block, how)
@@ -107,7 +111,7 @@ class Tutorial:
                          if one.startswith("replace ")):
             assert block.count(old) == 1, old
             block = block.replace(old, new)
-        for name in self.names:
+        for name in sorted(self.names):
             block = re.sub(rf"\b{name}\b", f'"${name}"', block)
         if "aside" in how:
             block = "(\n" + block + ") >aside.log 2>&1 &\n"
@@ -155,8 +159,9 @@ class TutorialTest(unittest.TestCase):
             # Workers that run as root start no scripts, and no user of a cluster is root.
             as_user = ["setpriv", "--reuid=nobody", "--regid=nogroup", "--clear-groups"]
         environment = {
-            "PATH": f"{self.home}/fakes:{os.environ['PATH']}", "HOME": str(self.home), "USER": "ann",
-            "PYTHON": sys.executable, "STEPS": str(self.home / STEPS.name), "TMPDIR": str(self.home),
+            "PATH": f"{self.home}/fakes:{os.environ['PATH']}", "HOME": str(self.home),
+            "TMPDIR": str(self.home), "USER": "ann",
+            "PYTHON": sys.executable, "STEPS": str(self.home / STEPS.name),
             "PACELINE_CONFIG": f"{self.home}/none", "PACELINE_STATE": f"{self.home}/state",
             "CUDA_VISIBLE_DEVICES": "", "OMP_NUM_THREADS": "1", "NO_COLOR": "1",
             **{name: value for name, value in os.environ.items() if name.endswith("SAN_OPTIONS")}}
