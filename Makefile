@@ -1,7 +1,7 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
 .PHONY: help demo demo-session demo-sharded demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
-  sim soak kills format monitor docs
+  sim soak kills format monitor docs docs-site
 
 help:  ## Show this list.
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/\1:\2/p' Makefile | while IFS=: read -r target what; do \
@@ -72,6 +72,9 @@ format: .setup  ## Format all C++ files in place.
 
 docs: .setup  ## Write the parts of docs/ that are made of the code.
 	@tools/docs.sh
+
+docs-site: .setup  ## Build the documents as a site with search, in build/site.
+	@tools/docs-site.sh
 
 .PHONY: .setup
 .setup:

@@ -12,4 +12,7 @@ write docs/api.md api tools/api_page.py proto/*.proto
 write docs/session-api.md reference tools/session_api_page.py \
   python/paceline/{connect,errors,loader,session,step}.py
 write docs/job-file.md keys tools/job_file_page.py proto/job_spec.proto
+for picture in loop lost-rank who-decides; do
+  write "docs/images/$picture.svg" drawing tools/pictures.py "$picture"
+done
 write docs/metrics.md families "$bin/tests/docs/print_families"
