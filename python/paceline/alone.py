@@ -24,8 +24,10 @@ class AloneEngine:
     recovers = is_broken = may_slip = False
     clip_grad_norm = 0.0
 
-    def __init__(self, *, steps: int, batch: int, seed: int) -> None:
-        self.steps, self.batch, self.seed = steps, batch, seed
+    def __init__(self, *, steps: int, batch: int, seed: int, passes: int = 1) -> None:
+        if passes < 1:
+            raise ValueError(f"accumulation_steps is {passes}; give at least 1")
+        self.steps, self.batch, self.seed, self.passes = steps, batch, seed, passes
         self.device = torch.device("cpu")
         self.spec = "{}"
         self.position: Tuple[int, int] = (0, 0)
@@ -67,7 +69,7 @@ class AloneEngine:
             parameter.grad = None
         if self._next >= self.steps:
             kind = "evaluate" if self._evaluates and not self._evaluated else "done"
-        return _Order(kind, self._next, self.batch)
+        return _Order(kind, self._next, self.batch, self.passes)
 
     def begin_pass(self) -> None:
         for name, one, data, shape in self._storages:
@@ -80,7 +82,7 @@ class AloneEngine:
         pass
 
     def backward(self, loss: torch.Tensor, _shown: torch.Tensor) -> None:
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss if self.passes == 1 else loss / self.passes)
 
     def switching_group(self, rank: int, size: int) -> SwitchingGroup:
         raise RuntimeError("a script that runs alone has no ranks to connect")
@@ -144,7 +146,8 @@ class _Order:
     kind: str
     number: int
     batch: int
-    rank, world_size, generation, passes = 0, 1, 1, 1
+    passes: int
+    rank, world_size, generation = 0, 1, 1
     updates = scheduled = True
 
 
