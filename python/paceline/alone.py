@@ -46,7 +46,8 @@ class AloneEngine:
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
              sharded: Optional[ShardedModel] = None, **_unused: Any) -> None:
-        self._parameters = [p for _, p in parameters]
+        # One that several modules share has several names.
+        self._parameters = list({id(p): p for _, p in parameters}.values())
         self._storages = [(name, one, one.data_ptr(), one.shape)
                           for name, one in (*parameters, *buffers)]
         self._evaluates = evaluates

@@ -143,7 +143,8 @@ class Session(BaseTrainer):
         if not any(p.requires_grad for p in self.model.parameters()):
             raise ValueError("no parameter of the model requires gradients")
         self.create_optimizer()
-        self.model_wrapped, self.optimizer = self.accelerator.prepare(self.model, self.optimizer)
+        # Autocast and torch.compile. Of the optimizer, accelerate would make one of its own.
+        self.model_wrapped = self.accelerator.prepare(self.model)
         self.create_scheduler(num_training_steps=run.total_steps)
         self.accelerator.backward = self._backward
         self.state = transformers.TrainerState()
@@ -154,9 +155,10 @@ class Session(BaseTrainer):
         self._initial_num_input_tokens_seen = 0
         find_unused = args.ddp_find_unused_parameters
         if find_unused is None:  # Transformers' rule.
-            find_unused = not getattr(self.model, "is_gradient_checkpointing", False)
+            find_unused = not (args.gradient_checkpointing
+                               or getattr(self.model, "is_activation_checkpointing", False))
         scaler = self.accelerator.scaler
-        run.attach(self.model, self.optimizer.optimizer, self.lr_scheduler,
+        run.attach(self.model, self.optimizer, self.lr_scheduler,
                    *([] if scaler is None else [scaler]), own=[self._progress],
                    unused_parameters=find_unused)
         handler = self.callback_handler
