@@ -52,10 +52,6 @@ def check_arguments(args: Any) -> None:
     for name, remedy in remedies.items():
         if getattr(args, name, None):
             raise ValueError(f"{name} of TrainingArguments does not go with a session: {remedy}")
-    if _text(args.eval_strategy) != "no":
-        raise ValueError(f"eval_strategy is '{_text(args.eval_strategy)}', and a session evaluates "
-                         "when evaluation.every of the job's file says so, and at its end; leave "
-                         "it out")
     if _text(args.save_strategy) == "best":
         raise ValueError("save_strategy 'best' does not go with a session; give 'steps', 'epoch' "
                          "or 'no', or checkpoint.every_steps in the job's file")
@@ -63,6 +59,10 @@ def check_arguments(args: Any) -> None:
     if schedule in ("reduce_lr_on_plateau", "greedy"):
         raise ValueError(f"lr_scheduler_type '{schedule}' follows an evaluation, and a session's "
                          "schedules go by steps; choose another one")
+    if _text(args.eval_strategy) != "no":
+        raise ValueError(f"eval_strategy is '{_text(args.eval_strategy)}', and a session evaluates "
+                         "when evaluation.every of the job's file says so, and at its end; leave "
+                         "it out")
 
 
 def check_job(run: Run, args: Any) -> None:

@@ -255,7 +255,7 @@ class Session(BaseTrainer):
 
     def _end_step(self, step: Step, loss: Any, numbers: Dict[str, Optional[float]]) -> None:
         """What transformers does behind an update, as far as it is a session's."""
-        state, control = self.state, self.control
+        state = self.state
         loss = loss.detach()
         if self.args.logging_nan_inf_filter and not bool(torch.isfinite(loss)):
             loss = self._sum / max(self._summed, 1)
@@ -266,22 +266,27 @@ class Session(BaseTrainer):
         epoch, offset = self._loader._position
         ends_epoch = self._ends_epoch()
         state.epoch = epoch + 1.0 if ends_epoch else epoch + offset / self._loader.samples
-        control = self._notify("on_step_end")
+        self._notify("on_step_end")
+        self._obey(numbers)
         if ends_epoch:
             self._progress.in_epoch = False
-            control = self._notify("on_epoch_end")
-        if control.should_log:
+            self._notify("on_epoch_end")
+            self._obey(numbers)
+
+    def _obey(self, numbers: Dict[str, Optional[float]]) -> None:
+        """Does what callbacks have asked for behind a step."""
+        control, done, steps = self.control, self.state.global_step, self.run.total_steps
+        if control.should_log and self._summed > 0:
             self._log_step(numbers)
         if control.should_save:
-            self._save()
+            self._ask_for_save()
         if control.should_evaluate:
             self._say_once("a callback asks for an evaluation, which a session makes when "
                            "evaluation.every of the job's file says so")
-        stops = control.should_training_stop and state.global_step < self.run.total_steps
-        if stops or control.should_epoch_stop:
-            raise RuntimeError(f"a callback asks to stop behind step {state.global_step}, and a "
-                               f"session makes all {self.run.total_steps} steps of its job; leave "
-                               "the callback out, and end the job by `paceline job stop`")
+        if control.should_epoch_stop or control.should_training_stop and done < steps:
+            raise RuntimeError(f"a callback asks to stop behind step {done}, and a session makes "
+                               f"all {steps} steps of its job; leave the callback out, and end the "
+                               "job by `paceline job stop`")
 
     def _log_step(self, numbers: Dict[str, Optional[float]]) -> None:
         total = _number(self._sum)
@@ -293,7 +298,7 @@ class Session(BaseTrainer):
         self.run.report(**logs)
         self.log(logs)
 
-    def _save(self) -> None:
+    def _ask_for_save(self) -> None:
         if self._saves:
             self.run.save()
             self._notify("on_save")
