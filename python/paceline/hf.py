@@ -221,7 +221,7 @@ class Session(BaseTrainer):
             return count
         total = torch.as_tensor(count, dtype=torch.float64, device=self.run.device).clone()
         torch.distributed.all_reduce(total, group=self.run.process_group)
-        return total / self.run.world_size
+        return (total / self.run.world_size).to(torch.float32)
 
     def _backward(self, loss: torch.Tensor, **others: Any) -> None:
         """In the place of accelerator.backward. The loss is divided by the passes already, and
