@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -12,17 +11,6 @@ if TYPE_CHECKING:
 # Of the Trainer's loop, which a session replaces.
 _REPLACED = ("_inner_training_loop", "_run_epoch", "_maybe_log_save_evaluate", "_clip_grad_norm",
              "_get_grad_norm", "_prepare_for_training", "_wrap_model")
-_LAUNCHED = ("RANK", "WORLD_SIZE", "LOCAL_RANK")
-
-
-def check_environment() -> None:
-    """Raises RuntimeError if another program has started this process as one of its ranks."""
-    found = [name for name in (*_LAUNCHED, "ACCELERATE_USE_DEEPSPEED", "ACCELERATE_USE_FSDP")
-             if os.environ.get(name, "false").lower() not in ("false", "0" if "USE" in name else "")]
-    if found:
-        raise RuntimeError(f"{', '.join(found)} of torchrun or `accelerate launch` are set; a "
-                           "session's ranks are started by a job with `session: true`, or one by "
-                           "`python train.py`")
 
 
 def check_overrides(trainer: type) -> None:
@@ -96,7 +84,7 @@ def steps_alone(args: Any, dataset: Any) -> int:
     if not hasattr(dataset, "__len__"):
         raise ValueError("train_dataset has no length, so give max_steps in TrainingArguments")
     a_step = args.per_device_train_batch_size * accumulation_of(args)
-    return math.ceil(args.num_train_epochs * max(len(dataset) // a_step, 1))
+    return math.ceil(float(args.num_train_epochs) * max(len(dataset) // a_step, 1))
 
 
 def _text(value: Any) -> str:

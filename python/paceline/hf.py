@@ -17,11 +17,11 @@ import time
 from typing import TYPE_CHECKING, Any, Dict, List, Optional
 
 import torch
-from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
 
 import paceline
-from paceline._hf_checks import (accumulation_of, check_arguments, check_environment, check_job,
-                                 check_overrides, steps_alone)
+from paceline._adapters import check_environment, loader_like
+from paceline._hf_checks import (accumulation_of, check_arguments, check_job, check_overrides,
+                                 steps_alone)
 from paceline._hf_progress import Progress
 from paceline._transformers import BaseTrainer, accelerate, transformers
 
@@ -29,10 +29,6 @@ if TYPE_CHECKING:
     from paceline.loader import Loader
     from paceline.session import Run
     from paceline.step import Step
-
-# What a DataLoader of the Trainer's says, and run.loader takes.
-_LOADER_OPTIONS = ("num_workers", "collate_fn", "pin_memory", "timeout", "worker_init_fn",
-                   "multiprocessing_context", "prefetch_factor", "persistent_workers")
 
 
 class Session(BaseTrainer):
@@ -109,7 +105,7 @@ class Session(BaseTrainer):
 
     def _inner_training_loop(self, *_arguments: Any, **_keywords: Any) -> Any:
         """The session's, in the place of transformers'."""
-        self._loader = self._make_loader()
+        self._loader = loader_like(self.run, self.get_train_dataloader())
         self._attach()
         started = time.time()
         if self.eval_dataset is not None:
@@ -119,23 +115,6 @@ class Session(BaseTrainer):
             with step:
                 self._make_step(step)
         return self._finish_training(started)
-
-    def _make_loader(self) -> Loader:
-        """The samples and the collate_fn of the Trainer's DataLoader, divided by the session."""
-        given = self.get_train_dataloader()
-        if isinstance(given.dataset, IterableDataset):
-            raise TypeError("train_dataset is an IterableDataset, whose samples a session cannot "
-                            "divide among changing ranks; give a map-style dataset, or write the "
-                            "loop yourself with step.batches (docs/session.md)")
-        sampler = getattr(given.batch_sampler, "sampler", given.sampler)
-        shuffles = (isinstance(sampler, RandomSampler)
-                    or type(sampler).__name__ == "SeedableRandomSampler")
-        if not shuffles and not isinstance(sampler, SequentialSampler):
-            raise ValueError(f"a {type(sampler).__name__} draws the training samples, and a session "
-                             "divides them among its ranks by itself; give "
-                             "train_sampling_strategy 'random' or 'sequential'")
-        options = {name: getattr(given, name) for name in _LOADER_OPTIONS}
-        return self.run.loader(given.dataset, shuffle=shuffles, **options)
 
     def _attach(self) -> None:
         """Makes optimizer and schedule, as transformers does, and attaches them."""

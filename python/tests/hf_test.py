@@ -160,7 +160,7 @@ class HfTest(unittest.TestCase):
         first = make(hf.Trainer, [Counts()])
         first.train()
         second = make(hf.Trainer, [Counts()], max_steps=9)
-        second._loader = second._make_loader()
+        second._loader = second.run.loader(SAMPLES)
         second._attach()
         saved = first._progress.state_dict()
         second._progress.load_state_dict(json.loads(json.dumps(saved)))
@@ -314,7 +314,7 @@ class MistakesTest(unittest.TestCase):
             def __iter__(self):
                 return iter(SAMPLES)
 
-        with self.assertRaisesRegex(TypeError, "IterableDataset, whose samples"):
+        with self.assertRaisesRegex(TypeError, "Stream, an IterableDataset"):
             make(hf.Trainer, samples=Stream()).train()
         with self.assertRaisesRegex(ValueError, "a LengthGroupedSampler draws the training"):
             make(hf.Trainer, train_sampling_strategy="group_by_length").train()

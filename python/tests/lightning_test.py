@@ -1,0 +1,239 @@
+"""Lightning's Trainer as a session, without a daemon: it computes what Lightning's own does, also where
+steps are cut off, and tells what does not go with it."""
+
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+import warnings
+
+import lightning
+import torch
+from lightning.pytorch.callbacks import Callback, EarlyStopping
+
+sys.path.insert(0, os.path.abspath("python"))
+import paceline  # noqa: E402
+import paceline.lightning  # noqa: E402
+from paceline.alone import AloneEngine  # noqa: E402
+
+torch.set_num_threads(1)
+warnings.filterwarnings("ignore", module="lightning")
+SAMPLES = [(x, x.sum(-1, keepdim=True))
+           for x in torch.randn(22, 4, generator=torch.Generator().manual_seed(0))]
+
+
+class Module(lightning.LightningModule):
+    def __init__(self, dropout=0.0):
+        super().__init__()
+        self.net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Dropout(dropout),
+                                       torch.nn.Linear(8, 1))
+        self.seen, self.validated = [], 0
+
+    def training_step(self, batch, batch_idx):
+        x, y = batch
+        loss = torch.nn.functional.mse_loss(self.net(x), y)
+        self.log("train_loss", loss)
+        return loss
+
+    def validation_step(self, batch, batch_idx):
+        self.validated += 1
+
+    def on_train_batch_end(self, outputs, batch, batch_idx):
+        self.seen.append((self.trainer.current_epoch, batch_idx, self.trainer.global_step,
+                          float(outputs["loss"])))
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.AdamW(self.parameters(), lr=0.1)
+        schedule = torch.optim.lr_scheduler.CosineAnnealingLR(
+            optimizer, self.trainer.estimated_stepping_batches)
+        return [optimizer], [{"scheduler": schedule, "interval": "step"}]
+
+
+class CuttingEngine(AloneEngine):
+    """Cuts steps off at these moments, (call, step), as if a rank were lost there."""
+
+    recovers = True
+
+    def __init__(self, run, moments):
+        super().__init__(steps=run.total_steps, batch=run.batch_per_rank, seed=run.seed)
+        self._moments = list(moments)
+        self._state = self._random = None
+        self.cuts = 0
+
+    def load(self, **parts):
+        super().load(**parts)
+        self._state = parts["state"]
+
+    def next(self, learning_rate):
+        order = super().next(learning_rate)
+        self._state.keep()
+        self._random = torch.get_rng_state()
+        return order
+
+    def backward(self, loss, shown):
+        self._cut("backward")
+        super().backward(loss, shown)
+
+    def before_update(self, clip):
+        self._cut("before_update")
+        return super().before_update(clip)
+
+    def cut_off(self, what, collective):
+        self.cuts += 1
+        self.position = self._began
+        self.openings += 1
+        self._state.undo()
+        torch.set_rng_state(self._random)
+        return True
+
+    def _cut(self, call):
+        if (call, self._next) in self._moments:
+            self._moments.remove((call, self._next))
+            raise paceline.Regroup("a rank is lost")
+
+
+def options(**changes):
+    return {"accelerator": "cpu", "logger": False, "enable_checkpointing": False,
+            "enable_progress_bar": False, "enable_model_summary": False, **changes}
+
+
+def fit(steps=12, module=None, moments=None, passes=1, shuffle=False, dropout=0.0, ckpt_path=None,
+        batch=4, validation=None, **changes):
+    """As a session. Returns the module."""
+    run = paceline.init(steps=steps, batch_per_rank=batch, accumulation_steps=passes)
+    if moments is not None:
+        run._engine = CuttingEngine(run, moments)
+    torch.manual_seed(1)
+    module = module or Module(dropout)
+    trainer = lightning.Trainer(strategy=paceline.lightning.Strategy(run), **options(**changes))
+    trainer.fit(module, torch.utils.data.DataLoader(SAMPLES, batch, shuffle=shuffle),
+                validation, ckpt_path=ckpt_path)
+    module.run = run
+    return module
+
+
+class LightningTest(unittest.TestCase):
+    def assert_same(self, one, other):
+        self.assertEqual(one.seen, other.seen)
+        for mine, its in zip(one.parameters(), other.parameters()):
+            self.assertTrue(torch.equal(mine, its))
+
+    def test_it_computes_what_lightning_does(self):
+        for changes in ({}, {"gradient_clip_val": 0.5}, {"precision": "bf16-mixed"}):
+            with self.subTest(changes=changes):
+                mine = fit(**changes)
+                torch.manual_seed(1)
+                its = Module()
+                lightning.Trainer(max_steps=12, **options(**changes)).fit(
+                    its, torch.utils.data.DataLoader(SAMPLES, 4, drop_last=True))
+                self.assert_same(mine, its)
+
+    def test_batches_of_a_step(self):
+        mine = fit(steps=4, passes=2, batch=5)
+        torch.manual_seed(1)
+        its = Module()
+        lightning.Trainer(max_steps=4, accumulate_grad_batches=2, **options()).fit(
+            its, torch.utils.data.DataLoader(SAMPLES, 5, drop_last=True))
+        self.assertEqual([step for *_, step, _ in mine.seen], [0, 1, 1, 2, 2, 3, 3, 4])
+        torch.testing.assert_close(list(mine.parameters()), list(its.parameters()))
+
+    def test_steps_that_are_cut_off_are_made_again(self):
+        undisturbed = fit(dropout=0.2, shuffle=True, moments=[])
+        disturbed = fit(dropout=0.2, shuffle=True, moments=[
+            ("backward", 0), ("backward", 4), ("backward", 4), ("before_update", 9),
+            ("before_update", 11)])
+        self.assertEqual(disturbed.run._engine.cuts, 5)
+        self.assert_same(disturbed, undisturbed)
+
+    def test_progress_goes_on_in_another_process(self):
+        first = fit(steps=8)
+        loop = first.trainer.fit_loop
+        saved = paceline.lightning._Progress(loop).state_dict()
+        second = fit(steps=1)
+        progress = paceline.lightning._Progress(second.trainer.fit_loop)
+        progress.load_state_dict(saved)
+        self.assertEqual((second.trainer.global_step, second.trainer.current_epoch),
+                         (first.trainer.global_step, first.trainer.current_epoch))
+        self.assertFalse(second.trainer.fit_loop.restarting)
+        self.assertEqual(progress.state_dict(), saved)
+
+    def test_it_validates_at_the_ends_of_epochs(self):
+        mine = fit(steps=10, validation=torch.utils.data.DataLoader(SAMPLES, 11),
+                   num_sanity_val_steps=0)
+        self.assertEqual(mine.validated, 4)  # Two epochs of five steps, two batches each.
+
+    def test_evaluations_are_the_sessions(self):
+        run = paceline.init(steps=3, batch_per_rank=2)
+        calls = []
+
+        @run.evaluation
+        def evaluate(rank, world_size):
+            calls.append((rank, world_size))
+            return paceline.Score(loss=1.0)
+
+        lightning.Trainer(strategy=paceline.lightning.Strategy(run), **options()).fit(
+            Module(), torch.utils.data.DataLoader(SAMPLES, 2))
+        self.assertEqual(calls, [(0, 1)])
+
+
+class MistakesTest(unittest.TestCase):
+    """Each is told, with what to do instead."""
+
+    def test_settings(self):
+        for changes, expected in (
+                ({"accumulate_grad_batches": 2}, "job's file has accumulation_steps"),
+                ({"limit_train_batches": 0.5}, "job's file has steps"),
+                ({"max_steps": 5}, "the job has 12 steps"),
+                ({"gradient_clip_algorithm": "value", "gradient_clip_val": 1.0}, "by the norm"),
+                ({"ckpt_path": "last"}, "goes on from its own checkpoints")):
+            with self.subTest(changes=changes), self.assertRaisesRegex(ValueError, expected):
+                fit(**changes)
+
+    def test_modules(self):
+        class Manual(Module):
+            automatic_optimization = False
+
+        class Two(Module):
+            def configure_optimizers(self):
+                return [torch.optim.SGD(layer.parameters(), lr=0.1) for layer in self.net[::2]]
+
+        class Clips(Module):
+            def configure_gradient_clipping(self, *arguments, **keywords):
+                pass
+
+        Manual.automatic_optimization = property(lambda self: False, lambda self, value: None)
+        for module, expected in ((Manual(), "automatic_optimization = False"),
+                                 (Clips(), "configure_gradient_clipping does not go")):
+            with self.assertRaisesRegex(ValueError, expected):
+                fit(module=module)
+        with self.assertRaisesRegex((ValueError, RuntimeError), "optimizers"):
+            fit(module=Two())
+
+    def test_a_callback_that_stops(self):
+        with self.assertRaisesRegex(RuntimeError, "asks to stop behind step 1, and a session makes"):
+            fit(callbacks=[Stops()])
+        with self.assertRaisesRegex(RuntimeError, "session makes all 12 steps"):
+            fit(callbacks=[EarlyStopping("train_loss", patience=0, mode="max",
+                                         check_on_train_epoch_end=True)])
+
+    def test_an_installation_without_lightning(self):
+        ended = subprocess.run(
+            [sys.executable, "-c",
+             "import sys; sys.modules['lightning'] = None\nimport paceline.lightning"],
+            check=False, text=True, stderr=subprocess.PIPE,
+            env={**os.environ, "PYTHONPATH": os.path.abspath("python")})
+        self.assertRegex(ended.stderr, "ImportError: paceline.lightning needs lightning.*"
+                         "pip install 'lightning==2")
+
+
+class Stops(Callback):
+    def on_train_batch_end(self, trainer, *others):
+        trainer.should_stop = True
+
+
+FOLDER = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
+
+if __name__ == "__main__":
+    os.chdir(os.getcwd())
+    unittest.main(argv=sys.argv[:1])
