@@ -58,6 +58,8 @@ class Strategy(BaseStrategy):
             super().setup(trainer)
             return
         _check_trainer(trainer, self._run, self.lightning_module)
+        # SIGTERM is the session's, which stops between two steps; Lightning would replace its handler.
+        trainer._signal_connector.register_signal_handlers = lambda: None
         former = trainer.fit_loop.epoch_loop
         trainer.fit_loop.max_epochs = -1  # The job's steps end it. Schedules ask for their number.
         former.max_steps = self._run.total_steps
@@ -93,6 +95,15 @@ class Strategy(BaseStrategy):
         loop.step.update(clip=float(trainer.gradient_clip_val or 0))
         return result
 
+    def on_train_end(self) -> None:
+        """Raises RuntimeError if the job has steps left."""
+        loop: _EpochLoop = self.lightning_module.trainer.fit_loop.epoch_loop
+        if not loop.is_at_the_end:
+            raise RuntimeError(f"a callback has ended fit() behind step {loop.step.number + 1}, and "
+                               f"a session makes all {self._run.total_steps} steps of its job; "
+                               "leave the callback (EarlyStopping, max_time) out, and end the job "
+                               "by `paceline job stop`")
+
     def _take_rank(self) -> None:
         self.global_rank = self._run.rank
         rank_zero_only.rank = self._run.rank
@@ -111,6 +122,7 @@ class _EpochLoop(BaseEpochLoop):
         self._session = strategy._run
         self._steps: Optional[Iterator[Step]] = None
         self._following: List[Step] = []  # Of _steps: what has been asked for ahead, at most one.
+        self.is_at_the_end = False  # The job has no more steps for this rank.
         self._is_last_pass = True
         self._said = False
 
@@ -120,20 +132,16 @@ class _EpochLoop(BaseEpochLoop):
         while True:
             step = self._following.pop() if self._following else next(self._steps, None)
             if step is None:
-                self.max_steps = self.global_step  # It is done.
+                self._end()
                 raise StopIteration
             self._strategy._take_rank()
             with step:
                 self._make(step)
             if step.done:
                 break
+            self.trainer.lightning_module._current_fx_name = None  # Of the hook that was cut off.
         if step.number + 1 >= self._session.total_steps:
             self._ask_for_the_end()
-        elif self.trainer.should_stop:
-            raise RuntimeError(f"a callback asks to stop behind step {step.number + 1}, and a "
-                               f"session makes all {self._session.total_steps} steps of its job; "
-                               "leave the callback (EarlyStopping, max_time) out, and end the job "
-                               "by `paceline job stop`")
 
     def _make(self, step: Step) -> None:
         loader = self._strategy._session_loader
@@ -142,7 +150,11 @@ class _EpochLoop(BaseEpochLoop):
         batches = _Batches(step, loader, self._session)
         for number in range(step.passes):
             self._is_last_pass = number + 1 == step.passes
-            super().advance(batches)
+            try:
+                super().advance(batches)
+            except StopIteration as error:
+                raise RuntimeError("on_train_batch_start has returned -1 to leave the epoch, and a "
+                                   "session makes all steps of its job") from error
         if (step.number + 1) % self.trainer.log_every_n_steps == 0:
             self._report()
 
@@ -152,9 +164,13 @@ class _EpochLoop(BaseEpochLoop):
         assert self._steps is not None
         step = next(self._steps, None)
         if step is None:
-            self.max_steps = self.global_step
+            self._end()
         else:
             self._following.append(step)
+
+    def _end(self) -> None:
+        self.is_at_the_end = True
+        self.max_steps = self.global_step  # Which ends Lightning's loops.
 
     def _report(self) -> None:
         numbers = {name: value for name, value in sorted(self.trainer.logged_metrics.items())

@@ -16,9 +16,10 @@ import transformers
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 
 sys.path.insert(0, os.path.abspath("python"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import paceline  # noqa: E402
+from cutting_engine import CuttingEngine  # noqa: E402
 from paceline import hf  # noqa: E402
-from paceline.alone import AloneEngine  # noqa: E402
 
 torch.set_num_threads(1)
 generator = torch.Generator().manual_seed(0)
@@ -27,50 +28,6 @@ SAMPLES = [{"input_ids": ids, "labels": ids.clone()}
 # Of different numbers of tokens that count.
 for number, sample in enumerate(SAMPLES):
     sample["labels"][:number % 5] = -100
-
-
-class CuttingEngine(AloneEngine):
-    """Cuts steps off at these moments, (call, step), as if a rank were lost there."""
-
-    recovers = True
-
-    def __init__(self, run, moments, passes=1):
-        super().__init__(steps=run.total_steps, batch=run.batch_per_rank, seed=run.seed,
-                         passes=passes)
-        self._moments = list(moments)
-        self._state = self._random = None
-        self.cuts = 0
-
-    def load(self, **parts):
-        super().load(**parts)
-        self._state = parts["state"]
-
-    def next(self, learning_rate):
-        order = super().next(learning_rate)
-        self._state.keep()
-        self._random = torch.get_rng_state()
-        return order
-
-    def backward(self, loss, shown):
-        self._cut("backward")
-        super().backward(loss, shown)
-
-    def before_update(self, clip):
-        self._cut("before_update")
-        return super().before_update(clip)
-
-    def cut_off(self, what, collective):
-        self.cuts += 1
-        self.position = self._began
-        self.openings += 1
-        self._state.undo()
-        torch.set_rng_state(self._random)
-        return True
-
-    def _cut(self, call):
-        if (call, self._next) in self._moments:
-            self._moments.remove((call, self._next))
-            raise paceline.Regroup("a rank is lost")
 
 
 class Calls(TrainerCallback):

@@ -2,6 +2,7 @@
 steps are cut off, and tells what does not go with it."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,9 +14,10 @@ import torch
 from lightning.pytorch.callbacks import Callback, EarlyStopping
 
 sys.path.insert(0, os.path.abspath("python"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import paceline  # noqa: E402
 import paceline.lightning  # noqa: E402
-from paceline.alone import AloneEngine  # noqa: E402
+from cutting_engine import CuttingEngine  # noqa: E402
 
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", module="lightning")
@@ -50,49 +52,6 @@ class Module(lightning.LightningModule):
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
 
-class CuttingEngine(AloneEngine):
-    """Cuts steps off at these moments, (call, step), as if a rank were lost there."""
-
-    recovers = True
-
-    def __init__(self, run, moments):
-        super().__init__(steps=run.total_steps, batch=run.batch_per_rank, seed=run.seed)
-        self._moments = list(moments)
-        self._state = self._random = None
-        self.cuts = 0
-
-    def load(self, **parts):
-        super().load(**parts)
-        self._state = parts["state"]
-
-    def next(self, learning_rate):
-        order = super().next(learning_rate)
-        self._state.keep()
-        self._random = torch.get_rng_state()
-        return order
-
-    def backward(self, loss, shown):
-        self._cut("backward")
-        super().backward(loss, shown)
-
-    def before_update(self, clip):
-        self._cut("before_update")
-        return super().before_update(clip)
-
-    def cut_off(self, what, collective):
-        self.cuts += 1
-        self.position = self._began
-        self.openings += 1
-        self._state.undo()
-        torch.set_rng_state(self._random)
-        return True
-
-    def _cut(self, call):
-        if (call, self._next) in self._moments:
-            self._moments.remove((call, self._next))
-            raise paceline.Regroup("a rank is lost")
-
-
 def options(**changes):
     return {"accelerator": "cpu", "logger": False, "enable_checkpointing": False,
             "enable_progress_bar": False, "enable_model_summary": False, **changes}
@@ -103,7 +62,7 @@ def fit(steps=12, module=None, moments=None, passes=1, shuffle=False, dropout=0.
     """As a session. Returns the module."""
     run = paceline.init(steps=steps, batch_per_rank=batch, accumulation_steps=passes)
     if moments is not None:
-        run._engine = CuttingEngine(run, moments)
+        run._engine = CuttingEngine(run, moments, passes)
     torch.manual_seed(1)
     module = module or Module(dropout)
     trainer = lightning.Trainer(strategy=paceline.lightning.Strategy(run), **options(**changes))
@@ -163,6 +122,15 @@ class LightningTest(unittest.TestCase):
                    num_sanity_val_steps=0)
         self.assertEqual(mine.validated, 4)  # Two epochs of five steps, two batches each.
 
+    def test_signals_are_not_lightnings(self):
+        class Looks(Callback):
+            def on_train_start(self, *others):
+                self.seen = signal.getsignal(signal.SIGTERM)
+
+        looks = Looks()
+        fit(steps=1, callbacks=[looks])
+        self.assertEqual(looks.seen, signal.SIG_DFL)
+
     def test_evaluations_are_the_sessions(self):
         run = paceline.init(steps=3, batch_per_rank=2)
         calls = []
@@ -185,10 +153,15 @@ class MistakesTest(unittest.TestCase):
                 ({"accumulate_grad_batches": 2}, "job's file has accumulation_steps"),
                 ({"limit_train_batches": 0.5}, "job's file has steps"),
                 ({"max_steps": 5}, "the job has 12 steps"),
-                ({"gradient_clip_algorithm": "value", "gradient_clip_val": 1.0}, "by the norm"),
-                ({"ckpt_path": "last"}, "goes on from its own checkpoints")):
+                ({"gradient_clip_algorithm": "value", "gradient_clip_val": 1.0}, "by the norm")):
             with self.subTest(changes=changes), self.assertRaisesRegex(ValueError, expected):
                 fit(**changes)
+
+    def test_resuming_by_lightnings_own_means(self):
+        with tempfile.TemporaryDirectory() as folder:
+            fit(steps=1).trainer.save_checkpoint(f"{folder}/one.ckpt")
+            with self.assertRaisesRegex(ValueError, "goes on from its own checkpoints"):
+                fit(ckpt_path=f"{folder}/one.ckpt")
 
     def test_modules(self):
         class Manual(Module):
@@ -211,11 +184,19 @@ class MistakesTest(unittest.TestCase):
             fit(module=Two())
 
     def test_a_callback_that_stops(self):
-        with self.assertRaisesRegex(RuntimeError, "asks to stop behind step 1, and a session makes"):
-            fit(callbacks=[Stops()])
-        with self.assertRaisesRegex(RuntimeError, "session makes all 12 steps"):
-            fit(callbacks=[EarlyStopping("train_loss", patience=0, mode="max",
-                                         check_on_train_epoch_end=True)])
+        for callback, step in ((Stops(), 1), (EarlyStopping(
+                "train_loss", patience=1, mode="max", check_on_train_epoch_end=True), 10)):
+            with self.assertRaisesRegex(RuntimeError, f"ended fit.. behind step {step}, and a "
+                                        "session makes all 12 steps"):
+                fit(callbacks=[callback])
+
+    def test_an_epoch_that_is_left(self):
+        class Leaves(Callback):
+            def on_train_batch_start(self, trainer, module, batch, batch_idx):
+                module.on_train_batch_start = lambda *_batch: -1
+
+        with self.assertRaisesRegex(RuntimeError, "on_train_batch_start has returned -1"):
+            fit(callbacks=[Leaves()])
 
     def test_an_installation_without_lightning(self):
         ended = subprocess.run(
@@ -232,8 +213,5 @@ class Stops(Callback):
         trainer.should_stop = True
 
 
-FOLDER = tempfile.TemporaryDirectory()  # pylint: disable=consider-using-with
-
 if __name__ == "__main__":
-    os.chdir(os.getcwd())
     unittest.main(argv=sys.argv[:1])
