@@ -84,7 +84,8 @@ def steps_alone(args: Any, dataset: Any) -> int:
     if not hasattr(dataset, "__len__"):
         raise ValueError("train_dataset has no length, so give max_steps in TrainingArguments")
     a_step = args.per_device_train_batch_size * accumulation_of(args)
-    return math.ceil(float(args.num_train_epochs) * max(len(dataset) // a_step, 1))
+    epochs = float(args.num_train_epochs)
+    return math.ceil(epochs * max(len(dataset) // int(a_step), 1))
 
 
 def _text(value: Any) -> str:
