@@ -1,7 +1,11 @@
 """transformers' Trainer as a session, without a daemon: it computes what transformers' own does, also
-where steps are cut off, and tells what does not go with it."""
+where steps are cut off, and tells what does not go with it.
+
+Usage: hf_test.py ADAPTERS_PAGE
+"""
 
 import inspect
+import itertools
 import json
 import os
 import re
@@ -11,7 +15,9 @@ import tempfile
 import unittest
 from unittest import mock
 
+import accelerate
 import torch
+import torchdata.stateful_dataloader
 import transformers
 from transformers import GPT2Config, GPT2LMHeadModel, TrainerCallback, TrainingArguments
 
@@ -21,6 +27,7 @@ import paceline  # noqa: E402
 from cutting_engine import CuttingEngine  # noqa: E402
 from paceline import hf  # noqa: E402
 
+PAGE = os.path.abspath(sys.argv[1])
 torch.set_num_threads(1)
 generator = torch.Generator().manual_seed(0)
 SAMPLES = [{"input_ids": ids, "labels": ids.clone()}
@@ -217,6 +224,74 @@ class HfTest(unittest.TestCase):
                 self.assertEqual(os.listdir(folder), [])
             trainer.save_model(folder)
             self.assertIn("model.safetensors", os.listdir(folder))
+
+
+class PageTest(unittest.TestCase):
+    """The Python of docs/adapters.md does what the page says; Lightning's is in lightning_test.py."""
+
+    def run_block(self, words, **variables):
+        with open(PAGE, encoding="utf-8") as page:
+            blocks = re.findall(r"```python\n(.*?)```", page.read(), re.DOTALL)
+        chosen = [text for text in blocks if words in text]
+        self.assertEqual(len(chosen), 1, words)
+        variables = {"paceline": paceline, "torch": torch, **variables}
+        exec(chosen[0], variables)  # pylint: disable=exec-used
+        return variables
+
+    def setUp(self):
+        torch.manual_seed(0)
+        inputs = torch.randn(24, 4)
+        self.samples = [(x, x.sum(-1, keepdim=True)) for x in inputs]
+        self.net = torch.nn.Linear(4, 1)
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1)
+
+    def test_transformers(self):
+        with tempfile.TemporaryDirectory() as folder:
+            former = os.getcwd()
+            plain = make(transformers.Trainer)
+            os.chdir(folder)
+            self.addCleanup(os.chdir, former)
+            self.run_block("from paceline.hf import Trainer", model=plain.model,
+                           arguments=plain.args, dataset=SAMPLES, held_out=SAMPLES[:4])
+            self.assertIn("model.safetensors", os.listdir("trained"))
+            os.chdir(former)
+
+    def test_accelerate(self):
+        # A process has one state of Accelerate's, and the Trainers have made it.
+        accelerate.state.AcceleratorState._reset_state(reset_partial_state=True)
+        before = self.net.weight.clone()
+        done = self.run_block("Accelerator(cpu", Accelerator=accelerate.Accelerator, net=self.net,
+                              dataset=self.samples)
+        self.assertEqual(done["step"].number, 19)
+        self.assertFalse(torch.equal(self.net.weight, before))
+        self.assertEqual(accelerate.Accelerator(cpu=True).num_processes, 1)
+
+    def test_a_stateful_loader(self):
+        run = paceline.init(steps=8, batch_per_rank=4)
+        run._engine = CuttingEngine(run, [("backward", 2), ("before_update", 6)])
+        taken = []
+
+        class Loader(torchdata.stateful_dataloader.StatefulDataLoader):
+            def __iter__(self):
+                for batch in super().__iter__():
+                    taken.append(batch[0])
+                    yield batch
+
+        done = self.run_block("StatefulDataLoader(Share()", run=run, samples=self.samples,
+                              StatefulDataLoader=Loader, model=self.net, optimizer=self.optimizer)
+        self.assertEqual((done["step"].number, run._engine.cuts), (7, 2))
+        self.assertEqual(len(taken), 8)  # Each batch once, and those that were cut off again.
+        self.assertTrue(torch.equal(taken[0], taken[6]))
+
+    def test_shards_of_a_rank(self):
+        class Run:
+            rank, world_size, batch_per_rank = 1, 3, 4
+
+        with mock.patch.dict(sys.modules, {"webdataset": mock.MagicMock()}) as modules:
+            done = self.run_block("import webdataset", run=Run, urls=[], itertools=itertools)
+            given = modules["webdataset"].WebDataset.call_args.kwargs
+        self.assertIs(given["nodesplitter"], done["by_rank"])
+        self.assertEqual(list(done["by_rank"](range(8))), [1, 4, 7])
 
 
 class MistakesTest(unittest.TestCase):

@@ -1,7 +1,11 @@
 """Lightning's Trainer as a session, without a daemon: it computes what Lightning's own does, also where
-steps are cut off, and tells what does not go with it."""
+steps are cut off, and tells what does not go with it.
+
+Usage: lightning_test.py ADAPTERS_PAGE
+"""
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -19,6 +23,7 @@ import paceline  # noqa: E402
 import paceline.lightning  # noqa: E402
 from cutting_engine import CuttingEngine  # noqa: E402
 
+PAGE = os.path.abspath(sys.argv[1])
 torch.set_num_threads(1)
 warnings.filterwarnings("ignore", module="lightning")
 SAMPLES = [(x, x.sum(-1, keepdim=True))
@@ -121,6 +126,16 @@ class LightningTest(unittest.TestCase):
         mine = fit(steps=10, validation=torch.utils.data.DataLoader(SAMPLES, 11),
                    num_sanity_val_steps=0)
         self.assertEqual(mine.validated, 4)  # Two epochs of five steps, two batches each.
+
+    def test_the_page(self):
+        with open(PAGE, encoding="utf-8") as page:
+            blocks = re.findall(r"```python\n(.*?)```", page.read(), re.DOTALL)
+        chosen = [text for text in blocks if "lightning.Strategy(run)" in text]
+        self.assertEqual(len(chosen), 1)
+        variables = {"paceline": paceline, "lightning": lightning, "module": Module(),
+                     "loader": torch.utils.data.DataLoader(SAMPLES)}
+        exec(chosen[0], variables)  # pylint: disable=exec-used
+        self.assertEqual(variables["trainer"].global_step, 20)
 
     def test_signals_are_not_lightnings(self):
         class Looks(Callback):
