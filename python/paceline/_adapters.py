@@ -35,8 +35,10 @@ def loader_like(run: Run, given: Any) -> Loader:
 
     Raises TypeError or ValueError for samples or a sampler that a session cannot divide.
     """
-    if isinstance(given.dataset, IterableDataset):
-        raise TypeError(f"the training data is a {type(given.dataset).__name__}, an IterableDataset, "
+    dataset: Any = given.dataset
+    kind = type(dataset).__name__
+    if isinstance(dataset, IterableDataset):
+        raise TypeError(f"the training data is a {kind}, an IterableDataset, "
                         "whose samples a session cannot divide among changing ranks; give a "
                         "map-style dataset, or write the loop yourself with step.batches "
                         "(docs/session.md)")
@@ -47,5 +49,5 @@ def loader_like(run: Run, given: Any) -> Loader:
         raise ValueError(f"a {type(sampler).__name__} draws the training samples, and a session "
                          "divides them among its ranks by itself; use torch's RandomSampler or "
                          "SequentialSampler (shuffle=True or False)")
-    return run.loader(given.dataset, shuffle=shuffles,
+    return run.loader(dataset, shuffle=shuffles,
                       **{name: getattr(given, name) for name in _LOADER_OPTIONS})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import TYPE_CHECKING, Any
 
@@ -60,9 +61,10 @@ def check_job(run: Run, args: Any) -> None:
               "per_device_train_batch_size": (run.batch_per_rank, "batch_per_rank"),
               "gradient_accumulation_steps": (int(run.spec.get("accumulation_steps") or 1),
                                               "accumulation_steps")}
+    defaults = {field.name: field.default for field in dataclasses.fields(args)}
     for name, (value, key) in of_job.items():
         given = getattr(args, name)
-        if given not in (value, type(args).__dataclass_fields__[name].default):
+        if given not in (value, defaults[name]):
             raise ValueError(f"{name}={given} of TrainingArguments and {key}: {value} of the job's "
                              "file (alone: of paceline.init) differ; give it in one place")
         setattr(args, name, value)

@@ -35,7 +35,7 @@ class Progress:
         self._written = len(history)
         return {"state": {name: getattr(state, name) for name in self._names},
                 "logs": self._lines, "in_epoch": self.in_epoch,
-                "control": dict(vars(self._trainer.control)),
+                "control": {**vars(self._trainer.control)},
                 "callbacks": [one.state()["attributes"] for one in self._exportable()]}
 
     def load_state_dict(self, loaded: Dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from __future__ import annotations
 import copy
 import os
 import time
-from typing import TYPE_CHECKING, Any, Dict, List, Optional
+from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
 
 import torch
 
@@ -68,12 +68,14 @@ class Session(BaseTrainer):
             self.remove_callback(transformers.PrinterCallback)
             self.add_callback(transformers.PrinterCallback)
         self._said: List[str] = []
-        self._backwards = 0  # Of the newest training_step.
+        self._backwards = 0  # Calls of accelerator.backward.
         self._sum: Any = 0.0  # Of the losses since the newest log,
         self._summed = 0      # and of how many steps.
         self._total, self._made = 0.0, 0
-        self._shares_gradients = set(self.run.spec.get("strategy") or {}) <= {"ddp"}
-        self._saves = bool((self.run.spec.get("checkpoint") or {}).get("directory"))
+        strategy: Mapping[str, Any] = self.run.spec.get("strategy") or {}
+        self._shares_gradients = set(strategy) <= {"ddp"}
+        checkpoint: Mapping[str, Any] = self.run.spec.get("checkpoint") or {}
+        self._saves = bool(checkpoint.get("directory"))
 
     def is_world_process_zero(self) -> bool:
         """Whether this is rank 0 at present."""
@@ -179,13 +181,13 @@ class Session(BaseTrainer):
                 count = self._items_in([inputs, *self._loader._ahead(step.passes - 1)])
             elif not step.rehearsal:
                 self._notify("on_substep_end")
-            self._backwards = 0
+            before = self._backwards
             loss = loss + self.training_step(self.model_wrapped, inputs, count)
-            if self._backwards != 1:
+            if self._backwards != before + 1:
                 raise RuntimeError(f"training_step of {type(self).__name__} has called "
-                                   f"self.accelerator.backward {self._backwards} times; in a "
-                                   "session it makes one pass: one call for each batch, and no "
-                                   "loop and no optimizer of its own")
+                                   f"self.accelerator.backward {self._backwards - before} times; "
+                                   "in a session it makes one pass: one call for each batch, and "
+                                   "no loop and no optimizer of its own")
             flos += float(self.floating_point_ops(inputs))
             self._track_num_input_tokens(inputs)
         self.current_flos += flos
@@ -199,7 +201,7 @@ class Session(BaseTrainer):
                 or not self.args.average_tokens_across_devices):
             return count
         total = torch.as_tensor(count, dtype=torch.float64, device=self.run.device).clone()
-        torch.distributed.all_reduce(total, group=self.run.process_group)
+        self._sum_over_ranks(total)
         return (total / self.run.world_size).to(torch.float32)
 
     def _backward(self, loss: torch.Tensor, **others: Any) -> None:
@@ -307,13 +309,18 @@ class Session(BaseTrainer):
             score.correct = metrics["eval_accuracy"] * count
         if world_size > 1 and self._shares_gradients:
             sums = torch.tensor([*metrics.values(), 1.0], dtype=torch.float64) * count
-            sums = sums.to(self.run.device)
-            torch.distributed.all_reduce(sums, group=self.run.process_group)
-            means = (sums / sums[-1]).tolist()
-            metrics = dict(zip(metrics, means))
+            sums = self._sum_over_ranks(sums.to(self.run.device)).cpu()
+            metrics = {name: float(one / sums[-1]) for name, one in zip(metrics, sums)}
         self.log(metrics)
         self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
         return score
+
+    def _sum_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
+        """In place. Inside of a step's block or an evaluation, on all ranks alike."""
+        # Whose own types are partial.
+        all_reduce: Callable[..., Any] = getattr(torch.distributed, "all_reduce")
+        all_reduce(tensor, group=self.run.process_group)
+        return tensor
 
     def _finish_training(self, started: float) -> Any:
         self._total += _number(self._sum)
