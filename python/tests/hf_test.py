@@ -226,6 +226,53 @@ class HfTest(unittest.TestCase):
             self.assertIn("model.safetensors", os.listdir(folder))
 
 
+class AloneTest(unittest.TestCase):
+    """What it needs of a session without a daemon."""
+
+    @staticmethod
+    def make():
+        torch.manual_seed(0)
+        model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
+        return model, torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def test_several_batches_make_a_step(self):
+        def train(passes, batches):
+            run = paceline.init(steps=2, accumulation_steps=passes)
+            model, optimizer = self.make()
+            run.attach(model, optimizer)
+            for step in run.steps():
+                self.assertEqual(step.passes, passes)
+                with step:
+                    for x in step.batches(batches):
+                        step.backward(model(x).square().mean())
+                    step.update()
+            return list(model.parameters())
+
+        first, second = torch.ones(2, 4), torch.full((2, 4), 3.0)
+        torch.testing.assert_close(train(2, [first, second]), train(1, [torch.cat([first, second])]))
+        with self.assertRaisesRegex(ValueError, "accumulation_steps is 0"):
+            paceline.init(accumulation_steps=0)
+
+    def test_a_parameter_of_two_modules_is_clipped_once(self):
+        norms = []
+        for tied in (True, False):
+            run = paceline.init(steps=1)
+            model, _ = self.make()
+            if tied:
+                model.again = model[1]
+            optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+            before = [p.clone() for p in model.parameters()]
+            run.attach(model, optimizer)
+            for step in run.steps():
+                with step:
+                    for x in step.batches([torch.ones(2, 4)]):
+                        step.backward(model[:2](x).square().mean())
+                    step.update(clip=1e-3)
+            norms.append(torch.nn.utils.get_total_norm(
+                [p - q for p, q in zip(model.parameters(), before)]))
+        torch.testing.assert_close(norms, [torch.tensor(1e-3)] * 2, rtol=1e-2, atol=0)
+
+
 class PageTest(unittest.TestCase):
     """The Python of docs/adapters.md does what the page says; Lightning's is in lightning_test.py."""
 

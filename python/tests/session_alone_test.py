@@ -235,43 +235,6 @@ class HabitsTest(unittest.TestCase):
             "step=1 loss=0 half=0.5", "step=11 loss=10 half=0.5", "step=21 loss=20 half=0.5",
             "step=23 loss=22 half=0.5"])
 
-    def test_several_batches_make_a_step(self):
-        def train(passes, batches):
-            run = paceline.init(steps=2, accumulation_steps=passes)
-            model, optimizer = make()
-            run.attach(model, optimizer)
-            for step in run.steps():
-                self.assertEqual(step.passes, passes)
-                with step:
-                    for x in step.batches(batches):
-                        step.backward(model(x).square().mean())
-                    step.update()
-            return list(model.parameters())
-
-        first, second = torch.ones(2, 4), torch.full((2, 4), 3.0)
-        torch.testing.assert_close(train(2, [first, second]), train(1, [torch.cat([first, second])]))
-        with self.assertRaisesRegex(ValueError, "accumulation_steps is 0"):
-            paceline.init(accumulation_steps=0)
-
-    def test_a_parameter_of_two_modules_is_clipped_once(self):
-        norms = []
-        for tied in (True, False):
-            run = paceline.init(steps=1)
-            model, _ = make()
-            if tied:
-                model.again = model[1]
-            optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
-            before = [p.clone() for p in model.parameters()]
-            run.attach(model, optimizer)
-            for step in run.steps():
-                with step:
-                    for x in step.batches(BATCHES):
-                        step.backward(model[:2](x).square().mean())
-                    step.update(clip=1e-3)
-            norms.append(torch.nn.utils.get_total_norm(
-                [p - q for p, q in zip(model.parameters(), before)]))
-        torch.testing.assert_close(norms, [torch.tensor(1e-3)] * 2, rtol=1e-2, atol=0)
-
     def test_numbers_of_a_former_rank_are_forgotten(self):
         run = paceline.init(steps=3)
         model, optimizer = make()
