@@ -1,8 +1,8 @@
 """Time of a step of transformers' Trainer as a session (paceline.hf) beside the Trainer itself.
 
-The script is bench/peers/hf_step.py, either way: a GPT-2 of 8 layers on text, whose Trainer logs each
-ten steps; the session saves a checkpoint every ten steps, the Trainer none. One thread per rank. Runs
-of the two alternate.
+The script is bench/peers/hf_step.py, either way: a GPT-2 of 8 layers on text, whose Trainer logs
+each ten steps; the session saves a checkpoint every ten steps, the Trainer none. One thread per
+rank. Runs of the two alternate.
 """
 import sys
 

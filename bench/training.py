@@ -175,8 +175,8 @@ def compare_steps(bench, doc, ways, target, of=(RESNET18, LLAMA), peer="python d
     """Compares the steps of two kinds of runs, which alternate. Returns the process's exit code.
 
     ways(runs): {what is added to the case: (ours, the peer's)}; each is called with a case, the
-    number of ranks and of steps, and returns the starts of the steps. `doc`: of the benchmark. `of`:
-    the cases. `peer`: its name.
+    number of ranks and of steps, and returns the starts of the steps. `doc`: of the benchmark.
+    `of`: the cases. `peer`: its name.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each kind and case")

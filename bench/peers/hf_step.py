@@ -32,7 +32,8 @@ class Tokens(torch.utils.data.Dataset):
     """Sequences that follow each other."""
 
     def __init__(self, path, length):
-        self._tokens = torch.from_numpy(numpy.fromfile(path, dtype=numpy.uint16).astype(numpy.int64))
+        tokens = numpy.fromfile(path, dtype=numpy.uint16)
+        self._tokens = torch.from_numpy(tokens.astype(numpy.int64))
         self._length = length
 
     def __len__(self):
@@ -60,8 +61,9 @@ def meet():
     """The ranks of the Trainer itself, as torchrun starts them."""
     os.environ.update(RANK=str(args.rank), LOCAL_RANK=str(args.rank), WORLD_SIZE=str(args.world),
                       LOCAL_WORLD_SIZE=str(args.world))
-    torch.distributed.init_process_group("gloo", init_method=f"file://{os.path.abspath(args.store)}",
-                                         rank=args.rank, world_size=args.world)
+    torch.distributed.init_process_group(
+        "gloo", init_method=f"file://{os.path.abspath(args.store)}", rank=args.rank,
+        world_size=args.world)
 
 
 def main():

@@ -14,11 +14,12 @@ _APART = {"log_history", "stateful_callbacks", "is_local_process_zero", "is_worl
 
 class Progress:
     """The Trainer's state and control, its callbacks that can be saved (ExportableState), and its
-    logs. state_dict is called in each step of a job with recovery, so it costs the same whatever the
-    length of the logs."""
+    logs. state_dict is called in each step of a job with recovery, so its cost does not grow with
+    the logs."""
 
     def __init__(self, trainer: Any) -> None:
-        self.in_epoch = False
+        self.in_epoch = False  # Its beginning was told, and its end not.
+        self.epochs = 0        # Of so many the end was told.
         self._trainer = trainer
         self._names = [field.name for field in dataclasses.fields(trainer.state)
                        if field.name not in _APART]
@@ -34,7 +35,7 @@ class Progress:
             self._lines += json.dumps(entry, default=float) + "\n"
         self._written = len(history)
         return {"state": {name: getattr(state, name) for name in self._names},
-                "logs": self._lines, "in_epoch": self.in_epoch,
+                "logs": self._lines, "in_epoch": self.in_epoch, "epochs": self.epochs,
                 "control": {**vars(self._trainer.control)},
                 "callbacks": [one.state()["attributes"] for one in self._exportable()]}
 
@@ -46,7 +47,7 @@ class Progress:
             self._lines = loaded["logs"]
             trainer.state.log_history = [json.loads(line) for line in self._lines.splitlines()]
             self._written = len(trainer.state.log_history)
-        self.in_epoch = loaded["in_epoch"]
+        self.in_epoch, self.epochs = loaded["in_epoch"], loaded["epochs"]
         for name, value in loaded["control"].items():
             setattr(trainer.control, name, value)
         for callback, attributes in zip(self._exportable(), loaded["callbacks"]):

@@ -32,8 +32,8 @@ def init(*, mesh: Optional[Mapping[str, int]] = None, steps: int = 100, batch_pe
 
     Without a daemon (`python train.py`), the run has one rank, no telemetry and no checkpoints, so
     that a script can be tried by itself; only then `steps`, `batch_per_rank`, `accumulation_steps`
-    and `seed` hold. Only then, too, it may be called again, as when a cell of a notebook is run once
-    more: another run begins, and the former one is over.
+    and `seed` hold. Only then, too, it may be called again, as when a cell of a notebook is run
+    once more: another run begins, and the former one is over.
 
     mesh: the dimensions of run.mesh and their sizes, whose product is `shards` of the job's file:
       {"shard": 4, "tensor": 2} is for fully_shard with run.mesh["shard"] and parallelize_module

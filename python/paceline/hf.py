@@ -12,6 +12,7 @@ the optimizer and its schedule, callbacks and logs.
 from __future__ import annotations
 
 import copy
+import math
 import os
 import time
 from typing import TYPE_CHECKING, Any, Callable, Dict, List, Mapping, Optional
@@ -24,6 +25,7 @@ from paceline._hf_checks import (accumulation_of, check_arguments, check_job, ch
                                  steps_alone)
 from paceline._hf_progress import Progress
 from paceline._transformers import BaseTrainer, accelerate, transformers
+from paceline.state import random_numbers, restore_random_numbers
 
 if TYPE_CHECKING:
     from paceline.loader import Loader
@@ -49,7 +51,7 @@ class Session(BaseTrainer):
                  run: Optional[Run] = None, **keywords: Any) -> None:
         check_environment()
         check_overrides(type(self))
-        args = copy.copy(args) if args is not None else transformers.TrainingArguments("tmp_trainer")
+        args = transformers.TrainingArguments("tmp_trainer") if args is None else copy.copy(args)
         check_arguments(args)
         is_job = "PACELINE_SOCKET" in os.environ
         if is_job:
@@ -63,11 +65,12 @@ class Session(BaseTrainer):
             steps=steps_alone(args, self.train_dataset), accumulation_steps=accumulation_of(args),
             batch_per_rank=args.per_device_train_batch_size, seed=args.seed)
         args.max_steps = self.run.total_steps
-        if is_job:  # Any rank may become the one that shows its progress, and a bar has a beginning.
+        if is_job:  # Any rank may become the one that is shown, and a bar has a beginning.
             self.remove_callback(transformers.ProgressCallback)
             self.remove_callback(transformers.PrinterCallback)
             self.add_callback(transformers.PrinterCallback)
         self._said: List[str] = []
+        self._ignored_keys: Any = None  # Of the model's outputs, for evaluations.
         self._backwards = 0  # Calls of accelerator.backward.
         self._sum: Any = 0.0  # Of the losses since the newest log,
         self._summed = 0      # and of how many steps.
@@ -94,19 +97,21 @@ class Session(BaseTrainer):
         Raises ValueError with resume_from_checkpoint: a session goes on by itself.
         """
         if resume_from_checkpoint:
-            raise ValueError("resume_from_checkpoint does not go with a session, which goes on from "
-                             "its own checkpoints (checkpoint.directory of the job's file, and "
-                             "`paceline job resume`); leave it out")
+            raise ValueError("resume_from_checkpoint does not go with a session, which goes on "
+                             "from its own checkpoints (checkpoint.directory of the job's file, "
+                             "and `paceline job resume`); leave it out")
         if any(others) or keywords.get("trial") is not None:
             raise ValueError("a session makes one training: hyperparameter_search (trial) and "
                              "further arguments of train() do not go with it")
         if "_progress" in self.__dict__:
             raise RuntimeError("train() was called before; a session trains once, so make another "
                                "Trainer (in a job, another job)")
-        return super().train(*others, **keywords)
+        return super().train(**keywords)
 
-    def _inner_training_loop(self, *_arguments: Any, **_keywords: Any) -> Any:
+    def _inner_training_loop(self, *_arguments: Any, ignore_keys_for_eval: Any = None,
+                             **_keywords: Any) -> Any:
         """The session's, in the place of transformers'."""
+        self._ignored_keys = ignore_keys_for_eval
         self._loader = loader_like(self.run, self.get_train_dataloader())
         self._attach()
         started = time.time()
@@ -131,6 +136,9 @@ class Session(BaseTrainer):
         self.state = transformers.TrainerState()
         self.state.train_batch_size = run.batch_per_rank
         self.state.max_steps = run.total_steps
+        steps_of_epoch = max(len(self._loader) // accumulation_of(args), 1)
+        self.state.num_train_epochs = math.ceil(run.total_steps / steps_of_epoch)
+        self._take_rank()
         self.state.compute_steps(args, run.total_steps)
         self._progress = Progress(self)
         self._initial_num_input_tokens_seen = 0
@@ -147,11 +155,10 @@ class Session(BaseTrainer):
         handler.optimizer, handler.lr_scheduler = self.optimizer, self.lr_scheduler
 
     def _make_step(self, step: Step) -> None:
-        args, state, run = self.args, self.state, self.run
         is_told = not step.rehearsal
         self._step = step
-        state.global_step = step.number
-        state.is_local_process_zero = state.is_world_process_zero = run.rank == 0
+        self.state.global_step = step.number
+        self._take_rank()
         self.current_gradient_accumulation_steps = step.passes
         if is_told:
             if not self._progress.in_epoch:
@@ -162,7 +169,7 @@ class Session(BaseTrainer):
         grad_norm = self._grad_norm() if is_told and self._will_log(step) else None
         if is_told:
             self._notify("on_pre_optimizer_step")
-        updated = step.update(clip=float(args.max_grad_norm or 0))
+        updated = step.update(clip=float(self.args.max_grad_norm or 0))
         if is_told:
             self._notify("on_optimizer_step")
         learning_rate = _number(self.lr_scheduler.get_last_lr()[0])
@@ -188,8 +195,9 @@ class Session(BaseTrainer):
                                    f"self.accelerator.backward {self._backwards - before} times; "
                                    "in a session it makes one pass: one call for each batch, and "
                                    "no loop and no optimizer of its own")
-            flos += float(self.floating_point_ops(inputs))
-            self._track_num_input_tokens(inputs)
+            if not step.rehearsal:
+                flos += float(self.floating_point_ops(inputs))
+                self._track_num_input_tokens(inputs)
         self.current_flos += flos
         return loss
 
@@ -226,13 +234,16 @@ class Session(BaseTrainer):
         strategy = str(getattr(self.args.logging_strategy, "value", self.args.logging_strategy))
         return (strategy == "steps" and (step.number + 1) % self.state.logging_steps == 0
                 or step.number == 0 and bool(self.args.logging_first_step)
-                or strategy == "epoch" and self._ends_epoch())
+                or strategy == "epoch" and self._epochs_done() > self._progress.epochs)
 
-    def _ends_epoch(self) -> bool:
-        """Whether the batches taken are the last ones of their epoch."""
-        loader = self._loader
-        offset = loader._position[1]
-        return loader.samples - offset < loader.batch * self.run.data_world_size
+    def _epochs_done(self) -> int:
+        """Of how many epochs all batches were taken."""
+        epoch, offset = self._loader._position
+        of_all = self._loader.batch * self.run.data_world_size
+        return epoch + int(self._loader.samples - offset < of_all)
+
+    def _take_rank(self) -> None:
+        self.state.is_local_process_zero = self.state.is_world_process_zero = self.run.rank == 0
 
     def _end_step(self, step: Step, loss: Any, numbers: Dict[str, Optional[float]]) -> None:
         """What transformers does behind an update, as far as it is a session's."""
@@ -244,12 +255,12 @@ class Session(BaseTrainer):
         self._summed += 1
         self._made += 1
         state.global_step = step.number + 1
-        epoch, offset = self._loader._position
-        ends_epoch = self._ends_epoch()
-        state.epoch = epoch + 1.0 if ends_epoch else epoch + offset / self._loader.samples
+        epochs, (epoch, offset) = self._epochs_done(), self._loader._position
+        state.epoch = float(epochs) if epochs > epoch else epoch + offset / self._loader.samples
         self._notify("on_step_end")
         self._obey(numbers)
-        if ends_epoch:
+        if epochs > self._progress.epochs:
+            self._progress.epochs = epochs
             self._progress.in_epoch = False
             self._notify("on_epoch_end")
             self._obey(numbers)
@@ -295,9 +306,12 @@ class Session(BaseTrainer):
             raise ValueError(f"eval_dataset has {len(dataset)} samples, fewer than the "
                              f"{world_size} ranks, which share them")
         share = torch.utils.data.Subset(dataset, range(rank, len(dataset), world_size))
+        numbers = random_numbers()  # An evaluation may be made again, and must change nothing.
         output = self.evaluation_loop(
             self.get_eval_dataloader(share), description="Evaluation",
-            prediction_loss_only=True if self.compute_metrics is None else None)
+            prediction_loss_only=True if self.compute_metrics is None else None,
+            ignore_keys=self._ignored_keys)
+        restore_random_numbers(numbers)
         if "eval_loss" not in output.metrics:
             raise ValueError("the evaluation gives no loss; a session's evaluation needs labels in "
                              "eval_dataset")
@@ -312,7 +326,8 @@ class Session(BaseTrainer):
             sums = self._sum_over_ranks(sums.to(self.run.device)).cpu()
             metrics = {name: float(one / sums[-1]) for name, one in zip(metrics, sums)}
         self.log(metrics)
-        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control, metrics)
+        self.control = self.callback_handler.on_evaluate(self.args, self.state, self.control,
+                                                         metrics)
         return score
 
     def _sum_over_ranks(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -358,9 +373,8 @@ def _take_device(device: torch.device, args: Any) -> None:
     """The Trainer's device becomes the rank's: TrainingArguments take the node's first GPU."""
     if args.device.type != device.type:
         raise ValueError(f"the job trains on {device.type}, and TrainingArguments have chosen "
-                         f"{args.device}; give use_cpu={device.type == 'cpu'}, and `device: "
-                         f"{'cuda' if args.device.type == 'cuda' else 'cpu'}` in the job's file for "
-                         "the other")
+                         f"{args.device}; give use_cpu={device.type == 'cpu'} there, or another "
+                         "`device` in the job's file")
     if device.type == "cuda":
         args.__dict__["_setup_devices"] = device  # Which is cached there.
         torch.cuda.set_device(device)

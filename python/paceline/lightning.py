@@ -4,8 +4,8 @@
     trainer = Trainer(strategy=paceline.lightning.Strategy(run), accelerator="cpu")
     trainer.fit(module, train_dataloaders=loader)
 
-Lightning's loop makes each step, inside of a session's block; the session says which step comes next,
-and with which samples.
+Lightning's loop makes each step, inside of a session's block; the session says which step comes
+next, and with which samples.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ class Strategy(BaseStrategy):
     run: what paceline.init() has returned.
     find_unused_parameters: a step may leave some out.
 
-    fit() raises ValueError or RuntimeError for what does not go with a session, and says what to do.
+    fit() raises ValueError or RuntimeError for what does not go with a session, and says what to
+    do.
     """
 
     def __init__(self, run: Run, *, find_unused_parameters: bool = False) -> None:
@@ -45,7 +46,7 @@ class Strategy(BaseStrategy):
 
     @property
     def is_global_zero(self) -> bool:
-        """Whether this is rank 0 at present. Lightning's own checkpoints are written by it alone."""
+        """Whether this is rank 0 at present, which alone writes Lightning's own checkpoints."""
         return self._run.rank == 0
 
     def setup_environment(self) -> None:
@@ -58,7 +59,7 @@ class Strategy(BaseStrategy):
             super().setup(trainer)
             return
         _check_trainer(trainer, self._run, self.lightning_module)
-        # SIGTERM is the session's, which stops between two steps; Lightning would replace its handler.
+        # SIGTERM is the session's, which stops between two steps. Lightning would take it away.
         trainer._signal_connector.register_signal_handlers = lambda: None
         former = trainer.fit_loop.epoch_loop
         trainer.fit_loop.max_epochs = -1  # The job's steps end it. Schedules ask for their number.
@@ -99,8 +100,8 @@ class Strategy(BaseStrategy):
         """Raises RuntimeError if the job has steps left."""
         loop: _EpochLoop = self.lightning_module.trainer.fit_loop.epoch_loop
         if not loop.is_at_the_end:
-            raise RuntimeError(f"a callback has ended fit() behind step {loop.step.number + 1}, and "
-                               f"a session makes all {self._run.total_steps} steps of its job; "
+            raise RuntimeError(f"a callback has ended fit() behind step {loop.step.number + 1}, "
+                               f"and a session makes all {self._run.total_steps} steps of its job; "
                                "leave the callback (EarlyStopping, max_time) out, and end the job "
                                "by `paceline job stop`")
 
@@ -173,7 +174,7 @@ class _EpochLoop(BaseEpochLoop):
         self.max_steps = self.global_step  # Which ends Lightning's loops.
 
     def _report(self) -> None:
-        numbers = {name: value for name, value in sorted(self.trainer.logged_metrics.items())
+        numbers = {name: value for name, value in sorted(self.trainer.callback_metrics.items())
                    if re.fullmatch(r"[A-Za-z0-9_./-]{1,64}", name)}
         if len(numbers) > MOST_NAMES and not self._said:
             self._said = True

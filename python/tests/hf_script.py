@@ -1,5 +1,5 @@
-"""A user's script with transformers' Trainer as a session: a small GPT-2 with dropout on random tokens.
-At the end it writes all that it has trained to OUT.
+"""A user's script with transformers' Trainer as a session: a small GPT-2 with dropout on random
+tokens. At the end it writes all that it has trained to OUT.
 
 `AT` has, for each generation from the first on and separated by commas, `event step rank`: the rank
 kills itself there. HABITS are words for what the script does besides: save, tokens (samples have

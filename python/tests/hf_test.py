@@ -1,5 +1,5 @@
-"""transformers' Trainer as a session, without a daemon: it computes what transformers' own does, also
-where steps are cut off, and tells what does not go with it.
+"""transformers' Trainer as a session, without a daemon: it computes what transformers' own does,
+also where steps are cut off, and tells what does not go with it.
 
 Usage: hf_test.py ADAPTERS_PAGE
 """
@@ -96,6 +96,11 @@ class HfTest(unittest.TestCase):
             make(transformers.Trainer, [its], num_train_epochs=2,
                  **{**changes, "max_steps": -1}).train()
             self.assertEqual(mine.names, its.names)
+        straddling = Calls()
+        make(hf.Trainer, [straddling], gradient_accumulation_steps=3).train()
+        self.assertEqual([event for event in straddling.names if "epoch" in event[0]],
+                         [("on_epoch_begin", 0), ("on_epoch_end", 4), ("on_epoch_begin", 4),
+                          ("on_epoch_end", 7), ("on_epoch_begin", 7)])
 
     def test_steps_that_are_cut_off_are_made_again(self):
         for passes in (1, 3):
@@ -146,6 +151,9 @@ class HfTest(unittest.TestCase):
         trainer.train()
         entry = next(entry for entry in trainer.state.log_history if "eval_loss" in entry)
         self.assertEqual(told.names.count(("on_evaluate", 8)), 1)
+        numbers = torch.get_rng_state()
+        make(hf.Trainer).train()
+        self.assertTrue(torch.equal(torch.get_rng_state(), numbers))
         alone = trainer.evaluate()
         self.assertEqual((entry["eval_loss"], entry["eval_accuracy"]),
                          (alone["eval_loss"], alone["eval_accuracy"]))
@@ -249,7 +257,8 @@ class AloneTest(unittest.TestCase):
             return list(model.parameters())
 
         first, second = torch.ones(2, 4), torch.full((2, 4), 3.0)
-        torch.testing.assert_close(train(2, [first, second]), train(1, [torch.cat([first, second])]))
+        both = torch.cat([first, second])
+        torch.testing.assert_close(train(2, [first, second]), train(1, [both]))
         with self.assertRaisesRegex(ValueError, "accumulation_steps is 0"):
             paceline.init(accumulation_steps=0)
 
@@ -274,7 +283,7 @@ class AloneTest(unittest.TestCase):
 
 
 class PageTest(unittest.TestCase):
-    """The Python of docs/adapters.md does what the page says; Lightning's is in lightning_test.py."""
+    """The Python of docs/adapters.md does what the page says. lightning_test.py has Lightning's."""
 
     def run_block(self, words, **variables):
         with open(PAGE, encoding="utf-8") as page:
@@ -403,7 +412,7 @@ class MistakesTest(unittest.TestCase):
             def on_step_end(self, args, state, control, **others):
                 control.should_training_stop = True
 
-        with self.assertRaisesRegex(RuntimeError, "asks to stop behind step 1, and a session makes"):
+        with self.assertRaisesRegex(RuntimeError, "asks to stop behind step 1, and a session"):
             make(hf.Trainer, [Stops()]).train()
 
     def test_a_callback_that_raises_ends_the_training(self):

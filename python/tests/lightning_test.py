@@ -1,9 +1,11 @@
-"""Lightning's Trainer as a session, without a daemon: it computes what Lightning's own does, also where
-steps are cut off, and tells what does not go with it.
+"""Lightning's Trainer as a session, without a daemon: it computes what Lightning's own does, also
+where steps are cut off, and tells what does not go with it.
 
 Usage: lightning_test.py ADAPTERS_PAGE
 """
 
+import contextlib
+import io
 import os
 import re
 import signal
@@ -145,6 +147,12 @@ class LightningTest(unittest.TestCase):
         looks = Looks()
         fit(steps=1, callbacks=[looks])
         self.assertEqual(looks.seen, signal.SIG_DFL)
+
+    def test_what_is_logged_is_reported(self):
+        printed = io.StringIO()
+        with contextlib.redirect_stdout(printed):
+            module = fit(steps=4, log_every_n_steps=2)
+        self.assertRegex(printed.getvalue(), f"step=4 train_loss={module.seen[-1][-1]:.6g}")
 
     def test_evaluations_are_the_sessions(self):
         run = paceline.init(steps=3, batch_per_rank=2)
