@@ -69,6 +69,7 @@ class Session(BaseTrainer):
             self.remove_callback(transformers.ProgressCallback)
             self.remove_callback(transformers.PrinterCallback)
             self.add_callback(transformers.PrinterCallback)
+        self.current_gradient_accumulation_steps = 1
         self._said: List[str] = []
         self._ignored_keys: Any = None  # Of the model's outputs, for evaluations.
         self._backwards = 0  # Calls of accelerator.backward.

@@ -215,6 +215,12 @@ class HfTest(unittest.TestCase):
         its.train()
         self.assert_same(mine, its)
 
+    def test_a_spare_that_is_not_needed(self):
+        trainer = make(hf.Trainer)
+        trainer.run._engine.rank, trainer.run._engine._next = -1, 8
+        self.assertEqual(trainer.train().training_loss, 0.0)
+        self.assertEqual(trainer.state.log_history, [])
+
     def test_a_run_that_the_script_has_made(self):
         run = paceline.init(steps=3, batch_per_rank=2, seed=4)
         trainer = make(hf.Trainer, run=run, max_steps=-1, per_device_train_batch_size=8)
@@ -303,10 +309,8 @@ class PageTest(unittest.TestCase):
 
     def test_transformers(self):
         with tempfile.TemporaryDirectory() as folder:
-            former = os.getcwd()
-            plain = make(transformers.Trainer)
+            former, plain = os.getcwd(), make(transformers.Trainer)
             os.chdir(folder)
-            self.addCleanup(os.chdir, former)
             self.run_block("from paceline.hf import Trainer", model=plain.model,
                            arguments=plain.args, dataset=SAMPLES, held_out=SAMPLES[:4])
             self.assertIn("model.safetensors", os.listdir("trained"))

@@ -148,6 +148,13 @@ class LightningTest(unittest.TestCase):
         fit(steps=1, callbacks=[looks])
         self.assertEqual(looks.seen, signal.SIG_DFL)
 
+    def test_a_spare_that_is_not_needed(self):
+        run = paceline.init(steps=8)
+        run._engine.rank, run._engine._next = -1, 8
+        trainer = lightning.Trainer(strategy=paceline.lightning.Strategy(run), **options())
+        trainer.fit(Module(), torch.utils.data.DataLoader(SAMPLES))
+        self.assertEqual((trainer.global_step, trainer.is_global_zero), (0, False))
+
     def test_what_is_logged_is_reported(self):
         printed = io.StringIO()
         with contextlib.redirect_stdout(printed):
