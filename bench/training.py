@@ -1,5 +1,5 @@
-"""Runs of our trainer and of its Python peer on the same data: step.py, session.py, sharded_step.py,
-startup.py, formats.py."""
+"""Runs of our trainer and of its Python peer on the same data: step.py, session.py, hf.py,
+sharded_step.py, startup.py, formats.py."""
 import argparse
 import contextlib
 import dataclasses
@@ -99,15 +99,15 @@ class Training:
             check=True, stdout=subprocess.PIPE, text=True).stdout
         return json.loads(output)
 
-    def python(self, case, ranks, steps, *options):
-        """The same of the peer."""
+    def python(self, case, ranks, steps, *options, peer=PEER):
+        """The same of the peer, a script."""
         work = self._new_folder()
         environment = dict(os.environ, GLOO_SOCKET_IFNAME="lo", OMP_NUM_THREADS=str(THREADS))
         training = [option.replace("{data}", str(self.directory / case.data))
                     for option in case.options]
         spawned = time.monotonic_ns()
         processes = [subprocess.Popen(
-            [sys.executable, PEER, *training, "--store", work / "store", "--rank", str(rank),
+            [sys.executable, peer, *training, "--store", work / "store", "--rank", str(rank),
              "--world", str(ranks), "--steps", str(steps), "--threads", str(THREADS), *options],
             env=environment, stdout=subprocess.PIPE, text=True) for rank in range(ranks)]
         outputs = [process.communicate()[0] for process in processes]
@@ -117,24 +117,25 @@ class Training:
         return first["starts_ns"], first["first_step_end_ns"] - spawned
 
     def session(self, case, ranks, steps, *options,
-                spec='checkpoint { directory: "{work}/checkpoints" every_steps: 10 }'):
+                spec='checkpoint { directory: "{work}/checkpoints" every_steps: 10 }', peer=PEER,
+                batch=32):
         """Starts of the steps, in ns, of the peer's training as a session.
 
-        spec: more of the job spec, as text; {work} is a folder of the run."""
+        spec: more of the job spec, as text; {work} is a folder of the run. batch: of a rank."""
         work = self._new_folder()
         training = [option.replace("{data}", str(self.directory / case.data))
                     for option in case.options]
         path = work / "spec.textproto"
         path.write_text(
             f'name: "bench" ranks: {ranks} threads_per_rank: {THREADS} steps: {steps} '
-            f'command: "ddp_step.py" session: true working_directory: "/" batch_per_rank: 32 '
+            f'command: "ddp_step.py" session: true working_directory: "/" batch_per_rank: {batch} '
             f'startup_timeout_s: 900 '  # To compile.
             + spec.replace("{work}", str(work)), encoding="utf-8")
         output = subprocess.run(
             [self.runner, "--trainer", SESSION_RANK, "--spec", path, "--dir", work, "--ranks",
              str(ranks), "--threads", str(THREADS)],
             check=True, stdout=subprocess.PIPE, text=True,
-            env=session_environment(PEER, ["--session", *training, *options])).stdout
+            env=session_environment(peer, ["--session", *training, *options])).stdout
         return json.loads(output)["ranks"][0]["starts_ns"]
 
     def _new_folder(self):
@@ -170,18 +171,19 @@ def step_ms(starts):
     return statistics.median(b - a for a, b in zip(settled, settled[1:])) / 1e6
 
 
-def compare_steps(bench, doc, ways, target):
+def compare_steps(bench, doc, ways, target, of=(RESNET18, LLAMA), peer="python ddp"):
     """Compares the steps of two kinds of runs, which alternate. Returns the process's exit code.
 
     ways(runs): {what is added to the case: (ours, the peer's)}; each is called with a case, the
     number of ranks and of steps, and returns the starts of the steps. `doc`: of the benchmark.
+    `of`: the cases. `peer`: its name.
     """
     parser = argparse.ArgumentParser(description=doc)
     parser.add_argument("--rounds", type=int, default=5, help="runs of each kind and case")
     parser.add_argument("--steps", type=int, default=25, help="steps of a run")
-    parser.add_argument("--model", choices=("resnet18", "llama"), help="only this one")
+    parser.add_argument("--model", choices=[case.name for case in of], help="only this one")
     args = parser.parse_args()
-    cases = [case for case in (RESNET18, LLAMA) if args.model in (None, case.name)]
+    cases = [case for case in of if args.model in (None, case.name)]
 
     rows = []
     with Training() as runs:
@@ -192,5 +194,5 @@ def compare_steps(bench, doc, ways, target):
                     times.append(step_ms(side(case, ranks, args.steps)))
             rows.append(paceline_bench.Row(
                 case=f"{case.name}, {ranks} rank{'s' if ranks > 1 else ''}{added}",
-                metric="step time", unit="ms", ours=ours, peers={"python ddp": ddp}, target=target))
+                metric="step time", unit="ms", ours=ours, peers={peer: ddp}, target=target))
     return paceline_bench.report(bench, rows)

@@ -24,8 +24,10 @@ class AloneEngine:
     recovers = is_broken = may_slip = False
     clip_grad_norm = 0.0
 
-    def __init__(self, *, steps: int, batch: int, seed: int) -> None:
-        self.steps, self.batch, self.seed = steps, batch, seed
+    def __init__(self, *, steps: int, batch: int, seed: int, passes: int = 1) -> None:
+        if passes < 1:
+            raise ValueError(f"accumulation_steps is {passes}; give at least 1")
+        self.steps, self.batch, self.seed, self.passes = steps, batch, seed, passes
         self.device = torch.device("cpu")
         self.spec = "{}"
         self.position: Tuple[int, int] = (0, 0)
@@ -44,7 +46,8 @@ class AloneEngine:
     def load(self, *, parameters: Sequence[Tuple[str, torch.Tensor]],
              buffers: Sequence[Tuple[str, torch.Tensor]], evaluates: bool,
              sharded: Optional[ShardedModel] = None, **_unused: Any) -> None:
-        self._parameters = [p for _, p in parameters]
+        # One that several modules share has several names.
+        self._parameters = list({id(p): p for _, p in parameters}.values())
         self._storages = [(name, one, one.data_ptr(), one.shape)
                           for name, one in (*parameters, *buffers)]
         self._evaluates = evaluates
@@ -67,7 +70,7 @@ class AloneEngine:
             parameter.grad = None
         if self._next >= self.steps:
             kind = "evaluate" if self._evaluates and not self._evaluated else "done"
-        return _Order(kind, self._next, self.batch)
+        return _Order(kind, self._next, self.batch, self.passes)
 
     def begin_pass(self) -> None:
         for name, one, data, shape in self._storages:
@@ -80,7 +83,7 @@ class AloneEngine:
         pass
 
     def backward(self, loss: torch.Tensor, _shown: torch.Tensor) -> None:
-        torch.autograd.backward(loss)
+        torch.autograd.backward(loss if self.passes == 1 else loss / self.passes)
 
     def switching_group(self, rank: int, size: int) -> SwitchingGroup:
         raise RuntimeError("a script that runs alone has no ranks to connect")
@@ -151,7 +154,8 @@ class _Order:
     kind: str
     number: int
     batch: int
-    rank, world_size, generation, passes = 0, 1, 1, 1
+    passes: int
+    rank, world_size, generation = 0, 1, 1
     updates = scheduled = True
 
 

@@ -25,15 +25,15 @@ _newest: Optional[Run] = None  # Of this process.
 
 
 def init(*, mesh: Optional[Mapping[str, int]] = None, steps: int = 100, batch_per_rank: int = 32,
-         seed: int = 0) -> Run:
+         accumulation_steps: int = 1, seed: int = 0) -> Run:
     """Connects this process, a rank of a job with `session: true`, with its worker daemon.
 
     Call it once, before the model is made. Waits until the daemon has sent the job's file.
 
     Without a daemon (`python train.py`), the run has one rank, no telemetry and no checkpoints, so
-    that a script can be tried by itself; only then `steps`, `batch_per_rank` and `seed` hold. Only
-    then, too, it may be called again, as when a cell of a notebook is run once more: another run
-    begins, and the former one is over.
+    that a script can be tried by itself; only then `steps`, `batch_per_rank`, `accumulation_steps`
+    and `seed` hold. Only then, too, it may be called again, as when a cell of a notebook is run
+    once more: another run begins, and the former one is over.
 
     mesh: the dimensions of run.mesh and their sizes, whose product is `shards` of the job's file:
       {"shard": 4, "tensor": 2} is for fully_shard with run.mesh["shard"] and parallelize_module
@@ -50,7 +50,8 @@ def init(*, mesh: Optional[Mapping[str, int]] = None, steps: int = 100, batch_pe
     global _newest  # pylint: disable=global-statement
     if "PACELINE_SOCKET" not in os.environ:
         _leave(_newest)
-        _newest = Run(AloneEngine(steps=steps, batch=batch_per_rank, seed=seed), mesh)
+        _newest = Run(AloneEngine(steps=steps, batch=batch_per_rank, passes=accumulation_steps,
+                                  seed=seed), mesh)
         return _newest
     if "PACELINE_SESSION" not in os.environ:
         raise RuntimeError("this job runs a command that is no session: add `session: true` to its "

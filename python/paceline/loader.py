@@ -96,6 +96,13 @@ class Loader:
         self._run._engine.set_position(*self._position)
         return batch
 
+    def _ahead(self, count: int) -> List[Any]:
+        """The next batches of the step under way, which are not taken yet. For paceline.hf."""
+        while len(self._again) < count:
+            batch = next(self._iterator)
+            self._again.append((self._positions.popleft(), batch))
+        return [batch for _, batch in self._again[:count]]
+
     def _drop(self) -> None:
         """Leaves the iterator, which may be broken: the next step makes another one. For Run."""
         self._as = None

@@ -6,8 +6,8 @@ import functools
 import os
 import threading
 from types import TracebackType
-from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Optional, Type,
-                    TypeVar, Union, cast, overload)
+from typing import (TYPE_CHECKING, Any, Callable, Dict, Iterable, Iterator, Mapping, Optional,
+                    Type, TypeVar, Union, cast, overload)
 
 import torch
 
@@ -268,7 +268,7 @@ def samples_of(batch: Any) -> int:
     if isinstance(batch, torch.Tensor):
         return batch.shape[0] if batch.dim() else 1
     values: Iterable[Any] = (
-        cast(Iterable[Any], batch.values()) if isinstance(batch, dict) else batch)
+        cast(Iterable[Any], batch.values()) if isinstance(batch, Mapping) else batch)
     if isinstance(values, (str, bytes)) or not hasattr(values, "__iter__"):
         return 0
     return next((n for n in map(samples_of, values) if n), 0)
