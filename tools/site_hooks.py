@@ -1,4 +1,5 @@
-"""Adds to docs/ what a site needs besides (mkdocs.yml): pages from elsewhere, a list of decisions.
+"""Adds to docs/ what a site needs besides (mkdocs.yml): pages from elsewhere, a list of decisions, and
+the script by which search works from file:// (iframe-worker, installed by tools/setup.sh).
 
 Links are those of the repository. One that leaves the site, to a source file, becomes its text.
 """
@@ -11,6 +12,9 @@ from mkdocs.structure.files import File
 
 FROM_ROOT = ("CHANGELOG.md", "SECURITY.md")
 DECISIONS = "decisions/index.md"
+# Named in mkdocs.yml, too.
+SCRIPT = "assets/javascripts/iframe-worker.js"
+SCRIPT_SOURCE = "build/npm/node_modules/iframe-worker/shim/index.js"
 
 FENCE = re.compile(r"^\s*(?:```|~~~)")
 # Code in backquotes, or a link that is no picture: its text and target.
@@ -31,6 +35,8 @@ def on_files(files, config):
     for name in FROM_ROOT:
         text = (docs.parent / name).read_text(encoding="utf-8")
         files.append(File.generated(config, name, content=text))
+    script = (docs.parent / SCRIPT_SOURCE).read_text(encoding="utf-8")
+    files.append(File.generated(config, SCRIPT, content=script))
     files.append(File.generated(config, DECISIONS, content=decisions(docs / "decisions")))
     return files
 

@@ -45,8 +45,10 @@ class SiteTest(unittest.TestCase):
         cls.addClassCleanup(folder.cleanup)
         # A copy, since in Bazel's folder of a test the files are links.
         source = pathlib.Path(folder.name) / "source"
-        for name in ("docs", "third_party/iframe_worker/theme"):
-            shutil.copytree(ROOT / name, source / name)
+        shutil.copytree(ROOT / "docs", source / "docs")
+        package = source / "build/npm/node_modules/iframe-worker/shim"
+        package.mkdir(parents=True)
+        shutil.copy(ROOT.parent / "npm/iframe-worker/shim/index.js", package)
         (source / "tools").mkdir()
         for name in ("mkdocs.yml", "CHANGELOG.md", "SECURITY.md", "tools/site_hooks.py"):
             shutil.copy(ROOT / name, source / name)
