@@ -10,7 +10,7 @@ import shutil
 import sys
 import tempfile
 import tokenize
-from typing import List, NamedTuple, Optional
+from typing import Dict, List, NamedTuple, Optional
 
 from paceline.onboard.job_file import job_file_name
 from paceline.onboard.proposal import Proposal, diff, propose
@@ -75,7 +75,7 @@ def _read(path: str) -> _File:
 
 
 def _diffs(file: _File, proposal: Proposal, job_path: str) -> str:
-    parts = []
+    parts: List[str] = []
     if proposal.edited is not None:
         parts.append(diff(file.text, proposal.edited, file.path, file.path))
     if proposal.job is not None:
@@ -151,7 +151,7 @@ def _replace(path: str, content: bytes) -> None:
         raise
 
 
-def _as_json(file: _File, proposal: Proposal, job_path: str, written: bool) -> "dict[str, object]":
+def _as_json(file: _File, proposal: Proposal, job_path: str, written: bool) -> Dict[str, object]:
     return {"script": file.path, "outcome": proposal.outcome, "found": proposal.found,
             "line": proposal.line, "stopped": proposal.stopped, "remedy": proposal.remedy,
             "notes": [one._asdict() for one in proposal.notes],

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import List, NamedTuple, Optional, Union
+from typing import List, NamedTuple, Optional, Tuple, Union
 
 _PLAIN = re.compile(r"[A-Za-z_/][\w./-]*")
 _WORDS = ("true", "false", "yes", "no", "on", "off", "null", "y", "n")
@@ -30,7 +30,7 @@ class Job(NamedTuple):
     has_scaler: bool = False
     names_cuda: bool = False
     venv: str = ""
-    required: "tuple[str, ...]" = ()  # Arguments without which the script does not start.
+    required: Tuple[str, ...] = ()  # Arguments without which the script does not start.
 
 
 def job_name(script: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-from typing import List, NamedTuple, Optional, Sequence
+from typing import Dict, List, NamedTuple, Optional, Tuple
 
 from paceline.onboard.loop_parts import Parts, exits, names_of
-from paceline.onboard.script import (Loop, Script, calls_method, stop, text_of)
+from paceline.onboard.script import Loop, Script, calls_method, expression, stop, text_of
 from paceline.onboard.source import Edits, lines_of
 from paceline.onboard.training_loop import Kinds, TrainingLoop
 
@@ -39,20 +39,21 @@ class LoopEdits:
         self._source = script.source
         self.notes: List[Note] = []
         self.hoisted: List[str] = []  # Lines for before the loop.
+        self._heads: List[ast.stmt] = []  # Done once an epoch, at its beginning.
         outer = loop.outer
         self._indent = self._source.indent(outer.lineno)
         self._unit = self._source.indent(outer.body[0].lineno)[len(self._indent):]
 
-    def make(self, batches: str, counted_by: str) -> None:
-        """batches: what step.batches goes over. counted_by: a loader with a length, whose epochs
-        are known; empty: there is none."""
+    def make(self, batches: str, counted_by: str, tells_epoch: bool) -> None:
+        """batches: what step.batches goes over. counted_by: a loader with a length; empty: there is
+        none. tells_epoch: whether it is of run.loader, and knows its epoch."""
         for one in self._parts.dropped + self._parts.bars:
             self._edits.drop(one)
         if self._parts.bars or self._loop.progress:
             self._note(self._loop.steps, "the progress bar is gone; `paceline top` shows the steps")
         self._write_heads(batches)
         if self._loop.epochs is not None:
-            self._write_epochs(counted_by)
+            self._write_epochs(counted_by, tells_epoch)
         self._write_counters()
         self._write_passes()
         self._write_update()
@@ -65,8 +66,8 @@ class LoopEdits:
     def _note(self, node: ast.AST, text: str) -> None:
         self.notes.append(Note(getattr(node, "lineno", 1), text))
 
-    def _colon_line(self, loop: Loop) -> int:
-        return self._source.line_at(self._source.header_end(loop))
+    def _colon_line(self, statement: ast.stmt) -> int:
+        return self._source.line_at(self._source.header_end(statement))
 
     def _write_heads(self, batches: str) -> None:
         """`for … in run.steps():`, `with step:` and `for … in step.batches(…):`."""
@@ -85,7 +86,7 @@ class LoopEdits:
             head = loop.inner
             self._edits.replace(source.begin(head), source.header_end(head), inner)
             if self._is_random():
-                self._edits.insert(self._begin_of(head), self._at(2) + self._seed())
+                self._edits.insert(head.lineno, self._at(2) + self._seed())
             return
         if self._is_random():
             where = loop.fetch.lineno if loop.fetch is not None else first
@@ -94,9 +95,6 @@ class LoopEdits:
             self._edits.replace_node(loop.fetch, inner + ":")
         else:
             self._edits.insert(first, f"{self._at(2)}{inner}:")
-
-    def _begin_of(self, loop: Loop) -> int:
-        return int(loop.lineno)
 
     def _seed(self) -> str:
         run, step = self._run, self._step
@@ -115,7 +113,8 @@ class LoopEdits:
 
     def _first_lines(self) -> List[str]:
         """What the variables of the loops' heads are in a session."""
-        loop, lines = self._loop, []
+        loop = self._loop
+        lines: List[str] = []
         if loop.batches is None and isinstance(loop.steps, ast.For):
             name = text_of(loop.steps.target)
             if name != "_" and self._is_read(name):
@@ -162,13 +161,13 @@ class LoopEdits:
             if self._script.uses(name) or "." in name:
                 self._edits.replace_node(counter, f"{name} = {self._step}.number + 1")
 
-    def _write_epochs(self, counted_by: str) -> None:
+    def _write_epochs(self, counted_by: str, tells_epoch: bool) -> None:
         loop, parts = self._loop, self._parts
         assert loop.epochs is not None
         resets = [one for one in parts.epoch_head if self._is_reset(one)]
         heads = [one for one in parts.epoch_head
                  if one not in resets and not self._edits.is_dropped(one)
-                 and calls_method(getattr(one, "value", None), "train", "eval")[1] == ""]
+                 and not calls_method(expression(one), "train", "eval")[1]]
         tail = [one for one in parts.epoch_tail if not self._edits.is_dropped(one)]
         if (heads or tail or resets) and not counted_by:
             raise stop((heads + tail + resets)[0], "something is done once an epoch, and the "
@@ -191,19 +190,12 @@ class LoopEdits:
                 self._edits.insert(behind, self._at(3) + self._source.of(one))
         for name in names_of(loop.epochs):
             if self._is_read(name):
-                value = (f"{counted_by}.epoch" if counted_by and not self._is_own(counted_by)
-                         else f"{self._step}.number // {length}")
+                value = f"{counted_by}.epoch" if tells_epoch else f"{self._step}.number // {length}"
                 if not counted_by:
                     raise stop(loop.epochs, f"{name} is used, and epochs are not known without "
                                "run.loader", _BY_HAND)
                 self._edits.insert(self._colon_line(loop.steps) + 1,
                                    f"{self._at(3)}{name} = {value}{self._offset()}")
-
-    def _is_own(self, loader: str) -> bool:
-        """Whether it stays the script's own loader."""
-        return loader in self.own_loaders
-
-    own_loaders: Sequence[str] = ()
 
     def _is_reset(self, statement: ast.stmt) -> bool:
         """Whether it gives variables their first values, which do not depend on the epoch."""
@@ -231,13 +223,11 @@ class LoopEdits:
                 raise stop(one, "stands between statements of an epoch's beginning", _BY_HAND)
         self._heads = heads
 
-    _heads: Sequence[ast.stmt] = ()
-
     def _last_line(self) -> int:
         outer = self._loop.outer
         return lines_of(outer.body, self._source, self._colon_line(outer))[-1][1]
 
-    def _region(self, statement: ast.stmt, loop: Loop) -> "tuple[int, int]":
+    def _region(self, statement: ast.stmt, loop: Loop) -> Tuple[int, int]:
         regions = lines_of(loop.body, self._source, self._colon_line(loop))
         return regions[loop.body.index(statement)]
 
@@ -246,7 +236,8 @@ class LoopEdits:
         accumulation = self._parts.accumulation
         divisor = "" if accumulation is None else text_of(accumulation)
         for backward in self._loop.backwards:
-            call = backward.value  # type: ignore[attr-defined]
+            call = expression(backward)
+            assert call is not None
             loss = self._loss_of(call)
             if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div) and text_of(
                     loss.right) == divisor:
@@ -255,13 +246,20 @@ class LoopEdits:
                 self._edits.keep_part(call, loss, f"{self._step}.backward(", ")")
         if accumulation is not None:
             self._undo_division(divisor)
+            self._note(accumulation, "how many batches a step has is said by accumulation_steps in "
+                       f"the job's file; {divisor} no longer says it")
 
     def _loss_of(self, call: ast.Call) -> ast.expr:
         assert isinstance(call.func, ast.Attribute)
         loss = call.func.value
-        if isinstance(loss, ast.Call) and calls_method(loss, "scale")[0] in self._kinds.scalers:
-            return loss.args[0]
-        return loss
+        name, is_scaled = calls_method(loss if isinstance(loss, ast.Call) else None, "scale")
+        if not is_scaled:
+            return loss
+        if name not in self._kinds.scalers:
+            raise stop(call, f"{name}.scale(…), and where {name} is made was not found",
+                       "make the GradScaler in the function of the loop, and try again")
+        assert isinstance(loss, ast.Call)
+        return loss.args[0]
 
     def _undo_division(self, divisor: str) -> None:
         """A session's step.backward divides by the number of passes."""
@@ -298,7 +296,9 @@ class LoopEdits:
         if kinds:
             self._edits.drop(update)
             if "backward" in kinds:
-                loss = self._loss_of(self._loop.backwards[0].value)  # type: ignore[attr-defined]
+                call = expression(self._loop.backwards[0])
+                assert call is not None
+                loss = self._loss_of(call)
                 self._edits.insert(update.lineno,
                                    f"{self._at(3)}{self._step}.backward({self._source.of(loss)})")
             self._edits.insert(update.lineno, self._at(2) + text)
@@ -306,15 +306,12 @@ class LoopEdits:
         if update.orelse or self._loop.updates[0] not in update.body or len(
                 self._loop.updates) > 1:
             raise stop(update, "the optimizer's step has two ways", _BY_HAND)
-        self._edits.drop_lines(update.lineno, self._colon_line_of(update))
+        self._edits.drop_lines(update.lineno, self._colon_line(update))
         for one in update.body:
             if one in self._loop.updates:
                 self._edits.replace_node(one, text)
             elif self._kinds.of_block(one):
                 self._edits.drop(one)
-
-    def _colon_line_of(self, statement: ast.stmt) -> int:
-        return self._source.line_at(self._source.header_end(statement))
 
     def _move(self) -> None:
         """Each statement gets the indentation of its part."""
@@ -328,17 +325,17 @@ class LoopEdits:
             if one is not None:
                 self._move_block(one, depths)
 
-    def _move_block(self, loop: Loop, depths: "dict[int, int]") -> None:
+    def _move_block(self, loop: Loop, depths: Dict[int, int]) -> None:
         regions = lines_of(loop.body, self._source, self._colon_line(loop))
         for statement, (first, last) in zip(loop.body, regions):
             if statement in (self._loop.steps, self._loop.micro):
-                last = self._colon_line(statement)  # type: ignore[arg-type]
+                last = self._colon_line(statement)
                 depth = 2
             else:
                 depth = depths.get(id(statement), 2)
             begin = self._source.indent(statement.lineno)
             if statement is self._parts.update and isinstance(statement, ast.If):
-                head = self._colon_line_of(statement)
+                head = self._colon_line(statement)
                 self._edits.reindent(first, head, begin, self._at(2))
                 first, begin = head + 1, self._source.indent(statement.body[0].lineno)
             self._edits.reindent(first, last, begin, self._at(depth))

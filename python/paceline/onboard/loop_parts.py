@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-from typing import Iterator, List, Optional, Sequence, Set
+from typing import Iterator, List, Optional, Sequence, Set, Tuple
 
 from paceline.onboard.script import (Loop, Script, calls_method, ends_with, expression, leaves,
                                      stop, text_of)
@@ -78,7 +78,7 @@ def _index(script: Script, body: Sequence[ast.stmt], wanted: List[ast.stmt]) -> 
     return found.pop()
 
 
-def _around(loop: TrainingLoop) -> "tuple[List[ast.stmt], List[ast.stmt]]":
+def _around(loop: TrainingLoop) -> Tuple[List[ast.stmt], List[ast.stmt]]:
     if loop.epochs is None:
         return [], []
     at = loop.epochs.body.index(loop.steps)
@@ -132,6 +132,8 @@ def _find_counters(script: Script, loop: TrainingLoop, parts: Parts) -> None:
                 continue  # Counts batches.
             parts.counters.append(one)
     names = {text_of(one.target) for one in parts.counters} | {loop.index}
+    if tests and isinstance(tests[0], ast.Compare) and text_of(tests[0].left) in names:
+        parts.counts_epochs = False
     if loop.batches is None and isinstance(loop.steps, ast.For):
         names.add(text_of(loop.steps.target))
     for end in ends:
@@ -216,7 +218,7 @@ def _conditional(script: Script, statement: ast.stmt, norm: ast.expr) -> str:
     return f"{text} if {script.source.of(above.test)} else 0.0"
 
 
-def exits(block: Sequence[ast.stmt], kinds_of_exit: "tuple[type, ...]") -> Iterator[ast.stmt]:
+def exits(block: Sequence[ast.stmt], kinds_of_exit: Tuple[type, ...]) -> Iterator[ast.stmt]:
     """Statements that leave the loop whose body this is."""
     for statement in block:
         if isinstance(statement, kinds_of_exit):

@@ -31,7 +31,7 @@ class ModelEdits:
         self.notes: List[Note] = []
         self.batches = ""       # What step.batches goes over.
         self.counted_by = ""    # The loader, if it has a length.
-        self.own_loaders: List[str] = []
+        self.tells_epoch = False  # Whether it is of run.loader.
         self.batch_size: Optional[ast.expr] = None
         self.hoisted: List[str] = []  # Lines for before the loop.
         self.model = ""
@@ -49,8 +49,9 @@ class ModelEdits:
 
     def attach(self) -> str:
         """The line that attaches all of it."""
-        others = [name for name in sorted(self._kinds.schedulers | self._kinds.scalers)
-                  if self._is_here(name)]
+        others = [name for name in sorted(self._kinds.schedulers) if self._is_here(name)]
+        others += [f"*([{name}] if {name} is not None else [])" if name in self._kinds.maybe_none
+                   else name for name in sorted(self._kinds.scalers) if self._is_here(name)]
         others += sorted({one.target for one in self._script.assignments if ends_with(
             self._script.called(one.value), "AveragedModel") and self._is_here(one.target)})
         unused = ["unused_parameters=True"] if self.unused_parameters else []
@@ -70,12 +71,15 @@ class ModelEdits:
             raise stop(self._loop.steps, f"the optimizer {self._loop.optimizer} is made in another "
                        "function than the loop", _TOGETHER)
         call = made[0].value
-        for node in ast.walk(call):
-            name, _ = calls_method(node if isinstance(node, ast.Call) else None, "parameters",
-                                   "named_parameters", "configure_optimizers")
-            if name:
-                self.model = name[:-len(".module")] if name.endswith(".module") else name
-                break
+        names = [node.id for node in ast.walk(call) if isinstance(node, ast.Name)]
+        others = [one.value for name in names
+                  for one in self._script.assigned(name, self._loop.scope)]
+        clips = self._script.calls("clip_grad_norm_", of=self._loop.outer)
+        found = [name for value in [call, *others, *clips] for node in ast.walk(value)
+                 for name in [calls_method(node, "parameters", "named_parameters",
+                                           "configure_optimizers")[0]] if name]
+        if found:
+            self.model = found[0][:-len(".module")] if found[0].endswith(".module") else found[0]
         else:
             raise stop(call, "whose parameters the optimizer has is not said here",
                        f"write {self._run}.attach(model, {self._loop.optimizer}) and the loop by "
@@ -86,9 +90,9 @@ class ModelEdits:
         if not self.made:
             raise stop(call, f"the model {self.model} is made in another function than the loop",
                        _TOGETHER)
-        if any(ends_with(self._script.called(one.value), "torch.compile", "compile")
-               for one in self._script.assigned(self.model)):
-            self._note(self.made[-1], f"names of a compiled model begin with _orig_mod. in "
+        compiled = self._script.calls("torch.compile", of=self._loop.scope)
+        if compiled and self._source.statement(compiled[0]) in self.made:
+            self._note(compiled[0], f"names of a compiled model begin with _orig_mod. in "
                        f"checkpoints: attach the one that {self.model} was made of, if that matters")
 
     def _by_argument(self) -> List[Assignment]:
@@ -136,6 +140,7 @@ class ModelEdits:
                            "out")
 
     def _shard(self) -> None:
+        """fully_shard over run.mesh."""
         for call in self._script.calls("fully_shard"):
             self.is_sharded = True
             mesh = keyword(call, "mesh")
@@ -145,6 +150,9 @@ class ModelEdits:
                 end = self._source.end(call.args[-1])
                 self._edits.replace(end, end, f", mesh={self._run}.mesh")
             self._ranks.needs_run.append(call)
+        if self.is_sharded and self._kinds.scalers:
+            self._must(self._loop.steps, "a GradScaler does not go with a sharded model: train in "
+                       "bfloat16, by fully_shard's MixedPrecisionPolicy")
         for one in self._script.assignments:
             if not (self.is_sharded and ends_with(self._script.called(one.value),
                                                   "init_device_mesh")):
@@ -216,11 +224,9 @@ class ModelEdits:
             self.batch_size = self._argument(call, "batch_size")
             if dataset is not None and not self._is_iterable(dataset):
                 self._write_loader(name, call, dataset)
-                self.counted_by = name
+                self.counted_by, self.tells_epoch = name, True
                 return
-            self.own_loaders.append(name)
         else:
-            self.own_loaders.append(name)
             self.counted_by = name
         self._note(self._loop.steps, f"{name} stays a loader of your own: what it gives has to "
                    "differ by rank, and it begins anew after a restart, unless it tells its "
@@ -250,10 +256,10 @@ class ModelEdits:
         arguments.sort(key=self._source.begin)
         removed = [one for one in arguments if self._name_of(one, call) in (
             *_NOT_OF_RUN, "shuffle")]
-        for one in call.args[1:]:
-            if one not in removed:
-                begin = self._source.begin(one)
-                self._edits.replace(begin, begin, f"{self._name_of(one, call)}=")
+        for given in call.args[1:]:
+            if given not in removed:
+                begin = self._source.begin(given)
+                self._edits.replace(begin, begin, f"{self._name_of(given, call)}=")
         kept = [one for one in arguments if one not in removed]
         for at, one in enumerate(arguments):
             if one not in removed:
@@ -308,11 +314,11 @@ class ModelEdits:
         """DistributedSamplers, of other loaders too: there is no process group to ask."""
         for call in self._script.calls("DataLoader"):
             sampler = keyword(call, "sampler")
-            if text_of(call.func) == f"{self._run}.loader" or sampler is None:
+            if sampler is None:
                 continue
             statement = self._source.statement(call)
             is_training = isinstance(statement, ast.Assign) and text_of(
-                statement.targets[0]) == self.batches and self.counted_by
+                statement.targets[0]) == self.batches and self.tells_epoch
             values = [sampler, *(one.value for one in self._script.assigned(text_of(sampler)))]
             if is_training or not self._ranks.is_live(call) or not any(
                     self._script.calls("DistributedSampler", of=value) for value in values):

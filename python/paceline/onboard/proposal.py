@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import difflib
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from paceline.onboard.job_file import Job, Said, ranks_of, text_of_job, whole
 from paceline.onboard.loop_edits import LoopEdits, Names, Note
@@ -16,9 +16,12 @@ from paceline.onboard.source import Edits, Unclear
 from paceline.onboard.training_loop import Kinds, TrainingLoop, find_loop
 
 _STEPS = 1000
+_EVALUATES = ("eval", "valid", "estimate")
 # Packages with loops of their own: what makes the loop there, and what to do.
 _ADAPTERS = (
-    ("transformers", ("Trainer", "Seq2SeqTrainer", "SFTTrainer"), "the Trainer of transformers",
+    ("transformers", ("Trainer", "Seq2SeqTrainer"), "the Trainer of transformers",
+     "use the adapter paceline.hf, which makes its loop a session"),
+    ("trl", ("SFTTrainer", "DPOTrainer", "GRPOTrainer"), "a Trainer of trl",
      "use the adapter paceline.hf, which makes its loop a session"),
     ("lightning", ("Trainer",), "the Trainer of Lightning",
      "use the adapter paceline.lightning, whose Strategy makes its loop a session"),
@@ -59,15 +62,23 @@ def propose(text: str, script: str, venv: str = "") -> Proposal:
     if is_session(parsed):
         return Proposal("session", script, {}, None, _job_of_session(parsed, script, venv), [])
     for package, names, what, remedy in _ADAPTERS:
-        line = parsed.imports(package)
-        if line is not None and parsed.calls(*names):
-            return Proposal("adapter", script, {}, None, None, [],
-                            parsed.calls(*names)[0].lineno, what, remedy)
+        line = _line_of(parsed, package, names)
+        if line:
+            return Proposal("adapter", script, {}, None, None, [], line, what, remedy)
     try:
         return _Proposing(parsed, script, venv).make()
     except Unclear as problem:
         return Proposal("unclear", script, {}, None, None, [], problem.line, problem.what,
                         problem.remedy)
+
+
+def _line_of(script: Script, package: str, names: Sequence[str]) -> int:
+    """Where one of these classes is made, or derived from; 0: nowhere."""
+    used = [node.func for node in ast.walk(script.tree) if isinstance(node, ast.Call)]
+    used += [base for node in ast.walk(script.tree) if isinstance(node, ast.ClassDef)
+             for base in node.bases]
+    return min((node.lineno for node in used for name in [script.full_name(node)]
+                if name.startswith(f"{package}.") and name.rsplit(".", 1)[-1] in names), default=0)
 
 
 def is_session(script: Script) -> bool:
@@ -80,7 +91,7 @@ def is_session(script: Script) -> bool:
 
 def diff(before: str, after: str, old: str, new: str) -> str:
     """As `diff -u` prints it."""
-    lines = []
+    lines: List[str] = []
     for line in difflib.unified_diff(before.splitlines(keepends=True),
                                      after.splitlines(keepends=True), old, new):
         lines.append(line if line.endswith("\n") else line + "\n\\ No newline at end of file\n")
@@ -117,8 +128,7 @@ class _Proposing:
         model = ModelEdits(self._script, self._kinds, loop, self._names, ranks, self._edits)
         model.make()
         session = LoopEdits(self._script, self._kinds, loop, parts, self._names, self._edits)
-        session.own_loaders = model.own_loaders
-        session.make(model.batches, model.counted_by)
+        session.make(model.batches, model.counted_by, model.tells_epoch)
         notes = [*ranks.notes, *model.notes, *session.notes]
         self._write_beginning(loop, parts, ranks, model)
         before = self._above(loop.outer.lineno)
@@ -126,7 +136,7 @@ class _Proposing:
         for line in [model.attach(), *model.hoisted, *session.hoisted]:
             self._edits.insert(before, indent + line)
         edited = self._checked(loop)
-        self._note_rates(loop, notes)
+        notes += self._more_notes(loop, parts, ranks, model)
         return Proposal("proposed", self._name, self._found(loop, model), edited,
                         text_of_job(self._job(loop, parts, model)),
                         sorted(set(notes), key=lambda one: (one.line, one.text)))
@@ -197,17 +207,30 @@ class _Proposing:
                 return ""
         return f"steps={self._source.of(parts.count)}"
 
-    def _note_rates(self, loop: TrainingLoop, notes: List[Note]) -> None:
+    def _more_notes(self, loop: TrainingLoop, parts: Parts, ranks: Ranks,
+                    model: ModelEdits) -> List[Note]:
+        notes: List[Note] = []
         for node in ast.walk(loop.outer):
-            if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
-                if text_of(node.targets[0]).endswith("['lr']"):
-                    notes.append(Note(node.lineno, "the learning rate is set by hand: that goes "
-                                      "with every strategy but slipstream and auto"))
+            if isinstance(node, ast.Assign) and text_of(node.targets[0]).endswith("['lr']"):
+                notes.append(Note(node.lineno, "the learning rate is set by hand: that goes with "
+                                  "every strategy but slipstream and auto"))
+            elif isinstance(node, ast.If) and ranks.is_main(node.test):
+                called = [self._script.called(one).lower() for one in ast.walk(node)]
+                if any(word in name for name in called for word in _EVALUATES):
+                    notes.append(Note(node.lineno, "one rank evaluates while the others wait, for "
+                                      "collective_timeout_s at most; a function with @"
+                                      f"{self._names.run}.evaluation shares it (docs/session.md)"))
+        by_epochs = [one for one in parts.epoch_tail if model.is_sharded
+                     and calls_method(getattr(one, "value", None), "step")[0] in
+                     self._kinds.schedulers]
+        return notes + [Note(one.lineno, "a scheduler of a sharded model makes one step in each "
+                             "step: count it in steps, and move it behind "
+                             f"{self._names.step}.update()", must=True) for one in by_epochs]
 
     def _found(self, loop: TrainingLoop, model: ModelEdits) -> Dict[str, str]:
         last = loop.outer.end_lineno or loop.outer.lineno
         found = {"loop": f"lines {loop.outer.lineno}-{last}",
-                 "model": f"{model.model}, line {model.made[-1].lineno}",
+                 "model": f"{model.model}, line {model.made[0].lineno}",
                  "optimizer": self._where(loop.optimizer)}
         schedulers = sorted(self._kinds.schedulers)
         if schedulers:

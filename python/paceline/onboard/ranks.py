@@ -51,7 +51,7 @@ class Ranks:
 
     def _find_flags(self) -> None:
         """Variables that say whether torchrun has started the script: it has not."""
-        flags = set()
+        flags: Set[str] = set()
         for one in self._script.assignments:
             if isinstance(one.value, ast.Compare) and isinstance(one.statement, ast.Assign):
                 if self._is_flag(one.value) and isinstance(one.statement.targets[0], ast.Name):
@@ -143,10 +143,15 @@ class Ranks:
                 role = self._role(one.value)
                 if role and one.target not in parameters:
                     others = [two for two in self._script.assigned(one.target)
-                              if not self._role(two.value)
+                              if not self._is_ours(two.statement) or not self._role(two.value)
                               and not isinstance(two.value, ast.Constant)]
                     if not others:
                         self._roles.setdefault(one.target, role)
+
+    def is_main(self, test: ast.expr) -> bool:
+        """Whether what depends on the test is done by one rank alone."""
+        return any(isinstance(node, ast.expr) and self._role(node) == "main"
+                   for node in ast.walk(test))
 
     def _text(self, role: str) -> str:
         run = self._run
@@ -189,9 +194,13 @@ class Ranks:
             if role == "main" and type(node) not in _READ_ONCE and not (
                     isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
                 text = f"({text})"
+            assert isinstance(child, ast.expr)
             if role in ("rank", "local") and self._is_device(node, child):
                 text = f"{self._run}.device"
             self._replace(child, text)
+            if isinstance(node, (ast.Assign, ast.Tuple)) and role != "local":
+                self._note(child, f"{self._source.of(child)} is read once, and may change: read "
+                           f"{self._text(role)} where that matters")
 
     def _is_device(self, parent: ast.AST, node: ast.expr) -> bool:
         """Whether it stands where a device is expected: x.to(rank), x.cuda(rank)."""

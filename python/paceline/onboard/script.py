@@ -51,15 +51,6 @@ class Script:
         self.names |= set(self._imported) | set(self.functions)
         self.flags = self._read_flags()
 
-    def imports(self, package: str) -> Optional[int]:
-        """The line of the first import of a package or a part of it."""
-        for node in ast.walk(self.tree):
-            names = [one.name for one in node.names] if isinstance(node, ast.Import) else (
-                [node.module or ""] if isinstance(node, ast.ImportFrom) else [])
-            if any(f"{name}.".startswith(f"{package}.") for name in names):
-                return int(node.lineno)  # type: ignore[attr-defined]
-        return None
-
     def full_name(self, node: ast.AST) -> str:
         """`dist.barrier` as torch.distributed.barrier; empty for what is no name."""
         parts: List[str] = []
@@ -117,8 +108,10 @@ class Script:
         default of an argument of the command line."""
         if node is None:
             return None
-        if isinstance(node, ast.Constant) and is_number(node):
-            return Value(node.value, node.lineno, "")
+        if isinstance(node, ast.Constant):
+            number = node.value
+            return (Value(number, node.lineno, "")
+                    if isinstance(number, (int, float)) and not isinstance(number, bool) else None)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
             left, right = self.value(node.left), self.value(node.right)
             return left and right and Value(left.number * right.number, node.lineno, "")
@@ -134,7 +127,7 @@ class Script:
 
     def required_flags(self) -> List[str]:
         """Arguments without which the script does not start."""
-        required = []
+        required: List[str] = []
         for call in self.flags.values():
             names = [one.value for one in call.args if isinstance(one, ast.Constant)]
             is_required = keyword(call, "required")
@@ -147,7 +140,7 @@ class Script:
 
     def _read_flags(self) -> Dict[str, ast.Call]:
         """The calls of argparse's add_argument, by the attribute that the value gets."""
-        flags = {}
+        flags: Dict[str, ast.Call] = {}
         for node in ast.walk(self.tree):
             if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
                     and node.func.attr == "add_argument"):
@@ -180,10 +173,6 @@ def ends_with(name: str, *ends: str) -> bool:
     return any(f".{name}".endswith(f".{end}") for end in ends)
 
 
-def is_number(node: ast.Constant) -> bool:
-    return isinstance(node.value, (int, float)) and not isinstance(node.value, bool)
-
-
 def keyword(call: ast.Call, name: str) -> Optional[ast.expr]:
     return next((one.value for one in call.keywords if one.arg == name), None)
 
@@ -213,8 +202,9 @@ def stop(node: ast.AST, what: str, remedy: str) -> Unclear:
     return Unclear(getattr(node, "lineno", 1), what, remedy)
 
 
-def calls_method(call: Optional[ast.Call], *methods: str) -> Tuple[str, str]:
-    """The object, as text, and the method, if the call is of one of these; else empty texts."""
-    if call is not None and isinstance(call.func, ast.Attribute) and call.func.attr in methods:
+def calls_method(call: Optional[ast.AST], *methods: str) -> Tuple[str, str]:
+    """The object, as text, and the method, if it is a call of one of these; else empty texts."""
+    if (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)
+            and call.func.attr in methods):
         return text_of(call.func.value), call.func.attr
     return "", ""

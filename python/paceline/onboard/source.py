@@ -140,13 +140,27 @@ class Edits:
         self._spans.append(_Span(begin, end, len(self._spans), text))
 
     def replace_node(self, node: ast.AST, text: str) -> None:
+        self._check(node)
         self.replace(self._source.begin(node), self._source.end(node), text)
 
     def keep_part(self, whole: ast.AST, part: ast.AST, before: str = "", after: str = "") -> None:
         """Puts `part` of the node in its place, between two texts."""
         source = self._source
+        self._check(whole)
         self.replace(source.begin(whole), source.begin(part), before)
         self.replace(source.end(part), source.end(whole), after)
+
+    def _check(self, node: ast.AST) -> None:
+        """Before 3.12, Python does not say where in an f-string an expression is."""
+        if any(isinstance(one, ast.JoinedStr) for one in self._source.ancestors(node)):
+            try:
+                found = ast.parse(self._source.of(node), mode="eval").body
+            except (SyntaxError, IndexError, ValueError):
+                found = ast.Constant(None)
+            if ast.dump(found) != ast.dump(node):
+                raise Unclear(self._source.statement(node).lineno, "an f-string of several lines, "
+                              f"with `{ast.unparse(node)}` in it",
+                              "take that out of the text, into a variable, and try again")
 
     def insert(self, line: int, text: str) -> None:
         """A line of its own, before this one; behind those that were inserted there before."""
@@ -192,7 +206,8 @@ class Edits:
         for statement in self._dropped:
             lines.update(range(statement.lineno, (statement.end_lineno or statement.lineno) + 1))
         lines |= self._doubled_blanks(lines)
-        text, at = [], 0
+        text: List[str] = []
+        at = 0
         source = self._source
         for span in sorted(self._spans, key=self._order):
             if not self._is_line(span) and source.line_at(span.begin) in lines:
@@ -213,7 +228,8 @@ class Edits:
 
     def _kept(self, begin: int, end: int, dropped: Set[int]) -> str:
         """What is left of a part of the text."""
-        source, kept = self._source, []
+        source = self._source
+        kept: List[str] = []
         while begin < end:
             line = source.line_at(begin)
             until = min(end, source.begin_of(line + 1))
@@ -236,7 +252,7 @@ class Edits:
 
     def _doubled_blanks(self, dropped: Set[int]) -> Set[int]:
         """Blank lines behind what is dropped, where others are before it."""
-        doubled = set()
+        doubled: Set[int] = set()
         for line in sorted(dropped):
             if line - 1 in dropped:
                 continue
@@ -261,7 +277,7 @@ def _blocks(tree: ast.AST) -> Iterator[Sequence[ast.stmt]]:
 def lines_of(block: Sequence[ast.stmt], source: Source, head: int) -> List[Tuple[int, int]]:
     """First and last line of each statement, with the comments before it, and of the last one with
     those behind it. head: the last line before the block."""
-    regions = []
+    regions: List[Tuple[int, int]] = []
     for statement in block:
         last = statement.end_lineno or statement.lineno
         regions.append((head + 1, last))

@@ -48,9 +48,13 @@ class Kinds:
 
     def __init__(self, script: Script) -> None:
         self.scalers = _made_by(script, "GradScaler")
+        self.maybe_none = {one.target for one in script.assignments if one.target in self.scalers
+                           and (
+                               isinstance(one.value, ast.IfExp) or _is_none(one.value))}
         self.optimizers = {one.target for one in script.assignments
                            if _makes_optimizer(script.called(one.value))}
-        stepped, zeroed = set(), set()
+        stepped: Set[str] = set()
+        zeroed: Set[str] = set()
         for node in ast.walk(script.tree):
             call = node if isinstance(node, ast.Call) else None
             name, method = calls_method(call, "step", "zero_grad")
@@ -110,9 +114,9 @@ def find_loop(script: Script, kinds: Kinds) -> TrainingLoop:
                        "step.backward takes the loss alone; " + _BY_HAND)
     updates = _updates(script, kinds, first)
     loop = _shape(script, kinds, backwards, updates)
-    for one in (loop.epochs, loop.steps, loop.micro):
-        if one is not None:
-            _check_head(script, one)
+    for head in (loop.epochs, loop.steps, loop.micro):
+        if head is not None:
+            _check_head(script, head)
     if loop.batches is None:
         _find_fetch(script, loop)
     return loop
@@ -290,7 +294,14 @@ def _draws(script: Script, value: ast.expr) -> bool:
 
 
 def _made_by(script: Script, *names: str) -> Set[str]:
-    return {one.target for one in script.assignments if ends_with(script.called(one.value), *names)}
+    """Targets of assignments of such a call, also in the branches of an `… if … else …`."""
+    return {one.target for one in script.assignments for value in (
+        [one.value.body, one.value.orelse] if isinstance(one.value, ast.IfExp) else [one.value])
+            if ends_with(script.called(value), *names)}
+
+
+def _is_none(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _makes_optimizer(name: str) -> bool:
