@@ -173,6 +173,7 @@ class _Proposing:
         line = self._above(first.lineno)
         indent = self._source.indent(first.lineno)
         run = self._names.run
+        self._edits.insert(self._behind_imports(), "import paceline")
         self._edits.insert(line, f"{indent}{run} = paceline.init("
                            f"{self._steps_of(parts, first.lineno)})")
         if ranks.fixed_device:
@@ -182,7 +183,6 @@ class _Proposing:
                 for one in self._script.assigned(ranks.fixed_device, loop.scope):
                     if ranks.is_live(one.statement) and isinstance(one.value, ast.Constant):
                         self._edits.replace_node(one.value, f"str({run}.device)")
-        self._edits.insert(self._behind_imports(), "import paceline")
 
     def _behind_imports(self) -> int:
         line = 1

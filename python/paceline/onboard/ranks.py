@@ -13,7 +13,9 @@ from paceline.onboard.source import Edits
 _VARIABLES = {"RANK": "rank", "WORLD_SIZE": "world", "LOCAL_RANK": "local"}
 _SINGLES = ("torch.distributed.barrier", "torch.cuda.set_device",
             "torch.distributed.init_process_group", "torch.distributed.destroy_process_group")
-_READ_ONCE = {ast.BoolOp, ast.If, ast.While, ast.Call, ast.keyword, ast.Assign, ast.Return,
+_IS_FIRST = ("== 0", "<= 0", "in (0, -1)", "in (-1, 0)", "in [0, -1]", "in [-1, 0]")
+# Around which a comparison needs no parentheses.
+_LOOSE = {ast.BoolOp, ast.If, ast.While, ast.Call, ast.keyword, ast.Assign, ast.Return,
               ast.FormattedValue}
 
 
@@ -120,8 +122,8 @@ class Ranks:
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and self._role(node.left):
             return "local" if "device_count" in text_of(node.right) else ""
         if isinstance(node, ast.Compare) and self._role(node.left) in ("rank", "local"):
-            return "main" if text_of(node).split(" ", 1)[1] in (
-                "== 0", "in (0, -1)", "in (-1, 0)", "in [-1, 0]", "<= 0") else ""
+            compared = text_of(node)[len(text_of(node.left)):].strip()
+            return "main" if compared in _IS_FIRST else ""
         if isinstance(node, ast.Call):
             name = self._script.called(node)
             if name == "int" and node.args:
@@ -191,7 +193,7 @@ class Ranks:
                            f"function; hand it {self._text(role)}")
                 continue
             text = self._text(role)
-            if role == "main" and type(node) not in _READ_ONCE and not (
+            if role == "main" and type(node) not in _LOOSE and not (
                     isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.Not)):
                 text = f"({text})"
             assert isinstance(child, ast.expr)
