@@ -183,7 +183,7 @@ class StoppedTest(unittest.TestCase):
         clip = "    norm = torch.nn.utils.clip_grad_norm_(model.parameters(), 1)\n"
         self.check(HEAD + LOOP.replace("    optimizer.step()\n",
                                        clip + "    optimizer.step()\n    print(norm)\n"), 11,
-                   "norm is used")
+                   "norm is used", "leave norm out")
 
     def test_clipping_by_value(self):
         clip = "    torch.nn.utils.clip_grad_value_(model.parameters(), 1)\n"
@@ -214,6 +214,11 @@ class StoppedTest(unittest.TestCase):
         self.check(HEAD + "for epoch in range(3):\n    if epoch > 1:\n        x = 3\n"
                    + textwrap.indent(LOOP, "    "), 10, "where an epoch begins")
 
+    def test_tensor_parallelism(self):
+        head = "from torch.distributed.tensor.parallel import parallelize_module\n" + HEAD
+        self.check(head + "parallelize_module(model, None, {})\n" + LOOP, 10, "parallelize_module",
+                   "docs/sharded.md")
+
     def test_scale_of_nothing_known(self):
         self.check(HEAD + LOOP.replace("model(x).", "amp.scale(model(x))."), 10, "amp.scale",
                    "make the GradScaler")
@@ -243,8 +248,15 @@ class RulesTest(unittest.TestCase):
             self.assertNotIn(gone, text)
 
     def test_blocks_that_lose_all(self):
+        text = self.edited(HEAD + "if len(data) > 1:\n    model = DDP(model)\nelse:\n    print()\n"
+                           + LOOP)
+        self.assertIn("if len(data) > 1:\n    pass\nelse:\n    print()\n", text)
         text = self.edited(HEAD + "if len(data) > 1:\n    model = DDP(model)\n" + LOOP)
-        self.assertIn("if len(data) > 1:\n    pass\n", text)
+        self.assertNotIn("len(data)", text)
+
+    def test_epochs_that_leave_nothing_behind(self):
+        text = self.edited(HEAD + "for epoch in range(3):\n" + textwrap.indent(LOOP, "    "))
+        self.assertTrue(text.endswith("        step.update()\n"), text)
 
     def test_samplers_of_other_loaders(self):
         text = self.edited(HEAD + "test = DataLoader(data, 8, sampler=DistributedSampler(data, "
@@ -288,6 +300,14 @@ class RulesTest(unittest.TestCase):
         self.assertIn("\n        done = step.number + 1\n", one.edited)
         self.assertIn("import paceline\nrun = paceline.init(steps=300)\n", one.edited)
         self.assertIn("\nsteps: 300 ", one.job)
+
+    def test_a_loss_that_is_used_besides(self):
+        one = proposal(HEAD + "total = 0\nfor i, x in enumerate(loader):\n    loss = model(x) / 4\n"
+                       "    total += loss.item()\n    loss.backward()\n    if i % 4 == 0:\n"
+                       "        optimizer.step()\n        optimizer.zero_grad()\n")
+        self.assertIn("            loss = model(x)\n", one.edited)
+        self.assertIn("\naccumulation_steps: 4 ", one.job)
+        self.assertIn((12, "loss is no longer divided by 4: divide it here", False), one.notes)
 
     def test_exits_are_told(self):
         one = proposal(HEAD + LOOP + "    if x > 3:\n        break\n")

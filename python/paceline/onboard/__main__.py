@@ -170,6 +170,9 @@ def _fail(text: str, code: int) -> int:
 
 def run(arguments: Optional[List[str]] = None) -> int:
     """As main; an interrupt ends it as `paceline`'s other verbs."""
+    if sys.version_info < (3, 9):
+        return _fail("paceline init needs Python 3.9 or newer, and this is "
+                     f"{sys.version.split()[0]}; activate an environment with one", _FAILED)
     try:
         return main(sys.argv[1:] if arguments is None else arguments)
     except KeyboardInterrupt:

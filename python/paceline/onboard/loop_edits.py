@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import ast
-from typing import Dict, List, NamedTuple, Optional, Tuple
+from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from paceline.onboard.loop_parts import Parts, exits, names_of
 from paceline.onboard.script import Loop, Script, calls_method, expression, stop, text_of
 from paceline.onboard.source import Edits, lines_of
 from paceline.onboard.training_loop import Kinds, TrainingLoop
 
+_RANDOM = ("torch.randint", "torch.randperm", "torch.rand", "torch.randn")
 _BY_HAND = "change the loop by hand, as docs/session.md shows"
 
 
@@ -82,13 +83,14 @@ class LoopEdits:
         self._edits.insert(first, f"{self._at(1)}with {self._step}:")
         for line in self._first_lines():
             self._edits.insert(first, self._at(2) + line)
+        is_random = self._is_random()
         if loop.epochs is not None or loop.micro is not None:
             head = loop.inner
             self._edits.replace(source.begin(head), source.header_end(head), inner)
-            if self._is_random():
+            if is_random:
                 self._edits.insert(head.lineno, self._at(2) + self._seed())
             return
-        if self._is_random():
+        if is_random:
             where = loop.fetch.lineno if loop.fetch is not None else first
             self._edits.insert(where, self._at(2) + self._seed())
         if loop.fetch is not None:
@@ -105,11 +107,14 @@ class LoopEdits:
         loop = self._loop
         if loop.batches is not None:
             return False
-        if loop.fetch is None:
-            return any(name in ("torch.randint", "torch.randperm", "torch.rand", "torch.randn")
-                       for one in self._parts.in_pass for node in ast.walk(one)
-                       for name in [self._script.called(node)])
-        return self._script.called(loop.fetch.value) != "next"
+        if loop.fetch is not None:
+            return self._script.called(loop.fetch.value) != "next"
+        is_random = any(self._script.called(node) in _RANDOM for one in self._parts.in_pass
+                        for node in ast.walk(one))
+        if not is_random:
+            self._note(loop.steps, "no batch was found in the loop: all ranks train on the same "
+                       f"data, unless you divide it by {self._run}.rank")
+        return is_random
 
     def _first_lines(self) -> List[str]:
         """What the variables of the loops' heads are in a session."""
@@ -263,6 +268,7 @@ class LoopEdits:
 
     def _undo_division(self, divisor: str) -> None:
         """A session's step.backward divides by the number of passes."""
+        undone: Dict[str, int] = {}  # Lines of divisions that are gone, by what they divided.
         for node in [n for one in self._parts.in_pass for n in ast.walk(one)]:
             value = getattr(node, "value", None)
             if not (isinstance(node, (ast.Assign, ast.AugAssign)) and isinstance(value, (
@@ -271,16 +277,26 @@ class LoopEdits:
             if (isinstance(node, ast.AugAssign) and isinstance(node.op, ast.Div)
                     and text_of(value) == divisor):
                 self._edits.drop(node)
+                undone[text_of(node.target)] = node.lineno
             elif (isinstance(node, ast.Assign) and isinstance(value, ast.BinOp)
                   and isinstance(value.op, ast.Div) and text_of(value.right) == divisor):
+                undone[text_of(node.targets[0])] = node.lineno
                 if text_of(node.targets[0]) == text_of(value.left):
                     self._edits.drop(node)
                 else:
                     self._edits.keep_part(value, value.left)
+        restored: Set[int] = set()
         for node in ast.walk(self._loop.outer):
             if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult)
-                    and text_of(node.right) == divisor and "loss" in text_of(node.left)):
+                    and text_of(node.right) == divisor and undone.keys() & {
+                        text_of(one) for one in ast.walk(node.left)}):
                 self._edits.keep_part(node, node.left)
+                restored.update(map(id, ast.walk(node)))
+        for node in ast.walk(self._loop.outer):
+            if (isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+                    and node.lineno > undone.get(node.id, node.lineno) and id(node) not in restored
+                    and self._source.statement(node) not in self._loop.backwards):
+                self._note(node, f"{node.id} is no longer divided by {divisor}: divide it here")
 
     def _write_update(self) -> None:
         update, parts = self._parts.update, self._parts

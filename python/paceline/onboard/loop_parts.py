@@ -22,7 +22,7 @@ class Parts:
     epoch_tail: List[ast.stmt]
     before: List[ast.stmt]   # In `steps`, before the first batch.
     in_pass: List[ast.stmt]  # Of one batch.
-    between: List[ast.stmt]  # Parts of the update that step.update() makes.
+    between: List[ast.stmt]  # Behind the passes, before the optimizer's step.
     update: ast.stmt         # Has the optimizer's step.
     behind: List[ast.stmt]
     ends: List[ast.If]       # End the loop after a number of steps.
@@ -46,10 +46,6 @@ def divide(script: Script, kinds: Kinds, loop: TrainingLoop) -> Parts:
     if loop.micro is not None:
         before, in_pass = body[:at_backward], list(loop.micro.body)
         between, behind = body[at_backward + 1:at_update], body[at_update + 1:]
-        for one in between:
-            if not kinds.of_block(one):
-                raise stop(one, "a statement between the batches and the optimizer's step",
-                           "put it behind the step, and try again")
     else:
         last = max([at_backward] + [i for i in range(at_backward, at_update)
                                     if not kinds.of_block(body[i])])
@@ -192,7 +188,8 @@ def _find_clip(script: Script, kinds: Kinds, loop: TrainingLoop, parts: Parts) -
             for name in ast.walk(statement.targets[0]):
                 if isinstance(name, ast.Name) and script.uses(name.id, loop.outer):
                     raise stop(statement, f"the gradients' norm is used, as {name.id}",
-                               "step.update(clip=…) clips, and gives no norm; " + _BY_HAND)
+                               "step.update(clip=…) clips, and gives no norm: leave "
+                               f"{name.id} out where it is shown, and try again")
             call = statement.value
         else:
             call = expression(statement)  # type: ignore[assignment]

@@ -141,6 +141,10 @@ class ModelEdits:
 
     def _shard(self) -> None:
         """fully_shard over run.mesh."""
+        for call in self._script.calls("parallelize_module", "PipelineStage"):
+            raise stop(call, f"{self._script.called(call)}: parallelism besides that of data and "
+                       "shards", "for tensors see docs/sharded.md (paceline.init(mesh=…)); change "
+                       "the script by hand")
         for call in self._script.calls("fully_shard"):
             self.is_sharded = True
             mesh = keyword(call, "mesh")
@@ -185,8 +189,6 @@ class ModelEdits:
                 batches = made[0].value.args[0]
         if batches is None:
             self.batches = "[None]"
-            self._note(loop.steps, "no batch was found in the loop: all ranks train on the same "
-                       f"data, unless you divide it by {self._run}.rank")
             return
         if isinstance(batches, (ast.Name, ast.Attribute)):
             self.batches = text_of(batches)
@@ -301,7 +303,7 @@ class ModelEdits:
                    "give step.batches this loader by hand (docs/session.md, loaders of your own)")
 
     def _write_datasets(self, name: str, dataset: ast.expr) -> None:
-        for node in ast.walk(self._script.tree):
+        for node in ast.walk(self._loop.scope):
             if (isinstance(node, ast.Attribute) and text_of(node.value) == name
                     and not self._edits.is_dropped(node)):
                 if node.attr == "dataset" and isinstance(dataset, ast.Name):

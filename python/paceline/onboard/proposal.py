@@ -129,14 +129,15 @@ class _Proposing:
         model.make()
         session = LoopEdits(self._script, self._kinds, loop, parts, self._names, self._edits)
         session.make(model.batches, model.counted_by, model.tells_epoch)
-        notes = [*ranks.notes, *model.notes, *session.notes]
         self._write_beginning(loop, parts, ranks, model)
         before = self._above(loop.outer.lineno)
         indent = self._source.indent(loop.outer.lineno)
         for line in [model.attach(), *model.hoisted, *session.hoisted]:
             self._edits.insert(before, indent + line)
         edited = self._checked(loop)
-        notes += self._more_notes(loop, parts, ranks, model)
+        notes = [one for one in [*ranks.notes, *model.notes]
+                 if not self._edits.has_dropped(one.line)]
+        notes += [*session.notes, *self._more_notes(loop, parts, ranks, model)]
         return Proposal("proposed", self._name, self._found(loop, model), edited,
                         text_of_job(self._job(loop, parts, model)),
                         sorted(set(notes), key=lambda one: (one.line, one.text)))
@@ -167,6 +168,7 @@ class _Proposing:
                          model: ModelEdits) -> None:
         """`import paceline`, and `run = paceline.init()` before what needs it."""
         needs = [*ranks.needs_run, *model.made, loop.outer, *([ranks.group] if ranks.group else [])]
+        needs = [one for one in needs if self._script.scope(one) is loop.scope]
         body = loop.scope.body
         first = next(one for one in body if any(
             need is one or one in self._source.ancestors(need) for need in needs))

@@ -13,6 +13,9 @@ from paceline.onboard.source import Edits
 _VARIABLES = {"RANK": "rank", "WORLD_SIZE": "world", "LOCAL_RANK": "local"}
 _SINGLES = ("torch.distributed.barrier", "torch.cuda.set_device",
             "torch.distributed.init_process_group", "torch.distributed.destroy_process_group")
+# How the names of what needs a process group begin.
+_COLLECTIVES = ("all_", "barrier", "monitored_barrier", "broadcast", "gather", "reduce", "scatter",
+                "send", "recv", "isend", "irecv", "new_group", "is_initialized")
 _IS_FIRST = ("== 0", "<= 0", "in (0, -1)", "in (-1, 0)", "in [0, -1]", "in [-1, 0]")
 # Around which a comparison needs no parentheses.
 _LOOSE = {ast.BoolOp, ast.If, ast.While, ast.Call, ast.keyword, ast.Assign, ast.Return,
@@ -200,9 +203,21 @@ class Ranks:
             if role in ("rank", "local") and self._is_device(node, child):
                 text = f"{self._run}.device"
             self._replace(child, text)
-            if isinstance(node, (ast.Assign, ast.Tuple)) and role != "local":
-                self._note(child, f"{self._source.of(child)} is read once, and may change: read "
-                           f"{self._text(role)} where that matters")
+            self._tell_keeping(node, child, role)
+
+    def _tell_keeping(self, parent: ast.AST, node: ast.AST, role: str) -> None:
+        """What is made with a rank's number, before the loop, keeps it."""
+        call = self._source.parents[parent] if isinstance(parent, ast.keyword) else parent
+        if role == "local" or self._script.loops_around(node):
+            return
+        if isinstance(call, ast.Call):
+            if role == "rank" and self._script.called(call) and not self._edits.is_dropped(call) and (
+                    not ends_with(self._script.called(call), "print", "manual_seed", "seed")):
+                self._note(node, f"{self._text(role)} is -1 in a spare, and may change: what is "
+                           "made with it here keeps the first one")
+        elif isinstance(parent, (ast.Assign, ast.Tuple)):
+            self._note(node, f"{self._source.of(node)} is read once, and may change: read "
+                       f"{self._text(role)} where that matters")
 
     def _is_device(self, parent: ast.AST, node: ast.expr) -> bool:
         """Whether it stands where a device is expected: x.to(rank), x.cuda(rank)."""
@@ -220,11 +235,12 @@ class Ranks:
                     or not self.is_live(one.statement)
                     or self._script.scope(one.statement) is not self._scope):
                 continue
-            has_object = bool(self._script.calls("torch.device", of=one.value))
+            has_object = bool(self._script.calls(
+                "torch.device", "accelerator.current_accelerator", of=one.value))
             texts = [node.value for node in ast.walk(one.value) if isinstance(node, ast.Constant)
                      and isinstance(node.value, str)]
             names_one = any(text.split(":")[0] in ("cuda", "cpu", "mps") for text in texts)
-            if not names_one or "type" in one.target or not (
+            if not (names_one or has_object) or "type" in one.target or not (
                     has_object or isinstance(one.value, (ast.Constant, ast.JoinedStr))
                     or "is_available" in text_of(one.value)):
                 continue
@@ -238,19 +254,17 @@ class Ranks:
         """What of torch.distributed is left for a person."""
         for node in ast.walk(self._script.tree):
             name = self._script.called(node)
-            if not name.startswith("torch.distributed.") or self._edits.is_dropped(node) or (
-                    not self.is_live(node)) or name.startswith((
-                        "torch.distributed.checkpoint", "torch.distributed.fsdp",
-                        "torch.distributed.device_mesh", "torch.distributed.get_")):
+            last = name.rsplit(".", 1)[-1]
+            if (not name.startswith("torch.distributed.") or not last.startswith(_COLLECTIVES)
+                    or self._edits.is_dropped(node) or not self.is_live(node)):
                 continue
             scope = self._script.scope(node)
             if getattr(scope, "name", "") in (
                     self._functions_that("torch.distributed.init_process_group")
                     | self._functions_that("torch.distributed.destroy_process_group")):
                 continue
-            last = name.rsplit(".", 1)[-1]
-            if last in ("is_initialized", "is_available"):
-                if last == "is_initialized" and self._script.is_visible(self._scope, node):
+            if last == "is_initialized":
+                if self._script.is_visible(self._scope, node):
                     self._edits.replace_node(node, "True")
                 continue
             remedy = ("leave it out" if last == "barrier"

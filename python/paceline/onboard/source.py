@@ -188,6 +188,10 @@ class Edits:
     def is_dropped(self, node: ast.AST) -> bool:
         return any(one in self._dropped for one in (node, *self._source.ancestors(node)))
 
+    def has_dropped(self, line: int) -> bool:
+        return line in self._dropped_lines or any(
+            one.lineno <= line <= (one.end_lineno or one.lineno) for one in self._dropped)
+
     def reindent(self, first: int, last: int, indent: str, wanted: str) -> None:
         """Lines that begin with `indent` begin with `wanted` instead. Strings stay as they are."""
         if indent == wanted:
@@ -239,14 +243,21 @@ class Edits:
         return "".join(kept)
 
     def _fill_blocks(self) -> None:
-        """A block that has lost all its statements gets a `pass`."""
+        """A block that has lost all its statements gets a `pass`, or goes with its `if`."""
         emptied = [block for block in _blocks(self._source.tree)
                    if block and all(one in self._dropped for one in block)
                    and not self.is_dropped(self._source.parents[block[0]])]
         for block in emptied:
             first = block[0]
+            owner = self._source.parents[first]
             if first.lineno in self._dropped_lines:
                 continue
+            if isinstance(owner, ast.If) and not owner.orelse and not isinstance(
+                    self._source.parents[owner], ast.If):
+                siblings = next(one for one in _blocks(self._source.tree) if owner in one)
+                if any(one not in self._dropped and one is not owner for one in siblings):
+                    self._dropped.append(owner)
+                    continue
             self._dropped.remove(first)
             self.replace_node(first, "pass")
 
