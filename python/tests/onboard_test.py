@@ -1,4 +1,4 @@
-"""What `paceline init` proposes for the scripts in tests/onboard: NAME.expected beside each NAME.py.
+"""What `paceline init` proposes for the scripts in tests/onboard: NAME.expected for NAME.py.
 
 `PYTHONPATH=python python3 python/tests/onboard_test.py --write` writes these files anew.
 """
@@ -258,6 +258,32 @@ class RulesTest(unittest.TestCase):
         text = self.edited(HEAD + "for epoch in range(3):\n" + textwrap.indent(LOOP, "    "))
         self.assertTrue(text.endswith("        step.update()\n"), text)
 
+    def test_what_is_set_once_an_epoch(self):
+        text = self.edited(
+            HEAD + "rank = int(os.environ['RANK'])\nfor epoch in range(3):\n"
+            "    total = torch.zeros(2).to(rank)\n    print('epoch', epoch, rank)\n"
+            + textwrap.indent(LOOP, "    ") + "        total += 1\n    print(total)\n")
+        self.assertIn("\ntotal = torch.zeros(2).to(run.device)\nfor step in run.steps():\n", text)
+        length = "max(1, len(loader) // step.passes)"
+        self.assertIn(f"        if step.number % {length} == 0:  # An epoch begins.\n"
+                      f"            epoch = step.number // {length}\n"
+                      "            print('epoch', epoch, run.rank)\n        for x in", text)
+        self.assertTrue(text.endswith(
+            "        step.update()\n        total += 1\n"
+            f"        if (step.number + 1) % {length} == 0:  # An epoch ends.\n"
+            "            print(total)\n            total = torch.zeros(2).to(run.device)\n"), text)
+
+    def test_files_that_all_ranks_write(self):
+        save = "torch.save(model.state_dict(), 'model.pt')\n"
+        one = proposal(HEAD + LOOP + save + "if dist.get_rank() == 0:\n    " + save)
+        self.assertEqual([note.line for note in one.notes if note.must], [13])
+
+    def test_variables_that_are_gone(self):
+        one = proposal(HEAD + "sampler = DistributedSampler(data)\nfor epoch in range(3):\n"
+                       + textwrap.indent(LOOP, "    ") + "print(len(sampler), epoch)\n")
+        self.assertEqual([(note.line, note.text.split()[0]) for note in one.notes if note.must],
+                         [(15, "epoch"), (15, "sampler")])
+
     def test_samplers_of_other_loaders(self):
         text = self.edited(HEAD + "test = DataLoader(data, 8, sampler=DistributedSampler(data, "
                            "shuffle=False), num_workers=1)\n" + LOOP)
@@ -266,7 +292,8 @@ class RulesTest(unittest.TestCase):
     def test_arguments_of_loaders(self):
         head = HEAD.replace(", loader\n", "\n")
         for given, wanted in (
-                ("data", "data, shuffle=False"), ("data, 8, True", "data, batch_size=8, shuffle=True"),
+                ("data", "data, shuffle=False"),
+                ("data, 8, True", "data, batch_size=8, shuffle=True"),
                 ("data, sampler=DistributedSampler(data)", "data"),
                 ("data, shuffle=(1 > 2), sampler=DistributedSampler(data, shuffle=False)",
                  "data, shuffle=(False)"),
@@ -289,10 +316,12 @@ class RulesTest(unittest.TestCase):
             HEAD + "scaler = torch.amp.GradScaler() if len(data) else None\n"
             "for x in loader:\n    loss = model(x)\n    if scaler is not None:\n"
             "        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n"
-            "        scaler.update()\n    else:\n        loss.backward()\n        optimizer.step()\n")
+            "        scaler.update()\n    else:\n        loss.backward()\n"
+            "        optimizer.step()\n")
         self.assertIn("attach(model, optimizer, *([scaler] if scaler is not None else []))\n", text)
-        self.assertTrue(text.endswith("            loss = model(x)\n            step.backward(loss)\n"
-                                      "        step.update()\n"), text)
+        self.assertTrue(text.endswith(
+            "            loss = model(x)\n            step.backward(loss)\n"
+            "        step.update()\n"), text)
 
     def test_a_while_around_the_loader(self):
         one = proposal(HEAD + "done = 0\nwhile done < 300:\n" + textwrap.indent(

@@ -52,9 +52,8 @@ def ranks_of(is_sharded: bool) -> int:
 
 def text_of_job(job: Job) -> str:
     """The YAML, in which a guess is marked as one."""
-    lines = [f"# Made by `paceline init {job.script}`; docs/job-file.md has all keys. What the script"
-             " does not say is marked",
-             "# as a guess: look at it before `paceline submit`."]
+    lines = [f"# Made by `paceline init {job.script}`; docs/job-file.md has all keys.",
+             "# What the script does not say is marked as a guess: look at it before you submit."]
     lines.append(f"name: {job_name(job.script)}")
     ranks = ranks_of(job.is_sharded)
     lines.append(_guess(f"ranks: {ranks}", "as many as you have slots or GPUs for, less a spare"))
@@ -68,7 +67,7 @@ def text_of_job(job: Job) -> str:
                      "behind its name.")
     lines.append("session: true")
     if job.venv:
-        lines.append(_guess(f"venv: {_quoted(job.venv)}", "the active one; all nodes have to see it"))
+        lines.append(_guess(f"venv: {_quoted(job.venv)}", "the active one, on all nodes"))
     else:
         lines.append("# venv: .venv" + " " * (_COLUMN - 13)
                      + "# Your environment with torch and paceline.")

@@ -133,7 +133,7 @@ class LoopEdits:
             if self._is_read(name, before=counter.lineno):
                 lines.append(f"{name} = {self._step}.number")
         if loop.micro is not None:
-            for name in names_of(loop.micro):
+            for name in sorted(names_of(loop.micro)):
                 if name != "_" and self._is_read(name):
                     raise stop(loop.micro, f"{name}, the number of a batch in its step, is used",
                                _BY_HAND)
@@ -154,11 +154,11 @@ class LoopEdits:
         heads = [loop.test for loop in [self._loop.outer] if isinstance(loop, ast.While)]
         heads += [one.test for one in [self._parts.update] if isinstance(one, ast.If)]
         ignored = {id(node) for head in heads for node in ast.walk(head)}
-        return any(text_of(node) == name and id(node) not in ignored
+        nodes = [node for node in ast.walk(self._loop.outer)
+                 if isinstance(node, (ast.Name, ast.Attribute)) and text_of(node) == name]
+        return any(isinstance(node.ctx, ast.Load) and id(node) not in ignored
                    and (before is None or node.lineno < before)
-                   and not self._edits.is_dropped(node)
-                   for node in ast.walk(self._loop.outer)
-                   if isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load))
+                   and not self._edits.is_dropped(node) for node in nodes)
 
     def _write_counters(self) -> None:
         for counter in self._parts.counters:
@@ -180,11 +180,15 @@ class LoopEdits:
         length = f"max(1, len({counted_by}) // {self._step}.passes)"
         if heads:
             self._check_heads(heads)
-            self._edits.insert(self._region(heads[0], loop.epochs)[0],
-                               f"{self._at(2)}if {self._step}.number % {length} == 0:"
+            where = self._region(heads[0], loop.epochs)[0]
+            self._edits.insert(where, f"{self._at(2)}if {self._step}.number % {length} == 0:"
                                "  # An epoch begins.")
+            for name in sorted(names_of(loop.epochs)):
+                if any(self._script.uses(name, head) for head in heads):  # Before its first batch.
+                    self._edits.insert(where, f"{self._at(3)}{name} = {self._step}.number // "
+                                       f"{length}{self._offset()}")
         for one in resets:
-            self.hoisted.append(self._source.of(one))
+            self.hoisted.append(self._edits.of(one))
             self._edits.drop(one)
         if tail or resets:
             where = self._region(tail[0], loop.epochs)[0] if tail else self._last_line() + 1
@@ -192,8 +196,8 @@ class LoopEdits:
                                "  # An epoch ends.")
             behind = self._last_line() + 1
             for one in resets:
-                self._edits.insert(behind, self._at(3) + self._source.of(one))
-        for name in names_of(loop.epochs):
+                self._edits.insert(behind, self._at(3) + self._edits.of(one))
+        for name in sorted(names_of(loop.epochs)):
             if self._is_read(name):
                 value = f"{counted_by}.epoch" if tells_epoch else f"{self._step}.number // {length}"
                 if not counted_by:
@@ -244,9 +248,6 @@ class LoopEdits:
             call = expression(backward)
             assert call is not None
             loss = self._loss_of(call)
-            if isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div) and text_of(
-                    loss.right) == divisor:
-                loss = loss.left
             if not self._edits.is_dropped(backward):
                 self._edits.keep_part(call, loss, f"{self._step}.backward(", ")")
         if accumulation is not None:
@@ -257,14 +258,22 @@ class LoopEdits:
     def _loss_of(self, call: ast.Call) -> ast.expr:
         assert isinstance(call.func, ast.Attribute)
         loss = call.func.value
-        name, is_scaled = calls_method(loss if isinstance(loss, ast.Call) else None, "scale")
+        name, is_scaled = calls_method(loss, "scale")
         if not is_scaled:
-            return loss
+            return self._whole(loss)
         if name not in self._kinds.scalers:
             raise stop(call, f"{name}.scale(…), and where {name} is made was not found",
                        "make the GradScaler in the function of the loop, and try again")
         assert isinstance(loss, ast.Call)
-        return loss.args[0]
+        return self._whole(loss.args[0])
+
+    def _whole(self, loss: ast.expr) -> ast.expr:
+        """The loss without its division by the number of batches."""
+        divisor = self._parts.accumulation
+        if (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div) and divisor is not None
+                and text_of(loss.right) == text_of(divisor)):
+            return loss.left
+        return loss
 
     def _undo_division(self, divisor: str) -> None:
         """A session's step.backward divides by the number of passes."""
@@ -316,7 +325,7 @@ class LoopEdits:
                 assert call is not None
                 loss = self._loss_of(call)
                 self._edits.insert(update.lineno,
-                                   f"{self._at(3)}{self._step}.backward({self._source.of(loss)})")
+                                   f"{self._at(3)}{self._step}.backward({self._edits.of(loss)})")
             self._edits.insert(update.lineno, self._at(2) + text)
             return
         if update.orelse or self._loop.updates[0] not in update.body or len(

@@ -156,7 +156,8 @@ def _find_dropped(script: Script, kinds: Kinds, loop: TrainingLoop, parts: Parts
             parts.bars.append(one)
         elif _opens(script, loop, one):
             parts.dropped.append(one)
-    parts.dropped += [one for one in loop.fetches if one is not loop.fetch or loop.micro is not None]
+    parts.dropped += [one for one in loop.fetches
+                      if one is not loop.fetch or loop.micro is not None]
     parts.dropped += [one for one in parts.ends if one not in parts.dropped]
 
 

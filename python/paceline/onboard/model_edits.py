@@ -92,8 +92,8 @@ class ModelEdits:
                        _TOGETHER)
         compiled = self._script.calls("torch.compile", of=self._loop.scope)
         if compiled and self._source.statement(compiled[0]) in self.made:
-            self._note(compiled[0], f"names of a compiled model begin with _orig_mod. in "
-                       f"checkpoints: attach the one that {self.model} was made of, if that matters")
+            self._note(compiled[0], "names of a compiled model begin with _orig_mod. in "
+                       f"checkpoints: attach what {self.model} is made of, if that matters")
 
     def _by_argument(self) -> List[Assignment]:
         """`state = State(model, AdamW(…))`, where the loop uses state.optimizer."""
@@ -109,8 +109,8 @@ class ModelEdits:
         wrapped: Set[str] = set()
         for call in self._script.calls("FullyShardedDataParallel", "FSDP"):
             raise stop(call, "FSDP 1 (FullyShardedDataParallel)",
-                       "a session shards by FSDP2: apply fully_shard(…, mesh=run.mesh) in its place "
-                       "(docs/session.md), and try again")
+                       "a session shards by FSDP2: apply fully_shard in its place, as "
+                       "docs/session.md shows, and try again")
         for call in self._script.calls(*_WRAPPERS):
             if not self._ranks.is_live(call):
                 continue
@@ -143,8 +143,8 @@ class ModelEdits:
         """fully_shard over run.mesh."""
         for call in self._script.calls("parallelize_module", "PipelineStage"):
             raise stop(call, f"{self._script.called(call)}: parallelism besides that of data and "
-                       "shards", "for tensors see docs/sharded.md (paceline.init(mesh=…)); change "
-                       "the script by hand")
+                       "shards", "change the script by hand: docs/sharded.md has parallelism of "
+                       "tensors")
         for call in self._script.calls("fully_shard"):
             self.is_sharded = True
             mesh = keyword(call, "mesh")
@@ -164,7 +164,7 @@ class ModelEdits:
             others = [use for use in self._script.uses(one.target)
                       if not self._is_mesh(use)]
             if others:
-                self._must(others[0], f"the mesh {one.target}: a session has {self._run}.mesh alone")
+                self._must(others[0], f"a session has no mesh but {self._run}.mesh")
             else:
                 self._edits.drop(one.statement)
 
@@ -195,12 +195,12 @@ class ModelEdits:
             self._read_loader(self.batches)
             return
         self.batches = "batches"
-        self.hoisted.append(f"batches = {self._source.of(batches)}")
+        self.hoisted.append(f"batches = {self._edits.of(batches)}")
         self._note(loop.steps, "a loader of your own: what it gives has to differ by rank, and it "
                    "begins anew after a restart (docs/session.md)")
 
     def _read_drawing(self, call: ast.Call) -> None:
-        self.batches = f"iter(lambda: {self._source.of(call)}, None)"
+        self.batches = f"iter(lambda: {self._edits.of(call)}, None)"
         function = self._script.functions.get(self._script.called(call))
         others = [name for node in ast.walk(function or call)
                   for name in [self._script.called(node)]
@@ -232,7 +232,7 @@ class ModelEdits:
             self.counted_by = name
         self._note(self._loop.steps, f"{name} stays a loader of your own: what it gives has to "
                    "differ by rank, and it begins anew after a restart, unless it tells its "
-                   f"position and is attached: {self._run}.attach(…, own=[{name}]) (docs/session.md)")
+                   f"position and is attached, by {self._run}.attach(…, own=[{name}])")
 
     def _is_iterable(self, dataset: ast.expr) -> bool:
         """Whether the class of the data set, in this script, gives samples by no index."""
@@ -341,9 +341,13 @@ class ModelEdits:
     def _tell_checkpoints(self) -> None:
         saves = [call for call in self._script.calls("torch.save")
                  if self._ranks.is_live(call)]
+        for call in saves:
+            if not self._ranks.is_alone(call):
+                self._must(call, f"all ranks write this file: put it under `if {self._run}.rank == "
+                           "0:`")
         if saves:
             self._note(saves[0], "Paceline saves and restores what is attached by itself, as "
-                       "checkpoint in the job's file says; keep this only if other programs read it")
+                       "checkpoint in the job's file says; keep this if other programs read it")
         loads = [node for node in ast.walk(self._script.tree) if isinstance(node, ast.Call)
                  and calls_method(node, "load_state_dict")[0] == self._loop.optimizer]
         if loads:

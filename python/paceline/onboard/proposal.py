@@ -16,7 +16,7 @@ from paceline.onboard.source import Edits, Unclear
 from paceline.onboard.training_loop import Kinds, TrainingLoop, find_loop
 
 _STEPS = 1000
-_EVALUATES = ("eval", "valid", "estimate")
+_EVALUATES = ("eval", "valid", "estimate_loss")
 # Packages with loops of their own: what makes the loop there, and what to do.
 _ADAPTERS = (
     ("transformers", ("Trainer", "Seq2SeqTrainer"), "the Trainer of transformers",
@@ -58,7 +58,7 @@ def propose(text: str, script: str, venv: str = "") -> Proposal:
     except SyntaxError as error:
         return Proposal("unclear", script, {}, None, None, [], error.lineno or 1,
                         f"not a script of Python {_python()}: {error.msg}",
-                        "mend it, or start paceline init in an environment with the script's Python")
+                        "mend it, or activate an environment with the Python of the script")
     if is_session(parsed):
         return Proposal("session", script, {}, None, _job_of_session(parsed, script, venv), [])
     for package, names, what, remedy in _ADAPTERS:
@@ -134,16 +134,18 @@ class _Proposing:
         indent = self._source.indent(loop.outer.lineno)
         for line in [model.attach(), *model.hoisted, *session.hoisted]:
             self._edits.insert(before, indent + line)
-        edited = self._checked(loop)
+        again = self._checked(loop)
         notes = [one for one in [*ranks.notes, *model.notes]
                  if not self._edits.has_dropped(one.line)]
-        notes += [*session.notes, *self._more_notes(loop, parts, ranks, model)]
-        return Proposal("proposed", self._name, self._found(loop, model), edited,
+        notes += [*session.notes, *self._more_notes(loop, parts, ranks, model),
+                  *self._lost(again)]
+        return Proposal("proposed", self._name, self._found(loop, model),
+                        again.source.text,
                         text_of_job(self._job(loop, parts, model)),
                         sorted(set(notes), key=lambda one: (one.line, one.text)))
 
-    def _checked(self, loop: TrainingLoop) -> str:
-        """The new text, which has to be a session."""
+    def _checked(self, loop: TrainingLoop) -> Script:
+        """The new script, which has to be a session."""
         edited = self._edits.apply()
         remedy = "change the loop by hand, as docs/session.md shows"
         try:
@@ -154,7 +156,14 @@ class _Proposing:
                           f"({error.msg})", remedy) from error
         if not is_session(again):
             raise Unclear(loop.outer.lineno, "the loop, once changed, is no session", remedy)
-        return edited
+        return again
+
+    def _lost(self, again: Script) -> List[Note]:
+        """Uses of variables that nothing sets any longer."""
+        gone = self._script.bound() - again.bound()
+        return [Note(use.lineno, f"{name} is no longer set; take what it is for in its place", True)
+                for name in sorted(gone) if again.uses(name)
+                for use in self._script.uses(name) if not self._edits.is_dropped(use)]
 
     def _above(self, line: int) -> int:
         """The line of the comments right before a line, or itself."""
@@ -299,7 +308,7 @@ class _Proposing:
         shared = any(isinstance(node, ast.AugAssign) and isinstance(node.op, ast.FloorDiv)
                      and text_of(node.target) == name for node in ast.walk(self._script.tree))
         if shared and said.number % ranks == 0:
-            return Said(said.number // ranks, f"{said.number} of {name}, divided by the ranks", True)
+            return Said(said.number // ranks, f"{said.number} in {name}, divided by ranks", True)
         return said
 
 

@@ -158,6 +158,13 @@ class Ranks:
         return any(isinstance(node, ast.expr) and self._role(node) == "main"
                    for node in ast.walk(test))
 
+    def is_alone(self, node: ast.AST) -> bool:
+        """Whether one rank alone comes there, as far as this function says."""
+        for one in self._source.ancestors(node):
+            if isinstance(one, ast.If) and self.is_main(one.test):
+                return True
+        return False
+
     def _text(self, role: str) -> str:
         run = self._run
         return {"rank": f"{run}.rank", "world": f"{run}.world_size",
@@ -211,8 +218,9 @@ class Ranks:
         if role == "local" or self._script.loops_around(node):
             return
         if isinstance(call, ast.Call):
-            if role == "rank" and self._script.called(call) and not self._edits.is_dropped(call) and (
-                    not ends_with(self._script.called(call), "print", "manual_seed", "seed")):
+            called = self._script.called(call)
+            if role == "rank" and called and not self._edits.is_dropped(call) and not ends_with(
+                    called, "print", "manual_seed", "seed"):
                 self._note(node, f"{self._text(role)} is -1 in a spare, and may change: what is "
                            "made with it here keeps the first one")
         elif isinstance(parent, (ast.Assign, ast.Tuple)):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
 from paceline.onboard.source import Source, Unclear
 
@@ -47,9 +47,22 @@ class Script:
         self.functions = {node.name: node for node in ast.walk(self.tree)
                           if isinstance(node, ast.FunctionDef)}
         self.names = {node.id for node in ast.walk(self.tree) if isinstance(node, ast.Name)}
-        self.names |= {node.arg for node in ast.walk(self.tree) if isinstance(node, ast.arg)}
-        self.names |= set(self._imported) | set(self.functions)
+        self.names |= self.bound()
         self.flags = self._read_flags()
+
+    def bound(self) -> Set[str]:
+        """Names that are given a value anywhere."""
+        names = set(self._imported)
+        for node in ast.walk(self.tree):
+            if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                names.add(node.id)
+            elif isinstance(node, ast.arg):
+                names.add(node.arg)
+            elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+                names.add(node.name)
+            elif isinstance(node, ast.ExceptHandler) and node.name:
+                names.add(node.name)
+        return names
 
     def full_name(self, node: ast.AST) -> str:
         """`dist.barrier` as torch.distributed.barrier; empty for what is no name."""

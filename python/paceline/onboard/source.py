@@ -188,6 +188,16 @@ class Edits:
     def is_dropped(self, node: ast.AST) -> bool:
         return any(one in self._dropped for one in (node, *self._source.ancestors(node)))
 
+    def of(self, node: ast.AST) -> str:
+        """The node as it is written, with the changes inside of it so far."""
+        at, end = self._source.begin(node), self._source.end(node)
+        text = ""
+        for span in sorted(self._spans, key=self._order):
+            if at <= span.begin and span.end <= end and not self._is_line(span):
+                text += self._source.text[at:span.begin] + span.text
+                at = span.end
+        return text + self._source.text[at:end]
+
     def has_dropped(self, line: int) -> bool:
         return line in self._dropped_lines or any(
             one.lineno <= line <= (one.end_lineno or one.lineno) for one in self._dropped)

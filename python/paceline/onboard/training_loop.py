@@ -80,7 +80,8 @@ class Kinds:
         if method == "step":
             return "step" if name in self.optimizers | self.scalers else ""
         if method in ("unscale_", "update"):
-            return {"unscale_": "unscale", "update": "scale"}[method] if name in self.scalers else ""
+            kind = "unscale" if method == "unscale_" else "scale"
+            return kind if name in self.scalers else ""
         if not method and call is not None and isinstance(call.func, ast.Name):
             return "clip" if call.func.id == "clip_grad_norm_" else ""
         return {"backward": "backward", "zero_grad": "zero", "clip_grad_norm_": "clip"}.get(
@@ -289,8 +290,11 @@ def _key(statement: ast.Assign) -> Tuple[str, str]:
 
 def _draws(script: Script, value: ast.expr) -> bool:
     name = script.called(value).rsplit(".", 1)[-1]
-    return name == "next" or (name in script.functions or isinstance(value, ast.Call) and isinstance(
-        value.func, ast.Attribute)) and any(word in name for word in _WORDS_OF_DRAWING)
+    if name == "next":
+        return True
+    is_ours = name in script.functions or (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute))
+    return is_ours and any(word in name for word in _WORDS_OF_DRAWING)
 
 
 def _made_by(script: Script, *names: str) -> Set[str]:
