@@ -22,7 +22,7 @@ def main(lr=0.1, every=100):
     done = 0
     for batch in loader:
         loss = model(batch)
-        loss.backward(); 
+        loss.backward();
         opt.step()
         opt.zero_grad()
         done += 1
