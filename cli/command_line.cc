@@ -242,6 +242,7 @@ int TellUsage(Program& program, const CLI::App& app, const CLI::ParseError& erro
 // One function per group of verbs.
 void AddJobVerbs(CLI::App& app, Program& program) {
   AddRun(app, program);
+  AddInit(app, program);
   AddSubmit(app, program);
   AddTop(app, program);
   AddDrill(app, program);

@@ -276,5 +276,18 @@ TEST(ExampleTest, EveryExampleIsSound) {
   }
 }
 
+TEST(JobFileTest, WhatInitProposesIsSound) {
+  int count = 0;
+  for (const auto& entry : std::filesystem::directory_iterator("python/tests/onboard")) {
+    if (entry.path().extension() != ".yaml") continue;
+    const absl::StatusOr<JobFile> file = ReadJobFile(entry.path().string());
+    ASSERT_TRUE(file.ok()) << file.status();
+    for (const FileProblem& problem : file->problems) ADD_FAILURE() << entry << problem.message;
+    EXPECT_TRUE(file->spec.session()) << entry;
+    ++count;
+  }
+  EXPECT_GE(count, 8);
+}
+
 }  // namespace
 }  // namespace paceline

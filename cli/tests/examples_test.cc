@@ -36,6 +36,7 @@ using ::testing::HasSubstr;
 constexpr const char* kOnlyParsed[] = {
     "paceline run ",                // tests/integration/command_test.cc
     "paceline drill ",              // tests/examples/drill_test.py
+    "paceline init ",               // python/tests/onboard_test.py, tests/integration/init_test.cc
     "paceline dev ",                // tests/integration/dev_test.cc
     "paceline data import-digits",  // cli/digits/digits_test.cc
     "paceline job samples ",        // cli/tests/checkpoint_files_test.cc

@@ -12,6 +12,7 @@ class App;
 namespace paceline {
 
 void AddRun(CLI::App& parent, Program& program);
+void AddInit(CLI::App& parent, Program& program);
 void AddSubmit(CLI::App& parent, Program& program);
 void AddTop(CLI::App& parent, Program& program);
 void AddDrill(CLI::App& parent, Program& program);

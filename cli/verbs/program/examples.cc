@@ -13,6 +13,8 @@ constexpr Example kExamples[] = {
     {"paceline run", "paceline run --nnodes 2 --nproc-per-node 8 --device cuda train.py",
      "With torchrun's flags"},
     {"paceline run", "paceline run -m mypackage.train", "A module of Python"},
+    {"paceline init", "paceline init train.py", "What would make a session of it, as a diff"},
+    {"paceline init", "paceline init train.py --write", "The same, written"},
     {"paceline submit", "paceline submit job.yaml --follow", "Show the progress until it ends"},
     {"paceline submit", "paceline submit job.yaml --dry-run", "Would it be taken, and as what?"},
     {"paceline submit", "paceline submit job.yaml --from digits/500",
