@@ -100,39 +100,6 @@ TEST_F(ClusterTest, TrainerThatAReportNamesTwiceIsTakenInOnce) {
   EXPECT_EQ(job("job-1").ranks[0].report.state, TrainerState::kReady);
 }
 
-TEST_F(ClusterTest, LadderAndProfileAreStoredBeforeTheNodesAreTold) {
-  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
-  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
-  Actions actions =
-      cluster_.Step(PlanChanged{JobId("job-1"), {{}, "wider", {{4, LadderScope::kAll, 0}}}}, At(2));
-  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
-  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
-  EXPECT_EQ(job("job-1").plan.version, PlanVersion(2));
-  EXPECT_EQ(job("job-1").plan.strategy, "wider");
-  EXPECT_EQ(job("job-1").plan.ladder.front().period, 4);
-  JobProfile profile;
-  profile.id = 4;
-  actions = cluster_.Step(ProfileOrdered{JobId("job-1"), profile}, At(3));
-  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
-  EXPECT_THAT(actions.send_plans, ElementsAre(NodeName("a")));
-  EXPECT_EQ(job("job-1").profile->id, 4);
-}
-
-TEST_F(ClusterTest, LabelsAreStoredAndShownAndNoNodeIsTold) {
-  cluster_.Step(NodeConnected{Facts("a", 1), {}}, At(0));
-  cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));
-  const LabelsChanged event{JobId("job-1"), "other spec", {{"team", "vision"}}, "for ann"};
-  const Actions actions = cluster_.Step(event, At(2));
-  EXPECT_THAT(actions.store_jobs, ElementsAre(JobId("job-1")));
-  EXPECT_THAT(actions.changed_jobs, ElementsAre(JobId("job-1")));
-  EXPECT_THAT(actions.send_plans, IsEmpty());
-  EXPECT_EQ(job("job-1").request.spec, "other spec");
-  EXPECT_EQ(job("job-1").request.labels, event.labels);
-  EXPECT_EQ(job("job-1").request.description, "for ann");
-  EXPECT_THAT(cluster_.Step(LabelsChanged{JobId("job-2"), "", {}, ""}, At(3)).store_jobs,
-              IsEmpty());
-}
-
 TEST_F(ClusterTest, RanksKeepTheRackThatTheirNodeHadWhenTheyWerePlaced) {
   NodeFacts facts = Facts("a", 1);
   facts.labels["rack"] = "r1";
