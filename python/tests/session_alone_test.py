@@ -1,7 +1,6 @@
 """A script that makes mistakes, or has habits of its own, in a session without a daemon."""
 
 import contextlib
-import hashlib
 import io
 import os
 import signal
@@ -24,50 +23,6 @@ def make():
     torch.manual_seed(0)
     model = torch.nn.Sequential(torch.nn.Linear(4, 3), torch.nn.Linear(3, 2))
     return model, torch.optim.SGD(model.parameters(), lr=0.1)
-
-
-class ArtifactTest(unittest.TestCase):
-    """run.artifact without a daemon."""
-
-    def setUp(self):
-        self.run_ = paceline.init(steps=2, batch_per_rank=2)
-        self.model, self.optimizer = make()
-        self.run_.attach(self.model, self.optimizer)
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.path = os.path.join(folder.name, "model.bin")
-        with open(self.path, "wb") as file:
-            file.write(b"weights")
-
-    def test_it_is_printed_with_the_steps_done_and_its_hash(self):
-        out = io.StringIO()
-        with contextlib.redirect_stdout(out):
-            for step in self.run_.steps():
-                with step:
-                    self.run_.artifact(self.path, name=f"in-{step.number}")
-                    for x in step.batches(BATCHES):
-                        step.backward(self.model(x).square().mean())
-                    step.update()
-            self.run_.artifact(self.path)
-            self.run_.finish()
-        sha256 = hashlib.sha256(b"weights").hexdigest()
-        for name, step in (("in-0", 0), ("in-1", 1), ("model.bin", 2)):
-            self.assertIn(f"artifact {name} of step {step}: {self.path}, "
-                          f"7 bytes, sha256 {sha256}\n", out.getvalue())
-
-    def test_what_it_cannot_be_is_told(self):
-        with self.assertRaises(FileNotFoundError):
-            self.run_.artifact(self.path + ".gone")
-        for name in ("", "a b", "a" * 65):
-            with self.assertRaisesRegex(ValueError, "is no name for run.artifact"):
-                self.run_.artifact(self.path, name=name)
-        with contextlib.redirect_stdout(io.StringIO()):
-            for i in range(32):
-                self.run_.artifact(self.path, name=f"a{i}")
-            self.run_.artifact(self.path, name="a0")  # Known.
-            with self.assertRaisesRegex(ValueError, "has got 32 names, which is the most: a0, a1"):
-                self.run_.artifact(self.path, name="one-more")
-            self.run_.finish()
 
 
 class MistakesTest(unittest.TestCase):

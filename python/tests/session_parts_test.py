@@ -1,10 +1,7 @@
 """Sessions whose daemon is played: loaders, interrupts, profiles, rehearsals, and streams."""
 
-import hashlib
 import os
 import sys
-import tempfile
-import threading
 import unittest
 from unittest import mock
 
@@ -15,7 +12,6 @@ sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
 from paceline import _ring, connect, profiling, state  # noqa: E402
 from paceline.alone import AloneEngine  # noqa: E402
-from paceline.artifacts import Artifacts, hash_directory, hash_file  # noqa: E402
 from paceline.loader import OwnLoader  # noqa: E402
 from paceline.session import Run  # noqa: E402
 from paceline.streams import Streams  # noqa: E402
@@ -47,87 +43,6 @@ class Positioned:
 
     def load_state_dict(self, loaded):
         self.at = loaded["at"]
-
-
-class ArtifactsTest(unittest.TestCase):
-    """Files that are reported: at once, and again when they are hashed."""
-
-    def setUp(self):
-        folder = tempfile.TemporaryDirectory()
-        self.addCleanup(folder.cleanup)
-        self.folder = folder.name
-        self.reported = []
-        self.artifacts = Artifacts()
-
-    def write(self, path, data):
-        whole = os.path.join(self.folder, path)
-        os.makedirs(os.path.dirname(whole), exist_ok=True)
-        with open(whole, "wb") as file:
-            file.write(data)
-        return whole
-
-    def add(self, path, name=None, step=3):
-        self.artifacts.add(path, name, step, lambda *what: self.reported.append(what))
-
-    def test_a_file_is_reported_twice(self):
-        path = self.write("a", b"1" * (3 << 20))
-        self.add(path)
-        name, whole, directory, size, sha256, step, time_us, error = self.reported[0]
-        self.assertEqual((name, whole, directory, size, sha256, step, error),
-                         ("a", path, False, 0, "", 3, ""))
-        self.artifacts.close(60)
-        expected = hashlib.sha256(b"1" * (3 << 20)).hexdigest()
-        self.assertEqual(self.reported[1:],
-                         [("a", path, False, 3 << 20, expected, 3, time_us, "")])
-
-    def test_a_directory_is_hashed_as_sha256sum_would(self):
-        paths = ("a", "b-x", "b/c/x", "b/c.y")  # In the order of their bytes, not of their parts.
-        for path in paths:
-            self.write(path, path.encode())
-        lines = "".join(f"{hashlib.sha256(path.encode()).hexdigest()}  {path}\n"
-                        for path in sorted(paths))
-        self.assertEqual(hash_directory(self.folder),
-                         (14, hashlib.sha256(lines.encode()).hexdigest()))
-
-    def test_a_file_that_is_gone_or_changes_is_reported_with_the_error(self):
-        path = self.write("a", b"1")
-        with mock.patch("paceline.artifacts.hash_file", side_effect=OSError("it is gone")):
-            self.add(path)
-            self.artifacts.close(60)
-        self.assertEqual(self.reported[1][3:], (0, "", 3, self.reported[0][6], "it is gone"))
-
-        states = [mock.Mock(st_size=size, st_mtime_ns=0) for size in (1, 2)]
-        with mock.patch("os.fstat", side_effect=states):
-            with self.assertRaisesRegex(ValueError, "changed while it was hashed"):
-                hash_file(path)
-
-    def test_nothing_is_reported_once_it_is_closed(self):
-        path = self.write("a", b"1")
-        begun, goes_on = threading.Event(), threading.Event()
-
-        def hash_late(_path):
-            begun.set()
-            goes_on.wait(60)
-            return 1, "late"
-
-        with mock.patch("paceline.artifacts.hash_file", side_effect=hash_late):
-            self.add(path)
-            begun.wait(60)
-            self.artifacts.close(0)
-            goes_on.set()
-            self.artifacts._thread.join(60)
-        self.assertEqual(len(self.reported), 1)
-
-    def test_paths_have_bounds(self):
-        with self.assertRaisesRegex(ValueError, "1024 is the most"):
-            self.add("/" + "a" * 1024, name="a")
-        with self.assertRaisesRegex(ValueError, "is not UTF-8"):
-            self.add("/\udcff", name="a")
-        with mock.patch("paceline.artifacts.MOST_FILES", 1):
-            self.write("d/a", b"")
-            self.write("d/b", b"")
-            with self.assertRaisesRegex(ValueError, "has more than 1 files"):
-                hash_directory(os.path.join(self.folder, "d"))
 
 
 class OwnLoaderTest(unittest.TestCase):

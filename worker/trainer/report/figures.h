@@ -134,7 +134,7 @@ struct SlipstreamFigures {
                                // as RankFigures::loss.
 };
 
-// The newest value of a number that the caller's code reports of its steps.
+// A file or directory that the caller's code has made (proto/status.proto).
 struct Artifact {
   std::string name;
   std::string path;
@@ -146,6 +146,7 @@ struct Artifact {
   std::string error;
 };
 
+// The newest value of a number that the caller's code reports of its steps.
 struct ReportedNumber {
   std::string name;
   double value = 0;
