@@ -247,8 +247,9 @@ void AddJobVerbs(CLI::App& app, Program& program) {
   AddTop(app, program);
   AddDrill(app, program);
   CLI::App* job = AddGroup(app, "job",
-                           "Jobs: list, describe, logs, events, metrics, samples, ladder, mode, "
-                           "profile, cancel, resume, wait, watch, why, advise, apply, decisions");
+                           "Jobs: list, describe, logs, events, metrics, samples, label, ladder, "
+                           "mode, profile, cancel, resume, wait, watch, why, advise, apply, "
+                           "decisions");
   AddJobViews(*job, program);
   AddJobLogs(*job, program);
   AddJobChanges(*job, program);

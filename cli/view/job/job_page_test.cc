@@ -103,6 +103,7 @@ TEST(JobPageTest, PageIsAsItShouldLook) {
             "Ended:      1970-01-01 00:18:20 (1 min 40 s ago)\n"
             "Ran:        1 min 30 s\n"
             "Generation: 1\n"
+            "Made from:  data /t\n"
             "Progress:   step 60 of 150, loss 0.2500, 810 samples/s, 1 min 20 s of training\n"
             "Evaluation: accuracy 90.0 %, loss 0.3000 on 359 samples after step 50\n"
             "\n"
