@@ -16,7 +16,9 @@ v1::Job TrainedJob() {
   v1::Job job;
   job.set_id("job-0123456789ab");
   job.set_state(v1::SUCCEEDED);
+  job.mutable_create_time()->set_seconds(1000);
   job.mutable_spec()->set_name("digits");
+  job.mutable_spec()->set_steps(150);
   job.mutable_spec()->mutable_model()->mutable_resnet18();
   job.mutable_spec()->mutable_data()->set_train("/t");
   return job;
