@@ -233,13 +233,21 @@ class ScriptMeasurement:
                 measure(pathlib.Path(run))
 
     def dcp(self, way, run):
-        ranks = run_ranks(lambda rank: [
-            sys.executable, SCRIPT, "--way", way, "--every", SCRIPT_EVERY, "--steps", self.steps,
-            "--directory", run, "--store", run / "store", "--rank", rank, "--ranks", RANKS], run)
+        ranks = self.script(way, run)
         for metric in ("blocked", "durable"):
             for values in zip(*(rank[metric][1:] for rank in ranks)):
                 self.add(ASYNC[way], **{metric: max(values)})
+        for step in run.glob("step-*"):
+            paceline_bench.forget(step)
+        ranks = self.script("restore", run)
         self.add(ASYNC[way], restored=max(rank["restored"] for rank in ranks))
+
+    def script(self, way, run):
+        """What the script tells, by rank."""
+        return run_ranks(lambda rank: [
+            sys.executable, SCRIPT, "--way", way, "--every", SCRIPT_EVERY, "--steps", self.steps,
+            "--directory", run, "--store", run / f"store-{way}", "--rank", rank, "--ranks", RANKS],
+            run)
 
     def session(self, run):
         saving = SAVING.format(directory=run, every=SCRIPT_EVERY)

@@ -1,8 +1,9 @@
 """One rank that trains a wide network by torch.optim.AdamW and saves it every few steps: in a session
 of Paceline's, or with DistributedDataParallel and async_save of torch.distributed.checkpoint.
 
-Tells, on standard output or in --out, {"blocked": [s of each save], "durable": [...], "restored": s};
-of a session only the first, since its job tells the others. A save blocks what lies behind its step and
+Tells, on standard output or in --out, {"blocked": [s of each save], "durable": [...]}; of a session only
+the first, since its job tells the others. --way restore: a new process that reads the newest checkpoint of
+async_save, {"restored": s}. A save blocks what lies behind its step and
 what the next update takes, beyond what they take without one.
 """
 import argparse
@@ -97,11 +98,13 @@ class Saves:
         return self.args.directory / f"step-{number}"
 
 
-def with_dcp(args):
-    import paceline_bench  # pylint: disable=import-outside-toplevel
-
+def connect(args):
     dist.init_process_group("gloo", init_method=f"file://{args.store}", rank=args.rank,
                             world_size=args.ranks)
+
+
+def with_dcp(args):
+    connect(args)
     model, optimizer, inputs = make(args)
     wrapped = nn.parallel.DistributedDataParallel(model, gradient_as_bucket_view=True)
     clock, saves = Clock(), Saves(args)
@@ -114,24 +117,31 @@ def with_dcp(args):
             saves.begin(number, model, optimizer)
     saves.upload.result()
     dist.barrier()
-    last = saves.path(args.steps // args.every * args.every)
-    paceline_bench.forget(last)
-    dist.barrier()
-    began = time.monotonic()
-    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
-    dcp.load(state, checkpoint_id=last)
-    set_state_dict(model, optimizer, model_state_dict=state["model"],
-                   optim_state_dict=state["optimizer"])
     print(json.dumps({"blocked": blocked(clock.updates, clock.pauses, args.every),
-                      "durable": saves.durable, "restored": time.monotonic() - began}), flush=True)
+                      "durable": saves.durable}), flush=True)
     dist.barrier()
     if args.way == "dcp-async-thread":
         os._exit(0)  # At an ordinary exit its thread sometimes makes the process abort.
 
 
+def restore(args):
+    """As a process that goes on from the newest checkpoint does."""
+    connect(args)
+    model, optimizer, _ = make(args)
+    newest = max(args.directory.glob("step-*"), key=lambda path: int(path.name.removeprefix("step-")))
+    dist.barrier()
+    began = time.monotonic()
+    state = dict(zip(("model", "optimizer"), get_state_dict(model, optimizer)))
+    dcp.load(state, checkpoint_id=newest)
+    set_state_dict(model, optimizer, model_state_dict=state["model"],
+                   optim_state_dict=state["optimizer"])
+    print(json.dumps({"restored": time.monotonic() - began}), flush=True)
+    dist.barrier()
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--way", choices=["session", *KINDS], required=True)
+    parser.add_argument("--way", choices=["session", "restore", *KINDS], required=True)
     parser.add_argument("--width", type=int, default=2048)
     parser.add_argument("--layers", type=int, default=21)
     parser.add_argument("--batch", type=int, default=8)
@@ -144,7 +154,7 @@ def main():
     parser.add_argument("--out", help="of a session; {rank} is replaced")
     args = parser.parse_args()
     torch.set_num_threads(1)
-    in_session(args) if args.way == "session" else with_dcp(args)
+    {"session": in_session, "restore": restore}.get(args.way, with_dcp)(args)
 
 
 if __name__ == "__main__":

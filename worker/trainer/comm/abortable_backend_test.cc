@@ -47,7 +47,9 @@ TEST(AbortableBackendTest, ReductionsReachGloo) {
 
     Tensors one{OfRank(rank)};
     backend->reduce(one)->wait();
-    if (rank == 0) EXPECT_THAT(Values(one[0]), ElementsAre(10, 12, 14, 16));
+    if (rank == 0) {
+      EXPECT_THAT(Values(one[0]), ElementsAre(10, 12, 14, 16));
+    }
 
     Tensors two{OfRank(rank), Filled(1, rank)};
     backend->allreduce_coalesced(two)->wait();

@@ -114,7 +114,8 @@ class GatherRows : public torch::autograd::Function<GatherRows> {
     std::vector<int64_t> sizes = rows.sizes().vec();
     sizes[0] *= replica->group->size();
     const at::Tensor all = at::empty(sizes, rows.options());
-    replica->group->Gather(all.view({-1}), rows.detach().contiguous().view({-1}));
+    // Without its history: Gloo's thread may be the last to hold what it has gathered.
+    replica->group->Gather(all.tensor_data().view({-1}), rows.detach().contiguous().view({-1}));
     // An IValue cannot hold a pointer, so it holds the address.
     context->saved_data["replica"] = reinterpret_cast<int64_t>(replica);
     return all;

@@ -170,6 +170,28 @@ TEST(StragglerDetectorTest, NodeOfTwoThatIsSlowerThanItWasIsFound) {
   }
 }
 
+TEST(StragglerDetectorTest, NoNodeOfTwoIsToBlameForWhatRanksOfBothShare) {
+  const std::vector<std::vector<int>> slow_ranks = {
+      {0, 1, 2, 3, 4, 5, 8, 9},     // Six of one node, and two of the other.
+      {0, 1, 2, 3, 4, 5, 6, 8},     // Seven, and one.
+      {0, 1, 2, 3, 4},              // Most of a node, and nobody else.
+      {2, 3, 8, 9, 10, 11, 12, 15}  // Two, and six.
+  };
+  for (const std::vector<int>& slow : slow_ranks) {
+    for (uint64_t seed = 1; seed <= 4; ++seed) {
+      SampleJob job(16, 8, 1);
+      job.random.seed(seed);
+      StragglerDetector detector(Options(), job.ranks);
+      job.Play(detector, 100);
+      job.Slow(slow, 1.3);
+      job.Play(detector, 600);
+      EXPECT_TRUE(job.Of(VerdictKind::kNode).empty()) << slow.size() << " " << seed;
+      EXPECT_TRUE(job.Of(VerdictKind::kPersistent).empty()) << slow.size() << " " << seed;
+      EXPECT_FALSE(job.Of(VerdictKind::kGroup).empty()) << slow.size() << " " << seed;
+    }
+  }
+}
+
 TEST(StragglerDetectorTest, NoNodeOfTwoIsToBlameForWhatBothShareOrTheOtherGained) {
   const auto multiply = [](StepSample& sample, double factor) {
     sample.forward_s *= factor;

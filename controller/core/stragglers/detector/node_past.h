@@ -10,9 +10,12 @@
 //
 // Evidence is a CUSUM of the shift, as in rank_watch.h. With enough evidence a node is slow if its
 // mean shift is at least three quarters of min_slowdown, and the others have moved by less than a
-// third of the shift. So a node is not slow because the others got faster, nor when all move. A
-// time that differs from the usual for 150 rows without a slow node is the new normal. A node that
-// was slow in its first rows has no other past, and is not found.
+// third of the shift. So a node is not slow because the others got faster, nor when all move. And
+// it is slow as a whole, and alone: its fastest rank has moved by half of the shift, and the
+// slowest rank of the others has not. If slow ranks are on several nodes, the node with most of
+// them is not to blame. Of more than eight ranks, one in eight may differ. A time that differs from
+// the usual for 150 rows without a slow node is the new normal. A node that was slow in its first
+// rows has no other past, and is not found.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_PAST_H_
@@ -91,6 +94,10 @@ class NodePast {
     std::vector<int> ranks;
     double typical = 0;  // In this row.
     double usual = 0;
+    double fastest = 0;  // Its fastest rank's time in this row, less the median,
+    double usual_fastest = 0;
+    double slowest = 0;  // and its slowest rank's.
+    double usual_slowest = 0;
     double own = 0;         // In this row, as above,
     double recent = 0;      // and its mean over recent rows.
     double shift = 0;       // In the row before, until Compare.
@@ -98,8 +105,10 @@ class NodePast {
     double spread = 0;      // and mean |shift|.
     double evidence = 0;
     int evidence_rows = 0;
-    double mean_shift = 0;   // Mean since the evidence left 0,
-    double mean_others = 0;  // mostly of recent rows.
+    double mean_shift = 0;    // Mean since the evidence left 0,
+    double mean_others = 0;   // mostly of recent rows;
+    double mean_fastest = 0;  // of how far its fastest rank has moved, and the others' slowest one.
+    double mean_slowest = 0;
     bool slow = false;
   };
 
@@ -111,20 +120,31 @@ class NodePast {
         if (!std::isnan(value)) scratch_[count++] = value;
       }
       if (count == 0) return false;
-      node.typical = MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
+      const absl::Span<double> times = absl::MakeSpan(scratch_).subspan(0, count);
+      node.typical = MedianOf(times);
+      std::sort(times.begin(), times.end());
+      const size_t left_out = (count - 1) / 8;
+      node.fastest = times[left_out] - node.typical;
+      node.slowest = times[count - 1 - left_out] - node.typical;
     }
     return true;
   }
 
   void Begin() {
     for (Node& node : nodes_) {
-      if (rows_ == 1) node.usual = node.recent = node.shift = node.difference = node.spread = 0;
+      if (rows_ == 1) {
+        node.usual = node.recent = node.shift = node.difference = node.spread = 0;
+        node.usual_fastest = node.usual_slowest = 0;
+      }
       if (rows_ > 1) {
         node.difference +=
             (std::abs(node.typical - node.own) - node.difference) / static_cast<double>(rows_ - 1);
       }
       node.own = node.typical;  // That of the row before, until something is usual.
-      node.usual += (node.typical - node.usual) / static_cast<double>(rows_);
+      const auto rows = static_cast<double>(rows_);
+      node.usual += (node.typical - node.usual) / rows;
+      node.usual_fastest += (node.fastest - node.usual_fastest) / rows;
+      node.usual_slowest += (node.slowest - node.usual_slowest) / rows;
       node.spread = kSigmaPerDifference * node.difference / kSigmaPerSpread;
       Forget(node);
     }
@@ -133,14 +153,18 @@ class NodePast {
 
   static void Forget(Node& node) {
     node.evidence = node.mean_shift = node.mean_others = 0;
+    node.mean_fastest = node.mean_slowest = 0;
     node.evidence_rows = 0;
     node.slow = false;
   }
 
   void Compare(Node& node) {
     size_t count = 0;
+    double slowest = 0;  // Of the others.
     for (const Node& other : nodes_) {
-      if (&other != &node) others_[count++] = other.own;
+      if (&other == &node) continue;
+      others_[count++] = other.own;
+      slowest = std::max(slowest, other.own + other.slowest - other.usual_slowest);
     }
     const double others = MedianOf(absl::MakeSpan(others_).subspan(0, count));
     const double shift = node.own - others;
@@ -162,12 +186,19 @@ class NodePast {
     const double rate = 1.0 / std::min(++node.evidence_rows, kMeanRows);
     node.mean_shift += rate * (shift - node.mean_shift);
     node.mean_others += rate * (others - node.mean_others);
+    // Within limits, so that a pause counts for little.
+    const double fastest = node.own + node.fastest - node.usual_fastest;
+    node.mean_fastest +=
+        rate * (std::clamp(fastest, -min_slowdown_, min_slowdown_) - node.mean_fastest);
+    node.mean_slowest += rate * (std::min(slowest, min_slowdown_) - node.mean_slowest);
     const double moved = std::abs(node.mean_others);
     if (node.slow) {
       node.slow = node.mean_shift >= min_slowdown_ / 2 && moved <= node.mean_shift / 2;
     } else {
+      const double half = std::min(node.mean_shift, min_slowdown_) / 2;
       node.slow = node.evidence > kEvidence && node.mean_shift >= kSlowShare * min_slowdown_ &&
-                  moved <= node.mean_shift / 3;
+                  moved <= node.mean_shift / 3 && node.mean_fastest >= half &&
+                  node.mean_slowest <= half;
     }
   }
 
@@ -198,6 +229,8 @@ class NodePast {
       } else if (!in_doubt()) {
         const double cut = std::max(3 * kSigmaPerDifference * node.difference, 0.01);
         node.usual += kUsualRate * std::clamp(node.own, -cut, cut);
+        node.usual_fastest += kUsualRate * std::clamp(node.fastest - node.usual_fastest, -cut, cut);
+        node.usual_slowest += kUsualRate * std::clamp(node.slowest - node.usual_slowest, -cut, cut);
       }
     }
     if (away_ >= kNewNormal) away_ = 0;
