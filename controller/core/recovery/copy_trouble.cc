@@ -78,21 +78,34 @@ std::string DescribeFailure(const Job& job, size_t rank) {
       "; a connection that has broken is made anew for the next copy");
 }
 
-// Whether the present generation's copies are complete and at most one interval old.
-bool AreInTime(const Job& job) {
+// Whether the newest of the present generation's copies whose outcome is known are complete.
+bool AreMadeAgain(const Job& job) {
   const JobCopies& copies = job.recovery.copies;
-  const int64_t age = StepsDone(job) - copies.step;
-  return copies.generation == job.generation && age <= job.request.recovery.copy_every_steps &&
+  return copies.generation == job.generation && copies.step >= copies.settled_step &&
          IsProtected(job);
+}
+
+// And at most one interval old.
+bool AreInTime(const Job& job) {
+  const int64_t age = StepsDone(job) - job.recovery.copies.step;
+  return AreMadeAgain(job) && age <= job.request.recovery.copy_every_steps;
 }
 
 CopyTrouble TroubleOf(const Job& job) {
   if (LeavesCopiesOut(job)) return CopyTrouble::kLeftOut;
   if (FailedRank(job).has_value()) return CopyTrouble::kFailed;
+  const bool is_late = StepsAtRisk(job) >= kLateIntervals * job.request.recovery.copy_every_steps;
   const CopyTrouble before = job.recovery.copies.trouble;
-  if (before != CopyTrouble::kNone) return AreInTime(job) ? CopyTrouble::kNone : before;
-  const int64_t limit = kLateIntervals * job.request.recovery.copy_every_steps;
-  return StepsAtRisk(job) >= limit ? CopyTrouble::kLate : CopyTrouble::kNone;
+  switch (before) {
+    case CopyTrouble::kNone:
+      return is_late ? CopyTrouble::kLate : CopyTrouble::kNone;
+    case CopyTrouble::kLate:
+      return AreInTime(job) ? CopyTrouble::kNone : before;
+    case CopyTrouble::kFailed:
+    case CopyTrouble::kLeftOut:
+      return AreMadeAgain(job) && !is_late ? CopyTrouble::kNone : before;
+  }
+  return before;
 }
 
 }  // namespace

@@ -10,7 +10,7 @@
 //           kNone ───────────────────────────▶ trouble ──────────────────────────────────▶ trouble
 //             ▲                                   │
 //             ╰──── the present generation's ─────╯
-//                   copies are complete, and at most one interval old
+//                   newest copies are complete, and after kLate at most one interval old
 //
 // Each arrow is an event of the job. So copies that are also late while they fail are not told of
 // again, and copies that always take long are not late again and again.

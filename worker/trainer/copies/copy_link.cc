@@ -143,12 +143,14 @@ struct CopyLink::Ends {
 };
 
 std::shared_ptr<Group> CopyLink::Ends::Offer(const absl::Notification& given_up) {
-  const int64_t number = newest + 1;
+  const int64_t number = ++newest;  // Before it is said: no other attempt offers the same one.
   groups.Say(Word("offered", number));
-  newest = number;
   absl::Duration pause = kFirstPause;
   while (!groups.WasSaid(Word("taken", number))) {
     if (given_up.WaitForNotificationWithTimeout(pause)) {
+      // Who has taken it meanwhile must not wait: it gets the connection, and learns that it
+      // closes.
+      if (groups.WasSaid(Word("taken", number))) break;
       groups.Say(Word("withdrawn", number));
       return nullptr;
     }
@@ -164,7 +166,8 @@ std::shared_ptr<Group> CopyLink::Ends::Take(const absl::Notification& given_up) 
     int64_t number = before;
     while (groups.WasSaid(Word("offered", number + 1))) ++number;
     newest = number;
-    if (number > before && !groups.WasSaid(Word("withdrawn", number))) {
+    const bool stands = number > before && !groups.WasSaid(Word("withdrawn", number));
+    if (stands && !given_up.HasBeenNotified()) {
       groups.Say(Word("taken", number));
       return Connect(number);
     }
@@ -207,9 +210,7 @@ bool CopyLink::Reconnect(const std::function<bool()>& is_over) {
     attempt->pair = ends->sends ? ends->Offer(attempt->given_up) : ends->Take(attempt->given_up);
     return Connected();
   });
-  const absl::Time deadline = BootNow() + kReconnectPatience;
-  const auto is_late = [&] { return is_over() || BootNow() >= deadline; };
-  if (!connecting.Wait(is_late).has_value()) {
+  if (!connecting.Wait(is_over).has_value()) {
     attempt->given_up.Notify();
     connecting.Wait([until = BootNow() + kFarewell] { return BootNow() >= until; });
     return false;
@@ -262,10 +263,10 @@ void ReceiveCopy(const CopyLink& from, const CopyHeader& header,
   if (header.bytes == 0) return;
   const Connection link = Open(from);
   char* const memory = take(header);
-  SendValue<char>(link, memory != nullptr ? 1 : 0);
-  if (memory == nullptr) return;
+  if (memory == nullptr) return SendValue<char>(link, 0);
   bool whole = false;
   try {
+    SendValue<char>(link, 1);
     whole = ReceivePieces(link, header, memory);
   } catch (...) {
     finish(false);

@@ -29,9 +29,6 @@
 
 namespace paceline {
 
-// How long either of the two waits for the other when the connection is made anew.
-inline constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
-
 // One end of the connection between two ranks of a generation. Thread-safe, but one thread at a
 // time sends, receives or makes the connection anew.
 class CopyLink {
@@ -48,8 +45,8 @@ class CopyLink {
   void Abort();
   // Closes a connection that has broken, so that the other end learns it.
   void Close();
-  // Makes it anew. False: the other one has not come before `is_over`, which is polled, or in
-  // kReconnectPatience. Throws CollectiveError, as when the generation is over.
+  // Makes it anew. False: the other one has not come before `is_over`, which is polled. Throws
+  // CollectiveError, as when the generation is over.
   bool Reconnect(const std::function<bool()>& is_over);
 
  private:

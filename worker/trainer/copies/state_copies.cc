@@ -13,6 +13,12 @@
 #include "worker/trainer/telemetry/host_memory.h"
 
 namespace paceline {
+namespace {
+
+// How long either end waits for the other when their connection is made anew.
+constexpr absl::Duration kReconnectPatience = absl::Seconds(10);
+
+}  // namespace
 
 StateCopies::StateCopies(Platform& platform, Options options)
     : platform_(platform), options_(std::move(options)) {}
@@ -164,7 +170,8 @@ void StateCopies::Send(CopyLink& link, const StateImage* image, size_t place, Co
     header.bytes = 0;
   }
   try {
-    const bool connected = link.pair() != nullptr || (header.bytes > 0 && Reconnect(link));
+    const bool connected =
+        link.pair() != nullptr || (header.bytes > 0 && Reconnect(link, [] { return true; }));
     const bool sent = connected && SendCopy(link, header, memory, options_.send_limit,
                                             [this](absl::Duration ahead) { Pause(ahead); });
     if (!sent && failure.empty()) {
@@ -196,8 +203,8 @@ char* StateCopies::TakeWard(const CopyHeader& header, std::optional<size_t>* pla
   if (!place->has_value()) return nullptr;
   try {
     return MemoryIn(ward_[**place], static_cast<size_t>(header.bytes));
-  } catch (const std::bad_alloc&) {
-    PACELINE_LOG(WARNING) << "no_memory_for_copies bytes=" << header.bytes;
+  } catch (const std::exception& error) {
+    PACELINE_LOG(WARNING) << "no_memory_for_copies bytes=" << header.bytes << ": " << error.what();
     const absl::MutexLock lock(&mu_);
     keeper_.OnNotReceived(**place);
     return nullptr;
@@ -210,8 +217,9 @@ void StateCopies::Receive(CopyLink& link, int64_t step) {
     try {
       if (link.pair() == nullptr) {
         early_.reset();
-        // One wait for the ward is enough.
-        if (newest_due_ > step || !Reconnect(link)) return;
+        // The ward offers when it has staged its copy, which may take long: until the next is due.
+        const auto is_next_due = [this, step] { return newest_due_ > step; };
+        if (is_next_due() || !Reconnect(link, is_next_due)) return;
       }
       return ReceiveUpTo(link, step);
     } catch (const std::exception& error) {
@@ -249,8 +257,10 @@ bool StateCopies::IsLeaving() const {
   return is_leaving_;
 }
 
-bool StateCopies::Reconnect(CopyLink& link) {
-  if (IsLeaving() || !link.Reconnect([this] { return IsLeaving(); })) return false;
+bool StateCopies::Reconnect(CopyLink& link, const std::function<bool()>& may_end) {
+  const absl::Time patient_until = BootNow() + kReconnectPatience;
+  const auto is_over = [&] { return IsLeaving() || (BootNow() >= patient_until && may_end()); };
+  if (is_over() || !link.Reconnect(is_over)) return false;
   PACELINE_LOG(INFO) << "copies_connected_again";
   if (!IsLeaving()) return true;
   // Finish may have ended the links before this one was there.

@@ -112,8 +112,9 @@ class StateCopies {
   void Receive(CopyLink& link, int64_t step);
   // And those before that are still to come: after a break the ward may be behind, or ahead.
   void ReceiveUpTo(const CopyLink& link, int64_t step);
-  // On either thread. False: the other end has not come, or this rank leaves.
-  bool Reconnect(CopyLink& link);
+  // On either thread. False: the other end has not come in time, or this rank leaves. After
+  // kReconnectPatience the attempt ends as soon as `may_end`.
+  bool Reconnect(CopyLink& link, const std::function<bool()>& may_end);
   bool IsLeaving() const;
   char* TakeWard(const CopyHeader& header, std::optional<size_t>* place);
 

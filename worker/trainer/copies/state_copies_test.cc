@@ -1,12 +1,14 @@
 #include "worker/trainer/copies/state_copies.h"
 
 #include <ATen/core/grad_mode.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cstring>
 #include <functional>
 #include <memory>
 #include <new>
@@ -299,6 +301,39 @@ TEST(StateCopiesTest, AConnectionThatHasBrokenIsMadeAnewForTheNextCopy) {
       EXPECT_FALSE(groups.has_failed());
     });
   }
+}
+
+// Else the room would be taken until the ranks change, and no later copy would find one.
+TEST(StateCopiesTest, ARoomThatWasPromisedIsGivenBackIfTheConnectionBreaksThen) {
+  RunRanks(Ranks(2), [](const TrainerConfig& config, Groups& groups) {
+    const bool sends = config.rank() == 0;
+    const auto links = ConnectCopies(groups, config.rank(), OrdersOf(config.rank(), 2));
+    groups.all().Sum(at::zeros({1}));  // Both are connected.
+    if (sends) {
+      CopyHeader header{};
+      header.bytes = 8;
+      at::Tensor bytes = at::empty({static_cast<int64_t>(sizeof(header))}, at::kByte);
+      std::memcpy(bytes.mutable_data_ptr(), &header, sizeof(header));
+      links->to_buddy->pair()->Send(bytes, links->to_buddy->peer());
+      groups.all().Sum(at::zeros({1}));
+      links->to_buddy->Close();
+      groups.Say("closed");
+    } else {
+      const CopyHeader header = ReceiveHeader(*links->from_ward);
+      groups.all().Sum(at::zeros({1}));
+      std::string memory(8, ' ');
+      std::vector<bool> finished;
+      EXPECT_ANY_THROW(ReceiveCopy(
+          *links->from_ward, header,
+          [&](const CopyHeader&) {
+            while (!groups.WasSaid("closed")) absl::SleepFor(absl::Milliseconds(1));
+            return memory.data();
+          },
+          [&](bool whole) { finished.push_back(whole); }));
+      EXPECT_EQ(finished, std::vector<bool>{false});
+    }
+    groups.all().Sum(at::zeros({1}));
+  });
 }
 
 // A rank that leaves gives the new connection up; whoever comes later does not wait for it.

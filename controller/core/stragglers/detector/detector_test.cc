@@ -192,6 +192,41 @@ TEST(StragglerDetectorTest, NoNodeOfTwoIsToBlameForWhatRanksOfBothShare) {
   }
 }
 
+TEST(StragglerDetectorTest, NodeOfTwoIsFoundBesideARankThatHasBeenSlowForLong) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SampleJob job = JobOnTwoNodes(seed);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [](StepSample& sample) {
+      const bool old = sample.rank == 1 && sample.step >= 100;
+      const bool node = sample.rank >= 4 && sample.step >= 900;
+      const double slow = old ? 1.3 : node ? 1.2 : 1;
+      sample.forward_s *= slow;
+      sample.backward_s *= slow;
+    };
+    job.Play(detector, 1400);
+    ASSERT_EQ(job.Of(VerdictKind::kNode).size(), 1U) << seed;
+    EXPECT_EQ(job.Of(VerdictKind::kNode)[0].node, 1);
+  }
+}
+
+TEST(StragglerDetectorTest, NodeOfThreeIsFoundAmongRanksThatPause) {
+  for (uint64_t seed = 1; seed <= 4; ++seed) {
+    SampleJob job(24, 8, 1);
+    job.random.seed(seed);
+    StragglerDetector detector(Options(), job.ranks);
+    job.change = [](StepSample& sample) {
+      // One step in 20 of each rank.
+      const bool pauses = (sample.step * 7 + sample.rank * 13) % 20 == 0;
+      const double slow = (pauses ? 1.5 : 1) * (sample.rank < 8 && sample.step >= 300 ? 1.2 : 1);
+      sample.forward_s *= slow;
+      sample.backward_s *= slow;
+    };
+    job.Play(detector, 800);
+    ASSERT_EQ(job.Of(VerdictKind::kNode).size(), 1U) << seed;
+    EXPECT_EQ(job.Of(VerdictKind::kNode)[0].node, 0);
+  }
+}
+
 TEST(StragglerDetectorTest, NoNodeOfTwoIsToBlameForWhatBothShareOrTheOtherGained) {
   const auto multiply = [](StepSample& sample, double factor) {
     sample.forward_s *= factor;

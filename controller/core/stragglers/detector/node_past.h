@@ -10,12 +10,16 @@
 //
 // Evidence is a CUSUM of the shift, as in rank_watch.h. With enough evidence a node is slow if its
 // mean shift is at least three quarters of min_slowdown, and the others have moved by less than a
-// third of the shift. So a node is not slow because the others got faster, nor when all move. And
-// it is slow as a whole, and alone: its fastest rank has moved by half of the shift, and the
-// slowest rank of the others has not. If slow ranks are on several nodes, the node with most of
-// them is not to blame. Of more than eight ranks, one in eight may differ. A time that differs from
-// the usual for 150 rows without a slow node is the new normal. A node that was slow in its first
-// rows has no other past, and is not found.
+// third of the shift. So a node is not slow because the others got faster, nor when all move.
+//
+// And it is slow as a whole, and alone. For each rank, behind = ln(its time / its node's median) is
+// compared with the usual one. In most of the latest rows each rank of the node has moved with it
+// by half of min_slowdown, of more than eight ranks all but one in eight; and no rank of another
+// node has moved away from its node's median by as much. If slow ranks are on several nodes, the
+// node with most of them is not to blame.
+//
+// A time that differs from the usual for 150 rows without a slow node is the new normal. A node
+// that was slow in its first rows has no other past, and is not found.
 //
 // Thread-compatible.
 #ifndef CONTROLLER_CORE_STRAGGLERS_DETECTOR_NODE_PAST_H_
@@ -36,11 +40,12 @@ namespace paceline {
 class NodePast {
  public:
   // The ranks of one peer group, by node. On one node, or more than three, no node is ever slow.
-  NodePast(std::vector<std::vector<int>> ranks, double min_slowdown) : min_slowdown_(min_slowdown) {
+  NodePast(const std::vector<std::vector<int>>& ranks, double min_slowdown)
+      : min_slowdown_(min_slowdown) {
     if (ranks.size() < 2 || ranks.size() > kMostNodes) return;
-    for (std::vector<int>& of_node : ranks) {
+    for (const std::vector<int>& of_node : ranks) {
       scratch_.resize(std::max(scratch_.size(), of_node.size()));
-      nodes_.push_back({std::move(of_node)});
+      nodes_.push_back(NodeOf(of_node));
     }
     others_.resize(nodes_.size());
   }
@@ -60,7 +65,8 @@ class NodePast {
   // Whether the rank's node is slow. Requires: a rank of the group.
   bool IsSlow(int rank) const {
     return std::any_of(nodes_.begin(), nodes_.end(), [rank](const Node& node) {
-      return node.slow && std::find(node.ranks.begin(), node.ranks.end(), rank) != node.ranks.end();
+      return node.slow && std::any_of(node.ranks.begin(), node.ranks.end(),
+                                      [rank](const Rank& one) { return one.rank == rank; });
     });
   }
   bool any_slow() const {
@@ -89,15 +95,24 @@ class NodePast {
   static constexpr double kLeastSigma = 0.003;
   static constexpr double kLeastNew = 0.05;
   static constexpr int kMeanRows = 32;
+  static constexpr int kLatestRows = 8;
+
+  struct Rank {
+    int rank = 0;
+    double behind = 0;  // In this row, as above. NaN: not known.
+    double usual = 0;
+    double recent = 0;  // Mean of behind - usual over recent rows.
+    // Shares of the latest rows.
+    double slow_with_node = 0;
+    double slow_alone = 0;
+    double away = 0;    // behind was not the usual one.
+    int away_rows = 0;  // Successive rows in which it was so in most.
+  };
 
   struct Node {
-    std::vector<int> ranks;
+    std::vector<Rank> ranks;
     double typical = 0;  // In this row.
     double usual = 0;
-    double fastest = 0;  // Its fastest rank's time in this row, less the median,
-    double usual_fastest = 0;
-    double slowest = 0;  // and its slowest rank's.
-    double usual_slowest = 0;
     double own = 0;         // In this row, as above,
     double recent = 0;      // and its mean over recent rows.
     double shift = 0;       // In the row before, until Compare.
@@ -105,69 +120,68 @@ class NodePast {
     double spread = 0;      // and mean |shift|.
     double evidence = 0;
     int evidence_rows = 0;
-    double mean_shift = 0;    // Mean since the evidence left 0,
-    double mean_others = 0;   // mostly of recent rows;
-    double mean_fastest = 0;  // of how far its fastest rank has moved, and the others' slowest one.
-    double mean_slowest = 0;
+    double mean_shift = 0;   // Mean since the evidence left 0,
+    double mean_others = 0;  // mostly of recent rows.
     bool slow = false;
   };
+
+  static Node NodeOf(const std::vector<int>& ranks) {
+    Node node;
+    for (const int rank : ranks) node.ranks.emplace_back().rank = rank;
+    return node;
+  }
 
   bool SetTypical(absl::Span<const double> values) {
     for (Node& node : nodes_) {
       size_t count = 0;
-      for (const int rank : node.ranks) {
-        const double value = values[static_cast<size_t>(rank)];
+      for (const Rank& one : node.ranks) {
+        const double value = values[static_cast<size_t>(one.rank)];
         if (!std::isnan(value)) scratch_[count++] = value;
       }
       if (count == 0) return false;
-      const absl::Span<double> times = absl::MakeSpan(scratch_).subspan(0, count);
-      node.typical = MedianOf(times);
-      std::sort(times.begin(), times.end());
-      const size_t left_out = (count - 1) / 8;
-      node.fastest = times[left_out] - node.typical;
-      node.slowest = times[count - 1 - left_out] - node.typical;
+      node.typical = MedianOf(absl::MakeSpan(scratch_).subspan(0, count));
+      for (Rank& one : node.ranks) {
+        one.behind = values[static_cast<size_t>(one.rank)] - node.typical;
+      }
     }
     return true;
   }
 
   void Begin() {
     for (Node& node : nodes_) {
-      if (rows_ == 1) {
-        node.usual = node.recent = node.shift = node.difference = node.spread = 0;
-        node.usual_fastest = node.usual_slowest = 0;
-      }
+      if (rows_ == 1) node.usual = node.recent = node.shift = node.difference = node.spread = 0;
       if (rows_ > 1) {
         node.difference +=
             (std::abs(node.typical - node.own) - node.difference) / static_cast<double>(rows_ - 1);
       }
       node.own = node.typical;  // That of the row before, until something is usual.
-      const auto rows = static_cast<double>(rows_);
-      node.usual += (node.typical - node.usual) / rows;
-      node.usual_fastest += (node.fastest - node.usual_fastest) / rows;
-      node.usual_slowest += (node.slowest - node.usual_slowest) / rows;
+      node.usual += (node.typical - node.usual) / static_cast<double>(rows_);
       node.spread = kSigmaPerDifference * node.difference / kSigmaPerSpread;
       Forget(node);
+      for (Rank& one : node.ranks) {
+        if (rows_ == 1) one = Rank{one.rank, one.behind};
+        if (!std::isnan(one.behind)) {
+          one.usual += (one.behind - one.usual) / static_cast<double>(rows_);
+        }
+      }
     }
     away_ = 0;
   }
 
   static void Forget(Node& node) {
     node.evidence = node.mean_shift = node.mean_others = 0;
-    node.mean_fastest = node.mean_slowest = 0;
     node.evidence_rows = 0;
     node.slow = false;
   }
 
   void Compare(Node& node) {
     size_t count = 0;
-    double slowest = 0;  // Of the others.
     for (const Node& other : nodes_) {
-      if (&other == &node) continue;
-      others_[count++] = other.own;
-      slowest = std::max(slowest, other.own + other.slowest - other.usual_slowest);
+      if (&other != &node) others_[count++] = other.own;
     }
     const double others = MedianOf(absl::MakeSpan(others_).subspan(0, count));
     const double shift = node.own - others;
+    for (Rank& one : node.ranks) Follow(one, shift);
     const double difference = std::abs(shift - node.shift);
     node.shift = shift;
     node.recent += (node.own - node.recent) / kMeanRows;
@@ -186,20 +200,53 @@ class NodePast {
     const double rate = 1.0 / std::min(++node.evidence_rows, kMeanRows);
     node.mean_shift += rate * (shift - node.mean_shift);
     node.mean_others += rate * (others - node.mean_others);
-    // Within limits, so that a pause counts for little.
-    const double fastest = node.own + node.fastest - node.usual_fastest;
-    node.mean_fastest +=
-        rate * (std::clamp(fastest, -min_slowdown_, min_slowdown_) - node.mean_fastest);
-    node.mean_slowest += rate * (std::min(slowest, min_slowdown_) - node.mean_slowest);
     const double moved = std::abs(node.mean_others);
     if (node.slow) {
       node.slow = node.mean_shift >= min_slowdown_ / 2 && moved <= node.mean_shift / 2;
     } else {
-      const double half = std::min(node.mean_shift, min_slowdown_) / 2;
       node.slow = node.evidence > kEvidence && node.mean_shift >= kSlowShare * min_slowdown_ &&
-                  moved <= node.mean_shift / 3 && node.mean_fastest >= half &&
-                  node.mean_slowest <= half;
+                  moved <= node.mean_shift / 3 && node.evidence_rows >= kLatestRows &&
+                  IsSlowAsAWhole(node) && IsSlowAlone(node);
     }
+  }
+
+  // `shift`: of its node.
+  void Follow(Rank& one, double shift) {
+    if (std::isnan(one.behind)) return;
+    const double half = min_slowdown_ / 2;
+    const double moved = one.behind - one.usual;
+    const auto count = [](bool is_so, double& share) {
+      share += ((is_so ? 1 : 0) - share) / kLatestRows;
+    };
+    count(shift + moved > half, one.slow_with_node);
+    count(moved > half, one.slow_alone);
+    count(std::abs(moved) > half, one.away);
+    one.recent += (moved - one.recent) / kMeanRows;
+  }
+
+  static bool IsSlowAsAWhole(const Node& node) {
+    const auto others = std::count_if(node.ranks.begin(), node.ranks.end(),
+                                      [](const Rank& one) { return one.slow_with_node < 0.5; });
+    return others <= static_cast<std::ptrdiff_t>((node.ranks.size() - 1) / 8);
+  }
+
+  bool IsSlowAlone(const Node& node) const {
+    return std::all_of(nodes_.begin(), nodes_.end(), [&](const Node& other) {
+      return &other == &node || std::all_of(other.ranks.begin(), other.ranks.end(),
+                                            [](const Rank& one) { return one.slow_alone < 0.5; });
+    });
+  }
+
+  // What has been so for long is usual. Not while a node is in doubt: what its ranks differ by is
+  // what is asked then.
+  void LearnRank(Rank& one, double cut) {
+    if (std::isnan(one.behind)) return;
+    one.away_rows = one.away >= 0.5 ? one.away_rows + 1 : 0;
+    if (one.away_rows >= kNewNormal) {
+      one.usual += std::exchange(one.recent, 0);
+      one.away_rows = 0;
+    }
+    one.usual += kUsualRate * std::clamp(one.behind - one.usual, -cut, cut);
   }
 
   // The variance of the mean of n shifts, times n. Successive rows are alike, as in AR(1) noise;
@@ -229,8 +276,7 @@ class NodePast {
       } else if (!in_doubt()) {
         const double cut = std::max(3 * kSigmaPerDifference * node.difference, 0.01);
         node.usual += kUsualRate * std::clamp(node.own, -cut, cut);
-        node.usual_fastest += kUsualRate * std::clamp(node.fastest - node.usual_fastest, -cut, cut);
-        node.usual_slowest += kUsualRate * std::clamp(node.slowest - node.usual_slowest, -cut, cut);
+        for (Rank& one : node.ranks) LearnRank(one, cut);
       }
     }
     if (away_ >= kNewNormal) away_ = 0;
