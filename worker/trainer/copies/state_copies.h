@@ -113,7 +113,7 @@ class StateCopies {
   // And those before that are still to come: after a break the ward may be behind, or ahead.
   void ReceiveUpTo(const CopyLink& link, int64_t step);
   // On either thread. False: the other end has not come in time, or this rank leaves. After
-  // kReconnectPatience the attempt ends as soon as `may_end`.
+  // 10 s the attempt ends as soon as `may_end`.
   bool Reconnect(CopyLink& link, const std::function<bool()>& may_end);
   bool IsLeaving() const;
   char* TakeWard(const CopyHeader& header, std::optional<size_t>* place);

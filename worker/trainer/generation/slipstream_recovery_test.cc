@@ -212,7 +212,7 @@ TEST_F(SlipstreamRecoveryTest, ASpareTakesARankByAPlan) {
       EXPECT_EQ(daemon->status(trainer).membership().error(), "");
       EXPECT_GT(daemon->status(trainer).membership().step(), 0);
     }
-    EXPECT_TRUE(daemon->status(0).membership().waiting());
+    EXPECT_TRUE(daemon->Serve([&] { return daemon->status(0).membership().waiting(); }));
     WaitForSteps(*daemon, 3, 20);
     for (int trainer = 0; trainer < 4; ++trainer) daemon->Stop(trainer);
     WaitForSuccess(*daemon, {0, 1, 2, 3});
