@@ -84,11 +84,14 @@ class DrillTest(unittest.TestCase):
             "session": True, "venv": str(VENV), "steps": 5000, "batch_per_rank": 8,
             "recovery": {"max_failures": 10}, **keys}))
         done = subprocess.run(
-            [*before, self.bin / "paceline", "drill", "job.json", "-o", "json", *arguments],
+            [*before, self.bin / "paceline", "drill", "job.json", "-o", "json", "--html", "card.html",
+             *arguments],
             env=self.environment, cwd=self.folder, capture_output=True, text=True, check=False,
             timeout=LIMIT_S)
         self.assertEqual(list(self.temporary.glob("*drill*")), [], "it left something behind")
         self.assertTrue(done.stdout, done.stderr)
+        result = "Passed" if done.returncode == 0 else "To mend: "
+        self.assertIn(f">{result}", (self.folder / "card.html").read_text())
         return done.returncode, json.loads(done.stdout), done.stderr
 
     def check(self, card, name):

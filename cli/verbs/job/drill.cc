@@ -15,6 +15,7 @@
 #include "absl/time/time.h"
 #include "cli/dev/dev_dir.h"
 #include "cli/drill/card_json.h"
+#include "cli/drill/core/card_html.h"
 #include "cli/drill/core/judge.h"
 #include "cli/drill/core/rehearsal.h"
 #include "cli/drill/core/report_card.h"
@@ -30,6 +31,7 @@
 #include "cli/verbs/program/value_check.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/verbs/verbs.h"
+#include "common/atomic_file/atomic_file.h"
 #include "common/core/status_macros.h"
 #include "common/uuid.h"
 
@@ -44,6 +46,7 @@ struct DrillFlags {
   int64_t steps = 24;
   std::vector<std::string> only;
   std::string full_disk;
+  std::string html;  // A file, or empty.
   bool on_cluster = false;
   bool ship = false;
 };
@@ -96,6 +99,10 @@ class Drill {
     } else {
       program_.out() << CardText(card_) << std::flush;
     }
+    if (!flags_.html.empty()) {
+      const absl::Status written = WriteFileAtomically(flags_.html, {CardHtml(card_)});
+      if (!written.ok()) return program_.Fail(written);
+    }
     return FailuresOf(card_) == 0 ? kCliOk : kCliFailed;
   }
 
@@ -107,6 +114,8 @@ class Drill {
     has_server_ = !program_.flags.server.empty() || !program_.flags.context.empty();
     PACELINE_RETURN_IF_ERROR(CheckForDrill(file_.spec, own()));
     if (!flags_.full_disk.empty()) PACELINE_RETURN_IF_ERROR(CheckSmallDisk(flags_.full_disk));
+    // Now, and not after minutes: that the file can be written.
+    if (!flags_.html.empty()) PACELINE_RETURN_IF_ERROR(AtomicFile::Create(flags_.html).status());
     if (!own() && file_.spec.checkpoint().directory().empty()) {
       return absl::FailedPreconditionError(
           "the job has no checkpoint.directory, where the ledger of samples would be; give it one "
@@ -276,6 +285,8 @@ void AddDrill(CLI::App& parent, Program& program) {
       ->check(CLI::IsMember({"kill", "stop", "slow", "drain", "full-disk", "controller"}));
   verb->add_option("--full-disk", flags->full_disk,
                    "Folder on a small file system, which is filled for a while")
+      ->check(PlainPath());
+  verb->add_option("--html", flags->html, "File that gets the report card as a page")
       ->check(PlainPath());
   verb->add_flag("--on-cluster", flags->on_cluster,
                  "On the cluster of other commands, as with --server and --context. Default: a "
