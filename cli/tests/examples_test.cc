@@ -47,14 +47,17 @@ constexpr const char* kOnlyParsed[] = {
     "paceline --tls-dir ",          // tests/deploy/debian_test.py
 };
 
-constexpr const char* kJobNames[] = {"digits", "story", "my-job", "tough", "digits-resnet18"};
+// Of the pages, and of the tutorials, which tests/docs/tutorial_test.py walks.
+constexpr const char* kJobNames[] = {"digits", "story", "my-job", "tough", "digits-resnet18",
+                                     "night",  "slow",  "three",  "alone"};
 constexpr const char* kNodeNames[] = {"n01", "w0", "w1", "w2", "w3", "w4", "w5"};
 
 struct Placeholder {
   const char* word;
   const char* name;
 };
-constexpr Placeholder kPlaceholders[] = {{"JOB", "digits"}, {"NODE", "w1"}, {"ID", "1"}};
+constexpr Placeholder kPlaceholders[] = {
+    {"JOB", "digits"}, {"NODE", "w1"}, {"ID", "1"}, {"ADVICE", "1"}};
 
 // A job that has done whatever commands wait for.
 constexpr char kDone[] = R"(
