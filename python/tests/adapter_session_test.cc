@@ -20,9 +20,7 @@ using testing::HasSubstr;
 
 class AdapterSessionTest : public SessionFixture {
  protected:
-  explicit AdapterSessionTest(const std::string& script) : script_(script) {
-    variables_.push_back("SCRIPT");
-  }
+  explicit AdapterSessionTest(const std::string& script) : script_(script) {}
 
   void SetUp() override {
     SessionFixture::SetUp();

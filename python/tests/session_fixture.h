@@ -24,7 +24,7 @@ class SessionFixture : public RecoveryTest {
   SessionFixture() {
     trainer_ = "python/tests/session_rank.sh";
     server_ = trainer_;
-    variables_ = {"OUT", "AT", "HABITS", "DIES", "WORKERS", "OPTIMIZER", "SAMPLES"};
+    variables_ = {"OUT", "AT", "HABITS", "DIES", "WORKERS", "OPTIMIZER", "SAMPLES", "SCRIPT"};
   }
 
   // Of the script, which writes its state below `name`. `at`: as for the script.

@@ -75,6 +75,6 @@ if command is not None:
     with open(os.devnull, "rb") as null:
         os.dup2(null.fileno(), 0)
     become_rank(command[1:])
-    script = os.environ.get("SCRIPT", "python/tests/session_script.py")
+    script = os.environ.get("SCRIPT") or "python/tests/session_script.py"
     sys.argv[:] = [script]
     runpy.run_path(script, run_name="__main__")

@@ -35,8 +35,6 @@ class ShardedSessionTest : public SessionFixture {
     int victim = 0;       // The rank that dies in it.
   };
 
-  ShardedSessionTest() { variables_.push_back("SCRIPT"); }
-
   void SetUp() override {
     SessionFixture::SetUp();
     setenv("SCRIPT", "python/tests/sharded_script.py", /*overwrite=*/1);

@@ -20,6 +20,7 @@
 #include "cli/verbs/job/ship.h"
 #include "cli/verbs/program/verb_parts.h"
 #include "cli/view/job/job_text.h"
+#include "common/boot_clock.h"
 #include "common/uuid.h"
 #include "proto/job.pb.h"
 #include "worker/trainer/core/sample_use.h"
@@ -125,7 +126,7 @@ class Course {
 
   // `job`: in the end as it ended.
   grpc::Status Follow(v1::Job* job) {
-    const absl::Time deadline = record_.submitted + options_.limit;
+    const absl::Time deadline = BootNow() + options_.limit;
     bool given_up = false;
     while (!HasEnded(job->state())) {
       if (program_.interrupt().WaitFor(kLook)) return GiveUp(program_, record_.job);
@@ -133,8 +134,8 @@ class Course {
       if (program_.interrupt().raised()) return GiveUp(program_, record_.job);
       if (!status.ok()) return status;
       Disturb(*job);
-      if (given_up && absl::Now() > deadline + kEndPatience) break;
-      if (given_up || absl::Now() < deadline || HasEnded(job->state())) continue;
+      if (given_up && BootNow() > deadline + kEndPatience) break;
+      if (given_up || BootNow() < deadline || HasEnded(job->state())) continue;
       given_up = true;
       // Why it goes no further, before the cancellation is the reason.
       record_.reason = SanitizeLine(job->reason());
