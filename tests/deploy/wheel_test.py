@@ -8,6 +8,8 @@ PROGRAMS is the folder of the built programs. Without root there is no bare mach
 """
 
 import glob
+import importlib
+import io
 import json
 import os
 import re
@@ -15,10 +17,12 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import unittest
 import zipfile
 from importlib.metadata import version
+from unittest import mock
 
 BUILD, PROGRAMS = map(os.path.abspath, sys.argv[1:3])
 SITE = os.path.realpath(sysconfig.get_path("purelib"))
@@ -150,6 +154,43 @@ class BareMachine:
         return done.stdout
 
 
+def pip(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-cache-dir",
+         "install", "--no-index", "--no-compile", "--root-user-action=ignore", *arguments],
+        **{"check": True, "stdout": subprocess.PIPE, "text": True, **options})
+
+
+class SourcesTest(unittest.TestCase):
+    """The source archive, which pip builds where no wheel fits."""
+
+    def test_without_a_torch_it_says_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(f"{folder}/paceline-1.0.tar.gz", "w:gz") as archive:
+                for path in ["pyproject.toml", "deploy/wheel/backend.py"]:
+                    archive.add(os.path.realpath(path), f"paceline-1.0/{path}")
+                named = tarfile.TarInfo("paceline-1.0/PKG-INFO")
+                text = b"Metadata-Version: 2.4\nName: paceline\nVersion: 1.0\n"
+                named.size = len(text)
+                archive.addfile(named, io.BytesIO(text))
+            # Pip builds in an environment of its own, without torch.
+            done = pip(f"--target={folder}/target", f"{folder}/paceline-1.0.tar.gz",
+                       check=False, stderr=subprocess.STDOUT)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, "paceline's sources (are built against your own torch, and "
+                         "there is none here|build only on Debian 12)")
+        self.assertNotIn("Traceback", done.stdout)
+
+    def test_on_another_system_it_says_which_wheels_run_where(self):
+        sys.path.insert(0, os.path.dirname(BUILD))
+        backend = importlib.import_module("backend")
+        with mock.patch.object(backend, "_system", return_value="rhel 9.4 on x86_64"):
+            with self.assertRaisesRegex(SystemExit, "no wheel for this machine.*only on Debian 12.*"
+                                        "here is rhel 9.4 on x86_64: wheels run on Linux"):
+                backend.build_wheel("nowhere")
+        self.assertRegex(backend._system(), r"^\S.* on \w+$")
+
+
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
@@ -172,10 +213,10 @@ class WheelTest(unittest.TestCase):
         self.assertEqual(sorted(glob.glob(f"{self.folder}/*.whl")), list(map(self.name, tags)))
         for python, tag in [("3.11", "cp311-cp311"), ("3.13", "cp313-cp313"), ("3.9", "py3-none"),
                             ("3.12", "py3-none"), ("3.14", "py3-none")]:
-            report = json.loads(self.pip(
+            report = json.loads(pip(
                 "--dry-run", "--ignore-installed", "--report=-", "--only-binary=:all:",
                 f"--find-links={self.folder}", f"--python-version={python}", "--target=none",
-                "paceline"))
+                "paceline").stdout)
             [picked] = report["install"]
             self.assertEqual(picked["download_info"]["url"], "file://" + self.name(tag))
 
@@ -230,18 +271,13 @@ class WheelTest(unittest.TestCase):
 
     def test_beside_another_protobuf_in_one_interpreter(self):
         target = os.path.join(self.folder, "beside")
-        self.pip("--target", target, self.wheel)
+        pip("--target", target, self.wheel)
         others = "import google.protobuf.descriptor_pb2 as p, numpy; p.FileDescriptorProto()\n"
         ours = "import paceline, paceline.watch, subprocess\n"
         version = f"print(subprocess.check_output(['{target}/bin/paceline', '--version']))\n"
         for lines in [others + ours + version, ours + version + others]:
             said = output(sys.executable, "-c", lines, env={**os.environ, "PYTHONPATH": target})
             self.assertIn("paceline ", said)
-
-    def pip(self, *arguments):
-        return output(sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet",
-                      "--no-cache-dir", "install", "--no-index", "--no-compile",
-                      "--root-user-action=ignore", *arguments)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_life_on_a_bare_machine(self):
