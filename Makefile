@@ -1,6 +1,6 @@
 # What a person types. Each target does all the set-up that it needs.
 .DEFAULT_GOAL := help
-.PHONY: help demo demo-session demo-sharded demo-stragglers demo-slipstream test test-gpu check build deb wheel bench fuzz guards asan tsan \
+.PHONY: help demo demo-session demo-sharded demo-stragglers demo-slipstream test test-gpu check build deb wheel sdist bench fuzz guards asan tsan \
   sim soak kills format monitor docs docs-site
 
 help:  ## Show this list.
@@ -37,8 +37,11 @@ build: .setup  ## Build the programs into build/bin; CUDA=1 for those with GPUs,
 deb: .setup  ## Build Debian packages into build/deb.
 	@tools/deb.sh
 
-wheel: .setup  ## Build a wheel for pip into build/wheel.
-	@tools/wheel.sh
+wheel: .setup  ## Build wheels for pip into build/wheel; ALL=1 for all Pythons and torchs, PYTHON=... for one.
+	@ALL=$(ALL) PYTHON=$(PYTHON) tools/wheel.sh
+
+sdist:  ## Pack the sources for pip into build/sdist.
+	@tools/sdist.sh
 
 bench: .setup  ## Run one benchmark beside its peer: NAME=step, loader, hsgd, ...
 	@tools/bench.sh $(NAME)

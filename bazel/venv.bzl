@@ -113,28 +113,40 @@ def _site_packages(ctx, package):
     site = pythons[0].get_child("site-packages")
     if not site.get_child(package).exists:
         fail("%s is not installed in %s: run tools/setup.sh" % (package, ctx.attr.venv))
-    ctx.symlink(site, "site")
     return site
 
+def _python_headers(ctx, root):
+    found = ctx.execute([root.get_child("bin").get_child("python"), "-c",
+                         "import sysconfig; print(sysconfig.get_paths()['include'], end='')"])
+    if found.return_code:
+        fail("no headers of Python: run tools/setup.sh")
+    return found.stdout
+
 def _torch_repository_impl(ctx):
-    site = _site_packages(ctx, "torch")
+    own = _site_packages(ctx, "torch")
+    root = own.dirname.dirname.dirname
+
+    # Engines for others than the environment's own (tools/wheel.sh).
+    site = ctx.path(ctx.os.environ.get("PACELINE_TORCH") or str(own))
+    headers = ctx.os.environ.get("PACELINE_PYTHON_HEADERS") or _python_headers(ctx, root)
+    if not site.get_child("torch").get_child("include").exists:
+        fail("no torch with headers in %s" % site)
+    if not ctx.path(headers).get_child("Python.h").exists:
+        fail("no Python.h in %s: run tools/setup.sh, or install the headers of this Python" % headers)
+    ctx.symlink(site, "site")
+    ctx.symlink(headers, "python")
     ctx.file("BUILD", _TORCH_BUILD.replace("{site}", str(site)))
-    root = site.dirname.dirname.dirname
-    headers = ctx.execute([root.get_child("bin").get_child("python"), "-c",
-                           "import sysconfig; print(sysconfig.get_paths()['include'], end='')"])
-    if headers.return_code or not ctx.path(headers.stdout).get_child("Python.h").exists:
-        fail("no headers of Python in %s: run tools/setup.sh" % headers.stdout)
-    ctx.symlink(headers.stdout, "python")
     ctx.file("python.sh", _PYTHON.replace("{root}", str(root)), executable = True)
 
 torch_repository = repository_rule(
     implementation = _torch_repository_impl,
     attrs = {"venv": attr.string(mandatory = True)},
+    environ = ["PACELINE_TORCH", "PACELINE_PYTHON_HEADERS"],
     local = True,
 )
 
 def _googleapis_repository_impl(ctx):
-    _site_packages(ctx, "google")
+    ctx.symlink(_site_packages(ctx, "google"), "site")
     ctx.file("BUILD", _GOOGLEAPIS_BUILD)
 
 googleapis_repository = repository_rule(

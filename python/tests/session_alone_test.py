@@ -15,6 +15,7 @@ from torch.distributed.fsdp import fully_shard
 
 sys.path.insert(0, os.path.abspath("python"))
 import paceline  # noqa: E402
+from engine_choice import EngineTest  # noqa: E402, F401
 
 BATCHES = [torch.ones(2, 4)]
 

@@ -1,6 +1,6 @@
-"""The wheel, as somebody uses it who has never seen our sources: built, installed by pip without a
-network, on a bare machine that has Python, a shell and the C and C++ libraries alone, by a user
-without rights whose home is read-only; beside other packages; removed.
+"""The wheels, as somebody uses them who has never seen our sources: built, chosen and installed by
+pip without a network, on a bare machine that has Python, a shell and the C and C++ libraries alone,
+by a user without rights whose home is read-only; beside other packages; removed.
 
     wheel_test.py BUILD.PY PROGRAMS
 
@@ -8,19 +8,27 @@ PROGRAMS is the folder of the built programs. Without root there is no bare mach
 """
 
 import glob
+import importlib
+import io
+import json
 import os
 import re
 import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import tempfile
 import unittest
 import zipfile
+from importlib.metadata import version
+from unittest import mock
 
 BUILD, PROGRAMS = map(os.path.abspath, sys.argv[1:3])
 SITE = os.path.realpath(sysconfig.get_path("purelib"))
 PYTHON = os.path.realpath("/usr/bin/python3")
+PLATFORM = "manylinux_2_35_x86_64"
+OWN_TORCH = ".".join(version("torch").split(".")[:2])
 MOST_MIB = 60
 # Libraries that any machine with Python and torch has.
 LIBRARIES = re.compile(r"/(ld-linux-x86-64|lib(c|m|dl|rt|pthread|util|z|expat|ffi|stdc\+\+|gcc_s))\.so")
@@ -146,18 +154,105 @@ class BareMachine:
         return done.stdout
 
 
+def pip(*arguments, **options):
+    return subprocess.run(
+        [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet", "--no-cache-dir",
+         "install", "--no-index", "--no-compile", "--root-user-action=ignore", *arguments],
+        **{"check": True, "stdout": subprocess.PIPE, "text": True, **options})
+
+
+class SourcesTest(unittest.TestCase):
+    """The source archive, which pip builds where no wheel fits."""
+
+    def test_without_a_torch_it_says_one_sentence(self):
+        with tempfile.TemporaryDirectory() as folder:
+            with tarfile.open(f"{folder}/paceline-1.0.tar.gz", "w:gz") as archive:
+                for path in ["pyproject.toml", "deploy/wheel/backend.py"]:
+                    archive.add(os.path.realpath(path), f"paceline-1.0/{path}")
+                named = tarfile.TarInfo("paceline-1.0/PKG-INFO")
+                text = b"Metadata-Version: 2.4\nName: paceline\nVersion: 1.0\n"
+                named.size = len(text)
+                archive.addfile(named, io.BytesIO(text))
+            # Pip builds in an environment of its own, without torch.
+            done = pip(f"--target={folder}/target", f"{folder}/paceline-1.0.tar.gz",
+                       check=False, stderr=subprocess.STDOUT)
+        self.assertNotEqual(done.returncode, 0)
+        self.assertRegex(done.stdout, "paceline's sources (are built against your own torch, and "
+                         "there is none here|build only on Debian 12)")
+        self.assertNotIn("Traceback", done.stdout)
+
+    def test_on_another_system_it_says_which_wheels_run_where(self):
+        sys.path.insert(0, os.path.dirname(BUILD))
+        backend = importlib.import_module("backend")
+        with mock.patch.object(backend, "_system", return_value="rhel 9.4 on x86_64"):
+            with self.assertRaisesRegex(SystemExit, "no wheel for this machine.*only on Debian 12.*"
+                                        "here is rhel 9.4 on x86_64: wheels run on Linux"):
+                backend.build_wheel("nowhere")
+        self.assertRegex(backend._system(), r"^\S.* on \w+$")
+
+
 class WheelTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.mkdtemp(dir=os.environ["TEST_TMPDIR"])
         cls.addClassCleanup(shutil.rmtree, cls.folder)
-        subprocess.run([sys.executable, BUILD, PROGRAMS, cls.folder, "1.0"], check=True)
-        [cls.wheel] = glob.glob(f"{cls.folder}/*.whl")
+        # Stand-ins for engines of other versions: their files' names decide.
+        engines = os.path.join(cls.folder, "engines")
+        for place in [f"3.13/{OWN_TORCH}", "3.13/2.9", "3.11/2.9", "3.11/2.10"]:
+            os.makedirs(f"{engines}/{place}")
+            shutil.copy(f"{PROGRAMS}/python/paceline/_engine.so", f"{engines}/{place}")
+        subprocess.run([sys.executable, BUILD, PROGRAMS, cls.folder, "1.0", engines], check=True)
+        cls.wheel = cls.name("cp311-cp311")
+
+    @classmethod
+    def name(cls, tag):
+        return f"{cls.folder}/paceline-1.0-{tag}-{PLATFORM}.whl"
+
+    def test_pip_picks_the_wheel_for_its_python_or_that_for_any(self):
+        tags = ["cp311-cp311", "cp313-cp313", "py3-none"]
+        self.assertEqual(sorted(glob.glob(f"{self.folder}/*.whl")), list(map(self.name, tags)))
+        for python, tag in [("3.11", "cp311-cp311"), ("3.13", "cp313-cp313"), ("3.9", "py3-none"),
+                            ("3.12", "py3-none"), ("3.14", "py3-none")]:
+            report = json.loads(pip(
+                "--dry-run", "--ignore-installed", "--report=-", "--only-binary=:all:",
+                f"--find-links={self.folder}", f"--python-version={python}", "--target=none",
+                "paceline").stdout)
+            [picked] = report["install"]
+            self.assertEqual(picked["download_info"]["url"], "file://" + self.name(tag))
+
+    def test_each_has_the_engines_that_it_tells_of(self):
+        engines = {tag: [] for tag in ["cp311-cp311", "cp313-cp313", "py3-none"]}
+        built = {}
+        for tag, found in engines.items():
+            with zipfile.ZipFile(self.name(tag)) as archive:
+                found += sorted(re.findall(r"^paceline/(.*_engine.*\.so)$",
+                                           "\n".join(archive.namelist()), re.M))
+                told = {}
+                exec(archive.read("paceline/_built_for.py"), told)  # pylint: disable=exec-used
+            built[tag] = told["PYTHON"], told["PYTHONS"], list(told["ENGINES"].items())
+        pythons = ("3.11", "3.13")
+        own = OWN_TORCH.replace(".", "_")
+        of_device = ["cpu", "cuda"] if os.path.exists(
+            f"{PROGRAMS}/python/paceline/_engine_cuda.so") else ["cpu"]
+        self.assertEqual(built, {
+            "cp311-cp311": ("3.11", pythons,
+                            [("2.9", ["cpu"]), ("2.10", ["cpu"]), (OWN_TORCH, of_device)]),
+            "cp313-cp313": ("3.13", pythons, [("2.9", ["cpu"]), (OWN_TORCH, ["cpu"])]),
+            "py3-none": (None, pythons, [])})
+        self.assertEqual(engines["py3-none"], [])
+        self.assertEqual(engines["cp313-cp313"], [
+            f"_torch_{torch}/_engine.cpython-313-x86_64-linux-gnu.so" for torch in [own, "2_9"]])
+        self.assertIn(f"_torch_{own}/_engine{sysconfig.get_config_var('EXT_SUFFIX')}",
+                      engines["cp311-cp311"])
 
     def test_has_what_it_says_and_no_torch(self):
-        self.assertRegex(self.wheel, r"/paceline-1\.0-py3-none-manylinux_2_35_x86_64\.whl$")
-        self.assertLess(os.path.getsize(self.wheel), MOST_MIB << 20)
-        with zipfile.ZipFile(self.wheel) as archive:
+        for tag in ["cp311-cp311", "py3-none"]:
+            with self.subTest(tag=tag):
+                self.has_what_it_says(self.name(tag))
+
+    def has_what_it_says(self, wheel):
+        self.assertLess(os.path.getsize(wheel), MOST_MIB << 20)
+        with zipfile.ZipFile(wheel) as archive:
             names = archive.namelist()
             metadata = archive.read("paceline-1.0.dist-info/METADATA").decode()
             shared = [name for name in names if name.startswith("paceline.libs/lib")]
@@ -176,18 +271,13 @@ class WheelTest(unittest.TestCase):
 
     def test_beside_another_protobuf_in_one_interpreter(self):
         target = os.path.join(self.folder, "beside")
-        self.pip("--target", target, self.wheel)
+        pip("--target", target, self.wheel)
         others = "import google.protobuf.descriptor_pb2 as p, numpy; p.FileDescriptorProto()\n"
         ours = "import paceline, paceline.watch, subprocess\n"
         version = f"print(subprocess.check_output(['{target}/bin/paceline', '--version']))\n"
         for lines in [others + ours + version, ours + version + others]:
             said = output(sys.executable, "-c", lines, env={**os.environ, "PYTHONPATH": target})
             self.assertIn("paceline ", said)
-
-    def pip(self, *arguments):
-        subprocess.run([sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet",
-                        "--no-cache-dir", "install", "--no-index", "--no-compile",
-                        "--root-user-action=ignore", *arguments], check=True)
 
     @unittest.skipUnless(os.geteuid() == 0, "needs root")
     def test_life_on_a_bare_machine(self):

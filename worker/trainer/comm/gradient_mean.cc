@@ -2,6 +2,7 @@
 
 #include <c10/util/Exception.h>
 #include <torch/csrc/autograd/engine.h>
+#include <torch/version.h>
 
 #include <algorithm>
 #include <new>
@@ -97,11 +98,16 @@ void GradientMean::Parts::MakeReducer() {
       sparse, order_was_known ? order : std::vector<int64_t>()));
   // Gradients become ready roughly in reverse order of the parameters.
   if (!order_was_known) std::reverse(buckets.begin(), buckets.end());
+  // Sizes of single buckets are an argument since torch 2.11.
   reducer = std::make_shared<c10d::Reducer>(
       std::move(tensors), std::move(buckets), group->torch_group(), sparse, kBucketBytes, unused,
       /*gradient_as_bucket_view=*/true, std::move(names), kFirstBucketBytes,
-      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false,
-      /*bucket_bytes_cap_list=*/std::vector<int64_t>{});
+      /*skip_all_reduce_unused_params=*/false, /*use_python_reducer=*/false
+#if TORCH_VERSION_MAJOR > 2 || TORCH_VERSION_MINOR >= 11
+      ,
+      /*bucket_bytes_cap_list=*/std::vector<int64_t>{}
+#endif
+  );
   if (unused) {
     logger = std::make_shared<c10d::Logger>(reducer);
     reducer->set_logger(logger);
