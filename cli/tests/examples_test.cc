@@ -48,8 +48,9 @@ constexpr const char* kOnlyParsed[] = {
 };
 
 // Of the pages, and of the tutorials, which tests/docs/tutorial_test.py walks.
-constexpr const char* kJobNames[] = {"digits", "story", "my-job", "tough", "digits-resnet18",
-                                     "night",  "slow",  "three",  "alone"};
+constexpr const char* kJobNames[] = {"digits",          "story", "my-job", "tough",
+                                     "digits-resnet18", "night", "slow",   "three",
+                                     "alone",           "fsdp2", "text",   "undisturbed"};
 constexpr const char* kNodeNames[] = {"n01", "w0", "w1", "w2", "w3", "w4", "w5"};
 
 struct Placeholder {

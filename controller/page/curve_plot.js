@@ -6,7 +6,7 @@
 
 const PLOT_HEIGHT = 190;
 const JOB_COLOURS = {
-  light: ['#2f6fed', '#b4540a', '#12805c', '#8b3fc7', '#c02c38'],
+  light: ['#2563d9', '#b4540a', '#0f7553', '#8b3fc7', '#c02c38'],
   dark: ['#7aa5ff', '#e7b65a', '#3fcf9a', '#c99cf5', '#ff7a80'],
 };
 // Jobs can be told apart without colours, too.

@@ -363,9 +363,17 @@ class ProcessTest(Folder):
         return ([event.step for event in read.Scalars("paceline/loss")]
                 if "paceline/loss" in read.Tags()["scalars"] else [])
 
+    def losses_of_mlflow(self):
+        client = MlflowClient(tracking_uri=f"file://{self.folder}/mlruns")
+        runs = client.search_runs(["0"]) if (self.folder / "mlruns").exists() else []
+        return [metric.step for run in runs
+                for metric in client.get_metric_history(run.info.run_id, "paceline/loss")]
+
     def wait_for(self, steps):
+        """Both have them: MLflow's folders are not made at once, and a kill may leave a part."""
         until = time.monotonic() + LONG_S
-        while not (self.folder / "tb" / JOB.id).exists() or self.losses() != steps:
+        while (not (self.folder / "tb" / JOB.id).exists() or self.losses() != steps
+               or self.losses_of_mlflow() != steps):
             self.assertLess(time.monotonic(), until, f"no {steps}")
             time.sleep(0.05)
 
