@@ -18,16 +18,24 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 
 // Strings that are not paths a node opens. The controller resolves resume_from into restore_from. A
-// command's arguments are opened by its own user. Code is unpacked where the daemon decides.
+// command's arguments are opened by its own user. Code is unpacked where the daemon decides. Trackers
+// are the follower's, which runs for a user elsewhere.
 const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
                                         "paceline.v1.JobSpec.name",
                                         "paceline.v1.JobSpec.command",
+                                        "paceline.v1.JobSpec.description",
                                         "paceline.v1.JobSpec.queue",
                                         "paceline.v1.JobSpec.resume_from",
                                         "paceline.v1.PlacementPolicy.nodes",
                                         "paceline.v1.PlacementPolicy.same",
                                         "paceline.v1.PlacementPolicy.exclude_nodes",
-                                        "paceline.v1.PlacementPolicy.tolerate"};
+                                        "paceline.v1.PlacementPolicy.tolerate",
+                                        "paceline.v1.TensorBoardTracker.directory",
+                                        "paceline.v1.MlflowTracker.uri",
+                                        "paceline.v1.MlflowTracker.experiment",
+                                        "paceline.v1.WandbTracker.directory",
+                                        "paceline.v1.WandbTracker.project",
+                                        "paceline.v1.WandbTracker.entity"};
 
 // Sets each string of `message` to its own name; returns the names that are not in kNoPaths.
 std::set<std::string> FillTexts(Message* message) {
