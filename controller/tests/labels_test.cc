@@ -99,7 +99,7 @@ TEST_F(LabelsTest, ImpossibleLabelsAreRefusedAtSubmit) {
   v1::Job job;
   const grpc::Status status = Submit(spec, "r1", &job);
   EXPECT_EQ(Reason(status), "SPEC_INVALID");
-  EXPECT_THAT(status.error_message(), HasSubstr("labels has the key \"te am\""));
+  EXPECT_THAT(status.error_message(), HasSubstr("labels: has the key \"te am\""));
 }
 
 // Maps have no order on the wire.
