@@ -147,7 +147,7 @@ class Course {
 
  private:
   void Disturb(const v1::Job& job) {
-    if (!outside_.has_value() || is_over_) return;
+    if (!outside_.has_value()) return;
     if (!has_acted_ && job.state() == v1::RUNNING && job.progress().step() >= kStepsBefore) {
       has_acted_ = true;
       const absl::Status status = outside_->Act(job);
@@ -159,8 +159,9 @@ class Course {
     if (has_acted_ && outside_->IsOver(job)) Release();
   }
 
+  // The fault is undone, and the steps are as fast as ever: a last save needs room again.
   void Release() {
-    is_over_ = true;
+    outside_.reset();
     std::ofstream(options_.until_file).flush();
   }
 
@@ -185,7 +186,6 @@ class Course {
   RunRecord& record_;
   std::optional<OutsideFault> outside_;
   bool has_acted_ = false;
-  bool is_over_ = false;
 };
 
 // Nothing: there is no ledger here.
