@@ -96,6 +96,9 @@ TEST_F(PageClusterTest, ShowsJobsLiveAndTheHeatMap) {
   browser_.WaitUntil("Number(document.getElementById('map').dataset.steps) > 150");
   browser_.WaitUntil("document.querySelectorAll('#curves .u-over').length > 0",
                      "document.getElementById('curves-note').textContent");
+  // That a rank is slow is a mark in the curves.
+  browser_.WaitUntil("!document.getElementById('marks').hidden",
+                     "document.getElementById('curves-note').textContent");
   picture("page.png");
   browser_.SetDark(true);
   browser_.WaitUntil("matchMedia('(prefers-color-scheme: dark)').matches");
