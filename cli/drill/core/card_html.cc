@@ -23,7 +23,8 @@ table { border-collapse: collapse; width: 100%; margin-bottom: 2rem; }
 caption { text-align: left; font-weight: 600; padding: .4rem 0; }
 th, td { text-align: left; vertical-align: top; padding: .5rem 1rem .5rem 0;
   border-top: 1px solid var(--line); overflow-wrap: anywhere; }
-tbody th { font-weight: 500; white-space: nowrap; }
+th { white-space: nowrap; }
+tbody th { font-weight: 500; }
 .passed { color: var(--good); } .failed { color: var(--bad); font-weight: 600; }
 .left { color: var(--quiet); } td.passed, td.failed, td.left { white-space: nowrap; }
 )";
