@@ -61,6 +61,7 @@ v1::JobSpec DrillSpec(const v1::JobSpec& spec, const DrillChanges& changes) {
   drill.set_log_every(1);
   drill.clear_resume_from();
   drill.clear_chaos();
+  drill.clear_tracker();
   drill.set_allow_chaos(false);
   drill.mutable_evaluation()->set_every(0);
   // With fewer ranks the steps would be others.

@@ -21,6 +21,7 @@ v1::JobSpec Session() {
   spec.set_steps(100000);
   spec.set_queue("research");
   spec.set_resume_from("my-net/500");
+  spec.mutable_tracker()->mutable_tensorboard()->set_directory("/tb");
   spec.mutable_placement()->add_nodes("n1");
   spec.mutable_evaluation()->set_every(10);
   spec.mutable_recovery()->set_max_failures(10);
@@ -44,6 +45,7 @@ TEST(DrillSpecTest, IsShortAndTellsEachStep) {
   EXPECT_EQ(spec.steps(), 24);
   EXPECT_EQ(spec.log_every(), 1);
   EXPECT_EQ(spec.resume_from(), "");
+  EXPECT_FALSE(spec.has_tracker());
   EXPECT_EQ(spec.checkpoint().directory(), "/tmp/drill-1");
   EXPECT_EQ(spec.checkpoint().every_steps(), 4) << "few steps have saves, too";
   EXPECT_FALSE(spec.checkpoint().at_end());

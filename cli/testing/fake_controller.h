@@ -63,6 +63,8 @@ class FakeController {
 
   // Sets the jobs for Get and List. `per_page`: most jobs in a page of List; later pages have
   // higher revisions.
+  // As one of a release that had no labels.
+  void ForgetSelectors() { knows_selectors_ = false; }
   void SetJobs(std::vector<v1::Job> jobs, int per_page = 1000) ABSL_LOCKS_EXCLUDED(mutex_);
   // A checkpoint can be named JOB/STEP, where JOB is the job's id or name; JOB names the job's
   // first one.
@@ -119,6 +121,7 @@ class FakeController {
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   std::vector<v1::Job> jobs_ ABSL_GUARDED_BY(mutex_);
   int jobs_per_page_ ABSL_GUARDED_BY(mutex_) = 1000;
+  bool knows_selectors_ = true;  // Set before it is asked.
   v1::JobAdvice advice_ ABSL_GUARDED_BY(mutex_);
   std::vector<v1::Checkpoint> checkpoints_ ABSL_GUARDED_BY(mutex_);
   std::deque<grpc::Status> failures_ ABSL_GUARDED_BY(mutex_);

@@ -118,6 +118,13 @@ TEST_F(ApiTest, ListReadsPageAfterPageUpToTheLimit) {
   EXPECT_THAT(some.err, HasSubstr("there are more"));
 }
 
+TEST_F(ApiTest, ListChoosesAmongTheJobsOfAControllerThatKnowsNoSelectors) {
+  controller_.ForgetSelectors();
+  controller_.SetJobs({JobIn(v1::RUNNING, 2)});
+  EXPECT_EQ(Paceline({"job", "list", "-l", "model=llama", "-o", "name"}).out, "");
+  EXPECT_EQ(Paceline({"job", "list", "-l", "!model", "-o", "name"}).out, absl::StrCat(kId, "\n"));
+}
+
 TEST_F(ApiTest, ListChoosesByLabels) {
   v1::Job llama = JobIn(v1::RUNNING, 1);
   llama.set_id("job-aaaaaaaaaaaa");

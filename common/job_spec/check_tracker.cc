@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <string>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "common/job_spec/problem_list.h"
@@ -10,19 +11,25 @@
 namespace paceline {
 namespace {
 
-// HOST:PORT, with "USER:PASSWORD@" before it if that is there. Empty: no URI with an authority.
-absl::string_view AuthorityOf(absl::string_view uri) {
+// Whether it has "USER:PASSWORD@" before the host. A password may hold a slash, and so end what
+// looks like the host; then that has no number for a port.
+bool HasSecret(absl::string_view uri) {
   const size_t scheme = uri.find("://");
-  if (scheme == absl::string_view::npos) return "";
+  if (scheme == absl::string_view::npos) return false;
   const absl::string_view rest = uri.substr(scheme + 3);
-  return rest.substr(0, rest.find_first_of("/?#"));
+  const absl::string_view authority = rest.substr(0, rest.find_first_of("/?#"));
+  const size_t colon = authority.rfind(':');
+  const bool has_port = colon == absl::string_view::npos || absl::EndsWith(authority, "]") ||
+                        authority.find_first_not_of("0123456789", colon + 1) == authority.npos;
+  return absl::StrContains(authority, '@') || (!has_port && absl::StrContains(rest, '@')) ||
+         absl::StrContains(absl::AsciiStrToLower(uri), "password=");
 }
 
 void CheckMlflow(const std::string& uri, ProblemList& problems) {
   constexpr char kField[] = "tracker.mlflow.uri";
   if (uri.empty()) {
     problems.Add(kField, "is missing; give the server or store, as http://HOST:PORT");
-  } else if (absl::StrContains(AuthorityOf(uri), '@')) {
+  } else if (HasSecret(uri)) {
     // The value is left out: messages are logged.
     problems.Add(kField,
                  "has a user or a password in it, which everybody who sees the job would see; set "

@@ -58,7 +58,9 @@ TEST(CheckTrackerTest, ATrackerNeedsItsPlace) {
 }
 
 TEST(CheckTrackerTest, SecretsAreRefusedAndNotRepeated) {
-  for (const char* uri : {"https://ann:geheim@mlflow.example.org/", "http://geheim@h:5000"}) {
+  for (const char* uri :
+       {"https://ann:geheim@mlflow.example.org/", "http://geheim@h:5000",
+        "http://ann:ge/heim@h:5000/geheim", "postgresql://h/db?password=geheim"}) {
     EXPECT_THAT(TrackerProblems("mlflow { uri: '" + std::string(uri) + "' }"),
                 ElementsAre(testing::AllOf(HasSubstr("has a user or a password"),
                                            Not(HasSubstr("geheim")))))

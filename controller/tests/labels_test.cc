@@ -93,6 +93,14 @@ TEST_F(LabelsTest, WhatIsNoSelectorIsRefused) {
   EXPECT_THAT(status.error_message(), HasSubstr("KEY!=VALUE"));
 }
 
+TEST_F(LabelsTest, MoreChangesThanAJobCanHaveAreRefusedUnread) {
+  SubmitWith("digits", "model", "llama");
+  v1::Job job;
+  const grpc::Status status =
+      Change("digits", std::vector<std::string>(4096, "a="), "change", &job);
+  EXPECT_THAT(status.error_message(), HasSubstr("has 4096 changes; allowed are 128"));
+}
+
 TEST_F(LabelsTest, ImpossibleLabelsAreRefusedAtSubmit) {
   v1::JobSpec spec = Spec();
   (*spec.mutable_labels())["te am"] = "vision";

@@ -309,11 +309,11 @@ std::vector<CurveValue> NumbersOf(const Job& job) {
   ForEachFigures(job, kRanksRead, [&](const v1::RankFigures& figures) {
     sums.Add(figures);
     // The same on every rank.
-    if (!values.empty() || figures.learning_rate() == 0) return;
+    if (!values.empty()) return;
     const auto add = [&](const char* name, double value) {
       values.push_back({{/*reported=*/false, name}, figures.step(), value});
     };
-    add(curve_name::kLearningRate, figures.learning_rate());
+    if (figures.learning_rate() != 0) add(curve_name::kLearningRate, figures.learning_rate());
     if (figures.grad_norm() != 0) add(curve_name::kGradNorm, figures.grad_norm());
   });
   for (const v1::JobNumber& number : sums.Numbers()) {

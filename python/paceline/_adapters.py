@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Any
 
-from torch.utils.data import IterableDataset, RandomSampler, SequentialSampler
+from torch.utils.data import BatchSampler, IterableDataset, RandomSampler, SequentialSampler
 
 if TYPE_CHECKING:
     from paceline.loader import Loader
@@ -42,6 +42,12 @@ def loader_like(run: Run, given: Any) -> Loader:
                         "whose samples a session cannot divide among changing ranks; give a "
                         "map-style dataset, or write the loop yourself with step.batches "
                         "(docs/session.md)")
+    # Its own one, made from batch_size; accelerate's shards it.
+    if given.batch_sampler is not None and type(given.batch_sampler).__name__ not in (
+            BatchSampler.__name__, "BatchSamplerShard"):
+        raise ValueError(f"a {type(given.batch_sampler).__name__} makes the batches, and a session "
+                         "makes them by itself, from samples that it divides among its ranks; give "
+                         "the DataLoader batch_size and shuffle instead of batch_sampler")
     sampler = getattr(given.batch_sampler, "sampler", given.sampler)
     shuffles = (isinstance(sampler, RandomSampler)
                 or type(sampler).__name__ == "SeedableRandomSampler")  # Accelerate's.

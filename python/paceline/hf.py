@@ -61,6 +61,10 @@ class Session(BaseTrainer):
             check_job(run, args)
         args._n_gpu = min(args.n_gpu, 1)  # A process is one rank: no nn.DataParallel.
         super().__init__(model, args, *others, **keywords)
+        if self.eval_dataset is not None and (isinstance(self.eval_dataset, dict)
+                                              or not hasattr(self.eval_dataset, "__len__")):
+            raise TypeError("a session divides the samples of an evaluation among its ranks; give "
+                            "one eval_dataset that has a length, no dict and no IterableDataset")
         self.run = run or paceline.init(
             steps=steps_alone(args, self.train_dataset), accumulation_steps=accumulation_of(args),
             batch_per_rank=args.per_device_train_batch_size, seed=args.seed)
@@ -307,6 +311,7 @@ class Session(BaseTrainer):
             raise ValueError(f"eval_dataset has {len(dataset)} samples, fewer than the "
                              f"{world_size} ranks, which share them")
         share = torch.utils.data.Subset(dataset, range(rank, len(dataset), world_size))
+        self.__dict__.pop("_eval_dataloaders", None)  # transformers keeps that of another share.
         numbers = random_numbers()  # An evaluation may be made again, and must change nothing.
         output = self.evaluation_loop(
             self.get_eval_dataloader(share), description="Evaluation",

@@ -82,6 +82,10 @@ class Strategy(BaseStrategy):
                 dataloader, torch.utils.data.DataLoader):
             raise ValueError("a session has one DataLoader of training samples, which is not "
                              "reloaded; give fit() one, and no reload_dataloaders_every_n_epochs")
+        if dataloader.batch_size not in (None, 1, self._run.batch_per_rank):
+            raise ValueError(f"batch_size={dataloader.batch_size} of the DataLoader is not "
+                             f"batch_per_rank of the session, {self._run.batch_per_rank}; give "
+                             "both the same")
         self._session_loader = loader_like(self._run, dataloader)
         return _NoBatches()
 

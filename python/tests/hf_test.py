@@ -402,14 +402,13 @@ class MistakesTest(unittest.TestCase):
             trainer.train()
 
     def test_samples_that_cannot_be_divided(self):
-        class Stream(torch.utils.data.IterableDataset):
-            def __iter__(self):
-                return iter(SAMPLES)
-
-        with self.assertRaisesRegex(TypeError, "Stream, an IterableDataset"):
-            make(hf.Trainer, samples=Stream()).train()
-        with self.assertRaisesRegex(ValueError, "a LengthGroupedSampler draws the training"):
-            make(hf.Trainer, train_sampling_strategy="group_by_length").train()
+        Stream = type("Stream", (torch.utils.data.IterableDataset,), {"__iter__": lambda self: None})
+        self.assertRaisesRegex(TypeError, "Stream, an IterableDataset",
+                               make(hf.Trainer, samples=Stream()).train)
+        with self.assertRaisesRegex(TypeError, "no dict"):
+            make(lambda **given: hf.Trainer(**{**given, "eval_dataset": {"a": SAMPLES}}))
+        grouped = make(hf.Trainer, train_sampling_strategy="group_by_length")
+        self.assertRaisesRegex(ValueError, "a LengthGroupedSampler draws the", grouped.train)
 
     def test_a_callback_that_stops(self):
         class Stops(TrainerCallback):

@@ -187,6 +187,23 @@ class MistakesTest(unittest.TestCase):
             with self.subTest(changes=changes), self.assertRaisesRegex(ValueError, expected):
                 fit(**changes)
 
+    def test_batches_that_a_session_would_make_otherwise(self):
+        class Pairs(torch.utils.data.Sampler):
+            def __iter__(self):
+                return iter([[0, 1]] * 8)
+
+            def __len__(self):
+                return 8
+
+        samples = torch.utils.data.TensorDataset(torch.zeros(40, 4))
+        for loader, expected in (
+                (torch.utils.data.DataLoader(samples, batch_sampler=Pairs()), "a Pairs makes the"),
+                (torch.utils.data.DataLoader(samples, batch_size=8), "batch_size=8 of the")):
+            run = paceline.init(steps=1, batch_per_rank=4)
+            trainer = lightning.Trainer(strategy=paceline.lightning.Strategy(run), **options())
+            with self.assertRaisesRegex(ValueError, expected):
+                trainer.fit(Module(0.0), loader)
+
     def test_resuming_by_lightnings_own_means(self):
         with tempfile.TemporaryDirectory() as folder:
             fit(steps=1).trainer.save_checkpoint(f"{folder}/one.ckpt")

@@ -273,6 +273,21 @@ class RulesTest(unittest.TestCase):
         one = proposal(HEAD + LOOP + save + "if dist.get_rank() == 0:\n    " + save)
         self.assertEqual([note.line for note in one.notes if note.must], [13])
 
+    def test_divisions_of_the_loss_that_are_not_found(self):
+        batches = "for i, (x, y) in enumerate(loader):\n    loss = f(model(x), y){}\n" \
+                  "    loss.backward()\n    if (i + 1) % 4 == 0:\n        optimizer.step()\n" \
+                  "        optimizer.zero_grad()\n"
+        for division, told in ((" / 4", False), (" * 0.25", True), ("", True)):
+            one = proposal(HEAD + batches.format(division))
+            self.assertEqual(any("divides by the batches" in note.text and note.must
+                                 for note in one.notes), told, division)
+
+    def test_epochs_that_end_early(self):
+        one = proposal(HEAD + "for epoch in range(3):\n    for i, (x, y) in enumerate(loader):\n"
+                       "        f(model(x), y).backward()\n        optimizer.step()\n"
+                       "        if i == 200:\n            break\n")
+        self.assertIn("an epoch ends before all of its batches", str(one.stopped))
+
     def test_variables_that_are_gone(self):
         one = proposal(HEAD + "sampler = DistributedSampler(data)\nfor epoch in range(3):\n"
                        + textwrap.indent(LOOP, "    ") + "print(len(sampler), epoch)\n")

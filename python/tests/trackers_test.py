@@ -304,6 +304,14 @@ class AllJobsTest(unittest.TestCase):
         self.all.look([self.job("RUNNING")], 100)
         self.assertEqual(list(self.all._running), ["job-0123456789ab"])
 
+    def test_one_that_fails_behind_the_jobs_end_is_started_until_it_has_written_all(self):
+        self.all._command = [sys.executable, "-c", "import sys; sys.exit(1)"]
+        for now in (10, 80, 150):
+            self.all.look([self.job("FAILED", end=5)], now)
+            self.all._running["job-0123456789ab"].wait()
+            self.all.look([self.job("FAILED", end=5)], now + 1)
+            self.assertEqual(self.all._running, {})
+
 
 PACELINE = """#!{python}
 import json, sys

@@ -54,10 +54,16 @@ struct DrillFlags {
 // Folders of a drill, with all that is in them, for as long as this lives.
 class DrillFolders {
  public:
-  DrillFolders() = default;
+  explicit DrillFolders(Program& program) : program_(program) {}
   ~DrillFolders() {
-    std::error_code none;
-    for (const std::string& folder : folders_) std::filesystem::remove_all(folder, none);
+    for (const std::string& folder : folders_) {
+      std::error_code error;
+      std::filesystem::remove_all(folder, error);
+      if (error) {
+        program_.Note(absl::StrCat("warning: ", folder, " is left: ", error.message(),
+                                   "; remove it when its jobs have ended"));
+      }
+    }
   }
   DrillFolders(const DrillFolders&) = delete;
   DrillFolders& operator=(const DrillFolders&) = delete;
@@ -76,6 +82,7 @@ class DrillFolders {
   }
 
  private:
+  Program& program_;
   std::vector<std::string> folders_;
 };
 
@@ -112,6 +119,7 @@ class Drill {
   // Checks what is asked for, and starts the cluster.
   absl::Status Prepare() {
     has_server_ = !program_.flags.server.empty() || !program_.flags.context.empty();
+    EndWithTheTerminal();
     PACELINE_RETURN_IF_ERROR(CheckForDrill(file_.spec, own()));
     if (!flags_.full_disk.empty()) PACELINE_RETURN_IF_ERROR(CheckSmallDisk(flags_.full_disk));
     // Now, and not after minutes: that the file can be written.
@@ -144,7 +152,6 @@ class Drill {
     DevSettings settings;
     settings.workers = kWorkers;
     settings.slots = (spec.ranks() + spec.recovery().spares() + 1) / (kWorkers - 1);
-    EndWithTheTerminal();
     return cluster_.Start(program_, "paceline-drill", settings);
   }
 
@@ -243,7 +250,7 @@ class Drill {
   const DrillFlags& flags_;
   JobFile file_;
   bool has_server_ = false;  // On the command line.
-  DrillFolders folders_;
+  DrillFolders folders_{program_};
   std::string folder_;        // For checkpoints and ledgers.
   std::string small_folder_;  // The same, on the small disk; empty: there is none.
   std::string code_;          // Of Ship.

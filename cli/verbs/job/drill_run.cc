@@ -109,6 +109,12 @@ void Cancel(Program& program, const std::string& job_id) {
 grpc::Status GiveUp(Program& program, const std::string& job_id) {
   program.interrupt().Lower();
   Cancel(program, job_id);
+  // Its folder goes when this has returned.
+  v1::Job job;
+  const absl::Time deadline = BootNow() + kEndPatience;
+  while (BootNow() < deadline && GetJob(program, job_id, &job).ok() && !HasEnded(job.state())) {
+    if (program.interrupt().WaitFor(kLook)) break;
+  }
   program.interrupt().Raise();
   return {grpc::StatusCode::CANCELLED, "interrupted"};
 }
@@ -126,13 +132,30 @@ class Course {
 
   // `job`: in the end as it ended.
   grpc::Status Follow(v1::Job* job) {
-    const absl::Time deadline = BootNow() + options_.limit;
+    absl::Time deadline = BootNow() + options_.limit;
+    int64_t step = 0;
     bool given_up = false;
     while (!HasEnded(job->state())) {
       if (program_.interrupt().WaitFor(kLook)) return GiveUp(program_, record_.job);
       const grpc::Status status = GetJob(program_, record_.job, job);
       if (program_.interrupt().raised()) return GiveUp(program_, record_.job);
-      if (!status.ok()) return status;
+      const bool may_come = status.error_code() == grpc::StatusCode::UNAVAILABLE ||
+                            status.error_code() == grpc::StatusCode::DEADLINE_EXCEEDED;
+      if (may_come && BootNow() < deadline) continue;
+      if (!status.ok()) {
+        Cancel(program_, record_.job);
+        return status;
+      }
+      if (job->state() == v1::QUEUED && job->restarts() == 0) {
+        // It counts from when there is room for it.
+        record_.submitted = absl::Now();
+        deadline = BootNow() + options_.limit;
+      }
+      if (options_.fault == DrillFault::kNone && !given_up && job->progress().step() > step) {
+        // Undisturbed: as long as it gets on.
+        step = job->progress().step();
+        deadline = BootNow() + options_.limit;
+      }
       Disturb(*job);
       if (given_up && BootNow() > deadline + kEndPatience) break;
       if (given_up || BootNow() < deadline || HasEnded(job->state())) continue;

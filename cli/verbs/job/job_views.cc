@@ -1,4 +1,6 @@
 // paceline job list and describe: jobs as they are now.
+#include <google/protobuf/repeated_field.h>
+
 #include <algorithm>
 #include <functional>
 #include <memory>
@@ -49,18 +51,32 @@ std::vector<v1::JobState> StatesOf(const JobListFlags& flags) {
   return states;
 }
 
+// Whether the job is shown. List asks the controller for the same, but one of an earlier release
+// knows no selectors and lists all jobs, and a watch gets all.
+std::function<bool(const v1::Job&)> WantedBy(const JobListFlags& flags) {
+  // The flag has been checked.
+  const LabelSelector selector = LabelSelector::Parse(flags.selector).value_or(LabelSelector());
+  return [selector, states = StatesOf(flags)](const v1::Job& job) {
+    const auto& labels = job.spec().labels();
+    return (states.empty() || std::count(states.begin(), states.end(), job.state()) > 0) &&
+           selector.Matches(JobLabels(labels.begin(), labels.end()));
+  };
+}
+
 // Fetches pages until there are `limit` jobs, or no more. Keeps the revision of the first page, so
 // that a watch from there shows what changed while the others were fetched.
 grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobsResponse* jobs) {
   v1::ListJobsRequest request;
   for (const v1::JobState state : StatesOf(flags)) request.add_states(state);
   request.set_label_selector(flags.selector);
+  const std::function<bool(const v1::Job&)> is_wanted = WantedBy(flags);
   do {
     request.set_page_size(std::min(kMostPerPage, flags.limit - jobs->jobs_size()));
     v1::ListJobsResponse page;
     const grpc::Status status = program.client().Call(methods::kJobList, request, &page);
     if (!status.ok()) return status;
-    jobs->mutable_jobs()->MergeFrom(page.jobs());
+    std::copy_if(page.jobs().begin(), page.jobs().end(),
+                 google::protobuf::RepeatedFieldBackInserter(jobs->mutable_jobs()), is_wanted);
     if (request.page_token().empty()) jobs->set_revision(page.revision());
     jobs->set_next_page_token(page.next_page_token());
     request.set_page_token(page.next_page_token());
@@ -70,17 +86,6 @@ grpc::Status FetchJobs(Program& program, const JobListFlags& flags, v1::ListJobs
 
 std::vector<v1::Job> JobsOf(const v1::ListJobsResponse& jobs) {
   return {jobs.jobs().begin(), jobs.jobs().end()};
-}
-
-// Whether a watch shows the job; List asks the controller for the same.
-std::function<bool(const v1::Job&)> WantedBy(const JobListFlags& flags) {
-  // The flag has been checked.
-  const LabelSelector selector = LabelSelector::Parse(flags.selector).value_or(LabelSelector());
-  return [selector, states = StatesOf(flags)](const v1::Job& job) {
-    const auto& labels = job.spec().labels();
-    return (states.empty() || std::count(states.begin(), states.end(), job.state()) > 0) &&
-           selector.Matches(JobLabels(labels.begin(), labels.end()));
-  };
 }
 
 // Inserts the job of an event, newest first, unless the list has a later state of it.

@@ -11,7 +11,7 @@
 #include <string>
 #include <utility>
 
-#include "absl/cleanup/cleanup.h"
+#include "absl/status/statusor.h"
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "common/core/bytes_text.h"
@@ -22,26 +22,31 @@
 namespace paceline {
 namespace {
 
-constexpr uint64_t kMostRoom = uint64_t{1} << 30;
+constexpr uint64_t kMostSize = uint64_t{1} << 30;  // Of a file system that is filled.
 // How long the controller is away.
 constexpr absl::Duration kAway = absl::Seconds(3);
 
-// Writes zeros until there is no room.
-absl::Status FillDisk(const std::string& path) {
+// Writes zeros until there is no room. Returns a file without a name, so that the room is given
+// back however this process ends.
+absl::StatusOr<int> FillDisk(const std::string& folder) {
+  const std::string path = absl::StrCat(folder, "/ballast-", NewUuid());
   const int fd = ::open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
   if (fd < 0) return absl::ErrnoToStatus(errno, absl::StrCat("cannot make ", path));
-  const absl::Cleanup closed = [fd] { ::close(fd); };
+  ::unlink(path.c_str());
   const std::string zeros(size_t{1} << 20, '\0');
+  uint64_t total = 0;
   // Smaller and smaller pieces, so that nothing is left.
   for (size_t piece = zeros.size(); piece > 0; piece /= 2) {
     ssize_t written = 0;
-    while ((written = ::write(fd, zeros.data(), piece)) > 0) {
+    while (total <= kMostSize && (written = ::write(fd, zeros.data(), piece)) > 0) {
+      total += static_cast<uint64_t>(written);
     }
-    if (written < 0 && errno != ENOSPC && errno != EDQUOT) {
-      return absl::ErrnoToStatus(errno, absl::StrCat("cannot write ", path));
-    }
+    if (written >= 0 || errno == ENOSPC || errno == EDQUOT) continue;
+    const int error = errno;
+    ::close(fd);
+    return absl::ErrnoToStatus(error, absl::StrCat("cannot write ", path));
   }
-  return absl::OkStatus();
+  return fd;
 }
 
 // On whose behalf nodes are drained.
@@ -61,11 +66,11 @@ absl::Status CheckSmallDisk(const std::string& folder) {
   if (::statvfs(folder.c_str(), &info) != 0) {
     return absl::ErrnoToStatus(errno, absl::StrCat("--full-disk: cannot look at ", folder));
   }
-  const uint64_t room = uint64_t{info.f_bavail} * uint64_t{info.f_frsize};
-  if (room <= kMostRoom) return absl::OkStatus();
+  const uint64_t size = uint64_t{info.f_blocks} * uint64_t{info.f_frsize};
+  if (size <= kMostSize) return absl::OkStatus();
   return absl::FailedPreconditionError(absl::StrCat(
-      "--full-disk: ", folder, " has ", BytesText(static_cast<int64_t>(room)),
-      " of room, and a drill fills at most ", BytesText(static_cast<int64_t>(kMostRoom)),
+      "--full-disk: the file system of ", folder, " has ", BytesText(static_cast<int64_t>(size)),
+      ", and a drill fills one of at most ", BytesText(static_cast<int64_t>(kMostSize)),
       "; give a folder on a small file system of its own"));
 }
 
@@ -74,7 +79,7 @@ OutsideFault::OutsideFault(Program& program, OwnCluster& cluster, DrillFault fau
     : program_(program), cluster_(cluster), fault_(fault), small_disk_(std::move(small_disk)) {}
 
 OutsideFault::~OutsideFault() {
-  if (!ballast_.empty()) ::unlink(ballast_.c_str());
+  if (ballast_ >= 0) ::close(ballast_);
   if (drained_.empty()) return;
   v1::ResumeNodeRequest request;
   request.set_name(drained_);
@@ -89,9 +94,10 @@ absl::Status OutsideFault::Act(const v1::Job& job) {
   switch (fault_) {
     case DrillFault::kDrain:
       return Drain(job.ranks(RankOfFault(job.ranks_size())).node());
-    case DrillFault::kFullDisk:
-      ballast_ = absl::StrCat(small_disk_, "/ballast-", NewUuid());
-      return FillDisk(ballast_);
+    case DrillFault::kFullDisk: {
+      PACELINE_ASSIGN_OR_RETURN(ballast_, FillDisk(small_disk_));
+      return absl::OkStatus();
+    }
     case DrillFault::kController:
       PACELINE_RETURN_IF_ERROR(cluster_.KillController());
       program_.interrupt().WaitFor(kAway);

@@ -15,7 +15,7 @@
 
 namespace paceline {
 
-// FailedPrecondition: the folder's file system has so much room that no drill may fill it.
+// FailedPrecondition: the folder's file system is so large that no drill may fill it.
 absl::Status CheckSmallDisk(const std::string& folder);
 
 class OutsideFault {
@@ -41,7 +41,7 @@ class OutsideFault {
   const DrillFault fault_;
   const std::string small_disk_;
   std::string drained_;  // The node; empty: none.
-  std::string ballast_;  // The file that fills the disk; empty: there is none.
+  int ballast_ = -1;     // The file that fills the disk, without a name; -1: there is none.
 };
 
 }  // namespace paceline

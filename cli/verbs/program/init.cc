@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <memory>
 #include <string>
 #include <utility>
@@ -37,7 +38,9 @@ struct InitFlags {
 absl::StatusOr<std::string> PackageFolder() {
   const std::string programs = ProgramDir();
   // Built or installed from the sources; a wheel; Debian's packages.
-  for (const char* place : {"/python", "/../..", "/../lib/paceline/python"}) {
+  const bool is_wheel = std::filesystem::path(programs).parent_path().filename() == "paceline";
+  for (const char* place :
+       {"/python", is_wheel ? "/../.." : "/python", "/../lib/paceline/python"}) {
     const std::string folder = absl::StrCat(programs, place);
     const std::string file = absl::StrCat(folder, "/paceline/onboard/__main__.py");
     if (::access(file.c_str(), R_OK) == 0) return folder;

@@ -87,6 +87,11 @@ std::vector<SpecProblem> Relabel(const Job& job, const v1::ChangeLabelsRequest& 
   if (request.labels().empty() && !request.has_description()) {
     return {{"labels", "are missing; give KEY=VALUE, KEY- or a description"}};
   }
+  constexpr int kMostChanges = 2 * kMaxSpecLabels;
+  if (request.labels_size() > kMostChanges) {
+    return {{"labels",
+             absl::StrCat("has ", request.labels_size(), " changes; allowed are ", kMostChanges)}};
+  }
   const std::vector<std::string> changes(request.labels().begin(), request.labels().end());
   const absl::StatusOr<JobLabels> labels = Relabelled(job.request.labels, changes);
   if (!labels.ok()) return {{"labels", std::string(labels.status().message())}};

@@ -30,7 +30,7 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
       if (!any || is_newer) sum.step = step;
       any = true;
     }
-    if (!is_old) {
+    if (!is_old && progress.step > 0) {  // Before its first step a rank has no loss.
       sum.loss += progress.loss;
       ++with_loss;
     }
@@ -41,7 +41,7 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
     mfu += *rank.report.figures.mfu;
     ++with_mfu;
   }
-  sum.loss /= with_loss;
+  if (with_loss > 0) sum.loss /= with_loss;
   if (with_mfu > 0) sum.mfu = mfu / with_mfu;
   if (job.started != absl::InfinitePast()) {
     sum.training = (job.ended_already() ? job.ended : wall_now) - job.started;

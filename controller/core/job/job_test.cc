@@ -235,6 +235,15 @@ TEST(JobTest, SummaryIsWhatEveryRankHasDone) {
   EXPECT_EQ(sum.training, absl::Seconds(10));
 }
 
+TEST(JobTest, ARankBeforeItsFirstStepHasNoLoss) {
+  Job job = RunningJob();
+  EXPECT_EQ(Summarize(job, At(4).wall).loss, 0) << "nobody has one";
+  TrainerReport report = Report(0, TrainerState::kRunning);
+  report.progress = {10, 2, absl::ZeroDuration(), 1.0, absl::Milliseconds(50), 100};
+  ApplyReport(job, kA, report, At(4));
+  EXPECT_DOUBLE_EQ(Summarize(job, At(4).wall).loss, 1);
+}
+
 TEST(JobTest, RatesAndLossesOfRanksThatAreNotHeardOfAreNotThoseOfNow) {
   Job job = RunningJob();
   TrainerReport report = Report(0, TrainerState::kRunning);

@@ -156,6 +156,7 @@ void ResumeJob(Job& job, JobRequest request, const std::string& from) {
               job.request.strategy.ladder, job.request.strategy.slipstream};
   if (!from.empty()) job.start = {from, NextUnused(job)};
   if (!from.empty() && !IsOwn(job, from)) job.origin = from;
+  if (!from.empty()) job.evaluation.reset();  // Of steps that are made again.
   job.state = JobState::kQueued;
   job.reason = "resumed by request";
   job.placed = job.started = job.ended = absl::InfinitePast();

@@ -263,7 +263,9 @@ TEST(RestartTest, ResumptionGoesOnWithTheLineThatWasChosenLast) {
   SaveAll(job, 40, At(6));
   FailRank1(job, FailureKind::kSignal, At(7));
   ASSERT_EQ(job.state, JobState::kFailed);
+  job.evaluation.emplace();
   ResumeJob(job, job.request, kStep20);
+  EXPECT_FALSE(job.evaluation.has_value()) << "of steps that are made again";
   PlaceAgain(job, At(8));
   RunPlaced(job, At(9));
   FailRank1(job, FailureKind::kSignal, At(10));

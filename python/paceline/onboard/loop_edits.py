@@ -39,6 +39,7 @@ class LoopEdits:
         self._edits = edits
         self._source = script.source
         self.notes: List[Note] = []
+        self._is_divided = False  # The loss of a pass, by the number of them, and no more.
         self.hoisted: List[str] = []  # Lines for before the loop.
         self._heads: List[ast.stmt] = []  # Done once an epoch, at its beginning.
         outer = loop.outer
@@ -251,7 +252,11 @@ class LoopEdits:
             if not self._edits.is_dropped(backward):
                 self._edits.keep_part(call, loss, f"{self._step}.backward(", ")")
         if accumulation is not None:
-            self._undo_division(divisor)
+            if not self._undo_division(divisor) and not self._is_divided:
+                self.notes.append(Note(
+                    self._loop.backwards[0].lineno, f"{self._step}.backward divides by the batches "
+                    f"of a step, and no `/ {divisor}` of the loss was found: take out a division of "
+                    f"another form; if there is none, multiply the loss by {divisor}", must=True))
             self._note(accumulation, "how many batches a step has is said by accumulation_steps in "
                        f"the job's file; {divisor} no longer says it")
 
@@ -272,11 +277,12 @@ class LoopEdits:
         divisor = self._parts.accumulation
         if (isinstance(loss, ast.BinOp) and isinstance(loss.op, ast.Div) and divisor is not None
                 and text_of(loss.right) == text_of(divisor)):
+            self._is_divided = True
             return loss.left
         return loss
 
-    def _undo_division(self, divisor: str) -> None:
-        """A session's step.backward divides by the number of passes."""
+    def _undo_division(self, divisor: str) -> bool:
+        """A session's step.backward divides by the number of passes. Whether the script did."""
         undone: Dict[str, int] = {}  # Lines of divisions that are gone, by what they divided.
         for node in [n for one in self._parts.in_pass for n in ast.walk(one)]:
             value = getattr(node, "value", None)
@@ -306,6 +312,7 @@ class LoopEdits:
                     and node.lineno > undone.get(node.id, node.lineno) and id(node) not in restored
                     and self._source.statement(node) not in self._loop.backwards):
                 self._note(node, f"{node.id} is no longer divided by {divisor}: divide it here")
+        return bool(undone)
 
     def _write_update(self) -> None:
         update, parts = self._parts.update, self._parts

@@ -138,6 +138,9 @@ def _find_counters(script: Script, loop: TrainingLoop, parts: Parts) -> None:
                 and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq))
                 and text_of(test.left) in names and script.loops_around(end)[0] in (
                     loop.epochs, loop.steps)):
+            if loop.epochs is not None and text_of(test.left) == loop.index:
+                raise stop(end, "an epoch ends before all of its batches are used", "shorten the "
+                           "data set (torch.utils.data.Subset), or " + _BY_HAND)
             parts.ends.append(end)
             if loop.epochs is None or text_of(test.left) != loop.index:
                 parts.count, parts.counts_epochs = test.comparators[0], False

@@ -54,6 +54,11 @@ class ModelEdits:
                    else name for name in sorted(self._kinds.scalers) if self._is_here(name)]
         others += sorted({one.target for one in self._script.assignments if ends_with(
             self._script.called(one.value), "AveragedModel") and self._is_here(one.target)})
+        for one in self._script.assignments:
+            if ends_with(self._script.called(one.value), "ReduceLROnPlateau"):
+                self._must(one.statement, "each rank would give it a number of its own, and learning "
+                           "rates have to be alike: give it the mean over run.process_group, or "
+                           "take a schedule by steps")
         unused = ["unused_parameters=True"] if self.unused_parameters else []
         return (f"{self._run}.attach("
                 f"{', '.join([self.model, self._loop.optimizer, *others, *unused])})")

@@ -8,6 +8,7 @@ import os
 import signal
 import sys
 import threading
+import urllib.parse
 from pathlib import Path
 from types import FrameType
 from typing import Any, Dict, List, Mapping, Optional, TextIO
@@ -88,6 +89,10 @@ def _wanted(flags: argparse.Namespace, job: Mapping[str, Any]) -> Dict[str, Any]
     if flags.tensorboard:
         wanted["tensorboard"] = {"directory": os.path.abspath(flags.tensorboard)}
     if flags.mlflow:
+        if "@" in urllib.parse.urlsplit(flags.mlflow).netloc:
+            raise TrackerUnusable("--mlflow has a user or a password in it, which messages would "
+                                  "show; set MLFLOW_TRACKING_USERNAME and "
+                                  "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN")
         wanted["mlflow"] = {"uri": flags.mlflow, "experiment": flags.experiment}
     if flags.wandb:
         wanted["wandb"] = {"project": flags.wandb, "offline": flags.offline}

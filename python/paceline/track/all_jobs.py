@@ -24,6 +24,7 @@ class AllJobs:
         self._running: Dict[str, subprocess.Popen[bytes]] = {}
         self._not_before: Dict[str, float] = {}
         self._done: Set[Tuple[str, str]] = set()  # Id and time of the end.
+        self._ends: Dict[str, str] = {}  # When jobs had ended whose followers were started then.
 
     def run(self, stop: threading.Event) -> None:
         """Until `stop` is set; then ends the followers."""
@@ -48,12 +49,15 @@ class AllJobs:
                        if process.poll() is not None]:
             if self._running.pop(job_id).returncode != 0:
                 self._not_before[job_id] = now + _RETRY_S
+            elif job_id in self._ends:
+                self._done.add((job_id, self._ends[job_id]))
         for job in jobs:
             job_id = str(job["id"])
             if job_id in self._running or not self.is_due(job, now):
                 continue
+            self._ends.pop(job_id, None)
             if figures.has_ended(job):
-                self._done.add((job_id, str(job["end_time"])))
+                self._ends[job_id] = str(job["end_time"])
             self._running[job_id] = subprocess.Popen([*self._command, job_id],
                                                      stdin=subprocess.DEVNULL)
 
