@@ -42,7 +42,7 @@ class Artifacts:
 
     def add(self, path: Path, name: Optional[str], step: int, report: Report) -> None:
         """Raises what Run.artifact does; then nothing is reported."""
-        whole = os.path.abspath(os.fspath(path))
+        whole: str = os.path.abspath(os.fspath(path))
         if name is None:
             name = os.path.basename(whole)
         directory = _check(whole, name)

@@ -85,7 +85,7 @@ class Rehearsal(AloneEngine):
     def report(self, numbers: Sequence[Tuple[str, float, int]]) -> None:
         pass
 
-    def artifact(self, *_what: Any) -> None:
+    def artifact(self, *_what: Any, **_more: Any) -> None:
         pass
 
     def fail(self, what: str) -> None:

@@ -89,7 +89,8 @@ def _wanted(flags: argparse.Namespace, job: Mapping[str, Any]) -> Dict[str, Any]
     if flags.tensorboard:
         wanted["tensorboard"] = {"directory": os.path.abspath(flags.tensorboard)}
     if flags.mlflow:
-        if "@" in urllib.parse.urlsplit(flags.mlflow).netloc:
+        uri: str = flags.mlflow
+        if "@" in urllib.parse.urlsplit(uri).netloc:
             raise TrackerUnusable("--mlflow has a user or a password in it, which messages would "
                                   "show; set MLFLOW_TRACKING_USERNAME and "
                                   "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN")
