@@ -20,6 +20,7 @@ HOME = tempfile.TemporaryDirectory()
 os.environ.update(HOME=HOME.name, WANDB_CONFIG_DIR=HOME.name, WANDB_CACHE_DIR=HOME.name,
                   WANDB_DATA_DIR=HOME.name, WANDB_SILENT="true", WANDB_ERROR_REPORTING="false",
                   MLFLOW_DISABLE_TELEMETRY="true", MLFLOW_ALLOW_FILE_STORE="true")
+from mlflow.exceptions import MlflowException  # noqa: E402
 from mlflow.tracking import MlflowClient  # noqa: E402
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
 from wandb.proto import wandb_internal_pb2  # noqa: E402
@@ -373,9 +374,11 @@ class ProcessTest(Folder):
 
     def losses_of_mlflow(self):
         client = MlflowClient(tracking_uri=f"file://{self.folder}/mlruns")
-        runs = client.search_runs(["0"]) if (self.folder / "mlruns").exists() else []
-        return [metric.step for run in runs
-                for metric in client.get_metric_history(run.info.run_id, "paceline/loss")]
+        try:
+            return [metric.step for run in client.search_runs(["0"])
+                    for metric in client.get_metric_history(run.info.run_id, "paceline/loss")]
+        except (MlflowException, ValueError):  # A file is being written.
+            return []
 
     def wait_for(self, steps):
         """Both have them: MLflow's folders are not made at once, and a kill may leave a part."""
