@@ -233,7 +233,12 @@ class WandbTest(Folder):
         self.assertTrue(send(self.tracker(), Batch(points("loss", 1, 2), [mark(1)]))[0])
         self.assertTrue(send(self.tracker(), Batch(points("loss", 1, 2, 4) + points("acc", 2),
                                                    [mark(1), mark(2, 3)]), state="FAILED")[0])
+        until = time.monotonic() + LONG_S  # The client's service writes behind finish().
         rows = self.rows()
+        while [row["step"] for row in rows if "loss" in row][-1:] != [4]:
+            self.assertLess(time.monotonic(), until, rows)
+            time.sleep(0.05)
+            rows = self.rows()
         self.assertEqual([row["step"] for row in rows if "loss" in row], [1, 2, 4])
         self.assertEqual([row["loss"] for row in rows if "loss" in row], [1.0, 0.5, 0.25])
         self.assertEqual([row["step"] for row in rows if "acc" in row], [2])
