@@ -37,8 +37,8 @@ struct InitFlags {
 // The folder that holds the package `paceline`. NotFound if it is not installed.
 absl::StatusOr<std::string> PackageFolder() {
   const std::string programs = ProgramDir();
-  // Built or installed from the sources; a wheel; Debian's packages. The folder above is looked at only
-  // in a wheel: elsewhere, as above /tmp/x/bin, others might write there what would be run.
+  // Built or installed from the sources; a wheel; Debian's packages. The folder above is looked at
+  // only in a wheel: elsewhere, as above /tmp/x/bin, others might write there what would be run.
   const bool is_wheel = std::filesystem::path(programs).parent_path().filename() == "paceline";
   for (const char* place :
        {"/python", is_wheel ? "/../.." : "/python", "/../lib/paceline/python"}) {
