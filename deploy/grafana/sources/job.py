@@ -58,8 +58,8 @@ PROGRESS = [
           [(f"max(paceline_job_samples_per_second{ONE})", "samples/s"),
            (f"max(paceline_job_tokens_per_second{ONE})", "tokens/s")], "short", width=6),
     lines("Model FLOP/s", "Floating-point operations of forward and backward pass, of all ranks "
-          "together: by the formula of a built-in model, counted in the first step, or given in the "
-          "job's file.",
+          "together: by the formula of a built-in model, counted in the first step, or given in "
+          "the job's file.",
           [(f"max by (source) (paceline_job_flops_per_second{ONE})", "{{source}}")], "flops",
           width=6),
 ]
@@ -124,8 +124,8 @@ RANKS = [
             "rank {{rank}} on {{node}}"),
            (f"min(paceline_trainer_memory_capacity_bytes{ONE})", "capacity")], "bytes",
           links=("node",)),
-    lines("Device memory held", "Peak of what the allocator of a rank holds for small and for large "
-          "blocks, the greatest of all ranks. No data on CPUs.",
+    lines("Device memory held", "Peak of what the allocator of a rank holds for small and for "
+          "large blocks, the greatest of all ranks. No data on CPUs.",
           [(f"max(paceline_trainer_memory_reserved_peak_bytes{ONE})", "all"),
            (f"max(paceline_trainer_memory_large_pool_peak_bytes{ONE})", "large blocks"),
            (f"max(paceline_trainer_memory_small_pool_peak_bytes{ONE})", "small blocks")], "bytes"),

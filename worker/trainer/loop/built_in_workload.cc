@@ -20,6 +20,7 @@
 #include "worker/trainer/core/model_flops.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/loop/step_undo.h"
+#include "worker/trainer/model/flop_counter.h"
 #include "worker/trainer/slipstream/buffers.h"
 
 namespace paceline {

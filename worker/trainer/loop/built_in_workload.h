@@ -24,11 +24,12 @@
 #include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/loop/training.h"
 #include "worker/trainer/loop/workload.h"
-#include "worker/trainer/model/flop_counter.h"
 #include "worker/trainer/model/model.h"
 #include "worker/trainer/shard/sharded_parameters.h"
 
 namespace paceline {
+
+class FlopCounter;
 
 // Thread-compatible. Torch's exceptions pass through.
 class BuiltInWorkload : public Workload {

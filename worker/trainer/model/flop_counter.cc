@@ -6,11 +6,11 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <vector>
 
 #include "absl/base/thread_annotations.h"
-#include "absl/container/flat_hash_map.h"
 #include "absl/strings/match.h"
 #include "absl/strings/string_view.h"
 #include "absl/synchronization/mutex.h"
@@ -99,8 +99,8 @@ std::optional<double> ConvolutionForward(Inputs inputs) {
   const c10::IntArrayRef weight = SizesOf(inputs[1]);
   if (input.size() < 3 || weight.size() != input.size()) return std::nullopt;
   if (inputs[6].toBool()) return Convolution(input, weight, ProductOf(input.slice(2)));
-  std::vector<int64_t>
-      of[3];  // Stride, padding, dilation; one for all dimensions, or each its own.
+  // Stride, padding, dilation: one for all dimensions, or each its own.
+  std::vector<int64_t> of[3];
   for (size_t i = 0; i < 3; ++i) {
     if (!inputs[3 + i].isIntList()) return std::nullopt;
     of[i] = inputs[3 + i].toIntVector();
@@ -133,7 +133,7 @@ std::optional<double> ConvolutionBackward(Inputs inputs) {
 }
 
 const Formula* FormulaOf(absl::string_view name) {
-  static const auto* const formulas = new absl::flat_hash_map<absl::string_view, Formula>{
+  static const auto* const formulas = new std::map<absl::string_view, Formula>{
       {"aten::mm", {MatrixProduct<0>, 0}},
       {"aten::bmm", {MatrixProduct<0>, 0}},
       {"aten::addmm", {MatrixProduct<1>, 1}},

@@ -50,8 +50,8 @@ class ModelTensors {
   const std::vector<TiedName>& tied() const { return tied_; }
   at::Device device() const { return device_; }
 
-  // Operations of forward and backward pass per sample, by formula, as of float32; none: there is no
-  // formula.
+  // Operations of forward and backward pass per sample, by formula, as of float32; none: there is
+  // no formula.
   virtual Flops FlopsPerSample() const { return {}; }
   // The same as counted in a step of this process; none: they were not.
   const Flops& counted_flops() const { return counted_flops_; }
