@@ -61,7 +61,7 @@ class Measuring {
   }
 
   void EndInterval() {
-    RankFigures figures = interval_.End();
+    RankFigures figures = interval_.End(cost_);
     const HostMemory memory = ReadHostMemory();
     ResetRssPeak();
     trend_.Add(figures.wall_s, static_cast<double>(memory.rss));
@@ -70,7 +70,8 @@ class Measuring {
 
  private:
   CpuStepTimer timer_;
-  Interval interval_{{/*flops_per_sample=*/1e6, /*peak_flops=*/1e12}};
+  const Interval::Cost cost_{/*flops_per_sample=*/1e6, FlopsSource::kFormula, /*peak_flops=*/1e12};
+  Interval interval_;
   Trend trend_{32};
   const at::Tensor loss_ = at::full({}, 2.5f);
   const at::Tensor norm_ = at::full({}, 1.5f);

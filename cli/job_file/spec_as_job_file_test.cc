@@ -64,6 +64,8 @@ gradient_format: bf16
 export_final: o.safetensors
 startup_timeout_s: 1000
 peak_flops: 1e12
+flops_per_sample: 2.5e9
+count_flops: false
 )",
            R"(model: llama
 data: {train: t}

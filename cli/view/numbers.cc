@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
+#include <iterator>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
@@ -33,6 +35,13 @@ std::string LossText(double loss) {
 std::string RateText(double per_second) {
   const int digits = per_second < 10 ? 2 : per_second < 100 ? 1 : 0;
   return absl::StrFormat("%.*f", digits, per_second);
+}
+
+std::string FlopRateText(double per_second) {
+  constexpr const char* kUnits[] = {"", "K", "M", "G", "T", "P", "E"};
+  size_t unit = 0;
+  for (; per_second >= 999.5 && unit + 1 < std::size(kUnits); ++unit) per_second /= 1000;
+  return absl::StrCat(RateText(per_second), " ", kUnits[unit], "FLOP/s");
 }
 
 std::string PercentText(double share) { return absl::StrFormat("%.1f %%", share * 100); }

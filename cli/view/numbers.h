@@ -21,6 +21,9 @@ std::string LossText(double loss);
 // "0.53", "12.3", "1234".
 std::string RateText(double per_second);
 
+// "12.3 GFLOP/s", "247 TFLOP/s".
+std::string FlopRateText(double per_second);
+
 // "97.8 %".
 std::string PercentText(double share);
 

@@ -41,6 +41,11 @@ TEST(NumbersTest, LossesAndRates) {
   EXPECT_EQ(RateText(0.527), "0.53");
   EXPECT_EQ(RateText(12.34), "12.3");
   EXPECT_EQ(RateText(1234.4), "1234");
+  EXPECT_EQ(FlopRateText(0.5), "0.50 FLOP/s");
+  EXPECT_EQ(FlopRateText(999), "999 FLOP/s");
+  EXPECT_EQ(FlopRateText(999.6), "1.00 KFLOP/s");
+  EXPECT_EQ(FlopRateText(247.4e12), "247 TFLOP/s");
+  EXPECT_EQ(FlopRateText(2.5e21), "2500 EFLOP/s");
   EXPECT_EQ(PercentText(0.978), "97.8 %");
 }
 

@@ -170,6 +170,7 @@ TEST(SessionSpecTest, WhatTheEngineDoesGoesWithIt) {
                      "recovery { max_failures: 3 spares: 1 min_ranks: 2 } resume_from: 'a/1' "
                      "checkpoint { directory: '/c' } evaluation { every: 5 } save_nan: true "
                      "stragglers { mode: STRAGGLER_MODE_AUTO } log_every: 2 peak_flops: 1e12 "
+                     "flops_per_sample: 1e9 count_flops: false "
                      "collective_timeout_s: 9 startup_timeout_s: 90 hang_timeout_s: 6 "
                      "stall_warning_s: 3 give_up_s: 60 allow_chaos: true "
                      "chaos { kind: FREEZE } max_restarts: 2 stop_grace_s: 5 venv: '/v'")),

@@ -163,6 +163,8 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"StartupInfinite", "startup_timeout_s: inf", "startup_timeout_s"},
         Rule{"PeakNegative", "peak_flops: -1", "peak_flops"},
         Rule{"PeakInfinite", "peak_flops: inf", "peak_flops"},
+        Rule{"FlopsNegative", "flops_per_sample: -1", "flops_per_sample"},
+        Rule{"FlopsNan", "flops_per_sample: nan", "flops_per_sample"},
         Rule{"GraphMlp", "cuda_graph: true device: CUDA model { mlp {} }", ""},
         Rule{"GraphLlama", "cuda_graph: true device: CUDA model { llama {} }", ""},
         Rule{"GraphResNet", "cuda_graph: true device: CUDA", "cuda_graph"},

@@ -40,6 +40,20 @@ void SetIfKnown(Gauges& family, const JobId& id, prometheus::Gauge*& gauge,
   gauge->Set(*value);
 }
 
+const char* NameOf(FlopsSource source) {
+  switch (source) {
+    case FlopsSource::kUnknown:
+      return "unknown";
+    case FlopsSource::kFormula:
+      return "formula";
+    case FlopsSource::kCounted:
+      return "counted";
+    case FlopsSource::kGiven:
+      return "given";
+  }
+  return "unknown";
+}
+
 const char* CauseOf(const MembershipChange& change) {
   return change.planned ? "planned" : "failure";
 }
@@ -62,6 +76,7 @@ JobMetrics::JobMetrics(MetricRegistry& registry)
       samples_per_second_(registry.NewGauges("paceline_job_samples_per_second")),
       tokens_per_second_(registry.NewGauges("paceline_job_tokens_per_second")),
       mfu_(registry.NewGauges("paceline_job_mfu_ratio")),
+      flops_(registry.NewGauges("paceline_job_flops_per_second")),
       accuracy_(registry.NewGauges("paceline_job_evaluation_accuracy_ratio")),
       evaluation_loss_(registry.NewGauges("paceline_job_evaluation_loss")),
       progressed_(registry.NewGauges("paceline_job_last_progress_timestamp_seconds")),
@@ -216,10 +231,24 @@ void JobMetrics::ShowProgress(const Job& job, Moment now, Series& series) {
     SetIfKnown(tokens_per_second_, id, series.tokens_per_second, pace * progress.tokens_per_second);
   }
   if (progress.mfu.has_value()) SetIfKnown(mfu_, id, series.mfu, pace * *progress.mfu);
+  ShowFlops(id, progress, pace, series);
   if (job.evaluation.has_value()) {
     SetIfKnown(accuracy_, id, series.accuracy, job.evaluation->accuracy);
     SetIfKnown(evaluation_loss_, id, series.evaluation_loss, job.evaluation->loss);
   }
+}
+
+void JobMetrics::ShowFlops(const JobId& id, const JobProgress& progress, double pace,
+                           Series& series) {
+  // Ranks that are not heard of leave the series as it is, at 0.
+  const bool known = progress.flops_source != FlopsSource::kUnknown;
+  if (!known && series.flops == nullptr) return;
+  if (known && progress.flops_source != series.flops_source) {
+    flops_.Remove(series.flops);
+    series.flops_source = progress.flops_source;
+    series.flops = &flops_.Add({{"job_id", id.value()}, {"source", NameOf(series.flops_source)}});
+  }
+  series.flops->Set(pace * progress.flops_per_second);
 }
 
 void JobMetrics::Forget(const JobId& id) {
@@ -253,6 +282,7 @@ void JobMetrics::Remove(Series& series) {
   tokens_.Remove(series.tokens);
   tokens_per_second_.Remove(series.tokens_per_second);
   mfu_.Remove(series.mfu);
+  flops_.Remove(series.flops);
   accuracy_.Remove(series.accuracy);
   evaluation_loss_.Remove(series.evaluation_loss);
   progressed_.Remove(series.progressed);

@@ -75,9 +75,11 @@ class JobMetrics {
     prometheus::Counter* tokens = nullptr;
     prometheus::Gauge* tokens_per_second = nullptr;
     prometheus::Gauge* mfu = nullptr;
+    prometheus::Gauge* flops = nullptr;
     prometheus::Gauge* accuracy = nullptr;
     prometheus::Gauge* evaluation_loss = nullptr;
     prometheus::Gauge* progressed = nullptr;
+    FlopsSource flops_source = FlopsSource::kUnknown;  // That `flops` is labelled with.
   };
   struct Known {
     explicit Known(const JobAccount& begun) : account(begun) {}
@@ -87,6 +89,7 @@ class JobMetrics {
 
   void Begin(const Job& job, Series& series);
   void ShowProgress(const Job& job, Moment now, Series& series);
+  void ShowFlops(const JobId& id, const JobProgress& progress, double pace, Series& series);
   void ShowTrainers(const Job& job, Series& series);
   void Remove(Series& series);
 
@@ -105,6 +108,7 @@ class JobMetrics {
   Gauges& samples_per_second_;
   Gauges& tokens_per_second_;
   Gauges& mfu_;
+  Gauges& flops_;
   Gauges& accuracy_;
   Gauges& evaluation_loss_;
   Gauges& progressed_;

@@ -180,6 +180,10 @@ std::vector<MetricFamily> OfTraining() {
       {"paceline_job_loss", kGauge, "loss", "job_id", "Last reported loss, mean over the ranks."},
       {"paceline_job_mfu_ratio", kGauge, "ratio", "job_id",
        "Model FLOPs utilization, 0 to 1, mean over the ranks."},
+      {"paceline_job_flops_per_second", kGauge, "operations per second", "job_id source",
+       "Floating-point operations of the model per second, of all ranks together. The source of "
+       "their number: formula (of a built-in model), counted (in the first step) or given "
+       "(flops_per_sample)."},
       {"paceline_job_evaluation_accuracy_ratio", kGauge, "ratio", "job_id",
        "Accuracy of the latest evaluation, 0 to 1."},
       {"paceline_job_evaluation_loss", kGauge, "loss", "job_id", "Loss of the latest evaluation."},

@@ -54,6 +54,8 @@ class TrainingPlansTest : public ServerTest {
         report.mutable_figures()->set_steps(10);
         report.mutable_figures()->set_tokens_per_s(100);
         report.mutable_figures()->set_mfu(0.5);
+        report.mutable_figures()->set_flops_per_s(2e12);
+        report.mutable_figures()->set_flops_source(v1::FLOPS_COUNTED);
         report.mutable_profile()->set_id(profile);
         report.mutable_profile()->set_trace("/traces/rank");
         reports.push_back(std::move(report));
@@ -375,6 +377,10 @@ TEST_F(TrainingPlansTest, FiguresOfTheRanksAndOfTheJob) {
   EXPECT_EQ(job.ranks(3).plan().active_version(), 1);
   const std::string metrics = ReadMetrics("paceline_job_tokens_per_second{job_id=\"" + job_.id());
   EXPECT_THAT(metrics, HasSubstr("paceline_job_mfu_ratio{job_id=\"" + job_.id() + "\"} 0.5"));
+  EXPECT_EQ(job.progress().flops_per_s(), 8e12);
+  EXPECT_EQ(job.progress().flops_source(), v1::FLOPS_COUNTED);
+  EXPECT_THAT(metrics, HasSubstr("paceline_job_flops_per_second{job_id=\"" + job_.id() +
+                                 "\",source=\"counted\"} 8000000000000"));
 }
 
 }  // namespace

@@ -243,6 +243,9 @@ v1::Job ToProto(const Job& job, absl::Time wall_now) {
   out.mutable_progress()->set_training_s(absl::ToDoubleSeconds(progress.training));
   out.mutable_progress()->set_tokens_per_s(progress.tokens_per_second);
   if (progress.mfu.has_value()) out.mutable_progress()->set_mfu(*progress.mfu);
+  out.mutable_progress()->set_flops_per_s(progress.flops_per_second);
+  out.mutable_progress()->set_flops_source(
+      static_cast<v1::FlopsSource>(static_cast<int>(progress.flops_source)));
   if (job.evaluation.has_value()) *out.mutable_evaluation() = ToProto(*job.evaluation);
   *out.mutable_plan() = ToProto(job.plan, FindActivePlan(job));
   if (job.profile.has_value()) *out.mutable_profile() = ToProto(*job.profile);
@@ -343,6 +346,10 @@ Figures FromProto(const v1::RankFigures& figures) {
   Figures out{figures.tokens_per_s(),
               figures.has_mfu() ? std::optional<double>(figures.mfu()) : std::nullopt,
               figures.SerializeAsString()};
+  out.flops_per_second = figures.flops_per_s();
+  if (v1::FlopsSource_IsValid(figures.flops_source())) {  // A newer worker may know others.
+    out.flops_source = static_cast<FlopsSource>(static_cast<int>(figures.flops_source()));
+  }
   if (figures.has_slipstream()) {
     const v1::SlipstreamFigures& slipstream = figures.slipstream();
     out.rounds = RoundFigures{slipstream.stretched_rounds(), slipstream.round_collective_s(),

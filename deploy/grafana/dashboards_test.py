@@ -20,7 +20,8 @@ import panels  # noqa: E402
 # Panel types of Grafana itself that are used here.
 KINDS = {"row", "text", "timeseries", "stat", "table", "heatmap", "state-timeline"}
 # Grafana's value formats that are used here.
-UNITS = {"short", "none", "s", "percentunit", "bytes", "Bps", "ops", "celsius", "watt", "hertz"}
+UNITS = {"short", "none", "s", "percentunit", "bytes", "Bps", "ops", "flops", "celsius", "watt",
+         "hertz"}
 LEGEND_LABEL = re.compile(r"\{\{\s*(\w+)\s*\}\}")
 VARIABLE = re.compile(r"\$\{?(\w+)")
 # Grafana's own, which need no definition.

@@ -61,6 +61,8 @@ class Engine {
   const TrainerConfig& config() const { return run_->config(); }
   // Whether the job may train with Slipstream.
   bool may_slip() const;
+  // Whether the script is to count the FLOPs of its first step, for its model (model_tensors.h).
+  bool counts_flops() const { return config().count_flops && config().flops_per_sample == 0; }
   at::Device device() const { return run_->device(); }
 
   // Shows, in the step ring, a phase of a step that a spare makes by itself before Load. kIdle ends

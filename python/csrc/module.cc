@@ -163,6 +163,7 @@ void BindEngine(py::module_& m, Platform& platform) {
       .def_property_readonly("clip_grad_norm",
                              [](Engine& engine) { return engine.config().clip_grad_norm; })
       .def_property_readonly("is_broken", &Engine::is_broken)
+      .def_property_readonly("counts_flops", &Engine::counts_flops)
       .def("show_rehearsal",
            [](Engine& engine, uint32_t phase) { engine.ShowRehearsal(static_cast<Phase>(phase)); })
       .def("load", torch::wrap_pybind_function(&Load), py::kw_only(), py::arg("parameters"),
@@ -206,6 +207,10 @@ void BindEngine(py::module_& m, Platform& platform) {
            }))
       .def("updated", WithoutGil([](Engine& engine) { engine.Updated(); }))
       .def("end_step", WithoutGil([](Engine& engine) { engine.EndStep(); }))
+      .def("set_flops",
+           [](Engine& engine, double half, double matrices, double convolutions, double other) {
+             engine.workload().model().SetCountedFlops({half, matrices, convolutions, other});
+           })
       .def("process_group", WithoutGil([](Engine& engine) { return engine.TorchGroup(); }))
       .def("save", WithoutGil([](Engine& engine) { engine.Save(); }))
       .def("report", &Report)

@@ -21,7 +21,7 @@ class AloneEngine:
     """As paceline._engine.Engine (python/csrc/engine.h), for a script that runs by itself."""
 
     rank, world_size, shards, generation, openings = 0, 1, 1, 1, 0
-    recovers = is_broken = may_slip = False
+    recovers = is_broken = may_slip = counts_flops = False
     clip_grad_norm = 0.0
 
     def __init__(self, *, steps: int, batch: int, seed: int, passes: int = 1) -> None:
@@ -101,6 +101,9 @@ class AloneEngine:
         self._began = self.position
 
     def end_step(self) -> None:
+        pass
+
+    def set_flops(self, *_flops: float) -> None:
         pass
 
     def process_group(self) -> Optional[torch.distributed.ProcessGroup]:

@@ -88,6 +88,10 @@ def load(run: Run) -> None:
         samples=0 if loader is None else loader.samples,
         batch=0 if loader is None else loader.batch_size or 0,
         shuffle=loader is not None and loader.shuffle)
+    if run._engine.counts_flops:
+        from paceline import flops  # pylint: disable=import-outside-toplevel
+
+        run._flops = flops.FlopCount.of(run)
 
 
 def ranks_per_batch(run: Run) -> int:

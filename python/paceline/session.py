@@ -46,6 +46,7 @@ if TYPE_CHECKING:
     from torch.distributed.device_mesh import DeviceMesh
 
     from paceline._protocols import Engine, Order
+    from paceline.flops import FlopCount
     from paceline.sharded import Replica, ShardedModel
 
 
@@ -93,11 +94,10 @@ class Run:
         self._iterables: Dict[int, Tuple[Any, Iterable]] = {}
         self._own_loaders: Dict[int, OwnLoader] = {}  # By the attached loader's id.
         self._group_of_one: Optional[torch.distributed.ProcessGroup] = None
-        self._attached = False
-        self._loaded = self._rehearsed = False
+        self._attached = self._loaded = self._rehearsed = False
+        self._flops: Optional[FlopCount] = None  # Of the next step, if it is to be counted.
         self._made = self._closed_at = 0  # Steps that this rank has made; done at the last close.
-        self._slots_known = False
-        self._done = self._failed = self._finished = False
+        self._slots_known = self._done = self._failed = self._finished = False
 
     @property
     def rank(self) -> int:

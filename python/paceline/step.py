@@ -93,7 +93,10 @@ class Step:
             batch = source._take()
             self._pass += 1
             self._waits = True
-            self._engine.begin_forward(samples_of(batch), 0)
+            samples = samples_of(batch)
+            self._engine.begin_forward(samples, 0)
+            if self._run._flops is not None:
+                self._run._flops.begin_forward(samples)
             yield batch
             if self._waits:
                 raise RuntimeError(f"step {self.number} has no step.backward(loss) for batch "
@@ -119,8 +122,13 @@ class Step:
         self._run._streams.follow()
         if self._run._sharded is not None:
             self._run._sharded.begin_backward(self._pass == self.passes)
+        flops = self._run._flops
+        if flops is not None:
+            flops.begin_backward()
         self._engine.backward(loss if scaler is None else scaler.scale(loss),
                               loss.detach().reshape(()))
+        if flops is not None:
+            flops.leave()
 
     def update(self, *, clip: Optional[float] = None) -> bool:
         """Clips the gradients, makes the optimizer's step, and drops the gradients.
@@ -157,6 +165,8 @@ class Step:
         if os.getpid() != self._run._pid:
             return False  # A child of the script leaves by the way of its parent.
         self.done = self._updated
+        if self._run._flops is not None:
+            self._run._flops.end(self._run, self.done)
         if self.done and self._reported:
             self._engine.report(self._run._numbers.keep(self._reported, self.number + 1))
         if error is None and self._updated:

@@ -40,6 +40,9 @@ TEST_F(SessionTest, TrainsAndReportsLikeATrainer) {
   const auto daemon = RunUndisturbedSession(2, "evaluation { every: 10 } ");
   EXPECT_EQ(daemon->status(0).figures().step(), 24);
   EXPECT_GT(daemon->status(0).figures().samples_per_s(), 0);
+  EXPECT_EQ(daemon->status(0).figures().flops_source(), v1::FLOPS_COUNTED);
+  EXPECT_GT(daemon->status(0).figures().flops_per_sample(), 0);
+  EXPECT_GT(daemon->status(0).figures().flops_per_s(), 0);
   EXPECT_EQ(daemon->status(0).evaluation().step(), 24);
   EXPECT_EQ(daemon->status(0).state(), v1::TRAINER_FINISHED);
   EXPECT_EQ(Losses(*daemon, 0).size(), 24U);

@@ -51,6 +51,25 @@ TEST_F(PlatformTest, MemoryIsThatOfTheAllocatorAndPeaksAreReset) {
   EXPECT_EQ(platform_.Memory()->active_peak, platform_.Memory()->active);
 }
 
+TEST_F(PlatformTest, TheFirstStepBeginsWithoutUnusedMemoryPeaksAndCounts) {
+  at::Tensor large = Bytes(64 * kMiB, device_);
+  EXPECT_THROW(Bytes(platform_.Memory()->capacity * 2, device_), c10::Error);
+  large.reset();
+  const DeviceMemory before = *platform_.Memory();
+  EXPECT_GE(before.large_pool, 64 * kMiB);
+  EXPECT_GE(before.large_pool_peak, 64 * kMiB);
+  EXPECT_GT(before.ooms, 0);
+  platform_.StartMemoryFigures();
+  const DeviceMemory after = *platform_.Memory();
+  EXPECT_LE(after.large_pool, before.large_pool - 64 * kMiB);
+  EXPECT_EQ(after.large_pool_peak, after.large_pool);
+  EXPECT_EQ(after.small_pool_peak, after.small_pool);
+  EXPECT_EQ(after.reserved_peak, after.reserved);
+  EXPECT_EQ(after.active_peak, after.active);
+  EXPECT_EQ(after.alloc_retries, 0);
+  EXPECT_EQ(after.ooms, 0);
+}
+
 // As of an optimizer that keeps its step counts there.
 TEST_F(PlatformTest, HostMemoryBetweenPiecesOfTheDeviceMayChangeAtOnce) {
   std::vector<char> copied(static_cast<size_t>(3 * kMiB));

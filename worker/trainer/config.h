@@ -239,7 +239,9 @@ struct TrainerConfig {
   int64_t log_every = 10;
   absl::Duration startup_timeout = absl::Seconds(900);
   absl::Duration collective_timeout = absl::Seconds(300);
-  double peak_flops = 0;  // 0: look it up in the table.
+  double peak_flops = 0;        // 0: look it up in the table.
+  double flops_per_sample = 0;  // 0: by formula, or counted.
+  bool count_flops = true;
   bool cuda_graph = false;
   std::vector<FaultConfig> chaos;  // For all ranks.
   RecoveryConfig recovery;

@@ -337,6 +337,8 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.startup_timeout = absl::Seconds(spec.startup_timeout_s());
   config.collective_timeout = absl::Seconds(spec.collective_timeout_s());
   config.peak_flops = spec.peak_flops();
+  config.flops_per_sample = spec.flops_per_sample();
+  config.count_flops = spec.count_flops();
   config.cuda_graph = spec.cuda_graph();
   for (const v1::Fault& fault : spec.chaos()) {
     config.chaos.push_back(ReadFault(fault));

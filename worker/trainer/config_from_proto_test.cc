@@ -43,7 +43,7 @@ constexpr char kWhole[] = R"(
     }
     accumulation_steps: 4 clip_grad_norm: 0.75 on_nonfinite: NON_FINITE_SKIP
     export_final: "/final.safetensors" gradient_format: WIRE_FORMAT_BF16 startup_timeout_s: 77
-    peak_flops: 1e15
+    peak_flops: 1e15 flops_per_sample: 3e9 count_flops: false
   })";
 
 constexpr char kSession[] = R"(
@@ -133,6 +133,8 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->export_final, "/final.safetensors");
   EXPECT_EQ(config->startup_timeout, absl::Seconds(77));
   EXPECT_EQ(config->peak_flops, 1e15);
+  EXPECT_EQ(config->flops_per_sample, 3e9);
+  EXPECT_FALSE(config->count_flops);
   EXPECT_FALSE(config->cuda_graph);
   EXPECT_EQ(config->log_every, 3);
   EXPECT_EQ(config->collective_timeout, absl::Milliseconds(1500));

@@ -11,6 +11,7 @@
 #include "cli/text/table.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/numbers.h"
+#include "common/job_spec/enum_name.h"
 #include "proto/job_spec.pb.h"
 #include "proto/plan.pb.h"
 #include "proto/status.pb.h"
@@ -24,6 +25,13 @@ struct FigureColumn {
   std::string (*text)(const v1::RankFigures& figures);
 };
 
+// With the source of their number.
+std::string FlopsText(const v1::RankFigures& figures) {
+  if (figures.flops_source() == v1::FLOPS_SOURCE_UNSPECIFIED) return "";
+  return absl::StrCat(FlopRateText(figures.flops_per_s()), ", ",
+                      EnumName(*v1::FlopsSource_descriptor(), figures.flops_source()));
+}
+
 std::string NormText(double norm) { return std::isnan(norm) ? "" : LossText(norm); }
 
 const FigureColumn kColumns[] = {
@@ -32,6 +40,7 @@ const FigureColumn kColumns[] = {
        return f.tokens_per_s() > 0 ? RateText(f.tokens_per_s()) : std::string();
      }},
     {"MFU", [](const v1::RankFigures& f) { return f.has_mfu() ? PercentText(f.mfu()) : ""; }},
+    {"FLOPS", [](const v1::RankFigures& f) { return FlopsText(f); }},
     {"LR", [](const v1::RankFigures& f) { return absl::StrCat(f.learning_rate()); }},
     {"GRAD NORM", [](const v1::RankFigures& f) { return NormText(f.grad_norm()); }},
     {"DATA WAIT", [](const v1::RankFigures& f) { return PercentText(f.data_wait_share()); }},
@@ -46,6 +55,10 @@ const FigureColumn kColumns[] = {
     {"RETRIES",
      [](const v1::RankFigures& f) {
        return f.memory().alloc_retries() > 0 ? absl::StrCat(f.memory().alloc_retries()) : "";
+     }},
+    {"OOMS",
+     [](const v1::RankFigures& f) {
+       return f.memory().ooms() > 0 ? absl::StrCat(f.memory().ooms()) : "";
      }},
     {"SKIPPED",
      [](const v1::RankFigures& f) {
@@ -117,6 +130,30 @@ std::string PaceText(const v1::Job& job) {
   }
   if (progress.samples_per_s() <= 0) return "";
   return absl::StrCat(RateText(progress.samples_per_s()), " samples/s");
+}
+
+std::string FlopsFacts(const v1::Job& job) {
+  const v1::JobProgress& progress = job.progress();
+  const char* source = "";
+  switch (progress.flops_source()) {
+    case v1::FLOPS_FORMULA:
+      source = "by the model's formula";
+      break;
+    case v1::FLOPS_COUNTED:
+      source = "counted in their first step";
+      break;
+    case v1::FLOPS_GIVEN:
+      source = "by flops_per_sample of the job file";
+      break;
+    default: {
+      const bool measured = std::any_of(
+          job.ranks().begin(), job.ranks().end(),
+          [](const v1::Rank& rank) { return HasFigures(rank) && rank.figures().steps() > 0; });
+      return measured ? "neither counted nor given: the ranks' logs say why" : "";
+    }
+  }
+  return absl::StrCat(FlopRateText(progress.flops_per_s()), " of all ranks, ", source,
+                      progress.has_mfu() ? "" : "; no MFU without the device's peak (peak_flops)");
 }
 
 std::string FigureTable(const v1::Job& job, int width, bool colours) {

@@ -16,6 +16,10 @@ double TokensPerSecond(const v1::Job& job);
 // whole training if the job has ended. Empty as long as there is no pace.
 std::string PaceText(const v1::Job& job);
 
+// "247 TFLOP/s of all ranks, counted in their first step", and why there is no MFU if so. Says also
+// that nobody knows, once ranks have measured steps; before that, it is empty.
+std::string FlopsFacts(const v1::Job& job);
+
 // A table of the ranks with current figures; empty if there are none. Columns without values are
 // left out. `width`: columns of the terminal, 0: unlimited.
 std::string FigureTable(const v1::Job& job, int width, bool colours);

@@ -73,6 +73,25 @@ TEST(FiguresTextTest, OnlyWhatARankKnowsHasAColumn) {
   EXPECT_EQ(FigureTable(job, 0, false), "");
 }
 
+TEST(FiguresTextTest, FlopsSayWhereTheirNumberComesFrom) {
+  v1::Job job = Parsed(R"(
+    ranks { rank: 0 figures { steps: 10 flops_per_s: 3.5e12 flops_source: FLOPS_COUNTED } }
+    progress { flops_per_s: 3.5e12 flops_source: FLOPS_COUNTED })");
+  EXPECT_THAT(FigureTable(job, 0, false), testing::HasSubstr("3.50 TFLOP/s, counted"));
+  EXPECT_EQ(FlopsFacts(job),
+            "3.50 TFLOP/s of all ranks, counted in their first step; no MFU without the device's "
+            "peak (peak_flops)");
+  job.mutable_progress()->set_mfu(0.5);
+  job.mutable_progress()->set_flops_source(v1::FLOPS_FORMULA);
+  EXPECT_EQ(FlopsFacts(job), "3.50 TFLOP/s of all ranks, by the model's formula");
+  job.mutable_progress()->set_flops_source(v1::FLOPS_GIVEN);
+  EXPECT_EQ(FlopsFacts(job), "3.50 TFLOP/s of all ranks, by flops_per_sample of the job file");
+  job.mutable_progress()->clear_flops_source();
+  EXPECT_EQ(FlopsFacts(job), "neither counted nor given: the ranks' logs say why");
+  job.mutable_ranks(0)->mutable_figures()->clear_steps();
+  EXPECT_EQ(FlopsFacts(job), "") << "before the first interval";
+}
+
 TEST(FiguresTextTest, DriftIsToldOnceWithSlipstream) {
   v1::Job job = Parsed("ranks { rank: 0 figures { steps: 10 drift: 0.012 } }");
   EXPECT_THAT(FigureTable(job, 0, false), testing::HasSubstr("DRIFT"));

@@ -385,6 +385,7 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   }
   AddCheckpointLines(&page, job, now, reported);
   if (MakesSteps(job)) AddLine(&page, "Progress", ProgressFacts(job));
+  if (HasEngine(job.spec())) AddLine(&page, "FLOPs", FlopsFacts(job));
   if (job.has_evaluation()) AddLine(&page, "Evaluation", EvaluationText(job.evaluation()));
   if (job.has_failure()) absl::StrAppend(&page, "\n", FailureText(job, style, reported));
   if (job.ranks_size() > 0) AddBlock(&page, "Ranks", RankTable(job, now, style, reported));

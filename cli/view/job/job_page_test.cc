@@ -262,7 +262,7 @@ TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   v1::Job more;
   ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(R"(
     plan { version: 3 active_version: 2 active_since_step: 40 strategy { local_sgd { period: 8 } } }
-    progress { tokens_per_s: 1000 mfu: 0.25 }
+    progress { tokens_per_s: 1000 mfu: 0.25 flops_per_s: 2e12 flops_source: FLOPS_FORMULA }
     profile { request { id: 4 } ranks: 0 }
   )",
                                                             &more));
@@ -278,6 +278,7 @@ TEST(JobPageTest, StrategyPlanFiguresAndProfileHaveTheirPlaces) {
   EXPECT_THAT(page,
               HasSubstr("Plan:       version 3 is being prepared, version 2 since step 40\n"));
   EXPECT_THAT(page, HasSubstr("1000 tokens/s, MFU 25.0 %, 1 min 20 s of training\n"));
+  EXPECT_THAT(page, HasSubstr("FLOPs:      2.00 TFLOP/s of all ranks, by the model's formula\n"));
   EXPECT_THAT(page, HasSubstr("Evaluation: loss 2.0000 on"));
   EXPECT_THAT(page, HasSubstr("\nFigures:\nRANK  TOKENS/S"));
   EXPECT_THAT(page, HasSubstr("\nProfile 4:\nRANK"));

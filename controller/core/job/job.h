@@ -336,6 +336,8 @@ struct JobProgress {
   double tokens_per_second = 0;
   std::optional<double> mfu;  // Mean over the ranks that have one.
   absl::Duration training;    // Time since it began to run, until now or its end.
+  double flops_per_second = 0;
+  FlopsSource flops_source = FlopsSource::kUnknown;  // Of the first rank that knows.
 };
 JobProgress Summarize(const Job& job, absl::Time wall_now);
 

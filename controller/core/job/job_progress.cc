@@ -37,6 +37,10 @@ JobProgress Summarize(const Job& job, absl::Time wall_now) {
     if (is_unreachable(rank)) continue;
     sum.samples_per_second += progress.samples_per_second;
     sum.tokens_per_second += rank.report.figures.tokens_per_second;
+    sum.flops_per_second += rank.report.figures.flops_per_second;
+    if (sum.flops_source == FlopsSource::kUnknown) {
+      sum.flops_source = rank.report.figures.flops_source;
+    }
     if (!rank.report.figures.mfu.has_value()) continue;
     mfu += *rank.report.figures.mfu;
     ++with_mfu;

@@ -295,10 +295,16 @@ TEST(JobTest, TokensAddUpAndMfuIsTheMeanOfThoseThatKnowIt) {
   EXPECT_FALSE(Summarize(job, At(4).wall).mfu.has_value());
   TrainerReport report = Report(0, TrainerState::kRunning);
   report.figures = {1000, 0.5, "figures"};
+  report.figures.flops_per_second = 3e12;
   EXPECT_EQ(ApplyReport(job, kA, report, At(4)), JobChange::kProgress);
+  EXPECT_EQ(Summarize(job, At(4).wall).flops_source, FlopsSource::kUnknown);
   report = Report(1, TrainerState::kRunning);
   report.figures = {500, std::nullopt, "figures"};
+  report.figures.flops_per_second = 2e12;
+  report.figures.flops_source = FlopsSource::kCounted;
   ApplyReport(job, kB, report, At(4));
+  EXPECT_EQ(Summarize(job, At(4).wall).flops_per_second, 5e12);
+  EXPECT_EQ(Summarize(job, At(4).wall).flops_source, FlopsSource::kCounted);
   EXPECT_EQ(Summarize(job, At(4).wall).tokens_per_second, 1500);
   EXPECT_EQ(Summarize(job, At(4).wall).mfu, 0.5);
 }

@@ -79,12 +79,17 @@ struct RoundFigures {
   double copies_s = 0;      // and of a rank's copies in it.
 };
 
+// Where the number of a model's operations comes from, with the numbers of paceline.v1.FlopsSource.
+enum class FlopsSource { kUnknown = 0, kFormula = 1, kCounted = 2, kGiven = 3 };
+
 // What a rank measured. Core reads only what a job sums up or decides by; the rest is opaque.
 struct Figures {
   double tokens_per_second = 0;
   std::optional<double> mfu;
   std::string details;  // Serialized paceline.v1.RankFigures; empty: none yet.
   std::optional<RoundFigures> rounds = {};
+  double flops_per_second = 0;  // 0: not known.
+  FlopsSource flops_source = FlopsSource::kUnknown;
 };
 
 enum class SaveState { kWriting, kDurable, kCommitted, kFailed, kSkipped };

@@ -30,7 +30,8 @@ NOW = [
            f"max(job:paceline_job_goodput:ratio_rate1h{ONE})", "percentunit", thresholds=GOODPUT),
     number("Slow ranks", "Slower than their peers now.",
            f"max(paceline_straggler_suspects{ONE})", "short", thresholds=NONE_OF_THESE),
-    number("MFU", "Model FLOPs utilization. No data where the device's peak is not known.",
+    number("MFU", "Model FLOPs utilization. No data where the device's peak is not known: "
+           "peak_flops in the job's file gives it.",
            f"max(paceline_job_mfu_ratio{ONE})", "percentunit", low=0, high=1),
     number("Accuracy", "Of the latest evaluation.",
            f"max(paceline_job_evaluation_accuracy_ratio{ONE})", "percentunit", low=0, high=1),
@@ -48,13 +49,19 @@ NOW = [
 
 PROGRESS = [
     lines("Steps", "Completed by every rank.", [(f"max(paceline_job_step{ONE})", "step")],
-          "short"),
+          "short", width=6),
     lines("Loss", "Mean over the ranks, and that of the evaluations.",
           [(f"max(paceline_job_loss{ONE})", "loss"),
-           (f"max(paceline_job_evaluation_loss{ONE})", "evaluation")], "short", low=None),
+           (f"max(paceline_job_evaluation_loss{ONE})", "evaluation")], "short", low=None,
+          width=6),
     lines("Throughput", "Of all ranks together; tokens only of text.",
           [(f"max(paceline_job_samples_per_second{ONE})", "samples/s"),
-           (f"max(paceline_job_tokens_per_second{ONE})", "tokens/s")], "short"),
+           (f"max(paceline_job_tokens_per_second{ONE})", "tokens/s")], "short", width=6),
+    lines("Model FLOP/s", "Floating-point operations of forward and backward pass, of all ranks "
+          "together: by the formula of a built-in model, counted in the first step, or given in "
+          "the job's file.",
+          [(f"max by (source) (paceline_job_flops_per_second{ONE})", "{{source}}")], "flops",
+          width=6),
 ]
 
 TIME = [
@@ -117,6 +124,11 @@ RANKS = [
             "rank {{rank}} on {{node}}"),
            (f"min(paceline_trainer_memory_capacity_bytes{ONE})", "capacity")], "bytes",
           links=("node",)),
+    lines("Device memory held", "Peak of what the allocator of a rank holds for small and for "
+          "large blocks, the greatest of all ranks. No data on CPUs.",
+          [(f"max(paceline_trainer_memory_reserved_peak_bytes{ONE})", "all"),
+           (f"max(paceline_trainer_memory_large_pool_peak_bytes{ONE})", "large blocks"),
+           (f"max(paceline_trainer_memory_small_pool_peak_bytes{ONE})", "small blocks")], "bytes"),
     lines("Device memory that ran short", "Allocations that had to be tried again, or failed. No "
           "data on CPUs.",
           [(f"sum(increase(paceline_trainer_alloc_retries_total{ONE}[$__rate_interval]))",

@@ -35,6 +35,8 @@ std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatu
        If(figures.tokens_per_s() > 0, figures.tokens_per_s())},
       {"paceline_trainer_mfu_ratio", If(figures.has_mfu(), figures.mfu())},
       {"paceline_trainer_mfu_wall_ratio", If(figures.has_mfu_wall(), figures.mfu_wall())},
+      {"paceline_trainer_peak_flops_per_second",
+       If(figures.peak_flops() > 0, figures.peak_flops())},
       {"paceline_trainer_mean_loss", If(known, figures.loss())},
       {"paceline_trainer_grad_norm", If(known, figures.grad_norm())},
       {"paceline_trainer_learning_rate", If(known, figures.learning_rate())},
@@ -55,6 +57,10 @@ std::vector<Figure> GaugesOf(const v1::RankFigures& figures, const v1::PlanStatu
        If(memory.has_small_pool(), memory.small_pool())},
       {"paceline_trainer_memory_large_pool_bytes",
        If(memory.has_large_pool(), memory.large_pool())},
+      {"paceline_trainer_memory_small_pool_peak_bytes",
+       If(memory.has_small_pool_peak(), memory.small_pool_peak())},
+      {"paceline_trainer_memory_large_pool_peak_bytes",
+       If(memory.has_large_pool_peak(), memory.large_pool_peak())},
       {"paceline_trainer_memory_capacity_bytes", If(memory.has_capacity(), memory.capacity())},
       {"paceline_slipstream_window_seconds", If(rounds, slipstream.window_s())},
       {"paceline_slipstream_cap_steps", If(rounds, slipstream.cap())},
@@ -92,6 +98,7 @@ FigureMetrics::FigureMetrics(MetricRegistry& registry)
     : seconds_(registry.NewCounters("paceline_trainer_communication_seconds_total")),
       bytes_(registry.NewCounters("paceline_trainer_communication_bytes_total")),
       count_(registry.NewCounters("paceline_trainer_communications_total")),
+      flops_(registry.NewGauges("paceline_trainer_flops_per_second")),
       modes_(registry.NewGauges("paceline_slipstream_mode")),
       reported_(registry.NewGauges("paceline_trainer_reported")) {
   for (const Figure& figure : GaugesOf({}, {})) {
@@ -132,8 +139,24 @@ void FigureMetrics::Set(const TrainerId& id, const v1::RankFigures& figures,
     RaiseTo(*counter, *counters[i].value);
   }
   for (const v1::LevelFigures& level : figures.levels()) SetLevel(trainer, level);
+  SetFlops(trainer, figures);
   SetMode(trainer, figures.slipstream().mode());
   SetReported(trainer, figures);
+}
+
+void FigureMetrics::SetFlops(Trainer& trainer, const v1::RankFigures& figures) {
+  const v1::FlopsSource source = figures.flops_source();
+  if (source != trainer.flops_source) {
+    if (trainer.flops_gauge != nullptr) flops_.Remove(trainer.flops_gauge);
+    trainer.flops_source = source;
+    trainer.flops_gauge = nullptr;
+    if (source != v1::FLOPS_SOURCE_UNSPECIFIED) {
+      prometheus::Labels labels = trainer.labels;
+      labels["source"] = EnumName(*v1::FlopsSource_descriptor(), source);
+      trainer.flops_gauge = &flops_.Add(labels);
+    }
+  }
+  if (trainer.flops_gauge != nullptr) trainer.flops_gauge->Set(figures.flops_per_s());
 }
 
 void FigureMetrics::SetMode(Trainer& trainer, v1::SlipstreamMode mode) {
@@ -201,6 +224,7 @@ void FigureMetrics::Forget(const TrainerId& id) {
     bytes_.Remove(level.bytes);
     count_.Remove(level.count);
   }
+  if (trainer.flops_gauge != nullptr) flops_.Remove(trainer.flops_gauge);
   if (trainer.mode_gauge != nullptr) modes_.Remove(trainer.mode_gauge);
   for (const auto& [name, gauge] : trainer.reported) reported_.Remove(gauge);
   shown_.erase(found);

@@ -36,11 +36,14 @@ class FigureMetrics {
     std::vector<prometheus::Gauge*> gauges;        // Parallel to gauges_; null: not shown.
     std::vector<prometheus::Counter*> counters;    // Parallel to counters_; null: not shown.
     std::map<std::pair<int, bool>, Level> levels;  // By group size and gradients or not.
+    v1::FlopsSource flops_source = v1::FLOPS_SOURCE_UNSPECIFIED;  // The source shown, if any.
+    prometheus::Gauge* flops_gauge = nullptr;
     v1::SlipstreamMode mode = v1::SLIPSTREAM_UNSPECIFIED;  // The mode shown, if any.
     prometheus::Gauge* mode_gauge = nullptr;
     std::map<std::string, prometheus::Gauge*> reported;  // By the script's name of it.
   };
   void SetLevel(Trainer& trainer, const v1::LevelFigures& level);
+  void SetFlops(Trainer& trainer, const v1::RankFigures& figures);
   void SetMode(Trainer& trainer, v1::SlipstreamMode mode);
   void SetReported(Trainer& trainer, const v1::RankFigures& figures);
 
@@ -49,6 +52,7 @@ class FigureMetrics {
   Counters& seconds_;
   Counters& bytes_;
   Counters& count_;
+  Gauges& flops_;
   Gauges& modes_;
   Gauges& reported_;
   std::map<TrainerId, Trainer> shown_;

@@ -54,6 +54,28 @@ TEST_F(FigureMetricsTest, SeriesEndsWhenItsFigureIsNoLongerKnown) {
   EXPECT_THAT(Text(), Not(HasSubstr("paceline_trainer_mfu_ratio{")));
 }
 
+TEST_F(FigureMetricsTest, FlopsWithTheirSourceUntilForgotten) {
+  const std::string series =
+      "paceline_trainer_flops_per_second{generation=\"2\",job_id=\"job-1\",rank=\"3\",source=\"";
+  figures_.set_steps(10);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), Not(HasSubstr(series)));
+  EXPECT_THAT(Text(), Not(HasSubstr("paceline_trainer_peak_flops_per_second{")));
+  figures_.set_flops_per_s(3000);
+  figures_.set_flops_source(v1::FLOPS_COUNTED);
+  figures_.set_peak_flops(6000);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr(series + "counted\"} 3000"));
+  EXPECT_THAT(Text(), HasSubstr("paceline_trainer_peak_flops_per_second{generation=\"2\",job_id="
+                                "\"job-1\",rank=\"3\"} 6000"));
+  figures_.set_flops_source(v1::FLOPS_GIVEN);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), HasSubstr(series + "given\"} 3000"));
+  EXPECT_THAT(Text(), Not(HasSubstr(series + "counted")));
+  metrics_.Forget(kId);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+}
+
 TEST_F(FigureMetricsTest, DeviceAndPlan) {
   figures_.set_steps(10);
   figures_.set_tokens_per_s(2000);
@@ -63,6 +85,8 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   figures_.set_data_wait_share(0.5);
   figures_.set_skipped_steps(2);
   figures_.mutable_memory()->set_reserved_peak(4096);
+  figures_.mutable_memory()->set_small_pool_peak(1024);
+  figures_.mutable_memory()->set_large_pool_peak(2048);
   figures_.mutable_memory()->set_alloc_retries(3);
   v1::PlanStatus plan;
   plan.set_active_version(7);
@@ -75,6 +99,8 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   EXPECT_THAT(text, HasSubstr("paceline_trainer_drift" + labels + "0.125"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_data_wait_ratio" + labels + "0.5"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_reserved_peak_bytes" + labels + "4096"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_small_pool_peak_bytes" + labels + "1024"));
+  EXPECT_THAT(text, HasSubstr("paceline_trainer_memory_large_pool_peak_bytes" + labels + "2048"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_alloc_retries_total" + labels + "3"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_skipped_steps_total" + labels + "2"));
   EXPECT_THAT(text, HasSubstr("paceline_trainer_plan_version" + labels + "7"));

@@ -18,6 +18,7 @@ class CpuPlatform : public Platform {
   std::string DeviceName() const override { return {}; }
   std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) override;
   std::optional<DeviceMemory> Memory() const override { return std::nullopt; }
+  void StartMemoryFigures() override {}
   void ResetMemoryPeaks() override {}
   void RecordMemory(bool /*on*/) override {}
   absl::Status SnapshotMemory(const std::string& path) override;

@@ -88,6 +88,12 @@ std::unique_ptr<StepTimer> CudaPlatform::MakeStepTimer(StepRingWriter& ring) {
 
 std::optional<DeviceMemory> CudaPlatform::Memory() const { return ReadDeviceMemory(device_); }
 
+void CudaPlatform::StartMemoryFigures() {
+  c10::cuda::CUDACachingAllocator::emptyCache();
+  c10::cuda::CUDACachingAllocator::resetAccumulatedStats(device_.index());
+  ResetMemoryPeaks();
+}
+
 void CudaPlatform::ResetMemoryPeaks() {
   c10::cuda::CUDACachingAllocator::resetPeakStats(device_.index());
 }

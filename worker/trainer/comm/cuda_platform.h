@@ -27,6 +27,7 @@ class CudaPlatform : public Platform {
   std::string DeviceName() const override;
   std::unique_ptr<StepTimer> MakeStepTimer(StepRingWriter& ring) override;
   std::optional<DeviceMemory> Memory() const override;
+  void StartMemoryFigures() override;
   void ResetMemoryPeaks() override;
   void RecordMemory(bool on) override;
   absl::Status SnapshotMemory(const std::string& path) override;

@@ -64,6 +64,9 @@ class Platform {
 
   // Null for a CPU.
   virtual std::optional<DeviceMemory> Memory() const = 0;
+  // Gives what the allocator keeps unused back to the device, and begins its peaks and counts anew.
+  virtual void StartMemoryFigures() = 0;
+  // Begins the peaks anew.
   virtual void ResetMemoryPeaks() = 0;
 
   // Starts or stops recording allocations for SnapshotMemory. No effect on a CPU.

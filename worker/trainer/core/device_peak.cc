@@ -1,5 +1,7 @@
 #include "worker/trainer/core/device_peak.h"
 
+#include <string>
+
 #include "absl/strings/ascii.h"
 
 namespace paceline {
@@ -7,15 +9,39 @@ namespace {
 
 struct Entry {
   absl::string_view name;  // In lower case.
-  double peak;
+  DevicePeaks peaks;
 };
 
-// From the vendors' data sheets: dense, bfloat16.
+// From the vendors' documents, dense, per GPU (of the MI250X: per die, which is a device of its
+// own). TF32 of NVIDIA's is half of bfloat16's in each of them.
 constexpr Entry kPeaks[] = {
-    {"a100", 312e12},   {"a6000", 154.85e12}, {"h100 nvl", 835e12}, {"h100 pcie", 756e12},
-    {"h100", 989e12},   {"h200", 989e12},     {"h20", 148e12},      {"gb200", 2.5e15},
-    {"gb300", 2.5e15},  {"b200", 2.25e15},    {"b300", 2.25e15},    {"mi355x", 2.5e15},
-    {"mi300x", 1.3e15}, {"mi325x", 1.3e15},   {"mi250x", 191.5e12}, {"l40s", 362e12},
+    // NVIDIA A100 Tensor Core GPU data sheet (2021).
+    {"a100", {312e12, 156e12, 19.5e12}},
+    // NVIDIA Ampere GA102 whitepaper, table of the RTX A6000.
+    {"a6000", {154.85e12, 77.4e12, 38.7e12}},
+    // NVIDIA H100 Tensor Core GPU data sheet: SXM, NVL, PCIe.
+    {"h100", {989e12, 494.5e12, 67e12}},
+    {"h100 nvl", {835e12, 417.5e12, 60e12}},
+    {"h100 pcie", {756e12, 378e12, 51e12}},
+    // NVIDIA H200 Tensor Core GPU data sheet: SXM, NVL.
+    {"h200", {989e12, 494.5e12, 67e12}},
+    {"h200 nvl", {835e12, 417.5e12, 60e12}},
+    // Of these, NVIDIA has published no figure for float32 that all its documents share, and of the
+    // H20 none for TF32. bfloat16: torchtitan v0.2.2, tools/utils.py. TF32: NVIDIA HGX B200 and
+    // GB200 NVL72 data sheets.
+    {"h20", {148e12, 0, 0}},
+    {"b200", {2.25e15, 1.125e15, 0}},
+    {"b300", {2.25e15, 1.125e15, 0}},
+    {"gb200", {2.5e15, 1.25e15, 0}},
+    {"gb300", {2.5e15, 1.25e15, 0}},
+    // NVIDIA L40S data sheet.
+    {"l40s", {362e12, 183e12, 91.6e12}},
+    // AMD Instinct MI250X, MI300X, MI325X and MI355X data sheets, matrix rates. The first and the
+    // last have no TF32.
+    {"mi250x", {191.5e12, 0, 47.85e12}},
+    {"mi300x", {1.3e15, 653.7e12, 163.4e12}},
+    {"mi325x", {1.3e15, 653.7e12, 163.4e12}},
+    {"mi355x", {2.5e15, 0, 157.3e12}},
 };
 
 // Whether `name` contains `part`, not followed by more digits ("A100" in "A1000").
@@ -31,7 +57,7 @@ bool Names(absl::string_view name, absl::string_view part) {
 
 }  // namespace
 
-std::optional<double> DevicePeakFlops(absl::string_view device_name) {
+std::optional<DevicePeaks> PeaksOfDevice(absl::string_view device_name) {
   const std::string name = absl::AsciiStrToLower(device_name);
   const Entry* best = nullptr;
   for (const Entry& entry : kPeaks) {
@@ -39,7 +65,27 @@ std::optional<double> DevicePeakFlops(absl::string_view device_name) {
     if (best == nullptr || entry.name.size() > best->name.size()) best = &entry;
   }
   if (best == nullptr) return std::nullopt;
-  return best->peak;
+  return best->peaks;
+}
+
+std::optional<double> PeakFlops(const DevicePeaks& peaks, const Flops& flops, Tf32Use tf32) {
+  const struct {
+    double flops;
+    double peak;
+  } parts[] = {
+      {flops.half, peaks.bf16},
+      {flops.matrices, tf32.matrices ? peaks.tf32 : peaks.fp32},
+      {flops.convolutions, tf32.convolutions ? peaks.tf32 : peaks.fp32},
+      {flops.other, 0},
+  };
+  double seconds = 0;
+  for (const auto& part : parts) {
+    if (!(part.flops > 0)) continue;
+    if (!(part.peak > 0)) return std::nullopt;
+    seconds += part.flops / part.peak;
+  }
+  if (!(seconds > 0)) return std::nullopt;
+  return flops.total() / seconds;
 }
 
 std::optional<double> Mfu(double flops, double seconds, double peak_flops) {

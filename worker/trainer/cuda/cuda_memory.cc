@@ -39,6 +39,8 @@ DeviceMemory ReadDeviceMemory(c10::Device device) {
       static_cast<int64_t>(at::cuda::getDeviceProperties(device.index())->totalGlobalMem);
   memory.alloc_retries = stats.num_alloc_retries;
   memory.ooms = stats.num_ooms;
+  memory.small_pool_peak = of(stats.reserved_bytes, StatType::SMALL_POOL).peak;
+  memory.large_pool_peak = of(stats.reserved_bytes, StatType::LARGE_POOL).peak;
   return memory;
 }
 

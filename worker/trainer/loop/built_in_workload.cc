@@ -12,12 +12,15 @@
 #include "absl/cleanup/cleanup.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
+#include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/core/model_flops.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/loop/step_undo.h"
+#include "worker/trainer/model/flop_counter.h"
 #include "worker/trainer/slipstream/buffers.h"
 
 namespace paceline {
@@ -79,6 +82,8 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
   if (config_.member.shards > 1) Shard();
   optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
   learning_rate_ = MakeLearningRate(device);
+  counts_flops_ =
+      config_.count_flops && config_.flops_per_sample == 0 && model_->FlopsPerSample().total() == 0;
   return absl::OkStatus();
 }
 
@@ -198,13 +203,34 @@ absl::StatusOr<std::vector<int64_t>> BuiltInWorkload::TrainDry(const Member& mem
 absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) {
   learning_rate_.fill_(order.learning_rate);
   if (graph_ != nullptr) return Replay(step);
-  PACELINE_RETURN_IF_ERROR(RunPasses(step));
+  PACELINE_RETURN_IF_ERROR(counts_flops_ ? CountPasses(step) : RunPasses(step));
   const at::Tensor skip = step.BeforeUpdate();
   if (order.updates) optimizer_->Step(learning_rate_, skip);
   return absl::OkStatus();
 }
 
-absl::Status BuiltInWorkload::RunPasses(LocalStep& step) {
+absl::Status BuiltInWorkload::CountPasses(LocalStep& step) {
+  FlopCounter counter;
+  PACELINE_RETURN_IF_ERROR(RunPasses(step, &counter));
+  counts_flops_ = false;
+  const Flops flops = counter.flops();
+  if (!counter.unknown().empty() || flops.total() == 0) {
+    PACELINE_LOG(WARNING) << "the model's FLOPs are not counted: "
+                          << (counter.unknown().empty()
+                                  ? "it has no matrix products, convolutions or attention"
+                                  : absl::StrCat("the shapes of ", counter.unknown(),
+                                                 " do not say what it does"))
+                          << "; give flops_per_sample in the job file";
+    return absl::OkStatus();
+  }
+  const int64_t samples = data_as_.samples_per_step();
+  model_->SetCountedFlops(flops * (1.0 / static_cast<double>(samples)));
+  PACELINE_LOG(INFO) << "counted flops_per_sample=" << model_->counted_flops().total()
+                     << " in a step of " << samples << " samples";
+  return absl::OkStatus();
+}
+
+absl::Status BuiltInWorkload::RunPasses(LocalStep& step, FlopCounter* counter) {
   for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
     step.BeginPass();
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
@@ -213,7 +239,10 @@ absl::Status BuiltInWorkload::RunPasses(LocalStep& step) {
       if (pass == 0) GatherParameters(step);
       sharded_->BeginPass(pass + 1 == data_as_.accumulation_steps);
     }
-    step.Backward(Loss(batch));
+    if (counter != nullptr) counter->BeginForward();
+    at::Tensor loss = Loss(batch);
+    if (counter != nullptr) counter->BeginBackward();
+    step.Backward(std::move(loss));
   }
   return absl::OkStatus();
 }

@@ -29,6 +29,8 @@
 
 namespace paceline {
 
+class FlopCounter;
+
 // Thread-compatible. Torch's exceptions pass through.
 class BuiltInWorkload : public Workload {
  public:
@@ -75,7 +77,10 @@ class BuiltInWorkload : public Workload {
   // Divides the model among the ranks of a replica.
   void Shard();
   BatchLoader::Options LoaderOptions(const Member& member, const DataPosition& start) const;
-  absl::Status RunPasses(LocalStep& step);
+  // `counter`: of what the passes compute; null: nobody counts.
+  absl::Status RunPasses(LocalStep& step, FlopCounter* counter = nullptr);
+  // RunPasses, which it counts for the model.
+  absl::Status CountPasses(LocalStep& step);
   void GatherParameters(LocalStep& step);
   // Makes the step as one graph. Requires: graph_.
   absl::Status Replay(LocalStep& step);
@@ -91,7 +96,8 @@ class BuiltInWorkload : public Workload {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ShardedParameters> sharded_;  // Of the model; null without shards.
   std::unique_ptr<Optimizer> optimizer_;
-  at::Tensor learning_rate_;  // Of the step under way, on the device.
+  at::Tensor learning_rate_;   // Of the step under way, on the device.
+  bool counts_flops_ = false;  // Of the next step.
 
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;

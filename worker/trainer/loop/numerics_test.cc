@@ -1,6 +1,8 @@
 // Accumulation, clipping, losses that are not finite, exports and figures of real trainers.
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <torch/csrc/jit/api/module.h>
 
 #include <algorithm>
 #include <cmath>
@@ -188,7 +190,70 @@ TEST_F(NumericsTest, FiguresOfTheLastInterval) {
   EXPECT_EQ(figures.levels(0).count(), 20);
   // Each of two ranks sends each byte of the gradients once.
   EXPECT_EQ(figures.levels(0).bytes(), 20 * 4 * (32 * 64 + 32 + 10 * 32 + 10));
-  EXPECT_FALSE(RunJob(Spec(1))->status(0).figures().has_mfu()) << "the peak of a CPU is not known";
+  EXPECT_EQ(figures.flops_source(), v1::FLOPS_FORMULA);
+  EXPECT_EQ(figures.flops_per_sample(), 6 * (32 * 64 + 10 * 32));
+  const auto without_peak = RunJob(Spec(1));
+  EXPECT_FALSE(without_peak->status(0).figures().has_mfu()) << "the peak of a CPU is not known";
+  EXPECT_GT(without_peak->status(0).figures().flops_per_s(), 0);
+  EXPECT_EQ(without_peak->status(0).figures().peak_flops(), 0);
+}
+
+// Nobody has to give the FLOPs of a script, and counting them changes nothing.
+TEST_F(NumericsTest, FlopsOfAScriptAreCountedOrGiven) {
+  torch::jit::Module module("User");
+  module.register_parameter("weight", at::zeros({64, 10}).requires_grad_(true), false);
+  module.register_attribute("training", c10::BoolType::get(), true);
+  module.define(
+      "def forward(self, inputs, targets):\n"
+      "    y = torch.dropout(inputs.flatten(1), 0.5, self.training).matmul(self.weight)\n"
+      "    return torch.cross_entropy_loss(y, targets)\n");
+  const std::string file = directory_ + "/user.pt";
+  module.save(file);
+  const std::string script = absl::StrCat("model { torchscript { file: '", file,
+                                          "' } } peak_flops: 1e15 accumulation_steps: 2 ");
+  const auto counted = RunJob(Spec(2, script));
+  for (const int rank : {0, 1}) {
+    const v1::RankFigures& figures = counted->status(rank).figures();
+    EXPECT_EQ(figures.flops_source(), v1::FLOPS_COUNTED);
+    // The product, and the gradient of the weights.
+    EXPECT_DOUBLE_EQ(figures.flops_per_sample(), 2 * 2 * 64 * 10);
+    EXPECT_GT(figures.flops_per_s(), 0);
+    EXPECT_GT(figures.mfu(), 0);
+    EXPECT_EQ(figures.peak_flops(), 1e15);
+  }
+  EXPECT_THAT(counted->Log(0), HasSubstr("counted flops_per_sample=2560 in a step of 8 samples"));
+
+  const auto given = RunJob(Spec(2, script + "flops_per_sample: 3000 "));
+  EXPECT_EQ(given->status(0).figures().flops_source(), v1::FLOPS_GIVEN);
+  EXPECT_DOUBLE_EQ(given->status(0).figures().flops_per_sample(), 3000);
+  const auto off = RunJob(Spec(2, script + "count_flops: false "));
+  EXPECT_EQ(off->status(0).figures().flops_source(), v1::FLOPS_SOURCE_UNSPECIFIED);
+  EXPECT_FALSE(off->status(0).figures().has_mfu());
+  EXPECT_EQ(Values(*counted, 0, "loss"), Values(*off, 0, "loss"));
+  EXPECT_EQ(Values(*counted, 0, "grad_norm"), Values(*off, 0, "grad_norm"));
+}
+
+// What was before the first step (testing/trainer_server.cc) is in no figure.
+TEST_F(NumericsTest, MemoryFiguresBeginWithTheFirstStep) {
+  for (const char* const strategy :
+       {"",
+        "strategy { slipstream { mode: SLIPSTREAM_FREE window { min_steps: 1 max_steps: 2 } } }"}) {
+    const auto daemon = MakeDaemon({"--fake-memory"});
+    daemon->Launch(Spec(2, strategy));
+    ASSERT_TRUE(daemon->Serve());
+    for (const int rank : {0, 1}) {
+      const v1::MemoryFigures& memory = daemon->status(rank).figures().memory();
+      EXPECT_EQ(memory.active(), 1000) << daemon->Log(rank);
+      EXPECT_EQ(memory.active_peak(), 1000);
+      EXPECT_EQ(memory.reserved(), 1000);
+      EXPECT_EQ(memory.reserved_peak(), 1000);
+      EXPECT_EQ(memory.small_pool_peak(), 1000);
+      EXPECT_EQ(memory.large_pool_peak(), 0);
+      EXPECT_EQ(memory.alloc_retries(), 0);
+      EXPECT_EQ(memory.ooms(), 0);
+      EXPECT_TRUE(memory.has_ooms());
+    }
+  }
 }
 
 // The last step is profiled, and the file is complete although the process ends.

@@ -58,7 +58,7 @@ SlipstreamLoop::SlipstreamLoop(const TrainingParts& parts)
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.workload.model(), parts.control, parts.platform,
                [this](RankFigures* figures) { return AddFigures(figures); },
-               parts.state.communication, parts.state.reported}),
+               parts.state.communication, parts.state.reported, parts.state.has_begun}),
       local_step_({config_, parts.workload.model(), parts.timer, [] {}}, MakeHooks()),
       evaluation_(parts_),
       gradients_(parts.workload.model().parameters(), WireFormat::kFp32,
@@ -279,6 +279,7 @@ StepOrder SlipstreamLoop::BeginStep(const Order& order) {
     profiler_.BeforeStep(*request, number_);
   }
   if (FlipsBit(config_, memory_.own_steps)) slipstream_->FlipBit();
+  report_.BeforeStep();
   step_began_ns_ = MonotonicNanos();
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;

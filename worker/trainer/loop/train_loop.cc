@@ -71,7 +71,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                  // Of ranks with the same samples, one counts them.
                  return static_cast<double>(parts_.workload.SamplingAs(config_.member).world_size);
                },
-               parts.state.communication, parts.state.reported}),
+               parts.state.communication, parts.state.reported, parts.state.has_begun}),
       local_step_({config_, parts.workload.model(), parts.timer, [this] { BeforeChange(); }},
                   MakeHooks()),
       evaluation_(parts_),
@@ -250,6 +250,7 @@ void TrainLoop::Leave() {
 StepOrder TrainLoop::BeginStep(int64_t step) {
   if (const auto request = parts_.control.profile_request()) profiler_.BeforeStep(*request, step);
   CheckGeneration(parts_);
+  report_.BeforeStep();
   if (parts_.undo != nullptr) parts_.undo->Keep();
   state_.in_step = true;
   StepOrder order;

@@ -36,6 +36,7 @@ struct TrainingState {
   StrategyMemory memory;   // From the previous generation's strategy.
   CommunicationSeconds communication;
   std::vector<ReportedNumber> reported;  // By the caller's code (TrainerRun::Report).
+  bool has_begun = false;                // The process has begun a step.
   SlipstreamMemory slipstream;
   // With Slipstream: the data position of ranks that had kept together, after so many steps of the
   // job. Equal on all ranks.

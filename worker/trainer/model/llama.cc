@@ -147,11 +147,14 @@ class Llama : public Classifier {
     for (size_t i = 0; i < blocks.size(); ++i) blocks_[i].SetGathered(blocks[i]);
   }
 
-  double FlopsPerSample() const override {
+  Flops FlopsPerSample() const override {
     const LlamaSize size{config_.dim,           config_.layers,  config_.heads,
                          config_.kv_heads,      config_.ffn_dim, config_.vocab_size,
                          config_.tie_embeddings};
-    return FlopsPerToken(LlamaCost(size), sequence_length_) * static_cast<double>(sequence_length_);
+    Flops flops;
+    flops.matrices =
+        FlopsPerToken(LlamaCost(size), sequence_length_) * static_cast<double>(sequence_length_);
+    return flops;
   }
 
  private:

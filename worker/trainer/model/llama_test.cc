@@ -110,7 +110,7 @@ TEST(LlamaTest, AShorterSequenceGivesTheSameScores) {
 TEST(LlamaTest, FlopsOfASampleAreThoseOfItsTokens) {
   // 6 (N - N_embedding) + 6 L H (d + d) S per token; S tokens.
   const int64_t products = 3 * (24 * 24 * 2 + 24 * 12 * 2 + 3 * 24 * 40 + 48) + 24 + 50 * 24;
-  EXPECT_EQ(Make(SmallConfig())->FlopsPerSample(),
+  EXPECT_EQ(Make(SmallConfig())->FlopsPerSample().matrices,
             12.0 * (6 * products + 6 * 3 * 4 * (6 + 6) * 12));
 }
 

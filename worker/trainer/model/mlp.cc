@@ -29,7 +29,11 @@ class Mlp : public Classifier {
     return x;
   }
 
-  double FlopsPerSample() const override { return FlopsOfMultiplyAdds(multiply_adds_); }
+  Flops FlopsPerSample() const override {
+    Flops flops;
+    flops.matrices = FlopsOfMultiplyAdds(multiply_adds_);
+    return flops;
+  }
 
  private:
   std::vector<Linear> layers_;

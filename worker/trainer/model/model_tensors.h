@@ -15,6 +15,7 @@
 #include <vector>
 
 #include "common/core/slice.h"
+#include "worker/trainer/core/model_flops.h"
 
 namespace paceline {
 
@@ -49,8 +50,12 @@ class ModelTensors {
   const std::vector<TiedName>& tied() const { return tied_; }
   at::Device device() const { return device_; }
 
-  // Operations of forward and backward pass per sample, by formula; 0: unknown.
-  virtual double FlopsPerSample() const { return 0; }
+  // Operations of forward and backward pass per sample, by formula, as of float32; none: there is
+  // no formula.
+  virtual Flops FlopsPerSample() const { return {}; }
+  // The same as counted in a step of this process; none: they were not.
+  const Flops& counted_flops() const { return counted_flops_; }
+  void SetCountedFlops(const Flops& per_sample) { counted_flops_ = per_sample; }
 
   // Sets the ranks over whose batches synchronised normalisation takes its statistics: all that
   // take part in the next steps. Null (at the start): this rank's batch alone.
@@ -74,6 +79,7 @@ class ModelTensors {
   std::vector<NamedTensor> parameters_;
   std::vector<NamedTensor> buffers_;
   std::vector<TiedName> tied_;
+  Flops counted_flops_;
 };
 
 }  // namespace paceline

@@ -110,10 +110,11 @@ TEST(ModelTest, LossIsTheMeanAndEvaluateTheSumOverTheTargets) {
 }
 
 TEST(ModelTest, FlopsCountTheMultiplyAddsOfLinearLayersAndConvolutions) {
-  EXPECT_EQ(MakeMlp({1, 2, 3, 4}, {5, 6}, at::kCPU)->FlopsPerSample(), 6 * (6 * 5 + 5 * 6 + 6 * 4));
+  EXPECT_EQ(MakeMlp({1, 2, 3, 4}, {5, 6}, at::kCPU)->FlopsPerSample().matrices,
+            6 * (6 * 5 + 5 * 6 + 6 * 4));
   // torchvision states 1.814 G multiply-adds for 224x224.
-  const double flops = MakeResNet18({3, 224, 224, 1000}, false, at::kCPU)->FlopsPerSample();
-  EXPECT_NEAR(flops / 6 * 1e-9, 1.814, 0.0005);
+  const Flops flops = MakeResNet18({3, 224, 224, 1000}, false, at::kCPU)->FlopsPerSample();
+  EXPECT_NEAR(flops.convolutions / 6 * 1e-9, 1.814, 0.0005);
 }
 
 TEST(ModelTest, ResNet18NormalisesOverTheActiveRanksIfItShall) {

@@ -53,7 +53,11 @@ class ResNet18 : public Classifier {
     return at::linear(x, fc_.weight, fc_.bias);
   }
 
-  double FlopsPerSample() const override { return FlopsOfMultiplyAdds(multiply_adds_); }
+  Flops FlopsPerSample() const override {
+    Flops flops;
+    flops.convolutions = FlopsOfMultiplyAdds(multiply_adds_);  // But for the head.
+    return flops;
+  }
 
   absl::Status CheckBatch(int64_t samples, int ranks) const override {
     if (samples > 1 || height_ * width_ > 1 || (sync_batchnorm_ && ranks > 1)) {

@@ -11,6 +11,7 @@
 
 #include "slipstream/plan.h"
 #include "worker/trainer/core/copy_keeper.h"
+#include "worker/trainer/core/model_flops.h"
 
 namespace paceline {
 
@@ -89,8 +90,10 @@ struct DeviceMemory {
   int64_t small_pool = 0;  // Reserved bytes.
   int64_t large_pool = 0;
   int64_t capacity = 0;       // Of the device.
-  int64_t alloc_retries = 0;  // Since the start.
+  int64_t alloc_retries = 0;  // Since the first step of the process.
   int64_t ooms = 0;
+  int64_t small_pool_peak = 0;
+  int64_t large_pool_peak = 0;
 };
 
 struct MemoryFigures {
@@ -172,6 +175,10 @@ struct RankFigures {
   int64_t skipped_steps = 0;
   std::optional<SlipstreamFigures> slipstream;
   std::vector<ReportedNumber> reported;
+  double flops_per_sample = 0;
+  double flops_per_s = 0;
+  FlopsSource flops_source = FlopsSource::kUnknown;
+  double peak_flops = 0;
 };
 
 }  // namespace paceline

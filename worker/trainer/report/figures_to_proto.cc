@@ -19,6 +19,8 @@ v1::MemoryFigures ToProto(const MemoryFigures& memory) {
   proto.set_capacity(device.capacity);
   proto.set_alloc_retries(device.alloc_retries);
   proto.set_ooms(device.ooms);
+  proto.set_small_pool_peak(device.small_pool_peak);
+  proto.set_large_pool_peak(device.large_pool_peak);
   return proto;
 }
 
@@ -68,6 +70,20 @@ v1::SlipstreamFigures ToProto(const SlipstreamFigures& figures) {
   proto.set_round_collective_s(figures.round_collective_s);
   proto.set_round_copies_s(figures.round_copies_s);
   return proto;
+}
+
+v1::FlopsSource ToProto(FlopsSource source) {
+  switch (source) {
+    case FlopsSource::kUnknown:
+      return v1::FLOPS_SOURCE_UNSPECIFIED;
+    case FlopsSource::kFormula:
+      return v1::FLOPS_FORMULA;
+    case FlopsSource::kCounted:
+      return v1::FLOPS_COUNTED;
+    case FlopsSource::kGiven:
+      return v1::FLOPS_GIVEN;
+  }
+  return v1::FLOPS_SOURCE_UNSPECIFIED;
 }
 
 v1::SaveState ToProto(SaveState state) {
@@ -186,6 +202,10 @@ v1::RankFigures ToProto(const RankFigures& figures) {
     added.set_value(number.value);
     added.set_step(number.step);
   }
+  proto.set_flops_per_sample(figures.flops_per_sample);
+  proto.set_flops_per_s(figures.flops_per_s);
+  proto.set_flops_source(ToProto(figures.flops_source));
+  proto.set_peak_flops(figures.peak_flops);
   return proto;
 }
 

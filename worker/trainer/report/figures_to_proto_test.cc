@@ -27,16 +27,21 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
              "id: 1 trace: 't' memory: 'm' first_step: 2 steps: 3 trace_bytes: 4 dump_s: 5 "
              "error: 'e'");
   RankFigures figures = {1, 2, 3, 4, 5, 6, 7, 8, 9, 10.0, 11.0, 12, {}, {}, 13, 14, {}, {}};
-  figures.memory = {1, 2, 3, DeviceMemory{4, 5, 6, 7, 8, 9, 10, 11, 12}};
+  figures.memory = {1, 2, 3, DeviceMemory{4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14}};
   figures.levels = {{2, true, 3, 4, 5}, {8, false, 6, 7, 8}};
   figures.slipstream = {
       SlipstreamMode::kFree, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, {}};
   figures.reported = {{"accuracy", 15, 16}, {"loss", 17, 18}};
+  figures.flops_per_sample = 19;
+  figures.flops_per_s = 20;
+  figures.flops_source = FlopsSource::kCounted;
+  figures.peak_flops = 21;
   ExpectText(ToProto(figures), R"(
     step: 1 steps: 2 training_s: 3 wall_s: 4 loss: 5 grad_norm: 6 learning_rate: 7
     samples_per_s: 8 tokens_per_s: 9 mfu: 10 mfu_wall: 11 data_wait_share: 12
     memory { rss: 1 rss_peak: 2 rss_slope: 3 active: 4 active_peak: 5 reserved: 6
-             reserved_peak: 7 small_pool: 8 large_pool: 9 capacity: 10 alloc_retries: 11 ooms: 12 }
+             reserved_peak: 7 small_pool: 8 large_pool: 9 capacity: 10 alloc_retries: 11 ooms: 12
+             small_pool_peak: 13 large_pool_peak: 14 }
     levels { group_size: 2 gradients: true count: 3 seconds: 4 bytes: 5 }
     levels { group_size: 8 count: 6 seconds: 7 bytes: 8 }
     drift: 13 skipped_steps: 14
@@ -46,7 +51,8 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
                  collective_s: 15 drift: 16 stretched_rounds: 17 round_collective_s: 18
                  round_copies_s: 19 }
     reported { name: 'accuracy' value: 15 step: 16 }
-    reported { name: 'loss' value: 17 step: 18 })");
+    reported { name: 'loss' value: 17 step: 18 }
+    flops_per_sample: 19 flops_per_s: 20 flops_source: FLOPS_COUNTED peak_flops: 21)");
 }
 
 TEST(FiguresToProtoTest, EveryValueOfAnArtifactArrives) {
@@ -65,6 +71,18 @@ TEST(FiguresToProtoTest, EveryModeHasItsName) {
   EXPECT_EQ(mode(SlipstreamMode::kDrop), v1::SLIPSTREAM_DROP);
   EXPECT_EQ(mode(SlipstreamMode::kFree), v1::SLIPSTREAM_FREE);
   EXPECT_EQ(mode(SlipstreamMode::kPause), v1::SLIPSTREAM_PAUSE);
+}
+
+TEST(FiguresToProtoTest, EverySourceOfFlopsHasItsName) {
+  const auto source = [](FlopsSource value) {
+    RankFigures figures;
+    figures.flops_source = value;
+    return ToProto(figures).flops_source();
+  };
+  EXPECT_EQ(source(FlopsSource::kUnknown), v1::FLOPS_SOURCE_UNSPECIFIED);
+  EXPECT_EQ(source(FlopsSource::kFormula), v1::FLOPS_FORMULA);
+  EXPECT_EQ(source(FlopsSource::kCounted), v1::FLOPS_COUNTED);
+  EXPECT_EQ(source(FlopsSource::kGiven), v1::FLOPS_GIVEN);
 }
 
 TEST(FiguresToProtoTest, EveryValueOfCheckpointsArrives) {

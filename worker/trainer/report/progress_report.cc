@@ -1,5 +1,7 @@
 #include "worker/trainer/report/progress_report.h"
 
+#include <ATen/Context.h>
+
 #include <cmath>
 #include <string>
 #include <utility>
@@ -9,32 +11,85 @@
 #include "common/core/status_macros.h"
 #include "common/log.h"
 #include "worker/trainer/core/device_peak.h"
+#include "worker/trainer/core/model_flops.h"
 #include "worker/trainer/telemetry/host_memory.h"
 
 namespace paceline {
 namespace {
 
-// Number of intervals over which memory growth is judged.
-constexpr size_t kTrendIntervals = 32;
-
-// The table's peaks are for bfloat16; other types need an explicit one.
-std::optional<double> PeakFlops(const TrainerConfig& config, const Platform& platform) {
-  if (config.peak_flops > 0) return config.peak_flops;
-  if (!config.bf16) return std::nullopt;
-  return DevicePeakFlops(platform.DeviceName());
+// By torch's settings.
+Tf32Use Tf32OfTorch() {
+  const auto in = [](at::Float32Op op) {
+    return at::globalContext().float32Precision(at::Float32Backend::CUDA, op) ==
+           at::Float32Precision::TF32;
+  };
+  return {in(at::Float32Op::MATMUL), in(at::Float32Op::CONV)};
 }
 
-Interval::Options IntervalOptions(const ProgressReport::Parts& parts) {
-  return {parts.model.FlopsPerSample(), PeakFlops(parts.config, parts.platform)};
+struct ModelCost {
+  Flops per_sample;
+  FlopsSource source = FlopsSource::kUnknown;
+};
+
+ModelCost CostOf(const TrainerConfig& config, const ModelTensors& model) {
+  const Flops formula = model.FlopsPerSample();
+  ModelCost cost{formula, FlopsSource::kFormula};
+  if (config.flops_per_sample > 0) {
+    cost.source = FlopsSource::kGiven;
+    if (formula.total() > 0) {
+      cost.per_sample = formula * (config.flops_per_sample / formula.total());
+    } else {  // Nobody has seen in which formats.
+      cost.per_sample = Flops();
+      cost.per_sample.other = config.flops_per_sample;
+    }
+  } else if (formula.total() == 0) {
+    const Flops& counted = model.counted_flops();
+    return {counted, counted.total() > 0 ? FlopsSource::kCounted : FlopsSource::kUnknown};
+  }
+  if (config.bf16) {
+    const double all = cost.per_sample.total();
+    cost.per_sample = Flops();
+    cost.per_sample.half = all;
+  }
+  return cost;
 }
 
 }  // namespace
 
-ProgressReport::ProgressReport(const Parts& parts)
-    : parts_(parts), interval_(IntervalOptions(parts)), rss_trend_(kTrendIntervals) {
-  if (parts.config.cuda && parts.config.bf16 && !PeakFlops(parts.config, parts.platform)) {
-    PACELINE_LOG(WARNING) << "no MFU: the peak of " << parts.platform.DeviceName()
-                          << " is not known; give peak_flops in the job file";
+void ProgressReport::BeforeStep() {
+  if (std::exchange(begun_, true)) return;
+  if (std::exchange(parts_.has_begun, true)) {
+    parts_.platform.ResetMemoryPeaks();
+  } else {
+    parts_.platform.StartMemoryFigures();
+  }
+}
+
+Interval::Cost ProgressReport::Cost() const {
+  const ModelCost model = CostOf(parts_.config, parts_.model);
+  Interval::Cost cost{model.per_sample.total(), model.source, std::nullopt};
+  if (parts_.config.peak_flops > 0) {
+    cost.peak_flops = parts_.config.peak_flops;
+  } else if (const auto peaks = PeaksOfDevice(parts_.platform.DeviceName())) {
+    cost.peak_flops = PeakFlops(*peaks, model.per_sample, Tf32OfTorch());
+  }
+  return cost;
+}
+
+void ProgressReport::ExplainNoMfu(const Interval::Cost& cost) {
+  if (!parts_.config.cuda || std::exchange(explained_, true)) return;
+  if (cost.source == FlopsSource::kUnknown) {
+    PACELINE_LOG(WARNING) << "no MFU: the model's FLOPs are neither counted nor given; give "
+                             "flops_per_sample in the job file";
+  } else if (!cost.peak_flops.has_value()) {
+    PACELINE_LOG(WARNING) << "no MFU: the peak of " << parts_.platform.DeviceName()
+                          << " in the model's number formats is not known; give peak_flops in the "
+                             "job file";
+  } else {
+    PACELINE_LOG(WARNING) << "no MFU: " << cost.flops_per_sample
+                          << " operations per sample would be more than the device's peak of "
+                          << *cost.peak_flops
+                          << " per second; check flops_per_sample and peak_flops in the job file";
   }
 }
 
@@ -115,7 +170,9 @@ void ProgressReport::CountCommunication(const StepRecord& record, int gradient_g
 }
 
 void ProgressReport::EndInterval() {
-  RankFigures figures = interval_.End();
+  const Interval::Cost cost = Cost();
+  RankFigures figures = interval_.End(cost);
+  if (!figures.mfu.has_value() && figures.samples_per_s > 0) ExplainNoMfu(cost);
   training_seconds_ += figures.wall_s;
   if (mean_loss_.has_value()) figures.loss = *mean_loss_;
   figures.memory = Memory(training_seconds_);

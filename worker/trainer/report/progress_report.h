@@ -7,12 +7,13 @@
 // over all ranks (with ddp that of this step, otherwise from the last parameter average over all
 // ranks); lr is this step's learning rate; samples_per_s counts all ranks' samples per second of
 // training, as far as this rank knows; grad_norm is before clipping. Token data adds tokens_per_s,
-// a known peak rate adds mfu.
+// known FLOPs and a known peak rate add mfu.
 #ifndef WORKER_TRAINER_REPORT_PROGRESS_REPORT_H_
 #define WORKER_TRAINER_REPORT_PROGRESS_REPORT_H_
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <functional>
@@ -44,6 +45,8 @@ struct CommunicationSeconds {
 // Thread-compatible. Torch's exceptions pass through.
 class ProgressReport {
  public:
+  static constexpr size_t kTrendIntervals = 32;  // Over which memory growth is judged.
+
   // All of these must outlive the report.
   struct Parts {
     const TrainerConfig& config;
@@ -57,9 +60,15 @@ class ProgressReport {
     CommunicationSeconds& communication;  // Continues from its values.
     // What the caller's code has reported of its steps; goes with each interval's figures.
     const std::vector<ReportedNumber>& reported;
+    bool& has_begun;  // Whether the process has begun a step; BeforeStep sets it.
   };
 
-  explicit ProgressReport(const Parts& parts);
+  explicit ProgressReport(const Parts& parts)
+      : parts_(parts), interval_(parts.config.session), rss_trend_(kTrendIntervals) {}
+
+  // Call before each step. Before the first one, memory figures begin: of the whole process if it
+  // is its first, else their peaks.
+  void BeforeStep();
 
   // These keep what belongs to a step until its record is finished: each parameter's gradient norm,
   // on the device; the mean loss on its way to the host (or undefined); how many ranks the
@@ -83,6 +92,10 @@ class ProgressReport {
   void CountCommunication(const StepRecord& record, int gradient_group_size);
   absl::Status Judge(const StepRecord& record, const Expected& expected);
   std::string FirstNotFinite(const at::Tensor& norms) const;
+  // What is known of the model's cost and the device's peak by now.
+  Interval::Cost Cost() const;
+  // Warns, once, that a GPU has no MFU, and says what to do.
+  void ExplainNoMfu(const Interval::Cost& cost);
   void EndInterval();
   MemoryFigures Memory(double seconds);
 
@@ -91,7 +104,9 @@ class ProgressReport {
   std::deque<Expected> expected_;
   at::Tensor norms_;  // Of the step expected next.
   std::optional<double> mean_loss_;
+  bool begun_ = false;           // A step.
   bool warned_ = false;          // About divergence.
+  bool explained_ = false;       // Why there is no MFU.
   double training_seconds_ = 0;  // Wall time of all intervals.
   Trend rss_trend_;
 };

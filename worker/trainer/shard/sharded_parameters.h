@@ -51,7 +51,7 @@ class ShardedParameters : public ModelTensors {
   ShardedParameters(const ModelTensors& whole, const Sharding& sharding);
   ~ShardedParameters() override;
 
-  double FlopsPerSample() const override { return whole_.FlopsPerSample(); }
+  Flops FlopsPerSample() const override { return whole_.FlopsPerSample(); }
 
   int position() const { return sharding_.position; }
   // This rank's rows become those of another position, with values of no meaning. The tensors stay

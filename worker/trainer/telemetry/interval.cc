@@ -9,13 +9,14 @@ void Interval::Add(const StepRecord& record, bool productive) {
   ++steps_;
   samples_ += record.samples;
   tokens_ += record.tokens;
+  costing_ += costs_workload_ ? record.workload : static_cast<double>(record.samples);
   training_ns_ += record.total_ns;
   data_wait_ns_ += record.phase_ns[static_cast<size_t>(Phase::kDataWait)];
   if (!productive) ++skipped_;
   last_ = record;
 }
 
-RankFigures Interval::End() {
+RankFigures Interval::End(const Cost& cost) {
   const uint64_t end_ns = last_.start_ns + last_.total_ns;
   RankFigures figures;
   figures.step = static_cast<int64_t>(last_.step) + 1;
@@ -29,14 +30,21 @@ RankFigures Interval::End() {
   figures.tokens_per_s = static_cast<double>(tokens_) / figures.training_s;
   figures.data_wait_share = static_cast<double>(data_wait_ns_) / static_cast<double>(training_ns_);
   figures.skipped_steps = skipped_;
-  if (options_.peak_flops.has_value() && options_.flops_per_sample > 0) {
-    const double flops = options_.flops_per_sample * static_cast<double>(samples_);
-    figures.mfu = Mfu(flops, figures.training_s, *options_.peak_flops);
-    figures.mfu_wall = Mfu(flops, figures.wall_s, *options_.peak_flops);
+  if (cost.flops_per_sample > 0) {
+    const double flops = cost.flops_per_sample * costing_;
+    figures.flops_per_sample = cost.flops_per_sample;
+    figures.flops_source = cost.source;
+    figures.flops_per_s = flops / figures.training_s;
+    if (cost.peak_flops.has_value()) {
+      figures.peak_flops = *cost.peak_flops;
+      figures.mfu = Mfu(flops, figures.training_s, *cost.peak_flops);
+      figures.mfu_wall = Mfu(flops, figures.wall_s, *cost.peak_flops);
+    }
   }
   began_ns_ = end_ns;
   steps_ = 0;
   samples_ = tokens_ = training_ns_ = data_wait_ns_ = 0;
+  costing_ = 0;
   return figures;
 }
 

@@ -1,4 +1,4 @@
-// Summarises the steps of an interval: rates, shares and the MFU.
+// Summarises the steps of an interval: rates, shares, FLOPs and the MFU.
 //
 // Uses two measures of time: the sum of the steps' own times, and the time since the end of the
 // previous interval, which includes evaluation, saving and profiling.
@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/core/model_flops.h"
 #include "worker/trainer/report/figures.h"
 
 namespace paceline {
@@ -16,12 +17,16 @@ namespace paceline {
 // Thread-compatible.
 class Interval {
  public:
-  struct Options {
-    double flops_per_sample = 0;       // Forward and backward; 0: unknown.
+  // What the steps cost.
+  struct Cost {
+    double flops_per_sample = 0;  // Forward and backward; 0: unknown.
+    FlopsSource source = FlopsSource::kUnknown;
     std::optional<double> peak_flops;  // Of the device, per second.
   };
 
-  explicit Interval(const Options& options) : options_(options) {}
+  // `costs_workload`: flops_per_sample is that of a unit of the records' workload, which is a
+  // session's samples: of ranks that have the same samples, only one counts them as such.
+  explicit Interval(bool costs_workload = false) : costs_workload_(costs_workload) {}
 
   // Adds a finished step. `productive`: the optimizer applied it.
   void Add(const StepRecord& record, bool productive);
@@ -33,16 +38,17 @@ class Interval {
 
   // Ends the interval and begins the next. Requires: steps() > 0. The caller adds what records do
   // not have (mean loss, memory, levels, drift).
-  RankFigures End();
+  RankFigures End(const Cost& cost);
 
  private:
-  const Options options_;
+  const bool costs_workload_;
   int64_t skipped_ = 0;  // Since the start.
   uint64_t began_ns_ = 0;
   StepRecord last_;
   int64_t steps_ = 0;
   uint64_t samples_ = 0;
   uint64_t tokens_ = 0;
+  double costing_ = 0;  // What flops_per_sample is to be multiplied with.
   uint64_t training_ns_ = 0;
   uint64_t data_wait_ns_ = 0;
 };

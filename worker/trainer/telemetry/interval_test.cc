@@ -22,10 +22,11 @@ StepRecord Step(uint64_t step, uint64_t start_s, uint64_t total_s, uint64_t wait
 }
 
 TEST(IntervalTest, RatesAreOverTheStepsAndWallTimeIsOverAll) {
-  Interval interval({/*flops_per_sample=*/10, /*peak_flops=*/80.0});
+  const Interval::Cost cost{/*flops_per_sample=*/10, FlopsSource::kCounted, /*peak_flops=*/80.0};
+  Interval interval;
   interval.Add(Step(0, 100, 2, 1), true);
   interval.Add(Step(1, 102, 2, 0), true);
-  RankFigures figures = interval.End();
+  RankFigures figures = interval.End(cost);
   EXPECT_EQ(figures.step, 2);
   EXPECT_EQ(figures.steps, 2);
   EXPECT_DOUBLE_EQ(figures.training_s, 4);
@@ -34,13 +35,17 @@ TEST(IntervalTest, RatesAreOverTheStepsAndWallTimeIsOverAll) {
   EXPECT_DOUBLE_EQ(figures.tokens_per_s, 400);
   EXPECT_DOUBLE_EQ(figures.data_wait_share, 0.25);
   EXPECT_DOUBLE_EQ(*figures.mfu, 0.5);
+  EXPECT_EQ(figures.flops_per_sample, 10);
+  EXPECT_DOUBLE_EQ(figures.flops_per_s, 40);
+  EXPECT_EQ(figures.flops_source, FlopsSource::kCounted);
+  EXPECT_EQ(figures.peak_flops, 80);
   EXPECT_EQ(figures.loss, 2);
   EXPECT_EQ(figures.grad_norm, 3);
   EXPECT_EQ(figures.learning_rate, 0.5);
 
   // Four seconds of evaluation precede the next step, the only one of its interval.
   interval.Add(Step(2, 108, 2, 0), true);
-  figures = interval.End();
+  figures = interval.End(cost);
   EXPECT_EQ(figures.steps, 1);
   EXPECT_DOUBLE_EQ(figures.training_s, 2);
   EXPECT_DOUBLE_EQ(figures.wall_s, 6);
@@ -48,25 +53,48 @@ TEST(IntervalTest, RatesAreOverTheStepsAndWallTimeIsOverAll) {
   EXPECT_DOUBLE_EQ(*figures.mfu_wall, 80.0 / 6 / 80);
 }
 
-TEST(IntervalTest, NoMfuWithoutPeakOrFormulaOrAboveOne) {
-  for (const Interval::Options& options :
-       {Interval::Options{10, std::nullopt}, Interval::Options{0, 80.0},
-        Interval::Options{1000, 80.0}}) {
-    Interval interval(options);
+TEST(IntervalTest, NoMfuWithoutPeakOrFlopsOrAboveOne) {
+  for (const Interval::Cost& cost : {Interval::Cost{10, FlopsSource::kFormula, std::nullopt},
+                                     Interval::Cost{0, FlopsSource::kUnknown, 80.0},
+                                     Interval::Cost{1000, FlopsSource::kGiven, 80.0}}) {
+    Interval interval;
     interval.Add(Step(0, 1, 1, 0), true);
-    const RankFigures figures = interval.End();
+    const RankFigures figures = interval.End(cost);
     EXPECT_FALSE(figures.mfu.has_value());
     EXPECT_FALSE(figures.mfu_wall.has_value());
+    EXPECT_DOUBLE_EQ(figures.flops_per_s, cost.flops_per_sample * 8) << "is known anyway";
+    EXPECT_EQ(figures.flops_source, cost.source);
   }
 }
 
+// What is counted in the first steps is known when the interval ends.
+TEST(IntervalTest, TheCostIsThatAtTheEnd) {
+  Interval interval;
+  interval.Add(Step(0, 1, 1, 0), true);
+  EXPECT_EQ(interval.End({}).flops_per_s, 0);
+  interval.Add(Step(1, 2, 1, 0), true);
+  EXPECT_DOUBLE_EQ(interval.End({2, FlopsSource::kCounted, {}}).flops_per_s, 16);
+}
+
+TEST(IntervalTest, ARankWhoseSamplesAnotherOneCountsDoesItsPart) {
+  StepRecord record = Step(0, 1, 2, 0);
+  record.samples = 0;
+  record.workload = 8;
+  Interval interval(/*costs_workload=*/true);
+  interval.Add(record, true);
+  const RankFigures figures = interval.End({10, FlopsSource::kCounted, 80.0});
+  EXPECT_EQ(figures.samples_per_s, 0);
+  EXPECT_DOUBLE_EQ(figures.flops_per_s, 40);
+  EXPECT_DOUBLE_EQ(*figures.mfu, 0.5);
+}
+
 TEST(IntervalTest, SkippedStepsAreCountedFromTheStart) {
-  Interval interval({});
+  Interval interval;
   interval.Add(Step(0, 1, 1, 0), false);
-  EXPECT_EQ(interval.End().skipped_steps, 1);
+  EXPECT_EQ(interval.End({}).skipped_steps, 1);
   interval.Add(Step(1, 2, 1, 0), true);
   interval.Add(Step(2, 3, 1, 0), false);
-  EXPECT_EQ(interval.End().skipped_steps, 2);
+  EXPECT_EQ(interval.End({}).skipped_steps, 2);
 }
 
 }  // namespace
