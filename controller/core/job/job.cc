@@ -12,6 +12,7 @@
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/blame.h"
 #include "controller/core/recovery/collectives.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
@@ -117,7 +118,7 @@ void Requeue(Job& job, Moment now) {
 void BeginTraining(Job& job, Moment now) {
   job.state = JobState::kRunning;
   job.started = now.wall;
-  job.reason = "all ranks train";
+  job.reason = TrainingText(job);
   // A checkpoint that once could not be used has proved usable.
   Checkpoint* used =
       SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;
