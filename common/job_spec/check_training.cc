@@ -83,4 +83,23 @@ void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& pro
   }
 }
 
+void CheckRankScale(const v1::JobSpec& spec, ProblemList& problems) {
+  constexpr char kKey[] = "schedule.scale_with_ranks";
+  const v1::RankScale scale = spec.schedule().scale_with_ranks();
+  if (problems.Tells(kKey) || scale == v1::RANK_SCALE_UNSPECIFIED || scale == v1::RANK_SCALE_NONE) {
+    return;
+  }
+  const std::string given = StrCat("is ", EnumName(*v1::RankScale_descriptor(), scale));
+  if (!spec.strategy().has_ddp()) {
+    problems.Add(kKey, StrCat(given,
+                              " beside a strategy in which the gradients of all ranks are "
+                              "not averaged at each step; it needs strategy ddp"));
+  } else if (spec.recovery().batch() != v1::KEEP_RANK_BATCH) {
+    problems.Add(kKey, StrCat(given,
+                              ", but a step has as many samples with any number of ranks, so that "
+                              "the learning rate fits as it is; give none, or recovery.batch: "
+                              "keep_rank_batch"));
+  }
+}
+
 }  // namespace paceline
