@@ -1,5 +1,8 @@
 // What is trained, on what, and by which steps.
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "common/job_spec/enum_name.h"
 #include "common/job_spec/problem_list.h"
 
 namespace paceline {
