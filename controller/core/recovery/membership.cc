@@ -332,6 +332,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   recovery.mending.clear();
   if (!next.planned || ranks >= recovery.growth_to) recovery.growth_to = 0;
   if (ranks <= recovery.give_back_to) recovery.give_back_to = 0;
+  recovery.idle_since = absl::InfiniteFuture();
   BeginCopies(job, next.restores);
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
