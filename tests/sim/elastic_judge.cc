@@ -14,13 +14,17 @@ namespace {
 // A planned change, another one before it, and a save that both wait for.
 constexpr Micros kPatience = 120 * kSecond;
 
+bool TakesRanks(const Node& node) {
+  return node.contact == Contact::kReachable && node.holds.empty();
+}
+
 // Slots on nodes that take ranks: free ones, and those that would be if no job had more ranks than
 // it wants.
 std::pair<int, int> CountSlots(const Cluster& cluster) {
   int free = 0;
   int extra = 0;
   for (const auto& [name, node] : cluster.nodes()) {
-    if (node.state != NodeState::kReady) continue;
+    if (!TakesRanks(node)) continue;
     free += node.facts.slots - static_cast<int>(cluster.SlotsUsed(name, Device::kCpu).size());
   }
   for (const auto& [id, job] : cluster.jobs()) {
@@ -29,7 +33,7 @@ std::pair<int, int> CountSlots(const Cluster& cluster) {
     const auto first = job.ranks.begin() + steps.back();
     extra += static_cast<int>(std::count_if(first, job.ranks.end(), [&](const RankState& member) {
       const auto node = cluster.nodes().find(member.slot.node);
-      return node != cluster.nodes().end() && node->second.state == NodeState::kReady;
+      return node != cluster.nodes().end() && TakesRanks(node->second);
     }));
   }
   return {free, extra};
