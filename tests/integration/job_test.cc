@@ -149,9 +149,9 @@ TEST(JobTest, ElasticJobGrowsIntoIdleSlotsAndGivesThemBackToWhoWaits) {
   ASSERT_EQ(after.ranks_size(), 2) << "it grows again only when the slots have been idle";
   EXPECT_EQ(after.ranks(0).pid(), grown.ranks(0).pid());
   EXPECT_EQ(after.generation(), grown.generation() + 1);
-  EXPECT_EQ(after.membership_changes().rbegin()->reason(),
-            absl::StrCat("gives 2 extra ranks back, of 4: job ", other.id(),
-                         " (small) waits for slots"));
+  EXPECT_EQ(
+      after.membership_changes().rbegin()->reason(),
+      absl::StrCat("gives 2 extra ranks back, of 4: job ", other.id(), " (small) waits for slots"));
   cluster.Release();
   const v1::Job ended = cluster.WaitForEnd(id);
   EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();

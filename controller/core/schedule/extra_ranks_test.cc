@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -260,65 +261,84 @@ TEST(ElasticStartTest, QuotaLimitsHowManyRanksStart) {
   EXPECT_EQ(cluster["e"].ranks.size(), 3U);
 }
 
-// Nobody for whom there is room without extra ranks waits for longer than giving them back takes;
-// and nobody gives any in vain.
+// A random cluster in which some jobs have extra ranks and some others wait.
+ElasticCluster RandomCluster(int seed) {
+  std::mt19937_64 random(static_cast<uint64_t>(seed));
+  const auto below = [&](int end) {
+    return std::uniform_int_distribution<int>(0, end - 1)(random);
+  };
+  ElasticCluster cluster;
+  const int nodes = 1 + below(4);
+  for (int n = 0; n < nodes; ++n) cluster.AddNode(absl::StrCat("n", n), 1 + below(5));
+  const int elastic = 1 + below(3);
+  for (int j = 0; j < elastic; ++j) {
+    const int ranks = 1 + below(3);
+    Job& job = cluster.SubmitElastic(absl::StrCat("e", j), 1 + below(ranks), ranks, 12);
+    if (below(2) == 0) job.request.recovery.rule = BatchRule::kKeepGlobal;
+    job.request.recovery.batch = {6, 1};
+  }
+  cluster.Pass();
+  for (auto& [id, job] : cluster.jobs) {
+    if (job.state != JobState::kRunning) continue;
+    const int present = static_cast<int>(job.ranks.size());
+    cluster.Grow(id.value(), PossibleRanksOf(job.request, present + below(5)) - present);
+  }
+  const int waiting = below(4);
+  for (int w = 0; w < waiting; ++w) cluster.Submit(absl::StrCat("w", w), 1 + below(5));
+  return cluster;
+}
+
+// Slots that the jobs could give back, and those that they are to.
+std::pair<int, int> CountExtra(const ElasticCluster& cluster) {
+  int extra = 0;
+  int given = 0;
+  for (const auto& [id, job] : cluster.jobs) {
+    const int present = static_cast<int>(job.ranks.size());
+    const std::vector<int> steps = StepsDown(job);
+    if (!steps.empty()) extra += present - steps.back();
+    const auto back = cluster.last.give_backs.find(id);
+    if (back != cluster.last.give_backs.end()) given += present - back->second.ranks;
+  }
+  return {extra, given};
+}
+
+// Of those that wait, the one that was submitted first; null: nobody waits.
+const Job* FirstWaiting(const ElasticCluster& cluster) {
+  const Job* first = nullptr;
+  for (const auto& [id, wait] : cluster.last.waits) {
+    const Job& job = cluster.jobs.at(id);
+    if (first == nullptr || job.number < first->number) first = &job;
+  }
+  return first;
+}
+
+// Whoever would fit if others had no extra ranks starts once these are given back; and nobody gives
+// any in vain.
 TEST(ExtraRanksTest, ExtraRanksNeverKeepTheFirstInTheQueueWaiting) {
   for (int seed = 0; seed < 400; ++seed) {
-    std::mt19937_64 random(static_cast<uint64_t>(seed));
-    const auto below = [&](int end) {
-      return std::uniform_int_distribution<int>(0, end - 1)(random);
-    };
-    ElasticCluster cluster;
-    const int nodes = 1 + below(4);
-    for (int n = 0; n < nodes; ++n) cluster.AddNode(absl::StrCat("n", n), 1 + below(5));
-    for (int j = 0; j < 1 + below(3); ++j) {
-      const int ranks = 1 + below(3);
-      Job& job = cluster.SubmitElastic(absl::StrCat("e", j), 1 + below(ranks), ranks, 12);
-      if (below(2) == 0) job.request.recovery.rule = BatchRule::kKeepGlobal;
-      job.request.recovery.batch = {6, 1};
-      job.request.checkpoints.directory.clear();  // It cannot be displaced.
-    }
-    cluster.Pass();
-    for (auto& [id, job] : cluster.jobs) {
-      if (job.state != JobState::kRunning) continue;
-      const int present = static_cast<int>(job.ranks.size());
-      const int more = PossibleRanksOf(job.request, present + below(5)) - present;
-      cluster.Grow(id.value(), std::max(0, more));
-    }
-    for (int w = 0; w < 1 + below(3); ++w) cluster.Submit(absl::StrCat("w", w), 1 + below(5));
+    ElasticCluster cluster = RandomCluster(seed);
     cluster.Pass();
     int free = 0;
     for (const NodeSpace& space : cluster.Spaces(Device::kCpu)) {
       free += static_cast<int>(space.free.size());
     }
-    int extra = 0;
-    int given = 0;
-    for (const auto& [id, job] : cluster.jobs) {
-      const int present = static_cast<int>(job.ranks.size());
-      const std::vector<int> steps = StepsDown(job);
-      if (!steps.empty()) extra += present - steps.back();
-      const auto back = cluster.last.give_backs.find(id);
-      if (back != cluster.last.give_backs.end()) given += present - back->second.ranks;
-    }
-    // All have the same priority.
-    const Job* first = nullptr;
-    for (const auto& [id, wait] : cluster.last.waits) {
-      const Job& job = cluster.jobs.at(id);
-      if (first == nullptr || job.number < first->number) first = &job;
-    }
-    if (cluster.last.waits.empty()) {
-      bool lacks = false;
-      for (const auto& [id, job] : cluster.jobs) lacks = lacks || MissingRanks(job) > 0;
-      EXPECT_TRUE(lacks || given == 0) << seed;
+    const std::pair<int, int> extra_and_given = CountExtra(cluster);
+    const int extra = extra_and_given.first;
+    const int given = extra_and_given.second;
+    const Job* const first = FirstWaiting(cluster);
+    const bool lacks = std::any_of(cluster.jobs.begin(), cluster.jobs.end(), [](const auto& entry) {
+      return MissingRanks(entry.second) > 0;
+    });
+    if (first == nullptr && !lacks) {
+      ASSERT_EQ(given, 0) << seed;
     }
     cluster.CarryOut();
     if (first == nullptr) continue;
     const int least = LeastToStart(first->request);
-    const JobId id = first->request.id;
     if (free + extra < least) continue;
     EXPECT_GE(free + given, least) << seed << " " << cluster.Given();
     cluster.Pass();
-    EXPECT_EQ(cluster.jobs.at(id).state, JobState::kRunning) << seed;
+    EXPECT_EQ(first->state, JobState::kRunning) << seed;
   }
 }
 

@@ -227,8 +227,9 @@ class Pass {
                               device.held, FindReservation(job.id), /*may_displace=*/!settles});
     };
     std::optional<ReservationPlan> plan = plan_with(device.coming);
-    if (plan.has_value() && !plan->victims.empty())
+    if (plan.has_value() && !plan->victims.empty()) {
       SpareVictims(job, open, plan_with, *plan, device);
+    }
     if (!plan.has_value()) {
       return Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kSlots, std::move(reason));
     }
@@ -257,9 +258,10 @@ class Pass {
     return open;
   }
 
-  // Slots of the node that nobody ahead takes, when those that are about to become free are.
-  static int Soon(int n, const DevicePass& device) {
-    return std::max(0, device.table.room(n) + device.coming[n] - device.claimed[n]);
+  // Slots of the node that nobody ahead takes, when those that are about to become free are; and
+  // so many more.
+  static int Soon(int n, const DevicePass& device, int freed = 0) {
+    return std::max(0, device.table.room(n) + device.coming[n] + freed - device.claimed[n]);
   }
 
   // The blocks of the job that fit into these nodes then, and when others are freed, too.
@@ -269,7 +271,7 @@ class Pass {
     int most = 0;
     for (const NodeSet& choice : input_.index->Choices(job.placement, nodes)) {
       BlockCount count(*input_.index, blocks);
-      count.AddAll(choice, [&](int n) { return blocks.Fit(Soon(n, device) + freed[n]); });
+      count.AddAll(choice, [&](int n) { return blocks.Fit(Soon(n, device, freed[n])); });
       most = std::max(most, count.total());
     }
     return most;
@@ -326,7 +328,7 @@ class Pass {
       const NodeSet open = OpenTo(job, /*with_pool=*/true, device);
       const auto fit = [&](const std::vector<int>& freed) {
         int slots = 0;
-        open.ForEach([&](int n) { slots += Soon(n, device) + freed[n]; });
+        open.ForEach([&](int n) { slots += Soon(n, device, freed[n]); });
         return slots;
       };
       Free(device.extra.Give(fit, missing, /*partly=*/true, Beneficiary(job), Anybody), device);
