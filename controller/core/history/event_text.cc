@@ -10,7 +10,7 @@
 #include "common/core/bytes_text.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/copy_trouble.h"
-#include "controller/core/recovery/elastic.h"
+#include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/unreachable.h"
 #include "controller/core/stragglers/slipstream/strategy_advice.h"

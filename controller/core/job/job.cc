@@ -12,7 +12,6 @@
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/blame.h"
 #include "controller/core/recovery/collectives.h"
-#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"

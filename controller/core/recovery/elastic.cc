@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -183,14 +182,6 @@ void ForgetGivenBack(Job& job) {
   if (!IsElastic(job.request) || Present(job) < job.request.ranks) return;
   const auto seats = static_cast<size_t>(job.ranks.back().seat) + 1;
   if (job.homes.size() > seats) job.homes.resize(seats);
-}
-
-std::string TrainingText(const Job& job) {
-  const int more = Present(job) - job.request.ranks;
-  if (!IsElastic(job.request) || more == 0) return "all ranks train";
-  return absl::StrCat(Present(job), Present(job) == 1 ? " rank trains, " : " ranks train, ",
-                      std::abs(more), more > 0 ? " more" : " fewer", " than the ",
-                      job.request.ranks, " wanted");
 }
 
 }  // namespace paceline

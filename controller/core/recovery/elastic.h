@@ -84,9 +84,6 @@ bool BeginGiveBack(Job& job, Moment now);
 // planned generation: until then those who leave may take them again.
 void ForgetGivenBack(Job& job);
 
-// "all ranks train", and, of an elastic job, how many more or fewer these are than it wants.
-std::string TrainingText(const Job& job);
-
 }  // namespace paceline
 
 #endif  // CONTROLLER_CORE_RECOVERY_ELASTIC_H_

@@ -1,6 +1,7 @@
 #include "controller/core/recovery/membership.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -136,6 +137,14 @@ std::vector<bool> FilledSeats(const Job& job) {
 bool IsWhole(const Job& job) {
   return static_cast<int>(job.ranks.size()) == job.request.ranks &&
          job.homes.size() == job.ranks.size();
+}
+
+std::string TrainingText(const Job& job) {
+  const int ranks = static_cast<int>(job.ranks.size());
+  const int more = ranks - job.request.ranks;
+  if (!IsElastic(job.request) || more == 0) return "all ranks train";
+  return absl::StrCat(ranks, ranks == 1 ? " rank trains, " : " ranks train, ", std::abs(more),
+                      more > 0 ? " more" : " fewer", " than the ", job.request.ranks, " wanted");
 }
 
 void NoteSeat(const Job& job, RankState& trainer, int seat) {

@@ -82,6 +82,8 @@ const RankState* HolderOf(const Job& job, int seat);
 std::vector<bool> FilledSeats(const Job& job);
 // Whether the job has as many ranks as it wants, and no seat is empty.
 bool IsWhole(const Job& job);
+// "all ranks train", and, of an elastic job, how many more or fewer these are than it wants.
+std::string TrainingText(const Job& job);
 
 // Of a sharded model's trainer: keeps in mind that it has the seat from the present generation on;
 // -1: none.
