@@ -265,7 +265,7 @@ class Cluster {
   void FollowElastic(Moment now, Actions& actions);
   // Whether others wait for slots that the elastic job could take as extra ranks.
   bool KeepsOthersWaiting(const Job& job) const;
-  // Slots that the queue's quota leaves.
+  // Slots that the quota of the job's queue leaves.
   int QuotaLeft(const JobRequest& request) const;
   bool MustSchedule(const Actions& actions);
   ScheduleInput MakeScheduleInput() const;

@@ -247,8 +247,9 @@ bool Cluster::KeepsOthersWaiting(const Job& job) const {
     return false;
   };
   if (std::any_of(schedule_.waits.begin(), schedule_.waits.end(), waits)) return true;
-  return std::any_of(jobs_.live().begin(), jobs_.live().end(), [&](const auto& entry) {
-    return entry.second->request.device == request.device && MissingRanks(*entry.second) > 0;
+  // All jobs, as their indexes must not be read while one changes.
+  return std::any_of(jobs().begin(), jobs().end(), [&](const auto& entry) {
+    return entry.second.request.device == request.device && MissingRanks(entry.second) > 0;
   });
 }
 
@@ -258,9 +259,9 @@ int Cluster::QuotaLeft(const JobRequest& request) const {
   const std::optional<int> quota = queue->second.Quota(request.device);
   if (!quota.has_value()) return std::numeric_limits<int>::max();
   int held = 0;
-  for (const auto& [id, job] : jobs_.live()) {
-    if (job->request.queue != request.queue || job->request.device != request.device) continue;
-    ForEachSlot(*job, [&](const Slot&) { ++held; });
+  for (const auto& [id, job] : jobs()) {
+    if (job.request.queue != request.queue || job.request.device != request.device) continue;
+    ForEachSlot(job, [&](const Slot&) { ++held; });
   }
   return std::max(0, *quota - held);
 }

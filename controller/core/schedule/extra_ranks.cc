@@ -77,9 +77,14 @@ std::vector<int> ExtraRanks::Give(const Gain& gain, int wanted, bool partly,
 
 std::vector<NodeShare> LeavingSlots(const Job& job, const NodeIndex& index) {
   std::vector<NodeShare> shares;
-  for (const RankState& trainer : job.leaving) {
+  const auto add = [&](const RankState& trainer) {
     const int n = index.Find(trainer.slot.node);
     if (n >= 0 && HoldsSlot(job, trainer)) shares.push_back({n, 1});
+  };
+  for (const RankState& trainer : job.leaving) add(trainer);
+  if (job.recovery.growth_to == 0) return shares;
+  for (size_t i = static_cast<size_t>(job.request.spares); i < job.spares.size(); ++i) {
+    add(job.spares[i]);
   }
   return shares;
 }

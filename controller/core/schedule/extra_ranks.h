@@ -55,7 +55,8 @@ class ExtraRanks {
   std::map<JobId, ScheduleDecision::GiveBack> given_;
 };
 
-// Those of the job's slots that become free by themselves, as their trainers leave.
+// Those of an elastic job's slots that become free by themselves, as their trainers leave: also
+// those started for extra ranks that it has not got yet, since it does not grow while others wait.
 std::vector<NodeShare> LeavingSlots(const Job& job, const NodeIndex& index);
 
 }  // namespace paceline

@@ -224,6 +224,25 @@ TEST(ExtraRanksTest, WhatAlreadyLeavesIsNotAskedForAgain) {
   EXPECT_EQ(cluster.last.waits.at(JobId("w")).kind, Wait::Kind::kReservation);
 }
 
+TEST(ExtraRanksTest, NobodyIsDisplacedForSlotsOfAGrowthThatHasOnlyBegun) {
+  for (const bool grows : {true, false}) {
+    ElasticCluster cluster;
+    cluster.AddNode("a", 3);
+    cluster.SubmitElastic("e", 1, 2, 8, 5);
+    cluster.SubmitSaving("victim", 1);
+    cluster.Pass();
+    cluster.AddNode("b", 1);
+    Job& job = cluster["e"];
+    job.recovery.growth_to = grows ? 3 : 0;
+    job.request.spares = grows ? 0 : 1;
+    job.spares.emplace_back().slot = {NodeName("b"), 0};
+    cluster.Submit("w", 1, 5);
+    cluster.Pass();
+    EXPECT_EQ(cluster.last.preemptions.size(), grows ? 0U : 1U);
+    EXPECT_EQ(cluster.Given(), "");
+  }
+}
+
 TEST(ElasticStartTest, JobStartsWithAsManyRanksAsThereIsRoomFor) {
   ElasticCluster cluster;
   cluster.AddNode("a", 3);
