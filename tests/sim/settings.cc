@@ -134,7 +134,8 @@ void Shard(Random& random, Settings& s) {
 
 // Jobs live long and have more ranks than they want while others do not need the slots: these come,
 // end, or are asked to. Some trainers die, and nodes are drained.
-void Stretch(Random& random, Settings& s) {
+void Stretch(uint64_t seed, Settings& s) {
+  Random random(seed);
   Rearrange(random, s);
   s.elastic = true;
   s.nodes = static_cast<int>(random.Between(3, 6));
@@ -210,10 +211,7 @@ Settings DrawSettings(Random& random, uint64_t seed) {
   } else if (!s.stragglers && sharded.Chance(0.1)) {
     Dwindle(sharded, s);
   }
-  if (HasElasticJobs(seed) && !s.stragglers) {
-    Random elastic(seed);
-    Stretch(elastic, s);
-  }
+  if (HasElasticJobs(seed) && !s.stragglers) Stretch(seed, s);
   return s;
 }
 
