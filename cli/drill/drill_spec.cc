@@ -64,9 +64,10 @@ v1::JobSpec DrillSpec(const v1::JobSpec& spec, const DrillChanges& changes) {
   drill.clear_tracker();
   drill.set_allow_chaos(false);
   drill.mutable_evaluation()->set_every(0);
-  // With fewer ranks the steps would be others.
+  // With fewer ranks, or more, the steps would be others.
   if (drill.recovery().max_failures() > 0) {
     drill.mutable_recovery()->set_min_ranks(drill.ranks());
+    drill.mutable_recovery()->clear_max_ranks();
   }
   if (changes.own_cluster) {
     // What only the real nodes have.

@@ -82,6 +82,10 @@ std::string Surroundings(const std::string& path) {
   }
   if (path == "steps") return "ranks: 4\n";
   if (path == "cuda_graph") return "steps: 500\ndevice: cuda\nmodel: mlp\n";
+  if (path == "schedule.scale_with_ranks") {
+    return "ranks: 4\nsteps: 500\nrecovery: {max_failures: 1, batch: keep_rank_batch}\n";
+  }
+  if (path == "recovery.max_ranks") return "ranks: 4\nsteps: 500\nbatch_per_rank: 8\n";
   if (path == "evaluation.every") return "steps: 500\ndata: {eval: e}\n";
   return "ranks: 4\nsteps: 500\n";
 }

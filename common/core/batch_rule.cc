@@ -18,8 +18,8 @@ std::optional<RankBatch> BatchFor(BatchRule rule, int full_ranks, RankBatch full
 }
 
 int PossibleRanks(BatchRule rule, int full_ranks, RankBatch full, int available, int least,
-                  int unit) {
-  int ranks = std::min(available, full_ranks);
+                  int unit, int most) {
+  int ranks = std::min(available, most == 0 ? full_ranks : most);
   ranks -= ranks % unit;
   while (ranks > 0 && !BatchFor(rule, full_ranks, full, ranks, least).has_value()) ranks -= unit;
   return std::max(ranks, 0);

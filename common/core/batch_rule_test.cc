@@ -69,6 +69,29 @@ TEST(BatchRuleTest, PossibleNumbersAreTheGreatestMultiplesThatShareTheBatch) {
   }
 }
 
+TEST(BatchRuleTest, MoreRanksThanTheSpecHasShareTheBatchAsFewerDo) {
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 2, {32, 1}, 4), (RankBatch{16, 1}));
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 2, {32, 3}, 3), (RankBatch{32, 2}));
+  EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 2, {2, 1}, 5), std::nullopt);
+  EXPECT_EQ(BatchFor(BatchRule::kKeepRank, 2, {32, 1}, 5), (RankBatch{32, 1}));
+  for (const BatchRule rule : {BatchRule::kKeepGlobal, BatchRule::kKeepRank}) {
+    for (int unit = 1; unit <= 2; ++unit) {
+      const int full_ranks = 2 * unit;
+      for (int most = full_ranks; most <= 6 * unit; ++most) {
+        for (int available = 0; available <= 7 * unit; ++available) {
+          int expected = 0;
+          for (int ranks = unit; ranks <= std::min(available, most); ranks += unit) {
+            if (BatchFor(rule, full_ranks, {6, 1}, ranks).has_value()) expected = ranks;
+          }
+          EXPECT_EQ(PossibleRanks(rule, full_ranks, {6, 1}, available, /*least=*/1, unit, most),
+                    expected)
+              << unit << ": " << available << " up to " << most;
+        }
+      }
+    }
+  }
+}
+
 // BatchNorm cannot normalise over a single sample.
 TEST(BatchRuleTest, NoPassGetsFewerSamplesThanTheModelNeeds) {
   EXPECT_EQ(BatchFor(BatchRule::kKeepGlobal, 3, {2, 1}, 2, /*least=*/1), (RankBatch{1, 3}));

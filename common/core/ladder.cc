@@ -67,8 +67,11 @@ std::string DescribeLadder(const Ladder& ladder) {
 std::vector<int> LadderGroups(LadderScope scope, int size, const std::vector<RankHome>& homes) {
   const int ranks = static_cast<int>(homes.size());
   switch (scope) {
-    case LadderScope::kSize:
-      return std::vector<int>(static_cast<size_t>(ranks / size), size);
+    case LadderScope::kSize: {
+      std::vector<int> groups(static_cast<size_t>(ranks / size), size);
+      if (ranks % size > 0) groups.push_back(ranks % size);
+      return groups;
+    }
     case LadderScope::kNode:
       return Runs(homes, &RankHome::node);
     case LadderScope::kRack:

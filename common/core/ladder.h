@@ -41,8 +41,8 @@ std::string DescribeLadder(const Ladder& ladder);
 std::vector<RankHome> HomesOfReplicas(const std::vector<RankHome>& homes, int shards);
 
 // Sizes of the groups of consecutive ranks; they add up to the number of ranks. `size` is the group
-// size for kSize and must divide the number of ranks. By the homes of replicas, the groups are of
-// replicas, and so is `size`.
+// size for kSize; if it does not divide the number of ranks, the last group is smaller. By the
+// homes of replicas, the groups are of replicas, and so is `size`.
 std::vector<int> LadderGroups(LadderScope scope, int size, const std::vector<RankHome>& homes);
 
 }  // namespace paceline

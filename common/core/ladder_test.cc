@@ -17,6 +17,11 @@ TEST(LadderGroupsTest, SizeMakesEqualGroups) {
   EXPECT_THAT(LadderGroups(LadderScope::kSize, 1, kUneven), ElementsAre(1, 1, 1, 1, 1, 1, 1, 1));
 }
 
+TEST(LadderGroupsTest, WhatSizeLeavesIsASmallerGroup) {
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 3, kUneven), ElementsAre(3, 3, 2));
+  EXPECT_THAT(LadderGroups(LadderScope::kSize, 16, kUneven), ElementsAre(8));
+}
+
 TEST(LadderGroupsTest, NodesMayHoldDifferentNumbersOfRanks) {
   EXPECT_THAT(LadderGroups(LadderScope::kNode, 0, kUneven), ElementsAre(3, 1, 2, 1, 1));
 }

@@ -122,6 +122,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   if (built_in) {
     CheckOptimizer(spec.optimizer(), problems);
     CheckSchedule(spec.schedule(), spec.steps(), problems);
+    CheckRankScale(spec, problems);
     CheckEvaluation(spec, problems);
   }
   CheckCheckpoint(spec, problems);

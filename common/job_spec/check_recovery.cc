@@ -75,6 +75,47 @@ void CheckShrinking(const v1::JobSpec& spec, ProblemList& problems) {
 }
 
 // Of a job that recovers from failures.
+void CheckGrowth(const v1::JobSpec& spec, ProblemList& problems) {
+  constexpr char kKey[] = "recovery.max_ranks";
+  const int most = spec.recovery().max_ranks();
+  const int ranks = spec.ranks();
+  if (most == 0 || problems.Tells(kKey) || problems.Tells("ranks") || problems.Tells("shards")) {
+    return;
+  }
+  if (most < ranks || most % spec.shards() != 0) {
+    problems.Add(
+        kKey,
+        StrCat("is ", most, "; allowed is 0, or ranks (", ranks, ") and more",
+               spec.shards() > 1 ? StrCat(", in multiples of shards (", spec.shards(), ")") : ""));
+    return;
+  }
+  if (spec.strategy().has_slipstream() || spec.strategy().has_auto_()) {
+    problems.Add(kKey, StrCat("is ", most,
+                              " beside strategy slipstream or auto, whose ranks cannot be given "
+                              "back between two steps; it needs strategy ddp, local_sgd or hsgd"));
+  }
+  if (spec.placement().ranks_per_node() > 0) {
+    problems.Add(kKey, StrCat("is ", most,
+                              " beside placement.ranks_per_node, which fixes how many "
+                              "ranks each node runs; give one of them"));
+  }
+  if (most == ranks || spec.recovery().batch() != v1::KEEP_GLOBAL_BATCH ||
+      spec.batch_per_rank() < 1 || spec.accumulation_steps() < 1) {
+    return;
+  }
+  const int possible = PossibleRanks(BatchRule::kKeepGlobal, ranks,
+                                     {spec.batch_per_rank(), spec.accumulation_steps()}, most,
+                                     LeastSamples(spec.model()), spec.shards(), most);
+  if (possible > ranks) return;
+  problems.Add(kKey, StrCat("is ", most, ", but ",
+                            int64_t{ranks} * spec.batch_per_rank() * spec.accumulation_steps(),
+                            " samples per step cannot be shared equally by any number of ranks "
+                            "from ",
+                            ranks + spec.shards(), " to there. Allow more ranks, give ", ranks,
+                            ", or give recovery.batch: keep_rank_batch"));
+}
+
+// The same.
 void CheckCopies(const v1::JobSpec& spec, ProblemList& problems) {
   constexpr char kKey[] = "recovery.copy_every_steps";
   const int64_t every = spec.recovery().copy_every_steps();
@@ -143,6 +184,7 @@ void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems) {
   const v1::Recovery& recovery = spec.recovery();
   if (recovery.max_failures() > 0) {
     if (spec.ranks() > 0) CheckShrinking(spec, problems);
+    CheckGrowth(spec, problems);
     CheckCopies(spec, problems);
     if (spec.cuda_graph()) {
       problems.Add("recovery.max_failures",
@@ -158,6 +200,10 @@ void CheckRecovery(const v1::JobSpec& spec, ProblemList& problems) {
   if (recovery.min_ranks() != 0) {
     problems.Add("recovery.min_ranks",
                  StrCat("is ", recovery.min_ranks(), "; it needs recovery.max_failures above 0"));
+  }
+  if (recovery.max_ranks() != 0) {
+    problems.Add("recovery.max_ranks",
+                 StrCat("is ", recovery.max_ranks(), "; it needs recovery.max_failures above 0"));
   }
   if (recovery.copy_every_steps() != 0) {
     problems.Add("recovery.copy_every_steps", StrCat("is ", recovery.copy_every_steps(),

@@ -136,6 +136,38 @@ TEST(CheckRecoveryTest, RangesAreChecked) {
               ElementsAre(StartsWith("recovery.min_ranks is 5")));
 }
 
+TEST(CheckRecoveryTest, JobThatMayGrowHasANumberOfRanksToGrowTo) {
+  const std::string by_rank = "batch: KEEP_RANK_BATCH ";
+  EXPECT_THAT(Problems("recovery { max_ranks: 8 }"),
+              ElementsAre("recovery.max_ranks is 8; it needs recovery.max_failures above 0"));
+  EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 5 " + by_rank + "}"), IsEmpty());
+  EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 4 }"), IsEmpty())
+      << "it starts with fewer, and that is all";
+  EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 3 " + by_rank + "}"),
+              ElementsAre("recovery.max_ranks is 3; allowed is 0, or ranks (4) and more"));
+  EXPECT_THAT(Problems("batch_per_rank: 32 recovery { max_failures: 1 max_ranks: 7 }"),
+              ElementsAre(HasSubstr("128 samples per step cannot be shared equally by any number "
+                                    "of ranks from 5 to there")));
+  EXPECT_THAT(Problems("batch_per_rank: 32 recovery { max_failures: 1 max_ranks: 8 }"), IsEmpty());
+  EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 8 " + by_rank +
+                       "} strategy { slipstream {} }"),
+              ElementsAre(StartsWith("recovery.max_ranks is 8 beside strategy slipstream")));
+  EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 8 " + by_rank +
+                       "} placement { ranks_per_node: 2 }"),
+              ElementsAre(StartsWith("recovery.max_ranks is 8 beside placement.ranks_per_node")));
+}
+
+TEST(CheckRankScaleTest, LearningRateFollowsRanksOnlyWhereTheyShareStepsAndKeepTheirBatch) {
+  const std::string linear = "schedule { scale_with_ranks: RANK_SCALE_LINEAR } ";
+  EXPECT_THAT(Problems(linear + "recovery { max_failures: 1 batch: KEEP_RANK_BATCH }"), IsEmpty());
+  EXPECT_THAT(Problems(linear), ElementsAre(HasSubstr("scale_with_ranks is linear, but a step has "
+                                                      "as many samples")));
+  EXPECT_THAT(Problems(linear + "recovery { max_failures: 1 batch: KEEP_RANK_BATCH } "
+                                "strategy { local_sgd { period: 2 } }"),
+              ElementsAre(HasSubstr("it needs strategy ddp")));
+  EXPECT_THAT(Problems("schedule { scale_with_ranks: RANK_SCALE_NONE }"), IsEmpty());
+}
+
 TEST(CheckRecoveryTest, JobThatMayShrinkHasANumberOfRanksToShrinkTo) {
   EXPECT_THAT(Problems("batch_per_rank: 32 recovery { max_failures: 1 min_ranks: 3 }"),
               ElementsAre(HasSubstr("128 samples per step cannot be shared equally by any number "

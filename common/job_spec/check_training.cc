@@ -1,5 +1,8 @@
 // What is trained, on what, and by which steps.
+#include <string>
+
 #include "absl/strings/str_cat.h"
+#include "common/job_spec/enum_name.h"
 #include "common/job_spec/problem_list.h"
 
 namespace paceline {
@@ -80,6 +83,25 @@ void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& pro
   if (schedule.has_step() && schedule.step().every() == 0) {
     problems.Add("schedule.step.every",
                  "is missing or 0; give the steps between two reductions, at least 1");
+  }
+}
+
+void CheckRankScale(const v1::JobSpec& spec, ProblemList& problems) {
+  constexpr char kKey[] = "schedule.scale_with_ranks";
+  const v1::RankScale scale = spec.schedule().scale_with_ranks();
+  if (problems.Tells(kKey) || scale == v1::RANK_SCALE_UNSPECIFIED || scale == v1::RANK_SCALE_NONE) {
+    return;
+  }
+  const std::string given = StrCat("is ", EnumName(*v1::RankScale_descriptor(), scale));
+  if (!spec.strategy().has_ddp()) {
+    problems.Add(kKey, StrCat(given,
+                              " beside a strategy in which the gradients of all ranks are "
+                              "not averaged at each step; it needs strategy ddp"));
+  } else if (spec.recovery().batch() != v1::KEEP_RANK_BATCH) {
+    problems.Add(kKey, StrCat(given,
+                              ", but a step has as many samples with any number of ranks, so that "
+                              "the learning rate fits as it is; give none, or recovery.batch: "
+                              "keep_rank_batch"));
   }
 }
 

@@ -57,6 +57,7 @@ void CheckModel(const v1::Model& model, ProblemList& problems);
 void CheckData(const v1::Data& data, ProblemList& problems);
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems);
 void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& problems);
+void CheckRankScale(const v1::JobSpec& spec, ProblemList& problems);
 void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems);
 // The strategy if it is slipstream, and what does not go with that or with auto.
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems);

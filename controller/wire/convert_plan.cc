@@ -234,6 +234,7 @@ RecoveryPolicy RecoveryOf(const v1::JobSpec& spec) {
   out.max_failures = recovery.max_failures();
   out.window = Timeout(recovery.window_s(), out.window);
   out.min_ranks = recovery.min_ranks();
+  out.max_ranks = recovery.max_ranks();
   if (recovery.batch() == v1::KEEP_RANK_BATCH) out.rule = BatchRule::kKeepRank;
   out.batch = {std::max(1, spec.batch_per_rank()), std::max(1, spec.accumulation_steps())};
   out.least_samples = LeastSamples(spec.model());

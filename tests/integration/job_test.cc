@@ -131,5 +131,32 @@ TEST(JobTest, QueuedJobStartsWhenTheOneBeforeHasEnded) {
   EXPECT_EQ(cluster.Get(first.id()).state(), v1::SUCCEEDED);
 }
 
+TEST(JobTest, ElasticJobGrowsIntoIdleSlotsAndGivesThemBackToWhoWaits) {
+  TestCluster cluster(/*workers=*/2, /*slots=*/2);
+  v1::JobSpec spec = cluster.LongJob(2, 3000);
+  v1::Recovery& recovery = *spec.mutable_recovery();
+  recovery.set_max_failures(3);
+  recovery.set_min_ranks(1);
+  recovery.set_max_ranks(4);
+  recovery.set_batch(v1::KEEP_RANK_BATCH);
+  const std::string id = cluster.Submit(spec).id();
+  const v1::Job grown = cluster.WaitUntil(id, [](const v1::Job& job) {
+    return job.ranks_size() == 4 && job.reason() == "4 ranks train, 2 more than the 2 wanted";
+  });
+  const v1::Job other = cluster.WaitForEnd(cluster.Submit(cluster.SmallJob(2, 5)).id());
+  EXPECT_EQ(other.state(), v1::SUCCEEDED) << other.reason();
+  const v1::Job after = cluster.Get(id);
+  ASSERT_EQ(after.ranks_size(), 2) << "it grows again only when the slots have been idle";
+  EXPECT_EQ(after.ranks(0).pid(), grown.ranks(0).pid());
+  EXPECT_EQ(after.generation(), grown.generation() + 1);
+  EXPECT_EQ(
+      after.membership_changes().rbegin()->reason(),
+      absl::StrCat("gives 2 extra ranks back, of 4: job ", other.id(), " (small) waits for slots"));
+  cluster.Release();
+  const v1::Job ended = cluster.WaitForEnd(id);
+  EXPECT_EQ(ended.state(), v1::SUCCEEDED) << ended.reason();
+  EXPECT_EQ(ended.progress().step(), 3000);
+}
+
 }  // namespace
 }  // namespace paceline

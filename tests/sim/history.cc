@@ -5,6 +5,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "tests/sim/copy_judge.h"
+#include "tests/sim/elastic_judge.h"
 #include "tests/sim/faults.h"
 #include "tests/sim/node_requests.h"
 #include "tests/sim/observer.h"
@@ -95,7 +96,7 @@ void CheckUndisturbed(World& world, const std::map<JobId, Before>& before) {
 }  // namespace
 
 World::World(uint64_t seed, size_t kept_lines)
-    : random(seed), settings(DrawSettings(random)), trace(&time, kept_lines) {
+    : random(seed), settings(DrawSettings(random, seed)), trace(&time, kept_lines) {
   network = std::make_unique<Network>(
       time, random.Fork(), settings.nodes,
       Network::Options{settings.control_delay, settings.repeated_message});
@@ -103,6 +104,7 @@ World::World(uint64_t seed, size_t kept_lines)
   straggler_judge = std::make_unique<StragglerJudge>(*this);
   replica_judge = std::make_unique<ReplicaJudge>(*this);
   copy_judge = std::make_unique<CopyJudge>(*this);
+  elastic_judge = std::make_unique<ElasticJudge>(*this);
   controller = std::make_unique<SimController>(*this);
   training = std::make_unique<Training>(*this);
   for (int node = 0; node < settings.nodes; ++node) {

@@ -4,7 +4,7 @@
 #include <cstddef>
 
 #include "absl/strings/str_cat.h"
-#include "common/core/batch_rule.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/membership.h"
 
 namespace paceline::sim {
@@ -184,13 +184,14 @@ void ReplicaJudge::CheckChange(const Job& job, const Seen& before) {
   if (std::includes(present.begin(), present.end(), earlier.begin(), earlier.end())) return;
   Note("shrank by a replica");
   if (has_domains) return;  // What is left over may be elsewhere.
-  const RecoveryPolicy& policy = job.request.recovery;
+  const MembershipChange* const change = ChangeUnderWay(job);
+  if (change == nullptr || change->planned) return;  // It makes room for others.
   const int ranks = static_cast<int>(job.ranks.size());
   const int idle =
       static_cast<int>(std::count_if(job.spares.begin(), job.spares.end(),
                                      [&](const RankState& spare) { return IsUsable(job, spare); }));
-  const int possible = PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks + idle,
-                                     policy.least_samples, lanes.shards);
+  const int most = IsElastic(job.request) ? change->ranks_before : job.request.ranks;
+  const int possible = PossibleRanksOf(job.request, std::min(most, ranks + idle));
   if (possible <= ranks) return;
   world_.trace.Fail(job.request.id.value(), " g", job.generation.value(),
                     " gives up a replica, and ", idle, " trainers stand by: it could go on with ",

@@ -75,6 +75,17 @@ void FewNumbers(Random& random, v1::JobSpec& spec) {
   recovery.set_batch(v1::KEEP_GLOBAL_BATCH);
 }
 
+// Makes the job one that starts with fewer ranks and grows beyond what it wants, after all other
+// draws about it.
+void Stretch(Random& random, int shards, v1::JobSpec& spec) {
+  if (spec.recovery().max_failures() == 0 || random.Chance(0.2)) return;
+  const int64_t replicas = random.Between(1, 3);
+  spec.set_ranks(static_cast<int>(replicas) * shards);
+  v1::Recovery& recovery = *spec.mutable_recovery();
+  recovery.set_min_ranks(static_cast<int>(random.Between(1, replicas)) * shards);
+  recovery.set_max_ranks(static_cast<int>(replicas + random.Between(0, 4)) * shards);
+}
+
 // The ranks keep copies of their states, after all other draws about the job.
 void KeepCopies(Random& random, v1::JobSpec& spec) {
   if (spec.recovery().max_failures() == 0 || random.Chance(0.4)) return;
@@ -108,6 +119,7 @@ void Requests::Submit(int number) {
     KeepCopies(random, spec);
   }
   if (world_.settings.interrupted_losses > 0) FewNumbers(random, spec);
+  if (world_.settings.elastic) Stretch(random, world_.settings.shards, spec);
   if (known == world_.jobs.end()) {
     JobFacts& facts = world_.jobs[id];
     facts.ranks = spec.ranks();
@@ -139,7 +151,7 @@ void Requests::Submit(int number) {
                    " every_s ", spec.checkpoint().every_s(), " failures ",
                    spec.recovery().max_failures(), " spares ", spec.recovery().spares(), " copies ",
                    spec.recovery().copy_every_steps(), " min ", spec.recovery().min_ranks(),
-                   " timeout ", spec.collective_timeout_s());
+                   " max ", spec.recovery().max_ranks(), " timeout ", spec.collective_timeout_s());
   world_.controller->Apply(JobSubmitted{std::move(request)},
                            [this, id] { world_.observer->OnSubmitted(id); });
   // Nobody has received an answer, so the request is repeated.

@@ -8,6 +8,10 @@ namespace {
 // without shards (docs/simulator.md) are such others.
 constexpr uint64_t kShardStream = 7955;
 
+// In these histories jobs are elastic, whatever was drawn before. Those named above are not among
+// them.
+bool HasElasticJobs(uint64_t seed) { return seed % 12 == 10; }
+
 Micros DrawRate(Random& random, Micros shortest, Micros longest) {
   const bool left_out = random.Chance(0.5);
   const Micros rate = random.Between(shortest, longest);
@@ -128,9 +132,30 @@ void Shard(Random& random, Settings& s) {
   if (random.Chance(0.15)) MoveReplicas(random, s);
 }
 
+// Jobs live long and have more ranks than they want while others do not need the slots: these come,
+// end, or are asked to. Some trainers die, and nodes are drained.
+void Stretch(uint64_t seed, Settings& s) {
+  Random random(seed);
+  Rearrange(random, s);
+  s.elastic = true;
+  s.nodes = static_cast<int>(random.Between(3, 6));
+  s.jobs = static_cast<int>(random.Between(2, 4));
+  s.steps = 12;
+  s.quiet = 150 * kSecond;
+  // Jobs follow from `end`: without this, all such histories would have the same ones.
+  s.end = s.quiet + 4000 * kSecond + random.Between(0, kSecond);
+  s.swaps = 0.4;
+  s.interrupts = random.Chance(0.5) ? 0.4 : 0;
+  s.interrupted_losses = s.transfer_deaths = 0;
+  s.trainer_crash = DrawRate(random, 20 * kSecond, 120 * kSecond);
+  s.between_holds = DrawRate(random, 20 * kSecond, 60 * kSecond);
+  s.between_requests = random.Between(10, 40) * kSecond;
+  s.trainer_freeze = s.job_cut = kNever;
+}
+
 }  // namespace
 
-Settings DrawSettings(Random& random) {
+Settings DrawSettings(Random& random, uint64_t seed) {
   Settings s;
   s.nodes = static_cast<int>(random.Between(1, 5));
   s.jobs = static_cast<int>(random.Between(1, 3));
@@ -186,6 +211,7 @@ Settings DrawSettings(Random& random) {
   } else if (!s.stragglers && sharded.Chance(0.1)) {
     Dwindle(sharded, s);
   }
+  if (HasElasticJobs(seed) && !s.stragglers) Stretch(seed, s);
   return s;
 }
 

@@ -4,6 +4,8 @@
 #ifndef TESTS_SIM_SETTINGS_H_
 #define TESTS_SIM_SETTINGS_H_
 
+#include <cstdint>
+
 #include "tests/sim/random.h"
 #include "tests/sim/timeline.h"
 
@@ -13,6 +15,7 @@ struct Settings {
   int nodes = 0;
   int jobs = 0;
   int shards = 1;        // Ranks of a replica, in all jobs.
+  bool elastic = false;  // Most jobs are.
   Micros lease = 0;      // Of a node; 0: none.
   bool encoded = false;  // Stored state goes through the encoding of the real store.
   // While the controller is away, others stand by: each answers nodes that nobody leads.
@@ -81,8 +84,8 @@ struct Settings {
   double steps_repeated = 0;
 };
 
-// A seed's settings.
-Settings DrawSettings(Random& random);
+// A seed's settings. `random`: the history's, which goes on from there.
+Settings DrawSettings(Random& random, uint64_t seed);
 
 }  // namespace paceline::sim
 

@@ -7,6 +7,7 @@
 #include "controller/core/recovery/membership.h"
 #include "controller/store/records.h"
 #include "tests/sim/copy_judge.h"
+#include "tests/sim/elastic_judge.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/replica_judge.h"
 #include "tests/sim/sim_node.h"
@@ -90,6 +91,7 @@ void SimController::Start() {
   cluster_->Restore(std::move(jobs), std::move(nodes), Now(), stored_.automation);
   world_.observer->OnRestored(*cluster_, stored_);
   world_.replica_judge->OnRestored(*cluster_);
+  world_.elastic_judge->OnRestored(*cluster_);
   RestoreStragglers(std::move(decisions));
 }
 
@@ -140,6 +142,7 @@ void SimController::Carry(Actions actions, StragglerActions decided, Answer answ
   world_.observer->OnStep(*cluster_, batch.puts, batch.automation);
   world_.replica_judge->OnStep(*cluster_);
   world_.copy_judge->OnStep(*cluster_);
+  world_.elastic_judge->OnStep(*cluster_);
   world_.straggler_judge->OnStored(*cluster_, *stragglers_, batch.puts, batch.forgotten);
   ArmTimer();
   Add(std::move(batch));

@@ -55,6 +55,9 @@ TEST(SimTest, SeedsHoldEveryInvariant) {
     EXPECT_GT(histories[absl::StrCat("history with shards: ", rare)], 0) << rare;
   }
   EXPECT_GT(histories["state handed over"], 0);
+  for (const char* rare : {"started with fewer", "gave back", "grew beyond what it wants"}) {
+    EXPECT_GT(histories[absl::StrCat("elastic: ", rare)], 0) << rare;
+  }
 }
 
 TEST(SimTest, SeedsWithStandbysThatAnswerHoldEveryInvariant) {

@@ -18,6 +18,7 @@
 namespace paceline::sim {
 
 class CopyJudge;
+class ElasticJudge;
 class Observer;
 class ReplicaJudge;
 class SimController;
@@ -60,6 +61,7 @@ struct World {
   std::unique_ptr<StragglerJudge> straggler_judge;
   std::unique_ptr<ReplicaJudge> replica_judge;
   std::unique_ptr<CopyJudge> copy_judge;
+  std::unique_ptr<ElasticJudge> elastic_judge;
   std::unique_ptr<SimController> controller;
   std::unique_ptr<Training> training;
   std::vector<std::unique_ptr<SimNode>> nodes;

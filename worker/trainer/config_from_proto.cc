@@ -102,6 +102,12 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
     schedule.every = spec.schedule().step().every();
     schedule.gamma = spec.schedule().step().gamma();
   }
+  schedule.full_ranks = std::max(1, spec.ranks());
+  if (spec.schedule().scale_with_ranks() == v1::RANK_SCALE_LINEAR) {
+    schedule.rank_scale = LrSchedule::RankScale::kLinear;
+  } else if (spec.schedule().scale_with_ranks() == v1::RANK_SCALE_SQRT) {
+    schedule.rank_scale = LrSchedule::RankScale::kSqrt;
+  }
   return schedule;
 }
 

@@ -260,6 +260,13 @@ class Cluster {
   // Starts jobs that wait, and makes others give way to them (schedule.h), if anything has changed
   // that matters to it.
   void Schedule(Moment now, Actions& actions);
+  // Lets elastic jobs give ranks back as the scheduler has decided, and grow no further while
+  // others wait.
+  void FollowElastic(Moment now, Actions& actions);
+  // Whether others wait for slots that the elastic job could take as extra ranks.
+  bool KeepsOthersWaiting(const Job& job) const;
+  // Slots that the quota of the job's queue leaves.
+  int QuotaLeft(const JobRequest& request) const;
   bool MustSchedule(const Actions& actions);
   ScheduleInput MakeScheduleInput() const;
   // Marks the checkpoints that no job keeps for removal.

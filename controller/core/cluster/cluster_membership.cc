@@ -43,6 +43,19 @@ void Take(const Slot& slot, std::vector<NodeSpace>& spaces) {
   }
 }
 
+int CountTaken(const ReplicaHome* home) {
+  return home == nullptr ? 0 : static_cast<int>(home->taken.size());
+}
+
+// Leaves out slots that are kept for waiting jobs.
+void LeaveKept(std::vector<NodeSpace>& spaces) {
+  for (NodeSpace& space : spaces) {
+    const auto kept = static_cast<size_t>(space.kept);
+    space.free.resize(space.free.size() - std::min(space.free.size(), kept));
+    space.kept = 0;
+  }
+}
+
 SlotWish WishOf(const Job& job, SlotUse use) {
   SlotWish wish;
   wish.use = use == SlotUse::kSpare ? SlotWish::Use::kSpare : SlotWish::Use::kRank;
@@ -181,8 +194,12 @@ void Cluster::EndDrain(const Node& node, Actions& actions) {
 std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count,
                                         const ReplicaHome* home) const {
   std::vector<Slot> slots;
-  if (count <= 0) return slots;
+  const bool is_extra = use == SlotUse::kExtra;
+  const bool grows = is_extra || use == SlotUse::kGrowth;
+  if (grows) count = std::min(count, QuotaLeft(job.request) - CountTaken(home));
+  if (count <= 0 || (is_extra && KeepsOthersWaiting(job))) return slots;
   std::vector<NodeSpace> spaces = Spaces(job.request.device);
+  if (grows) LeaveKept(spaces);
   SlotWish wish = WishOf(job, use);
   if (home != nullptr) {
     wish.replica = home->nodes;

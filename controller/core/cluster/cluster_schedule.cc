@@ -2,6 +2,7 @@
 // what follows from its decision.
 #include <algorithm>
 #include <array>
+#include <limits>
 #include <map>
 #include <set>
 #include <utility>
@@ -12,6 +13,7 @@
 #include "controller/core/checkpoint/checkpoint_tasks.h"
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/cluster/cluster.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/schedule/spaces.h"
 #include "controller/core/schedule/why.h"
@@ -78,6 +80,11 @@ std::optional<Refusal> Cluster::RefuseOpenJob(const std::string& submitter) cons
 }
 
 absl::Status Cluster::CanEverFit(const JobRequest& request) const {
+  if (const int least = LeastToStart(request); least < request.ranks) {
+    JobRequest fewer = request;
+    fewer.ranks = fewer.recovery.min_ranks = least;
+    return CanEverFit(fewer);
+  }
   const absl::Status fits = paceline::CanEverFit(request, Spaces(request.device));
   if (!fits.ok()) return fits;
   const auto queue = options_.queues.find(request.queue);
@@ -159,8 +166,13 @@ void Cluster::Schedule(Moment now, Actions& actions) {
     if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
   }
   if (!MustSchedule(actions)) return;
-  // When all workers come back at once, each would cause a pass; there is none while no job waits.
-  if (jobs_.queued().empty()) {
+  // When all workers come back at once, each would cause a pass; there is none while no job waits,
+  // nor has or gets more ranks than it asked for.
+  const auto has_extra = [](const auto& entry) {
+    return WantedRanks(*entry.second) > entry.second->request.ranks;
+  };
+  const auto& live = jobs_.live();
+  if (jobs_.queued().empty() && std::none_of(live.begin(), live.end(), has_extra)) {
     schedule_ = ScheduleDecision();
     return;
   }
@@ -168,6 +180,7 @@ void Cluster::Schedule(Moment now, Actions& actions) {
     node_index_.emplace(IndexOf(nodes()));
   }
   schedule_ = DecideSchedule(MakeScheduleInput());
+  FollowElastic(now, actions);
   for (const auto& preemption : schedule_.preemptions) {
     Job& job = *jobs_.Change(preemption.victim);
     const JobRequest& other = jobs_.Find(preemption.beneficiary)->request;
@@ -196,6 +209,61 @@ void Cluster::Schedule(Moment now, Actions& actions) {
   schedule_.starts.clear();
   schedule_.preemptions.clear();
   MustSchedule(actions);  // The pass's own changes need no other pass.
+}
+
+void Cluster::FollowElastic(Moment now, Actions& actions) {
+  std::vector<JobId> elastic;
+  for (const auto& [id, job] : jobs_.live()) {
+    if (IsElastic(job->request)) elastic.push_back(id);
+  }
+  for (const JobId& id : elastic) {
+    const bool others_wait = KeepsOthersWaiting(*jobs_.Find(id));
+    Job& job = *jobs_.Change(id);
+    const auto found = schedule_.give_backs.find(id);
+    const bool gives = found != schedule_.give_backs.end();
+    JobChange change = OrderGiveBack(job, gives ? found->second.ranks : 0,
+                                     gives ? found->second.beneficiary : "", now);
+    if (gives || others_wait) change = std::max(change, StopGrowth(job, now));
+    Note(job, change, actions);
+  }
+}
+
+bool Cluster::KeepsOthersWaiting(const Job& job) const {
+  const JobRequest& request = job.request;
+  const auto waits = [&](const auto& entry) {
+    const Job* const other = jobs_.Find(entry.first);
+    if (other == nullptr || other->request.device != request.device) return false;
+    switch (entry.second.kind) {
+      case Wait::Kind::kReservation:
+      case Wait::Kind::kBehind:
+      case Wait::Kind::kSettlement:
+        return true;
+      case Wait::Kind::kQuota:
+        return other->request.queue == request.queue;
+      case Wait::Kind::kQueueUnknown:
+      case Wait::Kind::kSlots:
+        return false;
+    }
+    return false;
+  };
+  if (std::any_of(schedule_.waits.begin(), schedule_.waits.end(), waits)) return true;
+  // All jobs, as their indexes must not be read while one changes.
+  return std::any_of(jobs().begin(), jobs().end(), [&](const auto& entry) {
+    return entry.second.request.device == request.device && MissingRanks(entry.second) > 0;
+  });
+}
+
+int Cluster::QuotaLeft(const JobRequest& request) const {
+  const auto queue = options_.queues.find(request.queue);
+  if (queue == options_.queues.end()) return 0;
+  const std::optional<int> quota = queue->second.Quota(request.device);
+  if (!quota.has_value()) return std::numeric_limits<int>::max();
+  int held = 0;
+  for (const auto& [id, job] : jobs()) {
+    if (job.request.queue != request.queue || job.request.device != request.device) continue;
+    ForEachSlot(job, [&](const Slot&) { ++held; });
+  }
+  return std::max(0, *quota - held);
 }
 
 std::set<int> Cluster::SlotsUsed(const NodeName& node, Device device) const {

@@ -10,6 +10,7 @@
 #include "common/core/bytes_text.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/copy_trouble.h"
+#include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/restart.h"
 #include "controller/core/recovery/unreachable.h"
 #include "controller/core/stragglers/slipstream/strategy_advice.h"
@@ -106,7 +107,7 @@ class Writer {
       case JobState::kStarting:
         return;  // `Started` says it.
       case JobState::kRunning:
-        if (!Has(JobEventKind::kMembership)) Add(JobEventKind::kState, "all ranks train");
+        if (!Has(JobEventKind::kMembership)) Add(JobEventKind::kState, TrainingText(job_));
         return;
       case JobState::kRecovering:
         if (!Has(JobEventKind::kMembership)) Warn(JobEventKind::kMembership, job_.reason);

@@ -117,7 +117,7 @@ void Requeue(Job& job, Moment now) {
 void BeginTraining(Job& job, Moment now) {
   job.state = JobState::kRunning;
   job.started = now.wall;
-  job.reason = "all ranks train";
+  job.reason = TrainingText(job);
   // A checkpoint that once could not be used has proved usable.
   Checkpoint* used =
       SavesCheckpoints(job.request) ? FindByDirectory(job, job.restored_from) : nullptr;

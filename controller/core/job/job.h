@@ -257,7 +257,9 @@ struct Job {
   bool requeue = false;        // While stopping: it is then queued again, which is no restart.
 
   // Membership (membership.h).
-  std::vector<Slot> homes;         // By seat: where the newest start placed it. Groups go by this.
+  // By seat: where the newest start placed it, or, if an elastic job has got it since, where it was
+  // first taken. Groups go by this.
+  std::vector<Slot> homes;
   std::vector<RankState> spares;   // They stand by, or start.
   std::vector<RankState> leaving;  // They are out, and are to end.
   JobRecovery recovery;

@@ -14,14 +14,19 @@ Refusal Invalid(std::string message) {
   return {Refusal::Kind::kArgument, "PROFILE_INVALID", std::move(message)};
 }
 
+// An elastic job may have more than it asked for.
+int RanksOf(const Job& job) {
+  return std::max(job.request.ranks, static_cast<int>(job.ranks.size()));
+}
+
 std::optional<Refusal> CheckOrder(const Job& job, const ProfileOrder& order) {
   if (order.steps < 0 || order.steps > kMaxProfileSteps) {
     return Invalid(absl::StrCat("steps is ", order.steps, "; allowed is 1 to ", kMaxProfileSteps));
   }
   for (const int rank : order.ranks) {
-    if (rank >= 0 && rank < job.request.ranks) continue;
+    if (rank >= 0 && rank < RanksOf(job)) continue;
     return Invalid(absl::StrCat("job ", job.request.id.value(), " has ranks 0 to ",
-                                job.request.ranks - 1, ", not ", rank));
+                                RanksOf(job) - 1, ", not ", rank));
   }
   if (order.memory && job.request.device != Device::kCuda) {
     return Invalid(absl::StrCat("job ", job.request.id.value(),
@@ -33,7 +38,7 @@ std::optional<Refusal> CheckOrder(const Job& job, const ProfileOrder& order) {
 std::vector<Rank> Chosen(const Job& job, const ProfileOrder& order) {
   std::vector<Rank> ranks;
   if (order.ranks.empty()) {
-    for (int rank = 0; rank < job.request.ranks; ++rank) ranks.emplace_back(rank);
+    for (int rank = 0; rank < RanksOf(job); ++rank) ranks.emplace_back(rank);
   } else {
     for (const int rank : order.ranks) ranks.emplace_back(rank);
     std::sort(ranks.begin(), ranks.end());

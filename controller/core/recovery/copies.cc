@@ -325,7 +325,7 @@ bool IsProtected(const Job& job) {
       job.ranks.begin(), job.ranks.end(),
       [](const RankState& member) { return IsLeft(member) && member.own_copy == member.seat; });
   if (all_have_theirs) return true;
-  const auto seats = static_cast<size_t>(std::max(job.request.ranks, 0));
+  const size_t seats = job.homes.size();
   std::vector<bool> held(seats);
   const auto note = [&](int seat) {
     // -1, none, is beyond all seats.

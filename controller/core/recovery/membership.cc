@@ -1,6 +1,7 @@
 #include "controller/core/recovery/membership.h"
 
 #include <algorithm>
+#include <cstdlib>
 #include <iterator>
 #include <utility>
 
@@ -10,6 +11,7 @@
 #include "controller/core/checkpoint/saving.h"
 #include "controller/core/job/plan.h"
 #include "controller/core/recovery/copies.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
 
@@ -45,6 +47,14 @@ Rank HandOverOf(const Job& job, const RankState& trainer) {
   // For the newcomer also when the other one is gone: without its state it must not train.
   const RankState* const holder = HolderOf(job, trainer.seat);
   return holder == nullptr ? Rank(-1) : RankOf(job, *holder);
+}
+
+// Of an elastic job: seats that it has for the first time are where they were first taken.
+void AddHomes(Job& job) {
+  if (!IsElastic(job.request)) return;
+  for (const RankState& member : job.ranks) {
+    if (member.seat == static_cast<int>(job.homes.size())) job.homes.push_back(member.slot);
+  }
 }
 
 RankBatch BatchOf(const Job& job, int ranks) {
@@ -122,6 +132,19 @@ std::vector<bool> FilledSeats(const Job& job) {
     }
   }
   return filled;
+}
+
+bool IsWhole(const Job& job) {
+  return static_cast<int>(job.ranks.size()) == job.request.ranks &&
+         job.homes.size() == job.ranks.size();
+}
+
+std::string TrainingText(const Job& job) {
+  const int ranks = static_cast<int>(job.ranks.size());
+  const int more = ranks - job.request.ranks;
+  if (!IsElastic(job.request) || more == 0) return "all ranks train";
+  return absl::StrCat(ranks, ranks == 1 ? " rank trains, " : " ranks train, ", std::abs(more),
+                      more > 0 ? " more" : " fewer", " than the ", job.request.ranks, " wanted");
 }
 
 void NoteSeat(const Job& job, RankState& trainer, int seat) {
@@ -243,7 +266,7 @@ int WantedSpares(const Job& job) {
   for (const StretchedReplica& one : FindMending(job)) {
     wanted += static_cast<int>(one.outside.size());
   }
-  return wanted + job.request.ranks - static_cast<int>(job.ranks.size());
+  return wanted + WantedRanks(job) - static_cast<int>(job.ranks.size());
 }
 
 bool MayStartSpares(const Job& job, Moment now) {
@@ -282,8 +305,12 @@ JobChange WithdrawReplacement(Job& job, const NodeName& node) {
 void BeginMembership(Job& job) {
   JobRecovery& recovery = job.recovery;
   recovery.started = job.generation;
-  recovery.next_spare = job.request.ranks;
-  recovery.batch = RankBatch();
+  recovery.next_spare = MostRanks(job.request);
+  const int ranks = static_cast<int>(job.ranks.size());
+  const bool is_as_in_spec = !IsElastic(job.request) || ranks == job.request.ranks;
+  recovery.batch = is_as_in_spec ? RankBatch() : BatchOf(job, ranks);
+  recovery.growth_to = recovery.give_back_to = 0;
+  recovery.idle_since = absl::InfiniteFuture();
   recovery.hopeless = false;
   recovery.copies = JobCopies();
   BeginCopies(job, /*restores=*/false);
@@ -298,6 +325,7 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   job.ranks = std::move(next.members);
   job.spares = std::move(next.spares);
   job.leaving = std::move(next.leaving);
+  AddHomes(job);
   change.generation = job.generation;
   change.reason = next.reason;
   change.begun = now.wall;
@@ -307,9 +335,13 @@ void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   recovery.history.push_back(std::move(change));
   if (recovery.history.size() > kChangesKept) recovery.history.erase(recovery.history.begin());
   ++recovery.changes;
-  recovery.batch = BatchOf(job, static_cast<int>(job.ranks.size()));
-  recovery.next_spare = job.request.ranks;
+  const int ranks = static_cast<int>(job.ranks.size());
+  recovery.batch = BatchOf(job, ranks);
+  recovery.next_spare = MostRanks(job.request);
   recovery.mending.clear();
+  if (!next.planned || ranks >= recovery.growth_to) recovery.growth_to = 0;
+  if (ranks <= recovery.give_back_to) recovery.give_back_to = 0;
+  recovery.idle_since = absl::InfiniteFuture();
   BeginCopies(job, next.restores);
   recovery.trouble_since = absl::InfiniteFuture();
   recovery.deadline = absl::InfiniteFuture();
@@ -344,8 +376,9 @@ void CompleteChange(Job& job, Moment now) {
   recovery.next_planned = now.steady + kPlannedPause;
   if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;
   job.former_plan.reset();
+  if (change->planned) ForgetGivenBack(job);
   job.state = JobState::kRunning;
-  job.reason = "all ranks train";
+  job.reason = TrainingText(job);
   for (RankState& member : job.ranks) {
     member.progressed = now.steady;
     member.hands_over = false;

@@ -1,10 +1,11 @@
 // The roles in a job: its members, its spares, and those that leave.
 //
-// A job has JobRequest.ranks seats, its ranks' positions. Each is held by a member of the present
-// generation, or is empty (the job has shrunk). A member's rank is its index in Job.ranks, which is
+// A job has JobRequest.ranks seats, its ranks' positions; an elastic one (elastic.h) as many as it
+// has filled so far. Each is held by a member of the present generation, or is empty (the job has
+// shrunk). A member's rank is its index in Job.ranks, which is
 // sorted by seat; without empty seats rank and seat are the same. A trainer keeps the identity
 // (TrainerReport.id) with which it was started; in that of a spare the rank is at least
-// JobRequest.ranks.
+// the most ranks that the job may have.
 //
 // If the model is sharded, the seats of each replica (common/core/lanes.h) are all held, or all
 // empty; so a member's rank and its seat are of the same position. Which part of the model a
@@ -79,6 +80,10 @@ Rank RankOf(const Job& job, const RankState& trainer);
 // The holder of a seat; null: it is empty.
 const RankState* HolderOf(const Job& job, int seat);
 std::vector<bool> FilledSeats(const Job& job);
+// Whether the job has as many ranks as it wants, and no seat is empty.
+bool IsWhole(const Job& job);
+// "all ranks train", and, of an elastic job, how many more or fewer these are than it wants.
+std::string TrainingText(const Job& job);
 
 // Of a sharded model's trainer: keeps in mind that it has the seat from the present generation on;
 // -1: none.

@@ -54,8 +54,10 @@ std::optional<std::string> FillSeats(const Job& job, const FindSlots& find_slots
   const int vacant = static_cast<int>(holders.vacant.size());
   const int filled = static_cast<int>(holders.next.members.size());
   const SlotUse use = MayGoOnWith(job, filled) > 0 ? SlotUse::kRank : SlotUse::kRankAnywhere;
+  // Extra ranks of an elastic job are not replaced.
+  const int needed = std::clamp(job.request.ranks - filled, 0, vacant);
   std::vector<Slot> slots =
-      vacant == 0 ? std::vector<Slot>() : find_slots(job, use, vacant, nullptr);
+      needed == 0 ? std::vector<Slot>() : find_slots(job, use, needed, nullptr);
   if (static_cast<int>(slots.size()) < vacant) {
     const int ranks = MayGoOnWith(job, filled + static_cast<int>(slots.size()));
     if (ranks == 0 || MayReturn(job, now)) {
@@ -65,8 +67,7 @@ std::optional<std::string> FillSeats(const Job& job, const FindSlots& find_slots
     SortBySeat(holders.next.members);
     StandBack(job, holders, ranks);
     slots.resize(static_cast<size_t>(std::max(0, ranks - filled)));
-    outcomes.push_back(
-        absl::StrCat("the job goes on with ", ranks, " of ", job.request.ranks, " ranks"));
+    outcomes.push_back(DescribeShrinking(job, ranks));
   }
   for (size_t i = 0; i < slots.size(); ++i) {
     outcomes.push_back(absl::StrCat("a new trainer on ", slots[i].node.value(), " takes seat ",

@@ -11,6 +11,7 @@
 #include "common/core/lanes.h"
 #include "controller/core/checkpoint/save_order.h"
 #include "controller/core/checkpoint/saving.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/planned_replicas.h"
 #include "controller/core/recovery/state_groups.h"
@@ -82,16 +83,11 @@ std::vector<size_t> FindMoving(const Job& job, size_t ready) {
 }
 
 std::vector<int> FindGrowth(const Job& job, size_t ready) {
-  const RecoveryPolicy& policy = job.request.recovery;
   const int present = static_cast<int>(job.ranks.size());
-  const int ranks = PossibleRanks(policy.rule, job.request.ranks, policy.batch,
-                                  present + static_cast<int>(ready), policy.least_samples);
-  std::vector<int> seats;
-  const std::vector<bool> filled = FilledSeats(job);
-  for (size_t seat = 0; seat < filled.size(); ++seat) {
-    if (static_cast<int>(seats.size()) >= ranks - present) break;
-    if (!filled[seat]) seats.push_back(static_cast<int>(seat));
-  }
+  const int available = std::min(present + static_cast<int>(ready), WantedRanks(job));
+  std::vector<int> seats = SeatsToFill(job);
+  seats.resize(static_cast<size_t>(std::clamp(PossibleRanksOf(job.request, available) - present, 0,
+                                              static_cast<int>(seats.size()))));
   return seats;
 }
 
@@ -106,23 +102,41 @@ std::vector<Taker> TakersOf(const Job& job, const std::vector<size_t>& ready) {
   return takers;
 }
 
+// Starts up to `count` trainers. Returns how many of them have no slot.
+int Start(Job& job, const FindSlots& find_slots, SlotUse use, int count, Moment now) {
+  if (count <= 0) return 0;
+  std::vector<Slot> slots = find_slots(job, use, count, nullptr);
+  for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
+  return count - static_cast<int>(slots.size());
+}
+
+// Starts up to `count` trainers that take over ranks and empty seats. Returns how many of them,
+// other than those for extra ranks, have no slot.
+int StartForRanks(Job& job, const FindSlots& find_slots, int count, Moment now) {
+  if (!IsElastic(job.request)) return Start(job, find_slots, SlotUse::kRank, count, now);
+  // Those that are there already are for what comes first.
+  const int present = static_cast<int>(job.ranks.size());
+  const int extra = std::min(count, WantedRanks(job) - std::max(job.request.ranks, present));
+  const int growth = std::clamp(job.request.ranks - present, 0, count - extra);
+  int missing = Start(job, find_slots, SlotUse::kRank, count - extra - growth, now);
+  missing += Start(job, find_slots, SlotUse::kGrowth, growth, now);
+  const int missing_extra = Start(job, find_slots, SlotUse::kExtra, extra, now);
+  if (missing_extra > 0) GrowLess(job, missing_extra);
+  return missing;
+}
+
 // Of a job without shards: starts trainers that are missing.
 bool StartMissing(Job& job, const FindSlots& find_slots, Moment now) {
   const int missing = MissingSpares(job, now);
   if (missing == 0) return false;
+  const size_t before = job.spares.size();
   const int for_ranks =
       std::clamp(WantedForRanks(job) - static_cast<int>(job.spares.size()), 0, missing);
-  std::vector<Slot> slots = find_slots(job, SlotUse::kRank, for_ranks, nullptr);
-  const bool none_kept = static_cast<int>(slots.size()) < for_ranks;
-  for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
-  bool started = !slots.empty();
-  const int to_stand_by = missing - for_ranks;
-  slots = to_stand_by > 0 && !none_kept ? find_slots(job, SlotUse::kSpare, to_stand_by, nullptr)
-                                        : std::vector<Slot>();
-  for (Slot& slot : slots) StartSpare(job, std::move(slot), now);
-  started = started || !slots.empty();
+  if (StartForRanks(job, find_slots, for_ranks, now) == 0) {
+    Start(job, find_slots, SlotUse::kSpare, missing - for_ranks, now);
+  }
   if (MissingSpares(job, now) > 0) job.recovery.next_spare_start = now.steady + kSearchPause;
-  return started;
+  return job.spares.size() > before;
 }
 
 // The same for a sharded job. A spare may be of no use for the seats that are to be taken, so it is
@@ -130,6 +144,7 @@ bool StartMissing(Job& job, const FindSlots& find_slots, Moment now) {
 bool StartMissingOfReplicas(Job& job, const FindSlots& find_slots, Moment now) {
   if (!MayStartSpares(job, now) || IsOver(job)) return false;
   MissingTrainers missing = FindMissing(job, find_slots);
+  if (missing.extra > 0) GrowLess(job, missing.extra);
   for (Slot& slot : missing.slots) StartSpare(job, std::move(slot), now);
   const int to_stand_by = job.request.spares - missing.idle;
   std::vector<Slot> slots;
@@ -168,6 +183,7 @@ JobChange ForgetLeft(Job& job) {
 
 JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
   bool changed = job.request.shards > 1 && ChooseMending(job, find_slots, now);
+  if (ConsiderGrowth(job, find_slots, now)) changed = true;
   if (ChangeUnderWay(job) == nullptr && ReleaseSurplus(job, now)) changed = true;
   const auto start = job.request.shards == 1 ? StartMissing : StartMissingOfReplicas;
   if (start(job, find_slots, now)) changed = true;
@@ -177,6 +193,7 @@ JobChange KeepSpares(Job& job, const FindSlots& find_slots, Moment now) {
 JobChange BeginPlannedChange(Job& job, Moment now) {
   const JobChange change = ForgetLeft(job);
   if (!MayChange(job, now)) return change;
+  if (BeginGiveBack(job, now)) return JobChange::kState;
   const std::vector<size_t> ready = ReadySpares(job);
   const std::vector<Taker> takers =
       job.request.shards == 1 ? TakersOf(job, ready) : ChooseTakers(job, ready);

@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "common/core/lanes.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
@@ -22,6 +23,7 @@ struct WantedSeats {
   std::vector<Slot> others;  // Of its ranks that stay.
   // The trainers that take them are no farther than this from the others.
   Span widest = Span::kAnywhere;
+  SlotUse use = SlotUse::kRank;  // Of the slots for these trainers.
 };
 
 WantedSeats SeatsOf(StretchedReplica replica) {
@@ -58,12 +60,17 @@ std::map<int, WantedSeats> MovingSeats(const Job& job) {
 // Of each empty replica.
 std::vector<WantedSeats> EmptySeats(const Job& job) {
   const Lanes lanes{job.request.shards};
-  const std::vector<bool> filled = FilledSeats(job);
   std::vector<WantedSeats> empty;
-  for (size_t seat = 0; seat < filled.size(); ++seat) {
-    if (filled[seat]) continue;
-    if (lanes.PositionOf(static_cast<int>(seat)) == 0) empty.emplace_back();
-    empty.back().seats.push_back(static_cast<int>(seat));
+  int ranks = static_cast<int>(job.ranks.size());
+  for (const int seat : SeatsToFill(job)) {
+    if (lanes.PositionOf(seat) == 0) {
+      WantedSeats& replica = empty.emplace_back();
+      if (IsElastic(job.request)) {
+        replica.use = ranks < job.request.ranks ? SlotUse::kGrowth : SlotUse::kExtra;
+      }
+    }
+    empty.back().seats.push_back(seat);
+    ++ranks;
   }
   return empty;
 }
@@ -185,8 +192,7 @@ bool ChooseMending(Job& job, const FindSlots& find_slots, Moment now) {
   // The next change of membership sets the time again.
   recovery.next_mending =
       stretched.empty() ? absl::InfiniteFuture() : now.steady + kMendingInterval;
-  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
-  if (!recovery.vacate.empty() || !is_whole || IsOver(job)) return !before.empty();
+  if (!recovery.vacate.empty() || !SeatsToFill(job).empty() || IsOver(job)) return !before.empty();
   IdleSpares idle(job, UsableSpares(job));
   std::vector<Slot> taken;
   for (StretchedReplica& replica : stretched) {
@@ -209,18 +215,14 @@ bool ChooseMending(Job& job, const FindSlots& find_slots, Moment now) {
 }
 
 std::vector<Taker> ChooseTakers(const Job& job, const std::vector<size_t>& ready) {
-  const Lanes lanes{job.request.shards};
   IdleSpares idle(job, ready);
   std::vector<Taker> takers = ChooseMoves(job, idle);
   std::vector<Taker> growth;
   for (const WantedSeats& replica : EmptySeats(job)) {
     if (!idle.TakeAll(replica, growth)) break;
   }
-  const RecoveryPolicy& policy = job.request.recovery;
   const int present = static_cast<int>(job.ranks.size());
-  const int ranks =
-      PossibleRanks(policy.rule, job.request.ranks, policy.batch,
-                    present + static_cast<int>(growth.size()), policy.least_samples, lanes.shards);
+  const int ranks = PossibleRanksOf(job.request, present + static_cast<int>(growth.size()));
   growth.resize(static_cast<size_t>(std::max(0, ranks - present)));
   takers.insert(takers.end(), growth.begin(), growth.end());
   return takers;
@@ -229,9 +231,9 @@ std::vector<Taker> ChooseTakers(const Job& job, const std::vector<size_t>& ready
 MissingTrainers FindMissing(const Job& job, const FindSlots& find_slots) {
   MissingTrainers missing;
   IdleSpares idle(job, UsableSpares(job));
-  const auto find = [&](int count, const std::vector<NodeName>& nodes) {
+  const auto find = [&](SlotUse use, int count, const std::vector<NodeName>& nodes) {
     const ReplicaHome home{nodes, missing.slots};
-    return find_slots(job, SlotUse::kRank, count, &home);
+    return find_slots(job, use, count, &home);
   };
   const auto add = [&](std::vector<Slot> slots) {
     std::move(slots.begin(), slots.end(), std::back_inserter(missing.slots));
@@ -243,10 +245,15 @@ MissingTrainers FindMissing(const Job& job, const FindSlots& find_slots) {
   for (const WantedSeats& wanted : all) {
     const int count = static_cast<int>(wanted.seats.size());
     if (wanted.others.empty()) {
-      std::optional<NewHome> home = FindNewHome(idle.slots(), count, idle.widest(), find);
+      const auto find_here = [&](int more, const std::vector<NodeName>& nodes) {
+        return find(wanted.use, more, nodes);
+      };
+      std::optional<NewHome> home = FindNewHome(idle.slots(), count, idle.widest(), find_here);
       if (home.has_value()) {
         idle.Take(std::move(home->idle));
         add(std::move(home->slots));
+      } else if (wanted.use == SlotUse::kExtra) {
+        missing.extra += count;
       } else {
         missing.found_all = false;
       }
@@ -254,7 +261,7 @@ MissingTrainers FindMissing(const Job& job, const FindSlots& find_slots) {
     }
     const int more = count - static_cast<int>(idle.Take(idle.FindFor(wanted)).size());
     if (more == 0) continue;
-    std::vector<Slot> slots = find(more, NodesOf(wanted.others));
+    std::vector<Slot> slots = find(wanted.use, more, NodesOf(wanted.others));
     KeepNear(wanted, slots);
     // Others do not wait for a replica to be mended.
     const bool is_needed = wanted.widest == Span::kAnywhere;

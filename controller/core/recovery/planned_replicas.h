@@ -36,7 +36,8 @@ std::vector<Taker> ChooseTakers(const Job& job, const std::vector<size_t>& ready
 // Trainers that such seats lack besides the spares that are there.
 struct MissingTrainers {
   std::vector<Slot> slots;  // Where to start them.
-  bool found_all = true;    // Whether there were slots for all of them.
+  bool found_all = true;    // Whether there were slots for all of them but extra ranks (elastic.h).
+  int extra = 0;            // Extra ranks for which there were none.
   int idle = 0;             // Usable spares that are left for other purposes.
 };
 MissingTrainers FindMissing(const Job& job, const FindSlots& find_slots);

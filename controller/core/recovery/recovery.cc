@@ -9,6 +9,7 @@
 #include "controller/core/recovery/collectives.h"
 #include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/copy_trouble.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/failure_budget.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
@@ -309,7 +310,7 @@ JobChange TellStall(Job& job, Moment now) {
   const bool reported = job.recovery.stalled;
   job.recovery.stalled = !reason.empty();
   if (reason.empty() && !reported) return asked;
-  if (reason.empty()) reason = "all ranks train";
+  if (reason.empty()) reason = TrainingText(job);
   if (!job.collectives.findings.empty()) {
     absl::StrAppend(&reason, "; ", job.collectives.findings.front());
   }
@@ -343,6 +344,7 @@ void SetWake(Job& job, Moment now) {
     at(recovery.recovering_since + job.request.timeouts.give_up);
     at(recovery.next_planned);
     at(recovery.next_spare_start);
+    if (IsElastic(job.request)) at(recovery.next_growth);
     at(recovery.next_mending);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);
@@ -409,6 +411,9 @@ void RestoreRecovery(Job& job, Moment now) {
   }
   if (job.state == JobState::kRecovering) recovery.recovering_since = now.steady;
   if (!Recovers(job) || job.ended_already()) return;
+  recovery.growth_to = recovery.give_back_to = 0;
+  recovery.idle_since = absl::InfiniteFuture();
+  recovery.next_growth = now.steady + kReconnectGrace;
   recovery.next_planned = now.steady + kPlannedPause;
   recovery.next_spare_start = now.steady + kReconnectGrace;
   if (job.request.shards > 1) recovery.next_mending = now.steady + kMendingPause;

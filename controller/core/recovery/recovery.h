@@ -26,7 +26,8 @@
 // it is also gone when each replica of a group has lost a rank (state_groups.h).
 //
 // When nothing is lost, planned generations make ranks leave nodes that the job has to leave, fill
-// empty seats, once enough trainers stand by, and change the strategy when that was decided. They
+// empty seats, once enough trainers stand by, let an elastic job give ranks back (elastic.h), and
+// change the strategy when that was decided. They
 // begin between two saves, and not within kPlannedPause of another change. One that does not come
 // about within collective_timeout_s is called off by an unplanned one, in which the earlier holders
 // keep their seats.
@@ -49,8 +50,11 @@ inline constexpr absl::Duration kStacksPatience = absl::Seconds(2);
 inline constexpr absl::Duration kFirstSparePause = absl::Seconds(1);
 inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 
-// kRankAnywhere: on nodes that the job avoids, too, rather than nowhere.
-enum class SlotUse { kRank, kRankAnywhere, kSpare };
+// kRankAnywhere: on nodes that the job avoids, too, rather than nowhere. Of an elastic job
+// (elastic.h), as far as its queue's quota allows: kGrowth, for a rank that it has not had yet or
+// has lost for good, where no slot is kept for waiting jobs; kExtra, for one beyond
+// JobRequest.ranks, the same, as long as no job waits for slots.
+enum class SlotUse { kRank, kRankAnywhere, kSpare, kGrowth, kExtra };
 
 // Where slots for ranks of one replica of a sharded job belong.
 struct ReplicaHome {

@@ -26,6 +26,7 @@ struct RecoveryPolicy {
   int max_failures = 0;  // 0: a lost rank ends the generation.
   absl::Duration window = absl::Hours(1);
   int min_ranks = 0;  // A multiple of the shards; 0: all must be there.
+  int max_ranks = 0;  // A multiple of the shards; 0: the job is not elastic (elastic.h).
   BatchRule rule = BatchRule::kKeepGlobal;
   RankBatch batch = {1, 1};      // The spec's.
   int least_samples = 1;         // Fewest samples of a pass with which the model can train.
@@ -113,6 +114,15 @@ struct JobRecovery {
   absl::Time next_spare_start = absl::InfinitePast();  // No start of a spare before this.
   // When replicas that are stretched are looked at next.
   absl::Time next_mending = absl::InfiniteFuture();
+
+  // Of an elastic job (elastic.h). None of it is stored: it is decided again.
+  int growth_to = 0;     // Trainers are started so that it gets so many ranks; 0: it does not grow.
+  int give_back_to = 0;  // It is to go down to so many ranks; 0: it is not.
+  std::string give_back_for;  // Who waits for the others: "job 5 (digits)".
+  // Steady: since when there have been slots for more ranks; infinite future: there are none.
+  absl::Time idle_since = absl::InfiniteFuture();
+  absl::Time next_growth = absl::InfinitePast();  // When such slots are looked for next. Steady.
+
   int spares_failed = 0;  // How many failed in a row.
   // How the last spare failed of which there is an event, and how many of them. Not stored.
   std::string spare_failure;

@@ -414,8 +414,7 @@ std::optional<std::string> ReplicaSeats::Fill(const FindSlots& find_slots) {
     const int ranks = MayGoOnWith(job_, lanes_.RankOf(static_cast<int>(whole.size()), 0));
     if (ranks == 0 || MayReturn(job_, now_)) return supply.DescribeWait();
     GiveUpAllBut(std::set<int>(whole.begin(), whole.begin() + lanes_.ReplicasIn(ranks)));
-    outcomes_.push_back(
-        absl::StrCat("the job goes on with ", ranks, " of ", job_.request.ranks, " ranks"));
+    outcomes_.push_back(DescribeShrinking(job_, ranks));
   }
   slots_ = supply.slots();
   homes_ = supply.homes();

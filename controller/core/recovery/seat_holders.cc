@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "absl/strings/str_cat.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/recovery.h"
 #include "controller/core/recovery/state_groups.h"
 
@@ -127,9 +129,14 @@ void SortBySeat(std::vector<RankState>& members) {
 int MayGoOnWith(const Job& job, int ranks) {
   const RecoveryPolicy& policy = job.request.recovery;
   const int least = policy.min_ranks == 0 ? job.request.ranks : policy.min_ranks;
-  const int possible = PossibleRanks(policy.rule, job.request.ranks, policy.batch, ranks,
-                                     policy.least_samples, job.request.shards);
+  const int possible = PossibleRanksOf(job.request, ranks);
   return possible < least ? 0 : possible;
+}
+
+std::string DescribeShrinking(const Job& job, int ranks) {
+  const int wanted = job.request.ranks;
+  return absl::StrCat("the job goes on with ", ranks,
+                      ranks < wanted ? absl::StrCat(" of ", wanted) : "", " ranks");
 }
 
 bool MayReturn(const Job& job, Moment now) {

@@ -3,6 +3,7 @@
 #ifndef CONTROLLER_CORE_RECOVERY_SEAT_HOLDERS_H_
 #define CONTROLLER_CORE_RECOVERY_SEAT_HOLDERS_H_
 
+#include <string>
 #include <vector>
 
 #include "controller/core/job/job.h"
@@ -31,6 +32,9 @@ void SortBySeat(std::vector<RankState>& members);
 
 // The greatest number of ranks, up to `ranks`, with which the job may go on; 0: with none.
 int MayGoOnWith(const Job& job, int ranks);
+
+// "the job goes on with 3 of 4 ranks".
+std::string DescribeShrinking(const Job& job, int ranks);
 
 // Whether a lost member may still end or come back, so that its slot could be used again.
 bool MayReturn(const Job& job, Moment now);

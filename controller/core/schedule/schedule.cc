@@ -1,12 +1,15 @@
 #include "controller/core/schedule/schedule.h"
 
 #include <algorithm>
+#include <numeric>
 #include <tuple>
 #include <utility>
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/elastic.h"
+#include "controller/core/schedule/extra_ranks.h"
 #include "controller/core/schedule/reserve.h"
 #include "controller/core/schedule/slot_table.h"
 
@@ -16,13 +19,20 @@ namespace {
 // State of the pass for one kind of device.
 struct DevicePass {
   DevicePass(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
-      : table(nodes, index), coming(nodes.size()), reserved(table.size()) {}
+      : table(nodes, index),
+        coming(nodes.size()),
+        claimed(nodes.size()),
+        reserved(table.size()),
+        extra(index) {}
 
   SlotTable table;
   std::vector<int> coming;  // By node: slots of jobs that are about to leave.
-  NodeSet reserved;         // Nodes on which slots are kept.
+  // By node: those of them that waiting jobs, already decided, are going to take.
+  std::vector<int> claimed;
+  NodeSet reserved;                                // Nodes on which slots are kept.
   std::vector<std::pair<NodeSet, JobId>> keepers;  // The jobs for which they are kept.
   std::vector<HeldSlots> held;
+  ExtraRanks extra;  // Of running jobs.
   // By set of allowed nodes, `same` and shards: room for blocks of ranks when it was last looked
   // for; it only shrinks.
   std::map<std::tuple<const NodeSet*, std::string, int>, int> room;
@@ -45,6 +55,10 @@ class Pass {
     }
     std::sort(order.begin(), order.end());
     for (const auto& [key, waiting] : order) Decide(*waiting);
+    for (DevicePass& device : devices_) {
+      GiveBackToRunning(device);
+      decision_.give_backs.insert(device.extra.given().begin(), device.extra.given().end());
+    }
     return std::move(decision_);
   }
 
@@ -52,23 +66,44 @@ class Pass {
   DevicePass& Of(const JobRequest& job) { return devices_[static_cast<int>(job.device)]; }
 
   void CountHeld() {
+    using Cost = std::tuple<std::pair<int, int>, int64_t, int64_t>;
+    std::vector<std::pair<Cost, const Job*>> elastic;
     for (HeldSlots& holding : input_.holding) {
       const JobRequest& job = holding.job->request;
       for (const NodeShare& share : holding.shares) Used(job) += share.count;
       DevicePass& device = Of(job);
       HeldSlots& held = device.held.emplace_back(std::move(holding));
       held.priority = PriorityOf(job, *input_.queues);
-      if (IsOnItsWayOut(*held.job)) LetGo(held, device);
+      if (IsOnItsWayOut(*held.job)) {
+        LetGo(held, device);
+      } else if (IsElastic(job)) {
+        Expect(job, LeavingSlots(*held.job, *input_.index), device);
+        if (held.job->state != JobState::kRunning) continue;
+        const Cost cost = {held.priority, -absl::ToUnixNanos(held.job->started), -held.job->number};
+        elastic.emplace_back(cost, held.job);
+      }
     }
+    std::sort(elastic.begin(), elastic.end());
+    for (const auto& [cost, job] : elastic) Of(job->request).extra.Add(*job);
   }
 
-  static void LetGo(HeldSlots& held, DevicePass& device) {
+  void LetGo(HeldSlots& held, DevicePass& device) {
     held.leaves = true;
-    for (const NodeShare& share : held.shares) device.coming[share.node] += share.count;
+    Expect(held.job->request, held.shares, device);
+  }
+
+  // These slots of the job are about to become free.
+  void Expect(const JobRequest& job, const std::vector<NodeShare>& shares, DevicePass& device) {
+    for (const NodeShare& share : shares) {
+      device.coming[share.node] += share.count;
+      Coming(job) += share.count;
+    }
   }
 
   // Slots that jobs of the queue hold, or wait for ahead of the jobs still to be decided.
   int& Used(const JobRequest& job) { return used_[job.queue][static_cast<int>(job.device)]; }
+  // Those of them that are about to become free.
+  int& Coming(const JobRequest& job) { return coming_[job.queue][static_cast<int>(job.device)]; }
 
   void Decide(const WaitingJob& waiting) {
     const JobRequest& job = waiting.job->request;
@@ -81,26 +116,31 @@ class Pass {
     if (!waiting.settles.empty() && !waiting.keeps_slots) {
       return Keep(job, Wait::Kind::kSettlement, waiting.settles);
     }
+    DevicePass& device = Of(job);
+    const int least = LeastToStart(job);
     const int used = Used(job);
     const std::optional<int> quota = queue->second.Quota(job.device);
-    Used(job) += job.ranks;
-    if (quota.has_value() && used + job.ranks > *quota) {
-      return Keep(job, waiting.settles.empty() ? Wait::Kind::kQuota : Wait::Kind::kSettlement,
-                  waiting.settles.empty()
-                      ? absl::StrCat("waits for ", job.ranks, " ", SlotNoun(job.device, job.ranks),
-                                     " of queue ", job.queue, ": ", used, " of its ", *quota,
-                                     " are held or promised")
-                      : waiting.settles);
+    if (quota.has_value() && used + least > *quota) {
+      Used(job) += least;
+      if (waiting.settles.empty()) GiveBackQuota(job, used + least - *quota, device);
+      return Keep(
+          job, waiting.settles.empty() ? Wait::Kind::kQuota : Wait::Kind::kSettlement,
+          waiting.settles.empty()
+              ? absl::StrCat("waits for ", least, " ", SlotNoun(job.device, least), " of queue ",
+                             job.queue, ": ", used, " of its ", *quota, " are held or promised")
+              : waiting.settles);
     }
-    DevicePass& device = Of(job);
-    std::vector<Slot> slots = TryToPlace(job, device);
+    std::vector<Slot> slots =
+        PlaceMost(job, quota.has_value() ? std::min(job.ranks, *quota - used) : job.ranks, device);
+    const int ranks = slots.empty() ? least : static_cast<int>(slots.size());
+    Used(job) += ranks;
     if (slots.empty()) return Reserve(waiting, device);
     if (!waiting.settles.empty()) {
       NoteKeeper(device, NodesOf(slots, device.table), job.id);
       return Keep(job, Wait::Kind::kSettlement, waiting.settles);
     }
     int spares = job.spares;
-    if (quota.has_value()) spares = std::min(spares, *quota - used - job.ranks);
+    if (quota.has_value()) spares = std::min(spares, *quota - used - ranks);
     Placement placement;
     placement.spares = PlaceSpares(job, slots, spares, device.table);
     placement.slots = std::move(slots);
@@ -117,6 +157,23 @@ class Pass {
     const SlotTable::Packed packed = device.table.Pack(job);
     room->second = packed.room;
     return device.table.Take(packed.shares);
+  }
+
+  // The same for as many ranks as possible, up to `most`; of a job that is not elastic for all.
+  std::vector<Slot> PlaceMost(const JobRequest& job, int most, DevicePass& device) const {
+    if (most == job.ranks) {
+      std::vector<Slot> slots = TryToPlace(job, device);
+      if (!slots.empty() || !IsElastic(job)) return slots;
+      --most;
+    }
+    JobRequest fewer = job;
+    fewer.ranks = PossibleRanksOf(job, most);
+    while (fewer.ranks >= LeastToStart(job) && fewer.ranks > 0) {
+      std::vector<Slot> slots = TryToPlace(fewer, device);
+      if (!slots.empty()) return slots;
+      fewer.ranks = PossibleRanksOf(job, fewer.ranks - 1);
+    }
+    return {};
   }
 
   static NodeSet NodesOf(const std::vector<Slot>& slots, const SlotTable& table) {
@@ -144,11 +201,20 @@ class Pass {
 
   // Reserves slots for a job that does not fit.
   void Reserve(const WaitingJob& waiting, DevicePass& device) {
-    const JobRequest& job = waiting.job->request;
+    const int least = LeastToStart(waiting.job->request);
+    if (least == waiting.job->request.ranks) return Reserve(waiting, waiting.job->request, device);
+    JobRequest fewer = waiting.job->request;
+    fewer.ranks = least;
+    Reserve(waiting, fewer, device);
+  }
+
+  // `job`: its request, with the fewest ranks that it starts with.
+  void Reserve(const WaitingJob& waiting, const JobRequest& job, DevicePass& device) {
     const bool settles = !waiting.settles.empty();
-    NodeSet open = input_.index->Allowed(job.placement, /*with_pool=*/false);
-    open.Keep(device.table.open());
+    const NodeSet open = OpenTo(job, /*with_pool=*/false, device);
+    if (!settles) GiveBackSlots(job, open, device);
     if (open.Meets(device.reserved)) {
+      if (!device.extra.empty()) Claim(RankBlocks(job), open, device);
       const auto keeper = std::find_if(device.keepers.begin(), device.keepers.end(),
                                        [&](const auto& entry) { return entry.first.Meets(open); });
       return Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kBehind,
@@ -156,9 +222,14 @@ class Pass {
                   keeper->second);
     }
     std::string reason = settles ? waiting.settles : DescribeShortage(job, device);
-    std::optional<ReservationPlan> plan =
-        PlanReservation({&job, PriorityOf(job, *input_.queues), open, &device.table, device.coming,
-                         device.held, FindReservation(job.id), /*may_displace=*/!settles});
+    const auto plan_with = [&](const std::vector<int>& coming) {
+      return PlanReservation({&job, PriorityOf(job, *input_.queues), open, &device.table, coming,
+                              device.held, FindReservation(job.id), /*may_displace=*/!settles});
+    };
+    std::optional<ReservationPlan> plan = plan_with(device.coming);
+    if (plan.has_value() && !plan->victims.empty()) {
+      SpareVictims(job, open, plan_with, *plan, device);
+    }
     if (!plan.has_value()) {
       return Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kSlots, std::move(reason));
     }
@@ -170,6 +241,7 @@ class Pass {
     NodeSet nodes(device.table.size());
     Reservation reservation{job.id, {}};
     for (const NodeShare& share : plan->kept) {
+      device.claimed[share.node] += std::max(0, share.count - device.table.room(share.node));
       device.table.Keep(share.node, share.count);
       nodes.Add(share.node);
       reservation.kept[device.table.node(share.node).name] = share.count;
@@ -177,6 +249,115 @@ class Pass {
     NoteKeeper(device, std::move(nodes), job.id);
     decision_.reservations.push_back(std::move(reservation));
     Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kReservation, std::move(reason));
+  }
+
+  // The open nodes that the job may use.
+  NodeSet OpenTo(const JobRequest& job, bool with_pool, const DevicePass& device) const {
+    NodeSet open = input_.index->Allowed(job.placement, with_pool);
+    open.Keep(device.table.open());
+    return open;
+  }
+
+  // Slots of the node that nobody ahead takes, when those that are about to become free are; and
+  // so many more.
+  static int Soon(int n, const DevicePass& device, int freed = 0) {
+    return std::max(0, device.table.room(n) + device.coming[n] + freed - device.claimed[n]);
+  }
+
+  // The blocks of the job that fit into these nodes then, and when others are freed, too.
+  int CountFit(const JobRequest& job, const NodeSet& nodes, const std::vector<int>& freed,
+               const DevicePass& device) const {
+    const RankBlocks blocks = device.table.BlocksOf(job);
+    int most = 0;
+    for (const NodeSet& choice : input_.index->Choices(job.placement, nodes)) {
+      BlockCount count(*input_.index, blocks);
+      count.AddAll(choice, [&](int n) { return blocks.Fit(Soon(n, device, freed[n])); });
+      most = std::max(most, count.total());
+    }
+    return most;
+  }
+
+  // What becomes free there is the waiting job's.
+  static void Claim(const RankBlocks& blocks, const NodeSet& nodes, DevicePass& device) {
+    int left = blocks.count;
+    nodes.ForEach([&](int n) {
+      const int taken = std::min(left, blocks.Fit(Soon(n, device)));
+      left -= taken;
+      device.claimed[n] += taken * blocks.size;
+    });
+  }
+
+  static std::string Beneficiary(const JobRequest& job) {
+    return absl::StrCat("job ", job.id.value(), " (", job.name, ")");
+  }
+
+  static void Free(const std::vector<int>& freed, DevicePass& device) {
+    for (size_t n = 0; n < freed.size(); ++n) device.coming[n] += freed[n];
+  }
+
+  // Lets running jobs give extra ranks back, if the waiting job then fits.
+  void GiveBackSlots(const JobRequest& job, const NodeSet& open, DevicePass& device) const {
+    if (device.extra.empty()) return;
+    const auto fit = [&](const std::vector<int>& freed) {
+      return CountFit(job, open, freed, device);
+    };
+    Free(device.extra.Give(fit, RankBlocks(job).count, /*partly=*/false, Beneficiary(job), Anybody),
+         device);
+  }
+
+  // The same, if its queue then may hold it.
+  void GiveBackQuota(const JobRequest& job, int lacking, DevicePass& device) {
+    const auto in_queue = [&](const JobRequest& other) { return other.queue == job.queue; };
+    const auto sum = [](const std::vector<int>& freed) {
+      return std::accumulate(freed.begin(), freed.end(), 0);
+    };
+    const std::vector<int> freed = device.extra.Give(
+        [&](const std::vector<int>& more) { return Coming(job) + sum(more); }, lacking,
+        /*partly=*/false, Beneficiary(job), in_queue);
+    Coming(job) += sum(freed);
+    Free(freed, device);
+  }
+
+  // The same for running jobs that lack ranks, as far as there are no free slots.
+  void GiveBackToRunning(DevicePass& device) const {
+    for (const HeldSlots& held : device.held) {
+      if (device.extra.empty()) return;
+      const JobRequest& job = held.job->request;
+      const int missing = held.leaves ? 0 : MissingRanks(*held.job);
+      if (missing == 0) continue;
+      const NodeSet open = OpenTo(job, /*with_pool=*/true, device);
+      const auto fit = [&](const std::vector<int>& freed) {
+        int slots = 0;
+        open.ForEach([&](int n) { slots += Soon(n, device, freed[n]); });
+        return slots;
+      };
+      Free(device.extra.Give(fit, missing, /*partly=*/true, Beneficiary(job), Anybody), device);
+      JobRequest lacking;
+      lacking.ranks = missing;
+      Claim(RankBlocks(lacking), open, device);
+    }
+  }
+
+  static bool Anybody(const JobRequest&) { return true; }
+
+  // Where jobs would be displaced: lets others give extra ranks back instead, if fewer are then.
+  template <typename PlanWith>
+  void SpareVictims(const JobRequest& job, const NodeSet& open, PlanWith plan_with,
+                    ReservationPlan& plan, DevicePass& device) const {
+    const auto fit = [&](const std::vector<int>& freed) {
+      return CountFit(job, open, freed, device);
+    };
+    ExtraRanks extra = device.extra;
+    const std::vector<int> freed =
+        extra.Give(fit, RankBlocks(job).count, /*partly=*/true, Beneficiary(job), Anybody);
+    if (freed.empty()) return;
+    std::vector<int> coming = device.coming;
+    for (size_t n = 0; n < freed.size(); ++n) coming[n] += freed[n];
+    std::optional<ReservationPlan> better = plan_with(coming);
+    if (!better.has_value() || better->victims.size() >= plan.victims.size()) return;
+    plan = *std::move(better);
+    device.extra = std::move(extra);
+    device.coming = std::move(coming);
   }
 
   // Cached, since many jobs of the same policy lack the same.
@@ -199,7 +380,7 @@ class Pass {
 
   ScheduleInput input_;
   std::vector<DevicePass> devices_;  // By Device.
-  std::map<std::string, std::array<int, 2>> used_;
+  std::map<std::string, std::array<int, 2>> used_, coming_;
   ScheduleDecision decision_;
 };
 

@@ -18,6 +18,11 @@
 // are displaced; they save, stop and wait again. A displaced job cannot displace the job that took
 // its slot.
 //
+// An elastic job (recovery/elastic.h) starts with as many ranks as there is room for; what is
+// reserved for it, and who makes room, goes by the fewest. Before a job waits, or others are
+// displaced, running jobs give back ranks beyond those that they asked for, if that lets it start
+// (extra_ranks.h); so they do for running jobs that lack ranks.
+//
 // The result depends only on the input.
 #ifndef CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
 #define CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_
@@ -91,8 +96,14 @@ struct ScheduleDecision {
     JobId victim;
     JobId beneficiary;
   };
+  // A job goes down to so many ranks, since somebody waits for the other slots: "job 5 (digits)".
+  struct GiveBack {
+    int ranks = 0;
+    std::string beneficiary;
+  };
   std::vector<Start> starts;
   std::vector<Preemption> preemptions;
+  std::map<JobId, GiveBack> give_backs;
   std::map<JobId, Wait> waits;
   std::vector<Reservation> reservations;
 };

@@ -8,6 +8,7 @@
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/hang.h"
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/replica_domain.h"
@@ -95,7 +96,7 @@ class Explanation {
       case Wait::Kind::kBehind: {
         const Job& ahead = in_.jobs.at(*wait.behind);
         Say("It waits behind ", NameOf(ahead), ", which is ahead of it and has ",
-            Count(ahead.request.ranks), " reserved");
+            Count(LeastToStart(ahead.request)), " reserved");
         ExplainSlots();
         break;
       }
@@ -104,6 +105,7 @@ class Explanation {
   }
 
   void ExplainQuota() {
+    const int least = LeastToStart(job_.request);
     const JobRequest& request = job_.request;
     std::vector<std::string> holders;
     int held = 0;
@@ -115,9 +117,8 @@ class Explanation {
     }
     const int quota = *in_.queues.at(request.queue).Quota(request.device);
     Say("Its queue ", request.queue, " may hold ", Count(quota), ", and ", held, " are held",
-        holders.empty() ? "" : absl::StrCat(" (", ListNames(holders), ")"), "; it needs ",
-        request.ranks);
-    if (held + request.ranks <= quota) Say("The rest is kept for jobs of the queue ahead of it");
+        holders.empty() ? "" : absl::StrCat(" (", ListNames(holders), ")"), "; it needs ", least);
+    if (held + least <= quota) Say("The rest is kept for jobs of the queue ahead of it");
   }
 
   void ExplainSlots() {
@@ -146,7 +147,9 @@ class Explanation {
       ++n;
     }
     const std::string& same = job_.request.placement.same;
-    Say("It needs ", Count(job_.request.ranks),
+    const int least = LeastToStart(job_.request);
+    Say("It needs ", Count(least),
+        least < job_.request.ranks ? absl::StrCat(", and wants ", job_.request.ranks) : "",
         same.empty() ? "" : absl::StrCat(" on nodes with the same label ", same), ": ", free,
         " are free and ", held, " held by jobs, of those that it may use");
     if (blocks.one_per_node) {
@@ -269,6 +272,28 @@ class Explanation {
     return holds;
   }
 
+  // Of an elastic job: why it has more ranks than it wants, or what becomes of that.
+  void ExplainExtra(int ranks) {
+    const JobRecovery& recovery = job_.recovery;
+    const int wanted = job_.request.ranks;
+    if (ranks > wanted) {
+      Say("It trains with ", ranks, " ranks, ", ranks - wanted, " more than the ", wanted,
+          " that it wants, since nobody else used their slots; it gives them back when others "
+          "wait");
+    }
+    if (recovery.give_back_to > 0) {
+      Say("It goes down to ", recovery.give_back_to,
+          " ranks, as soon as no save or other change "
+          "is under way: ",
+          recovery.give_back_for, " waits for slots");
+    } else if (recovery.growth_to > ranks) {
+      Say("It grows to ", recovery.growth_to, " ranks: trainers start in slots that were idle");
+    } else if (recovery.idle_since != absl::InfiniteFuture()) {
+      Say("There are slots for more ranks; it grows into them, up to ", MostRanks(job_.request),
+          ", when they have been idle for long enough to make up for the pause");
+    }
+  }
+
   void ExplainWhatIsMissing() {
     const auto& stop = job_.checkpoints.stop_after;
     if (job_.state == JobState::kStopping) {
@@ -289,8 +314,11 @@ class Explanation {
     const int spares = static_cast<int>(job_.spares.size());
     if (ranks < job_.request.ranks) {
       Say("It trains with ", ranks, " of its ", job_.request.ranks,
-          " ranks; the others return when slots are free");
+          IsElastic(job_.request)
+              ? " ranks; the others start when there are slots that are not kept for waiting jobs"
+              : " ranks; the others return when slots are free");
     }
+    if (IsElastic(job_.request)) ExplainExtra(ranks);
     if (job_.state == JobState::kRecovering || ranks < job_.request.ranks) ExplainReleases();
     const int missing = job_.request.spares - spares;
     if (missing > 0 && job_.state != JobState::kStopping) {

@@ -204,5 +204,44 @@ TEST_F(WhyTest, RunningJobTellsWhatItLacks) {
   EXPECT_THAT(Why("job"), IsEmpty());
 }
 
+TEST_F(WhyTest, ElasticJobSaysWhyItHasMoreRanksThanItWantsOrFewer) {
+  AddNode("a", 4);
+  Job& job = cluster_.Submit("job", 2);
+  job.request.recovery.max_failures = 1;
+  job.request.recovery.min_ranks = 1;
+  job.request.recovery.max_ranks = 4;
+  job.request.recovery.rule = BatchRule::kKeepRank;
+  cluster_.Pass();
+  ASSERT_EQ(job.ranks.size(), 2U);
+  EXPECT_THAT(Why("job"), IsEmpty());
+  job.recovery.idle_since = kNow;
+  EXPECT_THAT(Why("job"), ElementsAre(HasSubstr("There are slots for more ranks; it grows into "
+                                                "them, up to 4")));
+  job.recovery.idle_since = absl::InfiniteFuture();
+  job.ranks.emplace_back().slot = {NodeName("a"), 2};
+  EXPECT_THAT(Why("job"), ElementsAre(HasSubstr("It trains with 3 ranks, 1 more than the 2 that "
+                                                "it wants, since nobody else used their slots")));
+  job.recovery.give_back_to = 2;
+  job.recovery.give_back_for = "job 9 (other)";
+  EXPECT_THAT(Why("job"), Contains(HasSubstr("It goes down to 2 ranks, as soon as no save or other "
+                                             "change is under way: job 9 (other) waits for "
+                                             "slots.")));
+  job.recovery.give_back_to = 0;
+  job.ranks.resize(1);
+  EXPECT_THAT(Why("job"), ElementsAre(HasSubstr("It trains with 1 of its 2 ranks; the others start "
+                                                "when there are slots that are not kept")));
+}
+
+TEST_F(WhyTest, ElasticJobThatWaitsSaysHowFewWouldDo) {
+  AddNode("a", 4);
+  cluster_.Submit("running", 3);
+  cluster_.Pass();
+  Job& job = cluster_.Submit("job", 4);
+  job.request.recovery.min_ranks = 2;
+  job.request.recovery.max_ranks = 4;
+  job.request.recovery.rule = BatchRule::kKeepRank;
+  EXPECT_THAT(Why("job"), Contains(HasSubstr("It needs 2 slots, and wants 4: 1 are free")));
+}
+
 }  // namespace
 }  // namespace paceline

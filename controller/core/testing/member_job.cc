@@ -1,6 +1,7 @@
 #include "controller/core/testing/member_job.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <utility>
 
 #include "controller/core/recovery/replica_domain.h"
@@ -73,6 +74,12 @@ FindSlots FreeSlots::Find() {
     RemoveTaken(job);
     if (home != nullptr) return FindNear(job, count, *home);
     std::vector<Slot> found;
+    if (use == SlotUse::kExtra) {  // They may only be counted.
+      const auto most = std::min(static_cast<int64_t>(count), static_cast<int64_t>(free_.size()));
+      found.assign(free_.begin(), free_.begin() + most);
+      offered_.insert(offered_.end(), found.begin(), found.end());
+      return found;
+    }
     const auto take = [&](std::vector<Slot>& slots) {
       for (; count > 0 && !slots.empty(); --count) {
         found.push_back(slots.front());

@@ -35,7 +35,8 @@ class FreeSlots {
   std::vector<Slot> FindNear(const Job& job, int count, const ReplicaHome& home);
 
   std::vector<Slot> free_;
-  std::vector<Slot> offered_;  // Those of free_ that were found for replicas, taken or not.
+  // Those of free_ that were found for replicas or extra ranks, taken or not.
+  std::vector<Slot> offered_;
   Span domain_ = Span::kAnywhere;
   std::vector<Slot> avoided_;
 };

@@ -29,4 +29,17 @@ double LearningRate(const LrSchedule& schedule, int64_t step) {
   return schedule.peak;
 }
 
+double RankFactor(const LrSchedule& schedule, int ranks) {
+  const double ratio = static_cast<double>(ranks) / schedule.full_ranks;
+  switch (schedule.rank_scale) {
+    case LrSchedule::RankScale::kNone:
+      break;
+    case LrSchedule::RankScale::kLinear:
+      return ratio;
+    case LrSchedule::RankScale::kSqrt:
+      return std::sqrt(ratio);
+  }
+  return 1;
+}
+
 }  // namespace paceline

@@ -67,5 +67,29 @@ TEST(LrScheduleTest, StepMultipliesByGammaCountedFromTheEndOfTheWarmUp) {
   }
 }
 
+TEST(LrScheduleTest, RateFollowsTheRanksOnlyOnRequest) {
+  using RankScale = LrSchedule::RankScale;
+  LrSchedule schedule = Make(LrSchedule::Kind::kConstant, 3, 0);
+  schedule.full_ranks = 8;
+  for (int ranks = 1; ranks <= 32; ++ranks) {
+    schedule.rank_scale = RankScale::kNone;
+    EXPECT_EQ(RankFactor(schedule, ranks), 1);
+    schedule.rank_scale = RankScale::kLinear;
+    EXPECT_DOUBLE_EQ(RankFactor(schedule, ranks), ranks / 8.0);
+    schedule.rank_scale = RankScale::kSqrt;
+    const double factor = RankFactor(schedule, ranks);
+    EXPECT_DOUBLE_EQ(factor * factor, ranks / 8.0);
+  }
+}
+
+TEST(LrScheduleTest, WithAsManyRanksAsWantedTheRateIsTheSameToTheBit) {
+  LrSchedule schedule = Make(LrSchedule::Kind::kCosine, 7, 2);
+  schedule.full_ranks = 6;
+  for (const auto scale : {LrSchedule::RankScale::kLinear, LrSchedule::RankScale::kSqrt}) {
+    schedule.rank_scale = scale;
+    EXPECT_EQ(LearningRate(schedule, 3) * RankFactor(schedule, 6), LearningRate(schedule, 3));
+  }
+}
+
 }  // namespace
 }  // namespace paceline

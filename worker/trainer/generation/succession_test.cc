@@ -136,6 +136,28 @@ TEST_F(SuccessionTest, FewerRanksGoOnWithTheSamplesThatAreLeft) {
   ExpectEachSampleOnce(seen, 60 * 3 + 9);
 }
 
+// An elastic job gives ranks back while it trains.
+TEST_F(SuccessionTest, ARankThatIsGivenBackLeavesBetweenTwoStepsAndEachSampleIsUsedOnce) {
+  const auto daemon = MakeDaemon();
+  daemon->Launch(EvenSpec(2, "disturbed", absl::StrCat(kStill, "steps: 100 ")));
+  WaitForSteps(*daemon, 0, 10);
+  daemon->SetMembers(Planned({0}));
+  WaitUntilRendezvous(*daemon);
+  EXPECT_EQ(daemon->status(0).membership().error(), "");
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).membership().waiting(); }));
+  EXPECT_EQ(daemon->status(1).membership().error(), "");
+  daemon->Stop(1);
+  WaitForSuccess(*daemon, {1});
+  WaitForSuccess(*daemon, {0});
+  std::vector<double> seen;
+  CountLosses(*daemon, 0, &seen);
+  EXPECT_EQ(seen.size(), 100u) << "no step is lost or made twice";
+  CountLosses(*daemon, 1, &seen);
+  EXPECT_GT(seen.size(), 110u);
+  EXPECT_LT(seen.size(), 200u);
+  ExpectEachSampleOnce(seen, seen.size());
+}
+
 TEST_F(SuccessionTest, TheBatchOfAllRanksStaysWithFewerOfThem) {
   const auto undisturbed = RunUndisturbed(4, "batch_per_rank: 5 ");
   const auto daemon = MakeDaemon();

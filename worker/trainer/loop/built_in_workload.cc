@@ -136,7 +136,8 @@ absl::Status BuiltInWorkload::CheckSlipstream() {
 }
 
 double BuiltInWorkload::LearningRate(int64_t step) const {
-  return paceline::LearningRate(config_.schedule, step);
+  return paceline::LearningRate(config_.schedule, step) *
+         RankFactor(config_.schedule, data_as_.world_size);
 }
 
 void BuiltInWorkload::OpenData(const Member& member, const DataPosition& position) {

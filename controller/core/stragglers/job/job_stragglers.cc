@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "absl/strings/str_cat.h"
+#include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/state_groups.h"
 #include "controller/core/stragglers/job/gradient_groups.h"
 #include "controller/core/stragglers/job/order_progress.h"
@@ -185,9 +186,8 @@ void JobStragglers::Begin(const JobView& view) {
 void JobStragglers::WatchExchanges(const JobView& view) {
   const Job& job = *view.job;
   exchanges_.reset();
-  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
   // It is not known who exchanges with whom; or ranks of a replica wait for each other, too.
-  if (!is_whole || job.plan.version != plan_version_ || job.request.shards > 1) return;
+  if (!IsWhole(job) || job.plan.version != plan_version_ || job.request.shards > 1) return;
   ExchangeLevels levels;
   levels.ladder = job.plan.ladder;
   levels.homes = HomesOf(job);
@@ -266,7 +266,7 @@ void JobStragglers::Judge(const JobView& view, Moment now) {
 bool JobStragglers::MayPlan(const JobView& view, Moment now) const {
   return now.steady >= plan_due_ && !view.facts.plan_pending &&
          !view.job->request.strategy.slipstream.has_value() && view.job->request.shards == 1 &&
-         static_cast<int>(view.job->ranks.size()) == view.job->request.ranks;
+         IsWhole(*view.job);
 }
 
 void JobStragglers::Plan(const JobView& view, Moment now) {

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/state_groups.h"
 #include "controller/core/stragglers/job/gradient_groups.h"
 
@@ -29,9 +30,8 @@ void JobTrials::Restart() {
 
 void JobTrials::Begin(const RemedyDecision& done, std::vector<int> replaced, const Job& job) {
   of_remedy_.reset();
-  const bool is_whole = static_cast<int>(job.ranks.size()) == job.request.ranks;
   if (done.undoes > 0 || done.kind == RemedyKind::kShrink || done.kind == RemedyKind::kStrategy ||
-      job.plan.slipstream.has_value() || !is_whole || job.request.shards > 1) {
+      job.plan.slipstream.has_value() || !IsWhole(job) || job.request.shards > 1) {
     return;
   }
   TrialSetup setup = SetupOf(job);

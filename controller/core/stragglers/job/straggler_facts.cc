@@ -6,9 +6,9 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
-#include "common/core/batch_rule.h"
 #include "controller/core/job/plan.h"
 #include "controller/core/node/hold.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/membership.h"
 
 namespace paceline {
@@ -51,12 +51,9 @@ RemedyNode ViewNode(const Cluster& cluster, const Job& job, const NodeName& name
 
 // 0: it cannot go on with one rank fewer. One of a sharded model never can.
 int MinRanks(const Job& job) {
-  const RecoveryPolicy& policy = job.request.recovery;
   const int fewer = static_cast<int>(job.ranks.size()) - 1;
-  const bool is_possible =
-      fewer > 0 && PossibleRanks(policy.rule, job.request.ranks, policy.batch, fewer,
-                                 policy.least_samples, job.request.shards) == fewer;
-  return is_possible ? policy.min_ranks : 0;
+  const bool is_possible = fewer > 0 && PossibleRanksOf(job.request, fewer) == fewer;
+  return is_possible ? job.request.recovery.min_ranks : 0;
 }
 
 }  // namespace

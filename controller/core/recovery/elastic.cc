@@ -1,0 +1,187 @@
+#include "controller/core/recovery/elastic.h"
+
+#include <algorithm>
+#include <cstddef>
+#include <iterator>
+#include <utility>
+
+#include "absl/strings/str_cat.h"
+#include "common/core/batch_rule.h"
+#include "controller/core/recovery/membership.h"
+
+namespace paceline {
+namespace {
+
+int Present(const Job& job) { return static_cast<int>(job.ranks.size()); }
+
+// As long as the job's newest planned change took.
+absl::Duration PauseOf(const Job& job) {
+  const auto& history = job.recovery.history;
+  const auto newest =
+      std::find_if(history.rbegin(), history.rend(), [](const MembershipChange& change) {
+        return change.planned && change.ended != absl::InfinitePast();
+      });
+  if (newest == history.rend()) return kAssumedPause;
+  return std::clamp(newest->ended - newest->begun, kShortestPause, kLongestPause);
+}
+
+// Slots for up to `more` extra ranks; of a sharded job for whole replicas. None of them is taken.
+int CountExtraSlots(const Job& job, const FindSlots& find_slots, int more) {
+  const int shards = job.request.shards;
+  if (shards == 1) {
+    return static_cast<int>(find_slots(job, SlotUse::kExtra, more, nullptr).size());
+  }
+  ReplicaHome home;
+  while (static_cast<int>(home.taken.size()) < more) {
+    std::vector<Slot> slots = find_slots(job, SlotUse::kExtra, shards, &home);
+    if (static_cast<int>(slots.size()) < shards) break;
+    std::move(slots.begin(), slots.end(), std::back_inserter(home.taken));
+  }
+  return static_cast<int>(home.taken.size());
+}
+
+// Whether the job trains as it is meant to, so that it can think of more.
+bool MayGrow(const Job& job) {
+  const JobRecovery& recovery = job.recovery;
+  return job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr &&
+         Present(job) >= job.request.ranks && Present(job) < MostRanks(job.request) &&
+         recovery.growth_to <= Present(job) && recovery.give_back_to == 0 &&
+         recovery.vacate.empty() && !job.checkpoints.stop_after.has_value() && !IsOver(job);
+}
+
+}  // namespace
+
+int MostRanks(const JobRequest& request) {
+  return std::max(request.ranks, request.recovery.max_ranks);
+}
+
+int LeastToStart(const JobRequest& request) {
+  if (!IsElastic(request)) return request.ranks;
+  int least = std::max(request.recovery.min_ranks, request.shards);
+  while (least < request.ranks && PossibleRanksOf(request, least) != least) {
+    least += request.shards;
+  }
+  return std::min(least, request.ranks);
+}
+
+int PossibleRanksOf(const JobRequest& request, int available) {
+  const RecoveryPolicy& policy = request.recovery;
+  return PossibleRanks(policy.rule, request.ranks, policy.batch, available, policy.least_samples,
+                       request.shards, MostRanks(request));
+}
+
+int WantedRanks(const Job& job) {
+  return std::max({job.request.ranks, Present(job), job.recovery.growth_to});
+}
+
+std::vector<int> SeatsToFill(const Job& job) {
+  std::vector<bool> filled = FilledSeats(job);
+  const auto seats = static_cast<size_t>(MostRanks(job.request));
+  if (IsElastic(job.request)) filled.resize(std::max(filled.size(), seats));
+  const int missing = WantedRanks(job) - Present(job);
+  std::vector<int> empty;
+  for (size_t seat = 0; seat < filled.size(); ++seat) {
+    if (static_cast<int>(empty.size()) >= missing) break;
+    if (!filled[seat]) empty.push_back(static_cast<int>(seat));
+  }
+  return empty;
+}
+
+int MissingRanks(const Job& job) {
+  const bool trains = job.state == JobState::kRunning || job.state == JobState::kRecovering;
+  if (!Recovers(job) || !trains || IsOver(job)) return 0;
+  const auto there = std::count_if(job.ranks.begin(), job.ranks.end(),
+                                   [](const RankState& member) { return !IsLost(member); });
+  const auto idle = std::count_if(job.spares.begin(), job.spares.end(),
+                                  [&](const RankState& spare) { return IsUsable(job, spare); });
+  const int for_ranks = std::max(0, static_cast<int>(idle) - job.request.spares);
+  return std::max(0, job.request.ranks - static_cast<int>(there) - for_ranks);
+}
+
+std::vector<int> StepsDown(const Job& job) {
+  std::vector<int> steps;
+  if (!IsElastic(job.request) || job.state != JobState::kRunning || IsOver(job)) return steps;
+  int ranks = Present(job);
+  while (ranks > job.request.ranks) {
+    ranks = PossibleRanksOf(job.request, ranks - 1);
+    steps.push_back(ranks);
+  }
+  return steps;
+}
+
+absl::Duration GrowthPatience(const Job& job, int more) {
+  return std::max(kLeastPatience, 2 * PauseOf(job) * Present(job) / std::max(1, more));
+}
+
+bool ConsiderGrowth(Job& job, const FindSlots& find_slots, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  if (!IsElastic(job.request) || now.steady < recovery.next_growth) return false;
+  recovery.next_growth = now.steady + kGrowthInterval;
+  int possible = 0;
+  if (MayGrow(job)) {
+    const int room = MostRanks(job.request) - Present(job);
+    possible = PossibleRanksOf(job.request, Present(job) + CountExtraSlots(job, find_slots, room));
+  }
+  if (possible <= Present(job)) {
+    recovery.idle_since = absl::InfiniteFuture();
+    return false;
+  }
+  recovery.idle_since = std::min(recovery.idle_since, now.steady);
+  const absl::Time pays = recovery.idle_since + GrowthPatience(job, possible - Present(job));
+  if (now.steady < pays) {
+    recovery.next_growth = std::min(recovery.next_growth, pays);
+    return false;
+  }
+  recovery.growth_to = possible;
+  recovery.idle_since = absl::InfiniteFuture();
+  return true;
+}
+
+void GrowLess(Job& job, int missing) {
+  JobRecovery& recovery = job.recovery;
+  const int possible = PossibleRanksOf(job.request, recovery.growth_to - missing);
+  recovery.growth_to = possible > Present(job) ? possible : 0;
+}
+
+JobChange StopGrowth(Job& job, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  recovery.idle_since = absl::InfiniteFuture();
+  if (recovery.growth_to == 0) return JobChange::kNone;
+  recovery.growth_to = 0;
+  recovery.wake = now.steady;
+  return JobChange::kProgress;
+}
+
+JobChange OrderGiveBack(Job& job, int ranks, const std::string& beneficiary, Moment now) {
+  JobRecovery& recovery = job.recovery;
+  if (recovery.give_back_to == ranks) return JobChange::kNone;
+  recovery.give_back_to = ranks;
+  recovery.give_back_for = beneficiary;
+  recovery.wake = now.steady;
+  return JobChange::kProgress;
+}
+
+bool BeginGiveBack(Job& job, Moment now) {
+  const int to = job.recovery.give_back_to;
+  const int extra = Present(job) - to;
+  if (to == 0 || extra <= 0) return false;
+  NextGeneration next;
+  next.planned = true;
+  next.members.assign(job.ranks.begin(), job.ranks.begin() + to);
+  next.spares = job.spares;
+  next.leaving = job.leaving;
+  next.leaving.insert(next.leaving.end(), job.ranks.begin() + to, job.ranks.end());
+  next.reason =
+      absl::StrCat("gives ", extra, extra == 1 ? " extra rank" : " extra ranks", " back, of ",
+                   Present(job), ": ", job.recovery.give_back_for, " waits for slots");
+  BeginGeneration(job, std::move(next), now);
+  return true;
+}
+
+void ForgetGivenBack(Job& job) {
+  if (!IsElastic(job.request) || Present(job) < job.request.ranks) return;
+  const auto seats = static_cast<size_t>(job.ranks.back().seat) + 1;
+  if (job.homes.size() > seats) job.homes.resize(seats);
+}
+
+}  // namespace paceline
