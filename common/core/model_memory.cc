@@ -57,6 +57,11 @@ MemoryPart RecomputedBlock(const LlamaTraining& training) {
           training.tokens * bytes};
 }
 
+// Of a parameter, its gradient, and each value of the optimizer's state.
+double ValueBytes(const LlamaTraining& training) {
+  return training.bf16_weights ? kBfloat16 : kFloat;
+}
+
 // Those that a rank updates.
 double ParametersOfRank(const LlamaTraining& training) {
   return std::ceil(LlamaParameters(training.size) / training.shards);
@@ -91,7 +96,8 @@ std::vector<MemoryPart> GatheredBlock(const LlamaTraining& training) {
 // Weights that autocast has cast for the forward pass. They are kept for the backward pass, unless
 // that casts them again; a block's two norms are not cast.
 std::vector<MemoryPart> Casts(const LlamaTraining& training) {
-  if (!training.bf16 || training.checkpoint_activations || training.shards > 1) return {};
+  const bool casts = training.bf16 && !training.bf16_weights;
+  if (!casts || training.checkpoint_activations || training.shards > 1) return {};
   return {Part("matrices of the blocks in bfloat16", BlockMatrices(training.size), kBfloat16)};
 }
 
@@ -130,16 +136,23 @@ double TotalBytes(const std::vector<MemoryPart>& parts) {
 
 double LlamaCopyBytes(const LlamaTraining& training) {
   constexpr int kLevelFloats = 2;  // At least: residuals of means are few, if ranks are many.
-  const int floats = 1 + training.optimizer_floats + kLevelFloats * training.int8_levels;
-  return ParametersOfRank(training) * kFloat * floats;
+  double bytes = ValueBytes(training) * (1 + training.optimizer_values);
+  if (training.bf16_weights) bytes += kBfloat16;
+  bytes += kFloat * kLevelFloats * training.int8_levels;
+  return ParametersOfRank(training) * bytes;
 }
 
 std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   const double parameters = ParametersOfRank(training);
-  const MemoryPart gradients = Part("gradients, float32", parameters, kFloat);
-  std::vector<MemoryPart> always{Part("parameters, float32", parameters, kFloat)};
-  if (training.optimizer_floats > 0) {
-    always.push_back(Part("optimizer state", parameters, kFloat * training.optimizer_floats));
+  const double each = ValueBytes(training);
+  const char* const type = training.bf16_weights ? "bfloat16" : "float32";
+  const MemoryPart gradients = Part(absl::StrCat("gradients, ", type), parameters, each);
+  std::vector<MemoryPart> always{Part(absl::StrCat("parameters, ", type), parameters, each)};
+  if (training.bf16_weights) {
+    always.push_back(Part("compensation of their rounding, bfloat16", parameters, kBfloat16));
+  }
+  if (training.optimizer_values > 0) {
+    always.push_back(Part("optimizer state", parameters, each * training.optimizer_values));
   }
   if (training.copies > 0) {
     always.push_back(Part("copies of the state, its own and another rank's", training.copies,

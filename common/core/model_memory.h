@@ -16,12 +16,14 @@ namespace paceline {
 struct LlamaTraining {
   LlamaSize size;
   double tokens = 1;  // Of a rank's forward pass: samples times sequence length.
-  bool bf16 = false;  // Matrix products in bfloat16; weights are float32 all the same.
+  bool bf16 = false;  // Matrix products in bfloat16.
+  // Weights, gradients and optimizer state too, with a compensation of each weight; else float32.
+  bool bf16_weights = false;
   int shards = 1;  // Ranks that hold the float32 weights, gradients and optimizer state together.
   // With shards: 2, each rank has whole weights besides; 3, those of blocks one block at a time.
   int zero_stage = 2;
   bool checkpoint_activations = false;
-  int optimizer_floats = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
+  int optimizer_values = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;  // They are not freed before the next forward pass.
   int int8_levels = 0;  // Of the ladder: each has a reference and residuals of all parameters.
   int copies = 0;       // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).

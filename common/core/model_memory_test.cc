@@ -22,7 +22,7 @@ LlamaTraining Train8b() {
   training.tokens = 8192;
   training.bf16 = true;
   training.checkpoint_activations = true;
-  training.optimizer_floats = 2;
+  training.optimizer_values = 2;
   return training;
 }
 
@@ -44,6 +44,23 @@ TEST(ModelMemoryTest, TheOptimizersStepNeedsMostWhereActivationsAreSmall) {
   EXPECT_EQ(TotalBytes(LlamaMemory(Train8b())), 128'484'179'968);
   EXPECT_THAT(Kinds(Train8b()),
               ElementsAre("parameters, float32", "optimizer state", "gradients, float32"));
+}
+
+TEST(ModelMemoryTest, Bfloat16WeightsAndTheirCompensation) {
+  LlamaTraining training = Train8b();
+  training.bf16_weights = true;
+  // 8,030,261,248 parameters * (2 + 2 + 4 + 2) B.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 80'302'612'480);
+  EXPECT_THAT(Kinds(training),
+              ElementsAre("parameters, bfloat16", "compensation of their rounding, bfloat16",
+                          "optimizer state", "gradients, bfloat16"));
+  // Without the gradients; two floats for the level.
+  training.int8_levels = 1;
+  EXPECT_EQ(LlamaCopyBytes(training), 8'030'261'248.0 * (8 + 8));
+  // Nothing is cast for the forward pass.
+  training.checkpoint_activations = false;
+  training.gradients_stay = true;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 80'302'612'480 + 40'802'189'312 + 525'336'576);
 }
 
 TEST(ModelMemoryTest, GradientsThatStayAreThereInTheForwardPass) {
@@ -78,11 +95,11 @@ TEST(ModelMemoryTest, ASmallLlamaInFloat32) {
   LlamaTraining training;
   training.size = kDebug;
   training.tokens = 32 * 256;
-  training.optimizer_floats = 2;
+  training.optimizer_values = 2;
   // 6,163,712 parameters * 12 B; 6 blocks * 8192 tokens * (8 * 256 + 4 * (6 * 256 + 3 * 768)) B;
   // one chunk of 8192 * 2048 logits, 8 B each.
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 73'964'544 + 855'638'016 + 134'217'728);
-  training.optimizer_floats = 0;
+  training.optimizer_values = 0;
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 24'654'848 + 855'638'016 + 134'217'728);
 }
 

@@ -226,6 +226,15 @@ TEST_F(ExportTest, HuggingFaceDirectoryOfOneFile) {
 )");
 }
 
+TEST_F(ExportTest, WeightsThatAreBfloat16AreSaidToBe) {
+  std::string spec = kLlama;
+  spec.insert(1, R"("precision": "BF16_FULL", )");
+  const CheckpointFiles checkpoint = Checkpoint(spec);
+  const auto result = ExportHuggingFace(checkpoint, out_, ExportOptions());
+  ASSERT_TRUE(result.ok()) << result.status();
+  EXPECT_THAT(Contents(out_ + "/config.json"), HasSubstr(R"("torch_dtype": "bfloat16")"));
+}
+
 TEST_F(ExportTest, FilesAreSplitAtTheLimit) {
   const CheckpointFiles checkpoint = Checkpoint(kLlama);
   ExportOptions options;

@@ -8,6 +8,8 @@ namespace paceline {
 
 std::string LlamaConfigJson(const v1::JobSpec& spec, FloatFormat floats) {
   const v1::Llama& llama = spec.model().llama();
+  // Weights that are saved in bfloat16 are exported as they are.
+  const bool is_bf16 = spec.precision() == v1::BF16_FULL;
   nlohmann::json json = {
       {"architectures", {"LlamaForCausalLM"}},
       {"model_type", "llama"},
@@ -25,7 +27,7 @@ std::string LlamaConfigJson(const v1::JobSpec& spec, FloatFormat floats) {
       {"hidden_act", "silu"},
       {"attention_bias", false},
       {"mlp_bias", false},
-      {"torch_dtype", TorchNameOf(floats)},
+      {"torch_dtype", TorchNameOf(is_bf16 ? FloatFormat::kBf16 : floats)},
       // A job has no tokenizer; LlamaConfig's defaults would be another tokenizer's.
       {"bos_token_id", nullptr},
       {"eos_token_id", nullptr},

@@ -138,7 +138,9 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   CheckExport(spec.export_final(), problems);
   CheckGradientFormat(spec, problems);
   CheckTimeouts(spec, problems);
-  if (built_in) CheckCudaGraph(spec, problems);
+  if (!built_in) return;
+  CheckCudaGraph(spec, problems);
+  CheckPrecision(spec, problems);
 }
 
 }  // namespace

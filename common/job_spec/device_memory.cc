@@ -31,10 +31,11 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
                    llama.ffn_dim(), llama.vocab_size(), llama.tie_embeddings()};
   training.tokens = static_cast<double>(spec.batch_per_rank()) *
                     static_cast<double>(spec.data().sequence_length());
-  training.bf16 = spec.precision() == v1::BF16;
+  training.bf16_weights = spec.precision() == v1::BF16_FULL;
+  training.bf16 = spec.precision() == v1::BF16 || training.bf16_weights;
   training.checkpoint_activations = llama.checkpoint_activations();
-  if (spec.optimizer().has_adamw()) training.optimizer_floats = 2;
-  if (spec.optimizer().sgd().momentum() > 0) training.optimizer_floats = 1;
+  if (spec.optimizer().has_adamw()) training.optimizer_values = 2;
+  if (spec.optimizer().sgd().momentum() > 0) training.optimizer_values = 1;
   training.shards = std::max(1, spec.shards());
   training.zero_stage = spec.zero_stage();
   const bool in_buckets = training.shards == 1 && spec.ranks() > 1 && spec.strategy().has_ddp();
@@ -76,7 +77,7 @@ Change WithCheckpointing(Change change) {
 }
 
 Change WithBf16(Change change) {
-  if (change.spec.precision() == v1::BF16) return change;
+  if (TrainingOf(change.spec).bf16) return change;
   change.spec.set_precision(v1::BF16);
   AddKey("precision: bf16", change);
   return change;

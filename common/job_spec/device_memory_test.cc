@@ -134,6 +134,19 @@ TEST(DeviceMemoryTest, KeysThatHelpTogether) {
                        "true, precision: bf16 (112.9 GiB)"));
 }
 
+// 6,163,712 parameters: 8 bytes instead of 12 for each, and nothing is cast.
+TEST(DeviceMemoryTest, Bfloat16WeightsTakeLess) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 32, 256);
+  spec.mutable_optimizer()->mutable_adamw()->set_beta2(0.95);
+  spec.set_precision(v1::BF16_FULL);
+  // 6 blocks * 8192 tokens * (8 * 256 + 2 * (6 * 256 + 3 * 768)) B, and logits.
+  constexpr int64_t kNeeded = 6'163'712 * 8 + int64_t{6} * 8192 * 9'728 + 134'217'728;
+  EXPECT_EQ(Problem(spec, kNeeded), "");
+  EXPECT_THAT(Problem(spec, kNeeded - 1),
+              HasSubstr("\n  parameters, bfloat16: 6,163,712 x 2 B = 11.8 MiB"
+                        "\n  compensation of their rounding, bfloat16: 6,163,712 x 2 B"));
+}
+
 TEST(DeviceMemoryTest, ABatchThatTheJobMayNotHaveIsNotAdvised) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 6, 256);
   spec.set_ranks(4);

@@ -61,6 +61,8 @@ void CheckRankScale(const v1::JobSpec& spec, ProblemList& problems);
 void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems);
 // The strategy if it is slipstream, and what does not go with that or with auto.
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems);
+// What does not go with bfloat16 weights.
+void CheckPrecision(const v1::JobSpec& spec, ProblemList& problems);
 // What does not go with a sharded model.
 void CheckShards(const v1::JobSpec& spec, ProblemList& problems);
 void CheckCheckpoint(const v1::JobSpec& spec, ProblemList& problems);

@@ -64,6 +64,9 @@ struct OptimizerConfig {
   double beta1 = 0.9;     // For kAdamW.
   double beta2 = 0.999;   // For kAdamW.
   double epsilon = 1e-8;  // For kAdamW.
+  // Parameters, gradients and state are bfloat16, and each parameter has a compensation of its
+  // rounding. Implies TrainerConfig::bf16.
+  bool compensated = false;
 };
 
 enum class WireFormat { kFp32, kFp16, kBf16, kInt8 };
@@ -211,7 +214,7 @@ struct TrainerConfig {
   std::string interface;  // Network interface or address; empty: found by host name.
 
   bool cuda = false;
-  bool bf16 = false;
+  bool bf16 = false;   // Autocast in the forward and backward pass.
   int zero_stage = 2;  // With shards and a built-in model: 2 or 3.
   // The engine is called by a program of the user's own, which brings what these four say of a
   // built-in model; they have their defaults.

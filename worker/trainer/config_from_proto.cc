@@ -117,6 +117,7 @@ void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.data = ReadData(spec.data());
   config.data.vocab_size = config.model.llama.vocab_size;
   config.optimizer = ReadOptimizer(spec.optimizer());
+  config.optimizer.compensated = spec.precision() == v1::BF16_FULL;
   config.schedule = ReadSchedule(spec);
   if (spec.zero_stage() > 0) config.zero_stage = spec.zero_stage();
 }
@@ -320,7 +321,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.threads = proto.threads();
   config.interface = proto.interface();
   config.cuda = spec.device() == v1::CUDA;
-  config.bf16 = spec.precision() == v1::BF16;
+  config.bf16 = spec.precision() == v1::BF16 || spec.precision() == v1::BF16_FULL;
   config.session = spec.session();
   if (!config.session) ReadBuiltIn(spec, config);
   config.steps = spec.steps();

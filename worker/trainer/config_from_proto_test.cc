@@ -274,6 +274,19 @@ TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
   EXPECT_EQ(config->collective_timeout, absl::Seconds(300));
 }
 
+TEST(ConfigFromProtoTest, EachPrecisionArrives) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  const auto read = [&proto](v1::Precision precision) {
+    proto.mutable_spec()->set_precision(precision);
+    const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+    EXPECT_TRUE(config.ok()) << config.status();
+    return std::pair(config->bf16, config->optimizer.compensated);
+  };
+  EXPECT_EQ(read(v1::FP32), std::pair(false, false));
+  EXPECT_EQ(read(v1::BF16), std::pair(true, false));
+  EXPECT_EQ(read(v1::BF16_FULL), std::pair(true, true));
+}
+
 TEST(ConfigFromProtoTest, LlamaArrivesWithAllSizes) {
   v1::TrainerConfig proto = Parse(kWhole);
   v1::Llama* llama = proto.mutable_spec()->mutable_model()->mutable_llama();

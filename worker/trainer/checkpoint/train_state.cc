@@ -192,7 +192,7 @@ void AppendOptimizer(const TrainerConfig& config, const ModelTensors& model,
     for (size_t i = 0; i < slot.tensors.size(); ++i) {
       const NamedTensor& parameter = model.parameters()[i];
       StateTensor kept{absl::StrCat("optimizer/", slot.name, "/", parameter.name), slot.tensors[i],
-                       own_slots};
+                       own_slots && !slot.of_weights};
       if (kept.tensor.sizes() == parameter.tensor.sizes()) kept.slice = parameter.slice;
       state->push_back(std::move(kept));
     }
@@ -205,6 +205,22 @@ void AppendOptimizer(const TrainerConfig& config, const ModelTensors& model,
     state->push_back({each ? absl::StrCat(kStep, "/", model.parameters()[i].name) : kStep,
                       counts[i], several && !one});
   }
+}
+
+// Refuses a checkpoint of weights with a compensation where the job's have none, or the other way
+// round: what its parameters lack would be lost without a word.
+absl::Status CheckCompensation(const StateReader& reader, const Optimizer& optimizer) {
+  const std::string prefix = absl::StrCat("optimizer/", kCompensation, "/");
+  const auto& tensors = reader.manifest().tensors;
+  const bool saved = std::any_of(tensors.begin(), tensors.end(), [&](const ManifestTensor& one) {
+    return absl::StartsWith(one.name, prefix);
+  });
+  if (saved == !CompensationOf(optimizer).empty()) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat(
+      saved ? "it was saved with precision bf16_full, which the job does not have"
+            : "it was saved with another precision than the job's, which is bf16_full",
+      ": resume it with the precision that it has, or give it as init_from, which takes the "
+      "weights alone"));
 }
 
 // All but what is attached. `optimizer`: null where that is attached.
@@ -275,6 +291,7 @@ absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
                           const ModelTensors& model, const Optimizer& optimizer,
                           Attachments* attachments) {
   const at::NoGradGuard no_grad;
+  if (attachments == nullptr) PACELINE_RETURN_IF_ERROR(CheckCompensation(reader, optimizer));
   std::vector<StateTensor> state = Collect(
       config, model, attachments == nullptr ? &optimizer : nullptr, HasOneOptimizer(config, false));
   state.erase(

@@ -4,7 +4,8 @@
 //   model/<buffer>                  own (statistics of BatchNorm), unless frozen
 //   model/<further name>            the same tensor under another name that readers may look for
 //   optimizer/<slot>/<parameter>    equal with ddp, in Slipstream's gradient modes, and where it
-//                                   is averaged; otherwise own
+//                                   is averaged; otherwise own, but for a compensation, which is as
+//                                   equal as the parameters
 //   optimizer/step                  steps that the optimizer made; equal with ddp or such a mode
 //   optimizer/step/<parameter>      instead, one each, where a model may leave parameters unused
 //   averager/gradient_order         with what is attached: gradient_mean.h

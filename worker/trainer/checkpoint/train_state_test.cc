@@ -63,6 +63,26 @@ TEST(TrainStateTest, WhatRanksHaveForThemselvesDependsOnTheStrategy) {
   EXPECT_THAT(OwnNames(Ranks(2, Kind::kHsgd)), Contains("optimizer/exp_avg_sq/weight"));
 }
 
+// Whoever saves has the same weights as all others.
+TEST(TrainStateTest, ACompensationIsAsEqualAsTheParameters) {
+  TestModel model;
+  for (const NamedTensor& one : model.parameters()) {
+    one.tensor.set_data(one.tensor.detach().to(at::kBFloat16));
+  }
+  OptimizerConfig compensated;
+  compensated.compensated = true;
+  compensated.momentum = 0.9;
+  const auto optimizer = MakeOptimizer(compensated, TensorsOf(model.parameters()));
+  std::map<std::string, bool> own;
+  for (const StateTensor& one :
+       CollectState(Ranks(2, StrategyConfig::Kind::kHsgd), model, *optimizer, nullptr)) {
+    own[one.name] = one.own;
+  }
+  EXPECT_TRUE(own.at("optimizer/momentum_buffer/weight"));
+  EXPECT_FALSE(own.at("optimizer/compensation/weight"));
+  EXPECT_FALSE(own.at("optimizer/compensation/scale"));
+}
+
 TEST(TrainStateTest, WhatTheForwardPassChangesIsCopiedAtOnce) {
   const StatePart part = PartOfRank(State(Ranks(1, StrategyConfig::Kind::kDdp)), 0, 1);
   std::vector<std::string> names;

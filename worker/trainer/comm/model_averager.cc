@@ -12,6 +12,8 @@
 
 #include <utility>
 
+#include "worker/trainer/loop/compensated_update.h"
+
 namespace paceline {
 namespace {
 
@@ -38,8 +40,10 @@ int64_t CountValues(const std::vector<at::Tensor>& tensors) {
 
 int64_t AllReduceBytes(int64_t bytes, int ranks) { return 2 * (ranks - 1) * bytes / ranks; }
 
-ModelAverager::ModelAverager(const std::vector<at::Tensor>& parameters)
+ModelAverager::ModelAverager(const std::vector<at::Tensor>& parameters,
+                             std::vector<at::Tensor> compensation)
     : parameters_(Detached(parameters)),
+      compensation_(std::move(compensation)),
       type_(CommonType(parameters)),
       values_(CountValues(parameters)) {}
 
@@ -61,12 +65,18 @@ void ModelAverager::Arrange(const std::vector<at::Tensor>& state, int64_t riders
 at::Tensor ModelAverager::Flat() {
   const at::NoGradGuard no_grad;
   Arrange({}, 0);
-  at::_foreach_copy_(Views(parameters_.size()), parameters_);
+  const std::vector<at::Tensor> views = Views(parameters_.size());
+  at::_foreach_copy_(views, parameters_);
+  AddCompensation(views);
   return buffer_.narrow(0, 0, values_).to(at::kFloat);
 }
 
 std::vector<at::Tensor> ModelAverager::Views(size_t count) const {
   return {views_.begin(), views_.begin() + static_cast<int64_t>(count)};
+}
+
+void ModelAverager::AddCompensation(const std::vector<at::Tensor>& views) const {
+  for (size_t i = 0; i < compensation_.size(); ++i) views[i].add_(compensation_[i]);
 }
 
 // Averages the first `values` of the buffer and sums the `riders` after them.
@@ -96,6 +106,7 @@ int64_t ModelAverager::Average(const Mean& mean) {
   const std::vector<at::Tensor> views = Views(averaged.size());
   latest_ = 0;
   at::_foreach_copy_(views, averaged);
+  AddCompensation(views);
   int64_t bytes = 0;
   if (mean.int8 == nullptr) {
     bytes = Reduce(mean.group, buffer_.narrow(0, 0, values_ + state_values), mean.riders);
@@ -124,6 +135,9 @@ int64_t ModelAverager::Average(const Mean& mean) {
     drift_.copy_(norm, /*non_blocking=*/true);
   }
   at::_foreach_copy_(averaged, views);
+  for (size_t i = 0; i < compensation_.size(); ++i) {
+    SetWeights(views[i], {parameters_[i], compensation_[i]});
+  }
   latest_ = values_ + state_values;
   return bytes;
 }

@@ -1,5 +1,8 @@
 // Replaces parameters by their mean over a group of ranks.
 //
+// Where parameters have a compensation (loop/compensated_update.h), weights are averaged: the sums
+// of both, in float. Both then hold the mean, so that the members have an equal compensation too.
+//
 // The list of parameters is fixed. They are copied to a reused flat buffer, divided by the number
 // of ranks, summed, and copied back in place, so that references to their storage stay valid. As in
 // PyTorch's model averagers, division comes before the sum; results are equal bit for bit if the
@@ -38,16 +41,17 @@ struct Mean {
 
 class ModelAverager {
  public:
-  // `parameters` are averaged; all must be on one device.
-  explicit ModelAverager(const std::vector<at::Tensor>& parameters);
+  // `parameters` are averaged; all must be on one device. `compensation`: of each, or empty.
+  explicit ModelAverager(const std::vector<at::Tensor>& parameters,
+                         std::vector<at::Tensor> compensation = {});
 
   // Returns the bytes that this rank sent.
   int64_t Average(const Mean& mean);
 
-  // The parameters' current values, float [all of them]. Valid until the next call of a method.
+  // The weights' current values, float [all of them]. Valid until the next call of a method.
   at::Tensor Flat();
 
-  // The result of the latest mean: parameters, then state, as one vector, float or wider. Undefined
+  // The result of the latest mean: weights, then state, as one vector, float or wider. Undefined
   // before the first mean; valid until the next call of Average.
   at::Tensor latest() const;
 
@@ -57,17 +61,20 @@ class ModelAverager {
 
  private:
   std::vector<at::Tensor> Views(size_t count) const;  // The first `count`.
+  // Adds the compensation to parameters that were copied to the first views.
+  void AddCompensation(const std::vector<at::Tensor>& views) const;
   int64_t Reduce(Group& group, const at::Tensor& values, const at::Tensor& riders);
   // Makes buffer_ large enough and sets views_.
   void Arrange(const std::vector<at::Tensor>& state, int64_t riders);
 
   const std::vector<at::Tensor> parameters_;  // Detached, with the storage of the originals.
-  const at::ScalarType type_;                 // Of buffer_'s elements.
-  const int64_t values_;                      // Elements of all parameters.
-  at::Tensor buffer_;                         // Holds parameters, state and riders.
-  std::vector<at::Tensor> views_;             // Into buffer_: parameters, then state.
-  int64_t latest_ = 0;                        // Number of values of the latest mean in buffer_.
-  at::Tensor drift_;                          // On the host; undefined before the first mean.
+  const std::vector<at::Tensor> compensation_;
+  const at::ScalarType type_;      // Of buffer_'s elements.
+  const int64_t values_;           // Elements of all parameters.
+  at::Tensor buffer_;              // Holds parameters, state and riders.
+  std::vector<at::Tensor> views_;  // Into buffer_: parameters, then state.
+  int64_t latest_ = 0;             // Number of values of the latest mean in buffer_.
+  at::Tensor drift_;               // On the host; undefined before the first mean.
 };
 
 // Bytes that each of `ranks` ranks sends in an all-reduce of `bytes`: 2 (n - 1) / n of it.

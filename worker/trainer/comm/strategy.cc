@@ -132,7 +132,7 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       first_step(start.step),
       gradients(parameters, config.gradient_format, config.model.unused_parameters,
                 std::move(start.memory.gradient_order), std::move(start.on_gradient_group)),
-      averager(TensorsOf(parameters)),
+      averager(TensorsOf(parameters), std::move(start.compensation)),
       riders(
           at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
       progress(control_in),

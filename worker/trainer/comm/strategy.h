@@ -81,6 +81,8 @@ struct StrategyStart {
   std::function<void()> on_applied = {};
   // As for GradientMean.
   std::function<void(Group*)> on_gradient_group = {};
+  // As for ModelAverager; equal on all ranks, unless it resumes.
+  std::vector<at::Tensor> compensation = {};
 };
 
 class Strategy {

@@ -1,6 +1,7 @@
 // The effect of one plan on gradients, parameters and state.
 #include "worker/trainer/comm/strategy.h"
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -11,8 +12,10 @@
 #include <utility>
 #include <vector>
 
+#include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/comm/testing/test_rank.h"
+#include "worker/trainer/loop/compensated_update.h"
 
 namespace paceline {
 namespace {
@@ -49,6 +52,36 @@ TEST(StrategyTest, HsgdGivesTheValuesOfPyTorch) {
   EXPECT_THAT(warm[3], ElementsAre(4, 8, 12, 16, 20, 24, 28, 32));
   EXPECT_THAT(warm[5], ElementsAre(13.5, 14.5, 15.5, 16.5, 37.5, 38.5, 39.5, 40.5));
   EXPECT_THAT(warm[8], Each(40.5));
+}
+
+// In bfloat16 the weights of all ranks, and their mean, are 1.
+TEST(StrategyTest, TheMeanOfCompensatedWeightsIsThatOfTheWholeWeights) {
+  RunRanks(Job(4, Kind::kHsgd), [](const TrainerConfig& config, Groups& groups) {
+    const CompensatedWeights weights{at::empty({3}, at::kBFloat16), at::empty({3}, at::kBFloat16)};
+    SetWeights(at::full({3}, 1 + 0x1p-10 * config.rank(), at::kFloat), weights);
+    EXPECT_EQ(weights.parameter[2].item<float>(), 1);
+    ModelAverager averager({weights.parameter}, {weights.compensation});
+    EXPECT_EQ(averager.Flat()[2].item<float>(), 1 + 0x1p-10F * static_cast<float>(config.rank()));
+    averager.Average({groups.all(), {}, at::Tensor()});
+    EXPECT_EQ(weights.parameter[2].item<float>(), 1);
+    EXPECT_EQ(weights.compensation[2].item<float>(), 1.5F * 0x1p-10F);
+    EXPECT_EQ(averager.latest()[2].item<float>(), 1 + 1.5F * 0x1p-10F);
+  });
+}
+
+TEST(StrategyTest, AStrategyAveragesWithTheCompensationItIsGiven) {
+  RunRanks(Job(2, Kind::kLocalSgd), [](const TrainerConfig& config, Groups& groups) {
+    const CompensatedWeights weights{at::zeros({3}, at::kBFloat16), at::zeros({3}, at::kBFloat16)};
+    StrategyStart start = StartOf(groups, config, Plan(1, {{1, {2}}}));
+    start.compensation = {weights.compensation};
+    FakeControl control;
+    at::Tensor parameter = weights.parameter;
+    Strategy strategy(groups, config, std::move(start), {{"a", parameter.requires_grad_()}}, {},
+                      control);
+    SetWeights(at::full({3}, 1 + 0x1p-10 * config.rank(), at::kFloat), weights);
+    EXPECT_TRUE(strategy.AfterStep(0, at::Tensor(), [] {}).all_equal);
+    EXPECT_EQ(weights.compensation[0].item<float>(), 0x1p-11F);
+  });
 }
 
 TEST(StrategyTest, LocalSgdCountsFromTheWarmup) {

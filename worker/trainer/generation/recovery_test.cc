@@ -97,6 +97,11 @@ TEST_F(TrainerRecoveryTest, TwoAtOnceAreReplacedBySpareAndNewProcess) {
                  Of(4, {0, 3}));
 }
 
+TEST_F(TrainerRecoveryTest, Bfloat16WeightsAndTheirCompensationAreHandedOver) {
+  LoseAndCompare("precision: BF16_FULL optimizer { adamw { beta2: 0.95 } learning_rate: 0.01 } ",
+                 Of(3, {1}));
+}
+
 // In the forward pass, the backward pass, the exchange, and the log's mean.
 TEST_F(TrainerRecoveryTest, AtAnyMomentOfAStep) {
   const auto undisturbed = RunUndisturbed(3, "");

@@ -18,6 +18,7 @@
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
 #include "worker/trainer/generation/whole_state.h"
+#include "worker/trainer/loop/compensated_update.h"
 #include "worker/trainer/loop/gradients.h"
 
 namespace paceline {
@@ -200,17 +201,22 @@ class Transfers {
   std::vector<at::Tensor> MeanParts(bool with_state) const {
     std::vector<at::Tensor> parts = TensorsOf(rendezvous_.model.parameters());
     if (!with_state) return parts;
-    for (const at::Tensor& tensor : TensorsOf(rendezvous_.optimizer.Slots())) {
-      parts.push_back(tensor);
-    }
+    for (const at::Tensor& tensor : AveragedState(rendezvous_.optimizer)) parts.push_back(tensor);
     return parts;
   }
 
   // `mean`: the parts' values, flat; further values are ignored.
-  static void PutMean(const at::Tensor& mean, const std::vector<at::Tensor>& parts) {
+  void PutMean(const at::Tensor& mean, const std::vector<at::Tensor>& parts) const {
+    const std::vector<at::Tensor> compensation = CompensationOf(rendezvous_.optimizer);
     int64_t offset = 0;
-    for (const at::Tensor& part : parts) {
-      part.detach().copy_(mean.narrow(0, offset, part.numel()).view(part.sizes()));
+    for (size_t i = 0; i < parts.size(); ++i) {
+      const at::Tensor part = parts[i].detach();
+      const at::Tensor value = mean.narrow(0, offset, part.numel()).view(part.sizes());
+      if (i < compensation.size()) {
+        SetWeights(value, {part, compensation[i]});
+      } else {
+        part.copy_(value);
+      }
       offset += part.numel();
     }
   }

@@ -17,7 +17,9 @@ namespace paceline {
 
 class TinyModel : public Model {
  public:
-  TinyModel() : Model(at::kCPU) { AddParameter("weight", at::zeros({3})); }
+  explicit TinyModel(at::ScalarType type) : Model(at::kCPU) {
+    AddParameter("weight", at::zeros({3}, type));
+  }
   at::Tensor Loss(const Batch& /*batch*/) override { return parameters()[0].tensor.sum(); }
   Score Evaluate(const Batch& /*batch*/) override { return {}; }
 };
@@ -27,6 +29,7 @@ struct RendezvousRank {
   RendezvousRank(const TrainerConfig& config_in, const TrainingPlan& plan_in)
       : config(config_in),
         plan(plan_in),
+        model(config.optimizer.compensated ? at::kBFloat16 : at::kFloat),
         optimizer(MakeOptimizer(config.optimizer, TensorsOf(model.parameters()))),
         undo(model) {
     undo.Keep();
@@ -99,8 +102,10 @@ struct RendezvousRank {
 // `arrange` sets each rank's state before the rendezvous; `check` runs afterwards.
 inline void RunRendezvousOfAll(int ranks, const TrainingPlan& plan,
                                const std::function<void(RendezvousRank&)>& arrange,
-                               const std::function<void(RendezvousRank&)>& check, int shards = 1) {
+                               const std::function<void(RendezvousRank&)>& check, int shards = 1,
+                               const OptimizerConfig& optimizer = {}) {
   TrainerConfig job;
+  job.optimizer = optimizer;
   job.member.world_size = ranks;
   job.member.shards = shards;
   job.member.generation = 2;

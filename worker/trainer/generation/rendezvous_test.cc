@@ -96,6 +96,25 @@ TEST(RendezvousTest, AStepAndThenItsMeanAreTaken) {
       });
 }
 
+TEST(RendezvousTest, WhoTakesAMeanOfCompensatedWeightsHasAllOfIt) {
+  constexpr float kMean = 1 + 0x1p-10F;  // In bfloat16 it is 1.
+  OptimizerConfig compensated;
+  compensated.compensated = true;
+  RunRendezvousOfAll(
+      4, Pairs(),
+      [](RendezvousRank& rank) {
+        rank.Set(5);
+        if (rank.config.rank() == 3) return rank.Cut({0, 4});
+        rank.SetMean(kMean, 10);
+      },
+      [](RendezvousRank& rank) {
+        if (rank.config.rank() != 3) return;
+        EXPECT_EQ(rank.value(), 1);
+        EXPECT_EQ(CompensationOf(*rank.optimizer)[0][0].item<float>(), 0x1p-10F);
+      },
+      /*shards=*/1, compensated);
+}
+
 // In a warm-up, ranks sometimes exchange figures only; an old mean is not part of that exchange.
 TEST(RendezvousTest, AnExchangeOfFiguresGivesNoParameters) {
   RunRendezvousOfAll(

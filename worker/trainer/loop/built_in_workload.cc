@@ -50,6 +50,14 @@ int64_t BatchesOf(const Member& member, int64_t samples) {
   return (share + member.batch - 1) / member.batch;
 }
 
+// Rounds the parameters to bfloat16, in place.
+void RoundParameters(const ModelTensors& model) {
+  const at::NoGradGuard no_grad;
+  for (const NamedTensor& one : model.parameters()) {
+    one.tensor.set_data(one.tensor.detach().to(at::kBFloat16));
+  }
+}
+
 const char* NameOf(ModelConfig::Kind kind) {
   switch (kind) {
     case ModelConfig::Kind::kResNet18:
@@ -79,6 +87,7 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
   PACELINE_ASSIGN_OR_RETURN(model_,
                             MakeModel(config_.model, train_data_->format(), config_.seed, device));
   PACELINE_RETURN_IF_ERROR(model_->CheckBatch(config_.member.batch, config_.member.world_size));
+  if (config_.optimizer.compensated) RoundParameters(*model_);
   if (config_.member.shards > 1) Shard();
   optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
   learning_rate_ = MakeLearningRate(device);

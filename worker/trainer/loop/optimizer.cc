@@ -12,6 +12,8 @@
 #include <optional>
 #include <utility>
 
+#include "worker/trainer/loop/compensated_optimizer.h"
+
 namespace paceline {
 namespace {
 
@@ -147,6 +149,21 @@ std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots) {
   return tensors;
 }
 
+std::vector<at::Tensor> AveragedState(const Optimizer& optimizer) {
+  std::vector<OptimizerSlot> slots;
+  for (OptimizerSlot& slot : optimizer.Slots()) {
+    if (!slot.of_weights) slots.push_back(std::move(slot));
+  }
+  return TensorsOf(slots);
+}
+
+std::vector<at::Tensor> CompensationOf(const Optimizer& optimizer) {
+  for (const OptimizerSlot& slot : optimizer.Slots()) {
+    if (slot.of_weights) return slot.tensors;
+  }
+  return {};
+}
+
 at::Tensor MakeLearningRate(c10::Device device) {
   return at::zeros(
       {}, at::TensorOptions().device(device).dtype(device.is_cpu() ? at::kDouble : at::kFloat));
@@ -154,6 +171,7 @@ at::Tensor MakeLearningRate(c10::Device device) {
 
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerConfig& config,
                                          std::vector<at::Tensor> parameters) {
+  if (config.compensated) return MakeCompensatedOptimizer(config, std::move(parameters));
   if (config.kind == OptimizerConfig::Kind::kAdamW) {
     return std::make_unique<AdamWOptimizer>(config, std::move(parameters));
   }

@@ -1,8 +1,9 @@
 // Updates the parameters from their gradients.
 //
 // One fused kernel handles all parameters; results equal those of torch.optim.SGD and
-// torch.optim.AdamW. Equal parameters and gradients give equal results, so ranks that start equal
-// stay equal.
+// torch.optim.AdamW. With OptimizerConfig::compensated, parameters are bfloat16 and have their own
+// rules (compensated_update.h). Equal parameters and gradients give equal results, so ranks that
+// start equal stay equal.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_LOOP_OPTIMIZER_H_
@@ -19,10 +20,16 @@
 
 namespace paceline {
 
+// The slot of a compensation.
+inline constexpr char kCompensation[] = "compensation";
+
 // One tensor per parameter, under the name that torch.optim gives it.
 struct OptimizerSlot {
   std::string name;
   std::vector<at::Tensor> tensors;
+  // It belongs to the weights: their compensation, with which ranks are equal when their parameters
+  // are.
+  bool of_weights = false;
 };
 
 class Optimizer {
@@ -42,7 +49,7 @@ class Optimizer {
                       const at::Tensor& skip) = 0;
 
   // State with the shape of the parameters: nothing (SGD without momentum), "momentum_buffer", or
-  // (AdamW) "exp_avg" and "exp_avg_sq".
+  // (AdamW) "exp_avg" and "exp_avg_sq"; then "compensation", where there is one.
   virtual std::vector<OptimizerSlot> Slots() const = 0;
 
   // Number of steps made, a float scalar per parameter: all equal, unless some parameters had no
@@ -62,13 +69,18 @@ class Optimizer {
   const std::vector<at::Tensor> parameters_;
 };
 
-// The tensors of all slots, one slot after the other: averaged if the optimizer's state is.
+// The tensors of all slots, one slot after the other.
 std::vector<at::Tensor> TensorsOf(const std::vector<OptimizerSlot>& slots);
+// Those that are averaged if the optimizer's state is: not those of the weights.
+std::vector<at::Tensor> AveragedState(const Optimizer& optimizer);
+// The compensation of each parameter; empty: there is none.
+std::vector<at::Tensor> CompensationOf(const Optimizer& optimizer);
 
 // A scalar for Optimizer::Step.
 at::Tensor MakeLearningRate(c10::Device device);
 
-// `parameters` must be float leaves on one device.
+// `parameters` must be float leaves on one device; contiguous bfloat16 ones if they are
+// compensated.
 std::unique_ptr<Optimizer> MakeOptimizer(const OptimizerConfig& config,
                                          std::vector<at::Tensor> parameters);
 

@@ -59,9 +59,10 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                           position.mean_prepared = false;
                           if (std::exchange(position.exchanged, true)) ++position.means;
                         },
-                        GradientGroupListener(parts.workload)},
+                        GradientGroupListener(parts.workload),
+                        CompensationOf(parts.workload.optimizer())},
           parts.workload.model().parameters(),
-          [this] { return TensorsOf(parts_.workload.optimizer().Slots()); }, parts.control),
+          [this] { return AveragedState(parts_.workload.optimizer()); }, parts.control),
       profiler_(ProfilerOptions(parts)),
       report_({config_, parts.workload.model(), parts.control, parts.platform,
                [this](RankFigures* figures) {

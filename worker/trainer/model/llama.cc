@@ -58,12 +58,15 @@ class Block : public Recomputable {
 
   // Input and output are [batch, length, dim].
   at::Tensor Compute(const at::Tensor& x) const override {
-    const at::Tensor h =
-        x.add(Attention(ForProducts(RmsNorm(x, weights_.attention_norm, config_.norm_epsilon))));
-    return h.add(FeedForward(ForProducts(RmsNorm(h, weights_.ffn_norm, config_.norm_epsilon))));
+    const at::Tensor h = x.add(Attention(ForProducts(Normalized(x, weights_.attention_norm))));
+    return h.add(FeedForward(ForProducts(Normalized(h, weights_.ffn_norm))));
   }
 
  private:
+  at::Tensor Normalized(const at::Tensor& x, const at::Tensor& weight) const {
+    return RmsNorm(x, Widened(weight), config_.norm_epsilon);
+  }
+
   at::Tensor Attention(const at::Tensor& x) const {
     const int64_t batch = x.size(0);
     const int64_t length = x.size(1);
@@ -160,7 +163,7 @@ class Llama : public Classifier {
  private:
   // The normalised residual stream behind the last block: [batch, length, dim].
   at::Tensor Hidden(const at::Tensor& tokens) const {
-    at::Tensor x = at::embedding(embedding_, tokens);
+    at::Tensor x = at::embedding(Widened(embedding_), tokens);
     for (const Block& block : blocks_) {
       if (config_.checkpoint_activations && x.requires_grad()) {
         x = Checkpointed(block, x);
@@ -170,7 +173,7 @@ class Llama : public Classifier {
       x = block.Compute(x);
       block.End();
     }
-    return RmsNorm(x, norm_, config_.norm_epsilon);
+    return RmsNorm(x, Widened(norm_), config_.norm_epsilon);
   }
 
   int64_t ChunkTokensOf(const Batch& batch) const {

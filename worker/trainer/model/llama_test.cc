@@ -125,6 +125,41 @@ TEST(LlamaTest, Bf16IsCloseToFp32) {
   EXPECT_NE(loss.item<double>(), expected);
 }
 
+// What is computed in float stays so: norms, the residual stream, the sums over equal tokens.
+TEST(LlamaTest, Bfloat16WeightsGiveAboutTheGradientsOfCastOnes) {
+  for (const bool saves_memory : {false, true}) {
+    LlamaConfig config = SmallConfig();
+    config.checkpoint_activations = saves_memory;
+    const int64_t chunk_bytes = saves_memory ? 4 * 50 * 7 : kLogitsChunkBytes;
+    const std::unique_ptr<Classifier> cast = Make(config, chunk_bytes);
+    const std::unique_ptr<Classifier> narrow = Make(config, chunk_bytes);
+    for (const NamedTensor& one : narrow->parameters()) {
+      one.tensor.set_data(one.tensor.detach().to(at::kBFloat16));
+    }
+    const Batch batch = MakeBatch(2);
+    at::Tensor expected;
+    at::Tensor loss;
+    {
+      const Autocast autocast(true, at::kCPU);
+      expected = cast->Loss(batch);
+      loss = narrow->Loss(batch);
+    }
+    EXPECT_EQ(loss.scalar_type(), at::kFloat);
+    EXPECT_NEAR(loss.item<double>(), expected.item<double>(), 1e-2);
+    expected.backward();
+    loss.backward();
+    for (size_t i = 0; i < narrow->parameters().size(); ++i) {
+      const at::Tensor gradient = narrow->parameters()[i].tensor.grad();
+      const at::Tensor wide = cast->parameters()[i].tensor.grad();
+      EXPECT_EQ(gradient.scalar_type(), at::kBFloat16);
+      EXPECT_LE(gradient.sub(wide).norm().item<double>(), 0.05 * wide.norm().item<double>())
+          << narrow->parameters()[i].name;
+    }
+    const Autocast autocast(true, at::kCPU);
+    EXPECT_NEAR(narrow->Evaluate(batch).loss, cast->Evaluate(batch).loss, 0.5);
+  }
+}
+
 // Matrices of a block that are NaN unless they are gathered.
 class FreedWeights : public GatheredWeights {
  public:

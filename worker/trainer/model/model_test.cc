@@ -1,6 +1,7 @@
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/std.h>
+#include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/testing/rank_threads.h"
+#include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/model/models.h"
 
 namespace paceline {
@@ -81,6 +83,29 @@ TEST(ModelTest, OnlyTrainingMovesTheRunningStatistics) {
   model->Forward(images);
   EXPECT_EQ(count.item<int64_t>(), 1);
   EXPECT_GT(mean.abs().sum().item<float>(), 0);
+}
+
+TEST(ModelTest, ResNet18TrainsWithBfloat16Weights) {
+  const std::unique_ptr<Model> model = MakeResNet(0);
+  for (const NamedTensor& one : model->parameters()) {
+    one.tensor.set_data(one.tensor.detach().to(at::kBFloat16));
+  }
+  Batch batch;
+  batch.inputs = at::randn({4, 3, 32, 32});
+  batch.targets = at::zeros({4}, at::kLong);
+  at::Tensor loss;
+  {
+    const Autocast autocast(true, at::kCPU);
+    loss = model->Loss(batch);
+  }
+  loss.backward();
+  for (const NamedTensor& one : model->parameters()) {
+    EXPECT_EQ(one.tensor.grad().scalar_type(), at::kBFloat16) << one.name;
+    EXPECT_TRUE(one.tensor.grad().isfinite().all().item<bool>()) << one.name;
+  }
+  const at::Tensor mean = Find(model->buffers(), "bn1.running_mean");
+  EXPECT_EQ(mean.scalar_type(), at::kFloat);
+  EXPECT_GT(mean.abs().sum().item<double>(), 0);
 }
 
 TEST(ModelTest, MlpHasOneLayerMoreThanHiddenWidths) {

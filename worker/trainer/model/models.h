@@ -2,7 +2,9 @@
 #ifndef WORKER_TRAINER_MODEL_MODELS_H_
 #define WORKER_TRAINER_MODEL_MODELS_H_
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
+#include <c10/core/ScalarType.h>
 
 #include <cstdint>
 #include <memory>
@@ -32,6 +34,11 @@ std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequenc
 absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(const std::string& file,
                                                        const SampleFormat& format,
                                                        at::Device device);
+
+// In float32, unless it is that or wider: for weights in whose gradients many terms are added up.
+inline at::Tensor Widened(const at::Tensor& x) {
+  return x.to(c10::promoteTypes(at::kFloat, x.scalar_type()));
+}
 
 // Operations of forward and backward pass when the forward pass takes this many multiply-adds: two
 // per multiply-add, and twice as many again for the gradients of inputs and weights.

@@ -133,7 +133,10 @@ class ResNet18 : public Classifier {
     return block;
   }
 
-  at::Tensor Normalize(const BatchNormState& norm, const at::Tensor& x) {
+  at::Tensor Normalize(BatchNormState norm, const at::Tensor& x) {
+    // Like the running values; both are small.
+    norm.weight = Widened(norm.weight);
+    norm.bias = Widened(norm.bias);
     constexpr double kMomentum = 0.1;
     constexpr double kEpsilon = 1e-5;
     if (training() && group_ != nullptr) {

@@ -54,6 +54,9 @@ class ResumeTest : public SavingTest {
 
 constexpr char kAdamW[] = "optimizer { adamw {} learning_rate: 0.01 } schedule { cosine {} } ";
 
+constexpr char kFullBf16[] =
+    "precision: BF16_FULL optimizer { adamw { beta2: 0.95 } learning_rate: 0.01 } ";
+
 TEST_F(ResumeTest, OneRankGoesOnExactly) { ExpectSameAfter(7, 1, kAdamW); }
 
 TEST_F(ResumeTest, FourRanksGoOnExactly) { ExpectSameAfter(11, 4, kAdamW); }
@@ -93,6 +96,32 @@ TEST_F(ResumeTest, Int8AveragesGoOnExactly) {
   ExpectSameAfter(9, 4,
                   "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 size: 4 "
                   "format: WIRE_FORMAT_INT8 } } } ");
+}
+
+TEST_F(ResumeTest, Bfloat16WeightsGoOnExactly) {
+  ExpectSameAfter(7, 2, kFullBf16, "adamw");
+  ExpectSameAfter(5, 2, "precision: BF16_FULL clip_grad_norm: 0.5 ", "sgd");
+  ExpectSameAfter(9, 4,
+                  absl::StrCat(kFullBf16,
+                               "strategy { hsgd { ladder { period: 2 size: 2 } ladder { period: 4 "
+                               "size: 4 format: WIRE_FORMAT_INT8 } } } "),
+                  "levels");
+}
+
+TEST_F(ResumeTest, AnotherPrecisionIsRefused) {
+  RunJob(Spec(1, kFullBf16 + SaveTo("full", "every_steps: 10")));
+  RunJob(Spec(1, kAdamW + SaveTo("wide", "every_steps: 10")));
+  const auto refusal = [this](const std::string& changes, const std::string& checkpoint) {
+    const auto daemon = MakeDaemon();
+    daemon->Launch(Spec(1, changes + SaveTo("again")), 2, Checkpoint(checkpoint, 10));
+    EXPECT_TRUE(daemon->Serve());
+    EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_RESTORE);
+    return daemon->LastWords(0).error().message();
+  };
+  EXPECT_THAT(refusal(kAdamW, "full"),
+              HasSubstr("it was saved with precision bf16_full, which the job does not have"));
+  EXPECT_THAT(refusal(kFullBf16, "wide"),
+              HasSubstr("with another precision than the job's, which is bf16_full"));
 }
 
 // With weights that never change and batches of one, a sample's loss identifies it.
