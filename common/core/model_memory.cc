@@ -130,7 +130,10 @@ double TotalBytes(const std::vector<MemoryPart>& parts) {
 
 double LlamaCopyBytes(const LlamaTraining& training) {
   constexpr int kLevelFloats = 2;  // At least: residuals of means are few, if ranks are many.
-  const int floats = 1 + training.optimizer_floats + kLevelFloats * training.int8_levels;
+  // A level that has both keeps point and reference once.
+  const int floats = 1 + training.optimizer_floats + kLevelFloats * training.int8_levels +
+                     training.outer_levels +
+                     std::max(0, training.outer_levels - training.int8_levels);
   return ParametersOfRank(training) * kFloat * floats;
 }
 
@@ -140,6 +143,10 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   std::vector<MemoryPart> always{Part("parameters, float32", parameters, kFloat)};
   if (training.optimizer_floats > 0) {
     always.push_back(Part("optimizer state", parameters, kFloat * training.optimizer_floats));
+  }
+  if (training.outer_levels > 0) {
+    always.push_back(
+        Part("points and momenta of outer steps", parameters, 2 * kFloat * training.outer_levels));
   }
   if (training.copies > 0) {
     always.push_back(Part("copies of the state, its own and another rank's", training.copies,

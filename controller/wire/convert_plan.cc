@@ -120,7 +120,8 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   out.has_ladder = strategy.has_hsgd() || strategy.has_local_sgd();
   out.one_level = strategy.has_local_sgd();
   if (strategy.has_local_sgd()) {
-    out.ladder = {{strategy.local_sgd().period(), LadderScope::kAll, 0}};
+    out.ladder = {
+        {strategy.local_sgd().period(), LadderScope::kAll, 0, strategy.local_sgd().has_outer()}};
   } else {
     out.ladder = FromProto(strategy.hsgd().ladder());
   }
@@ -164,7 +165,8 @@ Ladder FromProto(const LadderMessages& ladder) {
   for (const v1::LadderLevel& level : ladder) {
     const LadderScope scope = ScopeOf(level.level());
     const bool has_size = scope == LadderScope::kSize;
-    out.push_back({level.period(), scope, has_size ? std::max(1, level.size()) : 0});
+    out.push_back(
+        {level.period(), scope, has_size ? std::max(1, level.size()) : 0, level.has_outer()});
   }
   return out;
 }

@@ -94,6 +94,11 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                            for (const NamedTensor& one : strategy_.State()) {
                              state.push_back({one.name, one.tensor, /*own=*/true});
                            }
+                           for (const NamedTensor& one : strategy_.OuterMomentum()) {
+                             StateTensor kept{one.name, one.tensor};
+                             kept.slice = one.slice;
+                             state.push_back(std::move(kept));
+                           }
                            // With shards, each position may have another.
                            const bool has_order = config_.member.shards == 1;
                            if (parts_.workload.attachments() != nullptr && has_order) {
@@ -222,8 +227,9 @@ std::optional<StepOrder> TrainLoop::EvaluateAfter(int64_t steps_done) {
 
 absl::Status TrainLoop::Resume() {
   if (state_.checkpoint == nullptr) return absl::OkStatus();
-  const absl::Status restored =
+  absl::Status restored =
       RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
+  if (restored.ok()) restored = RestoreMomentum(*state_.checkpoint, strategy_.OuterMomentum());
   state_.checkpoint.reset();
   return restored.ok() ? restored : RestoreError(config_.restore_from, restored);
 }
