@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <limits>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include "absl/strings/str_cat.h"
@@ -278,10 +277,9 @@ void ForgetExchanges(const std::vector<RendezvousRow>& rows, TrainingState& stat
   StrategyMemory& memory = state.memory;
   memory.all_equal =
       std::all_of(rows.begin(), rows.end(), [](const RendezvousRow& row) { return row.all_equal; });
-  LevelMemory last;
-  if (!memory.levels.empty()) last.momentum = memory.levels.back().momentum;
+  const at::Tensor momentum = memory.levels.empty() ? at::Tensor() : memory.levels.back().momentum;
   memory.levels.clear();
-  if (last.momentum.defined()) memory.levels.push_back(std::move(last));
+  if (momentum.defined()) memory.levels.emplace_back().momentum = momentum;
   memory.equal = {};
 }
 
