@@ -82,6 +82,13 @@ int ShardsOf(const v1::JobSpec& spec) {
   return spec.ranks() % shards == 0 ? shards : 1;
 }
 
+bool HasOuterStep(const v1::Strategy& strategy) {
+  const LadderMessages& ladder = strategy.hsgd().ladder();
+  return strategy.local_sgd().has_outer() ||
+         std::any_of(ladder.begin(), ladder.end(),
+                     [](const v1::LadderLevel& level) { return level.has_outer(); });
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -98,6 +105,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
+  if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
   return policy;
 }
 

@@ -74,6 +74,11 @@ TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {
   strategy.mutable_hsgd()->add_ladder()->mutable_outer()->set_kind(v1::OUTER_SLOWMO);
   EXPECT_FALSE(FromProto(strategy).ladder[0].outer);
   EXPECT_TRUE(FromProto(strategy).ladder[1].outer);
+  v1::JobSpec spec = Command();
+  spec.set_session(true);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kOuterLabel))));
+  *spec.mutable_strategy() = strategy;
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kOuterLabel, kTakesOuter)));
 }
 
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
