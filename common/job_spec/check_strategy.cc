@@ -50,7 +50,7 @@ class LadderCheck {
       last_ = i + 1 == ladder.size();
       CheckPeriod(ladder[i].period());
       CheckGroup(ladder[i]);
-      CheckFormat(ladder[i].format());
+      CheckFormat(ladder[i].format(), ladder[i].has_outer());
       if (!ladder[i].has_outer()) continue;
       CheckOuter(ladder[i].outer(), last_ ? ranks_ : ladder[i].size(), at_ + "outer", problems_);
     }
@@ -120,14 +120,14 @@ class LadderCheck {
     }
   }
 
-  void CheckFormat(v1::WireFormat format) {
+  void CheckFormat(v1::WireFormat format, bool has_outer) {
     if (format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16) {
       problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
                                            ", a format of gradients only; allowed is fp32, and "
                                            "int8 above the first level"));
-    } else if (format == v1::WIRE_FORMAT_INT8 && first_) {
+    } else if (format == v1::WIRE_FORMAT_INT8 && first_ && !has_outer) {
       problems_.Add(at_ + "format",
-                    "is int8 in the first level; allowed is fp32, and int8 above it");
+                    "is int8 in the first level; allowed is fp32, and int8 above it or with outer");
     }
   }
 

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
         LadderCase{"Int8First",
                    {"period: 8 size: 8 format: WIRE_FORMAT_INT8"},
                    {"ladder[0].format is int8 in the first level; allowed is fp32, and int8 above "
-                    "it"}},
+                    "it or with outer"}},
         LadderCase{"Unknown",
                    {"period: 8 size: 8 format: 9"},
                    {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
@@ -220,6 +220,10 @@ TEST(StrategyTest, OuterStepsHaveAKindAndPossibleNumbers) {
                        "format: WIRE_FORMAT_INT8 " +
                        sound + " } }"),
               IsEmpty());
+  EXPECT_THAT(
+      Problems("hsgd { ladder { period: 8 size: 8 format: WIRE_FORMAT_INT8 " + sound + " } }"),
+      IsEmpty())
+      << "in the first level too";
   EXPECT_THAT(Problems("local_sgd { period: 500 outer {} }"),
               ElementsAre("local_sgd.outer.kind is missing; give nesterov (DiLoCo) or slowmo"));
   EXPECT_THAT(Problems("hsgd { ladder { period: 8 size: 8 outer { kind: 9 learning_rate: -1 "
