@@ -53,14 +53,14 @@ void ReceiveWholeState(Group& group, at::Device device, const Rendezvous& rendez
   const at::Device own_device = rendezvous.model.device();
   state.memory = StrategyMemory();
   state.memory.equal = source.equal;
-  const auto vector = [&] {
+  const auto of_all_parameters = [&] {
     return at::empty({CountParameters(rendezvous)}, at::TensorOptions().device(own_device));
   };
   for (size_t i = 0; i < static_cast<size_t>(source.levels); ++i) {
     StrategyMemory::Level& level = state.memory.levels.emplace_back();
     level.reference_number = source.references[i];
-    if (level.reference_number != 0) level.reference = vector();
-    if (source.momenta[i]) level.momentum = vector();
+    if (level.reference_number != 0) level.reference = of_all_parameters();
+    if (source.momenta[i]) level.momentum = of_all_parameters();
   }
   state.is_open = state.in_step = false;
   const RandomNumbers random(own_device);
