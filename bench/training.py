@@ -1,5 +1,5 @@
 """Runs of our trainer and of its Python peer on the same data: step.py, session.py, hf.py,
-sharded_step.py, startup.py, formats.py."""
+sharded_step.py, startup.py, formats.py, outer.py."""
 import argparse
 import contextlib
 import dataclasses
@@ -157,10 +157,10 @@ def session_environment(script, arguments):
                 ARGUMENTS=" ".join(map(str, arguments)))
 
 
-def write_tokens(path):
+def write_tokens(path, folder="torch/nn/modules"):
     """A megabyte of Python's sources, each byte a token of 16 bits."""
     text = b""
-    for source in sorted((SITE_PACKAGES / "torch/nn/modules").glob("*.py")):
+    for source in sorted((SITE_PACKAGES / folder).glob("*.py")):
         text += source.read_bytes()
     path.write_bytes(b"".join(bytes((byte, 0)) for byte in text))
 

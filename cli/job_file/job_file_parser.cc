@@ -133,7 +133,9 @@ void JobFileParser::TellUnknown(const YAML::Node& key, const std::string& group)
     meant = Join(group, meant);
   } else {
     for (const JobKey& other : JobKeys()) {
-      if (absl::EndsWith(other.path, StrCat(".", key.Scalar()))) meant = other.path;
+      if (!absl::EndsWith(other.path, StrCat(".", key.Scalar()))) continue;
+      meant = other.path;
+      break;
     }
   }
   std::string message = StrCat("unknown key ", Quoted(key), where);

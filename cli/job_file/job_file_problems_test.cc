@@ -144,6 +144,20 @@ TEST(JobFileProblemsTest, RuleIsNotJudgedByAValueThatIsWrongItself) {
   EXPECT_THAT(Problems(session + "ranks: 8\nshards: x\n"
                                  "strategy: {kind: hsgd, ladder: [{period: 2, size: 4}]}\n"),
               ElementsAre(HasSubstr("6:1 shards is \"x\"")));
+  EXPECT_THAT(Problems(session + "ranks: x\n"
+                                 "strategy: {kind: local_sgd, period: 2, outer: {kind: slowmo}}\n"),
+              ElementsAre(HasSubstr("5:1 ranks is \"x\"")));
+}
+
+TEST(JobFileProblemsTest, OuterStepsAreOfLevels) {
+  const std::string session = "name: a\ncommand: [a]\nsession: true\nsteps: 5\nranks: 8\n";
+  EXPECT_THAT(
+      Problems(session +
+               "strategy: {kind: local_sgd, period: 2, outer: {kind: adam, momentum: 1}}\n"),
+      ElementsAre("6:48 strategy.outer.kind is \"adam\"; allowed is nesterov, slowmo",
+                  "6:60 strategy.outer.momentum is 1; allowed is 0 <= x < 1"));
+  EXPECT_THAT(Problems(session + "strategy: {kind: slipstream, outer: {kind: slowmo}}\n"),
+              ElementsAre("6:30 strategy.outer belongs to kind local_sgd; the kind is slipstream"));
 }
 
 TEST(JobFileProblemsTest, SyntaxErrorIsToldWithItsPlace) {

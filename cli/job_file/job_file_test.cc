@@ -82,7 +82,7 @@ strategy:
   ladder:
     - {period: 2, size: 2}
     - {period: 4, level: node, format: int8}
-    - {period: 8, level: all, format: int8}
+    - {period: 8, level: all, format: int8, outer: {kind: slowmo, momentum: 0.8}}
 )";
 
 TEST(JobFileTest, ReadsALlamaAndALadder) {
@@ -103,6 +103,10 @@ TEST(JobFileTest, ReadsALlamaAndALadder) {
   EXPECT_EQ(strategy.hsgd().ladder(1).period(), 4);
   EXPECT_EQ(strategy.hsgd().ladder(1).level(), v1::SCOPE_NODE);
   EXPECT_EQ(strategy.hsgd().ladder(2).format(), v1::WIRE_FORMAT_INT8);
+  EXPECT_FALSE(strategy.hsgd().ladder(1).has_outer());
+  EXPECT_EQ(strategy.hsgd().ladder(2).outer().kind(), v1::OUTER_SLOWMO);
+  EXPECT_EQ(strategy.hsgd().ladder(2).outer().learning_rate(), 1);
+  EXPECT_EQ(strategy.hsgd().ladder(2).outer().momentum(), 0.8);
 }
 
 TEST(JobFileTest, ReadsWhatStepsDo) {

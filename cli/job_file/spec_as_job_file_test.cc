@@ -50,13 +50,13 @@ strategy:
   ladder:
     - {period: 2, size: 2}
     - {period: 4, level: node, format: int8}
-    - {period: 8, level: all, format: int8}
+    - {period: 8, level: all, format: int8, outer: {kind: nesterov, learning_rate: 0.5}}
 )",
            R"(ranks: 2
 model: {kind: torchscript, file: m.pt}
 data: {train: t, order: sequential}
 optimizer: {kind: sgd, learning_rate: 0.1}
-strategy: {kind: local_sgd, period: 6}
+strategy: {kind: local_sgd, period: 6, outer: {kind: slowmo, momentum: 0}}
 accumulation_steps: 3
 clip_grad_norm: 0.1
 on_nonfinite: ignore

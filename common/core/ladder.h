@@ -22,10 +22,11 @@ enum class LadderScope { kSize, kNode, kRack, kAll };
 struct LadderLevel {
   int64_t period = 1;
   LadderScope scope = LadderScope::kSize;
-  int size = 0;  // For kSize.
+  int size = 0;        // For kSize.
+  bool outer = false;  // Its means end in an outer step.
 
   friend bool operator==(const LadderLevel& a, const LadderLevel& b) {
-    return a.period == b.period && a.scope == b.scope && a.size == b.size;
+    return a.period == b.period && a.scope == b.scope && a.size == b.size && a.outer == b.outer;
   }
 };
 

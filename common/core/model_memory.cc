@@ -138,7 +138,10 @@ double LlamaCopyBytes(const LlamaTraining& training) {
   constexpr int kLevelFloats = 2;  // At least: residuals of means are few, if ranks are many.
   double bytes = ValueBytes(training) * (1 + training.optimizer_values);
   if (training.bf16_weights) bytes += kBfloat16;
-  bytes += kFloat * kLevelFloats * training.int8_levels;
+  // A level that has both keeps point and reference once.
+  const int level_floats = kLevelFloats * training.int8_levels + training.outer_levels +
+                           std::max(0, training.outer_levels - training.int8_levels);
+  bytes += kFloat * level_floats;
   return ParametersOfRank(training) * bytes;
 }
 
@@ -153,6 +156,10 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   }
   if (training.optimizer_values > 0) {
     always.push_back(Part("optimizer state", parameters, each * training.optimizer_values));
+  }
+  if (training.outer_levels > 0) {
+    always.push_back(
+        Part("points and momenta of outer steps", parameters, 2 * kFloat * training.outer_levels));
   }
   if (training.copies > 0) {
     always.push_back(Part("copies of the state, its own and another rank's", training.copies,

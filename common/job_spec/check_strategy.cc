@@ -19,6 +19,19 @@ int ReplicasOf(int ranks, int shards) {
 
 std::string Name(v1::Scope scope) { return EnumName(*v1::Scope_descriptor(), scope); }
 
+// `replicas`: of a group, or 0 if that is not known.
+void CheckOuter(const v1::Outer& outer, int replicas, const std::string& field,
+                ProblemList& problems) {
+  if (outer.kind() == v1::OUTER_UNSPECIFIED) {
+    problems.Add(field + ".kind", "is missing; give nesterov (DiLoCo) or slowmo");
+  }
+  if (replicas == 1) {
+    problems.Add(field,
+                 "is given for groups of one, which have nothing to average: leave it out, or "
+                 "take more ranks");
+  }
+}
+
 // Walks up a ladder with what the level below had.
 class LadderCheck {
  public:
@@ -37,7 +50,9 @@ class LadderCheck {
       last_ = i + 1 == ladder.size();
       CheckPeriod(ladder[i].period());
       CheckGroup(ladder[i]);
-      CheckFormat(ladder[i].format());
+      CheckFormat(ladder[i].format(), ladder[i].has_outer());
+      if (!ladder[i].has_outer()) continue;
+      CheckOuter(ladder[i].outer(), last_ ? ranks_ : ladder[i].size(), at_ + "outer", problems_);
     }
   }
 
@@ -105,14 +120,14 @@ class LadderCheck {
     }
   }
 
-  void CheckFormat(v1::WireFormat format) {
+  void CheckFormat(v1::WireFormat format, bool has_outer) {
     if (format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16) {
       problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
                                            ", a format of gradients only; allowed is fp32, and "
                                            "int8 above the first level"));
-    } else if (format == v1::WIRE_FORMAT_INT8 && first_) {
+    } else if (format == v1::WIRE_FORMAT_INT8 && first_ && !has_outer) {
       problems_.Add(at_ + "format",
-                    "is int8 in the first level; allowed is fp32, and int8 above it");
+                    "is int8 in the first level; allowed is fp32, and int8 above it or with outer");
     }
   }
 
@@ -236,6 +251,10 @@ void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems) {
   }
   const int ranks = problems.Tells("ranks") ? 0 : spec.ranks();
   const int shards = spec.shards();
+  if (strategy.local_sgd().has_outer()) {
+    CheckOuter(strategy.local_sgd().outer(), ReplicasOf(ranks, shards), "strategy.local_sgd.outer",
+               problems);
+  }
   if (strategy.has_hsgd()) {
     LadderCheck(ranks, shards, "strategy.hsgd.ladder", problems).Run(strategy.hsgd().ladder());
   }

@@ -175,7 +175,7 @@ INSTANTIATE_TEST_SUITE_P(
         LadderCase{"Int8First",
                    {"period: 8 size: 8 format: WIRE_FORMAT_INT8"},
                    {"ladder[0].format is int8 in the first level; allowed is fp32, and int8 above "
-                    "it"}},
+                    "it or with outer"}},
         LadderCase{"Unknown",
                    {"period: 8 size: 8 format: 9"},
                    {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
@@ -211,6 +211,41 @@ TEST(StrategyTest, LocalSgdNeedsAPeriod) {
                           "or more"));
   EXPECT_THAT(Problems("local_sgd { period: -1 }"),
               ElementsAre("local_sgd.period is -1; allowed is 1 and more"));
+}
+
+TEST(StrategyTest, OuterStepsHaveAKindAndPossibleNumbers) {
+  const std::string sound = "outer { kind: OUTER_NESTEROV }";
+  EXPECT_THAT(Problems("local_sgd { period: 500 " + sound + " }"), IsEmpty());
+  EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 2 } ladder { period: 8 size: 8 "
+                       "format: WIRE_FORMAT_INT8 " +
+                       sound + " } }"),
+              IsEmpty());
+  EXPECT_THAT(
+      Problems("hsgd { ladder { period: 8 size: 8 format: WIRE_FORMAT_INT8 " + sound + " } }"),
+      IsEmpty())
+      << "in the first level too";
+  EXPECT_THAT(Problems("local_sgd { period: 500 outer {} }"),
+              ElementsAre("local_sgd.outer.kind is missing; give nesterov (DiLoCo) or slowmo"));
+  EXPECT_THAT(Problems("hsgd { ladder { period: 8 size: 8 outer { kind: 9 learning_rate: -1 "
+                       "momentum: 1 } } }"),
+              ElementsAre("hsgd.ladder[0].outer.kind is the unknown number 9; allowed is "
+                          "nesterov, slowmo",
+                          "hsgd.ladder[0].outer.learning_rate is -1; allowed is more than 0",
+                          "hsgd.ladder[0].outer.momentum is 1; allowed is 0 <= x < 1"));
+}
+
+TEST(StrategyTest, OuterStepsNeedGroups) {
+  const std::string why =
+      " is given for groups of one, which have nothing to average: leave it out, or take more "
+      "ranks";
+  EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 1 outer { kind: OUTER_SLOWMO } } "
+                       "ladder { period: 8 size: 8 } }"),
+              ElementsAre("hsgd.ladder[0].outer" + why));
+  v1::JobSpec spec = SpecWith("local_sgd { period: 8 outer { kind: OUTER_SLOWMO } }");
+  spec.set_ranks(1);
+  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  ASSERT_EQ(problems.size(), 1u);
+  EXPECT_EQ(problems[0].field + problems[0].message, "strategy.local_sgd.outer" + why.substr(1));
 }
 
 TEST(StrategyTest, WarmupIsNotNegative) {

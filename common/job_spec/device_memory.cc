@@ -42,7 +42,9 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
     if (level.format() == v1::WIRE_FORMAT_INT8) ++training.int8_levels;
+    if (level.has_outer()) ++training.outer_levels;
   }
+  if (spec.strategy().local_sgd().has_outer()) ++training.outer_levels;
   const bool has_copies = spec.recovery().copy_every_steps() > 0;
   if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;

@@ -92,6 +92,23 @@ TEST(DeviceMemoryTest, CopiesHaveWhatLevelsOfInt8Need) {
   EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 3 * 5 - 1).ok());
 }
 
+// Two floats more for each parameter, on the device and in a copy; with int8 the copy has the
+// point once.
+TEST(DeviceMemoryTest, OuterStepsNeedMemory) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  v1::LadderLevel* const level = spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  level->set_period(8);
+  level->set_size(2);
+  level->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
+  EXPECT_THAT(Problem(spec, 1), HasSubstr("points and momenta of outer steps: 6,163,712 x 8 B"));
+  FillDefaults(&spec);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies / 3 * 5).ok());
+  EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 3 * 5 - 1).ok());
+  level->set_format(v1::WIRE_FORMAT_INT8);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies / 3 * 6).ok());
+  EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 3 * 6 - 1).ok());
+}
+
 TEST(DeviceMemoryTest, CopiesOfAShardedModelAreOfTheRanksPart) {
   v1::JobSpec spec = WithCopies(v1::CUDA);
   spec.set_shards(2);

@@ -78,6 +78,19 @@ void FillSlipstream(bool sgd, v1::Slipstream* slipstream) {
   }
 }
 
+// Those of DiLoCo and of torchdistx's SlowMo.
+void FillOuter(v1::Outer* outer) {
+  const bool slow = outer->kind() == v1::OUTER_SLOWMO;
+  if (outer->learning_rate() == 0) outer->set_learning_rate(slow ? 1 : 0.7);
+  if (!outer->has_momentum()) outer->set_momentum(slow ? 0.5 : 0.9);
+}
+
+void FillOuterSteps(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
+  for (v1::LadderLevel& level : *ladder) {
+    if (level.has_outer()) FillOuter(level.mutable_outer());
+  }
+}
+
 void FillStrategy(v1::JobSpec* spec) {
   v1::Strategy* strategy = spec->mutable_strategy();
   if (strategy->has_ddp()) return;
@@ -90,6 +103,8 @@ void FillStrategy(v1::JobSpec* spec) {
     const bool sgd = spec->command().empty() && !spec->optimizer().has_adamw();
     FillSlipstream(sgd, strategy->mutable_slipstream());
   }
+  if (strategy->has_hsgd()) FillOuterSteps(strategy->mutable_hsgd()->mutable_ladder());
+  if (strategy->local_sgd().has_outer()) FillOuter(strategy->mutable_local_sgd()->mutable_outer());
   if (strategy->optimizer_state() == v1::OPTIMIZER_STATE_UNSPECIFIED) {
     strategy->set_optimizer_state(v1::OPTIMIZER_STATE_LOCAL);
   }
@@ -119,6 +134,7 @@ bool HasEngine(const v1::JobSpec& spec) { return spec.command().empty() || spec.
 
 void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
   for (v1::LadderLevel& level : *ladder) FillConstants(&level);
+  FillOuterSteps(ladder);
 }
 
 void FillDefaults(v1::JobSpec* spec) {

@@ -65,6 +65,27 @@ TEST(FillDefaultsTest, WritesTheDefaultsOfTheChosenKinds) {
   EXPECT_EQ(spec.chaos(0).probability(), 1);
 }
 
+TEST(FillDefaultsTest, OuterStepsHaveTheDefaultsOfTheirKind) {
+  v1::JobSpec spec = Sound();
+  spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  v1::Outer& nesterov = *spec.mutable_strategy()->mutable_hsgd()->add_ladder()->mutable_outer();
+  nesterov.set_kind(v1::OUTER_NESTEROV);
+  nesterov.set_momentum(0);
+  FillDefaults(&spec);
+  EXPECT_FALSE(spec.strategy().hsgd().ladder(0).has_outer());
+  EXPECT_EQ(spec.strategy().hsgd().ladder(1).outer().learning_rate(), 0.7);
+  EXPECT_EQ(spec.strategy().hsgd().ladder(1).outer().momentum(), 0) << "as it was given";
+  v1::JobSpec local = Sound();
+  local.mutable_strategy()->mutable_local_sgd()->mutable_outer()->set_kind(v1::OUTER_SLOWMO);
+  FillDefaults(&local);
+  EXPECT_EQ(local.strategy().local_sgd().outer().learning_rate(), 1);
+  EXPECT_EQ(local.strategy().local_sgd().outer().momentum(), 0.5);
+  v1::Hsgd ladder;
+  ladder.add_ladder()->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
+  FillLadder(ladder.mutable_ladder());
+  EXPECT_EQ(ladder.ladder(0).outer().momentum(), 0.9);
+}
+
 v1::Llama Filled(v1::LlamaPreset preset) {
   v1::JobSpec spec = Sound();
   spec.mutable_model()->mutable_llama()->set_preset(preset);

@@ -53,12 +53,13 @@ std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes,
   return groups;
 }
 
-void AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat format,
-              v1::TrainingPlan* plan) {
+v1::PlanLevel* AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat format,
+                        v1::TrainingPlan* plan) {
   v1::PlanLevel* level = plan->add_levels();
   level->set_period(period);
   level->mutable_groups()->Add(groups.begin(), groups.end());
   level->set_format(format == v1::WIRE_FORMAT_UNSPECIFIED ? v1::WIRE_FORMAT_FP32 : format);
+  return level;
 }
 
 }  // namespace
@@ -82,12 +83,15 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
     return plan;
   }
   if (strategy.has_local_sgd()) {
-    AddLevel(strategy.local_sgd().period(),
-             WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled), v1::WIRE_FORMAT_FP32,
-             &plan);
+    v1::PlanLevel* added = AddLevel(strategy.local_sgd().period(),
+                                    WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled),
+                                    v1::WIRE_FORMAT_FP32, &plan);
+    if (strategy.local_sgd().has_outer()) *added->mutable_outer() = strategy.local_sgd().outer();
   }
   for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
-    AddLevel(level.period(), WithoutEmpty(GroupsOf(level, homes), filled), level.format(), &plan);
+    v1::PlanLevel* added = AddLevel(level.period(), WithoutEmpty(GroupsOf(level, homes), filled),
+                                    level.format(), &plan);
+    if (level.has_outer()) *added->mutable_outer() = level.outer();
   }
   if (plan.levels().empty()) return plan;
   const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes, filled);

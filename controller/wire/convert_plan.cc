@@ -82,6 +82,13 @@ int ShardsOf(const v1::JobSpec& spec) {
   return spec.ranks() % shards == 0 ? shards : 1;
 }
 
+bool HasOuterStep(const v1::Strategy& strategy) {
+  const LadderMessages& ladder = strategy.hsgd().ladder();
+  return strategy.local_sgd().has_outer() ||
+         std::any_of(ladder.begin(), ladder.end(),
+                     [](const v1::LadderLevel& level) { return level.has_outer(); });
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -98,6 +105,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
+  if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
   return policy;
 }
 
@@ -120,7 +128,8 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   out.has_ladder = strategy.has_hsgd() || strategy.has_local_sgd();
   out.one_level = strategy.has_local_sgd();
   if (strategy.has_local_sgd()) {
-    out.ladder = {{strategy.local_sgd().period(), LadderScope::kAll, 0}};
+    out.ladder = {
+        {strategy.local_sgd().period(), LadderScope::kAll, 0, strategy.local_sgd().has_outer()}};
   } else {
     out.ladder = FromProto(strategy.hsgd().ladder());
   }
@@ -164,7 +173,8 @@ Ladder FromProto(const LadderMessages& ladder) {
   for (const v1::LadderLevel& level : ladder) {
     const LadderScope scope = ScopeOf(level.level());
     const bool has_size = scope == LadderScope::kSize;
-    out.push_back({level.period(), scope, has_size ? std::max(1, level.size()) : 0});
+    out.push_back(
+        {level.period(), scope, has_size ? std::max(1, level.size()) : 0, level.has_outer()});
   }
   return out;
 }

@@ -64,6 +64,23 @@ TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   EXPECT_EQ(ToProto(membership).shards(), 3);
 }
 
+TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {
+  v1::Strategy strategy;
+  strategy.mutable_local_sgd()->set_period(500);
+  EXPECT_FALSE(FromProto(strategy).ladder.front().outer);
+  strategy.mutable_local_sgd()->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
+  EXPECT_TRUE(FromProto(strategy).ladder.front().outer);
+  strategy.mutable_hsgd()->add_ladder()->set_size(2);
+  strategy.mutable_hsgd()->add_ladder()->mutable_outer()->set_kind(v1::OUTER_SLOWMO);
+  EXPECT_FALSE(FromProto(strategy).ladder[0].outer);
+  EXPECT_TRUE(FromProto(strategy).ladder[1].outer);
+  v1::JobSpec spec = Command();
+  spec.set_session(true);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kOuterLabel))));
+  *spec.mutable_strategy() = strategy;
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kOuterLabel, kTakesOuter)));
+}
+
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   v1::JobSpec spec = Command();
   spec.set_session(true);

@@ -16,6 +16,7 @@
 #include "slipstream/plan.h"
 #include "worker/trainer/core/copy_keeper.h"
 #include "worker/trainer/core/lr_schedule.h"
+#include "worker/trainer/core/outer_rule.h"
 
 namespace paceline {
 
@@ -77,6 +78,7 @@ struct PlanLevel {
   int64_t period = 1;
   std::vector<int> groups;
   WireFormat format = WireFormat::kFp32;
+  std::optional<OuterRule> outer = {};  // Unset: ranks go on from the mean.
 };
 
 // proto/plan.proto, TrainingPlan.

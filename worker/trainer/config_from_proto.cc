@@ -146,6 +146,15 @@ WireFormat ReadWireFormat(v1::WireFormat format) {
   }
 }
 
+OuterRule ReadOuter(const v1::Outer& proto) {
+  OuterRule rule;
+  rule.kind =
+      proto.kind() == v1::OUTER_SLOWMO ? OuterRule::Kind::kSlowMo : OuterRule::Kind::kNesterov;
+  rule.learning_rate = proto.learning_rate();
+  rule.momentum = proto.momentum();
+  return rule;
+}
+
 SlipstreamMode ReadMode(v1::SlipstreamMode mode) {
   switch (mode) {
     case v1::SLIPSTREAM_DROP:
@@ -390,6 +399,7 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
     plan.levels.push_back({level.period(),
                            std::vector<int>(level.groups().begin(), level.groups().end()),
                            ReadWireFormat(level.format())});
+    if (level.has_outer()) plan.levels.back().outer = ReadOuter(level.outer());
   }
   plan.gradient_groups.assign(proto.gradient_groups().begin(), proto.gradient_groups().end());
   if (proto.has_slipstream()) {

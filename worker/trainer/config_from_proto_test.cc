@@ -368,7 +368,8 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
         version: 3
         levels { period: 2 groups: [1, 3] }
-        levels { period: 4 groups: 4 format: WIRE_FORMAT_INT8 }
+        levels { period: 4 groups: 4 format: WIRE_FORMAT_INT8
+                 outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
   ASSERT_EQ(plan.levels.size(), 2u);
@@ -377,6 +378,11 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[0].format, WireFormat::kFp32);
   EXPECT_EQ(plan.levels[1].groups, std::vector<int>{4});
   EXPECT_EQ(plan.levels[1].format, WireFormat::kInt8);
+  EXPECT_FALSE(plan.levels[0].outer.has_value());
+  ASSERT_TRUE(plan.levels[1].outer.has_value());
+  EXPECT_EQ(plan.levels[1].outer->kind, OuterRule::Kind::kSlowMo);
+  EXPECT_EQ(plan.levels[1].outer->learning_rate, 1);
+  EXPECT_EQ(plan.levels[1].outer->momentum, 0.5);
   EXPECT_EQ(plan.gradient_groups, (std::vector<int>{3, 1}));
   EXPECT_FALSE(plan.slipstream.has_value());
 }

@@ -1,5 +1,6 @@
 #include "cli/view/job/strategy_text.h"
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 
@@ -20,7 +21,8 @@ namespace {
 constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
     "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
-    "be, such as 8:all:int8; \"synchronous\" alone stands for none";
+    "be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with /RATE/MOMENTUM if need "
+    "be, such as 500:all:nesterov/0.7/0.9; \"synchronous\" alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
   for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
@@ -36,9 +38,48 @@ std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
   return std::nullopt;
 }
 
+// "nesterov" or "nesterov/0.7/0.9".
+std::optional<v1::Outer> ParseOuter(absl::string_view text) {
+  const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
+  v1::Outer outer;
+  for (const v1::OuterKind kind : {v1::OUTER_NESTEROV, v1::OUTER_SLOWMO}) {
+    if (EnumName(*v1::OuterKind_descriptor(), kind) == parts[0]) outer.set_kind(kind);
+  }
+  if (outer.kind() == v1::OUTER_UNSPECIFIED) return std::nullopt;
+  if (parts.size() == 1) return outer;
+  double rate = 0;
+  double momentum = 0;
+  if (parts.size() != 3 || !absl::SimpleAtod(parts[1], &rate) ||
+      !absl::SimpleAtod(parts[2], &momentum)) {
+    return std::nullopt;
+  }
+  outer.set_learning_rate(rate);
+  outer.set_momentum(momentum);
+  return outer;
+}
+
+// What may follow group and period: a format, an outer step, or both in this order.
+bool ParseOptions(const std::vector<std::string>& parts, v1::LadderLevel* level) {
+  size_t at = 2;
+  if (at < parts.size()) {
+    const std::optional<v1::WireFormat> format = FormatNamed(parts[at]);
+    if (format.has_value()) {
+      level->set_format(*format);
+      ++at;
+    }
+  }
+  if (at < parts.size()) {
+    const std::optional<v1::Outer> outer = ParseOuter(parts[at]);
+    if (!outer.has_value()) return false;
+    *level->mutable_outer() = *outer;
+    ++at;
+  }
+  return at == parts.size();
+}
+
 std::optional<v1::LadderLevel> ParseLevel(absl::string_view text) {
   const std::vector<std::string> parts = absl::StrSplit(text, ':');
-  if (parts.size() < 2 || parts.size() > 3) return std::nullopt;
+  if (parts.size() < 2) return std::nullopt;
   v1::LadderLevel level;
   int64_t period = 0;
   int32_t size = 0;
@@ -51,12 +92,15 @@ std::optional<v1::LadderLevel> ParseLevel(absl::string_view text) {
   } else {
     return std::nullopt;
   }
-  if (parts.size() == 3) {
-    const std::optional<v1::WireFormat> format = FormatNamed(parts[2]);
-    if (!format.has_value()) return std::nullopt;
-    level.set_format(*format);
-  }
+  if (!ParseOptions(parts, &level)) return std::nullopt;
   return level;
+}
+
+std::string OuterText(const v1::Outer& outer) {
+  const std::string kind = EnumName(*v1::OuterKind_descriptor(), outer.kind());
+  // Without: the controller's defaults.
+  if (outer.learning_rate() == 0) return kind;
+  return absl::StrCat(kind, "/", outer.learning_rate(), "/", outer.momentum());
 }
 
 std::string LevelText(const v1::LadderLevel& level) {
@@ -69,6 +113,7 @@ std::string LevelText(const v1::LadderLevel& level) {
   if (level.format() != v1::WIRE_FORMAT_UNSPECIFIED && level.format() != v1::WIRE_FORMAT_FP32) {
     absl::StrAppend(&text, ":", EnumName(*v1::WireFormat_descriptor(), level.format()));
   }
+  if (level.has_outer()) absl::StrAppend(&text, ":", OuterText(level.outer()));
   return text;
 }
 
@@ -121,7 +166,11 @@ std::string LadderText(const google::protobuf::RepeatedPtrField<v1::LadderLevel>
 std::string StrategyText(const v1::Strategy& strategy) {
   if (strategy.has_hsgd()) return absl::StrCat("hsgd ", LadderText(strategy.hsgd().ladder()));
   if (strategy.has_local_sgd()) {
-    return absl::StrCat("local_sgd ", strategy.local_sgd().period(), ":all");
+    v1::LadderLevel level;
+    level.set_period(strategy.local_sgd().period());
+    level.set_level(v1::SCOPE_ALL);
+    if (strategy.local_sgd().has_outer()) *level.mutable_outer() = strategy.local_sgd().outer();
+    return absl::StrCat("local_sgd ", LevelText(level));
   }
   if (strategy.has_slipstream()) return SlipstreamText(strategy);
   if (strategy.has_auto_()) return "auto, at present ddp";

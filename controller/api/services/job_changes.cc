@@ -191,7 +191,12 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          const std::optional<Refusal> refusal = RefuseLadder(*job);
          if (refusal.has_value()) return answer(MakeError(*refusal));
          if (strategy.has_local_sgd()) {
-           strategy.mutable_local_sgd()->set_period(contents.ladder(0).period());
+           v1::LocalSgd& local_sgd = *strategy.mutable_local_sgd();
+           local_sgd.set_period(contents.ladder(0).period());
+           local_sgd.clear_outer();
+           if (contents.ladder(0).has_outer()) {
+             *local_sgd.mutable_outer() = contents.ladder(0).outer();
+           }
          } else {
            *strategy.mutable_hsgd()->mutable_ladder() = contents.ladder();
          }

@@ -96,6 +96,10 @@ inline constexpr char kTakesSessions[] = "on";
 // the whole model on each rank.
 inline constexpr char kShardsLabel[] = "shards";
 inline constexpr char kTakesShards[] = "on";
+// The same for nodes whose trainers know outer steps. Those of an earlier release would go on from
+// plain means.
+inline constexpr char kOuterLabel[] = "outer";
+inline constexpr char kTakesOuter[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

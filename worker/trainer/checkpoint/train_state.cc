@@ -371,4 +371,13 @@ absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& conf
   return reader.Read(targets);
 }
 
+absl::Status RestoreMomentum(StateReader& reader, const std::vector<NamedTensor>& momentum) {
+  std::vector<ReadTarget> targets;
+  for (const NamedTensor& one : momentum) {
+    if (reader.files().Find(one.name) == nullptr) continue;
+    targets.push_back({one.name, one.tensor, one.slice});
+  }
+  return reader.Read(targets);
+}
+
 }  // namespace paceline

@@ -10,6 +10,8 @@
 //   optimizer/step/<parameter>      instead, one each, where a model may leave parameters unused
 //   averager/gradient_order         with what is attached: gradient_mean.h
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
+//   averager/level<i>/momentum      own: of the outer steps of a level below the last
+//   averager/momentum/<parameter>   of the last level's outer steps: equal on all ranks
 //   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
 //   attached/<scope>/schema         own: what the tensors of this scope are (loop/attachments.h);
@@ -23,8 +25,8 @@
 // schedule are functions of the step and need no state.
 //
 // With the same number of ranks, each gets its own tensors back. Otherwise rank r of W takes those
-// of rank floor(r V / W) of the previous V, and int8 residuals start from zero. When a new strategy
-// shares what each rank had for itself, rank 0's is taken.
+// of rank floor(r V / W) of the previous V, and what is of a level starts from zero. When a new
+// strategy shares what each rank had for itself, rank 0's is taken.
 //
 // Of a sharded model (common/core/lanes.h), parameters and what has their shape are slices. A slice
 // is equal on the ranks of its lane, which cut it into parts, one per replica; all lanes together
@@ -119,6 +121,10 @@ absl::Status RestoreError(const std::string& directory, const absl::Status& stat
 // Reads the strategy's state if `ladder` and the number of ranks are the same; else leaves it.
 absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& config,
                                   const std::string& ladder, const std::vector<NamedTensor>& state);
+
+// Reads the momentum of the last level's outer step (Strategy::OuterMomentum), whatever the ladder
+// and the numbers of ranks and shards were; leaves it if the checkpoint has none.
+absl::Status RestoreMomentum(StateReader& reader, const std::vector<NamedTensor>& momentum);
 
 }  // namespace paceline
 

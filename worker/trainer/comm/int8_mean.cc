@@ -35,6 +35,7 @@ Int8Mean::Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference)
 
 void Int8Mean::SetReference(const at::Tensor& reference) {
   Resume(reference, reference_number_ + 1);
+  before_.reset();
 }
 
 void Int8Mean::Resume(const at::Tensor& reference, int64_t number) {

@@ -37,7 +37,8 @@ class Int8Mean {
   // `group` must outlive this.
   Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference);
 
-  // Sets the vector that all members have in common from now on.
+  // Sets the vector that all members have in common from now on. An Average before it counts as
+  // accepted.
   void SetReference(const at::Tensor& reference);
 
   const at::Tensor& reference() const { return reference_; }

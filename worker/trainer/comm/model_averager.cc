@@ -96,6 +96,13 @@ int64_t ModelAverager::Reduce(Group& group, const at::Tensor& values, const at::
   return AllReduceBytes(static_cast<int64_t>(sent.nbytes()), group.size());
 }
 
+void ModelAverager::StepFromMean(OuterStep& outer) {
+  at::Tensor parameters = buffer_.narrow(0, 0, values_);
+  const at::Tensor floats = parameters.to(at::kFloat);
+  outer.Step(floats);
+  if (type_ != at::kFloat) parameters.copy_(floats);
+}
+
 int64_t ModelAverager::Average(const Mean& mean) {
   if (mean.group.size() == 1) return 0;
   const at::NoGradGuard no_grad;
@@ -120,11 +127,16 @@ int64_t ModelAverager::Average(const Mean& mean) {
       bytes += Reduce(mean.group, buffer_.narrow(0, values_, state_values), at::Tensor());
     }
   }
+  if (mean.outer != nullptr) StepFromMean(*mean.outer);
   if (mean.before_applying) {
     latest_ = values_ + state_values;
     mean.before_applying();
   }
-  if (mean.int8 != nullptr) mean.int8->Accept();
+  if (mean.outer != nullptr) {
+    mean.outer->Accept();
+  } else if (mean.int8 != nullptr) {
+    mean.int8->Accept();
+  }
   if (mean.measure) {
     // In place: the parameters are overwritten next.
     at::_foreach_sub_(parameters_, Views(parameters_.size()));

@@ -1,4 +1,4 @@
-// Replaces parameters by their mean over a group of ranks.
+// Replaces parameters by their mean over a group of ranks, or by what an outer step makes of it.
 //
 // Where parameters have a compensation (loop/compensated_update.h), weights are averaged: the sums
 // of both, in float. Both then hold the mean, so that the members have an equal compensation too.
@@ -23,6 +23,7 @@
 
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/comm/int8_mean.h"
+#include "worker/trainer/comm/outer_step.h"
 
 namespace paceline {
 
@@ -33,9 +34,12 @@ struct Mean {
   at::Tensor riders;              // Flat or undefined: replaced by the sum over the members.
   bool measure = false;           // Updates drift().
   Int8Mean* int8 = nullptr;       // How the parameters travel; null: uncompressed.
-  // Called when the mean is whole, before anything of it is applied. An exception from it leaves
-  // parameters, state and the reference of `int8` as they are, and latest() is this mean. Null: it
-  // is applied at once.
+  // The outer step that the mean ends in; null: none. Its point, and with it the reference of
+  // `int8`, is the caller's to set afterwards.
+  OuterStep* outer = nullptr;
+  // Called when the result is whole, before anything of it is applied. An exception from it leaves
+  // parameters, state, the reference of `int8` and `outer` as they are, and latest() is this
+  // result. Null: it is applied at once.
   std::function<void()> before_applying = {};
 };
 
@@ -51,8 +55,8 @@ class ModelAverager {
   // The weights' current values, float [all of them]. Valid until the next call of a method.
   at::Tensor Flat();
 
-  // The result of the latest mean: weights, then state, as one vector, float or wider. Undefined
-  // before the first mean; valid until the next call of Average.
+  // The result of the latest mean: weights, after its outer step, then state, as one vector,
+  // float or wider. Undefined before the first mean; valid until the next call of Average.
   at::Tensor latest() const;
 
   // Norm of the change of the parameters by the latest mean that measured it; 0 before. On a GPU it
@@ -66,6 +70,8 @@ class ModelAverager {
   int64_t Reduce(Group& group, const at::Tensor& values, const at::Tensor& riders);
   // Makes buffer_ large enough and sets views_.
   void Arrange(const std::vector<at::Tensor>& state, int64_t riders);
+  // Makes the outer step from the mean in buffer_.
+  void StepFromMean(OuterStep& outer);
 
   const std::vector<at::Tensor> parameters_;  // Detached, with the storage of the originals.
   const std::vector<at::Tensor> compensation_;

@@ -13,8 +13,11 @@
 #include "common/core/lanes.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
+#include "worker/trainer/comm/int8_mean.h"
+#include "worker/trainer/comm/level_states.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/model_averager.h"
+#include "worker/trainer/comm/outer_step.h"
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/comm/step_word.h"
 #include "worker/trainer/comm/training_plan.h"
@@ -86,7 +89,8 @@ struct Strategy::Parts {
   // With shards, in the exchange of `word`'s ranks: says that this rank has its result, and sums
   // `riders` (if defined) over them. When it returns, all have theirs.
   void GiveExchangeWord(Group& word, const at::Tensor& riders);
-  void SetReferences(const RankRange& equal, const Int8Mean* but);
+  // The momentum of the last level, over all ranks.
+  void AverageMomentum();
   bool AllPrepared(const BuiltPlan& next);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
   void Count(bool gradients, int group_size, int64_t bytes);
@@ -96,15 +100,16 @@ struct Strategy::Parts {
   const std::function<std::vector<at::Tensor>()> state;
   const int64_t alone_below;
   const int64_t first_step;
+  const std::vector<NamedTensor> parameters;
   std::shared_ptr<const BuiltPlan> active;  // Declared before those that use its groups.
   GradientMean gradients;
   ModelAverager averager;
   at::Tensor riders;
 
   AveragingSchedule schedule;
-  // By level; null for a level that sends fp32. Their references are set when all ranks are equal:
-  // when the plan is taken up, and at the end of the warm-up.
-  std::vector<std::unique_ptr<Int8Mean>> int8;
+  // Of the active plan. Also set when all ranks are equal: when it is taken up, and at the end of
+  // the warm-up.
+  LevelStates levels;
   bool synchronous = true;  // IsSynchronous() of the latest step.
   // The next step begins with a mean over all ranks: groups are new, or the plan no longer has
   // levels, so that nothing else would make ranks equal.
@@ -112,6 +117,7 @@ struct Strategy::Parts {
   bool all_equal = true;  // At the moment.
   int64_t steps_done = 0;
   int64_t mean_step = -1;                                // StrategyMemory::mean_step
+  int mean_outer = -1;                                   // StrategyMemory::mean_outer
   bool gradients_due = false;                            // In the current backward pass.
   int64_t bytes = 0;                                     // Sent in the current step.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // By size and whether of gradients.
@@ -123,18 +129,20 @@ struct Strategy::Parts {
 };
 
 Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, StrategyStart start,
-                       const std::vector<NamedTensor>& parameters,
+                       const std::vector<NamedTensor>& parameters_in,
                        std::function<std::vector<at::Tensor>()> state_in, Control& control_in)
     : groups(groups_in),
       config(config_in),
       state(std::move(state_in)),
       alone_below(start.alone_below),
       first_step(start.step),
+      parameters(parameters_in),
       gradients(parameters, config.gradient_format, config.model.unused_parameters,
                 std::move(start.memory.gradient_order), std::move(start.on_gradient_group)),
       averager(TensorsOf(parameters), std::move(start.compensation)),
       riders(
           at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
+      levels(groups, averager),
       progress(control_in),
       on_prepared(std::move(start.on_prepared)),
       on_applied(std::move(start.on_applied)),
@@ -158,18 +166,15 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
   figures = std::move(start.memory.figures);
   // A rank may have begun the first step after the warm-up and undone it.
   synchronous = IsSynchronous(start.step - 1);
-  regroups = start.regrouped &&
-             (needs_mean || std::any_of(int8.begin(), int8.end(),
-                                        [](const auto& mean) { return mean != nullptr; }));
+  regroups = start.regrouped && (needs_mean || levels.any());
   all_equal = start.memory.all_equal;
-  for (size_t i = 0; i < std::min(int8.size(), start.memory.levels.size()); ++i) {
-    const StrategyMemory::Level& level = start.memory.levels[i];
-    if (int8[i] == nullptr || !level.reference.defined()) continue;
-    int8[i]->Resume(level.reference, level.reference_number);
-    int8[i]->SetResiduals(level.before.value_or(level.residuals));
+  if (start.regrouped) {
+    levels.ResumeMomentum(start.memory.levels);
+  } else {
+    levels.Resume(start.memory.levels);
   }
   if (start.memory.equal.size == 0) return;
-  SetReferences(start.memory.equal, nullptr);
+  levels.SetReferences(start.memory.equal, std::nullopt);
   all_equal = start.memory.equal.size == config.member.world_size;
 }
 
@@ -181,10 +186,12 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
 void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const auto index = static_cast<size_t>(level.value_or(0));
   Group& group = level ? *active->levels[index] : all();
-  Int8Mean* const codec = level ? int8[index].get() : nullptr;
+  Int8Mean* const codec = level ? levels.int8(index) : nullptr;
+  OuterStep* const outer = level ? levels.outer(index) : nullptr;
   const bool of_all = group.size() == replicas();
   mean_step = steps_done;
-  Mean mean{group, AveragedState(), std::move(with), of_all, codec};
+  mean_outer = outer != nullptr ? static_cast<int>(index) : -1;
+  Mean mean{group, AveragedState(), std::move(with), of_all, codec, outer};
   if (active->shards.has_value() && group.size() > 1) {
     Group& word = level ? *active->shards->level_words[index] : *active->shards->all_word;
     // Riders travel with the word, so that all lanes get the same.
@@ -193,8 +200,9 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
     };
   }
   const int64_t sent = averager.Average(mean);
-  if (mean.before_applying) on_applied();
-  SetReferences(RangeOf(group), codec);
+  if ((mean.before_applying || outer != nullptr) && on_applied) on_applied();
+  // A mean of int8 is the level's reference already.
+  levels.SetReferences(RangeOf(group), outer != nullptr ? std::nullopt : level);
   Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;
 }
@@ -206,18 +214,14 @@ void Strategy::Parts::GiveExchangeWord(Group& word, const at::Tensor& with) {
   if (with.defined()) at::Tensor(with).copy_(sums);
 }
 
-// Sets the references of those levels whose members are all in `equal`.
-void Strategy::Parts::SetReferences(const RankRange& equal, const Int8Mean* but) {
-  at::Tensor now;
-  for (size_t i = 0; i < int8.size(); ++i) {
-    const std::vector<int>& ranks = active->levels[i]->ranks();
-    if (int8[i] == nullptr || int8[i].get() == but || !equal.Holds(ranks.front()) ||
-        !equal.Holds(ranks.back())) {
-      continue;
-    }
-    if (!now.defined()) now = averager.Flat();
-    int8[i]->SetReference(now);
-  }
+void Strategy::Parts::AverageMomentum() {
+  OuterStep* const outer = levels.last_outer();
+  if (outer == nullptr || all().size() == 1) return;
+  const at::NoGradGuard no_grad;
+  const at::Tensor mean = outer->momentum().div(all().size());
+  all().Sum(mean);
+  outer->SetMomentum(mean);
+  bytes += AllReduceBytes(static_cast<int64_t>(mean.nbytes()), all().size());
 }
 
 // All ranks' newest versions are equal if this rank's is their mean and the variance is 0.
@@ -235,13 +239,8 @@ bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
 
 void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step) {
   const std::shared_ptr<const BuiltPlan> last = std::exchange(active, std::move(next));
-  int8.clear();
-  for (size_t i = 0; i < active->levels.size(); ++i) {
-    Group& group = *active->levels[i];
-    const bool encodes = active->plan.levels[i].format == WireFormat::kInt8 && group.size() > 1;
-    int8.push_back(encodes ? std::make_unique<Int8Mean>(groups.int8_codec(), group, averager.Flat())
-                           : nullptr);
-  }
+  levels.Begin(*active);
+  mean_outer = -1;
   schedule = ScheduleOf(active->plan, config.strategy);
   regroups = last != nullptr && !last->plan.levels.empty() && !has_levels();
   gradients.SetGroup(GradientGroup(first_step));
@@ -270,12 +269,13 @@ Strategy::~Strategy() = default;
 void Strategy::BeginForward(int64_t step, bool last) {
   Parts& parts = *parts_;
   if (parts.regroups && step >= parts.alone_below) {
+    parts.AverageMomentum();
     parts.Average(std::nullopt, at::Tensor());
     parts.all_equal = true;
     parts.regroups = false;
   }
   if (std::exchange(parts.synchronous, parts.IsSynchronous(step)) && !parts.synchronous) {
-    parts.SetReferences(parts.RangeOf(parts.all()), nullptr);
+    parts.levels.SetReferences(parts.RangeOf(parts.all()), std::nullopt);
   }
   parts.gradients.SetGroup(parts.GradientGroup(step));
   parts.gradients.BeginForward(last);
@@ -401,27 +401,19 @@ StrategyMemory Strategy::Memory() const {
   memory.figures = parts_->figures;
   memory.mean = parts_->averager.latest();
   memory.mean_step = parts_->mean_step;
-  for (const std::unique_ptr<Int8Mean>& mean : parts_->int8) {
-    StrategyMemory::Level& level = memory.levels.emplace_back();
-    if (mean == nullptr) continue;
-    level.reference = mean->reference();
-    level.reference_number = mean->reference_number();
-    level.residuals = mean->residuals();
-    level.before = mean->residuals_before();
+  memory.levels = parts_->levels.Memory();
+  if (memory.mean.defined() && parts_->mean_outer >= 0) {
+    memory.mean_outer = parts_->mean_outer;
+    memory.mean_momentum =
+        parts_->levels.outer(static_cast<size_t>(memory.mean_outer))->latest_momentum();
   }
   return memory;
 }
 
-std::vector<NamedTensor> Strategy::State() const {
-  std::vector<NamedTensor> state;
-  for (size_t level = 0; level < parts_->int8.size(); ++level) {
-    const Int8Mean* const mean = parts_->int8[level].get();
-    if (mean == nullptr) continue;
-    const std::string name = absl::StrCat("averager/level", level);
-    state.push_back({name + "/error", mean->residuals().own});
-    state.push_back({name + "/mean_error", mean->residuals().mean});
-  }
-  return state;
+std::vector<NamedTensor> Strategy::State() const { return parts_->levels.Own(); }
+
+std::vector<NamedTensor> Strategy::OuterMomentum() const {
+  return parts_->levels.Momentum(parts_->parameters);
 }
 
 const TrainingPlan& Strategy::plan() const { return parts_->active->plan; }

@@ -23,7 +23,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
-#include "worker/trainer/comm/int8_mean.h"
+#include "worker/trainer/comm/level_states.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/rendezvous.h"
@@ -46,19 +46,14 @@ struct StepExchange {
 
 // What a rank's exchanges keep from one generation to the next.
 struct StrategyMemory {
-  // State of a level that sends int8 (int8_mean.h); undefined for others.
-  struct Level {
-    at::Tensor reference;
-    int64_t reference_number = 0;
-    Int8Mean::Residuals residuals;
-    // The residuals before an exchange that was cut off.
-    std::optional<Int8Mean::Residuals> before;
-  };
+  using Level = LevelMemory;
 
   std::vector<int64_t> gradient_order;  // gradient_mean.h
   bool all_equal = true;
   at::Tensor mean;            // ModelAverager::latest
   int64_t mean_step = -1;     // Steps done at that mean.
+  int mean_outer = -1;        // The level whose outer step it ended in; -1: none.
+  at::Tensor mean_momentum;   // The momentum after that outer step.
   std::vector<Level> levels;  // Of the plan that was active.
   RankRange equal;            // Ranks that have become equal to this one since.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures
@@ -70,13 +65,16 @@ struct StrategyStart {
   int64_t step = 0;  // The first step.
   // The ranks have trained before: they do not copy rank 0's parameters.
   bool resumes = false;
-  StrategyMemory memory;    // From the same plan, if it has levels.
+  StrategyMemory memory;    // From the same plan, if it has levels, or `regrouped`.
   int64_t alone_below = 0;  // Earlier steps make no exchanges (core/rendezvous.h).
-  // The groups differ from the memory's. Members of an int8 group then have no common vector, and
-  // without levels nothing would make ranks equal, so the first exchange is preceded by a mean of
-  // all parameters over all ranks.
+  // The groups differ from the memory's, of whose levels only the last one's momentum counts.
+  // Members of a group that sends int8 or makes outer steps then have no common vector, and without
+  // levels nothing would make ranks equal, so the first exchange is preceded by a mean of all
+  // parameters, and of that momentum, over all ranks.
   bool regrouped = false;
-  // With shards: called in an exchange when this rank has its result, and when it has applied it.
+  // With shards: called in an exchange when this rank has its result, and when it has applied it;
+  // the latter also without shards, if the exchange ended in an outer step, which must not be
+  // repeated.
   std::function<void()> on_prepared = {};
   std::function<void()> on_applied = {};
   // As for GradientMean.
@@ -132,8 +130,11 @@ class Strategy {
   StrategyMemory Memory() const;
 
   // This rank's own tensors, by name, that must be saved besides the parameters for training to
-  // continue exactly. Valid while the current plan is active.
+  // continue exactly. Valid until the next exchange.
   std::vector<NamedTensor> State() const;
+  // Likewise the momentum of the last level's outer step, one tensor for each parameter: equal on
+  // all ranks, or with shards slices as the parameters are. Empty without.
+  std::vector<NamedTensor> OuterMomentum() const;
   // The active plan; its ladder is like "2:2,8:8".
   const TrainingPlan& plan() const;
   std::string ladder() const;

@@ -7,8 +7,10 @@
 #include "absl/strings/match.h"
 #include "absl/strings/numbers.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "worker/trainer/core/outer_rule.h"
 
 namespace paceline {
 namespace {
@@ -38,6 +40,10 @@ const char* ModeText(SlipstreamMode mode) {
       return "pause";
   }
   return "";
+}
+
+const char* KindText(OuterRule::Kind kind) {
+  return kind == OuterRule::Kind::kSlowMo ? "slowmo" : "nesterov";
 }
 
 // Checks the bounds, and which options each mode allows.
@@ -80,15 +86,39 @@ bool ParseSlipstream(absl::string_view text, SlipstreamPlan* plan) {
   return true;
 }
 
+bool ParseOuter(absl::string_view kind, absl::string_view learning_rate, absl::string_view momentum,
+                OuterRule* rule) {
+  rule->kind = kind == KindText(OuterRule::Kind::kSlowMo) ? OuterRule::Kind::kSlowMo
+                                                          : OuterRule::Kind::kNesterov;
+  return kind == KindText(rule->kind) && absl::SimpleAtod(learning_rate, &rule->learning_rate) &&
+         absl::SimpleAtod(momentum, &rule->momentum);
+}
+
 bool ParseLevel(absl::string_view text, PlanLevel* level) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
   int format = 0;
-  if (parts.size() != 3 || !absl::SimpleAtoi(parts[0], &level->period) ||
+  if ((parts.size() != 3 && parts.size() != 6) || !absl::SimpleAtoi(parts[0], &level->period) ||
       !absl::SimpleAtoi(parts[1], &format) || !ParseSizes(parts[2], &level->groups)) {
     return false;
   }
   level->format = static_cast<WireFormat>(format);
-  return true;
+  return parts.size() == 3 || ParseOuter(parts[3], parts[4], parts[5], &level->outer.emplace());
+}
+
+absl::Status CheckLevel(const std::string& which, const PlanLevel& level, int world_size) {
+  if (level.period < 1) {
+    return absl::InvalidArgumentError(
+        absl::StrCat(which, ": period ", level.period, " is less than 1"));
+  }
+  if (level.format != WireFormat::kFp32 && level.format != WireFormat::kInt8) {
+    return absl::InvalidArgumentError(absl::StrCat(which, ": parameters travel as fp32 or int8"));
+  }
+  if (level.outer.has_value() && !IsPossible(*level.outer)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        which, ": an outer step with learning rate ", level.outer->learning_rate, " and momentum ",
+        level.outer->momentum, " cannot be: the rate is above 0, the momentum from 0 to below 1"));
+  }
+  return CheckGroups(which, level.groups, world_size);
 }
 
 }  // namespace
@@ -127,17 +157,9 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
         absl::StrCat(name, " has ", levels, " levels, but local_sgd has one"));
   }
   for (size_t i = 0; i < levels; ++i) {
-    const PlanLevel& level = plan.levels[i];
-    const std::string which = absl::StrCat(name, ", level ", i + 1);
-    if (level.period < 1) {
-      return absl::InvalidArgumentError(
-          absl::StrCat(which, ": period ", level.period, " is less than 1"));
-    }
-    if (level.format != WireFormat::kFp32 && level.format != WireFormat::kInt8) {
-      return absl::InvalidArgumentError(absl::StrCat(which, ": parameters travel as fp32 or int8"));
-    }
-    const absl::Status groups = CheckGroups(which, level.groups, world_size);
-    if (!groups.ok()) return groups;
+    const absl::Status level =
+        CheckLevel(absl::StrCat(name, ", level ", i + 1), plan.levels[i], world_size);
+    if (!level.ok()) return level;
   }
   if (levels != 0 && plan.levels.back().groups.size() != 1) {
     return absl::InvalidArgumentError(
@@ -220,16 +242,22 @@ std::string LadderText(const TrainingPlan& plan) {
     absl::StrAppend(out, level.period, ":");
     absl::StrAppend(out, equal ? absl::StrCat(groups.front()) : absl::StrJoin(groups, "+"));
     if (level.format == WireFormat::kInt8) absl::StrAppend(out, ":int8");
+    if (level.outer.has_value()) absl::StrAppend(out, ":", KindText(level.outer->kind));
   });
 }
 
-// Format: "version;gradient sizes;period:format:sizes;..." with sizes like "4+4"; for Slipstream
+// Format: "version;gradient sizes;period:format:sizes;..." with sizes like "4+4", and
+// ":kind:learning rate:momentum" behind those of a level with an outer step; for Slipstream
 // "version;gradient sizes;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
 std::string EncodePlan(const TrainingPlan& plan) {
   std::string text = absl::StrCat(plan.version, ";", absl::StrJoin(plan.gradient_groups, "+"));
   for (const PlanLevel& level : plan.levels) {
     absl::StrAppend(&text, ";", level.period, ":", static_cast<int>(level.format), ":",
                     absl::StrJoin(level.groups, "+"));
+    if (!level.outer.has_value()) continue;
+    // All digits: ranks must compute with the same numbers.
+    absl::StrAppendFormat(&text, ":%s:%.17g:%.17g", KindText(level.outer->kind),
+                          level.outer->learning_rate, level.outer->momentum);
   }
   if (plan.slipstream.has_value()) {
     const WindowBounds& window = plan.slipstream->window;

@@ -16,8 +16,8 @@ namespace paceline {
 
 // InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
 // do not add up; a version or period below 1; a last level without all ranks; a format that is not
-// for parameters; levels or Slipstream in a job without them, or none in a job with them;
-// impossible Slipstream bounds; Slipstream with shards.
+// for parameters; an outer step of impossible numbers; levels or Slipstream in a job without them,
+// or none in a job with them; impossible Slipstream bounds; Slipstream with shards.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
                        int shards = 1);
 
@@ -42,8 +42,8 @@ std::vector<std::vector<int>> MeshGroupsOf(const std::vector<int>& mesh, const M
 // All ranks of the replicas of `lane`, ascending.
 std::vector<int> ReplicasOf(const std::vector<int>& lane, const Lanes& lanes);
 
-// For people: period and group size of each level, "2:2,4:3+5,8:8:int8"; lists all sizes if they
-// differ. "none" without levels. For Slipstream its mode: "free".
+// For people: period and group size of each level, "2:2,4:3+5,8:8:int8:nesterov"; lists all sizes
+// if they differ. "none" without levels. For Slipstream its mode: "free".
 std::string LadderText(const TrainingPlan& plan);
 
 // Converts a plan to one line of text, and back. InvalidArgument for any other text.

@@ -96,6 +96,27 @@ TEST(TrainingPlanTest, TextIsShortForPeople) {
   EXPECT_EQ(LadderText(TrainingPlan()), "none");
 }
 
+TEST(TrainingPlanTest, OuterStepsSurviveEncoding) {
+  TrainingPlan plan = ThreeLevels();
+  plan.levels[0].outer = OuterRule{OuterRule::Kind::kSlowMo, 1, 0.5};
+  plan.levels[2].outer = OuterRule{OuterRule::Kind::kNesterov, 0.1 + 0.2, 1e-5};
+  EXPECT_EQ(LadderText(plan), "2:2:slowmo,4:3+5,8:8:int8:nesterov");
+  const absl::StatusOr<TrainingPlan> read = DecodePlan(EncodePlan(plan));
+  ASSERT_TRUE(read.ok()) << read.status();
+  EXPECT_EQ(LadderText(*read), LadderText(plan));
+  EXPECT_FALSE(read->levels[1].outer.has_value());
+  EXPECT_EQ(read->levels[0].outer->momentum, 0.5);
+  EXPECT_EQ(read->levels[2].outer->learning_rate, 0.1 + 0.2) << "to the last digit";
+  EXPECT_EQ(read->levels[2].outer->momentum, 1e-5);
+  for (const char* text : {"1;;2:0:2:nesterov", "1;;2:0:2:adam:1:0", "1;;2:0:2:slowmo:x:0"}) {
+    EXPECT_EQ(DecodePlan(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+  EXPECT_TRUE(CheckPlan(plan, Kind::kHsgd, 8).ok());
+  plan.levels[2].outer->momentum = 1;
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(),
+              HasSubstr("plan 7, level 3: an outer step with learning rate 0.3 and momentum 1 "));
+}
+
 TEST(TrainingPlanTest, SurvivesEncoding) {
   const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(ThreeLevels()));
   ASSERT_TRUE(plan.ok()) << plan.status();

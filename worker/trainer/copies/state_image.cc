@@ -33,12 +33,15 @@ static_assert(std::is_trivially_copyable_v<Header>);
 
 // Values in the tensors of a StrategyMemory::Level.
 struct LevelSizes {
-  int64_t number = 0;  // That of the reference; 0: the level sends no int8.
+  int64_t number = 0;  // That of the reference.
   int64_t reference = 0;
   int64_t own = 0;
   int64_t mean = 0;
+  int64_t momentum = 0;
 };
 static_assert(std::is_trivially_copyable_v<LevelSizes>);
+
+int64_t CountValues(const at::Tensor& tensor) { return tensor.defined() ? tensor.numel() : 0; }
 
 size_t Aligned(size_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -120,13 +123,17 @@ absl::Status ReadLevels(uint64_t count, at::Device device, ImageReader& reader,
     LevelSizes sizes;
     std::memcpy(&sizes, stored + i * sizeof(sizes), sizeof(sizes));
     StrategyMemory::Level& level = levels->emplace_back();
-    if (sizes.number == 0) continue;
     level.reference_number = sizes.number;
-    level.reference = at::empty({sizes.reference}, floats);
-    level.residuals.own = at::empty({sizes.own}, floats);
-    level.residuals.mean = at::empty({sizes.mean}, floats);
-    const std::vector<at::Tensor> tensors{level.reference, level.residuals.own,
-                                          level.residuals.mean};
+    std::vector<at::Tensor> tensors;
+    const auto make = [&](int64_t size, at::Tensor* tensor) {
+      if (size <= 0) return;
+      *tensor = at::empty({size}, floats);
+      tensors.push_back(*tensor);
+    };
+    make(sizes.reference, &level.reference);
+    make(sizes.own, &level.residuals.own);
+    make(sizes.mean, &level.residuals.mean);
+    make(sizes.momentum, &level.momentum);
     std::vector<const char*> places;
     const absl::Status found = Find(tensors, reader, &places);
     if (!found.ok()) return found;
@@ -188,18 +195,16 @@ void StateImage::AddText(const std::string& text) {
 void StateImage::AddLevels(const std::vector<StrategyMemory::Level>& levels) {
   std::string text;
   for (const StrategyMemory::Level& level : levels) {
-    LevelSizes sizes;
-    if (level.reference.defined()) {
-      sizes = {level.reference_number, level.reference.numel(), level.residuals.own.numel(),
-               level.residuals.mean.numel()};
-    }
+    const LevelSizes sizes{level.reference_number, CountValues(level.reference),
+                           CountValues(level.residuals.own), CountValues(level.residuals.mean),
+                           CountValues(level.momentum)};
     text.append(reinterpret_cast<const char*>(&sizes), sizeof(sizes));
   }
   AddText(text);
   for (const StrategyMemory::Level& level : levels) {
-    if (!level.reference.defined()) continue;
-    for (const at::Tensor& tensor : {level.reference, level.residuals.own, level.residuals.mean}) {
-      Add(tensor, /*at_once=*/false);
+    for (const at::Tensor& tensor :
+         {level.reference, level.residuals.own, level.residuals.mean, level.momentum}) {
+      if (CountValues(tensor) > 0) Add(tensor, /*at_once=*/false);
     }
   }
 }

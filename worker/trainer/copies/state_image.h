@@ -3,7 +3,7 @@
 // averages that send int8.
 //
 //   header | parameters, optimizer, buffers, random numbers | what is attached: schemas, tensors
-//          | levels: their sizes, references, residuals
+//          | levels: their sizes, references, residuals, momenta
 //
 // Ranks run the same program, so an image made by one is read by another.
 //
@@ -36,7 +36,8 @@ struct StateParts {
   const ModelTensors& model;
   const Optimizer& optimizer;
   Attachments* attachments;
-  // As Strategy::Memory gives them: of averages that send int8; null: there are none.
+  // As Strategy::Memory gives them: of averages that send int8 or end in outer steps; null: there
+  // are none.
   std::vector<StrategyMemory::Level>* levels = nullptr;
 };
 

@@ -177,6 +177,30 @@ TEST(StateImageTest, AveragesThatSendInt8GoOnWithTheirReferencesAndRoundingError
   }
 }
 
+TEST(StateImageTest, OuterStepsGoOnWithTheirPointsAndMomenta) {
+  Rank rank;
+  const at::Tensor point = at::rand({15});
+  const at::Tensor momentum = at::rand({15});
+  rank.levels.resize(3);
+  rank.levels[1].reference = point;
+  rank.levels[1].reference_number = 7;
+  rank.levels[1].momentum = momentum;
+  rank.levels[2].momentum = momentum;  // The groups have changed.
+  rank.Copy(Facts());
+
+  Rank other;
+  ImageFacts facts;
+  ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), other.parts(), &facts).ok());
+  ASSERT_EQ(other.levels.size(), 3U);
+  EXPECT_FALSE(other.levels[0].momentum.defined());
+  EXPECT_EQ(other.levels[1].reference_number, 7);
+  EXPECT_TRUE(other.levels[1].reference.equal(point));
+  EXPECT_TRUE(other.levels[1].momentum.equal(momentum));
+  EXPECT_FALSE(other.levels[1].residuals.own.defined());
+  EXPECT_FALSE(other.levels[2].reference.defined());
+  EXPECT_TRUE(other.levels[2].momentum.equal(momentum));
+}
+
 TEST(StateImageTest, WhatDoesNotFitChangesNothing) {
   Rank rank;
   rank.Copy(Facts());

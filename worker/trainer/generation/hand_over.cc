@@ -62,10 +62,10 @@ void NoteSizes(const StrategyMemory& memory, Handed* handed) {
   }
 }
 
-// Makes room for those of `handed`. Requires: `memory` has kMaxLevels levels.
+// Makes room for those of `handed`. Requires: `memory` has the levels of who hands over.
 void AllocateResiduals(const Handed& handed, at::Device device, StrategyMemory* memory) {
   const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
-  for (size_t i = 0; i < kMaxLevels; ++i) {
+  for (size_t i = 0; i < memory->levels.size(); ++i) {
     if (handed.own_residuals[i] == 0) continue;
     memory->levels[i].residuals.own = at::empty({handed.own_residuals[i]}, floats);
     memory->levels[i].residuals.mean = at::empty({handed.mean_residuals[i]}, floats);

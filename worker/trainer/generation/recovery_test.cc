@@ -239,9 +239,12 @@ TEST_F(TrainerRecoveryTest, ASubstituteThatDiesDuringTheRendezvousIsReplacedToo)
 }
 
 // Each rank has parameters of its own, so nobody else has what the lost one had: with int8, its
-// rounding errors too.
+// rounding errors too. Point and momentum of an outer step go back with them.
 TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
-  for (const char* const format : {"", "format: WIRE_FORMAT_INT8 "}) {
+  for (const char* const format :
+       {"", "format: WIRE_FORMAT_INT8 ",
+        "format: WIRE_FORMAT_INT8 outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 } ",
+        "outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } "}) {
     SCOPED_TRACE(format);
     const std::string changes = absl::StrCat(
         "steps: 80 strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 4 size: 2 ",

@@ -152,6 +152,7 @@ class Transfers {
     const at::Tensor& mean = state_.memory.mean;
     if (mean.defined() && state_.memory.mean_step == position.step) {
       PutMean(mean, MeanParts(/*with_state=*/mean.numel() > CountParameters(rendezvous_)));
+      PutMomentum();
       // What this rank had sent has arrived.
       for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
       state_.memory.equal = RowAt(me).equal;
@@ -169,7 +170,11 @@ class Transfers {
   }
 
   void SendMean(int to) const {
-    if (HasMean(RowAt(rendezvous_.config.rank()), After(to))) Send({state_.memory.mean}, to);
+    const RendezvousRow& own = RowAt(rendezvous_.config.rank());
+    if (!HasMean(own, After(to))) return;
+    std::vector<at::Tensor> result{state_.memory.mean};
+    if (own.mean_outer >= 0) result.push_back(state_.memory.mean_momentum);
+    Send(result, to);
   }
 
   void ReceiveMean(int from) {
@@ -186,14 +191,31 @@ class Transfers {
     int64_t values = 0;
     for (const at::Tensor& part : parts) values += part.numel();
     const auto type = source.mean_bytes == values * 4 ? at::kFloat : at::kDouble;
-    at::Tensor mean = at::empty({values}, at::TensorOptions().dtype(type).device(device()));
-    Receive({mean}, from, /*in_place=*/false);
+    const auto options = at::TensorOptions().dtype(type).device(device());
+    const at::Tensor mean = at::empty({values}, options);
+    std::vector<at::Tensor> result{mean};
+    if (source.mean_outer >= 0) {
+      result.push_back(at::empty({CountParameters(rendezvous_)}, options.dtype(at::kFloat)));
+    }
+    Receive(result, from, /*in_place=*/false);
     PutMean(mean, parts);
+    state_.memory.mean_outer = source.mean_outer;
+    state_.memory.mean_momentum = source.mean_outer >= 0 ? result.back() : at::Tensor();
+    PutMomentum();
     // What this rank had sent has arrived.
     for (StrategyMemory::Level& level : state_.memory.levels) level.before.reset();
     state_.memory.equal = RowAt(rendezvous_.config.rank()).equal;
     state_.memory.mean = mean;  // It may have to be passed on.
     state_.memory.mean_step = source.mean_step;
+  }
+
+  // That of the latest mean, if it ended in an outer step.
+  void PutMomentum() {
+    StrategyMemory& memory = state_.memory;
+    if (memory.mean_outer < 0) return;
+    const auto level = static_cast<size_t>(memory.mean_outer);
+    if (memory.levels.size() <= level) memory.levels.resize(level + 1);
+    memory.levels[level].momentum = memory.mean_momentum;
   }
 
   // The tensors of which an exchange takes the mean, in the order of its result. `with_state`: also
@@ -255,12 +277,16 @@ int64_t LastOrderOfAll(const std::vector<RendezvousRow>& rows) {
   return last == std::numeric_limits<int64_t>::max() ? 0 : last;
 }
 
-// Some ranks may have missed exchanges that others made.
+// Some ranks may have missed exchanges that others made. The last level's momentum stays: a mean of
+// all ranks follows (StrategyStart::regrouped).
 void ForgetExchanges(const std::vector<RendezvousRow>& rows, TrainingState& state) {
-  state.memory.all_equal =
+  StrategyMemory& memory = state.memory;
+  memory.all_equal =
       std::all_of(rows.begin(), rows.end(), [](const RendezvousRow& row) { return row.all_equal; });
-  state.memory.levels.clear();
-  state.memory.equal = {};
+  const at::Tensor momentum = memory.levels.empty() ? at::Tensor() : memory.levels.back().momentum;
+  memory.levels.clear();
+  if (momentum.defined()) memory.levels.emplace_back().momentum = momentum;
+  memory.equal = {};
 }
 
 absl::Status CheckReported(const std::vector<RendezvousRow>& reported, int shards) {

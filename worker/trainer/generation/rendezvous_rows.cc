@@ -93,13 +93,19 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
   }
   row.word_norm = state.word_norm;
   row.mean_step = memory.mean_step;
-  if (memory.mean.defined()) row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
+  if (memory.mean.defined()) {
+    row.mean_bytes = static_cast<int64_t>(memory.mean.nbytes());
+    row.mean_outer = memory.mean_outer;
+  }
   row.all_equal = memory.all_equal;
   row.equal = memory.equal;
-  for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
+  const size_t levels = std::min(memory.levels.size(), kMaxLevels);
+  row.levels = static_cast<int>(levels);
+  for (size_t i = 0; i < levels; ++i) {
     if (memory.levels[i].reference.defined()) {
       row.references[i] = memory.levels[i].reference_number;
     }
+    row.momenta[i] = memory.levels[i].momentum.defined();
   }
   row.has_order = !memory.gradient_order.empty();
   row.save_due = state.saver.due;

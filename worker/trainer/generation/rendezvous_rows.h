@@ -41,9 +41,12 @@ struct RendezvousRow {
   double word_norm = 0;  // TrainingState::word_norm
   int64_t mean_step = -1;
   int64_t mean_bytes = 0;
+  int mean_outer = -1;  // StrategyMemory::mean_outer
   bool all_equal = true;
   RankRange equal;
+  int levels = 0;  // Length of StrategyMemory::levels; of the arrays, so many count.
   std::array<int64_t, kMaxLevels> references{};  // Numbers of the references, by level; 0: none.
+  std::array<bool, kMaxLevels> momenta{};        // Whether it has that of an outer step, by level.
   bool has_order = false;
   bool save_due = false;
   int64_t last_order = 0;
@@ -104,8 +107,9 @@ bool HasMean(const RendezvousRow& from, const RankPosition& to);
 // stay as reported.
 void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* rows);
 
-// Whether the members of each int8 group refer to the same vector (comm/int8_mean.h). `rows`: as
-// changed by Foresee. With shards, the plan's groups are of replicas, and each lane has one.
+// Whether the members of each group that sends int8 or makes outer steps refer to the same vector
+// (comm/level_states.h). `rows`: as changed by Foresee. With shards, the plan's groups are of
+// replicas, and each lane has one.
 bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const RendezvousDecision& decision,
                      const TrainingPlan& plan, const Lanes& lanes);
 

@@ -199,13 +199,15 @@ TEST(RendezvousTest, WhoTakesAStateOverHasItsRoundingErrorsToo) {
       levels.emplace_back();  // Sends fp32.
       rank.SetReference(/*value=*/3, /*number=*/2);
       levels[1].residuals = {own, mean};
+      levels[1].momentum = at::full({3}, 5, at::kFloat);
       return HandStateOver(groups.all(), rank.AsRendezvous(groups), rank.state);
     }
     rank.Forget();
     const absl::Status taken = TakeStateOver(groups.all(), rank.AsRendezvous(groups), rank.state);
     ASSERT_TRUE(taken.ok()) << taken;
-    ASSERT_GE(levels.size(), 2U);
+    ASSERT_EQ(levels.size(), 2U);
     EXPECT_FALSE(levels[0].residuals.own.defined());
+    EXPECT_TRUE(levels[1].momentum.equal(at::full({3}, 5, at::kFloat)));
     EXPECT_EQ(levels[1].reference_number, 2);
     ASSERT_TRUE(levels[1].residuals.own.defined());
     EXPECT_TRUE(levels[1].residuals.own.equal(own));

@@ -18,6 +18,7 @@ std::vector<at::Tensor> TensorsOfState(const Rendezvous& rendezvous, const Rando
   for (const at::Tensor& tensor : random.tensors()) tensors.push_back(tensor);
   for (const StrategyMemory::Level& level : memory.levels) {
     if (level.reference.defined()) tensors.push_back(level.reference);
+    if (level.momentum.defined()) tensors.push_back(level.momentum);
   }
   return tensors;
 }
@@ -52,12 +53,14 @@ void ReceiveWholeState(Group& group, at::Device device, const Rendezvous& rendez
   const at::Device own_device = rendezvous.model.device();
   state.memory = StrategyMemory();
   state.memory.equal = source.equal;
-  for (const int64_t number : source.references) {
+  const auto of_all_parameters = [&] {
+    return at::empty({CountParameters(rendezvous)}, at::TensorOptions().device(own_device));
+  };
+  for (size_t i = 0; i < static_cast<size_t>(source.levels); ++i) {
     StrategyMemory::Level& level = state.memory.levels.emplace_back();
-    if (number == 0) continue;
-    level.reference =
-        at::empty({CountParameters(rendezvous)}, at::TensorOptions().device(own_device));
-    level.reference_number = number;
+    level.reference_number = source.references[i];
+    if (level.reference_number != 0) level.reference = of_all_parameters();
+    if (source.momenta[i]) level.momentum = of_all_parameters();
   }
   state.is_open = state.in_step = false;
   const RandomNumbers random(own_device);

@@ -1,6 +1,7 @@
 // Sends the whole state of the training from one rank to another: parameters, buffers, the
-// optimizer's state and step counts, the state of the random numbers, what is attached, and the
-// references of int8 averages. The rest of TrainingState is the caller's.
+// optimizer's state and step counts, the state of the random numbers, what is attached, and what
+// the members of a level's group have in common: references, and momenta of outer steps. The rest
+// of TrainingState is the caller's.
 //
 // Thread-compatible. A failed transfer is a CollectiveError.
 #ifndef WORKER_TRAINER_GENERATION_WHOLE_STATE_H_

@@ -34,6 +34,27 @@ bool KeepsLedger(const TrainingParts& parts) {
   return parts.ledger != nullptr && member.rank % alike == 0;
 }
 
+// What a checkpoint has of this rank.
+std::vector<StateTensor> StateOf(const TrainingParts& parts, const Strategy& strategy) {
+  Workload& workload = parts.workload;
+  std::vector<StateTensor> state =
+      CollectState(parts.config, workload.model(), workload.optimizer(), workload.attachments());
+  for (const NamedTensor& one : strategy.State()) {
+    state.push_back({one.name, one.tensor, /*own=*/true});
+  }
+  for (const NamedTensor& one : strategy.OuterMomentum()) {
+    StateTensor momentum{one.name, one.tensor};
+    momentum.slice = one.slice;
+    state.push_back(std::move(momentum));
+  }
+  // With shards, each position may have another.
+  const bool has_order = parts.config.member.shards == 1;
+  if (workload.attachments() != nullptr && has_order) {
+    state.push_back(OrderTensor(strategy.Memory().gradient_order));
+  }
+  return state;
+}
+
 // Null: the strategy takes the mean of the gradients.
 std::function<void(Group*)> GradientGroupListener(Workload& workload) {
   if (!workload.averages_gradients()) return nullptr;
@@ -87,21 +108,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
         SaveSchedule::Parts{config_.checkpoint, config_.steps, parts_.groups, *parts_.saver,
                             state_.saver, [this] { strategy_.AverageAll(); }},
         first_step_);
-    parts_.saver->Enter({config_, parts_.groups,
-                         [this] {
-                           std::vector<StateTensor> state = CollectState(
-                               config_, parts_.workload.model(), parts_.workload.optimizer(),
-                               parts_.workload.attachments());
-                           for (const NamedTensor& one : strategy_.State()) {
-                             state.push_back({one.name, one.tensor, /*own=*/true});
-                           }
-                           // With shards, each position may have another.
-                           const bool has_order = config_.member.shards == 1;
-                           if (parts_.workload.attachments() != nullptr && has_order) {
-                             state.push_back(OrderTensor(strategy_.Memory().gradient_order));
-                           }
-                           return state;
-                         },
+    parts_.saver->Enter({config_, parts_.groups, [this] { return StateOf(parts_, strategy_); },
                          [this](Manifest* manifest) {
                            manifest->plan_epoch = strategy_.plan().version;
                            manifest->ladder = strategy_.ladder();
@@ -223,8 +230,9 @@ std::optional<StepOrder> TrainLoop::EvaluateAfter(int64_t steps_done) {
 
 absl::Status TrainLoop::Resume() {
   if (state_.checkpoint == nullptr) return absl::OkStatus();
-  const absl::Status restored =
+  absl::Status restored =
       RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
+  if (restored.ok()) restored = RestoreMomentum(*state_.checkpoint, strategy_.OuterMomentum());
   state_.checkpoint.reset();
   return restored.ok() ? restored : RestoreError(config_.restore_from, restored);
 }

@@ -124,6 +124,42 @@ TEST_F(ResumeTest, AnotherPrecisionIsRefused) {
               HasSubstr("with another precision than the job's, which is bf16_full"));
 }
 
+constexpr char kOuter[] =
+    "strategy { warmup_steps: 1 hsgd { "
+    "ladder { period: 2 size: 2 outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } } "
+    "ladder { period: 4 size: 4 format: WIRE_FORMAT_INT8 "
+    "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 } } } } ";
+
+TEST_F(ResumeTest, OuterStepsGoOnExactly) { ExpectSameAfter(9, 4, kOuter); }
+
+// The momentum is saved as the parameters are, each part by one rank, and read by other ladders.
+TEST_F(ResumeTest, TheMomentumOfOuterStepsIsInTheCheckpoint) {
+  RunJob(Spec(4, kOuter + SaveTo("out", "every_steps: 9")));
+  const auto files = CheckpointFiles::Open(Checkpoint("out", 9));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const std::string slot = "optimizer/momentum_buffer/";
+  int parameters = 0;
+  for (const ManifestTensor& tensor : files->manifest().tensors) {
+    if (tensor.name.rfind(slot, 0) != 0) continue;
+    const std::string name = tensor.name.substr(slot.size());
+    const ManifestTensor* const momentum = files->Find("averager/momentum/" + name);
+    ASSERT_NE(momentum, nullptr) << name;
+    EXPECT_EQ(momentum->shape, tensor.shape);
+    EXPECT_EQ(files->Find("rank1/averager/momentum/" + name), nullptr) << "equal on all ranks";
+    ++parameters;
+  }
+  EXPECT_GT(parameters, 0);
+  EXPECT_NE(files->Find("averager/level0/momentum"), nullptr);
+  EXPECT_NE(files->Find("rank1/averager/level0/momentum"), nullptr);
+  const auto two = Resume(
+      Spec(2,
+           "strategy { local_sgd { period: 4 outer { kind: OUTER_NESTEROV learning_rate: 0.7 "
+           "momentum: 0.9 } } } " +
+               SaveTo("again")),
+      Checkpoint("out", 9));
+  EXPECT_GE(Values(*two, 0, "loss").size(), 11U);
+}
+
 // With weights that never change and batches of one, a sample's loss identifies it.
 TEST_F(ResumeTest, NoSampleIsLostOrRepeatedOnOtherNumbersOfRanks) {
   const std::string still =

@@ -148,6 +148,11 @@ class Planner {
     if (inputs_.step < warmup) {
       plan_.advice = LadderAdvice::kWarmUp;
       plan_.reason = absl::StrCat("the warm-up ends at step ", warmup);
+    } else if (HasOuterStep()) {
+      plan_.advice = LadderAdvice::kKeep;
+      plan_.reason = absl::StrCat("the ladder ", DescribeLadder(inputs_.current),
+                                  " has an outer step, whose rates are for its periods: it stays "
+                                  "until you change it");
     } else if (is_better && !(best->ladder == inputs_.current)) {
       plan_.advice = LadderAdvice::kChange;
       plan_.ladder = best->ladder;
@@ -167,6 +172,11 @@ class Planner {
       plan_.advice = LadderAdvice::kKeep;
       plan_.reason = WhyKept(best);
     }
+  }
+
+  bool HasOuterStep() const {
+    return std::any_of(inputs_.current.begin(), inputs_.current.end(),
+                       [](const LadderLevel& level) { return level.outer; });
   }
 
   std::string WhyKept(const LadderPrediction* best) const {

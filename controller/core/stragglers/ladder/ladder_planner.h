@@ -19,6 +19,8 @@
 //     ranks lose by their own stalls, whose cause should be found.
 //   - A ladder only for a speed-up of 10 %, half of which is certain (one-sided 95 %, jackknife
 //     over 16 parts). A ladder that gains less than 5 % gives way to synchronous steps.
+//   - A ladder with an outer step stays: its periods may be far longer, for links that are slow,
+//     and its rates were chosen for them.
 //
 // Pure.
 #ifndef CONTROLLER_CORE_STRAGGLERS_LADDER_LADDER_PLANNER_H_

@@ -90,6 +90,19 @@ TEST(LadderPlannerTest, NoGainWhereStallsCostLessThanATenth) {
   EXPECT_EQ(PlanLadder(InputsOf(Draw(Stalling(64, 0)), 0)).advice, LadderAdvice::kKeep);
 }
 
+TEST(LadderPlannerTest, ALadderWithAnOuterStepStays) {
+  for (const double share : {0.0, 0.02}) {
+    LadderInputs inputs = InputsOf(Draw(Stalling(64, share)));
+    inputs.current = {{1, LadderScope::kAll, 0}};
+    EXPECT_NE(PlanLadder(inputs).advice, LadderAdvice::kKeep) << share;
+    inputs.current = {{1, LadderScope::kAll, 0, /*outer=*/true}};
+    const LadderPlan plan = PlanLadder(inputs);
+    EXPECT_EQ(plan.advice, LadderAdvice::kKeep) << share;
+    EXPECT_EQ(plan.ladder, inputs.current);
+    EXPECT_THAT(plan.reason, HasSubstr("has an outer step"));
+  }
+}
+
 TEST(LadderPlannerTest, NoGainFromStallsOfAllRanksAtOnce) {
   OwnTimes times = Draw(Stalling(64, 0));
   for (size_t step = 0; step < 1000; step += 10) std::fill_n(&times.seconds[step * 64], 64, 1.0F);
