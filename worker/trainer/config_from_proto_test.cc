@@ -75,6 +75,26 @@ TEST(ConfigFromProtoTest, ASessionHasNoModelAndAllTheRest) {
   EXPECT_FALSE(absl::StrContains(config->spec_json, "secret")) << config->spec_json;
 }
 
+TEST(ConfigFromProtoTest, FilesOfAListArrive) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  v1::Data* data = proto.mutable_spec()->mutable_data();
+  data->set_train_hash("12ab");
+  data->clear_train();
+  for (const char* path : {"/a", "/b"}) {
+    v1::DataSource* source = data->add_sources();
+    source->set_path(path);
+    source->set_weight(0.5);
+    source->set_hash("34cd");
+  }
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  ASSERT_TRUE(config.ok()) << config.status();
+  EXPECT_EQ(config->data.train_hash, "12ab");
+  ASSERT_EQ(config->data.sources.size(), 2U);
+  EXPECT_EQ(config->data.sources[1].path, "/b");
+  EXPECT_EQ(config->data.sources[1].weight, 0.5);
+  EXPECT_EQ(config->data.sources[1].hash, "34cd");
+}
+
 TEST(ConfigFromProtoTest, EveryValueArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
