@@ -78,21 +78,23 @@ TEST(ConfigFromProtoTest, ASessionHasNoModelAndAllTheRest) {
 TEST(ConfigFromProtoTest, FilesOfAListArrive) {
   v1::TrainerConfig proto = Parse(kWhole);
   v1::Data* data = proto.mutable_spec()->mutable_data();
-  data->set_train_hash("12ab");
+  const std::string hash(48, 'a');
+  data->set_train_hash(hash);
+  EXPECT_EQ(ConfigFromProto(proto)->data.train_hash, hash);
   data->clear_train();
+  data->clear_train_hash();
   for (const char* path : {"/a", "/b"}) {
     v1::DataSource* source = data->add_sources();
     source->set_path(path);
     source->set_weight(0.5);
-    source->set_hash("34cd");
+    source->set_hash(hash);
   }
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
   ASSERT_TRUE(config.ok()) << config.status();
-  EXPECT_EQ(config->data.train_hash, "12ab");
   ASSERT_EQ(config->data.sources.size(), 2U);
   EXPECT_EQ(config->data.sources[1].path, "/b");
   EXPECT_EQ(config->data.sources[1].weight, 0.5);
-  EXPECT_EQ(config->data.sources[1].hash, "34cd");
+  EXPECT_EQ(config->data.sources[1].hash, hash);
 }
 
 TEST(ConfigFromProtoTest, EveryValueArrives) {
