@@ -134,8 +134,8 @@ class ImportTest(unittest.TestCase):
 
     def test_a_dataset_that_was_saved(self):
         path = self.dataset(self.folder / "saved", TEXTS)
-        self.assertEqual([len(sources.pieces_of(one)) for one in sources.find_files([str(path)], None)],
-                         [3, 4])
+        files = sources.find_files([str(path)], None)
+        self.assertEqual([len(sources.pieces_of(one)) for one in files], [3, 4])
         self.imports(TEXTS, path)
 
     def test_splits_of_a_dataset(self):
@@ -228,6 +228,10 @@ class ImportTest(unittest.TestCase):
         self.imports(TEXTS, path, end=None)
         beside.write_text('{"eos_token": "<end>"}')
         self.imports(TEXTS, path, end=None)
+        for content in ("[]", "{}", '{"eos_token": {}}', "no JSON"):
+            self.out.unlink(missing_ok=True)
+            beside.write_text(content)
+            self.fails("nothing says which token ends a text", path, end=None)
         code, _, err = self.run_(path, end="")
         self.assertEqual(code, 0, err)
         self.assertEqual(read(self.out)[2], [one for one in tokens_of(TEXTS) if one != 0])
@@ -244,7 +248,8 @@ class ImportTest(unittest.TestCase):
         path = self.folder / "texts.jsonl"
         for content, text in (
                 ('{"text": "a"}\n{"text": 3}\n', "at offset 14: text is no text, but a int"),
-                ('{"text": "a"}\n{"content": "b"}\n', "at offset 14: there is no text, but content"),
+                ('{"text": "a"}\n{"content": "b"}\n',
+                 "at offset 14: there is no text, but content"),
                 ('{"text": "a"}\n["b"]\n', "at offset 14: a line is to be an object"),
                 ('{"text": "a"\n', "at offset 0: not JSON"),
                 ("", "the sources hold no texts"),

@@ -131,16 +131,16 @@ def _end_token_of(file: str) -> str:
     beside = os.path.join(os.path.dirname(os.path.realpath(file)), "tokenizer_config.json")
     try:
         with open(beside, encoding="utf-8") as opened:
-            config: Dict[str, Any] = json.load(opened)
+            config: Any = json.load(opened)
     except (OSError, ValueError):
-        config = {}
+        config = None
     # A text, or an object with the text.
-    end: Any = config.get("eos_token")
-    found: object = end["content"] if hasattr(end, "keys") else end
+    end: Any = config.get("eos_token") if hasattr(config, "keys") else None
+    found: object = end.get("content") if hasattr(end, "keys") else end
     if not isinstance(found, str) or not found:
-        raise Problem("nothing says which token ends a text, since there is no tokenizer_config.json "
-                      f"with an eos_token beside {file}; give --end-token TOKEN, or --end-token '' "
-                      "for none")
+        raise Problem("nothing says which token ends a text, since there is no "
+                      f"tokenizer_config.json with an eos_token beside {file}; give --end-token "
+                      "TOKEN, or --end-token '' for none")
     return found
 
 
