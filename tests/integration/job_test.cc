@@ -60,8 +60,12 @@ TEST(JobTest, TrainsOnAMixtureAndSaysWhatItTookOfEachFile) {
   const v1::Job job = cluster.WaitForEnd(cluster.Submit(spec).id());
   ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString();
   // Of 256 samples a quarter are of the second file, which has 64.
-  const Finished shown = RunToEnd({Program("paceline"), "--server", cluster.server(), "job",
-                                   "samples", job.id(), "--source", "1", "-o", "json"});
+  std::vector<std::string> command = {Program("paceline")};
+  for (const std::string& flag : cluster.ClientFlags()) command.push_back(flag);
+  for (const char* word : {"job", "samples", job.id().c_str(), "--source", "1", "-o", "json"}) {
+    command.emplace_back(word);
+  }
+  const Finished shown = RunToEnd(command);
   EXPECT_EQ(shown.exit_code, 0) << shown.output;
   const std::string json = absl::StrReplaceAll(shown.output, {{" ", ""}, {"\n", ""}});
   EXPECT_THAT(json, HasSubstr("\"never\":0,\"once\":64,\"samples\":64,\"source\":1"));

@@ -61,7 +61,7 @@ class SampleLedger {
   SampleLedger& operator=(const SampleLedger&) = delete;
 
   // Notes a step that is done, or, with no steps, that this rank begins to train in a generation.
-  // Requires: all runs are of one mixture, or none is of one.
+  // Requires: the mixture of a run, if it has one, is that of the first.
   void Add(const SampleRun& run);
 
   // Waits until all is written. False: it cannot be written, or not in time.
