@@ -18,8 +18,8 @@ using ::testing::Field;
 using ::testing::IsEmpty;
 
 // Strings that are not paths a node opens. The controller resolves resume_from into restore_from. A
-// command's arguments are opened by its own user. Code is unpacked where the daemon decides. Trackers
-// are the follower's, which runs for a user elsewhere.
+// command's arguments are opened by its own user. Code is unpacked where the daemon decides.
+// Trackers are the follower's, which runs for a user elsewhere.
 const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
                                         "paceline.v1.Data.train_hash",
                                         "paceline.v1.JobSpec.description",
