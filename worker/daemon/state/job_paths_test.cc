@@ -22,7 +22,6 @@ using ::testing::IsEmpty;
 // Trackers are the follower's, which runs for a user elsewhere.
 const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
                                         "paceline.v1.Data.train_hash",
-                                        "paceline.v1.JobSpec.description",
                                         "paceline.v1.JobSpec.name",
                                         "paceline.v1.JobSpec.command",
                                         "paceline.v1.JobSpec.description",
