@@ -283,7 +283,7 @@ void AddOtherVerbs(CLI::App& app, Program& program) {
   AddAdminVerbs(*AddGroup(app, "admin", "The daemons themselves: log-level, backup, restore"),
                 program);
   AddDevVerbs(*AddGroup(app, "dev", "A cluster on this machine: up, down, status"), program);
-  AddDataVerbs(*AddGroup(app, "data", "Data sets: import-digits, tokenize"), program);
+  AddDataVerbs(*AddGroup(app, "data", "Data sets: import-digits, import-hf, tokenize"), program);
   AddContextVerbs(
       *AddGroup(app, "context", "Controllers under names of yours: add, use, list, show, remove"),
       program);

@@ -65,7 +65,7 @@ class Keys(list):
         only_with = protos.only_with(key)
         if only_with:
             remark = f" {only_with}."
-        path = prefix + field.name
+        path = prefix + (key.list_form_of or field.name)
         repeated = field.label == field.LABEL_REPEATED
         is_group = field.type_name in self._messages
         type_name, default = TYPES[field.type]

@@ -1,6 +1,7 @@
 #include "cli/job_file/job_fields.h"
 
 #include "common/job_spec/enum_name.h"
+#include "common/job_spec/job_key.h"
 
 namespace paceline {
 
@@ -8,6 +9,23 @@ using google::protobuf::Descriptor;
 using google::protobuf::FieldDescriptor;
 using google::protobuf::Message;
 using google::protobuf::OneofDescriptor;
+
+const std::string& KeyName(const FieldDescriptor& field) {
+  const std::string& other = KeyOf(field).list_form_of();
+  return other.empty() ? field.name() : other;
+}
+
+const FieldDescriptor* ListFormOf(const FieldDescriptor& field) {
+  const Descriptor* group = field.containing_type();
+  for (int i = 0; i < group->field_count(); ++i) {
+    if (KeyOf(*group->field(i)).list_form_of() == field.name()) return group->field(i);
+  }
+  return nullptr;
+}
+
+const std::string& KeyField::name() const {
+  return choice != nullptr ? choice->name() : KeyName(*field);
+}
 
 const OneofDescriptor* ChoiceOf(const Descriptor& group) { return group.FindOneofByName("kind"); }
 

@@ -21,12 +21,19 @@ struct KeyField {
   // The choice itself, for its key `kind`.
   const google::protobuf::OneofDescriptor* choice = nullptr;
 
-  const std::string& name() const { return choice != nullptr ? choice->name() : field->name(); }
+  const std::string& name() const;
 };
+
+// The key of a field by itself: its name, or that of the field whose list it is.
+const std::string& KeyName(const google::protobuf::FieldDescriptor& field);
+
+// The list of groups that may be written in the place of the field's value; null: none.
+const google::protobuf::FieldDescriptor* ListFormOf(const google::protobuf::FieldDescriptor& field);
 
 // Of all keys of the group: its choice, its own fields, those of the choice's members.
 std::vector<KeyField> KeyFields(const google::protobuf::Descriptor& group);
 
+// Of a key with two forms, that of a single value.
 KeyField FindKeyField(const google::protobuf::Descriptor& group, const std::string& key);
 
 // The choice of a group, or null.

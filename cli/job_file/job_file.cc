@@ -17,6 +17,7 @@
 #include "absl/strings/str_format.h"
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
+#include "cli/job_file/job_fields.h"
 #include "cli/job_file/job_file_parser.h"
 #include "cli/job_file/job_keys.h"
 #include "cli/text/utf8.h"
@@ -38,6 +39,7 @@ struct Dependence {
   const char* other;
 };
 constexpr Dependence kDependences[] = {
+    {"data.train_hash", "data.train"},
     {"shards", "ranks"},
     {"shards", "command"},
     {"shards", "model"},
@@ -283,7 +285,11 @@ std::string KeyOfField(absl::string_view field) {
     const std::string name(part.substr(0, part.find('[')));
     const auto* found = group == nullptr ? nullptr : group->FindFieldByName(name);
     const bool choice = found != nullptr && found->real_containing_oneof() != nullptr;
-    if (!choice) parts.emplace_back(part);
+    if (found == nullptr) {
+      parts.emplace_back(part);
+    } else if (!choice) {
+      parts.push_back(absl::StrCat(KeyName(*found), part.substr(name.size())));
+    }
     group = found == nullptr ? nullptr : found->message_type();
   }
   return absl::StrJoin(parts, ".");

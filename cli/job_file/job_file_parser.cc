@@ -170,6 +170,8 @@ void JobFileParser::ParseKey(const JobKey& key, const std::string& path, const Y
   const KeyField field = FindKeyField(*group->GetDescriptor(), name);
   Message* holder = Holder(field, path, group);
   if (holder == nullptr) return;
+  const FieldDescriptor* list = field.field == nullptr ? nullptr : ListFormOf(*field.field);
+  if (list != nullptr && value.IsSequence()) return ParseGroups(value, path, *list, holder);
   if (key.type == KeyType::kGroup) {
     ParseGroup(value, path, holder->GetReflection()->MutableMessage(holder, field.field));
     return;

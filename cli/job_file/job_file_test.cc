@@ -211,6 +211,40 @@ TEST(JobFileTest, RelativePathsAreTakenFromTheFilesFolder) {
   EXPECT_EQ(file.spec.checkpoint().directory(), "/home/me/jobs/out/");
 }
 
+// kSound with another value of data.train.
+std::string WithTrain(const std::string& train) {
+  return absl::StrCat("name: a\nmodel: resnet18\nsteps: 9\n",
+                      "optimizer: {kind: sgd, learning_rate: 1}\ndata:\n  train:", train, "\n");
+}
+
+TEST(JobFileTest, TrainIsAFileOrAListOfFiles) {
+  const JobFile file = ParseJobFile(WithTrain("\n  - {path: a.tokens, weight: 0.7}\n"
+                                              "  - {path: /b.tokens, weight: 3}"),
+                                    "/jobs");
+  EXPECT_THAT(file.problems, IsEmpty());
+  EXPECT_EQ(file.spec.data().train(), "");
+  ASSERT_EQ(file.spec.data().sources_size(), 2);
+  EXPECT_EQ(file.spec.data().sources(0).path(), "/jobs/a.tokens");
+  EXPECT_EQ(file.spec.data().sources(0).weight(), 0.7);
+  EXPECT_EQ(file.spec.data().sources(1).path(), "/b.tokens");
+}
+
+TEST(JobFileTest, ProblemsOfAListOfFilesAreToldWhereTheyStand) {
+  EXPECT_THAT(Problems(WithTrain(" []")),
+              ElementsAre("6:3 data.train is missing; give the file with the training samples"));
+  EXPECT_THAT(Problems(WithTrain(" [a.tokens]")),
+              ElementsAre("6:11 data.train[0] is a single value; it takes a group of keys: path, "
+                          "weight, hash"));
+  EXPECT_THAT(Problems(WithTrain("\n  - {path: a, weight: 1}\n  - {path: b}")),
+              ElementsAre("8:5 data.train[1].weight is missing, and other files have one; give all "
+                          "of them one, or none"));
+  EXPECT_THAT(Problems(WithTrain("\n  - {path: a, weight: 0}")),
+              ElementsAre(HasSubstr("7:15 data.train[0].weight is 0; allowed is more than 0")));
+  EXPECT_THAT(Problems(WithTrain("\n  - {path: a, wieght: 1}")),
+              ElementsAre("7:15 unknown key \"wieght\" in data.train[0]; did you mean "
+                          "\"data.train[0].weight\"?"));
+}
+
 TEST(JobFileTest, WhatOnlyAShellReplacesIsRefusedInEveryPath) {
   for (const char* line : {"checkpoint: {directory: ~/ckpt}", "init_from: $HOME/a.pt",
                            "export_final: ~ann/f.safetensors", "resume_from: ~/ckpt/400",
@@ -262,6 +296,7 @@ TEST(JobFileTest, ShortAndLongFormOfAKindAreTheSame) {
 
 TEST(JobFileTest, KeyOfAFieldLeavesTheChoiceOut) {
   EXPECT_EQ(KeyOfField("optimizer.sgd.momentum"), "optimizer.momentum");
+  EXPECT_EQ(KeyOfField("data.sources[1].path"), "data.train[1].path");
   EXPECT_EQ(KeyOfField("optimizer.adamw.beta1"), "optimizer.beta1");
   EXPECT_EQ(KeyOfField("model.kind"), "model.kind");
   EXPECT_EQ(KeyOfField("model.mlp.hidden[2]"), "model.hidden[2]");

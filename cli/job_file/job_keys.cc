@@ -1,5 +1,6 @@
 #include "cli/job_file/job_keys.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include "absl/strings/match.h"
@@ -105,7 +106,9 @@ std::vector<std::string> KeysBelow(absl::string_view group) {
   for (const JobKey& key : JobKeys()) {
     absl::string_view rest = key.path;
     if (!absl::ConsumePrefix(&rest, prefix)) continue;
-    if (!absl::StrContains(rest, '.')) keys.emplace_back(rest);
+    if (absl::StrContains(rest, '.')) continue;
+    // One that may also be a list is there twice.
+    if (std::find(keys.begin(), keys.end(), rest) == keys.end()) keys.emplace_back(rest);
   }
   return keys;
 }

@@ -43,7 +43,8 @@ struct JobKey {
 // In the order of the documentation; a group comes before its keys.
 const std::vector<JobKey>& JobKeys();
 
-// Null when there is none. List indices in `path` are ignored: "chaos[3].rank" is found.
+// Null when there is none; of a key with two forms, that of a single value. List indices in `path`
+// are ignored: "chaos[3].rank" is found.
 const JobKey* FindJobKey(absl::string_view path);
 
 // Last parts of the keys right below `group` ("" for the file itself; "chaos[2]" is fine).

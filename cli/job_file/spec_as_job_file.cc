@@ -111,6 +111,23 @@ void EmitLabels(const Message& holder, const FieldDescriptor& field, const std::
   *out << YAML::Key << name << YAML::Value << YAML::Flow << labels;
 }
 
+void EmitList(const Message& holder, const FieldDescriptor& field, const std::string& path,
+              ShownKeys shown, YAML::Emitter* out) {
+  const auto* reflection = holder.GetReflection();
+  if (field.message_type() == nullptr) *out << YAML::Flow;
+  *out << YAML::BeginSeq;
+  for (int i = 0; i < reflection->FieldSize(holder, &field); ++i) {
+    if (field.message_type() != nullptr) {
+      EmitGroup(reflection->GetRepeatedMessage(holder, &field, i), path + "[]", shown, out);
+    } else if (field.cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
+      *out << reflection->GetRepeatedString(holder, &field, i);
+    } else {
+      *out << reflection->GetRepeatedInt64(holder, &field, i);
+    }
+  }
+  *out << YAML::EndSeq;
+}
+
 void EmitKey(const Message& group, const std::string& path, const std::string& name,
              ShownKeys shown, YAML::Emitter* out) {
   const KeyField key = FindKeyField(*group.GetDescriptor(), name);
@@ -125,24 +142,12 @@ void EmitKey(const Message& group, const std::string& path, const std::string& n
       key.member == nullptr ? group : group.GetReflection()->GetMessage(group, chosen);
   const auto* reflection = holder.GetReflection();
   if (key.field->is_map()) return EmitLabels(holder, *key.field, name, out);
-  if (key.field->is_repeated()) {
-    const int count = reflection->FieldSize(holder, key.field);
-    if (count == 0) return;
-    *out << YAML::Key << key.field->name() << YAML::Value;
-    if (key.field->message_type() == nullptr) *out << YAML::Flow;
-    *out << YAML::BeginSeq;
-    for (int i = 0; i < count; ++i) {
-      if (key.field->message_type() != nullptr) {
-        EmitGroup(reflection->GetRepeatedMessage(holder, key.field, i), full + "[]", shown, out);
-      } else if (key.field->cpp_type() == FieldDescriptor::CPPTYPE_STRING) {
-        *out << reflection->GetRepeatedString(holder, key.field, i);
-      } else {
-        *out << reflection->GetRepeatedInt64(holder, key.field, i);
-      }
-    }
-    *out << YAML::EndSeq;
-    return;
+  const FieldDescriptor* list = key.field->is_repeated() ? key.field : ListFormOf(*key.field);
+  if (list != nullptr && reflection->FieldSize(holder, list) > 0) {
+    *out << YAML::Key << name << YAML::Value;
+    return EmitList(holder, *list, full, shown, out);
   }
+  if (key.field->is_repeated()) return;
   if (key.field->message_type() != nullptr) {
     const Message& below = reflection->GetMessage(holder, key.field);
     if (!HasKeys(below, full, shown)) return;

@@ -85,6 +85,22 @@ data: {train: t}
 strategy: {kind: hsgd}
 optimizer: {kind: sgd, learning_rate: 0.1}
 )",
+           R"(model: {kind: llama}
+data:
+  train:
+    - {path: web.tokens, weight: 0.7, hash: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c}
+    - {path: /abs/code.tokens, weight: 3}
+  sequence_length: 64
+optimizer: {kind: sgd, learning_rate: 0.1}
+)",
+           R"(model: {kind: llama}
+data: {train: [{path: a}, {path: b}]}
+optimizer: {kind: sgd, learning_rate: 0.1}
+)",
+           R"(model: {kind: llama}
+data: {train: a, train_hash: 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c}
+optimizer: {kind: sgd, learning_rate: 0.1}
+)",
            R"(command: [python3, train.py]
 environment: {A: b}
 session: true

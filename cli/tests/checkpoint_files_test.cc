@@ -2,6 +2,7 @@
 #include <filesystem>
 #include <fstream>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <sstream>
 #include <string>
@@ -235,6 +236,62 @@ TEST_F(SamplesTest, WhichStepsHadASample) {
   EXPECT_EQ(none.exit, kCliOk);
   EXPECT_THAT(none.out, IsEmpty());
   EXPECT_THAT(none.err, HasSubstr("sample 10 is in no step"));
+}
+
+TEST_F(SamplesTest, AMixtureIsShownBySources) {
+  controller_.SetJobs({Parsed<v1::Job>(absl::StrCat(
+      "id: '", kId, "' state: RUNNING spec { name: 'small' ranks: 1 data { ",
+      "sources { path: '/web.tokens' weight: 3 } sources { path: '/code.tokens' weight: 1 } } ",
+      "checkpoint { directory: '", root_, "' sample_ledger: true } }"))});
+  SampleRun run;
+  run.generation = 1;
+  run.mixture = std::make_shared<const Mixture>(std::vector<Mixture::Source>{{40, 3}, {8, 1}});
+  run.samples = 48;
+  run.batch = 16;
+  run.steps = 1;
+  run.shuffle = false;
+  {
+    SampleLedger ledger(absl::StrCat(root_, "/", kId));
+    for (; run.first_step < 4; ++run.first_step) {
+      run.begin = run.end;
+      run.end = PositionAfterStep(run);
+      ledger.Add(run);
+    }
+    EXPECT_TRUE(ledger.Flush(absl::InfiniteDuration()));
+  }
+  // Of 64 samples, three quarters are of the first source: an epoch of 40, and 8 of the next one.
+  const Ran ran = Paceline({"job", "samples", "small"});
+  EXPECT_EQ(ran.exit, kCliOk) << ran.err;
+  EXPECT_THAT(ran.out, HasSubstr("SOURCE  EPOCH  STEPS  SAMPLES  ONCE  AGAIN  NEVER\n"));
+  EXPECT_THAT(ran.err, HasSubstr("source 1 is /code.tokens"));
+  const auto json = nlohmann::json::parse(Paceline({"job", "samples", "small", "-o", "json"}).out);
+  ASSERT_EQ(json["epochs"].size(), 4U);
+  EXPECT_EQ(json["sources"].dump(), R"(["/web.tokens","/code.tokens"])");
+  const int64_t once[] = {40, 8, 8, 8};
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(json["epochs"][i]["source"], i / 2);
+    EXPECT_EQ(json["epochs"][i]["epoch"], i % 2);
+    EXPECT_EQ(json["epochs"][i]["once"], once[i]);
+  }
+  const auto of_one = nlohmann::json::parse(
+      Paceline({"job", "samples", "small", "--source", "1", "-o", "json"}).out);
+  EXPECT_EQ(of_one["epochs"].size(), 2U);
+
+  const auto step =
+      nlohmann::json::parse(Paceline({"job", "samples", "small", "--step", "0", "-o", "json"}).out);
+  EXPECT_EQ(step["ranks"][0]["samples"].size(), 16U);
+  EXPECT_EQ(step["ranks"][0]["sources"].size(), 16U);
+  EXPECT_THAT(Paceline({"job", "samples", "small", "--step", "0"}).out, HasSubstr(" 0:1 "));
+
+  const auto uses = nlohmann::json::parse(
+      Paceline({"job", "samples", "small", "--sample", "3", "--source", "1", "-o", "json"}).out);
+  EXPECT_EQ(uses["uses"].size(), 2U);
+  const Ran without = Paceline({"job", "samples", "small", "--sample", "3"});
+  EXPECT_EQ(without.exit, kCliUsage);
+  EXPECT_THAT(without.err, HasSubstr("give --source too, from 0 to 1"));
+  const Ran beyond = Paceline({"job", "samples", "small", "--source", "2"});
+  EXPECT_EQ(beyond.exit, kCliUsage);
+  EXPECT_THAT(beyond.err, HasSubstr("the job has the sources 0 to 1"));
 }
 
 TEST_F(SamplesTest, SaysWhereTheLedgerShouldBe) {

@@ -39,6 +39,7 @@ constexpr const char* kOnlyParsed[] = {
     "paceline init ",               // python/tests/onboard_test.py, tests/integration/init_test.cc
     "paceline dev ",                // tests/integration/dev_test.cc
     "paceline data import-digits",  // cli/digits/digits_test.cc
+    "paceline data import-hf ",     // python/tests/import_hf_test.py
     "paceline job samples ",        // cli/tests/checkpoint_files_test.cc
     "paceline admin backup ",       // tests/integration/backup_test.cc
     "paceline admin restore ",      // the same

@@ -43,7 +43,7 @@ void AddNodeHistory(CLI::App& parent, Program& program);  // history, check, wat
 void AddAutomationVerbs(CLI::App& parent, Program& program);  // status, pause, resume.
 void AddAdminVerbs(CLI::App& parent, Program& program);       // log-level, backup, restore.
 void AddDevVerbs(CLI::App& parent, Program& program);         // up, down, status.
-void AddDataVerbs(CLI::App& parent, Program& program);        // import-digits, tokenize.
+void AddDataVerbs(CLI::App& parent, Program& program);        // import-digits, import-hf, tokenize.
 void AddContextVerbs(CLI::App& parent, Program& program);     // add, use, list, show, remove.
 // init, issue, rotate, token, revoke, revoked, show.
 void AddPkiVerbs(CLI::App& parent, Program& program);

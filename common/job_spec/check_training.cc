@@ -1,4 +1,6 @@
 // What is trained, on what, and by which steps.
+#include <cstddef>
+#include <set>
 #include <string>
 
 #include "absl/strings/str_cat.h"
@@ -32,6 +34,61 @@ void CheckLlama(const v1::Llama& llama, ProblemList& problems) {
   }
 }
 
+void CheckHash(const std::string& field, const std::string& hash, ProblemList& problems) {
+  constexpr size_t kDigits = 48;
+  const bool sound =
+      hash.size() == kDigits && hash.find_first_not_of("0123456789abcdef") == std::string::npos;
+  if (hash.empty() || sound) return;
+  problems.Add(field, StrCat("is no hash of a file; allowed are ", kDigits,
+                             " hexadecimal digits in lower case, as in the header of a token file "
+                             "(docs/token-files.md)"));
+}
+
+void CheckWeights(const v1::Data& data, ProblemList& problems) {
+  constexpr double kLeastShare = 1e-6;
+  double sum = 0;
+  int weighted = 0;
+  for (const v1::DataSource& source : data.sources()) {
+    sum += source.weight();
+    if (source.weight() != 0) ++weighted;
+  }
+  if (weighted == 0) return;
+  for (int i = 0; i < data.sources_size(); ++i) {
+    const std::string field = StrCat("data.sources[", i, "].weight");
+    if (problems.Tells(field)) return;
+    const double weight = data.sources(i).weight();
+    if (weight == 0) {
+      problems.Add(field, "is missing, and other files have one; give all of them one, or none");
+    } else if (!(weight / sum >= kLeastShare)) {
+      problems.Add(field, StrCat("is ", weight, ", less than a millionth of the sum of all (", sum,
+                                 "); give a larger one, or leave the file out"));
+    }
+  }
+}
+
+void CheckSources(const v1::Data& data, ProblemList& problems) {
+  constexpr int kMostSources = 256;
+  if (data.sources_size() > kMostSources) {
+    problems.Add("data.sources", StrCat("has ", data.sources_size(), " files; allowed are ",
+                                        kMostSources, ": join files into larger ones"));
+    return;
+  }
+  std::set<std::string> paths;
+  for (int i = 0; i < data.sources_size(); ++i) {
+    const v1::DataSource& source = data.sources(i);
+    const std::string at = StrCat("data.sources[", i, "].");
+    CheckHash(at + "hash", source.hash(), problems);
+    if (source.path().empty()) {
+      problems.Add(at + "path", "is missing; give the file");
+    } else if (!paths.insert(source.path()).second) {
+      problems.Add(at + "path",
+                   "is that of an earlier entry; give each file once, and a larger "
+                   "weight if it should come more often");
+    }
+  }
+  CheckWeights(data, problems);
+}
+
 }  // namespace
 
 void CheckModel(const v1::Model& model, ProblemList& problems) {
@@ -50,9 +107,21 @@ int LeastSamples(const v1::Model& model) {
 }
 
 void CheckData(const v1::Data& data, ProblemList& problems) {
-  if (data.train().empty()) {
-    problems.Add("data.train", "is missing; give the file with the training samples");
+  CheckHash("data.train_hash", data.train_hash(), problems);
+  if (data.sources().empty()) {
+    if (data.train().empty()) {
+      problems.Add("data.train", "is missing; give the file with the training samples");
+    }
+    return;
   }
+  if (!data.train().empty()) {
+    problems.Add("data.sources", "is a list beside one file; give the one or the other");
+  }
+  if (!data.train_hash().empty()) {
+    problems.Add("data.train_hash",
+                 "is given beside a list; give each file of data.train its hash instead");
+  }
+  CheckSources(data, problems);
 }
 
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems) {

@@ -2,6 +2,7 @@
 
 #include <ostream>
 #include <string>
+#include <utility>
 
 #include "common/job_spec/testing/sound_spec.h"
 #include "gmock/gmock.h"
@@ -234,6 +235,51 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"PathLongest", "init_from: '/" + std::string(4094, 'a') + "'", ""},
         Rule{"PathTooLong", "init_from: '/" + std::string(4095, 'a') + "'", "init_from"}),
     Name);
+
+constexpr char kHash[] = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822c";
+
+TEST(JobSpecTest, RulesOfSeveralSources) {
+  const std::string hash = kHash;
+  const std::pair<std::string, std::string> rules[] = {
+      {"sources { path: '/a' }", ""},
+      {"sources { path: '/a' } sources { path: '/b' }", ""},
+      {"sources { path: '/a' weight: 7 } sources { path: '/b' weight: 0.1 }", ""},
+      {"sources { path: 'a' }", "data.sources[0].path"},
+      {"sources { weight: 1 }", "data.sources[0].path"},
+      {"sources { path: '/a' } sources { path: '/a' }", "data.sources[1].path"},
+      {"train: '/t' sources { path: '/a' }", "data.sources"},
+      {"sources { path: '/a' weight: 1 } sources { path: '/b' }", "data.sources[1].weight"},
+      {"sources { path: '/a' weight: -1 }", "data.sources[0].weight"},
+      {"sources { path: '/a' weight: nan }", "data.sources[0].weight"},
+      {"sources { path: '/a' weight: 1 } sources { path: '/b' weight: 9e-7 }",
+       "data.sources[1].weight"},
+      {"train: '/t' train_hash: '" + hash + "'", ""},
+      {"train: '/t' train_hash: '9f86'", "data.train_hash"},
+      {"sources { path: '/a' } train_hash: '" + hash + "'", "data.train_hash"},
+      {"sources { path: '/a' hash: '" + hash + "' }", ""},
+      {"sources { path: '/a' hash: '" + std::string(48, 'g') + "' }", "data.sources[0].hash"},
+  };
+  for (const auto& [data, broken] : rules) {
+    v1::JobSpec spec = Sound();
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(data, spec.mutable_data())) << data;
+    if (broken.empty()) {
+      EXPECT_THAT(Fields(spec), IsEmpty()) << data;
+    } else {
+      EXPECT_THAT(Fields(spec), ElementsAre(broken)) << data;
+    }
+  }
+}
+
+TEST(JobSpecTest, OnlySoManySources) {
+  v1::JobSpec spec = Sound();
+  spec.mutable_data()->clear_train();
+  for (int i = 0; i < 256; ++i) {
+    spec.mutable_data()->add_sources()->set_path("/data/" + std::to_string(i));
+  }
+  EXPECT_THAT(Fields(spec), IsEmpty());
+  spec.mutable_data()->add_sources()->set_path("/data/more");
+  EXPECT_THAT(Fields(spec), ElementsAre("data.sources"));
+}
 
 TEST(JobSpecTest, PathInAMessageIsEscapedAndCut) {
   v1::JobSpec spec = Sound();

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/token_file/token_header.h"
@@ -56,6 +57,13 @@ absl::Status CheckHeader(const Header& header, const std::string& path, uint64_t
   return absl::OkStatus();
 }
 
+// In hexadecimal digits; empty if there is none.
+std::string HashOf(const Header& header) {
+  const absl::string_view bytes(reinterpret_cast<const char*>(header.hash), sizeof(header.hash));
+  const bool known = bytes.find_first_not_of('\0') != bytes.npos;
+  return known ? absl::BytesToHexString(bytes) : "";
+}
+
 // Copies the tokens; returns the largest.
 template <typename Token>
 Token Widen(const Token* in, int64_t count, int64_t* out) {
@@ -79,9 +87,11 @@ absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
   Header header;
   std::memcpy(&header, file.data(), sizeof(header));
   PACELINE_RETURN_IF_ERROR(CheckHeader(header, path, file.size()));
-  return TokenFile(std::move(file), static_cast<TokenType>(header.token_bytes),
+  TokenFile opened(std::move(file), static_cast<TokenType>(header.token_bytes),
                    static_cast<int64_t>(header.count), sizeof(Header),
                    static_cast<int64_t>(header.vocab_size));
+  opened.hash_ = HashOf(header);
+  return opened;
 }
 
 absl::StatusOr<TokenFile> TokenFile::OpenHeaderless(const std::string& path, TokenType type) {

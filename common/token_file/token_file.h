@@ -47,6 +47,10 @@ class TokenFile {
   // All tokens are less than this; 0: unknown (no header).
   int64_t vocab_size() const { return vocab_size_; }
 
+  // Of the tokens, as the header says: the first 48 hexadecimal digits of their SHA-256. Empty: not
+  // known. Nobody has compared them.
+  const std::string& hash() const { return hash_; }
+
   // DataLoss when the file has become too short. Check this before Read, which would crash.
   absl::Status CheckSize() const { return file_.CheckSize(); }
 
@@ -74,6 +78,7 @@ class TokenFile {
   int64_t size_;
   uint64_t offset_;  // Of the first token.
   int64_t vocab_size_;
+  std::string hash_;
 };
 
 }  // namespace paceline

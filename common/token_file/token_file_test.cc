@@ -10,7 +10,9 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/match.h"
+#include "common/tls/key_and_request.h"
 #include "common/token_file/token_file_writer.h"
 
 namespace paceline {
@@ -99,6 +101,21 @@ TEST(TokenFileTest, LayoutIsTheDocumentedOne) {
   EXPECT_EQ(bytes[25], 1);
   EXPECT_EQ(bytes[32], 64);
   EXPECT_EQ(bytes.substr(64), std::string("\x07\0\0\0\x2b\x01", 6));
+}
+
+TEST(TokenFileTest, TheHashIsThatOfTheTokens) {
+  const std::string bytes = Contents();
+  const std::string expected = Sha256Hex(bytes.substr(64)).substr(0, 48);
+  EXPECT_EQ(TokenFile::Open(Path("contents"))->hash(), expected);
+  EXPECT_EQ(absl::BytesToHexString(bytes.substr(40, 24)), expected);
+}
+
+TEST(TokenFileTest, AFileFromBeforeThereWereHashesHasNone) {
+  std::string bytes = Contents();
+  bytes.replace(40, 24, 24, '\0');
+  const absl::StatusOr<TokenFile> file = OpenBytes(bytes);
+  ASSERT_TRUE(file.ok()) << file.status();
+  EXPECT_EQ(file->hash(), "");
 }
 
 TEST(TokenFileTest, EveryTruncationIsNoticed) {

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "absl/strings/escaping.h"
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
 #include "common/token_file/token_header.h"
@@ -74,6 +75,7 @@ absl::Status TokenFileWriter::Append(absl::Span<const uint32_t> tokens) {
 
 absl::Status TokenFileWriter::Flush() {
   PACELINE_RETURN_IF_ERROR(file_.Append(buffer_));
+  sha256_.Add(buffer_);
   buffer_.clear();
   return absl::OkStatus();
 }
@@ -88,6 +90,8 @@ absl::Status TokenFileWriter::Finish() {
   header.count = static_cast<uint64_t>(size_);
   header.vocab_size = static_cast<uint64_t>(vocab_size_);
   header.tokens_offset = sizeof(Header);
+  const std::string hash = absl::HexStringToBytes(sha256_.Hex());
+  std::memcpy(header.hash, hash.data(), sizeof(header.hash));
   PACELINE_RETURN_IF_ERROR(file_.Overwrite(0, Bytes(header)));
   return file_.Commit();
 }

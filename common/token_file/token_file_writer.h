@@ -11,6 +11,7 @@
 #include "absl/status/statusor.h"
 #include "absl/types/span.h"
 #include "common/atomic_file/atomic_file.h"
+#include "common/tls/key_and_request.h"
 #include "common/token_file/token_file.h"
 
 namespace paceline {
@@ -41,6 +42,7 @@ class TokenFileWriter {
   int64_t vocab_size_;
   int64_t size_ = 0;
   std::string buffer_;  // Not yet in the file.
+  Sha256 sha256_;       // Of the tokens in the file.
 };
 
 }  // namespace paceline

@@ -17,7 +17,7 @@ struct Header {
   uint64_t count;
   uint64_t vocab_size;
   uint64_t tokens_offset;
-  uint64_t reserved[3];
+  uint8_t hash[24];  // The first bytes of the SHA-256 of all tokens; all 0: not known.
 };
 static_assert(sizeof(Header) == 64, "the layout is the file's");
 

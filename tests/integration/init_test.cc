@@ -1,7 +1,8 @@
-// `paceline init`, which starts Python.
+// `paceline init` and `paceline data import-hf`, which start Python.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -66,6 +67,25 @@ TEST_F(InitTest, SaysWhatItDoesNotUnderstand) {
   EXPECT_THAT(unclear.output, HasSubstr("net.py:1: stopped here: no training loop was found"));
   EXPECT_EQ(Init("none.py").exit_code, 3);
   EXPECT_EQ(Init("train.py -o yaml").exit_code, 2);
+}
+
+// Of an environment whose Python only shows what it is called with.
+TEST_F(InitTest, ImportHfHandsItsArgumentsToTheActivePython) {
+  namespace fs = std::filesystem;
+  fs::create_directories(folder_ + "/venv/bin");
+  const std::string python = folder_ + "/venv/bin/python3";
+  std::ofstream(python) << "#!/bin/sh\nprintf '%s\\n' \"$@\"\nexit 7\n";
+  fs::permissions(python, fs::perms::owner_all);
+  const Finished shown =
+      RunToEnd({"/usr/bin/env", "VIRTUAL_ENV=" + folder_ + "/venv", Program("paceline"), "data",
+                "import-hf", "a.jsonl", "b", "--tokenizer", "t.json", "--out", "o.tokens",
+                "--end-token", "", "--eval-out", "e.tokens", "--workers", "3", "-o", "json"});
+  EXPECT_EQ(shown.exit_code, 7) << shown.output;
+  EXPECT_THAT(
+      shown.output,
+      HasSubstr("\npaceline.import_hf.__main__\n--output\njson\n--tokenizer\nt.json\n--out\n"
+                "o.tokens\n--end-token=\n--eval-out\ne.tokens\n--eval-share\n0.005\n"
+                "--workers\n3\n--\na.jsonl\nb\n"));
 }
 
 }  // namespace

@@ -10,7 +10,9 @@
 
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "absl/strings/str_replace.h"
 #include "proto/job.grpc.pb.h"
+#include "tests/integration/process.h"
 #include "tests/integration/test_cluster.h"
 
 namespace paceline {
@@ -41,6 +43,33 @@ TEST(JobTest, TrainsOnAllNodesToAGoodAccuracy) {
   const std::string log = cluster.Log(job.id(), 3);
   EXPECT_THAT(log, HasSubstr("step=1 "));
   EXPECT_THAT(log, HasSubstr("step=60 "));
+}
+
+TEST(JobTest, TrainsOnAMixtureAndSaysWhatItTookOfEachFile) {
+  TestCluster cluster(/*workers=*/2, /*slots=*/1);
+  v1::JobSpec spec = cluster.SmallJob(/*ranks=*/2, /*steps=*/16);
+  v1::DataSource* most = spec.mutable_data()->add_sources();
+  most->set_path(spec.data().train());
+  most->set_weight(3);
+  v1::DataSource* rest = spec.mutable_data()->add_sources();
+  rest->set_path(spec.data().eval());
+  rest->set_weight(1);
+  spec.mutable_data()->clear_train();
+  spec.mutable_checkpoint()->set_directory(cluster.directory() + "/weights");
+  spec.mutable_checkpoint()->set_sample_ledger(true);
+  const v1::Job job = cluster.WaitForEnd(cluster.Submit(spec).id());
+  ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString();
+  // Of 256 samples a quarter are of the second file, which has 64.
+  std::vector<std::string> command = {Program("paceline")};
+  for (const std::string& flag : cluster.ClientFlags()) command.push_back(flag);
+  for (const char* word : {"job", "samples", job.id().c_str(), "--source", "1", "-o", "json"}) {
+    command.emplace_back(word);
+  }
+  const Finished shown = RunToEnd(command);
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  const std::string json = absl::StrReplaceAll(shown.output, {{" ", ""}, {"\n", ""}});
+  EXPECT_THAT(json, HasSubstr("\"never\":0,\"once\":64,\"samples\":64,\"source\":1"));
+  EXPECT_THAT(json, HasSubstr("\"missing_records\":0"));
 }
 
 TEST(JobTest, EvaluationIsAPhaseThatTellsHowFarItIs) {

@@ -46,8 +46,15 @@ struct ModelConfig {
 
 struct DataConfig {
   enum class TokenType { kInHeader, kUint16, kUint32 };
-  std::string train;
-  std::string eval;  // Empty: no evaluation.
+  struct Source {
+    std::string path;
+    double weight = 0;  // 0: none of the sources has one, and they are one data set.
+    std::string hash;   // As the job was submitted with; empty: not known.
+  };
+  std::string train;            // Empty with sources.
+  std::string train_hash;       // Of `train`, as a source's.
+  std::vector<Source> sources;  // One behind the other.
+  std::string eval;             // Empty: no evaluation.
   bool shuffle = true;
   int64_t sequence_length = 256;  // For token files.
   TokenType token_type = TokenType::kInHeader;

@@ -63,6 +63,10 @@ DataConfig::TokenType ReadTokenType(v1::TokenType type) {
 DataConfig ReadData(const v1::Data& proto) {
   DataConfig data;
   data.train = proto.train();
+  data.train_hash = proto.train_hash();
+  for (const v1::DataSource& source : proto.sources()) {
+    data.sources.push_back({source.path(), source.weight(), source.hash()});
+  }
   data.eval = proto.eval();
   data.shuffle = proto.order() != v1::SEQUENTIAL;
   data.sequence_length = proto.sequence_length();

@@ -75,6 +75,28 @@ TEST(ConfigFromProtoTest, ASessionHasNoModelAndAllTheRest) {
   EXPECT_FALSE(absl::StrContains(config->spec_json, "secret")) << config->spec_json;
 }
 
+TEST(ConfigFromProtoTest, FilesOfAListArrive) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  v1::Data* data = proto.mutable_spec()->mutable_data();
+  const std::string hash(48, 'a');
+  data->set_train_hash(hash);
+  EXPECT_EQ(ConfigFromProto(proto)->data.train_hash, hash);
+  data->clear_train();
+  data->clear_train_hash();
+  for (const char* path : {"/a", "/b"}) {
+    v1::DataSource* source = data->add_sources();
+    source->set_path(path);
+    source->set_weight(0.5);
+    source->set_hash(hash);
+  }
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(proto);
+  ASSERT_TRUE(config.ok()) << config.status();
+  ASSERT_EQ(config->data.sources.size(), 2U);
+  EXPECT_EQ(config->data.sources[1].path, "/b");
+  EXPECT_EQ(config->data.sources[1].weight, 0.5);
+  EXPECT_EQ(config->data.sources[1].hash, hash);
+}
+
 TEST(ConfigFromProtoTest, EveryValueArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();

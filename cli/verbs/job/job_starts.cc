@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/status/statusor.h"
 #include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
 #include "cli/job_file/job_file.h"
@@ -24,6 +25,7 @@
 #include "cli/view/job/job_page.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/strategy_text.h"
+#include "common/token_file/token_file.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
 
@@ -103,16 +105,35 @@ int CheckBeginning(Program& program, const SubmitFlags& flags) {
 
 // Reports files that a job reads and this machine lacks. Only a note: nodes may have them.
 void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
-  const std::pair<const char*, const std::string*> files[] = {
-      {"data.train", &spec.data().train()},
-      {"data.eval", &spec.data().eval()},
-      {"model.file", &spec.model().torchscript().file()},
-      {"init_from", &spec.init_from()}};
+  std::vector<std::pair<std::string, std::string>> files = {
+      {"data.train", spec.data().train()},
+      {"data.eval", spec.data().eval()},
+      {"model.file", spec.model().torchscript().file()},
+      {"init_from", spec.init_from()}};
+  for (int i = 0; i < spec.data().sources_size(); ++i) {
+    files.emplace_back(absl::StrCat("data.train[", i, "].path"), spec.data().sources(i).path());
+  }
   for (const auto& [key, path] : files) {
-    if (path->empty() || access(path->c_str(), F_OK) == 0) continue;
+    if (path.empty() || access(path.c_str(), F_OK) == 0) continue;
     if (errno != ENOENT && errno != ENOTDIR) continue;
-    program.Note(absl::StrCat("warning: ", key, ": ", SanitizeLine(*path),
+    program.Note(absl::StrCat("warning: ", key, ": ", SanitizeLine(path),
                               " is not on this machine; every node has to have it there"));
+  }
+}
+
+// Of a token file that is on this machine and has one; else empty.
+std::string HashOfFile(const std::string& path) {
+  if (path.empty()) return "";
+  const absl::StatusOr<TokenFile> file = TokenFile::Open(path);
+  return file.ok() ? file->hash() : "";
+}
+
+// Writes in the hashes of the training data, so that the job says what it was made from, and ranks
+// take no other file.
+void SetHashes(v1::Data* data) {
+  if (data->train_hash().empty()) data->set_train_hash(HashOfFile(data->train()));
+  for (v1::DataSource& source : *data->mutable_sources()) {
+    if (source.hash().empty()) source.set_hash(HashOfFile(source.path()));
   }
 }
 
@@ -126,6 +147,7 @@ int Submit(Program& program, const SubmitFlags& flags) {
   v1::SubmitJobRequest request;
   *request.mutable_spec() = file->spec;
   SetBeginning(flags, request.mutable_spec());
+  if (request.spec().has_data()) SetHashes(request.mutable_spec()->mutable_data());
   std::string code;
   if (flags.ship) {
     absl::StatusOr<std::string> shipped = Ship(program, request.mutable_spec());

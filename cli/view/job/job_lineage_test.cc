@@ -57,6 +57,24 @@ TEST(JobLineageTest, ShowsWhatTheJobWasMadeFrom) {
               HasSubstr("Made from:  weights /w.safetensors\n            data /t\n"));
 }
 
+TEST(JobLineageTest, ShowsTheDataWithWeightsAndHashes) {
+  v1::Job job = TrainedJob();
+  job.mutable_spec()->mutable_data()->set_train_hash("0123456789abcdef0123");
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Made from:  data /t, hash 0123456789ab\n"));
+  v1::Data* data = job.mutable_spec()->mutable_data();
+  data->Clear();
+  v1::DataSource* web = data->add_sources();
+  web->set_path("/web.tokens");
+  web->set_weight(0.7);
+  web->set_hash("fedcba9876543210fedc");
+  data->add_sources()->set_path("/code.tokens");
+  data->mutable_sources(1)->set_weight(3);
+  EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}),
+              HasSubstr("Made from:  data /web.tokens, weight 0.7, hash fedcba987654\n"
+                        "            data /code.tokens, weight 3\n"));
+}
+
 TEST(JobLineageTest, ShowsWhatScriptsHaveMade) {
   v1::Job job = TrainedJob();
   EXPECT_THAT(JobPage(job, absl::FromUnixSeconds(1200), {}), Not(HasSubstr("Artifacts:")));

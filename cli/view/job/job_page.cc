@@ -84,6 +84,21 @@ std::string ProgressFacts(const v1::Job& job) {
   return text;
 }
 
+// One line for each file that the job trains on; of a mixture, with its weight.
+void AddData(const v1::Data& data, std::vector<std::string>* lines) {
+  constexpr int kHashShown = 12;
+  const auto add = [lines](const std::string& path, double weight, const std::string& hash) {
+    std::string line = absl::StrCat("data ", path);
+    if (weight != 0) absl::StrAppend(&line, ", weight ", weight);
+    if (!hash.empty()) absl::StrAppend(&line, ", hash ", hash.substr(0, kHashShown));
+    lines->push_back(line);
+  };
+  if (!data.train().empty()) add(data.train(), 0, data.train_hash());
+  for (const v1::DataSource& source : data.sources()) {
+    add(source.path(), source.weight(), source.hash());
+  }
+}
+
 // Adds the checkpoint, or else the weights, that the job began with, and its data. Its code has a
 // line of its own.
 void AddOrigin(std::string* page, const v1::Job& job) {
@@ -97,7 +112,7 @@ void AddOrigin(std::string* page, const v1::Job& job) {
   }
   const v1::JobSpec& spec = job.spec();
   if (!spec.init_from().empty()) lines.push_back(absl::StrCat("weights ", spec.init_from()));
-  if (!spec.data().train().empty()) lines.push_back(absl::StrCat("data ", spec.data().train()));
+  AddData(spec.data(), &lines);
   for (size_t i = 0; i < lines.size(); ++i) {
     const std::string line = SanitizeLine(lines[i]);
     if (i == 0) {

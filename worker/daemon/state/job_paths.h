@@ -2,6 +2,7 @@
 #ifndef WORKER_DAEMON_STATE_JOB_PATHS_H_
 #define WORKER_DAEMON_STATE_JOB_PATHS_H_
 
+#include <string>
 #include <vector>
 
 #include "proto/worker.pb.h"
@@ -26,6 +27,9 @@ inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
            NamedPath{"resume_from", plan.restore_from()},
        }) {
     if (!named.path.empty()) given.push_back(named);
+  }
+  for (int i = 0; i < spec.data().sources_size(); ++i) {
+    given.push_back({"data.train[" + std::to_string(i) + "].path", spec.data().sources(i).path()});
   }
   return given;
 }

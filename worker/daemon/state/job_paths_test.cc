@@ -21,6 +21,7 @@ using ::testing::IsEmpty;
 // command's arguments are opened by its own user. Code is unpacked where the daemon decides.
 // Trackers are the follower's, which runs for a user elsewhere.
 const std::set<std::string> kNoPaths = {"paceline.v1.Code.sha256",
+                                        "paceline.v1.Data.train_hash",
                                         "paceline.v1.JobSpec.name",
                                         "paceline.v1.JobSpec.command",
                                         "paceline.v1.JobSpec.description",
@@ -66,6 +67,15 @@ TEST(JobPathsTest, EveryTextOfASpecIsAPathOrKnownToBeNone) {
   for (const std::string& text : texts) {
     EXPECT_THAT(PathsOf(plan), Contains(Field(&NamedPath::path, text)));
   }
+}
+
+TEST(JobPathsTest, EachFileOfAListIsAPath) {
+  v1::TrainerPlan plan;
+  plan.mutable_spec()->mutable_data()->add_sources()->set_path("/a");
+  plan.mutable_spec()->mutable_data()->add_sources()->set_path("/b");
+  ASSERT_EQ(PathsOf(plan).size(), 2U);
+  EXPECT_EQ(PathsOf(plan)[1].field, "data.train[1].path");
+  EXPECT_EQ(PathsOf(plan)[1].path, "/b");
 }
 
 TEST(JobPathsTest, OnlyWhatIsGivenIsNamed) {

@@ -57,11 +57,16 @@ void Advance(Cursor* cursor) {
   for (int32_t pass = 0; pass < cursor->run->passes; ++pass) cursor->sampler.Skip();
 }
 
+bool IsSameMixture(const SampleRun& a, const SampleRun& b) {
+  if (a.mixture == nullptr || b.mixture == nullptr) return a.mixture == b.mixture;
+  return *a.mixture == *b.mixture;
+}
+
 // Whether the run divides the same data in the same way, at this position.
 bool DividesAs(const SampleRun& run, const DataPosition& position, const SampleRun& as) {
   return run.world_size == as.world_size && run.batch == as.batch && run.passes == as.passes &&
          run.samples == as.samples && run.seed == as.seed && run.shuffle == as.shuffle &&
-         (run.samples == 0 || position == as.begin);
+         IsSameMixture(run, as) && (run.samples == 0 || position == as.begin);
 }
 
 // A way of dividing the data in one step, and which ranks have made it.
@@ -123,18 +128,65 @@ void CallFor(int64_t step, const std::list<Cursor>& cursors,
   }
 }
 
-// What gives a position in an epoch's order its meaning.
-using Order = std::tuple<int64_t, int64_t, uint64_t, bool>;  // Epoch, samples, seed, shuffle.
+// What gives a place in an epoch's order its meaning.
+using Order =
+    std::tuple<int, int64_t, int64_t, uint64_t, bool>;  // Source, epoch, samples, seed, shuffle.
 
-// Calls `each` with the epoch of a pass and the offset at which the ranks' batches begin.
-void ForEachPass(const StepUse& use,
-                 const std::function<void(const Order& order, int64_t offset)>& each) {
+// Places of an epoch's order: begin to end - 1.
+struct Part {
+  Order order;
+  int64_t begin = 0;
+  int64_t end = 0;
+};
+
+// Calls `each` with the positions at which the passes' batches begin.
+void ForEachPass(const StepUse& use, const std::function<void(const DataPosition& begin)>& each) {
   const int64_t together = int64_t{use.as.batch} * use.as.world_size;
   Sampler sampler(SamplingOf(use.as, 0), use.as.begin);
   for (int32_t pass = 0; pass < use.as.passes; ++pass) {
     sampler.Skip();
     const DataPosition end = sampler.position();
-    each({end.epoch, use.as.samples, use.as.seed, use.as.shuffle}, end.offset - together);
+    each({end.epoch, end.offset - together});
+  }
+}
+
+// What `count` positions of the data take, from `begin` on. Those of a mixture are a part of each
+// source, which may be the end of one of its epochs, whole ones, and the beginning of another.
+std::vector<Part> PartsOf(const SampleRun& as, const DataPosition& begin, int64_t count) {
+  const int64_t end = begin.offset + count;
+  std::vector<Part> parts;
+  if (as.mixture == nullptr) {
+    const Order order(0, begin.epoch, as.samples, as.seed, as.shuffle);
+    parts.push_back({order, begin.offset, end});
+    return parts;
+  }
+  const Mixture& mixture = *as.mixture;
+  const std::vector<int64_t> before = mixture.TakenBefore(begin.offset, as.seed);
+  const std::vector<int64_t> behind = mixture.TakenBefore(end, as.seed);
+  for (size_t i = 0; i < before.size(); ++i) {
+    const int source = static_cast<int>(i);
+    const int64_t samples = mixture.sources()[i].samples;
+    const uint64_t seed = Mixture::SeedOf(source, as.seed);
+    for (int64_t number = before[i]; number < behind[i];) {
+      const int64_t epoch = number / samples;
+      const int64_t next = std::min(behind[i], (epoch + 1) * samples);
+      const Order order(source, epoch, samples, seed, as.shuffle);
+      parts.push_back({order, number - epoch * samples, next - epoch * samples});
+      number = next;
+    }
+  }
+  return parts;
+}
+
+// The position, from `begin` on, that takes this place of an epoch. Requires: there is one.
+int64_t PositionOf(const SampleRun& as, const Order& order, int64_t place, int64_t begin) {
+  if (as.mixture == nullptr) return place;
+  const Mixture::Taken wanted = {std::get<0>(order),
+                                 std::get<1>(order) * std::get<2>(order) + place};
+  for (int64_t block = begin / Mixture::kBlock;; ++block) {
+    const auto taken = as.mixture->Block(block, as.seed);
+    const auto found = std::find(taken.begin(), taken.end(), wanted);
+    if (found != taken.end()) return block * Mixture::kBlock + (found - taken.begin());
   }
 }
 
@@ -153,10 +205,11 @@ class Spans {
     edges_.emplace_back(end, -1);
   }
 
-  EpochUse Use(int64_t epoch, int64_t samples) const {
+  EpochUse Use(const Order& order) const {
     EpochUse use;
-    use.epoch = epoch;
-    use.samples = samples;
+    use.source = std::get<0>(order);
+    use.epoch = std::get<1>(order);
+    use.samples = std::get<2>(order);
     use.first_step = first_step_;
     use.last_step = last_step_;
     std::vector<std::pair<int64_t, int>> edges = edges_;
@@ -169,7 +222,7 @@ class Spans {
       depth += change;
       from = at;
     }
-    use.never = samples - use.once - use.again;
+    use.never = use.samples - use.once - use.again;
     return use;
   }
 
@@ -182,23 +235,22 @@ class Spans {
 void AddTo(std::map<Order, Spans>* epochs, const StepUse& use) {
   const bool whole = static_cast<int32_t>(use.ranks.size()) == use.as.world_size;
   const int64_t together = int64_t{use.as.batch} * use.as.world_size;
-  ForEachPass(use, [&](const Order& order, int64_t offset) {
-    Spans& spans = (*epochs)[order];
-    if (whole) {
-      spans.Add(offset, offset + together, use.step);
-      return;
-    }
-    for (const int rank : use.ranks) {
-      for (int64_t at = offset + rank; at < offset + together; at += use.as.world_size) {
-        spans.Add(at, at + 1, use.step);
+  ForEachPass(use, [&](const DataPosition& begin) {
+    const auto add = [&](int64_t ahead, int64_t count) {
+      for (const Part& part : PartsOf(use.as, {begin.epoch, begin.offset + ahead}, count)) {
+        (*epochs)[part.order].Add(part.begin, part.end, use.step);
       }
+    };
+    if (whole) return add(0, together);
+    for (const int rank : use.ranks) {
+      for (int64_t ahead = rank; ahead < together; ahead += use.as.world_size) add(ahead, 1);
     }
   });
 }
 
 // Where a sample is in an epoch's order; -1: nowhere.
 int64_t PlaceOf(int64_t sample, const Order& order) {
-  const auto& [epoch, samples, seed, shuffle] = order;
+  const auto& [source, epoch, samples, seed, shuffle] = order;
   if (sample >= samples) return -1;
   if (!shuffle) return sample;
   const Permutation permutation(samples, seed, static_cast<uint64_t>(epoch));
@@ -217,6 +269,7 @@ Sampler::Options SamplingOf(const SampleRun& run, int rank) {
   options.batch = run.batch;
   options.shuffle = run.shuffle;
   options.seed = run.seed;
+  options.mixture = run.mixture;
   return options;
 }
 
@@ -232,7 +285,8 @@ bool Extend(SampleRun* run, const SampleRun& next) {
                     run->world_size == next.world_size && run->batch == next.batch &&
                     run->passes == next.passes && run->with_first == next.with_first &&
                     run->with_size == next.with_size && run->samples == next.samples &&
-                    run->seed == next.seed && run->shuffle == next.shuffle;
+                    run->seed == next.seed && run->shuffle == next.shuffle &&
+                    IsSameMixture(*run, next);
   if (!same || next.first_step != run->first_step + run->steps || !(next.begin == run->end)) {
     return false;
   }
@@ -302,25 +356,29 @@ LedgerUse UseOf(const std::vector<SampleRun>& counted) {
     }
   });
   for (const auto& [order, spans] : epochs) {
-    all.epochs.push_back(spans.Use(std::get<0>(order), std::get<1>(order)));
+    all.epochs.push_back(spans.Use(order));
   }
   return all;
 }
 
-std::vector<SampleUse> UsesOf(const std::vector<SampleRun>& counted, int64_t sample) {
+std::vector<SampleUse> UsesOf(const std::vector<SampleRun>& counted, int64_t sample, int source) {
   std::map<Order, int64_t> places;
   std::vector<SampleUse> uses;
   ForEachStep(counted, [&](const StepUse& use) {
     if (!use.is_known()) return;
-    ForEachPass(use, [&](const Order& order, int64_t offset) {
-      const auto found = places.find(order);
-      const int64_t place =
-          found != places.end() ? found->second : (places[order] = PlaceOf(sample, order));
-      const int64_t ahead = place - offset;
-      if (place < 0 || ahead < 0 || ahead >= int64_t{use.as.batch} * use.as.world_size) return;
-      const int rank = static_cast<int>(ahead % use.as.world_size);
-      if (std::find(use.ranks.begin(), use.ranks.end(), rank) == use.ranks.end()) return;
-      uses.push_back({use.step, std::get<0>(order), rank});
+    ForEachPass(use, [&](const DataPosition& begin) {
+      for (const Part& part : PartsOf(use.as, begin, int64_t{use.as.batch} * use.as.world_size)) {
+        if (std::get<0>(part.order) != source) continue;
+        const auto found = places.find(part.order);
+        const int64_t place = found != places.end()
+                                  ? found->second
+                                  : (places[part.order] = PlaceOf(sample, part.order));
+        if (place < part.begin || place >= part.end) continue;
+        const int64_t ahead = PositionOf(use.as, part.order, place, begin.offset) - begin.offset;
+        const int rank = static_cast<int>(ahead % use.as.world_size);
+        if (std::find(use.ranks.begin(), use.ranks.end(), rank) == use.ranks.end()) continue;
+        uses.push_back({use.step, std::get<1>(part.order), rank});
+      }
     });
   });
   return uses;

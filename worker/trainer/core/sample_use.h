@@ -17,8 +17,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <vector>
 
+#include "worker/trainer/core/mixture.h"
 #include "worker/trainer/core/sampler.h"
 
 namespace paceline {
@@ -49,6 +51,8 @@ struct SampleRun {
   int64_t samples = 0;
   uint64_t seed = 0;
   bool shuffle = true;
+  // Of `samples` samples. Null: the data is no mixture.
+  std::shared_ptr<const Mixture> mixture;
 };
 
 // How `rank` takes the samples of the run's data.
@@ -78,12 +82,14 @@ struct StepUse {
 void ForEachStep(const std::vector<SampleRun>& counted,
                  const std::function<void(const StepUse& use)>& each);
 
-// The samples of one rank in a step, pass after pass. Requires: use.is_known().
+// The samples of one rank in a step, pass after pass; of a mixture, their places in its data, of
+// which SourceOf and FirstOf say the rest. Requires: use.is_known().
 std::vector<int64_t> SamplesOf(const StepUse& use, int rank);
 
 struct EpochUse {
+  int source = 0;  // Of a mixture, whose sources have epochs of their own.
   int64_t epoch = 0;
-  int64_t samples = 0;  // Of the data set; the next three add up to it.
+  int64_t samples = 0;  // Of the data set or source; the next three add up to it.
   int64_t once = 0;
   int64_t again = 0;  // Used twice or more.
   int64_t never = 0;
@@ -92,7 +98,7 @@ struct EpochUse {
 };
 
 struct LedgerUse {
-  std::vector<EpochUse> epochs;  // By number; the last one may be under way.
+  std::vector<EpochUse> epochs;  // By source and number; a source's last one may be under way.
   int64_t first_step = 0;        // The first and, if there are some, the last of all steps.
   int64_t last_step = -1;
   int64_t missing = 0;  // Records: of a rank and step; a step without any counts once.
@@ -108,8 +114,10 @@ struct SampleUse {
   int rank = 0;
 };
 
-// All uses of a sample, by step. Takes time for each epoch in proportion to the data set.
-std::vector<SampleUse> UsesOf(const std::vector<SampleRun>& counted, int64_t sample);
+// All uses of a sample, by step; of a mixture, of a sample of this source. Takes time for each
+// epoch in proportion to the data set.
+std::vector<SampleUse> UsesOf(const std::vector<SampleRun>& counted, int64_t sample,
+                              int source = 0);
 
 }  // namespace paceline
 

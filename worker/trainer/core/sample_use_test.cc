@@ -3,7 +3,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdint>
+#include <map>
+#include <memory>
 #include <utility>
 #include <vector>
 
@@ -219,6 +222,119 @@ TEST(SampleUseTest, UsesOfASampleAreThoseOfTheSteps) {
     EXPECT_EQ(found, expected) << "sample " << sample;
     EXPECT_THAT(found, SizeIs(3)) << "epochs of two steps";
   }
+}
+
+// As ARun, of a mixture of three sources.
+SampleRun AMixedRun(int64_t generation, int64_t since, int world_size, int64_t steps,
+                    DataPosition begin) {
+  SampleRun run = ARun(generation, since, 0, world_size, steps, begin);
+  run.mixture =
+      std::make_shared<const Mixture>(std::vector<Mixture::Source>{{7, 0.5}, {30, 0.3}, {11, 0.2}});
+  run.samples = run.mixture->samples();
+  run.shuffle = true;
+  run.seed = 3;
+  run.passes = 2;
+  return run;
+}
+
+// Five steps of two ranks, four of three, and six of one, each where the former have ended.
+std::vector<SampleRun> MixedRuns() {
+  return {AMixedRun(1, 0, 2, 5, {0, 0}), AMixedRun(2, 5, 3, 4, {0, 40}),
+          AMixedRun(3, 9, 1, 6, {0, 88})};
+}
+
+// How often each sample, by source and number in it, was used by the steps.
+std::map<std::pair<int, int64_t>, int> CountsOf(const std::vector<SampleRun>& runs) {
+  std::map<std::pair<int, int64_t>, int> counts;
+  for (const StepUse& step : StepsOf(runs)) {
+    const Mixture& mixture = *step.as.mixture;
+    for (const int rank : step.ranks) {
+      for (const int64_t index : SamplesOf(step, rank)) {
+        const int source = mixture.SourceOf(index);
+        ++counts[{source, index - mixture.FirstOf(source)}];
+      }
+    }
+  }
+  return counts;
+}
+
+TEST(MixtureUseTest, EachSourceHasItsEpochs) {
+  const LedgerUse use = UseOf(CountedRuns(MixedRuns()));
+  EXPECT_EQ(use.missing, 0);
+  // What the steps have used of each source.
+  std::map<int, int64_t> used;
+  for (const auto& [sample, count] : CountsOf(MixedRuns())) used[sample.first] += count;
+  std::map<int, int64_t> told;
+  std::map<int, int64_t> epochs;
+  const int64_t sizes[] = {7, 30, 11};
+  for (const EpochUse& one : use.epochs) {
+    EXPECT_EQ(one.epoch, epochs[one.source]++);
+    EXPECT_EQ(one.samples, sizes[one.source]);
+    EXPECT_EQ(one.again, 0);
+    EXPECT_EQ(one.once + one.never, one.samples);
+    told[one.source] += one.once;
+  }
+  EXPECT_EQ(told, used);
+  EXPECT_EQ(told[0] + told[1] + told[2], 112);
+  for (const auto& [source, count] : epochs) {
+    EXPECT_EQ(count, (used[source] + sizes[source] - 1) / sizes[source]) << "source " << source;
+  }
+}
+
+TEST(MixtureUseTest, WhatALostRankHadIsNeverUsed) {
+  std::vector<SampleRun> runs = MixedRuns();
+  runs[1] = Alone(runs[1]);  // Only the samples of rank 0, of three.
+  std::map<int, int64_t> used;
+  for (const auto& [sample, count] : CountsOf(runs)) used[sample.first] += count;
+  const LedgerUse use = UseOf(CountedRuns(runs));
+  EXPECT_EQ(use.missing, 8);
+  std::map<int, int64_t> told;
+  for (const EpochUse& one : use.epochs) told[one.source] += one.once;
+  EXPECT_EQ(told, used);
+  EXPECT_EQ(told[0] + told[1] + told[2], 80);
+}
+
+TEST(MixtureUseTest, UsesOfASampleAreThoseOfTheSteps) {
+  const std::vector<SampleRun> runs = MixedRuns();
+  const std::vector<StepUse> steps = StepsOf(runs);
+  const int64_t sizes[] = {7, 30, 11};
+  for (int source = 0; source < 3; ++source) {
+    for (int64_t sample = 0; sample < sizes[source]; ++sample) {
+      std::vector<std::pair<int64_t, int>> expected;
+      for (const StepUse& step : steps) {
+        const int64_t wanted = step.as.mixture->FirstOf(source) + sample;
+        for (const int rank : step.ranks) {
+          for (const int64_t one : SamplesOf(step, rank)) {
+            if (one == wanted) expected.emplace_back(step.step, rank);
+          }
+        }
+      }
+      std::vector<std::pair<int64_t, int>> found;
+      int64_t epoch = 0;
+      for (const SampleUse& use : UsesOf(CountedRuns(runs), sample, source)) {
+        found.emplace_back(use.step, use.rank);
+        EXPECT_EQ(use.epoch, epoch++);
+      }
+      // Those of a step are by epoch, the others by rank.
+      std::sort(found.begin(), found.end());
+      std::sort(expected.begin(), expected.end());
+      EXPECT_EQ(found, expected) << "sample " << sample << " of source " << source;
+    }
+  }
+}
+
+TEST(MixtureUseTest, RunsOfOtherMixturesAreRunsOfTheirOwn) {
+  SampleRun run = AMixedRun(1, 0, 2, 0, {0, 0});
+  SampleRun next = run;
+  next.steps = 1;
+  next.end = PositionAfterStep(next);
+  SampleRun other = next;
+  other.mixture =
+      std::make_shared<const Mixture>(std::vector<Mixture::Source>{{7, 0.5}, {30, 0.2}, {11, 0.3}});
+  EXPECT_FALSE(Extend(&run, other));
+  // Of another file, with the same words.
+  other.mixture = std::make_shared<const Mixture>(*next.mixture);
+  EXPECT_TRUE(Extend(&run, other));
 }
 
 // A step of rank 1 of three, in an order of 30 samples.

@@ -1,52 +1,15 @@
 #include "worker/trainer/core/sampler.h"
 
+#include <array>
 #include <cstddef>
 
 namespace paceline {
-namespace {
-
-// The finalizer of splitmix64: every input bit changes about half of the output bits.
-uint64_t Mix(uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30u)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27u)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31u);
-}
-
-}  // namespace
-
-Permutation::Permutation(int64_t size, uint64_t seed, uint64_t epoch)
-    : size_(static_cast<uint64_t>(size)), half_bits_(1) {
-  while (half_bits_ < 31 && (uint64_t{1} << (2u * half_bits_)) < size_) ++half_bits_;
-  half_mask_ = (uint64_t{1} << half_bits_) - 1;
-  uint64_t key = Mix(Mix(seed) ^ epoch);
-  for (uint64_t& round_key : keys_) round_key = key = Mix(key);
-}
-
-uint64_t Permutation::Shuffle(uint64_t value) const {
-  uint64_t left = value >> half_bits_;
-  uint64_t right = value & half_mask_;
-  for (uint64_t key : keys_) {
-    const uint64_t next = left ^ (Mix(right ^ key) & half_mask_);
-    left = right;
-    right = next;
-  }
-  return (left << half_bits_) | right;
-}
-
-int64_t Permutation::At(int64_t position) const {
-  uint64_t value = static_cast<uint64_t>(position);
-  // A walk that begins below size_ returns there, at the latest to where it began.
-  do {
-    value = Shuffle(value);
-  } while (value >= size_);
-  return static_cast<int64_t>(value);
-}
 
 DataPosition Sampler::Take() {
   const int64_t together = options_.batch * options_.world_size;
   DataPosition begin = position_;
-  if (begin.offset > options_.samples - together) begin = {begin.epoch + 1, 0};
+  const bool endless = options_.mixture != nullptr;
+  if (!endless && begin.offset > options_.samples - together) begin = {begin.epoch + 1, 0};
   position_ = {begin.epoch, begin.offset + together};
   return begin;
 }
@@ -55,12 +18,28 @@ void Sampler::Skip() { Take(); }
 
 void Sampler::Next(std::vector<int64_t>* indices) {
   const DataPosition begin = Take();
+  indices->resize(static_cast<size_t>(options_.batch));
+  if (options_.mixture != nullptr) return NextOfMixture(begin.offset + options_.rank, indices);
   const Permutation permutation(options_.samples, options_.seed,
                                 static_cast<uint64_t>(begin.epoch));
   int64_t position = begin.offset + options_.rank;
-  indices->resize(static_cast<size_t>(options_.batch));
   for (int64_t& index : *indices) {
     index = options_.shuffle ? permutation.At(position) : position;
+    position += options_.world_size;
+  }
+}
+
+void Sampler::NextOfMixture(int64_t position, std::vector<int64_t>* indices) const {
+  const Mixture& mixture = *options_.mixture;
+  std::array<Mixture::Taken, Mixture::kBlock> block;
+  int64_t number = -1;
+  for (int64_t& index : *indices) {
+    if (position / Mixture::kBlock != number) {
+      number = position / Mixture::kBlock;
+      block = mixture.Block(number, options_.seed);
+    }
+    const Mixture::Taken& taken = block[static_cast<size_t>(position % Mixture::kBlock)];
+    index = mixture.IndexOf(taken, options_.shuffle, options_.seed);
     position += options_.world_size;
   }
 }

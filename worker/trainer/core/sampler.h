@@ -7,39 +7,21 @@
 // skipped and the next epoch begins: fewer than W*B of an epoch, also when W or B have changed
 // in its middle.
 //
-// The permutation is computed element by element (a Feistel network on the smallest even
-// number of bits that holds N, walked along its cycle until it falls below N), so it takes
-// neither memory nor time to begin an epoch or to start in the middle of one.
+// Of a mixture there is one order without end (mixture.h), which is divided among the ranks in the
+// same way. Its epoch stays what it was at the start, and the offset is the position.
 //
-// A Permutation is thread-safe, as it never changes; a Sampler is thread-compatible.
+// Thread-compatible.
 #ifndef WORKER_TRAINER_CORE_SAMPLER_H_
 #define WORKER_TRAINER_CORE_SAMPLER_H_
 
-#include <array>
 #include <cstdint>
+#include <memory>
 #include <vector>
 
+#include "worker/trainer/core/mixture.h"
+#include "worker/trainer/core/permutation.h"
+
 namespace paceline {
-
-// A permutation of 0 .. size-1.
-class Permutation {
- public:
-  // Requires: size >= 1.
-  Permutation(int64_t size, uint64_t seed, uint64_t epoch);
-
-  // Requires: 0 <= position < size. Expected cost: at most four rounds through the network.
-  int64_t At(int64_t position) const;
-
- private:
-  static constexpr int kRounds = 6;
-
-  uint64_t Shuffle(uint64_t value) const;
-
-  uint64_t size_;
-  uint32_t half_bits_;
-  uint64_t half_mask_;
-  std::array<uint64_t, kRounds> keys_;
-};
 
 // How far all ranks together are in the data. The rest of an epoch depends on nothing else, so
 // training can continue with a different number of ranks or batch size.
@@ -61,6 +43,9 @@ class Sampler {
     int64_t batch = 1;  // B, samples per rank and pass.
     bool shuffle = true;
     uint64_t seed = 0;
+    // Of N samples. Null: the data is no mixture. Shared, as samplers and runs of a ledger are
+    // copied.
+    std::shared_ptr<const Mixture> mixture = nullptr;
   };
 
   // Requires: options.samples >= batch * world_size.
@@ -80,6 +65,7 @@ class Sampler {
  private:
   // Advances; returns the position at which the ranks' batches began.
   DataPosition Take();
+  void NextOfMixture(int64_t position, std::vector<int64_t>* indices) const;
 
   const Options options_;
   DataPosition position_;

@@ -35,15 +35,15 @@ class NumberDataset : public Dataset {
     return batch;
   }
 
-  absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override {
+  absl::Status ReadRows(absl::Span<const int64_t> indices, int64_t row,
+                        Batch* batch) const override {
     ++reads;
     for (int64_t index : indices) {
       if (index == missing) return absl::DataLossError(absl::StrCat("sample ", index));
       if (index == throws) throw std::runtime_error("thrown");
     }
     if (before_read) before_read(indices);
-    batch->samples = static_cast<int64_t>(indices.size());
-    std::copy(indices.begin(), indices.end(), batch->inputs.mutable_data_ptr<int64_t>());
+    std::copy(indices.begin(), indices.end(), batch->inputs.mutable_data_ptr<int64_t>() + row);
     return absl::OkStatus();
   }
 

@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "common/core/status_macros.h"
-#include "worker/trainer/data/rows.h"
 
 namespace paceline {
 
@@ -30,15 +29,12 @@ Batch ImageDataset::Allocate(int64_t samples, bool pinned) const {
   return batch;
 }
 
-absl::Status ImageDataset::Read(absl::Span<const int64_t> indices, Batch* batch) const {
+absl::Status ImageDataset::ReadRows(absl::Span<const int64_t> indices, int64_t row,
+                                    Batch* batch) const {
   PACELINE_RETURN_IF_ERROR(shard_.CheckSize());
-  const auto samples = static_cast<int64_t>(indices.size());
-  SetRows(samples, batch);
-  batch->tokens = 0;
-  batch->workload = static_cast<double>(samples);
   const uint64_t image_bytes = shard_.format().image_bytes();
-  auto* image = batch->inputs.mutable_data_ptr<float>();
-  auto* label = batch->targets.mutable_data_ptr<int64_t>();
+  auto* image = batch->inputs.mutable_data_ptr<float>() + static_cast<uint64_t>(row) * image_bytes;
+  auto* label = batch->targets.mutable_data_ptr<int64_t>() + row;
   for (int64_t index : indices) {
     const uint8_t* const pixels = shard_.image(index);
     for (uint64_t i = 0; i < image_bytes; ++i) image[i] = values_[pixels[i]];

@@ -18,7 +18,8 @@ class ImageDataset : public Dataset {
   SampleFormat format() const override;
   int64_t size() const override { return shard_.size(); }
   Batch Allocate(int64_t samples, bool pinned) const override;
-  absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override;
+  absl::Status ReadRows(absl::Span<const int64_t> indices, int64_t row,
+                        Batch* batch) const override;
 
  private:
   const ImageShard shard_;

@@ -7,7 +7,6 @@
 
 #include "absl/strings/str_cat.h"
 #include "common/core/status_macros.h"
-#include "worker/trainer/data/rows.h"
 
 namespace paceline {
 
@@ -17,6 +16,8 @@ TokenDataset::TokenDataset(TokenFile file, int64_t sequence_length, int64_t voca
 SampleFormat TokenDataset::format() const {
   SampleFormat format;
   format.sequence_length = length_;
+  format.token_bytes = TokenBytes(file_.type());
+  format.vocab_size = file_.vocab_size();
   return format;
 }
 
@@ -28,14 +29,11 @@ Batch TokenDataset::Allocate(int64_t samples, bool pinned) const {
   return batch;
 }
 
-absl::Status TokenDataset::Read(absl::Span<const int64_t> indices, Batch* batch) const {
+absl::Status TokenDataset::ReadRows(absl::Span<const int64_t> indices, int64_t row,
+                                    Batch* batch) const {
   PACELINE_RETURN_IF_ERROR(file_.CheckSize());
-  const auto samples = static_cast<int64_t>(indices.size());
-  SetRows(samples, batch);
-  batch->tokens = samples * length_;
-  batch->workload = static_cast<double>(batch->tokens) * static_cast<double>(length_);
-  auto* input = batch->inputs.mutable_data_ptr<int64_t>();
-  auto* target = batch->targets.mutable_data_ptr<int64_t>();
+  auto* input = batch->inputs.mutable_data_ptr<int64_t>() + row * length_;
+  auto* target = batch->targets.mutable_data_ptr<int64_t>() + row * length_;
   for (int64_t index : indices) {
     PACELINE_RETURN_IF_ERROR(ReadSequence(index * length_, input));
     PACELINE_RETURN_IF_ERROR(ReadSequence(index * length_ + 1, target));

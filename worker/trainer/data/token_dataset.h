@@ -16,9 +16,11 @@ class TokenDataset : public Dataset {
 
   const std::string& path() const override { return file_.path(); }
   SampleFormat format() const override;
+  std::string hash() const override { return file_.hash(); }
   int64_t size() const override { return (file_.size() - 1) / length_; }
   Batch Allocate(int64_t samples, bool pinned) const override;
-  absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const override;
+  absl::Status ReadRows(absl::Span<const int64_t> indices, int64_t row,
+                        Batch* batch) const override;
 
  private:
   // Copies the sequence that begins at token `first`.

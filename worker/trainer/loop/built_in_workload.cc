@@ -18,6 +18,7 @@
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/core/model_flops.h"
+#include "worker/trainer/data/training_data.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/loop/step_undo.h"
 #include "worker/trainer/model/flop_counter.h"
@@ -25,13 +26,6 @@
 
 namespace paceline {
 namespace {
-
-std::string FormatText(const SampleFormat& format) {
-  if (!format.image.has_value()) return "tokens";
-  const ImageFormat& image = *format.image;
-  return absl::StrCat("images of ", image.channels, " x ", image.height, " x ", image.width, " in ",
-                      image.classes, " classes");
-}
 
 LocalStep::Counted CountedOf(const Batch& batch) {
   return {batch.samples, batch.tokens, batch.workload};
@@ -109,13 +103,15 @@ void BuiltInWorkload::Shard() {
 }
 
 absl::Status BuiltInWorkload::OpenAllData() {
-  PACELINE_ASSIGN_OR_RETURN(train_data_,
-                            OpenDataset("data.train", config_.data.train, config_.data));
+  PACELINE_ASSIGN_OR_RETURN(train_data_, OpenTrainingData(config_.data));
+  mixture_ = MixtureOf(config_.data, *train_data_);
   const int64_t needed = config_.member.batch * config_.member.world_size;
   if (train_data_->size() < needed) {
-    return absl::InvalidArgumentError(absl::StrCat("data.train: ", config_.data.train, " has ",
-                                                   train_data_->size(), " samples, less than the ",
-                                                   needed, " of one batch of all ranks"));
+    const size_t others = config_.data.sources.empty() ? 0 : config_.data.sources.size() - 1;
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.train: ", train_data_->path(),
+        others > 0 ? absl::StrCat(" and ", others, " more") : "", " has ", train_data_->size(),
+        " samples, less than the ", needed, " of one batch of all ranks"));
   }
   if (config_.data.eval.empty()) return absl::OkStatus();
   PACELINE_ASSIGN_OR_RETURN(eval_data_, OpenDataset("data.eval", config_.data.eval, config_.data));
@@ -123,7 +119,8 @@ absl::Status BuiltInWorkload::OpenAllData() {
   const std::string eval = FormatText(eval_data_->format());
   if (train != eval) {
     return absl::InvalidArgumentError(absl::StrCat("data.eval: ", config_.data.eval, " holds ",
-                                                   eval, ", and ", config_.data.train, " ", train));
+                                                   eval, ", and ", train_data_->path(), " ",
+                                                   train));
   }
   return absl::OkStatus();
 }

@@ -58,7 +58,7 @@ class BuiltInWorkload : public Workload {
   absl::Status CheckSlipstream() override;
   double LearningRate(int64_t step) const override;
   Sampler::Options SamplingAs(const Member& member) const override {
-    return SamplerOptions(config_, member, train_data_->size());
+    return SamplerOptions(config_, member, train_data_->size(), mixture_);
   }
   bool evaluates() const override { return eval_data_ != nullptr; }
   void OpenData(const Member& member, const DataPosition& position) override;
@@ -92,7 +92,8 @@ class BuiltInWorkload : public Workload {
   const TrainerConfig& config_;
   Platform& platform_;
   std::unique_ptr<Dataset> train_data_;
-  std::unique_ptr<Dataset> eval_data_;  // Null: no evaluation.
+  std::shared_ptr<const Mixture> mixture_;  // Of train_data_; null: it is none.
+  std::unique_ptr<Dataset> eval_data_;      // Null: no evaluation.
   std::unique_ptr<Model> model_;
   std::unique_ptr<ShardedParameters> sharded_;  // Of the model; null without shards.
   std::unique_ptr<Optimizer> optimizer_;

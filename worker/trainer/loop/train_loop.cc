@@ -353,6 +353,7 @@ SampleRun TrainLoop::RunAt(int64_t step) const {
   run.begin = run.end = state_.data;
   const bool enough = sampling.samples >= sampling.batch * sampling.world_size;
   run.samples = enough ? sampling.samples : 0;
+  if (enough) run.mixture = sampling.mixture;
   run.seed = sampling.seed;
   run.shuffle = sampling.shuffle;
   return run;
@@ -363,7 +364,10 @@ void TrainLoop::NoteSamples(int64_t step, const DataPosition& begin) {
   run.steps = 1;
   run.begin = begin;
   // Else the script has taken its batches from elsewhere.
-  if (run.samples > 0 && !(PositionAfterStep(run) == run.end)) run.samples = 0;
+  if (run.samples > 0 && !(PositionAfterStep(run) == run.end)) {
+    run.samples = 0;
+    run.mixture = nullptr;
+  }
   parts_.ledger->Add(run);
 }
 

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -24,9 +25,10 @@ class Group;
 class Interpreter;
 struct ShardGroups;
 
-// The order in which a member takes `samples` samples.
+// The order in which a member takes `samples` samples. `mixture`: of them, or null.
 inline Sampler::Options SamplerOptions(const TrainerConfig& config, const Member& member,
-                                       int64_t samples) {
+                                       int64_t samples,
+                                       std::shared_ptr<const Mixture> mixture = nullptr) {
   Sampler::Options options;
   options.samples = samples;
   options.rank = member.rank;
@@ -34,6 +36,7 @@ inline Sampler::Options SamplerOptions(const TrainerConfig& config, const Member
   options.batch = member.batch;
   options.shuffle = config.data.shuffle;
   options.seed = config.seed;
+  options.mixture = std::move(mixture);
   return options;
 }
 

@@ -5,9 +5,11 @@
 
 #include <array>
 #include <cerrno>
+#include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <filesystem>
+#include <memory>
 #include <optional>
 #include <system_error>
 #include <utility>
@@ -32,7 +34,9 @@ constexpr size_t kMostBytes = size_t{1} << 26;  // Of a file.
 // A record may change while it is read.
 constexpr int kTriesToRead = 3;
 
-constexpr uint64_t kFormat = 0x31304e5552534c50;  // "PLSRUN01"
+constexpr uint64_t kFormat = 0x31304e5552534c50;         // "PLSRUN01"
+constexpr uint64_t kMixtureFormat = 0x32304e5552534c50;  // "PLSRUN02": of the file's mixture.
+constexpr uint64_t kSourceFormat = 0x3130435253534c50;   // "PLSSRC01"
 constexpr size_t kWords = kRunBytes / sizeof(uint64_t);
 
 // A record's words: the checksum of the others, then these in their order.
@@ -53,9 +57,10 @@ uint64_t ChecksumOfWords(const Words& words) {
   return ChecksumOf(absl::string_view(bytes.data(), kRunBytes).substr(sizeof(uint64_t)));
 }
 
-bool IsPosition(const DataPosition& position, int64_t samples) {
-  return position.epoch >= 0 && position.offset >= 0 &&
-         (samples == 0 || position.offset <= samples);
+// A mixture has no end.
+bool IsPosition(const DataPosition& position, const SampleRun& run) {
+  const bool endless = run.samples == 0 || run.mixture != nullptr;
+  return position.epoch >= 0 && position.offset >= 0 && (endless || position.offset <= run.samples);
 }
 
 bool IsSound(const SampleRun& run) {
@@ -65,17 +70,51 @@ bool IsSound(const SampleRun& run) {
          run.with_first >= 0 && run.with_size >= 1 &&
          run.with_first <= run.world_size - run.with_size && run.first_step >= 0 &&
          run.steps >= 0 && (run.samples == 0 || run.samples >= together) &&
-         IsPosition(run.begin, run.samples) && IsPosition(run.end, run.samples);
+         IsPosition(run.begin, run) && IsPosition(run.end, run) &&
+         (run.mixture == nullptr || run.samples == run.mixture->samples());
 }
 
 absl::Status ErrorOf(absl::string_view what, const std::string& path, int error) {
   return absl::ErrnoToStatus(error, absl::StrCat("cannot ", what, " ", path));
 }
 
+// The record's words; nothing unless it is whole and undamaged.
+std::optional<Words> WordsOf(absl::string_view record) {
+  if (record.size() != kRunBytes) return std::nullopt;
+  Words words{};
+  std::memcpy(words.data(), record.data(), kRunBytes);
+  if (words[0] != ChecksumOfWords(words)) return std::nullopt;
+  return words;
+}
+
+std::string RecordOf(Words words) {
+  words[0] = ChecksumOfWords(words);
+  std::string record(kRunBytes, '\0');
+  std::memcpy(&record[0], words.data(), kRunBytes);
+  return record;
+}
+
+// The mixture whose sources the first records are; null: there is none, or it is not whole.
+std::shared_ptr<const Mixture> MixtureIn(absl::string_view bytes) {
+  std::vector<Mixture::Source> sources;
+  while (true) {
+    const size_t at = sources.size() * kRunBytes;
+    const std::optional<SourceRecord> record =
+        at < bytes.size() ? DecodeSource(bytes.substr(at, kRunBytes)) : std::nullopt;
+    if (!record.has_value() || record->number != static_cast<int32_t>(sources.size())) {
+      return nullptr;
+    }
+    sources.push_back(record->source);
+    if (record->number + 1 == record->count) return std::make_shared<const Mixture>(sources);
+  }
+}
+
 LedgerFiles RecordsIn(absl::string_view bytes) {
   LedgerFiles found;
-  for (size_t at = 0; at < bytes.size(); at += kRunBytes) {
-    const std::optional<SampleRun> run = DecodeRun(bytes.substr(at, kRunBytes));
+  const std::shared_ptr<const Mixture> mixture = MixtureIn(bytes);
+  const size_t sources = mixture == nullptr ? 0 : mixture->sources().size();
+  for (size_t at = sources * kRunBytes; at < bytes.size(); at += kRunBytes) {
+    const std::optional<SampleRun> run = DecodeRun(bytes.substr(at, kRunBytes), mixture);
     if (run.has_value()) {
       found.runs.push_back(*run);
     } else {
@@ -88,34 +127,34 @@ LedgerFiles RecordsIn(absl::string_view bytes) {
 }  // namespace
 
 std::string EncodeRun(const SampleRun& run) {
-  Words words = {0,
-                 kFormat,
-                 Bits(run.generation),
-                 Bits(run.since),
-                 Two(run.rank, run.world_size),
-                 Two(run.batch, run.passes),
-                 Two(run.with_first, run.with_size),
-                 Bits(run.first_step),
-                 Bits(run.steps),
-                 Bits(run.begin.epoch),
-                 Bits(run.begin.offset),
-                 Bits(run.end.epoch),
-                 Bits(run.end.offset),
-                 Bits(run.samples),
-                 run.seed,
-                 (Bits(run.parent) << 1u) | (run.shuffle ? 1u : 0u)};
-  words[0] = ChecksumOfWords(words);
-  std::string record(kRunBytes, '\0');
-  std::memcpy(&record[0], words.data(), kRunBytes);
-  return record;
+  const Words words = {0,
+                       run.mixture == nullptr ? kFormat : kMixtureFormat,
+                       Bits(run.generation),
+                       Bits(run.since),
+                       Two(run.rank, run.world_size),
+                       Two(run.batch, run.passes),
+                       Two(run.with_first, run.with_size),
+                       Bits(run.first_step),
+                       Bits(run.steps),
+                       Bits(run.begin.epoch),
+                       Bits(run.begin.offset),
+                       Bits(run.end.epoch),
+                       Bits(run.end.offset),
+                       Bits(run.samples),
+                       run.seed,
+                       (Bits(run.parent) << 1u) | (run.shuffle ? 1u : 0u)};
+  return RecordOf(words);
 }
 
-std::optional<SampleRun> DecodeRun(absl::string_view record) {
-  if (record.size() != kRunBytes) return std::nullopt;
-  Words words{};
-  std::memcpy(words.data(), record.data(), kRunBytes);
-  if (words[0] != ChecksumOfWords(words) || words[1] != kFormat) return std::nullopt;
+std::optional<SampleRun> DecodeRun(absl::string_view record,
+                                   const std::shared_ptr<const Mixture>& mixture) {
+  const std::optional<Words> found = WordsOf(record);
+  if (!found.has_value()) return std::nullopt;
+  const Words& words = *found;
+  const bool mixed = words[1] == kMixtureFormat;
+  if (words[1] != kFormat && !(mixed && mixture != nullptr)) return std::nullopt;
   SampleRun run;
+  if (mixed) run.mixture = mixture;
   run.generation = Value(words[2]);
   run.since = Value(words[3]);
   run.rank = Low(words[4]);
@@ -136,6 +175,33 @@ std::optional<SampleRun> DecodeRun(absl::string_view record) {
   return run;
 }
 
+std::string EncodeSource(const SourceRecord& record) {
+  uint64_t weight = 0;
+  std::memcpy(&weight, &record.source.weight, sizeof(weight));
+  Words words{};
+  words[1] = kSourceFormat;
+  words[2] = Two(record.number, record.count);
+  words[3] = Bits(record.source.samples);
+  words[4] = weight;
+  return RecordOf(words);
+}
+
+std::optional<SourceRecord> DecodeSource(absl::string_view record) {
+  const std::optional<Words> words = WordsOf(record);
+  if (!words.has_value() || (*words)[1] != kSourceFormat) return std::nullopt;
+  SourceRecord decoded;
+  decoded.number = Low((*words)[2]);
+  decoded.count = High((*words)[2]);
+  decoded.source.samples = Value((*words)[3]);
+  std::memcpy(&decoded.source.weight, &(*words)[4], sizeof(double));
+  const Mixture::Source& source = decoded.source;
+  const bool sound = decoded.count >= 1 && decoded.count <= Mixture::kMostSources &&
+                     decoded.number >= 0 && decoded.number < decoded.count && source.samples >= 1 &&
+                     std::isfinite(source.weight) && source.weight > 0;
+  if (!sound) return std::nullopt;
+  return decoded;
+}
+
 SampleLedger::SampleLedger(const std::string& job_directory)
     : directory_(job_directory + kFolder), thread_([this] { Run(); }) {}
 
@@ -150,13 +216,30 @@ SampleLedger::~SampleLedger() {
 
 void SampleLedger::Add(const SampleRun& run) {
   const absl::MutexLock lock(&mu_);
-  if (count_ == 0 || !Extend(&newest_, run)) {
+  const bool first = path_.empty();
+  if (first) {
+    path_ = absl::StrCat(directory_, "/generation-", run.generation, ".rank-", run.rank, kEnding);
+    AddSources(run);
+  }
+  if (first || !Extend(&newest_, run)) {
     newest_ = run;
     ++count_;
   }
-  unwritten_[count_ - 1] = newest_;
+  unwritten_[count_ - 1] = EncodeRun(newest_);
   if (unwritten_.size() > kMostUnwritten) unwritten_.erase(unwritten_.begin());
   has_news_ = true;
+}
+
+void SampleLedger::AddSources(const SampleRun& run) {
+  if (run.mixture == nullptr) return;
+  const std::vector<Mixture::Source>& sources = run.mixture->sources();
+  SourceRecord record;
+  record.count = static_cast<int32_t>(sources.size());
+  for (const Mixture::Source& source : sources) {
+    record.source = source;
+    unwritten_[count_++] = EncodeSource(record);
+    ++record.number;
+  }
 }
 
 bool SampleLedger::Flush(absl::Duration patience) {
@@ -169,15 +252,17 @@ void SampleLedger::Run() {
   bool failed = false;
   while (true) {
     Records records;
+    std::string path;
     {
       const absl::MutexLock lock(&mu_);
       mu_.Await(absl::Condition(this, &SampleLedger::HasWork));
       if (!has_news_) return;
       records = std::exchange(unwritten_, Records());
+      path = path_;
       has_news_ = false;
       is_writing_ = true;
     }
-    const absl::Status status = Write(records);
+    const absl::Status status = Write(path, records);
     if (!status.ok() && !failed) {
       PACELINE_LOG(WARNING)
           << "the ledger of samples cannot be written, and is tried again with the next step: "
@@ -190,25 +275,19 @@ void SampleLedger::Run() {
   }
 }
 
-absl::Status SampleLedger::Write(const Records& records) {
-  if (path_.empty()) {
-    const SampleRun& first = records.begin()->second;
-    path_ =
-        absl::StrCat(directory_, "/generation-", first.generation, ".rank-", first.rank, kEnding);
-  }
+absl::Status SampleLedger::Write(const std::string& path, const Records& records) {
   if (fd_ < 0) {
     std::error_code error;
     std::filesystem::create_directories(directory_, error);
     if (error) return ErrorOf("create", directory_, error.value());
-    fd_ = open(path_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-    if (fd_ < 0) return ErrorOf("create", path_, errno);
+    fd_ = open(path.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    if (fd_ < 0) return ErrorOf("create", path, errno);
   }
-  for (const auto& [number, run] : records) {
-    const std::string bytes = EncodeRun(run);
+  for (const auto& [number, bytes] : records) {
     const ssize_t written =
         pwrite(fd_, bytes.data(), kRunBytes, number * static_cast<off_t>(kRunBytes));
-    if (written < 0) return ErrorOf("write", path_, errno);
-    if (written < static_cast<ssize_t>(kRunBytes)) return ErrorOf("write", path_, ENOSPC);
+    if (written < 0) return ErrorOf("write", path, errno);
+    if (written < static_cast<ssize_t>(kRunBytes)) return ErrorOf("write", path, ENOSPC);
   }
   return absl::OkStatus();
 }

@@ -5,11 +5,14 @@
 #include <cstddef>
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "absl/status/status.h"
 #include "absl/time/time.h"
+#include "worker/trainer/core/mixture.h"
 #include "worker/trainer/core/sample_use.h"
 
 namespace paceline {
@@ -132,6 +135,79 @@ TEST_F(SampleLedgerTest, AnothersFileStays) {
 
 TEST_F(SampleLedgerTest, AJobWithoutALedgerHasNone) {
   EXPECT_EQ(ReadSampleLedger(job_).status().code(), absl::StatusCode::kNotFound);
+}
+
+// As Beginning, of a mixture of two sources.
+SampleRun MixedBeginning(int64_t generation) {
+  SampleRun run;
+  run.generation = generation;
+  run.batch = 2;
+  run.mixture = std::make_shared<const Mixture>(std::vector<Mixture::Source>{{30, 0.3}, {70, 0.7}});
+  run.samples = 100;
+  return run;
+}
+
+TEST_F(SampleLedgerTest, RunsOfAMixtureComeBehindItsSources) {
+  {
+    SampleLedger ledger(job_);
+    SampleRun run = MixedBeginning(3);
+    ledger.Add(run);
+    for (int64_t i = 0; i < 200; ++i) {
+      run = Next(run);
+      ledger.Add(run);
+    }
+    run = MixedBeginning(4);
+    run.first_step = run.since = 200;
+    run.begin = run.end = {0, 400};
+    ledger.Add(run);
+    EXPECT_TRUE(ledger.Flush(absl::InfiniteDuration()));
+    EXPECT_EQ(fs::file_size(file_), 4 * kRunBytes);
+  }
+  const LedgerFiles files = Read();
+  EXPECT_EQ(files.damaged, 0);
+  ASSERT_EQ(files.runs.size(), 2U);
+  EXPECT_EQ(files.runs[0].steps, 200);
+  EXPECT_EQ(files.runs[0].end, (DataPosition{0, 400})) << "beyond what an epoch could be";
+  ASSERT_NE(files.runs[0].mixture, nullptr);
+  EXPECT_EQ(*files.runs[0].mixture, *MixedBeginning(3).mixture);
+  EXPECT_EQ(files.runs[1].generation, 4);
+}
+
+TEST_F(SampleLedgerTest, RunsOfAMixtureThatIsDamagedAreDamagedToo) {
+  {
+    SampleLedger ledger(job_);
+    ledger.Add(Next(MixedBeginning(3)));
+    EXPECT_TRUE(ledger.Flush(absl::InfiniteDuration()));
+  }
+  std::fstream file(file_, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(static_cast<std::streamoff>(kRunBytes) + 20);
+  file << "changed";
+  file.close();
+  const LedgerFiles files = Read();
+  EXPECT_EQ(files.damaged, 3);
+  EXPECT_TRUE(files.runs.empty());
+}
+
+TEST(SourceRecordTest, ARecordIsReadAsItWasWritten) {
+  const SourceRecord record = {4, 7, {123, 0.25}};
+  const std::optional<SourceRecord> read = DecodeSource(EncodeSource(record));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->number, 4);
+  EXPECT_EQ(read->count, 7);
+  EXPECT_TRUE(read->source == record.source);
+  EXPECT_FALSE(DecodeRun(EncodeSource(record)).has_value());
+  EXPECT_FALSE(DecodeSource(EncodeRun(MixedBeginning(1))).has_value());
+  EXPECT_FALSE(DecodeRun(EncodeRun(MixedBeginning(1))).has_value()) << "without its sources";
+}
+
+TEST(SourceRecordTest, ImpossibleRecordsAreNone) {
+  for (const SourceRecord& record :
+       {SourceRecord{7, 7, {123, 0.25}}, SourceRecord{-1, 7, {123, 0.25}},
+        SourceRecord{0, 1000, {123, 0.25}}, SourceRecord{0, 7, {0, 0.25}},
+        SourceRecord{0, 7, {123, 0}}, SourceRecord{0, 7, {123, -1}}}) {
+    EXPECT_FALSE(DecodeSource(EncodeSource(record)).has_value())
+        << record.number << " of " << record.count << ", " << record.source.weight;
+  }
 }
 
 // A step of rank 1 of three, in an order of 30 samples.

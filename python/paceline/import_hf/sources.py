@@ -1,0 +1,261 @@
+"""Files with texts, and the pieces that they are divided into, which are the same at each start."""
+
+from __future__ import annotations
+
+import gzip
+import importlib
+import itertools
+import json
+import os
+import sys
+from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
+
+# A piece of a file has about so much, of bytes and of rows.
+_PIECE_BYTES = 16 << 20
+_PIECE_ROWS = 20000
+_KINDS = ((".jsonl", "jsonl"), (".ndjson", "jsonl"), (".jsonl.gz", "gzip"),
+          (".parquet", "parquet"), (".arrow", "arrow"))
+
+
+class Problem(Exception):
+    """What the person who imports has to know, and can change."""
+
+
+class File(NamedTuple):
+    """A file as it was found."""
+
+    path: str  # Absolute.
+    kind: str  # "jsonl", "gzip", "parquet", "arrow".
+    bytes: int
+    modified_ns: int
+
+
+class Piece(NamedTuple):
+    """A part of a file: bytes of "jsonl", row groups of "parquet", record batches of "arrow"."""
+
+    path: str
+    kind: str
+    begin: int
+    end: int
+
+
+def library(name: str) -> Any:
+    """The module, or a Problem that says how to get it."""
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        package = name.split(".")[0]
+        raise Problem(
+            f"the library {package} is needed, and {sys.executable} cannot import it ({error}); "
+            f"install it (pip install {package}), or activate the environment that has it"
+        ) from error
+
+
+def find_files(paths: Iterable[str], split: Optional[str]) -> List[File]:
+    """All files, in the order of the paths; those of a folder by name."""
+    found: List[File] = []
+    for path in paths:
+        names = _below(path, split) if os.path.isdir(path) else [path]
+        for name in names:
+            status = _status(name)
+            kind = _kind(name)
+            if kind is None:
+                raise Problem(f"{name} is of no known kind; known are a folder of datasets' "
+                              "save_to_disk, and names that end in "
+                              + ", ".join(ending for ending, _ in _KINDS))
+            found.append(File(os.path.realpath(name), kind, status.st_size, status.st_mtime_ns))
+    for file in found:
+        if found.count(file) > 1:
+            raise Problem(f"{file.path} is given twice")
+    return found
+
+
+def pieces_of(file: File) -> List[Piece]:
+    """The pieces of a file, in its order."""
+    if file.kind == "jsonl":
+        edges = range(0, file.bytes, _PIECE_BYTES)
+        ends = [*edges[1:], file.bytes]
+        return [Piece(file.path, file.kind, begin, end) for begin, end in zip(edges, ends)]
+    if file.kind == "gzip":
+        return [Piece(file.path, file.kind, 0, 1)]
+    if file.kind == "parquet":
+        metadata = _read(file.path, lambda: library("pyarrow.parquet").read_metadata(file.path))
+        sizes = [metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)]
+        limit = _PIECE_BYTES
+    else:
+        sizes = _read(file.path, lambda: [one.num_rows for one in _record_batches(file.path)])
+        limit = _PIECE_ROWS
+    return [Piece(file.path, file.kind, begin, end) for begin, end in _runs(sizes, limit)]
+
+
+def texts_of(piece: Piece, column: str) -> Iterator[str]:
+    """The texts of a piece; those that are null are left out."""
+    rows = {"jsonl": _lines, "gzip": _gzip_lines, "parquet": _parquet_rows,
+            "arrow": _arrow_rows}[piece.kind]
+    for where, text in rows(piece, column):
+        if text is None:
+            continue
+        if not isinstance(text, str):
+            raise Problem(f"{piece.path}: {where}: {column} is no text, but a "
+                          f"{type(text).__name__}; --column names the one with the texts")
+        yield text
+
+
+def _status(path: str) -> os.stat_result:
+    try:
+        return os.stat(path)
+    except OSError as error:
+        raise Problem(f"{path} cannot be read: {error.strerror}") from error
+
+
+def _kind(path: str) -> Optional[str]:
+    kinds = [kind for ending, kind in _KINDS if path.endswith(ending)]
+    return kinds[0] if kinds else None
+
+
+def _below(folder: str, split: Optional[str]) -> List[str]:
+    """The files of a folder: a dataset that was saved, or all files of known kinds below it."""
+    splits = os.path.join(folder, "dataset_dict.json")
+    if os.path.exists(splits):
+        names = list(_json(splits).get("splits", []))
+        if split is None and len(names) != 1:
+            raise Problem(f"{folder} has the splits {', '.join(names)}; choose one with --split")
+        if split is not None and split not in names:
+            raise Problem(f"{folder} has no split {split}, but {', '.join(names)}")
+        return _saved_dataset(os.path.join(folder, split or names[0]))
+    if os.path.exists(os.path.join(folder, "state.json")):
+        return _saved_dataset(folder)
+    names = sorted(os.path.join(where, name) for where, _, files in os.walk(folder)
+                   for name in files if _kind(name) is not None)
+    if not names:
+        raise Problem(f"{folder} has no file whose name ends in "
+                      + ", ".join(ending for ending, _ in _KINDS))
+    return names
+
+
+def _saved_dataset(folder: str) -> List[str]:
+    """Of `Dataset.save_to_disk`: what state.json names, in its order."""
+    state = _json(os.path.join(folder, "state.json"))
+    if state.get("_indices_data_files"):
+        raise Problem(f"{folder} has its rows in the order of a list of indices; save it with a "
+                      "newer version of datasets, or behind flatten_indices()")
+    return [os.path.join(folder, one["filename"]) for one in state["_data_files"]]
+
+
+def _json(path: str) -> Dict[str, Any]:
+    try:
+        with open(path, encoding="utf-8") as file:
+            value: Dict[str, Any] = json.load(file)
+            return value
+    except (OSError, ValueError) as error:
+        raise Problem(f"{path} cannot be read: {error}") from error
+
+
+def _runs(sizes: List[int], limit: int) -> Iterator[Tuple[int, int]]:
+    """Runs of neighbours, which end as soon as they have reached the limit."""
+    begin, size = 0, 0
+    for end, one in enumerate(sizes, 1):
+        size += one
+        if size >= limit or end == len(sizes):
+            yield begin, end
+            begin, size = end, 0
+
+
+def _read(path: str, read: Any) -> Any:
+    """Calls a function of pyarrow's, whose errors do not name the file."""
+    try:
+        return read()
+    except Problem:
+        raise
+    except (OSError, ValueError) as error:  # pyarrow's are both.
+        raise Problem(f"{path} cannot be read: {error}") from error
+
+
+def _field(where: str, line: bytes, column: str) -> object:
+    try:
+        row: Any = json.loads(line)
+    except ValueError as error:
+        raise Problem(f"{where}: not JSON: {error}") from error
+    if not hasattr(row, "keys"):
+        raise Problem(f"{where}: a line is to be an object, such as {{\"{column}\": \"...\"}}")
+    if column not in row:
+        raise Problem(f"{where}: there is no {column}, but {', '.join(map(str, row))}; --column "
+                      "names the one with the texts")
+    value: object = row[column]
+    return value
+
+
+def _lines(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
+    """Of the lines that begin in the piece."""
+    with open(piece.path, "rb") as file:
+        if piece.begin > 0:
+            file.seek(piece.begin - 1)
+            file.readline()  # The rest of one that begins before.
+        at = file.tell()
+        while at < piece.end:
+            line = file.readline()
+            if not line:
+                return
+            where = f"at offset {at}"
+            at += len(line)
+            if line.strip():
+                yield where, _field(f"{piece.path}: {where}", line, column)
+
+
+def _gzip_lines(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
+    try:
+        with gzip.open(piece.path, "rb") as file:
+            for number, line in enumerate(file, 1):
+                if line.strip():
+                    where = f"line {number}"
+                    yield where, _field(f"{piece.path}: {where}", line, column)
+    except (OSError, EOFError) as error:
+        raise Problem(f"{piece.path} cannot be read: {error}") from error
+
+
+def _parquet_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
+    def batches() -> Iterator[Any]:
+        file = library("pyarrow.parquet").ParquetFile(piece.path)
+        _check_column(piece.path, file.schema_arrow.names, column)
+        groups = list(range(piece.begin, piece.end))
+        rows: Iterator[Any] = file.iter_batches(1024, row_groups=groups, columns=[column])
+        return rows
+    found: Iterator[Any] = _read(piece.path, batches)
+    while True:
+        batch = _read(piece.path, lambda: next(found, None))
+        if batch is None:
+            return
+        for text in batch.column(0).to_pylist():
+            yield f"row groups {piece.begin} to {piece.end - 1}", text
+
+
+def _arrow_rows(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
+    found = itertools.islice(_record_batches(piece.path), piece.begin, piece.end)
+    for number in itertools.count(piece.begin):
+        batch = _read(piece.path, lambda: next(found, None))
+        if batch is None:
+            return
+        _check_column(piece.path, batch.schema.names, column)
+        for text in batch.column(batch.schema.get_field_index(column)).to_pylist():
+            yield f"record batch {number}", text
+
+
+def _record_batches(path: str) -> Iterator[Any]:
+    """Of both of Arrow's formats: datasets writes streams."""
+    arrow = library("pyarrow")
+    ipc = library("pyarrow.ipc")
+    with open(path, "rb") as file:
+        is_file = file.read(6) == b"ARROW1"
+    with arrow.memory_map(path) as source:
+        if not is_file:
+            yield from ipc.open_stream(source)
+            return
+        reader = ipc.open_file(source)
+        for number in range(reader.num_record_batches):
+            yield reader.get_batch(number)
+
+
+def _check_column(path: str, names: List[str], column: str) -> None:
+    if names.count(column) != 1:
+        raise Problem(f"{path} has no column {column}, but {', '.join(names)}; --column names the "
+                      "one with the texts")
