@@ -225,7 +225,7 @@ TEST(ElasticTest, ExtraRanksAreGivenBackWhileTheJobTrains) {
   EXPECT_EQ(OrderGiveBack(job, 4, "job 9 (other)", At(120)), JobChange::kNone);
   EXPECT_EQ(job.recovery.wake, At(120).steady) << "at once";
   played.Advance(120);
-  EXPECT_GT(job.generation, before);
+  EXPECT_GT(job.generation.value(), before.value());
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(played.Nodes(), "abcd");
   EXPECT_EQ(job.recovery.history.back().reason,
