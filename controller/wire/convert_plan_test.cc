@@ -81,6 +81,15 @@ TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {
   EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kOuterLabel, kTakesOuter)));
 }
 
+TEST(ConvertPlanTest, WeightsInBfloat16GoOnlyWhereTrainersKnowThem) {
+  v1::JobSpec spec;
+  spec.set_precision(v1::BF16);
+  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels, Not(Contains(Key(kBf16FullLabel))));
+  spec.set_precision(v1::BF16_FULL);
+  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels,
+              Contains(Pair(kBf16FullLabel, kTakesBf16Full)));
+}
+
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   v1::JobSpec spec = Command();
   spec.set_session(true);

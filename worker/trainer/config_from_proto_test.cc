@@ -390,7 +390,7 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
         version: 3
         levels { period: 2 groups: [1, 3] }
-        levels { period: 4 groups: 4 format: WIRE_FORMAT_INT8
+        levels { outer_period: 4 groups: 4 format: WIRE_FORMAT_INT8
                  outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
@@ -398,6 +398,7 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[0].period, 2);
   EXPECT_EQ(plan.levels[0].groups, (std::vector<int>{1, 3}));
   EXPECT_EQ(plan.levels[0].format, WireFormat::kFp32);
+  EXPECT_EQ(plan.levels[1].period, 4);
   EXPECT_EQ(plan.levels[1].groups, std::vector<int>{4});
   EXPECT_EQ(plan.levels[1].format, WireFormat::kInt8);
   EXPECT_FALSE(plan.levels[0].outer.has_value());

@@ -30,10 +30,26 @@ TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
 }
 
 TEST(LadderTextTest, LevelThatCannotBeReadIsNamed) {
-  for (const char* level :
-       {"", "4", "synchronous", "x:2", "4:two", "4:2:fp16", "4:2:int8:x", "4:", ":2", "4.5:2",
-        "4:2:adam", "4:2:nesterov/0.7", "4:2:nesterov/0.7/x", "4:2:nesterov/0.7/0.9/1",
-        "4:2:nesterov:int8", "4:2:int8:nesterov:slowmo", "4:2:"}) {
+  for (const char* level : {"",
+                            "4",
+                            "synchronous",
+                            "x:2",
+                            "4:two",
+                            "4:2:fp16",
+                            "4:2:int8:x",
+                            "4:",
+                            ":2",
+                            "4.5:2",
+                            "4:2:adam",
+                            "4:2:nesterov/0.7",
+                            "4:2:nesterov/0.7/x",
+                            "4:2:nesterov/0.7/0.9/1",
+                            "4:2:nesterov/0/0.9",
+                            "4:2:nesterov/-1/0.9",
+                            "4:2:nesterov/nan/0.9",
+                            "4:2:nesterov:int8",
+                            "4:2:int8:nesterov:slowmo",
+                            "4:2:"}) {
     const auto ladder = ParseLadder(std::string("2:2,") + level);
     ASSERT_FALSE(ladder.ok()) << level;
     EXPECT_THAT(std::string(ladder.status().message()),

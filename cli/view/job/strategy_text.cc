@@ -21,8 +21,8 @@ namespace {
 constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
     "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
-    "be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with /RATE/MOMENTUM if need "
-    "be, such as 500:all:nesterov/0.7/0.9; \"synchronous\" alone stands for none";
+    "be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with /RATE/MOMENTUM (RATE "
+    "above 0) if need be, such as 500:all:nesterov/0.7/0.9; \"synchronous\" alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
   for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
@@ -49,7 +49,8 @@ std::optional<v1::Outer> ParseOuter(absl::string_view text) {
   if (parts.size() == 1) return outer;
   double rate = 0;
   double momentum = 0;
-  if (parts.size() != 3 || !absl::SimpleAtod(parts[1], &rate) ||
+  // A rate of 0 would stand for the default.
+  if (parts.size() != 3 || !absl::SimpleAtod(parts[1], &rate) || !(rate > 0) ||
       !absl::SimpleAtod(parts[2], &momentum)) {
     return std::nullopt;
   }

@@ -100,6 +100,10 @@ inline constexpr char kTakesShards[] = "on";
 // plain means.
 inline constexpr char kOuterLabel[] = "outer";
 inline constexpr char kTakesOuter[] = "on";
+// The same for nodes whose trainers know weights in bfloat16. Those of an earlier release would
+// train in float32.
+inline constexpr char kBf16FullLabel[] = "bf16_full";
+inline constexpr char kTakesBf16Full[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

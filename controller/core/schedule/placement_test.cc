@@ -274,5 +274,20 @@ TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
   EXPECT_EQ(One(job, lost), "e") << "replacements are no exception";
 }
 
+TEST_F(PlacementOnRacks, OuterStepsAndBfloat16WeightsAreForWorkersThatKnowThem) {
+  JobRequest job = Ranks(2);
+  job.placement.labels = {{kBf16FullLabel, kTakesBf16Full}, {kOuterLabel, kTakesOuter}};
+  Add("a", 2, {{kOuterLabel, kTakesOuter}});
+  EXPECT_THAT(
+      std::string(CanEverFit(job, nodes_).message()),
+      HasSubstr("can make outer steps and train weights in bfloat16 (label bf16_full=on, label "
+                "outer=on), and a runs a release that cannot: upgrade paceline-worker"));
+  EXPECT_EQ(PlaceRanks(job, nodes_).reason,
+            "waits for 2 slots: 0 free now, 2 on nodes that run a release that cannot make outer "
+            "steps and train weights in bfloat16: upgrade paceline-worker there (a)");
+  Add("b", 2, {{kBf16FullLabel, kTakesBf16Full}, {kOuterLabel, kTakesOuter}});
+  EXPECT_EQ(Nodes(job), "bb");
+}
+
 }  // namespace
 }  // namespace paceline

@@ -103,6 +103,21 @@ void ModelAverager::StepFromMean(OuterStep& outer) {
   if (type_ != at::kFloat) parameters.copy_(floats);
 }
 
+// In place: the parameters are overwritten next.
+void ModelAverager::MeasureDrift() {
+  const std::vector<at::Tensor> views = Views(parameters_.size());
+  if (compensation_.empty()) at::_foreach_sub_(parameters_, views);
+  // Of the whole weights: what a parameter leaves out may be more than their change.
+  for (size_t i = 0; i < compensation_.size(); ++i) {
+    parameters_[i].copy_(views[i].sub(parameters_[i]).sub_(compensation_[i]));
+  }
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
+  if (!drift_.defined()) {
+    drift_ = at::zeros({}, norm.options().device(at::kCPU).pinned_memory(norm.is_cuda()));
+  }
+  drift_.copy_(norm, /*non_blocking=*/true);
+}
+
 int64_t ModelAverager::Average(const Mean& mean) {
   if (mean.group.size() == 1) return 0;
   const at::NoGradGuard no_grad;
@@ -137,15 +152,7 @@ int64_t ModelAverager::Average(const Mean& mean) {
   } else if (mean.int8 != nullptr) {
     mean.int8->Accept();
   }
-  if (mean.measure) {
-    // In place: the parameters are overwritten next.
-    at::_foreach_sub_(parameters_, Views(parameters_.size()));
-    const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
-    if (!drift_.defined()) {
-      drift_ = at::zeros({}, norm.options().device(at::kCPU).pinned_memory(norm.is_cuda()));
-    }
-    drift_.copy_(norm, /*non_blocking=*/true);
-  }
+  if (mean.measure) MeasureDrift();
   at::_foreach_copy_(averaged, views);
   for (size_t i = 0; i < compensation_.size(); ++i) {
     SetWeights(views[i], {parameters_[i], compensation_[i]});

@@ -72,6 +72,8 @@ class ModelAverager {
   void Arrange(const std::vector<at::Tensor>& state, int64_t riders);
   // Makes the outer step from the mean in buffer_.
   void StepFromMean(OuterStep& outer);
+  // Sets drift_ to how far the result in buffer_ is from the weights. Spoils the parameters.
+  void MeasureDrift();
 
   const std::vector<at::Tensor> parameters_;  // Detached, with the storage of the originals.
   const std::vector<at::Tensor> compensation_;

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -62,7 +63,8 @@ TEST(StrategyTest, TheMeanOfCompensatedWeightsIsThatOfTheWholeWeights) {
     EXPECT_EQ(weights.parameter[2].item<float>(), 1);
     ModelAverager averager({weights.parameter}, {weights.compensation});
     EXPECT_EQ(averager.Flat()[2].item<float>(), 1 + 0x1p-10F * static_cast<float>(config.rank()));
-    averager.Average({groups.all(), {}, at::Tensor()});
+    averager.Average({groups.all(), {}, at::Tensor(), /*measure=*/true});
+    EXPECT_NEAR(averager.drift(), std::abs(1.5 - config.rank()) * 0x1p-10 * std::sqrt(3), 1e-5);
     EXPECT_EQ(weights.parameter[2].item<float>(), 1);
     EXPECT_EQ(weights.compensation[2].item<float>(), 1.5F * 0x1p-10F);
     EXPECT_EQ(averager.latest()[2].item<float>(), 1 + 1.5F * 0x1p-10F);

@@ -16,7 +16,8 @@
 namespace paceline {
 namespace {
 
-constexpr uint64_t kMagic = 0x7061636f70793031;  // "pacopy01"
+// "pacopy02"; images of earlier releases have no momenta.
+constexpr uint64_t kMagic = 0x7061636f70793032;
 constexpr size_t kAlignment = 64;
 constexpr std::array<Attachments::Scope, 2> kScopes = {Attachments::Scope::kShared,
                                                        Attachments::Scope::kOwn};

@@ -122,6 +122,7 @@ absl::Status TakeStateOver(Group& pair, const Rendezvous& rendezvous, TrainingSt
     std::memcpy(order.data(), numbers.const_data_ptr(), order.size() * sizeof(int64_t));
   }
   state.position = RankPosition();
+  state.checkpoint.reset();
   state.position.decided = std::max(row.position.generation, row.position.decided);
   ReceiveWholeState(pair, at::kCPU, rendezvous, row, state, kLeaver);
   AllocateResiduals(handed, rendezvous.model.device(), &state.memory);

@@ -93,6 +93,7 @@ class Transfers {
 
   void ReceiveAll(int from) {
     state_.position = RankPosition();  // It has none until all ranks have theirs.
+    state_.checkpoint.reset();         // Momenta and rounding errors are the sender's, too.
     const int me = rendezvous_.config.rank();
     if (After(me).generation > 0) state_.position.decided = rendezvous_.config.member.generation;
     ReceiveWholeState(rendezvous_.groups.all(), device(), rendezvous_, RowAt(from), state_, from);

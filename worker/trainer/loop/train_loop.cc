@@ -230,9 +230,14 @@ std::optional<StepOrder> TrainLoop::EvaluateAfter(int64_t steps_done) {
 
 absl::Status TrainLoop::Resume() {
   if (state_.checkpoint == nullptr) return absl::OkStatus();
-  absl::Status restored =
-      RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
-  if (restored.ok()) restored = RestoreMomentum(*state_.checkpoint, strategy_.OuterMomentum());
+  absl::Status restored;
+  // Else a rank has taken the state of one that had not trained yet, without these: all begin from
+  // zero, for members of a group must have the same momenta.
+  if (parts_.begins) {
+    restored =
+        RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
+    if (restored.ok()) restored = RestoreMomentum(*state_.checkpoint, strategy_.OuterMomentum());
+  }
   state_.checkpoint.reset();
   return restored.ok() ? restored : RestoreError(config_.restore_from, restored);
 }

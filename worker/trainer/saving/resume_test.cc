@@ -130,7 +130,10 @@ constexpr char kOuter[] =
     "ladder { period: 4 size: 4 format: WIRE_FORMAT_INT8 "
     "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 } } } } ";
 
-TEST_F(ResumeTest, OuterStepsGoOnExactly) { ExpectSameAfter(9, 4, kOuter); }
+TEST_F(ResumeTest, OuterStepsGoOnExactly) {
+  ExpectSameAfter(9, 4, kOuter);
+  ExpectSameAfter(9, 4, absl::StrCat(kFullBf16, kOuter), "bf16_full");
+}
 
 // The momentum is saved as the parameters are, each part by one rank, and read by other ladders.
 TEST_F(ResumeTest, TheMomentumOfOuterStepsIsInTheCheckpoint) {
