@@ -133,6 +133,11 @@ void CheckDropLast(const v1::JobSpec& spec, ProblemList& problems) {
                  "at each step: some would train on no samples; it needs strategy ddp");
   } else if (spec.shards() > 1) {
     problems.Add(kKey, "is false beside shards, whose ranks need as many samples each");
+  } else if (spec.model().has_torchscript()) {
+    problems.Add(
+        kKey,
+        "is false beside model torchscript, of which nobody knows whether it trains on one "
+        "sample, or none");
   } else if (spec.cuda_graph()) {
     problems.Add(kKey, "is false beside cuda_graph, whose batches are all of one size");
   } else if (!spec.data().sources().empty() && spec.data().sources(0).weight() != 0) {

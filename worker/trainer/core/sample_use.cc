@@ -66,7 +66,8 @@ bool IsSameMixture(const SampleRun& a, const SampleRun& b) {
 bool DividesAs(const SampleRun& run, const DataPosition& position, const SampleRun& as) {
   return run.world_size == as.world_size && run.batch == as.batch && run.passes == as.passes &&
          run.samples == as.samples && run.seed == as.seed && run.shuffle == as.shuffle &&
-         run.drop_last == as.drop_last && IsSameMixture(run, as) && (run.samples == 0 || position == as.begin);
+         run.drop_last == as.drop_last && IsSameMixture(run, as) &&
+         (run.samples == 0 || position == as.begin);
 }
 
 // A way of dividing the data in one step, and which ranks have made it.

@@ -57,7 +57,7 @@ class Sampler {
     int64_t samples = 0;  // At most batch * world_size; at least 1.
   };
 
-  // Requires: options.samples >= batch * world_size.
+  // Requires: options.samples >= batch * world_size; with drop_last false >= 1.
   explicit Sampler(const Options& options, DataPosition start = {})
       : options_(options), position_(start) {}
 

@@ -133,10 +133,10 @@ absl::Status BuiltInWorkload::CheckBatches() const {
   const int64_t active = std::min<int64_t>(rest, member.world_size);
   const absl::Status checked = model_->CheckBatch(rest / active, static_cast<int>(active));
   if (checked.ok()) return checked;
-  return absl::InvalidArgumentError(absl::StrCat(
-      "data.drop_last is false, and the last pass of an epoch has ", rest, " of the ",
-      train_data_->size(), " samples of data.train: ", checked.message(),
-      ". Or leave data.drop_last out"));
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.drop_last is false, and the last pass of an epoch has ", rest, " of the ",
+                   train_data_->size(), " samples of data.train: ", checked.message(),
+                   ". Or leave data.drop_last out"));
 }
 
 BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,

@@ -34,10 +34,10 @@ constexpr size_t kMostBytes = size_t{1} << 26;  // Of a file.
 // A record may change while it is read.
 constexpr int kTriesToRead = 3;
 
-constexpr uint64_t kFormat = 0x31304e5552534c50;         // "PLSRUN01"
-constexpr uint64_t kMixtureFormat = 0x32304e5552534c50;  // "PLSRUN02": of the file's mixture.
+constexpr uint64_t kFormat = 0x31304e5552534c50;          // "PLSRUN01"
+constexpr uint64_t kMixtureFormat = 0x32304e5552534c50;   // "PLSRUN02": of the file's mixture.
 constexpr uint64_t kToTheEndFormat = 0x33304e5552534c50;  // "PLSRUN03": drop_last is false.
-constexpr uint64_t kSourceFormat = 0x3130435253534c50;   // "PLSSRC01"
+constexpr uint64_t kSourceFormat = 0x3130435253534c50;    // "PLSSRC01"
 constexpr size_t kWords = kRunBytes / sizeof(uint64_t);
 
 // A record's words: the checksum of the others, then these in their order.
