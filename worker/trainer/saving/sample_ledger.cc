@@ -49,12 +49,6 @@ uint64_t Two(int32_t low, int32_t high) {
 }
 int32_t Low(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word)); }
 int32_t High(uint64_t word) { return static_cast<int32_t>(static_cast<uint32_t>(word >> 32u)); }
-// A mixture has no end of an epoch.
-uint64_t FormatOf(const SampleRun& run) {
-  if (run.mixture != nullptr) return kMixtureFormat;
-  return run.drop_last ? kFormat : kToTheEndFormat;
-}
-
 uint64_t Bits(int64_t value) { return static_cast<uint64_t>(value); }
 int64_t Value(uint64_t word) { return static_cast<int64_t>(word); }
 
@@ -79,6 +73,12 @@ bool IsSound(const SampleRun& run) {
          run.steps >= 0 && (run.samples == 0 || run.samples >= together) &&
          IsPosition(run.begin, run) && IsPosition(run.end, run) &&
          (run.mixture == nullptr || run.samples == run.mixture->samples());
+}
+
+// A mixture has no end of an epoch.
+uint64_t FormatOf(const SampleRun& run) {
+  if (run.mixture != nullptr) return kMixtureFormat;
+  return run.drop_last ? kFormat : kToTheEndFormat;
 }
 
 absl::Status ErrorOf(absl::string_view what, const std::string& path, int error) {
