@@ -27,8 +27,10 @@ using ::testing::HasSubstr;
 constexpr char kSync[] = "model { resnet18 { sync_batchnorm: true } } ";
 // The weights stay those of the seed, so that differences by rounding do not grow.
 constexpr char kStill[] = "optimizer { learning_rate: 1e-12 } ";
-// An epoch of three ranks has three passes of 66 samples and one of two: the last rank has none.
-constexpr char kToTheEnd[] = "batch_per_rank: 22 data { order: SEQUENTIAL drop_last: false } ";
+// With these an epoch of three ranks has three passes of 66 samples and one of two, in which the
+// last rank has none.
+constexpr char kToTheEnd[] = "data { order: SEQUENTIAL drop_last: false } ";
+constexpr char kBatch[] = "batch_per_rank: 22 ";
 
 class BatchNormTest : public RecoveryTest {
  protected:
@@ -94,7 +96,7 @@ TEST_F(BatchNormTest, UnequalBatchesWeighAsTheirSamples) {
 // statistics, to the bit.
 TEST_F(BatchNormTest, UnequalBatchesAreNormalisedAsOneRankWithAllSamplesDoes) {
   const std::string changes = absl::StrCat(kToTheEnd, kStill, "steps: 6 ");
-  const auto three = RunJob(Spec(3, absl::StrCat(kSync, changes, ExportTo("three"))));
+  const auto three = RunJob(Spec(3, absl::StrCat(kSync, changes, kBatch, ExportTo("three"))));
   const auto one = RunJob(Spec(
       1, absl::StrCat("model { resnet18 {} } ", changes, "batch_per_rank: 66 ", ExportTo("one"))));
   ExpectSameSteps(*three, *one, 6, 1e-2);
@@ -104,7 +106,7 @@ TEST_F(BatchNormTest, UnequalBatchesAreNormalisedAsOneRankWithAllSamplesDoes) {
 
 TEST_F(BatchNormTest, ALastPassOfOneSampleForARankIsRefusedAtTheStart) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(Spec(3, absl::StrCat("model { resnet18 {} } ", kToTheEnd)));
+  daemon->Launch(Spec(3, absl::StrCat("model { resnet18 {} } ", kBatch, kToTheEnd)));
   EXPECT_TRUE(daemon->Serve());
   ASSERT_TRUE(daemon->HasLastWords(0)) << daemon->Log(0);
   EXPECT_EQ(daemon->LastWords(0).error().kind(), v1::FAILURE_INPUT);
@@ -132,7 +134,7 @@ TEST_F(BatchNormTest, WithALadderTheRanksThatShareGradientsAreNormalisedTogether
 
 // Of one with samples at each step, and of the one that has none in steps 3 and 7.
 TEST_F(BatchNormTest, ALostRankIsReplacedWithItsStatistics) {
-  const std::string changes = absl::StrCat(kSync, kToTheEnd, "steps: 10 ");
+  const std::string changes = absl::StrCat(kSync, kBatch, kToTheEnd, "steps: 10 ");
   const auto undisturbed = RunUndisturbed(3, changes);
   for (const int victim : {1, 2}) {
     SCOPED_TRACE(victim);
@@ -152,7 +154,8 @@ TEST_F(BatchNormTest, ALostRankIsReplacedWithItsStatistics) {
 
 TEST_F(BatchNormTest, FewerRanksGoOnWithEqualStatistics) {
   const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(3, "disturbed", absl::StrCat(kSync, kToTheEnd, "steps: 12 ")));
+  daemon->Launch(
+      RecoveringSpec(3, "disturbed", absl::StrCat(kSync, kBatch, kToTheEnd, "steps: 12 ")));
   WaitForSteps(*daemon, 0, 6);
   daemon->Signal(1, SIGKILL);
   WaitForEnd(*daemon, 1);
