@@ -123,6 +123,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
     CheckOptimizer(spec.optimizer(), problems);
     CheckSchedule(spec.schedule(), spec.steps(), problems);
     CheckRankScale(spec, problems);
+    CheckDropLast(spec, problems);
     CheckEvaluation(spec, problems);
   }
   CheckCheckpoint(spec, problems);
@@ -130,11 +131,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   CheckShards(spec, problems);
   CheckStrategy(spec, problems);
   CheckSlipstream(spec, problems);
-  if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
-    problems.Add("model.resnet18.sync_batchnorm",
-                 "is true beside a strategy whose ranks do not wait for each other at every step; "
-                 "it needs strategy ddp");
-  }
+  CheckSyncBatchNorm(spec, problems);
   CheckExport(spec.export_final(), problems);
   CheckGradientFormat(spec, problems);
   CheckTimeouts(spec, problems);

@@ -124,6 +124,40 @@ void CheckData(const v1::Data& data, ProblemList& problems) {
   CheckSources(data, problems);
 }
 
+void CheckDropLast(const v1::JobSpec& spec, ProblemList& problems) {
+  constexpr char kKey[] = "data.drop_last";
+  if (spec.data().drop_last()) return;
+  if (!spec.strategy().has_ddp()) {
+    problems.Add(kKey,
+                 "is false beside a strategy in which the gradients of all ranks are not averaged "
+                 "at each step: some would train on no samples; it needs strategy ddp");
+  } else if (spec.shards() > 1) {
+    problems.Add(kKey, "is false beside shards, whose ranks need as many samples each");
+  } else if (spec.model().has_torchscript()) {
+    problems.Add(
+        kKey,
+        "is false beside model torchscript, of which nobody knows whether it trains on one "
+        "sample, or none");
+  } else if (spec.cuda_graph()) {
+    problems.Add(kKey, "is false beside cuda_graph, whose batches are all of one size");
+  } else if (!spec.data().sources().empty() && spec.data().sources(0).weight() != 0) {
+    problems.Add(kKey,
+                 "is false beside files with weights, which are a mixture without an end: leave "
+                 "one of the two out");
+  }
+}
+
+void CheckSyncBatchNorm(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::Strategy& strategy = spec.strategy();
+  if (!spec.model().resnet18().sync_batchnorm() || strategy.has_ddp()) return;
+  const bool has_groups = strategy.has_hsgd() || strategy.has_local_sgd();
+  if (has_groups && strategy.gradient_group_size() > 1) return;
+  problems.Add("model.resnet18.sync_batchnorm",
+               StrCat("is true beside a strategy whose ranks do not wait for each other at every "
+                      "step; it needs strategy ddp",
+                      has_groups ? ", or a strategy.gradient_group_size of 2 and more" : ""));
+}
+
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems) {
   if (optimizer.kind_case() == v1::Optimizer::KIND_NOT_SET) {
     problems.Add("optimizer.kind", "is missing; allowed is sgd, adamw");

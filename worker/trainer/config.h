@@ -56,6 +56,7 @@ struct DataConfig {
   std::vector<Source> sources;  // One behind the other.
   std::string eval;             // Empty: no evaluation.
   bool shuffle = true;
+  bool drop_last = true;
   int64_t sequence_length = 256;  // For token files.
   TokenType token_type = TokenType::kInHeader;
   int64_t vocab_size = 0;  // The llama's: all tokens must be less; 0: any token.

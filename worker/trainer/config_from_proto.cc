@@ -69,6 +69,7 @@ DataConfig ReadData(const v1::Data& proto) {
   }
   data.eval = proto.eval();
   data.shuffle = proto.order() != v1::SEQUENTIAL;
+  data.drop_last = proto.drop_last();
   data.sequence_length = proto.sequence_length();
   data.token_type = ReadTokenType(proto.token_type());
   data.prefetch_threads = proto.prefetch_threads();

@@ -277,6 +277,7 @@ TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
   EXPECT_EQ(config->model.kind, ModelConfig::Kind::kResNet18);
   EXPECT_EQ(config->member.batch, 32);
   EXPECT_TRUE(config->data.shuffle);
+  EXPECT_TRUE(config->data.drop_last);
   EXPECT_EQ(config->data.sequence_length, 256);
   EXPECT_EQ(config->data.token_type, DataConfig::TokenType::kInHeader);
   EXPECT_EQ(config->data.prefetch_threads, 1);
@@ -362,6 +363,8 @@ TEST(ConfigFromProtoTest, OtherModelsArrive) {
   proto.mutable_spec()->mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kResNet18);
   EXPECT_TRUE(ConfigFromProto(proto)->model.sync_batchnorm);
+  proto.mutable_spec()->mutable_data()->set_drop_last(false);
+  EXPECT_FALSE(ConfigFromProto(proto)->data.drop_last);
 }
 
 TEST(ConfigFromProtoTest, AllImpossibleValuesAreNamedAtOnce) {

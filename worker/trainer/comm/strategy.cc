@@ -291,6 +291,8 @@ void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_
   parts.bytes += sent;
 }
 
+Group* Strategy::gradient_group() const { return parts_->gradients.group(); }
+
 double Strategy::GiveWord(int64_t step, double squares) {
   Parts& parts = *parts_;
   const Member& member = parts.config.member;

@@ -103,6 +103,9 @@ class Strategy {
   // are computed and only the exchange is awaited.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
 
+  // The ranks that share gradients in the pass that BeginForward has begun; null: none does.
+  Group* gradient_group() const;
+
   // With shards, between the exchange of `step`'s gradients and the optimizer: as StepWord::Give.
   double GiveWord(int64_t step, double squares);
 

@@ -101,7 +101,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
   if (parts_.begins && state_.checkpoint == nullptr) {
     LaneOf(parts_).CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
   }
-  parts_.workload.model().SetActiveGroup(&parts_.groups.all());
+  if (config_.model.sync_batchnorm) {
+    batch_norm_.emplace(parts_.groups, config_.rank(), parts_.workload.model());
+  }
   parts_.workload.OpenData(DataOf(first_step_), state_.data);
   if (parts_.saver != nullptr) {
     saves_.emplace(
@@ -283,12 +285,9 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
 
 LocalStep::Hooks TrainLoop::MakeHooks() {
   LocalStep::Hooks hooks{[this] { CheckGeneration(parts_); },
-                         [this](bool last) {
-                           // The mean of all ranks then changes what is being copied.
-                           if (strategy_.is_regrouping()) BeforeChange();
-                           strategy_.BeginForward(state_.position.step, last);
-                         },
+                         [this](bool last) { BeginForward(last); },
                          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
+                           if (batch_norm_.has_value()) batch_norm_->EndForward();
                            strategy_.Backward(loss, on_computed);
                          },
                          [this] {
@@ -305,6 +304,17 @@ LocalStep::Hooks TrainLoop::MakeHooks() {
     return state_.word_norm;
   };
   return hooks;
+}
+
+void TrainLoop::BeginForward(bool last) {
+  const int64_t step = state_.position.step;
+  // The mean of all ranks then changes what is being copied.
+  if (strategy_.is_regrouping()) BeforeChange();
+  strategy_.BeginForward(step, last);
+  if (!batch_norm_.has_value()) return;
+  local_step_.ShowWait(true);
+  batch_norm_->BeginPass(strategy_.gradient_group(), parts_.workload.ActiveRanks(DataOf(step)));
+  local_step_.ShowWait(false);
 }
 
 void TrainLoop::Updated() {
@@ -361,6 +371,7 @@ SampleRun TrainLoop::RunAt(int64_t step) const {
   if (enough) run.mixture = sampling.mixture;
   run.seed = sampling.seed;
   run.shuffle = sampling.shuffle;
+  run.drop_last = sampling.drop_last;
   return run;
 }
 

@@ -78,6 +78,20 @@ TEST_F(SampleLedgerTest, AGenerationIsOneRecord) {
   EXPECT_EQ(files.runs[1].steps, 5);
 }
 
+TEST_F(SampleLedgerTest, ARunThatTakesEpochsToTheEndIsReadAsOne) {
+  SampleRun run = Beginning(3, 0);
+  run.batch = 30;
+  run.drop_last = false;
+  for (int i = 0; i < 4; ++i) run = Next(run);
+  EXPECT_EQ(run.end, (DataPosition{0, 100}));
+  const std::optional<SampleRun> read = DecodeRun(EncodeRun(run));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_FALSE(read->drop_last);
+  EXPECT_EQ(PositionAfterStep(*read), run.end);
+  run.drop_last = true;
+  EXPECT_TRUE(DecodeRun(EncodeRun(run))->drop_last);
+}
+
 TEST_F(SampleLedgerTest, WhatIsLeftIsWrittenAtTheEnd) {
   {
     SampleLedger ledger(job_);
