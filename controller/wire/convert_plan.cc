@@ -106,6 +106,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
+  if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
   return policy;
 }
 

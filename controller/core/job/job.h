@@ -100,6 +100,10 @@ inline constexpr char kTakesShards[] = "on";
 // plain means.
 inline constexpr char kOuterLabel[] = "outer";
 inline constexpr char kTakesOuter[] = "on";
+// The same for nodes whose trainers know data of several files. Those of an earlier release would
+// look for a single one, and fail.
+inline constexpr char kDataListsLabel[] = "data_lists";
+inline constexpr char kTakesDataLists[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {
