@@ -203,7 +203,7 @@ def _is_irregular(value: object) -> bool:
     """Whether the shape of a tensor does not say how many values it has: it is sparse, or consists
     of several of different shapes."""
     return isinstance(value, torch.Tensor) and (
-        value.is_nested or value.layout not in (torch.strided, torch._mkldnn))
+        value.is_nested or value.layout != torch.strided)
 
 
 def _has_own_operators(kind: type) -> bool:

@@ -39,8 +39,7 @@ double ProductOf(c10::IntArrayRef sizes) {
 // Whether its shape says how many values it has, which that of a sparse tensor does not. One that
 // consists of several of different shapes has none.
 bool IsRegular(const at::Tensor& tensor) {
-  return tensor.defined() && !tensor.is_nested() &&
-         (tensor.layout() == at::kStrided || tensor.layout() == at::kMkldnn);
+  return tensor.defined() && !tensor.is_nested() && tensor.layout() == at::kStrided;
 }
 
 bool AreTensors(Inputs inputs, size_t first, size_t count) {
