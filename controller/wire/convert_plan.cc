@@ -107,6 +107,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
   if (spec.precision() == v1::BF16_FULL) policy.labels[kBf16FullLabel] = kTakesBf16Full;
+  if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
   return policy;
 }
 

@@ -90,6 +90,15 @@ TEST(ConvertPlanTest, WeightsInBfloat16GoOnlyWhereTrainersKnowThem) {
               Contains(Pair(kBf16FullLabel, kTakesBf16Full)));
 }
 
+TEST(ConvertPlanTest, DataOfSeveralFilesIsForWorkersThatKnowIt) {
+  v1::JobSpec spec;
+  spec.mutable_data()->set_train("/a");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kDataListsLabel))));
+  spec.mutable_data()->clear_train();
+  spec.mutable_data()->add_sources()->set_path("/a");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDataListsLabel, kTakesDataLists)));
+}
+
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   v1::JobSpec spec = Command();
   spec.set_session(true);

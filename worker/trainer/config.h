@@ -62,6 +62,8 @@ struct DataConfig {
   int64_t vocab_size = 0;  // The llama's: all tokens must be less; 0: any token.
   int prefetch_threads = 1;
   int prefetch_batches = 2;
+  // Samples that a pass of all ranks takes at most, with as many ranks as the job may have.
+  int64_t most_together = 0;
 };
 
 struct OptimizerConfig {

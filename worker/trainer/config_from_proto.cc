@@ -60,6 +60,14 @@ DataConfig::TokenType ReadTokenType(v1::TokenType type) {
   }
 }
 
+int64_t MostTogether(const v1::JobSpec& spec) {
+  const int64_t ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
+  const int64_t most = ranks * spec.batch_per_rank();
+  if (spec.recovery().batch() == v1::KEEP_RANK_BATCH) return most;
+  const int64_t step = int64_t{spec.ranks()} * spec.batch_per_rank() * spec.accumulation_steps();
+  return std::min(most, step);
+}
+
 DataConfig ReadData(const v1::Data& proto) {
   DataConfig data;
   data.train = proto.train();
@@ -120,6 +128,7 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
 void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.model = ReadModel(spec.model());
   config.data = ReadData(spec.data());
+  config.data.most_together = MostTogether(spec);
   config.data.vocab_size = config.model.llama.vocab_size;
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.optimizer.compensated = spec.precision() == v1::BF16_FULL;

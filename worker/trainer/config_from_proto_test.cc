@@ -97,6 +97,22 @@ TEST(ConfigFromProtoTest, FilesOfAListArrive) {
   EXPECT_EQ(config->data.sources[1].hash, hash);
 }
 
+// Two ranks take 5 samples at a time, and 40 in a step.
+TEST(ConfigFromProtoTest, AJobThatMayGrowTakesMoreSamplesTogether) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->clear_strategy();
+  proto.mutable_spec()->clear_collective_timeout_s();
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 10);
+  v1::Recovery* recovery = proto.mutable_spec()->mutable_recovery();
+  recovery->set_max_failures(1);
+  recovery->set_max_ranks(4);
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 20);
+  recovery->set_max_ranks(20);
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 40) << "never more than a step has";
+  recovery->set_batch(v1::KEEP_RANK_BATCH);
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 100);
+}
+
 TEST(ConfigFromProtoTest, EveryValueArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();

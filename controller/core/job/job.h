@@ -104,6 +104,10 @@ inline constexpr char kTakesOuter[] = "on";
 // train in float32.
 inline constexpr char kBf16FullLabel[] = "bf16_full";
 inline constexpr char kTakesBf16Full[] = "on";
+// The same for nodes whose trainers know data of several files. Those of an earlier release would
+// look for a single one, and fail.
+inline constexpr char kDataListsLabel[] = "data_lists";
+inline constexpr char kTakesDataLists[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

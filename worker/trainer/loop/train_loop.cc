@@ -366,9 +366,10 @@ SampleRun TrainLoop::RunAt(int64_t step) const {
   run.with_size = std::max(1, together.size / alike);
   run.first_step = step;
   run.begin = run.end = state_.data;
-  const bool enough = sampling.samples >= sampling.batch * sampling.world_size;
+  run.mixture = sampling.mixture;
+  const bool enough =
+      run.mixture != nullptr || sampling.samples >= sampling.batch * sampling.world_size;
   run.samples = enough ? sampling.samples : 0;
-  if (enough) run.mixture = sampling.mixture;
   run.seed = sampling.seed;
   run.shuffle = sampling.shuffle;
   run.drop_last = sampling.drop_last;

@@ -36,10 +36,16 @@ double ProductOf(c10::IntArrayRef sizes) {
   return product;
 }
 
+// Whether its shape says how many values it has, which that of a sparse tensor does not. One that
+// consists of several of different shapes has none.
+bool IsRegular(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_nested() && tensor.layout() == at::kStrided;
+}
+
 bool AreTensors(Inputs inputs, size_t first, size_t count) {
   if (inputs.size() < first + count) return false;
   for (size_t i = first; i < first + count; ++i) {
-    if (!inputs[i].isTensor() || !inputs[i].toTensor().defined()) return false;
+    if (!inputs[i].isTensor() || !IsRegular(inputs[i].toTensor())) return false;
   }
   return true;
 }
@@ -137,8 +143,12 @@ const Formula* FormulaOf(absl::string_view name) {
       {"aten::mm", {MatrixProduct<0>, 0}},
       {"aten::bmm", {MatrixProduct<0>, 0}},
       {"aten::addmm", {MatrixProduct<1>, 1}},
+      {"aten::addmm_", {MatrixProduct<1>, 1}},
       {"aten::_addmm_activation", {MatrixProduct<1>, 1}},
       {"aten::baddbmm", {MatrixProduct<1>, 1}},
+      {"aten::baddbmm_", {MatrixProduct<1>, 1}},
+      {"aten::addbmm", {MatrixProduct<1>, 1}},
+      {"aten::addbmm_", {MatrixProduct<1>, 1}},
       {"aten::_scaled_mm", {MatrixProduct<0>, 0}},
       {"aten::_grouped_mm", {GroupedProduct, 0}},
       {"aten::convolution", {ConvolutionForward, 0, /*convolution=*/true}},
@@ -159,10 +169,15 @@ const Formula* FormulaOf(absl::string_view name) {
   return found == formulas->end() ? nullptr : &found->second;
 }
 
-// Whole recurrent networks, whose shapes do not say what they compute.
+// What multiplies much, and has no formula here: whole recurrent networks, attention over sequences
+// of different lengths, products of three.
 bool IsOpaque(absl::string_view name) {
-  return absl::StartsWith(name, "aten::_cudnn_rnn") || absl::StartsWith(name, "aten::miopen_rnn") ||
-         absl::StartsWith(name, "aten::mkldnn_rnn_layer");
+  for (const absl::string_view beginning :
+       {"aten::_cudnn_rnn", "aten::miopen_rnn", "aten::mkldnn_rnn_layer", "aten::_flash_attention_",
+        "aten::_efficient_attention_", "aten::_trilinear"}) {
+    if (absl::StartsWith(name, beginning)) return true;
+  }
+  return false;
 }
 
 void AddTo(Flops& sum, double operations, at::ScalarType type, bool convolution) {

@@ -70,7 +70,8 @@ bool IsSound(const SampleRun& run) {
          run.batch >= 1 && run.passes >= 1 && run.rank >= 0 && run.rank < run.world_size &&
          run.with_first >= 0 && run.with_size >= 1 &&
          run.with_first <= run.world_size - run.with_size && run.first_step >= 0 &&
-         run.steps >= 0 && (run.samples == 0 || run.samples >= together) &&
+         run.steps >= 0 &&
+         (run.samples == 0 || run.mixture != nullptr || run.samples >= together) &&
          IsPosition(run.begin, run) && IsPosition(run.end, run) &&
          (run.mixture == nullptr || run.samples == run.mixture->samples());
 }

@@ -187,6 +187,17 @@ TEST_F(SampleLedgerTest, RunsOfAMixtureComeBehindItsSources) {
   EXPECT_EQ(files.runs[1].generation, 4);
 }
 
+// It has no end, so a batch of all ranks may take some of its samples twice.
+TEST_F(SampleLedgerTest, AMixtureMayHaveFewerSamplesThanABatch) {
+  SampleRun run = MixedBeginning(3);
+  run.batch = 150;
+  const std::optional<SampleRun> read = DecodeRun(EncodeRun(Next(run)), run.mixture);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->end, (DataPosition{0, 150}));
+  run.mixture = nullptr;
+  EXPECT_FALSE(DecodeRun(EncodeRun(run)).has_value());
+}
+
 TEST_F(SampleLedgerTest, RunsOfAMixtureThatIsDamagedAreDamagedToo) {
   {
     SampleLedger ledger(job_);
