@@ -84,10 +84,9 @@ std::vector<size_t> FindMoving(const Job& job, size_t ready) {
 
 std::vector<int> FindGrowth(const Job& job, size_t ready) {
   const int present = static_cast<int>(job.ranks.size());
-  const int available = std::min(present + static_cast<int>(ready), WantedRanks(job));
+  const int ranks = NextRanks(job, present + static_cast<int>(ready), /*others=*/0);
   std::vector<int> seats = SeatsToFill(job);
-  seats.resize(static_cast<size_t>(std::clamp(PossibleRanksOf(job.request, available) - present, 0,
-                                              static_cast<int>(seats.size()))));
+  seats.resize(static_cast<size_t>(std::clamp(ranks - present, 0, static_cast<int>(seats.size()))));
   return seats;
 }
 
@@ -223,6 +222,12 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     what.push_back(absl::StrCat("rank ", r, " moves from ", leaver->slot.node.value(), " to ", node,
                                 " (", WhyItMoves(job, *leaver), ")"));
     next.members[r] = std::move(spare);
+  }
+  const auto wanted = static_cast<size_t>(job.request.ranks);
+  if (next.members.size() > std::max(job.ranks.size(), wanted)) {
+    what.insert(what.begin(),
+                absl::StrCat("grows to ", next.members.size(), " ranks, ",
+                             next.members.size() - wanted, " more than the ", wanted, " wanted"));
   }
   if (job.next_plan.has_value()) {
     what.push_back(job.next_plan->slipstream.has_value() ? "the ranks go on with slipstream"
