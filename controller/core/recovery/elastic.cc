@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/batch_rule.h"
 #include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/seat_holders.h"
 
 namespace paceline {
 namespace {
@@ -116,6 +117,16 @@ int MissingRanks(const Job& job) {
                                   [&](const RankState& spare) { return IsUsable(job, spare); });
   const int for_ranks = std::max(0, static_cast<int>(idle) - job.request.spares);
   return std::max(0, std::max(0, job.request.ranks - there) + moving - for_ranks);
+}
+
+int UsableSlots(const Job& job, int slots) {
+  if (!job.recovery.vacate.empty()) return slots;
+  const int without = job.request.ranks - MissingRanks(job);
+  return std::max(0, MayGoOnWith(job, without + slots) - without);
+}
+
+bool GrowsWithinQuota(const Job& job) {
+  return IsElastic(job.request) && job.state == JobState::kRunning && job.recovery.vacate.empty();
 }
 
 std::vector<int> StepsDown(const Job& job) {

@@ -61,6 +61,13 @@ int NextRanks(const Job& job, int available, int others);
 // and for those that have to leave a node, as far as no trainer is there for them.
 int MissingRanks(const Job& job);
 
+// So many of these slots, at most MissingRanks, are of use to the job: with each number of ranks a
+// step has to be divisible, and a job that has lost ranks may have to wait for all of them.
+int UsableSlots(const Job& job, int slots);
+
+// Whether the quota of its queue limits the slots that it lacks (SlotUse::kGrowth).
+bool GrowsWithinQuota(const Job& job);
+
 // The numbers of ranks to which the job can go down so that it keeps JobRequest.ranks; descending.
 // Empty: it has no extra ranks.
 std::vector<int> StepsDown(const Job& job);
