@@ -60,8 +60,8 @@ class ClusterElasticTest : public ::testing::Test {
   void Tick() {
     ++now_;
     cluster_.Step(TimePassed{}, At(now_));
-    std::map<NodeName, std::vector<TrainerReport>> reports = {{NodeName("a"), {}},
-                                                              {NodeName("b"), {}}};
+    std::map<NodeName, std::vector<TrainerReport>> reports;
+    for (const auto& [name, node] : cluster_.nodes()) reports[name];
     for (const auto& [id, job] : cluster_.jobs()) {
       for (const RankState* trainer : TrainersOf(job)) {
         reports[trainer->slot.node].push_back(ReportOf(job, *trainer));
