@@ -89,6 +89,11 @@ bool HasOuterStep(const v1::Strategy& strategy) {
                      [](const v1::LadderLevel& level) { return level.has_outer(); });
 }
 
+bool ScalesWithRanks(const v1::JobSpec& spec) {
+  const v1::RankScale scale = spec.schedule().scale_with_ranks();
+  return scale != v1::RANK_SCALE_UNSPECIFIED && scale != v1::RANK_SCALE_NONE;
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -106,6 +111,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
+  if (ScalesWithRanks(spec)) policy.labels[kRankScaleLabel] = kTakesRankScale;
   return policy;
 }
 

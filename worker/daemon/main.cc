@@ -234,9 +234,11 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   // lack it.
   (*options.hello.mutable_labels())["code"] = takes_commands;
   (*options.hello.mutable_labels())["sessions"] = takes_commands;
-  // Trainers of older workers do not know sharded models, and outer steps.
-  (*options.hello.mutable_labels())["shards"] = "on";
-  (*options.hello.mutable_labels())["outer"] = "on";
+  // Trainers of older workers do not know sharded models, outer steps, and learning rates that
+  // follow the number of ranks.
+  for (const char* const known : {"shards", "outer", "rank_scale"}) {
+    (*options.hello.mutable_labels())[known] = "on";
+  }
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

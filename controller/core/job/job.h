@@ -100,6 +100,10 @@ inline constexpr char kTakesShards[] = "on";
 // plain means.
 inline constexpr char kOuterLabel[] = "outer";
 inline constexpr char kTakesOuter[] = "on";
+// The same for nodes whose trainers let the learning rate follow the number of ranks. Those of an
+// earlier release would step by another rate than the others, and their weights drift apart.
+inline constexpr char kRankScaleLabel[] = "rank_scale";
+inline constexpr char kTakesRankScale[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {
