@@ -88,9 +88,14 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
                                     v1::WIRE_FORMAT_FP32, &plan);
     if (strategy.local_sgd().has_outer()) *added->mutable_outer() = strategy.local_sgd().outer();
   }
-  for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
-    v1::PlanLevel* added = AddLevel(level.period(), WithoutEmpty(GroupsOf(level, homes), filled),
-                                    level.format(), &plan);
+  const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder = strategy.hsgd().ladder();
+  for (int i = 0; i < ladder.size(); ++i) {
+    const v1::LadderLevel& level = ladder[i];
+    // The last one is of all, also when its size is the number of ranks and the job has grown.
+    const std::vector<int> groups =
+        i + 1 == ladder.size() ? LadderGroups(LadderScope::kAll, 0, homes) : GroupsOf(level, homes);
+    v1::PlanLevel* added =
+        AddLevel(level.period(), WithoutEmpty(groups, filled), level.format(), &plan);
     if (level.has_outer()) *added->mutable_outer() = level.outer();
   }
   if (plan.levels().empty()) return plan;

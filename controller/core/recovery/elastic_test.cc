@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "controller/core/recovery/state_groups.h"
 #include "controller/core/testing/sharded_job.h"
 
 namespace paceline {
@@ -243,6 +244,16 @@ TEST(ElasticTest, ExtraRanksAreGivenBackWhileTheJobTrains) {
   EXPECT_EQ(job.homes.size(), 4U);
   EXPECT_EQ(job.recovery.give_back_to, 0);
   EXPECT_TRUE(job.recovery.failures.empty());
+}
+
+// The last level of a ladder may be given as a size: all ranks of the job file.
+TEST(ElasticTest, ExtraRanksShareTheStateOfALadderOfOneLevel) {
+  MemberJob played = GrownJob();
+  played.job.plan.ladder = {{8, LadderScope::kSize, 4}};
+  EXPECT_THAT(GroupsOfSeats(played.job), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(LoneMembers(played.job), IsEmpty());
+  played.job.plan.ladder = {{2, LadderScope::kSize, 4}, {8, LadderScope::kAll, 0}};
+  EXPECT_THAT(GroupsOfSeats(played.job), ElementsAre(0, 0, 0, 0, 1, 1));
 }
 
 TEST(ElasticTest, OrderThatIsTakenBackChangesNothing) {
