@@ -185,10 +185,12 @@ JobChange StopGrowth(Job& job, Moment now) {
 
 JobChange OrderGiveBack(Job& job, int ranks, const std::string& beneficiary, Moment now) {
   JobRecovery& recovery = job.recovery;
-  if (recovery.give_back_to == ranks) return JobChange::kNone;
+  if (recovery.give_back_to == ranks && recovery.give_back_for == beneficiary) {
+    return JobChange::kNone;
+  }
+  if (recovery.give_back_to != ranks) recovery.wake = now.steady;
   recovery.give_back_to = ranks;
   recovery.give_back_for = beneficiary;
-  recovery.wake = now.steady;
   return JobChange::kProgress;
 }
 
