@@ -38,7 +38,8 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   if (spec.optimizer().sgd().momentum() > 0) training.optimizer_values = 1;
   training.shards = std::max(1, spec.shards());
   training.zero_stage = spec.zero_stage();
-  const bool in_buckets = training.shards == 1 && spec.ranks() > 1 && spec.strategy().has_ddp();
+  const int most_ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
+  const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
     if (level.format() == v1::WIRE_FORMAT_INT8) ++training.int8_levels;

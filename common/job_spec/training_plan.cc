@@ -94,8 +94,13 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
               AddLevel(WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled),
                        v1::WIRE_FORMAT_FP32, &plan));
   }
-  for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
-    SetPeriod(level, AddLevel(WithoutEmpty(GroupsOf(level, homes), filled), level.format(), &plan));
+  const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder = strategy.hsgd().ladder();
+  for (int i = 0; i < ladder.size(); ++i) {
+    const v1::LadderLevel& level = ladder[i];
+    // The last one is of all, also when its size is the number of ranks and the job has grown.
+    const std::vector<int> groups =
+        i + 1 == ladder.size() ? LadderGroups(LadderScope::kAll, 0, homes) : GroupsOf(level, homes);
+    SetPeriod(level, AddLevel(WithoutEmpty(groups, filled), level.format(), &plan));
   }
   if (plan.levels().empty()) return plan;
   const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes, filled);

@@ -89,6 +89,11 @@ bool HasOuterStep(const v1::Strategy& strategy) {
                      [](const v1::LadderLevel& level) { return level.has_outer(); });
 }
 
+bool ScalesWithRanks(const v1::JobSpec& spec) {
+  const v1::RankScale scale = spec.schedule().scale_with_ranks();
+  return scale != v1::RANK_SCALE_UNSPECIFIED && scale != v1::RANK_SCALE_NONE;
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -108,6 +113,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
   if (spec.precision() == v1::BF16_FULL) policy.labels[kBf16FullLabel] = kTakesBf16Full;
   if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
+  if (ScalesWithRanks(spec)) policy.labels[kRankScaleLabel] = kTakesRankScale;
   return policy;
 }
 

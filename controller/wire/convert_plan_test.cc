@@ -99,6 +99,17 @@ TEST(ConvertPlanTest, DataOfSeveralFilesIsForWorkersThatKnowIt) {
   EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDataListsLabel, kTakesDataLists)));
 }
 
+// A rank whose trainer does not know of it would step by another rate than the others.
+TEST(ConvertPlanTest, RateThatFollowsTheRanksNeedsTrainersThatKnowIt) {
+  v1::JobSpec spec;
+  spec.set_ranks(2);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
+  spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_NONE);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
+  spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_SQRT);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kRankScaleLabel, kTakesRankScale)));
+}
+
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {
   v1::JobSpec spec = Command();
   spec.set_session(true);

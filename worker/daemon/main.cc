@@ -225,8 +225,9 @@ void AddAbilities(bool takes_commands, google::protobuf::Map<std::string, std::s
   for (const char* const label : {"commands", "code", "sessions"}) {
     (*labels)[label] = takes_commands ? "on" : "off";
   }
-  // Sharded models, outer steps, weights in bfloat16, data of several files.
-  for (const char* const label : {"shards", "outer", "bf16_full", "data_lists"}) {
+  // Sharded models, outer steps, weights in bfloat16, data of several files, learning rates that
+  // follow the number of ranks.
+  for (const char* const label : {"shards", "outer", "bf16_full", "data_lists", "rank_scale"}) {
     (*labels)[label] = "on";
   }
 }

@@ -60,10 +60,10 @@ struct DataConfig {
   int64_t sequence_length = 256;  // For token files.
   TokenType token_type = TokenType::kInHeader;
   int64_t vocab_size = 0;  // The llama's: all tokens must be less; 0: any token.
+  // Most samples of a forward pass of all ranks, with as many of these as the job may have.
+  int64_t most_together = 0;
   int prefetch_threads = 1;
   int prefetch_batches = 2;
-  // Samples that a pass of all ranks takes at most, with as many ranks as the job may have.
-  int64_t most_together = 0;
 };
 
 struct OptimizerConfig {

@@ -124,12 +124,20 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
   return schedule;
 }
 
+// DataConfig::most_together. With keep_global_batch no pass has more samples than a step.
+int64_t MostTogether(const v1::JobSpec& spec) {
+  const int64_t full = int64_t{spec.ranks()} * spec.batch_per_rank();
+  const int64_t most = int64_t{spec.recovery().max_ranks()} * spec.batch_per_rank();
+  if (spec.recovery().batch() == v1::KEEP_RANK_BATCH) return std::max(full, most);
+  return std::max(full, std::min(most, full * spec.accumulation_steps()));
+}
+
 // What a session brings itself.
 void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.model = ReadModel(spec.model());
   config.data = ReadData(spec.data());
-  config.data.most_together = MostTogether(spec);
   config.data.vocab_size = config.model.llama.vocab_size;
+  config.data.most_together = MostTogether(spec);
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.optimizer.compensated = spec.precision() == v1::BF16_FULL;
   config.schedule = ReadSchedule(spec);

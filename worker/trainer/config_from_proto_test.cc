@@ -102,6 +102,7 @@ TEST(ConfigFromProtoTest, AJobThatMayGrowTakesMoreSamplesTogether) {
   v1::TrainerConfig proto = Parse(kWhole);
   proto.mutable_spec()->clear_strategy();
   proto.mutable_spec()->clear_collective_timeout_s();
+  proto.mutable_spec()->clear_startup_timeout_s();
   EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 10);
   v1::Recovery* recovery = proto.mutable_spec()->mutable_recovery();
   recovery->set_max_failures(1);

@@ -129,8 +129,11 @@ double TokensPerSecond(const v1::Job& job) {
 std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
   progress.set_tokens_per_s(TokensPerSecond(job));
-  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0) {
-    const v1::JobSpec& spec = job.spec();
+  const v1::JobSpec& spec = job.spec();
+  // How many ranks made which step is not known here.
+  const bool has_varied =
+      spec.recovery().max_ranks() > 0 && spec.recovery().batch() == v1::KEEP_RANK_BATCH;
+  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0 && !has_varied) {
     const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *
                            spec.batch_per_rank() *
                            static_cast<double>(std::max<int64_t>(1, spec.accumulation_steps()));

@@ -272,8 +272,13 @@ int64_t StepsBefore(const v1::Job& job) {
   return key.has_value() ? key->step : 0;
 }
 
-std::string FewerRanksText(const v1::Job& job) {
-  if (job.ranks().empty() || job.ranks_size() == job.spec().ranks()) return "";
+std::string OtherRanksText(const v1::Job& job) {
+  const int more = job.ranks_size() - job.spec().ranks();
+  if (job.ranks().empty() || more == 0) return "";
+  if (more > 0) {
+    return absl::StrCat(job.ranks_size(), " ranks, ", more, " more than the ", job.spec().ranks(),
+                        " wanted");
+  }
   return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
 }
 

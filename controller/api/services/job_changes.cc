@@ -127,6 +127,12 @@ v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
   if (request.ranks() != 0) {
     // A minimum that stood for all ranks still does.
     if (spec.recovery().min_ranks() == spec.ranks()) spec.mutable_recovery()->clear_min_ranks();
+    // So does a maximum, and no flag changes one that would be too small.
+    if (const int most = spec.recovery().max_ranks(); most > 0) {
+      const bool is_all = most == spec.ranks();
+      spec.mutable_recovery()->set_max_ranks(is_all ? request.ranks()
+                                                    : std::max<int>(most, request.ranks()));
+    }
     spec.set_ranks(request.ranks());
   }
   if (request.batch_per_rank() != 0) spec.set_batch_per_rank(request.batch_per_rank());

@@ -352,6 +352,18 @@ Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                        spare ? "spare" : "replacement", " where the job may run")};
 }
 
+std::vector<Slot> ListSlots(const JobRequest& job, const std::vector<NodeSpace>& nodes,
+                            const NodeIndex& index, const SlotWish& wish, int count) {
+  SlotTable table(nodes, index);
+  std::vector<Slot> slots;
+  Suitable(job, table, wish).ForEach([&](int n) {
+    for (int left = table.free(n); left > 0 && static_cast<int>(slots.size()) < count; --left) {
+      slots.push_back(table.TakeOne(n));
+    }
+  });
+  return slots;
+}
+
 Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                        const SlotWish& wish, int count) {
   const NodeIndex index = IndexOf(nodes);

@@ -105,16 +105,16 @@ void BuiltInWorkload::Shard() {
 absl::Status BuiltInWorkload::OpenAllData() {
   PACELINE_ASSIGN_OR_RETURN(train_data_, OpenTrainingData(config_.data));
   mixture_ = MixtureOf(config_.data, *train_data_);
-  const int64_t needed =
-      std::max(config_.member.batch * config_.member.world_size, config_.data.most_together);
+  const int64_t now = config_.member.batch * config_.member.world_size;
+  // A job that may grow must not find out when it has.
+  const int64_t needed = std::max(now, config_.data.most_together);
   if (train_data_->size() < needed) {
     const size_t others = config_.data.sources.empty() ? 0 : config_.data.sources.size() - 1;
-    const std::string more = others > 0 ? absl::StrCat(" and ", others, " more") : "";
-    return absl::InvalidArgumentError(
-        absl::StrCat("data.train: ", train_data_->path(), more, " has ", train_data_->size(),
-                     " samples, less than the ", needed,
-                     " of one batch of all ranks that the job may have; give more data, or a "
-                     "smaller batch_per_rank"));
+    return absl::InvalidArgumentError(absl::StrCat(
+        "data.train: ", train_data_->path(),
+        others > 0 ? absl::StrCat(" and ", others, " more") : "", " has ", train_data_->size(),
+        " samples, less than the ", needed, " of one batch of all ranks",
+        needed > now ? ", as many as the job may have (ranks, recovery.max_ranks)" : ""));
   }
   if (config_.data.eval.empty()) return absl::OkStatus();
   PACELINE_ASSIGN_OR_RETURN(eval_data_, OpenDataset("data.eval", config_.data.eval, config_.data));
