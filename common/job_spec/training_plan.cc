@@ -85,7 +85,7 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
   if (strategy.has_local_sgd()) {
     v1::PlanLevel* added = AddLevel(strategy.local_sgd().period(),
                                     WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled),
-                                    v1::WIRE_FORMAT_FP32, &plan);
+                                    strategy.local_sgd().format(), &plan);
     if (strategy.local_sgd().has_outer()) *added->mutable_outer() = strategy.local_sgd().outer();
   }
   for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {

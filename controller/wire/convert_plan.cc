@@ -89,6 +89,22 @@ bool HasOuterStep(const v1::Strategy& strategy) {
                      [](const v1::LadderLevel& level) { return level.has_outer(); });
 }
 
+// Whether something travels in a format that trainers of earlier releases do not take for it.
+bool HasNewFormat(const v1::JobSpec& spec) {
+  const auto is_new = [](v1::WireFormat format) {
+    return format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16 ||
+           format == v1::WIRE_FORMAT_FP8;
+  };
+  const v1::Strategy& strategy = spec.strategy();
+  const LadderMessages& ladder = strategy.hsgd().ladder();
+  const v1::WireFormat gradients = spec.gradient_format();
+  return gradients == v1::WIRE_FORMAT_FP8 ||
+         (gradients == v1::WIRE_FORMAT_INT8 && !strategy.has_slipstream()) ||
+         is_new(strategy.local_sgd().format()) ||
+         std::any_of(ladder.begin(), ladder.end(),
+                     [&](const v1::LadderLevel& level) { return is_new(level.format()); });
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -106,6 +122,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
+  if (HasNewFormat(spec)) policy.labels[kFormatsLabel] = kTakesFormats;
   return policy;
 }
 

@@ -234,9 +234,10 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   // lack it.
   (*options.hello.mutable_labels())["code"] = takes_commands;
   (*options.hello.mutable_labels())["sessions"] = takes_commands;
-  // Trainers of older workers do not know sharded models, and outer steps.
+  // Trainers of older workers do not know sharded models, outer steps, and all formats.
   (*options.hello.mutable_labels())["shards"] = "on";
   (*options.hello.mutable_labels())["outer"] = "on";
+  (*options.hello.mutable_labels())["formats"] = "on";
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

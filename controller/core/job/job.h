@@ -100,6 +100,10 @@ inline constexpr char kTakesShards[] = "on";
 // plain means.
 inline constexpr char kOuterLabel[] = "outer";
 inline constexpr char kTakesOuter[] = "on";
+// The same for nodes whose trainers know all formats of averages and gradients. Those of an earlier
+// release would send others than their peers.
+inline constexpr char kFormatsLabel[] = "formats";
+inline constexpr char kTakesFormats[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

@@ -13,12 +13,12 @@
 #include "common/core/lanes.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
-#include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/level_states.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/outer_step.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/comm/quantized_mean.h"
 #include "worker/trainer/comm/step_word.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/averaging_schedule.h"
@@ -186,12 +186,12 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
 void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const auto index = static_cast<size_t>(level.value_or(0));
   Group& group = level ? *active->levels[index] : all();
-  Int8Mean* const codec = level ? levels.int8(index) : nullptr;
+  QuantizedMean* const quantized = level ? levels.quantized(index) : nullptr;
   OuterStep* const outer = level ? levels.outer(index) : nullptr;
   const bool of_all = group.size() == replicas();
   mean_step = steps_done;
   mean_outer = outer != nullptr ? static_cast<int>(index) : -1;
-  Mean mean{group, AveragedState(), std::move(with), of_all, codec, outer};
+  Mean mean{group, AveragedState(), std::move(with), of_all, quantized, outer};
   if (active->shards.has_value() && group.size() > 1) {
     Group& word = level ? *active->shards->level_words[index] : *active->shards->all_word;
     // Riders travel with the word, so that all lanes get the same.
@@ -201,7 +201,7 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   }
   const int64_t sent = averager.Average(mean);
   if ((mean.before_applying || outer != nullptr) && on_applied) on_applied();
-  // A mean of int8 is the level's reference already.
+  // A quantised mean is the level's reference already.
   levels.SetReferences(RangeOf(group), outer != nullptr ? std::nullopt : level);
   Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;

@@ -282,7 +282,7 @@ struct Int8Lane {
   bool is_cut = false;  // Within the word.
 };
 
-TEST(StrategyTest, WithShardsAnInt8MeanCountsWhenItIsApplied) {
+TEST(StrategyTest, WithShardsAnQuantizedMeanCountsWhenItIsApplied) {
   TrainerConfig job = Job(4, Kind::kHsgd);
   job.member.shards = 2;
   RunRanks(job, [](const TrainerConfig& config, Groups& groups) {
@@ -353,8 +353,11 @@ TEST(StrategyTest, OptimizerStateIsAveragedOnlyIfAskedFor) {
   }
 }
 
-TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
-  const std::vector<PlanLevel> levels = {{2, {2, 2}}, {4, {4}, WireFormat::kInt8}};
+class QuantizedLevelTest : public testing::TestWithParam<WireFormat> {};
+
+TEST_P(QuantizedLevelTest, KeepsTheRanksEqual) {
+  const std::vector<PlanLevel> levels = {{2, {2, 2}}, {4, {4}, GetParam()}};
+  const bool is_byte = GetParam() == WireFormat::kInt8 || GetParam() == WireFormat::kFp8;
   RunRanks(Job(4, Kind::kHsgd, 3), [&](const TrainerConfig& config, Groups& groups) {
     TestRank rank(config, groups, Plan(1, levels));
     for (int64_t step = 0; step < 3; ++step) {  // Ranks stay equal in the warm-up.
@@ -370,15 +373,20 @@ TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
       if (!exchange.all_equal) continue;
       EXPECT_EQ(exchange.mean_loss.item<float>(), 2.0);
       // A row of 512 with its scale for each of four members, and three riders.
-      EXPECT_EQ(exchange.bytes, 3 * (2 * 516 + 12));
+      EXPECT_EQ(exchange.bytes, 3 * (2 * ((is_byte ? 1 : 2) * 512 + 4) + 12));
       const auto steps = static_cast<float>(step - 2);
-      EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, 0.15);
+      // Ranks have moved by up to 12 since the last mean, and by 24 in the other parameter.
+      EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, GetParam() == WireFormat::kFp8 ? 1.5 : 0.15);
       at::Tensor gathered = at::zeros({8}, at::kFloat);
       groups.all().Gather(gathered, rank.a.detach());
       EXPECT_EQ(gathered.min().item<float>(), gathered.max().item<float>());
     }
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, QuantizedLevelTest,
+                         testing::Values(WireFormat::kInt8, WireFormat::kFp8, WireFormat::kFp16,
+                                         WireFormat::kBf16));
 
 }  // namespace
 }  // namespace paceline

@@ -31,7 +31,7 @@ struct Handed {
   Member member;
   Member alone_as;
   int64_t order = 0;  // Length of StrategyMemory::gradient_order.
-  // By level: values in the residuals of its int8 averages (comm/int8_mean.h); 0: it has none.
+  // By level: values in the residuals of its int8 averages (comm/quantized_mean.h); 0: it has none.
   std::array<int64_t, kMaxLevels> own_residuals{};
   std::array<int64_t, kMaxLevels> mean_residuals{};
 };
