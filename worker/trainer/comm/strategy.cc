@@ -18,6 +18,7 @@
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/outer_step.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/comm/quantized_gradients.h"
 #include "worker/trainer/comm/quantized_mean.h"
 #include "worker/trainer/comm/step_word.h"
 #include "worker/trainer/comm/training_plan.h"
@@ -102,6 +103,7 @@ struct Strategy::Parts {
   const int64_t first_step;
   const std::vector<NamedTensor> parameters;
   std::shared_ptr<const BuiltPlan> active;  // Declared before those that use its groups.
+  const std::unique_ptr<QuantizedGradients> quantized_gradients;  // Null: they travel otherwise.
   GradientMean gradients;
   ModelAverager averager;
   at::Tensor riders;
@@ -137,8 +139,12 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       alone_below(start.alone_below),
       first_step(start.step),
       parameters(parameters_in),
+      quantized_gradients(QuantizedGradients::Make(groups.row_codec(), config.gradient_format,
+                                                   TensorsOf(parameters),
+                                                   start.memory.gradient_rest)),
       gradients(parameters, config.gradient_format, config.model.unused_parameters,
-                std::move(start.memory.gradient_order), std::move(start.on_gradient_group)),
+                std::move(start.memory.gradient_order), std::move(start.on_gradient_group),
+                quantized_gradients.get()),
       averager(TensorsOf(parameters), std::move(start.compensation)),
       riders(
           at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
@@ -402,6 +408,10 @@ StrategyMemory Strategy::Memory() const {
   memory.mean = parts_->averager.latest();
   memory.mean_step = parts_->mean_step;
   memory.levels = parts_->levels.Memory();
+  if (parts_->quantized_gradients != nullptr) {
+    memory.gradient_rest = parts_->quantized_gradients->rest();
+    memory.gradient_rest_before = parts_->quantized_gradients->rest_before();
+  }
   if (memory.mean.defined() && parts_->mean_outer >= 0) {
     memory.mean_outer = parts_->mean_outer;
     memory.mean_momentum =
@@ -410,7 +420,13 @@ StrategyMemory Strategy::Memory() const {
   return memory;
 }
 
-std::vector<NamedTensor> Strategy::State() const { return parts_->levels.Own(); }
+std::vector<NamedTensor> Strategy::State() const {
+  std::vector<NamedTensor> own = parts_->levels.Own();
+  if (parts_->quantized_gradients != nullptr) {
+    own.push_back({"averager/gradient_rest", parts_->quantized_gradients->rest()});
+  }
+  return own;
+}
 
 std::vector<NamedTensor> Strategy::OuterMomentum() const {
   return parts_->levels.Momentum(parts_->parameters);

@@ -22,6 +22,7 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::FloatNear;
 using Kind = StrategyConfig::Kind;
 
 // Values of all ranks after steps 0 .. 9, where rank r adds r + 1; observed on PyTorch.
@@ -125,6 +126,46 @@ TEST(StrategyTest, DdpTakesTheMeanOfAllGradients) {
       EXPECT_EQ(rank.strategy.figures()[0].count, 3);
     });
   }
+}
+
+TEST(StrategyTest, QuantisedGradientsAreNearTheMean) {
+  for (const WireFormat format : {WireFormat::kInt8, WireFormat::kFp8}) {
+    TrainerConfig job = Job(4, Kind::kDdp);
+    job.gradient_format = format;
+    RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+      TestRank rank(config, groups, Plan(1, {}));
+      for (int64_t step = 0; step < 3; ++step) {
+        const auto own = static_cast<float>(config.rank() + step);
+        EXPECT_THAT(rank.GradientsOf(step, {0.25F * own, 0.75F * own}),
+                    Each(FloatNear(1.5F + static_cast<float>(step), 1e-4F)));
+        // Each of four ranks has a row of 512 with its scale, of which most is empty.
+        EXPECT_EQ(rank.AfterStep(step).bytes, 2 * 3 * 516);
+      }
+      const std::vector<NamedTensor> state = rank.strategy.State();
+      ASSERT_EQ(state.size(), 1U);
+      EXPECT_EQ(state[0].name, "averager/gradient_rest");
+      EXPECT_EQ(state[0].tensor.numel(), 3);
+      const StrategyMemory memory = rank.strategy.Memory();
+      EXPECT_TRUE(memory.gradient_rest.equal(state[0].tensor));
+      EXPECT_TRUE(memory.gradient_rest_before.defined()) << "until the next step begins";
+    });
+  }
+}
+
+TEST(StrategyTest, AnAbortedMeanOfQuantisedGradientsIsACollectiveError) {
+  TrainerConfig job = Job(2, Kind::kDdp);
+  job.gradient_format = WireFormat::kInt8;
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    TestRank rank(config, groups, Plan(1, {}));
+    for (int64_t step = 0; step < 2; ++step) {
+      rank.GradientsOf(step, {static_cast<float>(config.rank())});
+      rank.AfterStep(step);
+    }
+    const at::Tensor rest = rank.strategy.Memory().gradient_rest.clone();
+    groups.Abort();
+    EXPECT_THROW(rank.GradientsOf(2, {1}), CollectiveError);
+    EXPECT_TRUE(rank.strategy.Memory().gradient_rest.equal(rest));
+  });
 }
 
 TEST(StrategyTest, GradientsOfAStepAddUpBeforeTheExchange) {
