@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "worker/trainer/comm/row_codec.h"
 #include "worker/trainer/config.h"
 
 namespace paceline {

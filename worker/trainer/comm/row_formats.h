@@ -86,7 +86,7 @@ struct SmallFloat {
 
   PACELINE_HOST_DEVICE static float Round(float q) {
     int32_t power = BitsOfFloat(q) & 0x7f800000;  // At or below |q|.
-    power = power > kLeastNormal ? power : kLeastNormal;
+    if (power < kLeastNormal) power = kLeastNormal;
     // 1.5 * 2^23 of the format's units at that power.
     const float rounder = FloatOfBits((power + (kDropped << 23)) | 0x400000);
     return (q + rounder) - rounder;
@@ -132,9 +132,10 @@ struct Bf16Format : SmallFloat<uint16_t, 7, 127> {
 // scale that is not finite gives numbers that are not finite when they are read.
 template <typename Format>
 PACELINE_HOST_DEVICE inline float NearestInRow(float x, float scale) {
+  constexpr float kLargest = Format::kLargest;
   float q = x / scale;
-  q = q > -Format::kLargest ? q : -Format::kLargest;
-  q = q < Format::kLargest ? q : Format::kLargest;
+  q = q > -kLargest ? q : -kLargest;  // NaN too.
+  q = q < kLargest ? q : kLargest;
   return Format::Round(q);
 }
 
