@@ -323,7 +323,7 @@ struct Int8Lane {
   bool is_cut = false;  // Within the word.
 };
 
-TEST(StrategyTest, WithShardsAnQuantizedMeanCountsWhenItIsApplied) {
+TEST(StrategyTest, WithShardsAnInt8MeanCountsWhenItIsApplied) {
   TrainerConfig job = Job(4, Kind::kHsgd);
   job.member.shards = 2;
   RunRanks(job, [](const TrainerConfig& config, Groups& groups) {

@@ -336,7 +336,7 @@ TEST(RendezvousTest, WithShardsWhoIsPreparedForAMeanAppliesItsOwn) {
 }
 
 // Rank 1 has applied an exchange as int8, and refers to the mean; the others will.
-TEST(RendezvousTest, WithShardsWhoIsPreparedForAnQuantizedMeanRefersToItAsTheOthersDo) {
+TEST(RendezvousTest, WithShardsWhoIsPreparedForAnInt8MeanRefersToItAsTheOthersDo) {
   TrainingPlan plan;
   plan.version = 1;
   plan.levels = {{2, {1, 1}}, {4, {2}, WireFormat::kInt8}};
