@@ -55,7 +55,7 @@ TEST(ModelMemoryTest, Bfloat16WeightsAndTheirCompensation) {
               ElementsAre("parameters, bfloat16", "compensation of their rounding, bfloat16",
                           "optimizer state", "gradients, bfloat16"));
   // Without the gradients; two floats for the level.
-  training.int8_levels = 1;
+  training.quantized_levels = 1;
   EXPECT_EQ(LlamaCopyBytes(training), 8'030'261'248.0 * (8 + 8));
   // Point and momentum are floats; a copy has the point as the reference of int8.
   LlamaTraining outer = training;

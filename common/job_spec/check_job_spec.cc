@@ -84,13 +84,6 @@ void CheckExport(const std::string& file, ProblemList& problems) {
                                       "\"; allowed is a file whose name ends in .safetensors"));
 }
 
-void CheckGradientFormat(const v1::JobSpec& spec, ProblemList& problems) {
-  if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream()) {
-    problems.Add("gradient_format",
-                 "is int8, a format of parameters only; allowed is fp32, fp16, bf16");
-  }
-}
-
 void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   if (!spec.cuda_graph()) return;
   std::vector<std::string> wanted;
@@ -133,7 +126,6 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   CheckSlipstream(spec, problems);
   CheckSyncBatchNorm(spec, problems);
   CheckExport(spec.export_final(), problems);
-  CheckGradientFormat(spec, problems);
   CheckTimeouts(spec, problems);
   if (!built_in) return;
   CheckCudaGraph(spec, problems);

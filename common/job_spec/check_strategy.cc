@@ -46,11 +46,9 @@ class LadderCheck {
   void Run(const Ladder& ladder) {
     for (int i = 0; i < ladder.size(); ++i) {
       at_ = StrCat(field_, "[", i, "].");
-      first_ = i == 0;
       last_ = i + 1 == ladder.size();
       CheckPeriod(ladder[i].period());
       CheckGroup(ladder[i]);
-      CheckFormat(ladder[i].format(), ladder[i].has_outer());
       if (!ladder[i].has_outer()) continue;
       CheckOuter(ladder[i].outer(), last_ ? ranks_ : ladder[i].size(), at_ + "outer", problems_);
     }
@@ -120,17 +118,6 @@ class LadderCheck {
     }
   }
 
-  void CheckFormat(v1::WireFormat format, bool has_outer) {
-    if (format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16) {
-      problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
-                                           ", a format of gradients only; allowed is fp32, and "
-                                           "int8 above the first level"));
-    } else if (format == v1::WIRE_FORMAT_INT8 && first_ && !has_outer) {
-      problems_.Add(at_ + "format",
-                    "is int8 in the first level; allowed is fp32, and int8 above it or with outer");
-    }
-  }
-
   std::string Ranks() const {
     const std::string number = StrCat("the number of ", noun_);
     return ranks_ > 0 ? StrCat(number, " (", ranks_, ")") : number;
@@ -142,7 +129,6 @@ class LadderCheck {
   ProblemList& problems_;
   // Of the level that is looked at.
   std::string at_;
-  bool first_ = false;
   bool last_ = false;
   // Of the nearest sound one before it; 0: none.
   int64_t period_below_ = 0;
@@ -287,18 +273,18 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   if (is_auto && spec.device() == v1::CUDA) {
     problems.Add("device", "is cuda; strategy auto runs on cpu only: name ddp or slipstream");
   }
-  if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
-      spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
+  const bool is_int8 = spec.gradient_format() == v1::WIRE_FORMAT_INT8;
+  if (spec.gradient_format() > v1::WIRE_FORMAT_FP32 && (is_auto || !is_int8) &&
+      !problems.Tells("gradient_format")) {
     problems.Add("gradient_format",
                  StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()), "; ",
                         name, is_auto ? " sends fp32 only" : " sends fp32 or int8"));
   }
-  if (!is_auto && spec.gradient_format() == v1::WIRE_FORMAT_INT8 && spec.device() == v1::CUDA) {
+  if (!is_auto && is_int8 && spec.device() == v1::CUDA) {
     problems.Add("gradient_format", "is int8; on cuda strategy slipstream sends fp32 only");
   }
   const v1::SlipstreamMode mode = spec.strategy().slipstream().mode();
-  if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 &&
-      (mode == v1::SLIPSTREAM_DROP || mode == v1::SLIPSTREAM_SYNC)) {
+  if (is_int8 && (mode == v1::SLIPSTREAM_DROP || mode == v1::SLIPSTREAM_SYNC)) {
     problems.Add("strategy.slipstream.mode",
                  StrCat("is ", EnumName(*v1::SlipstreamMode_descriptor(), mode),
                         ", which sends gradients; gradient_format int8 is one of updates and needs "

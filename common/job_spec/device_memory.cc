@@ -24,6 +24,11 @@ struct Change {
   v1::JobSpec spec;
 };
 
+// Whether a level's parameters travel in `format` with a reference and rounding errors.
+bool IsQuantized(v1::WireFormat format) {
+  return format != v1::WIRE_FORMAT_UNSPECIFIED && format != v1::WIRE_FORMAT_FP32;
+}
+
 LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const v1::Llama& llama = spec.model().llama();
   LlamaTraining training;
@@ -42,10 +47,12 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
-    if (level.format() == v1::WIRE_FORMAT_INT8) ++training.int8_levels;
+    if (IsQuantized(level.format())) ++training.quantized_levels;
     if (level.has_outer()) ++training.outer_levels;
   }
-  if (spec.strategy().local_sgd().has_outer()) ++training.outer_levels;
+  const v1::LocalSgd& local_sgd = spec.strategy().local_sgd();
+  if (IsQuantized(local_sgd.format())) ++training.quantized_levels;
+  if (local_sgd.has_outer()) ++training.outer_levels;
   const bool has_copies = spec.recovery().copy_every_steps() > 0;
   if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;

@@ -92,7 +92,7 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
   if (strategy.has_local_sgd()) {
     SetPeriod(strategy.local_sgd(),
               AddLevel(WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled),
-                       v1::WIRE_FORMAT_FP32, &plan));
+                       strategy.local_sgd().format(), &plan));
   }
   const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder = strategy.hsgd().ladder();
   for (int i = 0; i < ladder.size(); ++i) {

@@ -35,6 +35,8 @@ TEST(MakeTrainingPlanTest, DdpHasNoLevelsAndNoGradientGroups) {
 TEST(MakeTrainingPlanTest, LocalSgdIsOneLevelOfAllRanks) {
   ExpectPlan("local_sgd { period: 4 } gradient_group_size: 1", kUneven,
              "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 }");
+  ExpectPlan("local_sgd { period: 4 format: WIRE_FORMAT_FP8 } gradient_group_size: 1", kUneven,
+             "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP8 }");
 }
 
 TEST(MakeTrainingPlanTest, LevelsHaveTheirGroupsAndFormats) {

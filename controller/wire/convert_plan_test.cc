@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "common/job_spec/job_spec.h"
 #include "controller/wire/convert_membership.h"
 
@@ -108,6 +110,40 @@ TEST(ConvertPlanTest, RateThatFollowsTheRanksNeedsTrainersThatKnowIt) {
   EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
   spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_SQRT);
   EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kRankScaleLabel, kTakesRankScale)));
+}
+
+TEST(ConvertPlanTest, NewFormatsNeedTrainersThatKnowThem) {
+  const auto needs_label = [](const std::function<void(v1::JobSpec*)>& change) {
+    v1::JobSpec spec = Command();
+    spec.set_session(true);
+    spec.mutable_strategy()->mutable_hsgd()->add_ladder()->set_size(2);
+    change(&spec);
+    return RequestOf(spec).placement.labels.count(kFormatsLabel) == 1;
+  };
+  const auto level_as = [&](v1::WireFormat format) {
+    return needs_label([format](v1::JobSpec* spec) {
+      spec->mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->set_format(format);
+    });
+  };
+  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_UNSPECIFIED));
+  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_FP32));
+  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_INT8));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP16));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_BF16));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP8));
+  EXPECT_TRUE(needs_label([](v1::JobSpec* spec) {
+    spec->mutable_strategy()->mutable_local_sgd()->set_format(v1::WIRE_FORMAT_FP8);
+  }));
+  const auto gradients_as = [&](v1::WireFormat format, bool slipstream) {
+    return needs_label([format, slipstream](v1::JobSpec* spec) {
+      spec->set_gradient_format(format);
+      if (slipstream) spec->mutable_strategy()->mutable_slipstream();
+    });
+  };
+  EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_BF16, false));
+  EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_INT8, true));
+  EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_INT8, false));
+  EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_FP8, false));
 }
 
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {

@@ -163,6 +163,8 @@ WireFormat ReadWireFormat(v1::WireFormat format) {
       return WireFormat::kBf16;
     case v1::WIRE_FORMAT_INT8:
       return WireFormat::kInt8;
+    case v1::WIRE_FORMAT_FP8:
+      return WireFormat::kFp8;
     default:
       return WireFormat::kFp32;
   }

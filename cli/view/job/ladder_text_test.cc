@@ -18,9 +18,9 @@ v1::Strategy Hsgd(const std::vector<v1::LadderLevel>& ladder) {
 }
 
 TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
-  for (const char* text :
-       {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous", "500:all:nesterov",
-        "2:2,8:all:slowmo/1/0.5", "2:2,500:all:int8:nesterov/0.7/0.9"}) {
+  for (const char* text : {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous",
+                           "500:all:nesterov", "2:2,8:all:slowmo/1/0.5",
+                           "2:2,500:all:int8:nesterov/0.7/0.9", "2:2:fp16,4:4:bf16,8:all:fp8"}) {
     const auto ladder = ParseLadder(text);
     ASSERT_TRUE(ladder.ok()) << ladder.status();
     EXPECT_EQ(Again(*ladder), text);
@@ -35,7 +35,7 @@ TEST(LadderTextTest, LevelThatCannotBeReadIsNamed) {
                             "synchronous",
                             "x:2",
                             "4:two",
-                            "4:2:fp16",
+                            "4:2:fp64",
                             "4:2:int8:x",
                             "4:",
                             ":2",
@@ -62,6 +62,9 @@ TEST(LadderTextTest, Strategies) {
   v1::Strategy local;
   local.mutable_local_sgd()->set_period(8);
   EXPECT_EQ(StrategyText(local), "local_sgd 8:all");
+  local.mutable_local_sgd()->set_format(v1::WIRE_FORMAT_FP8);
+  EXPECT_EQ(StrategyText(local), "local_sgd 8:all:fp8");
+  local.mutable_local_sgd()->clear_format();
   local.mutable_local_sgd()->mutable_outer()->set_kind(v1::OUTER_SLOWMO);
   EXPECT_EQ(StrategyText(local), "local_sgd 8:all:slowmo");
   EXPECT_EQ(StrategyText(Hsgd(*ParseLadder("2:2,4:all"))), "hsgd 2:2,4:all");

@@ -20,9 +20,10 @@ namespace {
 
 constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
-    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
-    "be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with /RATE/MOMENTUM (RATE "
-    "above 0) if need be, such as 500:all:nesterov/0.7/0.9; \"synchronous\" alone stands for none";
+    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with a format, :bf16, :fp16, :fp8 or :int8, "
+    "behind it if need be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with "
+    "/RATE/MOMENTUM (RATE above 0) if need be, such as 500:all:nesterov/0.7/0.9; \"synchronous\" "
+    "alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
   for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
@@ -32,7 +33,9 @@ std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
 }
 
 std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
-  for (const v1::WireFormat format : {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_INT8}) {
+  for (const v1::WireFormat format :
+       {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_FP16, v1::WIRE_FORMAT_BF16, v1::WIRE_FORMAT_INT8,
+        v1::WIRE_FORMAT_FP8}) {
     if (EnumName(*v1::WireFormat_descriptor(), format) == name) return format;
   }
   return std::nullopt;
@@ -170,6 +173,7 @@ std::string StrategyText(const v1::Strategy& strategy) {
     v1::LadderLevel level;
     level.set_period(strategy.local_sgd().period());
     level.set_level(v1::SCOPE_ALL);
+    level.set_format(strategy.local_sgd().format());
     if (strategy.local_sgd().has_outer()) *level.mutable_outer() = strategy.local_sgd().outer();
     return absl::StrCat("local_sgd ", LevelText(level));
   }

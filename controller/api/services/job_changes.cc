@@ -30,11 +30,11 @@
 namespace paceline {
 namespace {
 
-// Checks whether local_sgd, which has a period only, can follow a sound ladder.
+// Checks whether local_sgd, which has one level, can follow a sound ladder.
 std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
-  if (request.ladder_size() == 1 && request.ladder(0).format() == v1::WIRE_FORMAT_FP32) return {};
+  if (request.ladder_size() == 1) return {};
   return {{"ladder",
-           "must be one fp32 level over all ranks, such as 8:all, as the job's strategy is "
+           "must be one level over all ranks, such as 8:all, as the job's strategy is "
            "local_sgd: submit it with hsgd for others"}};
 }
 
@@ -199,6 +199,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          if (strategy.has_local_sgd()) {
            v1::LocalSgd& local_sgd = *strategy.mutable_local_sgd();
            local_sgd.set_period(contents.ladder(0).period());
+           local_sgd.set_format(contents.ladder(0).format());
            local_sgd.clear_outer();
            if (contents.ladder(0).has_outer()) {
              *local_sgd.mutable_outer() = contents.ladder(0).outer();

@@ -112,6 +112,10 @@ inline constexpr char kTakesDataLists[] = "on";
 // earlier release would step by another rate than the others, and their weights drift apart.
 inline constexpr char kRankScaleLabel[] = "rank_scale";
 inline constexpr char kTakesRankScale[] = "on";
+// The same for nodes whose trainers know all formats of averages and gradients. Those of an earlier
+// release would send others than their peers.
+inline constexpr char kFormatsLabel[] = "formats";
+inline constexpr char kTakesFormats[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

@@ -9,7 +9,8 @@
 //   optimizer/step                  steps that the optimizer made; equal with ddp or such a mode
 //   optimizer/step/<parameter>      instead, one each, where a model may leave parameters unused
 //   averager/gradient_order         with what is attached: gradient_mean.h
-//   averager/level<i>/<residual>    own: what int8 averages have still to send
+//   averager/gradient_rest          own: what quantised gradients have still to send
+//   averager/level<i>/<residual>    own: what quantised averages have still to send
 //   averager/level<i>/momentum      own: of the outer steps of a level below the last
 //   averager/momentum/<parameter>   of the last level's outer steps: equal on all ranks
 //   slipstream/progress             own: slipstream_loop.h

@@ -130,12 +130,12 @@ int64_t ModelAverager::Average(const Mean& mean) {
   at::_foreach_copy_(views, averaged);
   AddCompensation(views);
   int64_t bytes = 0;
-  if (mean.int8 == nullptr) {
+  if (mean.quantized == nullptr) {
     bytes = Reduce(mean.group, buffer_.narrow(0, 0, values_ + state_values), mean.riders);
   } else {
     at::Tensor parameters = buffer_.narrow(0, 0, values_);
     at::Tensor floats = parameters.to(at::kFloat);
-    bytes = mean.int8->Average(floats, mean.riders);
+    bytes = mean.quantized->Average(floats, mean.riders);
     if (type_ != at::kFloat) parameters.copy_(floats);
     // State travels unquantised: rounding must not make second moments negative.
     if (state_values > 0) {
@@ -149,8 +149,8 @@ int64_t ModelAverager::Average(const Mean& mean) {
   }
   if (mean.outer != nullptr) {
     mean.outer->Accept();
-  } else if (mean.int8 != nullptr) {
-    mean.int8->Accept();
+  } else if (mean.quantized != nullptr) {
+    mean.quantized->Accept();
   }
   if (mean.measure) MeasureDrift();
   at::_foreach_copy_(averaged, views);

@@ -56,6 +56,9 @@ struct StrategyMemory {
   at::Tensor mean_momentum;   // The momentum after that outer step.
   std::vector<Level> levels;  // Of the plan that was active.
   RankRange equal;            // Ranks that have become equal to this one since.
+  // What quantised gradients have still to send (quantized_gradients.h); undefined without.
+  at::Tensor gradient_rest;
+  at::Tensor gradient_rest_before;  // Before the latest step's mean, if that may be repeated.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures
 };
 
@@ -68,7 +71,7 @@ struct StrategyStart {
   StrategyMemory memory;    // From the same plan, if it has levels, or `regrouped`.
   int64_t alone_below = 0;  // Earlier steps make no exchanges (core/rendezvous.h).
   // The groups differ from the memory's, of whose levels only the last one's momentum counts.
-  // Members of a group that sends int8 or makes outer steps then have no common vector, and without
+  // Members of a group with quantised means or outer steps then have no common vector, and without
   // levels nothing would make ranks equal, so the first exchange is preceded by a mean of all
   // parameters, and of that momentum, over all ranks.
   bool regrouped = false;

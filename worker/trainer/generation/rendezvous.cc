@@ -371,6 +371,8 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   if (state.in_step && !completes_step) {
     rendezvous.undo->Undo();
     state.in_step = state.is_open = state.position.computed = state.position.prepared = false;
+    at::Tensor& before = state.memory.gradient_rest_before;
+    if (before.defined()) state.memory.gradient_rest = before;  // Its mean will be repeated.
   }
   Transfers transfers(rendezvous, rows, decision, state);
   PACELINE_RETURN_IF_ERROR(transfers.ApplyOwn(reported));

@@ -207,10 +207,11 @@ void TrainLoop::CopyStateIfDue(int64_t steps_done) {
   facts.alone_below = state_.position.alone_below;
   facts.layout = Layout();
   facts.all_equal = all_equal_;
-  std::vector<StrategyMemory::Level> levels = strategy_.Memory().levels;
+  StrategyMemory memory = strategy_.Memory();
   Workload& workload = parts_.workload;
   parts_.copies->Copy(steps_done, parts_.copy_orders(),
-                      {workload.model(), workload.optimizer(), workload.attachments(), &levels},
+                      {workload.model(), workload.optimizer(), workload.attachments(),
+                       &memory.levels, &memory.gradient_rest},
                       facts);
 }
 
