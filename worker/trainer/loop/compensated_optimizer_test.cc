@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/str_cat.h"
 #include "worker/trainer/loop/compensated_kernels.h"
 #include "worker/trainer/loop/compensated_update.h"
 #include "worker/trainer/loop/optimizer.h"
@@ -114,6 +115,7 @@ constexpr int64_t kElements = 100'003;
 
 TEST(CompensatedOptimizerTest, FollowsItsRuleToTheBit) {
   for (const OptimizerConfig& config : AllKinds()) {
+    SCOPED_TRACE(absl::StrCat(config.kind == Kind::kAdamW ? "adamw" : "sgd", " ", config.momentum));
     at::manual_seed(7);
     const at::Tensor parameter = Weights({kElements}).requires_grad_(true);
     Reference expected(parameter.detach());

@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 
 #include <atomic>
 #include <cstddef>
@@ -208,6 +209,11 @@ struct FlopCounter::Tally {
   bool backward ABSL_GUARDED_BY(mu) = false;
   Flops flops ABSL_GUARDED_BY(mu);
   std::string unknown ABSL_GUARDED_BY(mu);
+  // Of the callbacks below; unset: it does not count.
+  std::optional<at::CallbackHandle> handle;
+
+  static std::unique_ptr<at::ObserverContext> Start(const at::RecordFunction& function);
+  static void End(const at::RecordFunction& function, at::ObserverContext* context);
 
   // What callbacks of any thread add to; null: nobody counts. They are called by threads that run a
   // pass of the counter's owner, which ends before the counter does.
@@ -219,15 +225,15 @@ struct FlopCounter::Tally {
 
 FlopCounter::FlopCounter() : tally_(std::make_unique<Tally>()) {
   Tally* none = nullptr;
-  counts_ = Tally::Current().compare_exchange_strong(none, tally_.get());
-  if (!counts_) return;
-  handle_ = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(Start, End).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  if (!Tally::Current().compare_exchange_strong(none, tally_.get())) return;
+  tally_->handle = at::addThreadLocalCallback(at::RecordFunctionCallback(Tally::Start, Tally::End)
+                                                  .needsInputs(true)
+                                                  .scopes({at::RecordScope::FUNCTION}));
 }
 
 FlopCounter::~FlopCounter() {
-  if (!counts_) return;
-  at::removeCallback(handle_);
+  if (!tally_->handle.has_value()) return;
+  at::removeCallback(*tally_->handle);
   Tally::Current() = nullptr;
 }
 
@@ -251,7 +257,7 @@ std::string FlopCounter::unknown() const {
   return tally_->unknown;
 }
 
-std::unique_ptr<at::ObserverContext> FlopCounter::Start(const at::RecordFunction& function) {
+std::unique_ptr<at::ObserverContext> FlopCounter::Tally::Start(const at::RecordFunction& function) {
   const absl::string_view name = function.name();
   const Formula* const formula = FormulaOf(name);
   if (formula == nullptr && !IsOpaque(name)) return nullptr;
@@ -274,7 +280,7 @@ std::unique_ptr<at::ObserverContext> FlopCounter::Start(const at::RecordFunction
   return std::make_unique<Inside>();
 }
 
-void FlopCounter::End(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
+void FlopCounter::Tally::End(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
   if (context != nullptr) --inside;
 }
 

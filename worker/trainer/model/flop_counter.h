@@ -10,8 +10,6 @@
 #ifndef WORKER_TRAINER_MODEL_FLOP_COUNTER_H_
 #define WORKER_TRAINER_MODEL_FLOP_COUNTER_H_
 
-#include <ATen/record_function.h>
-
 #include <memory>
 #include <string>
 
@@ -43,12 +41,7 @@ class FlopCounter {
  private:
   struct Tally;
 
-  static std::unique_ptr<at::ObserverContext> Start(const at::RecordFunction& function);
-  static void End(const at::RecordFunction& function, at::ObserverContext* context);
-
   const std::unique_ptr<Tally> tally_;
-  bool counts_ = false;
-  at::CallbackHandle handle_ = 0;  // If it counts.
 };
 
 }  // namespace paceline
