@@ -60,6 +60,7 @@ DataConfig::TokenType ReadTokenType(v1::TokenType type) {
   }
 }
 
+// DataConfig::most_together. With keep_global_batch no pass has more samples than a step.
 int64_t MostTogether(const v1::JobSpec& spec) {
   const int64_t ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
   const int64_t most = ranks * spec.batch_per_rank();
@@ -122,14 +123,6 @@ LrSchedule ReadSchedule(const v1::JobSpec& spec) {
     schedule.rank_scale = LrSchedule::RankScale::kSqrt;
   }
   return schedule;
-}
-
-// DataConfig::most_together. With keep_global_batch no pass has more samples than a step.
-int64_t MostTogether(const v1::JobSpec& spec) {
-  const int64_t full = int64_t{spec.ranks()} * spec.batch_per_rank();
-  const int64_t most = int64_t{spec.recovery().max_ranks()} * spec.batch_per_rank();
-  if (spec.recovery().batch() == v1::KEEP_RANK_BATCH) return std::max(full, most);
-  return std::max(full, std::min(most, full * spec.accumulation_steps()));
 }
 
 // What a session brings itself.
