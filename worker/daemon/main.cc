@@ -234,6 +234,9 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   // lack it.
   (*options.hello.mutable_labels())["code"] = takes_commands;
   (*options.hello.mutable_labels())["sessions"] = takes_commands;
+  // The same for compiled models, which are programs too. A trainer of an older worker would train
+  // another model.
+  (*options.hello.mutable_labels())["compiled"] = takes_commands;
   // Trainers of older workers do not know sharded models, and outer steps.
   (*options.hello.mutable_labels())["shards"] = "on";
   (*options.hello.mutable_labels())["outer"] = "on";

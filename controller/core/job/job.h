@@ -101,6 +101,10 @@ inline constexpr char kTakesShards[] = "on";
 inline constexpr char kOuterLabel[] = "outer";
 inline constexpr char kTakesOuter[] = "on";
 
+// The same for nodes that accept compiled models, as they accept commands.
+inline constexpr char kCompiledLabel[] = "compiled";
+inline constexpr char kTakesCompiled[] = "on";
+
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {
   JobId id;

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import warnings
 from dataclasses import dataclass
-from typing import Any, Dict, List, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
 import torch._inductor  # pylint: disable=ungrouped-imports
@@ -40,8 +42,9 @@ def trace(name: str, module: nn.Module, state: State, inputs: torch.Tensor, targ
     except Problem:
         raise
     except Exception as error:
-        raise Problem("forward or backward cannot be traced (branches on values of tensors, .item() "
-                      f"and foreign tensors cannot be compiled): {first_line(error)}") from error
+        raise Problem("forward or backward cannot be traced (branches on values of tensors, .item(), "
+                      "and tensors of the module that are neither parameters nor buffers cannot be "
+                      f"compiled): {first_line(error)}") from error
     return Entry(name, graph, len(inputs), _constants_to_inputs(graph))
 
 
@@ -87,9 +90,27 @@ def compile_entry(entry: Entry, state: State, inputs: torch.Tensor, targets: tor
     }
     arguments: Tuple[torch.Tensor, ...] = (*state.values(), inputs, targets, *entry.constants)
     try:
-        return torch._inductor.aot_compile(entry.graph, arguments, options=options)
+        with _deterministic(), warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # Torch's own, of its pytrees.
+            return torch._inductor.aot_compile(entry.graph, arguments, options=options)
     except Exception as error:
         raise Problem(f"the {entry.name} graph cannot be compiled: {first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _deterministic() -> Iterator[None]:
+    """What is compiled within adds in one order, with several threads too: a job that goes on from
+    a checkpoint computes the same bits."""
+    before = torch.are_deterministic_algorithms_enabled()
+    warn_only = torch.is_deterministic_algorithms_warn_only_enabled()
+    fills = torch.utils.deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True)
+    torch.utils.deterministic.fill_uninitialized_memory = False
+    try:
+        yield
+    finally:
+        torch.utils.deterministic.fill_uninitialized_memory = fills
+        torch.use_deterministic_algorithms(before, warn_only=warn_only)
 
 
 class Loaded:
@@ -101,5 +122,5 @@ class Loaded:
 
     def run(self, values: Sequence[torch.Tensor], inputs: torch.Tensor,
             targets: torch.Tensor) -> List[torch.Tensor]:
-        flat = [one.detach().clone() for one in (*values, inputs, targets, *self._constants)]
+        flat = [one.detach() for one in (*values, inputs, targets, *self._constants)]
         return list(self._loader.boxed_run(flat))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import os
-import platform
+import tempfile
 from dataclasses import dataclass
 from typing import Dict, List, Sequence, Tuple
 
@@ -70,18 +70,17 @@ def export_step(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor, 
     files = {one.name: compile_entry(one, state, inputs[:one.batch], targets[:one.batch],
                                      description) for one in entries}
     package, weights = path, path[:-len(".pt2")] + ".safetensors"
-    partial = f"{path[:-len('.pt2')]}.{os.getpid()}.partial.pt2"
-    try:
-        package_aoti(partial, files)
-        worst, name = _compare(module, state, entries, partial, inputs, targets, precision)
+    with tempfile.TemporaryDirectory(dir=os.path.dirname(os.path.abspath(path))) as folder:
+        new_package, new_weights = (os.path.join(folder, os.path.basename(one))
+                                    for one in (package, weights))
+        package_aoti(new_package, files)
+        worst, name = _compare(module, state, entries, new_package, inputs, targets, precision)
+        _write_weights(new_weights, state, entries)
         # In this order, so that there never is a package beside the weights of another one.
         if os.path.exists(package):
             os.remove(package)
-        _write_weights(weights, state, entries)
-        os.replace(partial, package)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+        os.replace(new_weights, weights)
+        os.replace(new_package, package)
     return Exported(package, weights, len(inputs), worst, name)
 
 
@@ -127,7 +126,6 @@ def _description(state: State, entries: Sequence[Entry], inputs: torch.Tensor,
     return {
         "paceline_format": FORMAT,
         "paceline_torch": torch.__version__.split("+")[0],
-        "paceline_machine": platform.machine(),
         "paceline_instructions": " ".join(_instructions()),
         "paceline_precision": precision,
         "paceline_inputs": _form(inputs),
@@ -167,13 +165,7 @@ def _write_weights(path: str, state: State, entries: Sequence[Entry]) -> None:
     tensors = {one.name: one.tensor for one in state.named}
     for entry in entries:
         tensors.update(_named_constants(entry))
-    partial = f"{path}.{os.getpid()}.partial"
-    try:
-        safetensors.torch.save_file(tensors, partial, metadata={"format": "pt"})
-        os.replace(partial, path)
-    finally:
-        if os.path.exists(partial):
-            os.remove(partial)
+    safetensors.torch.save_file(tensors, path, metadata={"format": "pt"})
 
 
 def _compare(module: nn.Module, state: State, entries: Sequence[Entry], path: str,
