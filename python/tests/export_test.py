@@ -27,7 +27,9 @@ class ExportTest(unittest.TestCase):
         self.addCleanup(folder.cleanup)
         self.folder = pathlib.Path(folder.name)
         self.out = str(self.folder / "step.pt2")
-        self.enterContext(mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder.name + "/cache"))
+        cache = mock.patch.dict(os.environ, TORCHINDUCTOR_CACHE_DIR=folder.name + "/cache")
+        cache.start()
+        self.addCleanup(cache.stop)
 
     def written(self):
         return sorted(one.name for one in self.folder.iterdir() if one.name != "cache")

@@ -179,6 +179,18 @@ absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& 
       "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
 }
 
+// Of a job with a compiled model that no node takes. OK: some do, or it has none.
+absl::Status RefuseCompiled(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
+  if (job.placement.labels.count(kCompiledLabel) == 0 ||
+      AnyHas(nodes, kCompiledLabel, kTakesCompiled)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "no node takes compiled models, which are native code of the submitter's (label "
+      "compiled=on): start workers with --run-as USER or as somebody else than root, or with "
+      "--commands on (docs/security.md), and update those of earlier versions");
+}
+
 // Of a job that would fit if workers that cannot train shards were upgraded. OK: it would not.
 absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                               const NodeIndex& index) {
@@ -360,13 +372,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
-  if (job.placement.labels.count(kCompiledLabel) > 0 &&
-      !AnyHas(nodes, kCompiledLabel, kTakesCompiled)) {
-    return absl::FailedPreconditionError(
-        "no node takes compiled models, which are native code of the submitter's (label "
-        "compiled=on): start workers with --run-as USER or as somebody else than root, or with "
-        "--commands on (docs/security.md), and update those of earlier versions");
-  }
+  if (absl::Status status = RefuseCompiled(job, nodes); !status.ok()) return status;
   const std::string with_same = job.placement.same.empty() ? ""
                                                            : absl::StrCat(" with the same label \"",
                                                                           job.placement.same, "\"");

@@ -1,5 +1,5 @@
-"""`python -m paceline.export`: makes a compiled step of a model, which Paceline's trainer runs without
-Python (docs/compiled.md). `export_step` is the same as a function."""
+"""`python -m paceline.export`: makes a compiled step of a model, which Paceline's trainer runs
+without Python (docs/compiled.md). `export_step` is the same as a function."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import Any, List
+from typing import Any, List, Tuple, cast
 
 # Exit codes of `paceline` (cli/exit_codes.h).
 _OK, _FAILED, _USAGE = 0, 1, 2
@@ -27,14 +27,14 @@ def main(arguments: List[str]) -> int:
     from paceline.export.state import Problem  # pylint: disable=import-outside-toplevel
     from paceline.export.step import export_step  # pylint: disable=import-outside-toplevel
     try:
-        make = getattr(_imported(file), name, None)
+        make: Any = getattr(_imported(file), name, None)
         if not callable(make):
             raise Problem(f"{file} has no function {name}")
-        made = make(flags.batch)
-        if not isinstance(made, tuple) or len(made) != 3:
+        made: Any = make(flags.batch)
+        if type(made) is not tuple or len(made) != 3:
             raise Problem(f"{name}({flags.batch}) must return the module, the inputs and the "
                           "targets of a batch")
-        module, inputs, targets = made
+        module, inputs, targets = cast("Tuple[Any, Any, Any]", made)
         if getattr(inputs, "shape", (None,))[:1] != (flags.batch,):
             raise Problem(f"{name}({flags.batch}) returned a batch that is not of {flags.batch} "
                           "samples")
@@ -42,8 +42,8 @@ def main(arguments: List[str]) -> int:
     except (Problem, OSError) as error:
         return _fail(str(error), _FAILED)
     size = os.path.getsize(done.package) / 2**20
-    print(f"{done.package}: {size:.1f} MiB, for batches of {done.batch}; gradients as in eager mode, "
-          f"to {done.worst:.1g} ({done.worst_name})\n{done.weights}: the initial weights")
+    print(f"{done.package}: {size:.1f} MiB, for batches of {done.batch}; gradients as in eager "
+          f"mode, to {done.worst:.1g} ({done.worst_name})\n{done.weights}: the initial weights")
     return _OK
 
 
@@ -72,7 +72,8 @@ def _imported(file: str) -> Any:
         raise OSError(f"{file} is no Python file")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
+    loader: Any = spec.loader
+    loader.exec_module(module)
     return module
 
 

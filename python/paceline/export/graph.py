@@ -42,8 +42,8 @@ def trace(name: str, module: nn.Module, state: State, inputs: torch.Tensor, targ
     except Problem:
         raise
     except Exception as error:
-        raise Problem("forward or backward cannot be traced (branches on values of tensors, .item(), "
-                      "and tensors of the module that are neither parameters nor buffers cannot be "
+        raise Problem("forward or backward cannot be traced (branches on values of tensors, "
+                      ".item(), and tensors of the module that are neither parameters nor buffers cannot be "
                       f"compiled): {first_line(error)}") from error
     return Entry(name, graph, len(inputs), _constants_to_inputs(graph))
 
@@ -64,8 +64,8 @@ def _constants_to_inputs(graph: torch.fx.GraphModule) -> List[torch.Tensor]:
             continue
         value = getattr(graph, node.target)
         if not isinstance(value, torch.Tensor) or isinstance(value, torch._subclasses.FakeTensor):
-            raise Problem(f"the traced pass contains {node.target}, a {type(value).__name__}, which "
-                          "cannot be compiled")
+            raise Problem(f"the traced pass contains {node.target}, a {type(value).__name__}, "
+                          "which cannot be compiled")
         if node.target not in places:
             with graph.graph.inserting_before(first):
                 places[node.target] = graph.graph.placeholder(node.target)

@@ -127,8 +127,8 @@ def _check_memory(named: Sequence[Tuple[str, torch.Tensor]]) -> None:
     spans.sort()
     for (_, end, one), (begin, _, other) in zip(spans, spans[1:]):
         if begin < end:
-            raise Problem(f"{one} and {other} are different tensors in the same memory; tie them by "
-                          "assigning the one to both names, or copy one of them")
+            raise Problem(f"{one} and {other} are different tensors in the same memory; tie them "
+                          "by assigning the one to both names, or copy one of them")
 
 
 def _plain_attributes(module: nn.Module) -> Dict[str, object]:
@@ -157,8 +157,8 @@ def _changed_buffers(module: nn.Module, inputs: torch.Tensor, targets: torch.Ten
             check_loss(module(inputs, targets), requires_grad=False)
         for name, tensor in module.named_buffers(remove_duplicate=False):
             if buffers.get(name) is not tensor:
-                raise Problem(f"forward assigns the buffer {name}, which would be lost; change it in "
-                              "place, as self.buffer.copy_(...) does")
+                raise Problem(f"forward assigns the buffer {name}, which would be lost; change it "
+                              "in place, as self.buffer.copy_(...) does")
         for name, value in _plain_attributes(module).items():
             if name not in plain or plain[name] != value:
                 raise Problem(f"forward changes the attribute {name}, which a compiled step could "
@@ -210,7 +210,7 @@ def run(module: nn.Module, state: State, values: Sequence[torch.Tensor], inputs:
         gradients = torch.autograd.grad(loss, trained, allow_unused=True)
     unused = [name for name, one in zip(state.trained, gradients) if one is None]
     if unused:
-        raise Problem(f"the loss does not depend on {', '.join(unused)}: freeze what is not trained "
-                      "(requires_grad_(False)), or take it out of the module")
+        raise Problem(f"the loss does not depend on {', '.join(unused)}: freeze what is not "
+                      "trained (requires_grad_(False)), or take it out of the module")
     return Passes(loss.detach(), [one for one in gradients if one is not None],
                   [leaves[name].detach() for name in state.changed])

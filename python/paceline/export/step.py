@@ -160,7 +160,10 @@ def _instructions() -> List[str]:
 
 
 def _write_weights(path: str, state: State, entries: Sequence[Entry]) -> None:
-    import safetensors.torch  # pylint: disable=import-outside-toplevel
+    try:
+        import safetensors.torch  # pylint: disable=import-outside-toplevel
+    except ImportError as error:
+        raise Problem("safetensors is not installed: pip install safetensors") from error
 
     tensors = {one.name: one.tensor for one in state.named}
     for entry in entries:
@@ -186,8 +189,8 @@ def _compare(module: nn.Module, state: State, entries: Sequence[Entry], path: st
                 got = loaded[entry.name].run(values, x, y)
             for one, was, value in zip(state.named, before, values):
                 if not same_bits(was, value):
-                    raise Problem(f"forward changes {one.name} in some passes only, or in evaluation; "
-                                  "change it in each pass in training, and in no other one")
+                    raise Problem(f"forward changes {one.name} in some passes only, or in "
+                                  "evaluation; change it in each pass in training, and in no other one")
             worst = max(worst, _errors(state, entry, expected, got, precision))
     return worst
 

@@ -1,3 +1,4 @@
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
 #include <ATen/ops/from_blob.h>
@@ -180,6 +181,8 @@ class Compiled : public Model {
     Check(form, targets, "the batch's targets");
     taken.push_back(targets);
     taken.insert(taken.end(), entry.constants.begin(), entry.constants.end());
+    // The code takes its number of threads from OpenMP, which has one for each thread.
+    at::internal::lazy_init_num_threads();
     std::vector<at::Tensor> got = entry.loader->boxed_run(std::move(taken));
     TORCH_CHECK_VALUE(got.size() == results, "model.file: ", file_, ": returned ", got.size(),
                       " tensors instead of ", results);
