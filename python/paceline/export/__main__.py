@@ -7,7 +7,7 @@ import importlib
 import importlib.util
 import os
 import sys
-from typing import Any, List, Tuple, cast
+from typing import Any, List
 
 # Exit codes of `paceline` (cli/exit_codes.h).
 _OK, _FAILED, _USAGE = 0, 1, 2
@@ -31,10 +31,11 @@ def main(arguments: List[str]) -> int:
         if not callable(make):
             raise Problem(f"{file} has no function {name}")
         made: Any = make(flags.batch)
-        if type(made) is not tuple or len(made) != 3:
+        try:
+            module, inputs, targets = made
+        except (TypeError, ValueError) as error:
             raise Problem(f"{name}({flags.batch}) must return the module, the inputs and the "
-                          "targets of a batch")
-        module, inputs, targets = cast("Tuple[Any, Any, Any]", made)
+                          "targets of a batch") from error
         if getattr(inputs, "shape", (None,))[:1] != (flags.batch,):
             raise Problem(f"{name}({flags.batch}) returned a batch that is not of {flags.batch} "
                           "samples")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 import torch
-import torch._inductor  # pylint: disable=ungrouped-imports
+import torch._inductor.lowering  # Decompositions look up names in it.
 from torch import nn
 from torch._inductor.decomposition import select_decomp_table
 from torch.fx.experimental.proxy_tensor import make_fx
@@ -43,8 +43,8 @@ def trace(name: str, module: nn.Module, state: State, inputs: torch.Tensor, targ
         raise
     except Exception as error:
         raise Problem("forward or backward cannot be traced (branches on values of tensors, "
-                      ".item(), and tensors of the module that are neither parameters nor buffers cannot be "
-                      f"compiled): {first_line(error)}") from error
+                      ".item(), and tensors of the module that are neither parameters nor buffers "
+                      f"cannot be compiled): {first_line(error)}") from error
     return Entry(name, graph, len(inputs), _constants_to_inputs(graph))
 
 

@@ -190,7 +190,7 @@ def _compare(module: nn.Module, state: State, entries: Sequence[Entry], path: st
             for one, was, value in zip(state.named, before, values):
                 if not same_bits(was, value):
                     raise Problem(f"forward changes {one.name} in some passes only, or in "
-                                  "evaluation; change it in each pass in training, and in no other one")
+                                  "evaluation; change it in each pass in training, and in no other")
             worst = max(worst, _errors(state, entry, expected, got, precision))
     return worst
 
