@@ -67,6 +67,10 @@ peak_flops: 1e12
 flops_per_sample: 2.5e9
 count_flops: false
 )",
+           R"(model: {kind: compiled, file: m.pt2}
+data: {train: t}
+optimizer: {kind: sgd, learning_rate: 0.1}
+)",
            R"(model: llama
 data: {train: t}
 resume_from: job/3

@@ -107,6 +107,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   const bool built_in = spec.command().empty();
   if (built_in) {
     CheckModel(spec.model(), problems);
+    CheckCompiled(spec, problems);
     CheckData(spec.data(), problems);
   }
   if (spec.steps() == 0) {

@@ -1,9 +1,12 @@
 // What is trained, on what, and by which steps.
 #include <cstddef>
+#include <limits>
 #include <set>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/compiled_files.h"
 #include "common/job_spec/enum_name.h"
 #include "common/job_spec/problem_list.h"
 
@@ -93,15 +96,40 @@ void CheckSources(const v1::Data& data, ProblemList& problems) {
 
 void CheckModel(const v1::Model& model, ProblemList& problems) {
   if (model.kind_case() == v1::Model::KIND_NOT_SET) {
-    problems.Add("model.kind", "is missing; allowed is resnet18, mlp, llama, torchscript");
+    problems.Add("model.kind",
+                 "is missing; allowed is resnet18, mlp, llama, torchscript, compiled");
   }
   if (model.has_llama()) CheckLlama(model.llama(), problems);
   if (model.has_torchscript() && model.torchscript().file().empty()) {
     problems.Add("model.torchscript.file", "is missing; give the file of the scripted module");
   }
+  const std::string& compiled = model.compiled().file();
+  if (model.has_compiled() && !absl::EndsWith(compiled, kCompiledSuffix)) {
+    problems.Add("model.compiled.file",
+                 compiled.empty() ? "is missing; give the file that python -m paceline.export wrote"
+                                  : StrCat("does not end in ", kCompiledSuffix,
+                                           "; give the file that python -m paceline.export wrote"));
+  }
+}
+
+void CheckCompiled(const v1::JobSpec& spec, ProblemList& problems) {
+  if (!spec.model().has_compiled()) return;
+  if (!problems.Tells("precision") && spec.precision() != v1::FP32) {
+    problems.Add("precision", StrCat("is ", EnumName(*v1::Precision_descriptor(), spec.precision()),
+                                     " beside model compiled, which computes as it was exported; "
+                                     "leave it out, and export with --precision bf16"));
+  }
+  if (spec.device() == v1::CUDA) {
+    problems.Add(
+        "device",
+        "is cuda beside model compiled, which runs on CPUs only so far; give cpu, or train "
+        "a torchscript model or a session");
+  }
 }
 
 int LeastSamples(const v1::Model& model) {
+  // Compiled for one number of samples.
+  if (model.has_compiled()) return std::numeric_limits<int>::max();
   // What is in a module, nobody knows before it runs.
   return model.has_resnet18() || model.has_torchscript() ? 2 : 1;
 }

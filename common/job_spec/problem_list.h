@@ -54,6 +54,8 @@ void CheckGiven(const v1::JobSpec& spec, ProblemList& problems);
 // The rules that join several values of a part, and what is missing there. The spec has its
 // defaults.
 void CheckModel(const v1::Model& model, ProblemList& problems);
+// What does not go with a compiled model.
+void CheckCompiled(const v1::JobSpec& spec, ProblemList& problems);
 void CheckData(const v1::Data& data, ProblemList& problems);
 // What does not go with unequal numbers of samples.
 void CheckDropLast(const v1::JobSpec& spec, ProblemList& problems);

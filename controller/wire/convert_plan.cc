@@ -125,6 +125,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
+  if (spec.model().has_compiled()) policy.labels[kCompiledLabel] = kTakesCompiled;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
   if (spec.precision() == v1::BF16_FULL) policy.labels[kBf16FullLabel] = kTakesBf16Full;

@@ -49,6 +49,22 @@ TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
   EXPECT_EQ(request.recovery.least_samples, 1);
 }
 
+TEST(ConvertPlanTest, ACompiledModelIsForNodesThatTakeCommands) {
+  v1::JobSpec spec;
+  spec.set_name("own");
+  spec.set_ranks(2);
+  spec.set_batch_per_rank(8);
+  spec.mutable_recovery()->set_max_failures(1);
+  spec.mutable_model()->mutable_torchscript()->set_file("/m.pt");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kCompiledLabel))));
+  spec.mutable_model()->mutable_compiled()->set_file("/m.pt2");
+  const JobRequest request = RequestOf(spec);
+  EXPECT_FALSE(request.command.has_value());
+  EXPECT_TRUE(HasEngine(request));
+  EXPECT_THAT(request.placement.labels, Contains(Pair(kCompiledLabel, kTakesCompiled)));
+  EXPECT_GE(request.recovery.least_samples, 8) << "no other batch can be trained with";
+}
+
 TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   v1::JobSpec spec = Command();
   spec.set_session(true);

@@ -222,7 +222,7 @@ CertificateKeeper::Options KeeperOptions(const Flags& flags) {
 
 // Says what the node takes and its trainers know, in labels that workers of earlier releases lack.
 void AddAbilities(bool takes_commands, google::protobuf::Map<std::string, std::string>* labels) {
-  for (const char* const label : {"commands", "code", "sessions"}) {
+  for (const char* const label : {"commands", "code", "sessions", "compiled"}) {
     (*labels)[label] = takes_commands ? "on" : "off";
   }
   // Sharded models, outer steps, weights in bfloat16, data of several files, learning rates that

@@ -35,12 +35,13 @@ struct LlamaConfig {
 };
 
 struct ModelConfig {
-  enum class Kind { kResNet18, kMlp, kLlama, kTorchScript };
+  enum class Kind { kResNet18, kMlp, kLlama, kTorchScript, kCompiled };
   Kind kind = Kind::kResNet18;
   bool sync_batchnorm = false;     // For kResNet18.
   std::vector<int64_t> hidden;     // For kMlp: widths of the hidden layers.
   LlamaConfig llama;               // For kLlama.
   std::string torchscript_file;    // For kTorchScript.
+  std::string compiled_file;       // For kCompiled.
   bool unused_parameters = false;  // For kTorchScript: a step may leave some out.
 };
 

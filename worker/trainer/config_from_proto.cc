@@ -42,6 +42,9 @@ ModelConfig ReadModel(const v1::Model& proto) {
     model.kind = ModelConfig::Kind::kTorchScript;
     model.torchscript_file = proto.torchscript().file();
     model.unused_parameters = proto.torchscript().unused_parameters();
+  } else if (proto.has_compiled()) {
+    model.kind = ModelConfig::Kind::kCompiled;
+    model.compiled_file = proto.compiled().file();
   } else {
     model.kind = ModelConfig::Kind::kResNet18;
     model.sync_batchnorm = proto.resnet18().sync_batchnorm();

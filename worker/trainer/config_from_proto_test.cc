@@ -377,6 +377,13 @@ TEST(ConfigFromProtoTest, OtherModelsArrive) {
   proto.mutable_spec()->mutable_schedule()->mutable_cosine()->set_steps(70);
   EXPECT_EQ(ConfigFromProto(proto)->schedule.steps, 70);
   proto.mutable_spec()->clear_strategy();
+  v1::TrainerConfig compiled = proto;
+  compiled.mutable_spec()->mutable_model()->mutable_compiled()->set_file("/m.pt2");
+  compiled.mutable_spec()->set_device(v1::CPU);
+  compiled.mutable_spec()->set_precision(v1::FP32);
+  ASSERT_TRUE(ConfigFromProto(compiled).ok()) << ConfigFromProto(compiled).status();
+  EXPECT_EQ(ConfigFromProto(compiled)->model.kind, ModelConfig::Kind::kCompiled);
+  EXPECT_EQ(ConfigFromProto(compiled)->model.compiled_file, "/m.pt2");
   proto.mutable_spec()->mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kResNet18);
   EXPECT_TRUE(ConfigFromProto(proto)->model.sync_batchnorm);

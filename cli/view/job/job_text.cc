@@ -217,6 +217,7 @@ std::string ModelText(const v1::JobSpec& spec) {
   const v1::Model& model = spec.model();
   if (model.has_resnet18()) return "resnet18";
   if (model.has_torchscript()) return "torchscript";
+  if (model.has_compiled()) return "compiled";
   if (model.has_llama()) {
     return absl::StrCat("llama ", EnumName(*v1::LlamaPreset_descriptor(), model.llama().preset()));
   }

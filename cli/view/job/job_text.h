@@ -42,8 +42,8 @@ std::string SignalText(int signal);
 // How a trainer ended: "killed by SIGKILL", "exit code 42: it said why", "finished".
 std::string ExitText(const v1::TrainerExit& exit);
 
-// "resnet18", "mlp 128-64", "llama 160m", "torchscript"; for a command the name of its script or
-// program: "train.py".
+// "resnet18", "mlp 128-64", "llama 160m", "torchscript", "compiled"; for a command the name of its
+// script or program: "train.py".
 std::string ModelText(const v1::JobSpec& spec);
 
 // "model=llama,nightly=,team=vision", by key.

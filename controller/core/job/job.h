@@ -117,6 +117,10 @@ inline constexpr char kTakesRankScale[] = "on";
 inline constexpr char kFormatsLabel[] = "formats";
 inline constexpr char kTakesFormats[] = "on";
 
+// The same for nodes that accept compiled models, as they accept commands.
+inline constexpr char kCompiledLabel[] = "compiled";
+inline constexpr char kTakesCompiled[] = "on";
+
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {
   JobId id;

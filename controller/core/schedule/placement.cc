@@ -154,17 +154,18 @@ absl::Status RefuseReplicas(const JobRequest& job, const RankBlocks& blocks,
       "workers"));
 }
 
+bool AnyHas(const std::vector<NodeSpace>& nodes, const char* name, const char* value) {
+  return std::any_of(nodes.begin(), nodes.end(), [name, value](const NodeSpace& node) {
+    if (node.labels == nullptr) return false;
+    const auto label = node.labels->find(name);
+    return label != node.labels->end() && label->second == value;
+  });
+}
+
 // Of a job whose command, whose session or whose code no node that it may use takes.
 absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
-  const auto any_has = [&nodes](const char* name, const char* value) {
-    return std::any_of(nodes.begin(), nodes.end(), [name, value](const NodeSpace& node) {
-      if (node.labels == nullptr) return false;
-      const auto label = node.labels->find(name);
-      return label != node.labels->end() && label->second == value;
-    });
-  };
-  const bool takes_commands = any_has(kCommandsLabel, kTakesCommands);
-  if (takes_commands && job.command->is_session && !any_has(kSessionsLabel, kTakesSessions)) {
+  const bool takes_commands = AnyHas(nodes, kCommandsLabel, kTakesCommands);
+  if (takes_commands && job.command->is_session && !AnyHas(nodes, kSessionsLabel, kTakesSessions)) {
     return absl::FailedPreconditionError(
         "no node that the job may use starts sessions (label sessions=on): update its worker, "
         "since those of earlier versions know commands only");
@@ -179,14 +180,30 @@ absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& 
       "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
 }
 
+// Of a job with a compiled model that no node takes. OK: some do, or it has none.
+absl::Status RefuseCompiled(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
+  if (job.placement.labels.count(kCompiledLabel) == 0 ||
+      AnyHas(nodes, kCompiledLabel, kTakesCompiled)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "no node takes compiled models, which are native code of the submitter's (label "
+      "compiled=on): start workers with --run-as USER or as somebody else than root, or with "
+      "--commands on (docs/security.md), and update those of earlier versions");
+}
+
 // What trainers of earlier releases cannot do, by the label of workers whose release can.
 struct ReleaseLabel {
   const char* name;
   const char* what;
 };
-constexpr ReleaseLabel kReleaseLabels[] = {{kShardsLabel, "train shards"},
-                                           {kOuterLabel, "make outer steps"},
-                                           {kBf16FullLabel, "train weights in bfloat16"}};
+constexpr ReleaseLabel kReleaseLabels[] = {
+    {kShardsLabel, "train shards"},
+    {kOuterLabel, "make outer steps"},
+    {kBf16FullLabel, "train weights in bfloat16"},
+    {kDataListsLabel, "read data of several files"},
+    {kRankScaleLabel, "scale the learning rate with the ranks"},
+    {kFormatsLabel, "send averages or gradients in these formats"}};
 
 // What the job needs of a release: "train shards and make outer steps".
 std::string NeedsOf(const JobRequest& job) {
@@ -409,6 +426,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
+  if (absl::Status status = RefuseCompiled(job, nodes); !status.ok()) return status;
   const std::string with_same = job.placement.same.empty() ? ""
                                                            : absl::StrCat(" with the same label \"",
                                                                           job.placement.same, "\"");

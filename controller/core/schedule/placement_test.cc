@@ -251,6 +251,17 @@ TEST_F(PlacementOnRacks, SessionsAreForWorkersThatKnowThem) {
   EXPECT_EQ(Nodes(job), "c");
 }
 
+TEST_F(PlacementOnRacks, CompiledModelsAreForWorkersThatTakeCommands) {
+  JobRequest job = Ranks(1);
+  job.placement.labels = {{kCompiledLabel, kTakesCompiled}};
+  Add("a", 4, {{kCommandsLabel, "off"}, {kCompiledLabel, "off"}});
+  Add("b", 4, {{kCommandsLabel, kTakesCommands}});  // Of an earlier version.
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("label compiled=on"));
+  Add("c", 1, {{kCommandsLabel, kTakesCommands}, {kCompiledLabel, kTakesCompiled}});
+  EXPECT_TRUE(CanEverFit(job, nodes_).ok());
+  EXPECT_EQ(Nodes(job), "c");
+}
+
 TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
   JobRequest job = Ranks(4);
   job.shards = 2;

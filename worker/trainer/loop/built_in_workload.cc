@@ -60,6 +60,8 @@ const char* NameOf(ModelConfig::Kind kind) {
       return "mlp";
     case ModelConfig::Kind::kLlama:
       return "llama";
+    case ModelConfig::Kind::kCompiled:
+      return "compiled";
     case ModelConfig::Kind::kTorchScript:
       break;
   }
@@ -85,8 +87,10 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
   if (config_.member.shards > 1) Shard();
   optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
   learning_rate_ = MakeLearningRate(device);
-  counts_flops_ =
-      config_.count_flops && config_.flops_per_sample == 0 && model_->FlopsPerSample().total() == 0;
+  // Those of a compiled model were counted when it was exported: most of it is one operator here.
+  counts_flops_ = config_.count_flops && config_.flops_per_sample == 0 &&
+                  model_->FlopsPerSample().total() == 0 &&
+                  config_.model.kind != ModelConfig::Kind::kCompiled;
   return absl::OkStatus();
 }
 
