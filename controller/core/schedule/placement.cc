@@ -186,7 +186,11 @@ struct ReleaseLabel {
 };
 constexpr ReleaseLabel kReleaseLabels[] = {{kShardsLabel, "train shards"},
                                            {kOuterLabel, "make outer steps"},
-                                           {kBf16FullLabel, "train weights in bfloat16"}};
+                                           {kBf16FullLabel, "train weights in bfloat16"},
+                                           {kDataListsLabel, "train on a list of files"},
+                                           {kRankScaleLabel, "scale the learning rate with ranks"},
+                                           {kFormatsLabel, "send numbers in the job's formats"},
+                                           {kDropLastLabel, "train to the end of an epoch"}};
 
 // What the job needs of a release: "train shards and make outer steps".
 std::string NeedsOf(const JobRequest& job) {
