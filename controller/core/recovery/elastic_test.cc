@@ -351,7 +351,7 @@ TEST(ElasticTest, RankThatHasToMoveLacksASlotUntilATrainerIsThereForIt) {
 // The controller goes over all jobs whenever one of them wakes it.
 TEST(ElasticTest, JobsLookForSlotsAtTheSameTimes) {
   IdleSlots slots;
-  for (const double at : {10.5, 11, 13.25, 14.75}) {
+  for (const double at : {10.5, 11.0, 13.25, 14.75}) {
     MemberJob played(ElasticRequest(2, 4, 6));
     ConsiderGrowth(played.job, slots.Find(), At(at));
     EXPECT_EQ(played.job.recovery.next_growth, At(15).steady) << at;
