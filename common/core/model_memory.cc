@@ -141,7 +141,7 @@ double LlamaCopyBytes(const LlamaTraining& training) {
   // A level that has both keeps point and reference once.
   const int level_floats = kLevelFloats * training.quantized_levels + training.outer_levels +
                            std::max(0, training.outer_levels - training.quantized_levels);
-  bytes += kFloat * level_floats;
+  bytes += kFloat * (level_floats + (training.quantized_gradients ? 1 : 0));
   return ParametersOfRank(training) * bytes;
 }
 
@@ -160,6 +160,13 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   if (training.outer_levels > 0) {
     always.push_back(
         Part("points and momenta of outer steps", parameters, 2 * kFloat * training.outer_levels));
+  }
+  if (training.quantized_levels > 0) {
+    always.push_back(Part("references, changes and rounding errors of averages", parameters,
+                          3 * kFloat * training.quantized_levels));
+  }
+  if (training.quantized_gradients) {
+    always.push_back(Part("rounding errors of gradients", parameters, 2 * kFloat));
   }
   if (training.copies > 0) {
     always.push_back(Part("copies of the state, its own and another rank's", training.copies,

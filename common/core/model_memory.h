@@ -25,7 +25,10 @@ struct LlamaTraining {
   bool checkpoint_activations = false;
   int optimizer_values = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;  // They are not freed before the next forward pass.
-  // Of the ladder, in formats below fp32: each has a reference and residuals of all parameters.
+  // Gradients travel in a format of a byte: each parameter has two numbers of what is left out.
+  bool quantized_gradients = false;
+  // Of the ladder, in formats below fp32: each has a reference, a change and residuals of all
+  // parameters.
   int quantized_levels = 0;
   int outer_levels = 0;  // Each has a point and a momentum of all parameters.
   int copies = 0;        // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
@@ -35,8 +38,8 @@ struct LlamaTraining {
 // complete and the next ones, its own and another rank's.
 inline constexpr int kCopiesKept = 4;
 
-// Bytes of one copy, at least: of what the rank updates, and of what its quantised levels and its
-// outer steps have.
+// Bytes of one copy, at least: of what the rank updates, and of what its quantised levels and
+// gradients and its outer steps have.
 double LlamaCopyBytes(const LlamaTraining& training);
 
 // One kind of state or activations.

@@ -61,11 +61,22 @@ TEST(ModelMemoryTest, Bfloat16WeightsAndTheirCompensation) {
   LlamaTraining outer = training;
   outer.outer_levels = 1;
   EXPECT_EQ(LlamaCopyBytes(outer), 8'030'261'248.0 * (8 + 12));
-  EXPECT_EQ(TotalBytes(LlamaMemory(outer)), 80'302'612'480 + 8 * 8'030'261'248);
+  // 12 B of the level's reference, change and residual, 8 B of point and momentum.
+  EXPECT_EQ(TotalBytes(LlamaMemory(outer)), 80'302'612'480 + 20 * 8'030'261'248);
   // Nothing is cast for the forward pass.
   training.checkpoint_activations = false;
   training.gradients_stay = true;
-  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 80'302'612'480 + 40'802'189'312 + 525'336'576);
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)),
+            80'302'612'480 + 12 * 8'030'261'248 + 40'802'189'312 + 525'336'576);
+}
+
+TEST(ModelMemoryTest, QuantisedGradientsHaveTwoRestsOfWhichACopyHasOne) {
+  LlamaTraining training = Train8b();
+  const double memory = TotalBytes(LlamaMemory(training));
+  const double copy = LlamaCopyBytes(training);
+  training.quantized_gradients = true;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), memory + 8 * 8'030'261'248);
+  EXPECT_EQ(LlamaCopyBytes(training), copy + 4 * 8'030'261'248);
 }
 
 TEST(ModelMemoryTest, GradientsThatStayAreThereInTheForwardPass) {

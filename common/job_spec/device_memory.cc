@@ -24,9 +24,26 @@ struct Change {
   v1::JobSpec spec;
 };
 
-// Whether a level's parameters travel in `format` with a reference and rounding errors.
+// Whether a format has a reference and rounding errors where parameters travel in it.
 bool IsQuantized(v1::WireFormat format) {
   return format != v1::WIRE_FORMAT_UNSPECIFIED && format != v1::WIRE_FORMAT_FP32;
+}
+
+// Levels that certainly send something in such a format: nodes and racks may have one replica each.
+int QuantizedLevels(const v1::JobSpec& spec, int most_ranks) {
+  if (most_ranks <= std::max(1, spec.shards())) return 0;
+  int levels = IsQuantized(spec.strategy().local_sgd().format()) ? 1 : 0;
+  for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
+    const bool has_peers = level.size() > 1 || level.level() == v1::SCOPE_ALL;
+    if (has_peers && IsQuantized(level.format())) ++levels;
+  }
+  return levels;
+}
+
+bool HasQuantizedGradients(const v1::JobSpec& spec) {
+  const v1::WireFormat format = spec.gradient_format();
+  return !spec.strategy().has_slipstream() &&
+         (format == v1::WIRE_FORMAT_INT8 || format == v1::WIRE_FORMAT_FP8);
 }
 
 LlamaTraining TrainingOf(const v1::JobSpec& spec) {
@@ -47,12 +64,11 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
-    if (IsQuantized(level.format())) ++training.quantized_levels;
     if (level.has_outer()) ++training.outer_levels;
   }
-  const v1::LocalSgd& local_sgd = spec.strategy().local_sgd();
-  if (IsQuantized(local_sgd.format())) ++training.quantized_levels;
-  if (local_sgd.has_outer()) ++training.outer_levels;
+  if (spec.strategy().local_sgd().has_outer()) ++training.outer_levels;
+  training.quantized_levels = QuantizedLevels(spec, most_ranks);
+  training.quantized_gradients = HasQuantizedGradients(spec);
   const bool has_copies = spec.recovery().copy_every_steps() > 0;
   if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;

@@ -14,6 +14,7 @@ namespace {
 
 using ::testing::EndsWith;
 using ::testing::HasSubstr;
+using ::testing::Not;
 using ::testing::StartsWith;
 
 constexpr int64_t kGiB = int64_t{1} << 30;
@@ -107,6 +108,30 @@ TEST(DeviceMemoryTest, OuterStepsNeedMemory) {
   level->set_format(v1::WIRE_FORMAT_INT8);
   EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies / 3 * 6).ok());
   EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 3 * 6 - 1).ok());
+}
+
+TEST(DeviceMemoryTest, QuantisedGradientsNeedMemory) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  spec.set_gradient_format(v1::WIRE_FORMAT_FP8);
+  EXPECT_THAT(Problem(spec, 1), HasSubstr("rounding errors of gradients: 6,163,712 x 8 B"));
+  FillDefaults(&spec);
+  EXPECT_TRUE(CheckCopyMemory(spec, kFourCopies / 3 * 4).ok());
+  EXPECT_FALSE(CheckCopyMemory(spec, kFourCopies / 3 * 4 - 1).ok());
+}
+
+TEST(DeviceMemoryTest, OnlyLevelsWithPeersKeepRoundingErrors) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  v1::LadderLevel* level = spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  level->set_period(4);
+  level->set_level(v1::SCOPE_NODE);
+  level->set_format(v1::WIRE_FORMAT_FP8);
+  level = spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  level->set_period(8);
+  level->set_level(v1::SCOPE_ALL);
+  EXPECT_THAT(Problem(spec, 1), Not(HasSubstr("of averages")));
+  level->set_format(v1::WIRE_FORMAT_BF16);
+  EXPECT_THAT(Problem(spec, 1),
+              HasSubstr("references, changes and rounding errors of averages: 6,163,712 x 12 B"));
 }
 
 TEST(DeviceMemoryTest, CopiesOfAShardedModelAreOfTheRanksPart) {

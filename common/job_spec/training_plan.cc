@@ -64,9 +64,12 @@ v1::PlanLevel* AddLevel(const std::vector<int>& groups, v1::WireFormat format,
 // `from`: a v1::LocalSgd or v1::LadderLevel.
 template <typename Level>
 void SetPeriod(const Level& from, v1::PlanLevel* level) {
-  if (!from.has_outer()) return level->set_period(from.period());
-  level->set_outer_period(from.period());
-  *level->mutable_outer() = from.outer();
+  if (from.has_outer()) *level->mutable_outer() = from.outer();
+  if (from.has_outer() || from.format() == v1::WIRE_FORMAT_FP8) {
+    level->set_guarded_period(from.period());
+  } else {
+    level->set_period(from.period());
+  }
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ TEST(MakeTrainingPlanTest, LocalSgdIsOneLevelOfAllRanks) {
   ExpectPlan("local_sgd { period: 4 } gradient_group_size: 1", kUneven,
              "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 }");
   ExpectPlan("local_sgd { period: 4 format: WIRE_FORMAT_FP8 } gradient_group_size: 1", kUneven,
-             "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP8 }");
+             "levels { guarded_period: 4 groups: 8 format: WIRE_FORMAT_FP8 }");
 }
 
 TEST(MakeTrainingPlanTest, LevelsHaveTheirGroupsAndFormats) {
@@ -70,12 +70,12 @@ TEST(MakeTrainingPlanTest, LastLevelIsOfAllRanksHoweverManyThereAre) {
 TEST(MakeTrainingPlanTest, OuterStepsStayWithTheirLevels) {
   const std::string outer = "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 }";
   ExpectPlan("local_sgd { period: 500 " + outer + " } gradient_group_size: 1", kUneven,
-             "levels { outer_period: 500 groups: 8 format: WIRE_FORMAT_FP32 " + outer + " }");
+             "levels { guarded_period: 500 groups: 8 format: WIRE_FORMAT_FP32 " + outer + " }");
   ExpectPlan("hsgd { ladder { period: 2 size: 2 } ladder { period: 8 size: 8 " + outer +
                  " } } gradient_group_size: 1",
              kUneven,
              "levels { period: 2 groups: [2, 2, 2, 2] format: WIRE_FORMAT_FP32 } "
-             "levels { outer_period: 8 groups: 8 format: WIRE_FORMAT_FP32 " +
+             "levels { guarded_period: 8 groups: 8 format: WIRE_FORMAT_FP32 " +
                  outer + " }");
 }
 

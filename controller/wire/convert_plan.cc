@@ -94,21 +94,39 @@ bool ScalesWithRanks(const v1::JobSpec& spec) {
   return scale != v1::RANK_SCALE_UNSPECIFIED && scale != v1::RANK_SCALE_NONE;
 }
 
-// Whether something travels in a format that trainers of earlier releases do not take for it.
-bool HasNewFormat(const v1::JobSpec& spec) {
-  const auto is_new = [](v1::WireFormat format) {
-    return format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16 ||
-           format == v1::WIRE_FORMAT_FP8;
-  };
-  const v1::Strategy& strategy = spec.strategy();
-  const LadderMessages& ladder = strategy.hsgd().ladder();
-  const v1::WireFormat gradients = spec.gradient_format();
-  return gradients == v1::WIRE_FORMAT_FP8 ||
-         (gradients == v1::WIRE_FORMAT_INT8 && !strategy.has_slipstream()) ||
-         is_new(strategy.local_sgd().format()) ||
-         std::any_of(ladder.begin(), ladder.end(),
-                     [&](const v1::LadderLevel& level) { return is_new(level.format()); });
+// Whether trainers of earlier releases take a level's format for another, or refuse it.
+bool IsNewFormat(v1::WireFormat format, bool in_first_level) {
+  if (format == v1::WIRE_FORMAT_INT8) return in_first_level;
+  return format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16 ||
+         format == v1::WIRE_FORMAT_FP8;
 }
+
+// The same for all that travels.
+bool HasNewFormat(const v1::JobSpec& spec) {
+  const v1::WireFormat gradients = spec.gradient_format();
+  const Ladder ladder = FromProto(spec.strategy()).ladder;
+  return gradients == v1::WIRE_FORMAT_FP8 ||
+         (gradients == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream()) ||
+         std::any_of(ladder.begin(), ladder.end(),
+                     [](const LadderLevel& level) { return level.new_format; });
+}
+
+// Gives levels the formats of `former` ones over the same ranks.
+void KeepFormats(const LadderMessages& former, LadderMessages* changed) {
+  for (v1::LadderLevel& level : *changed) {
+    for (const v1::LadderLevel& one : former) {
+      if (one.level() == level.level() && one.size() == level.size()) {
+        level.set_format(one.format());
+      }
+    }
+  }
+  // It is of all ranks, by its size or its name.
+  if (former.empty() || changed->empty()) return;
+  changed->rbegin()->set_format(former.rbegin()->format());
+}
+
+// Unset is what it was before there was the key.
+bool TrainsToTheEnd(const v1::Data& data) { return data.has_drop_last() && !data.drop_last(); }
 
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
@@ -132,6 +150,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
   if (ScalesWithRanks(spec)) policy.labels[kRankScaleLabel] = kTakesRankScale;
   if (HasNewFormat(spec)) policy.labels[kFormatsLabel] = kTakesFormats;
+  if (TrainsToTheEnd(spec.data())) policy.labels[kDropLastLabel] = kTakesDropLast;
   return policy;
 }
 
@@ -154,8 +173,9 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   out.has_ladder = strategy.has_hsgd() || strategy.has_local_sgd();
   out.one_level = strategy.has_local_sgd();
   if (strategy.has_local_sgd()) {
-    out.ladder = {
-        {strategy.local_sgd().period(), LadderScope::kAll, 0, strategy.local_sgd().has_outer()}};
+    const v1::LocalSgd& local_sgd = strategy.local_sgd();
+    out.ladder = {{local_sgd.period(), LadderScope::kAll, 0, local_sgd.has_outer(),
+                   IsNewFormat(local_sgd.format(), /*in_first_level=*/false)}};
   } else {
     out.ladder = FromProto(strategy.hsgd().ladder());
   }
@@ -199,8 +219,8 @@ Ladder FromProto(const LadderMessages& ladder) {
   for (const v1::LadderLevel& level : ladder) {
     const LadderScope scope = ScopeOf(level.level());
     const bool has_size = scope == LadderScope::kSize;
-    out.push_back(
-        {level.period(), scope, has_size ? std::max(1, level.size()) : 0, level.has_outer()});
+    out.push_back({level.period(), scope, has_size ? std::max(1, level.size()) : 0,
+                   level.has_outer(), IsNewFormat(level.format(), out.empty())});
   }
   return out;
 }
@@ -223,7 +243,9 @@ std::string WithLadder(const std::string& strategy, const Ladder& ladder) {
   if (out.has_local_sgd()) {
     out.mutable_local_sgd()->set_period(ladder.empty() ? 1 : ladder.front().period);
   } else {
-    *out.mutable_hsgd()->mutable_ladder() = ToProto(ladder);
+    LadderMessages changed = ToProto(ladder);
+    KeepFormats(out.hsgd().ladder(), &changed);
+    *out.mutable_hsgd()->mutable_ladder() = std::move(changed);
   }
   return out.SerializeAsString();
 }

@@ -143,7 +143,13 @@ TEST(ConvertPlanTest, NewFormatsNeedTrainersThatKnowThem) {
   };
   EXPECT_FALSE(level_as(v1::WIRE_FORMAT_UNSPECIFIED));
   EXPECT_FALSE(level_as(v1::WIRE_FORMAT_FP32));
-  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_INT8));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_INT8)) << "in the first level";
+  EXPECT_FALSE(needs_label([](v1::JobSpec* spec) {
+    spec->mutable_strategy()->mutable_hsgd()->add_ladder()->set_format(v1::WIRE_FORMAT_INT8);
+  }));
+  EXPECT_FALSE(needs_label([](v1::JobSpec* spec) {
+    spec->mutable_strategy()->mutable_local_sgd()->set_format(v1::WIRE_FORMAT_INT8);
+  }));
   EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP16));
   EXPECT_TRUE(level_as(v1::WIRE_FORMAT_BF16));
   EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP8));
@@ -160,6 +166,39 @@ TEST(ConvertPlanTest, NewFormatsNeedTrainersThatKnowThem) {
   EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_INT8, true));
   EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_INT8, false));
   EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_FP8, false));
+}
+
+// A rank whose trainer does not know of it would take other samples than its peers.
+TEST(ConvertPlanTest, EndsOfEpochsNeedTrainersThatTrainOnThem) {
+  v1::JobSpec spec;
+  spec.set_ranks(2);
+  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels, Not(Contains(Key(kDropLastLabel))))
+      << "a job of an earlier release";
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kDropLastLabel))));
+  spec.mutable_data()->set_drop_last(false);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDropLastLabel, kTakesDropLast)));
+}
+
+TEST(ConvertPlanTest, AnotherLadderKeepsTheFormatsOfLevelsOverTheSameRanks) {
+  v1::Strategy strategy;
+  v1::LadderLevel* level = strategy.mutable_hsgd()->add_ladder();
+  level->set_period(2);
+  level->set_level(v1::SCOPE_NODE);
+  level->set_format(v1::WIRE_FORMAT_BF16);
+  level = strategy.mutable_hsgd()->add_ladder();
+  level->set_period(8);
+  level->set_size(4);  // All ranks.
+  level->set_format(v1::WIRE_FORMAT_FP8);
+  v1::Strategy changed;
+  changed.ParseFromString(WithLadder(
+      strategy.SerializeAsString(),
+      {{1, LadderScope::kNode, 0}, {4, LadderScope::kRack, 0}, {16, LadderScope::kAll, 0}}));
+  ASSERT_EQ(changed.hsgd().ladder_size(), 3);
+  EXPECT_EQ(changed.hsgd().ladder(0).format(), v1::WIRE_FORMAT_BF16);
+  EXPECT_EQ(changed.hsgd().ladder(1).format(), v1::WIRE_FORMAT_FP32);
+  EXPECT_EQ(changed.hsgd().ladder(2).format(), v1::WIRE_FORMAT_FP8);
+  changed.ParseFromString(WithLadder(strategy.SerializeAsString(), {}));
+  EXPECT_EQ(changed.hsgd().ladder_size(), 0);
 }
 
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {

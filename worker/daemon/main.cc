@@ -226,9 +226,9 @@ void AddAbilities(bool takes_commands, google::protobuf::Map<std::string, std::s
     (*labels)[label] = takes_commands ? "on" : "off";
   }
   // Sharded models, outer steps, weights in bfloat16, data of several files, learning rates that
-  // follow the number of ranks, all formats of averages and gradients.
+  // follow the number of ranks, all formats of averages and gradients, ends of epochs.
   for (const char* const label :
-       {"shards", "outer", "bf16_full", "data_lists", "rank_scale", "formats"}) {
+       {"shards", "outer", "bf16_full", "data_lists", "rank_scale", "formats", "drop_last"}) {
     (*labels)[label] = "on";
   }
 }

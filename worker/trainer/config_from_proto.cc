@@ -416,7 +416,7 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
   TrainingPlan plan;
   plan.version = proto.version();
   for (const v1::PlanLevel& level : proto.levels()) {
-    plan.levels.push_back({level.has_outer() ? level.outer_period() : level.period(),
+    plan.levels.push_back({level.period() > 0 ? level.period() : level.guarded_period(),
                            std::vector<int>(level.groups().begin(), level.groups().end()),
                            ReadWireFormat(level.format())});
     if (level.has_outer()) plan.levels.back().outer = ReadOuter(level.outer());

@@ -114,7 +114,7 @@ TEST(ConfigFromProtoTest, AJobThatMayGrowTakesMoreSamplesTogether) {
   EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 100);
 }
 
-TEST(ConfigFromProtoTest, EveryValueArrives) {
+TEST(ConfigFromProtoTest, EveryValueOfWhatItTrainsArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->id.job.value(), "job-0123456789ab");
@@ -150,6 +150,11 @@ TEST(ConfigFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(config->schedule.warmup_steps, 10);
   EXPECT_EQ(config->schedule.every, 20);
   EXPECT_EQ(config->schedule.gamma, 0.3);
+}
+
+TEST(ConfigFromProtoTest, EveryValueOfHowItTrainsArrives) {
+  const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
+  ASSERT_TRUE(config.ok()) << config.status();
   EXPECT_EQ(config->strategy.kind, StrategyConfig::Kind::kHsgd);
   EXPECT_EQ(config->strategy.warmup_steps, 7);
   EXPECT_TRUE(config->strategy.average_optimizer_state);
@@ -192,54 +197,6 @@ TEST(ConfigFromProtoTest, FaultsKeepWhomTheyConcern) {
   EXPECT_EQ(config->chaos[2].kind, FaultConfig::Kind::kNanLoss);
   EXPECT_EQ(config->chaos[2].steps, 1);
   EXPECT_EQ(config->chaos[2].probability, 1);
-}
-
-TEST(ConfigFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {
-  Member configured;
-  configured.batch = 8;
-  configured.accumulation_steps = 3;
-  configured.shards = 2;
-  v1::Membership proto;
-  proto.set_generation(4);
-  proto.set_rank(1);
-  proto.set_world_size(2);
-  proto.set_store_address("node:1");
-  absl::StatusOr<Assignment> assignment = AssignmentFromProto(proto, configured);
-  ASSERT_TRUE(assignment.ok()) << assignment.status();
-  EXPECT_EQ(assignment->member.generation, 4);
-  EXPECT_EQ(assignment->member.rank, 1);
-  EXPECT_EQ(assignment->member.world_size, 2);
-  EXPECT_EQ(assignment->member.shards, 2);
-  EXPECT_EQ(assignment->member.samples_per_step(), 24);
-  EXPECT_EQ(assignment->store_address, "node:1");
-  EXPECT_FALSE(assignment->planned);
-  proto.set_batch_per_rank(4);
-  proto.set_accumulation_steps(6);
-  proto.set_shards(1);
-  proto.set_planned(true);
-  assignment = AssignmentFromProto(proto, configured);
-  EXPECT_EQ(assignment->member.batch, 4);
-  EXPECT_EQ(assignment->member.accumulation_steps, 6);
-  EXPECT_EQ(assignment->member.shards, 1);
-  EXPECT_TRUE(assignment->planned);
-}
-
-TEST(ConfigFromProtoTest, AnImpossibleMembershipIsRefused) {
-  v1::Membership proto;
-  proto.set_generation(1);
-  proto.set_rank(2);
-  proto.set_world_size(2);
-  EXPECT_EQ(AssignmentFromProto(proto, Member()).status().code(),
-            absl::StatusCode::kInvalidArgument);
-  proto.set_rank(-1);
-  EXPECT_TRUE(AssignmentFromProto(proto, Member()).ok());
-  proto.set_shards(2);
-  const absl::StatusOr<Assignment> sharded = AssignmentFromProto(proto, Member());
-  ASSERT_TRUE(sharded.ok()) << sharded.status();
-  EXPECT_EQ(sharded->member.shards, 2);
-  proto.set_world_size(3);
-  EXPECT_EQ(AssignmentFromProto(proto, Member()).status().code(),
-            absl::StatusCode::kInvalidArgument);
 }
 
 TEST(ConfigFromProtoTest, ASpareIsNoRank) {
@@ -417,11 +374,12 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
         version: 3
         levels { period: 2 groups: [1, 3] }
-        levels { outer_period: 4 groups: 4 format: WIRE_FORMAT_INT8
+        levels { guarded_period: 4 groups: 4 format: WIRE_FORMAT_INT8
                  outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } }
+        levels { guarded_period: 8 groups: 4 format: WIRE_FORMAT_FP8 }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
-  ASSERT_EQ(plan.levels.size(), 2u);
+  ASSERT_EQ(plan.levels.size(), 3u);
   EXPECT_EQ(plan.levels[0].period, 2);
   EXPECT_EQ(plan.levels[0].groups, (std::vector<int>{1, 3}));
   EXPECT_EQ(plan.levels[0].format, WireFormat::kFp32);
@@ -433,6 +391,8 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[1].outer->kind, OuterRule::Kind::kSlowMo);
   EXPECT_EQ(plan.levels[1].outer->learning_rate, 1);
   EXPECT_EQ(plan.levels[1].outer->momentum, 0.5);
+  EXPECT_EQ(plan.levels[2].period, 8);
+  EXPECT_EQ(plan.levels[2].format, WireFormat::kFp8);
   EXPECT_EQ(plan.gradient_groups, (std::vector<int>{3, 1}));
   EXPECT_FALSE(plan.slipstream.has_value());
 }
@@ -462,37 +422,6 @@ TEST(PlanFromProtoTest, EveryModeArrives) {
   EXPECT_EQ(mode("SLIPSTREAM_DROP"), SlipstreamMode::kDrop);
   EXPECT_EQ(mode("SLIPSTREAM_FREE"), SlipstreamMode::kFree);
   EXPECT_EQ(mode("SLIPSTREAM_PAUSE"), SlipstreamMode::kPause);
-}
-
-TEST(ProfileRequestFromProtoTest, EveryValueArrives) {
-  v1::ProfileRequest proto;
-  proto.set_id(1);
-  proto.set_first_step(2);
-  proto.set_steps(3);
-  proto.set_memory(true);
-  const ProfileRequest request = ProfileRequestFromProto(proto);
-  EXPECT_EQ(request.id, 1);
-  EXPECT_EQ(request.first_step, 2);
-  EXPECT_EQ(request.steps, 3);
-  EXPECT_TRUE(request.memory);
-}
-
-TEST(CheckpointPlanFromProtoTest, EveryValueArrives) {
-  v1::CheckpointPlan proto;
-  proto.mutable_save()->set_number(4);
-  proto.mutable_save()->set_now(true);
-  proto.add_commit_steps(20);
-  proto.add_commit_steps(30);
-  proto.add_commit_orders(3);
-  v1::SaveDirectory& named = *proto.add_directories();
-  named.set_order(3);
-  named.set_directory("/spare");
-  const CheckpointPlan plan = CheckpointPlanFromProto(proto);
-  EXPECT_EQ(plan.save.number, 4);
-  EXPECT_TRUE(plan.save.now);
-  using Commit = CheckpointPlan::Commit;
-  EXPECT_EQ(plan.commits, (std::vector<Commit>{{20, 3}, {30, std::nullopt}}));
-  EXPECT_EQ(plan.directories, (std::map<int64_t, std::string>{{3, "/spare"}}));
 }
 
 }  // namespace

@@ -116,6 +116,10 @@ inline constexpr char kTakesRankScale[] = "on";
 // release would send others than their peers.
 inline constexpr char kFormatsLabel[] = "formats";
 inline constexpr char kTakesFormats[] = "on";
+// The same for nodes whose trainers know data.drop_last. Those of an earlier release would skip the
+// end of an epoch, while the others train on it.
+inline constexpr char kDropLastLabel[] = "drop_last";
+inline constexpr char kTakesDropLast[] = "on";
 
 // The same for nodes that accept compiled models, as they accept commands.
 inline constexpr char kCompiledLabel[] = "compiled";

@@ -103,9 +103,10 @@ void TakePlanOver(Job& job, bool planned) {
 }
 
 void PlaceByPlan(Job& job) {
-  const bool has_outer = std::any_of(job.plan.ladder.begin(), job.plan.ladder.end(),
-                                     [](const LadderLevel& level) { return level.outer; });
-  if (has_outer) job.request.placement.labels[kOuterLabel] = kTakesOuter;
+  for (const LadderLevel& level : job.plan.ladder) {
+    if (level.outer) job.request.placement.labels[kOuterLabel] = kTakesOuter;
+    if (level.new_format) job.request.placement.labels[kFormatsLabel] = kTakesFormats;
+  }
 }
 
 ActivePlan FindActivePlan(const Job& job) {

@@ -105,6 +105,15 @@ TEST_F(PlanTest, OuterStepsOfALaterLadderRestrictThePlacementToo) {
   EXPECT_EQ(job_.request.placement.labels[kOuterLabel], kTakesOuter);
 }
 
+TEST_F(PlanTest, NewFormatsOfALaterLadderRestrictThePlacementToo) {
+  ChangePlan(job_, {{}, "known", {{8, LadderScope::kAll, 0}}});
+  EXPECT_EQ(job_.request.placement.labels.count(kFormatsLabel), 0u);
+  LadderLevel level{8, LadderScope::kAll, 0};
+  level.new_format = true;
+  ChangePlan(job_, {{}, "new", {level}});
+  EXPECT_EQ(job_.request.placement.labels[kFormatsLabel], kTakesFormats);
+}
+
 TEST_F(PlanTest, SynchronousJobHasNoLadder) {
   job_.request.strategy.has_ladder = false;
   EXPECT_EQ(Reason(), "STRATEGY_FIXED");

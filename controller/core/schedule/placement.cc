@@ -197,13 +197,13 @@ struct ReleaseLabel {
   const char* name;
   const char* what;
 };
-constexpr ReleaseLabel kReleaseLabels[] = {
-    {kShardsLabel, "train shards"},
-    {kOuterLabel, "make outer steps"},
-    {kBf16FullLabel, "train weights in bfloat16"},
-    {kDataListsLabel, "read data of several files"},
-    {kRankScaleLabel, "scale the learning rate with the ranks"},
-    {kFormatsLabel, "send averages or gradients in these formats"}};
+constexpr ReleaseLabel kReleaseLabels[] = {{kShardsLabel, "train shards"},
+                                           {kOuterLabel, "make outer steps"},
+                                           {kBf16FullLabel, "train weights in bfloat16"},
+                                           {kDataListsLabel, "train on a list of files"},
+                                           {kRankScaleLabel, "scale the learning rate with ranks"},
+                                           {kFormatsLabel, "send numbers in the job's formats"},
+                                           {kDropLastLabel, "train to the end of an epoch"}};
 
 // What the job needs of a release: "train shards and make outer steps".
 std::string NeedsOf(const JobRequest& job) {

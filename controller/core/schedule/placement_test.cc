@@ -300,5 +300,17 @@ TEST_F(PlacementOnRacks, OuterStepsAndBfloat16WeightsAreForWorkersThatKnowThem) 
   EXPECT_EQ(Nodes(job), "bb");
 }
 
+// Each is named, so that people know what an upgrade is for.
+TEST_F(PlacementOnRacks, AJobNamesTheReleaseThatItNeeds) {
+  Add("a", 2);
+  for (const char* const label : {kShardsLabel, kOuterLabel, kBf16FullLabel, kDataListsLabel,
+                                  kRankScaleLabel, kFormatsLabel, kDropLastLabel}) {
+    JobRequest job = Ranks(2);
+    job.placement.labels = {{label, "on"}};
+    const std::string never(CanEverFit(job, nodes_).message());
+    EXPECT_THAT(never, HasSubstr("(label " + std::string(label) + "=on), and a runs a release"));
+  }
+}
+
 }  // namespace
 }  // namespace paceline

@@ -105,7 +105,7 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
                               SlotTable& table);  // As many as there is room for.
 
 // Whether workers say by this label what their release can do beyond earlier ones: kShardsLabel,
-// kOuterLabel, kBf16FullLabel.
+// kOuterLabel and those that follow it.
 bool IsReleaseLabel(const std::string& label);
 // Nodes that the job may not use for one reason alone: their workers lack such labels; and what is
 // said of them.

@@ -10,6 +10,7 @@
 #include <ATen/ops/zeros.h>
 #include <c10/core/ScalarType.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "worker/trainer/loop/compensated_update.h"
@@ -36,6 +37,12 @@ int64_t CountValues(const std::vector<at::Tensor>& tensors) {
   return values;
 }
 
+bool AnyIsShort(const std::vector<at::Tensor>& tensors) {
+  return std::any_of(tensors.begin(), tensors.end(), [](const at::Tensor& tensor) {
+    return c10::elementSize(tensor.scalar_type()) < sizeof(float);
+  });
+}
+
 }  // namespace
 
 int64_t AllReduceBytes(int64_t bytes, int ranks) { return 2 * (ranks - 1) * bytes / ranks; }
@@ -45,7 +52,8 @@ ModelAverager::ModelAverager(const std::vector<at::Tensor>& parameters,
     : parameters_(Detached(parameters)),
       compensation_(std::move(compensation)),
       type_(CommonType(parameters)),
-      values_(CountValues(parameters)) {}
+      values_(CountValues(parameters)),
+      rounds_(AnyIsShort(parameters)) {}
 
 void ModelAverager::Arrange(const std::vector<at::Tensor>& state, int64_t riders) {
   const size_t tensors = parameters_.size() + state.size();
@@ -149,7 +157,7 @@ int64_t ModelAverager::Average(const Mean& mean) {
   }
   if (mean.outer != nullptr) {
     mean.outer->Accept();
-  } else if (mean.quantized != nullptr) {
+  } else if (mean.quantized != nullptr && !rounds_) {
     mean.quantized->Accept();
   }
   if (mean.measure) MeasureDrift();

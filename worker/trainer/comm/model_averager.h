@@ -30,10 +30,12 @@ namespace paceline {
 // Describes one mean.
 struct Mean {
   Group& group;
-  std::vector<at::Tensor> state;       // Also averaged; equal shapes on all members.
-  at::Tensor riders;                   // Flat or undefined: replaced by the sum over the members.
-  bool measure = false;                // Updates drift().
-  QuantizedMean* quantized = nullptr;  // How the parameters travel; null: as they are.
+  std::vector<at::Tensor> state;  // Also averaged; equal shapes on all members.
+  at::Tensor riders;              // Flat or undefined: replaced by the sum over the members.
+  bool measure = false;           // Updates drift().
+  // How the parameters travel; null: as they are. The mean becomes its reference, unless weights
+  // are rounded (rounds()): then that is the caller's to set afterwards.
+  QuantizedMean* quantized = nullptr;
   // The outer step that the mean ends in; null: none. Its point, and with it the reference of
   // `quantized`, is the caller's to set afterwards.
   OuterStep* outer = nullptr;
@@ -54,6 +56,9 @@ class ModelAverager {
 
   // The weights' current values, float [all of them]. Valid until the next call of a method.
   at::Tensor Flat();
+
+  // Whether weights are shorter than float, so that they hold a mean only nearly.
+  bool rounds() const { return rounds_; }
 
   // The result of the latest mean: weights, after its outer step, then state, as one vector,
   // float or wider. Undefined before the first mean; valid until the next call of Average.
@@ -77,8 +82,9 @@ class ModelAverager {
 
   const std::vector<at::Tensor> parameters_;  // Detached, with the storage of the originals.
   const std::vector<at::Tensor> compensation_;
-  const at::ScalarType type_;      // Of buffer_'s elements.
-  const int64_t values_;           // Elements of all parameters.
+  const at::ScalarType type_;  // Of buffer_'s elements.
+  const int64_t values_;       // Elements of all parameters.
+  const bool rounds_;
   at::Tensor buffer_;              // Holds parameters, state and riders.
   std::vector<at::Tensor> views_;  // Into buffer_: parameters, then state.
   int64_t latest_ = 0;             // Number of values of the latest mean in buffer_.

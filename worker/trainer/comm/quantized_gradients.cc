@@ -38,13 +38,14 @@ std::unique_ptr<QuantizedGradients> QuantizedGradients::Make(
 
 void QuantizedGradients::BeginPass() {
   if (std::exchange(is_finished_, false)) std::swap(rest_, next_);
-  is_broken_ = false;
+  has_begun_ = is_broken_ = false;
+  is_finite_ = at::Tensor();
   bytes_ = 0;
 }
 
 void QuantizedGradients::Average(at::Tensor gradients, const std::vector<at::Tensor>& parameters) {
   if (is_broken_) throw CollectiveError("mean of the gradients", "that of others has failed");
-  is_broken_ = true;
+  has_begun_ = is_broken_ = true;
   const at::NoGradGuard no_grad;
   const at::Tensor vector = gradients.to(at::kFloat).div(group_->size());
   const at::Tensor rest = at::empty_like(vector);
@@ -55,8 +56,22 @@ void QuantizedGradients::Average(at::Tensor gradients, const std::vector<at::Ten
     place += parameter.numel();
   }
   QuantizedSum sum(codec_, format_, *group_, vector.numel(), vector.options());
-  bytes_ += sum.Sum(vector, rest);
-  place = 0;
+  try {
+    bytes_ += sum.Sum(vector, rest);
+  } catch (...) {
+    Keep(rest, parameters);  // Others may have got through.
+    throw;
+  }
+  Keep(rest, parameters);
+  const at::Tensor finite = at::isfinite(vector).all();
+  is_finite_ = is_finite_.defined() ? is_finite_.logical_and(finite) : finite;
+  gradients.copy_(vector);
+  is_broken_ = false;
+}
+
+// NaN would stay in the rest for ever.
+void QuantizedGradients::Keep(const at::Tensor& rest, const std::vector<at::Tensor>& parameters) {
+  int64_t place = 0;
   for (const at::Tensor& parameter : parameters) {
     const int64_t first = first_.at(parameter.unsafeGetTensorImpl());
     const at::Tensor left = rest.narrow(0, place, parameter.numel());
@@ -64,10 +79,12 @@ void QuantizedGradients::Average(at::Tensor gradients, const std::vector<at::Ten
     next_.narrow(0, first, parameter.numel()).copy_(at::where(at::isfinite(left), left, before));
     place += parameter.numel();
   }
-  gradients.copy_(vector);
-  is_broken_ = false;
 }
 
-void QuantizedGradients::Finish() { is_finished_ = true; }
+void QuantizedGradients::Finish() {
+  const at::NoGradGuard no_grad;
+  if (is_finite_.defined()) at::where_out(next_, is_finite_, next_, rest_);
+  is_finished_ = true;
+}
 
 }  // namespace paceline

@@ -4,8 +4,9 @@
 // out, and takes part in the sum of all ranks' (quantized_sum.h). What that leaves out is added at
 // the next mean, so nothing is lost in the long run. It is kept by parameter: buckets may change.
 //
-// A mean that is repeated, because the step was undone, begins with what was left out before it.
-// Where a row is not finite, neither is its mean, and what was left out before it stays.
+// A mean that is repeated, because the step was undone, begins with what was left out before it. A
+// step whose mean is not finite is skipped by all ranks (LocalStep::SkipFor), so what was left out
+// before it stays, in all rows of all ranks.
 //
 // Thread-compatible. Torch's exceptions pass through; a failed collective is a CollectiveError.
 #ifndef WORKER_TRAINER_COMM_QUANTIZED_GRADIENTS_H_
@@ -52,21 +53,29 @@ class QuantizedGradients {
   // What is still to be sent: float [all parameters], in their order; zero at the start. The tensor
   // stays as it is for the mean that comes next.
   at::Tensor rest() const { return is_finished_ ? next_ : rest_; }
-  // The same before the means that may still be repeated; undefined without.
-  at::Tensor rest_before() const { return is_finished_ ? rest_ : at::Tensor(); }
+  // The same after a failure too, if other ranks have got all means of the step that this rank may
+  // lack: they have all that it had to send. And if the means are repeated; undefined if none has
+  // begun.
+  at::Tensor rest_if_sent() const { return has_begun_ ? next_ : rest_; }
+  at::Tensor rest_if_repeated() const { return has_begun_ ? rest_ : at::Tensor(); }
   void SetRest(const at::Tensor& rest) { rest_.copy_(rest); }
 
   // Sent by this rank since the latest BeginPass.
   int64_t bytes() const { return bytes_; }
 
  private:
+  // Makes `rest`, of these parameters one after the other, that of this step.
+  void Keep(const at::Tensor& rest, const std::vector<at::Tensor>& parameters);
+
   RowCodec& codec_;
   const RowFormat format_;
   // Where each parameter's values begin in rest_.
   std::unordered_map<const c10::TensorImpl*, int64_t> first_;
   at::Tensor rest_;
-  at::Tensor next_;  // Of the means of this step.
+  at::Tensor next_;       // Of the means of this step.
+  at::Tensor is_finite_;  // Of them: a bool on the device; undefined without.
   Group* group_ = nullptr;
+  bool has_begun_ = false;    // A mean of this step.
   bool is_finished_ = false;  // next_ is whole.
   bool is_broken_ = false;    // A mean of this step failed.
   int64_t bytes_ = 0;

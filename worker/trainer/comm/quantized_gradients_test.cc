@@ -183,19 +183,19 @@ TEST_P(QuantizedGradientsTest, AMeanThatIsRepeatedBeginsAsBefore) {
     rank.Average(config.rank(), 0, all);
     rank.gradients.Finish();
     const at::Tensor first = rank.gradients.rest().clone();
-    EXPECT_FALSE(rank.gradients.rest_before().any().item<bool>()) << "zero at the start";
+    EXPECT_FALSE(rank.gradients.rest_if_repeated().any().item<bool>()) << "zero at the start";
 
     rank.gradients.BeginPass();
-    EXPECT_FALSE(rank.gradients.rest_before().defined()) << "the first mean counts";
+    EXPECT_FALSE(rank.gradients.rest_if_repeated().defined()) << "the first mean counts";
     EXPECT_TRUE(rank.gradients.rest().equal(first));
     const at::Tensor mean = rank.Average(config.rank(), 1, all);
     EXPECT_TRUE(rank.gradients.rest().equal(first)) << "not finished";
     rank.gradients.Finish();
     const at::Tensor second = rank.gradients.rest().clone();
-    EXPECT_TRUE(rank.gradients.rest_before().equal(first));
+    EXPECT_TRUE(rank.gradients.rest_if_repeated().equal(first));
 
     Rank again(GetParam(), groups);
-    again.gradients.SetRest(rank.gradients.rest_before());
+    again.gradients.SetRest(rank.gradients.rest_if_repeated());
     again.gradients.BeginPass();
     EXPECT_TRUE(again.Average(config.rank(), 1, all).equal(mean));
     again.gradients.Finish();
@@ -203,32 +203,71 @@ TEST_P(QuantizedGradientsTest, AMeanThatIsRepeatedBeginsAsBefore) {
   });
 }
 
+// All ranks skip the step, so that nothing of it is sent later, and what was to be sent before is.
 TEST_P(QuantizedGradientsTest, WhatIsNotFiniteIsSeenByAllAndForgotten) {
-  const Bucket bucket = {2};
+  const Bucket all = {0, 1, 2};
   RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
     Rank rank(GetParam(), groups);
     rank.gradients.BeginPass();
-    rank.Average(config.rank(), 0, bucket);
+    rank.Average(config.rank(), 0, all);
     rank.gradients.Finish();
     const at::Tensor first = rank.gradients.rest().clone();
-    const int64_t offset = Sizes()[0] + Sizes()[1];
 
     rank.gradients.BeginPass();
-    at::Tensor flat = Gradients(config.rank(), 1, bucket);
+    at::Tensor flat = Gradients(config.rank(), 1, {2});
     if (config.rank() == 1) flat[kRowValues + 3] = std::numeric_limits<float>::quiet_NaN();
     rank.gradients.Average(flat, {rank.parameters[2]});
-    rank.gradients.Finish();
     EXPECT_FALSE(flat.narrow(0, kRowValues, kRowValues).isfinite().any().item<bool>());
     EXPECT_TRUE(flat.narrow(0, 0, kRowValues).isfinite().all().item<bool>());
-    const at::Tensor second = rank.gradients.rest();
-    EXPECT_TRUE(second.isfinite().all().item<bool>());
-    EXPECT_FALSE(second.equal(first));
-    if (config.rank() == 1) {
-      EXPECT_TRUE(second.narrow(0, offset + kRowValues, kRowValues)
-                      .equal(first.narrow(0, offset + kRowValues, kRowValues)));
-    }
+    EXPECT_TRUE(rank.Average(config.rank(), 1, {0, 1}).isfinite().all().item<bool>());
+    rank.gradients.Finish();
+    EXPECT_TRUE(rank.gradients.rest().equal(first));
     rank.gradients.BeginPass();
-    EXPECT_TRUE(rank.Average(config.rank(), 2, bucket).isfinite().all().item<bool>());
+    EXPECT_TRUE(rank.Average(config.rank(), 2, all).isfinite().all().item<bool>());
+  });
+}
+
+// A codec that fails after so many calls of AddDecoded.
+class FailingCodec : public CpuRowCodec {
+ public:
+  explicit FailingCodec(int calls) : calls_(calls) {}
+
+  void AddDecoded(RowFormat format, const RowCodes& codes, float factor, at::Tensor sum) override {
+    if (--calls_ < 0) throw CollectiveError("a test", "the result is lost");
+    CpuRowCodec::AddDecoded(format, codes, factor, sum);
+  }
+
+ private:
+  int calls_;
+};
+
+// Rank 0 loses the result, when rank 1 has it: rank 0 can take the step from there, and has nothing
+// to send of it but what the other ranks lack, too.
+TEST_P(QuantizedGradientsTest, WhatTheOthersHaveIsNotSentAgain) {
+  const Bucket all = {0, 1, 2};
+  RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
+    // A mean has four calls: two add both ranks' messages up, two read the sums.
+    FailingCodec codec(config.rank() == 0 ? 6 : 1000);
+    std::vector<at::Tensor> parameters;
+    QuantizedGradients gradients(codec, GetParam(), Rank::MakeParameters(&parameters));
+    gradients.SetGroup(&groups.all());
+    Model model(GetParam(), 2);
+    at::Tensor before;
+    for (int round = 0; round < 2; ++round) {
+      before = model.RestOf(config.rank());
+      model.Average(round, all);
+      gradients.BeginPass();
+      at::Tensor flat = Gradients(config.rank(), round, all);
+      if (round == 1 && config.rank() == 0) {
+        EXPECT_THROW(gradients.Average(flat, parameters), CollectiveError);
+      } else {
+        gradients.Average(flat, parameters);
+        gradients.Finish();
+      }
+    }
+    EXPECT_TRUE(gradients.rest_if_sent().equal(model.RestOf(config.rank())));
+    EXPECT_TRUE(gradients.rest_if_repeated().equal(before));
+    EXPECT_FALSE(before.equal(model.RestOf(config.rank())));
   });
 }
 
@@ -252,6 +291,7 @@ TEST_P(QuantizedGradientsTest, AfterAFailureTheStepsOtherMeansFailToo) {
     EXPECT_THROW(rank.Average(config.rank(), 0, {0}), CollectiveError);
     EXPECT_THROW(rank.Average(config.rank(), 0, {1}), CollectiveError);
     EXPECT_FALSE(rank.gradients.rest().any().item<bool>());
+    EXPECT_FALSE(rank.gradients.rest_if_repeated().any().item<bool>());
   });
 }
 

@@ -207,8 +207,9 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   }
   const int64_t sent = averager.Average(mean);
   if ((mean.before_applying || outer != nullptr) && on_applied) on_applied();
-  // A quantised mean is the level's reference already.
-  levels.SetReferences(RangeOf(group), outer != nullptr ? std::nullopt : level);
+  // A quantised mean is the level's reference already, if that is what the weights hold.
+  const bool refers = outer == nullptr && !averager.rounds();
+  levels.SetReferences(RangeOf(group), refers ? level : std::nullopt);
   Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;
 }
@@ -411,8 +412,8 @@ StrategyMemory Strategy::Memory() const {
   memory.mean_step = parts_->mean_step;
   memory.levels = parts_->levels.Memory();
   if (parts_->quantized_gradients != nullptr) {
-    memory.gradient_rest = parts_->quantized_gradients->rest();
-    memory.gradient_rest_before = parts_->quantized_gradients->rest_before();
+    memory.gradient_rest = parts_->quantized_gradients->rest_if_sent();
+    memory.gradient_rest_before = parts_->quantized_gradients->rest_if_repeated();
   }
   if (memory.mean.defined() && parts_->mean_outer >= 0) {
     memory.mean_outer = parts_->mean_outer;

@@ -56,9 +56,10 @@ struct StrategyMemory {
   at::Tensor mean_momentum;   // The momentum after that outer step.
   std::vector<Level> levels;  // Of the plan that was active.
   RankRange equal;            // Ranks that have become equal to this one since.
-  // What quantised gradients have still to send (quantized_gradients.h); undefined without.
+  // What quantised gradients have still to send (quantized_gradients.h) unless the latest step is
+  // repeated; undefined without.
   at::Tensor gradient_rest;
-  at::Tensor gradient_rest_before;  // Before the latest step's mean, if that may be repeated.
+  at::Tensor gradient_rest_before;  // If it is; undefined if it has sent nothing.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures
 };
 
