@@ -166,6 +166,8 @@ void CheckDropLast(const v1::JobSpec& spec, ProblemList& problems) {
         kKey,
         "is false beside model torchscript, of which nobody knows whether it trains on one "
         "sample, or none");
+  } else if (spec.model().has_compiled()) {
+    problems.Add(kKey, "is false beside model compiled, whose batches are all of one size");
   } else if (spec.cuda_graph()) {
     problems.Add(kKey, "is false beside cuda_graph, whose batches are all of one size");
   } else if (!spec.data().sources().empty() && spec.data().sources(0).weight() != 0) {

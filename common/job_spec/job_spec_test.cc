@@ -203,6 +203,8 @@ INSTANTIATE_TEST_SUITE_P(
         Rule{"KeepLastGraph",
              "data { drop_last: false } cuda_graph: true device: CUDA model { mlp {} }",
              "data.drop_last"},
+        Rule{"KeepLastCompiled", "data { drop_last: false } model { compiled { file: '/m.pt2' } }",
+             "data.drop_last"},
         Rule{"KeepLastShards", "data { drop_last: false } ranks: 4 shards: 2 model { llama {} }",
              "data.drop_last"},
         Rule{"Llama", "model { llama {} }", ""},
