@@ -360,15 +360,21 @@ absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& conf
     return absl::OkStatus();
   }
   std::vector<ReadTarget> targets;
+  std::vector<at::Tensor> kept;  // Of each target.
   for (const NamedTensor& one : state) {
     const std::string name = OwnName(one.name, config.rank());
     const ManifestTensor* const stored = reader.files().Find(name);
     // Of another arrangement of as many positions it has another size.
     if (stored != nullptr && stored->shape == one.tensor.sizes().vec()) {
-      targets.push_back({name, one.tensor});
+      targets.push_back({name, one.tensor.contiguous()});
+      kept.push_back(one.tensor);
     }
   }
-  return reader.Read(targets);
+  PACELINE_RETURN_IF_ERROR(reader.Read(targets));
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (!kept[i].is_contiguous()) kept[i].copy_(targets[i].tensor);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RestoreMomentum(StateReader& reader, const std::vector<NamedTensor>& momentum) {

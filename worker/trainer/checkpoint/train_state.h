@@ -12,6 +12,8 @@
 //   averager/level<i>/<residual>    own: what int8 averages have still to send
 //   averager/level<i>/momentum      own: of the outer steps of a level below the last
 //   averager/momentum/<parameter>   of the last level's outer steps: equal on all ranks
+//   averager/own/<parameter>        own: with a streamed outer step, the rank's parameters;
+//                                   model/<parameter> is then the point that all have in common
 //   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
 //   attached/<scope>/schema         own: what the tensors of this scope are (loop/attachments.h);

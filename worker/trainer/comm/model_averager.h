@@ -17,6 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -54,6 +55,13 @@ class ModelAverager {
 
   // The weights' current values, float [all of them]. Valid until the next call of a method.
   at::Tensor Flat();
+
+  // The parameters from `first` to before `end` as one float vector, a copy, and back. Without
+  // compensation.
+  at::Tensor Part(size_t first, size_t end) const;
+  void SetPart(size_t first, size_t end, const at::Tensor& values) const;
+  // Number of values of each parameter.
+  std::vector<int64_t> sizes() const;
 
   // The result of the latest mean: weights, after its outer step, then state, as one vector,
   // float or wider. Undefined before the first mean; valid until the next call of Average.

@@ -3,7 +3,7 @@
 // averages that send int8.
 //
 //   header | parameters, optimizer, buffers, random numbers | what is attached: schemas, tensors
-//          | levels: their sizes, references, residuals, momenta
+//          | levels: their sizes, references, residuals, momenta, what is given to an average
 //
 // Ranks run the same program, so an image made by one is read by another.
 //

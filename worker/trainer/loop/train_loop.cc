@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "absl/strings/match.h"
 #include "common/core/startup_steps.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
@@ -34,11 +35,25 @@ bool KeepsLedger(const TrainingParts& parts) {
   return parts.ledger != nullptr && member.rank % alike == 0;
 }
 
+// Puts `common`, one for each parameter or empty, in the place of the parameters, under all of
+// their names.
+void PutCommon(const std::vector<NamedTensor>& parameters, const std::vector<at::Tensor>& common,
+               std::vector<StateTensor>* state) {
+  for (size_t i = 0; i < common.size(); ++i) {
+    const void* const parameter = parameters[i].tensor.const_data_ptr();
+    for (StateTensor& one : *state) {
+      const bool is_of_model = absl::StartsWith(one.name, "model/");
+      if (is_of_model && one.tensor.const_data_ptr() == parameter) one.tensor = common[i];
+    }
+  }
+}
+
 // What a checkpoint has of this rank.
 std::vector<StateTensor> StateOf(const TrainingParts& parts, const Strategy& strategy) {
   Workload& workload = parts.workload;
   std::vector<StateTensor> state =
       CollectState(parts.config, workload.model(), workload.optimizer(), workload.attachments());
+  PutCommon(workload.model().parameters(), strategy.CommonParameters(), &state);
   for (const NamedTensor& one : strategy.State()) {
     state.push_back({one.name, one.tensor, /*own=*/true});
   }
@@ -154,7 +169,7 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
         break;
       case Stage::kStepped:
         stage_ = Stage::kBetween;
-        if (saves_.has_value()) saving_ = saves_->AfterStep(done, all_equal_);
+        if (saves_.has_value()) saving_ = saves_->AfterStep(done, can_save_);
         CopyStateIfDue(done);
         after_a_break_ = profiler_.AfterStep();
         PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
@@ -280,7 +295,7 @@ LocalStep::Hooks TrainLoop::MakeHooks() {
   LocalStep::Hooks hooks{[this] { CheckGeneration(parts_); },
                          [this](bool last) {
                            // The mean of all ranks then changes what is being copied.
-                           if (strategy_.is_regrouping()) BeforeChange();
+                           if (strategy_.changes_first()) BeforeChange();
                            strategy_.BeginForward(state_.position.step, last);
                          },
                          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
@@ -328,6 +343,9 @@ absl::Status TrainLoop::EndStep() {
   parts_.timer.EndStep(result);
   state_.is_open = false;
   all_equal_ = exchange.all_equal;
+  // Below, other ranks may have been ahead when they met, and do not come to this step again.
+  const bool is_new = state_.position.step > state_.furthest;
+  can_save_ = exchange.takes_average_up ? is_new : all_equal_;
   stage_ = Stage::kStepped;
   return absl::OkStatus();
 }
