@@ -161,6 +161,10 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
     always.push_back(
         Part("points and momenta of outer steps", parameters, 2 * kFloat * training.outer_levels));
   }
+  if (training.fragments > 0) {
+    always.push_back(Part("an average under way, of a fragment",
+                          std::ceil(parameters / training.fragments), 2 * kFloat));
+  }
   if (training.copies > 0) {
     always.push_back(Part("copies of the state, its own and another rank's", training.copies,
                           LlamaCopyBytes(training)));

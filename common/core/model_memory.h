@@ -27,7 +27,10 @@ struct LlamaTraining {
   bool gradients_stay = false;  // They are not freed before the next forward pass.
   int int8_levels = 0;   // Of the ladder: each has a reference and residuals of all parameters.
   int outer_levels = 0;  // Each has a point and a momentum of all parameters.
-  int copies = 0;        // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
+  // Of the level with a streamed outer step: an average under way has what the rank has given to it
+  // and their sum, each of a fragment. 0: there is none.
+  int fragments = 0;
+  int copies = 0;  // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
 };
 
 // A rank with recovery.copy_every_steps keeps so many copies in host memory: the newest that are

@@ -24,6 +24,12 @@ struct Change {
   v1::JobSpec spec;
 };
 
+void NoteOuter(const v1::Outer& outer, LlamaTraining* training) {
+  ++training->outer_levels;
+  const bool is_streamed = outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0;
+  if (is_streamed) training->fragments = std::max(1, outer.fragments());
+}
+
 LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const v1::Llama& llama = spec.model().llama();
   LlamaTraining training;
@@ -42,9 +48,11 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
     if (level.format() == v1::WIRE_FORMAT_INT8) ++training.int8_levels;
-    if (level.has_outer()) ++training.outer_levels;
+    if (level.has_outer()) NoteOuter(level.outer(), &training);
   }
-  if (spec.strategy().local_sgd().has_outer()) ++training.outer_levels;
+  if (spec.strategy().local_sgd().has_outer()) {
+    NoteOuter(spec.strategy().local_sgd().outer(), &training);
+  }
   const bool has_copies = spec.recovery().copy_every_steps() > 0;
   if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;

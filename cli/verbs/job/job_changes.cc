@@ -161,12 +161,14 @@ void AddJobLadder(CLI::App& parent, Program& program) {
   CLI::App* verb =
       parent.add_subcommand("ladder", "Show or change the ladder of a job, also while it trains");
   AddJob(*verb, flags->job);
-  auto* ladder = verb->add_option("LADDER", flags->ladder,
-                                  "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :int8 "
-                                  "if wanted, and with an outer "
-                                  "step :nesterov or :slowmo, such as 2:2,4:4,8:all or "
-                                  "500:all:nesterov/0.7/0.9; or synchronous: "
-                                  "none. Default: show the present one");
+  auto* ladder =
+      verb->add_option("LADDER", flags->ladder,
+                       "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :int8 "
+                       "if wanted, and with an outer "
+                       "step :nesterov or :slowmo, such as 2:2,4:4,8:all or "
+                       "500:all:nesterov/0.7/0.9 (streamed: "
+                       "500:all:nesterov/0.7/0.9/FRAGMENTS/DELAY/ALPHA); or synchronous: "
+                       "none. Default: show the present one");
   auto* wait = verb->add_flag("--wait", flags->wait, "Wait until all ranks have taken it up");
   wait->needs(ladder);
   AddRequestId(*verb, flags->request_id)->needs(ladder);
