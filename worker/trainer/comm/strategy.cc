@@ -151,15 +151,16 @@ void Strategy::Parts::AfterStreamedStep(int64_t step, const at::Tensor& loss,
   if (!sums.defined()) return;
   if (HasLosses(sums)) result->mean_loss = MeanLossOf(sums);
   TakeUpIfReady(next, sums, step + 1);
+  result->takes_average_up = !regroups;  // A new plan has another point.
 }
 
 void Strategy::Parts::CatchUp(int64_t step) {
   if (!std::exchange(catches_up, false)) return;
   stream->SendAgain();
+  if (!IsStreamed(step - 1)) return;
+  const std::function<void()> ignored = [] {};
   StepExchange unseen;
-  if (IsStreamed(step - 1))
-    AfterStreamedStep(
-        step - 1, at::Tensor(), [] {}, &unseen);
+  AfterStreamedStep(step - 1, at::Tensor(), ignored, &unseen);
 }
 
 // A rank that is not ready skips the exchange of versions, so either all make it or none does.
@@ -285,9 +286,7 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
     parts.bytes +=
         AllReduceBytes(static_cast<int64_t>(riders.nbytes()), parts.config.member.world_size);
   }
-  if (boundary && loss.defined()) {
-    result.mean_loss = MeanLossOf(riders);
-  }
+  if (boundary && loss.defined()) result.mean_loss = MeanLossOf(riders);
   if (boundary) parts.TakeUpIfReady(next, riders, step + 1);
   result.all_equal = parts.all_equal;
   result.bytes = std::exchange(parts.bytes, 0);

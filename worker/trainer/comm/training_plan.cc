@@ -143,7 +143,7 @@ absl::Status CheckLevel(const std::string& which, const PlanLevel& level, int wo
   if (level.outer.has_value() && !IsPossible(*level.outer)) {
     return absl::InvalidArgumentError(absl::StrCat(
         which, ": an outer step with learning rate ", level.outer->learning_rate, " and momentum ",
-        level.outer->momentum, ", ", level.outer->fragments, " fragments, delay ",
+        level.outer->momentum, " in ", level.outer->fragments, " fragments with delay ",
         level.outer->delay, " and alpha ", level.outer->alpha,
         " cannot be: the rate is above 0, momentum and alpha from 0 to below 1, fragments 1 and "
         "more, the delay 0 and more"));
