@@ -15,7 +15,7 @@ namespace {
 TrainingPlan Streamed() {
   TrainingPlan plan;
   plan.version = 1;
-  plan.levels = {{4, {4}}};
+  plan.levels.push_back({4, {4}});
   plan.levels[0].outer = OuterRule();
   plan.levels[0].outer->delay = 2;
   return plan;
