@@ -133,9 +133,9 @@ void Strategy::Parts::AverageMomentum() {
 }
 
 void Strategy::Parts::AfterStreamedStep(int64_t step, const at::Tensor& loss,
+                                        const std::shared_ptr<const BuiltPlan>& next,
                                         const std::function<void()>& on_average,
                                         StepExchange* result) {
-  const std::shared_ptr<const BuiltPlan> next = NewerPlan();
   if (stream->IsToBegin(step)) {
     on_average();
     const int64_t sent = stream->Begin(step, MakeRiders(next != nullptr, loss, device()));
@@ -160,7 +160,8 @@ void Strategy::Parts::CatchUp(int64_t step) {
   if (!IsStreamed(step - 1)) return;
   const std::function<void()> ignored = [] {};
   StepExchange unseen;
-  AfterStreamedStep(step - 1, at::Tensor(), ignored, &unseen);
+  // A new plan waits: it would change the step that has begun.
+  AfterStreamedStep(step - 1, at::Tensor(), nullptr, ignored, &unseen);
 }
 
 // A rank that is not ready skips the exchange of versions, so either all make it or none does.
@@ -258,7 +259,7 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
     result.gradient_group_size = parts.gradients.group()->size();
   }
   if (parts.IsStreamed(step)) {
-    parts.AfterStreamedStep(step, loss, on_average, &result);
+    parts.AfterStreamedStep(step, loss, parts.NewerPlan(), on_average, &result);
     result.all_equal = parts.all_equal;
     result.bytes = std::exchange(parts.bytes, 0);
     return result;

@@ -82,7 +82,9 @@ struct Strategy::Parts {
   void GiveExchangeWord(Group& word, const at::Tensor& riders);
   // The momentum of the last level, over all ranks.
   void AverageMomentum();
+  // `next`: a newer plan that this rank has prepared, or null.
   void AfterStreamedStep(int64_t step, const at::Tensor& loss,
+                         const std::shared_ptr<const BuiltPlan>& next,
                          const std::function<void()>& on_average, StepExchange* result);
   // The same before `step`, for the one before it, in case an earlier generation was cut off in it.
   void CatchUp(int64_t step);
@@ -91,7 +93,7 @@ struct Strategy::Parts {
     std::shared_ptr<const BuiltPlan> next = builder.newest();
     return next != nullptr && next->plan.version > active->plan.version ? next : nullptr;
   }
-  // Takes it up if all ranks do. `sums`: of their riders. Null: this rank has none.
+  // Takes it up if all ranks do. `sums`: of their riders. `next`: null if this rank has none.
   void TakeUpIfReady(const std::shared_ptr<const BuiltPlan>& next, const at::Tensor& sums,
                      int64_t first_step);
   void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);

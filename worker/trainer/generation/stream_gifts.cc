@@ -35,6 +35,7 @@ void AgreeOnStream(const Rendezvous& rendezvous, const std::vector<RendezvousRow
   for (const StreamAgreement::Gift& gift : agreement.gifts) {
     if (gift.from != me && gift.to != me) continue;
     const Fragment fragment = FragmentOf(rendezvous, agreement.newest);
+    if (fragment.values == 0) continue;
     const std::vector<at::Tensor> changed{
         level.reference.narrow(0, fragment.offset, fragment.values),
         level.momentum.narrow(0, fragment.offset, fragment.values)};
