@@ -2,11 +2,11 @@
 
 Two small trainings from several seeds: an MLP on the digits, told by the accuracy of the last
 evaluation, and a Llama (dim 64, 2 layers) on bytes of Python's sources, told by the mean loss of
-all ranks in the last steps. Gradients of two ranks travel as fp32, fp16 or bf16; parameters of
-four ranks with the ladder {2: 2, 4: 4} travel between the halves as fp32 or int8. Two ranks train
-with weights and state in bfloat16 (precision bf16_full); there the peer is bf16, whose weights are
-fp32. Each format runs from the same seeds, and thus over the same batches, as its peer. Its bound
-is the noise: the median of the peer, worsened by what lies between the peer's best and worst seed.
+all ranks in the last steps. Gradients of two ranks travel as fp32, fp16, bf16, int8 or fp8;
+parameters of four ranks with the ladder {2: 2, 4: 4} travel between the halves in these formats,
+too. Two ranks train with weights and state in bfloat16 (precision bf16_full); there the peer is
+bf16, whose weights are fp32. Each format runs from the same seeds, and thus over the same batches,
+as its peer. Its bound is the noise: the median of the peer, worsened by what lies between the peer's best and worst seed.
 """
 import argparse
 import dataclasses
@@ -43,12 +43,13 @@ class Exchange:
     peer: str = "FP32"  # The format that they are compared with.
 
 
-GRADIENTS = Exchange("gradients", 2, "gradient_format: WIRE_FORMAT_{format}", ("FP16", "BF16"))
+FORMATS = ("FP16", "BF16", "INT8", "FP8")
+GRADIENTS = Exchange("gradients", 2, "gradient_format: WIRE_FORMAT_{format}", FORMATS)
 PARAMETERS = Exchange(
     "parameters", 4,
     "strategy { hsgd { ladder { period: 2 size: 2 } "
     "ladder { period: 4 size: 4 format: WIRE_FORMAT_{format} } } gradient_group_size: 1 }",
-    ("INT8",))
+    FORMATS)
 TRAINING = Exchange("training", 2, "precision: {format}", ("BF16_FULL",), peer="BF16")
 
 

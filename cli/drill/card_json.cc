@@ -1,26 +1,15 @@
 #include "cli/drill/card_json.h"
 
 #include "absl/time/time.h"
+#include "cli/drill/core/judge.h"
 #include "nlohmann/json.hpp"
 
 namespace paceline {
 namespace {
 
-const char* WordOf(DrillVerdict verdict) {
-  switch (verdict) {
-    case DrillVerdict::kPassed:
-      return "passed";
-    case DrillVerdict::kFailed:
-      return "failed";
-    case DrillVerdict::kNotRehearsed:
-      break;
-  }
-  return "not rehearsed";
-}
-
 nlohmann::json JsonOf(const DrillFinding& finding) {
   nlohmann::json json = {{"check", finding.check},
-                         {"verdict", WordOf(finding.verdict)},
+                         {"verdict", VerdictWord(finding.verdict)},
                          {"found", finding.found},
                          {"mend", finding.mend},
                          {"job", finding.job}};

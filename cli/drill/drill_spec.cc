@@ -105,7 +105,8 @@ void AddFault(DrillFault fault, absl::Duration pace, const std::string& until_fi
       break;
   }
   if (pace <= absl::ZeroDuration()) return;
-  v1::Fault* sleep = AddChaos(spec, v1::SLEEP, /*rank=*/-1, /*step=*/2, spec->steps());
+  v1::Fault* sleep = AddChaos(spec, v1::SLEEP, /*rank=*/-1, kFirstPacedStep,
+                              PacedUntil(fault, spec->steps()) - kFirstPacedStep);
   sleep->set_seconds(absl::ToDoubleSeconds(pace));
   sleep->set_until_file(until_file);
 }

@@ -93,6 +93,16 @@ TEST(DrillSpecTest, AFaultHitsARankOnceAndNotItsSuccessor) {
   EXPECT_EQ(spec.chaos(0).generation(), 1);
 }
 
+TEST(DrillSpecTest, StepsAreHeldUpBeforeARankIsLostAndNotAfter) {
+  v1::JobSpec spec = DrillSpec(Session(), Changes());
+  AddFault(DrillFault::kKill, absl::Seconds(1), "/tmp/over", &spec);
+  ASSERT_EQ(spec.chaos_size(), 2);
+  EXPECT_EQ(spec.chaos(1).kind(), v1::SLEEP);
+  EXPECT_EQ(spec.chaos(1).step(), 2);
+  EXPECT_EQ(spec.chaos(1).step() + spec.chaos(1).steps(), spec.chaos(0).step());
+  EXPECT_EQ(spec.chaos(1).until_file(), "/tmp/over");
+}
+
 TEST(DrillSpecTest, AFullDiskHasSomethingToSave) {
   v1::JobSpec session = Session();
   session.mutable_checkpoint()->set_every_s(0);

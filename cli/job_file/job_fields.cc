@@ -55,6 +55,17 @@ KeyField FindKeyField(const Descriptor& group, const std::string& key) {
   return {};
 }
 
+KeyField FindKeyField(const Message& group, const std::string& key) {
+  const FieldDescriptor* chosen = ChosenMember(group);
+  KeyField other;
+  for (const KeyField& found : KeyFields(*group.GetDescriptor())) {
+    if (found.name() != key) continue;
+    if (found.member == nullptr || found.member == chosen) return found;
+    if (other.member == nullptr) other = found;
+  }
+  return other;
+}
+
 const FieldDescriptor* ChosenMember(const Message& group) {
   const OneofDescriptor* choice = ChoiceOf(*group.GetDescriptor());
   if (choice == nullptr) return nullptr;

@@ -36,6 +36,9 @@ std::vector<KeyField> KeyFields(const google::protobuf::Descriptor& group);
 // Of a key with two forms, that of a single value.
 KeyField FindKeyField(const google::protobuf::Descriptor& group, const std::string& key);
 
+// The same in this group: of a key that several members of its choice have, that of the chosen one.
+KeyField FindKeyField(const google::protobuf::Message& group, const std::string& key);
+
 // The choice of a group, or null.
 const google::protobuf::OneofDescriptor* ChoiceOf(const google::protobuf::Descriptor& group);
 

@@ -167,7 +167,7 @@ void JobFileParser::ParseGroups(const YAML::Node& node, const std::string& path,
 void JobFileParser::ParseKey(const JobKey& key, const std::string& path, const YAML::Node& value,
                              Message* group) {
   const std::string name = path.substr(path.rfind('.') + 1);
-  const KeyField field = FindKeyField(*group->GetDescriptor(), name);
+  const KeyField field = FindKeyField(*group, name);
   Message* holder = Holder(field, path, group);
   if (holder == nullptr) return;
   const FieldDescriptor* list = field.field == nullptr ? nullptr : ListFormOf(*field.field);
@@ -239,7 +239,11 @@ Message* JobFileParser::Holder(const KeyField& field, const std::string& path, M
   // A missing or wrong kind is told by itself.
   const std::string& otherwise = FindJobKey(kind)->default_kind;
   if (chosen == nullptr && (otherwise.empty() || broken_.count(kind) > 0)) return nullptr;
-  TellAt(path, StrCat("belongs to kind ", field.member->name(), "; the kind is ",
+  std::vector<std::string> kinds;
+  for (const KeyField& one : KeyFields(*group->GetDescriptor())) {
+    if (one.name() == field.name() && one.member != nullptr) kinds.push_back(one.member->name());
+  }
+  TellAt(path, StrCat("belongs to kind ", absl::StrJoin(kinds, " or "), "; the kind is ",
                       chosen == nullptr ? otherwise : chosen->name()));
   return nullptr;
 }

@@ -109,6 +109,16 @@ TEST(JobFileTest, ReadsALlamaAndALadder) {
   EXPECT_EQ(strategy.hsgd().ladder(2).outer().momentum(), 0.8);
 }
 
+TEST(JobFileTest, AKeyOfTwoKindsIsThatOfTheKind) {
+  const JobFile file = ParseJobFile(WithModel("model: {file: m.pt2, kind: compiled}\n"), "/jobs");
+  for (const FileProblem& problem : file.problems) ADD_FAILURE() << problem.message;
+  EXPECT_EQ(file.spec.model().compiled().file(), "/jobs/m.pt2");
+  const JobFile other = ParseJobFile(WithModel("model: {kind: mlp, file: m.pt2}\n"), "/jobs");
+  ASSERT_EQ(other.problems.size(), 1U);
+  EXPECT_THAT(other.problems[0].message,
+              HasSubstr("belongs to kind torchscript or compiled; the kind is mlp"));
+}
+
 TEST(JobFileTest, ReadsWhatStepsDo) {
   const JobFile file = ParseJobFile(
       WithModel(

@@ -130,7 +130,7 @@ void EmitList(const Message& holder, const FieldDescriptor& field, const std::st
 
 void EmitKey(const Message& group, const std::string& path, const std::string& name,
              ShownKeys shown, YAML::Emitter* out) {
-  const KeyField key = FindKeyField(*group.GetDescriptor(), name);
+  const KeyField key = FindKeyField(group, name);
   const std::string full = path.empty() ? name : path + "." + name;
   const FieldDescriptor* chosen = ChosenMember(group);
   if (key.choice != nullptr) {

@@ -27,7 +27,7 @@ placement: {labels: {kind: new, "zone 1": "7"}, nodes: [a, "b c"], exclude_nodes
             same: rack, ranks_per_node: 1, replica: require}
 )",
            R"(model: {kind: resnet18, sync_batchnorm: true}
-data: {train: t}
+data: {train: t, drop_last: false}
 optimizer: {kind: sgd, learning_rate: 0.1}
 allow_chaos: true
 chaos: [{kind: sleep, seconds: 0.30000000000000004}, {kind: exit, step: 3, rank: -1},
@@ -66,6 +66,10 @@ startup_timeout_s: 1000
 peak_flops: 1e12
 flops_per_sample: 2.5e9
 count_flops: false
+)",
+           R"(model: {kind: compiled, file: m.pt2}
+data: {train: t}
+optimizer: {kind: sgd, learning_rate: 0.1}
 )",
            R"(model: llama
 data: {train: t}

@@ -139,8 +139,8 @@ double LlamaCopyBytes(const LlamaTraining& training) {
   double bytes = ValueBytes(training) * (1 + training.optimizer_values);
   if (training.bf16_weights) bytes += kBfloat16;
   // A level that has both keeps point and reference once.
-  const int level_floats = kLevelFloats * training.int8_levels + training.outer_levels +
-                           std::max(0, training.outer_levels - training.int8_levels);
+  const int level_floats = kLevelFloats * training.quantized_levels + training.outer_levels +
+                           std::max(0, training.outer_levels - training.quantized_levels);
   bytes += kFloat * level_floats;
   return ParametersOfRank(training) * bytes;
 }

@@ -25,7 +25,8 @@ struct LlamaTraining {
   bool checkpoint_activations = false;
   int optimizer_values = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;  // They are not freed before the next forward pass.
-  int int8_levels = 0;   // Of the ladder: each has a reference and residuals of all parameters.
+  // Of the ladder, in formats below fp32: each has a reference and residuals of all parameters.
+  int quantized_levels = 0;
   int outer_levels = 0;  // Each has a point and a momentum of all parameters.
   // Of the level with a streamed outer step: an average under way has what the rank has given to it
   // and their sum, each of a fragment. 0: there is none.
@@ -37,8 +38,8 @@ struct LlamaTraining {
 // complete and the next ones, its own and another rank's.
 inline constexpr int kCopiesKept = 4;
 
-// Bytes of one copy, at least: of what the rank updates, and of what its int8 levels and its outer
-// steps have.
+// Bytes of one copy, at least: of what the rank updates, and of what its quantised levels and its
+// outer steps have.
 double LlamaCopyBytes(const LlamaTraining& training);
 
 // One kind of state or activations.

@@ -55,8 +55,13 @@ TEST(ModelMemoryTest, Bfloat16WeightsAndTheirCompensation) {
               ElementsAre("parameters, bfloat16", "compensation of their rounding, bfloat16",
                           "optimizer state", "gradients, bfloat16"));
   // Without the gradients; two floats for the level.
-  training.int8_levels = 1;
+  training.quantized_levels = 1;
   EXPECT_EQ(LlamaCopyBytes(training), 8'030'261'248.0 * (8 + 8));
+  // Point and momentum are floats; a copy has the point as the reference of int8.
+  LlamaTraining outer = training;
+  outer.outer_levels = 1;
+  EXPECT_EQ(LlamaCopyBytes(outer), 8'030'261'248.0 * (8 + 12));
+  EXPECT_EQ(TotalBytes(LlamaMemory(outer)), 80'302'612'480 + 8 * 8'030'261'248);
   // Nothing is cast for the forward pass.
   training.checkpoint_activations = false;
   training.gradients_stay = true;

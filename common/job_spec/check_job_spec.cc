@@ -84,13 +84,6 @@ void CheckExport(const std::string& file, ProblemList& problems) {
                                       "\"; allowed is a file whose name ends in .safetensors"));
 }
 
-void CheckGradientFormat(const v1::JobSpec& spec, ProblemList& problems) {
-  if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream()) {
-    problems.Add("gradient_format",
-                 "is int8, a format of parameters only; allowed is fp32, fp16, bf16");
-  }
-}
-
 void CheckCudaGraph(const v1::JobSpec& spec, ProblemList& problems) {
   if (!spec.cuda_graph()) return;
   std::vector<std::string> wanted;
@@ -114,6 +107,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   const bool built_in = spec.command().empty();
   if (built_in) {
     CheckModel(spec.model(), problems);
+    CheckCompiled(spec, problems);
     CheckData(spec.data(), problems);
   }
   if (spec.steps() == 0) {
@@ -123,6 +117,7 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
     CheckOptimizer(spec.optimizer(), problems);
     CheckSchedule(spec.schedule(), spec.steps(), problems);
     CheckRankScale(spec, problems);
+    CheckDropLast(spec, problems);
     CheckEvaluation(spec, problems);
   }
   CheckCheckpoint(spec, problems);
@@ -130,13 +125,8 @@ void CheckTraining(const v1::JobSpec& spec, ProblemList& problems) {
   CheckShards(spec, problems);
   CheckStrategy(spec, problems);
   CheckSlipstream(spec, problems);
-  if (spec.model().resnet18().sync_batchnorm() && !spec.strategy().has_ddp()) {
-    problems.Add("model.resnet18.sync_batchnorm",
-                 "is true beside a strategy whose ranks do not wait for each other at every step; "
-                 "it needs strategy ddp");
-  }
+  CheckSyncBatchNorm(spec, problems);
   CheckExport(spec.export_final(), problems);
-  CheckGradientFormat(spec, problems);
   CheckTimeouts(spec, problems);
   if (!built_in) return;
   CheckCudaGraph(spec, problems);

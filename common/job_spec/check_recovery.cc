@@ -94,11 +94,6 @@ void CheckGrowth(const v1::JobSpec& spec, ProblemList& problems) {
                               " beside strategy slipstream or auto, whose ranks cannot be given "
                               "back between two steps; it needs strategy ddp, local_sgd or hsgd"));
   }
-  if (spec.placement().ranks_per_node() > 0) {
-    problems.Add(kKey, StrCat("is ", most,
-                              " beside placement.ranks_per_node, which fixes how many "
-                              "ranks each node runs; give one of them"));
-  }
   if (most == ranks || spec.recovery().batch() != v1::KEEP_GLOBAL_BATCH ||
       spec.batch_per_rank() < 1 || spec.accumulation_steps() < 1) {
     return;

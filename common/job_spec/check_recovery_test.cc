@@ -152,9 +152,6 @@ TEST(CheckRecoveryTest, JobThatMayGrowHasANumberOfRanksToGrowTo) {
   EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 8 " + by_rank +
                        "} strategy { slipstream {} }"),
               ElementsAre(StartsWith("recovery.max_ranks is 8 beside strategy slipstream")));
-  EXPECT_THAT(Problems("recovery { max_failures: 1 max_ranks: 8 " + by_rank +
-                       "} placement { ranks_per_node: 2 }"),
-              ElementsAre(StartsWith("recovery.max_ranks is 8 beside placement.ranks_per_node")));
 }
 
 TEST(CheckRankScaleTest, LearningRateFollowsRanksOnlyWhereTheyShareStepsAndKeepTheirBatch) {

@@ -15,6 +15,8 @@ const char* KindOf(const v1::Model& model) {
       return "mlp";
     case v1::Model::kTorchscript:
       return "torchscript";
+    case v1::Model::kCompiled:
+      return "compiled";
     default:
       return "llama";
   }

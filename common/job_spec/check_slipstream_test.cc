@@ -108,6 +108,14 @@ TEST(CheckSlipstreamTest, StateIsAveragedWhereAllStop) {
                           "free"));
 }
 
+TEST(CheckSlipstreamTest, Fp8IsNone) {
+  EXPECT_THAT(
+      Problems(Spec("slipstream { mode: SLIPSTREAM_FREE }", "gradient_format: WIRE_FORMAT_FP8")),
+      ElementsAre("gradient_format is fp8; strategy slipstream sends fp32 or int8"));
+  EXPECT_THAT(Problems(Spec("auto {}", "gradient_format: WIRE_FORMAT_INT8")),
+              ElementsAre("gradient_format is int8; strategy auto sends fp32 only"));
+}
+
 TEST(CheckSlipstreamTest, Int8IsAFormatOfUpdates) {
   constexpr char kInt8[] = "gradient_format: WIRE_FORMAT_INT8";
   for (const char* const mode : {"FREE", "PAUSE"}) {

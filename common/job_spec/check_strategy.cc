@@ -40,6 +40,14 @@ bool IsStreamed(const v1::Outer& outer) {
   return outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0;
 }
 
+// What of its level or job keeps an outer step from being streamed; empty: nothing.
+std::string WhyNotStreamed(v1::WireFormat format, int shards) {
+  if (format > v1::WIRE_FORMAT_FP32) {
+    return StrCat("the format is ", EnumName(*v1::WireFormat_descriptor(), format));
+  }
+  return shards > 1 ? "the job has shards" : "";
+}
+
 // What the keys of a streamed outer step need of its level. `period`: 0 if it is not known.
 void CheckStream(const v1::Outer& outer, int64_t period, const std::string& field,
                  ProblemList& problems) {
@@ -63,7 +71,7 @@ class LadderCheck {
   // replicas.
   LadderCheck(int ranks, int shards, std::string field, ProblemList& problems)
       : ranks_(ReplicasOf(ranks, shards)),
-        sharded_(shards > 1),
+        shards_(shards),
         noun_(shards > 1 ? "replicas" : "ranks"),
         field_(std::move(field)),
         problems_(problems) {}
@@ -75,7 +83,6 @@ class LadderCheck {
       last_ = i + 1 == ladder.size();
       CheckPeriod(ladder[i].period());
       CheckGroup(ladder[i]);
-      CheckFormat(ladder[i].format(), ladder[i].has_outer());
       if (!ladder[i].has_outer()) continue;
       CheckOuter(ladder[i].outer(), last_ ? ranks_ : ladder[i].size(), at_ + "outer", problems_);
       if (IsStreamed(ladder[i].outer())) CheckStreamed(ladder[i]);
@@ -146,27 +153,10 @@ class LadderCheck {
     }
   }
 
-  void CheckFormat(v1::WireFormat format, bool has_outer) {
-    if (format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16) {
-      problems_.Add(at_ + "format", StrCat("is ", EnumName(*v1::WireFormat_descriptor(), format),
-                                           ", a format of gradients only; allowed is fp32, and "
-                                           "int8 above the first level"));
-    } else if (format == v1::WIRE_FORMAT_INT8 && first_ && !has_outer) {
-      problems_.Add(at_ + "format",
-                    "is int8 in the first level; allowed is fp32, and int8 above it or with outer");
-    }
-  }
-
   void CheckStreamed(const v1::LadderLevel& level) {
     const std::string field = at_ + "outer";
-    std::string why;
-    if (!first_ || !last_) {
-      why = "the ladder has several levels";
-    } else if (level.format() == v1::WIRE_FORMAT_INT8) {
-      why = "the level's format is int8";
-    } else if (sharded_) {
-      why = "the job has shards";
-    }
+    std::string why = WhyNotStreamed(level.format(), shards_);
+    if (!first_ || !last_) why = "the ladder has several levels";
     if (!why.empty()) {
       problems_.Add(field, StrCat("has ", kStreamKeys, ", but ", why,
                                   ": leave these out, or give one level of fp32 without shards"));
@@ -182,7 +172,7 @@ class LadderCheck {
   }
 
   const int ranks_;  // Or replicas.
-  const bool sharded_;
+  const int shards_;
   const char* const noun_;
   const std::string field_;
   ProblemList& problems_;
@@ -205,6 +195,23 @@ void CheckAroundStream(const v1::JobSpec& spec, ProblemList& problems) {
   }
   if (spec.precision() == v1::BF16_FULL) {
     problems.Add("precision", StrCat("is bf16_full", why, "bf16"));
+  }
+}
+
+// `ranks`: 0 if it is not known.
+void CheckOuterOfLocalSgd(const v1::JobSpec& spec, int ranks, ProblemList& problems) {
+  const std::string field = "strategy.local_sgd.outer";
+  const v1::LocalSgd& local_sgd = spec.strategy().local_sgd();
+  const v1::Outer& outer = local_sgd.outer();
+  CheckOuter(outer, ReplicasOf(ranks, spec.shards()), field, problems);
+  if (!IsStreamed(outer)) return;
+  const std::string why = WhyNotStreamed(local_sgd.format(), spec.shards());
+  if (!why.empty()) {
+    problems.Add(field, StrCat("has ", kStreamKeys, ", but ", why,
+                               ": leave these out, or give fp32 without shards"));
+  } else {
+    CheckStream(outer, problems.Tells("strategy.local_sgd.period") ? 0 : local_sgd.period(), field,
+                problems);
   }
 }
 
@@ -309,19 +316,7 @@ void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems) {
   }
   const int ranks = problems.Tells("ranks") ? 0 : spec.ranks();
   const int shards = spec.shards();
-  if (strategy.local_sgd().has_outer()) {
-    const v1::Outer& outer = strategy.local_sgd().outer();
-    const std::string field = "strategy.local_sgd.outer";
-    CheckOuter(outer, ReplicasOf(ranks, shards), field, problems);
-    if (IsStreamed(outer) && shards > 1) {
-      problems.Add(field, StrCat("has ", kStreamKeys,
-                                 ", but the job has shards: leave these or the shards out"));
-    } else if (IsStreamed(outer)) {
-      CheckStream(outer,
-                  problems.Tells("strategy.local_sgd.period") ? 0 : strategy.local_sgd().period(),
-                  field, problems);
-    }
-  }
+  if (strategy.local_sgd().has_outer()) CheckOuterOfLocalSgd(spec, ranks, problems);
   const Ladder& ladder = strategy.hsgd().ladder();
   if (IsStreamed(strategy.local_sgd().outer()) ||
       std::any_of(ladder.begin(), ladder.end(),
@@ -360,18 +355,18 @@ void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   if (is_auto && spec.device() == v1::CUDA) {
     problems.Add("device", "is cuda; strategy auto runs on cpu only: name ddp or slipstream");
   }
-  if (spec.gradient_format() == v1::WIRE_FORMAT_FP16 ||
-      spec.gradient_format() == v1::WIRE_FORMAT_BF16) {
+  const bool is_int8 = spec.gradient_format() == v1::WIRE_FORMAT_INT8;
+  if (spec.gradient_format() > v1::WIRE_FORMAT_FP32 && (is_auto || !is_int8) &&
+      !problems.Tells("gradient_format")) {
     problems.Add("gradient_format",
                  StrCat("is ", EnumName(*v1::WireFormat_descriptor(), spec.gradient_format()), "; ",
                         name, is_auto ? " sends fp32 only" : " sends fp32 or int8"));
   }
-  if (!is_auto && spec.gradient_format() == v1::WIRE_FORMAT_INT8 && spec.device() == v1::CUDA) {
+  if (!is_auto && is_int8 && spec.device() == v1::CUDA) {
     problems.Add("gradient_format", "is int8; on cuda strategy slipstream sends fp32 only");
   }
   const v1::SlipstreamMode mode = spec.strategy().slipstream().mode();
-  if (spec.gradient_format() == v1::WIRE_FORMAT_INT8 &&
-      (mode == v1::SLIPSTREAM_DROP || mode == v1::SLIPSTREAM_SYNC)) {
+  if (is_int8 && (mode == v1::SLIPSTREAM_DROP || mode == v1::SLIPSTREAM_SYNC)) {
     problems.Add("strategy.slipstream.mode",
                  StrCat("is ", EnumName(*v1::SlipstreamMode_descriptor(), mode),
                         ", which sends gradients; gradient_format int8 is one of updates and needs "

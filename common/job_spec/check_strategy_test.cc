@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "common/job_spec/job_spec.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -74,9 +76,12 @@ INSTANTIATE_TEST_SUITE_P(
             {"period: 2 size: 2", "period: 4 level: SCOPE_NODE", "period: 8 level: SCOPE_ALL"},
             {}},
         LadderCase{"Formats",
-                   {"period: 2 size: 2 format: WIRE_FORMAT_FP32",
-                    "period: 8 size: 8 format: WIRE_FORMAT_INT8"},
-                   {}}),
+                   {"period: 1 size: 1 format: WIRE_FORMAT_FP32",
+                    "period: 2 size: 2 format: WIRE_FORMAT_FP16",
+                    "period: 4 size: 4 format: WIRE_FORMAT_BF16",
+                    "period: 8 size: 8 format: WIRE_FORMAT_FP8"},
+                   {}},
+        LadderCase{"Int8First", {"period: 8 size: 8 format: WIRE_FORMAT_INT8"}, {}}),
     Name);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -164,23 +169,11 @@ INSTANTIATE_TEST_SUITE_P(
 
 INSTANTIATE_TEST_SUITE_P(
     Formats, LadderTest,
-    ::testing::Values(
-        LadderCase{"Fp16",
-                   {"period: 8 size: 8 format: WIRE_FORMAT_FP16"},
-                   {"ladder[0].format is fp16, a format of gradients only; allowed is fp32, and "
-                    "int8 above the first level"}},
-        LadderCase{"Bf16",
-                   {"period: 8 size: 8 format: WIRE_FORMAT_BF16"},
-                   {"ladder[0].format is bf16, a format of gradients only; allowed is fp32, and "
-                    "int8 above the first level"}},
-        LadderCase{"Int8First",
-                   {"period: 8 size: 8 format: WIRE_FORMAT_INT8"},
-                   {"ladder[0].format is int8 in the first level; allowed is fp32, and int8 above "
-                    "it or with outer"}},
-        LadderCase{"Unknown",
-                   {"period: 8 size: 8 format: 9"},
-                   {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
-                    "int8"}}),
+    ::testing::Values(LadderCase{
+        "Unknown",
+        {"period: 8 size: 8 format: 9"},
+        {"ladder[0].format is the unknown number 9; allowed is fp32, fp16, bf16, "
+         "int8, fp8"}}),
     Name);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -188,12 +181,10 @@ INSTANTIATE_TEST_SUITE_P(
     ::testing::Values(
         LadderCase{"NoLevels", {}, {}},
         LadderCase{"AllProblemsAtOnce",
-                   {"period: 0 size: 2", "period: 4 size: 3 format: WIRE_FORMAT_FP16", kAll},
+                   {"period: 0 size: 2", "period: 4 size: 3", kAll},
                    {"ladder[0].period is missing or 0; give the steps between two means, 1 or more",
                     "ladder[1].size is 3; allowed are multiples of the size before it (2) that are "
-                    "above it",
-                    "ladder[1].format is fp16, a format of gradients only; allowed is fp32, and "
-                    "int8 above the first level"}}),
+                    "above it"}}),
     Name);
 
 TEST(StrategyTest, SoundOnesHaveNoProblems) {
@@ -201,6 +192,7 @@ TEST(StrategyTest, SoundOnesHaveNoProblems) {
        {"", "ddp {}", "local_sgd { period: 1 }", "local_sgd { period: 4 } warmup_steps: 13",
         "local_sgd { period: 4 } gradient_group_size: 1",
         "local_sgd { period: 4 } gradient_group_size: 8",
+        "local_sgd { period: 4 format: WIRE_FORMAT_FP8 }",
         "local_sgd { period: 4 } optimizer_state: OPTIMIZER_STATE_AVERAGE"}) {
     EXPECT_THAT(Problems(strategy), IsEmpty()) << strategy;
   }
@@ -212,6 +204,9 @@ TEST(StrategyTest, LocalSgdNeedsAPeriod) {
                           "or more"));
   EXPECT_THAT(Problems("local_sgd { period: -1 }"),
               ElementsAre("local_sgd.period is -1; allowed is 1 and more"));
+  EXPECT_THAT(Problems("local_sgd { period: 1 format: 9 }"),
+              ElementsAre("local_sgd.format is the unknown number 9; allowed is fp32, fp16, bf16, "
+                          "int8, fp8"));
 }
 
 TEST(StrategyTest, OuterStepsHaveAKindAndPossibleNumbers) {
@@ -273,9 +268,16 @@ TEST(StrategyTest, StreamedOuterStepsAreAlone) {
   const std::string streamed = "outer { kind: OUTER_NESTEROV fragments: 2 } ";
   const std::string rest = ": leave these out, or give one level of fp32 without shards";
   const std::string keys = "hsgd.ladder[0].outer has fragments, delay or alpha, but ";
-  EXPECT_THAT(
-      Problems("hsgd { ladder { period: 8 size: 8 format: WIRE_FORMAT_INT8 " + streamed + "} }"),
-      ElementsAre(keys + "the level's format is int8" + rest));
+  for (const char* const format : {"int8", "fp8", "fp16", "bf16"}) {
+    const std::string given =
+        absl::StrCat("format: WIRE_FORMAT_", absl::AsciiStrToUpper(format), " ");
+    EXPECT_THAT(Problems("hsgd { ladder { period: 8 size: 8 " + given + streamed + "} }"),
+                ElementsAre(absl::StrCat(keys, "the format is ", format, rest)));
+    EXPECT_THAT(Problems("local_sgd { period: 8 " + given + streamed + "}"),
+                ElementsAre(absl::StrCat(
+                    "local_sgd.outer has fragments, delay or alpha, but the format is ", format,
+                    ": leave these out, or give fp32 without shards")));
+  }
   EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 2 " + streamed +
                        "} ladder { period: 8 size: 8 } }"),
               ElementsAre(keys + "the ladder has several levels" + rest));
@@ -284,6 +286,10 @@ TEST(StrategyTest, StreamedOuterStepsAreAlone) {
   EXPECT_THAT(Problems(sound + "optimizer_state: OPTIMIZER_STATE_LOCAL"), IsEmpty());
   v1::JobSpec spec = SpecWith(sound);
   EXPECT_THAT(CheckJobSpec(spec), IsEmpty());
+  spec.set_precision(v1::BF16_FULL);
+  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].field, "precision");
   v1::Hsgd hsgd = spec.strategy().hsgd();
   EXPECT_THAT(CheckLadder(hsgd.ladder(), 8, 1, "ladder"), IsEmpty());
   hsgd.mutable_ladder(0)->set_size(4);

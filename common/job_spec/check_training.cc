@@ -1,9 +1,12 @@
 // What is trained, on what, and by which steps.
 #include <cstddef>
+#include <limits>
 #include <set>
 #include <string>
 
+#include "absl/strings/match.h"
 #include "absl/strings/str_cat.h"
+#include "common/core/compiled_files.h"
 #include "common/job_spec/enum_name.h"
 #include "common/job_spec/problem_list.h"
 
@@ -93,15 +96,40 @@ void CheckSources(const v1::Data& data, ProblemList& problems) {
 
 void CheckModel(const v1::Model& model, ProblemList& problems) {
   if (model.kind_case() == v1::Model::KIND_NOT_SET) {
-    problems.Add("model.kind", "is missing; allowed is resnet18, mlp, llama, torchscript");
+    problems.Add("model.kind",
+                 "is missing; allowed is resnet18, mlp, llama, torchscript, compiled");
   }
   if (model.has_llama()) CheckLlama(model.llama(), problems);
   if (model.has_torchscript() && model.torchscript().file().empty()) {
     problems.Add("model.torchscript.file", "is missing; give the file of the scripted module");
   }
+  const std::string& compiled = model.compiled().file();
+  if (model.has_compiled() && !absl::EndsWith(compiled, kCompiledSuffix)) {
+    problems.Add("model.compiled.file",
+                 compiled.empty() ? "is missing; give the file that python -m paceline.export wrote"
+                                  : StrCat("does not end in ", kCompiledSuffix,
+                                           "; give the file that python -m paceline.export wrote"));
+  }
+}
+
+void CheckCompiled(const v1::JobSpec& spec, ProblemList& problems) {
+  if (!spec.model().has_compiled()) return;
+  if (!problems.Tells("precision") && spec.precision() != v1::FP32) {
+    problems.Add("precision", StrCat("is ", EnumName(*v1::Precision_descriptor(), spec.precision()),
+                                     " beside model compiled, which computes as it was exported; "
+                                     "leave it out, and export with --precision bf16"));
+  }
+  if (spec.device() == v1::CUDA) {
+    problems.Add(
+        "device",
+        "is cuda beside model compiled, which runs on CPUs only so far; give cpu, or train "
+        "a torchscript model or a session");
+  }
 }
 
 int LeastSamples(const v1::Model& model) {
+  // Compiled for one number of samples.
+  if (model.has_compiled()) return std::numeric_limits<int>::max();
   // What is in a module, nobody knows before it runs.
   return model.has_resnet18() || model.has_torchscript() ? 2 : 1;
 }
@@ -122,6 +150,40 @@ void CheckData(const v1::Data& data, ProblemList& problems) {
                  "is given beside a list; give each file of data.train its hash instead");
   }
   CheckSources(data, problems);
+}
+
+void CheckDropLast(const v1::JobSpec& spec, ProblemList& problems) {
+  constexpr char kKey[] = "data.drop_last";
+  if (spec.data().drop_last()) return;
+  if (!spec.strategy().has_ddp()) {
+    problems.Add(kKey,
+                 "is false beside a strategy in which the gradients of all ranks are not averaged "
+                 "at each step: some would train on no samples; it needs strategy ddp");
+  } else if (spec.shards() > 1) {
+    problems.Add(kKey, "is false beside shards, whose ranks need as many samples each");
+  } else if (spec.model().has_torchscript()) {
+    problems.Add(
+        kKey,
+        "is false beside model torchscript, of which nobody knows whether it trains on one "
+        "sample, or none");
+  } else if (spec.cuda_graph()) {
+    problems.Add(kKey, "is false beside cuda_graph, whose batches are all of one size");
+  } else if (!spec.data().sources().empty() && spec.data().sources(0).weight() != 0) {
+    problems.Add(kKey,
+                 "is false beside files with weights, which are a mixture without an end: leave "
+                 "one of the two out");
+  }
+}
+
+void CheckSyncBatchNorm(const v1::JobSpec& spec, ProblemList& problems) {
+  const v1::Strategy& strategy = spec.strategy();
+  if (!spec.model().resnet18().sync_batchnorm() || strategy.has_ddp()) return;
+  const bool has_groups = strategy.has_hsgd() || strategy.has_local_sgd();
+  if (has_groups && strategy.gradient_group_size() > 1) return;
+  problems.Add("model.resnet18.sync_batchnorm",
+               StrCat("is true beside a strategy whose ranks do not wait for each other at every "
+                      "step; it needs strategy ddp",
+                      has_groups ? ", or a strategy.gradient_group_size of 2 and more" : ""));
 }
 
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems) {

@@ -205,7 +205,8 @@ TEST(SessionSpecTest, WhatTheEngineIsToldIsChecked) {
   EXPECT_THAT(Fields(Session("chaos { kind: EXIT }")), ElementsAre("chaos"));
   EXPECT_THAT(Fields(Session("allow_chaos: true chaos { kind: FLIP_BIT }")),
               ElementsAre("chaos[0].kind"));
-  EXPECT_THAT(Fields(Session("gradient_format: WIRE_FORMAT_INT8")), ElementsAre("gradient_format"));
+  EXPECT_THAT(Fields(Session("strategy { slipstream {} } gradient_format: WIRE_FORMAT_FP8")),
+              ElementsAre("gradient_format"));
 }
 
 TEST(SessionSpecTest, SlipstreamBeginsInTheModeThatSuitsAnyOptimizer) {

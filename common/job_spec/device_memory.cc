@@ -24,6 +24,11 @@ struct Change {
   v1::JobSpec spec;
 };
 
+// Whether a level's parameters travel in `format` with a reference and rounding errors.
+bool IsQuantized(v1::WireFormat format) {
+  return format != v1::WIRE_FORMAT_UNSPECIFIED && format != v1::WIRE_FORMAT_FP32;
+}
+
 void NoteOuter(const v1::Outer& outer, LlamaTraining* training) {
   ++training->outer_levels;
   const bool is_streamed = outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0;
@@ -44,15 +49,16 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   if (spec.optimizer().sgd().momentum() > 0) training.optimizer_values = 1;
   training.shards = std::max(1, spec.shards());
   training.zero_stage = spec.zero_stage();
-  const bool in_buckets = training.shards == 1 && spec.ranks() > 1 && spec.strategy().has_ddp();
+  const int most_ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
+  const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
-    if (level.format() == v1::WIRE_FORMAT_INT8) ++training.int8_levels;
+    if (IsQuantized(level.format())) ++training.quantized_levels;
     if (level.has_outer()) NoteOuter(level.outer(), &training);
   }
-  if (spec.strategy().local_sgd().has_outer()) {
-    NoteOuter(spec.strategy().local_sgd().outer(), &training);
-  }
+  const v1::LocalSgd& local_sgd = spec.strategy().local_sgd();
+  if (IsQuantized(local_sgd.format())) ++training.quantized_levels;
+  if (local_sgd.has_outer()) NoteOuter(local_sgd.outer(), &training);
   const bool has_copies = spec.recovery().copy_every_steps() > 0;
   if (has_copies && spec.device() != v1::CUDA) training.copies = kCopiesKept;
   return training;

@@ -32,6 +32,7 @@ TEST(FillDefaultsTest, WritesEveryDocumentedDefault) {
   EXPECT_EQ(spec.data().sequence_length(), 256);
   EXPECT_EQ(spec.data().prefetch_threads(), 1);
   EXPECT_EQ(spec.data().prefetch_batches(), 2);
+  EXPECT_TRUE(spec.data().drop_last());
   EXPECT_TRUE(spec.strategy().has_ddp());
   EXPECT_EQ(spec.accumulation_steps(), 1);
   EXPECT_EQ(spec.on_nonfinite(), v1::NON_FINITE_STOP);

@@ -74,7 +74,8 @@ std::vector<SpecProblem> CheckLadder(
 // not.
 bool IsRankVariable(absl::string_view name);
 
-// Samples in a forward pass without which the model may not be able to train: BatchNorm needs two.
+// Samples in a forward pass without which the model may not be able to train: BatchNorm needs two,
+// a compiled model all that the job's ranks have.
 int LeastSamples(const v1::Model& model);
 
 // Of code by itself, as it is sent before a job names it.

@@ -54,7 +54,13 @@ void CheckGiven(const v1::JobSpec& spec, ProblemList& problems);
 // The rules that join several values of a part, and what is missing there. The spec has its
 // defaults.
 void CheckModel(const v1::Model& model, ProblemList& problems);
+// What does not go with a compiled model.
+void CheckCompiled(const v1::JobSpec& spec, ProblemList& problems);
 void CheckData(const v1::Data& data, ProblemList& problems);
+// What does not go with unequal numbers of samples.
+void CheckDropLast(const v1::JobSpec& spec, ProblemList& problems);
+// Among which ranks batch normalisation is synchronised.
+void CheckSyncBatchNorm(const v1::JobSpec& spec, ProblemList& problems);
 void CheckOptimizer(const v1::Optimizer& optimizer, ProblemList& problems);
 void CheckSchedule(const v1::Schedule& schedule, int64_t steps, ProblemList& problems);
 void CheckRankScale(const v1::JobSpec& spec, ProblemList& problems);

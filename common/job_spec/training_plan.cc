@@ -53,13 +53,20 @@ std::vector<int> GradientGroups(int size, const std::vector<RankHome>& homes,
   return groups;
 }
 
-v1::PlanLevel* AddLevel(int64_t period, const std::vector<int>& groups, v1::WireFormat format,
+v1::PlanLevel* AddLevel(const std::vector<int>& groups, v1::WireFormat format,
                         v1::TrainingPlan* plan) {
   v1::PlanLevel* level = plan->add_levels();
-  level->set_period(period);
   level->mutable_groups()->Add(groups.begin(), groups.end());
   level->set_format(format == v1::WIRE_FORMAT_UNSPECIFIED ? v1::WIRE_FORMAT_FP32 : format);
   return level;
+}
+
+// `from`: a v1::LocalSgd or v1::LadderLevel.
+template <typename Level>
+void SetPeriod(const Level& from, v1::PlanLevel* level) {
+  if (!from.has_outer()) return level->set_period(from.period());
+  level->set_outer_period(from.period());
+  *level->mutable_outer() = from.outer();
 }
 
 }  // namespace
@@ -83,15 +90,17 @@ v1::TrainingPlan MakeTrainingPlan(int64_t version, const v1::Strategy& strategy,
     return plan;
   }
   if (strategy.has_local_sgd()) {
-    v1::PlanLevel* added = AddLevel(strategy.local_sgd().period(),
-                                    WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled),
-                                    v1::WIRE_FORMAT_FP32, &plan);
-    if (strategy.local_sgd().has_outer()) *added->mutable_outer() = strategy.local_sgd().outer();
+    SetPeriod(strategy.local_sgd(),
+              AddLevel(WithoutEmpty(LadderGroups(LadderScope::kAll, 0, homes), filled),
+                       strategy.local_sgd().format(), &plan));
   }
-  for (const v1::LadderLevel& level : strategy.hsgd().ladder()) {
-    v1::PlanLevel* added = AddLevel(level.period(), WithoutEmpty(GroupsOf(level, homes), filled),
-                                    level.format(), &plan);
-    if (level.has_outer()) *added->mutable_outer() = level.outer();
+  const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder = strategy.hsgd().ladder();
+  for (int i = 0; i < ladder.size(); ++i) {
+    const v1::LadderLevel& level = ladder[i];
+    // The last one is of all, also when its size is the number of ranks and the job has grown.
+    const std::vector<int> groups =
+        i + 1 == ladder.size() ? LadderGroups(LadderScope::kAll, 0, homes) : GroupsOf(level, homes);
+    SetPeriod(level, AddLevel(WithoutEmpty(groups, filled), level.format(), &plan));
   }
   if (plan.levels().empty()) return plan;
   const std::vector<int> groups = GradientGroups(strategy.gradient_group_size(), homes, filled);

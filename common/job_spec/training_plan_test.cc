@@ -35,6 +35,8 @@ TEST(MakeTrainingPlanTest, DdpHasNoLevelsAndNoGradientGroups) {
 TEST(MakeTrainingPlanTest, LocalSgdIsOneLevelOfAllRanks) {
   ExpectPlan("local_sgd { period: 4 } gradient_group_size: 1", kUneven,
              "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP32 }");
+  ExpectPlan("local_sgd { period: 4 format: WIRE_FORMAT_FP8 } gradient_group_size: 1", kUneven,
+             "levels { period: 4 groups: 8 format: WIRE_FORMAT_FP8 }");
 }
 
 TEST(MakeTrainingPlanTest, LevelsHaveTheirGroupsAndFormats) {
@@ -50,15 +52,30 @@ TEST(MakeTrainingPlanTest, LevelsHaveTheirGroupsAndFormats) {
                          levels { period: 16 groups: 8 format: WIRE_FORMAT_INT8 })");
 }
 
+// An elastic job of 4 ranks has 6: those beyond its ladder must not train a model of their own.
+TEST(MakeTrainingPlanTest, LastLevelIsOfAllRanksHoweverManyThereAre) {
+  const std::vector<RankHome> grown = {{"a", ""}, {"a", ""}, {"b", ""},
+                                       {"b", ""}, {"c", ""}, {"d", ""}};
+  ExpectPlan(
+      "hsgd { ladder { period: 2 size: 2 } ladder { period: 8 size: 4 } } "
+      "gradient_group_size: 1",
+      grown,
+      "levels { period: 2 groups: [2, 2, 2] format: WIRE_FORMAT_FP32 } "
+      "levels { period: 8 groups: 6 format: WIRE_FORMAT_FP32 }");
+  ExpectPlan("hsgd { ladder { period: 4 size: 4 } } gradient_group_size: 1", grown,
+             "levels { period: 4 groups: 6 format: WIRE_FORMAT_FP32 }");
+}
+
+// Trainers that do not know outer steps find levels without a period, and refuse the plan.
 TEST(MakeTrainingPlanTest, OuterStepsStayWithTheirLevels) {
   const std::string outer = "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 }";
   ExpectPlan("local_sgd { period: 500 " + outer + " } gradient_group_size: 1", kUneven,
-             "levels { period: 500 groups: 8 format: WIRE_FORMAT_FP32 " + outer + " }");
+             "levels { outer_period: 500 groups: 8 format: WIRE_FORMAT_FP32 " + outer + " }");
   ExpectPlan("hsgd { ladder { period: 2 size: 2 } ladder { period: 8 size: 8 " + outer +
                  " } } gradient_group_size: 1",
              kUneven,
              "levels { period: 2 groups: [2, 2, 2, 2] format: WIRE_FORMAT_FP32 } "
-             "levels { period: 8 groups: 8 format: WIRE_FORMAT_FP32 " +
+             "levels { outer_period: 8 groups: 8 format: WIRE_FORMAT_FP32 " +
                  outer + " }");
 }
 

@@ -32,6 +32,7 @@ const char* MarkOf(JobEventKind kind) {
       return "stall";
     case JobEventKind::kState:
     case JobEventKind::kEvaluation:
+    case JobEventKind::kLabels:
       return nullptr;
   }
   return nullptr;

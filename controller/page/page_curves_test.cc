@@ -59,7 +59,8 @@ TEST_F(PageCurvesTest, MarksAreWhatHappenedWhileItTrained) {
   const std::vector<std::pair<JobEventKind, int64_t>> happened = {
       {JobEventKind::kState, 5},      {JobEventKind::kMembership, 0},
       {JobEventKind::kMembership, 7}, {JobEventKind::kCheckpoint, 9},
-      {JobEventKind::kEvaluation, 9}, {JobEventKind::kPlan, 11}};
+      {JobEventKind::kEvaluation, 9}, {JobEventKind::kPlan, 11},
+      {JobEventKind::kLabels, 12}};
   std::vector<JobLifeEvent> events;
   for (const auto& [kind, step] : happened) {
     JobLifeEvent& event = events.emplace_back();

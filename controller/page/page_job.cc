@@ -17,6 +17,7 @@
 #include "absl/strings/strip.h"
 #include "common/core/labels.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
+#include "controller/core/recovery/elastic.h"
 #include "controller/core/steps/step_code.h"
 #include "controller/wire/convert.h"
 #include "controller/wire/convert_node.h"
@@ -237,6 +238,11 @@ std::string NameOfState(NodeState state) {
   return Words(v1::NodeState_Name(ToProto(state)), "NODE_");
 }
 
+int ShownRanks(const Job& job) {
+  const bool has_ranks = IsElastic(job.request) && !job.ranks.empty();
+  return has_ranks ? static_cast<int>(job.ranks.size()) : job.request.ranks;
+}
+
 json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall_now) {
   const MeasuredJob* measured = sources.steps.Find(job.request.id);
   const JobStragglers* stragglers = sources.stragglers.Find(job.request.id);
@@ -250,7 +256,7 @@ json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall
       {"state", NameOfState(job.state)},
       {"reason", job.reason},
       {"save_trouble", SaveTrouble(job, wall_now)},
-      {"ranks", job.request.ranks},
+      {"ranks", ShownRanks(job)},
       {"generation", job.generation.value()},
       {"restarts", job.restarts},
       {"step", progress.step},

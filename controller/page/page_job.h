@@ -47,6 +47,10 @@ struct PageSources {
   const JobHistories& histories;
 };
 
+// How many ranks are shown for a job: those that it asked for, or, of an elastic one, those that it
+// has.
+int ShownRanks(const Job& job);
+
 // The job's line in the list.
 nlohmann::json DescribeJobLine(const Job& job, const PageSources& sources, absl::Time wall_now);
 

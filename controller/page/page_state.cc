@@ -95,7 +95,7 @@ json DescribeSums(const PageSources& sources, const std::map<NodeName, NodeUse>&
   int64_t slow = 0;
   for (const auto& [id, job] : sources.cluster.jobs()) {
     if (job.ended_already()) continue;
-    if (job.state == JobState::kRunning) ranks += job.request.ranks;
+    if (job.state == JobState::kRunning) ranks += ShownRanks(job);
     slow += CountSlow(sources.stragglers.Find(id));
   }
   int64_t slots = 0;

@@ -97,6 +97,23 @@ TEST(RecordsTest, JobComesBackAsItWas) {
   EXPECT_EQ(again.profile->ranks, job.profile->ranks);
 }
 
+// The spec says nothing of them.
+TEST(RecordsTest, OuterStepsOfALaterLadderStillRestrictThePlacement) {
+  v1::JobSpec spec;
+  spec.set_name("digits");
+  spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
+  Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
+  spec.mutable_strategy()->mutable_local_sgd()->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
+  ChangePlan(job, {{}, spec.strategy().SerializeAsString(), FromProto(spec.strategy()).ladder});
+  MemoryStore store;
+  ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), EncodeJob(job)}}, {}}).ok());
+  const auto state = LoadState(store);
+  ASSERT_TRUE(state.ok()) << state.status();
+  ASSERT_EQ(state->jobs.size(), 1u);
+  EXPECT_EQ(job.request.placement.labels.count(kOuterLabel), 1u);
+  EXPECT_EQ(state->jobs[0].request.placement.labels, job.request.placement.labels);
+}
+
 TEST(RecordsTest, LabelsAndDescriptionComeBackFromTheSpec) {
   v1::JobSpec spec;
   spec.set_name("digits");

@@ -428,7 +428,7 @@ v1::JobHistoryEvent ToProto(const JobLifeEvent& event) {
 }
 
 JobLifeEvent FromProto(const v1::JobHistoryEvent& event) {
-  const bool known = event.kind() >= v1::EVENT_STATE && event.kind() <= v1::EVENT_STALL;
+  const bool known = event.kind() >= v1::EVENT_STATE && event.kind() <= v1::EVENT_LABELS;
   JobLifeEvent out;
   out.id = event.id();
   out.time = FromProto(event.time());

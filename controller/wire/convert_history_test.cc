@@ -19,7 +19,7 @@ JobLifeEvent Event(JobEventKind kind) {
 }
 
 TEST(ConvertHistoryTest, EveryKindComesBack) {
-  for (int kind = 0; kind <= static_cast<int>(JobEventKind::kStall); ++kind) {
+  for (int kind = 0; kind <= static_cast<int>(JobEventKind::kLabels); ++kind) {
     const JobLifeEvent event = Event(static_cast<JobEventKind>(kind));
     const JobLifeEvent back = FromProto(ToProto(event));
     EXPECT_EQ(back.id, event.id);
@@ -38,6 +38,7 @@ TEST(ConvertHistoryTest, NamesMeanTheSame) {
   EXPECT_EQ(ToProto(Event(JobEventKind::kMembership)).kind(), v1::EVENT_MEMBERSHIP);
   EXPECT_EQ(ToProto(Event(JobEventKind::kStraggler)).kind(), v1::EVENT_STRAGGLER);
   EXPECT_EQ(ToProto(Event(JobEventKind::kStall)).kind(), v1::EVENT_STALL);
+  EXPECT_EQ(ToProto(Event(JobEventKind::kLabels)).kind(), v1::EVENT_LABELS);
 }
 
 TEST(ConvertHistoryTest, AnUnknownKindIsThatOfAState) {

@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/job/plan.h"
 #include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/copy_trouble.h"
 #include "controller/wire/convert.h"
@@ -268,6 +269,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
   const JobStrategy strategy = FromProto(record.job().plan().strategy());
   job->plan.ladder = strategy.ladder;
   job->plan.slipstream = strategy.slipstream;
+  PlaceByPlan(*job);
   if (record.has_recovery()) return;
   // Not stored by an older version.
   job->recovery.started = job->generation;

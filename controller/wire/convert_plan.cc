@@ -89,6 +89,27 @@ bool HasOuterStep(const v1::Strategy& strategy) {
                      [](const v1::LadderLevel& level) { return level.has_outer(); });
 }
 
+bool ScalesWithRanks(const v1::JobSpec& spec) {
+  const v1::RankScale scale = spec.schedule().scale_with_ranks();
+  return scale != v1::RANK_SCALE_UNSPECIFIED && scale != v1::RANK_SCALE_NONE;
+}
+
+// Whether something travels in a format that trainers of earlier releases do not take for it.
+bool HasNewFormat(const v1::JobSpec& spec) {
+  const auto is_new = [](v1::WireFormat format) {
+    return format == v1::WIRE_FORMAT_FP16 || format == v1::WIRE_FORMAT_BF16 ||
+           format == v1::WIRE_FORMAT_FP8;
+  };
+  const v1::Strategy& strategy = spec.strategy();
+  const LadderMessages& ladder = strategy.hsgd().ladder();
+  const v1::WireFormat gradients = spec.gradient_format();
+  return gradients == v1::WIRE_FORMAT_FP8 ||
+         (gradients == v1::WIRE_FORMAT_INT8 && !strategy.has_slipstream()) ||
+         is_new(strategy.local_sgd().format()) ||
+         std::any_of(ladder.begin(), ladder.end(),
+                     [&](const v1::LadderLevel& level) { return is_new(level.format()); });
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -104,8 +125,13 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (!spec.command().empty()) policy.labels[kCommandsLabel] = kTakesCommands;
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
+  if (spec.model().has_compiled()) policy.labels[kCompiledLabel] = kTakesCompiled;
   if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
+  if (spec.precision() == v1::BF16_FULL) policy.labels[kBf16FullLabel] = kTakesBf16Full;
+  if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
+  if (ScalesWithRanks(spec)) policy.labels[kRankScaleLabel] = kTakesRankScale;
+  if (HasNewFormat(spec)) policy.labels[kFormatsLabel] = kTakesFormats;
   return policy;
 }
 

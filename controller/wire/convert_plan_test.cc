@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "common/job_spec/job_spec.h"
 #include "controller/wire/convert_membership.h"
 
@@ -47,6 +49,22 @@ TEST(ConvertPlanTest, ASessionIsACommandWithAnEngine) {
   EXPECT_EQ(request.recovery.least_samples, 1);
 }
 
+TEST(ConvertPlanTest, ACompiledModelIsForNodesThatTakeCommands) {
+  v1::JobSpec spec;
+  spec.set_name("own");
+  spec.set_ranks(2);
+  spec.set_batch_per_rank(8);
+  spec.mutable_recovery()->set_max_failures(1);
+  spec.mutable_model()->mutable_torchscript()->set_file("/m.pt");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kCompiledLabel))));
+  spec.mutable_model()->mutable_compiled()->set_file("/m.pt2");
+  const JobRequest request = RequestOf(spec);
+  EXPECT_FALSE(request.command.has_value());
+  EXPECT_TRUE(HasEngine(request));
+  EXPECT_THAT(request.placement.labels, Contains(Pair(kCompiledLabel, kTakesCompiled)));
+  EXPECT_GE(request.recovery.least_samples, 8) << "no other batch can be trained with";
+}
+
 TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   v1::JobSpec spec = Command();
   spec.set_session(true);
@@ -79,6 +97,69 @@ TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {
   EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kOuterLabel))));
   *spec.mutable_strategy() = strategy;
   EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kOuterLabel, kTakesOuter)));
+}
+
+TEST(ConvertPlanTest, WeightsInBfloat16GoOnlyWhereTrainersKnowThem) {
+  v1::JobSpec spec;
+  spec.set_precision(v1::BF16);
+  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels, Not(Contains(Key(kBf16FullLabel))));
+  spec.set_precision(v1::BF16_FULL);
+  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels,
+              Contains(Pair(kBf16FullLabel, kTakesBf16Full)));
+}
+
+TEST(ConvertPlanTest, DataOfSeveralFilesIsForWorkersThatKnowIt) {
+  v1::JobSpec spec;
+  spec.mutable_data()->set_train("/a");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kDataListsLabel))));
+  spec.mutable_data()->clear_train();
+  spec.mutable_data()->add_sources()->set_path("/a");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDataListsLabel, kTakesDataLists)));
+}
+
+// A rank whose trainer does not know of it would step by another rate than the others.
+TEST(ConvertPlanTest, RateThatFollowsTheRanksNeedsTrainersThatKnowIt) {
+  v1::JobSpec spec;
+  spec.set_ranks(2);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
+  spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_NONE);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
+  spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_SQRT);
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kRankScaleLabel, kTakesRankScale)));
+}
+
+TEST(ConvertPlanTest, NewFormatsNeedTrainersThatKnowThem) {
+  const auto needs_label = [](const std::function<void(v1::JobSpec*)>& change) {
+    v1::JobSpec spec = Command();
+    spec.set_session(true);
+    spec.mutable_strategy()->mutable_hsgd()->add_ladder()->set_size(2);
+    change(&spec);
+    return RequestOf(spec).placement.labels.count(kFormatsLabel) == 1;
+  };
+  const auto level_as = [&](v1::WireFormat format) {
+    return needs_label([format](v1::JobSpec* spec) {
+      spec->mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->set_format(format);
+    });
+  };
+  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_UNSPECIFIED));
+  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_FP32));
+  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_INT8));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP16));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_BF16));
+  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP8));
+  EXPECT_TRUE(needs_label([](v1::JobSpec* spec) {
+    spec->mutable_strategy()->mutable_local_sgd()->set_format(v1::WIRE_FORMAT_FP8);
+  }));
+  const auto gradients_as = [&](v1::WireFormat format, bool slipstream) {
+    return needs_label([format, slipstream](v1::JobSpec* spec) {
+      spec->set_gradient_format(format);
+      if (slipstream) spec->mutable_strategy()->mutable_slipstream();
+    });
+  };
+  EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_BF16, false));
+  EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_INT8, true));
+  EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_INT8, false));
+  EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_FP8, false));
 }
 
 TEST(ConvertPlanTest, TheOptimizerOfASessionMayKeepSecondMoments) {

@@ -313,7 +313,7 @@ std::vector<CurveValue> NumbersOf(const Job& job) {
     const auto add = [&](const char* name, double value) {
       values.push_back({{/*reported=*/false, name}, figures.step(), value});
     };
-    if (figures.learning_rate() != 0) add(curve_name::kLearningRate, figures.learning_rate());
+    if (figures.has_learning_rate()) add(curve_name::kLearningRate, figures.learning_rate());
     if (figures.grad_norm() != 0) add(curve_name::kGradNorm, figures.grad_norm());
   });
   for (const v1::JobNumber& number : sums.Numbers()) {

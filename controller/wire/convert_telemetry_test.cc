@@ -175,6 +175,21 @@ TEST_F(ConvertTelemetryTest, CurvesGetTheNumbersOfTheFirstRanksAndTheLearningRat
   EXPECT_EQ(values[2].value, 0.75);
 }
 
+TEST_F(ConvertTelemetryTest, CurvesGetALearningRateOfZeroFromWhoeverKnowsIt) {
+  Job job = watched_.job();
+  v1::RankFigures figures;
+  figures.set_step(1);
+  for (RankState& rank : job.ranks) rank.report.figures = FromProto(figures);
+  EXPECT_TRUE(NumbersOf(job).empty()) << "an earlier release leaves out 0";
+  figures.set_learning_rate(0);  // A warm-up begins.
+  job.ranks[1].report.figures = FromProto(figures);
+  const std::vector<CurveValue> values = NumbersOf(job);
+  ASSERT_EQ(values.size(), 1U);
+  EXPECT_EQ(values[0].name.name, "learning_rate");
+  EXPECT_EQ(values[0].step, 1);
+  EXPECT_EQ(values[0].value, 0);
+}
+
 TEST_F(ConvertTelemetryTest, TellsCurvesWithTheirGaps) {
   constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
   const Job& job = watched_.job();

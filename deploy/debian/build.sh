@@ -78,7 +78,7 @@ manual paceline-worker "run the trainers of a node"
 # The code that watches the steps of users' scripts.
 mkdir -p generated/python
 (cd "$root/python" &&
-  cp -L --parents -t "$work/generated/python" paceline/*.py paceline/{import_hf,onboard,site}/*.py)
+  cp -L --parents -t "$work/generated/python" paceline/*.py paceline/{export,import_hf,onboard,site}/*.py)
 # The pages keep their folders, so that links between them work.
 (cd "$root" && cp -L --parents README.md CHANGELOG.md docs/*.md docs/*/*.md "$work/generated/doc")
 cd "$root/deploy"

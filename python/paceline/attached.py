@@ -19,7 +19,8 @@ Named = List[Tuple[str, torch.Tensor]]
 
 
 def modules_of(model: Any) -> Modules:
-    """Those that run.attach is given. Raises TypeError for anything else."""
+    """Those that run.attach is given. Raises TypeError for anything else, ValueError for a
+    SyncBatchNorm that does not synchronise."""
     modules: Mapping[str, Any] = {"": model}
     if isinstance(model, Mapping) and not isinstance(model, torch.nn.Module):
         modules = model
@@ -27,7 +28,19 @@ def modules_of(model: Any) -> Modules:
         if not isinstance(module, torch.nn.Module):
             raise TypeError(f"model {name or 'argument'} is a {type(module).__name__}; attach "
                             "takes a torch.nn.Module, or a dict of them")
+        _check_batch_norm(name, module)
     return dict(modules)
+
+
+def _check_batch_norm(prefix: str, model: torch.nn.Module) -> None:
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return
+    for name, layer in model.named_modules():
+        if isinstance(layer, torch.nn.SyncBatchNorm):
+            raise ValueError(f"{'.'.join(filter(None, (prefix, name))) or 'the model'} is a "
+                             "SyncBatchNorm, which would normalise over this rank's batch alone: "
+                             "that needs torch's default process group, which a session does not "
+                             "have; leave convert_sync_batchnorm out (docs/session.md)")
 
 
 def check_stateful(attached: Iterable[Any]) -> None:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any, Callable, Dict, List, Optional, Sequence,
 
 import torch
 from torch._subclasses.fake_tensor import FakeTensor
-from torch.utils import _python_dispatch, flop_counter
+from torch.utils import _python_dispatch, _pytree, flop_counter
 
 if TYPE_CHECKING:
     from paceline.session import Run
@@ -22,8 +22,10 @@ if TYPE_CHECKING:
 _aten: Any = torch.ops.aten
 _GIVE_IT = "; flops_per_sample in the job's file gives them"
 
-# What cannot be counted by its shapes: whole recurrent networks.
-_OPAQUE = ("_cudnn_rnn", "miopen_rnn", "mkldnn_rnn_layer")
+# What has no formula and multiplies much: whole recurrent networks, and products of three.
+_OPAQUE = ("_cudnn_rnn", "miopen_rnn", "mkldnn_rnn_layer", "_trilinear")
+# Parts of the names of operators that multiply.
+_PRODUCTS = ("mm", "matmul", "linear", "conv", "attention")
 # Namespaces of torch's own operators. Others' may do anything.
 _TORCHS = {"aten", "prim", "prims", "rngprims", "c10d", "_c10d_functional", "fsdp", "_dtensor",
            "profiler", "inductor", "quantized", "symm_mem"}
@@ -35,9 +37,10 @@ class FlopCount:
     @staticmethod
     def of(run: Run) -> Optional[FlopCount]:
         """For the run's next step. None: it cannot be counted."""
-        if any(map(_is_compiled, run._modules.values())):
-            print(f"the model's FLOPs are not counted: {_COMPILED}{_GIVE_IT}", flush=True)
-            return None
+        for is_hidden, why in ((_is_compiled, _COMPILED), (_is_replayed, _REPLAYED)):
+            if any(is_hidden(one) for module in run._modules.values() for one in module.modules()):
+                print(f"the model's FLOPs are not counted: {why}{_GIVE_IT}", flush=True)
+                return None
         return FlopCount()
 
     def __init__(self) -> None:
@@ -115,11 +118,14 @@ class FlopCount:
             return func(*args, **kwargs)
         packet = func.overloadpacket
         formula = _formula_of(packet)
+        if any(map(_is_irregular, _pytree.arg_tree_leaves(*args, **kwargs))):
+            if formula is not None or any(part in packet.__name__ for part in _PRODUCTS):
+                self._unknown = self._unknown or str(packet)
+            return func(*args, **kwargs)
         if formula is None:
-            with self._mode:  # As FlopCounterMode: some come here undivided.
-                result = func.decompose(*args, **kwargs)
-            if result is not NotImplemented:
-                return result
+            if torch._C._dispatch_has_kernel_for_dispatch_key(func.name(), _COMPOSITE):
+                with self._mode:  # In inference mode some come here undivided.
+                    return func._op_dk(_COMPOSITE, *args, **kwargs)
             self._note(func)
             return func(*args, **kwargs)
         result = func(*args, **kwargs)
@@ -171,6 +177,10 @@ _KINDS = ("half", "matrices", "convolutions", "other")
 
 _COMPILED = ("torch.compile makes parts of it, and nobody sees into what it makes (with "
              "TORCH_COMPILE_DISABLE=1 a few steps count them)")
+_REPLAYED = "parts of it are CUDA graphs, which are replayed without their operators"
+
+# The kernel of an operator that is made of others.
+_COMPOSITE: Any = torch._C.DispatchKey.CompositeImplicitAutograd
 
 
 def _graphs_compiled() -> int:
@@ -180,8 +190,20 @@ def _graphs_compiled() -> int:
 
 
 def _is_compiled(module: torch.nn.Module) -> bool:
-    return any(getattr(one, "_compiled_call_impl", None) is not None
-               or type(one).__module__.startswith("torch._dynamo") for one in module.modules())
+    return (getattr(module, "_compiled_call_impl", None) is not None
+            or type(module).__module__.startswith("torch._dynamo"))
+
+
+def _is_replayed(module: torch.nn.Module) -> bool:
+    """Whether torch.cuda.make_graphed_callables has replaced its forward pass."""
+    return getattr(module.forward, "__module__", None) == "torch.cuda.graphs"
+
+
+def _is_irregular(value: object) -> bool:
+    """Whether the shape of a tensor does not say how many values it has: it is sparse, or consists
+    of several of different shapes."""
+    return isinstance(value, torch.Tensor) and (
+        value.is_nested or value.layout != torch.strided)
 
 
 def _has_own_operators(kind: type) -> bool:
@@ -211,6 +233,20 @@ def _attention_backward(_grad: torch.Tensor, *inputs: Any, **others: Any) -> flo
     return 2 * _attention(*inputs, **others)
 
 
+def _varlen_backward(name: str, inputs: int) -> _Formula:
+    """Of attention over sequences of different lengths, one behind the other. As many inputs as its
+    forward pass has before their ends come first here, too."""
+    def flops(_grad: torch.Tensor, *args: Any, out_val: Any, **_others: Any) -> float:
+        forward: Any = flop_counter.flop_registry[getattr(_aten, name)]
+        return 2.0 * forward(*args[:inputs], *args[5:9], out_val=out_val)
+    return flops
+
+
+def _product(_added: torch.Tensor, a: torch.Tensor, b: torch.Tensor, *_more: Any,
+             **_others: Any) -> float:
+    return 2.0 * a.numel() * b.shape[-1]
+
+
 def _convolution_backward(grad: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, _bias: Any,
                           _stride: Any, _padding: Any, _dilation: Any, transposed: bool,
                           _output_padding: Any, _groups: int, mask: Sequence[bool],
@@ -231,6 +267,9 @@ def _grouped_product(a: torch.Tensor, b: torch.Tensor, *_more: Any, **_others: A
 _OWN: Dict[str, _Formula] = {
     "convolution_backward": _convolution_backward,
     "_grouped_mm": _grouped_product,
+    **dict.fromkeys(("addmm_", "baddbmm_", "addbmm", "addbmm_"), _product),
+    "_flash_attention_backward": _varlen_backward("_flash_attention_forward", 3),
+    "_efficient_attention_backward": _varlen_backward("_efficient_attention_forward", 4),
     **{f"_scaled_dot_product_{kind}{suffix}": formula
        for kind in ("flash_attention", "flash_attention_for_cpu", "efficient_attention",
                     "cudnn_attention", "fused_attention_overrideable")

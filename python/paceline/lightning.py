@@ -127,11 +127,15 @@ class _EpochLoop(BaseEpochLoop):
         self._session = strategy._run
         self._steps: Optional[Iterator[Step]] = None
         self._following: List[Step] = []  # Of _steps: what has been asked for ahead, at most one.
+        self._untold = 0  # Epochs that have ended in the newest step, but for the first.
         self.is_at_the_end = False  # The job has no more steps for this rank.
         self._is_last_pass = True
         self._said = False
 
     def advance(self, data_fetcher: Any) -> None:
+        if self._untold:
+            self._tell_of_epoch()
+            raise StopIteration
         if self._steps is None:
             self._steps = self._session.steps()
         while True:
@@ -152,7 +156,8 @@ class _EpochLoop(BaseEpochLoop):
         loader = self._strategy._session_loader
         assert loader is not None
         self.step = step
-        batches = _Batches(step, loader, self._session)
+        told: int = self.trainer.fit_loop.epoch_progress.current.processed
+        batches = _Batches(step, loader, self._session, told)
         for number in range(step.passes):
             self._is_last_pass = number + 1 == step.passes
             try:
@@ -160,6 +165,7 @@ class _EpochLoop(BaseEpochLoop):
             except StopIteration as error:
                 raise RuntimeError("on_train_batch_start has returned -1 to leave the epoch, and a "
                                    "session makes all steps of its job") from error
+        self._untold = max(0, batches.ended - 1)
         if (step.number + 1) % self.trainer.log_every_n_steps == 0:
             self._report()
 
@@ -173,9 +179,27 @@ class _EpochLoop(BaseEpochLoop):
         else:
             self._following.append(step)
 
+    def _tell_of_epoch(self) -> None:
+        """Ends an epoch whose batches were all in the newest step, which was the former epoch's."""
+        self._untold -= 1
+        self.batch_progress.is_last_batch = True
+        self.update_lr_schedulers("epoch", update_plateau_schedulers=False)
+        if self.is_at_the_end:
+            self._end()
+
+    def _should_check_val_epoch(self) -> bool:
+        """Whether to validate behind this epoch, or behind another one that has ended with it."""
+        every = self.trainer.check_val_every_n_epoch
+        if every is None or not self._untold:
+            return bool(super()._should_check_val_epoch())
+        first = self.trainer.current_epoch + 1
+        return self.trainer.enable_validation and any(
+            number % every == 0 for number in range(first, first + self._untold + 1))
+
     def _end(self) -> None:
         self.is_at_the_end = True
-        self.max_steps = self.global_step  # Which ends Lightning's loops.
+        if not self._untold:
+            self.max_steps = self.global_step  # Which ends Lightning's loops.
 
     def _report(self) -> None:
         numbers = {name: value for name, value in sorted(self.trainer.callback_metrics.items())
@@ -198,17 +222,33 @@ class _Optimization(BaseOptimization):
 
 
 class _Batches:
-    """The batches of a step, as Lightning's data fetchers give them."""
+    """The batches of a step, as Lightning's data fetchers give them.
 
-    def __init__(self, step: Step, loader: Loader, run: Run) -> None:
+    An epoch that ends in the middle of the step ends for Lightning behind its last batch: what
+    Lightning does then, as to validate, cannot be done within a step.
+
+    told: epochs of which Lightning knows that they have ended.
+    """
+
+    def __init__(self, step: Step, loader: Loader, run: Run, told: int) -> None:
         self._batches = step.batches(loader)
         self._loader, self._run = loader, run
-        self.done = False  # The newest batch is the last one of its epoch.
+        self._left = step.passes
+        self._told = told
+        self.ended = 0  # Epochs that have ended behind the newest batch, without those told.
+
+    @property
+    def done(self) -> bool:
+        """Whether the newest batch is the last one of Lightning's epoch."""
+        return self.ended > 0 and not self._left
 
     def __next__(self) -> Any:
         batch = next(self._batches)
-        left = self._loader.samples - self._loader._position[1]
-        self.done = left < self._loader.batch * self._run.data_world_size
+        self._left -= 1
+        epoch, taken = self._loader._position
+        left = self._loader.samples - taken
+        is_at_its_end = left < self._loader.batch * self._run.data_world_size
+        self.ended = epoch + int(is_at_its_end) - self._told
         return batch, 0, 0
 
 

@@ -154,8 +154,8 @@ class Run:
 
     @property
     def process_group(self) -> torch.distributed.ProcessGroup:
-        """All present ranks, for collectives of the script's own: a metric's all_reduce, or the
-        process_group of a SyncBatchNorm. Takes tensors on run.device.
+        """All present ranks, for collectives of the script's own, as a metric's all_reduce. Takes
+        tensors on run.device.
 
         Use it inside of a step's block or an evaluation, on all ranks alike: when a rank is lost,
         its collectives end with an error, which the block swallows. It changes with the generation,

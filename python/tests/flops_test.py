@@ -187,6 +187,69 @@ class FlopsTest(Trial):
         text = self.check(None, lambda: nn.LayerNorm(4), mean_square, torch.ones(2, 4))
         self.assertIn("it has no matrix products, convolutions or attention", text)
 
+    def test_what_is_sparse_or_nested_is_told_and_trains_on(self):
+        sparse = torch.eye(2).to_sparse()
+        text = self.check(None, mlp,
+                          lambda model, x: model(torch.sparse.mm(sparse, x)).square().mean(),
+                          torch.ones(2, 4))
+        self.assertRegex(text, "the shapes of aten._sparse_.* do not say")
+
+        def loss_of_two(model, x):
+            y = model(torch.nested.nested_tensor([x[:1], x]))
+            return torch.nested.to_padded_tensor(y, 0.0).square().mean()
+
+        text = self.check(None, lambda: nn.Linear(4, 3), loss_of_two, torch.ones(2, 4))
+        self.assertIn("the shapes of aten.linear do not say", text)
+
+    def test_products_that_torchs_counter_leaves_out(self):
+        def loss_of(model, x):
+            y = torch.zeros(2, 3).addmm_(model(x), torch.ones(3, 3))
+            return y.square().mean() + torch.addbmm(y, y[None], torch.ones(1, 3, 3)).mean()
+
+        # Of both, the result and the gradient of the first factor.
+        self.check({"matrices": MLP_FLOPS + 2 * 2 * (2 * 3 * 3)}, mlp, loss_of, torch.ones(2, 4))
+        text = self.check(None, lambda: nn.Bilinear(4, 4, 3), lambda model, x: model(x, x).mean(),
+                          torch.ones(2, 4))
+        self.assertIn("the shapes of aten._trilinear do not say", text)
+
+    def test_a_pass_in_inference_mode(self):
+        teacher = nn.Linear(4, 3)
+
+        def loss_of(model, x):
+            with torch.inference_mode():
+                wanted = teacher(x)
+            return (model(x) - wanted.clone()).square().mean()
+
+        self.check({"matrices": MLP_FLOPS + 2 * 4 * 3}, mlp, loss_of, torch.ones(2, 4))
+
+    def test_sequences_of_different_lengths(self):
+        """Three and five of two heads, of width 8; their backward pass costs two forward passes."""
+        own = flops._OWN_PACKETS
+        x, ends = torch.ones(8, 2, 8), torch.tensor([0, 3, 8], dtype=torch.int32)
+        forward = 2 * 2 * 2 * 8 * (3 * 3 + 5 * 5)
+        flash = own[torch.ops.aten._flash_attention_backward]
+        self.assertEqual(2 * forward, flash(x, x, x, x, x, x, ends, ends, 5, 5, 0.0, False, x, x,
+                                            out_val=(x, x, x)))
+        efficient = own[torch.ops.aten._efficient_attention_backward]
+        x = x[None]
+        self.assertEqual(2 * forward, efficient(x, x, x, x, None, x, ends, ends, 5, 5, x, 0.0, x, x,
+                                                0, False, out_val=(x, x, x, None)))
+
+    def test_graphs_that_are_replayed(self):
+        def make():
+            model = mlp()
+            forward = model.forward
+
+            def replay(x):
+                return forward(x)
+
+            replay.__module__ = "torch.cuda.graphs"  # As that of make_graphed_callables.
+            model.forward = replay
+            return model
+
+        self.assertIn("parts of it are CUDA graphs", self.check(None, make, mean_square,
+                                                                torch.ones(2, 4)))
+
     def test_operators_of_others_are_named(self):
         text = self.check({"matrices": MLP_FLOPS}, mlp,
                           lambda model, x: twice(model(x)).square().mean(), torch.ones(2, 4))

@@ -2,6 +2,7 @@
 
 import array
 import contextlib
+import errno
 import fcntl
 import gzip
 import hashlib
@@ -9,9 +10,13 @@ import io
 import json
 import os
 import pathlib
+import shutil
+import signal
 import struct
+import subprocess
 import sys
 import tempfile
+import time
 import unittest
 from unittest import mock
 
@@ -23,6 +28,9 @@ sys.path.insert(0, os.path.abspath("python"))
 from paceline.import_hf import __main__ as command  # noqa: E402
 from paceline.import_hf import pieces, sources  # noqa: E402
 
+# As cli/verbs/program/python_module.cc starts it.
+START = ("import importlib, sys; sys.path.insert(0, sys.argv.pop(1)); "
+         "sys.exit(importlib.import_module(sys.argv.pop(1)).run())")
 WORDS = ["<end>", "a", "b", "c", "d", "é"]
 TEXTS = [" ".join(WORDS[1 + (i + j) % 5] for j in range(1 + i * 7 % 11)) for i in range(700)]
 
@@ -40,6 +48,16 @@ def read(path):
     tokens = array.array("H" if size == 2 else "I", data[64:])
     assert len(tokens) == count
     return size, vocab, list(tokens)
+
+
+def child_of(parent):
+    """A process that reads texts for the import."""
+    for stat in pathlib.Path("/proc").glob("[0-9]*/stat"):
+        with contextlib.suppress(OSError):
+            fields = stat.read_text().rpartition(")")[2].split()
+            if int(fields[1]) == parent and b"spawn_main" in (stat.parent / "cmdline").read_bytes():
+                return int(stat.parent.name)
+    raise AssertionError(f"{parent} has no child")
 
 
 class ImportTest(unittest.TestCase):
@@ -146,6 +164,17 @@ class ImportTest(unittest.TestCase):
         self.fails("has no split dev", self.folder / "saved", "--split", "dev")
         self.imports(TEXTS[1:], self.folder / "saved", "--split", "test")
 
+    def test_lists_of_a_dataset_that_lead_elsewhere(self):
+        path = self.dataset(self.folder / "saved", TEXTS)
+        for state in ([], {}, {"_data_files": 3}, {"_data_files": ["data.arrow"]},
+                      {"_data_files": [{"filename": "../secret.arrow"}]},
+                      {"_data_files": [{"filename": "/secret.arrow"}]},
+                      {"_data_files": [{"filename": ".."}]}):
+            (path / "state.json").write_text(json.dumps(state))
+            self.fails("is no list of datasets' save_to_disk", path)
+        (path / "dataset_dict.json").write_text('{"splits": ["../other"]}')
+        self.fails("is no list of datasets' save_to_disk", path)
+
     def test_arrow_files_and_folders_of_files(self):
         folder = self.folder / "all"
         folder.mkdir()
@@ -214,6 +243,109 @@ class ImportTest(unittest.TestCase):
         self.fails("other values of sources, pieces", path)
         self.fails("remove it, and the import begins anew", path)
 
+    def test_a_source_that_changes_meanwhile(self):
+        path = self.lines()
+        make = pieces.make_piece
+
+        def change(settings, number, piece):
+            if number == 3:
+                os.utime(path, ns=(0, 0))
+            return make(settings, number, piece)
+
+        with mock.patch.object(command, "make_piece", change):
+            self.fails(f"{path} has changed while it was read", path)
+
+    def test_another_version_of_the_tokenizers_library(self):
+        path = self.lines()
+        with mock.patch.object(command, "make_piece", side_effect=KeyboardInterrupt):
+            self.run_(path)
+        with mock.patch.object(tokenizers, "__version__", "0.0"):
+            self.fails("other values of version of tokenizers", path)
+
+    def test_a_full_disk(self):
+        path = self.lines()
+        full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        done = []
+
+        def sync(_file):
+            done.append(1)
+            if len(done) > 9:
+                raise full
+
+        with mock.patch.object(os, "fsync", sync):
+            self.fails("cannot be written: No space left on device; the same command goes on", path)
+        code, _, err = self.run_(path)
+        self.assertEqual(code, 0, err)
+        self.assertIn("pieces are there already", err)
+        self.assertEqual(read(self.out)[2], tokens_of(TEXTS))
+
+    def test_results_that_cannot_be_written_are_refused_at_once(self):
+        path = self.lines()
+        with mock.patch.object(command, "make_piece", side_effect=AssertionError):
+            for out, text in ((path, "is read, and would be overwritten"),
+                              (self.tokenizer, "is read, and would be overwritten"),
+                              (self.folder, "is a folder"),
+                              (f"{self.out}.json", "that of --out's description")):
+                self.fails(text, path, "--eval-out", out, "--eval-share", "0.1")
+        evaluation = self.folder / "new" / "eval.tokens"
+        code, _, err = self.run_(path, "--eval-out", evaluation, "--eval-share", "0.5")
+        self.assertEqual(code, 0, err)
+        self.assertTrue(evaluation.exists())
+
+    def test_large_texts_are_not_held_together(self):
+        path = self.lines()
+        with mock.patch.object(pieces, "_CHARACTERS_AT_A_TIME", 50):
+            self.imports(TEXTS, path)
+
+    @contextlib.contextmanager
+    def importing(self):
+        """An import of two processes, which wait for what they are to read."""
+        fifos = [self.folder / f"{i}.jsonl.gz" for i in range(2)]
+        for fifo in fifos:
+            os.mkfifo(fifo)
+        with subprocess.Popen(
+                [sys.executable, "-I", "-B", "-c", START, os.path.abspath("python"),
+                 "paceline.import_hf.__main__", "--tokenizer", self.tokenizer, "--out", self.out,
+                 "--end-token=", "--workers", "2", "--", *fifos],
+                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as process:
+            ends = [self.writer_of(fifo) for fifo in fifos]
+            try:
+                yield process
+            finally:
+                process.kill()
+                for end in ends:
+                    os.close(end)
+
+    def writer_of(self, fifo):
+        """Waits until somebody reads."""
+        for _ in range(6000):
+            try:
+                return os.open(fifo, os.O_WRONLY | os.O_NONBLOCK)
+            except OSError:
+                time.sleep(0.01)
+        raise AssertionError(f"nobody reads {fifo}")
+
+    def test_processes_end_with_the_import(self):
+        for number, code, text in ((signal.SIGINT, 130, "interrupted; the same command goes on"),
+                                   (signal.SIGKILL, -9, "")):
+            with self.importing() as process:
+                process.send_signal(number)
+                # Its end is that of all who have its output.
+                told, _ = process.communicate(timeout=60)
+                self.assertEqual(process.returncode, code, told)
+                self.assertIn(text, told)
+            for fifo in self.folder.glob("*.gz"):
+                fifo.unlink()
+            shutil.rmtree(f"{self.out}.import")
+
+    def test_a_process_that_is_lost(self):
+        with self.importing() as process:
+            os.kill(child_of(process.pid), signal.SIGKILL)
+            told, _ = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 1, told)
+            self.assertIn("a process of the import was ended from outside", told)
+            self.assertFalse(self.out.exists())
+
     def test_two_imports_of_one_file_do_not_meet(self):
         os.mkdir(f"{self.out}.import")
         with open(f"{self.out}.import/lock", "w", encoding="utf-8") as lock:
@@ -252,6 +384,9 @@ class ImportTest(unittest.TestCase):
                  "at offset 14: there is no text, but content"),
                 ('{"text": "a"}\n["b"]\n', "at offset 14: a line is to be an object"),
                 ('{"text": "a"\n', "at offset 0: not JSON"),
+                ("[" * 100000 + "\n", "at offset 0: not JSON"),
+                ('{"text": "a"}\n{"text": "b\\ud83d"}\n',
+                 "at offset 14: text has half of a surrogate pair at its character 1"),
                 ("", "the sources hold no texts"),
                 ("\n\n", "out.tokens would have no tokens")):
             path.write_text(content, encoding="utf-8")
@@ -263,6 +398,12 @@ class ImportTest(unittest.TestCase):
         self.fails("has no column text, but content", parquet)
         parquet.write_bytes(b"no parquet")
         self.fails(f"{parquet} cannot be read", parquet)
+        shutil.rmtree(f"{self.out}.import")
+        packed = self.folder / "texts.json.gz"
+        packed.write_bytes(gzip.compress(b'{"text": "a"}\n' * 99)[:-20] + b"\0" * 30)
+        self.fails(f"{packed} cannot be read", packed)
+        shutil.rmtree(f"{self.out}.import")
+        self.fails("is no saved dataset with splits; leave --split out", packed, "--split", "train")
         self.fails("is of no known kind", self.tokenizer)
         self.fails("cannot be read: No such file", self.folder / "none.jsonl")
         self.fails("is given twice", self.lines(), path)

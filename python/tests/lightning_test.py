@@ -59,6 +59,31 @@ class Module(lightning.LightningModule):
         return [optimizer], [{"scheduler": schedule, "interval": "step"}]
 
 
+class Epochs(Callback):
+    """Notes after how many steps Lightning's epochs begin, end and are validated."""
+
+    def __init__(self):
+        self.began, self.ended, self.validated, self.rates = [], [], [], []
+
+    def on_train_epoch_start(self, trainer, module):
+        self.began.append(trainer.global_step)
+
+    def on_train_epoch_end(self, trainer, module):
+        self.ended.append((trainer.current_epoch, trainer.global_step))
+        self.rates.append(trainer.optimizers[0].param_groups[0]["lr"])
+
+    def on_validation_end(self, trainer, module):
+        self.validated.append((trainer.current_epoch, trainer.global_step))
+
+
+class HalvesEachEpoch(Module):
+    """The learning rate is halved by each epoch."""
+
+    def configure_optimizers(self):
+        optimizer = torch.optim.SGD(self.parameters(), lr=1.0 / 64)
+        return [optimizer], [torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.5)]
+
+
 def options(**changes):
     return {"accelerator": "cpu", "logger": False, "enable_checkpointing": False,
             "enable_progress_bar": False, "enable_model_summary": False, **changes}
@@ -128,6 +153,41 @@ class LightningTest(unittest.TestCase):
         mine = fit(steps=10, validation=torch.utils.data.DataLoader(SAMPLES, 11),
                    num_sanity_val_steps=0)
         self.assertEqual(mine.validated, 4)  # Two epochs of five steps, two batches each.
+
+    def test_epochs_that_end_within_a_step_end_with_it(self):
+        for batch in (4, 5, 7, 11, 22):
+            for passes in (1, 2, 3, 5):
+                of_epoch, steps = len(SAMPLES) // batch, 7
+                for every in (1, 2):
+                    epochs = Epochs()
+                    fit(steps=steps, passes=passes, batch=batch, module=HalvesEachEpoch(),
+                        callbacks=[epochs], num_sanity_val_steps=0, check_val_every_n_epoch=every,
+                        validation=torch.utils.data.DataLoader(SAMPLES, 22))
+                    # Behind the step in which its last batch is.
+                    ends = [-(-(epoch + 1) * of_epoch // passes)
+                            for epoch in range(steps * passes // of_epoch)]
+                    with self.subTest(batch=batch, passes=passes, every=every):
+                        # Lightning ends the last epoch with the training.
+                        self.assertEqual(epochs.ended, list(enumerate(
+                            ends if ends and ends[-1] == steps else [*ends, steps])))
+                        self.assertEqual(epochs.began, [0, *ends][:len(epochs.ended)])
+                        self.assertEqual(epochs.rates[:len(ends)],
+                                         [0.5 ** (7 + epoch) for epoch in range(len(ends))])
+                        # Once behind a step, however many epochs end with it.
+                        self.assertEqual(
+                            [step for _, step in epochs.validated],
+                            sorted({end for epoch, end in enumerate(ends)
+                                    if (epoch + 1) % every == 0}))
+
+    def test_epochs_where_a_step_is_cut_off(self):
+        undisturbed, disturbed = Epochs(), Epochs()
+        fit(steps=6, passes=2, module=HalvesEachEpoch(), moments=[], callbacks=[undisturbed])
+        module = fit(steps=6, passes=2, module=HalvesEachEpoch(), callbacks=[disturbed], moments=[
+            ("backward", 2), ("before_update", 2), ("before_update", 4)])
+        self.assertEqual(module.run._engine.cuts, 3)
+        self.assertEqual((disturbed.ended, disturbed.began, disturbed.rates),
+                         (undisturbed.ended, undisturbed.began, undisturbed.rates))
+        self.assertEqual(disturbed.ended, [(0, 3), (1, 5), (2, 6)])
 
     def test_the_page(self):
         with open(PAGE, encoding="utf-8") as page:

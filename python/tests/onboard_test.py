@@ -10,6 +10,7 @@ import sys
 import textwrap
 import tokenize
 import unittest
+from typing import NamedTuple
 
 sys.path.insert(0, os.path.abspath("python"))
 from paceline.onboard.job_file import job_name  # noqa: E402
@@ -60,6 +61,11 @@ def comments(text):
 
 def proposal(text):
     return propose(text, "train.py")
+
+
+class Step(NamedTuple):
+    number: int
+    passes: int
 
 
 class ExpectedTest(unittest.TestCase):
@@ -259,14 +265,70 @@ class RulesTest(unittest.TestCase):
             "    total = torch.zeros(2).to(rank)\n    print('epoch', epoch, rank)\n"
             + textwrap.indent(LOOP, "    ") + "        total += 1\n    print(total)\n")
         self.assertIn("\ntotal = torch.zeros(2).to(run.device)\nfor step in run.steps():\n", text)
-        length = "max(1, len(loader) // step.passes)"
-        self.assertIn(f"        if step.number % {length} == 0:  # An epoch begins.\n"
-                      f"            epoch = step.number // {length}\n"
+        self.assertIn("        if -step.number * step.passes % len(loader) < step.passes:"
+                      "  # An epoch begins.\n"
+                      "            epoch = ((step.number + 1) * step.passes - 1) // len(loader)\n"
                       "            print('epoch', epoch, run.rank)\n        for x in", text)
         self.assertTrue(text.endswith(
             "        step.update()\n        total += 1\n"
-            f"        if (step.number + 1) % {length} == 0:  # An epoch ends.\n"
+            "        if (step.number + 1) * step.passes % len(loader) < step.passes:"
+            "  # An epoch ends.\n"
             "            print(total)\n            total = torch.zeros(2).to(run.device)\n"), text)
+
+    def test_epochs_begin_and_end_in_the_right_steps(self):
+        """What is written of epochs, computed for all lengths and passes, beside a count."""
+        for first, start in ((0, "3"), (1, "1, 4")):
+            text = self.edited(
+                HEAD + f"for epoch in range({start}):\n    print('begins', epoch)\n"
+                + textwrap.indent(LOOP, "    ") + "        seen.append(epoch)\n"
+                "    print('ends', epoch)\n")
+            lines = [line.split("  #")[0].strip() for line in text.splitlines()]
+            at_head, at_tail = [at for at, line in enumerate(lines) if line.startswith("if ")]
+            begins, begun, ends, ended = (lines[at] for at in (
+                at_head, at_head + 1, at_tail, at_tail + 1))
+            in_pass = next(line for line in lines if "epoch = step.number *" in line)
+            for length in range(1, 8):
+                for passes in range(1, 6):
+                    for number in range(30):
+                        batches = range(number * passes, (number + 1) * passes)
+                        variables = {"step": Step(number, passes), "loader": range(length)}
+                        case = (first, length, passes, number)
+                        starts = [one // length for one in batches if one % length == 0]
+                        stops = [one // length for one in batches if (one + 1) % length == 0]
+                        for test, then, expected in ((begins, begun, starts), (ends, ended, stops)):
+                            self.assertEqual(eval(  # pylint: disable=eval-used
+                                test[len("if "):-1], variables), bool(expected), case)
+                            if expected:
+                                exec(then, variables)  # pylint: disable=exec-used
+                                self.assertEqual(variables["epoch"], first + expected[-1], case)
+                        exec(in_pass, variables)  # pylint: disable=exec-used
+                        self.assertEqual(variables["epoch"], first + batches[0] // length, case)
+
+    def test_numbers_of_batches(self):
+        """A schedule by the batch of an epoch gets that number; what happens now and then need
+        not."""
+        batches = ("for epoch in range(3):\n    for i, x in enumerate(loader):\n"
+                   "        loss = model(x){}\n        loss.backward()\n        {}\n"
+                   "        {}optimizer.step()\n        optimizer.zero_grad()\n")
+        exact = "i = step.number * step.passes % len(loader)\n"
+        for use, of_epoch in (("schedule.step(epoch + i / len(loader))", True),
+                              ("adjust(optimizer, epoch * len(loader) + i)", True),
+                              ("x = i if i < 100 else 100", True),
+                              ("print(i, f'{i}') if i % 10 == 9 else None", False),
+                              ("logging.info('%d', i)", False)):
+            one = proposal(HEAD + batches.format("", use, ""))
+            with self.subTest(use):
+                self.assertEqual(exact in one.edited, of_epoch)
+                self.assertEqual("i = step.number\n" in one.edited, not of_epoch)
+                self.assertEqual([note for note in one.notes if note.must], [])
+        # Steps of several batches have no such number, and a person has to say what is meant.
+        for use, must in (("schedule.step(epoch + i / len(loader))", [13]),
+                          ("x = 1 if i % 4 == 0 else 2", [13]),
+                          ("print(i, i % 100)", [])):
+            one = proposal(HEAD + batches.format(" / 4", use, "if i % 4 == 3:\n            "))
+            with self.subTest(use):
+                self.assertIn("i = step.number\n", one.edited)
+                self.assertEqual([note.line for note in one.notes if note.must], must)
 
     def test_files_that_all_ranks_write(self):
         save = "torch.save(model.state_dict(), 'model.pt')\n"

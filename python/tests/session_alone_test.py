@@ -55,6 +55,14 @@ class MistakesTest(unittest.TestCase):
                 make_part(step)
                 step.update()
 
+    def test_a_sync_batch_norm_that_does_not_synchronise(self):
+        run = paceline.init(steps=1, batch_per_rank=2)
+        model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(
+            torch.nn.Sequential(torch.nn.Linear(3, 2), torch.nn.BatchNorm1d(2)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=1.0)
+        with self.assertRaisesRegex(ValueError, "head.1 is a SyncBatchNorm.*leave convert"):
+            run.attach({"head": model}, optimizer)
+
     def test_another_optimizer(self):
         other = torch.optim.AdamW(self.model.parameters())
         self.mistake("a AdamW that is not attached", lambda step: other.step())

@@ -10,6 +10,8 @@ import unittest
 from pathlib import Path
 
 sys.path.insert(0, os.path.abspath("python"))
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+from all_jobs_cases import AllJobsTest  # noqa: E402,F401  # pylint: disable=unused-import
 from paceline.track import figures, follow  # noqa: E402
 from paceline.track.controller import Away, Gone  # noqa: E402
 from paceline.track.delivery import Delivery  # noqa: E402

@@ -25,7 +25,6 @@ from mlflow.tracking import MlflowClient  # noqa: E402
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # noqa: E402
 from wandb.proto import wandb_internal_pb2  # noqa: E402
 
-from paceline.track.all_jobs import AllJobs  # noqa: E402
 from paceline.track.controller import Away, Controller, Gone, Refused  # noqa: E402
 from paceline.track.delivery import Delivery  # noqa: E402
 from paceline.track.mlflow_run import MlflowRun  # noqa: E402
@@ -265,58 +264,6 @@ class ProgramTest(unittest.TestCase):
                 self.controller(f"echo 'error: why' >&2; exit {code}").job("job-1")
         with self.assertRaisesRegex(Refused, "cannot start /no/paceline"):
             Controller("/no/paceline").job("job-1")
-
-
-class AllJobsTest(unittest.TestCase):
-    def setUp(self):
-        self.all = AllJobs(None, [sys.executable, "-c", "import sys; sys.exit(0)"], print)
-        self.addCleanup(lambda: [process.wait() for process in self.all._running.values()])
-
-    @staticmethod
-    def job(state, tracker=True, end=None):
-        job = {"id": JOB.id, "state": state, "spec": {"name": "digits"}}
-        if tracker:
-            job["spec"]["tracker"] = {"tensorboard": {"directory": "/tb"}}
-        if end is not None:
-            job["end_time"] = f"1970-01-01T00:00:{end:02}Z"
-        return job
-
-    def test_jobs_with_the_key_are_followed_while_they_run_and_just_after(self):
-        self.assertTrue(self.all.is_due(self.job("QUEUED"), 0))
-        self.assertFalse(self.all.is_due(self.job("RUNNING", tracker=False), 0))
-        self.assertTrue(self.all.is_due(self.job("FAILED", end=5), 10))
-        self.assertFalse(self.all.is_due(self.job("FAILED", end=5), 10000))
-
-    def test_an_ended_job_is_followed_once_and_again_when_it_was_resumed(self):
-        def look(job, now):
-            before = dict(self.all._running)
-            for process in before.values():
-                process.wait()
-            self.all.look([job], now)
-            return "job-0123456789ab" in self.all._running
-
-        self.assertTrue(look(self.job("FAILED", end=5), 10))
-        self.assertFalse(look(self.job("FAILED", end=5), 11))
-        self.assertTrue(look(self.job("RUNNING"), 12))
-        self.assertTrue(look(self.job("FAILED", end=20), 21))
-        self.assertFalse(look(self.job("FAILED", end=20), 22))
-
-    def test_one_that_fails_is_not_started_all_the_time(self):
-        self.all._command = [sys.executable, "-c", "import sys; sys.exit(1)"]
-        self.all.look([self.job("RUNNING")], 0)
-        self.all._running["job-0123456789ab"].wait()
-        self.all.look([self.job("RUNNING")], 1)
-        self.assertEqual(self.all._running, {})
-        self.all.look([self.job("RUNNING")], 100)
-        self.assertEqual(list(self.all._running), ["job-0123456789ab"])
-
-    def test_one_that_fails_behind_the_jobs_end_is_started_until_it_has_written_all(self):
-        self.all._command = [sys.executable, "-c", "import sys; sys.exit(1)"]
-        for now in (10, 80, 150):
-            self.all.look([self.job("FAILED", end=5)], now)
-            self.all._running["job-0123456789ab"].wait()
-            self.all.look([self.job("FAILED", end=5)], now + 1)
-            self.assertEqual(self.all._running, {})
 
 
 PACELINE = """#!{python}

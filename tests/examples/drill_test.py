@@ -9,9 +9,11 @@ import json
 import os
 import pathlib
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
+import time
 import unittest
 
 PROGRAMS = pathlib.Path(sys.argv[-1]).absolute()
@@ -76,13 +78,16 @@ class DrillTest(unittest.TestCase):
             "TMPDIR": str(self.temporary), "VIRTUAL_ENV": str(VENV), "CUDA_VISIBLE_DEVICES": "",
             "OMP_NUM_THREADS": "1", "NO_COLOR": "1"}
 
-    def drill(self, text, *arguments, before=(), **keys):
-        """The exit code, the card, and what was written to the error stream."""
+    def write(self, text, **keys):
         (self.folder / "train.py").write_text(text)
         (self.folder / "job.json").write_text(json.dumps({
             "name": "net", "ranks": 2, "threads_per_rank": 1, "command": ["python3", "train.py"],
             "session": True, "venv": str(VENV), "steps": 5000, "batch_per_rank": 8,
             "recovery": {"max_failures": 10}, **keys}))
+
+    def drill(self, text, *arguments, before=(), **keys):
+        """The exit code, the card, and what was written to the error stream."""
+        self.write(text, **keys)
         done = subprocess.run(
             [*before, self.bin / "paceline", "drill", "job.json", "-o", "json", "--html", "card.html",
              *arguments],
@@ -145,6 +150,42 @@ class DrillTest(unittest.TestCase):
         self.expect_passed(card, "reference", "repeat")
         short = [line["key"] for line in card["timeouts"] if line["too_short"]]
         self.assertIn("collective_timeout_s", self.check(card, "kill")["mend"] + str(short), card)
+
+    def processes(self):
+        """Those whose program or folder is one of the test's."""
+        found = []
+        for one in pathlib.Path("/proc").glob("[0-9]*"):
+            try:
+                if any(os.readlink(one / link).startswith(f"{self.folder}/")
+                       or os.readlink(one / link) == str(self.folder) for link in ("exe", "cwd")):
+                    found.append((one / "cmdline").read_text().replace("\0", " "))
+            except OSError:
+                pass  # It has ended, or is somebody else's.
+        return found
+
+    def test_an_interrupt_ends_all_of_it(self):
+        begun = self.folder / "begun"
+        self.write(script("        done += 1", f"        open('{begun}', 'w').close()\n"
+                          "        time.sleep(0.5)"))
+        # As a terminal does, the whole group is told.
+        with subprocess.Popen(
+                [self.bin / "paceline", "drill", "job.json"], env=self.environment, cwd=self.folder,
+                stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                start_new_session=True) as drill:
+            until = time.monotonic() + LIMIT_S
+            while not begun.exists():
+                self.assertIsNone(drill.poll(), "it ended before its job trained")
+                self.assertLess(time.monotonic(), until)
+                time.sleep(0.05)
+            self.assertGreater(len(self.processes()), 4)  # Controller, workers, ranks, and itself.
+            os.killpg(drill.pid, signal.SIGINT)
+            card, told = drill.communicate(timeout=LIMIT_S)
+        self.assertEqual((drill.returncode, card), (130, ""), told)
+        self.assertEqual(list(self.temporary.glob("*drill*")), [], "it left something behind")
+        until = time.monotonic() + 60  # Those that were killed may be seen for a moment.
+        while self.processes() and time.monotonic() < until:
+            time.sleep(0.05)
+        self.assertEqual(self.processes(), [])
 
 
 if __name__ == "__main__":

@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "controller/core/checkpoint/save_order.h"
+#include "controller/core/checkpoint/saving.h"
 #include "controller/core/recovery/elastic.h"
 #include "controller/core/recovery/membership.h"
 
@@ -52,6 +54,26 @@ const Job* FirstWaiting(const Cluster& cluster) {
   return first;
 }
 
+bool AllAnswer(const Cluster& cluster) {
+  return std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
+                     [](const auto& entry) { return entry.second.contact == Contact::kReachable; });
+}
+
+// The ranks that the job could have with so many slots more; 0: it has a reason to stay as it is.
+int CouldHave(const Job& job, int free) {
+  const JobRecovery& recovery = job.recovery;
+  const int ranks = static_cast<int>(job.ranks.size());
+  const bool is_steady = job.state == JobState::kRunning && ChangeUnderWay(job) == nullptr &&
+                         recovery.vacate.empty() && recovery.avoid.empty() && !IsOver(job) &&
+                         !job.checkpoints.stop_after.has_value() &&
+                         static_cast<int>(job.spares.size()) >= job.request.spares;
+  if (!is_steady || !IsElastic(job.request) || ranks < job.request.ranks ||
+      job.request.placement.replica != ReplicaPlacement::kPrefer) {
+    return 0;
+  }
+  return PossibleRanksOf(job.request, ranks + free);
+}
+
 }  // namespace
 
 void ElasticJudge::OnStep(const Cluster& cluster) {
@@ -67,12 +89,13 @@ void ElasticJudge::OnStep(const Cluster& cluster) {
     seen.state = job.state;
   }
   CheckWaiting(cluster);
+  CheckIdle(cluster);
 }
 
 void ElasticJudge::OnRestored(const Cluster& cluster) {
   waiting_ = JobId();
   for (const auto& [id, job] : cluster.jobs()) {
-    seen_[id] = {job.generation.value(), job.state, world_.time.now()};
+    seen_[id] = {job.generation.value(), job.state, world_.time.now(), -1};
   }
 }
 
@@ -116,11 +139,8 @@ void ElasticJudge::CheckChange(const Job& job, const Seen& seen) {
 
 void ElasticJudge::CheckWaiting(const Cluster& cluster) {
   const Job* const first = FirstWaiting(cluster);
-  const bool all_answer =
-      std::all_of(cluster.nodes().begin(), cluster.nodes().end(),
-                  [](const auto& entry) { return entry.second.contact == Contact::kReachable; });
   bool is_kept_waiting = false;
-  if (first != nullptr && all_answer && !first->checkpoints.settlement.has_value() &&
+  if (first != nullptr && AllAnswer(cluster) && !first->checkpoints.settlement.has_value() &&
       first->request.placement.replica == ReplicaPlacement::kPrefer) {
     const auto [free, extra] = CountSlots(cluster);
     is_kept_waiting = extra > 0 && free + extra >= LeastToStart(first->request);
@@ -130,6 +150,31 @@ void ElasticJudge::CheckWaiting(const Cluster& cluster) {
   waiting_ = first->request.id;
   if (world_.time.now() < waits_since_ + kPatience) return;
   world_.trace.Fail(waiting_.value(), " waits although others have more ranks than they want");
+}
+
+void ElasticJudge::CheckIdle(const Cluster& cluster) {
+  const Micros now = world_.time.now();
+  const bool others_need =
+      std::any_of(cluster.jobs().begin(), cluster.jobs().end(), [](const auto& entry) {
+        return entry.second.state == JobState::kQueued || MissingRanks(entry.second) > 0;
+      });
+  const bool is_quiet = now >= world_.settings.quiet && !others_need && AllAnswer(cluster);
+  const int free = is_quiet ? CountSlots(cluster).first : 0;
+  for (const auto& [id, job] : cluster.jobs()) {
+    Micros& since = seen_[id].may_grow;
+    const int more = free == 0 ? 0 : CouldHave(job, free) - static_cast<int>(job.ranks.size());
+    if (more <= 0) {
+      since = -1;
+      continue;
+    }
+    if (since < 0) since = now;
+    const Micros patience = absl::ToInt64Microseconds(GrowthPatience(job, more)) + kPatience;
+    // What is saved comes first.
+    if (now < since + patience || IsOrderPending(job) || !StepsUnderWay(job).empty()) continue;
+    world_.trace.Fail(id.value(), " g", job.generation.value(), " has ", job.ranks.size(),
+                      " ranks, and could have ", more, " more for ", (now - since) / kSecond,
+                      " s: nobody else needs the slots");
+  }
 }
 
 }  // namespace paceline::sim

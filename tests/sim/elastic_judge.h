@@ -4,7 +4,9 @@
 //   - what is given back is beyond what the job wants;
 //   - a job grows beyond that only when nothing has changed for a while, so it does not flap;
 //   - the first job that waits, and would fit if others had no more ranks than they want, does not
-//     wait for long.
+//     wait for long;
+//   - when nothing breaks any more, slots that nobody else needs do not stay idle for long beside a
+//     job that could grow into them.
 //
 // Thread-compatible.
 #ifndef TESTS_SIM_ELASTIC_JUDGE_H_
@@ -31,12 +33,14 @@ class ElasticJudge {
   struct Seen {
     int64_t generation = 0;
     JobState state = JobState::kQueued;
-    Micros since = 0;  // When its ranks last changed, or it began to train.
+    Micros since = 0;      // When its ranks last changed, or it began to train.
+    Micros may_grow = -1;  // Since when it could have grown; -1: it cannot.
   };
 
   void CheckNumbers(const Job& job);
   void CheckChange(const Job& job, const Seen& seen);
   void CheckWaiting(const Cluster& cluster);
+  void CheckIdle(const Cluster& cluster);
 
   World& world_;
   std::map<JobId, Seen> seen_;

@@ -220,6 +220,19 @@ CertificateKeeper::Options KeeperOptions(const Flags& flags) {
   return options;
 }
 
+// Says what the node takes and its trainers know, in labels that workers of earlier releases lack.
+void AddAbilities(bool takes_commands, google::protobuf::Map<std::string, std::string>* labels) {
+  for (const char* const label : {"commands", "code", "sessions", "compiled"}) {
+    (*labels)[label] = takes_commands ? "on" : "off";
+  }
+  // Sharded models, outer steps, weights in bfloat16, data of several files, learning rates that
+  // follow the number of ranks, all formats of averages and gradients.
+  for (const char* const label :
+       {"shards", "outer", "bf16_full", "data_lists", "rank_scale", "formats"}) {
+    (*labels)[label] = "on";
+  }
+}
+
 // Serves until a signal arrives. All threads block the signals.
 int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeIdentity identity,
           const sigset_t& signals) {
@@ -228,15 +241,7 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
-  const char* const takes_commands = options.trainers.setup.takes_commands ? "on" : "off";
-  (*options.hello.mutable_labels())["commands"] = takes_commands;
-  // Also announces support for code that travels with commands, and for sessions; older workers
-  // lack it.
-  (*options.hello.mutable_labels())["code"] = takes_commands;
-  (*options.hello.mutable_labels())["sessions"] = takes_commands;
-  // Trainers of older workers do not know sharded models, and outer steps.
-  (*options.hello.mutable_labels())["shards"] = "on";
-  (*options.hello.mutable_labels())["outer"] = "on";
+  AddAbilities(options.trainers.setup.takes_commands, options.hello.mutable_labels());
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

@@ -35,12 +35,13 @@ struct LlamaConfig {
 };
 
 struct ModelConfig {
-  enum class Kind { kResNet18, kMlp, kLlama, kTorchScript };
+  enum class Kind { kResNet18, kMlp, kLlama, kTorchScript, kCompiled };
   Kind kind = Kind::kResNet18;
   bool sync_batchnorm = false;     // For kResNet18.
   std::vector<int64_t> hidden;     // For kMlp: widths of the hidden layers.
   LlamaConfig llama;               // For kLlama.
   std::string torchscript_file;    // For kTorchScript.
+  std::string compiled_file;       // For kCompiled.
   bool unused_parameters = false;  // For kTorchScript: a step may leave some out.
 };
 
@@ -56,9 +57,12 @@ struct DataConfig {
   std::vector<Source> sources;  // One behind the other.
   std::string eval;             // Empty: no evaluation.
   bool shuffle = true;
+  bool drop_last = true;
   int64_t sequence_length = 256;  // For token files.
   TokenType token_type = TokenType::kInHeader;
   int64_t vocab_size = 0;  // The llama's: all tokens must be less; 0: any token.
+  // Most samples of a forward pass of all ranks, with as many of these as the job may have.
+  int64_t most_together = 0;
   int prefetch_threads = 1;
   int prefetch_batches = 2;
 };
@@ -77,7 +81,7 @@ struct OptimizerConfig {
   bool compensated = false;
 };
 
-enum class WireFormat { kFp32, kFp16, kBf16, kInt8 };
+enum class WireFormat { kFp32, kFp16, kBf16, kInt8, kFp8 };
 
 // One level of a ladder. Groups are consecutive ranks; their sizes add up to the world size. In a
 // job with shards these are replicas; so are those of gradient_groups below.

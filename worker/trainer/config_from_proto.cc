@@ -42,6 +42,9 @@ ModelConfig ReadModel(const v1::Model& proto) {
     model.kind = ModelConfig::Kind::kTorchScript;
     model.torchscript_file = proto.torchscript().file();
     model.unused_parameters = proto.torchscript().unused_parameters();
+  } else if (proto.has_compiled()) {
+    model.kind = ModelConfig::Kind::kCompiled;
+    model.compiled_file = proto.compiled().file();
   } else {
     model.kind = ModelConfig::Kind::kResNet18;
     model.sync_batchnorm = proto.resnet18().sync_batchnorm();
@@ -60,6 +63,15 @@ DataConfig::TokenType ReadTokenType(v1::TokenType type) {
   }
 }
 
+// DataConfig::most_together. With keep_global_batch no pass has more samples than a step.
+int64_t MostTogether(const v1::JobSpec& spec) {
+  const int64_t ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
+  const int64_t most = ranks * spec.batch_per_rank();
+  if (spec.recovery().batch() == v1::KEEP_RANK_BATCH) return most;
+  const int64_t step = int64_t{spec.ranks()} * spec.batch_per_rank() * spec.accumulation_steps();
+  return std::min(most, step);
+}
+
 DataConfig ReadData(const v1::Data& proto) {
   DataConfig data;
   data.train = proto.train();
@@ -69,6 +81,7 @@ DataConfig ReadData(const v1::Data& proto) {
   }
   data.eval = proto.eval();
   data.shuffle = proto.order() != v1::SEQUENTIAL;
+  data.drop_last = proto.drop_last();
   data.sequence_length = proto.sequence_length();
   data.token_type = ReadTokenType(proto.token_type());
   data.prefetch_threads = proto.prefetch_threads();
@@ -120,6 +133,7 @@ void ReadBuiltIn(const v1::JobSpec& spec, TrainerConfig& config) {
   config.model = ReadModel(spec.model());
   config.data = ReadData(spec.data());
   config.data.vocab_size = config.model.llama.vocab_size;
+  config.data.most_together = MostTogether(spec);
   config.optimizer = ReadOptimizer(spec.optimizer());
   config.optimizer.compensated = spec.precision() == v1::BF16_FULL;
   config.schedule = ReadSchedule(spec);
@@ -145,6 +159,8 @@ WireFormat ReadWireFormat(v1::WireFormat format) {
       return WireFormat::kBf16;
     case v1::WIRE_FORMAT_INT8:
       return WireFormat::kInt8;
+    case v1::WIRE_FORMAT_FP8:
+      return WireFormat::kFp8;
     default:
       return WireFormat::kFp32;
   }
@@ -403,7 +419,7 @@ TrainingPlan PlanFromProto(const v1::TrainingPlan& proto) {
   TrainingPlan plan;
   plan.version = proto.version();
   for (const v1::PlanLevel& level : proto.levels()) {
-    plan.levels.push_back({level.period(),
+    plan.levels.push_back({level.has_outer() ? level.outer_period() : level.period(),
                            std::vector<int>(level.groups().begin(), level.groups().end()),
                            ReadWireFormat(level.format())});
     if (level.has_outer()) plan.levels.back().outer = ReadOuter(level.outer());

@@ -97,6 +97,23 @@ TEST(ConfigFromProtoTest, FilesOfAListArrive) {
   EXPECT_EQ(config->data.sources[1].hash, hash);
 }
 
+// Two ranks take 5 samples at a time, and 40 in a step.
+TEST(ConfigFromProtoTest, AJobThatMayGrowTakesMoreSamplesTogether) {
+  v1::TrainerConfig proto = Parse(kWhole);
+  proto.mutable_spec()->clear_strategy();
+  proto.mutable_spec()->clear_collective_timeout_s();
+  proto.mutable_spec()->clear_startup_timeout_s();
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 10);
+  v1::Recovery* recovery = proto.mutable_spec()->mutable_recovery();
+  recovery->set_max_failures(1);
+  recovery->set_max_ranks(4);
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 20);
+  recovery->set_max_ranks(20);
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 40) << "never more than a step has";
+  recovery->set_batch(v1::KEEP_RANK_BATCH);
+  EXPECT_EQ(ConfigFromProto(proto)->data.most_together, 100);
+}
+
 TEST(ConfigFromProtoTest, EveryValueArrives) {
   const absl::StatusOr<TrainerConfig> config = ConfigFromProto(Parse(kWhole));
   ASSERT_TRUE(config.ok()) << config.status();
@@ -277,6 +294,7 @@ TEST(ConfigFromProtoTest, MissingValuesTakeTheirDefaults) {
   EXPECT_EQ(config->model.kind, ModelConfig::Kind::kResNet18);
   EXPECT_EQ(config->member.batch, 32);
   EXPECT_TRUE(config->data.shuffle);
+  EXPECT_TRUE(config->data.drop_last);
   EXPECT_EQ(config->data.sequence_length, 256);
   EXPECT_EQ(config->data.token_type, DataConfig::TokenType::kInHeader);
   EXPECT_EQ(config->data.prefetch_threads, 1);
@@ -359,9 +377,18 @@ TEST(ConfigFromProtoTest, OtherModelsArrive) {
   proto.mutable_spec()->mutable_schedule()->mutable_cosine()->set_steps(70);
   EXPECT_EQ(ConfigFromProto(proto)->schedule.steps, 70);
   proto.mutable_spec()->clear_strategy();
+  v1::TrainerConfig compiled = proto;
+  compiled.mutable_spec()->mutable_model()->mutable_compiled()->set_file("/m.pt2");
+  compiled.mutable_spec()->set_device(v1::CPU);
+  compiled.mutable_spec()->set_precision(v1::FP32);
+  ASSERT_TRUE(ConfigFromProto(compiled).ok()) << ConfigFromProto(compiled).status();
+  EXPECT_EQ(ConfigFromProto(compiled)->model.kind, ModelConfig::Kind::kCompiled);
+  EXPECT_EQ(ConfigFromProto(compiled)->model.compiled_file, "/m.pt2");
   proto.mutable_spec()->mutable_model()->mutable_resnet18()->set_sync_batchnorm(true);
   EXPECT_EQ(ConfigFromProto(proto)->model.kind, ModelConfig::Kind::kResNet18);
   EXPECT_TRUE(ConfigFromProto(proto)->model.sync_batchnorm);
+  proto.mutable_spec()->mutable_data()->set_drop_last(false);
+  EXPECT_FALSE(ConfigFromProto(proto)->data.drop_last);
 }
 
 TEST(ConfigFromProtoTest, AllImpossibleValuesAreNamedAtOnce) {
@@ -390,7 +417,7 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
         version: 3
         levels { period: 2 groups: [1, 3] }
-        levels { period: 4 groups: 4 format: WIRE_FORMAT_INT8
+        levels { outer_period: 4 groups: 4 format: WIRE_FORMAT_INT8
                  outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 delay: 3 alpha: 0.5 } }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
@@ -398,6 +425,7 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[0].period, 2);
   EXPECT_EQ(plan.levels[0].groups, (std::vector<int>{1, 3}));
   EXPECT_EQ(plan.levels[0].format, WireFormat::kFp32);
+  EXPECT_EQ(plan.levels[1].period, 4);
   EXPECT_EQ(plan.levels[1].groups, std::vector<int>{4});
   EXPECT_EQ(plan.levels[1].format, WireFormat::kInt8);
   EXPECT_FALSE(plan.levels[0].outer.has_value());

@@ -121,6 +121,12 @@ TEST_F(TrainerFailureTest, UnusableInputIsNamed) {
   ExpectFailure(Spec(1, "data { train: '/nowhere/train.shard' }"), 0, kind,
                 "data.train: cannot open /nowhere/train.shard");
   ExpectFailure(Spec(1, "batch_per_rank: 201"), 0, kind, "has 200 samples, less than the 201");
+  ExpectFailure(Spec(1,
+                     "batch_per_rank: 60 recovery { max_failures: 1 max_ranks: 4 batch: "
+                     "KEEP_RANK_BATCH }"),
+                0, kind,
+                "has 200 samples, less than the 240 of one batch of all ranks, as many as the job "
+                "may have (ranks, recovery.max_ranks)");
   ExpectFailure(Spec(1, "init_from: '/nowhere/weights.safetensors'"), 0, kind,
                 "/nowhere/weights.safetensors");
   ExpectFailure(Spec(1, "device: CUDA"), 0, kind, "this is the trainer for CPUs");

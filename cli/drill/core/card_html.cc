@@ -34,16 +34,10 @@ std::string Escaped(const std::string& text) {
       text, {{"&", "&amp;"}, {"<", "&lt;"}, {">", "&gt;"}, {"\"", "&quot;"}, {"'", "&#39;"}});
 }
 
-const char* CellOf(DrillVerdict verdict) {
-  switch (verdict) {
-    case DrillVerdict::kPassed:
-      return "<td class=\"passed\">passed</td>";
-    case DrillVerdict::kFailed:
-      return "<td class=\"failed\">failed</td>";
-    case DrillVerdict::kNotRehearsed:
-      break;
-  }
-  return "<td class=\"left\">not rehearsed</td>";
+std::string CellOf(DrillVerdict verdict) {
+  const std::string word = VerdictWord(verdict);
+  return absl::StrCat("<td class=\"", verdict == DrillVerdict::kNotRehearsed ? "left" : word, "\">",
+                      word, "</td>");
 }
 
 std::string RowOf(const DrillFinding& one) {

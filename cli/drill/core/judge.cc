@@ -183,6 +183,18 @@ std::string WhyNotRehearsed(DrillFault fault, const RunRecord& run) {
 
 }  // namespace
 
+const char* VerdictWord(DrillVerdict verdict) {
+  switch (verdict) {
+    case DrillVerdict::kPassed:
+      return "passed";
+    case DrillVerdict::kFailed:
+      return "failed";
+    case DrillVerdict::kNotRehearsed:
+      break;
+  }
+  return "not rehearsed";
+}
+
 std::optional<LossDifference> FirstDifference(const RunRecord& reference, const RunRecord& run) {
   const std::map<int64_t, std::string> got = LossesOf(run);
   for (const auto& [step, loss] : LossesOf(reference)) {

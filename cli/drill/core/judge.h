@@ -16,6 +16,9 @@ namespace paceline {
 
 enum class DrillVerdict { kPassed, kFailed, kNotRehearsed };
 
+// "passed", "failed" or "not rehearsed".
+const char* VerdictWord(DrillVerdict verdict);
+
 // A line of the report card.
 struct DrillFinding {
   std::string check;  // "reference", or the name of a fault.

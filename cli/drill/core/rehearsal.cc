@@ -21,11 +21,6 @@ constexpr Named kFaults[] = {
     {DrillFault::kController, "controller"},
 };
 
-bool ComesFromOutside(DrillFault fault) {
-  return fault == DrillFault::kDrain || fault == DrillFault::kFullDisk ||
-         fault == DrillFault::kController;
-}
-
 // Why the fault cannot be rehearsed there; empty: it can.
 std::string Obstacle(DrillFault fault, const DrillSetting& setting) {
   if (ComesFromOutside(fault) && !setting.own_cluster) {
@@ -69,6 +64,11 @@ std::optional<DrillFault> FaultOfName(absl::string_view name) {
   return std::nullopt;
 }
 
+bool ComesFromOutside(DrillFault fault) {
+  return fault == DrillFault::kDrain || fault == DrillFault::kFullDisk ||
+         fault == DrillFault::kController;
+}
+
 std::vector<Rehearsal> PlanRehearsals(const DrillSetting& setting) {
   std::vector<Rehearsal> plan;
   for (const Named& one : kFaults) {
@@ -84,17 +84,23 @@ int64_t StepOfFault(int64_t steps) { return steps / 3; }
 int RankOfFault(int ranks) { return ranks - 1; }
 
 absl::Duration PaceOf(DrillFault fault, int64_t steps, const RunTimes& reference) {
-  if (!ComesFromOutside(fault)) return absl::ZeroDuration();
+  const bool loses_rank = fault == DrillFault::kKill || fault == DrillFault::kStop;
+  if (!loses_rank && !ComesFromOutside(fault)) return absl::ZeroDuration();
   // A rank that moves starts a process first, which takes about as long as the job's start.
   const absl::Duration needed = 2 * reference.until_first + absl::Seconds(10);
-  return needed / static_cast<double>(steps - 2);
+  return needed / static_cast<double>(PacedUntil(fault, steps) - kFirstPacedStep);
+}
+
+int64_t PacedUntil(DrillFault fault, int64_t steps) {
+  return ComesFromOutside(fault) ? steps : StepOfFault(steps);
 }
 
 absl::Duration LimitOf(DrillFault fault, int64_t steps, const RunRecord& reference,
                        const DrillTimeouts& timeouts) {
   absl::Duration limit = 3 * reference.took + absl::Minutes(1) + timeouts.collective;
   if (fault == DrillFault::kStop) limit += timeouts.hang;
-  return limit + static_cast<double>(steps) * PaceOf(fault, steps, TimesOf(reference));
+  return limit + static_cast<double>(PacedUntil(fault, steps) - kFirstPacedStep) *
+                     PaceOf(fault, steps, TimesOf(reference));
 }
 
 }  // namespace paceline

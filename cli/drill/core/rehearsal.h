@@ -30,6 +30,7 @@ enum class DrillFault {
 inline constexpr int64_t kLeastDrillSteps = 12;
 inline constexpr double kSlowFactor = 4;
 inline constexpr int64_t kSlowSteps = 3;
+inline constexpr int64_t kFirstPacedStep = 2;
 
 std::string FaultName(DrillFault fault);
 std::optional<DrillFault> FaultOfName(absl::string_view name);
@@ -55,10 +56,17 @@ int64_t StepOfFault(int64_t steps);
 // The rank that it happens to: not rank 0, whose log is read, unless there is no other.
 int RankOfFault(int ranks);
 
-// How much longer each step takes from the third on, until what is done from outside is done: so
-// that the job trains meanwhile, though its own steps may be short. Zero: the fault comes from
-// inside.
+// Whether the drill itself does it, to a cluster of its own; else the trainer does it to itself.
+bool ComesFromOutside(DrillFault fault);
+
+// How much longer each step takes from the third on, though the job's own steps may be short: until
+// what is done from outside is done; and so that a rank is lost, or stops, only when the controller
+// knows that all train. Else a loss is one of the start, after which all begin anew. Zero: neither
+// matters.
 absl::Duration PaceOf(DrillFault fault, int64_t steps, const RunTimes& reference);
+
+// The first step, from 0, that is not made longer any more.
+int64_t PacedUntil(DrillFault fault, int64_t steps);
 
 // After which a run is cancelled, and counts as one that has not recovered.
 absl::Duration LimitOf(DrillFault fault, int64_t steps, const RunRecord& reference,

@@ -93,7 +93,20 @@ TEST(RehearsalTest, HeldUpStepsLastUntilARankHasStarted) {
       EXPECT_GE(static_cast<double>(steps - 2) * PaceOf(fault, steps, reference),
                 absl::Seconds(49));
     }
-    EXPECT_EQ(PaceOf(DrillFault::kKill, steps, reference), absl::ZeroDuration());
+    EXPECT_EQ(PaceOf(DrillFault::kSlow, steps, reference), absl::ZeroDuration());
+  }
+}
+
+// Of a job that is not known to train yet, nobody is replaced: it begins anew.
+TEST(RehearsalTest, NoRankIsLostBeforeTheJobIsKnownToTrain) {
+  RunTimes reference;
+  reference.until_first = absl::Seconds(20);
+  for (const int64_t steps : {kLeastDrillSteps, int64_t{24}, int64_t{1000}}) {
+    for (const DrillFault fault : {DrillFault::kKill, DrillFault::kStop}) {
+      const int64_t held = PacedUntil(fault, steps) - kFirstPacedStep;
+      EXPECT_GE(static_cast<double>(held) * PaceOf(fault, steps, reference), absl::Seconds(49));
+      EXPECT_LE(PacedUntil(fault, steps), StepOfFault(steps)) << "recovery is at full pace";
+    }
   }
 }
 
@@ -106,7 +119,7 @@ TEST(RehearsalTest, LimitsLeaveTimeForTimeouts) {
   EXPECT_GT(LimitOf(DrillFault::kStop, 24, reference, timeouts),
             timeouts.hang + timeouts.collective + reference.took);
   EXPECT_GT(LimitOf(DrillFault::kDrain, 24, reference, timeouts),
-            LimitOf(DrillFault::kKill, 24, reference, timeouts));
+            LimitOf(DrillFault::kSlow, 24, reference, timeouts));
 }
 
 }  // namespace

@@ -2,27 +2,23 @@
 
 #include <algorithm>
 
+#include "absl/strings/ascii.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_format.h"
 
 namespace paceline {
 namespace {
 
-const char* WordOf(DrillVerdict verdict) {
-  switch (verdict) {
-    case DrillVerdict::kPassed:
-      return "passed";
-    case DrillVerdict::kFailed:
-      return "FAILED";
-    case DrillVerdict::kNotRehearsed:
-      break;
-  }
-  return "-";
+// Short, and failures stand out.
+std::string MarkOf(DrillVerdict verdict) {
+  if (verdict == DrillVerdict::kNotRehearsed) return "-";
+  const std::string word = VerdictWord(verdict);
+  return verdict == DrillVerdict::kFailed ? absl::AsciiStrToUpper(word) : word;
 }
 
-void AddLine(const std::string& word, const std::string& name, const std::string& text,
+void AddLine(DrillVerdict verdict, const std::string& name, const std::string& text,
              const std::string& mend, std::string* card) {
-  absl::StrAppendFormat(card, "%-6s  %-20s  %s\n", word, name, text);
+  absl::StrAppendFormat(card, "%-6s  %-20s  %s\n", MarkOf(verdict), name, text);
   if (!mend.empty()) absl::StrAppendFormat(card, "%-6s  %-20s  mend: %s\n", "", "", mend);
 }
 
@@ -44,22 +40,24 @@ std::string CardText(const ReportCard& card) {
   for (const DrillFinding& one : card.findings) {
     const bool rehearsed = one.verdict != DrillVerdict::kNotRehearsed;
     if (!rehearsed) ++left_out;
-    AddLine(WordOf(one.verdict), one.check,
-            rehearsed ? one.found : absl::StrCat("not rehearsed: ", one.found), one.mend, &text);
+    AddLine(one.verdict, one.check,
+            rehearsed ? one.found : absl::StrCat(VerdictWord(one.verdict), ": ", one.found),
+            one.mend, &text);
   }
   for (const TimeoutLine& one : card.timeouts) {
     const std::string given = absl::StrCat(SpanText(one.given), "; seen: ", one.seen);
     const std::string proposed = absl::StrCat("proposed: ", SpanText(one.proposed));
     if (one.is_too_short()) {
-      AddLine("FAILED", one.key, absl::StrCat("too short: ", given), proposed, &text);
+      AddLine(DrillVerdict::kFailed, one.key, absl::StrCat("too short: ", given), proposed, &text);
     } else {
-      AddLine("passed", one.key, absl::StrCat(given, "; ", proposed), "", &text);
+      AddLine(DrillVerdict::kPassed, one.key, absl::StrCat(given, "; ", proposed), "", &text);
     }
   }
   const int failures = FailuresOf(card);
-  absl::StrAppend(&text, "\n",
-                  failures == 0 ? "passed" : absl::StrCat("FAILED: ", failures, " to mend"),
-                  left_out == 0 ? "" : absl::StrCat("; ", left_out, " not rehearsed"), "\n");
+  const std::string mark = MarkOf(failures == 0 ? DrillVerdict::kPassed : DrillVerdict::kFailed);
+  const std::string not_rehearsed = VerdictWord(DrillVerdict::kNotRehearsed);
+  absl::StrAppend(&text, "\n", mark, failures == 0 ? "" : absl::StrCat(": ", failures, " to mend"),
+                  left_out == 0 ? "" : absl::StrCat("; ", left_out, " ", not_rehearsed), "\n");
   return text;
 }
 

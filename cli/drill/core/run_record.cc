@@ -50,11 +50,17 @@ absl::string_view ValueOf(absl::string_view text, absl::string_view key) {
   return text.substr(0, text.find(' '));
 }
 
+// What the step of the mark took that is not its own.
+absl::Duration PaceAt(const RunRecord& run, const StepMark& mark) {
+  return mark.step < run.paced_until ? run.pace : absl::ZeroDuration();
+}
+
 // Between the ends of two steps that follow each other in the log, without the first steps.
 std::vector<absl::Duration> Gaps(const RunRecord& run) {
   std::vector<absl::Duration> gaps;
   for (size_t i = kStartupSteps; i < run.marks.size(); ++i) {
-    const absl::Duration gap = run.marks[i].time - run.marks[i - 1].time - run.pace;
+    const absl::Duration gap =
+        run.marks[i].time - run.marks[i - 1].time - PaceAt(run, run.marks[i]);
     gaps.push_back(std::max(absl::ZeroDuration(), gap));
   }
   return gaps;
@@ -110,7 +116,8 @@ ChangeTimes ChangesOf(const RunRecord& run) {
   const auto next = std::find_if(run.marks.begin(), run.marks.end(),
                                  [&](const StepMark& mark) { return mark.time > change->trained; });
   if (next == run.marks.end()) return times;
-  times.first_step = std::max(absl::ZeroDuration(), next->time - change->trained - run.pace);
+  times.first_step =
+      std::max(absl::ZeroDuration(), next->time - change->trained - PaceAt(run, *next));
   return times;
 }
 

@@ -65,7 +65,9 @@ struct RunRecord {
   std::optional<LedgerCounts> ledger;  // Unset: there is none.
   // Why what is done from outside was not done; empty: it was, or there is nothing.
   std::string not_done;
-  absl::Duration pace;  // That each step was made to take besides.
+  // That each step before `paced_until`, from 0, was made to take besides.
+  absl::Duration pace;
+  int64_t paced_until = 0;
 
   int losses() const;  // Changes that were not planned.
 };

@@ -61,8 +61,11 @@ TEST(TimesOfTest, LeavesOutTheFirstTwoSteps) {
 TEST(TimesOfTest, TakesThePaceOff) {
   RunRecord run = RunOf({1, 2, 5, 7});
   run.pace = absl::Milliseconds(2500);
+  run.paced_until = 4;
   EXPECT_EQ(TimesOf(run).longest, absl::Milliseconds(500));
   EXPECT_EQ(TimesOf(run).median, absl::Milliseconds(500)) << "never below zero";
+  run.paced_until = 3;
+  EXPECT_EQ(TimesOf(run).longest, absl::Seconds(2)) << "the last step is not paced";
 }
 
 TEST(TimesOfTest, OfNoSteps) {

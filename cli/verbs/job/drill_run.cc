@@ -124,7 +124,7 @@ class Course {
  public:
   Course(Program& program, const DrillRunOptions& options, RunRecord* record)
       : program_(program), options_(options), record_(*record) {
-    if (options.cluster != nullptr && options.pace > absl::ZeroDuration()) {
+    if (options.cluster != nullptr && ComesFromOutside(options.fault)) {
       outside_.emplace(program, *options.cluster, options.fault, options.small_disk);
       record_.not_done = "the job ended before it could be done; give the drill more --steps";
     }
@@ -170,7 +170,11 @@ class Course {
 
  private:
   void Disturb(const v1::Job& job) {
-    if (!outside_.has_value()) return;
+    if (released_ || options_.pace <= absl::ZeroDuration()) return;
+    if (!outside_.has_value()) {
+      if (job.state() == v1::RUNNING) Release();
+      return;
+    }
     if (!has_acted_ && job.state() == v1::RUNNING && job.progress().step() >= kStepsBefore) {
       has_acted_ = true;
       const absl::Status status = outside_->Act(job);
@@ -182,8 +186,10 @@ class Course {
     if (has_acted_ && outside_->IsOver(job)) Release();
   }
 
-  // The fault is undone, and the steps are as fast as ever: a last save needs room again.
+  // What was done from outside is undone, and the steps are as fast as ever: a last save needs room
+  // again.
   void Release() {
+    released_ = true;
     outside_.reset();
     std::ofstream(options_.until_file).flush();
   }
@@ -209,6 +215,7 @@ class Course {
   RunRecord& record_;
   std::optional<OutsideFault> outside_;
   bool has_acted_ = false;
+  bool released_ = false;
 };
 
 // Nothing: there is no ledger here.
@@ -236,6 +243,7 @@ grpc::Status RunDrillJob(Program& program, const v1::JobSpec& spec, const DrillR
   request.set_request_id(NewUuid());
   record->submitted = absl::Now();
   record->pace = options.pace;
+  record->paced_until = PacedUntil(options.fault, spec.steps());
   v1::Job job;
   grpc::Status status = SubmitShipped(program, request, options.code, &job);
   if (!status.ok()) return status;

@@ -18,7 +18,7 @@ struct DrillRunOptions {
   DrillFault fault = DrillFault::kNone;
   absl::Duration limit;           // After it the job is cancelled.
   absl::Duration pace;            // As in the spec's chaos; zero: none.
-  std::string until_file = {};    // The same: made when what is done from outside is over.
+  std::string until_file = {};    // The same: made when no step need be longer any more.
   std::string small_disk = {};    // Of kFullDisk.
   std::string code = {};          // Of Ship (ship.h).
   OwnCluster* cluster = nullptr;  // Null: nothing is done from outside.

@@ -25,6 +25,7 @@
 #include "cli/view/job/job_page.h"
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/strategy_text.h"
+#include "common/core/compiled_files.h"
 #include "common/token_file/token_file.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -109,7 +110,11 @@ void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
       {"data.train", spec.data().train()},
       {"data.eval", spec.data().eval()},
       {"model.file", spec.model().torchscript().file()},
+      {"model.file", spec.model().compiled().file()},
       {"init_from", spec.init_from()}};
+  if (spec.model().has_compiled()) {
+    files.emplace_back("model.file", CompiledWeightsOf(spec.model().compiled().file()));
+  }
   for (int i = 0; i < spec.data().sources_size(); ++i) {
     files.emplace_back(absl::StrCat("data.train[", i, "].path"), spec.data().sources(i).path());
   }

@@ -86,7 +86,7 @@ absl::StatusOr<int> RunToItsEnd(std::vector<std::string> arguments) {
 }  // namespace
 
 int RunPythonVerb(Program& program, const std::string& verb, const std::string& module,
-                  std::vector<std::string> arguments) {
+                  const std::vector<std::string>& arguments) {
   if (program.flags.output == "yaml") {
     return program.Fail(
         kCliUsage, absl::StrCat("`paceline ", verb, "` has no --output yaml; json has the same"));

@@ -74,6 +74,21 @@ const FigureColumn kColumns[] = {
 // Whether the figures are current: those of a rank whose node no longer answers are old.
 bool HasFigures(const v1::Rank& rank) { return rank.has_figures() && !rank.has_last_heard(); }
 
+bool AnyFigures(const v1::Job& job, bool (*is_so)(const v1::RankFigures& figures)) {
+  return std::any_of(job.ranks().begin(), job.ranks().end(), [is_so](const v1::Rank& rank) {
+    return HasFigures(rank) && is_so(rank.figures());
+  });
+}
+
+// Why a job whose FLOPs are known has no MFU; empty: it has.
+std::string NoMfuText(const v1::Job& job) {
+  if (job.progress().has_mfu()) return "";
+  const bool has_peak =
+      AnyFigures(job, [](const v1::RankFigures& figures) { return figures.peak_flops() > 0; });
+  return has_peak ? "; no MFU, as it would be above 100 %: check flops_per_sample and peak_flops"
+                  : "; no MFU without the device's peak (peak_flops)";
+}
+
 const v1::Rank* FindRank(const v1::Job& job, int rank) {
   for (const v1::Rank& candidate : job.ranks()) {
     if (candidate.rank() == rank) return &candidate;
@@ -114,8 +129,11 @@ double TokensPerSecond(const v1::Job& job) {
 std::string PaceText(const v1::Job& job) {
   v1::JobProgress progress = job.progress();
   progress.set_tokens_per_s(TokensPerSecond(job));
-  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0) {
-    const v1::JobSpec& spec = job.spec();
+  const v1::JobSpec& spec = job.spec();
+  // How many ranks made which step is not known here.
+  const bool has_varied =
+      spec.recovery().max_ranks() > 0 && spec.recovery().batch() == v1::KEEP_RANK_BATCH;
+  if (HasEnded(job.state()) && progress.step() > 0 && progress.training_s() > 0 && !has_varied) {
     const double samples = static_cast<double>(progress.step() - StepsBefore(job)) * spec.ranks() *
                            spec.batch_per_rank() *
                            static_cast<double>(std::max<int64_t>(1, spec.accumulation_steps()));
@@ -145,15 +163,13 @@ std::string FlopsFacts(const v1::Job& job) {
     case v1::FLOPS_GIVEN:
       source = "by flops_per_sample of the job file";
       break;
-    default: {
-      const bool measured = std::any_of(
-          job.ranks().begin(), job.ranks().end(),
-          [](const v1::Rank& rank) { return HasFigures(rank) && rank.figures().steps() > 0; });
-      return measured ? "neither counted nor given: the ranks' logs say why" : "";
-    }
+    default:
+      return AnyFigures(job, [](const v1::RankFigures& figures) { return figures.steps() > 0; })
+                 ? "neither counted nor given: the ranks' logs say why"
+                 : "";
   }
   return absl::StrCat(FlopRateText(progress.flops_per_s()), " of all ranks, ", source,
-                      progress.has_mfu() ? "" : "; no MFU without the device's peak (peak_flops)");
+                      NoMfuText(job));
 }
 
 std::string FigureTable(const v1::Job& job, int width, bool colours) {

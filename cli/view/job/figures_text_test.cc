@@ -81,6 +81,10 @@ TEST(FiguresTextTest, FlopsSayWhereTheirNumberComesFrom) {
   EXPECT_EQ(FlopsFacts(job),
             "3.50 TFLOP/s of all ranks, counted in their first step; no MFU without the device's "
             "peak (peak_flops)");
+  job.mutable_ranks(0)->mutable_figures()->set_peak_flops(1e12);
+  EXPECT_EQ(FlopsFacts(job),
+            "3.50 TFLOP/s of all ranks, counted in their first step; no MFU, as it would be above "
+            "100 %: check flops_per_sample and peak_flops");
   job.mutable_progress()->set_mfu(0.5);
   job.mutable_progress()->set_flops_source(v1::FLOPS_FORMULA);
   EXPECT_EQ(FlopsFacts(job), "3.50 TFLOP/s of all ranks, by the model's formula");

@@ -373,8 +373,8 @@ std::string JobPage(const v1::Job& job, absl::Time now, const PageStyle& style) 
   const double run = RunSeconds(job, now);
   if (run >= 0) AddLine(&page, "Ran", DurationText(run));
   if (job.generation() > 0) AddLine(&page, "Generation", absl::StrCat(job.generation()));
-  if (const std::string fewer = FewerRanksText(job); !fewer.empty()) {
-    AddLine(&page, "Shrunk", fewer);
+  if (const std::string other = OtherRanksText(job); !other.empty()) {
+    AddLine(&page, job.ranks_size() > job.spec().ranks() ? "Grown" : "Shrunk", other);
   }
   if (const std::string replicas = ReplicasText(job); !replicas.empty()) {
     AddLine(&page, "Replicas", SanitizeLine(replicas));

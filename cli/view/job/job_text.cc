@@ -217,6 +217,7 @@ std::string ModelText(const v1::JobSpec& spec) {
   const v1::Model& model = spec.model();
   if (model.has_resnet18()) return "resnet18";
   if (model.has_torchscript()) return "torchscript";
+  if (model.has_compiled()) return "compiled";
   if (model.has_llama()) {
     return absl::StrCat("llama ", EnumName(*v1::LlamaPreset_descriptor(), model.llama().preset()));
   }
@@ -272,8 +273,13 @@ int64_t StepsBefore(const v1::Job& job) {
   return key.has_value() ? key->step : 0;
 }
 
-std::string FewerRanksText(const v1::Job& job) {
-  if (job.ranks().empty() || job.ranks_size() == job.spec().ranks()) return "";
+std::string OtherRanksText(const v1::Job& job) {
+  const int more = job.ranks_size() - job.spec().ranks();
+  if (job.ranks().empty() || more == 0) return "";
+  if (more > 0) {
+    return absl::StrCat(job.ranks_size(), " ranks, ", more, " more than the ", job.spec().ranks(),
+                        " wanted");
+  }
   return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
 }
 

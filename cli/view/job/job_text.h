@@ -42,8 +42,8 @@ std::string SignalText(int signal);
 // How a trainer ended: "killed by SIGKILL", "exit code 42: it said why", "finished".
 std::string ExitText(const v1::TrainerExit& exit);
 
-// "resnet18", "mlp 128-64", "llama 160m", "torchscript"; for a command the name of its script or
-// program: "train.py".
+// "resnet18", "mlp 128-64", "llama 160m", "torchscript", "compiled"; for a command the name of its
+// script or program: "train.py".
 std::string ModelText(const v1::JobSpec& spec);
 
 // "model=llama,nightly=,team=vision", by key.
@@ -83,8 +83,9 @@ bool HasAccuracy(const v1::Job& job);
 // Steps completed before the start: those of the checkpoint that it started from, or 0.
 int64_t StepsBefore(const v1::Job& job);
 
-// "3 of 4 ranks" for a job that has shrunk; empty: it has all.
-std::string FewerRanksText(const v1::Job& job);
+// "3 of 4 ranks" for a job that has shrunk, "6 ranks, 2 more than the 4 wanted" for one that has
+// grown; empty: it has those that it wants.
+std::string OtherRanksText(const v1::Job& job);
 
 // One row per change, oldest first; empty: there was none.
 std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,

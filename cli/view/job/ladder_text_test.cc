@@ -18,10 +18,10 @@ v1::Strategy Hsgd(const std::vector<v1::LadderLevel>& ladder) {
 }
 
 TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
-  for (const char* text :
-       {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous", "500:all:nesterov",
-        "2:2,8:all:slowmo/1/0.5", "2:2,500:all:int8:nesterov/0.7/0.9",
-        "100:all:nesterov/0.7/0.9/4/10/0.5", "100:8:slowmo/1/0.5/1/10/0"}) {
+  for (const char* text : {"4:8", "2:2,4:4,8:all", "2:node,8:rack:int8,16:all:int8", "synchronous",
+                           "500:all:nesterov", "2:2,8:all:slowmo/1/0.5",
+                           "2:2,500:all:int8:nesterov/0.7/0.9", "2:2:fp16,4:4:bf16,8:all:fp8",
+                           "100:all:nesterov/0.7/0.9/4/10/0.5", "100:8:slowmo/1/0.5/1/10/0"}) {
     const auto ladder = ParseLadder(text);
     ASSERT_TRUE(ladder.ok()) << ladder.status();
     EXPECT_EQ(Again(*ladder), text);
@@ -31,10 +31,28 @@ TEST(LadderTextTest, WhatIsReadIsShownTheSame) {
 }
 
 TEST(LadderTextTest, LevelThatCannotBeReadIsNamed) {
-  for (const char* level :
-       {"", "4", "synchronous", "x:2", "4:two", "4:2:fp16", "4:2:int8:x", "4:", ":2", "4.5:2",
-        "4:2:adam", "4:2:nesterov/0.7", "4:2:nesterov/0.7/x", "4:2:nesterov/0.7/0.9/1",
-        "4:2:nesterov/0.7/0.9/4/x/0", "4:2:nesterov:int8", "4:2:int8:nesterov:slowmo", "4:2:"}) {
+  for (const char* level : {"",
+                            "4",
+                            "synchronous",
+                            "x:2",
+                            "4:two",
+                            "4:2:fp64",
+                            "4:2:int8:x",
+                            "4:",
+                            ":2",
+                            "4.5:2",
+                            "4:2:adam",
+                            "4:2:nesterov/0.7",
+                            "4:2:nesterov/0.7/x",
+                            "4:2:nesterov/0.7/0.9/1",
+                            "4:2:nesterov/0/0.9",
+                            "4:2:nesterov/-1/0.9",
+                            "4:2:nesterov/nan/0.9",
+                            "4:2:nesterov/0.7/0.9/4/x/0",
+                            "4:2:nesterov/0/0.9/4/1/0",
+                            "4:2:nesterov:int8",
+                            "4:2:int8:nesterov:slowmo",
+                            "4:2:"}) {
     const auto ladder = ParseLadder(std::string("2:2,") + level);
     ASSERT_FALSE(ladder.ok()) << level;
     EXPECT_THAT(std::string(ladder.status().message()),
@@ -47,6 +65,9 @@ TEST(LadderTextTest, Strategies) {
   v1::Strategy local;
   local.mutable_local_sgd()->set_period(8);
   EXPECT_EQ(StrategyText(local), "local_sgd 8:all");
+  local.mutable_local_sgd()->set_format(v1::WIRE_FORMAT_FP8);
+  EXPECT_EQ(StrategyText(local), "local_sgd 8:all:fp8");
+  local.mutable_local_sgd()->clear_format();
   local.mutable_local_sgd()->mutable_outer()->set_kind(v1::OUTER_SLOWMO);
   EXPECT_EQ(StrategyText(local), "local_sgd 8:all:slowmo");
   EXPECT_EQ(StrategyText(Hsgd(*ParseLadder("2:2,4:all"))), "hsgd 2:2,4:all");

@@ -15,9 +15,14 @@ v1::Job Job(const std::string& text) {
 }
 
 TEST(MembershipTextTest, ShrunkJobTellsHowManyRanksItHas) {
-  EXPECT_EQ(FewerRanksText(Job("spec { ranks: 2 } ranks {} ")), "1 of 2 ranks");
-  EXPECT_EQ(FewerRanksText(Job("spec { ranks: 2 } ranks {} ranks {}")), "");
-  EXPECT_EQ(FewerRanksText(Job("spec { ranks: 2 }")), "") << "it has not been placed";
+  EXPECT_EQ(OtherRanksText(Job("spec { ranks: 2 } ranks {} ")), "1 of 2 ranks");
+  EXPECT_EQ(OtherRanksText(Job("spec { ranks: 2 } ranks {} ranks {}")), "");
+  EXPECT_EQ(OtherRanksText(Job("spec { ranks: 2 }")), "") << "it has not been placed";
+}
+
+TEST(MembershipTextTest, GrownJobTellsHowManyRanksItHasBeyondThoseThatItWants) {
+  EXPECT_EQ(OtherRanksText(Job("spec { ranks: 2 } ranks {} ranks {} ranks {}")),
+            "3 ranks, 1 more than the 2 wanted");
 }
 
 TEST(MembershipTextTest, ChangesAreListedWithTheTimeTheyTook) {

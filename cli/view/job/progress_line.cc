@@ -53,7 +53,7 @@ std::vector<std::string> Facts(const v1::Job& job) {
   }
   if (const std::string pace = PaceText(job); !pace.empty()) facts.push_back(pace);
   const double eta = SecondsToGo(job);
-  if (const std::string fewer = FewerRanksText(job); !fewer.empty()) facts.push_back(fewer);
+  if (const std::string other = OtherRanksText(job); !other.empty()) facts.push_back(other);
   // When all steps are done and no batch was evaluated yet, the duration cannot be estimated.
   if (eta > 0 && job.state() == v1::RUNNING) {
     facts.push_back(absl::StrCat("eta ", DurationText(eta)));

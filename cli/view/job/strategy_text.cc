@@ -21,10 +21,11 @@ namespace {
 
 constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
-    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with :int8 or :fp32 behind it if need "
-    "be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with /RATE/MOMENTUM if need "
-    "be, such as 500:all:nesterov/0.7/0.9, and /FRAGMENTS/DELAY/ALPHA behind these if it is "
-    "streamed, such as 500:all:nesterov/0.7/0.9/4/10/0.5; \"synchronous\" alone stands for none";
+    "a level is PERIOD:SIZE or PERIOD:node|rack|all, with a format, :bf16, :fp16, :fp8 or :int8, "
+    "behind it if need be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with "
+    "/RATE/MOMENTUM (RATE above 0) if need be, such as 500:all:nesterov/0.7/0.9, and "
+    "/FRAGMENTS/DELAY/ALPHA behind these if it is streamed, such as "
+    "500:all:nesterov/0.7/0.9/4/10/0.5; \"synchronous\" alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
   for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
@@ -34,7 +35,9 @@ std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
 }
 
 std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
-  for (const v1::WireFormat format : {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_INT8}) {
+  for (const v1::WireFormat format :
+       {v1::WIRE_FORMAT_FP32, v1::WIRE_FORMAT_FP16, v1::WIRE_FORMAT_BF16, v1::WIRE_FORMAT_INT8,
+        v1::WIRE_FORMAT_FP8}) {
     if (EnumName(*v1::WireFormat_descriptor(), format) == name) return format;
   }
   return std::nullopt;
@@ -51,8 +54,9 @@ std::optional<v1::Outer> ParseOuter(absl::string_view text) {
   if (parts.size() == 1) return outer;
   double rate = 0;
   double momentum = 0;
+  // A rate of 0 would stand for the default.
   if ((parts.size() != 3 && parts.size() != 6) || !absl::SimpleAtod(parts[1], &rate) ||
-      !absl::SimpleAtod(parts[2], &momentum)) {
+      !(rate > 0) || !absl::SimpleAtod(parts[2], &momentum)) {
     return std::nullopt;
   }
   outer.set_learning_rate(rate);
@@ -187,6 +191,7 @@ std::string StrategyText(const v1::Strategy& strategy) {
     v1::LadderLevel level;
     level.set_period(strategy.local_sgd().period());
     level.set_level(v1::SCOPE_ALL);
+    level.set_format(strategy.local_sgd().format());
     if (strategy.local_sgd().has_outer()) *level.mutable_outer() = strategy.local_sgd().outer();
     return absl::StrCat("local_sgd ", LevelText(level));
   }

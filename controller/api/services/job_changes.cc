@@ -30,11 +30,11 @@
 namespace paceline {
 namespace {
 
-// Checks whether local_sgd, which has a period only, can follow a sound ladder.
+// Checks whether local_sgd, which has one level, can follow a sound ladder.
 std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
-  if (request.ladder_size() == 1 && request.ladder(0).format() == v1::WIRE_FORMAT_FP32) return {};
+  if (request.ladder_size() == 1) return {};
   return {{"ladder",
-           "must be one fp32 level over all ranks, such as 8:all, as the job's strategy is "
+           "must be one level over all ranks, such as 8:all, as the job's strategy is "
            "local_sgd: submit it with hsgd for others"}};
 }
 
@@ -127,6 +127,12 @@ v1::JobSpec ChangedSpec(const Job& job, const v1::ResumeJobRequest& request) {
   if (request.ranks() != 0) {
     // A minimum that stood for all ranks still does.
     if (spec.recovery().min_ranks() == spec.ranks()) spec.mutable_recovery()->clear_min_ranks();
+    // So does a maximum, and no flag changes one that would be too small.
+    if (const int most = spec.recovery().max_ranks(); most > 0) {
+      const bool is_all = most == spec.ranks();
+      spec.mutable_recovery()->set_max_ranks(is_all ? request.ranks()
+                                                    : std::max<int>(most, request.ranks()));
+    }
     spec.set_ranks(request.ranks());
   }
   if (request.batch_per_rank() != 0) spec.set_batch_per_rank(request.batch_per_rank());
@@ -193,6 +199,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          if (strategy.has_local_sgd()) {
            v1::LocalSgd& local_sgd = *strategy.mutable_local_sgd();
            local_sgd.set_period(contents.ladder(0).period());
+           local_sgd.set_format(contents.ladder(0).format());
            local_sgd.clear_outer();
            if (contents.ladder(0).has_outer()) {
              *local_sgd.mutable_outer() = contents.ladder(0).outer();

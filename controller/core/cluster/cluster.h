@@ -37,6 +37,8 @@
 #include "controller/core/recovery/membership.h"
 #include "controller/core/recovery/recovery.h"
 #include "controller/core/requests/refusal.h"
+#include "controller/core/schedule/node_index.h"
+#include "controller/core/schedule/node_set.h"
 #include "controller/core/schedule/placement.h"
 #include "controller/core/schedule/schedule.h"
 
@@ -91,13 +93,28 @@ struct PlannedTrainer {
 struct JobMark {
   std::tuple<JobState, Generation, bool, bool, bool> state;
   size_t slots = 0;  // A hash of its slots.
+  int missing = 0;   // Slots that it lacks.
   std::string settles;
 
   friend bool operator==(const JobMark& a, const JobMark& b) {
-    return std::tie(a.state, a.slots, a.settles) == std::tie(b.state, b.slots, b.settles);
+    return std::tie(a.state, a.slots, a.missing, a.settles) ==
+           std::tie(b.state, b.slots, b.missing, b.settles);
   }
 };
 using NodeMark = std::tuple<bool, int, size_t>;  // Open, slots, GPUs.
+
+// Slots that jobs wait for, or lack, as of the scheduler's last pass. No job takes them for extra
+// ranks.
+struct WantedSlots {
+  int size = 0;                                     // Nodes that there were.
+  std::vector<NodeSet> nodes;                       // By Device; as in the index of all nodes.
+  std::set<std::pair<std::string, Device>> queues;  // Whose quota they wait for.
+
+  bool HasQueue(const JobRequest& request) const {
+    return queues.count({request.queue, request.device}) > 0;
+  }
+  const NodeSet& Of(Device device) const { return nodes[static_cast<size_t>(device)]; }
+};
 
 class Cluster {
  public:
@@ -236,9 +253,11 @@ class Cluster {
   // Goes on with changes of membership: of the jobs that the event has changed, of those that
   // recover, and of those that what a node does concerns.
   void AdvanceMemberships(const Event& event, Moment now, Actions& actions);
-  // As FindSlots in recovery.h says.
+  // As FindSlots in recovery.h says; not for kIdle.
   std::vector<Slot> FindSlotsFor(const Job& job, SlotUse use, int count,
                                  const ReplicaHome* home) const;
+  // The same for kIdle. `spaces`: those of the job's device; empty: not looked at yet.
+  std::vector<Slot> FindIdle(const Job& job, int count, std::vector<NodeSpace>& spaces) const;
   // Goes on with the drains: asks the jobs that still have ranks there.
   void DrainNodes(Moment now, Actions& actions);
   // Names the nodes that the ranks of a swap move to.
@@ -263,8 +282,12 @@ class Cluster {
   // Lets elastic jobs give ranks back as the scheduler has decided, and grow no further while
   // others wait.
   void FollowElastic(Moment now, Actions& actions);
-  // Whether others wait for slots that the elastic job could take as extra ranks.
-  bool KeepsOthersWaiting(const Job& job) const;
+  // Valid until the next pass.
+  const WantedSlots& Wanted() const;
+  // Whether the job starts trainers for extra ranks in such slots.
+  bool GrowsAgainstOthers(const Job& job, const WantedSlots& wanted) const;
+  // Of all nodes. Valid until one is added, or labels change.
+  const NodeIndex& Index() const;
   // Slots that the quota of the job's queue leaves.
   int QuotaLeft(const JobRequest& request) const;
   bool MustSchedule(const Actions& actions);
@@ -287,7 +310,8 @@ class Cluster {
   LookThrottle look_throttle_;
 
   // From the scheduler's last pass.
-  std::optional<NodeIndex> node_index_;  // Of all nodes; reset when labels change.
+  mutable std::optional<NodeIndex> node_index_;  // Index; reset when labels change.
+  mutable std::optional<WantedSlots> wanted_;    // Computed when it is asked for.
   std::map<NodeName, size_t> label_hashes_;
   ScheduleDecision schedule_;
   std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.

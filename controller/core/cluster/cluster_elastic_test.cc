@@ -2,11 +2,14 @@
 #include <gtest/gtest.h>
 
 #include <map>
+#include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "controller/core/cluster/cluster.h"
 #include "controller/core/recovery/elastic.h"
+#include "controller/core/recovery/membership.h"
 #include "controller/core/testing/node_facts.h"
 #include "controller/core/testing/played_job.h"
 
@@ -57,8 +60,8 @@ class ClusterElasticTest : public ::testing::Test {
   void Tick() {
     ++now_;
     cluster_.Step(TimePassed{}, At(now_));
-    std::map<NodeName, std::vector<TrainerReport>> reports = {{NodeName("a"), {}},
-                                                              {NodeName("b"), {}}};
+    std::map<NodeName, std::vector<TrainerReport>> reports;
+    for (const auto& [name, node] : cluster_.nodes()) reports[name];
     for (const auto& [id, job] : cluster_.jobs()) {
       for (const RankState* trainer : TrainersOf(job)) {
         reports[trainer->slot.node].push_back(ReportOf(job, *trainer));
@@ -131,6 +134,52 @@ TEST_F(ClusterElasticTest, GrowthThatHasOnlyBegunIsGivenUpForWhoWaits) {
   EXPECT_EQ(job("e").recovery.growth_to, 0);
   ASSERT_NE(WaitForRanks("w", 2), -1);
   EXPECT_EQ(job("e").ranks.size(), 2U);
+}
+
+TEST_F(ClusterElasticTest, GrowsOnNodesThatNobodyWaitsFor) {
+  NodeFacts facts = Facts("c", 1);
+  facts.labels["kind"] = "new";
+  cluster_.Step(NodeConnected{facts, {}}, At(1));
+  for (const char* id : {"x", "w"}) {
+    JobRequest request = Request(id, 1);
+    request.placement.labels = {{"kind", "new"}};
+    cluster_.Step(JobSubmitted{request}, At(1));
+  }
+  EXPECT_NE(WaitForRanks("e", 4), -1);
+  EXPECT_EQ(job("w").state, JobState::kQueued) << "extra ranks elsewhere do not help it";
+}
+
+TEST_F(ClusterElasticTest, ExtraRanksDoNotHoldUpADrain) {
+  ASSERT_NE(WaitForRanks("e", 4), -1);
+  for (int i = 0; i < 15; ++i) Tick();
+  Hold hold;
+  hold.drain = DrainMode::kSwap;
+  hold.owner = "ann";
+  cluster_.Step(HoldRequested{NodeName("a"), hold}, At(now_));
+  EXPECT_EQ(job("e").recovery.give_back_to, 2);
+  for (int i = 0; i < 120 && HasTrainersOn(job("e"), NodeName("a")); ++i) Tick();
+  EXPECT_FALSE(HasTrainersOn(job("e"), NodeName("a")));
+  EXPECT_EQ(job("e").ranks.size(), 2U);
+  EXPECT_EQ(job("e").state, JobState::kRunning);
+  EXPECT_EQ(job("e").restarts, 0);
+}
+
+TEST_F(ClusterElasticTest, EachTrainerOfAGrowthHasASlotOfItsOwn) {
+  cluster_.Step(NodeConnected{Facts("c", 5), {}}, At(1));
+  JobRequest request = Request("g", 1);
+  request.recovery.max_failures = 3;
+  request.recovery.min_ranks = 1;
+  request.recovery.max_ranks = 4;
+  request.recovery.rule = BatchRule::kKeepRank;
+  cluster_.Step(JobSubmitted{request}, At(1));
+  ASSERT_NE(WaitForRanks("e", 4), -1);
+  ASSERT_NE(WaitForRanks("g", 4), -1);
+  std::set<std::pair<NodeName, int>> slots;
+  for (const char* id : {"e", "g"}) {
+    for (const RankState& member : job(id).ranks) {
+      EXPECT_TRUE(slots.emplace(member.slot.node, member.slot.number).second);
+    }
+  }
 }
 
 TEST_F(ClusterElasticTest, StartsWithFewerThanItWantsAndFitsIfTheFewestDo) {

@@ -1,6 +1,8 @@
 // The cluster's part in the membership of jobs: which nodes answer, which slots are free, and what
 // the trainers are told; and what is asked of jobs with ranks on a node that drains.
 #include <algorithm>
+#include <array>
+#include <cstddef>
 #include <string>
 #include <utility>
 
@@ -35,11 +37,32 @@ bool WaitsForSlots(const Job& job) {
          std::any_of(job.ranks.begin(), job.ranks.end(), IsLost);
 }
 
+// Null: there is no such node. `spaces` is sorted by name.
+NodeSpace* FindSpace(const NodeName& node, std::vector<NodeSpace>& spaces) {
+  const auto found = std::lower_bound(
+      spaces.begin(), spaces.end(), node,
+      [](const NodeSpace& space, const NodeName& wanted) { return space.name < wanted; });
+  return found == spaces.end() || found->name != node ? nullptr : &*found;
+}
+
 void Take(const Slot& slot, std::vector<NodeSpace>& spaces) {
-  for (NodeSpace& space : spaces) {
-    if (space.name != slot.node) continue;
-    space.free.erase(std::remove(space.free.begin(), space.free.end(), slot.number),
-                     space.free.end());
+  NodeSpace* const space = FindSpace(slot.node, spaces);
+  if (space == nullptr) return;
+  space->free.erase(std::remove(space->free.begin(), space->free.end(), slot.number),
+                    space->free.end());
+}
+
+// Adds slots on the node of the only one, `count` in all: those that PlaceOne would find one after
+// another, as nothing is nearer to a rank than its own node.
+void FillNode(std::vector<NodeSpace>& spaces, size_t count, std::vector<Slot>& slots) {
+  const Slot first = slots.front();
+  const NodeSpace* const space = FindSpace(first.node, spaces);
+  if (space == nullptr) return;
+  for (const int number : space->free) {
+    if (slots.size() >= count) return;
+    if (number == first.number) continue;
+    slots.push_back(first);
+    slots.back().number = number;
   }
 }
 
@@ -54,6 +77,11 @@ void LeaveKept(std::vector<NodeSpace>& spaces) {
     space.free.resize(space.free.size() - std::min(space.free.size(), kept));
     space.kept = 0;
   }
+}
+
+// Leaves out nodes whose slots others wait for.
+void LeaveWanted(const NodeSet& wanted, std::vector<NodeSpace>& spaces) {
+  wanted.ForEach([&](int n) { spaces[static_cast<size_t>(n)].free.clear(); });
 }
 
 SlotWish WishOf(const Job& job, SlotUse use) {
@@ -197,9 +225,10 @@ std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count,
   const bool is_extra = use == SlotUse::kExtra;
   const bool grows = is_extra || use == SlotUse::kGrowth;
   if (grows) count = std::min(count, QuotaLeft(job.request) - CountTaken(home));
-  if (count <= 0 || (is_extra && KeepsOthersWaiting(job))) return slots;
+  if (count <= 0 || (is_extra && Wanted().HasQueue(job.request))) return slots;
   std::vector<NodeSpace> spaces = Spaces(job.request.device);
   if (grows) LeaveKept(spaces);
+  if (is_extra) LeaveWanted(Wanted().Of(job.request.device), spaces);
   SlotWish wish = WishOf(job, use);
   if (home != nullptr) {
     wish.replica = home->nodes;
@@ -219,6 +248,9 @@ std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count,
       found = place(any);
     }
     if (found.slots.empty()) break;
+    if (grows && home == nullptr) {
+      FillNode(spaces, static_cast<size_t>(count) - slots.size(), found.slots);
+    }
     for (const Slot& slot : found.slots) {
       Take(slot, spaces);
       (use == SlotUse::kSpare ? wish.spares : wish.ranks).push_back(slot);
@@ -228,11 +260,29 @@ std::vector<Slot> Cluster::FindSlotsFor(const Job& job, SlotUse use, int count,
   return slots;
 }
 
+std::vector<Slot> Cluster::FindIdle(const Job& job, int count,
+                                    std::vector<NodeSpace>& spaces) const {
+  const WantedSlots& wanted = Wanted();
+  if (wanted.HasQueue(job.request)) return {};
+  count = std::min(count, QuotaLeft(job.request));
+  if (count <= 0) return {};
+  if (spaces.empty()) {
+    spaces = Spaces(job.request.device);
+    LeaveKept(spaces);
+    LeaveWanted(wanted.Of(job.request.device), spaces);
+  }
+  return ListSlots(job.request, spaces, Index(), WishOf(job, SlotUse::kIdle), count);
+}
+
 void Cluster::AdvanceMemberships(const Event& event, Moment now, Actions& actions) {
   const int64_t contact_changes = nodes_.contact_changes();
   const bool contact_changed = std::exchange(contact_changes_, contact_changes) != contact_changes;
   const bool all = contact_changed || !std::holds_alternative<NodeReported>(event);
-  const FindSlots find = [this](const Job& job, SlotUse use, int count, const ReplicaHome* home) {
+  std::array<std::vector<NodeSpace>, 2> idle;  // By Device; of the first job that looks for them.
+  const FindSlots find = [&](const Job& job, SlotUse use, int count, const ReplicaHome* home) {
+    if (use == SlotUse::kIdle) {
+      return FindIdle(job, count, idle[static_cast<size_t>(job.request.device)]);
+    }
     return FindSlotsFor(job, use, count, home);
   };
   std::set<JobId> concerned = actions.show_jobs;

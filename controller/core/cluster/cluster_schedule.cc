@@ -31,6 +31,7 @@ JobMark Mark(const Job& job, std::string settles) {
   for (const RankState& spare : job.spares) {
     mark.slots = absl::HashOf(mark.slots, spare.slot.node.value(), spare.slot.number);
   }
+  mark.missing = MissingRanks(job);
   mark.settles = std::move(settles);
   return mark;
 }
@@ -148,7 +149,7 @@ bool Cluster::MustSchedule(const Actions& actions) {
 ScheduleInput Cluster::MakeScheduleInput() const {
   ScheduleInput input;
   input.queues = &options_.queues;
-  input.index = &*node_index_;
+  input.index = &Index();
   Survey(nodes(), jobs(), input);
   for (const JobId& id : jobs_.queued()) {
     const Job& job = *jobs_.Find(id);
@@ -166,6 +167,7 @@ void Cluster::Schedule(Moment now, Actions& actions) {
     if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
   }
   if (!MustSchedule(actions)) return;
+  wanted_.reset();
   // When all workers come back at once, each would cause a pass; there is none while no job waits,
   // nor has or gets more ranks than it asked for.
   const auto has_extra = [](const auto& entry) {
@@ -175,9 +177,6 @@ void Cluster::Schedule(Moment now, Actions& actions) {
   if (jobs_.queued().empty() && std::none_of(live.begin(), live.end(), has_extra)) {
     schedule_ = ScheduleDecision();
     return;
-  }
-  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes().size())) {
-    node_index_.emplace(IndexOf(nodes()));
   }
   schedule_ = DecideSchedule(MakeScheduleInput());
   FollowElastic(now, actions);
@@ -216,41 +215,81 @@ void Cluster::FollowElastic(Moment now, Actions& actions) {
   for (const auto& [id, job] : jobs_.live()) {
     if (IsElastic(job->request)) elastic.push_back(id);
   }
+  // Before any job changes, as it looks at all of them.
+  const WantedSlots& wanted = Wanted();
   for (const JobId& id : elastic) {
-    const bool others_wait = KeepsOthersWaiting(*jobs_.Find(id));
     Job& job = *jobs_.Change(id);
     const auto found = schedule_.give_backs.find(id);
     const bool gives = found != schedule_.give_backs.end();
     JobChange change = OrderGiveBack(job, gives ? found->second.ranks : 0,
                                      gives ? found->second.beneficiary : "", now);
-    if (gives || others_wait) change = std::max(change, StopGrowth(job, now));
+    if (gives || GrowsAgainstOthers(job, wanted)) change = std::max(change, StopGrowth(job, now));
     Note(job, change, actions);
   }
 }
 
-bool Cluster::KeepsOthersWaiting(const Job& job) const {
-  const JobRequest& request = job.request;
-  const auto waits = [&](const auto& entry) {
-    const Job* const other = jobs_.Find(entry.first);
-    if (other == nullptr || other->request.device != request.device) return false;
-    switch (entry.second.kind) {
+const NodeIndex& Cluster::Index() const {
+  if (!node_index_.has_value() || node_index_->size() != static_cast<int>(nodes().size())) {
+    node_index_.emplace(IndexOf(nodes()));
+  }
+  return *node_index_;
+}
+
+const WantedSlots& Cluster::Wanted() const {
+  const NodeIndex& index = Index();
+  if (wanted_.has_value() && wanted_->size == index.size()) return *wanted_;
+  WantedSlots& wanted = wanted_.emplace();
+  wanted.size = index.size();
+  wanted.nodes.assign(2, NodeSet(index.size()));
+  const auto nodes_for = [&](const JobRequest& request) -> NodeSet& {
+    return wanted.nodes[static_cast<size_t>(request.device)];
+  };
+  for (const auto& [id, wait] : schedule_.waits) {
+    const Job* const job = jobs_.Find(id);
+    if (job == nullptr) continue;
+    const JobRequest& request = job->request;
+    switch (wait.kind) {
       case Wait::Kind::kReservation:
       case Wait::Kind::kBehind:
       case Wait::Kind::kSettlement:
-        return true;
+        nodes_for(request).Add(index.Allowed(request.placement, /*with_pool=*/false));
+        break;
       case Wait::Kind::kQuota:
-        return other->request.queue == request.queue;
+        wanted.queues.emplace(request.queue, request.device);
+        break;
       case Wait::Kind::kQueueUnknown:
       case Wait::Kind::kSlots:
-        return false;
+        break;
     }
-    return false;
-  };
-  if (std::any_of(schedule_.waits.begin(), schedule_.waits.end(), waits)) return true;
+  }
   // All jobs, as their indexes must not be read while one changes.
-  return std::any_of(jobs().begin(), jobs().end(), [&](const auto& entry) {
-    return entry.second.request.device == request.device && MissingRanks(entry.second) > 0;
-  });
+  for (const auto& [id, job] : jobs()) {
+    if (MissingRanks(job) == 0) continue;
+    const JobRequest& request = job.request;
+    if (GrowsWithinQuota(job) && QuotaLeft(request) == 0) {
+      wanted.queues.emplace(request.queue, request.device);
+      continue;
+    }
+    NodeSet open = index.Allowed(request.placement, /*with_pool=*/true);
+    for (const auto* left : {&job.recovery.vacate, &job.recovery.avoid}) {
+      for (const auto& [name, why] : *left) {
+        const int n = index.Find(name);
+        if (n >= 0) open.Remove(n);
+      }
+    }
+    nodes_for(request).Add(open);
+  }
+  return wanted;
+}
+
+bool Cluster::GrowsAgainstOthers(const Job& job, const WantedSlots& wanted) const {
+  if (wanted.HasQueue(job.request)) return true;
+  const NodeSet& nodes = wanted.Of(job.request.device);
+  for (size_t i = static_cast<size_t>(job.request.spares); i < job.spares.size(); ++i) {
+    const int n = Index().Find(job.spares[i].slot.node);
+    if (n >= 0 && nodes.Contains(n)) return true;
+  }
+  return false;
 }
 
 int Cluster::QuotaLeft(const JobRequest& request) const {

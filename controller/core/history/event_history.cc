@@ -12,7 +12,8 @@ bool ContinuesCharacter(char c) { return (static_cast<unsigned char>(c) & 0xc0) 
 
 bool IsRoutine(const JobLifeEvent& event) {
   if (event.warning) return false;
-  return event.kind == JobEventKind::kCheckpoint || event.kind == JobEventKind::kEvaluation;
+  return event.kind == JobEventKind::kCheckpoint || event.kind == JobEventKind::kEvaluation ||
+         event.kind == JobEventKind::kLabels;
 }
 
 std::string EventText(absl::string_view text) {

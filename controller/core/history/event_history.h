@@ -1,9 +1,9 @@
 // What happened to a job, for people: one event for each thing that they would want to know.
 //
-// It is bounded. The newest kRoutineKept routine events (checkpoints that went well, evaluations)
-// are kept, and the newest kOthersKept others; so a job that saves every few minutes for weeks
-// still shows its restarts. Ids are never reused: whoever has seen the events up to an id finds the
-// newer ones by it. An event may be shown once it is durable.
+// It is bounded. The newest kRoutineKept routine events (checkpoints that went well, evaluations,
+// changes of labels) are kept, and the newest kOthersKept others; so a job that saves every few
+// minutes for weeks still shows its restarts. Ids are never reused: whoever has seen the events up
+// to an id finds the newer ones by it. An event may be shown once it is durable.
 //
 // Pure. Thread-compatible.
 #ifndef CONTROLLER_CORE_HISTORY_EVENT_HISTORY_H_
@@ -38,6 +38,7 @@ enum class JobEventKind {
   kStraggler,  // Who is slow, or no longer slow.
   kDecision,   // What was advised about stragglers, done, and measured.
   kStall,      // No rank makes a step.
+  kLabels,     // Labels or the description were changed.
 };
 
 // As JobHistoryEvent in proto/job_history.proto.

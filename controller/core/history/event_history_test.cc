@@ -52,6 +52,17 @@ TEST(EventHistoryTest, RoutineTakesNoPlaceOfOthers) {
   EXPECT_EQ(history.Find(2), nullptr);
 }
 
+TEST(EventHistoryTest, ChangesOfLabelsTakeNoPlaceOfOthers) {
+  EventHistory history;
+  std::vector<int64_t> forgotten;
+  for (size_t i = 0; i < kOthersKept; ++i) history.Add(Event(JobEventKind::kState), forgotten);
+  for (size_t i = 0; i < kOthersKept + kRoutineKept; ++i) {
+    history.Add(Event(JobEventKind::kLabels), forgotten);
+  }
+  EXPECT_EQ(history.events().size(), kOthersKept + kRoutineKept);
+  EXPECT_NE(history.Find(1), nullptr);
+}
+
 TEST(EventHistoryTest, FailedCheckpointsAreNoRoutine) {
   EXPECT_TRUE(IsRoutine(Event(JobEventKind::kCheckpoint)));
   EXPECT_FALSE(IsRoutine(Event(JobEventKind::kCheckpoint, /*warning=*/true)));

@@ -129,7 +129,7 @@ class Writer {
       parts.push_back(absl::StrCat("labels changed: ", absl::StrJoin(changed.changes, ", ")));
     }
     if (changed.description) parts.push_back("description changed");
-    Add(JobEventKind::kState, absl::StrJoin(parts, "; "));
+    Add(JobEventKind::kLabels, absl::StrJoin(parts, "; "));
   }
   void operator()(const transition::StopAfterSaveAsked&) {
     Add(JobEventKind::kState, absl::StrCat("is to end when a checkpoint is saved: ",

@@ -74,7 +74,10 @@ TEST(KnownJobTest, TellsWhichLabelsHaveChanged) {
               ElementsAre("labels changed: example.com/a=1, nightly removed, team=vision"));
   EXPECT_THAT(Look(known, job), IsEmpty());
   job.request.description = "for ann";
-  EXPECT_THAT(Look(known, job), ElementsAre("description changed"));
+  const std::vector<JobLifeEvent> described = EventsOf(job, known.Look(job));
+  ASSERT_EQ(described.size(), 1U);
+  EXPECT_EQ(described[0].what, "description changed");
+  EXPECT_EQ(described[0].kind, JobEventKind::kLabels);
   job.request.labels.erase("team");
   job.request.description = "";
   EXPECT_THAT(Look(known, job), ElementsAre("labels changed: team removed; description changed"));

@@ -100,6 +100,26 @@ inline constexpr char kTakesShards[] = "on";
 // plain means.
 inline constexpr char kOuterLabel[] = "outer";
 inline constexpr char kTakesOuter[] = "on";
+// The same for nodes whose trainers know weights in bfloat16. Those of an earlier release would
+// train in float32.
+inline constexpr char kBf16FullLabel[] = "bf16_full";
+inline constexpr char kTakesBf16Full[] = "on";
+// The same for nodes whose trainers know data of several files. Those of an earlier release would
+// look for a single one, and fail.
+inline constexpr char kDataListsLabel[] = "data_lists";
+inline constexpr char kTakesDataLists[] = "on";
+// The same for nodes whose trainers let the learning rate follow the number of ranks. Those of an
+// earlier release would step by another rate than the others, and their weights drift apart.
+inline constexpr char kRankScaleLabel[] = "rank_scale";
+inline constexpr char kTakesRankScale[] = "on";
+// The same for nodes whose trainers know all formats of averages and gradients. Those of an earlier
+// release would send others than their peers.
+inline constexpr char kFormatsLabel[] = "formats";
+inline constexpr char kTakesFormats[] = "on";
+
+// The same for nodes that accept compiled models, as they accept commands.
+inline constexpr char kCompiledLabel[] = "compiled";
+inline constexpr char kTakesCompiled[] = "on";
 
 // What the controller was asked to run; the spec itself is opaque to core.
 struct JobRequest {

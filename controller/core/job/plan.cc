@@ -43,6 +43,7 @@ const char* StrategyName(const JobStrategy& strategy) {
 void SetPlan(Job& job, JobPlan plan) {
   plan.version = PlanVersion(job.plan.version.value() + 1);
   job.plan = std::move(plan);
+  PlaceByPlan(job);
 }
 
 }  // namespace
@@ -99,6 +100,12 @@ void TakePlanOver(Job& job, bool planned) {
   } else {
     SetPlan(job, former.value_or(job.plan));
   }
+}
+
+void PlaceByPlan(Job& job) {
+  const bool has_outer = std::any_of(job.plan.ladder.begin(), job.plan.ladder.end(),
+                                     [](const LadderLevel& level) { return level.outer; });
+  if (has_outer) job.request.placement.labels[kOuterLabel] = kTakesOuter;
 }
 
 ActivePlan FindActivePlan(const Job& job) {

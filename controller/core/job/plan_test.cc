@@ -98,6 +98,13 @@ TEST_F(PlanTest, NoPlanIsActiveBeforeTheRanksTrain) {
   EXPECT_EQ(FindActivePlan(job_).version, PlanVersion(0));
 }
 
+TEST_F(PlanTest, OuterStepsOfALaterLadderRestrictThePlacementToo) {
+  ChangePlan(job_, {{}, "plain", {{8, LadderScope::kAll, 0}}});
+  EXPECT_EQ(job_.request.placement.labels.count(kOuterLabel), 0u);
+  ChangePlan(job_, {{}, "outer", {{8, LadderScope::kAll, 0, /*outer=*/true}}});
+  EXPECT_EQ(job_.request.placement.labels[kOuterLabel], kTakesOuter);
+}
+
 TEST_F(PlanTest, SynchronousJobHasNoLadder) {
   job_.request.strategy.has_ladder = false;
   EXPECT_EQ(Reason(), "STRATEGY_FIXED");

@@ -8,6 +8,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/batch_rule.h"
 #include "controller/core/recovery/membership.h"
+#include "controller/core/recovery/seat_holders.h"
 
 namespace paceline {
 namespace {
@@ -28,9 +29,7 @@ absl::Duration PauseOf(const Job& job) {
 // Slots for up to `more` extra ranks; of a sharded job for whole replicas. None of them is taken.
 int CountExtraSlots(const Job& job, const FindSlots& find_slots, int more) {
   const int shards = job.request.shards;
-  if (shards == 1) {
-    return static_cast<int>(find_slots(job, SlotUse::kExtra, more, nullptr).size());
-  }
+  if (shards == 1) return static_cast<int>(find_slots(job, SlotUse::kIdle, more, nullptr).size());
   ReplicaHome home;
   while (static_cast<int>(home.taken.size()) < more) {
     std::vector<Slot> slots = find_slots(job, SlotUse::kExtra, shards, &home);
@@ -38,6 +37,13 @@ int CountExtraSlots(const Job& job, const FindSlots& find_slots, int more) {
     std::move(slots.begin(), slots.end(), std::back_inserter(home.taken));
   }
   return static_cast<int>(home.taken.size());
+}
+
+// The next time at which elastic jobs look for slots: the same for all, since the controller goes
+// over all jobs whenever one of them wakes it.
+absl::Time NextLook(absl::Time now) {
+  const absl::Duration since = absl::Floor(now - absl::UnixEpoch(), kGrowthInterval);
+  return absl::UnixEpoch() + since + kGrowthInterval;
 }
 
 // Whether the job trains as it is meant to, so that it can think of more.
@@ -74,6 +80,16 @@ int WantedRanks(const Job& job) {
   return std::max({job.request.ranks, Present(job), job.recovery.growth_to});
 }
 
+int NextRanks(const Job& job, int available, int others) {
+  const int full = job.request.ranks;
+  const int wanted = WantedRanks(job);
+  const int standing_by = std::max(0, job.request.spares - others);
+  if (available > full) available = std::max(full, available - standing_by);
+  available = std::min(available, wanted);
+  const bool waits = available > full && available < wanted && job.recovery.spares_failed == 0;
+  return PossibleRanksOf(job.request, waits ? std::max(full, Present(job)) : available);
+}
+
 std::vector<int> SeatsToFill(const Job& job) {
   std::vector<bool> filled = FilledSeats(job);
   const auto seats = static_cast<size_t>(MostRanks(job.request));
@@ -90,12 +106,27 @@ std::vector<int> SeatsToFill(const Job& job) {
 int MissingRanks(const Job& job) {
   const bool trains = job.state == JobState::kRunning || job.state == JobState::kRecovering;
   if (!Recovers(job) || !trains || IsOver(job)) return 0;
-  const auto there = std::count_if(job.ranks.begin(), job.ranks.end(),
-                                   [](const RankState& member) { return !IsLost(member); });
+  int there = 0;
+  int moving = 0;
+  for (const RankState& member : job.ranks) {
+    if (IsLost(member)) continue;
+    ++there;
+    if (job.recovery.vacate.count(member.slot.node) > 0) ++moving;
+  }
   const auto idle = std::count_if(job.spares.begin(), job.spares.end(),
                                   [&](const RankState& spare) { return IsUsable(job, spare); });
   const int for_ranks = std::max(0, static_cast<int>(idle) - job.request.spares);
-  return std::max(0, job.request.ranks - static_cast<int>(there) - for_ranks);
+  return std::max(0, std::max(0, job.request.ranks - there) + moving - for_ranks);
+}
+
+int UsableSlots(const Job& job, int slots) {
+  if (!job.recovery.vacate.empty()) return slots;
+  const int without = job.request.ranks - MissingRanks(job);
+  return std::max(0, MayGoOnWith(job, without + slots) - without);
+}
+
+bool GrowsWithinQuota(const Job& job) {
+  return IsElastic(job.request) && job.state == JobState::kRunning && job.recovery.vacate.empty();
 }
 
 std::vector<int> StepsDown(const Job& job) {
@@ -116,7 +147,7 @@ absl::Duration GrowthPatience(const Job& job, int more) {
 bool ConsiderGrowth(Job& job, const FindSlots& find_slots, Moment now) {
   JobRecovery& recovery = job.recovery;
   if (!IsElastic(job.request) || now.steady < recovery.next_growth) return false;
-  recovery.next_growth = now.steady + kGrowthInterval;
+  recovery.next_growth = NextLook(now.steady);
   int possible = 0;
   if (MayGrow(job)) {
     const int room = MostRanks(job.request) - Present(job);
@@ -154,10 +185,12 @@ JobChange StopGrowth(Job& job, Moment now) {
 
 JobChange OrderGiveBack(Job& job, int ranks, const std::string& beneficiary, Moment now) {
   JobRecovery& recovery = job.recovery;
-  if (recovery.give_back_to == ranks) return JobChange::kNone;
+  if (recovery.give_back_to == ranks && recovery.give_back_for == beneficiary) {
+    return JobChange::kNone;
+  }
+  if (recovery.give_back_to != ranks) recovery.wake = now.steady;
   recovery.give_back_to = ranks;
   recovery.give_back_for = beneficiary;
-  recovery.wake = now.steady;
   return JobChange::kProgress;
 }
 

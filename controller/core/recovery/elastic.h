@@ -52,9 +52,21 @@ int WantedRanks(const Job& job);
 // The seats that are to be filled so that the job has as many: the lowest empty ones, ascending.
 std::vector<int> SeatsToFill(const Job& job);
 
-// Ranks that the job lacks and could use at once: lost ones, and those up to JobRequest.ranks that
-// no trainer is there for.
+// How many ranks the job goes on with when so many trainers, its ranks among them, could be members
+// at once, beside `others` that stand by. Its spares take no extra seats. Those that a growth is
+// for become members together, as each change holds up the others; unless one of them has failed.
+int NextRanks(const Job& job, int available, int others);
+
+// Slots that the job lacks and could use at once: for lost ranks, for those up to JobRequest.ranks
+// and for those that have to leave a node, as far as no trainer is there for them.
 int MissingRanks(const Job& job);
+
+// So many of these slots, at most MissingRanks, are of use to the job: with each number of ranks a
+// step has to be divisible, and a job that has lost ranks may have to wait for all of them.
+int UsableSlots(const Job& job, int slots);
+
+// Whether the quota of its queue limits the slots that it lacks (SlotUse::kGrowth).
+bool GrowsWithinQuota(const Job& job);
 
 // The numbers of ranks to which the job can go down so that it keeps JobRequest.ranks; descending.
 // Empty: it has no extra ranks.

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "controller/core/recovery/state_groups.h"
 #include "controller/core/testing/sharded_job.h"
 
 namespace paceline {
@@ -110,7 +111,7 @@ class IdleSlots {
  public:
   FindSlots Find() {
     return [this](const Job&, SlotUse use, int count, const ReplicaHome*) {
-      EXPECT_EQ(use, SlotUse::kExtra);
+      EXPECT_EQ(use, SlotUse::kIdle);
       const Slot slot = {NodeName("e"), 0};
       return std::vector<Slot>(static_cast<size_t>(std::min(count, free)), slot);
     };
@@ -225,7 +226,7 @@ TEST(ElasticTest, ExtraRanksAreGivenBackWhileTheJobTrains) {
   EXPECT_EQ(OrderGiveBack(job, 4, "job 9 (other)", At(120)), JobChange::kNone);
   EXPECT_EQ(job.recovery.wake, At(120).steady) << "at once";
   played.Advance(120);
-  EXPECT_GT(job.generation, before);
+  EXPECT_GT(job.generation.value(), before.value());
   EXPECT_EQ(job.state, JobState::kRunning);
   EXPECT_EQ(played.Nodes(), "abcd");
   EXPECT_EQ(job.recovery.history.back().reason,
@@ -243,6 +244,16 @@ TEST(ElasticTest, ExtraRanksAreGivenBackWhileTheJobTrains) {
   EXPECT_EQ(job.homes.size(), 4U);
   EXPECT_EQ(job.recovery.give_back_to, 0);
   EXPECT_TRUE(job.recovery.failures.empty());
+}
+
+// The last level of a ladder may be given as a size: all ranks of the job file.
+TEST(ElasticTest, ExtraRanksShareTheStateOfALadderOfOneLevel) {
+  MemberJob played = GrownJob();
+  played.job.plan.ladder = {{8, LadderScope::kSize, 4}};
+  EXPECT_THAT(GroupsOfSeats(played.job), ElementsAre(0, 0, 0, 0, 0, 0));
+  EXPECT_THAT(LoneMembers(played.job), IsEmpty());
+  played.job.plan.ladder = {{2, LadderScope::kSize, 4}, {8, LadderScope::kAll, 0}};
+  EXPECT_THAT(GroupsOfSeats(played.job), ElementsAre(0, 0, 0, 0, 1, 1));
 }
 
 TEST(ElasticTest, OrderThatIsTakenBackChangesNothing) {
@@ -283,6 +294,68 @@ TEST(ElasticTest, ExtraRankThatIsLostIsNotReplaced) {
   played.TrainAll(121, 130);
   EXPECT_THAT(StepsDown(job), ElementsAre(4));
   EXPECT_FALSE(IsWhole(job));
+}
+
+// Each change holds the others up, so there is one for all; but not for ever.
+TEST(ElasticTest, TrainersOfAGrowthBecomeMembersTogetherUnlessOneFails) {
+  MemberJob played(ElasticRequest(2, 4, 6));
+  Job& job = played.job;
+  played.slots.Add("e");
+  played.slots.Add("f");
+  for (int at = 5; at <= 60; at += 5) played.TrainAll(at, at);
+  ASSERT_EQ(job.spares.size(), 2U);
+  played.Ready(job.spares[1].report.id, 65);
+  played.Advance(65);
+  EXPECT_EQ(played.Nodes(), "abcd") << "the other one is about to come";
+  const TrainerId other =
+      IsReady(job.spares[0]) ? job.spares[1].report.id : job.spares[0].report.id;
+  played.End(other, 70);
+  EXPECT_EQ(job.ranks.size(), 5U);
+  EXPECT_THAT(job.recovery.history.back().reason,
+              StartsWith("grows to 5 ranks, 1 more than the 4 wanted, a trainer on "));
+}
+
+// Otherwise the spare would be gone until the trainer that takes its place is ready.
+TEST(ElasticTest, SpareIsThereBeforeAndAfterAGrowth) {
+  JobRequest request = ElasticRequest(2, 4, 5);
+  request.spares = 1;
+  MemberJob played(request);
+  Job& job = played.job;
+  played.slots.Add("e");
+  played.Advance(2);
+  ASSERT_EQ(job.spares.size(), 1U);
+  ReadyAll(played, 3);
+  played.slots.Add("f");
+  for (int at = 5; at <= 120; at += 5) played.TrainAll(at, at);
+  ASSERT_EQ(job.spares.size(), 2U);
+  EXPECT_EQ(played.Nodes(), "abcd") << "the spare that is ready is no extra rank";
+  ReadyAll(played, 125);
+  EXPECT_EQ(job.ranks.size(), 5U);
+  EXPECT_EQ(job.spares.size(), 1U);
+}
+
+// A drain, or a remedy for a slow node, must not wait for ever since others have extra ranks.
+TEST(ElasticTest, RankThatHasToMoveLacksASlotUntilATrainerIsThereForIt) {
+  MemberJob played(ElasticRequest(2, 4, 4));
+  Job& job = played.job;
+  EXPECT_EQ(MissingRanks(job), 0);
+  EXPECT_EQ(RequestReplacement(job, NodeName("b"), "it is drained"), JobChange::kState);
+  played.Advance(5);
+  EXPECT_EQ(MissingRanks(job), 1);
+  played.slots.Add("e");
+  played.Advance(7);
+  ASSERT_EQ(job.spares.size(), 1U);
+  EXPECT_EQ(MissingRanks(job), 0);
+}
+
+// The controller goes over all jobs whenever one of them wakes it.
+TEST(ElasticTest, JobsLookForSlotsAtTheSameTimes) {
+  IdleSlots slots;
+  for (const double at : {10.5, 11.0, 13.25, 14.75}) {
+    MemberJob played(ElasticRequest(2, 4, 6));
+    ConsiderGrowth(played.job, slots.Find(), At(at));
+    EXPECT_EQ(played.job.recovery.next_growth, At(15).steady) << at;
+  }
 }
 
 TEST(ElasticTest, RestartedControllerDecidesAnew) {

@@ -22,6 +22,9 @@ namespace {
 // How long after a search for a spare's slot found none it is repeated.
 constexpr absl::Duration kSearchPause = absl::Seconds(1);
 
+// How many of the seats that a change fills its reason names: a job may grow by thousands.
+constexpr int kFillsNamed = 8;
+
 bool Leaves(const Job& job, const NodeName& node) { return job.recovery.vacate.count(node) > 0; }
 
 // Trainers wanted for ranks that still have to leave nodes, and for empty seats.
@@ -84,10 +87,9 @@ std::vector<size_t> FindMoving(const Job& job, size_t ready) {
 
 std::vector<int> FindGrowth(const Job& job, size_t ready) {
   const int present = static_cast<int>(job.ranks.size());
-  const int available = std::min(present + static_cast<int>(ready), WantedRanks(job));
+  const int ranks = NextRanks(job, present + static_cast<int>(ready), /*others=*/0);
   std::vector<int> seats = SeatsToFill(job);
-  seats.resize(static_cast<size_t>(std::clamp(PossibleRanksOf(job.request, available) - present, 0,
-                                              static_cast<int>(seats.size()))));
+  seats.resize(static_cast<size_t>(std::clamp(ranks - present, 0, static_cast<int>(seats.size()))));
   return seats;
 }
 
@@ -204,6 +206,7 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
   next.leaving = job.leaving;
   std::vector<std::string> what;
   std::set<size_t> used;  // Spares.
+  int filled = 0;         // Empty seats.
   const std::vector<size_t> lone = LoneMembers(job);
   for (const Taker& taker : takers) {
     used.insert(taker.spare);
@@ -212,7 +215,9 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     const std::string& node = spare.slot.node.value();
     const RankState* const leaver = HolderOf(job, taker.seat);
     if (leaver == nullptr) {
-      what.push_back(absl::StrCat("a trainer on ", node, " fills seat ", taker.seat));
+      if (++filled <= kFillsNamed) {
+        what.push_back(absl::StrCat("a trainer on ", node, " fills seat ", taker.seat));
+      }
       next.members.push_back(std::move(spare));
       continue;
     }
@@ -223,6 +228,13 @@ JobChange BeginPlannedChange(Job& job, Moment now) {
     what.push_back(absl::StrCat("rank ", r, " moves from ", leaver->slot.node.value(), " to ", node,
                                 " (", WhyItMoves(job, *leaver), ")"));
     next.members[r] = std::move(spare);
+  }
+  if (filled > kFillsNamed) what.push_back(absl::StrCat(filled - kFillsNamed, " more fill seats"));
+  const auto wanted = static_cast<size_t>(job.request.ranks);
+  if (next.members.size() > std::max(job.ranks.size(), wanted)) {
+    what.insert(what.begin(),
+                absl::StrCat("grows to ", next.members.size(), " ranks, ",
+                             next.members.size() - wanted, " more than the ", wanted, " wanted"));
   }
   if (job.next_plan.has_value()) {
     what.push_back(job.next_plan->slipstream.has_value() ? "the ranks go on with slipstream"

@@ -1,8 +1,7 @@
 // Changes of a job's membership when nothing is lost (recovery.h): standby trainers are kept, ranks
 // move off nodes, empty seats are filled, ranks are given back (elastic.h), and ranks change to
-// another strategy (plan.h). Of a
-// sharded model any ranks can move, also back to a replica that is stretched; its empty seats are
-// filled by whole replicas.
+// another strategy (plan.h). Of a sharded model any ranks can move, also back to a replica that is
+// stretched; its empty seats are filled by whole replicas.
 #ifndef CONTROLLER_CORE_RECOVERY_PLANNED_CHANGE_H_
 #define CONTROLLER_CORE_RECOVERY_PLANNED_CHANGE_H_
 

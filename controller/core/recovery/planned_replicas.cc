@@ -222,7 +222,7 @@ std::vector<Taker> ChooseTakers(const Job& job, const std::vector<size_t>& ready
     if (!idle.TakeAll(replica, growth)) break;
   }
   const int present = static_cast<int>(job.ranks.size());
-  const int ranks = PossibleRanksOf(job.request, present + static_cast<int>(growth.size()));
+  const int ranks = NextRanks(job, present + static_cast<int>(growth.size()), idle.size());
   growth.resize(static_cast<size_t>(std::max(0, ranks - present)));
   takers.insert(takers.end(), growth.begin(), growth.end());
   return takers;

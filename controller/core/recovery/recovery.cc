@@ -344,7 +344,8 @@ void SetWake(Job& job, Moment now) {
     at(recovery.recovering_since + job.request.timeouts.give_up);
     at(recovery.next_planned);
     at(recovery.next_spare_start);
-    if (IsElastic(job.request)) at(recovery.next_growth);
+    const bool may_grow = static_cast<int>(job.ranks.size()) < MostRanks(job.request);
+    if (IsElastic(job.request) && may_grow) at(recovery.next_growth);
     at(recovery.next_mending);
     for (const RankState& member : job.ranks) {
       at(member.stacks_deadline);

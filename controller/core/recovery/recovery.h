@@ -53,8 +53,9 @@ inline constexpr absl::Duration kMaxSparePause = absl::Minutes(1);
 // kRankAnywhere: on nodes that the job avoids, too, rather than nowhere. Of an elastic job
 // (elastic.h), as far as its queue's quota allows: kGrowth, for a rank that it has not had yet or
 // has lost for good, where no slot is kept for waiting jobs; kExtra, for one beyond
-// JobRequest.ranks, the same, as long as no job waits for slots.
-enum class SlotUse { kRank, kRankAnywhere, kSpare, kGrowth, kExtra };
+// JobRequest.ranks, the same, on nodes whose slots nobody waits for; kIdle, as kExtra, only to
+// count them: what others have taken just now may be among them.
+enum class SlotUse { kRank, kRankAnywhere, kSpare, kGrowth, kExtra, kIdle };
 
 // Where slots for ranks of one replica of a sharded job belong.
 struct ReplicaHome {

@@ -17,7 +17,8 @@ namespace {
 // Sizes of the groups of replicas, in the order of their seats.
 std::vector<int> GroupSizes(const Job& job) {
   const std::vector<RankHome> homes = HomesOfReplicas(HomesOf(job), job.request.shards);
-  if (job.plan.ladder.empty()) return LadderGroups(LadderScope::kAll, 0, homes);
+  // The only level is the last, which is of all ranks (MakeTrainingPlan).
+  if (job.plan.ladder.size() < 2) return LadderGroups(LadderScope::kAll, 0, homes);
   const LadderLevel& lowest = job.plan.ladder.front();
   return LadderGroups(lowest.scope, lowest.size, homes);
 }

@@ -8,9 +8,11 @@
 #ifndef CONTROLLER_CORE_SCHEDULE_EXTRA_RANKS_H_
 #define CONTROLLER_CORE_SCHEDULE_EXTRA_RANKS_H_
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "common/core/ids.h"
@@ -31,13 +33,19 @@ class ExtraRanks {
 
   bool empty() const { return steps_.empty(); }
 
-  // How much one gets of what it wants when these slots are freed; by node.
+  // How much one gets of what it wants when so many slots are freed; by node. It may look at all
+  // nodes, so it is asked as rarely as can be.
   using Gain = std::function<int(const std::vector<int>& freed)>;
+  // Slots that become free; none at all: both are empty.
+  struct Freed {
+    std::vector<int> by_node;
+    std::vector<std::pair<const Job*, std::vector<NodeShare>>> by_job;
+  };
   // Lets jobs give ranks back as far as one then gets `wanted`, and no more than that takes; or, if
-  // `partly`, as near to it as they can. Only jobs for which `gives` holds. Returns the slots that
-  // become free, by node; empty: none.
-  std::vector<int> Give(const Gain& gain, int wanted, bool partly, const std::string& beneficiary,
-                        const std::function<bool(const JobRequest&)>& gives);
+  // `partly`, as near to it as they can. Only jobs for which `gives` holds. Requires: `gain` never
+  // falls when more is freed.
+  Freed Give(const Gain& gain, int wanted, bool partly, const std::string& beneficiary,
+             const std::function<bool(const JobRequest&)>& gives);
 
   // What was decided, by job.
   const std::map<JobId, ScheduleDecision::GiveBack>& given() const { return given_; }
@@ -49,6 +57,10 @@ class ExtraRanks {
     int ranks = 0;
     std::vector<NodeShare> shares;
   };
+
+  // Of the steps that `may` be given, by index: those without which one does not get `least`.
+  std::vector<bool> FindNeeded(const Gain& gain, int least, const std::vector<size_t>& may,
+                               std::vector<int>& freed) const;
 
   const NodeIndex* index_;
   std::vector<Step> steps_;  // Not given yet; those of a job are neighbours.

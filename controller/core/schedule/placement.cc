@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <iterator>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -153,17 +154,18 @@ absl::Status RefuseReplicas(const JobRequest& job, const RankBlocks& blocks,
       "workers"));
 }
 
+bool AnyHas(const std::vector<NodeSpace>& nodes, const char* name, const char* value) {
+  return std::any_of(nodes.begin(), nodes.end(), [name, value](const NodeSpace& node) {
+    if (node.labels == nullptr) return false;
+    const auto label = node.labels->find(name);
+    return label != node.labels->end() && label->second == value;
+  });
+}
+
 // Of a job whose command, whose session or whose code no node that it may use takes.
 absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
-  const auto any_has = [&nodes](const char* name, const char* value) {
-    return std::any_of(nodes.begin(), nodes.end(), [name, value](const NodeSpace& node) {
-      if (node.labels == nullptr) return false;
-      const auto label = node.labels->find(name);
-      return label != node.labels->end() && label->second == value;
-    });
-  };
-  const bool takes_commands = any_has(kCommandsLabel, kTakesCommands);
-  if (takes_commands && job.command->is_session && !any_has(kSessionsLabel, kTakesSessions)) {
+  const bool takes_commands = AnyHas(nodes, kCommandsLabel, kTakesCommands);
+  if (takes_commands && job.command->is_session && !AnyHas(nodes, kSessionsLabel, kTakesSessions)) {
     return absl::FailedPreconditionError(
         "no node that the job may use starts sessions (label sessions=on): update its worker, "
         "since those of earlier versions know commands only");
@@ -178,17 +180,60 @@ absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& 
       "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
 }
 
-// Of a job that would fit if workers that cannot train shards were upgraded. OK: it would not.
+// Of a job with a compiled model that no node takes. OK: some do, or it has none.
+absl::Status RefuseCompiled(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
+  if (job.placement.labels.count(kCompiledLabel) == 0 ||
+      AnyHas(nodes, kCompiledLabel, kTakesCompiled)) {
+    return absl::OkStatus();
+  }
+  return absl::FailedPreconditionError(
+      "no node takes compiled models, which are native code of the submitter's (label "
+      "compiled=on): start workers with --run-as USER or as somebody else than root, or with "
+      "--commands on (docs/security.md), and update those of earlier versions");
+}
+
+// What trainers of earlier releases cannot do, by the label of workers whose release can.
+struct ReleaseLabel {
+  const char* name;
+  const char* what;
+};
+constexpr ReleaseLabel kReleaseLabels[] = {
+    {kShardsLabel, "train shards"},
+    {kOuterLabel, "make outer steps"},
+    {kBf16FullLabel, "train weights in bfloat16"},
+    {kDataListsLabel, "read data of several files"},
+    {kRankScaleLabel, "scale the learning rate with the ranks"},
+    {kFormatsLabel, "send averages or gradients in these formats"}};
+
+// What the job needs of a release: "train shards and make outer steps".
+std::string NeedsOf(const JobRequest& job) {
+  std::vector<std::string> needs;
+  for (const ReleaseLabel& label : kReleaseLabels) {
+    if (job.placement.labels.count(label.name) > 0) needs.emplace_back(label.what);
+  }
+  return absl::StrJoin(needs, " and ");
+}
+
+PlacementPolicy OfAnyRelease(PlacementPolicy policy) {
+  for (const ReleaseLabel& label : kReleaseLabels) policy.labels.erase(label.name);
+  return policy;
+}
+
+// Of a job that would fit if workers of earlier releases were upgraded. OK: it would not.
 absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                               const NodeIndex& index) {
   std::vector<std::string> old;
-  NodesWithoutShards(job, index).ForEach([&](int n) { old.push_back(nodes[n].name.value()); });
+  NodesOfOldRelease(job, index).ForEach([&](int n) { old.push_back(nodes[n].name.value()); });
   JobRequest anywhere = job;
-  anywhere.placement.labels.erase(kShardsLabel);
+  anywhere.placement = OfAnyRelease(job.placement);
   if (old.empty() || !CanEverFit(anywhere, nodes).ok()) return absl::OkStatus();
+  std::vector<std::string> labels;
+  for (const auto& [label, value] : job.placement.labels) {
+    if (IsReleaseLabel(label)) labels.push_back(absl::StrCat("label ", label, "=", value));
+  }
   return absl::FailedPreconditionError(absl::StrCat(
-      "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),
-      " on nodes that can train shards (label shards=on), and ", ListNames(old),
+      "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks), " on nodes that can ",
+      NeedsOf(job), " (", absl::StrJoin(labels, ", "), "), and ", ListNames(old),
       old.size() == 1 ? " runs" : " run", " a release that cannot: upgrade paceline-worker there"));
 }
 
@@ -210,9 +255,19 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
   return wish.spares;
 }
 
-NodeSet NodesWithoutShards(const JobRequest& job, const NodeIndex& index) {
-  PlacementPolicy anywhere = job.placement;
-  if (anywhere.labels.erase(kShardsLabel) == 0) return NodeSet(index.size());
+bool IsReleaseLabel(const std::string& label) {
+  return std::any_of(std::begin(kReleaseLabels), std::end(kReleaseLabels),
+                     [&label](const ReleaseLabel& one) { return label == one.name; });
+}
+
+std::string DescribeOldRelease(const JobRequest& job) {
+  return absl::StrCat("run a release that cannot ", NeedsOf(job),
+                      ": upgrade paceline-worker there");
+}
+
+NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index) {
+  const PlacementPolicy anywhere = OfAnyRelease(job.placement);
+  if (anywhere.labels.size() == job.placement.labels.size()) return NodeSet(index.size());
   NodeSet nodes = index.Allowed(anywhere, /*with_pool=*/false);
   nodes.Remove(index.Allowed(job.placement, /*with_pool=*/false));
   return nodes;
@@ -272,13 +327,13 @@ std::string DescribeShortage(const JobRequest& job, const NodeSet& allowed,
   if (kept > 0) absl::StrAppend(&text, ", ", kept, " kept for jobs ahead of it");
   int unusable = 0;
   std::vector<std::string> old;
-  NodesWithoutShards(job, table.index()).ForEach([&](int n) {
+  NodesOfOldRelease(job, table.index()).ForEach([&](int n) {
     if (table.node(n).total == 0) return;
     unusable += table.node(n).total;
     old.push_back(table.node(n).name.value());
   });
   if (unusable > 0) {
-    absl::StrAppend(&text, ", ", unusable, " on nodes that ", kCannotTrainShards, " (",
+    absl::StrAppend(&text, ", ", unusable, " on nodes that ", DescribeOldRelease(job), " (",
                     ListNames(old), ")");
   }
   for (const auto& [why, count] : closed) {
@@ -312,6 +367,18 @@ Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
   return {{},
           absl::StrCat("no ", SlotNoun(job.device, 1), " is free for a ",
                        spare ? "spare" : "replacement", " where the job may run")};
+}
+
+std::vector<Slot> ListSlots(const JobRequest& job, const std::vector<NodeSpace>& nodes,
+                            const NodeIndex& index, const SlotWish& wish, int count) {
+  SlotTable table(nodes, index);
+  std::vector<Slot> slots;
+  Suitable(job, table, wish).ForEach([&](int n) {
+    for (int left = table.free(n); left > 0 && static_cast<int>(slots.size()) < count; --left) {
+      slots.push_back(table.TakeOne(n));
+    }
+  });
+  return slots;
 }
 
 Placement PlaceReplica(const JobRequest& job, const std::vector<NodeSpace>& nodes,
@@ -359,6 +426,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
+  if (absl::Status status = RefuseCompiled(job, nodes); !status.ok()) return status;
   const std::string with_same = job.placement.same.empty() ? ""
                                                            : absl::StrCat(" with the same label \"",
                                                                           job.placement.same, "\"");

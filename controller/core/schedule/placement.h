@@ -28,6 +28,8 @@
 
 namespace paceline {
 
+class NodeIndex;
+
 // A node as placement sees it, for one kind of device.
 struct NodeSpace {
   NodeName name;
@@ -71,6 +73,11 @@ struct SlotWish {
 // Returns one slot in `slots`; or none and a `reason`, if the job's policy allows none.
 Placement PlaceOne(const JobRequest& job, const std::vector<NodeSpace>& nodes,
                    const SlotWish& wish);
+
+// Up to `count` of all slots that the wish allows, in the order of the nodes. `index` covers just
+// these nodes.
+std::vector<Slot> ListSlots(const JobRequest& job, const std::vector<NodeSpace>& nodes,
+                            const NodeIndex& index, const SlotWish& wish, int count);
 
 // Slots for `count` ranks of a replica of which no other rank is left: all or none, near each other
 // as in PlaceRanks. Requires: wish.use is kRank, placement.ranks_per_node is 0, count > 0.

@@ -251,6 +251,17 @@ TEST_F(PlacementOnRacks, SessionsAreForWorkersThatKnowThem) {
   EXPECT_EQ(Nodes(job), "c");
 }
 
+TEST_F(PlacementOnRacks, CompiledModelsAreForWorkersThatTakeCommands) {
+  JobRequest job = Ranks(1);
+  job.placement.labels = {{kCompiledLabel, kTakesCompiled}};
+  Add("a", 4, {{kCommandsLabel, "off"}, {kCompiledLabel, "off"}});
+  Add("b", 4, {{kCommandsLabel, kTakesCommands}});  // Of an earlier version.
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("label compiled=on"));
+  Add("c", 1, {{kCommandsLabel, kTakesCommands}, {kCompiledLabel, kTakesCompiled}});
+  EXPECT_TRUE(CanEverFit(job, nodes_).ok());
+  EXPECT_EQ(Nodes(job), "c");
+}
+
 TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
   JobRequest job = Ranks(4);
   job.shards = 2;
@@ -272,6 +283,21 @@ TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
   EXPECT_EQ(Nodes(job), "ddee");
   const SlotWish lost{SlotWish::Use::kRank, PlaceRanks(job, nodes_).slots, {}, {NodeName("d")}};
   EXPECT_EQ(One(job, lost), "e") << "replacements are no exception";
+}
+
+TEST_F(PlacementOnRacks, OuterStepsAndBfloat16WeightsAreForWorkersThatKnowThem) {
+  JobRequest job = Ranks(2);
+  job.placement.labels = {{kBf16FullLabel, kTakesBf16Full}, {kOuterLabel, kTakesOuter}};
+  Add("a", 2, {{kOuterLabel, kTakesOuter}});
+  EXPECT_THAT(
+      std::string(CanEverFit(job, nodes_).message()),
+      HasSubstr("can make outer steps and train weights in bfloat16 (label bf16_full=on, label "
+                "outer=on), and a runs a release that cannot: upgrade paceline-worker"));
+  EXPECT_EQ(PlaceRanks(job, nodes_).reason,
+            "waits for 2 slots: 0 free now, 2 on nodes that run a release that cannot make outer "
+            "steps and train weights in bfloat16: upgrade paceline-worker there (a)");
+  Add("b", 2, {{kBf16FullLabel, kTakesBf16Full}, {kOuterLabel, kTakesOuter}});
+  EXPECT_EQ(Nodes(job), "bb");
 }
 
 }  // namespace

@@ -9,36 +9,13 @@
 #include "absl/strings/str_join.h"
 #include "controller/core/checkpoint/job_checkpoints.h"
 #include "controller/core/recovery/elastic.h"
+#include "controller/core/schedule/device_pass.h"
 #include "controller/core/schedule/extra_ranks.h"
 #include "controller/core/schedule/reserve.h"
 #include "controller/core/schedule/slot_table.h"
 
 namespace paceline {
 namespace {
-
-// State of the pass for one kind of device.
-struct DevicePass {
-  DevicePass(const std::vector<NodeSpace>& nodes, const NodeIndex& index)
-      : table(nodes, index),
-        coming(nodes.size()),
-        claimed(nodes.size()),
-        reserved(table.size()),
-        extra(index) {}
-
-  SlotTable table;
-  std::vector<int> coming;  // By node: slots of jobs that are about to leave.
-  // By node: those of them that waiting jobs, already decided, are going to take.
-  std::vector<int> claimed;
-  NodeSet reserved;                                // Nodes on which slots are kept.
-  std::vector<std::pair<NodeSet, JobId>> keepers;  // The jobs for which they are kept.
-  std::vector<HeldSlots> held;
-  ExtraRanks extra;  // Of running jobs.
-  // By set of allowed nodes, `same` and shards: room for blocks of ranks when it was last looked
-  // for; it only shrinks.
-  std::map<std::tuple<const NodeSet*, std::string, int>, int> room;
-  // By set of allowed nodes and shards: what is free, at a version of the table.
-  std::map<std::pair<const NodeSet*, int>, std::pair<int64_t, std::string>> shortages;
-};
 
 class Pass {
  public:
@@ -77,7 +54,9 @@ class Pass {
       if (IsOnItsWayOut(*held.job)) {
         LetGo(held, device);
       } else if (IsElastic(job)) {
-        Expect(job, LeavingSlots(*held.job, *input_.index), device);
+        const std::vector<NodeShare> leaving = LeavingSlots(*held.job, *input_.index);
+        Expect(job, leaving, device);
+        TakeOff(leaving, held.shares);
         if (held.job->state != JobState::kRunning) continue;
         const Cost cost = {held.priority, -absl::ToUnixNanos(held.job->started), -held.job->number};
         elastic.emplace_back(cost, held.job);
@@ -122,7 +101,9 @@ class Pass {
     const std::optional<int> quota = queue->second.Quota(job.device);
     if (quota.has_value() && used + least > *quota) {
       Used(job) += least;
-      if (waiting.settles.empty()) GiveBackQuota(job, used + least - *quota, device);
+      if (waiting.settles.empty()) {
+        GiveBackQuota(job, used + least - *quota, /*partly=*/false, device);
+      }
       return Keep(
           job, waiting.settles.empty() ? Wait::Kind::kQuota : Wait::Kind::kSettlement,
           waiting.settles.empty()
@@ -214,7 +195,7 @@ class Pass {
     const NodeSet open = OpenTo(job, /*with_pool=*/false, device);
     if (!settles) GiveBackSlots(job, open, device);
     if (open.Meets(device.reserved)) {
-      if (!device.extra.empty()) Claim(RankBlocks(job), open, device);
+      if (!device.extra.empty()) device.Claim(RankBlocks(job), open);
       const auto keeper = std::find_if(device.keepers.begin(), device.keepers.end(),
                                        [&](const auto& entry) { return entry.first.Meets(open); });
       return Keep(job, settles ? Wait::Kind::kSettlement : Wait::Kind::kBehind,
@@ -222,11 +203,11 @@ class Pass {
                   keeper->second);
     }
     std::string reason = settles ? waiting.settles : DescribeShortage(job, device);
-    const auto plan_with = [&](const std::vector<int>& coming) {
+    const auto plan_with = [&](const std::vector<int>& coming, const std::vector<HeldSlots>& held) {
       return PlanReservation({&job, PriorityOf(job, *input_.queues), open, &device.table, coming,
-                              device.held, FindReservation(job.id), /*may_displace=*/!settles});
+                              held, FindReservation(job.id), /*may_displace=*/!settles});
     };
-    std::optional<ReservationPlan> plan = plan_with(device.coming);
+    std::optional<ReservationPlan> plan = plan_with(device.coming, device.held);
     if (plan.has_value() && !plan->victims.empty()) {
       SpareVictims(job, open, plan_with, *plan, device);
     }
@@ -258,106 +239,141 @@ class Pass {
     return open;
   }
 
-  // Slots of the node that nobody ahead takes, when those that are about to become free are; and
-  // so many more.
-  static int Soon(int n, const DevicePass& device, int freed = 0) {
-    return std::max(0, device.table.room(n) + device.coming[n] + freed - device.claimed[n]);
-  }
-
-  // The blocks of the job that fit into these nodes then, and when others are freed, too.
-  int CountFit(const JobRequest& job, const NodeSet& nodes, const std::vector<int>& freed,
-               const DevicePass& device) const {
-    const RankBlocks blocks = device.table.BlocksOf(job);
-    int most = 0;
-    for (const NodeSet& choice : input_.index->Choices(job.placement, nodes)) {
-      BlockCount count(*input_.index, blocks);
-      count.AddAll(choice, [&](int n) { return blocks.Fit(Soon(n, device, freed[n])); });
-      most = std::max(most, count.total());
+  // The same for a running job.
+  NodeSet OpenTo(const Job& job, const DevicePass& device) const {
+    NodeSet open = OpenTo(job.request, /*with_pool=*/true, device);
+    for (const auto* left : {&job.recovery.vacate, &job.recovery.avoid}) {
+      for (const auto& [node, why] : *left) {
+        const int n = input_.index->Find(node);
+        if (n >= 0) open.Remove(n);
+      }
     }
-    return most;
-  }
-
-  // What becomes free there is the waiting job's.
-  static void Claim(const RankBlocks& blocks, const NodeSet& nodes, DevicePass& device) {
-    int left = blocks.count;
-    nodes.ForEach([&](int n) {
-      const int taken = std::min(left, blocks.Fit(Soon(n, device)));
-      left -= taken;
-      device.claimed[n] += taken * blocks.size;
-    });
+    return open;
   }
 
   static std::string Beneficiary(const JobRequest& job) {
     return absl::StrCat("job ", job.id.value(), " (", job.name, ")");
   }
 
-  static void Free(const std::vector<int>& freed, DevicePass& device) {
-    for (size_t n = 0; n < freed.size(); ++n) device.coming[n] += freed[n];
+  static bool Anybody(const JobRequest&) { return true; }
+
+  static int Sum(const std::vector<int>& freed) {
+    return std::accumulate(freed.begin(), freed.end(), 0);
+  }
+
+  void Free(const ExtraRanks::Freed& freed, DevicePass& device) {
+    paceline::Free(freed, device.coming, device.held);
+    NoteComing(freed);
+  }
+
+  void NoteComing(const ExtraRanks::Freed& freed) {
+    for (const auto& [giver, shares] : freed.by_job) {
+      for (const NodeShare& share : shares) Coming(giver->request) += share.count;
+    }
   }
 
   // Lets running jobs give extra ranks back, if the waiting job then fits.
-  void GiveBackSlots(const JobRequest& job, const NodeSet& open, DevicePass& device) const {
+  void GiveBackSlots(const JobRequest& job, const NodeSet& open, DevicePass& device) {
     if (device.extra.empty()) return;
     const auto fit = [&](const std::vector<int>& freed) {
-      return CountFit(job, open, freed, device);
+      return device.CountFit(job, open, freed);
     };
     Free(device.extra.Give(fit, RankBlocks(job).count, /*partly=*/false, Beneficiary(job), Anybody),
          device);
   }
 
-  // The same, if its queue then may hold it.
-  void GiveBackQuota(const JobRequest& job, int lacking, DevicePass& device) {
+  // The same, if its queue then may hold it; or, if `partly`, more of it.
+  void GiveBackQuota(const JobRequest& job, int lacking, bool partly, DevicePass& device) {
     const auto in_queue = [&](const JobRequest& other) { return other.queue == job.queue; };
-    const auto sum = [](const std::vector<int>& freed) {
-      return std::accumulate(freed.begin(), freed.end(), 0);
-    };
-    const std::vector<int> freed = device.extra.Give(
-        [&](const std::vector<int>& more) { return Coming(job) + sum(more); }, lacking,
-        /*partly=*/false, Beneficiary(job), in_queue);
-    Coming(job) += sum(freed);
-    Free(freed, device);
+    const auto held = [&](const std::vector<int>& more) { return Coming(job) + Sum(more); };
+    Free(device.extra.Give(held, lacking, partly, Beneficiary(job), in_queue), device);
   }
 
-  // The same for running jobs that lack ranks, as far as there are no free slots.
-  void GiveBackToRunning(DevicePass& device) const {
-    for (const HeldSlots& held : device.held) {
-      if (device.extra.empty()) return;
-      const JobRequest& job = held.job->request;
-      const int missing = held.leaves ? 0 : MissingRanks(*held.job);
+  // The same for running jobs that lack slots, as far as there are no free ones.
+  void GiveBackToRunning(DevicePass& device) {
+    for (size_t h = 0; h < device.held.size() && !device.extra.empty(); ++h) {
+      const Job& job = *device.held[h].job;
+      int missing = device.held[h].leaves ? 0 : MissingRanks(job);
       if (missing == 0) continue;
-      const NodeSet open = OpenTo(job, /*with_pool=*/true, device);
+      const NodeSet open = OpenTo(job, device);
+      missing = std::max(0, missing - GiveOwn(job, missing, open, device));
+      missing = WithinQuota(job, missing, device);
       const auto fit = [&](const std::vector<int>& freed) {
-        int slots = 0;
-        open.ForEach([&](int n) { slots += Soon(n, device, freed[n]); });
-        return slots;
+        return UsableSlots(job, std::min(missing, CountSoon(open, freed, device)));
       };
-      Free(device.extra.Give(fit, missing, /*partly=*/true, Beneficiary(job), Anybody), device);
       JobRequest lacking;
-      lacking.ranks = missing;
-      Claim(RankBlocks(lacking), open, device);
+      lacking.ranks = UsableSlots(job, missing);
+      Free(
+          device.extra.Give(fit, lacking.ranks, /*partly=*/true, Beneficiary(job.request), Anybody),
+          device);
+      device.Claim(RankBlocks(lacking), open);
     }
   }
 
-  static bool Anybody(const JobRequest&) { return true; }
+  static int CountSoon(const NodeSet& nodes, const std::vector<int>& freed,
+                       const DevicePass& device) {
+    int slots = 0;
+    nodes.ForEach([&](int n) { slots += device.Soon(n, freed[static_cast<size_t>(n)]); });
+    return slots;
+  }
+
+  // Lets a job whose ranks have to move give up extra ranks for that. Returns how many of those
+  // that have to move are among them.
+  int GiveOwn(const Job& job, int missing, const NodeSet& open, DevicePass& device) {
+    if (job.recovery.vacate.empty()) return 0;
+    const std::vector<int> none(static_cast<size_t>(device.table.size()));
+    const int free = CountSoon(open, none, device);
+    const auto own = [&](const JobRequest& other) { return other.id == job.request.id; };
+    const ExtraRanks::Freed freed =
+        device.extra.Give([&](const std::vector<int>& more) { return free + Sum(more); }, missing,
+                          /*partly=*/true, "a rank that has to move", own);
+    Free(freed, device);
+    int moving = 0;
+    for (const auto& [giver, shares] : freed.by_job) {
+      for (const NodeShare& share : shares) {
+        const NodeName& node = device.table.node(share.node).name;
+        if (job.recovery.vacate.count(node) > 0) moving += share.count;
+      }
+    }
+    return moving;
+  }
+
+  // How many of the slots that a running job lacks its queue may hold, also when jobs of the queue
+  // give extra ranks back for that.
+  int WithinQuota(const Job& job, int missing, DevicePass& device) {
+    if (!GrowsWithinQuota(job)) return missing;
+    const auto queue = input_.queues->find(job.request.queue);
+    if (queue == input_.queues->end()) return 0;
+    const std::optional<int> quota = queue->second.Quota(job.request.device);
+    if (!quota.has_value()) return missing;
+    const int used = Used(job.request);
+    GiveBackQuota(job.request, used + missing - *quota, /*partly=*/true, device);
+    const int left = std::clamp(*quota - used + Coming(job.request), 0, missing);
+    Used(job.request) += left;
+    return left;
+  }
 
   // Where jobs would be displaced: lets others give extra ranks back instead, if fewer are then.
   template <typename PlanWith>
   void SpareVictims(const JobRequest& job, const NodeSet& open, PlanWith plan_with,
-                    ReservationPlan& plan, DevicePass& device) const {
+                    ReservationPlan& plan, DevicePass& device) {
     const auto fit = [&](const std::vector<int>& freed) {
-      return CountFit(job, open, freed, device);
+      return device.CountFit(job, open, freed);
     };
     ExtraRanks extra = device.extra;
-    const std::vector<int> freed =
+    const ExtraRanks::Freed freed =
         extra.Give(fit, RankBlocks(job).count, /*partly=*/true, Beneficiary(job), Anybody);
-    if (freed.empty()) return;
+    if (freed.by_job.empty()) return;
     std::vector<int> coming = device.coming;
-    for (size_t n = 0; n < freed.size(); ++n) coming[n] += freed[n];
-    std::optional<ReservationPlan> better = plan_with(coming);
+    std::vector<HeldSlots> held = device.held;
+    paceline::Free(freed, coming, held);
+    std::optional<ReservationPlan> better = plan_with(coming, held);
     if (!better.has_value() || better->victims.size() >= plan.victims.size()) return;
     plan = *std::move(better);
     device.extra = std::move(extra);
     device.coming = std::move(coming);
+    device.held = std::move(held);
+    NoteComing(freed);
   }
 
   // Cached, since many jobs of the same policy lack the same.

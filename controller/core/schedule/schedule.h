@@ -21,7 +21,7 @@
 // An elastic job (recovery/elastic.h) starts with as many ranks as there is room for; what is
 // reserved for it, and who makes room, goes by the fewest. Before a job waits, or others are
 // displaced, running jobs give back ranks beyond those that they asked for, if that lets it start
-// (extra_ranks.h); so they do for running jobs that lack ranks.
+// (extra_ranks.h); so they do for running jobs that lack ranks, or slots to which ranks can move.
 //
 // The result depends only on the input.
 #ifndef CONTROLLER_CORE_SCHEDULE_SCHEDULE_H_

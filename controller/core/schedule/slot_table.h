@@ -104,11 +104,13 @@ NodeIndex IndexOf(const std::vector<NodeSpace>& nodes);
 std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ranks, int count,
                               SlotTable& table);  // As many as there is room for.
 
-// Nodes that the job may not use for one reason alone: their workers' release cannot train shards
-// (label kShardsLabel); and what is said of them.
-NodeSet NodesWithoutShards(const JobRequest& job, const NodeIndex& index);
-inline constexpr char kCannotTrainShards[] =
-    "run a release that cannot train shards: upgrade paceline-worker there";
+// Whether workers say by this label what their release can do beyond earlier ones: kShardsLabel,
+// kOuterLabel, kBf16FullLabel.
+bool IsReleaseLabel(const std::string& label);
+// Nodes that the job may not use for one reason alone: their workers lack such labels; and what is
+// said of them.
+NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index);
+std::string DescribeOldRelease(const JobRequest& job);
 
 // "a, b, c and 7 more".
 std::string ListNames(const std::vector<std::string>& names);

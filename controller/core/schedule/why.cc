@@ -192,11 +192,12 @@ class Explanation {
 
   // Of a job that waits for slots of lost ranks, or has room for more.
   void ExplainReleases() {
-    const NodeSet old = NodesWithoutShards(job_.request, index_);
+    const NodeSet old = NodesOfOldRelease(job_.request, index_);
+    const std::string cannot = DescribeOldRelease(job_.request);
     std::map<std::string, Group> refused;
     int n = 0;
     for (const auto& [name, node] : in_.nodes) {
-      if (old.Contains(n++)) Add(refused[kCannotTrainShards], name, Total(node));
+      if (old.Contains(n++)) Add(refused[cannot], name, Total(node));
     }
     Tell(refused);
   }
@@ -224,10 +225,10 @@ class Explanation {
     bool is_old = false;
     for (const auto& [label, value] : policy.labels) {
       if (index_.Label(n, label) == value) continue;
-      if (label != kShardsLabel) return absl::StrCat("lack the label ", label, "=", value);
+      if (!IsReleaseLabel(label)) return absl::StrCat("lack the label ", label, "=", value);
       is_old = true;
     }
-    if (is_old) return kCannotTrainShards;
+    if (is_old) return DescribeOldRelease(job_.request);
     if (index_.pool().Contains(n)) return "are kept for spares (pool=spare)";
     for (const auto& [label, value] : node.facts.labels) {
       if (absl::StartsWith(label, kTaintPrefix)) {

@@ -74,7 +74,7 @@ FindSlots FreeSlots::Find() {
     RemoveTaken(job);
     if (home != nullptr) return FindNear(job, count, *home);
     std::vector<Slot> found;
-    if (use == SlotUse::kExtra) {  // They may only be counted.
+    if (use == SlotUse::kExtra || use == SlotUse::kIdle) {  // They may only be counted.
       const auto most = std::min(static_cast<int64_t>(count), static_cast<int64_t>(free_.size()));
       found.assign(free_.begin(), free_.begin() + most);
       offered_.insert(offered_.end(), found.begin(), found.end());

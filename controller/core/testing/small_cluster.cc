@@ -31,6 +31,16 @@ Job& SmallCluster::SubmitSaving(const std::string& name, int ranks, int priority
   return job;
 }
 
+Job& SmallCluster::SubmitElastic(const std::string& name, int min_ranks, int ranks, int max_ranks,
+                                 int priority, const std::string& queue) {
+  Job& job = SubmitSaving(name, ranks, priority, queue);
+  job.request.recovery.max_failures = 1;
+  job.request.recovery.min_ranks = min_ranks;
+  job.request.recovery.max_ranks = max_ranks;
+  job.request.recovery.rule = BatchRule::kKeepRank;
+  return job;
+}
+
 std::vector<NodeSpace> SmallCluster::Spaces(Device device) const {
   std::vector<NodeSpace> spaces;
   for (const auto& [name, node] : nodes) {

@@ -36,6 +36,10 @@ class SmallCluster {
   Job& SubmitSaving(const std::string& name, int ranks, int priority = 0,
                     const std::string& queue = kDefaultQueue);
 
+  // The same for one whose number of ranks follows the room, each with its own batch.
+  Job& SubmitElastic(const std::string& name, int min_ranks, int ranks, int max_ranks,
+                     int priority = 0, const std::string& queue = kDefaultQueue);
+
   void End(const std::string& name) { jobs.erase(JobId(name)); }
 
   Job& operator[](const std::string& name) { return jobs.at(JobId(name)); }

@@ -17,9 +17,10 @@ from concurrent.futures.process import BrokenProcessPool
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 from paceline.import_hf.joining import join
-from paceline.import_hf.pieces import (Counts, Settings, counts_of, leave_interrupts_to_the_parent,
-                                       make_piece, open_tokenizer, path_of, write_whole)
-from paceline.import_hf.sources import File, Piece, Problem, find_files, pieces_of
+from paceline.import_hf.pieces import (Counts, Settings, begin_process, counts_of, make_piece,
+                                       open_tokenizer, path_of, write_whole)
+from paceline.import_hf.sources import (File, Piece, Problem, find_files, is_unchanged, library,
+                                        pieces_of)
 
 # Exit codes of `paceline` (cli/exit_codes.h).
 _OK, _FAILED, _USAGE = 0, 1, 2
@@ -30,6 +31,7 @@ _REPORT_EVERY_S = 2.0
 class _Tokenizer(NamedTuple):
     path: str  # Of tokenizer.json.
     sha256: str
+    library: str  # Its version.
     vocab_size: int
     end_token: Optional[int]
 
@@ -95,9 +97,25 @@ def _plan(flags: argparse.Namespace) -> _Import:
     settings = Settings(tokenizer.path, flags.column, tokenizer.end_token, tokenizer.token_bytes,
                         flags.eval_share or 0.0, out + ".import")
     eval_out = None if flags.eval_out is None else os.path.realpath(flags.eval_out)
-    if eval_out == out:
-        raise Problem("--out and --eval-out name the same file")
+    _check_outputs([out, out + ".json"] + ([] if eval_out is None else [eval_out]),
+                   [file.path for file in files] + [tokenizer.path])
     return _Import(files, pieces, tokenizer, settings, out, eval_out, flags.workers)
+
+
+def _check_outputs(outputs: List[str], inputs: List[str]) -> None:
+    """What would only fail when all tokens are made."""
+    if len(set(outputs)) < len(outputs):
+        raise Problem("--out and --eval-out name the same file, or that of --out's description, "
+                      f"{outputs[1]}")
+    for path in outputs:
+        folder = os.path.dirname(path)
+        if path in inputs:
+            raise Problem(f"{path} is read, and would be overwritten; give the result another name")
+        if os.path.isdir(path):
+            raise Problem(f"{path} is a folder; give the name of a file in it")
+        os.makedirs(folder, exist_ok=True)
+        if not os.access(folder, os.W_OK | os.X_OK):
+            raise Problem(f"{folder} cannot be written; give the result another place")
 
 
 def _find_tokenizer(path: str, end_token: Optional[str]) -> _Tokenizer:
@@ -123,7 +141,8 @@ def _find_tokenizer(path: str, end_token: Optional[str]) -> _Tokenizer:
             raise Problem(f"{file} has no token {end_token}; --end-token names the one that ends a "
                           "text")
     vocab: Dict[str, int] = tokenizer.get_vocab(with_added_tokens=True)
-    return _Tokenizer(os.path.realpath(file), sha256, max(vocab.values(), default=0) + 1, end)
+    return _Tokenizer(os.path.realpath(file), sha256, str(library("tokenizers").__version__),
+                      max(vocab.values(), default=0) + 1, end)
 
 
 def _end_token_of(file: str) -> str:
@@ -156,28 +175,35 @@ def _run(job: _Import) -> Dict[str, Any]:
         except BlockingIOError as error:
             raise Problem(f"another import writes {job.out}") from error
         _check_plan(job)
-        made = _join(job, _make_pieces(job))
+        counts = _make_pieces(job)
+        for file in job.files:
+            if not is_unchanged(file):
+                raise Problem(f"{file.path} has changed while it was read; remove {folder}, and "
+                              "import again")
+        made = _join(job, counts)
         shutil.rmtree(folder)
     return made
 
 
 def _check_plan(job: _Import) -> None:
     """The pieces that are there already are of this import."""
-    plan = {"tokenizer": job.tokenizer.sha256, "end token": job.tokenizer.end_token,
-            "column": job.settings.column, "share for evaluation": job.settings.eval_share,
+    plan = {"tokenizer": job.tokenizer.sha256, "version of tokenizers": job.tokenizer.library,
+            "end token": job.tokenizer.end_token, "column": job.settings.column,
+            "share for evaluation": job.settings.eval_share,
             "sources": [list(one) for one in job.files],
             "pieces": [list(one) for one in job.pieces]}
     path = os.path.join(job.settings.folder, "plan.json")
     try:
         with open(path, encoding="utf-8") as file:
-            before = json.load(file)
+            before: Any = json.load(file)
     except FileNotFoundError:
         write_whole(path, json.dumps(plan).encode())
         return
     except ValueError as error:
         raise Problem(f"{path} is damaged ({error}); remove {job.settings.folder}, and the import "
                       "begins anew") from error
-    changed = [key for key, value in plan.items() if before.get(key) != value]
+    known: Dict[str, Any] = before if hasattr(before, "keys") else {}
+    changed = [key for key, value in plan.items() if known.get(key) != value]
     if changed:
         raise Problem(f"{job.settings.folder} has pieces of an import with other values of "
                       f"{', '.join(changed)}; remove it, and the import begins anew")
@@ -223,18 +249,20 @@ def _make_together(job: _Import, numbers: List[int], note: Callable[[int, Counts
     waiting: Dict[Future[Counts], int] = {}
     pool = ProcessPoolExecutor(min(job.workers, len(numbers)),
                                multiprocessing.get_context("spawn"),
-                               leave_interrupts_to_the_parent)
+                               begin_process)
     try:
         for number in numbers:
             waiting[pool.submit(make_piece, job.settings, number, job.pieces[number])] = number
         while waiting:
             for future in wait(waiting, return_when=FIRST_COMPLETED).done:
                 note(waiting.pop(future), future.result())
-    except BrokenProcessPool as error:
+    except (BrokenProcessPool, MemoryError) as error:
         raise Problem("a process of the import was ended from outside, perhaps since memory ran "
                       "out; the same command goes on from the pieces that are complete, and needs "
                       "less memory with fewer --workers") from error
     finally:
+        for process in multiprocessing.active_children() if waiting else ():
+            process.terminate()  # A piece may take hours, and what it has is of no use.
         pool.shutdown(cancel_futures=True)
 
 
@@ -252,7 +280,8 @@ def _join(job: _Import, counts: List[Counts]) -> Dict[str, Any]:
         found = join(pieces, path, job.settings.token_bytes, job.tokenizer.vocab_size)
         files.append({"path": path, "texts": texts, "tokens": tokens, "hash": found})
     made = {"files": files, "vocab_size": job.tokenizer.vocab_size,
-            "tokenizer": {"path": job.tokenizer.path, "sha256": job.tokenizer.sha256},
+            "tokenizer": {"path": job.tokenizer.path, "sha256": job.tokenizer.sha256,
+                          "library": "tokenizers " + job.tokenizer.library},
             "end_token": job.tokenizer.end_token, "column": job.settings.column,
             "sources": [{"path": one.path, "bytes": one.bytes, "modified_ns": one.modified_ns}
                         for one in job.files]}

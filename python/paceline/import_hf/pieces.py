@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import array
+import contextlib
 import hashlib
 import json
+import multiprocessing
 import os
 import signal
 import sys
-from typing import Any, Dict, List, NamedTuple, Optional
+import threading
+from multiprocessing.process import BaseProcess
+from typing import Any, Dict, Generator, List, NamedTuple, Optional
 
-from paceline.import_hf.sources import Piece, library, texts_of
+from paceline.import_hf.sources import Piece, Problem, library, texts_of
 
+# What the tokenizer gets at a time: so many texts, or as many as have so many characters.
 _TEXTS_AT_A_TIME = 256
+_CHARACTERS_AT_A_TIME = 4 << 20
 
 
 class Settings(NamedTuple):
@@ -61,9 +67,18 @@ def counts_of(settings: Settings, number: int) -> Optional[Counts]:
     return counts if sizes == expected else None
 
 
-def leave_interrupts_to_the_parent() -> None:
-    """Ctrl-C reaches all processes of a terminal; the first one ends the others."""
+def begin_process() -> None:
+    """Ctrl-C reaches all processes of a terminal; the first one ends the others, which also end if
+    it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent,), daemon=True).start()
+
+
+def _end_with(parent: BaseProcess) -> None:
+    parent.join()
+    os._exit(1)
 
 
 def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
@@ -72,10 +87,15 @@ def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
     parts = {part: _Part(path_of(settings.folder, number, part), settings)
              for part in ("train", "eval")}
     waiting: List[str] = []
+    characters = 0
 
     def flush() -> None:
-        for text, encoding in zip(waiting, tokenizer.encode_batch(waiting,
-                                                                  add_special_tokens=False)):
+        try:
+            encodings = tokenizer.encode_batch(waiting, add_special_tokens=False)
+        except Exception as error:  # The library raises no narrower one.
+            raise Problem(f"{piece.path}: the tokenizer {settings.tokenizer} cannot make tokens of "
+                          f"its texts: {error}") from error
+        for text, encoding in zip(waiting, encodings):
             part = "eval" if _is_for_evaluation(text, settings.eval_share) else "train"
             parts[part].add(encoding.ids)
         waiting.clear()
@@ -83,8 +103,10 @@ def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
     try:
         for text in texts_of(piece, settings.column):
             waiting.append(text)
-            if len(waiting) == _TEXTS_AT_A_TIME:
+            characters += len(text)
+            if len(waiting) == _TEXTS_AT_A_TIME or characters >= _CHARACTERS_AT_A_TIME:
                 flush()
+                characters = 0
         flush()
         for part in parts.values():
             part.finish()
@@ -99,11 +121,28 @@ def make_piece(settings: Settings, number: int, piece: Piece) -> Counts:
 
 def write_whole(path: str, content: bytes) -> None:
     """Replaces the file, or leaves it as it was."""
-    with open(path + ".new", "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(path + ".new", path)
+    with writing(path):
+        with open(_new(path), "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(_new(path), path)
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Generator[None, None, None]:
+    """Errors of what is done meanwhile are told as those of the file."""
+    try:
+        yield
+    except OSError as error:
+        raise Problem(f"{path} cannot be written: {error.strerror or error}; the same command goes "
+                      "on from the pieces that are complete") from error
+
+
+def _new(path: str) -> str:
+    """The name under which this process writes the file: one that was left over by an import that
+    was killed may still write its own."""
+    return f"{path}.{os.getpid()}.new"
 
 
 _tokenizers: Dict[str, Any] = {}  # Of this process.
@@ -133,23 +172,27 @@ class _Part:
         self._path = path
         self._type = "H" if settings.token_bytes == 2 else "I"
         self._end = [] if settings.end_token is None else [settings.end_token]
-        self._file = open(path + ".new", "wb")  # noqa: SIM115
+        with writing(path):
+            self._file = open(_new(path), "wb")  # noqa: SIM115
 
     def add(self, ids: List[int]) -> None:
         """Of one text."""
         tokens = array.array(self._type, [*ids, *self._end])
         if sys.byteorder == "big":
             tokens.byteswap()
-        tokens.tofile(self._file)
+        with writing(self._path):
+            tokens.tofile(self._file)
         self.texts += 1
         self.tokens += len(tokens)
 
     def finish(self) -> None:
         """Puts the file in its place."""
-        self._file.flush()
-        os.fsync(self._file.fileno())
-        os.replace(self._path + ".new", self._path)
+        with writing(self._path):
+            self._file.flush()
+            os.fsync(self._file.fileno())
+            os.replace(_new(self._path), self._path)
 
     def close(self) -> None:
         """Of a part that is not finished, nothing counts."""
-        self._file.close()
+        with contextlib.suppress(OSError):  # What is left to write, on a disk that is full.
+            self._file.close()

@@ -8,13 +8,14 @@ import itertools
 import json
 import os
 import sys
+import zlib
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple, Optional, Tuple
 
 # A piece of a file has about so much, of bytes and of rows.
 _PIECE_BYTES = 16 << 20
 _PIECE_ROWS = 20000
 _KINDS = ((".jsonl", "jsonl"), (".ndjson", "jsonl"), (".jsonl.gz", "gzip"),
-          (".parquet", "parquet"), (".arrow", "arrow"))
+          (".json.gz", "gzip"), (".parquet", "parquet"), (".arrow", "arrow"))
 
 
 class Problem(Exception):
@@ -55,6 +56,9 @@ def find_files(paths: Iterable[str], split: Optional[str]) -> List[File]:
     """All files, in the order of the paths; those of a folder by name."""
     found: List[File] = []
     for path in paths:
+        if split is not None and not os.path.exists(_list_of_splits(path)):
+            raise Problem(f"{path} is no saved dataset with splits; leave --split out, and name "
+                          "the files of the split instead")
         names = _below(path, split) if os.path.isdir(path) else [path]
         for name in names:
             status = _status(name)
@@ -68,6 +72,12 @@ def find_files(paths: Iterable[str], split: Optional[str]) -> List[File]:
         if found.count(file) > 1:
             raise Problem(f"{file.path} is given twice")
     return found
+
+
+def is_unchanged(file: File) -> bool:
+    """Whether the file is as it was found."""
+    status = _status(file.path)
+    return (status.st_size, status.st_mtime_ns) == (file.bytes, file.modified_ns)
 
 
 def pieces_of(file: File) -> List[Piece]:
@@ -98,6 +108,12 @@ def texts_of(piece: Piece, column: str) -> Iterator[str]:
         if not isinstance(text, str):
             raise Problem(f"{piece.path}: {where}: {column} is no text, but a "
                           f"{type(text).__name__}; --column names the one with the texts")
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise Problem(f"{piece.path}: {where}: {column} has half of a surrogate pair at its "
+                          f"character {error.start}, which is no text; remove it, or the row"
+                          ) from error
         yield text
 
 
@@ -115,9 +131,9 @@ def _kind(path: str) -> Optional[str]:
 
 def _below(folder: str, split: Optional[str]) -> List[str]:
     """The files of a folder: a dataset that was saved, or all files of known kinds below it."""
-    splits = os.path.join(folder, "dataset_dict.json")
+    splits = _list_of_splits(folder)
     if os.path.exists(splits):
-        names = list(_json(splits).get("splits", []))
+        names = _names(splits, _json(splits).get("splits"))
         if split is None and len(names) != 1:
             raise Problem(f"{folder} has the splits {', '.join(names)}; choose one with --split")
         if split is not None and split not in names:
@@ -133,22 +149,43 @@ def _below(folder: str, split: Optional[str]) -> List[str]:
     return names
 
 
+def _list_of_splits(folder: str) -> str:
+    return os.path.join(folder, "dataset_dict.json")
+
+
+def _names(path: str, found: object) -> List[str]:
+    """A list that a dataset has of what lies beside it: no name leads elsewhere."""
+    listed: Any = found
+    if not isinstance(found, list) or not all(
+            isinstance(one, str) and one not in ("", ".", "..") and os.path.basename(one) == one
+            for one in listed):
+        raise Problem(f"{path} is no list of datasets' save_to_disk, whose names lie beside it")
+    return [*listed]
+
+
 def _saved_dataset(folder: str) -> List[str]:
     """Of `Dataset.save_to_disk`: what state.json names, in its order."""
-    state = _json(os.path.join(folder, "state.json"))
+    path = os.path.join(folder, "state.json")
+    state = _json(path)
     if state.get("_indices_data_files"):
         raise Problem(f"{folder} has its rows in the order of a list of indices; save it with a "
                       "newer version of datasets, or behind flatten_indices()")
-    return [os.path.join(folder, one["filename"]) for one in state["_data_files"]]
+    files: Any = state.get("_data_files")
+    named = None if not hasattr(files, "append") else [
+        one.get("filename") if hasattr(one, "keys") else None for one in files]
+    return [os.path.join(folder, name) for name in _names(path, named)]
 
 
 def _json(path: str) -> Dict[str, Any]:
     try:
         with open(path, encoding="utf-8") as file:
-            value: Dict[str, Any] = json.load(file)
-            return value
+            value: Any = json.load(file)
     except (OSError, ValueError) as error:
         raise Problem(f"{path} cannot be read: {error}") from error
+    if not hasattr(value, "keys"):
+        raise Problem(f"{path} is no list of datasets' save_to_disk")
+    found: Dict[str, Any] = value
+    return found
 
 
 def _runs(sizes: List[int], limit: int) -> Iterator[Tuple[int, int]]:
@@ -167,14 +204,14 @@ def _read(path: str, read: Any) -> Any:
         return read()
     except Problem:
         raise
-    except (OSError, ValueError) as error:  # pyarrow's are both.
+    except (OSError, ValueError, NotImplementedError) as error:  # pyarrow's are one of them.
         raise Problem(f"{path} cannot be read: {error}") from error
 
 
 def _field(where: str, line: bytes, column: str) -> object:
     try:
         row: Any = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise Problem(f"{where}: not JSON: {error}") from error
     if not hasattr(row, "keys"):
         raise Problem(f"{where}: a line is to be an object, such as {{\"{column}\": \"...\"}}")
@@ -209,7 +246,7 @@ def _gzip_lines(piece: Piece, column: str) -> Iterator[Tuple[str, object]]:
                 if line.strip():
                     where = f"line {number}"
                     yield where, _field(f"{piece.path}: {where}", line, column)
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise Problem(f"{piece.path} cannot be read: {error}") from error
 
 

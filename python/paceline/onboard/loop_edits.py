@@ -6,11 +6,13 @@ import ast
 from typing import Dict, List, NamedTuple, Optional, Set, Tuple
 
 from paceline.onboard.loop_parts import Parts, exits, names_of
-from paceline.onboard.script import Loop, Script, calls_method, expression, stop, text_of
+from paceline.onboard.script import (Loop, Script, calls_method, ends_with, expression, stop,
+                                     text_of)
 from paceline.onboard.source import Edits, lines_of
 from paceline.onboard.training_loop import Kinds, TrainingLoop
 
 _RANDOM = ("torch.randint", "torch.randperm", "torch.rand", "torch.randn")
+_SHOWS = ("print", "debug", "info", "warning", "write")
 _BY_HAND = "change the loop by hand, as docs/session.md shows"
 
 
@@ -53,7 +55,7 @@ class LoopEdits:
             self._edits.drop(one)
         if self._parts.bars or self._loop.progress:
             self._note(self._loop.steps, "the progress bar is gone; `paceline top` shows the steps")
-        self._write_heads(batches)
+        self._write_heads(batches, counted_by)
         if self._loop.epochs is not None:
             self._write_epochs(counted_by, tells_epoch)
         self._write_counters()
@@ -71,7 +73,7 @@ class LoopEdits:
     def _colon_line(self, statement: ast.stmt) -> int:
         return self._source.line_at(self._source.header_end(statement))
 
-    def _write_heads(self, batches: str) -> None:
+    def _write_heads(self, batches: str, counted_by: str) -> None:
         """`for … in run.steps():`, `with step:` and `for … in step.batches(…):`."""
         loop, source = self._loop, self._source
         target = "_" if loop.target is None else source.of(loop.target)
@@ -82,7 +84,7 @@ class LoopEdits:
         self._edits.replace(source.begin(loop.outer), source.header_end(loop.outer), steps)
         first = self._colon_line(loop.outer) + 1
         self._edits.insert(first, f"{self._at(1)}with {self._step}:")
-        for line in self._first_lines():
+        for line in self._first_lines(counted_by):
             self._edits.insert(first, self._at(2) + line)
         is_random = self._is_random()
         if loop.epochs is not None or loop.micro is not None:
@@ -117,7 +119,7 @@ class LoopEdits:
                        f"data, unless you divide it by {self._run}.rank")
         return is_random
 
-    def _first_lines(self) -> List[str]:
+    def _first_lines(self, counted_by: str) -> List[str]:
         """What the variables of the loops' heads are in a session."""
         loop = self._loop
         lines: List[str] = []
@@ -126,9 +128,7 @@ class LoopEdits:
             if name != "_" and self._is_read(name):
                 lines.append(f"{name} = {self._step}.number{self._offset()}")
         elif loop.index and self._is_read(loop.index):
-            lines.append(f"{loop.index} = {self._step}.number")
-            self._note(loop.steps, f"{loop.index} counts the steps of the job now, not the batches "
-                       "of an epoch")
+            lines.append(f"{loop.index} = {self._number_of_batch(counted_by)}")
         for counter in self._parts.counters:
             name = text_of(counter.target)
             if self._is_read(name, before=counter.lineno):
@@ -140,26 +140,58 @@ class LoopEdits:
                                _BY_HAND)
         return lines
 
-    def _offset(self) -> str:
+    def _number_of_batch(self, counted_by: str) -> str:
+        """What the number of a batch in its epoch is in a session."""
+        loop, step = self._loop, self._step
+        has_one_pass = self._parts.accumulation is None
+        exact = [one for one in self._reads(loop.index) if self._is_exact(one)]
+        if exact and has_one_pass and loop.epochs is not None and counted_by:
+            self._note(loop.steps, f"{loop.index} is the number of the step's first batch in its "
+                       "epoch: exact as long as the number of ranks stays the same")
+            return f"{step}.number * {step}.passes % len({counted_by})"
+        self._note(loop.steps, f"{loop.index} counts the steps of the job now, not the batches "
+                   "of an epoch")
+        if not has_one_pass or loop.epochs is not None:
+            self.notes += [Note(one.lineno, f"{loop.index} is used here as the number of a batch, "
+                                "and is that of the job's step now: write what is meant, by "
+                                f"{step}.number and {step}.passes", must=True) for one in exact]
+        return f"{step}.number"
+
+    def _is_exact(self, read: ast.expr) -> bool:
+        """Whether the number of a batch is for more than to do something now and then (`i % 100`),
+        or to be shown."""
+        divisor = self._parts.accumulation
+        for node in self._source.ancestors(read):
+            if (isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod)
+                    and read not in ast.walk(node.right)):
+                return divisor is not None and text_of(node.right) == text_of(divisor)
+            if isinstance(node, ast.JoinedStr) or ends_with(self._script.called(node), *_SHOWS):
+                return False
+        return True
+
+    def _offset(self, more: int = 0) -> str:
+        """What is added to a number from 0 for the variable of the outer loop, and more."""
         start = self._parts.start
-        if start is None or text_of(start) == "0":
-            return ""
-        if not isinstance(start, ast.Constant):
+        if isinstance(start, ast.Constant) and isinstance(start.value, int):
+            more += start.value
+        elif start is not None:
             self._note(self._loop.outer, f"the loop begins at {text_of(start)}; a session knows "
                        "its step by itself, and begins at 0")
-            return ""
-        return f" + {text_of(start)}"
+        return f" {'+' if more > 0 else '-'} {abs(more)}" if more else ""
 
     def _is_read(self, name: str, before: Optional[int] = None) -> bool:
         """Whether a variable is read in what is left of the loop."""
+        return any(before is None or node.lineno < before for node in self._reads(name))
+
+    def _reads(self, name: str) -> List[ast.expr]:
+        """Where a variable is read in what is left of the loop."""
         heads = [loop.test for loop in [self._loop.outer] if isinstance(loop, ast.While)]
         heads += [one.test for one in [self._parts.update] if isinstance(one, ast.If)]
         ignored = {id(node) for head in heads for node in ast.walk(head)}
         nodes = [node for node in ast.walk(self._loop.outer)
                  if isinstance(node, (ast.Name, ast.Attribute)) and text_of(node) == name]
-        return any(isinstance(node.ctx, ast.Load) and id(node) not in ignored
-                   and (before is None or node.lineno < before)
-                   and not self._edits.is_dropped(node) for node in nodes)
+        return [node for node in nodes if isinstance(node.ctx, ast.Load)
+                and id(node) not in ignored and not self._edits.is_dropped(node)]
 
     def _write_counters(self) -> None:
         for counter in self._parts.counters:
@@ -178,34 +210,42 @@ class LoopEdits:
         if (heads or tail or resets) and not counted_by:
             raise stop((heads + tail + resets)[0], "something is done once an epoch, and the "
                        "length of an epoch is not known without run.loader", _BY_HAND)
-        length = f"max(1, len({counted_by}) // {self._step}.passes)"
+        # Batches of the job before the step, and with it: it may begin and end within epochs.
+        step, length = self._step, f"len({counted_by})"
+        before, behind = f"{step}.number * {step}.passes", f"({step}.number + 1) * {step}.passes"
         if heads:
             self._check_heads(heads)
             where = self._region(heads[0], loop.epochs)[0]
-            self._edits.insert(where, f"{self._at(2)}if {self._step}.number % {length} == 0:"
+            self._edits.insert(where, f"{self._at(2)}if -{before} % {length} < {step}.passes:"
                                "  # An epoch begins.")
-            for name in sorted(names_of(loop.epochs)):
-                if any(self._script.uses(name, head) for head in heads):  # Before its first batch.
-                    self._edits.insert(where, f"{self._at(3)}{name} = {self._step}.number // "
-                                       f"{length}{self._offset()}")
+            self._set_epoch(where, heads, f"({behind} - 1) // {length}{self._offset()}")
         for one in resets:
             self.hoisted.append(self._edits.of(one))
             self._edits.drop(one)
         if tail or resets:
             where = self._region(tail[0], loop.epochs)[0] if tail else self._last_line() + 1
-            self._edits.insert(where, f"{self._at(2)}if ({self._step}.number + 1) % {length} == 0:"
+            self._edits.insert(where, f"{self._at(2)}if {behind} % {length} < {step}.passes:"
                                "  # An epoch ends.")
-            behind = self._last_line() + 1
+            self._set_epoch(where, tail, f"{behind} // {length}{self._offset(-1)}")
+            last = self._last_line() + 1
             for one in resets:
-                self._edits.insert(behind, self._at(3) + self._edits.of(one))
+                self._edits.insert(last, self._at(3) + self._edits.of(one))
+        told = {id(node) for one in [*heads, *tail] for node in ast.walk(one)}
         for name in sorted(names_of(loop.epochs)):
-            if self._is_read(name):
-                value = f"{counted_by}.epoch" if tells_epoch else f"{self._step}.number // {length}"
+            if any(id(read) not in told for read in self._reads(name)):
+                value = f"{counted_by}.epoch" if tells_epoch else f"{before} // {length}"
                 if not counted_by:
                     raise stop(loop.epochs, f"{name} is used, and epochs are not known without "
                                "run.loader", _BY_HAND)
                 self._edits.insert(self._colon_line(loop.steps) + 1,
                                    f"{self._at(3)}{name} = {value}{self._offset()}")
+
+    def _set_epoch(self, where: int, statements: List[ast.stmt], value: str) -> None:
+        """Sets the variables of the loop over epochs for what is done once an epoch."""
+        assert self._loop.epochs is not None
+        for name in sorted(names_of(self._loop.epochs)):
+            if any(self._script.uses(name, one) for one in statements):
+                self._edits.insert(where, f"{self._at(3)}{name} = {value}")
 
     def _is_reset(self, statement: ast.stmt) -> bool:
         """Whether it gives variables their first values, which do not depend on the epoch."""

@@ -140,9 +140,8 @@ class ModelEdits:
                            "leave it out, and try again")
         for call in self._script.calls("convert_sync_batchnorm"):
             if self._ranks.is_live(call):
-                self._must(call, "SyncBatchNorm needs the process group of the present ranks: "
-                           f"set process_group={self._run}.process_group in each step, or leave it "
-                           "out")
+                self._must(call, "SyncBatchNorm is refused by attach, as a session has no default "
+                           "process group, without which it is a BatchNorm: leave it out")
 
     def _shard(self) -> None:
         """fully_shard over run.mesh."""

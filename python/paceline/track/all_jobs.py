@@ -8,7 +8,7 @@ import time
 from typing import Any, Dict, List, Mapping, Set, Tuple
 
 from paceline.track import figures
-from paceline.track.controller import Away, Controller
+from paceline.track.controller import Away, Controller, Gone, Refused
 from paceline.track.tracker import Say
 
 POLL_S = 15.0
@@ -17,7 +17,8 @@ _RECENT_S = 600.0  # A job that ended before that is over and done with.
 
 
 class AllJobs:
-    """Starts `command + [JOB_ID]` for each job. A tracker that blocks holds up only its own job."""
+    """Starts `command + [JOB_ID]` for each job. A tracker that blocks, or a job that cannot be
+    followed, holds up no other job."""
 
     def __init__(self, controller: Controller, command: List[str], say: Say) -> None:
         self._controller, self._command, self._say = controller, command, say
@@ -25,31 +26,43 @@ class AllJobs:
         self._not_before: Dict[str, float] = {}
         self._done: Set[Tuple[str, str]] = set()  # Id and time of the end.
         self._ends: Dict[str, str] = {}  # When jobs had ended whose followers were started then.
+        self._failing: Set[str] = set()  # Jobs of which it was said.
 
     def run(self, stop: threading.Event) -> None:
-        """Until `stop` is set; then ends the followers."""
-        told_away = False
-        while not stop.is_set():
-            try:
-                self.look(self._controller.jobs(), time.time())
-                told_away = False
-            except Away as error:
-                if not told_away:
-                    self._say(f"the controller does not answer, and is asked again: {error}")
-                told_away = True
-            stop.wait(POLL_S)
-        for process in self._running.values():
-            process.terminate()
-        for process in self._running.values():
-            process.wait()
+        """Until `stop` is set; then ends the followers.
+
+        Raises Refused or Gone if the controller has given nothing else yet. Later, followers go on.
+        """
+        told, has_answered = False, False
+        try:
+            while not stop.is_set():
+                try:
+                    self.look(self._controller.jobs(), time.time())
+                    told, has_answered = False, True
+                except (Away, Refused, Gone) as error:
+                    if not has_answered and not isinstance(error, Away):
+                        raise
+                    if not told:
+                        self._say("the controller does not list the jobs, and is asked again; "
+                                  f"those that are followed go on: {error}")
+                    told = True
+                stop.wait(POLL_S)
+        finally:
+            for process in self._running.values():
+                process.terminate()
+            for process in self._running.values():
+                process.wait()
 
     def look(self, jobs: List[Mapping[str, Any]], now: float) -> None:
         """Takes in who has ended, and starts who is missing."""
         for job_id in [one for one, process in self._running.items()
                        if process.poll() is not None]:
-            if self._running.pop(job_id).returncode != 0:
-                self._not_before[job_id] = now + _RETRY_S
-            elif job_id in self._ends:
+            code = self._running.pop(job_id).returncode
+            if code != 0:
+                self._failed(job_id, f"its follower has ended with exit code {code}", now)
+                continue
+            self._failing.discard(job_id)
+            if job_id in self._ends:
                 self._done.add((job_id, self._ends[job_id]))
         for job in jobs:
             job_id = str(job["id"])
@@ -58,8 +71,18 @@ class AllJobs:
             self._ends.pop(job_id, None)
             if figures.has_ended(job):
                 self._ends[job_id] = str(job["end_time"])
-            self._running[job_id] = subprocess.Popen([*self._command, job_id],
-                                                     stdin=subprocess.DEVNULL)
+            try:
+                self._running[job_id] = subprocess.Popen([*self._command, job_id],
+                                                         stdin=subprocess.DEVNULL)
+            except OSError as error:
+                self._failed(job_id, f"its follower cannot be started ({error.strerror})", now)
+
+    def _failed(self, job_id: str, what: str, now: float) -> None:
+        self._not_before[job_id] = now + _RETRY_S
+        if job_id not in self._failing:
+            self._say(f"job {job_id}: {what}, and is started again every {_RETRY_S:.0f} s; the "
+                      "other jobs are followed")
+        self._failing.add(job_id)
 
     def is_due(self, job: Mapping[str, Any], now: float) -> bool:
         """Whether a job is to be followed from now on."""

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "common/core/compiled_files.h"
 #include "proto/worker.pb.h"
 #include "worker/shim/allowed_roots.h"
 
@@ -17,6 +18,7 @@ inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
   std::vector<NamedPath> given;
   for (const NamedPath& named : {
            NamedPath{"model.file", spec.model().torchscript().file()},
+           NamedPath{"model.file", spec.model().compiled().file()},
            NamedPath{"data.train", spec.data().train()},
            NamedPath{"data.eval", spec.data().eval()},
            NamedPath{"init_from", spec.init_from()},
@@ -27,6 +29,9 @@ inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
            NamedPath{"resume_from", plan.restore_from()},
        }) {
     if (!named.path.empty()) given.push_back(named);
+  }
+  if (spec.model().has_compiled()) {
+    given.push_back({"model.file", CompiledWeightsOf(spec.model().compiled().file())});
   }
   for (int i = 0; i < spec.data().sources_size(); ++i) {
     given.push_back({"data.train[" + std::to_string(i) + "].path", spec.data().sources(i).path()});

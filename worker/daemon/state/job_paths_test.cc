@@ -78,6 +78,15 @@ TEST(JobPathsTest, EachFileOfAListIsAPath) {
   EXPECT_EQ(PathsOf(plan)[1].path, "/b");
 }
 
+TEST(JobPathsTest, ACompiledModelHasItsWeightsBesideIt) {
+  v1::TrainerPlan plan;
+  plan.mutable_spec()->mutable_model()->mutable_compiled()->set_file("/m/step.pt2");
+  ASSERT_EQ(PathsOf(plan).size(), 2U);
+  EXPECT_EQ(PathsOf(plan)[0].path, "/m/step.pt2");
+  EXPECT_EQ(PathsOf(plan)[1].field, "model.file");
+  EXPECT_EQ(PathsOf(plan)[1].path, "/m/step.safetensors");
+}
+
 TEST(JobPathsTest, OnlyWhatIsGivenIsNamed) {
   v1::TrainerPlan plan;
   EXPECT_THAT(PathsOf(plan), IsEmpty());

@@ -29,7 +29,7 @@ class CommandRank {
   // `setup` outlives this object.
   CommandRank(const TrainerSetup& setup, TrainerId id);
 
-  // FailedPrecondition: this node accepts no commands.
+  // FailedPrecondition: this node accepts no commands, nor other native code of users.
   absl::Status CheckAccepted() const;
 
   // Reserves a port and returns its number. That of rank 0, which the others are told, later

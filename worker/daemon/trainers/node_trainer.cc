@@ -87,7 +87,10 @@ absl::Status NodeTrainer::Prepare(const v1::TrainerPlan& plan) {
 absl::Status NodeTrainer::Start(const v1::TrainerPlan& plan) {
   PACELINE_RETURN_IF_ERROR(Prepare(plan));
   if (ended()) return absl::OkStatus();
-  if (IsCommand()) PACELINE_RETURN_IF_ERROR(command_.CheckAccepted());
+  // A compiled model is a program of the user's, too.
+  if (IsCommand() || plan_.spec().model().has_compiled()) {
+    PACELINE_RETURN_IF_ERROR(command_.CheckAccepted());
+  }
   if (HasEngine() || (plan_.spec().watch() && !setup_.watch_dir.empty())) {
     PACELINE_RETURN_IF_ERROR(OpenRing());
   }

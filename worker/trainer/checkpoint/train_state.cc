@@ -287,6 +287,17 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTe
   return state;
 }
 
+void ReplaceParameters(const std::vector<NamedTensor>& parameters,
+                       const std::vector<at::Tensor>& common, std::vector<StateTensor>* state) {
+  for (size_t i = 0; i < common.size(); ++i) {
+    const void* const parameter = parameters[i].tensor.const_data_ptr();
+    for (StateTensor& one : *state) {
+      const bool is_of_model = absl::StartsWith(one.name, "model/");
+      if (is_of_model && one.tensor.const_data_ptr() == parameter) one.tensor = common[i];
+    }
+  }
+}
+
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
                           const ModelTensors& model, const Optimizer& optimizer,
                           Attachments* attachments) {

@@ -2,7 +2,7 @@
 #ifndef WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 #define WORKER_TRAINER_COMM_CPU_PLATFORM_H_
 
-#include "worker/trainer/comm/cpu_int8_codec.h"
+#include "worker/trainer/comm/cpu_row_codec.h"
 #include "worker/trainer/comm/gloo_network.h"
 #include "worker/trainer/comm/platform.h"
 
@@ -25,10 +25,10 @@ class CpuPlatform : public Platform {
   std::unique_ptr<HostCopy> StartHostCopy(const std::vector<HostCopyPiece>& pieces) override;
   void PinHostMemory(void* /*memory*/, size_t /*bytes*/) override {}
   void UnpinHostMemory(void* /*memory*/) override {}
-  Int8Codec& int8_codec() override { return int8_codec_; }
+  RowCodec& row_codec() override { return row_codec_; }
 
  private:
-  CpuInt8Codec int8_codec_;
+  CpuRowCodec row_codec_;
   GlooNetwork gloo_;
 };
 

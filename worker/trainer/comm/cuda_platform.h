@@ -8,7 +8,7 @@
 
 #include "worker/trainer/comm/gloo_network.h"
 #include "worker/trainer/comm/platform.h"
-#include "worker/trainer/cuda/cuda_int8_codec.h"
+#include "worker/trainer/cuda/cuda_row_codec.h"
 
 namespace paceline {
 
@@ -37,11 +37,11 @@ class CudaPlatform : public Platform {
   std::unique_ptr<HostCopy> StartHostCopy(const std::vector<HostCopyPiece>& pieces) override;
   void PinHostMemory(void* memory, size_t bytes) override;
   void UnpinHostMemory(void* memory) override;
-  Int8Codec& int8_codec() override { return int8_codec_; }
+  RowCodec& row_codec() override { return row_codec_; }
 
  private:
   c10::Device device_ = c10::kCPU;  // Until OpenDevice.
-  CudaInt8Codec int8_codec_;
+  CudaRowCodec row_codec_;
   GlooNetwork gloo_;
 };
 

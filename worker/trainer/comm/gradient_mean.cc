@@ -5,6 +5,7 @@
 #include <torch/version.h>
 
 #include <algorithm>
+#include <exception>
 #include <new>
 #include <string>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -47,16 +48,41 @@ class CompressHook : public c10d::CppCommHookInterface<GroupHolder> {
   const at::ScalarType type_;
 };
 
+// Averages a bucket as soon as it is full, in the thread of the backward pass: of several at once
+// the ranks would exchange parts in different orders. An error comes out where the Reducer waits
+// for the bucket, as those of other hooks do.
+class QuantizeHook : public c10d::CppCommHookInterface<QuantizedGradients*> {
+ public:
+  using CppCommHookInterface::CppCommHookInterface;
+
+  c10::intrusive_ptr<c10::ivalue::Future> runHook(c10d::GradBucket& bucket) override {
+    const at::Tensor buffer = bucket.getBufferRef();
+    std::vector<c10::Device> devices;
+    if (!buffer.is_cpu()) devices.push_back(buffer.device());
+    auto done =
+        c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get(), std::move(devices));
+    try {
+      state_->Average(buffer, bucket.getParameters());
+      done->markCompleted(c10::IValue(buffer));
+    } catch (const std::exception&) {
+      done->setError(std::current_exception());
+    }
+    return done;
+  }
+};
+
 }  // namespace
 
 struct GradientMean::Parts {
   Parts(std::vector<NamedTensor> parameters_in, WireFormat format_in, bool unused_in,
-        std::vector<int64_t> order_in, std::function<void(Group*)> on_group_in)
+        std::vector<int64_t> order_in, std::function<void(Group*)> on_group_in,
+        QuantizedGradients* quantized_in)
       : parameters(std::move(parameters_in)),
         format(format_in),
         unused(unused_in),
         order(std::move(order_in)),
         on_group(std::move(on_group_in)),
+        quantized(quantized_in),
         ready(parameters) {}
 
   // Throws, naming the parameters, unless all are in `got`.
@@ -67,6 +93,7 @@ struct GradientMean::Parts {
   const bool unused;
   std::vector<int64_t> order;  // Empty until known.
   const std::function<void(Group*)> on_group;
+  QuantizedGradients* const quantized;  // Null: `format` does it.
   // If false, the Reducer arranges its buckets by `order` after the first step. Always false where
   // parameters may be unused, since each rank then has its own order.
   bool order_was_known = !order.empty() && !unused;
@@ -112,6 +139,10 @@ void GradientMean::Parts::MakeReducer() {
     logger = std::make_shared<c10d::Logger>(reducer);
     reducer->set_logger(logger);
   }
+  if (quantized != nullptr) {
+    reducer->register_comm_hook(std::make_unique<QuantizeHook>(quantized));
+    return;
+  }
   if (format == WireFormat::kFp32) return;
   const auto type = format == WireFormat::kFp16 ? at::kHalf : at::kBFloat16;
   reducer->register_comm_hook(std::make_unique<CompressHook>(torch_group, type));
@@ -128,9 +159,10 @@ void GradientMean::Parts::RequireAllIn(const std::vector<int64_t>& got) const {
 }
 
 GradientMean::GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
-                           std::vector<int64_t> order, std::function<void(Group*)> on_group)
+                           std::vector<int64_t> order, std::function<void(Group*)> on_group,
+                           QuantizedGradients* quantized)
     : parts_(std::make_unique<Parts>(std::move(parameters), format, unused, std::move(order),
-                                     std::move(on_group))) {}
+                                     std::move(on_group), quantized)) {}
 
 GradientMean::~GradientMean() = default;
 
@@ -138,6 +170,7 @@ void GradientMean::SetGroup(Group* group) {
   if (group != nullptr && group->size() == 1) group = nullptr;
   if (group == parts_->group) return;
   parts_->group = group;
+  if (parts_->quantized != nullptr) parts_->quantized->SetGroup(group);
   if (parts_->on_group) return parts_->on_group(group);
   if (group == nullptr) {
     parts_->logger.reset();
@@ -157,6 +190,7 @@ Group* GradientMean::group() const { return parts_->group; }
 
 void GradientMean::BeginForward(bool last) {
   parts_->reduces = last && parts_->reducer != nullptr;
+  if (parts_->quantized != nullptr) parts_->quantized->BeginPass();
   if (parts_->reducer == nullptr) return;
   parts_->reducer->prepare_for_forward();
   // Acts once, after the first step: puts the buckets in the order of the gradients. Must come
@@ -200,6 +234,7 @@ void GradientMean::Backward(const at::Tensor& loss, const std::function<void()>&
   if (got.size() < parts_->parameters.size() && parts_->reduces && !parts_->unused) {
     parts_->RequireAllIn(got);
   }
+  if (parts_->quantized != nullptr && parts_->reduces) parts_->quantized->Finish();
   if (parts_->order.empty()) parts_->order = parts_->ready.Completed(std::move(got));
 }
 
@@ -207,6 +242,7 @@ const std::vector<int64_t>& GradientMean::order() const { return parts_->order; 
 
 int64_t GradientMean::bytes() const {
   if (parts_->group == nullptr) return 0;
+  if (parts_->quantized != nullptr) return parts_->quantized->bytes();
   int64_t bytes = 0;
   for (const NamedTensor& parameter : parts_->parameters) {
     const auto size = static_cast<int64_t>(parameter.tensor.nbytes());

@@ -21,6 +21,7 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
+#include "worker/trainer/comm/quantized_gradients.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/model/model_tensors.h"
 
@@ -28,16 +29,17 @@ namespace paceline {
 
 class GradientMean {
  public:
-  // Gradients travel in `format`: fp32, fp16 or bf16, like Python's hooks of these names. The
-  // parameters are equal on all ranks at each change of the group; after this object they can be
-  // used in no backward pass. `unused`: a pass may leave some parameters out, which then contribute
-  // zero; one that all ranks leave out has no gradient (find_unused_parameters of
-  // DistributedDataParallel). There is no group at first. `order`: indices of the parameters in the
-  // order in which their gradients become ready (GradientOrder), equal on all ranks, if known from
-  // an earlier step. `on_group`: the backward passes take the mean, over the group that this is
-  // called with at each change of it.
+  // Gradients travel in `format`: fp32, fp16 or bf16, like Python's hooks of these names; or as
+  // `quantized`, which must outlive this, does it. The parameters are equal on all ranks at each
+  // change of the group; after this object they can be used in no backward pass. `unused`: a pass
+  // may leave some parameters out, which then contribute zero; one that all ranks leave out has no
+  // gradient (find_unused_parameters of DistributedDataParallel). There is no group at first.
+  // `order`: indices of the parameters in the order in which their gradients become ready
+  // (GradientOrder), equal on all ranks, if known from an earlier step. `on_group`: the backward
+  // passes take the mean, over the group that this is called with at each change of it.
   GradientMean(std::vector<NamedTensor> parameters, WireFormat format, bool unused,
-               std::vector<int64_t> order = {}, std::function<void(Group*)> on_group = {});
+               std::vector<int64_t> order = {}, std::function<void(Group*)> on_group = {},
+               QuantizedGradients* quantized = nullptr);
   ~GradientMean();
 
   // Sets the group for later steps' averages; null: none. The group must outlive its use here. Call
@@ -56,7 +58,7 @@ class GradientMean {
   // last pass, unless `unused`.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
 
-  // Bytes that this rank sends for one reduction.
+  // Bytes that this rank sends for one reduction; as `quantized`: that it has sent for the latest.
   int64_t bytes() const;
 
   // The order that was given, or that of the first backward pass; empty if there was none. For

@@ -185,7 +185,7 @@ class Groups {
   bool has_failed() const;
 
   // The codec for tensors that the groups exchange.
-  Int8Codec& int8_codec();
+  RowCodec& row_codec();
 
   // The connections of all groups of this process.
   OwnConnections& connections();

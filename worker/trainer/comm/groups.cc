@@ -338,7 +338,7 @@ bool Groups::has_failed() const {
   });
 }
 
-Int8Codec& Groups::int8_codec() { return parts_->platform.int8_codec(); }
+RowCodec& Groups::row_codec() { return parts_->platform.row_codec(); }
 
 OwnConnections& Groups::connections() { return parts_->platform.connections(); }
 

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "absl/strings/str_cat.h"
+#include "worker/trainer/comm/row_codec.h"
 #include "worker/trainer/config.h"
 
 namespace paceline {
@@ -16,12 +17,15 @@ void LevelStates::Begin(const BuiltPlan& plan) {
   for (size_t i = 0; i < plan.levels.size(); ++i) {
     Group& group = *plan.levels[i];
     const PlanLevel& planned = plan.plan.levels[i];
-    const bool encodes = planned.format == WireFormat::kInt8 && group.size() > 1;
+    const std::optional<RowFormat> format =
+        group.size() > 1 ? RowFormatOf(planned.format) : std::nullopt;
     Level& level = levels_.emplace_back();
     level.group = &group;
-    if (!encodes && !planned.outer.has_value()) continue;
+    if (!format.has_value() && !planned.outer.has_value()) continue;
     if (!now.defined()) now = averager_.Flat();
-    if (encodes) level.int8 = std::make_unique<Int8Mean>(groups_.int8_codec(), group, now);
+    if (format.has_value()) {
+      level.quantized = std::make_unique<QuantizedMean>(groups_.row_codec(), *format, group, now);
+    }
     if (planned.outer.has_value()) level.outer = std::make_unique<OuterStep>(*planned.outer, now);
   }
   if (momentum.defined() && last_outer() != nullptr) last_outer()->SetMomentum(momentum);
@@ -29,7 +33,7 @@ void LevelStates::Begin(const BuiltPlan& plan) {
 
 bool LevelStates::any() const {
   return std::any_of(levels_.begin(), levels_.end(), [](const Level& level) {
-    return level.int8 != nullptr || level.outer != nullptr;
+    return level.quantized != nullptr || level.outer != nullptr;
   });
 }
 
@@ -42,12 +46,12 @@ void LevelStates::SetReferences(const RankRange& equal, std::optional<int> but) 
   for (size_t i = 0; i < levels_.size(); ++i) {
     const Level& level = levels_[i];
     const std::vector<int>& ranks = level.group->ranks();
-    if (but == static_cast<int>(i) || (level.int8 == nullptr && level.outer == nullptr) ||
+    if (but == static_cast<int>(i) || (level.quantized == nullptr && level.outer == nullptr) ||
         !equal.Holds(ranks.front()) || !equal.Holds(ranks.back())) {
       continue;
     }
     if (!now.defined()) now = averager_.Flat();
-    if (level.int8 != nullptr) level.int8->SetReference(now);
+    if (level.quantized != nullptr) level.quantized->SetReference(now);
     if (level.outer != nullptr) level.outer->SetPoint(now);
   }
 }
@@ -59,9 +63,9 @@ void LevelStates::Resume(const std::vector<LevelMemory>& memory) {
     if (level.outer != nullptr && from.momentum.defined()) level.outer->SetMomentum(from.momentum);
     if (!from.reference.defined()) continue;
     if (level.outer != nullptr) level.outer->Resume(from.reference, from.reference_number);
-    if (level.int8 == nullptr) continue;
-    level.int8->Resume(from.reference, from.reference_number);
-    level.int8->SetResiduals(from.before.value_or(from.residuals));
+    if (level.quantized == nullptr) continue;
+    level.quantized->Resume(from.reference, from.reference_number);
+    level.quantized->SetResiduals(from.before.value_or(from.residuals));
   }
 }
 
@@ -79,11 +83,11 @@ std::vector<LevelMemory> LevelStates::Memory() const {
       kept.reference_number = level.outer->point_number();
       kept.momentum = level.outer->momentum();
     }
-    if (level.int8 == nullptr) continue;
-    kept.reference = level.int8->reference();
-    kept.reference_number = level.int8->reference_number();
-    kept.residuals = level.int8->residuals();
-    kept.before = level.int8->residuals_before();
+    if (level.quantized == nullptr) continue;
+    kept.reference = level.quantized->reference();
+    kept.reference_number = level.quantized->reference_number();
+    kept.residuals = level.quantized->residuals();
+    kept.before = level.quantized->residuals_before();
   }
   return memory;
 }
@@ -93,9 +97,9 @@ std::vector<NamedTensor> LevelStates::Own() const {
   for (size_t i = 0; i < levels_.size(); ++i) {
     const Level& level = levels_[i];
     const std::string name = absl::StrCat("averager/level", i);
-    if (level.int8 != nullptr) {
-      own.push_back({name + "/error", level.int8->residuals().own});
-      own.push_back({name + "/mean_error", level.int8->residuals().mean});
+    if (level.quantized != nullptr) {
+      own.push_back({name + "/error", level.quantized->residuals().own});
+      own.push_back({name + "/mean_error", level.quantized->residuals().mean});
     }
     if (level.outer != nullptr && i + 1 < levels_.size()) {
       own.push_back({name + "/momentum", level.outer->momentum()});

@@ -1,8 +1,8 @@
 // What the levels of a plan keep from one mean to the next: vectors that the members of a group
-// have in common, rounding errors of int8, momenta of outer steps.
+// have in common, rounding errors of quantised means, momenta of outer steps.
 //
 // The members of a group have a vector in common from when they were last equal: it is the
-// reference of int8 and the point of the outer step.
+// reference of a quantised mean and the point of the outer step.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_COMM_LEVEL_STATES_H_
@@ -17,10 +17,10 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
-#include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/outer_step.h"
 #include "worker/trainer/comm/plan_builder.h"
+#include "worker/trainer/comm/quantized_mean.h"
 #include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/core/stream_rendezvous.h"
 #include "worker/trainer/model/model_tensors.h"
@@ -35,13 +35,14 @@ struct StreamMemory {
   at::Tensor sent;
 };
 
-// The state of a level that sends int8 or makes outer steps; undefined tensors for others.
+// The state of a level that sends a shorter format than fp32 or makes outer steps; undefined
+// tensors for others.
 struct LevelMemory {
   at::Tensor reference;  // What all members have in common.
   int64_t reference_number = 0;
-  Int8Mean::Residuals residuals;
+  QuantizedMean::Residuals residuals;
   // The residuals before an exchange that was cut off.
-  std::optional<Int8Mean::Residuals> before;
+  std::optional<QuantizedMean::Residuals> before;
   at::Tensor momentum;  // Of the outer step.
   StreamMemory stream;
 };
@@ -59,7 +60,7 @@ class LevelStates {
   // Whether any level has a vector in common.
   bool any() const;
   // Null for a level that sends fp32, or makes no outer step.
-  Int8Mean* int8(size_t level) const { return levels_[level].int8.get(); }
+  QuantizedMean* quantized(size_t level) const { return levels_[level].quantized.get(); }
   OuterStep* outer(size_t level) const { return levels_[level].outer.get(); }
   // That of the last level, whose momentum is equal on all ranks; null without.
   OuterStep* last_outer() const;
@@ -82,7 +83,7 @@ class LevelStates {
  private:
   struct Level {
     const Group* group = nullptr;
-    std::unique_ptr<Int8Mean> int8;
+    std::unique_ptr<QuantizedMean> quantized;
     std::unique_ptr<OuterStep> outer;
   };
 

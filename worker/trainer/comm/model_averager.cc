@@ -130,6 +130,21 @@ void ModelAverager::StepFromMean(OuterStep& outer) {
   if (type_ != at::kFloat) parameters.copy_(floats);
 }
 
+// In place: the parameters are overwritten next.
+void ModelAverager::MeasureDrift() {
+  const std::vector<at::Tensor> views = Views(parameters_.size());
+  if (compensation_.empty()) at::_foreach_sub_(parameters_, views);
+  // Of the whole weights: what a parameter leaves out may be more than their change.
+  for (size_t i = 0; i < compensation_.size(); ++i) {
+    parameters_[i].copy_(views[i].sub(parameters_[i]).sub_(compensation_[i]));
+  }
+  const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
+  if (!drift_.defined()) {
+    drift_ = at::zeros({}, norm.options().device(at::kCPU).pinned_memory(norm.is_cuda()));
+  }
+  drift_.copy_(norm, /*non_blocking=*/true);
+}
+
 int64_t ModelAverager::Average(const Mean& mean) {
   if (mean.group.size() == 1) return 0;
   const at::NoGradGuard no_grad;
@@ -142,12 +157,12 @@ int64_t ModelAverager::Average(const Mean& mean) {
   at::_foreach_copy_(views, averaged);
   AddCompensation(views);
   int64_t bytes = 0;
-  if (mean.int8 == nullptr) {
+  if (mean.quantized == nullptr) {
     bytes = Reduce(mean.group, buffer_.narrow(0, 0, values_ + state_values), mean.riders);
   } else {
     at::Tensor parameters = buffer_.narrow(0, 0, values_);
     at::Tensor floats = parameters.to(at::kFloat);
-    bytes = mean.int8->Average(floats, mean.riders);
+    bytes = mean.quantized->Average(floats, mean.riders);
     if (type_ != at::kFloat) parameters.copy_(floats);
     // State travels unquantised: rounding must not make second moments negative.
     if (state_values > 0) {
@@ -161,18 +176,10 @@ int64_t ModelAverager::Average(const Mean& mean) {
   }
   if (mean.outer != nullptr) {
     mean.outer->Accept();
-  } else if (mean.int8 != nullptr) {
-    mean.int8->Accept();
+  } else if (mean.quantized != nullptr) {
+    mean.quantized->Accept();
   }
-  if (mean.measure) {
-    // In place: the parameters are overwritten next.
-    at::_foreach_sub_(parameters_, Views(parameters_.size()));
-    const at::Tensor norm = at::linalg_vector_norm(at::stack(at::_foreach_norm(parameters_)));
-    if (!drift_.defined()) {
-      drift_ = at::zeros({}, norm.options().device(at::kCPU).pinned_memory(norm.is_cuda()));
-    }
-    drift_.copy_(norm, /*non_blocking=*/true);
-  }
+  if (mean.measure) MeasureDrift();
   at::_foreach_copy_(averaged, views);
   for (size_t i = 0; i < compensation_.size(); ++i) {
     SetWeights(views[i], {parameters_[i], compensation_[i]});

@@ -23,24 +23,24 @@
 #include <vector>
 
 #include "worker/trainer/comm/group.h"
-#include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/outer_step.h"
+#include "worker/trainer/comm/quantized_mean.h"
 
 namespace paceline {
 
 // Describes one mean.
 struct Mean {
   Group& group;
-  std::vector<at::Tensor> state;  // Also averaged; equal shapes on all members.
-  at::Tensor riders;              // Flat or undefined: replaced by the sum over the members.
-  bool measure = false;           // Updates drift().
-  Int8Mean* int8 = nullptr;       // How the parameters travel; null: uncompressed.
+  std::vector<at::Tensor> state;       // Also averaged; equal shapes on all members.
+  at::Tensor riders;                   // Flat or undefined: replaced by the sum over the members.
+  bool measure = false;                // Updates drift().
+  QuantizedMean* quantized = nullptr;  // How the parameters travel; null: as they are.
   // The outer step that the mean ends in; null: none. Its point, and with it the reference of
-  // `int8`, is the caller's to set afterwards.
+  // `quantized`, is the caller's to set afterwards.
   OuterStep* outer = nullptr;
   // Called when the result is whole, before anything of it is applied. An exception from it leaves
-  // parameters, state, the reference of `int8` and `outer` as they are, and latest() is this
-  // result. Null: it is applied at once.
+  // parameters, state, the reference of `quantized` and `outer` as they are, and latest() is
+  // this result. Null: it is applied at once.
   std::function<void()> before_applying = {};
 };
 
@@ -80,6 +80,8 @@ class ModelAverager {
   void Arrange(const std::vector<at::Tensor>& state, int64_t riders);
   // Makes the outer step from the mean in buffer_.
   void StepFromMean(OuterStep& outer);
+  // Sets drift_ to how far the result in buffer_ is from the weights. Spoils the parameters.
+  void MeasureDrift();
 
   const std::vector<at::Tensor> parameters_;  // Detached, with the storage of the originals.
   const std::vector<at::Tensor> compensation_;

@@ -16,6 +16,7 @@
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 #include "worker/trainer/comm/testing/test_rank.h"
+#include "worker/trainer/loop/compensated_update.h"
 
 namespace paceline {
 namespace {
@@ -196,6 +197,29 @@ TEST(OuterStrategyTest, AMeanOutsideOfTheLadderBeginsANewRound) {
     for (int64_t step = 5; step < 9; ++step) rank.AfterStep(step);
     EXPECT_EQ(rank.value(), 3);
     EXPECT_EQ(rank.strategy.Memory().levels[0].momentum[0].item<float>(), -1);
+  });
+}
+
+// In bfloat16 the result of the second step is 1.5.
+TEST(OuterStrategyTest, PointsAreWholeWeightsWithTheirCompensation) {
+  RunRanks(Job(2, Kind::kLocalSgd), [](const TrainerConfig& config, Groups& groups) {
+    const CompensatedWeights weights{at::zeros({3}, at::kBFloat16), at::zeros({3}, at::kBFloat16)};
+    StrategyStart start = StartOf(groups, config, Plan(1, {Level(1, {2}, kSlowMo)}));
+    start.compensation = {weights.compensation};
+    FakeControl control;
+    at::Tensor parameter = weights.parameter;
+    Strategy strategy(groups, config, std::move(start), {{"a", parameter.requires_grad_()}}, {},
+                      control);
+    for (int step = 0; step < 2; ++step) {
+      SetWeights(at::full({3}, 1 + 0x1p-10 * (config.rank() + step), at::kFloat), weights);
+      strategy.AfterStep(step, at::Tensor(), [] {});
+    }
+    // Means are 1 + 2^-11 and 1 + 3 * 2^-11; the momentum is -(1 + 2^-11) / 2 - 2^-10.
+    const LevelMemory level = strategy.Memory().levels[0];
+    EXPECT_EQ(level.momentum[0].item<float>(), -0.5F - 5 * 0x1p-12F);
+    EXPECT_EQ(level.reference[0].item<float>(), 1.5F + 7 * 0x1p-12F);
+    EXPECT_EQ(weights.parameter[0].item<float>(), 1.5F);
+    EXPECT_EQ(weights.compensation[0].item<float>(), 7 * 0x1p-12F);
   });
 }
 

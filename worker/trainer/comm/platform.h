@@ -19,7 +19,7 @@
 #include "worker/trainer/comm/connections.h"
 #include "worker/trainer/comm/device_streams.h"
 #include "worker/trainer/comm/host_copy.h"
-#include "worker/trainer/comm/int8_codec.h"
+#include "worker/trainer/comm/row_codec.h"
 #include "worker/trainer/comm/step_graph.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/report/figures.h"
@@ -93,7 +93,7 @@ class Platform {
   virtual void UnpinHostMemory(void* memory) = 0;
 
   // The codec for this device.
-  virtual Int8Codec& int8_codec() = 0;
+  virtual RowCodec& row_codec() = 0;
 
   // The connections of all groups that were made with this. Any thread.
   OwnConnections& connections() { return connections_; }

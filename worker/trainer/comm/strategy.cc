@@ -13,12 +13,13 @@
 #include "common/core/lanes.h"
 #include "common/log.h"
 #include "worker/trainer/comm/gradient_mean.h"
-#include "worker/trainer/comm/int8_mean.h"
 #include "worker/trainer/comm/level_states.h"
 #include "worker/trainer/comm/make_equal.h"
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/outer_step.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/comm/quantized_gradients.h"
+#include "worker/trainer/comm/quantized_mean.h"
 #include "worker/trainer/comm/step_riders.h"
 #include "worker/trainer/comm/step_word.h"
 #include "worker/trainer/comm/strategy_parts.h"
@@ -43,8 +44,12 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
       alone_below(start.alone_below),
       first_step(start.step),
       parameters(parameters_in),
+      quantized_gradients(QuantizedGradients::Make(groups.row_codec(), config.gradient_format,
+                                                   TensorsOf(parameters),
+                                                   start.memory.gradient_rest)),
       gradients(parameters, config.gradient_format, config.model.unused_parameters,
-                std::move(start.memory.gradient_order), std::move(start.on_gradient_group)),
+                std::move(start.memory.gradient_order), std::move(start.on_gradient_group),
+                quantized_gradients.get()),
       averager(TensorsOf(parameters), std::move(start.compensation)),
       levels(groups, averager),
       progress(control_in),
@@ -94,12 +99,12 @@ std::vector<at::Tensor> Strategy::Parts::AveragedState() const {
 void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   const auto index = static_cast<size_t>(level.value_or(0));
   Group& group = level ? *active->levels[index] : all();
-  Int8Mean* const codec = level ? levels.int8(index) : nullptr;
+  QuantizedMean* const quantized = level ? levels.quantized(index) : nullptr;
   OuterStep* const outer = level ? levels.outer(index) : nullptr;
   const bool of_all = group.size() == replicas();
   mean_step = steps_done;
   mean_outer = outer != nullptr ? static_cast<int>(index) : -1;
-  Mean mean{group, AveragedState(), std::move(with), of_all, codec, outer};
+  Mean mean{group, AveragedState(), std::move(with), of_all, quantized, outer};
   if (active->shards.has_value() && group.size() > 1) {
     Group& word = level ? *active->shards->level_words[index] : *active->shards->all_word;
     // Riders travel with the word, so that all lanes get the same.
@@ -109,7 +114,7 @@ void Strategy::Parts::Average(std::optional<int> level, at::Tensor with) {
   }
   const int64_t sent = averager.Average(mean);
   if ((mean.before_applying || outer != nullptr) && on_applied) on_applied();
-  // A mean of int8 is the level's reference already.
+  // A quantised mean is the level's reference already.
   levels.SetReferences(RangeOf(group), outer != nullptr ? std::nullopt : level);
   Count(/*gradients=*/false, group.size(), sent);
   bytes += sent;
@@ -236,6 +241,8 @@ void Strategy::Backward(const at::Tensor& loss, const std::function<void()>& on_
   parts.bytes += sent;
 }
 
+Group* Strategy::gradient_group() const { return parts_->gradients.group(); }
+
 double Strategy::GiveWord(int64_t step, double squares) {
   Parts& parts = *parts_;
   const Member& member = parts.config.member;
@@ -348,6 +355,10 @@ StrategyMemory Strategy::Memory() const {
   memory.mean_step = parts_->mean_step;
   memory.levels = parts_->levels.Memory();
   if (parts_->stream != nullptr) memory.levels.back().stream = parts_->stream->Memory();
+  if (parts_->quantized_gradients != nullptr) {
+    memory.gradient_rest = parts_->quantized_gradients->rest();
+    memory.gradient_rest_before = parts_->quantized_gradients->rest_before();
+  }
   if (memory.mean.defined() && parts_->mean_outer >= 0) {
     memory.mean_outer = parts_->mean_outer;
     memory.mean_momentum =
@@ -358,6 +369,9 @@ StrategyMemory Strategy::Memory() const {
 
 std::vector<NamedTensor> Strategy::State() const {
   std::vector<NamedTensor> own = parts_->levels.Own();
+  if (parts_->quantized_gradients != nullptr) {
+    own.push_back({"averager/gradient_rest", parts_->quantized_gradients->rest()});
+  }
   if (!HasOwn(parts_->stream.get())) return own;
   for (const NamedTensor& one : parts_->parameters) {
     own.push_back({absl::StrCat("averager/own/", one.name), one.tensor.detach()});

@@ -59,6 +59,9 @@ struct StrategyMemory {
   at::Tensor mean_momentum;   // The momentum after that outer step.
   std::vector<Level> levels;  // Of the plan that was active.
   RankRange equal;            // Ranks that have become equal to this one since.
+  // What quantised gradients have still to send (quantized_gradients.h); undefined without.
+  at::Tensor gradient_rest;
+  at::Tensor gradient_rest_before;  // Before the latest step's mean, if that may be repeated.
   std::map<std::pair<int, bool>, LevelFigures> figures;  // Strategy::figures
 };
 
@@ -71,7 +74,7 @@ struct StrategyStart {
   StrategyMemory memory;    // From the same plan, if it has levels, or `regrouped`.
   int64_t alone_below = 0;  // Earlier steps make no exchanges (core/rendezvous.h).
   // The groups differ from the memory's, of whose levels only the last one's momentum counts.
-  // Members of a group that sends int8 or makes outer steps then have no common vector, and without
+  // Members of a group with quantised means or outer steps then have no common vector, and without
   // levels nothing would make ranks equal, so the first exchange is preceded by a mean of all
   // parameters, and of that momentum, over all ranks.
   bool regrouped = false;
@@ -105,6 +108,9 @@ class Strategy {
   // Adds the gradients of `loss` to those of the parameters. Calls `on_computed` once, when they
   // are computed and only the exchange is awaited.
   void Backward(const at::Tensor& loss, const std::function<void()>& on_computed);
+
+  // The ranks that share gradients in the pass that BeginForward has begun; null: none does.
+  Group* gradient_group() const;
 
   // With shards, between the exchange of `step`'s gradients and the optimizer: as StepWord::Give.
   double GiveWord(int64_t step, double squares);

@@ -18,6 +18,7 @@
 #include "worker/trainer/comm/model_averager.h"
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/comm/quantized_gradients.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/comm/streamed_average.h"
 #include "worker/trainer/config.h"
@@ -106,6 +107,7 @@ struct Strategy::Parts {
   const int64_t first_step;
   const std::vector<NamedTensor> parameters;
   std::shared_ptr<const BuiltPlan> active;  // Declared before those that use its groups.
+  const std::unique_ptr<QuantizedGradients> quantized_gradients;  // Null: they travel otherwise.
   GradientMean gradients;
   ModelAverager averager;
 

@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <functional>
 #include <memory>
 #include <utility>
@@ -22,6 +23,7 @@ namespace {
 
 using testing::Each;
 using testing::ElementsAre;
+using testing::FloatNear;
 using Kind = StrategyConfig::Kind;
 
 // Values of all ranks after steps 0 .. 9, where rank r adds r + 1; observed on PyTorch.
@@ -62,7 +64,8 @@ TEST(StrategyTest, TheMeanOfCompensatedWeightsIsThatOfTheWholeWeights) {
     EXPECT_EQ(weights.parameter[2].item<float>(), 1);
     ModelAverager averager({weights.parameter}, {weights.compensation});
     EXPECT_EQ(averager.Flat()[2].item<float>(), 1 + 0x1p-10F * static_cast<float>(config.rank()));
-    averager.Average({groups.all(), {}, at::Tensor()});
+    averager.Average({groups.all(), {}, at::Tensor(), /*measure=*/true});
+    EXPECT_NEAR(averager.drift(), std::abs(1.5 - config.rank()) * 0x1p-10 * std::sqrt(3), 1e-5);
     EXPECT_EQ(weights.parameter[2].item<float>(), 1);
     EXPECT_EQ(weights.compensation[2].item<float>(), 1.5F * 0x1p-10F);
     EXPECT_EQ(averager.latest()[2].item<float>(), 1 + 1.5F * 0x1p-10F);
@@ -125,6 +128,46 @@ TEST(StrategyTest, DdpTakesTheMeanOfAllGradients) {
       EXPECT_EQ(rank.strategy.figures()[0].count, 3);
     });
   }
+}
+
+TEST(StrategyTest, QuantisedGradientsAreNearTheMean) {
+  for (const WireFormat format : {WireFormat::kInt8, WireFormat::kFp8}) {
+    TrainerConfig job = Job(4, Kind::kDdp);
+    job.gradient_format = format;
+    RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+      TestRank rank(config, groups, Plan(1, {}));
+      for (int64_t step = 0; step < 3; ++step) {
+        const auto own = static_cast<float>(config.rank() + step);
+        EXPECT_THAT(rank.GradientsOf(step, {0.25F * own, 0.75F * own}),
+                    Each(FloatNear(1.5F + static_cast<float>(step), 1e-4F)));
+        // Each of four ranks has a row of 512 with its scale, of which most is empty.
+        EXPECT_EQ(rank.AfterStep(step).bytes, 2 * 3 * 516);
+      }
+      const std::vector<NamedTensor> state = rank.strategy.State();
+      ASSERT_EQ(state.size(), 1U);
+      EXPECT_EQ(state[0].name, "averager/gradient_rest");
+      EXPECT_EQ(state[0].tensor.numel(), 3);
+      const StrategyMemory memory = rank.strategy.Memory();
+      EXPECT_TRUE(memory.gradient_rest.equal(state[0].tensor));
+      EXPECT_TRUE(memory.gradient_rest_before.defined()) << "until the next step begins";
+    });
+  }
+}
+
+TEST(StrategyTest, AnAbortedMeanOfQuantisedGradientsIsACollectiveError) {
+  TrainerConfig job = Job(2, Kind::kDdp);
+  job.gradient_format = WireFormat::kInt8;
+  RunRanks(job, [&](const TrainerConfig& config, Groups& groups) {
+    TestRank rank(config, groups, Plan(1, {}));
+    for (int64_t step = 0; step < 2; ++step) {
+      rank.GradientsOf(step, {static_cast<float>(config.rank())});
+      rank.AfterStep(step);
+    }
+    const at::Tensor rest = rank.strategy.Memory().gradient_rest.clone();
+    groups.Abort();
+    EXPECT_THROW(rank.GradientsOf(2, {1}), CollectiveError);
+    EXPECT_TRUE(rank.strategy.Memory().gradient_rest.equal(rest));
+  });
 }
 
 TEST(StrategyTest, GradientsOfAStepAddUpBeforeTheExchange) {
@@ -353,8 +396,11 @@ TEST(StrategyTest, OptimizerStateIsAveragedOnlyIfAskedFor) {
   }
 }
 
-TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
-  const std::vector<PlanLevel> levels = {{2, {2, 2}}, {4, {4}, WireFormat::kInt8}};
+class QuantizedLevelTest : public testing::TestWithParam<WireFormat> {};
+
+TEST_P(QuantizedLevelTest, KeepsTheRanksEqual) {
+  const std::vector<PlanLevel> levels = {{2, {2, 2}}, {4, {4}, GetParam()}};
+  const bool is_byte = GetParam() == WireFormat::kInt8 || GetParam() == WireFormat::kFp8;
   RunRanks(Job(4, Kind::kHsgd, 3), [&](const TrainerConfig& config, Groups& groups) {
     TestRank rank(config, groups, Plan(1, levels));
     for (int64_t step = 0; step < 3; ++step) {  // Ranks stay equal in the warm-up.
@@ -370,15 +416,20 @@ TEST(StrategyTest, Int8MeansKeepTheRanksEqualAtTheirLevel) {
       if (!exchange.all_equal) continue;
       EXPECT_EQ(exchange.mean_loss.item<float>(), 2.0);
       // A row of 512 with its scale for each of four members, and three riders.
-      EXPECT_EQ(exchange.bytes, 3 * (2 * 516 + 12));
+      EXPECT_EQ(exchange.bytes, 3 * (2 * ((is_byte ? 1 : 2) * 512 + 4) + 12));
       const auto steps = static_cast<float>(step - 2);
-      EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, 0.15);
+      // Ranks have moved by up to 12 since the last mean, and by 24 in the other parameter.
+      EXPECT_NEAR(rank.value(), 3000 + 1.5 * steps, GetParam() == WireFormat::kFp8 ? 1.5 : 0.15);
       at::Tensor gathered = at::zeros({8}, at::kFloat);
       groups.all().Gather(gathered, rank.a.detach());
       EXPECT_EQ(gathered.min().item<float>(), gathered.max().item<float>());
     }
   });
 }
+
+INSTANTIATE_TEST_SUITE_P(Formats, QuantizedLevelTest,
+                         testing::Values(WireFormat::kInt8, WireFormat::kFp8, WireFormat::kFp16,
+                                         WireFormat::kBf16));
 
 }  // namespace
 }  // namespace paceline

@@ -43,6 +43,22 @@ const char* ModeText(SlipstreamMode mode) {
   return "";
 }
 
+const char* FormatText(WireFormat format) {
+  switch (format) {
+    case WireFormat::kFp32:
+      return "fp32";
+    case WireFormat::kFp16:
+      return "fp16";
+    case WireFormat::kBf16:
+      return "bf16";
+    case WireFormat::kInt8:
+      return "int8";
+    case WireFormat::kFp8:
+      return "fp8";
+  }
+  return "";
+}
+
 const char* KindText(OuterRule::Kind kind) {
   return kind == OuterRule::Kind::kSlowMo ? "slowmo" : "nesterov";
 }
@@ -106,6 +122,7 @@ bool ParseLevel(absl::string_view text, PlanLevel* level) {
   int format = 0;
   if ((parts.size() != 3 && parts.size() != 6 && parts.size() != 9) ||
       !absl::SimpleAtoi(parts[0], &level->period) || !absl::SimpleAtoi(parts[1], &format) ||
+      format < 0 || format > static_cast<int>(WireFormat::kFp8) ||
       !ParseSizes(parts[2], &level->groups)) {
     return false;
   }
@@ -136,9 +153,6 @@ absl::Status CheckLevel(const std::string& which, const PlanLevel& level, int wo
   if (level.period < 1) {
     return absl::InvalidArgumentError(
         absl::StrCat(which, ": period ", level.period, " is less than 1"));
-  }
-  if (level.format != WireFormat::kFp32 && level.format != WireFormat::kInt8) {
-    return absl::InvalidArgumentError(absl::StrCat(which, ": parameters travel as fp32 or int8"));
   }
   if (level.outer.has_value() && !IsPossible(*level.outer)) {
     return absl::InvalidArgumentError(absl::StrCat(
@@ -216,11 +230,11 @@ absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config) 
   }
   const bool has_copies = !config.mesh.empty() && config.mesh.front() < member.shards;
   for (const PlanLevel& level : plan.levels) {
-    if (!has_copies || level.format != WireFormat::kInt8) continue;
+    if (!has_copies || level.format == WireFormat::kFp32) continue;
     return absl::InvalidArgumentError(
-        absl::StrCat("plan ", plan.version,
-                     " has a level of int8, which does not go with a mesh that has tensor-parallel "
-                     "ranks: give it format fp32"));
+        absl::StrCat("plan ", plan.version, " has a level of ", FormatText(level.format),
+                     ", which does not go with a mesh that has tensor-parallel ranks: give it "
+                     "format fp32"));
   }
   return absl::OkStatus();
 }
@@ -304,7 +318,7 @@ std::string LadderText(const TrainingPlan& plan) {
         std::all_of(groups.begin(), groups.end(), [&](int size) { return size == groups.front(); });
     absl::StrAppend(out, level.period, ":");
     absl::StrAppend(out, equal ? absl::StrCat(groups.front()) : absl::StrJoin(groups, "+"));
-    if (level.format == WireFormat::kInt8) absl::StrAppend(out, ":int8");
+    if (level.format != WireFormat::kFp32) absl::StrAppend(out, ":", FormatText(level.format));
     if (!level.outer.has_value()) return;
     const OuterRule& outer = *level.outer;
     absl::StrAppend(out, ":", KindText(outer.kind));

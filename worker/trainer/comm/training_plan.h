@@ -17,18 +17,17 @@
 namespace paceline {
 
 // InvalidArgument when the plan does not fit `world_size` ranks of a job of this kind: sizes that
-// do not add up; a version or period below 1; a last level without all ranks; a format that is not
-// for parameters; an outer step of impossible numbers; a streamed one beside other levels, with
-// shards, of another format than fp32, or in whose period fragments and delay do not fit; levels or
-// Slipstream in a job without them, or none in a job with them; impossible Slipstream bounds;
-// Slipstream with shards.
+// do not add up; a version or period below 1; a last level without all ranks; an outer step of
+// impossible numbers; a streamed one beside other levels, with shards, of another format than fp32,
+// or in whose period fragments and delay do not fit; levels or Slipstream in a job without them, or
+// none in a job with them; impossible Slipstream bounds; Slipstream with shards.
 absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int world_size,
                        int shards = 1);
 
-// The same for the job of this configuration. Also InvalidArgument for int8 where several positions
-// of a replica hold the same parameters (TrainerConfig::mesh): each would round them beside others,
-// and so differently; for a streamed level where the optimizer's state is averaged too, or
-// parameters have a compensation.
+// The same for the job of this configuration. Also InvalidArgument for a format other than fp32
+// where several positions of a replica hold the same parameters (TrainerConfig::mesh): each would
+// round them beside others, and so differently; for a streamed level where the optimizer's state is
+// averaged too, or parameters have a compensation.
 absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config);
 
 // The ranks in the group of `rank`, ascending; just `rank` if there are no groups.

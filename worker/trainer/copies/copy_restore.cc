@@ -151,15 +151,18 @@ absl::Status RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& order
   const absl::string_view image = copies.ImageOf(own.wanted);
   ImageFacts facts;
   std::vector<StrategyMemory::Level> levels;
+  at::Tensor gradient_rest;
   const absl::Status restored = RestoreImage(
       image.data(), image.size(),
-      {rendezvous.model, rendezvous.optimizer, rendezvous.attachments, &levels}, &facts);
+      {rendezvous.model, rendezvous.optimizer, rendezvous.attachments, &levels, &gradient_rest},
+      &facts);
   if (!restored.ok()) return absl::InternalError(restored.message());
   std::vector<int64_t> order = std::move(state.memory.gradient_order);
   state.memory = StrategyMemory();
   state.memory.gradient_order = std::move(order);
   state.memory.all_equal = facts.all_equal;
   state.memory.levels = std::move(levels);
+  state.memory.gradient_rest = std::move(gradient_rest);
   state.data = facts.data;
   state.member = state.alone_as = rendezvous.config.member;
   state.checkpoint.reset();

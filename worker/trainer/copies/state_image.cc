@@ -16,7 +16,8 @@
 namespace paceline {
 namespace {
 
-constexpr uint64_t kMagic = 0x7061636f70793031;  // "pacopy01"
+// "pacopy02"; images of earlier releases have no momenta.
+constexpr uint64_t kMagic = 0x7061636f70793032;
 constexpr size_t kAlignment = 64;
 constexpr std::array<Attachments::Scope, 2> kScopes = {Attachments::Scope::kShared,
                                                        Attachments::Scope::kOwn};
@@ -27,6 +28,7 @@ struct Header {
   uint64_t fixed_bytes = 0;  // Of the tensors that are always there.
   std::array<uint64_t, kScopes.size()> schema_bytes{};
   uint64_t levels = 0;
+  int64_t gradient_rest = 0;  // Its values; 0: none.
   ImageFacts facts;
 };
 static_assert(std::is_trivially_copyable_v<Header>);
@@ -146,6 +148,18 @@ absl::Status ReadLevels(uint64_t count, at::Device device, ImageReader& reader,
   return absl::OkStatus();
 }
 
+// Reads that of so many values; undefined for 0.
+absl::StatusOr<at::Tensor> ReadRest(int64_t values, at::Device device, ImageReader& reader) {
+  if (values <= 0) return at::Tensor();
+  const std::vector<at::Tensor> rest{
+      at::empty({values}, at::TensorOptions().dtype(at::kFloat).device(device))};
+  std::vector<const char*> places;
+  const absl::Status found = Find(rest, reader, &places);
+  if (!found.ok()) return found;
+  CopyAll(places, rest);
+  return rest.front();
+}
+
 absl::StatusOr<Header> ReadHeader(ImageReader& reader, size_t bytes) {
   Header header;
   const char* const stored = reader.Take(sizeof(Header));
@@ -179,6 +193,10 @@ StateImage::StateImage(const StateParts& parts, const ImageFacts& facts) {
   if (parts.levels != nullptr && !parts.levels->empty()) {
     header.levels = parts.levels->size();
     AddLevels(*parts.levels);
+  }
+  if (parts.gradient_rest != nullptr && parts.gradient_rest->defined()) {
+    header.gradient_rest = parts.gradient_rest->numel();
+    Add(*parts.gradient_rest, /*at_once=*/false);
   }
   header.bytes = bytes_;
   header_.assign(reinterpret_cast<const char*>(&header), sizeof(Header));
@@ -275,11 +293,18 @@ absl::Status RestoreImage(const char* image, size_t bytes, const StateParts& par
     found = ReadLevels(header->levels, parts.model.device(), reader, &levels);
     if (!found.ok()) return found;
   }
+  at::Tensor gradient_rest;
+  if (parts.gradient_rest != nullptr) {
+    absl::StatusOr<at::Tensor> read = ReadRest(header->gradient_rest, parts.model.device(), reader);
+    if (!read.ok()) return read.status();
+    gradient_rest = *std::move(read);
+  }
   if (!reader.is_at_end()) return DoesNotFit("it is too long");
   CopyAll(places, tensors);
   for (const auto& [scope, attachment] : attached) parts.attachments->Put(scope, attachment);
   random.Restore();
   if (parts.levels != nullptr) *parts.levels = std::move(levels);
+  if (parts.gradient_rest != nullptr) *parts.gradient_rest = std::move(gradient_rest);
   *facts = header->facts;
   return absl::OkStatus();
 }

@@ -1,9 +1,10 @@
 // The whole state of a rank's training as one piece of host memory: what a rank without a state
 // gets when the ranks meet (generation/rendezvous.h), for its own seat, and what nobody else has of
-// averages that send int8.
+// quantised averages and gradients.
 //
 //   header | parameters, optimizer, buffers, random numbers | what is attached: schemas, tensors
 //          | levels: their sizes, references, residuals, momenta, what is given to an average
+//          | the rest of gradients
 //
 // Ranks run the same program, so an image made by one is read by another.
 //
@@ -36,9 +37,10 @@ struct StateParts {
   const ModelTensors& model;
   const Optimizer& optimizer;
   Attachments* attachments;
-  // As Strategy::Memory gives them: of averages that send int8 or end in outer steps; null: there
-  // are none.
+  // As Strategy::Memory gives them: of quantised averages and those that end in outer steps, and of
+  // quantised gradients; null: there are none.
   std::vector<StrategyMemory::Level>* levels = nullptr;
+  at::Tensor* gradient_rest = nullptr;
 };
 
 // What belongs to a state beside its tensors. Trivially copyable.

@@ -64,7 +64,9 @@ struct Rank {
   explicit Rank(int64_t size = 3)
       : model(size), optimizer(MakeOptimizer(AdamW(), TensorsOf(model.parameters()))) {}
 
-  StateParts parts() { return {model, *optimizer, attached ? &attachments : nullptr, &levels}; }
+  StateParts parts() {
+    return {model, *optimizer, attached ? &attachments : nullptr, &levels, &gradient_rest};
+  }
 
   void Change() {
     const at::NoGradGuard no_grad;
@@ -90,6 +92,7 @@ struct Rank {
   std::unique_ptr<Optimizer> optimizer;
   TinyAttachments attachments;
   std::vector<StrategyMemory::Level> levels;
+  at::Tensor gradient_rest;
   CpuPlatform platform;
   std::string memory;
 };
@@ -175,6 +178,24 @@ TEST(StateImageTest, AveragesThatSendInt8GoOnWithTheirReferencesAndRoundingError
     EXPECT_TRUE(level.residuals.own.equal(own));
     EXPECT_TRUE(level.residuals.mean.equal(mean));
   }
+}
+
+TEST(StateImageTest, QuantisedGradientsGoOnWithWhatTheyHaveLeftOut) {
+  Rank rank;
+  const at::Tensor momentum = at::rand({15});
+  rank.levels.resize(1);
+  rank.levels[0].momentum = momentum;
+  rank.gradient_rest = at::rand({15});
+  rank.Copy(Facts());
+  Rank other;
+  ImageFacts facts;
+  ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), other.parts(), &facts).ok());
+  EXPECT_TRUE(other.gradient_rest.equal(rank.gradient_rest));
+  EXPECT_TRUE(other.levels[0].momentum.equal(momentum));
+  rank.gradient_rest.reset();
+  rank.Copy(Facts());
+  ASSERT_TRUE(RestoreImage(rank.memory.data(), rank.memory.size(), other.parts(), &facts).ok());
+  EXPECT_FALSE(other.gradient_rest.defined());
 }
 
 TEST(StateImageTest, OuterStepsGoOnWithTheirPointsAndMomenta) {

@@ -3,6 +3,7 @@
 #include <string>
 
 #include "absl/strings/ascii.h"
+#include "absl/strings/match.h"
 
 namespace paceline {
 namespace {
@@ -23,8 +24,9 @@ constexpr Entry kPeaks[] = {
     {"h100", {989e12, 494.5e12, 67e12}},
     {"h100 nvl", {835e12, 417.5e12, 60e12}},
     {"h100 pcie", {756e12, 378e12, 51e12}},
-    // NVIDIA H200 Tensor Core GPU data sheet: SXM, NVL.
+    // NVIDIA H200 Tensor Core GPU data sheet: SXM, NVL; GH200 Grace Hopper Superchip data sheet.
     {"h200", {989e12, 494.5e12, 67e12}},
+    {"gh200", {989e12, 494.5e12, 67e12}},
     {"h200 nvl", {835e12, 417.5e12, 60e12}},
     // Of these, NVIDIA has published no figure for float32 that all its documents share, and of the
     // H20 none for TF32. bfloat16: torchtitan v0.2.2, tools/utils.py. TF32: NVIDIA HGX B200 and
@@ -37,11 +39,12 @@ constexpr Entry kPeaks[] = {
     // NVIDIA L40S data sheet.
     {"l40s", {362e12, 183e12, 91.6e12}},
     // AMD Instinct MI250X, MI300X, MI325X and MI355X data sheets, matrix rates. The first and the
-    // last have no TF32.
+    // last have no TF32. bfloat16 of the last three is compute units x operations per clock x clock
+    // (304 x 2,048 x 2.1 GHz, 256 x 4,096 x 2.4 GHz), which AMD rounds to 1.3 and 2.5 PFLOP/s.
     {"mi250x", {191.5e12, 0, 47.85e12}},
-    {"mi300x", {1.3e15, 653.7e12, 163.4e12}},
-    {"mi325x", {1.3e15, 653.7e12, 163.4e12}},
-    {"mi355x", {2.5e15, 0, 157.3e12}},
+    {"mi300x", {1307.4e12, 653.7e12, 163.4e12}},
+    {"mi325x", {1307.4e12, 653.7e12, 163.4e12}},
+    {"mi355x", {2516.6e12, 0, 157.3e12}},
 };
 
 // Whether `name` contains `part`, not followed by more digits ("A100" in "A1000").
@@ -55,10 +58,17 @@ bool Names(absl::string_view name, absl::string_view part) {
   return false;
 }
 
+// A slice of a device, as "NVIDIA A100-SXM4-40GB MIG 1g.5gb" or "GRID A100-10C", has a part of its
+// peak.
+bool IsSlice(absl::string_view name) {
+  return absl::StrContains(name, " mig ") || absl::StartsWith(name, "grid ");
+}
+
 }  // namespace
 
 std::optional<DevicePeaks> PeaksOfDevice(absl::string_view device_name) {
   const std::string name = absl::AsciiStrToLower(device_name);
+  if (IsSlice(name)) return std::nullopt;
   const Entry* best = nullptr;
   for (const Entry& entry : kPeaks) {
     if (!Names(name, entry.name)) continue;

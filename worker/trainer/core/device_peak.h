@@ -19,7 +19,7 @@ struct DevicePeaks {
 };
 
 // Looks for known names in the vendor's name ("NVIDIA H200"), ignoring case; the longest match
-// wins, so an "H100 PCIe" is not an H100. Unset for an unknown device.
+// wins, so an "H100 PCIe" is not an H100. Unset for an unknown device, and for a slice of one.
 std::optional<DevicePeaks> PeaksOfDevice(absl::string_view device_name);
 
 // Which float32 operations torch computes in TF32.

@@ -14,7 +14,8 @@ TEST(DevicePeakTest, DevicesAreFoundByTheirVendorsNames) {
   EXPECT_EQ(Bf16("NVIDIA A100-SXM4-80GB"), 312e12);
   EXPECT_EQ(Bf16("NVIDIA L40S"), 362e12);
   EXPECT_EQ(Bf16("nvidia rtx a6000"), 154.85e12);
-  EXPECT_EQ(Bf16("AMD Instinct MI300X"), 1.3e15);
+  EXPECT_EQ(Bf16("AMD Instinct MI300X"), 1307.4e12);
+  EXPECT_EQ(Bf16("NVIDIA GH200 480GB"), 989e12);
 }
 
 TEST(DevicePeakTest, TheLongestNameCounts) {
@@ -30,6 +31,13 @@ TEST(DevicePeakTest, TheLongestNameCounts) {
 TEST(DevicePeakTest, AnUnknownDeviceHasNoPeak) {
   for (const char* const name :
        {"NVIDIA GeForce RTX 3090", "NVIDIA RTX A1000", "NVIDIA L40", "NVIDIA H2000", ""}) {
+    EXPECT_FALSE(PeaksOfDevice(name).has_value()) << name;
+  }
+}
+
+TEST(DevicePeakTest, ASliceOfADeviceHasNoPeak) {
+  for (const char* const name :
+       {"NVIDIA A100-SXM4-40GB MIG 1g.5gb", "NVIDIA H100 80GB HBM3 MIG 3g.40gb", "GRID A100-10C"}) {
     EXPECT_FALSE(PeaksOfDevice(name).has_value()) << name;
   }
 }

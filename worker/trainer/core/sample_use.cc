@@ -66,7 +66,8 @@ bool IsSameMixture(const SampleRun& a, const SampleRun& b) {
 bool DividesAs(const SampleRun& run, const DataPosition& position, const SampleRun& as) {
   return run.world_size == as.world_size && run.batch == as.batch && run.passes == as.passes &&
          run.samples == as.samples && run.seed == as.seed && run.shuffle == as.shuffle &&
-         IsSameMixture(run, as) && (run.samples == 0 || position == as.begin);
+         run.drop_last == as.drop_last && IsSameMixture(run, as) &&
+         (run.samples == 0 || position == as.begin);
 }
 
 // A way of dividing the data in one step, and which ranks have made it.
@@ -139,15 +140,10 @@ struct Part {
   int64_t end = 0;
 };
 
-// Calls `each` with the positions at which the passes' batches begin.
-void ForEachPass(const StepUse& use, const std::function<void(const DataPosition& begin)>& each) {
-  const int64_t together = int64_t{use.as.batch} * use.as.world_size;
+// Calls `each` with what all ranks take in each pass.
+void ForEachPass(const StepUse& use, const std::function<void(const Sampler::Pass& pass)>& each) {
   Sampler sampler(SamplingOf(use.as, 0), use.as.begin);
-  for (int32_t pass = 0; pass < use.as.passes; ++pass) {
-    sampler.Skip();
-    const DataPosition end = sampler.position();
-    each({end.epoch, end.offset - together});
-  }
+  for (int32_t pass = 0; pass < use.as.passes; ++pass) each(sampler.Skip());
 }
 
 // What `count` positions of the data take, from `begin` on. Those of a mixture are a part of each
@@ -234,16 +230,16 @@ class Spans {
 
 void AddTo(std::map<Order, Spans>* epochs, const StepUse& use) {
   const bool whole = static_cast<int32_t>(use.ranks.size()) == use.as.world_size;
-  const int64_t together = int64_t{use.as.batch} * use.as.world_size;
-  ForEachPass(use, [&](const DataPosition& begin) {
+  ForEachPass(use, [&](const Sampler::Pass& pass) {
+    const DataPosition& begin = pass.begin;
     const auto add = [&](int64_t ahead, int64_t count) {
       for (const Part& part : PartsOf(use.as, {begin.epoch, begin.offset + ahead}, count)) {
         (*epochs)[part.order].Add(part.begin, part.end, use.step);
       }
     };
-    if (whole) return add(0, together);
+    if (whole) return add(0, pass.samples);
     for (const int rank : use.ranks) {
-      for (int64_t ahead = rank; ahead < together; ahead += use.as.world_size) add(ahead, 1);
+      for (int64_t ahead = rank; ahead < pass.samples; ahead += use.as.world_size) add(ahead, 1);
     }
   });
 }
@@ -269,6 +265,7 @@ Sampler::Options SamplingOf(const SampleRun& run, int rank) {
   options.batch = run.batch;
   options.shuffle = run.shuffle;
   options.seed = run.seed;
+  options.drop_last = run.drop_last;
   options.mixture = run.mixture;
   return options;
 }
@@ -286,7 +283,7 @@ bool Extend(SampleRun* run, const SampleRun& next) {
                     run->passes == next.passes && run->with_first == next.with_first &&
                     run->with_size == next.with_size && run->samples == next.samples &&
                     run->seed == next.seed && run->shuffle == next.shuffle &&
-                    IsSameMixture(*run, next);
+                    run->drop_last == next.drop_last && IsSameMixture(*run, next);
   if (!same || next.first_step != run->first_step + run->steps || !(next.begin == run->end)) {
     return false;
   }
@@ -366,15 +363,16 @@ std::vector<SampleUse> UsesOf(const std::vector<SampleRun>& counted, int64_t sam
   std::vector<SampleUse> uses;
   ForEachStep(counted, [&](const StepUse& use) {
     if (!use.is_known()) return;
-    ForEachPass(use, [&](const DataPosition& begin) {
-      for (const Part& part : PartsOf(use.as, begin, int64_t{use.as.batch} * use.as.world_size)) {
+    ForEachPass(use, [&](const Sampler::Pass& pass) {
+      for (const Part& part : PartsOf(use.as, pass.begin, pass.samples)) {
         if (std::get<0>(part.order) != source) continue;
         const auto found = places.find(part.order);
         const int64_t place = found != places.end()
                                   ? found->second
                                   : (places[part.order] = PlaceOf(sample, part.order));
         if (place < part.begin || place >= part.end) continue;
-        const int64_t ahead = PositionOf(use.as, part.order, place, begin.offset) - begin.offset;
+        const int64_t first = pass.begin.offset;
+        const int64_t ahead = PositionOf(use.as, part.order, place, first) - first;
         const int rank = static_cast<int>(ahead % use.as.world_size);
         if (std::find(use.ranks.begin(), use.ranks.end(), rank) == use.ranks.end()) continue;
         uses.push_back({use.step, std::get<1>(part.order), rank});

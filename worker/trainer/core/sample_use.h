@@ -51,6 +51,7 @@ struct SampleRun {
   int64_t samples = 0;
   uint64_t seed = 0;
   bool shuffle = true;
+  bool drop_last = true;
   // Of `samples` samples. Null: the data is no mixture.
   std::shared_ptr<const Mixture> mixture;
 };

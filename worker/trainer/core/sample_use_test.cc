@@ -224,6 +224,31 @@ TEST(SampleUseTest, UsesOfASampleAreThoseOfTheSteps) {
   }
 }
 
+// Epochs of 23 samples in passes of 6, 6, 6 and 5, and steps of two passes.
+TEST(SampleUseTest, WithoutDropLastPassesAtTheEndOfAnEpochCount) {
+  SampleRun run = ARun(1, 0, 0, 3, 6, {0, 0});
+  run.samples = 23;
+  run.shuffle = true;
+  run.seed = 7;
+  run.passes = 2;
+  run.drop_last = false;
+  const LedgerUse use = UseOf(CountedRuns({run}));
+  for (const EpochUse& epoch : use.epochs) EXPECT_EQ(epoch.once, 23);
+  // Of the last pass, two samples were rank 0's, and one rank 2's.
+  SampleRun last = run;
+  last.rank = 2;
+  EXPECT_EQ(UseOf(CountedRuns({Alone(run), Alone(last)})).epochs.at(0).once, 6 + 2 + 6 + 1);
+  for (int64_t sample = 0; sample < 23; ++sample) {
+    const std::vector<SampleUse> uses = UsesOf(CountedRuns({run}), sample);
+    ASSERT_THAT(uses, SizeIs(3)) << sample;
+    for (const SampleUse& one : uses) {
+      EXPECT_EQ(one.epoch, one.step / 2);
+      const StepUse step = StepsOf({run}).at(static_cast<size_t>(one.step));
+      EXPECT_THAT(SamplesOf(step, one.rank), ::testing::Contains(sample));
+    }
+  }
+}
+
 // As ARun, of a mixture of three sources.
 SampleRun AMixedRun(int64_t generation, int64_t since, int world_size, int64_t steps,
                     DataPosition begin) {
@@ -414,6 +439,9 @@ TEST(SampleRunTest, OthersAreRunsOfTheirOwn) {
   EXPECT_FALSE(extends(changed));
   changed = next;
   changed.samples = 0;
+  EXPECT_FALSE(extends(changed));
+  changed = next;
+  changed.drop_last = false;
   EXPECT_FALSE(extends(changed));
 }
 

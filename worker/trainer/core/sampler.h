@@ -5,7 +5,9 @@
 // o+r+W, o+r+2W, ..., B of them, so that the W batches together are the next W*B positions,
 // however these are split; then o grows by W*B. When fewer than W*B samples are left, they are
 // skipped and the next epoch begins: fewer than W*B of an epoch, also when W or B have changed
-// in its middle.
+// in its middle. With `drop_last` false they make a smaller pass instead, divided in the same way:
+// the first ranks may have one sample more than the others, and of fewer than W samples the last
+// ranks have none.
 //
 // Of a mixture there is one order without end (mixture.h), which is divided among the ranks in the
 // same way. Its epoch stays what it was at the start, and the offset is the position.
@@ -43,28 +45,33 @@ class Sampler {
     int64_t batch = 1;  // B, samples per rank and pass.
     bool shuffle = true;
     uint64_t seed = 0;
+    bool drop_last = true;  // False: fewer than W*B samples make a pass, too.
     // Of N samples. Null: the data is no mixture. Shared, as samplers and runs of a ledger are
     // copied.
     std::shared_ptr<const Mixture> mixture = nullptr;
   };
 
-  // Requires: options.samples >= batch * world_size.
+  // What all ranks together take in a pass.
+  struct Pass {
+    DataPosition begin;
+    int64_t samples = 0;  // At most batch * world_size; at least 1.
+  };
+
+  // Requires: options.samples >= batch * world_size; with drop_last false >= 1.
   explicit Sampler(const Options& options, DataPosition start = {})
       : options_(options), position_(start) {}
 
-  // Sets `indices` to this rank's next batch and advances.
+  // Sets `indices` to this rank's next batch, which may be empty, and advances.
   void Next(std::vector<int64_t>* indices);
 
   // Advances like Next.
-  void Skip();
+  Pass Skip();
 
   // The position after the batches taken. The end of an epoch is not the start of the next one,
   // since smaller batches may still fit between them.
   DataPosition position() const { return position_; }
 
  private:
-  // Advances; returns the position at which the ranks' batches began.
-  DataPosition Take();
   void NextOfMixture(int64_t position, std::vector<int64_t>* indices) const;
 
   const Options options_;

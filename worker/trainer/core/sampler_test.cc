@@ -214,6 +214,65 @@ TEST(SamplerTest, AnotherNumberOfRanksGoesOnExactlyInTheMiddleOfAnEpoch) {
   }
 }
 
+// For all small sizes: an epoch takes each sample once, the ranks take together what one rank with
+// the whole batch takes, and only in the last pass are their numbers of samples unequal.
+TEST(SamplerTest, WithoutDropLastAnEpochTakesEverySampleOnce) {
+  for (int64_t samples = 1; samples <= 26; ++samples) {
+    for (int world_size : {1, 2, 3, 5}) {
+      for (int64_t batch : {1, 2, 3}) {
+        Sampler::Options options;
+        options.samples = samples;
+        options.batch = batch;
+        options.world_size = world_size;
+        options.seed = 9;
+        options.drop_last = false;
+        Sampler::Options whole = options;
+        whole.world_size = 1;
+        whole.batch = batch * world_size;
+        Ranks ranks(options);
+        Ranks alone(whole);
+        for (int64_t epoch = 0; epoch < 2; ++epoch) {
+          std::vector<int64_t> taken;
+          while (static_cast<int64_t>(taken.size()) < samples) {
+            const std::vector<int64_t> pass = ranks.Step();
+            ASSERT_EQ(pass, alone.Step());
+            ASSERT_FALSE(pass.empty());
+            taken.insert(taken.end(), pass.begin(), pass.end());
+            ASSERT_EQ(ranks.position(), (DataPosition{epoch, static_cast<int64_t>(taken.size())}));
+          }
+          std::sort(taken.begin(), taken.end());
+          ASSERT_EQ(static_cast<int64_t>(taken.size()), samples);
+          for (int64_t i = 0; i < samples; ++i) ASSERT_EQ(taken[static_cast<size_t>(i)], i);
+        }
+      }
+    }
+  }
+}
+
+TEST(SamplerTest, TheFirstRanksHaveWhatDoesNotFillAPass) {
+  const auto sizes = [](int64_t samples) {
+    std::vector<size_t> of_rank;
+    Sampler::Options options;
+    options.samples = samples;
+    options.batch = 3;
+    options.world_size = 4;
+    options.drop_last = false;
+    std::vector<int64_t> indices;
+    for (options.rank = 0; options.rank < options.world_size; ++options.rank) {
+      Sampler sampler(options, {0, 12});
+      EXPECT_EQ(Sampler(sampler).Skip().samples, samples - 12);
+      sampler.Next(&indices);
+      of_rank.push_back(indices.size());
+    }
+    return of_rank;
+  };
+  EXPECT_EQ(sizes(13), (std::vector<size_t>{1, 0, 0, 0}));
+  EXPECT_EQ(sizes(15), (std::vector<size_t>{1, 1, 1, 0}));
+  EXPECT_EQ(sizes(18), (std::vector<size_t>{2, 2, 1, 1}));
+  EXPECT_EQ(sizes(23), (std::vector<size_t>{3, 3, 3, 2}));
+  EXPECT_EQ(sizes(24), (std::vector<size_t>{3, 3, 3, 3}));
+}
+
 TEST(SamplerTest, ExactlyOneStepAnEpoch) {
   Sampler::Options options;
   options.samples = 32;

@@ -60,10 +60,13 @@ class BatchLoader::Ring {
     if (!slot.status.ok()) return slot.status;
     in_use_ = true;
     position_ = slot.end;
+    together_ = slot.together;
     return slot.device ? slot.device->Use() : slot.host;
   }
 
   DataPosition position() const { return position_; }
+
+  int64_t together() const { return together_; }
 
  private:
   struct Slot {
@@ -71,6 +74,7 @@ class BatchLoader::Ring {
     std::optional<DeviceBatch> device;  // Only if the device is not the host.
     DataPosition begin;
     DataPosition end;
+    int64_t together = 0;  // Samples of all ranks.
     std::vector<int64_t> indices;
     absl::Status status;
     std::exception_ptr exception;
@@ -119,7 +123,7 @@ class BatchLoader::Ring {
     if (stopping_) return nullptr;
     Slot& slot = SlotOf(claimed_++);
     slot.begin = sampler_.position();
-    sampler_.Skip();
+    slot.together = sampler_.Skip().samples;
     slot.end = sampler_.position();
     return &slot;
   }
@@ -166,6 +170,7 @@ class BatchLoader::Ring {
   // Used by Next only.
   bool in_use_ = false;  // Batch next_ has been handed out.
   DataPosition position_;
+  int64_t together_ = 0;
 
   std::deque<Slot> slots_;  // Owned by the claiming thread, then by Next.
   std::vector<std::thread> threads_;
@@ -179,5 +184,7 @@ BatchLoader::~BatchLoader() = default;
 absl::StatusOr<Batch> BatchLoader::Next() { return ring_->Next(); }
 
 DataPosition BatchLoader::position() const { return ring_->position(); }
+
+int64_t BatchLoader::together() const { return ring_->together(); }
 
 }  // namespace paceline

@@ -35,13 +35,16 @@ class BatchLoader {
   BatchLoader(const Dataset& dataset, const Options& options);
   ~BatchLoader();
 
-  // Returns the next batch, on the device. Its tensors belong to the loader and are valid until the
-  // next call; on a GPU, for all work enqueued on the current stream before that call. DataLoss as
-  // for Dataset::Read, also in all later calls.
+  // Returns the next batch, on the device; with sampler.drop_last false it may have no samples. Its
+  // tensors belong to the loader and are valid until the next call; on a GPU, for all work enqueued
+  // on the current stream before that call. DataLoss as for Dataset::Read, also in all later calls.
   absl::StatusOr<Batch> Next();
 
   // The position from which another loader would continue with the next batch.
   DataPosition position() const;
+
+  // Samples that all ranks take in the pass of the last batch; 0: there was none.
+  int64_t together() const;
 
  private:
   class Ring;

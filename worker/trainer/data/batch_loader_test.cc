@@ -98,6 +98,28 @@ TEST(BatchLoaderTest, BatchesComeInTheOrderOfTheSamplerHoweverManyThreadsReadThe
   }
 }
 
+// Three full passes, then one in which the first rank has the only sample.
+TEST(BatchLoaderTest, WithoutDropLastTheLastBatchOfAnEpochIsSmallerOrEmpty) {
+  const NumberDataset dataset;
+  for (int threads : {0, 2}) {
+    for (int rank : {0, 1, 2}) {
+      BatchLoader::Options options = Options(threads);
+      options.sampler.batch = 111;
+      options.sampler.rank = rank;
+      options.sampler.world_size = 3;
+      options.sampler.drop_last = false;
+      BatchLoader loader(dataset, options);
+      EXPECT_EQ(loader.together(), 0);
+      Sampler sampler(options.sampler);
+      for (int i = 0; i < 12; ++i) {
+        ExpectSame(loader, sampler);
+        EXPECT_EQ(loader.together(), i % 4 == 3 ? 1 : 333);
+      }
+      EXPECT_EQ(loader.position(), (DataPosition{2, 1000}));
+    }
+  }
+}
+
 TEST(BatchLoaderTest, ASlowThreadIsWaitedForInItsTurn) {
   NumberDataset dataset;
   BatchLoader::Options options = Options(4);

@@ -15,6 +15,7 @@ DeviceBatch::DeviceBatch(const Batch& host, c10::Stream copies)
   const auto on_device = at::TensorOptions().device(copies.device()).pinned_memory(false);
   batch_.inputs = at::empty_like(host.inputs, on_device.dtype(host.inputs.dtype()));
   batch_.targets = at::empty_like(host.targets, on_device.dtype(host.targets.dtype()));
+  whole_ = batch_;
   // If freed, the memory must not be reused before the copies are done.
   const c10::impl::VirtualGuardImpl device(copies.device_type());
   for (const at::Tensor* tensor : {&batch_.inputs, &batch_.targets}) {
@@ -27,6 +28,10 @@ DeviceBatch::DeviceBatch(const Batch& host, c10::Stream copies)
 void DeviceBatch::Copy(const Batch& host) {
   used_.block(copies_);
   const c10::StreamGuard guard(copies_);
+  if (batch_.inputs.size(0) != host.samples) {
+    batch_.inputs = whole_.inputs.narrow(0, 0, host.samples);
+    batch_.targets = whole_.targets.narrow(0, 0, host.samples);
+  }
   batch_.inputs.copy_(host.inputs, /*non_blocking=*/true);
   batch_.targets.copy_(host.targets, /*non_blocking=*/true);
   batch_.samples = host.samples;

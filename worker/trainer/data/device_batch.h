@@ -23,7 +23,7 @@ class DeviceBatch {
   // Allocates tensors like those of `host` on the current stream.
   DeviceBatch(const Batch& host, c10::Stream copies);
 
-  // Enqueues the copy of `host`, which must be pinned and have the size given at construction,
+  // Enqueues the copy of `host`, which must be pinned and have no more rows than at construction,
   // behind all uses up to the last EndUse.
   void Copy(const Batch& host);
 
@@ -40,7 +40,8 @@ class DeviceBatch {
   c10::Stream CurrentStream() const;
 
   const c10::Stream copies_;
-  Batch batch_;
+  Batch whole_;  // All rows.
+  Batch batch_;  // Those of the last copy.
   c10::Event copied_;
   c10::Event used_;
 };

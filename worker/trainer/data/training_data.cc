@@ -12,13 +12,17 @@
 namespace paceline {
 namespace {
 
-absl::Status CheckHash(absl::string_view key, const Dataset& dataset, const std::string& wanted) {
+// `hash_key`: that in which the job file gives the hash.
+absl::Status CheckHash(absl::string_view key, absl::string_view hash_key, const Dataset& dataset,
+                       const std::string& wanted) {
   const std::string found = dataset.hash();
   if (wanted.empty() || found == wanted) return absl::OkStatus();
   return absl::InvalidArgumentError(absl::StrCat(
       key, ": ", dataset.path(), " is not the file that the job was submitted with: its header ",
       found.empty() ? "has no hash" : absl::StrCat("has the hash ", found),
-      ", and the job asks for ", wanted, "; put that file back, or submit the job again"));
+      ", and the job asks for ", wanted, "; put that file back, or submit the job again, ",
+      found.empty() ? "where this file is the one that `paceline submit` sees"
+                    : absl::StrCat("with ", hash_key, ": ", found)));
 }
 
 // "uint16 tokens below 50257", "images of ...".
@@ -77,14 +81,16 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& conf
   if (config.sources.empty()) {
     PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
                               OpenDataset("data.train", config.train, config));
-    PACELINE_RETURN_IF_ERROR(CheckHash("data.train", *dataset, config.train_hash));
+    PACELINE_RETURN_IF_ERROR(
+        CheckHash("data.train", "data.train_hash", *dataset, config.train_hash));
     return dataset;
   }
   std::vector<std::unique_ptr<Dataset>> parts;
   for (const DataConfig::Source& source : config.sources) {
-    const std::string key = absl::StrCat("data.train[", parts.size(), "].path");
+    const std::string entry = absl::StrCat("data.train[", parts.size(), "]");
+    const std::string key = entry + ".path";
     PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> part, OpenDataset(key, source.path, config));
-    PACELINE_RETURN_IF_ERROR(CheckHash(key, *part, source.hash));
+    PACELINE_RETURN_IF_ERROR(CheckHash(key, entry + ".hash", *part, source.hash));
     for (const auto& other : parts) {
       if (GoTogether(other->format(), part->format())) continue;
       return absl::InvalidArgumentError(absl::StrCat(

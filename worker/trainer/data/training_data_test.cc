@@ -144,6 +144,17 @@ TEST(TrainingDataTest, AnotherFileThanTheJobsIsRefused) {
   ExpectError(config,
               "data.train[0].path: " + path + " is not the file that the job was submitted");
   ExpectError(single, "data.train: " + path + " is not the file that the job was submitted with");
+  const std::string other = TokenFile::Open(path)->hash();
+  ExpectError(config, "or submit the job again, with data.train[0].hash: " + other);
+  ExpectError(single, "or submit the job again, with data.train_hash: " + other);
+}
+
+TEST(TrainingDataTest, AFileWithoutAHashIsNotTheJobs) {
+  DataConfig config;
+  config.train = MakeShard("x", 3);
+  config.train_hash = std::string(48, 'a');
+  ExpectError(config, "its header has no hash, and the job asks for aaaa");
+  ExpectError(config, "where this file is the one that `paceline submit` sees");
 }
 
 }  // namespace

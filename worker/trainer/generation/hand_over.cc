@@ -30,8 +30,9 @@ struct Handed {
   RendezvousRow row;
   Member member;
   Member alone_as;
-  int64_t order = 0;  // Length of StrategyMemory::gradient_order.
-  // By level: values in the residuals of its int8 averages (comm/int8_mean.h); 0: it has none.
+  int64_t order = 0;          // Length of StrategyMemory::gradient_order.
+  int64_t gradient_rest = 0;  // Values in StrategyMemory::gradient_rest; 0: it has none.
+  // By level: values in the residuals of quantised averages (comm/quantized_mean.h); 0: none.
   std::array<int64_t, kMaxLevels> own_residuals{};
   std::array<int64_t, kMaxLevels> mean_residuals{};
 };
@@ -42,9 +43,10 @@ at::Tensor Bytes(int64_t size) { return at::empty({size}, at::kByte); }
 // The order of gradients as a tensor of so many numbers.
 at::Tensor Numbers(int64_t size) { return at::empty({size}, at::kLong); }
 
-// Those of all levels, in order.
+// That of gradients and those of all levels, in order.
 std::vector<at::Tensor> ResidualsOf(const StrategyMemory& memory) {
   std::vector<at::Tensor> residuals;
+  if (memory.gradient_rest.defined()) residuals.push_back(memory.gradient_rest);
   for (const StrategyMemory::Level& level : memory.levels) {
     if (!level.residuals.own.defined() || level.residuals.own.numel() == 0) continue;
     residuals.push_back(level.residuals.own);
@@ -54,6 +56,7 @@ std::vector<at::Tensor> ResidualsOf(const StrategyMemory& memory) {
 }
 
 void NoteSizes(const StrategyMemory& memory, Handed* handed) {
+  if (memory.gradient_rest.defined()) handed->gradient_rest = memory.gradient_rest.numel();
   for (size_t i = 0; i < std::min(memory.levels.size(), kMaxLevels); ++i) {
     const auto& residuals = memory.levels[i].residuals;
     if (!residuals.own.defined()) continue;
@@ -65,6 +68,7 @@ void NoteSizes(const StrategyMemory& memory, Handed* handed) {
 // Makes room for those of `handed`. Requires: `memory` has the levels of who hands over.
 void AllocateResiduals(const Handed& handed, at::Device device, StrategyMemory* memory) {
   const auto floats = at::TensorOptions().dtype(at::kFloat).device(device);
+  if (handed.gradient_rest > 0) memory->gradient_rest = at::empty({handed.gradient_rest}, floats);
   for (size_t i = 0; i < memory->levels.size(); ++i) {
     if (handed.own_residuals[i] == 0) continue;
     memory->levels[i].residuals.own = at::empty({handed.own_residuals[i]}, floats);
@@ -122,6 +126,7 @@ absl::Status TakeStateOver(Group& pair, const Rendezvous& rendezvous, TrainingSt
     std::memcpy(order.data(), numbers.const_data_ptr(), order.size() * sizeof(int64_t));
   }
   state.position = RankPosition();
+  state.checkpoint.reset();
   state.position.decided = std::max(row.position.generation, row.position.decided);
   ReceiveWholeState(pair, at::kCPU, rendezvous, row, state, kLeaver);
   AllocateResiduals(handed, rendezvous.model.device(), &state.memory);

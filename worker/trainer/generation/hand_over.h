@@ -5,9 +5,9 @@
 //                                                    │
 //   who comes      ── connects the generation ── TakeStateOver ── rendezvous of the generation
 //
-// Afterwards the newcomer is where the other one was, with the residuals of its int8 averages too,
-// so that the rendezvous finds it to be a member that has kept its state. The other one keeps its
-// own, in case the generation does not come about.
+// Afterwards the newcomer is where the other one was, with the residuals of what it sends
+// quantised, so that the rendezvous finds it to be a member that has kept its state. The other one
+// keeps its own, in case the generation does not come about.
 //
 // Thread-compatible. A failed transfer is a CollectiveError.
 #ifndef WORKER_TRAINER_GENERATION_HAND_OVER_H_

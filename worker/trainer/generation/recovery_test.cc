@@ -288,5 +288,25 @@ TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
   }
 }
 
+// Copies have what quantised gradients have still to send, of each rank.
+TEST_F(TrainerRecoveryTest, QuantisedGradientsGoOnFromCopies) {
+  const std::string changes =
+      "steps: 80 gradient_format: WIRE_FORMAT_INT8 optimizer { adamw {} learning_rate: 0.01 } "
+      "recovery { copy_every_steps: 5 } ";
+  const auto undisturbed = RunUndisturbed(2, changes);
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/1));
+  WaitUntilReady(*daemon, 2);
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->copies_of() >= 10; }));
+  daemon->Signal(1, SIGKILL);
+  WaitForEnd(*daemon, 1);
+  FakeDaemon::Members members;
+  members.trainers = {0, 2};
+  members.restores = true;
+  daemon->SetMembers(members);
+  WaitForSuccess(*daemon, members.trainers);
+  ExpectSame(*undisturbed, *daemon, {-1, 2}, "disturbed");
+}
+
 }  // namespace
 }  // namespace paceline

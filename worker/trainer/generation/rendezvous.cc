@@ -94,6 +94,7 @@ class Transfers {
 
   void ReceiveAll(int from) {
     state_.position = RankPosition();  // It has none until all ranks have theirs.
+    state_.checkpoint.reset();         // Momenta and rounding errors are the sender's, too.
     const int me = rendezvous_.config.rank();
     if (After(me).generation > 0) state_.position.decided = rendezvous_.config.member.generation;
     ReceiveWholeState(rendezvous_.groups.all(), device(), rendezvous_, RowAt(from), state_, from);
@@ -376,6 +377,8 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   if (state.in_step && !completes_step) {
     rendezvous.undo->Undo();
     state.in_step = state.is_open = state.position.computed = state.position.prepared = false;
+    at::Tensor& before = state.memory.gradient_rest_before;
+    if (before.defined()) state.memory.gradient_rest = before;  // Its mean will be repeated.
   }
   Transfers transfers(rendezvous, rows, decision, state);
   PACELINE_RETURN_IF_ERROR(transfers.ApplyOwn(reported));

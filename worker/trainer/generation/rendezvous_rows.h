@@ -110,7 +110,7 @@ bool HasMean(const RendezvousRow& from, const RankPosition& to);
 // stay as reported.
 void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* rows);
 
-// Whether the members of each group that sends int8 or makes outer steps refer to the same vector
+// Whether the members of each group with quantised means or outer steps refer to the same vector
 // (comm/level_states.h). `rows`: as changed by Foresee. With shards, the plan's groups are of
 // replicas, and each lane has one.
 bool ReferencesAgree(const std::vector<RendezvousRow>& rows, const RendezvousDecision& decision,

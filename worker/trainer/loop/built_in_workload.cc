@@ -60,6 +60,8 @@ const char* NameOf(ModelConfig::Kind kind) {
       return "mlp";
     case ModelConfig::Kind::kLlama:
       return "llama";
+    case ModelConfig::Kind::kCompiled:
+      return "compiled";
     case ModelConfig::Kind::kTorchScript:
       break;
   }
@@ -80,13 +82,15 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
   PACELINE_RETURN_IF_ERROR(OpenAllData());
   PACELINE_ASSIGN_OR_RETURN(model_,
                             MakeModel(config_.model, train_data_->format(), config_.seed, device));
-  PACELINE_RETURN_IF_ERROR(model_->CheckBatch(config_.member.batch, config_.member.world_size));
+  PACELINE_RETURN_IF_ERROR(CheckBatches());
   if (config_.optimizer.compensated) RoundParameters(*model_);
   if (config_.member.shards > 1) Shard();
   optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
   learning_rate_ = MakeLearningRate(device);
-  counts_flops_ =
-      config_.count_flops && config_.flops_per_sample == 0 && model_->FlopsPerSample().total() == 0;
+  // Those of a compiled model were counted when it was exported: most of it is one operator here.
+  counts_flops_ = config_.count_flops && config_.flops_per_sample == 0 &&
+                  model_->FlopsPerSample().total() == 0 &&
+                  config_.model.kind != ModelConfig::Kind::kCompiled;
   return absl::OkStatus();
 }
 
@@ -105,13 +109,16 @@ void BuiltInWorkload::Shard() {
 absl::Status BuiltInWorkload::OpenAllData() {
   PACELINE_ASSIGN_OR_RETURN(train_data_, OpenTrainingData(config_.data));
   mixture_ = MixtureOf(config_.data, *train_data_);
-  const int64_t needed = config_.member.batch * config_.member.world_size;
+  const int64_t now = config_.member.batch * config_.member.world_size;
+  // A job that may grow must not find out when it has.
+  const int64_t needed = std::max(now, config_.data.most_together);
   if (train_data_->size() < needed) {
     const size_t others = config_.data.sources.empty() ? 0 : config_.data.sources.size() - 1;
     return absl::InvalidArgumentError(absl::StrCat(
         "data.train: ", train_data_->path(),
         others > 0 ? absl::StrCat(" and ", others, " more") : "", " has ", train_data_->size(),
-        " samples, less than the ", needed, " of one batch of all ranks"));
+        " samples, less than the ", needed, " of one batch of all ranks",
+        needed > now ? ", as many as the job may have (ranks, recovery.max_ranks)" : ""));
   }
   if (config_.data.eval.empty()) return absl::OkStatus();
   PACELINE_ASSIGN_OR_RETURN(eval_data_, OpenDataset("data.eval", config_.data.eval, config_.data));
@@ -123,6 +130,20 @@ absl::Status BuiltInWorkload::OpenAllData() {
                                                    train));
   }
   return absl::OkStatus();
+}
+
+absl::Status BuiltInWorkload::CheckBatches() const {
+  const Member& member = config_.member;
+  PACELINE_RETURN_IF_ERROR(model_->CheckBatch(member.batch, member.world_size));
+  const int64_t rest = train_data_->size() % (member.batch * member.world_size);
+  if (config_.data.drop_last || rest == 0) return absl::OkStatus();
+  const int64_t active = std::min<int64_t>(rest, member.world_size);
+  const absl::Status checked = model_->CheckBatch(rest / active, static_cast<int>(active));
+  if (checked.ok()) return checked;
+  return absl::InvalidArgumentError(
+      absl::StrCat("data.drop_last is false, and the last pass of an epoch has ", rest, " of the ",
+                   train_data_->size(), " samples of data.train: ", checked.message(),
+                   ". Or leave data.drop_last out"));
 }
 
 BatchLoader::Options BuiltInWorkload::LoaderOptions(const Member& member,
@@ -151,6 +172,10 @@ void BuiltInWorkload::OpenData(const Member& member, const DataPosition& positio
   if (loader_ == nullptr && config_.cuda_graph) graph_ = platform_.MakeStepGraph();
   data_as_ = member;
   loader_ = std::make_unique<BatchLoader>(*train_data_, LoaderOptions(member, position));
+}
+
+int BuiltInWorkload::ActiveRanks(const Member& member) const {
+  return static_cast<int>(std::min<int64_t>(loader_->together(), member.world_size));
 }
 
 void BuiltInWorkload::CloseData() {
@@ -202,7 +227,13 @@ absl::StatusOr<std::vector<int64_t>> BuiltInWorkload::TrainDry(const Member& mem
   StepUndo undo(*model_);
   undo.Keep();
   GradientOrder order(model_->parameters());
-  Loss(batch).backward();
+  {
+    // There are no other ranks to normalise with.
+    model_->SetTraining(!config_.model.sync_batchnorm);
+    const absl::Cleanup trains_again = [this] { model_->SetTraining(true); };
+    PACELINE_ASSIGN_OR_RETURN(const at::Tensor loss, LossOrZero(batch));
+    loss.backward();
+  }
   undo.Undo();
   return order.Completed(order.Take());
 }
@@ -210,7 +241,9 @@ absl::StatusOr<std::vector<int64_t>> BuiltInWorkload::TrainDry(const Member& mem
 absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) {
   learning_rate_.fill_(order.learning_rate);
   if (graph_ != nullptr) return Replay(step);
-  PACELINE_RETURN_IF_ERROR(counts_flops_ ? CountPasses(step) : RunPasses(step));
+  const bool counts =
+      counts_flops_ && SamplesOfStep() == data_as_.samples_per_step() * data_as_.world_size;
+  PACELINE_RETURN_IF_ERROR(counts ? CountPasses(step) : RunPasses(step));
   const at::Tensor skip = step.BeforeUpdate();
   if (order.updates) optimizer_->Step(learning_rate_, skip);
   return absl::OkStatus();
@@ -237,7 +270,20 @@ absl::Status BuiltInWorkload::CountPasses(LocalStep& step) {
   return absl::OkStatus();
 }
 
+int64_t BuiltInWorkload::SamplesOfStep() const {
+  Sampler sampler(SamplingAs(data_as_), loader_->position());
+  int64_t samples = 0;
+  for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
+    samples += sampler.Skip().samples;
+  }
+  return samples;
+}
+
 absl::Status BuiltInWorkload::RunPasses(LocalStep& step, FlopCounter* counter) {
+  // Each pass of each rank is one part of a step, whose gradient is the mean over the parts. They
+  // may differ in size only if all ranks share gradients.
+  const int64_t parts = data_as_.accumulation_steps * data_as_.world_size;
+  const int64_t samples = SamplesOfStep();
   for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
     step.BeginPass();
     PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
@@ -247,7 +293,10 @@ absl::Status BuiltInWorkload::RunPasses(LocalStep& step, FlopCounter* counter) {
       sharded_->BeginPass(pass + 1 == data_as_.accumulation_steps);
     }
     if (counter != nullptr) counter->BeginForward();
-    at::Tensor loss = Loss(batch);
+    PACELINE_ASSIGN_OR_RETURN(at::Tensor loss, LossOrZero(batch));
+    if (batch.samples * parts != samples) {
+      loss = loss.mul(static_cast<double>(batch.samples * parts) / static_cast<double>(samples));
+    }
     if (counter != nullptr) counter->BeginBackward();
     step.Backward(std::move(loss));
   }
@@ -296,6 +345,17 @@ absl::Status BuiltInWorkload::Replay(LocalStep& step) {
 at::Tensor BuiltInWorkload::Loss(const Batch& batch) {
   const Autocast autocast(config_.bf16, model_->device().type());
   return model_->Loss(batch);
+}
+
+absl::StatusOr<at::Tensor> BuiltInWorkload::LossOrZero(const Batch& batch) {
+  if (batch.samples > 0) return Loss(batch);
+  const std::vector<int64_t> any = {0};
+  Batch one = train_data_->Allocate(1, /*pinned=*/false);
+  PACELINE_RETURN_IF_ERROR(train_data_->Read(any, &one));
+  // As in an evaluation, so that no buffer changes.
+  model_->SetTraining(false);
+  const absl::Cleanup trains_again = [this] { model_->SetTraining(true); };
+  return Loss(OnDevice(std::move(one), model_->device())).mul(0.0);
 }
 
 absl::Status BuiltInWorkload::Evaluate(const StepOrder& order, JobEvaluation& evaluation) {

@@ -63,6 +63,7 @@ class BuiltInWorkload : public Workload {
   bool evaluates() const override { return eval_data_ != nullptr; }
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return loader_->position(); }
+  int ActiveRanks(const Member& member) const override;
   void CloseData() override;
   bool averages_gradients() const override { return sharded_ != nullptr; }
   void SetGradientGroup(Group* group) override { sharded_->SetGradientGroup(group); }
@@ -74,9 +75,14 @@ class BuiltInWorkload : public Workload {
 
  private:
   absl::Status OpenAllData();
+  // InvalidArgument when the model cannot train on the batches of a pass, or of the last one of an
+  // epoch.
+  absl::Status CheckBatches() const;
   // Divides the model among the ranks of a replica.
   void Shard();
   BatchLoader::Options LoaderOptions(const Member& member, const DataPosition& start) const;
+  // Of all ranks, in the next step.
+  int64_t SamplesOfStep() const;
   // `counter`: of what the passes compute; null: nobody counts.
   absl::Status RunPasses(LocalStep& step, FlopCounter* counter = nullptr);
   // RunPasses, which it counts for the model.
@@ -85,6 +91,9 @@ class BuiltInWorkload : public Workload {
   // Makes the step as one graph. Requires: graph_.
   absl::Status Replay(LocalStep& step);
   at::Tensor Loss(const Batch& batch);
+  // The loss of the batch; of one without samples 0, whose gradients are 0 and become ready in the
+  // order of any other's.
+  absl::StatusOr<at::Tensor> LossOrZero(const Batch& batch);
   absl::StatusOr<Score> ScoreShare(const Member& member, JobEvaluation& evaluation,
                                    int64_t* samples);
   absl::StatusOr<Score> ScoreBatch(const std::vector<int64_t>& indices, Batch batch);

@@ -70,8 +70,14 @@ void ForPieces(const CompensatedWeights& weights, const UpdateInputs& inputs, co
 void SetWeights(const at::Tensor& wide, const CompensatedWeights& weights) {
   const at::NoGradGuard no_grad;
   const at::Tensor parameter = weights.parameter.detach();
-  parameter.copy_(wide);
-  weights.compensation.copy_(wide.sub(parameter));
+  const auto split = [&](const at::Tensor& sum) {
+    parameter.copy_(sum);
+    weights.compensation.copy_(sum.sub(parameter));
+  };
+  split(wide);
+  // The compensation may have been rounded to half a unit in the parameter's last place: from a sum
+  // that is such a tie, the parameter is rounded to even.
+  split(parameter.to(at::kFloat).add_(weights.compensation));
 }
 
 void UpdateByAdamW(const AdamWRule& rule, const CompensatedWeights& weights, const at::Tensor& mean,

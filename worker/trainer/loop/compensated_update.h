@@ -31,6 +31,8 @@ struct CompensatedWeights {
 };
 
 // Sets the weights to `wide`, which is float or double. What is left of them is some 16 bits.
+// Setting them to the sum of both again changes neither, so that ranks which get the same weights
+// in different ways have the same parameters.
 void SetWeights(const at::Tensor& wide, const CompensatedWeights& weights);
 
 // What a step takes besides the weights. Scalars are on the weights' device, as for

@@ -235,9 +235,9 @@ TEST_F(NumericsTest, FlopsOfAScriptAreCountedOrGiven) {
 
 // What was before the first step (testing/trainer_server.cc) is in no figure.
 TEST_F(NumericsTest, MemoryFiguresBeginWithTheFirstStep) {
-  for (const char* const strategy :
-       {"",
-        "strategy { slipstream { mode: SLIPSTREAM_FREE window { min_steps: 1 max_steps: 2 } } }"}) {
+  for (const char* const strategy : {"",
+                                     "strategy { slipstream { mode: SLIPSTREAM_FREE window { "
+                                     "min_steps: 1 max_steps: 2 max_cap: 4 } } }"}) {
     const auto daemon = MakeDaemon({"--fake-memory"});
     daemon->Launch(Spec(2, strategy));
     ASSERT_TRUE(daemon->Serve());

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "absl/strings/match.h"
 #include "common/core/startup_steps.h"
 #include "common/core/status_macros.h"
 #include "common/log.h"
@@ -35,25 +34,12 @@ bool KeepsLedger(const TrainingParts& parts) {
   return parts.ledger != nullptr && member.rank % alike == 0;
 }
 
-// Puts `common`, one for each parameter or empty, in the place of the parameters, under all of
-// their names.
-void PutCommon(const std::vector<NamedTensor>& parameters, const std::vector<at::Tensor>& common,
-               std::vector<StateTensor>* state) {
-  for (size_t i = 0; i < common.size(); ++i) {
-    const void* const parameter = parameters[i].tensor.const_data_ptr();
-    for (StateTensor& one : *state) {
-      const bool is_of_model = absl::StartsWith(one.name, "model/");
-      if (is_of_model && one.tensor.const_data_ptr() == parameter) one.tensor = common[i];
-    }
-  }
-}
-
 // What a checkpoint has of this rank.
 std::vector<StateTensor> StateOf(const TrainingParts& parts, const Strategy& strategy) {
   Workload& workload = parts.workload;
   std::vector<StateTensor> state =
       CollectState(parts.config, workload.model(), workload.optimizer(), workload.attachments());
-  PutCommon(workload.model().parameters(), strategy.CommonParameters(), &state);
+  ReplaceParameters(workload.model().parameters(), strategy.CommonParameters(), &state);
   for (const NamedTensor& one : strategy.State()) {
     state.push_back({one.name, one.tensor, /*own=*/true});
   }
@@ -116,7 +102,9 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
   if (parts_.begins && state_.checkpoint == nullptr) {
     LaneOf(parts_).CopyFromFirst(TensorsOf(parts_.workload.model().buffers()));
   }
-  parts_.workload.model().SetActiveGroup(&parts_.groups.all());
+  if (config_.model.sync_batchnorm) {
+    batch_norm_.emplace(parts_.groups, config_.rank(), parts_.workload.model());
+  }
   parts_.workload.OpenData(DataOf(first_step_), state_.data);
   if (parts_.saver != nullptr) {
     saves_.emplace(
@@ -220,10 +208,11 @@ void TrainLoop::CopyStateIfDue(int64_t steps_done) {
   facts.alone_below = state_.position.alone_below;
   facts.layout = Layout();
   facts.all_equal = all_equal_;
-  std::vector<StrategyMemory::Level> levels = strategy_.Memory().levels;
+  StrategyMemory memory = strategy_.Memory();
   Workload& workload = parts_.workload;
   parts_.copies->Copy(steps_done, parts_.copy_orders(),
-                      {workload.model(), workload.optimizer(), workload.attachments(), &levels},
+                      {workload.model(), workload.optimizer(), workload.attachments(),
+                       &memory.levels, &memory.gradient_rest},
                       facts);
 }
 
@@ -245,9 +234,14 @@ std::optional<StepOrder> TrainLoop::EvaluateAfter(int64_t steps_done) {
 
 absl::Status TrainLoop::Resume() {
   if (state_.checkpoint == nullptr) return absl::OkStatus();
-  absl::Status restored =
-      RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
-  if (restored.ok()) restored = RestoreMomentum(*state_.checkpoint, strategy_.OuterMomentum());
+  absl::Status restored;
+  // Else a rank has taken the state of one that had not trained yet, without these: all begin from
+  // zero, for members of a group must have the same momenta.
+  if (parts_.begins) {
+    restored =
+        RestoreStrategyState(*state_.checkpoint, config_, strategy_.ladder(), strategy_.State());
+    if (restored.ok()) restored = RestoreMomentum(*state_.checkpoint, strategy_.OuterMomentum());
+  }
   state_.checkpoint.reset();
   return restored.ok() ? restored : RestoreError(config_.restore_from, restored);
 }
@@ -293,12 +287,9 @@ StepOrder TrainLoop::BeginStep(int64_t step) {
 
 LocalStep::Hooks TrainLoop::MakeHooks() {
   LocalStep::Hooks hooks{[this] { CheckGeneration(parts_); },
-                         [this](bool last) {
-                           // The mean of all ranks then changes what is being copied.
-                           if (strategy_.changes_first()) BeforeChange();
-                           strategy_.BeginForward(state_.position.step, last);
-                         },
+                         [this](bool last) { BeginForward(last); },
                          [this](const at::Tensor& loss, const std::function<void()>& on_computed) {
+                           if (batch_norm_.has_value()) batch_norm_->EndForward();
                            strategy_.Backward(loss, on_computed);
                          },
                          [this] {
@@ -315,6 +306,17 @@ LocalStep::Hooks TrainLoop::MakeHooks() {
     return state_.word_norm;
   };
   return hooks;
+}
+
+void TrainLoop::BeginForward(bool last) {
+  const int64_t step = state_.position.step;
+  // A mean of all ranks, or an average that is taken up, then changes what is being copied.
+  if (strategy_.changes_first()) BeforeChange();
+  strategy_.BeginForward(step, last);
+  if (!batch_norm_.has_value()) return;
+  local_step_.ShowWait(true);
+  batch_norm_->BeginPass(strategy_.gradient_group(), parts_.workload.ActiveRanks(DataOf(step)));
+  local_step_.ShowWait(false);
 }
 
 void TrainLoop::Updated() {
@@ -369,11 +371,13 @@ SampleRun TrainLoop::RunAt(int64_t step) const {
   run.with_size = std::max(1, together.size / alike);
   run.first_step = step;
   run.begin = run.end = state_.data;
-  const bool enough = sampling.samples >= sampling.batch * sampling.world_size;
+  run.mixture = sampling.mixture;
+  const bool enough =
+      run.mixture != nullptr || sampling.samples >= sampling.batch * sampling.world_size;
   run.samples = enough ? sampling.samples : 0;
-  if (enough) run.mixture = sampling.mixture;
   run.seed = sampling.seed;
   run.shuffle = sampling.shuffle;
+  run.drop_last = sampling.drop_last;
   return run;
 }
 

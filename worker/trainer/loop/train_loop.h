@@ -14,6 +14,7 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
+#include "worker/trainer/comm/batch_norm_groups.h"
 #include "worker/trainer/comm/strategy.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/sample_use.h"
@@ -64,6 +65,8 @@ class TrainLoop : public Training {
   uint64_t Layout() const;
   StepOrder BeginStep(int64_t step);
   LocalStep::Hooks MakeHooks();
+  // Of a pass whose batch is there.
+  void BeginForward(bool last);
   // Completes a step that was cut off in the previous generation.
   void EndOpenStep();
   // Whose data the step takes.
@@ -85,6 +88,7 @@ class TrainLoop : public Training {
   const int64_t first_step_;
   const int64_t parent_;  // For the ledger.
   Strategy strategy_;
+  std::optional<BatchNormGroups> batch_norm_;  // If batch normalisation is synchronised.
   Profiler profiler_;
   ProgressReport report_;
   LocalStep local_step_;

@@ -36,6 +36,7 @@ inline Sampler::Options SamplerOptions(const TrainerConfig& config, const Member
   options.batch = member.batch;
   options.shuffle = config.data.shuffle;
   options.seed = config.seed;
+  options.drop_last = config.data.drop_last;
   options.mixture = std::move(mixture);
   return options;
 }
@@ -71,6 +72,9 @@ class Workload {
   virtual void OpenData(const Member& member, const DataPosition& position) = 0;
   // The position behind the batches taken. Requires: OpenData.
   virtual DataPosition position() const = 0;
+  // How many ranks have samples in the pass whose batch was taken last, where this one takes data
+  // as `member`: ranks 0, 1, ... of its generation.
+  virtual int ActiveRanks(const Member& member) const { return member.world_size; }
   // The generation ends, in which data may have been opened, and a step cut off: no batch is taken
   // before OpenData.
   virtual void CloseData() = 0;

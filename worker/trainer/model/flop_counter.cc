@@ -2,6 +2,7 @@
 
 #include <ATen/core/grad_mode.h>
 #include <ATen/core/ivalue.h>
+#include <ATen/record_function.h>
 
 #include <atomic>
 #include <cstddef>
@@ -36,10 +37,16 @@ double ProductOf(c10::IntArrayRef sizes) {
   return product;
 }
 
+// Whether its shape says how many values it has, which that of a sparse tensor does not. One that
+// consists of several of different shapes has none.
+bool IsRegular(const at::Tensor& tensor) {
+  return tensor.defined() && !tensor.is_nested() && tensor.layout() == at::kStrided;
+}
+
 bool AreTensors(Inputs inputs, size_t first, size_t count) {
   if (inputs.size() < first + count) return false;
   for (size_t i = first; i < first + count; ++i) {
-    if (!inputs[i].isTensor() || !inputs[i].toTensor().defined()) return false;
+    if (!inputs[i].isTensor() || !IsRegular(inputs[i].toTensor())) return false;
   }
   return true;
 }
@@ -137,8 +144,12 @@ const Formula* FormulaOf(absl::string_view name) {
       {"aten::mm", {MatrixProduct<0>, 0}},
       {"aten::bmm", {MatrixProduct<0>, 0}},
       {"aten::addmm", {MatrixProduct<1>, 1}},
+      {"aten::addmm_", {MatrixProduct<1>, 1}},
       {"aten::_addmm_activation", {MatrixProduct<1>, 1}},
       {"aten::baddbmm", {MatrixProduct<1>, 1}},
+      {"aten::baddbmm_", {MatrixProduct<1>, 1}},
+      {"aten::addbmm", {MatrixProduct<1>, 1}},
+      {"aten::addbmm_", {MatrixProduct<1>, 1}},
       {"aten::_scaled_mm", {MatrixProduct<0>, 0}},
       {"aten::_grouped_mm", {GroupedProduct, 0}},
       {"aten::convolution", {ConvolutionForward, 0, /*convolution=*/true}},
@@ -159,10 +170,15 @@ const Formula* FormulaOf(absl::string_view name) {
   return found == formulas->end() ? nullptr : &found->second;
 }
 
-// Whole recurrent networks, whose shapes do not say what they compute.
+// What multiplies much, and has no formula here: whole recurrent networks, attention over sequences
+// of different lengths, products of three.
 bool IsOpaque(absl::string_view name) {
-  return absl::StartsWith(name, "aten::_cudnn_rnn") || absl::StartsWith(name, "aten::miopen_rnn") ||
-         absl::StartsWith(name, "aten::mkldnn_rnn_layer");
+  for (const absl::string_view beginning :
+       {"aten::_cudnn_rnn", "aten::miopen_rnn", "aten::mkldnn_rnn_layer", "aten::_flash_attention_",
+        "aten::_efficient_attention_", "aten::_trilinear"}) {
+    if (absl::StartsWith(name, beginning)) return true;
+  }
+  return false;
 }
 
 void AddTo(Flops& sum, double operations, at::ScalarType type, bool convolution) {
@@ -193,6 +209,11 @@ struct FlopCounter::Tally {
   bool backward ABSL_GUARDED_BY(mu) = false;
   Flops flops ABSL_GUARDED_BY(mu);
   std::string unknown ABSL_GUARDED_BY(mu);
+  // Of the callbacks below; unset: it does not count.
+  std::optional<at::CallbackHandle> handle;
+
+  static std::unique_ptr<at::ObserverContext> Start(const at::RecordFunction& function);
+  static void End(const at::RecordFunction& function, at::ObserverContext* context);
 
   // What callbacks of any thread add to; null: nobody counts. They are called by threads that run a
   // pass of the counter's owner, which ends before the counter does.
@@ -204,15 +225,15 @@ struct FlopCounter::Tally {
 
 FlopCounter::FlopCounter() : tally_(std::make_unique<Tally>()) {
   Tally* none = nullptr;
-  counts_ = Tally::Current().compare_exchange_strong(none, tally_.get());
-  if (!counts_) return;
-  handle_ = at::addThreadLocalCallback(
-      at::RecordFunctionCallback(Start, End).needsInputs(true).scopes({at::RecordScope::FUNCTION}));
+  if (!Tally::Current().compare_exchange_strong(none, tally_.get())) return;
+  tally_->handle = at::addThreadLocalCallback(at::RecordFunctionCallback(Tally::Start, Tally::End)
+                                                  .needsInputs(true)
+                                                  .scopes({at::RecordScope::FUNCTION}));
 }
 
 FlopCounter::~FlopCounter() {
-  if (!counts_) return;
-  at::removeCallback(handle_);
+  if (!tally_->handle.has_value()) return;
+  at::removeCallback(*tally_->handle);
   Tally::Current() = nullptr;
 }
 
@@ -236,7 +257,7 @@ std::string FlopCounter::unknown() const {
   return tally_->unknown;
 }
 
-std::unique_ptr<at::ObserverContext> FlopCounter::Start(const at::RecordFunction& function) {
+std::unique_ptr<at::ObserverContext> FlopCounter::Tally::Start(const at::RecordFunction& function) {
   const absl::string_view name = function.name();
   const Formula* const formula = FormulaOf(name);
   if (formula == nullptr && !IsOpaque(name)) return nullptr;
@@ -259,7 +280,7 @@ std::unique_ptr<at::ObserverContext> FlopCounter::Start(const at::RecordFunction
   return std::make_unique<Inside>();
 }
 
-void FlopCounter::End(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
+void FlopCounter::Tally::End(const at::RecordFunction& /*function*/, at::ObserverContext* context) {
   if (context != nullptr) --inside;
 }
 

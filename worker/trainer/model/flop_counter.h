@@ -1,15 +1,14 @@
 // Counts the floating-point operations of a step as torch's dispatcher sees it: those of matrix
 // products, convolutions and attention, by their shapes and number formats.
 //
-// The formulas are those of torch.utils.flop_counter (PyTorch 2.11), with three differences, which
-// docs/flops.md explains: attention on CPUs counts, too; its backward pass does not count the
-// scores that it computes again; weight gradients of grouped convolutions count once.
+// The formulas are those of torch.utils.flop_counter (PyTorch 2.11), with differences that
+// docs/flops.md explains: attention on CPUs and products that add in place count, too; a backward
+// pass of attention does not count the scores that it computes again; weight gradients of grouped
+// convolutions count once.
 //
 // Thread-compatible. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_MODEL_FLOP_COUNTER_H_
 #define WORKER_TRAINER_MODEL_FLOP_COUNTER_H_
-
-#include <ATen/record_function.h>
 
 #include <memory>
 #include <string>
@@ -42,12 +41,7 @@ class FlopCounter {
  private:
   struct Tally;
 
-  static std::unique_ptr<at::ObserverContext> Start(const at::RecordFunction& function);
-  static void End(const at::RecordFunction& function, at::ObserverContext* context);
-
   const std::unique_ptr<Tally> tally_;
-  bool counts_ = false;
-  at::CallbackHandle handle_ = 0;  // If it counts.
 };
 
 }  // namespace paceline

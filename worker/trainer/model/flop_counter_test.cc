@@ -5,6 +5,7 @@
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
 #include <ATen/ops/convolution.h>
+#include <ATen/ops/eye.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/mm.h>
 #include <ATen/ops/ones.h>
@@ -61,6 +62,30 @@ TEST(FlopCounterTest, ProductsOfMatrices) {
   EXPECT_EQ(FlopsOf([&] { at::linear(batch, b.t(), at::ones({5})); }).matrices, 7 * 2 * 2 * 3 * 5);
   EXPECT_EQ(FlopsOf([&] { batch.matmul(b); }).matrices, 7 * 2 * 2 * 3 * 5);
   EXPECT_EQ(FlopsOf([&] { a.add(a).relu().sum(); }).total(), 0);
+}
+
+TEST(FlopCounterTest, ProductsThatTorchsCounterLeavesOut) {
+  const at::Tensor a = at::ones({2, 3});
+  const at::Tensor b = at::ones({3, 5});
+  EXPECT_EQ(FlopsOf([&] { at::zeros({2, 5}).addmm_(a, b); }).matrices, 2 * 2 * 3 * 5);
+  const at::Tensor batch = at::ones({7, 2, 3});
+  const at::Tensor other = at::ones({7, 3, 5});
+  EXPECT_EQ(FlopsOf([&] {
+              at::zeros({7, 2, 5}).baddbmm_(batch, other);
+            }).matrices,
+            7 * 2 * 2 * 3 * 5);
+  EXPECT_EQ(FlopsOf([&] { at::zeros({2, 5}).addbmm_(batch, other); }).matrices, 7 * 2 * 2 * 3 * 5);
+}
+
+// Counting goes on behind them, and says that it lacks them.
+TEST(FlopCounterTest, WhatShapesDoNotSayIsNamed) {
+  const at::Tensor a = at::ones({4, 4});
+  FlopCounter counter;
+  at::eye(4).to_sparse().matmul(a);
+  EXPECT_NE(counter.unknown(), "");
+  EXPECT_EQ(counter.flops().total(), 0);
+  at::mm(a, a);
+  EXPECT_EQ(counter.flops().total(), 128);
 }
 
 TEST(FlopCounterTest, ABackwardPassCostsAForwardPassForEachGradient) {

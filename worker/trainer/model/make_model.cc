@@ -31,6 +31,8 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
     case ModelConfig::Kind::kLlama:
       if (!format.sequence_length.has_value()) return Unfit("llama", kTokens, kImages);
       return MakeLlama(config.llama, *format.sequence_length, device);
+    case ModelConfig::Kind::kCompiled:
+      return LoadCompiled(config.compiled_file, format, device);
     case ModelConfig::Kind::kTorchScript:
       break;
   }

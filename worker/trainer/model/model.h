@@ -23,7 +23,7 @@ namespace paceline {
 // Sums over a batch's predictions: one per image or per token.
 struct Score {
   double loss = 0;
-  double correct = 0;  // Negative: the model (TorchScript) makes no predictions.
+  double correct = 0;  // Negative: the model (TorchScript, compiled) makes no predictions.
   double predictions = 0;
 };
 
@@ -66,8 +66,7 @@ class Model : public ModelTensors {
 };
 
 // Makes a model on `device` for data of this format. Its weights depend on `seed` only, not on rank
-// or device. InvalidArgument when model and data do not match or a TorchScript file cannot be
-// loaded.
+// or device. InvalidArgument when model and data do not match or a file cannot be loaded.
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
                                                  const SampleFormat& format, uint64_t seed,
                                                  at::Device device);

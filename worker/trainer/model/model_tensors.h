@@ -57,8 +57,8 @@ class ModelTensors {
   const Flops& counted_flops() const { return counted_flops_; }
   void SetCountedFlops(const Flops& per_sample) { counted_flops_ = per_sample; }
 
-  // Sets the ranks over whose batches synchronised normalisation takes its statistics: all that
-  // take part in the next steps. Null (at the start): this rank's batch alone.
+  // Sets the ranks over whose batches synchronised normalisation takes its statistics in the next
+  // passes, in which each of them has samples. Null (at the start): this rank's batch alone.
   virtual void SetActiveGroup(Group* /*group*/) {}
 
  protected:

@@ -35,6 +35,11 @@ absl::StatusOr<std::unique_ptr<Model>> LoadTorchScript(const std::string& file,
                                                        const SampleFormat& format,
                                                        at::Device device);
 
+// Loads the compiled model in `file`, and the weights beside it. InvalidArgument, naming the file,
+// when it cannot be loaded, cannot run here, or is for other data.
+absl::StatusOr<std::unique_ptr<Model>> LoadCompiled(const std::string& file,
+                                                    const SampleFormat& format, at::Device device);
+
 // In float32, unless it is that or wider: for weights in whose gradients many terms are added up.
 inline at::Tensor Widened(const at::Tensor& x) {
   return x.to(c10::promoteTypes(at::kFloat, x.scalar_type()));

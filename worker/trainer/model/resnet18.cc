@@ -64,9 +64,9 @@ class ResNet18 : public Classifier {
       return absl::OkStatus();
     }
     return absl::InvalidArgumentError(
-        "batch_per_rank is 1, but resnet18 on these images has layers of 1 x 1, whose BatchNorm "
-        "needs more than one value per channel to train; give at least 2, or several ranks and "
-        "model.sync_batchnorm");
+        "a rank has one sample, but resnet18 on these images has layers of 1 x 1, whose BatchNorm "
+        "needs more than one value per channel to train; give a batch_per_rank of at least 2, or "
+        "several ranks and model.sync_batchnorm");
   }
 
   void SetActiveGroup(Group* group) override {
@@ -146,7 +146,7 @@ class ResNet18 : public Classifier {
     TORCH_CHECK_VALUE(
         !training() || x.numel() > x.size(1),
         "BatchNorm needs more than one value per channel to train, and a batch of one "
-        "image has one in the last layers: raise batch_per_rank");
+        "image has one in the last layers: raise batch_per_rank, and leave data.drop_last out");
     return at::batch_norm(x, norm.weight, norm.bias, norm.running_mean, norm.running_variance,
                           training(), kMomentum, kEpsilon, /*cudnn_enabled=*/true);
   }

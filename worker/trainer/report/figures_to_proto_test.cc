@@ -55,6 +55,12 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
     flops_per_sample: 19 flops_per_s: 20 flops_source: FLOPS_COUNTED peak_flops: 21)");
 }
 
+TEST(FiguresToProtoTest, ALearningRateOfZeroIsKnown) {
+  const v1::RankFigures figures = ToProto(RankFigures());
+  EXPECT_TRUE(figures.has_learning_rate());
+  EXPECT_EQ(figures.learning_rate(), 0);
+}
+
 TEST(FiguresToProtoTest, EveryValueOfAnArtifactArrives) {
   ExpectText(ToProto(Artifact{"a", "/p", true, 1, "s", 2, 3, "e"}),
              "name: 'a' path: '/p' directory: true bytes: 1 sha256: 's' step: 2 time_us: 3 "

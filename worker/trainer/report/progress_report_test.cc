@@ -68,7 +68,7 @@ class ProgressReportTest : public testing::Test {
   FakeMemoryPlatform fake_memory_;
   Platform* platform_ = &fake_memory_;
   CommunicationSeconds communication_;
-  const std::vector<ReportedNumber> reported_;
+  std::vector<ReportedNumber> reported_;
   bool has_begun_ = false;
   uint64_t step_ = 0;
 };

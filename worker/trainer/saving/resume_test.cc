@@ -98,6 +98,21 @@ TEST_F(ResumeTest, Int8AveragesGoOnExactly) {
                   "format: WIRE_FORMAT_INT8 } } } ");
 }
 
+TEST_F(ResumeTest, QuantisedGradientsGoOnExactly) {
+  ExpectSameAfter(11, 4, absl::StrCat(kAdamW, "gradient_format: WIRE_FORMAT_INT8 "), "int8");
+  ExpectSameAfter(
+      7, 2, "gradient_format: WIRE_FORMAT_FP8 accumulation_steps: 3 clip_grad_norm: 0.5 ", "fp8");
+}
+
+TEST_F(ResumeTest, AveragesInOtherFormatsGoOnExactly) {
+  for (const char* format : {"FP8", "BF16"}) {
+    ExpectSameAfter(
+        9, 4,
+        absl::StrCat("strategy { local_sgd { period: 4 format: WIRE_FORMAT_", format, " } } "),
+        format);
+  }
+}
+
 TEST_F(ResumeTest, Bfloat16WeightsGoOnExactly) {
   ExpectSameAfter(7, 2, kFullBf16, "adamw");
   ExpectSameAfter(5, 2, "precision: BF16_FULL clip_grad_norm: 0.5 ", "sgd");
@@ -130,7 +145,10 @@ constexpr char kOuter[] =
     "ladder { period: 4 size: 4 format: WIRE_FORMAT_INT8 "
     "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 } } } } ";
 
-TEST_F(ResumeTest, OuterStepsGoOnExactly) { ExpectSameAfter(9, 4, kOuter); }
+TEST_F(ResumeTest, OuterStepsGoOnExactly) {
+  ExpectSameAfter(9, 4, kOuter);
+  ExpectSameAfter(9, 4, absl::StrCat(kFullBf16, kOuter), "bf16_full");
+}
 
 constexpr char kStreamed[] =
     "strategy { warmup_steps: 1 gradient_group_size: 1 hsgd { ladder { period: 4 size: 4 "

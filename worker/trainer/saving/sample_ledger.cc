@@ -34,9 +34,10 @@ constexpr size_t kMostBytes = size_t{1} << 26;  // Of a file.
 // A record may change while it is read.
 constexpr int kTriesToRead = 3;
 
-constexpr uint64_t kFormat = 0x31304e5552534c50;         // "PLSRUN01"
-constexpr uint64_t kMixtureFormat = 0x32304e5552534c50;  // "PLSRUN02": of the file's mixture.
-constexpr uint64_t kSourceFormat = 0x3130435253534c50;   // "PLSSRC01"
+constexpr uint64_t kFormat = 0x31304e5552534c50;          // "PLSRUN01"
+constexpr uint64_t kMixtureFormat = 0x32304e5552534c50;   // "PLSRUN02": of the file's mixture.
+constexpr uint64_t kToTheEndFormat = 0x33304e5552534c50;  // "PLSRUN03": drop_last is false.
+constexpr uint64_t kSourceFormat = 0x3130435253534c50;    // "PLSSRC01"
 constexpr size_t kWords = kRunBytes / sizeof(uint64_t);
 
 // A record's words: the checksum of the others, then these in their order.
@@ -69,9 +70,16 @@ bool IsSound(const SampleRun& run) {
          run.batch >= 1 && run.passes >= 1 && run.rank >= 0 && run.rank < run.world_size &&
          run.with_first >= 0 && run.with_size >= 1 &&
          run.with_first <= run.world_size - run.with_size && run.first_step >= 0 &&
-         run.steps >= 0 && (run.samples == 0 || run.samples >= together) &&
+         run.steps >= 0 &&
+         (run.samples == 0 || run.mixture != nullptr || run.samples >= together) &&
          IsPosition(run.begin, run) && IsPosition(run.end, run) &&
          (run.mixture == nullptr || run.samples == run.mixture->samples());
+}
+
+// A mixture has no end of an epoch.
+uint64_t FormatOf(const SampleRun& run) {
+  if (run.mixture != nullptr) return kMixtureFormat;
+  return run.drop_last ? kFormat : kToTheEndFormat;
 }
 
 absl::Status ErrorOf(absl::string_view what, const std::string& path, int error) {
@@ -128,7 +136,7 @@ LedgerFiles RecordsIn(absl::string_view bytes) {
 
 std::string EncodeRun(const SampleRun& run) {
   const Words words = {0,
-                       run.mixture == nullptr ? kFormat : kMixtureFormat,
+                       FormatOf(run),
                        Bits(run.generation),
                        Bits(run.since),
                        Two(run.rank, run.world_size),
@@ -152,8 +160,10 @@ std::optional<SampleRun> DecodeRun(absl::string_view record,
   if (!found.has_value()) return std::nullopt;
   const Words& words = *found;
   const bool mixed = words[1] == kMixtureFormat;
-  if (words[1] != kFormat && !(mixed && mixture != nullptr)) return std::nullopt;
+  const bool to_the_end = words[1] == kToTheEndFormat;
+  if (words[1] != kFormat && !to_the_end && !(mixed && mixture != nullptr)) return std::nullopt;
   SampleRun run;
+  run.drop_last = !to_the_end;
   if (mixed) run.mixture = mixture;
   run.generation = Value(words[2]);
   run.since = Value(words[3]);

@@ -78,6 +78,20 @@ TEST_F(SampleLedgerTest, AGenerationIsOneRecord) {
   EXPECT_EQ(files.runs[1].steps, 5);
 }
 
+TEST_F(SampleLedgerTest, ARunThatTakesEpochsToTheEndIsReadAsOne) {
+  SampleRun run = Beginning(3, 0);
+  run.batch = 30;
+  run.drop_last = false;
+  for (int i = 0; i < 4; ++i) run = Next(run);
+  EXPECT_EQ(run.end, (DataPosition{0, 100}));
+  const std::optional<SampleRun> read = DecodeRun(EncodeRun(run));
+  ASSERT_TRUE(read.has_value());
+  EXPECT_FALSE(read->drop_last);
+  EXPECT_EQ(PositionAfterStep(*read), run.end);
+  run.drop_last = true;
+  EXPECT_TRUE(DecodeRun(EncodeRun(run))->drop_last);
+}
+
 TEST_F(SampleLedgerTest, WhatIsLeftIsWrittenAtTheEnd) {
   {
     SampleLedger ledger(job_);
@@ -171,6 +185,17 @@ TEST_F(SampleLedgerTest, RunsOfAMixtureComeBehindItsSources) {
   ASSERT_NE(files.runs[0].mixture, nullptr);
   EXPECT_EQ(*files.runs[0].mixture, *MixedBeginning(3).mixture);
   EXPECT_EQ(files.runs[1].generation, 4);
+}
+
+// It has no end, so a batch of all ranks may take some of its samples twice.
+TEST_F(SampleLedgerTest, AMixtureMayHaveFewerSamplesThanABatch) {
+  SampleRun run = MixedBeginning(3);
+  run.batch = 150;
+  const std::optional<SampleRun> read = DecodeRun(EncodeRun(Next(run)), run.mixture);
+  ASSERT_TRUE(read.has_value());
+  EXPECT_EQ(read->end, (DataPosition{0, 150}));
+  run.mixture = nullptr;
+  EXPECT_FALSE(DecodeRun(EncodeRun(run)).has_value());
 }
 
 TEST_F(SampleLedgerTest, RunsOfAMixtureThatIsDamagedAreDamagedToo) {

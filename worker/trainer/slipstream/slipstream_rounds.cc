@@ -141,11 +141,11 @@ void Slipstream::Shared::Reduce(const CommOrder::Payload& payload) {
     bytes += AllReduceBytes(static_cast<int64_t>(tensor.nbytes()), parts.config.member.world_size);
   };
   if (payload.lossy) {  // Only on a CPU.
-    if (!int8) {
-      int8.emplace(parts.groups.int8_codec(), *parts.plan->payloads, buffers.wire().numel(),
-                   buffers.wire().options());
+    if (!int8_sum) {
+      int8_sum.emplace(parts.groups.row_codec(), RowFormat::kInt8, *parts.plan->payloads,
+                       buffers.wire().numel(), buffers.wire().options());
     }
-    bytes += int8->Sum(buffers.wire(), buffers.rest());
+    bytes += int8_sum->Sum(buffers.wire(), buffers.rest());
   } else if (payload.model > 0) {
     sum(buffers.wire());
   }

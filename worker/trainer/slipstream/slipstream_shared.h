@@ -14,8 +14,8 @@
 #include "absl/synchronization/mutex.h"
 #include "absl/time/time.h"
 #include "slipstream/group_steps.h"
-#include "worker/trainer/comm/int8_sum.h"
 #include "worker/trainer/comm/plan_progress.h"
+#include "worker/trainer/comm/quantized_sum.h"
 #include "worker/trainer/slipstream/optimizer_state.h"
 #include "worker/trainer/slipstream/pass_order.h"
 #include "worker/trainer/slipstream/slipstream.h"
@@ -91,8 +91,8 @@ struct Slipstream::Shared {
   OptimizerState state;
   const at::Tensor learning_rate;
   PlanProgress progress;
-  GroupSteps group;             // Used by the training thread.
-  std::optional<Int8Sum> int8;  // For updates in this format.
+  GroupSteps group;                      // Used by the training thread.
+  std::optional<QuantizedSum> int8_sum;  // Of updates in this format.
 
   // Used by both threads, on the model's device. Must follow everything that allocates there.
   PassOrder order;

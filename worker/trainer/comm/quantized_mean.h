@@ -1,9 +1,9 @@
-// The mean of a vector over a group of ranks, at a quarter of the bytes of fp32.
+// The mean of a vector over a group of ranks, in a format of a quarter or half of fp32's bytes.
 //
 // A rank sends the change of its vector since the reference, a vector that is equal on all members.
 // The values are cut into one part for each member:
 //
-//   1. Each member encodes its change (int8_codec.h) and sends the j-th part to member j.
+//   1. Each member encodes its change (row_formats.h) and sends the j-th part to member j.
 //   2. Member j decodes and averages what it received, in the order of the members, encodes the
 //      mean, and sends it to all.
 //   3. Each member decodes all parts and adds them to the reference: this is the mean.
@@ -13,13 +13,13 @@
 // member in step 1 and of a part's owner in step 2, are added to what is encoded at the next mean:
 // nothing is lost in the long run.
 //
-// A rank sends 2 (n - 1) / n of about P (1 + 4/512) bytes for P values, where fp32 needs 4 P.
-// Sending each change to every member would take (n - 1) P: equal for two members, more for all
-// others, and more than fp32 from eight on.
+// A rank sends 2 (n - 1) / n of about P (b + 4/512) bytes for P values of b bytes, where fp32 needs
+// 4 P. Sending each change to every member would take (n - 1) P b: equal for two members, more for
+// all others, and with b = 1 more than fp32 from eight on.
 //
 // Thread-compatible. Torch's exceptions pass through; a failed collective is a CollectiveError.
-#ifndef WORKER_TRAINER_COMM_INT8_MEAN_H_
-#define WORKER_TRAINER_COMM_INT8_MEAN_H_
+#ifndef WORKER_TRAINER_COMM_QUANTIZED_MEAN_H_
+#define WORKER_TRAINER_COMM_QUANTIZED_MEAN_H_
 
 #include <ATen/core/Tensor.h>
 
@@ -27,15 +27,15 @@
 #include <optional>
 
 #include "worker/trainer/comm/group.h"
-#include "worker/trainer/comm/int8_codec.h"
+#include "worker/trainer/comm/row_codec.h"
 
 namespace paceline {
 
-class Int8Mean {
+class QuantizedMean {
  public:
   // For vectors like `reference`: float [P], equal on all members of `group`, copied. `codec` and
   // `group` must outlive this.
-  Int8Mean(Int8Codec& codec, Group& group, const at::Tensor& reference);
+  QuantizedMean(RowCodec& codec, RowFormat format, Group& group, const at::Tensor& reference);
 
   // Sets the vector that all members have in common from now on. An Average before it counts as
   // accepted.
@@ -67,13 +67,13 @@ class Int8Mean {
  private:
   // Views of a message's bytes.
   struct Part {
-    at::Tensor quantized;
-    at::Tensor scales;
+    RowCodes codes;
     at::Tensor riders;
   };
   Part PartOf(const at::Tensor& messages, int member, int64_t riders) const;
 
-  Int8Codec& codec_;
+  RowCodec& codec_;
+  const RowFormat format_;
   Group& group_;
   const int64_t values_;  // P.
   const int64_t rows_;    // Per part; the last parts are padded with zeros.
@@ -86,4 +86,4 @@ class Int8Mean {
 
 }  // namespace paceline
 
-#endif  // WORKER_TRAINER_COMM_INT8_MEAN_H_
+#endif  // WORKER_TRAINER_COMM_QUANTIZED_MEAN_H_

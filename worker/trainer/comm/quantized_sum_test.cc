@@ -1,4 +1,4 @@
-#include "worker/trainer/comm/int8_sum.h"
+#include "worker/trainer/comm/quantized_sum.h"
 
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/empty.h>
@@ -11,7 +11,7 @@
 
 #include <cstring>
 
-#include "worker/trainer/comm/cpu_int8_codec.h"
+#include "worker/trainer/comm/cpu_row_codec.h"
 #include "worker/trainer/comm/testing/rank_threads.h"
 
 namespace paceline {
@@ -28,42 +28,52 @@ void ExpectEqualOnAll(Group& all, const at::Tensor& vector) {
 }
 
 // Sizes with short or empty parts, and with several rows per part.
-constexpr int64_t kCounts[] = {1, 513, 5 * kInt8Row + 100, 100'000};
+constexpr int64_t kCounts[] = {1, 513, 5 * kRowValues + 100, 100'000};
 
-TEST(Int8SumTest, SumAndRestsAreWhatTheRanksHad) {
+// What is left out at most of values up to 5, and of their sum.
+double RestOf(RowFormat format, int ranks) {
+  const double greatest = 5.0 * (ranks + 1);
+  return format == RowFormat::kInt8 ? greatest / 127 : greatest / 8;
+}
+
+class QuantizedSumTest : public testing::TestWithParam<RowFormat> {};
+
+TEST_P(QuantizedSumTest, SumAndRestsAreWhatTheRanksHad) {
   for (const int ranks : {2, 3, 5}) {
     RunRanks(Ranks(ranks), [&](const TrainerConfig& /*config*/, Groups& groups) {
-      CpuInt8Codec codec;
+      CpuRowCodec codec;
       for (const int64_t count : kCounts) {
-        Int8Sum int8(codec, groups.all(), count, at::kFloat);
+        QuantizedSum quantized(codec, GetParam(), groups.all(), count, at::kFloat);
         at::Tensor rest = at::full({count}, 77, at::kFloat);
         for (int round = 0; round < 3; ++round) {
           const at::Tensor had = at::randn({count});
           at::Tensor vector = had.clone();
-          int8.Sum(vector, rest);
+          quantized.Sum(vector, rest);
           ExpectEqualOnAll(groups.all(), vector);
           const at::Tensor passed = had.sub(rest).to(at::kDouble);
           groups.all().Sum(passed);
           EXPECT_TRUE(at::allclose(vector.to(at::kDouble), passed, 0, 1e-5));
-          // Two roundings, each by at most half of 1/127 of a row's greatest value.
-          EXPECT_LT(rest.abs().max().item<float>(), 5.0 * (ranks + 1) / 127);
+          EXPECT_LT(rest.abs().max().item<float>(), RestOf(GetParam(), ranks));
         }
       }
     });
   }
 }
 
+INSTANTIATE_TEST_SUITE_P(Formats, QuantizedSumTest,
+                         testing::Values(RowFormat::kInt8, RowFormat::kFp8));
+
 // Multiples of 127 steps of a power of two: only the codec rounds.
-TEST(Int8SumTest, NothingIsLostToTheBit) {
+TEST(QuantizedSumInt8Test, NothingIsLostToTheBit) {
   constexpr int kRanks = 4;
   RunRanks(Ranks(kRanks), [&](const TrainerConfig& /*config*/, Groups& groups) {
-    CpuInt8Codec codec;
+    CpuRowCodec codec;
     constexpr int64_t kCount = 3000;
-    Int8Sum int8(codec, groups.all(), kCount, at::kFloat);
+    QuantizedSum int8(codec, RowFormat::kInt8, groups.all(), kCount, at::kFloat);
     at::Tensor rest = at::zeros({kCount});
     const at::Tensor had = at::randint(-127 * 64, 127 * 64 + 1, {kCount}, at::kFloat);
     // The greatest value of each row makes the scale 64, and 64 * ranks in the sums' rows.
-    for (int64_t row = 0; row < kCount; row += kInt8Row) had[row] = 127 * 64;
+    for (int64_t row = 0; row < kCount; row += kRowValues) had[row] = 127 * 64;
     at::Tensor vector = had.clone();
     int8.Sum(vector, rest);
     EXPECT_GT(rest.abs().max().item<float>(), 0);
@@ -73,11 +83,11 @@ TEST(Int8SumTest, NothingIsLostToTheBit) {
   });
 }
 
-TEST(Int8SumTest, SendsAQuarterOfTheBytes) {
+TEST(QuantizedSumInt8Test, SendsAQuarterOfTheBytes) {
   RunRanks(Ranks(4), [](const TrainerConfig& /*config*/, Groups& groups) {
-    CpuInt8Codec codec;
+    CpuRowCodec codec;
     constexpr int64_t kCount = 1 << 20;
-    Int8Sum int8(codec, groups.all(), kCount, at::kFloat);
+    QuantizedSum int8(codec, RowFormat::kInt8, groups.all(), kCount, at::kFloat);
     at::Tensor vector = at::full({kCount}, 1, at::kFloat);
     at::Tensor rest = at::zeros_like(vector);
     const int64_t ring = 2 * 3 * kCount * 4 / 4;  // Bytes of an fp32 ring.
@@ -87,10 +97,10 @@ TEST(Int8SumTest, SendsAQuarterOfTheBytes) {
   });
 }
 
-TEST(Int8SumTest, ARankThatIsAloneKeepsItsVector) {
+TEST(QuantizedSumInt8Test, ARankThatIsAloneKeepsItsVector) {
   RunRanks(Ranks(1), [](const TrainerConfig& /*config*/, Groups& groups) {
-    CpuInt8Codec codec;
-    Int8Sum int8(codec, groups.all(), 10, at::kFloat);
+    CpuRowCodec codec;
+    QuantizedSum int8(codec, RowFormat::kInt8, groups.all(), 10, at::kFloat);
     at::Tensor vector = at::full({10}, 0.3, at::kFloat);
     at::Tensor rest = at::full({10}, 1, at::kFloat);
     EXPECT_EQ(int8.Sum(vector, rest), 0);
