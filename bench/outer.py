@@ -6,7 +6,8 @@ steps from the same seeds, and thus over the same batches: synchronously, by the
 those also as int8, in two fragments that take turns (streaming), taken up later while training
 goes on (overlapped), and both. Told are the loss at the end, of the mean of all ranks on text that
 none has seen, and the bytes that a rank sends per step. The last step is one after which each of
-them averages, or begins to. A loss is bounded by 1 % above that of synchronous training; bytes by a tenth of its.
+them averages, or begins to. A loss is bounded by 1 % above that of synchronous training; bytes by
+a tenth of its.
 """
 import argparse
 import dataclasses

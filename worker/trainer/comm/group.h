@@ -144,11 +144,11 @@ class Groups {
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
   // ...; a "word" is on the host); returns all() if these are all ranks. One whose use begins with
   // kCopyUse is on the host, and for a thread of its own: it is never all(); nor is one for
-  // kStreamUse, which uses little of the device. Each member must call
-  // it once with the same plan version (for copies: number of the connection): use and version name
-  // the rendezvous, so that nobody meets a member that still tries an earlier one. Blocks until all
-  // have met, at most for the startup timeout. A member that drops the group before the others are
-  // connected makes them fail.
+  // kStreamUse, which uses little of the device. Each member must call it once with the same plan
+  // version (for copies: number of the connection): use and version name the rendezvous, so that
+  // nobody meets a member that still tries an earlier one. Blocks until all have met, at most for
+  // the startup timeout. A member that drops the group before the others are connected makes them
+  // fail.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,
                               int64_t version);
 
