@@ -3,9 +3,11 @@
 Eight ranks train a Llama (dim 64, 2 layers) on bytes of Python's sources, all in the same number of
 steps from the same seeds, and thus over the same batches: synchronously, by the ladder {2: 2, 4: 4,
 8: 8}, and by means over all ranks every 10, 50 and 100 steps, plain or ending in an outer step,
-those also as int8. Told are the loss at the end, of the mean of all ranks on text that none has
-seen, and the bytes that a rank sends per step. The last step is one after which each of them
-averages. A loss is bounded by 1 % above that of synchronous training; bytes by a tenth of its.
+those also as int8, in two fragments that take turns (streaming), taken up later while training
+goes on (overlapped), and both. Told are the loss at the end, of the mean of all ranks on text that
+none has seen, and the bytes that a rank sends per step. The last step is one after which each of
+them averages, or begins to. A loss is bounded by 1 % above that of synchronous training; bytes by
+a tenth of its.
 """
 import argparse
 import dataclasses
@@ -27,7 +29,10 @@ LLAMA = training.Case(
     "sequence_length: 64 token_type: TOKEN_TYPE_UINT16 } batch_per_rank: 4 "
     "optimizer { adamw {} learning_rate: 3e-3 } schedule { warmup_steps: 50 cosine {} }", [])
 
-OUTER = "outer { kind: OUTER_NESTEROV learning_rate: {rate} momentum: {momentum} }"
+OUTER = "outer { kind: OUTER_NESTEROV learning_rate: {rate} momentum: {momentum} {stream} }"
+FRAGMENTS = 2
+DELAY = 0.2  # Of the steps from one average to the next.
+ALPHA = 0.5
 
 
 @dataclasses.dataclass
@@ -48,11 +53,25 @@ def ways(args):
     levels = " ".join(f"ladder {{ period: {size} size: {size} }}" for size in (2, 4, 8))
     yield Way("ladder 2:2,4:4,8:8", f"hsgd {{ {levels} }}")
     outer = OUTER.replace("{rate}", str(args.rate)).replace("{momentum}", str(args.momentum))
+    plain = outer.replace("{stream}", "")
     for period in args.periods:
         yield Way(f"mean every {period}", one_level(period, ""))
-        yield Way(f"diloco every {period}", one_level(period, outer))
+        yield Way(f"diloco every {period}", one_level(period, plain))
         yield Way(f"diloco every {period}, int8",
-                  one_level(period, f"format: WIRE_FORMAT_INT8 {outer}"))
+                  one_level(period, f"format: WIRE_FORMAT_INT8 {plain}"))
+        for name, stream in streams(period):
+            yield Way(f"diloco every {period}, {name}",
+                      one_level(period, outer.replace("{stream}", stream)))
+
+
+def streams(period):
+    """Names and keys of streamed outer steps."""
+    fragments = f"fragments: {FRAGMENTS}"
+    later = f"delay: {{}} alpha: {ALPHA}"
+    yield "streaming", fragments
+    yield "overlapped", later.format(max(1, int(DELAY * period)))
+    yield ("streaming and overlapped",
+           f"{fragments} {later.format(max(1, int(DELAY * period / FRAGMENTS)))}")
 
 
 def spec_of(way):

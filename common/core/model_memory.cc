@@ -168,6 +168,10 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   if (training.quantized_gradients) {
     always.push_back(Part("rounding errors of gradients", parameters, 2 * kFloat));
   }
+  if (training.fragments > 0) {
+    always.push_back(Part("an average under way, of a fragment",
+                          std::ceil(parameters / training.fragments), 2 * kFloat));
+  }
   if (training.copies > 0) {
     always.push_back(Part("copies of the state, its own and another rank's", training.copies,
                           LlamaCopyBytes(training)));

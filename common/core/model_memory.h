@@ -31,7 +31,10 @@ struct LlamaTraining {
   // parameters.
   int quantized_levels = 0;
   int outer_levels = 0;  // Each has a point and a momentum of all parameters.
-  int copies = 0;        // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
+  // Of the level with a streamed outer step: an average under way has what the rank has given to it
+  // and their sum, each of a fragment. 0: there is none.
+  int fragments = 0;
+  int copies = 0;  // Of the state (LlamaCopyBytes), in the same memory (kCopiesKept).
 };
 
 // A rank with recovery.copy_every_steps keeps so many copies in host memory: the newest that are

@@ -1,4 +1,6 @@
 // How ranks train together.
+#include <algorithm>
+#include <cstdint>
 #include <string>
 #include <utility>
 
@@ -32,6 +34,36 @@ void CheckOuter(const v1::Outer& outer, int replicas, const std::string& field,
   }
 }
 
+constexpr char kStreamKeys[] = "fragments, delay or alpha";
+
+bool IsStreamed(const v1::Outer& outer) {
+  return outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0;
+}
+
+// What of its level or job keeps an outer step from being streamed; empty: nothing.
+std::string WhyNotStreamed(v1::WireFormat format, int shards) {
+  if (format > v1::WIRE_FORMAT_FP32) {
+    return StrCat("the format is ", EnumName(*v1::WireFormat_descriptor(), format));
+  }
+  return shards > 1 ? "the job has shards" : "";
+}
+
+// What the keys of a streamed outer step need of its level. `period`: 0 if it is not known.
+void CheckStream(const v1::Outer& outer, int64_t period, const std::string& field,
+                 ProblemList& problems) {
+  const int64_t fragments = std::max(1, outer.fragments());
+  if (period <= 0 || problems.Tells(field + ".fragments")) return;
+  if (period % fragments != 0) {
+    problems.Add(
+        field + ".fragments",
+        StrCat("is ", fragments, "; allowed are the divisors of the period (", period, ")"));
+  } else if (!problems.Tells(field + ".delay") && outer.delay() >= period / fragments) {
+    problems.Add(field + ".delay",
+                 StrCat("is ", outer.delay(), "; allowed is less than the ", period / fragments,
+                        " steps from one average to the next (period / fragments)"));
+  }
+}
+
 // Walks up a ladder with what the level below had.
 class LadderCheck {
  public:
@@ -39,6 +71,7 @@ class LadderCheck {
   // replicas.
   LadderCheck(int ranks, int shards, std::string field, ProblemList& problems)
       : ranks_(ReplicasOf(ranks, shards)),
+        shards_(shards),
         noun_(shards > 1 ? "replicas" : "ranks"),
         field_(std::move(field)),
         problems_(problems) {}
@@ -46,11 +79,13 @@ class LadderCheck {
   void Run(const Ladder& ladder) {
     for (int i = 0; i < ladder.size(); ++i) {
       at_ = StrCat(field_, "[", i, "].");
+      first_ = i == 0;
       last_ = i + 1 == ladder.size();
       CheckPeriod(ladder[i].period());
       CheckGroup(ladder[i]);
       if (!ladder[i].has_outer()) continue;
       CheckOuter(ladder[i].outer(), last_ ? ranks_ : ladder[i].size(), at_ + "outer", problems_);
+      if (IsStreamed(ladder[i].outer())) CheckStreamed(ladder[i]);
     }
   }
 
@@ -118,23 +153,67 @@ class LadderCheck {
     }
   }
 
+  void CheckStreamed(const v1::LadderLevel& level) {
+    const std::string field = at_ + "outer";
+    std::string why = WhyNotStreamed(level.format(), shards_);
+    if (!first_ || !last_) why = "the ladder has several levels";
+    if (!why.empty()) {
+      problems_.Add(field, StrCat("has ", kStreamKeys, ", but ", why,
+                                  ": leave these out, or give one level of fp32 without shards"));
+    } else {
+      CheckStream(level.outer(), problems_.Tells(at_ + "period") ? 0 : level.period(), field,
+                  problems_);
+    }
+  }
+
   std::string Ranks() const {
     const std::string number = StrCat("the number of ", noun_);
     return ranks_ > 0 ? StrCat(number, " (", ranks_, ")") : number;
   }
 
   const int ranks_;  // Or replicas.
+  const int shards_;
   const char* const noun_;
   const std::string field_;
   ProblemList& problems_;
   // Of the level that is looked at.
   std::string at_;
+  bool first_ = false;
   bool last_ = false;
   // Of the nearest sound one before it; 0: none.
   int64_t period_below_ = 0;
   int size_below_ = 0;
   v1::Scope scope_below_ = v1::SCOPE_UNSPECIFIED;
 };
+
+// Of a job with a streamed outer step.
+void CheckAroundStream(const v1::JobSpec& spec, ProblemList& problems) {
+  const std::string why = StrCat("; an outer step with ", kStreamKeys,
+                                 " does not go with it: leave these out, or give ");
+  if (spec.strategy().optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE) {
+    problems.Add("strategy.optimizer_state", StrCat("is average", why, "local"));
+  }
+  if (spec.precision() == v1::BF16_FULL) {
+    problems.Add("precision", StrCat("is bf16_full", why, "bf16"));
+  }
+}
+
+// `ranks`: 0 if it is not known.
+void CheckOuterOfLocalSgd(const v1::JobSpec& spec, int ranks, ProblemList& problems) {
+  const std::string field = "strategy.local_sgd.outer";
+  const v1::LocalSgd& local_sgd = spec.strategy().local_sgd();
+  const v1::Outer& outer = local_sgd.outer();
+  CheckOuter(outer, ReplicasOf(ranks, spec.shards()), field, problems);
+  if (!IsStreamed(outer)) return;
+  const std::string why = WhyNotStreamed(local_sgd.format(), spec.shards());
+  if (!why.empty()) {
+    problems.Add(field, StrCat("has ", kStreamKeys, ", but ", why,
+                               ": leave these out, or give fp32 without shards"));
+  } else {
+    CheckStream(outer, problems.Tells("strategy.local_sgd.period") ? 0 : local_sgd.period(), field,
+                problems);
+  }
+}
 
 // What only means something when parameters are averaged.
 void CheckUnusedByDdp(const v1::Strategy& strategy, ProblemList& problems) {
@@ -237,9 +316,12 @@ void CheckStrategy(const v1::JobSpec& spec, ProblemList& problems) {
   }
   const int ranks = problems.Tells("ranks") ? 0 : spec.ranks();
   const int shards = spec.shards();
-  if (strategy.local_sgd().has_outer()) {
-    CheckOuter(strategy.local_sgd().outer(), ReplicasOf(ranks, shards), "strategy.local_sgd.outer",
-               problems);
+  if (strategy.local_sgd().has_outer()) CheckOuterOfLocalSgd(spec, ranks, problems);
+  const Ladder& ladder = strategy.hsgd().ladder();
+  if (IsStreamed(strategy.local_sgd().outer()) ||
+      std::any_of(ladder.begin(), ladder.end(),
+                  [](const v1::LadderLevel& level) { return IsStreamed(level.outer()); })) {
+    CheckAroundStream(spec, problems);
   }
   if (strategy.has_hsgd()) {
     LadderCheck(ranks, shards, "strategy.hsgd.ladder", problems).Run(strategy.hsgd().ladder());

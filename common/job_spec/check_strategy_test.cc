@@ -2,6 +2,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/strings/ascii.h"
+#include "absl/strings/str_cat.h"
 #include "common/job_spec/job_spec.h"
 #include "gmock/gmock.h"
 #include "google/protobuf/text_format.h"
@@ -13,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::ElementsAreArray;
 using ::testing::IsEmpty;
+using ::testing::SizeIs;
 
 v1::JobSpec SpecWith(const std::string& strategy) {
   v1::JobSpec spec;
@@ -239,6 +242,58 @@ TEST(StrategyTest, OuterStepsNeedGroups) {
   const std::vector<SpecProblem> problems = CheckJobSpec(spec);
   ASSERT_EQ(problems.size(), 1u);
   EXPECT_EQ(problems[0].field + problems[0].message, "strategy.local_sgd.outer" + why.substr(1));
+}
+
+TEST(StrategyTest, StreamedOuterStepsFitTheirPeriod) {
+  const auto level = [](const std::string& keys) {
+    return "hsgd { ladder { period: 12 size: 8 outer { kind: OUTER_NESTEROV " + keys + " } } }";
+  };
+  EXPECT_THAT(Problems(level("fragments: 4 delay: 2 alpha: 0.5")), IsEmpty());
+  EXPECT_THAT(Problems(level("delay: 11")), IsEmpty());
+  EXPECT_THAT(Problems("local_sgd { period: 12 outer { kind: OUTER_SLOWMO fragments: 3 } }"),
+              IsEmpty());
+  EXPECT_THAT(Problems(level("fragments: 5")),
+              ElementsAre("hsgd.ladder[0].outer.fragments is 5; allowed are the divisors of the "
+                          "period (12)"));
+  EXPECT_THAT(Problems(level("fragments: 4 delay: 3")),
+              ElementsAre("hsgd.ladder[0].outer.delay is 3; allowed is less than the 3 steps from "
+                          "one average to the next (period / fragments)"));
+  EXPECT_THAT(Problems("local_sgd { period: 12 outer { kind: OUTER_SLOWMO delay: 12 } }"),
+              ElementsAre("local_sgd.outer.delay is 12; allowed is less than the 12 steps from one "
+                          "average to the next (period / fragments)"));
+  EXPECT_THAT(Problems(level("fragments: -1 delay: -1 alpha: 1")), SizeIs(3));
+}
+
+TEST(StrategyTest, StreamedOuterStepsAreAlone) {
+  const std::string streamed = "outer { kind: OUTER_NESTEROV fragments: 2 } ";
+  const std::string rest = ": leave these out, or give one level of fp32 without shards";
+  const std::string keys = "hsgd.ladder[0].outer has fragments, delay or alpha, but ";
+  for (const char* const format : {"int8", "fp8", "fp16", "bf16"}) {
+    const std::string given =
+        absl::StrCat("format: WIRE_FORMAT_", absl::AsciiStrToUpper(format), " ");
+    EXPECT_THAT(Problems("hsgd { ladder { period: 8 size: 8 " + given + streamed + "} }"),
+                ElementsAre(absl::StrCat(keys, "the format is ", format, rest)));
+    EXPECT_THAT(Problems("local_sgd { period: 8 " + given + streamed + "}"),
+                ElementsAre(absl::StrCat(
+                    "local_sgd.outer has fragments, delay or alpha, but the format is ", format,
+                    ": leave these out, or give fp32 without shards")));
+  }
+  EXPECT_THAT(Problems("hsgd { ladder { period: 2 size: 2 " + streamed +
+                       "} ladder { period: 8 size: 8 } }"),
+              ElementsAre(keys + "the ladder has several levels" + rest));
+  const std::string sound = "hsgd { ladder { period: 8 size: 8 " + streamed + "} } ";
+  EXPECT_THAT(Problems(sound + "optimizer_state: OPTIMIZER_STATE_AVERAGE"), SizeIs(1));
+  EXPECT_THAT(Problems(sound + "optimizer_state: OPTIMIZER_STATE_LOCAL"), IsEmpty());
+  v1::JobSpec spec = SpecWith(sound);
+  EXPECT_THAT(CheckJobSpec(spec), IsEmpty());
+  spec.set_precision(v1::BF16_FULL);
+  const std::vector<SpecProblem> problems = CheckJobSpec(spec);
+  ASSERT_THAT(problems, SizeIs(1));
+  EXPECT_EQ(problems[0].field, "precision");
+  v1::Hsgd hsgd = spec.strategy().hsgd();
+  EXPECT_THAT(CheckLadder(hsgd.ladder(), 8, 1, "ladder"), IsEmpty());
+  hsgd.mutable_ladder(0)->set_size(4);
+  EXPECT_EQ(CheckLadder(hsgd.ladder(), 8, 2, "ladder").at(0).field, "ladder[0].outer");
 }
 
 TEST(StrategyTest, WarmupIsNotNegative) {

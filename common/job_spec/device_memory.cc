@@ -46,6 +46,12 @@ bool HasQuantizedGradients(const v1::JobSpec& spec) {
          (format == v1::WIRE_FORMAT_INT8 || format == v1::WIRE_FORMAT_FP8);
 }
 
+void NoteOuter(const v1::Outer& outer, LlamaTraining* training) {
+  ++training->outer_levels;
+  const bool is_streamed = outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0;
+  if (is_streamed) training->fragments = std::max(1, outer.fragments());
+}
+
 LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const v1::Llama& llama = spec.model().llama();
   LlamaTraining training;
@@ -64,9 +70,11 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
-    if (level.has_outer()) ++training.outer_levels;
+    if (level.has_outer()) NoteOuter(level.outer(), &training);
   }
-  if (spec.strategy().local_sgd().has_outer()) ++training.outer_levels;
+  if (spec.strategy().local_sgd().has_outer()) {
+    NoteOuter(spec.strategy().local_sgd().outer(), &training);
+  }
   training.quantized_levels = QuantizedLevels(spec, most_ranks);
   training.quantized_gradients = HasQuantizedGradients(spec);
   const bool has_copies = spec.recovery().copy_every_steps() > 0;

@@ -134,6 +134,15 @@ TEST(DeviceMemoryTest, OnlyLevelsWithPeersKeepRoundingErrors) {
               HasSubstr("references, changes and rounding errors of averages: 6,163,712 x 12 B"));
 }
 
+TEST(DeviceMemoryTest, AStreamedAverageNeedsMemoryForAFragment) {
+  v1::JobSpec spec = WithCopies(v1::CUDA);
+  v1::Outer& outer = *spec.mutable_strategy()->mutable_local_sgd()->mutable_outer();
+  spec.mutable_strategy()->mutable_local_sgd()->set_period(8);
+  outer.set_kind(v1::OUTER_NESTEROV);
+  outer.set_fragments(2);
+  EXPECT_THAT(Problem(spec, 1), HasSubstr("an average under way, of a fragment: 3,081,856 x 8 B"));
+}
+
 TEST(DeviceMemoryTest, CopiesOfAShardedModelAreOfTheRanksPart) {
   v1::JobSpec spec = WithCopies(v1::CUDA);
   spec.set_shards(2);

@@ -83,6 +83,8 @@ void FillOuter(v1::Outer* outer) {
   const bool slow = outer->kind() == v1::OUTER_SLOWMO;
   if (outer->learning_rate() == 0) outer->set_learning_rate(slow ? 1 : 0.7);
   if (!outer->has_momentum()) outer->set_momentum(slow ? 0.5 : 0.9);
+  // That of Streaming DiLoCo: without, what ranks learn during the delay would be lost.
+  if (!outer->has_alpha() && outer->delay() > 0) outer->set_alpha(0.5);
 }
 
 void FillOuterSteps(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {

@@ -85,6 +85,13 @@ TEST(FillDefaultsTest, OuterStepsHaveTheDefaultsOfTheirKind) {
   ladder.add_ladder()->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
   FillLadder(ladder.mutable_ladder());
   EXPECT_EQ(ladder.ladder(0).outer().momentum(), 0.9);
+  EXPECT_FALSE(ladder.ladder(0).outer().has_alpha());
+  ladder.mutable_ladder(0)->mutable_outer()->set_delay(3);
+  FillLadder(ladder.mutable_ladder());
+  EXPECT_EQ(ladder.ladder(0).outer().alpha(), 0.5);
+  ladder.mutable_ladder(0)->mutable_outer()->set_alpha(0);
+  FillLadder(ladder.mutable_ladder());
+  EXPECT_EQ(ladder.ladder(0).outer().alpha(), 0) << "as it was given";
 }
 
 v1::Llama Filled(v1::LlamaPreset preset) {

@@ -52,6 +52,15 @@ CASES = {
     "slowmo_above_pairs":
         dict(ladder={2: 2, 8: 8}, warmup=5, group=2, rule="sgd", hidden=ALIGNED,
              outer=dict(kind="slowmo", learning_rate=1.0, momentum=0.5)),
+    # Of the four tensors the first has most values, and is a fragment.
+    "streaming_diloco":
+        dict(ladder={8: 8}, warmup=1, group=1, rule="adamw", hidden=ALIGNED,
+             outer=dict(kind="nesterov", learning_rate=0.7, momentum=0.9,
+                        fragments=2, delay=2, alpha=0.5), cut=((0,), (1, 2, 3))),
+    "overlapped_diloco_pairs":
+        dict(ladder={8: 8}, warmup=5, group=2, rule="sgd", hidden=ALIGNED,
+             outer=dict(kind="nesterov", learning_rate=0.7, momentum=0.9,
+                        fragments=1, delay=5, alpha=0.25), cut=((0, 1, 2, 3),)),
 }
 
 
@@ -91,6 +100,56 @@ class OuterAverager(HierarchicalModelAverager):
                 parameter.copy_(backup)
 
 
+class StreamedAverager:
+    """Streaming DiLoCo as torchft has it (torchft/local_sgd.py, _StreamingDiLoCoFragment):
+    prepare_sync averages the pseudogradients of a fragment, perform_sync steps on them some steps
+    later, and merges the result with the parameters of then. The phase is ours: torchft counts the
+    delay back from the step of perform_sync."""
+
+    def __init__(self, period, warmup, model, outer, cut):
+        self.step = 0
+        self.warmup = warmup
+        self.parameters = list(model.parameters())
+        self.backup = [parameter.detach().clone() for parameter in self.parameters]
+        self.outer = torch.optim.SGD(self.backup, lr=outer["learning_rate"],
+                                     momentum=outer["momentum"], nesterov=True)
+        self.cut = cut
+        self.interval = period // len(cut)
+        self.delay = outer["delay"]
+        self.alpha = outer["alpha"]
+        self.begun = None
+
+    @torch.no_grad()
+    def average_parameters(self, params):  # pylint: disable=unused-argument
+        step, self.step = self.step, self.step + 1
+        if step < self.warmup:
+            for backup, parameter in zip(self.backup, self.parameters):
+                backup.copy_(parameter)
+            return
+        if step % self.interval == 0:
+            self.prepare_sync(self.cut[step // self.interval % len(self.cut)])
+            self.begun = step
+        if self.begun is not None and step == self.begun + self.delay:
+            self.perform_sync()
+
+    def prepare_sync(self, fragment):
+        self.gradients = {}
+        for i in fragment:
+            gradient = self.backup[i] - self.parameters[i]
+            gradient /= dist.get_world_size()
+            dist.all_reduce(gradient)
+            self.gradients[i] = gradient
+
+    def perform_sync(self):
+        for i, backup in enumerate(self.backup):
+            backup.grad = self.gradients.get(i)
+        self.outer.step()
+        for i in self.gradients:
+            local = self.parameters[i].clone()
+            self.parameters[i].copy_(self.backup[i])
+            self.parameters[i].lerp_(local, self.alpha)
+
+
 def documented_program():
     with open(DOCUMENT, encoding="utf-8") as file:
         program = re.search(r"```python\n(.*?)```", file.read(), re.DOTALL).group(1)
@@ -112,7 +171,10 @@ def python_rank(rank, ranks, cases, directory, program):
             optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9, fused=True)
         else:
             optimizer = torch.optim.AdamW(model.parameters(), lr=2e-3, weight_decay=0.01, fused=True)
-        if "outer" in case:
+        if "cut" in case:
+            averager = StreamedAverager(max(case["ladder"]), case["warmup"], model, case["outer"],
+                                        case["cut"])
+        elif "outer" in case:
             averager = OuterAverager(case["ladder"], case["warmup"], model, case["outer"])
         elif isinstance(case["ladder"], dict):
             averager = HierarchicalModelAverager(OrderedDict(case["ladder"]), case["warmup"])
@@ -129,8 +191,10 @@ def outer_of(case):
     if "outer" not in case:
         return ""
     outer = case["outer"]
+    stream = " ".join(f"{key}: {outer[key]}" for key in ("fragments", "delay", "alpha")
+                      if key in outer)
     return (f"outer {{ kind: OUTER_{outer['kind'].upper()} "
-            f"learning_rate: {outer['learning_rate']} momentum: {outer['momentum']} }}")
+            f"learning_rate: {outer['learning_rate']} momentum: {outer['momentum']} {stream} }}")
 
 
 def spec_of(name, case, ranks, directory):

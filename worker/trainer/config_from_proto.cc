@@ -172,6 +172,9 @@ OuterRule ReadOuter(const v1::Outer& proto) {
       proto.kind() == v1::OUTER_SLOWMO ? OuterRule::Kind::kSlowMo : OuterRule::Kind::kNesterov;
   rule.learning_rate = proto.learning_rate();
   rule.momentum = proto.momentum();
+  rule.fragments = std::max(1, proto.fragments());
+  rule.delay = proto.delay();
+  rule.alpha = proto.alpha();
   return rule;
 }
 

@@ -375,7 +375,7 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
         version: 3
         levels { period: 2 groups: [1, 3] }
         levels { guarded_period: 4 groups: 4 format: WIRE_FORMAT_INT8
-                 outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } }
+                 outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 delay: 3 alpha: 0.5 } }
         levels { guarded_period: 8 groups: 4 format: WIRE_FORMAT_FP8 }
         gradient_groups: [3, 1])"));
   EXPECT_EQ(plan.version, 3);
@@ -393,6 +393,9 @@ TEST(PlanFromProtoTest, EveryValueArrives) {
   EXPECT_EQ(plan.levels[1].outer->momentum, 0.5);
   EXPECT_EQ(plan.levels[2].period, 8);
   EXPECT_EQ(plan.levels[2].format, WireFormat::kFp8);
+  EXPECT_EQ(plan.levels[1].outer->fragments, 1) << "the default";
+  EXPECT_EQ(plan.levels[1].outer->delay, 3);
+  EXPECT_EQ(plan.levels[1].outer->alpha, 0.5);
   EXPECT_EQ(plan.gradient_groups, (std::vector<int>{3, 1}));
   EXPECT_FALSE(plan.slipstream.has_value());
 }

@@ -166,7 +166,8 @@ void AddJobLadder(CLI::App& parent, Program& program) {
                        "New levels PERIOD:SIZE or PERIOD:node|rack|all, each with :bf16, "
                        ":fp16, :fp8 or :int8 if wanted, and with an outer "
                        "step :nesterov or :slowmo, such as 2:2,4:4,8:all or "
-                       "500:all:nesterov/0.7/0.9; or synchronous: "
+                       "500:all:nesterov/0.7/0.9 (streamed: "
+                       "500:all:nesterov/0.7/0.9/FRAGMENTS/DELAY/ALPHA); or synchronous: "
                        "none. Default: show the present one");
   auto* wait = verb->add_flag("--wait", flags->wait, "Wait until all ranks have taken it up");
   wait->needs(ladder);

@@ -1,5 +1,6 @@
 #include "cli/view/job/strategy_text.h"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <optional>
@@ -22,8 +23,9 @@ constexpr char kSynchronous[] = "synchronous";
 constexpr char kForm[] =
     "a level is PERIOD:SIZE or PERIOD:node|rack|all, with a format, :bf16, :fp16, :fp8 or :int8, "
     "behind it if need be, such as 8:all:int8, and an outer step, :nesterov or :slowmo, with "
-    "/RATE/MOMENTUM (RATE above 0) if need be, such as 500:all:nesterov/0.7/0.9; \"synchronous\" "
-    "alone stands for none";
+    "/RATE/MOMENTUM (RATE above 0) if need be, such as 500:all:nesterov/0.7/0.9, and "
+    "/FRAGMENTS/DELAY/ALPHA behind these if it is streamed, such as "
+    "500:all:nesterov/0.7/0.9/4/10/0.5; \"synchronous\" alone stands for none";
 
 std::optional<v1::Scope> ScopeNamed(absl::string_view name) {
   for (const v1::Scope scope : {v1::SCOPE_NODE, v1::SCOPE_RACK, v1::SCOPE_ALL}) {
@@ -41,7 +43,7 @@ std::optional<v1::WireFormat> FormatNamed(absl::string_view name) {
   return std::nullopt;
 }
 
-// "nesterov" or "nesterov/0.7/0.9".
+// "nesterov", "nesterov/0.7/0.9" or "nesterov/0.7/0.9/4/10/0.5".
 std::optional<v1::Outer> ParseOuter(absl::string_view text) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, '/');
   v1::Outer outer;
@@ -53,12 +55,23 @@ std::optional<v1::Outer> ParseOuter(absl::string_view text) {
   double rate = 0;
   double momentum = 0;
   // A rate of 0 would stand for the default.
-  if (parts.size() != 3 || !absl::SimpleAtod(parts[1], &rate) || !(rate > 0) ||
-      !absl::SimpleAtod(parts[2], &momentum)) {
+  if ((parts.size() != 3 && parts.size() != 6) || !absl::SimpleAtod(parts[1], &rate) ||
+      !(rate > 0) || !absl::SimpleAtod(parts[2], &momentum)) {
     return std::nullopt;
   }
   outer.set_learning_rate(rate);
   outer.set_momentum(momentum);
+  if (parts.size() == 3) return outer;
+  int32_t fragments = 0;
+  int64_t delay = 0;
+  double alpha = 0;
+  if (!absl::SimpleAtoi(parts[3], &fragments) || !absl::SimpleAtoi(parts[4], &delay) ||
+      !absl::SimpleAtod(parts[5], &alpha)) {
+    return std::nullopt;
+  }
+  outer.set_fragments(fragments);
+  outer.set_delay(delay);
+  outer.set_alpha(alpha);
   return outer;
 }
 
@@ -104,7 +117,12 @@ std::string OuterText(const v1::Outer& outer) {
   const std::string kind = EnumName(*v1::OuterKind_descriptor(), outer.kind());
   // Without: the controller's defaults.
   if (outer.learning_rate() == 0) return kind;
-  return absl::StrCat(kind, "/", outer.learning_rate(), "/", outer.momentum());
+  std::string text = absl::StrCat(kind, "/", outer.learning_rate(), "/", outer.momentum());
+  if (outer.fragments() > 1 || outer.delay() > 0 || outer.alpha() > 0) {
+    absl::StrAppend(&text, "/", std::max(1, outer.fragments()), "/", outer.delay(), "/",
+                    outer.alpha());
+  }
+  return text;
 }
 
 std::string LevelText(const v1::LadderLevel& level) {

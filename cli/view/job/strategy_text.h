@@ -3,7 +3,8 @@
 //
 // A ladder is one line: "2:2,4:4,8:all:int8" averages over 2 ranks every 2 steps, over 4 every 4,
 // and over all every 8, the last one in int8; "500:all:nesterov/0.7/0.9" ends in an outer step with
-// this learning rate and momentum. A ladder without levels is "synchronous": all gradients are
+// this learning rate and momentum, "500:all:nesterov/0.7/0.9/4/10/0.5" in one of 4 fragments with a
+// delay of 10 steps and alpha 0.5. A ladder without levels is "synchronous": all gradients are
 // averaged at each step. Slipstream (docs/slipstream.md) has modes, windows and
 // figures of its rounds.
 #ifndef CLI_VIEW_JOB_STRATEGY_TEXT_H_

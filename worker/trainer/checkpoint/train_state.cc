@@ -287,6 +287,17 @@ std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTe
   return state;
 }
 
+void ReplaceParameters(const std::vector<NamedTensor>& parameters,
+                       const std::vector<at::Tensor>& common, std::vector<StateTensor>* state) {
+  for (size_t i = 0; i < common.size(); ++i) {
+    const void* const parameter = parameters[i].tensor.const_data_ptr();
+    for (StateTensor& one : *state) {
+      const bool is_of_model = absl::StartsWith(one.name, "model/");
+      if (is_of_model && one.tensor.const_data_ptr() == parameter) one.tensor = common[i];
+    }
+  }
+}
+
 absl::Status RestoreState(StateReader& reader, const TrainerConfig& config,
                           const ModelTensors& model, const Optimizer& optimizer,
                           Attachments* attachments) {
@@ -360,15 +371,21 @@ absl::Status RestoreStrategyState(StateReader& reader, const TrainerConfig& conf
     return absl::OkStatus();
   }
   std::vector<ReadTarget> targets;
+  std::vector<at::Tensor> kept;  // Of each target.
   for (const NamedTensor& one : state) {
     const std::string name = OwnName(one.name, config.rank());
     const ManifestTensor* const stored = reader.files().Find(name);
     // Of another arrangement of as many positions it has another size.
     if (stored != nullptr && stored->shape == one.tensor.sizes().vec()) {
-      targets.push_back({name, one.tensor});
+      targets.push_back({name, one.tensor.contiguous()});
+      kept.push_back(one.tensor);
     }
   }
-  return reader.Read(targets);
+  PACELINE_RETURN_IF_ERROR(reader.Read(targets));
+  for (size_t i = 0; i < kept.size(); ++i) {
+    if (!kept[i].is_contiguous()) kept[i].copy_(targets[i].tensor);
+  }
+  return absl::OkStatus();
 }
 
 absl::Status RestoreMomentum(StateReader& reader, const std::vector<NamedTensor>& momentum) {

@@ -13,13 +13,14 @@
 //   averager/level<i>/<residual>    own: what quantised averages have still to send
 //   averager/level<i>/momentum      own: of the outer steps of a level below the last
 //   averager/momentum/<parameter>   of the last level's outer steps: equal on all ranks
+//   averager/own/<parameter>        own: with a streamed outer step, the rank's parameters;
+//                                   model/<parameter> is then the point that all have in common
 //   slipstream/progress             own: slipstream_loop.h
 //   rng/<device>                    own: the state of the random numbers
 //   attached/<scope>/schema         own: what the tensors of this scope are (loop/attachments.h);
 //                                   equal state need not have an equal schema
 //   attached/<scope>/<i>            the tensors: equal for `shared` with ddp, otherwise own; what
-//   is
-//                                   attached has the optimizer's state
+//                                   is attached has the optimizer's state
 //
 // "Own" tensors differ by rank: rank 0's has the plain name, rank r's the prefix "rank<r>/". Other
 // tensors are cut into parts, one per rank (core/state_partition.h). Learning rate and averaging
@@ -94,6 +95,11 @@ struct StateTensor {
 std::vector<StateTensor> CollectState(const TrainerConfig& config, const ModelTensors& model,
                                       const Optimizer& optimizer, const Attachments* attachments,
                                       bool one_optimizer = false);
+
+// Puts `common`, one for each of `parameters` or none at all, in their place in `state`, under all
+// of their names.
+void ReplaceParameters(const std::vector<NamedTensor>& parameters,
+                       const std::vector<at::Tensor>& common, std::vector<StateTensor>* state);
 
 // A rank's part of a checkpoint.
 struct StatePart {

@@ -25,6 +25,17 @@ absl::string_view WithoutPosition(absl::string_view what) {
   return absl::StartsWith(what, "[/") && end != what.npos ? what.substr(end + 2) : what;
 }
 
+// Throws if a collective that looks finished on the device is not. `Parts`: Group::Parts.
+template <typename Parts>
+void ThrowIfBrokenOff(c10d::Work& work, const Parts& parts) {
+  // Also checks the communicator and keeps its error.
+  const bool completed = work.isCompleted();
+  if (work.exception() != nullptr) std::rethrow_exception(work.exception());
+  // `aborted` is set before a collective is broken off.
+  const bool aborted = parts.aborted || parts.backend->getError() != c10d::ErrorType::SUCCESS;
+  if (aborted || !completed) throw std::runtime_error("it was broken off");
+}
+
 }  // namespace
 
 CollectiveError::CollectiveError(absl::string_view collective, absl::string_view what)
@@ -53,13 +64,26 @@ void Group::SumOnDevice(at::Tensor tensor, const std::function<void()>& wait) {
     const c10::intrusive_ptr<c10d::Work> work = parts_->group->allreduce(tensors);
     work->wait();  // Only the stream waits.
     wait();
-    // Also checks the communicator and keeps its error.
-    const bool completed = work->isCompleted();
-    if (work->exception() != nullptr) std::rethrow_exception(work->exception());
-    // `aborted` is set before a collective is broken off.
-    const bool aborted = parts_->aborted || parts_->backend->getError() != c10d::ErrorType::SUCCESS;
-    if (aborted || !completed) throw std::runtime_error("it was broken off");
+    ThrowIfBrokenOff(*work, *parts_);
   });
+}
+
+std::function<void()> Group::BeginSum(at::Tensor tensor) {
+  if (size() == 1) return [] {};
+  c10::intrusive_ptr<c10d::Work> work;
+  Collective("sum over the ranks", [&] {
+    std::vector<at::Tensor> tensors{tensor};
+    work = parts_->group->allreduce(tensors);
+  });
+  return [this, tensor, work] {
+    Collective("sum over the ranks", [&] {
+      work->wait();
+      if (tensor.is_cpu()) return;
+      // Only the stream waits: until the device has the sum, one that was broken off looks whole.
+      tensor.narrow(0, 0, 1).cpu();
+      ThrowIfBrokenOff(*work, *parts_);
+    });
+  };
 }
 
 void Group::SumFew(at::Tensor tensor) {

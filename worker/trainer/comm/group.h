@@ -70,6 +70,11 @@ class Group {
   // member cannot answer.
   void SumOnDevice(at::Tensor tensor, const std::function<void()>& wait);
 
+  // Begins a sum that goes on by itself; `tensor` may not be used meanwhile. The function that it
+  // returns waits until the sum is ready, and throws if it failed; call it at most once, while the
+  // group lives. A sum that nobody waits for ends with its group.
+  std::function<void()> BeginSum(at::Tensor tensor);
+
   // Sums a few numbers [n] on the host through the first member: two messages per other member,
   // where Sum's ring needs up to twice the members. All get the same bits.
   void SumFew(at::Tensor tensor);
@@ -114,6 +119,9 @@ class Group {
 // Begin of the use of a group for copies of states (Groups::Make); the sender's rank follows.
 inline constexpr char kCopyUse[] = "copies-of-";
 
+// Use of a group for averages that go on beside the training.
+inline constexpr char kStreamUse[] = "stream";
+
 // Makes this rank's groups. A group lives as long as somebody holds it; all() lives as long as
 // this.
 //
@@ -135,11 +143,12 @@ class Groups {
 
   // Makes a group of `ranks` (ascending, including this one) for `use` ("gradients", "parameters",
   // ...; a "word" is on the host); returns all() if these are all ranks. One whose use begins with
-  // kCopyUse is on the host, and for a thread of its own: it is never all(). Each member must call
-  // it once with the same plan version (for copies: number of the connection): use and version name
-  // the rendezvous, so that nobody meets a member that still tries an earlier one. Blocks until all
-  // have met, at most for the startup timeout. A member that drops the group before the others are
-  // connected makes them fail.
+  // kCopyUse is on the host, and for a thread of its own: it is never all(); nor is one for
+  // kStreamUse, which uses little of the device. Each member must call it once with the same plan
+  // version (for copies: number of the connection): use and version name the rendezvous, so that
+  // nobody meets a member that still tries an earlier one. Blocks until all have met, at most for
+  // the startup timeout. A member that drops the group before the others are connected makes them
+  // fail.
   std::shared_ptr<Group> Make(const std::vector<int>& ranks, const std::string& use,
                               int64_t version);
 

@@ -215,11 +215,13 @@ Group& Groups::all() { return *parts_->all; }
 std::shared_ptr<Group> Groups::Make(const std::vector<int>& ranks, const std::string& use,
                                     int64_t version) {
   const bool is_for_copies = absl::StartsWith(use, kCopyUse);
-  if (ranks == parts_->all->ranks() && !is_for_copies) return parts_->all;
+  const bool streams = use == kStreamUse;
+  if (ranks == parts_->all->ranks() && !is_for_copies && !streams) return parts_->all;
   const std::string name = absl::StrCat(use, "/", RanksText(ranks), "/", version);
   Membership how;
   how.high_priority = use == "gradients";
   how.on_host = use == "word" || is_for_copies;
+  how.few_channels = streams;
   std::shared_ptr<Group> group(new Group(ranks, parts_->Connect(ranks, name, how)));
   group->parts_->for_copies = is_for_copies;
   parts_->Keep(group);

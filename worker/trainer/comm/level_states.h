@@ -22,9 +22,18 @@
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/comm/quantized_mean.h"
 #include "worker/trainer/core/rendezvous.h"
+#include "worker/trainer/core/stream_rendezvous.h"
 #include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
+
+// How far a streamed level is with its averages (comm/streamed_average.h).
+struct StreamMemory {
+  StreamPosition position;
+  // What this rank has given to the average that it waits for: the fragment's values, divided by
+  // the number of ranks, and its riders; float. Undefined: it waits for none.
+  at::Tensor sent;
+};
 
 // The state of a level that sends a shorter format than fp32 or makes outer steps; undefined
 // tensors for others.
@@ -35,6 +44,7 @@ struct LevelMemory {
   // The residuals before an exchange that was cut off.
   std::optional<QuantizedMean::Residuals> before;
   at::Tensor momentum;  // Of the outer step.
+  StreamMemory stream;
 };
 
 class LevelStates {

@@ -4,6 +4,7 @@
 #include <ATen/ops/_foreach_copy.h>
 #include <ATen/ops/_foreach_norm.h>
 #include <ATen/ops/_foreach_sub.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/linalg_vector_norm.h>
 #include <ATen/ops/stack.h>
@@ -77,6 +78,32 @@ at::Tensor ModelAverager::Flat() {
   at::_foreach_copy_(views, parameters_);
   AddCompensation(views);
   return buffer_.narrow(0, 0, values_).to(at::kFloat);
+}
+
+at::Tensor ModelAverager::Part(size_t first, size_t end) const {
+  const at::NoGradGuard no_grad;
+  std::vector<at::Tensor> flat{at::empty({0}, parameters_.front().options().dtype(at::kFloat))};
+  for (size_t i = first; i < end; ++i) {
+    flat.push_back(parameters_[i].reshape({-1}).to(at::kFloat));
+  }
+  return at::cat(flat);
+}
+
+void ModelAverager::SetPart(size_t first, size_t end, const at::Tensor& values) const {
+  const at::NoGradGuard no_grad;
+  int64_t offset = 0;
+  for (size_t i = first; i < end; ++i) {
+    const at::Tensor& parameter = parameters_[i];
+    const int64_t count = parameter.numel();
+    parameter.copy_(values.narrow(0, offset, count).view(parameter.sizes()));
+    offset += count;
+  }
+}
+
+std::vector<int64_t> ModelAverager::sizes() const {
+  std::vector<int64_t> sizes;
+  for (const at::Tensor& parameter : parameters_) sizes.push_back(parameter.numel());
+  return sizes;
 }
 
 std::vector<at::Tensor> ModelAverager::Views(size_t count) const {

@@ -17,6 +17,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <cstddef>
 #include <cstdint>
 #include <functional>
 #include <vector>
@@ -59,6 +60,13 @@ class ModelAverager {
 
   // Whether weights are shorter than float, so that they hold a mean only nearly.
   bool rounds() const { return rounds_; }
+
+  // The parameters from `first` to before `end` as one float vector, a copy, and back. Without
+  // compensation.
+  at::Tensor Part(size_t first, size_t end) const;
+  void SetPart(size_t first, size_t end, const at::Tensor& values) const;
+  // Number of values of each parameter.
+  std::vector<int64_t> sizes() const;
 
   // The result of the latest mean: weights, after its outer step, then state, as one vector,
   // float or wider. Undefined before the first mean; valid until the next call of Average.

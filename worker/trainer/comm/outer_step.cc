@@ -37,15 +37,28 @@ void OuterStep::SetMomentum(const at::Tensor& momentum) {
 void OuterStep::Step(const at::Tensor& mean) {
   const at::NoGradGuard no_grad;
   latest_momentum_ = at::empty_like(momentum_);
-  const int64_t values = point_.numel();
-  for (int64_t first = 0; first < values; first += kValuesAtOnce) {
-    const int64_t count = std::min(kValuesAtOnce, values - first);
-    const at::Tensor point = point_.narrow(0, first, count);
-    at::Tensor result = mean.narrow(0, first, count);
-    at::Tensor momentum = latest_momentum_.narrow(0, first, count);
+  StepValues(0, mean, latest_momentum_);
+}
+
+void OuterStep::StepPart(int64_t first, const at::Tensor& mean) {
+  const at::NoGradGuard no_grad;
+  const at::Tensor momentum = at::empty_like(mean);
+  StepValues(first, mean, momentum);
+  point_.narrow(0, first, mean.numel()).copy_(mean);
+  momentum_.narrow(0, first, mean.numel()).copy_(momentum);
+}
+
+void OuterStep::StepValues(int64_t first, const at::Tensor& mean,
+                           const at::Tensor& momentum) const {
+  const int64_t values = mean.numel();
+  for (int64_t done = 0; done < values; done += kValuesAtOnce) {
+    const int64_t count = std::min(kValuesAtOnce, values - done);
+    const at::Tensor point = point_.narrow(0, first + done, count);
+    at::Tensor result = mean.narrow(0, done, count);
+    at::Tensor after = momentum.narrow(0, done, count);
     at::Tensor difference = at::sub(point, result);
-    momentum.copy_(momentum_.narrow(0, first, count)).mul_(factors_.momentum).add_(difference);
-    difference.mul_(factors_.difference).add_(at::mul(momentum, factors_.step));
+    after.copy_(momentum_.narrow(0, first + done, count)).mul_(factors_.momentum).add_(difference);
+    difference.mul_(factors_.difference).add_(at::mul(after, factors_.step));
     at::sub_out(result, point, difference);
   }
 }

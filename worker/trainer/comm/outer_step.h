@@ -43,10 +43,17 @@ class OuterStep {
   void Step(const at::Tensor& mean);
   // Makes the momentum of the latest Step this object's.
   void Accept();
+  // The same for the values from `first` on alone, of which `mean` is; sets their point and
+  // momentum at once. The point's number stays.
+  void StepPart(int64_t first, const at::Tensor& mean);
   // The momentum after the latest Step, accepted or not; undefined before.
   const at::Tensor& latest_momentum() const { return latest_momentum_; }
 
  private:
+  // Replaces `mean`, of the values from `first` on, by their point after the step, and sets
+  // `momentum`, of as many values, to theirs.
+  void StepValues(int64_t first, const at::Tensor& mean, const at::Tensor& momentum) const;
+
   const OuterFactors factors_;
   at::Tensor point_;
   int64_t point_number_ = 1;

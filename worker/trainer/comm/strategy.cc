@@ -20,115 +20,20 @@
 #include "worker/trainer/comm/plan_progress.h"
 #include "worker/trainer/comm/quantized_gradients.h"
 #include "worker/trainer/comm/quantized_mean.h"
+#include "worker/trainer/comm/step_riders.h"
 #include "worker/trainer/comm/step_word.h"
+#include "worker/trainer/comm/strategy_parts.h"
+#include "worker/trainer/comm/streamed_average.h"
 #include "worker/trainer/comm/training_plan.h"
 #include "worker/trainer/core/averaging_schedule.h"
 
 namespace paceline {
 namespace {
 
-// Values summed along with a mean over all ranks.
-enum Rider { kReady, kLoss, kLosses, kRiders };
-
-// Without levels all ranks are equal after each step. This is how often they look for a new plan.
-constexpr int64_t kStepsPerLook = 8;
-
-AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& strategy) {
-  AveragingSchedule schedule;
-  schedule.kind = strategy.kind == StrategyConfig::Kind::kLocalSgd
-                      ? AveragingSchedule::Kind::kPeriodic
-                      : AveragingSchedule::Kind::kHierarchical;
-  for (const PlanLevel& level : plan.levels) schedule.periods.push_back(level.period);
-  schedule.warmup_steps = strategy.warmup_steps;
-  return schedule;
-}
+// Whether each rank has parameters of its own, beside those that all have in common.
+bool HasOwn(const StreamedAverage* stream) { return stream != nullptr && !stream->makes_equal(); }
 
 }  // namespace
-
-struct Strategy::Parts {
-  Parts(Groups& groups, const TrainerConfig& config, StrategyStart start,
-        const std::vector<NamedTensor>& parameters, std::function<std::vector<at::Tensor>()> state,
-        Control& control);
-
-  bool ddp() const { return config.strategy.kind == StrategyConfig::Kind::kDdp; }
-  bool has_levels() const { return !active->plan.levels.empty(); }
-  // Whether gradients are averaged over all ranks.
-  bool IsSynchronous(int64_t step) const {
-    return !has_levels() || step < config.strategy.warmup_steps;
-  }
-
-  // Those with which this rank averages when all replicas do.
-  Group& all() { return active->shards.has_value() ? *active->shards->lane : groups.all(); }
-  int replicas() const { return config.member.lanes().ReplicasIn(config.member.world_size); }
-  // All ranks of the replicas in which `group` is this rank's lane.
-  RankRange RangeOf(const Group& group) const {
-    const Lanes lanes = config.member.lanes();
-    return {lanes.RankOf(lanes.ReplicaOf(group.ranks().front()), 0), group.size() * lanes.shards};
-  }
-
-  // Null when this rank averages with nobody.
-  Group* GradientGroup(int64_t step) {
-    if (step < alone_below) return nullptr;
-    return IsSynchronous(step) ? &all() : active->gradients.get();
-  }
-  // With shards: the ranks that must all be prepared for a step.
-  Group& WordGroup(int64_t step) {
-    const ShardGroups& shards = *active->shards;
-    if (IsSynchronous(step) && step >= alone_below) return *shards.all_word;
-    return step < alone_below ? *shards.replica_word : *shards.gradients_word;
-  }
-  std::optional<int> LevelAt(int64_t step) const {
-    return step < alone_below ? std::nullopt : schedule.LevelAt(step);
-  }
-  bool IsBoundary(int64_t step) const {
-    if (step < alone_below || ddp()) return false;
-    return has_levels() ? schedule.IsBoundary(step) : step % kStepsPerLook == 0;
-  }
-  std::vector<at::Tensor> AveragedState() const;
-  // Averages over the group of `level`, or over all ranks.
-  void Average(std::optional<int> level, at::Tensor riders);
-  // With shards, in the exchange of `word`'s ranks: says that this rank has its result, and sums
-  // `riders` (if defined) over them. When it returns, all have theirs.
-  void GiveExchangeWord(Group& word, const at::Tensor& riders);
-  // The momentum of the last level, over all ranks.
-  void AverageMomentum();
-  bool AllPrepared(const BuiltPlan& next);
-  void TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step);
-  void Count(bool gradients, int group_size, int64_t bytes);
-
-  Groups& groups;
-  const TrainerConfig& config;
-  const std::function<std::vector<at::Tensor>()> state;
-  const int64_t alone_below;
-  const int64_t first_step;
-  const std::vector<NamedTensor> parameters;
-  std::shared_ptr<const BuiltPlan> active;  // Declared before those that use its groups.
-  const std::unique_ptr<QuantizedGradients> quantized_gradients;  // Null: they travel otherwise.
-  GradientMean gradients;
-  ModelAverager averager;
-  at::Tensor riders;
-
-  AveragingSchedule schedule;
-  // Of the active plan. Also set when all ranks are equal: when it is taken up, and at the end of
-  // the warm-up.
-  LevelStates levels;
-  bool synchronous = true;  // IsSynchronous() of the latest step.
-  // The next step begins with a mean over all ranks: groups are new, or the plan no longer has
-  // levels, so that nothing else would make ranks equal.
-  bool regroups = false;
-  bool all_equal = true;  // At the moment.
-  int64_t steps_done = 0;
-  int64_t mean_step = -1;                                // StrategyMemory::mean_step
-  int mean_outer = -1;                                   // StrategyMemory::mean_outer
-  bool gradients_due = false;                            // In the current backward pass.
-  int64_t bytes = 0;                                     // Sent in the current step.
-  std::map<std::pair<int, bool>, LevelFigures> figures;  // By size and whether of gradients.
-
-  PlanProgress progress;
-  const std::function<void()> on_prepared;  // As in StrategyStart.
-  const std::function<void()> on_applied;
-  PlanBuilder builder;  // Last, since its thread uses the others.
-};
 
 Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, StrategyStart start,
                        const std::vector<NamedTensor>& parameters_in,
@@ -146,8 +51,6 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
                 std::move(start.memory.gradient_order), std::move(start.on_gradient_group),
                 quantized_gradients.get()),
       averager(TensorsOf(parameters), std::move(start.compensation)),
-      riders(
-          at::zeros({kRiders}, at::dtype(at::kFloat).device(parameters.front().tensor.device()))),
       levels(groups, averager),
       progress(control_in),
       on_prepared(std::move(start.on_prepared)),
@@ -178,6 +81,10 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
     levels.ResumeMomentum(start.memory.levels);
   } else {
     levels.Resume(start.memory.levels);
+    catches_up = stream != nullptr;
+    if (catches_up && !start.memory.levels.empty()) {
+      stream->Resume(start.memory.levels.back().stream);
+    }
   }
   if (start.memory.equal.size == 0) return;
   levels.SetReferences(start.memory.equal, std::nullopt);
@@ -231,25 +138,61 @@ void Strategy::Parts::AverageMomentum() {
   bytes += AllReduceBytes(static_cast<int64_t>(mean.nbytes()), all().size());
 }
 
-// All ranks' newest versions are equal if this rank's is their mean and the variance is 0.
-bool Strategy::Parts::AllPrepared(const BuiltPlan& next) {
-  const auto version = static_cast<double>(next.plan.version);
-  at::Tensor sums = at::zeros({2}, riders.options().dtype(at::kDouble));
-  sums[0].fill_(version);
-  sums[1].fill_(version * version);
-  groups.all().Sum(sums);
-  const at::Tensor read = sums.cpu();
-  const double* const sum = read.const_data_ptr<double>();
-  return sum[0] == version * config.member.world_size &&
-         sum[1] == version * version * config.member.world_size;
+void Strategy::Parts::AfterStreamedStep(int64_t step, const at::Tensor& loss,
+                                        const std::shared_ptr<const BuiltPlan>& next,
+                                        const std::function<void()>& on_average,
+                                        StepExchange* result) {
+  if (stream->IsToBegin(step)) {
+    on_average();
+    const int64_t sent = stream->Begin(step, MakeRiders(next != nullptr, loss, device()));
+    Count(/*gradients=*/false, all().size(), sent);
+    bytes += sent;
+  }
+  if (!stream->IsDue(step)) return;
+  on_average();
+  const at::Tensor sums = stream->TakeUp();
+  all_equal = stream->makes_equal();
+  result->takes_average_up = true;
+  result->group_size = all().size();
+  if (!sums.defined()) return;
+  if (HasLosses(sums)) result->mean_loss = MeanLossOf(sums);
+  TakeUpIfReady(next, sums, step + 1);
+  result->takes_average_up = !regroups;  // A new plan has another point.
+}
+
+void Strategy::Parts::CatchUp(int64_t step) {
+  if (!std::exchange(catches_up, false)) return;
+  stream->SendAgain();
+  if (!IsStreamed(step - 1)) return;
+  const std::function<void()> ignored = [] {};
+  StepExchange unseen;
+  // A new plan waits: it would change the step that has begun.
+  AfterStreamedStep(step - 1, at::Tensor(), nullptr, ignored, &unseen);
+}
+
+// A rank that is not ready skips the exchange of versions, so either all make it or none does.
+void Strategy::Parts::TakeUpIfReady(const std::shared_ptr<const BuiltPlan>& next,
+                                    const at::Tensor& sums, int64_t first_step) {
+  if (next != nullptr && AllReady(sums, config.member.world_size) &&
+      HaveAll(groups.all(), next->plan.version, device())) {
+    TakeUp(next, first_step);
+  }
 }
 
 void Strategy::Parts::TakeUp(std::shared_ptr<const BuiltPlan> next, int64_t first_step) {
   const std::shared_ptr<const BuiltPlan> last = std::exchange(active, std::move(next));
+  const bool leaves_stream = std::exchange(stream, nullptr) != nullptr;
   levels.Begin(*active);
+  if (paceline::IsStreamed(active->plan) && replicas() > 1) {
+    stream = std::make_unique<StreamedAverage>(
+        StreamedAverage::Parts{*active->levels.front(), averager, *levels.outer(0)},
+        StreamScheduleOf(active->plan, config.strategy), active->plan.levels.front().outer->alpha,
+        first_step);
+  }
   mean_outer = -1;
   schedule = ScheduleOf(active->plan, config.strategy);
-  regroups = last != nullptr && !last->plan.levels.empty() && !has_levels();
+  // The ranks of a streamed level are not equal.
+  regroups = last != nullptr && !last->plan.levels.empty() && (leaves_stream || !has_levels());
   gradients.SetGroup(GradientGroup(first_step));
   builder.SetActive(active);
   PACELINE_LOG(INFO) << "plan version=" << active->plan.version << " step=" << first_step
@@ -281,6 +224,7 @@ void Strategy::BeginForward(int64_t step, bool last) {
     parts.all_equal = true;
     parts.regroups = false;
   }
+  parts.CatchUp(step);
   if (std::exchange(parts.synchronous, parts.IsSynchronous(step)) && !parts.synchronous) {
     parts.levels.SetReferences(parts.RangeOf(parts.all()), std::nullopt);
   }
@@ -322,20 +266,18 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
   if (parts.gradients.group() != nullptr) {
     result.gradient_group_size = parts.gradients.group()->size();
   }
+  if (parts.IsStreamed(step)) {
+    parts.AfterStreamedStep(step, loss, parts.NewerPlan(), on_average, &result);
+    result.all_equal = parts.all_equal;
+    result.bytes = std::exchange(parts.bytes, 0);
+    return result;
+  }
   const bool boundary = parts.IsBoundary(step);
   std::shared_ptr<const BuiltPlan> next;
   at::Tensor riders;
   if (boundary) {
-    next = parts.builder.newest();
-    if (next != nullptr && next->plan.version <= parts.active->plan.version) next = nullptr;
-    const at::NoGradGuard no_grad;
-    riders = parts.riders;
-    riders.zero_();
-    if (next != nullptr) riders[kReady].fill_(1);
-    if (loss.defined()) {
-      riders[kLoss].copy_(loss.detach());
-      riders[kLosses].fill_(1);
-    }
+    next = parts.NewerPlan();
+    riders = MakeRiders(next != nullptr, loss, parts.device());
   }
   if (const std::optional<int> level = parts.LevelAt(step)) {
     Group& group = *parts.active->levels[static_cast<size_t>(*level)];
@@ -353,15 +295,8 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
     parts.bytes +=
         AllReduceBytes(static_cast<int64_t>(riders.nbytes()), parts.config.member.world_size);
   }
-  if (boundary && loss.defined()) {
-    result.mean_loss = riders[kLoss].div(riders[kLosses]).to(at::kFloat);
-  }
-  // A rank that is not ready skips this exchange, so either all make it or none does.
-  if (boundary && next != nullptr &&
-      riders[kReady].item<double>() == static_cast<double>(parts.config.member.world_size) &&
-      parts.AllPrepared(*next)) {
-    parts.TakeUp(std::move(next), step + 1);
-  }
+  if (boundary && loss.defined()) result.mean_loss = MeanLossOf(riders);
+  if (boundary) parts.TakeUpIfReady(next, riders, step + 1);
   result.all_equal = parts.all_equal;
   result.bytes = std::exchange(parts.bytes, 0);
   return result;
@@ -369,7 +304,9 @@ StepExchange Strategy::AfterStep(int64_t step, const at::Tensor& loss,
 
 void Strategy::AverageAll() {
   Parts& parts = *parts_;
+  parts.CatchUp(parts.steps_done);
   if (parts.all_equal) return;
+  if (parts.stream != nullptr) parts.stream->Drop();
   parts.Average(std::nullopt, at::Tensor());
   parts.all_equal = true;
 }
@@ -393,6 +330,7 @@ RankRange Strategy::GradientGroupAt(int64_t step) const {
 }
 
 RankRange Strategy::ExchangeAt(int64_t step) const {
+  if (parts_->IsStreamed(step)) return {};
   const std::optional<int> level = parts_->LevelAt(step);
   if (level.has_value()) {
     const Group& group = *parts_->active->levels[static_cast<size_t>(*level)];
@@ -403,6 +341,12 @@ RankRange Strategy::ExchangeAt(int64_t step) const {
 
 bool Strategy::is_regrouping() const { return parts_->regroups; }
 
+bool Strategy::changes_first() const { return parts_->regroups || parts_->catches_up; }
+
+bool Strategy::is_averaging() const {
+  return parts_->stream != nullptr && parts_->stream->Memory().position.is_waiting();
+}
+
 StrategyMemory Strategy::Memory() const {
   StrategyMemory memory;
   memory.gradient_order = parts_->gradients.order();
@@ -411,6 +355,7 @@ StrategyMemory Strategy::Memory() const {
   memory.mean = parts_->averager.latest();
   memory.mean_step = parts_->mean_step;
   memory.levels = parts_->levels.Memory();
+  if (parts_->stream != nullptr) memory.levels.back().stream = parts_->stream->Memory();
   if (parts_->quantized_gradients != nullptr) {
     memory.gradient_rest = parts_->quantized_gradients->rest_if_sent();
     memory.gradient_rest_before = parts_->quantized_gradients->rest_if_repeated();
@@ -428,7 +373,25 @@ std::vector<NamedTensor> Strategy::State() const {
   if (parts_->quantized_gradients != nullptr) {
     own.push_back({"averager/gradient_rest", parts_->quantized_gradients->rest()});
   }
+  if (!HasOwn(parts_->stream.get())) return own;
+  for (const NamedTensor& one : parts_->parameters) {
+    own.push_back({absl::StrCat("averager/own/", one.name), one.tensor.detach()});
+  }
   return own;
+}
+
+std::vector<at::Tensor> Strategy::CommonParameters() const {
+  std::vector<at::Tensor> common;
+  if (!HasOwn(parts_->stream.get()) || parts_->all_equal) return common;
+  const at::Tensor& point = parts_->levels.last_outer()->point();
+  int64_t first = 0;
+  for (const NamedTensor& one : parts_->parameters) {
+    const int64_t values = one.tensor.numel();
+    const at::Tensor part = point.narrow(0, first, values).view(one.tensor.sizes());
+    common.push_back(part.to(one.tensor.scalar_type()));
+    first += values;
+  }
+  return common;
 }
 
 std::vector<NamedTensor> Strategy::OuterMomentum() const {

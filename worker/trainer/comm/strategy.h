@@ -4,7 +4,8 @@
 //
 // A new plan's communicators are built in the background, beside those in use. At each step
 // divisible by the top level's period (also in the warm-up), the regular exchange tells all ranks
-// whether every one of them is ready. If so, all take up the plan at the same step.
+// whether every one of them is ready. If so, all take up the plan at the same step. With a streamed
+// level (streamed_average.h) this goes along with its averages.
 //
 // Thread-compatible, except Prepare. Torch's exceptions pass through; a failed collective is a
 // CollectiveError.
@@ -35,12 +36,14 @@ namespace paceline {
 
 // Facts about the exchange after one step.
 struct StepExchange {
-  int group_size = 0;           // Ranks over which parameters were averaged; 0: none.
-  bool all_equal = false;       // All ranks have the same parameters now.
+  int group_size = 0;      // Ranks over which parameters were averaged; 0: none.
+  bool all_equal = false;  // All ranks have the same parameters now.
+  // A streamed average was taken up: none is under way, and the ranks have CommonParameters.
+  bool takes_average_up = false;
   int64_t bytes = 0;            // Sent by this rank in this step, gradients included.
   int gradient_group_size = 1;  // Ranks that shared the step's gradients.
   // Mean of the passed loss over all ranks: a float scalar on the device. Undefined unless all
-  // ranks exchanged something.
+  // ranks exchanged something. With a streamed average, of the step after which that began.
   at::Tensor mean_loss;
 };
 
@@ -118,7 +121,8 @@ class Strategy {
   StepExchange AfterStep(int64_t step, const at::Tensor& loss,
                          const std::function<void()>& on_average);
 
-  // Makes all ranks' parameters equal, unless the last step did. Collective.
+  // Makes all ranks' parameters equal, unless the last step did. Collective. Nothing is made of a
+  // streamed average that is under way.
   void AverageAll();
 
   // Any thread. Ignores a plan whose version is not above all those known. Tells Control when the
@@ -132,6 +136,10 @@ class Strategy {
 
   // Whether the mean over all ranks that must come first is still to be taken.
   bool is_regrouping() const;
+  // Whether the next BeginForward may change parameters.
+  bool changes_first() const;
+  // Whether a streamed average is under way: it is waited for in a later step.
+  bool is_averaging() const;
 
   // For the strategy of the next generation; also valid after a failed exchange.
   StrategyMemory Memory() const;
@@ -139,6 +147,10 @@ class Strategy {
   // This rank's own tensors, by name, that must be saved besides the parameters for training to
   // continue exactly. Valid until the next exchange.
   std::vector<NamedTensor> State() const;
+  // The parameters that all ranks have in common where each has others of its own, which are then
+  // in State: those of a streamed level, in the order of the parameters. Empty otherwise: all ranks
+  // are equal, or must become so first. Valid like State.
+  std::vector<at::Tensor> CommonParameters() const;
   // Likewise the momentum of the last level's outer step, one tensor for each parameter: equal on
   // all ranks, or with shards slices as the parameters are. Empty without.
   std::vector<NamedTensor> OuterMomentum() const;

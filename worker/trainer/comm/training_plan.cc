@@ -16,6 +16,7 @@ namespace paceline {
 namespace {
 
 constexpr char kParameters[] = "parameters";
+constexpr char kStream[] = "stream";  // kStreamUse of group.h.
 constexpr char kGradients[] = "gradients";
 constexpr char kSlipstream[] = "slipstream:";
 
@@ -110,16 +111,42 @@ bool ParseOuter(absl::string_view kind, absl::string_view learning_rate, absl::s
          absl::SimpleAtod(momentum, &rule->momentum);
 }
 
+// Of fragments, delay and alpha.
+bool ParseStream(const absl::string_view* parts, OuterRule* rule) {
+  return absl::SimpleAtoi(parts[0], &rule->fragments) && absl::SimpleAtoi(parts[1], &rule->delay) &&
+         absl::SimpleAtod(parts[2], &rule->alpha);
+}
+
 bool ParseLevel(absl::string_view text, PlanLevel* level) {
   const std::vector<absl::string_view> parts = absl::StrSplit(text, ':');
   int format = 0;
-  if ((parts.size() != 3 && parts.size() != 6) || !absl::SimpleAtoi(parts[0], &level->period) ||
-      !absl::SimpleAtoi(parts[1], &format) || format < 0 ||
-      format > static_cast<int>(WireFormat::kFp8) || !ParseSizes(parts[2], &level->groups)) {
+  if ((parts.size() != 3 && parts.size() != 6 && parts.size() != 9) ||
+      !absl::SimpleAtoi(parts[0], &level->period) || !absl::SimpleAtoi(parts[1], &format) ||
+      format < 0 || format > static_cast<int>(WireFormat::kFp8) ||
+      !ParseSizes(parts[2], &level->groups)) {
     return false;
   }
   level->format = static_cast<WireFormat>(format);
-  return parts.size() == 3 || ParseOuter(parts[3], parts[4], parts[5], &level->outer.emplace());
+  if (parts.size() == 3) return true;
+  OuterRule& outer = level->outer.emplace();
+  return ParseOuter(parts[3], parts[4], parts[5], &outer) &&
+         (parts.size() == 6 || ParseStream(&parts[6], &outer));
+}
+
+// Of a streamed level.
+absl::Status CheckStream(const std::string& which, const PlanLevel& level, bool alone, int shards) {
+  const OuterRule& outer = *level.outer;
+  const auto refused = [&which](const char* why) {
+    return absl::InvalidArgumentError(absl::StrCat(which, ": a streamed outer step ", why));
+  };
+  if (!alone) return refused("is that of a ladder of one level");
+  if (shards > 1) return refused("does not go with shards");
+  if (level.format != WireFormat::kFp32) return refused("sends fp32");
+  if (level.period % outer.fragments != 0 || outer.delay >= level.period / outer.fragments) {
+    return refused(
+        "has a period that its fragments divide, and a delay below the steps of one fragment");
+  }
+  return absl::OkStatus();
 }
 
 absl::Status CheckLevel(const std::string& which, const PlanLevel& level, int world_size) {
@@ -130,7 +157,10 @@ absl::Status CheckLevel(const std::string& which, const PlanLevel& level, int wo
   if (level.outer.has_value() && !IsPossible(*level.outer)) {
     return absl::InvalidArgumentError(absl::StrCat(
         which, ": an outer step with learning rate ", level.outer->learning_rate, " and momentum ",
-        level.outer->momentum, " cannot be: the rate is above 0, the momentum from 0 to below 1"));
+        level.outer->momentum, " in ", level.outer->fragments, " fragments with delay ",
+        level.outer->delay, " and alpha ", level.outer->alpha,
+        " cannot be: the rate is above 0, momentum and alpha from 0 to below 1, fragments 1 and "
+        "more, the delay 0 and more"));
   }
   return CheckGroups(which, level.groups, world_size);
 }
@@ -174,6 +204,10 @@ absl::Status CheckPlan(const TrainingPlan& plan, StrategyConfig::Kind kind, int 
     const absl::Status level =
         CheckLevel(absl::StrCat(name, ", level ", i + 1), plan.levels[i], world_size);
     if (!level.ok()) return level;
+    if (!plan.levels[i].outer.has_value() || !plan.levels[i].outer->is_streamed()) continue;
+    const absl::Status stream = CheckStream(absl::StrCat(name, ", level ", i + 1), plan.levels[i],
+                                            /*alone=*/levels == 1, shards);
+    if (!stream.ok()) return stream;
   }
   if (levels != 0 && plan.levels.back().groups.size() != 1) {
     return absl::InvalidArgumentError(
@@ -187,6 +221,13 @@ absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config) 
   const Member& member = config.member;
   const absl::Status fits = CheckPlan(plan, config.strategy.kind, member.world_size, member.shards);
   if (!fits.ok()) return fits;
+  if (IsStreamed(plan) &&
+      (config.strategy.average_optimizer_state || config.optimizer.compensated)) {
+    return absl::InvalidArgumentError(absl::StrCat(
+        "plan ", plan.version, " has a streamed outer step, which goes neither with ",
+        "optimizer_state average nor with precision bf16_full: leave its fragments, delay and "
+        "alpha out"));
+  }
   const bool has_copies = !config.mesh.empty() && config.mesh.front() < member.shards;
   for (const PlanLevel& level : plan.levels) {
     if (!has_copies || level.format == WireFormat::kFp32) continue;
@@ -196,6 +237,27 @@ absl::Status CheckPlanOf(const TrainingPlan& plan, const TrainerConfig& config) 
                      "format fp32"));
   }
   return absl::OkStatus();
+}
+
+AveragingSchedule ScheduleOf(const TrainingPlan& plan, const StrategyConfig& strategy) {
+  AveragingSchedule schedule;
+  schedule.kind = strategy.kind == StrategyConfig::Kind::kLocalSgd
+                      ? AveragingSchedule::Kind::kPeriodic
+                      : AveragingSchedule::Kind::kHierarchical;
+  for (const PlanLevel& level : plan.levels) schedule.periods.push_back(level.period);
+  if (IsStreamed(plan)) schedule.periods.front() /= plan.levels.front().outer->fragments;
+  schedule.warmup_steps = strategy.warmup_steps;
+  return schedule;
+}
+
+bool IsStreamed(const TrainingPlan& plan) {
+  return plan.levels.size() == 1 && plan.levels.front().outer.has_value() &&
+         plan.levels.front().outer->is_streamed();
+}
+
+StreamSchedule StreamScheduleOf(const TrainingPlan& plan, const StrategyConfig& strategy) {
+  const OuterRule& outer = *plan.levels.front().outer;
+  return {ScheduleOf(plan, strategy), outer.fragments, outer.delay};
 }
 
 std::vector<int> MembersOf(const std::vector<int>& groups, int rank) {
@@ -217,7 +279,8 @@ std::vector<std::pair<std::vector<int>, std::string>> GroupsOf(const TrainingPla
     return lanes.LaneOf(lanes.PositionOf(rank), MembersOf(groups, lanes.ReplicaOf(rank)));
   };
   std::vector<std::pair<std::vector<int>, std::string>> all;
-  for (const PlanLevel& level : plan.levels) all.emplace_back(lane_in(level.groups), kParameters);
+  const char* const use = IsStreamed(plan) ? kStream : kParameters;
+  for (const PlanLevel& level : plan.levels) all.emplace_back(lane_in(level.groups), use);
   all.emplace_back(lane_in(plan.gradient_groups), kGradients);
   return all;
 }
@@ -256,12 +319,17 @@ std::string LadderText(const TrainingPlan& plan) {
     absl::StrAppend(out, level.period, ":");
     absl::StrAppend(out, equal ? absl::StrCat(groups.front()) : absl::StrJoin(groups, "+"));
     if (level.format != WireFormat::kFp32) absl::StrAppend(out, ":", FormatText(level.format));
-    if (level.outer.has_value()) absl::StrAppend(out, ":", KindText(level.outer->kind));
+    if (!level.outer.has_value()) return;
+    const OuterRule& outer = *level.outer;
+    absl::StrAppend(out, ":", KindText(outer.kind));
+    if (!outer.is_streamed()) return;
+    absl::StrAppend(out, "/", outer.fragments, "/", outer.delay, "/", outer.alpha);
   });
 }
 
 // Format: "version;gradient sizes;period:format:sizes;..." with sizes like "4+4", and
-// ":kind:learning rate:momentum" behind those of a level with an outer step; for Slipstream
+// ":kind:learning rate:momentum" behind those of a level with an outer step, and
+// ":fragments:delay:alpha" behind that if it is streamed; for Slipstream
 // "version;gradient sizes;slipstream:mode:min_steps:max_steps:max_cap:averages_state".
 std::string EncodePlan(const TrainingPlan& plan) {
   std::string text = absl::StrCat(plan.version, ";", absl::StrJoin(plan.gradient_groups, "+"));
@@ -272,6 +340,9 @@ std::string EncodePlan(const TrainingPlan& plan) {
     // All digits: ranks must compute with the same numbers.
     absl::StrAppendFormat(&text, ":%s:%.17g:%.17g", KindText(level.outer->kind),
                           level.outer->learning_rate, level.outer->momentum);
+    if (!level.outer->is_streamed()) continue;
+    absl::StrAppendFormat(&text, ":%d:%d:%.17g", level.outer->fragments, level.outer->delay,
+                          level.outer->alpha);
   }
   if (plan.slipstream.has_value()) {
     const WindowBounds& window = plan.slipstream->window;

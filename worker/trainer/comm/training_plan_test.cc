@@ -130,6 +130,63 @@ TEST(TrainingPlanTest, OuterStepsSurviveEncoding) {
               HasSubstr("plan 7, level 3: an outer step with learning rate 0.3 and momentum 1 "));
 }
 
+TrainingPlan Streamed(int64_t fragments, int64_t delay, double alpha) {
+  TrainingPlan plan;
+  plan.version = 7;
+  PlanLevel& level = plan.levels.emplace_back();
+  level.period = 12;
+  level.groups = {8};
+  level.outer = OuterRule{OuterRule::Kind::kNesterov, 0.7, 0.9, fragments, delay, alpha};
+  return plan;
+}
+
+TEST(TrainingPlanTest, StreamedOuterStepsSurviveEncoding) {
+  const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(Streamed(4, 2, 0.1 + 0.2)));
+  ASSERT_TRUE(plan.ok()) << plan.status();
+  EXPECT_EQ(plan->levels[0].outer->fragments, 4);
+  EXPECT_EQ(plan->levels[0].outer->delay, 2);
+  EXPECT_EQ(plan->levels[0].outer->alpha, 0.1 + 0.2) << "to the last digit";
+  EXPECT_EQ(LadderText(*plan), "12:8:nesterov/4/2/0.3");
+  EXPECT_TRUE(IsStreamed(*plan));
+  EXPECT_FALSE(IsStreamed(ThreeLevels()));
+  EXPECT_FALSE(IsStreamed(Streamed(1, 0, 0))) << "as any outer step";
+  EXPECT_EQ(LadderText(Streamed(1, 0, 0)), "12:8:nesterov");
+  EXPECT_THAT(GroupsOf(*plan, 0)[0].second, "stream") << "for itself";
+  const StreamSchedule schedule = StreamScheduleOf(*plan, {Kind::kHsgd, 1, false});
+  EXPECT_FALSE(schedule.BeginsAfter(0));
+  EXPECT_TRUE(schedule.BeginsAfter(3));
+  EXPECT_FALSE(schedule.BeginsAfter(4));
+  for (const char* text : {"1;;12:0:8:nesterov:1:0:1:2", "1;;12:0:8:nesterov:1:0:x:2:0"}) {
+    EXPECT_EQ(DecodePlan(text).status().code(), absl::StatusCode::kInvalidArgument) << text;
+  }
+}
+
+TEST(TrainingPlanTest, RefusesStreamsThatDoNotFit) {
+  EXPECT_TRUE(CheckPlan(Streamed(4, 2, 0.5), Kind::kHsgd, 8).ok());
+  EXPECT_TRUE(CheckPlan(Streamed(1, 11, 0), Kind::kLocalSgd, 8).ok());
+  for (const TrainingPlan& plan : {Streamed(5, 0, 0), Streamed(4, 3, 0), Streamed(1, 12, 0)}) {
+    EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("below the steps of one"));
+  }
+  for (const TrainingPlan& plan : {Streamed(0, 1, 0), Streamed(1, -1, 0.5), Streamed(1, 1, 1)}) {
+    EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("cannot be"));
+  }
+  EXPECT_THAT(CheckPlan(Streamed(4, 2, 0), Kind::kHsgd, 16, /*shards=*/2).message(),
+              HasSubstr("does not go with shards"));
+  TrainingPlan plan = Streamed(4, 2, 0);
+  plan.levels[0].format = WireFormat::kInt8;
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("sends fp32"));
+  plan = ThreeLevels();
+  plan.levels[2].format = WireFormat::kFp32;
+  plan.levels[2].outer = Streamed(2, 1, 0).levels[0].outer;
+  EXPECT_THAT(CheckPlan(plan, Kind::kHsgd, 8).message(), HasSubstr("ladder of one level"));
+  TrainerConfig config;
+  config.strategy.kind = Kind::kHsgd;
+  config.member.world_size = 8;
+  EXPECT_TRUE(CheckPlanOf(Streamed(4, 2, 0), config).ok());
+  config.strategy.average_optimizer_state = true;
+  EXPECT_THAT(CheckPlanOf(Streamed(4, 2, 0), config).message(), HasSubstr("optimizer_state"));
+}
+
 TEST(TrainingPlanTest, SurvivesEncoding) {
   const absl::StatusOr<TrainingPlan> plan = DecodePlan(EncodePlan(ThreeLevels()));
   ASSERT_TRUE(plan.ok()) << plan.status();

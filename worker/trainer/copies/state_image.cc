@@ -40,6 +40,8 @@ struct LevelSizes {
   int64_t own = 0;
   int64_t mean = 0;
   int64_t momentum = 0;
+  int64_t sent = 0;
+  StreamPosition stream;  // StreamMemory::position
 };
 static_assert(std::is_trivially_copyable_v<LevelSizes>);
 
@@ -136,6 +138,8 @@ absl::Status ReadLevels(uint64_t count, at::Device device, ImageReader& reader,
     make(sizes.own, &level.residuals.own);
     make(sizes.mean, &level.residuals.mean);
     make(sizes.momentum, &level.momentum);
+    make(sizes.sent, &level.stream.sent);
+    level.stream.position = sizes.stream;
     std::vector<const char*> places;
     const absl::Status found = Find(tensors, reader, &places);
     if (!found.ok()) return found;
@@ -213,15 +217,19 @@ void StateImage::AddText(const std::string& text) {
 void StateImage::AddLevels(const std::vector<StrategyMemory::Level>& levels) {
   std::string text;
   for (const StrategyMemory::Level& level : levels) {
-    const LevelSizes sizes{level.reference_number, CountValues(level.reference),
-                           CountValues(level.residuals.own), CountValues(level.residuals.mean),
-                           CountValues(level.momentum)};
+    const LevelSizes sizes{level.reference_number,
+                           CountValues(level.reference),
+                           CountValues(level.residuals.own),
+                           CountValues(level.residuals.mean),
+                           CountValues(level.momentum),
+                           CountValues(level.stream.sent),
+                           level.stream.position};
     text.append(reinterpret_cast<const char*>(&sizes), sizeof(sizes));
   }
   AddText(text);
   for (const StrategyMemory::Level& level : levels) {
-    for (const at::Tensor& tensor :
-         {level.reference, level.residuals.own, level.residuals.mean, level.momentum}) {
+    for (const at::Tensor& tensor : {level.reference, level.residuals.own, level.residuals.mean,
+                                     level.momentum, level.stream.sent}) {
       if (CountValues(tensor) > 0) Add(tensor, /*at_once=*/false);
     }
   }

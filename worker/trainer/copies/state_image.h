@@ -3,7 +3,8 @@
 // quantised averages and gradients.
 //
 //   header | parameters, optimizer, buffers, random numbers | what is attached: schemas, tensors
-//          | levels: their sizes, references, residuals, momenta | the rest of gradients
+//          | levels: their sizes, references, residuals, momenta, what is given to an average
+//          | the rest of gradients
 //
 // Ranks run the same program, so an image made by one is read by another.
 //

@@ -207,6 +207,9 @@ TEST(StateImageTest, OuterStepsGoOnWithTheirPointsAndMomenta) {
   rank.levels[1].reference_number = 7;
   rank.levels[1].momentum = momentum;
   rank.levels[2].momentum = momentum;  // The groups have changed.
+  const at::Tensor sent = at::rand({9});
+  rank.levels[1].stream.position = {8, 8, 4};
+  rank.levels[1].stream.sent = sent;
   rank.Copy(Facts());
 
   Rank other;
@@ -217,6 +220,9 @@ TEST(StateImageTest, OuterStepsGoOnWithTheirPointsAndMomenta) {
   EXPECT_EQ(other.levels[1].reference_number, 7);
   EXPECT_TRUE(other.levels[1].reference.equal(point));
   EXPECT_TRUE(other.levels[1].momentum.equal(momentum));
+  EXPECT_EQ(other.levels[1].stream.position, (StreamPosition{8, 8, 4}));
+  EXPECT_TRUE(other.levels[1].stream.sent.equal(sent));
+  EXPECT_FALSE(other.levels[0].stream.sent.defined());
   EXPECT_FALSE(other.levels[1].residuals.own.defined());
   EXPECT_FALSE(other.levels[2].reference.defined());
   EXPECT_TRUE(other.levels[2].momentum.equal(momentum));

@@ -23,6 +23,7 @@
 #define WORKER_TRAINER_CORE_OUTER_RULE_H_
 
 #include <cmath>
+#include <cstdint>
 
 namespace paceline {
 
@@ -32,6 +33,12 @@ struct OuterRule {
   Kind kind = Kind::kNesterov;
   double learning_rate = 0.7;  // Above 0.
   double momentum = 0.9;       // The factor; 0 <= x < 1.
+  // How it is streamed (core/stream_schedule.h).
+  int64_t fragments = 1;  // Parts of the model that take turns; 1 or more.
+  int64_t delay = 0;      // Steps from an average's beginning until it is taken up; 0 or more.
+  double alpha = 0;       // Of its own values, what a rank keeps beside the point'; 0 <= x < 1.
+
+  bool is_streamed() const { return fragments > 1 || delay > 0 || alpha > 0; }
 };
 
 // The rule as two products and sums: momentum' = momentum * momentum + d and
@@ -54,7 +61,8 @@ inline OuterFactors FactorsOf(const OuterRule& rule) {
 
 inline bool IsPossible(const OuterRule& rule) {
   return std::isfinite(rule.learning_rate) && rule.learning_rate > 0 && rule.momentum >= 0 &&
-         rule.momentum < 1;
+         rule.momentum < 1 && rule.fragments >= 1 && rule.delay >= 0 && rule.alpha >= 0 &&
+         rule.alpha < 1;
 }
 
 }  // namespace paceline

@@ -238,18 +238,40 @@ TEST_F(TrainerRecoveryTest, ASubstituteThatDiesDuringTheRendezvousIsReplacedToo)
   ExpectSame(*undisturbed, *daemon, {0, 4, 2}, "disturbed");
 }
 
+// Each pair shares its gradients, and with them what it has given to an average. The loss comes
+// before that begins, while it is under way, or when it is taken up.
+TEST_F(TrainerRecoveryTest, AnAverageUnderWayIsSentAgain) {
+  const std::string changes =
+      "steps: 80 optimizer { adamw {} learning_rate: 0.01 } strategy { gradient_group_size: 2 "
+      "hsgd { ladder { period: 8 size: 4 outer { kind: OUTER_NESTEROV learning_rate: 0.7 "
+      "momentum: 0.9 fragments: 2 delay: 2 alpha: 0.5 } } } } ";
+  const auto undisturbed = RunUndisturbed(4, changes);
+  for (uint64_t step = 40; step < 44; ++step) {
+    Loss loss = Of(4, {1});
+    loss.steps = step;
+    LoseAndCompareTo(*undisturbed, changes, loss);
+  }
+}
+
 // Each rank has parameters of its own, so nobody else has what the lost one had: with int8, its
-// rounding errors too. Point and momentum of an outer step go back with them.
+// rounding errors too. Point and momentum of an outer step go back with them, and what a rank has
+// given to an average under way.
 TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
-  for (const char* const format :
-       {"", "format: WIRE_FORMAT_INT8 ",
-        "format: WIRE_FORMAT_INT8 outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 } ",
-        "outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 } "}) {
-    SCOPED_TRACE(format);
-    const std::string changes = absl::StrCat(
-        "steps: 80 strategy { hsgd { ladder { period: 2 size: 1 } ladder { period: 4 size: 2 ",
-        format,
-        "} } } optimizer { adamw {} learning_rate: 0.01 } recovery { copy_every_steps: 5 } ");
+  const std::string alone = "ladder { period: 2 size: 1 } ";
+  for (const std::string& ladder :
+       {alone + "ladder { period: 4 size: 2 } ",
+        alone + "ladder { period: 4 size: 2 format: WIRE_FORMAT_INT8 } ",
+        alone + "ladder { period: 4 size: 2 format: WIRE_FORMAT_INT8 outer { kind: OUTER_NESTEROV "
+                "learning_rate: 0.7 momentum: 0.9 } } ",
+        alone + "ladder { period: 4 size: 2 outer { kind: OUTER_SLOWMO learning_rate: 1 "
+                "momentum: 0.5 } } ",
+        std::string("ladder { period: 8 size: 2 outer { kind: OUTER_NESTEROV learning_rate: 0.7 "
+                    "momentum: 0.9 fragments: 2 delay: 3 alpha: 0.5 } } ")}) {
+    SCOPED_TRACE(ladder);
+    const std::string changes =
+        absl::StrCat("steps: 80 strategy { gradient_group_size: 1 hsgd { ", ladder,
+                     "} } optimizer { adamw {} learning_rate: 0.01 } "
+                     "recovery { copy_every_steps: 5 } ");
     const auto undisturbed = RunUndisturbed(2, changes);
     const auto daemon = MakeDaemon();
     daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/1));

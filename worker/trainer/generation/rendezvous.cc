@@ -17,6 +17,7 @@
 #include "worker/trainer/core/sharded_rendezvous.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
+#include "worker/trainer/generation/stream_gifts.h"
 #include "worker/trainer/generation/whole_state.h"
 #include "worker/trainer/loop/compensated_update.h"
 #include "worker/trainer/loop/gradients.h"
@@ -114,6 +115,11 @@ class Transfers {
       parameter.tensor.mutable_grad() = at::Tensor();
     }
     const RendezvousRow& source = RowAt(from);
+    if (source.stream.begun < 0 && !state_.memory.levels.empty()) {
+      StreamMemory& stream = state_.memory.levels.back().stream;
+      stream.position.begun = -1;
+      stream.sent = at::Tensor();
+    }
     state_.data = state_.open_data;
     state_.in_step = false;
     state_.open_result.grad_norm =
@@ -392,6 +398,8 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   if (state.regrouped) {
     ForgetExchanges(rows, state);
     after.layout = 0;  // Stays true if this rendezvous fails.
+  } else {
+    AgreeOnStream(rendezvous, rows, state);
   }
   if (reported[me].position.alone_below <= after.step) state.alone_as = state.member;
   const bool has_state = state.position.step >= 0;

@@ -8,9 +8,10 @@
 //   what is attached;
 //   the position in the data, the steps done, the latest evaluation and save;
 //   what its groups have in common (comm/level_states.h): references of quantised averages, points
-//   and momenta of outer steps. Residuals of these averages and of quantised gradients begin from
-//   zero: nobody else has them. Those of a rank that hands its state over go with it (hand_over.h),
-//   and copies have them (copies/state_image.h).
+//   and momenta of outer steps; with a streamed average under way, what its source has given to it,
+//   in the place of what the lost rank had. Residuals of quantised averages and of quantised
+//   gradients begin from zero: nobody else has them. Those of a rank that hands its state over go
+//   with it (hand_over.h), and copies have them (copies/state_image.h).
 #ifndef WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
 #define WORKER_TRAINER_GENERATION_RENDEZVOUS_H_
 

@@ -107,6 +107,11 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
     }
     row.momenta[i] = memory.levels[i].momentum.defined();
   }
+  if (!memory.levels.empty()) {
+    const StreamMemory& stream = memory.levels.back().stream;
+    row.stream = stream.position;
+    if (stream.sent.defined()) row.stream_values = stream.sent.numel();
+  }
   row.has_order = !memory.gradient_order.empty();
   row.save_due = state.saver.due;
   row.last_order = state.saver.last_order;
@@ -137,6 +142,11 @@ void Foresee(const RendezvousDecision& decision, std::vector<RendezvousRow>* row
       case Transfer::What::kOwnStep:
         to.data = to.open_data;
         to.all_equal = from.all_equal;
+        // Its parameters have been moved to the point already.
+        if (from.stream.begun < 0) {
+          to.stream.begun = -1;
+          to.stream_values = 0;
+        }
         break;
       case Transfer::What::kOwnMean:
         if (!IsOfParameters(to)) break;

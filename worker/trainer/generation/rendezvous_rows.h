@@ -21,6 +21,7 @@
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/core/sampler.h"
+#include "worker/trainer/core/stream_rendezvous.h"
 #include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/loop/training_state.h"
 
@@ -47,6 +48,8 @@ struct RendezvousRow {
   int levels = 0;  // Length of StrategyMemory::levels; of the arrays, so many count.
   std::array<int64_t, kMaxLevels> references{};  // Numbers of the references, by level; 0: none.
   std::array<bool, kMaxLevels> momenta{};        // Whether it has that of an outer step, by level.
+  StreamPosition stream;                         // Of the last level.
+  int64_t stream_values = 0;                     // In StreamMemory::sent; 0: it is undefined.
   bool has_order = false;
   bool save_due = false;
   int64_t last_order = 0;

@@ -103,6 +103,14 @@ TEST_F(SuccessionTest, ARankThatAveragesAsInt8HandsItsRoundingErrorsOver) {
        "format: WIRE_FORMAT_INT8 } } } ");
 }
 
+// What it has given to the average under way goes with it.
+TEST_F(SuccessionTest, ARankWithAnAverageUnderWayHandsThatOver) {
+  Swap(2, /*ranks=*/3, /*hands_over=*/true,
+       "strategy { warmup_steps: 3 gradient_group_size: 1 hsgd { ladder { period: 8 size: 3 "
+       "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 fragments: 2 delay: 3 "
+       "alpha: 0.5 } } } } ");
+}
+
 // The newcomer is lost before it has the state: the one that leaves comes back, and goes on.
 TEST_F(SuccessionTest, WhoHandsItsStateOverKeepsItUntilTheGenerationHasComeAbout) {
   const auto undisturbed = RunUndisturbed(1, steps_);

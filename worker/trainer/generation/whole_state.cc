@@ -19,6 +19,7 @@ std::vector<at::Tensor> TensorsOfState(const Rendezvous& rendezvous, const Rando
   for (const StrategyMemory::Level& level : memory.levels) {
     if (level.reference.defined()) tensors.push_back(level.reference);
     if (level.momentum.defined()) tensors.push_back(level.momentum);
+    if (level.stream.sent.defined()) tensors.push_back(level.stream.sent);
   }
   return tensors;
 }
@@ -53,14 +54,18 @@ void ReceiveWholeState(Group& group, at::Device device, const Rendezvous& rendez
   const at::Device own_device = rendezvous.model.device();
   state.memory = StrategyMemory();
   state.memory.equal = source.equal;
-  const auto of_all_parameters = [&] {
-    return at::empty({CountParameters(rendezvous)}, at::TensorOptions().device(own_device));
+  const auto room_for = [&](int64_t values) {
+    return at::empty({values}, at::TensorOptions().device(own_device));
   };
+  const int64_t parameters = CountParameters(rendezvous);
   for (size_t i = 0; i < static_cast<size_t>(source.levels); ++i) {
     StrategyMemory::Level& level = state.memory.levels.emplace_back();
     level.reference_number = source.references[i];
-    if (level.reference_number != 0) level.reference = of_all_parameters();
-    if (source.momenta[i]) level.momentum = of_all_parameters();
+    if (level.reference_number != 0) level.reference = room_for(parameters);
+    if (source.momenta[i]) level.momentum = room_for(parameters);
+    if (i + 1 < static_cast<size_t>(source.levels)) continue;
+    level.stream.position = source.stream;
+    if (source.stream_values > 0) level.stream.sent = room_for(source.stream_values);
   }
   state.is_open = state.in_step = false;
   const RandomNumbers random(own_device);

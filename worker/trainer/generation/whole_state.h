@@ -1,7 +1,8 @@
 // Sends the whole state of the training from one rank to another: parameters, buffers, the
 // optimizer's state and step counts, the state of the random numbers, what is attached, and what
-// the members of a level's group have in common: references, and momenta of outer steps. The rest
-// of TrainingState is the caller's.
+// the members of a level's group have in common: references, and momenta of outer steps. With a
+// streamed average under way, what the sender has given to it. The rest of TrainingState is the
+// caller's.
 //
 // Thread-compatible. A failed transfer is a CollectiveError.
 #ifndef WORKER_TRAINER_GENERATION_WHOLE_STATE_H_

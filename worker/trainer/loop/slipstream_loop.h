@@ -56,6 +56,7 @@ class SlipstreamLoop : public Training {
   absl::Status EndStep() override;
   JobEvaluation& evaluation() override { return evaluation_; }
   Profiler& profiler() override { return profiler_; }
+  bool is_exchanging() const override { return true; }
   void Leave() override;
 
  private:

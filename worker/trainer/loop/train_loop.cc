@@ -39,6 +39,7 @@ std::vector<StateTensor> StateOf(const TrainingParts& parts, const Strategy& str
   Workload& workload = parts.workload;
   std::vector<StateTensor> state =
       CollectState(parts.config, workload.model(), workload.optimizer(), workload.attachments());
+  ReplaceParameters(workload.model().parameters(), strategy.CommonParameters(), &state);
   for (const NamedTensor& one : strategy.State()) {
     state.push_back({one.name, one.tensor, /*own=*/true});
   }
@@ -156,7 +157,7 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
         break;
       case Stage::kStepped:
         stage_ = Stage::kBetween;
-        if (saves_.has_value()) saving_ = saves_->AfterStep(done, all_equal_);
+        if (saves_.has_value()) saving_ = saves_->AfterStep(done, can_save_);
         CopyStateIfDue(done);
         after_a_break_ = profiler_.AfterStep();
         PACELINE_RETURN_IF_ERROR(report_.Publish(parts_.timer.TakeFinished()));
@@ -309,8 +310,8 @@ LocalStep::Hooks TrainLoop::MakeHooks() {
 
 void TrainLoop::BeginForward(bool last) {
   const int64_t step = state_.position.step;
-  // The mean of all ranks then changes what is being copied.
-  if (strategy_.is_regrouping()) BeforeChange();
+  // A mean of all ranks, or an average that is taken up, then changes what is being copied.
+  if (strategy_.changes_first()) BeforeChange();
   strategy_.BeginForward(step, last);
   if (!batch_norm_.has_value()) return;
   local_step_.ShowWait(true);
@@ -344,6 +345,9 @@ absl::Status TrainLoop::EndStep() {
   parts_.timer.EndStep(result);
   state_.is_open = false;
   all_equal_ = exchange.all_equal;
+  // Below, other ranks may have been ahead when they met, and do not come to this step again.
+  const bool is_new = state_.position.step > state_.furthest;
+  can_save_ = exchange.takes_average_up ? is_new : all_equal_;
   stage_ = Stage::kStepped;
   return absl::OkStatus();
 }

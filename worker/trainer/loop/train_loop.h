@@ -41,6 +41,7 @@ class TrainLoop : public Training {
   absl::Status EndStep() override;
   JobEvaluation& evaluation() override { return evaluation_; }
   Profiler& profiler() override { return profiler_; }
+  bool is_exchanging() const override { return strategy_.is_averaging(); }
   void Leave() override;
 
  private:
@@ -95,6 +96,7 @@ class TrainLoop : public Training {
   Stage stage_ = Stage::kEnter;
   std::optional<SaveSchedule> saves_;
   bool all_equal_ = false;      // After the last step.
+  bool can_save_ = false;       // The ranks have a model in common after it.
   bool after_a_break_ = false;  // Something other than a step preceded.
   bool saving_ = false;         // A save began after the last step.
 };

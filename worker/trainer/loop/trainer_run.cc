@@ -166,10 +166,9 @@ void TrainerRun::Fail(const absl::Status& status) {
 }
 
 int TrainerRun::Finish() {
-  // Before its end, Slipstream goes on in its communication thread.
   const bool stops = control_.stop_requested() || !ok();
-  const bool slips = stops && generation_ != nullptr && IsSlipstream(generation_->config);
-  if (slips) has_broken_groups_ = true;
+  const bool has_training = generation_ != nullptr && generation_->training != nullptr;
+  if (stops && has_training && generation_->training->is_exchanging()) has_broken_groups_ = true;
   FinishCopies(stops);
   if (session_.ledger.has_value() && !session_.ledger->Flush(kLedgerPatience)) {
     PACELINE_LOG(WARNING) << "the ledger of samples lacks the last steps of this rank";

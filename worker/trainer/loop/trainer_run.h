@@ -108,7 +108,7 @@ class TrainerRun {
   const absl::Status& status() const { return status_; }
 
   // Whether threads may hang in groups, or use them, as long as the process lives: a generation was
-  // left by a failure, or, after Finish, in the midst of Slipstream's rounds.
+  // left by a failure, or, after Finish, in the midst of Slipstream's rounds or of an average.
   bool has_broken_groups() const { return has_broken_groups_; }
 
   // Reports the end by Control::Finish. Returns the exit code.

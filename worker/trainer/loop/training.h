@@ -115,6 +115,10 @@ class Training {
   // Of these steps.
   virtual Profiler& profiler() = 0;
 
+  // Whether an exchange goes on beside the steps, which other ranks may leave unfinished when they
+  // stop.
+  virtual bool is_exchanging() const = 0;
+
   // Call at the end, even if something threw: completes the state and reports the figures.
   virtual void Leave() = 0;
 };

@@ -150,6 +150,47 @@ TEST_F(ResumeTest, OuterStepsGoOnExactly) {
   ExpectSameAfter(9, 4, absl::StrCat(kFullBf16, kOuter), "bf16_full");
 }
 
+constexpr char kStreamed[] =
+    "strategy { warmup_steps: 1 gradient_group_size: 1 hsgd { ladder { period: 4 size: 4 "
+    "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 fragments: 2 delay: 1 "
+    "alpha: 0.5 } } } } ";
+
+// Saves are made in the warm-up, and whenever an average was taken up.
+TEST_F(ResumeTest, StreamedOuterStepsGoOnExactly) {
+  const v1::JobSpec spec = Spec(
+      4,
+      absl::StrCat(kAdamW, kStreamed, SaveTo("whole", "every_steps: 1 when_busy: WHEN_BUSY_WAIT")));
+  const auto whole = RunJob(spec);
+  std::vector<int64_t> saved;
+  const auto found = SettleCheckpoints(JobDirectory("whole"), 1);
+  ASSERT_TRUE(found.ok()) << found.status();
+  for (const CompleteCheckpoint& one : *found) saved.push_back(one.step);
+  EXPECT_THAT(saved, ElementsAre(1, 4, 6, 8, 10, 12, 14, 16, 18, 20));
+  for (const int64_t step : {1, 4, 10}) ExpectSameFrom(*whole, spec, step, "whole");
+}
+
+// Other ranks go on from what all had in common.
+TEST_F(ResumeTest, AStreamedJobGoesOnWithOtherRanks) {
+  RunJob(Spec(4, absl::StrCat(kAdamW, kStreamed, SaveTo("out", "every_steps: 9"))));
+  const auto files = CheckpointFiles::Open(Checkpoint("out", 10));
+  ASSERT_TRUE(files.ok()) << files.status();
+  const std::string momentum = "averager/momentum/";
+  int parameters = 0;
+  for (const ManifestTensor& tensor : files->manifest().tensors) {
+    if (tensor.name.rfind(momentum, 0) != 0) continue;
+    const std::string own = "averager/own/" + tensor.name.substr(momentum.size());
+    EXPECT_NE(files->Find(own), nullptr) << own;
+    EXPECT_NE(files->Find("rank3/" + own), nullptr) << own;
+    ++parameters;
+  }
+  EXPECT_GT(parameters, 0);
+  const auto two =
+      Resume(Spec(2, kAdamW + std::string("strategy { hsgd { ladder { period: 4 size: 2 } } } ") +
+                         SaveTo("again")),
+             Checkpoint("out", 10));
+  EXPECT_GE(Values(*two, 0, "loss").size(), 10U);
+}
+
 // The momentum is saved as the parameters are, each part by one rank, and read by other ladders.
 TEST_F(ResumeTest, TheMomentumOfOuterStepsIsInTheCheckpoint) {
   RunJob(Spec(4, kOuter + SaveTo("out", "every_steps: 9")));

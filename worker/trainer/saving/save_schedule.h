@@ -2,8 +2,8 @@
 //
 // A save is due by steps, after a step in which whoever makes the steps has asked for it, at the
 // step that the ranks agreed on for an order (comm/save_agreement.h), and after the last step. It
-// is made after the first step from then on that leaves all ranks equal; an order with `now` makes
-// them equal.
+// is made after the first step from then on that leaves all ranks equal, or with parameters in
+// common (Strategy::CommonParameters); an order with `now` makes them equal.
 //
 // Used by one training thread; Propose: any thread. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_SAVING_SAVE_SCHEDULE_H_
@@ -41,7 +41,7 @@ class SaveSchedule {
   // See SaveAgreement.
   void Propose(const SaveOrder& order);
 
-  // Call after each step. `all_equal`: whether the ranks' parameters are equal. True when a save
+  // Call after each step. `all_equal`: whether the ranks have such parameters. True when a save
   // began, or something else took time.
   bool AfterStep(int64_t steps_done, bool all_equal);
 
