@@ -20,8 +20,8 @@ while read -r name; do
   program=$built/${name##*:dist_}
   renew "$program" "build/bin/${program##*/}"
 done < <(bazel query --noshow_progress "filter(:dist_, labels(srcs, $what))" 2>/dev/null)
-# The worker looks beside itself for the code of users' scripts.
-(cd python && cp --parents -t ../build/bin/python paceline/*.py paceline/site/*.py)
+# Worker and CLI look beside themselves for the package.
+(cd python && find paceline -name '*.py' -exec cp --parents -t ../build/bin/python {} +)
 renew "$built/python/paceline/_engine.so" build/bin/python/paceline/_engine.so
 if [[ $what == //:dist_cuda ]]; then
   renew "$built/python/paceline/_engine_cuda.so" build/bin/python/paceline/_engine_cuda.so

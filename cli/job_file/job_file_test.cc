@@ -316,9 +316,9 @@ TEST(JobFileTest, KeyOfAFieldLeavesTheChoiceOut) {
 }
 
 TEST(ExampleTest, EveryExampleIsSound) {
-  for (const char* name :
-       {"digits-resnet18.yaml", "digits-mlp.yaml", "digits-slipstream.yaml",
-        "digits-stragglers.yaml", "llama-gpu.yaml", "llama-hsgd.yaml", "torchscript-cnn.yaml"}) {
+  for (const char* name : {"digits-resnet18.yaml", "digits-mlp.yaml", "digits-slipstream.yaml",
+                           "digits-stragglers.yaml", "llama-diloco.yaml", "llama-gpu.yaml",
+                           "llama-hsgd.yaml", "torchscript-cnn.yaml"}) {
     const absl::StatusOr<JobFile> file = ReadJobFile(std::string("deploy/examples/") + name);
     ASSERT_TRUE(file.ok()) << file.status();
     for (const FileProblem& problem : file->problems) ADD_FAILURE() << name << problem.message;

@@ -292,6 +292,7 @@ TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
 TEST_F(TrainerRecoveryTest, QuantisedGradientsGoOnFromCopies) {
   const std::string changes =
       "steps: 80 gradient_format: WIRE_FORMAT_INT8 optimizer { adamw {} learning_rate: 0.01 } "
+      "strategy { warmup_steps: 60 gradient_group_size: 1 hsgd { ladder { period: 4 size: 2 } } } "
       "recovery { copy_every_steps: 5 } ";
   const auto undisturbed = RunUndisturbed(2, changes);
   const auto daemon = MakeDaemon();
