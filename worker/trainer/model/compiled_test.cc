@@ -111,7 +111,7 @@ TEST(CompiledTest, GradientsAreThoseOfWhatIsMadeOfTheLoss) {
   const at::Tensor whole = weight.grad().clone();
   weight.mutable_grad().reset();
   (*model)->Loss(Some(4)).mul(0.5).backward();
-  EXPECT_TRUE(weight.grad().equal(whole * 0.5));
+  EXPECT_TRUE(weight.grad().equal(whole.mul(0.5)));
   (*model)->Loss(Some(4)).mul(0.5).backward();
   EXPECT_TRUE(weight.grad().equal(whole)) << "gradients of passes are added";
 }
