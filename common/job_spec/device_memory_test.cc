@@ -136,8 +136,10 @@ TEST(DeviceMemoryTest, OnlyLevelsWithPeersKeepRoundingErrors) {
 
 TEST(DeviceMemoryTest, AStreamedAverageNeedsMemoryForAFragment) {
   v1::JobSpec spec = WithCopies(v1::CUDA);
-  v1::Outer& outer = *spec.mutable_strategy()->mutable_local_sgd()->mutable_outer();
-  spec.mutable_strategy()->mutable_local_sgd()->set_period(8);
+  v1::LadderLevel* const level = spec.mutable_strategy()->mutable_hsgd()->add_ladder();
+  level->set_period(8);
+  level->set_level(v1::SCOPE_ALL);
+  v1::Outer& outer = *level->mutable_outer();
   outer.set_kind(v1::OUTER_NESTEROV);
   outer.set_fragments(2);
   EXPECT_THAT(Problem(spec, 1), HasSubstr("an average under way, of a fragment: 3,081,856 x 8 B"));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
 import warnings
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
@@ -83,6 +85,9 @@ def compile_entry(entry: Entry, state: State, inputs: torch.Tensor, targets: tor
     options: Dict[str, Any] = {
         "aot_inductor.package": True,
         "aot_inductor.metadata": description,
+        # The process that runs it has torch already, and not always libtorch.so, which needs CUDA's
+        # libraries where torch has them.
+        "aot_inductor.link_libtorch": False,
         # Draws as eager mode does, from the default generator, whose state checkpoints have.
         "fallback_random": True,
         # As many threads as the process has that runs it.
@@ -117,6 +122,8 @@ class Loaded:
     """An entry of a package, loaded as the trainer does."""
 
     def __init__(self, path: str, entry: Entry) -> None:
+        # Python keeps the names of its modules' libraries to itself.
+        ctypes.CDLL(os.path.join(torch.__path__[0], "lib", "libtorch_cpu.so"), ctypes.RTLD_GLOBAL)
         self._loader = torch._C._aoti.AOTIModelPackageLoader(path, entry.name, False, 1, -1)
         self._constants = entry.constants
 

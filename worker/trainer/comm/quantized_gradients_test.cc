@@ -287,6 +287,7 @@ TEST_P(QuantizedGradientsTest, AfterAFailureTheStepsOtherMeansFailToo) {
   RunRanks(Ranks(2), [&](const TrainerConfig& config, Groups& groups) {
     Rank rank(GetParam(), groups);
     rank.gradients.BeginPass();
+    groups.connections().ShutDown(/*store_port=*/0);
     groups.Abort();
     EXPECT_THROW(rank.Average(config.rank(), 0, {0}), CollectiveError);
     EXPECT_THROW(rank.Average(config.rank(), 0, {1}), CollectiveError);

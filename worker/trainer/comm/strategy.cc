@@ -67,14 +67,14 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
   progress.IsNew(start.plan->plan.version);
   TakeUp(std::move(start.plan), start.step);
   steps_done = start.step;
+  // A rank may have begun the first step after the warm-up and undone it.
+  synchronous = IsSynchronous(start.step - 1);
   const bool needs_mean = !ddp() && !has_levels();
   if (!start.resumes) {
     regroups = needs_mean && start.step > 0;  // Optimizer states may differ.
     return;
   }
   figures = std::move(start.memory.figures);
-  // A rank may have begun the first step after the warm-up and undone it.
-  synchronous = IsSynchronous(start.step - 1);
   regroups = start.regrouped && (needs_mean || levels.any());
   all_equal = start.memory.all_equal;
   if (start.regrouped) {

@@ -164,6 +164,7 @@ TEST(StrategyTest, AnAbortedMeanOfQuantisedGradientsIsACollectiveError) {
       rank.AfterStep(step);
     }
     const at::Tensor rest = rank.strategy.Memory().gradient_rest.clone();
+    groups.connections().ShutDown(/*store_port=*/0);
     groups.Abort();
     EXPECT_THROW(rank.GradientsOf(2, {1}), CollectiveError);
     EXPECT_TRUE(rank.strategy.Memory().gradient_rest_before.equal(rest)) << "it is repeated";

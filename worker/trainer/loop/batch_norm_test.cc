@@ -145,7 +145,7 @@ TEST_F(BatchNormTest, WithALadderTheRanksThatShareGradientsAreNormalisedTogether
   EXPECT_LT(Difference(Statistics("groups", 0, "bn1."), Statistics("one", 0, "bn1.")), 1e-3);
   EXPECT_EQ(first, Statistics("groups", 1));
   EXPECT_EQ(Statistics("groups", 2), Statistics("groups", 3));
-  EXPECT_GT(Difference(Statistics("groups", 0, "bn1."), Statistics("groups", 2, "bn1.")), 1e-2);
+  EXPECT_GT(Difference(first, Statistics("groups", 2)), 1e-2);
 }
 
 // Of one with samples at each step, and of the one that has none in steps 3 and 7.

@@ -30,6 +30,14 @@ at::Tensor Wide(const at::Tensor& x) { return x.to(at::kFloat); }
 // As a float tensor, so that no operation has a scalar of its own precision.
 at::Tensor Scalar(double x) { return at::full({}, x, at::kFloat); }
 
+// To the nearest float, which at::sqrt by MKL need not be.
+at::Tensor Root(const at::Tensor& x) {
+  const at::Tensor root = x.clone();
+  float* const values = root.mutable_data_ptr<float>();
+  for (int64_t i = 0; i < root.numel(); ++i) values[i] = std::sqrt(values[i]);
+  return root;
+}
+
 // A tensor of weights with all state that an optimizer may have.
 struct Reference {
   explicit Reference(const at::Tensor& initial)
@@ -51,7 +59,7 @@ struct Reference {
     const at::Tensor v =
         Scalar(config.beta2).mul(Wide(square)).add(Scalar(1 - config.beta2).mul(g).mul(g));
     const at::Tensor root = Scalar(1 / std::sqrt(1 - std::pow(config.beta2, step)));
-    const at::Tensor denominator = v.sqrt().mul(root).add(Scalar(config.epsilon));
+    const at::Tensor denominator = Root(v).mul(root).add(Scalar(config.epsilon));
     const at::Tensor size = Scalar(rate / (1 - std::pow(config.beta1, step)));
     const at::Tensor decayed = Wide(c).sub(Scalar(rate * config.weight_decay).mul(w));
     mean = Rounded(m);
