@@ -1,3 +1,4 @@
+#include <ATen/Context.h>
 #include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/_foreach_mul.h>
@@ -12,6 +13,7 @@
 #include <fstream>
 #include <map>
 #include <memory>
+#include <set>
 #include <sstream>
 #include <string>
 #include <unordered_map>
@@ -74,6 +76,30 @@ class ComputedGradients : public torch::autograd::Function<ComputedGradients> {
   }
 };
 
+// Sums that the code leaves to torch, such as those of an embedding's gradient, are made in one
+// order from now on in this process: otherwise threads add in the order in which they come.
+void AddInOneOrder() {
+  at::globalContext().setDeterministicFillUninitializedMemory(false);
+  at::globalContext().setDeterministicAlgorithms(true, /*warn_only=*/true);
+}
+
+// Removes what torch's loader has unpacked for an entry, /tmp/NAME/PACKAGE/data/aotinductor/ENTRY.
+// The code stays mapped; a process that is killed would leave the files.
+void RemoveUnpacked(const std::string& entry) {
+  const std::string folder = absl::StrCat("/data/aotinductor/", entry, "/");
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    const size_t begin = line.find("/tmp/");
+    const size_t end = line.find(folder);
+    if (begin == line.npos || end == line.npos || begin != line.find('/') || end < begin) continue;
+    const std::filesystem::path package = line.substr(begin, end - begin);
+    if (package.parent_path().parent_path() != "/tmp") continue;
+    std::error_code ignored;
+    std::filesystem::remove_all(package, ignored);
+    std::filesystem::remove(package.parent_path(), ignored);
+  }
+}
+
 // An entry of the package and the constants that it takes.
 struct Entry {
   std::unique_ptr<AOTIModelPackageLoader> loader;
@@ -104,6 +130,7 @@ class Compiled : public Model {
 
   // Loads the package's code. Throws torch's exceptions.
   void LoadEntries() {
+    AddInOneOrder();
     train_ = LoadEntry(kTrain);
     evaluate_ = LoadEntry(kEvaluate);
     if (package_.batch() > 1) single_ = LoadEntry(kSingle);
@@ -147,6 +174,7 @@ class Compiled : public Model {
   Entry LoadEntry(const std::string& name) const {
     Entry entry;
     entry.loader = std::make_unique<AOTIModelPackageLoader>(file_, name);
+    RemoveUnpacked(name);
     for (const CompiledTensor& one : package_.constants) {
       if (absl::StartsWith(one.name, absl::StrCat("constant.", name, "."))) {
         entry.constants.push_back(tensors_.at(one.name));
@@ -164,7 +192,8 @@ class Compiled : public Model {
                       ", and the compiled model takes ", CompiledFormText(form), ", contiguous");
   }
 
-  // Runs the entry, which returns so many tensors, on `samples` samples.
+  // Runs the entry, which returns so many tensors, on `samples` samples. No two of what it returns,
+  // and none of the model's, share memory.
   std::vector<at::Tensor> Run(const Entry& entry, const at::Tensor& inputs,
                               const at::Tensor& targets, int64_t samples, size_t results) {
     std::vector<at::Tensor> taken;
@@ -183,9 +212,16 @@ class Compiled : public Model {
     taken.insert(taken.end(), entry.constants.begin(), entry.constants.end());
     // The code takes its number of threads from OpenMP, which has one for each thread.
     at::internal::lazy_init_num_threads();
+    std::set<const void*> memory;
+    for (const at::Tensor& one : taken) memory.insert(one.storage().data());
     std::vector<at::Tensor> got = entry.loader->boxed_run(std::move(taken));
     TORCH_CHECK_VALUE(got.size() == results, "model.file: ", file_, ": returned ", got.size(),
                       " tensors instead of ", results);
+    // Results that are equal, as the gradients of two biases of one sum, are one tensor, and one
+    // may be a tensor that the code got. Each is changed in place later.
+    for (at::Tensor& one : got) {
+      if (!memory.insert(one.storage().data()).second) one = one.clone();
+    }
     return got;
   }
 

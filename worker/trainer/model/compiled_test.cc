@@ -63,8 +63,8 @@ TEST(CompiledTest, StateHasTheModulesNames) {
   ASSERT_TRUE(model.ok()) << model.status();
   std::vector<std::string> names;
   for (const NamedTensor& one : (*model)->parameters()) names.push_back(one.name);
-  EXPECT_THAT(names, testing::ElementsAre("first.weight", "first.bias", "norm.weight", "norm.bias",
-                                          "mix.weight", "last.weight", "last.bias"));
+  EXPECT_THAT(names, testing::ElementsAre("one", "two", "first.weight", "first.bias", "norm.weight",
+                                          "norm.bias", "mix.weight", "last.weight", "last.bias"));
   ASSERT_EQ((*model)->tied().size(), 1u);
   EXPECT_EQ((*model)->tied()[0].name, "same.weight");
   EXPECT_EQ((*model)->tied()[0].first, "mix.weight");
@@ -106,7 +106,8 @@ TEST(CompiledTest, TheLossFallsAsTheGradientSays) {
 TEST(CompiledTest, GradientsAreThoseOfWhatIsMadeOfTheLoss) {
   const absl::StatusOr<std::unique_ptr<Model>> model = Load(kNet);
   ASSERT_TRUE(model.ok()) << model.status();
-  const at::Tensor weight = (*model)->parameters()[0].tensor;
+  ASSERT_NE(Find((*model)->parameters(), "first.weight"), nullptr);
+  const at::Tensor weight = Find((*model)->parameters(), "first.weight")->tensor;
   (*model)->Loss(Some(4)).backward();
   const at::Tensor whole = weight.grad().clone();
   weight.mutable_grad().reset();
@@ -114,6 +115,44 @@ TEST(CompiledTest, GradientsAreThoseOfWhatIsMadeOfTheLoss) {
   EXPECT_TRUE(weight.grad().equal(whole.mul(0.5)));
   (*model)->Loss(Some(4)).mul(0.5).backward();
   EXPECT_TRUE(weight.grad().equal(whole)) << "gradients of passes are added";
+}
+
+TEST(CompiledTest, EqualGradientsAreTwoTensors) {
+  const absl::StatusOr<std::unique_ptr<Model>> model = Load(kNet);
+  ASSERT_TRUE(model.ok()) << model.status();
+  ASSERT_EQ((*model)->parameters()[1].name, "two");
+  const at::Tensor one = (*model)->parameters()[0].tensor;
+  const at::Tensor two = (*model)->parameters()[1].tensor;
+  (*model)->Loss(Some(4)).backward();
+  const at::Tensor whole = one.grad().clone();
+  ASSERT_GT(whole.abs().sum().item<float>(), 0);
+  EXPECT_TRUE(two.grad().equal(whole));
+  EXPECT_FALSE(two.grad().is_alias_of(one.grad()));
+  one.mutable_grad().reset();
+  two.mutable_grad().reset();
+  (*model)->Loss(Some(4)).mul(0.5).backward();
+  EXPECT_TRUE(one.grad().equal(whole.mul(0.5)));
+  EXPECT_TRUE(two.grad().equal(whole.mul(0.5)));
+}
+
+TEST(CompiledTest, TorchAddsInOneOrder) {
+  ASSERT_TRUE(Load(kNet).ok());
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithms());
+  EXPECT_TRUE(at::globalContext().deterministicAlgorithmsWarnOnly());
+  EXPECT_FALSE(at::globalContext().deterministicFillUninitializedMemory());
+}
+
+TEST(CompiledTest, NoFilesStayOfWhatWasUnpacked) {
+  const absl::StatusOr<std::unique_ptr<Model>> model = Load(kNet);
+  ASSERT_TRUE(model.ok()) << model.status();
+  std::ifstream maps("/proc/self/maps");
+  int mapped = 0;
+  for (std::string line; std::getline(maps, line);) {
+    if (line.find("/data/aotinductor/") == line.npos) continue;
+    ++mapped;
+    EXPECT_THAT(line, testing::EndsWith(" (deleted)"));
+  }
+  EXPECT_GT(mapped, 0);
 }
 
 TEST(CompiledTest, OnlyTrainingChangesBuffers) {

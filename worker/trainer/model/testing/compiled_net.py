@@ -2,7 +2,8 @@
 
     compiled_net.py FILE.pt2
 
-It has batch normalisation, a tied weight, a frozen parameter, a buffer and a constant.
+It has batch normalisation, a tied weight, a frozen parameter, a buffer, a constant, and two
+parameters with the same gradient.
 """
 
 import sys
@@ -23,13 +24,15 @@ class Net(nn.Module):
         self.same.weight = self.mix.weight
         self.last = nn.Linear(16, 10)
         self.frozen = nn.Parameter(torch.full((10,), 2.0), requires_grad=False)
+        self.one = nn.Parameter(torch.zeros(10))
+        self.two = nn.Parameter(torch.zeros(10))
         self.register_buffer("table", torch.linspace(0, 1, 10), persistent=False)
 
     def forward(self, inputs, targets):
         x = torch.relu(self.norm(self.first(inputs.flatten(1))))
         x = torch.tanh(self.same(torch.tanh(self.mix(x))))
         scores = self.last(x) * self.frozen + self.table + torch.tensor([0.5] + [0.25] * 9)
-        return nn.functional.cross_entropy(scores, targets)
+        return nn.functional.cross_entropy(scores + (self.one + self.two), targets)
 
 
 torch.manual_seed(0)
