@@ -44,6 +44,10 @@ class Strange(nn.Module):
         self.table = torch.ones(3)
         if kind == "unused":
             self.spare = nn.Linear(2, 2)
+        if kind == "synchronised":
+            self.norm = nn.SyncBatchNorm(3)
+        if kind == "hooked":
+            self.layer.weight.register_hook(lambda gradient: gradient * 2)
         if kind == "frozen":
             self.requires_grad_(False)
         if kind == "overlap":

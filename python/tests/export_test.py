@@ -96,6 +96,8 @@ class ExportTest(unittest.TestCase):
                 "updates": "forward changes the parameter layer.bias",
                 "scores": "returned a tensor [2, 3] of torch.float32",
                 "unused": "does not depend on spare.weight, spare.bias",
+                "synchronised": "norm is a SyncBatchNorm",
+                "hooked": "layer.weight has hooks for its gradient",
                 "frozen": "has no parameter that requires gradients",
                 "overlap": "one and two are different tensors in the same memory"}.items():
             with self.subTest(kind), self.assertRaises(Problem) as caught:

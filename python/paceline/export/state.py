@@ -83,6 +83,11 @@ def autocast(precision: str) -> Any:
 def state_of(module: nn.Module, inputs: torch.Tensor, targets: torch.Tensor,
              precision: str) -> State:
     """Raises Problem where tensors cannot be taken, or a pass changes what nobody would restore."""
+    for path, one in module.named_modules():
+        if isinstance(one, nn.SyncBatchNorm):
+            raise Problem(f"{path or 'the module'} is a SyncBatchNorm, which would normalise over "
+                          "the batch of its own rank alone: make it a BatchNorm, or train it in a "
+                          "session")
     named: List[Tuple[str, torch.Tensor, bool]] = []
     tied: List[Tuple[str, str]] = []
     first: Dict[int, str] = {}
@@ -112,6 +117,9 @@ def _check_tensor(name: str, tensor: torch.Tensor) -> None:
     if tensor.device.type != "cpu":
         raise Problem(f"{name} is on {tensor.device}: compiled steps run on CPUs so far; make the "
                       "model there, or train it in a session")
+    if tensor._backward_hooks or getattr(tensor, "_post_accumulate_grad_hooks", None):
+        raise Problem(f"{name} has hooks for its gradient, which a compiled step would not call: "
+                      "remove them, or train it in a session")
     if any(one.isspace() for one in name):
         raise Problem(f"the name {name!r} has white space: rename the module")
 

@@ -139,5 +139,15 @@ TEST_F(PythonSessionTest, ANodeThatTakesNoCommandsTakesNoSession) {
   EXPECT_EQ(exit.message(), "node node-a takes no commands (--commands off)");
 }
 
+// It is native code of the job's, too.
+TEST_F(PythonSessionTest, ANodeThatTakesNoCommandsTakesNoCompiledModel) {
+  StartWithCommands("off");
+  v1::TrainerPlan plan = Plan(0, 10);
+  plan.mutable_spec()->mutable_model()->mutable_compiled()->set_file("/m/step.pt2");
+  const v1::TrainerExit exit = RunOne(plan).exit();
+  EXPECT_EQ(exit.failure(), v1::FAILURE_START);
+  EXPECT_EQ(exit.message(), "node node-a takes no commands (--commands off)");
+}
+
 }  // namespace
 }  // namespace paceline
