@@ -347,6 +347,23 @@ std::vector<SpecProblem> CheckLadder(const Ladder& ladder, int ranks, int shards
   return problems.Take();
 }
 
+std::vector<SpecProblem> CheckLadderFits(const Ladder& ladder, const v1::JobSpec& spec,
+                                         const std::string& field) {
+  std::string why;
+  if (spec.strategy().optimizer_state() == v1::OPTIMIZER_STATE_AVERAGE) {
+    why = "optimizer_state average";
+  }
+  if (spec.precision() == v1::BF16_FULL) why = "precision bf16_full";
+  ProblemList problems;
+  for (int i = 0; i < ladder.size(); ++i) {
+    if (why.empty() || !IsStreamed(ladder[i].outer())) continue;
+    problems.Add(
+        StrCat(field, "[", i, "].outer"),
+        StrCat("has ", kStreamKeys, ", which do not go with the job's ", why, ": leave these out"));
+  }
+  return problems.Take();
+}
+
 void CheckSlipstream(const v1::JobSpec& spec, ProblemList& problems) {
   const bool is_auto = spec.strategy().has_auto_();
   if (!is_auto && !spec.strategy().has_slipstream()) return;

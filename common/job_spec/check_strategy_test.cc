@@ -1,5 +1,6 @@
 #include <ostream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "absl/strings/ascii.h"
@@ -340,6 +341,35 @@ TEST(CheckLadderTest, NamesTheGivenField) {
   level->set_size(4);
   EXPECT_THAT(CheckLadder(hsgd.ladder(), 4, 1, "ladder"), IsEmpty());
   EXPECT_EQ(CheckLadder(hsgd.ladder(), 8, 1, "ladder").at(0).field, "ladder[0].size");
+}
+
+TEST(CheckLadderTest, StreamedOnesFitTheJob) {
+  const auto ladder = [](const std::string& keys) {
+    return SpecWith("hsgd { ladder { period: 8 size: 8 outer { kind: OUTER_NESTEROV " + keys +
+                    "} } }")
+        .strategy()
+        .hsgd()
+        .ladder();
+  };
+  const v1::JobSpec plain = SpecWith("local_sgd { period: 4 }");
+  v1::JobSpec averaged = plain;
+  averaged.mutable_strategy()->set_optimizer_state(v1::OPTIMIZER_STATE_AVERAGE);
+  v1::JobSpec bf16_full = plain;
+  bf16_full.set_precision(v1::BF16_FULL);
+  for (const char* const keys : {"fragments: 2 ", "delay: 3 ", "alpha: 0.5 "}) {
+    EXPECT_THAT(CheckLadderFits(ladder(keys), plain, "ladder"), IsEmpty()) << keys;
+    for (const auto& [spec, why] : {std::pair(averaged, "optimizer_state average"),
+                                    std::pair(bf16_full, "precision bf16_full")}) {
+      const std::vector<SpecProblem> problems = CheckLadderFits(ladder(keys), spec, "ladder");
+      ASSERT_THAT(problems, SizeIs(1)) << keys << why;
+      EXPECT_EQ(problems[0].field, "ladder[0].outer");
+      EXPECT_EQ(problems[0].message,
+                absl::StrCat("has fragments, delay or alpha, which do not go with the job's ", why,
+                             ": leave these out"));
+    }
+  }
+  EXPECT_THAT(CheckLadderFits(ladder(""), averaged, "ladder"), IsEmpty()) << "not streamed";
+  EXPECT_THAT(CheckLadderFits(ladder("fragments: 1 "), bf16_full, "ladder"), IsEmpty());
 }
 
 }  // namespace

@@ -69,6 +69,11 @@ std::vector<SpecProblem> CheckLease(const v1::JobSpec& spec, double lease_s);
 std::vector<SpecProblem> CheckLadder(
     const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, int ranks, int shards,
     const std::string& field);
+// What of a sound ladder does not go with the other keys of a job that is to change to it. `spec`:
+// the job's, with its strategy as it is now.
+std::vector<SpecProblem> CheckLadderFits(
+    const google::protobuf::RepeatedPtrField<v1::LadderLevel>& ladder, const v1::JobSpec& spec,
+    const std::string& field);
 
 // Whether Paceline sets this variable in the environment of a command's ranks, so that a job may
 // not.

@@ -236,6 +236,28 @@ TEST_F(TrainingPlansTest, LaddersThatCannotBeAreRefused) {
   EXPECT_EQ(Get(job_.id()).plan().version(), 1);
 }
 
+// A generation that began with it would fail: its trainers refuse it.
+TEST_F(TrainingPlansTest, StreamedLadderIsRefusedBesideAveragedStates) {
+  v1::JobSpec spec = HsgdSpec();
+  spec.mutable_strategy()->set_optimizer_state(v1::OPTIMIZER_STATE_AVERAGE);
+  StartJob(spec);
+  ReportAndWait(1, 10);
+  v1::ChangeLadderRequest request;
+  request.set_job(job_.id());
+  request.set_request_id("r1");
+  v1::LadderLevel* level = request.add_ladder();
+  level->set_period(8);
+  level->set_size(4);
+  level->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
+  level->mutable_outer()->set_delay(2);
+  grpc::ClientContext context;
+  v1::Job job;
+  const grpc::Status status = jobs_->ChangeLadder(&context, request, &job);
+  EXPECT_EQ(Reason(status), "LADDER_INVALID");
+  EXPECT_THAT(status.error_message(), HasSubstr("ladder[0].outer: has fragments, delay or alpha"));
+  EXPECT_EQ(Get(job_.id()).plan().version(), 1);
+}
+
 TEST_F(TrainingPlansTest, JobMayBeginWithoutALadderAndGiveOneUp) {
   v1::JobSpec spec = HsgdSpec();
   spec.mutable_strategy()->mutable_hsgd()->clear_ladder();

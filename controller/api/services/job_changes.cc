@@ -30,12 +30,17 @@
 namespace paceline {
 namespace {
 
-// Checks whether local_sgd, which has one level, can follow a sound ladder.
-std::vector<SpecProblem> CheckPeriodic(const v1::ChangeLadderRequest& request) {
-  if (request.ladder_size() == 1) return {};
-  return {{"ladder",
-           "must be one level over all ranks, such as 8:all, as the job's strategy is "
-           "local_sgd: submit it with hsgd for others"}};
+// Checks whether the job can follow a sound ladder.
+std::vector<SpecProblem> CheckFits(const v1::ChangeLadderRequest& request, const Job& job) {
+  v1::JobSpec spec;
+  spec.ParseFromString(job.request.spec);
+  spec.mutable_strategy()->ParseFromString(job.plan.strategy);
+  if (spec.strategy().has_local_sgd() && request.ladder_size() != 1) {
+    return {{"ladder",
+             "must be one level over all ranks, such as 8:all, as the job's strategy is "
+             "local_sgd: submit it with hsgd for others"}};
+  }
+  return CheckLadderFits(request.ladder(), spec, "ladder");
 }
 
 // Applies the changes to the strategy of the job's newest plan.
@@ -190,7 +195,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          strategy.ParseFromString(job->plan.strategy);
          std::vector<SpecProblem> problems =
              CheckLadder(contents.ladder(), job->request.ranks, job->request.shards, "ladder");
-         if (problems.empty() && strategy.has_local_sgd()) problems = CheckPeriodic(contents);
+         if (problems.empty()) problems = CheckFits(contents, *job);
          if (!problems.empty()) {
            return answer(FieldsError("LADDER_INVALID", "the ladder does not fit", problems));
          }

@@ -72,6 +72,8 @@ Strategy::Parts::Parts(Groups& groups_in, const TrainerConfig& config_in, Strate
   const bool needs_mean = !ddp() && !has_levels();
   if (!start.resumes) {
     regroups = needs_mean && start.step > 0;  // Optimizer states may differ.
+    // A checkpoint may have parameters of each rank's own.
+    all_equal = synchronous || !HasOwn(stream.get());
     return;
   }
   figures = std::move(start.memory.figures);

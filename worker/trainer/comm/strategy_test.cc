@@ -1,6 +1,7 @@
 // The effect of one plan on gradients, parameters and state.
 #include "worker/trainer/comm/strategy.h"
 
+#include <ATen/core/grad_mode.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -24,6 +25,8 @@ namespace {
 using testing::Each;
 using testing::ElementsAre;
 using testing::FloatNear;
+using testing::IsEmpty;
+using testing::SizeIs;
 using Kind = StrategyConfig::Kind;
 
 // Values of all ranks after steps 0 .. 9, where rank r adds r + 1; observed on PyTorch.
@@ -395,6 +398,32 @@ TEST(StrategyTest, OptimizerStateIsAveragedOnlyIfAskedFor) {
       EXPECT_EQ(moment[1].item<float>(), average ? 1 : static_cast<float>(2 * config.rank()));
     });
   }
+}
+
+// As from the checkpoint of a streamed job, at whose end nothing is left to train.
+TEST(StrategyTest, RanksThatBeginWithParametersOfTheirOwnAreMadeEqual) {
+  RunRanks(Job(2, Kind::kHsgd), [](const TrainerConfig& config, Groups& groups) {
+    PlanLevel level{4, {2}};
+    level.outer = OuterRule();
+    level.outer->delay = 1;
+    level.outer->alpha = 0.5;
+    StrategyStart start = StartOf(groups, config, Plan(1, {level}));
+    start.step = 6;
+    FakeControl control;
+    const at::Tensor a = at::full({2}, 3, at::kFloat).requires_grad_();
+    Strategy strategy(groups, config, std::move(start), {{"a", a}},
+                      std::function<std::vector<at::Tensor>()>(), control);
+    {
+      const at::NoGradGuard no_grad;
+      a.add_(2 * config.rank());
+    }
+    const std::vector<at::Tensor> common = strategy.CommonParameters();
+    ASSERT_THAT(common, SizeIs(1));
+    EXPECT_EQ(common[0][0].item<float>(), 3);
+    strategy.AverageAll();
+    EXPECT_EQ(a[0].item<float>(), 4);
+    EXPECT_THAT(strategy.CommonParameters(), IsEmpty());
+  });
 }
 
 }  // namespace
