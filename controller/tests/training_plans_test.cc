@@ -216,7 +216,8 @@ TEST_F(TrainingPlansTest, LadderOfLocalSgdIsAPeriod) {
   const v1::TrainerPlan sent =
       ReadUntil(1, [](const v1::TrainerPlan& plan) { return plan.plan().version() == 2; });
   ASSERT_EQ(sent.plan().levels_size(), 1);
-  EXPECT_EQ(sent.plan().levels(0).period(), 8);
+  EXPECT_EQ(sent.plan().levels(0).period(), 0) << "trainers that do not know fp8 refuse it";
+  EXPECT_EQ(sent.plan().levels(0).guarded_period(), 8);
   EXPECT_EQ(sent.plan().levels(0).format(), v1::WIRE_FORMAT_FP8);
   EXPECT_THAT(sent.plan().levels(0).groups(), ElementsAre(4));
 
