@@ -14,6 +14,7 @@
 #define WORKER_TRAINER_CORE_MIXTURE_H_
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <vector>
 
