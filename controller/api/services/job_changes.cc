@@ -31,7 +31,7 @@ namespace paceline {
 namespace {
 
 // Checks whether the job can follow a sound ladder.
-std::vector<SpecProblem> CheckFits(const v1::ChangeLadderRequest& request, const Job& job) {
+std::vector<SpecProblem> CheckNewLadder(const v1::ChangeLadderRequest& request, const Job& job) {
   v1::JobSpec spec;
   spec.ParseFromString(job.request.spec);
   spec.mutable_strategy()->ParseFromString(job.plan.strategy);
@@ -195,7 +195,7 @@ void JobService::DoChangeLadder(const Principal& caller, const v1::ChangeLadderR
          strategy.ParseFromString(job->plan.strategy);
          std::vector<SpecProblem> problems =
              CheckLadder(contents.ladder(), job->request.ranks, job->request.shards, "ladder");
-         if (problems.empty()) problems = CheckFits(contents, *job);
+         if (problems.empty()) problems = CheckNewLadder(contents, *job);
          if (!problems.empty()) {
            return answer(FieldsError("LADDER_INVALID", "the ladder does not fit", problems));
          }
