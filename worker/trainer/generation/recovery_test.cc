@@ -80,6 +80,23 @@ class TrainerRecoveryTest : public RecoveryTest {
     for (int rank = 0; rank < ranks; ++rank) trainers.push_back(rank);
     return trainers;
   }
+
+  // Two ranks with copies, of which one is lost: both go back to these, and on as undisturbed.
+  void GoBackAndCompare(const std::string& changes) {
+    const auto undisturbed = RunUndisturbed(2, changes);
+    const auto daemon = MakeDaemon();
+    daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/1));
+    WaitUntilReady(*daemon, 2);
+    ASSERT_TRUE(daemon->Serve([&] { return daemon->copies_of() >= 10; }));
+    daemon->Signal(1, SIGKILL);
+    WaitForEnd(*daemon, 1);
+    FakeDaemon::Members members;
+    members.trainers = {0, 2};
+    members.restores = true;
+    daemon->SetMembers(members);
+    WaitForSuccess(*daemon, members.trainers);
+    ExpectSame(*undisturbed, *daemon, {-1, 2}, "disturbed");
+  }
 };
 
 TEST_F(TrainerRecoveryTest, ASpareTakesTheRankAndNothingIsLost) { LoseAndCompare("", Of(4, {2})); }
@@ -272,19 +289,7 @@ TEST_F(TrainerRecoveryTest, ARankAloneInItsGroupIsReplacedFromItsCopy) {
         absl::StrCat("steps: 80 strategy { gradient_group_size: 1 hsgd { ", ladder,
                      "} } optimizer { adamw {} learning_rate: 0.01 } "
                      "recovery { copy_every_steps: 5 } ");
-    const auto undisturbed = RunUndisturbed(2, changes);
-    const auto daemon = MakeDaemon();
-    daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/1));
-    WaitUntilReady(*daemon, 2);
-    ASSERT_TRUE(daemon->Serve([&] { return daemon->copies_of() >= 10; }));
-    daemon->Signal(1, SIGKILL);
-    WaitForEnd(*daemon, 1);
-    FakeDaemon::Members members;
-    members.trainers = {0, 2};
-    members.restores = true;
-    daemon->SetMembers(members);
-    WaitForSuccess(*daemon, members.trainers);
-    ExpectSame(*undisturbed, *daemon, {-1, 2}, "disturbed");
+    GoBackAndCompare(changes);
   }
 }
 
@@ -294,19 +299,7 @@ TEST_F(TrainerRecoveryTest, QuantisedGradientsGoOnFromCopies) {
       "steps: 80 gradient_format: WIRE_FORMAT_INT8 optimizer { adamw {} learning_rate: 0.01 } "
       "strategy { warmup_steps: 60 gradient_group_size: 1 hsgd { ladder { period: 4 size: 2 } } } "
       "recovery { copy_every_steps: 5 } ";
-  const auto undisturbed = RunUndisturbed(2, changes);
-  const auto daemon = MakeDaemon();
-  daemon->Launch(RecoveringSpec(2, "disturbed", changes, /*spares=*/1));
-  WaitUntilReady(*daemon, 2);
-  ASSERT_TRUE(daemon->Serve([&] { return daemon->copies_of() >= 10; }));
-  daemon->Signal(1, SIGKILL);
-  WaitForEnd(*daemon, 1);
-  FakeDaemon::Members members;
-  members.trainers = {0, 2};
-  members.restores = true;
-  daemon->SetMembers(members);
-  WaitForSuccess(*daemon, members.trainers);
-  ExpectSame(*undisturbed, *daemon, {-1, 2}, "disturbed");
+  GoBackAndCompare(changes);
 }
 
 }  // namespace
