@@ -179,7 +179,8 @@ bool BlockCache::Read(const BlockName& name, size_t block_bytes, size_t begin,
   return ReadAll(file.fd(), begin, out);
 }
 
-BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration patience) const {
+BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration patience,
+                                      const std::atomic<bool>& stopping) const {
   const std::string path = directory_ + "/turns";
   const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
   Turn turn(fd);
@@ -193,7 +194,7 @@ BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration pati
   const absl::Time end = absl::Now() + patience;
   // Locks of the open file, so that threads of one process exclude each other, too.
   while (::fcntl(fd, F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES) &&
-         absl::Now() < end) {
+         absl::Now() < end && !stopping) {
     absl::SleepFor(kTurnPoll);
   }
   return turn;

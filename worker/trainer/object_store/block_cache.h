@@ -14,6 +14,7 @@
 #ifndef WORKER_TRAINER_OBJECT_STORE_BLOCK_CACHE_H_
 #define WORKER_TRAINER_OBJECT_STORE_BLOCK_CACHE_H_
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -63,8 +64,9 @@ class BlockCache {
   // Reads bytes from `begin` on of a block that has `block_bytes`. False: it is not here.
   bool Read(const BlockName& name, size_t block_bytes, size_t begin, absl::Span<char> out);
 
-  // Waits for up to `patience` while somebody else fetches this block.
-  Turn WaitTurn(const BlockName& name, absl::Duration patience) const;
+  // Waits for up to `patience`, or until `stopping`, while somebody else fetches this block.
+  Turn WaitTurn(const BlockName& name, absl::Duration patience,
+                const std::atomic<bool>& stopping) const;
 
   // Keeps a block. ResourceExhausted when the disk, or the limit beside what others write, has no
   // room for it; other errors of files as they are. The cache stays usable.

@@ -1,10 +1,8 @@
 #include "worker/trainer/object_store/object_file.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstring>
-#include <functional>
+#include <optional>
 
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
@@ -88,7 +86,9 @@ absl::Status ObjectFile::ReadFromBlock(int64_t block, size_t begin, absl::Span<c
     const absl::MutexLock lock(&mutex_);
     cached_[static_cast<size_t>(block)] = false;
   }
-  if (bytes == nullptr) PACELINE_ASSIGN_OR_RETURN(bytes, Obtain(block));
+  if (bytes == nullptr) {
+    PACELINE_ASSIGN_OR_RETURN(bytes, Obtain(block));
+  }
   std::memcpy(out.data(), bytes->data() + begin, out.size());
   return absl::OkStatus();
 }
@@ -129,7 +129,7 @@ absl::StatusOr<ObjectFile::Bytes> ObjectFile::Fetch(int64_t block) const {
   BlockCache* const cache = store_->cache();
   std::optional<BlockCache::Turn> turn;
   if (cache != nullptr) {
-    turn.emplace(cache->WaitTurn(NameOf(block), kTurnPatience));
+    turn.emplace(cache->WaitTurn(NameOf(block), kTurnPatience, stopping_));
     if (cache->Read(NameOf(block), bytes->size(), 0, out)) {
       const absl::MutexLock lock(&mutex_);
       cached_[static_cast<size_t>(block)] = true;

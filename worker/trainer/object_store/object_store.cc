@@ -40,6 +40,7 @@ absl::Status CheckAllowed(const ObjectStore::Options& options, const std::string
 ObjectStore::ObjectStore(Options options, std::unique_ptr<BlockCache> cache)
     : options_(std::move(options)),
       cache_(std::move(cache)),
+      http_(options_.variables("AWS_CA_BUNDLE")),
       pool_(options_.fetch_threads, MostWaiting(options_)) {}
 
 absl::StatusOr<std::shared_ptr<ObjectStore>> ObjectStore::Open(Options options) {
