@@ -20,6 +20,7 @@
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/data/open_dataset.h"
 
 namespace paceline {
 namespace {

@@ -15,6 +15,7 @@ namespace {
 using Scheme = ObjectUrl::Scheme;
 
 constexpr absl::string_view kMark = "://";
+constexpr size_t kMostBytes = 2048;
 
 absl::Status Wrong(absl::string_view what) { return absl::InvalidArgumentError(what); }
 
@@ -99,6 +100,9 @@ bool IsObjectUrl(absl::string_view text) {
 }
 
 absl::StatusOr<ObjectUrl> ParseObjectUrl(absl::string_view text) {
+  if (text.size() > kMostBytes) {
+    return Wrong(absl::StrCat("has ", text.size(), " bytes; allowed is at most ", kMostBytes));
+  }
   const absl::StatusOr<Scheme> scheme = SchemeOf(text);
   if (!scheme.ok()) return scheme.status();
   const absl::string_view rest = text.substr(text.find(kMark) + kMark.size());

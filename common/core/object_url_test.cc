@@ -51,6 +51,7 @@ TEST(ObjectUrlTest, RefusesWhatItCannotOrShouldNotRead) {
       {"http://example.org/k", "plain text"},
       {"http://127.0.0.1.example.org/k", "plain text"},
   };
+  EXPECT_FALSE(ParseObjectUrl("s3://b/" + std::string(2048, 'k')).ok());
   for (const auto& [text, what] : cases) {
     const absl::Status status = ParseObjectUrl(text).status();
     EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << text;

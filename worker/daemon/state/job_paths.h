@@ -5,13 +5,15 @@
 #include <string>
 #include <vector>
 
+#include "common/core/object_url.h"
 #include "proto/worker.pb.h"
 #include "worker/shim/allowed_roots.h"
 
 namespace paceline {
 
-// Returns the paths in a trainer's plan that are set, named by the job file's keys. The plan's
-// `restore_from` comes from "resume_from" or is a checkpoint of the job itself.
+// Returns the paths in a trainer's plan that are set, named by the job file's keys, without objects
+// of stores, which the trainer judges. The plan's `restore_from` comes from "resume_from" or is a
+// checkpoint of the job itself.
 inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
   const v1::JobSpec& spec = plan.spec();
   std::vector<NamedPath> given;
@@ -26,10 +28,12 @@ inline std::vector<NamedPath> PathsOf(const v1::TrainerPlan& plan) {
            NamedPath{"venv", spec.venv()},
            NamedPath{"resume_from", plan.restore_from()},
        }) {
-    if (!named.path.empty()) given.push_back(named);
+    if (!named.path.empty() && !IsObjectUrl(named.path)) given.push_back(named);
   }
   for (int i = 0; i < spec.data().sources_size(); ++i) {
-    given.push_back({"data.train[" + std::to_string(i) + "].path", spec.data().sources(i).path()});
+    const std::string& path = spec.data().sources(i).path();
+    if (IsObjectUrl(path)) continue;
+    given.push_back({"data.train[" + std::to_string(i) + "].path", path});
   }
   return given;
 }
