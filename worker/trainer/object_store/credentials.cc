@@ -123,8 +123,11 @@ std::string WithScheme(std::string endpoint) {
 absl::Status CheckEndpoint(const char* variable, const std::string& endpoint) {
   const bool sound =
       absl::StartsWith(endpoint, "https://") || absl::StartsWith(endpoint, "http://");
-  if (endpoint.empty() || sound) return absl::OkStatus();
-  return Wrong(absl::StrCat(variable, " is no address; write https://HOST or http://HOST:PORT"));
+  // Endpoints are shown in messages.
+  if (endpoint.empty() || (sound && !absl::StrContains(endpoint, '@'))) return absl::OkStatus();
+  return Wrong(absl::StrCat(variable,
+                            " is no address; write https://HOST or http://HOST:PORT, "
+                            "without a user"));
 }
 
 }  // namespace
