@@ -215,7 +215,8 @@ absl::StatusOr<int> BlockCache::Reserve(const std::string& temporary, int64_t by
   if (lock.fd() < 0 || ::flock(lock.fd(), LOCK_EX) != 0) return Failed("cannot lock", path);
   int64_t sum = 0;
   const bool known = ::pread(lock.fd(), &sum, sizeof(sum), 0) == sizeof(sum) && sum >= 0;
-  if (!known || sum + bytes > most_bytes_) sum = MakeRoom(bytes);
+  const bool fits = bytes <= most_bytes_;
+  if (!known || (fits && sum + bytes > most_bytes_)) sum = MakeRoom(fits ? bytes : 0);
   if (sum + bytes > most_bytes_) {
     return absl::ResourceExhaustedError(absl::StrCat("the cache of objects, ", directory_,
                                                      ", has no room for ", bytes,

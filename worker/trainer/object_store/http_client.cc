@@ -87,6 +87,7 @@ class HttpClient::Connection {
   StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
                   const std::atomic<bool>& stopping) {
     answer_ = StoreAnswer();
+    headers_end_ = false;
     out_ = out;
     stopping_ = &stopping;
     if (curl_ == nullptr) {
@@ -149,7 +150,13 @@ class HttpClient::Connection {
 
   void Finish(CURLcode code) {
     answer_.status = static_cast<int>(Status());
-    if (code == CURLE_OK) return;
+    if (code == CURLE_OK && headers_end_) return;
+    if (code == CURLE_OK) {
+      answer_ = StoreAnswer();
+      answer_.problem = "the connection was closed within the headers of the answer";
+      answer_.may_pass = true;
+      return;
+    }
     answer_.problem = absl::StrCat(curl_easy_strerror(code), error_[0] == '\0' ? "" : ": ", error_);
     answer_.may_pass = MayPass(code);
     // Of an answer that broke off in the middle only the error counts.
@@ -189,8 +196,10 @@ class HttpClient::Connection {
   void TakeHeader(absl::string_view line) {
     if (absl::StartsWith(line, "HTTP/")) {  // The next answer, after a redirection.
       answer_ = StoreAnswer();
+      headers_end_ = false;
       return;
     }
+    if (line == "\r\n" || line == "\n") headers_end_ = true;
     const size_t colon = line.find(':');
     if (colon == line.npos) return;
     const std::string name = absl::AsciiStrToLower(line.substr(0, colon));
@@ -218,6 +227,7 @@ class HttpClient::Connection {
   char error_[CURL_ERROR_SIZE] = {};
 
   StoreAnswer answer_;
+  bool headers_end_ = false;  // All of the answer have arrived.
   absl::Span<char> out_;
   const std::atomic<bool>* stopping_ = nullptr;
 };
