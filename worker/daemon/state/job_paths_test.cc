@@ -78,6 +78,15 @@ TEST(JobPathsTest, EachFileOfAListIsAPath) {
   EXPECT_EQ(PathsOf(plan)[1].path, "/b");
 }
 
+TEST(JobPathsTest, ObjectsOfStoresAreNoPaths) {
+  v1::TrainerPlan plan;
+  plan.mutable_spec()->mutable_data()->add_sources()->set_path("s3://b/k");
+  plan.mutable_spec()->mutable_data()->add_sources()->set_path("/b");
+  plan.mutable_spec()->mutable_data()->set_eval("gs://b/k");
+  ASSERT_EQ(PathsOf(plan).size(), 1U);
+  EXPECT_EQ(PathsOf(plan)[0].field, "data.train[1].path");
+}
+
 TEST(JobPathsTest, OnlyWhatIsGivenIsNamed) {
   v1::TrainerPlan plan;
   EXPECT_THAT(PathsOf(plan), IsEmpty());
