@@ -78,7 +78,9 @@ absl::Status Measure(const Options& options) {
   }
 
   if (IsObjectUrl(options.file)) {
-    std::cout << nlohmann::json{{"loader", loaded}} << std::endl;
+    nlohmann::json result;
+    result["loader"] = loaded;
+    std::cout << result << std::endl;
     return absl::OkStatus();
   }
   PACELINE_ASSIGN_OR_RETURN(const MappedFile file,
