@@ -26,10 +26,10 @@ absl::Status Invalid(absl::string_view key, absl::string_view what) {
   return absl::InvalidArgumentError(absl::StrCat(key, ": ", what));
 }
 
-// Only what may pass keeps its code.
+// A store that does not answer is no error of the job's.
 absl::Status Failed(absl::string_view key, const absl::Status& status) {
-  if (!absl::IsUnavailable(status)) return Invalid(key, status.message());
-  return absl::UnavailableError(absl::StrCat(key, ": ", status.message()));
+  if (!absl::IsDeadlineExceeded(status)) return Invalid(key, status.message());
+  return absl::DeadlineExceededError(absl::StrCat(key, ": ", status.message()));
 }
 
 std::string FirstBytes(const std::string& path) {

@@ -21,9 +21,9 @@ class DatasetOpener {
   explicit DatasetOpener(const DataConfig& config) : config_(config) {}
 
   // Opens `path`, the value of the job file's `key` ("data.train"). All errors name the key. They
-  // are InvalidArgument, but Unavailable where a store does not answer. The file's beginning tells
-  // its kind; a file of neither kind is taken for a token file without header if the configuration
-  // gives a token type.
+  // are InvalidArgument, but DeadlineExceeded where a store does not answer. The file's beginning
+  // tells its kind; a file of neither kind is taken for a token file without header if the
+  // configuration gives a token type.
   absl::StatusOr<std::unique_ptr<Dataset>> Open(absl::string_view key, const std::string& path);
 
  private:

@@ -138,7 +138,10 @@ absl::StatusOr<ObjectFile::Bytes> ObjectFile::Fetch(int64_t block) const {
   }
   StoreAnswer answer;
   const uint64_t first = static_cast<uint64_t>(block) * store_->options().block_bytes;
-  PACELINE_RETURN_IF_ERROR(Request(first, &version_, out, &answer));
+  const absl::Status status = Request(first, &version_, out, &answer);
+  // What was right when the object was opened has been changed on the node since.
+  if (absl::IsFailedPrecondition(status)) return absl::PermissionDeniedError(status.message());
+  PACELINE_RETURN_IF_ERROR(status);
   Keep(block, bytes);
   return bytes;
 }
@@ -217,7 +220,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
         std::min(absl::Seconds(answer->retry_after_s.value_or(0)), kLongestRetryAfter);
     const absl::Duration delay = std::max(backoff.Next(), asked);
     if (absl::Now() + delay > end) {
-      return absl::UnavailableError(absl::StrCat(
+      return absl::DeadlineExceededError(absl::StrCat(
           judgement.status.message(), "; ", tries, " tries within ",
           absl::FormatDuration(options.patience),
           " have failed: look at the network between this node and the store, and at the store"));

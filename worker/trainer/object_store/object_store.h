@@ -43,8 +43,9 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
   static absl::StatusOr<std::shared_ptr<ObjectStore>> Open(Options options);
 
   // Opens an object and finds out its size and version. InvalidArgument: no address of an object;
-  // PermissionDenied: not allowed on this node, or by the store; otherwise errors of Judgement. All
-  // name the address.
+  // PermissionDenied: not allowed on this node, or by the store; DeadlineExceeded: all tries have
+  // failed; otherwise errors of Judgement. All name the address. So do those of reading, which are
+  // never FailedPrecondition.
   absl::StatusOr<std::shared_ptr<const RangeSource>> OpenObject(const std::string& url);
 
   // The bound of what the node keeps; 0: it keeps nothing.

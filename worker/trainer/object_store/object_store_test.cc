@@ -189,14 +189,14 @@ TEST_F(ObjectStoreTest, FaultsThatPassAreNotNoticed) {
 TEST_F(ObjectStoreTest, TriesEndWithinThePatience) {
   server_.SetFault([](const Request&, int) { return StoreServer::Error("503 Slow Down"); });
   options_.patience = absl::Milliseconds(100);
-  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kUnavailable,
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kDeadlineExceeded,
               "tries within 100ms have failed");
 }
 
 TEST_F(ObjectStoreTest, AServerThatIsNotThereIsNamed) {
   options_.patience = absl::Milliseconds(50);
   variables_["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1";
-  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kUnavailable,
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kDeadlineExceeded,
               "s3://corpora/c4");
 }
 
