@@ -132,14 +132,15 @@ absl::StatusOr<std::vector<std::string>> DevCluster::Start(const DevSettings& se
   for (int i = 0; i < settings.workers; ++i) {
     const DaemonPlace worker = WorkerPlace(dir_, absl::StrCat("w", i));
     if (worker.Pid() != 0) continue;
-    PACELINE_RETURN_IF_ERROR(
-        StartDaemon(worker,
-                    {bin_dir + "/paceline-worker", "--controller", address, "--name", worker.name,
-                     "--runtime-dir", absl::StrCat(dir_.RuntimeDir(), "/", worker.name), "--slots",
-                     absl::StrCat(settings.slots), "--listen", AnyPort(), "--plaintext",
-                     // Only its own user can submit to it.
-                     "--commands", "on", "--pass-environment"},
-                    timeout));
+    PACELINE_RETURN_IF_ERROR(StartDaemon(
+        worker,
+        {bin_dir + "/paceline-worker", "--controller", address, "--name", worker.name,
+         "--runtime-dir", absl::StrCat(dir_.RuntimeDir(), "/", worker.name), "--slots",
+         absl::StrCat(settings.slots), "--listen", AnyPort(), "--plaintext",
+         // Only its own user can submit to it.
+         "--commands", "on", "--pass-environment", "--object-store", "s3://", "--object-store",
+         "gs://", "--object-store", "https://", "--object-store", "http://"},
+        timeout));
     started.push_back(worker.name);
   }
   return started;

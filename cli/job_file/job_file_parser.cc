@@ -13,6 +13,7 @@
 #include "cli/text/nearest.h"
 #include "cli/text/sanitize.h"
 #include "cli/text/shell_path.h"
+#include "common/core/object_url.h"
 
 namespace paceline {
 namespace {
@@ -317,7 +318,7 @@ void JobFileParser::ParseText(const JobKey& key, const std::string& path, const 
     TellAt(path, StrCat("is ", Quoted(value), "; ", SanitizeLine(problem)));
     return;
   }
-  if (key.type == KeyType::kPath) {
+  if (key.type == KeyType::kPath && !IsObjectUrl(text)) {
     text = (std::filesystem::path(folder_) / text).lexically_normal().string();
   }
   holder->GetReflection()->SetString(holder, &field, text);

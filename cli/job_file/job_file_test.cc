@@ -239,6 +239,15 @@ TEST(JobFileTest, TrainIsAFileOrAListOfFiles) {
   EXPECT_EQ(file.spec.data().sources(1).path(), "/b.tokens");
 }
 
+TEST(JobFileTest, AddressesOfObjectsStayAsTheyAre) {
+  const JobFile file = ParseJobFile(
+      WithTrain("\n  - path: s3://corpora//a/b.tokens\n  - {path: \"gs://b/k\"}"), "/jobs");
+  EXPECT_THAT(file.problems, IsEmpty());
+  ASSERT_EQ(file.spec.data().sources_size(), 2);
+  EXPECT_EQ(file.spec.data().sources(0).path(), "s3://corpora//a/b.tokens");
+  EXPECT_EQ(file.spec.data().sources(1).path(), "gs://b/k");
+}
+
 TEST(JobFileTest, ProblemsOfAListOfFilesAreToldWhereTheyStand) {
   EXPECT_THAT(Problems(WithTrain(" []")),
               ElementsAre("6:3 data.train is missing; give the file with the training samples"));

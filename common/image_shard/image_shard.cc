@@ -64,6 +64,12 @@ absl::Status Damaged(const std::string& path, uint64_t offset, absl::string_view
   return absl::DataLossError(absl::StrCat(path, ": at offset ", offset, ": ", what));
 }
 
+absl::Status CheckLength(const std::string& path, uint64_t bytes) {
+  if (bytes >= sizeof(Header)) return absl::OkStatus();
+  return Damaged(path, bytes,
+                 absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
+}
+
 absl::string_view Bytes(const void* data, size_t size) {
   return {static_cast<const char*>(data), size};
 }
@@ -112,18 +118,40 @@ absl::Status WriteImageShard(const std::string& path, const ImageFormat& format,
 absl::StatusOr<ImageShard> ImageShard::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
                             MappedFile::Open(path, MappedFile::Access::kReadOnDemand));
-  ImageShard shard(std::move(file));
-  PACELINE_RETURN_IF_ERROR(shard.Parse());
+  ImageShard shard;
+  shard.file_ = std::move(file);
+  const uint64_t bytes = shard.file_->size();
+  PACELINE_RETURN_IF_ERROR(CheckLength(path, bytes));
+  const auto* start = static_cast<const uint8_t*>(shard.file_->data());
+  PACELINE_ASSIGN_OR_RETURN(const uint64_t count, shard.ParseHeader(start, bytes));
+  shard.labels_ = {reinterpret_cast<const uint32_t*>(start + sizeof(Header)), count};
+  shard.pixels_ = start + shard.pixels_offset_;
+  PACELINE_RETURN_IF_ERROR(shard.CheckLabels());
   return shard;
 }
 
-absl::Status ImageShard::Parse() {
-  const uint64_t bytes = file_.size();
-  if (bytes < sizeof(Header)) {
-    return Damaged(path(), bytes,
-                   absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
-  }
-  const auto* start = static_cast<const uint8_t*>(file_.data());
+absl::StatusOr<ImageShard> ImageShard::Open(std::shared_ptr<const RangeSource> source) {
+  ImageShard shard;
+  shard.source_ = std::move(source);
+  const RangeSource& file = *shard.source_;
+  PACELINE_RETURN_IF_ERROR(CheckLength(file.name(), file.size()));
+  char header[sizeof(Header)];
+  PACELINE_RETURN_IF_ERROR(file.Read(0, sizeof(header), header));
+  PACELINE_ASSIGN_OR_RETURN(const uint64_t count, shard.ParseHeader(header, file.size()));
+  shard.read_labels_.resize(count);
+  PACELINE_RETURN_IF_ERROR(file.Read(sizeof(Header), count * sizeof(uint32_t),
+                                     reinterpret_cast<char*>(shard.read_labels_.data())));
+  shard.labels_ = shard.read_labels_;  // A move of the shard leaves them where they are.
+  PACELINE_RETURN_IF_ERROR(shard.CheckLabels());
+  return shard;
+}
+
+absl::Status ImageShard::ReadImage(int64_t index, uint8_t* pixels) const {
+  return source_->Read(OffsetOf(index), static_cast<size_t>(format_.image_bytes()),
+                       reinterpret_cast<char*>(pixels));
+}
+
+absl::StatusOr<uint64_t> ImageShard::ParseHeader(const void* start, uint64_t bytes) {
   Header header;
   std::memcpy(&header, start, sizeof(header));
   if (kImageShardMagic != absl::string_view(header.magic, sizeof(header.magic))) {
@@ -160,9 +188,12 @@ absl::Status ImageShard::Parse() {
     return Damaged(path(), layout.file_bytes,
                    absl::StrCat(bytes - layout.file_bytes, " bytes too many"));
   }
-  labels_ = {reinterpret_cast<const uint32_t*>(start + sizeof(Header)), header.count};
-  pixels_ = start + layout.pixels_offset;
-  for (uint64_t i = 0; i < header.count; ++i) {
+  pixels_offset_ = layout.pixels_offset;
+  return header.count;
+}
+
+absl::Status ImageShard::CheckLabels() const {
+  for (size_t i = 0; i < labels_.size(); ++i) {
     if (labels_[i] >= format_.classes) {
       return Damaged(path(), sizeof(Header) + i * sizeof(uint32_t),
                      absl::StrCat("label ", labels_[i], " of image ", i, " is not less than ",

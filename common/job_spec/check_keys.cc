@@ -4,6 +4,7 @@
 
 #include "absl/strings/str_cat.h"
 #include "absl/strings/str_join.h"
+#include "common/core/object_url.h"
 #include "common/job_spec/enum_name.h"
 #include "common/job_spec/job_key.h"
 #include "common/job_spec/problem_list.h"
@@ -31,6 +32,15 @@ void CheckEnum(const std::string& name, int value, const EnumDescriptor& type,
                             absl::StrJoin(EnumNames(type), ", ")));
 }
 
+// A path, or the address of an object where the key allows that. An address is not repeated: what
+// is wrong about it may be a secret in it.
+void CheckPlace(const std::string& name, const std::string& value, const v1::JobKey& key,
+                ProblemList& problems) {
+  if (!key.object() || !IsObjectUrl(value)) return CheckPath(name, value, problems);
+  const absl::Status status = ParseObjectUrl(value).status();
+  if (!status.ok()) problems.Add(name, std::string(status.message()));
+}
+
 void CheckOne(const Message& message, const FieldDescriptor& field, const std::string& name,
               ProblemList& problems) {
   const auto* reflection = message.GetReflection();
@@ -48,7 +58,7 @@ void CheckOne(const Message& message, const FieldDescriptor& field, const std::s
       return CheckEnum(name, reflection->GetEnumValue(message, &field), *field.enum_type(),
                        problems);
     case FieldDescriptor::CPPTYPE_STRING:
-      if (key.path()) CheckPath(name, reflection->GetString(message, &field), problems);
+      if (key.path()) CheckPlace(name, reflection->GetString(message, &field), key, problems);
       return;
     default:
       return;

@@ -15,6 +15,7 @@ namespace {
 using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
+using ::testing::Not;
 
 // A change of the sound spec, in text format merged over it, and the field that it breaks
 // (empty: still sound).
@@ -271,6 +272,9 @@ TEST(JobSpecTest, RulesOfSeveralSources) {
       {"sources { path: '/a' } sources { path: '/b' }", ""},
       {"sources { path: '/a' weight: 7 } sources { path: '/b' weight: 0.1 }", ""},
       {"sources { path: 'a' }", "data.sources[0].path"},
+      {"sources { path: 's3://b/k' } eval: 'https://host/k'", ""},
+      {"sources { path: 's3://b' }", "data.sources[0].path"},
+      {"train: 'https://host/k?token=1'", "data.train"},
       {"sources { weight: 1 }", "data.sources[0].path"},
       {"sources { path: '/a' } sources { path: '/a' }", "data.sources[1].path"},
       {"train: '/t' sources { path: '/a' }", "data.sources"},
@@ -314,6 +318,16 @@ TEST(JobSpecTest, PathInAMessageIsEscapedAndCut) {
   spec.mutable_data()->set_train("a\x1b" + std::string(4000, 'z'));
   EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("\"a\\x1bzz"));
   EXPECT_LT(CheckJobSpec(spec).at(0).message.size(), 400U);
+}
+
+TEST(JobSpecTest, SecretsInAnAddressAreNotRepeated) {
+  v1::JobSpec spec = Sound();
+  spec.mutable_data()->set_train("https://user:secret@host/k");
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("credentials belong to the node"));
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, Not(HasSubstr("secret")));
+  spec = Sound();
+  spec.set_init_from("s3://b/weights");  // Only data may be there.
+  EXPECT_THAT(Fields(spec), ElementsAre("init_from"));
 }
 
 TEST(JobSpecTest, APathByItselfObeysTheSameRules) {

@@ -75,44 +75,85 @@ Token Widen(const Token* in, int64_t count, int64_t* out) {
   return largest;
 }
 
+absl::Status CheckLength(const std::string& path, uint64_t bytes) {
+  if (bytes >= sizeof(Header)) return absl::OkStatus();
+  return Damaged(path, bytes,
+                 absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
+}
+
+absl::Status CheckWholeTokens(const std::string& path, uint64_t bytes, TokenType type) {
+  const uint64_t left_over = bytes % static_cast<uint64_t>(TokenBytes(type));
+  if (left_over == 0) return absl::OkStatus();
+  return Damaged(path, bytes - left_over,
+                 absl::StrCat("truncated: the last token has ", left_over, " of ", TokenBytes(type),
+                              " bytes"));
+}
+
 }  // namespace
+
+absl::StatusOr<TokenFile> TokenFile::OfHeader(const char* bytes, const std::string& path,
+                                              uint64_t size) {
+  Header header;
+  std::memcpy(&header, bytes, sizeof(header));
+  PACELINE_RETURN_IF_ERROR(CheckHeader(header, path, size));
+  TokenFile opened(static_cast<TokenType>(header.token_bytes), static_cast<int64_t>(header.count),
+                   sizeof(Header), static_cast<int64_t>(header.vocab_size));
+  opened.hash_ = HashOf(header);
+  return opened;
+}
 
 absl::StatusOr<TokenFile> TokenFile::Open(const std::string& path) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
                             MappedFile::Open(path, MappedFile::Access::kReadOnDemand));
-  if (file.size() < sizeof(Header)) {
-    return Damaged(path, file.size(),
-                   absl::StrCat("truncated: the header alone needs ", sizeof(Header), " bytes"));
-  }
-  Header header;
-  std::memcpy(&header, file.data(), sizeof(header));
-  PACELINE_RETURN_IF_ERROR(CheckHeader(header, path, file.size()));
-  TokenFile opened(std::move(file), static_cast<TokenType>(header.token_bytes),
-                   static_cast<int64_t>(header.count), sizeof(Header),
-                   static_cast<int64_t>(header.vocab_size));
-  opened.hash_ = HashOf(header);
+  PACELINE_RETURN_IF_ERROR(CheckLength(path, file.size()));
+  PACELINE_ASSIGN_OR_RETURN(TokenFile opened,
+                            OfHeader(static_cast<const char*>(file.data()), path, file.size()));
+  opened.file_ = std::move(file);
+  return opened;
+}
+
+absl::StatusOr<TokenFile> TokenFile::Open(std::shared_ptr<const RangeSource> source) {
+  PACELINE_RETURN_IF_ERROR(CheckLength(source->name(), source->size()));
+  char header[sizeof(Header)];
+  PACELINE_RETURN_IF_ERROR(source->Read(0, sizeof(header), header));
+  PACELINE_ASSIGN_OR_RETURN(TokenFile opened, OfHeader(header, source->name(), source->size()));
+  opened.source_ = std::move(source);
   return opened;
 }
 
 absl::StatusOr<TokenFile> TokenFile::OpenHeaderless(const std::string& path, TokenType type) {
   PACELINE_ASSIGN_OR_RETURN(MappedFile file,
                             MappedFile::Open(path, MappedFile::Access::kReadOnDemand));
-  const size_t left_over = file.size() % static_cast<size_t>(TokenBytes(type));
-  if (left_over != 0) {
-    return Damaged(path, file.size() - left_over,
-                   absl::StrCat("truncated: the last token has ", left_over, " of ",
-                                TokenBytes(type), " bytes"));
-  }
-  const auto size = static_cast<int64_t>(file.size()) / TokenBytes(type);
-  return TokenFile(std::move(file), type, size, 0, 0);
+  PACELINE_RETURN_IF_ERROR(CheckWholeTokens(path, file.size(), type));
+  TokenFile opened(type, static_cast<int64_t>(file.size()) / TokenBytes(type), 0, 0);
+  opened.file_ = std::move(file);
+  return opened;
+}
+
+absl::StatusOr<TokenFile> TokenFile::OpenHeaderless(std::shared_ptr<const RangeSource> source,
+                                                    TokenType type) {
+  PACELINE_RETURN_IF_ERROR(CheckWholeTokens(source->name(), source->size(), type));
+  TokenFile opened(type, static_cast<int64_t>(source->size()) / TokenBytes(type), 0, 0);
+  opened.source_ = std::move(source);
+  return opened;
 }
 
 absl::StatusOr<int64_t> TokenFile::Read(int64_t first, int64_t count, int64_t* tokens) const {
-  const char* const start = static_cast<const char*>(file_.data()) + offset_;
-  const int64_t largest =
-      type_ == TokenType::kUint16
-          ? Widen(reinterpret_cast<const uint16_t*>(start) + first, count, tokens)
-          : Widen(reinterpret_cast<const uint32_t*>(start) + first, count, tokens);
+  if (file_.has_value()) {
+    return ReadFrom(static_cast<const char*>(file_->data()) + OffsetOf(first), first, count,
+                    tokens);
+  }
+  const auto bytes = static_cast<size_t>(count * TokenBytes(type_));
+  const std::unique_ptr<char[]> buffer(new char[bytes]);
+  PACELINE_RETURN_IF_ERROR(source_->Read(OffsetOf(first), bytes, buffer.get()));
+  return ReadFrom(buffer.get(), first, count, tokens);
+}
+
+absl::StatusOr<int64_t> TokenFile::ReadFrom(const char* bytes, int64_t first, int64_t count,
+                                            int64_t* tokens) const {
+  const int64_t largest = type_ == TokenType::kUint16
+                              ? Widen(reinterpret_cast<const uint16_t*>(bytes), count, tokens)
+                              : Widen(reinterpret_cast<const uint32_t*>(bytes), count, tokens);
   if (vocab_size_ == 0 || largest < vocab_size_) return largest;
   return OutsideVocabulary(first, tokens, count);
 }

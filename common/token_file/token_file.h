@@ -1,4 +1,4 @@
-// The tokens of a text in one file, which is mapped and never parsed.
+// The tokens of a text in one file, which is mapped, or read in ranges, and never parsed.
 //
 // docs/token-files.md describes the format: a header and the tokens as unsigned numbers of 2 or 4
 // bytes, or just these numbers. Opening checks the header against the file's size; reading checks
@@ -6,7 +6,10 @@
 #ifndef COMMON_TOKEN_FILE_TOKEN_FILE_H_
 #define COMMON_TOKEN_FILE_TOKEN_FILE_H_
 
+#include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -14,6 +17,7 @@
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "common/mapped_file/mapped_file.h"
+#include "common/mapped_file/range_source.h"
 
 namespace paceline {
 
@@ -30,7 +34,7 @@ constexpr int64_t MaxVocabSize(TokenType type) { return int64_t{1} << (8 * Token
 // The first bytes of a file with a header.
 constexpr absl::string_view kTokenFileMagic = "PCLTOKEN";
 
-// A mapped file. Thread-safe: immutable.
+// Thread-safe: immutable.
 class TokenFile {
  public:
   // Opens a file with a header. NotFound when it is missing; FailedPrecondition when a newer
@@ -40,7 +44,14 @@ class TokenFile {
   // Opens a file that only has tokens of `type`. Errors as for Open.
   static absl::StatusOr<TokenFile> OpenHeaderless(const std::string& path, TokenType type);
 
-  const std::string& path() const { return file_.path(); }
+  // The same of a file that is read in ranges. Errors of the source, too.
+  static absl::StatusOr<TokenFile> Open(std::shared_ptr<const RangeSource> source);
+  static absl::StatusOr<TokenFile> OpenHeaderless(std::shared_ptr<const RangeSource> source,
+                                                  TokenType type);
+
+  const std::string& path() const { return file_.has_value() ? file_->path() : source_->name(); }
+  // Whether tokens are read in ranges, for which Expect may be called.
+  bool is_remote() const { return source_ != nullptr; }
   TokenType type() const { return type_; }
   // Number of tokens, at least 1.
   int64_t size() const { return size_; }
@@ -52,11 +63,19 @@ class TokenFile {
   const std::string& hash() const { return hash_; }
 
   // DataLoss when the file has become too short. Check this before Read, which would crash.
-  absl::Status CheckSize() const { return file_.CheckSize(); }
+  absl::Status CheckSize() const {
+    return file_.has_value() ? file_->CheckSize() : absl::OkStatus();
+  }
 
   // Copies the tokens first .. first+count-1 to `tokens`; returns the largest. DataLoss, with the
-  // offset, for a token outside the vocabulary. Requires: they are in the file, and count >= 1.
+  // offset, for a token outside the vocabulary; errors of the source. Requires: they are in the
+  // file, and count >= 1.
   absl::StatusOr<int64_t> Read(int64_t first, int64_t count, int64_t* tokens) const;
+
+  // RangeSource::Expect of these tokens. Requires: is_remote().
+  bool Expect(int64_t first, int64_t count) const {
+    return source_->Expect(OffsetOf(first), static_cast<size_t>(count * TokenBytes(type_)));
+  }
 
   // Offset of this token in the file, in bytes.
   uint64_t OffsetOf(int64_t index) const {
@@ -64,16 +83,19 @@ class TokenFile {
   }
 
  private:
-  TokenFile(MappedFile file, TokenType type, int64_t size, uint64_t offset, int64_t vocab_size)
-      : file_(std::move(file)),
-        type_(type),
-        size_(size),
-        offset_(offset),
-        vocab_size_(vocab_size) {}
+  TokenFile(TokenType type, int64_t size, uint64_t offset, int64_t vocab_size)
+      : type_(type), size_(size), offset_(offset), vocab_size_(vocab_size) {}
 
+  // By the bytes of a header, of a file of `size` bytes; it has neither file_ nor source_ yet.
+  static absl::StatusOr<TokenFile> OfHeader(const char* bytes, const std::string& path,
+                                            uint64_t size);
+  // As Read, of tokens that lie at `bytes`.
+  absl::StatusOr<int64_t> ReadFrom(const char* bytes, int64_t first, int64_t count,
+                                   int64_t* tokens) const;
   absl::Status OutsideVocabulary(int64_t first, const int64_t* tokens, int64_t count) const;
 
-  MappedFile file_;
+  std::optional<MappedFile> file_;
+  std::shared_ptr<const RangeSource> source_;  // In the place of file_; its caches are shared.
   TokenType type_;
   int64_t size_;
   uint64_t offset_;  // Of the first token.

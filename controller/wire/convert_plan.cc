@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "common/core/object_url.h"
 #include "common/job_spec/job_spec.h"
 #include "controller/core/schedule/placement_policy.h"
 #include "controller/wire/convert_checkpoint.h"
@@ -128,6 +129,13 @@ void KeepFormats(const LadderMessages& former, LadderMessages* changed) {
 // Unset is what it was before there was the key.
 bool TrainsToTheEnd(const v1::Data& data) { return data.has_drop_last() && !data.drop_last(); }
 
+bool ReadsObjects(const v1::Data& data) {
+  const auto& sources = data.sources();
+  return IsObjectUrl(data.train()) || IsObjectUrl(data.eval()) ||
+         std::any_of(sources.begin(), sources.end(),
+                     [](const v1::DataSource& source) { return IsObjectUrl(source.path()); });
+}
+
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
   PlacementPolicy policy;
@@ -148,6 +156,7 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
   if (spec.precision() == v1::BF16_FULL) policy.labels[kBf16FullLabel] = kTakesBf16Full;
   if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
+  if (ReadsObjects(spec.data())) policy.labels[kObjectsLabel] = kTakesObjects;
   if (ScalesWithRanks(spec)) policy.labels[kRankScaleLabel] = kTakesRankScale;
   if (HasNewFormat(spec)) policy.labels[kFormatsLabel] = kTakesFormats;
   if (TrainsToTheEnd(spec.data())) policy.labels[kDropLastLabel] = kTakesDropLast;

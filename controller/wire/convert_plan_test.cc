@@ -117,6 +117,17 @@ TEST(ConvertPlanTest, DataOfSeveralFilesIsForWorkersThatKnowIt) {
   EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDataListsLabel, kTakesDataLists)));
 }
 
+TEST(ConvertPlanTest, ObjectsAreForNodesThatReadSome) {
+  v1::JobSpec spec;
+  spec.mutable_data()->set_train("/a");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kObjectsLabel))));
+  spec.mutable_data()->set_eval("s3://b/k");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kObjectsLabel, kTakesObjects)));
+  spec.mutable_data()->clear_eval();
+  spec.mutable_data()->add_sources()->set_path("gs://b/k");
+  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kObjectsLabel, kTakesObjects)));
+}
+
 // A rank whose trainer does not know of it would step by another rate than the others.
 TEST(ConvertPlanTest, RateThatFollowsTheRanksNeedsTrainersThatKnowIt) {
   v1::JobSpec spec;

@@ -12,6 +12,7 @@
 #include "tests/gpu/gpu_test.h"
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/data/open_dataset.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/model/model.h"

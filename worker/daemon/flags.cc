@@ -10,6 +10,7 @@
 #include "absl/strings/str_cat.h"
 #include "common/core/host_port.h"
 #include "common/core/loopback.h"
+#include "common/core/object_url.h"
 #include "common/leader_address.h"
 #include "common/log_flags.h"
 #include "common/open_files.h"
@@ -125,6 +126,31 @@ void AddConfinementFlags(CLI::App& app, Flags& flags) {
       ->check(CLI::Range(uint64_t{16}, uint64_t{1} << 30));
 }
 
+void AddObjectFlags(CLI::App& app, Flags& flags) {
+  app.add_option("--object-store", flags.object_stores,
+                 "Beginning of the addresses of objects that jobs may read as data: s3://BUCKET, "
+                 "gs://BUCKET/FOLDER/, https://HOST, s3:// for all buckets; may be repeated [none]")
+      ->allow_extra_args(false);
+  app.add_option("--object-cache", flags.object_cache,
+                 "Directory in which trainers keep blocks of objects [objects in --state-dir]");
+  app.add_option("--object-cache-bytes", flags.object_cache_bytes,
+                 "Most bytes of these blocks; 0: none are kept")
+      ->capture_default_str()
+      ->check(CLI::NonNegativeNumber);
+}
+
+absl::Status CheckObjectStores(const Flags& flags) {
+  for (const std::string& prefix : flags.object_stores) {
+    const absl::Status status = CheckUrlPrefix(prefix);
+    if (status.ok()) continue;
+    return absl::InvalidArgumentError(
+        absl::StrCat("--object-store: \"", prefix, "\" ", status.message()));
+  }
+  if (flags.object_cache.empty() || IsPlainPath(flags.object_cache)) return absl::OkStatus();
+  return absl::InvalidArgumentError(absl::StrCat("--object-cache: \"", flags.object_cache,
+                                                 "\" is no absolute path without \"..\""));
+}
+
 absl::Status CheckAllowedRoots(const std::vector<std::string>& roots) {
   for (const std::string& root : roots) {
     if (IsPlainPath(root)) continue;
@@ -157,6 +183,7 @@ std::optional<int> ParseFlags(int argc, const char* const* argv, Flags& flags) {
   AddTlsFlags(app, flags);
   AddTrainerFlags(app, flags);
   AddConfinementFlags(app, flags);
+  AddObjectFlags(app, flags);
   AddLogFlags(app, flags.log);
   return ParseOrExit(app, argc, argv);
 }
@@ -172,6 +199,7 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
     if (!status.ok()) return status;
   }
   if (absl::Status status = CheckAllowedRoots(flags.allowed_roots); !status.ok()) return status;
+  if (absl::Status status = CheckObjectStores(flags); !status.ok()) return status;
   const bool here = std::all_of(controllers.begin(), controllers.end(),
                                 [](const std::string& one) { return IsLoopback(one); });
   if (flags.plaintext && !(here && IsLoopback(flags.listen))) {
@@ -181,6 +209,7 @@ absl::Status FillDefaults(int cpus, const std::string& host_name, const std::str
         " is reached over a network; leave it out, and give certificates with --tls-dir"));
   }
   SetIfEmpty(absl::StrCat(flags.state_dir, "/tls"), flags.tls_dir);
+  SetIfEmpty(absl::StrCat(flags.state_dir, "/objects"), flags.object_cache);
   SetIfEmpty(absl::StrCat(flags.tls_dir, "/ca.pem"), flags.ca);
   SetIfEmpty(host_name, flags.name);
   if (flags.slots == 0) flags.slots = cpus;

@@ -37,6 +37,9 @@ struct Flags {
   double orphan_timeout_s = 600;
   std::string run_as;  // "USER" or "USER:GROUP"; empty: this process's user.
   std::vector<std::string> allowed_roots;
+  std::vector<std::string> object_stores;  // Prefixes of objects that jobs may read.
+  std::string object_cache;                // Empty: the folder objects in state_dir.
+  int64_t object_cache_bytes = 20LL << 30;
   // Limit of each trainer; unset: this process's limit.
   std::optional<uint64_t> limit_nofile;
   std::optional<uint64_t> limit_core;

@@ -126,6 +126,20 @@ TEST(FlagsTest, TrainersAreConfinedOnlyAsIsSaid) {
               Optional(static_cast<int>(kExitUsage)));
 }
 
+TEST(FlagsTest, ObjectsAreReadOnlyAsIsSaid) {
+  Flags flags;
+  EXPECT_EQ(Parse({"--controller", "a:1", "--state-dir", "/s"}, flags), std::nullopt);
+  EXPECT_TRUE(FillDefaults(1, "h", "/", flags).ok());
+  EXPECT_TRUE(flags.object_stores.empty());
+  EXPECT_EQ(flags.object_cache, "/s/objects");
+  EXPECT_EQ(Parse({"--controller", "a:1", "--object-store", "s3://b/", "--object-store", "gs://",
+                   "--object-cache-bytes", "0"},
+                  flags),
+            std::nullopt);
+  EXPECT_THAT(flags.object_stores, ElementsAre("s3://b/", "gs://"));
+  EXPECT_EQ(flags.object_cache_bytes, 0);
+}
+
 TEST(FlagsTest, WrongUsageHasItsExitCode) {
   Flags flags;
   EXPECT_THAT(Parse({}, flags), Optional(static_cast<int>(kExitUsage)));
@@ -165,6 +179,12 @@ TEST(FlagsTest, ImpossibleValuesAreExplained) {
   for (const char* root : {"srv", "/srv/../etc", ""}) {
     flags.allowed_roots = {root};
     EXPECT_EQ(FillDefaults(1, "h", "/", flags).code(), absl::StatusCode::kInvalidArgument) << root;
+  }
+  flags.allowed_roots = {};
+  for (const char* prefix : {"corpora", "ftp://x", "s3://b/..", "http://example.org"}) {
+    flags.object_stores = {prefix};
+    EXPECT_EQ(FillDefaults(1, "h", "/", flags).code(), absl::StatusCode::kInvalidArgument)
+        << prefix;
   }
   EXPECT_EQ(ParseLabels({"novalue"}).status().code(), absl::StatusCode::kInvalidArgument);
 }

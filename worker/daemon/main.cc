@@ -75,6 +75,13 @@ void SetConfinement(const Flags& flags, const JobUser& user, TrainerSetup& setup
   setup.command_environment =
       flags.pass_environment ? EnvironmentOf(user, OwnEnvironment()) : setup.environment;
   setup.roots = flags.allowed_roots;
+  if (!flags.object_stores.empty()) {
+    setup.store_environment = StoreEnvironment(OwnEnvironment());
+    setup.object_stores = flags.object_stores;
+    std::error_code error;
+    setup.object_cache = std::filesystem::absolute(flags.object_cache, error).string();
+    setup.object_cache_bytes = flags.object_cache_bytes;
+  }
   setup.limits.limit_nofile = flags.limit_nofile;
   setup.limits.limit_core = flags.limit_core;
   setup.limits.limit_memory = flags.limit_memory;
@@ -220,11 +227,23 @@ CertificateKeeper::Options KeeperOptions(const Flags& flags) {
   return options;
 }
 
+// Makes the directory in which trainers keep blocks of objects, for their user alone.
+absl::Status MakeObjectCache(const Flags& flags, const JobUser& user) {
+  if (flags.object_stores.empty() || flags.object_cache_bytes == 0) return absl::OkStatus();
+  if (::mkdir(flags.object_cache.c_str(), 0700) == 0) return GiveTo(user, flags.object_cache);
+  if (errno == EEXIST) return absl::OkStatus();  // Trainers look whose it is.
+  return absl::ErrnoToStatus(errno,
+                             absl::StrCat("cannot make ", flags.object_cache, " (--object-cache)"));
+}
+
 // Says what the node takes and its trainers know, in labels that workers of earlier releases lack.
-void AddAbilities(bool takes_commands, google::protobuf::Map<std::string, std::string>* labels) {
+// `takes_objects`: its operator lets jobs read some of stores.
+void AddAbilities(bool takes_commands, bool takes_objects,
+                  google::protobuf::Map<std::string, std::string>* labels) {
   for (const char* const label : {"commands", "code", "sessions", "compiled"}) {
     (*labels)[label] = takes_commands ? "on" : "off";
   }
+  (*labels)["objects"] = takes_objects ? "on" : "off";
   // Sharded models, outer steps, weights in bfloat16, data of several files, learning rates that
   // follow the number of ranks, all formats of averages and gradients, ends of epochs.
   for (const char* const label :
@@ -241,7 +260,8 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
-  AddAbilities(options.trainers.setup.takes_commands, options.hello.mutable_labels());
+  AddAbilities(options.trainers.setup.takes_commands, !flags.object_stores.empty(),
+               options.hello.mutable_labels());
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,
@@ -330,6 +350,8 @@ int Main(int argc, char** argv) {
   if (!runtime.ok()) return Fail(runtime.status(), StateExitCode(runtime.status()));
   const absl::Status opened = OpenForTrainers(paths, *user);
   if (!opened.ok()) return Fail(opened, kExitStateNotWritable);
+  const absl::Status cache = MakeObjectCache(flags, *user);
+  if (!cache.ok()) return Fail(cache, kExitUsage);
   if (const std::optional<int> end = GetCertificate(flags, signals)) return *end;
   const int code = Serve(flags, paths, *user, *std::move(identity), signals);
   if (!flags.address_file.empty()) ::unlink(flags.address_file.c_str());

@@ -45,6 +45,13 @@ struct ModelConfig {
   bool unused_parameters = false;  // For kTorchScript: a step may leave some out.
 };
 
+// proto/trainer.proto, ObjectStores.
+struct ObjectStoreConfig {
+  std::vector<std::string> allowed;  // Prefixes of objects that may be read; empty: none may be.
+  std::string cache_directory;       // Empty: no cache.
+  int64_t cache_bytes = 0;
+};
+
 struct DataConfig {
   enum class TokenType { kInHeader, kUint16, kUint32 };
   struct Source {
@@ -65,6 +72,7 @@ struct DataConfig {
   int64_t most_together = 0;
   int prefetch_threads = 1;
   int prefetch_batches = 2;
+  ObjectStoreConfig object_stores;  // Of the node.
 };
 
 struct OptimizerConfig {

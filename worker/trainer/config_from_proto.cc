@@ -282,6 +282,14 @@ absl::StatusOr<std::string> SpecAsJson(v1::JobSpec spec) {
   return absl::InternalError(StrCat("the job spec as JSON: ", status.ToString()));
 }
 
+ObjectStoreConfig ReadObjectStores(const v1::ObjectStores& proto) {
+  ObjectStoreConfig stores;
+  stores.allowed.assign(proto.allowed().begin(), proto.allowed().end());
+  stores.cache_directory = proto.cache_directory();
+  stores.cache_bytes = proto.cache_bytes();
+  return stores;
+}
+
 absl::Status CheckSlot(const v1::TrainerConfig& proto) {
   if (proto.world_size() < 1 || proto.id().rank() < 0 || proto.threads() < 1 || proto.slot() < 0) {
     return absl::InvalidArgumentError(StrCat("impossible rank or slot: rank ", proto.id().rank(),
@@ -367,6 +375,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.restore_from = proto.restore_from();
   config.local_world_size = std::max(1, proto.local_world_size());
   config.local_rank = std::clamp(proto.local_rank(), 0, config.local_world_size - 1);
+  config.data.object_stores = ReadObjectStores(proto.object_stores());
   config.checkpoint.roots.assign(proto.allowed_roots().begin(), proto.allowed_roots().end());
   PACELINE_ASSIGN_OR_RETURN(config.spec_json, SpecAsJson(spec));
   config.init_from = spec.init_from();

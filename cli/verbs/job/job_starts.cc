@@ -26,6 +26,7 @@
 #include "cli/view/job/job_text.h"
 #include "cli/view/job/strategy_text.h"
 #include "common/core/compiled_files.h"
+#include "common/core/object_url.h"
 #include "common/token_file/token_file.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -119,7 +120,7 @@ void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
     files.emplace_back(absl::StrCat("data.train[", i, "].path"), spec.data().sources(i).path());
   }
   for (const auto& [key, path] : files) {
-    if (path.empty() || access(path.c_str(), F_OK) == 0) continue;
+    if (path.empty() || IsObjectUrl(path) || access(path.c_str(), F_OK) == 0) continue;
     if (errno != ENOENT && errno != ENOTDIR) continue;
     program.Note(absl::StrCat("warning: ", key, ": ", SanitizeLine(path),
                               " is not on this machine; every node has to have it there"));
@@ -128,7 +129,7 @@ void TellMissingFiles(Program& program, const v1::JobSpec& spec) {
 
 // Of a token file that is on this machine and has one; else empty.
 std::string HashOfFile(const std::string& path) {
-  if (path.empty()) return "";
+  if (path.empty() || IsObjectUrl(path)) return "";
   const absl::StatusOr<TokenFile> file = TokenFile::Open(path);
   return file.ok() ? file->hash() : "";
 }

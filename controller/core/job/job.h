@@ -108,6 +108,9 @@ inline constexpr char kTakesBf16Full[] = "on";
 // look for a single one, and fail.
 inline constexpr char kDataListsLabel[] = "data_lists";
 inline constexpr char kTakesDataLists[] = "on";
+// The same for nodes that read objects of stores, which their operators allow.
+inline constexpr char kObjectsLabel[] = "objects";
+inline constexpr char kTakesObjects[] = "on";
 // The same for nodes whose trainers let the learning rate follow the number of ranks. Those of an
 // earlier release would step by another rate than the others, and their weights drift apart.
 inline constexpr char kRankScaleLabel[] = "rank_scale";

@@ -87,6 +87,22 @@ TEST(JobPathsTest, ACompiledModelHasItsWeightsBesideIt) {
   EXPECT_EQ(PathsOf(plan)[1].path, "/m/step.safetensors");
 }
 
+TEST(JobPathsTest, ObjectsOfStoresAreNoPaths) {
+  v1::TrainerPlan plan;
+  plan.mutable_spec()->mutable_data()->add_sources()->set_path("s3://b/k");
+  plan.mutable_spec()->mutable_data()->add_sources()->set_path("/b");
+  plan.mutable_spec()->mutable_data()->set_eval("gs://b/k");
+  ASSERT_EQ(PathsOf(plan).size(), 1U);
+  EXPECT_EQ(PathsOf(plan)[0].field, "data.train[1].path");
+}
+
+TEST(JobPathsTest, OnlyDataIsReadFromStores) {
+  v1::TrainerPlan plan;
+  plan.set_restore_from("s3://b/k");
+  ASSERT_EQ(PathsOf(plan).size(), 1U);
+  EXPECT_EQ(PathsOf(plan)[0].field, "resume_from");
+}
+
 TEST(JobPathsTest, OnlyWhatIsGivenIsNamed) {
   v1::TrainerPlan plan;
   EXPECT_THAT(PathsOf(plan), IsEmpty());

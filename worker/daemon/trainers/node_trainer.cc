@@ -179,6 +179,10 @@ TrainerProcess::Command NodeTrainer::StartCommand() const {
                      "--orphan-timeout-s",
                      absl::StrCat(setup_.orphan_timeout_s)};
   command.environment = setup_.environment;
+  if (!IsCommand()) {
+    command.environment.insert(command.environment.end(), setup_.store_environment.begin(),
+                               setup_.store_environment.end());
+  }
   command.trainer_dir = dir_;
   command.own_dir = setup_.paths.OwnDir(id_);
   command.confinement = setup_.limits;

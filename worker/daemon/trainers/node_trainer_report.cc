@@ -114,6 +114,10 @@ v1::TrainerCommand NodeTrainer::Command() const {
   config.set_local_rank(plan_.local().index());
   config.set_local_world_size(plan_.local().slots_size());
   config.mutable_allowed_roots()->Assign(setup_.roots.begin(), setup_.roots.end());
+  v1::ObjectStores& stores = *config.mutable_object_stores();
+  stores.mutable_allowed()->Assign(setup_.object_stores.begin(), setup_.object_stores.end());
+  stores.set_cache_directory(setup_.object_cache);
+  stores.set_cache_bytes(setup_.object_cache_bytes);
   command.set_store_address(plan_.store_address());
   if (plan_.has_plan()) *command.mutable_plan() = plan_.plan();
   if (plan_.has_profile()) *command.mutable_profile() = plan_.profile();

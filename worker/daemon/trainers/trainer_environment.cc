@@ -27,6 +27,20 @@ constexpr absl::string_view kPrefixes[] = {
     "KMP_", "GOMP_", "TORCH_",  "PYTORCH_", "MALLOC_", "PACELINE_",
 };
 
+constexpr absl::string_view kStoreNames[] = {
+    "CLOUDSDK_AUTH_ACCESS_TOKEN",
+    "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE",
+    "STORAGE_EMULATOR_HOST",
+    "SSL_CERT_FILE",
+    "http_proxy",
+    "https_proxy",
+    "HTTPS_PROXY",
+    "all_proxy",
+    "ALL_PROXY",
+    "no_proxy",
+    "NO_PROXY",
+};
+
 // Torch's own default since one buffer serves all backends.
 constexpr char kRecordedCollectives[] = "2000";
 
@@ -46,6 +60,12 @@ bool IsKept(absl::string_view entry) {
   return std::find(std::begin(kNames), std::end(kNames), name) != std::end(kNames) ||
          std::any_of(std::begin(kPrefixes), std::end(kPrefixes),
                      [name](absl::string_view prefix) { return absl::StartsWith(name, prefix); });
+}
+
+bool IsOfStore(absl::string_view entry) {
+  const absl::string_view name = entry.substr(0, entry.find('='));
+  return absl::StartsWith(name, "AWS_") ||
+         std::find(std::begin(kStoreNames), std::end(kStoreNames), name) != std::end(kStoreNames);
 }
 
 using Variables = std::map<std::string, std::string>;
@@ -161,6 +181,12 @@ bool IsSameRank(const std::string& a, const std::string& b) {
 std::vector<std::string> ScrubEnvironment(const std::vector<std::string>& environment) {
   std::vector<std::string> kept;
   std::copy_if(environment.begin(), environment.end(), std::back_inserter(kept), IsKept);
+  return kept;
+}
+
+std::vector<std::string> StoreEnvironment(const std::vector<std::string>& environment) {
+  std::vector<std::string> kept;
+  std::copy_if(environment.begin(), environment.end(), std::back_inserter(kept), IsOfStore);
   return kept;
 }
 

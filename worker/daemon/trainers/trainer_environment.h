@@ -17,6 +17,10 @@ namespace paceline {
 // Returns the entries ("KEY=value") of `environment` that are kept, in order.
 std::vector<std::string> ScrubEnvironment(const std::vector<std::string>& environment);
 
+// Returns the entries by which built-in trainers find object stores: AWS_*, the tokens of Google
+// Cloud, authorities of TLS, and proxies. They may be secrets.
+std::vector<std::string> StoreEnvironment(const std::vector<std::string>& environment);
+
 // The environment of this process.
 std::vector<std::string> OwnEnvironment();
 

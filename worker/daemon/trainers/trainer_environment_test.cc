@@ -29,6 +29,13 @@ TEST(TrainerEnvironmentTest, KeepsWhatIsListedAndNothingElse) {
               ElementsAre("PATH=/bin", "NCCL_DEBUG=INFO", "LC_ALL=C"));
 }
 
+TEST(TrainerEnvironmentTest, CredentialsOfStoresAreApart) {
+  EXPECT_THAT(
+      StoreEnvironment({"PATH=/bin", "AWS_SECRET_ACCESS_KEY=1", "XAWS_=1",
+                        "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=/t", "no_proxy=a", "NAKED"}),
+      ElementsAre("AWS_SECRET_ACCESS_KEY=1", "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=/t", "no_proxy=a"));
+}
+
 v1::TrainerPlan Plan() {
   v1::TrainerPlan plan;
   plan.mutable_id()->set_job_id("job-1");

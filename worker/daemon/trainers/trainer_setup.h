@@ -19,6 +19,14 @@ struct TrainerSetup {
   std::string trainer_cuda;  // For CUDA ranks.
   std::vector<std::string> environment;
   std::vector<std::string> command_environment;  // For commands, under the job's.
+  // What built-in trainers get beside `environment`: where object stores are, and their
+  // credentials.
+  std::vector<std::string> store_environment;
+  // What trainers may read of object stores, and where they keep it (proto/trainer.proto,
+  // ObjectStores).
+  std::vector<std::string> object_stores;
+  std::string object_cache;
+  int64_t object_cache_bytes = 0;
   JobUser user;
   Confinement limits;              // The user is not set.
   std::vector<std::string> roots;  // Of allowed paths; empty: all.

@@ -21,6 +21,8 @@ namespace {
 
 // How often a thread checks whether a copy is done; waiting for the event would keep a core busy.
 constexpr absl::Duration kCopyPoll = absl::Microseconds(100);
+// Batches whose samples a store is asked for before a thread reads them.
+constexpr int64_t kBatchesExpected = 64;
 
 }  // namespace
 
@@ -32,6 +34,7 @@ class BatchLoader::Ring {
       : dataset_(dataset),
         options_(options),
         sampler_(options.sampler, options.start),
+        scout_(options.sampler, options.start),
         position_(options.start) {
     const bool is_cpu = options.device.is_cpu();
     if (!is_cpu) copies_ = NewCopyStream(options.device);
@@ -125,7 +128,24 @@ class BatchLoader::Ring {
     slot.begin = sampler_.position();
     slot.together = sampler_.Skip().samples;
     slot.end = sampler_.position();
+    if (dataset_.is_remote()) LookAhead();
     return &slot;
+  }
+
+  // Lets the store fetch what later batches need, as far as it takes requests.
+  void LookAhead() ABSL_EXCLUSIVE_LOCKS_REQUIRED(mutex_) {
+    for (; expected_ < claimed_; ++expected_) {
+      if (scouted_.has_value()) {
+        scouted_.reset();
+      } else {
+        scout_.Skip();
+      }
+    }
+    for (; expected_ < claimed_ + kBatchesExpected; ++expected_) {
+      if (!scouted_.has_value()) scout_.Next(&scouted_.emplace());
+      if (!dataset_.Expect(*scouted_)) return;
+      scouted_.reset();
+    }
   }
 
   void Run() {
@@ -163,6 +183,10 @@ class BatchLoader::Ring {
   absl::Mutex mutex_;
   Sampler sampler_ ABSL_GUARDED_BY(mutex_);  // Behind the claimed batches.
   int64_t claimed_ ABSL_GUARDED_BY(mutex_) = 0;
+  Sampler scout_ ABSL_GUARDED_BY(mutex_);  // Behind the batches that the store was asked for.
+  int64_t expected_ ABSL_GUARDED_BY(mutex_) = 0;  // Number of the next batch to ask for.
+  // Its samples, if scout_ is behind it.
+  std::optional<std::vector<int64_t>> scouted_ ABSL_GUARDED_BY(mutex_);
   bool stopping_ ABSL_GUARDED_BY(mutex_) = false;
   // Number of the next batch in turn. Only Next writes it, under mutex_.
   int64_t next_ = 0;

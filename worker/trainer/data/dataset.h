@@ -1,4 +1,4 @@
-// Reads samples by number from mapped files.
+// Reads samples by number from files, which are mapped, or are objects of a store.
 //
 // There are two kinds of files: image shards (docs/image-shards.md) and token files
 // (docs/token-files.md). A token file of T tokens has floor((T-1) / L) samples of length L: the
@@ -16,10 +16,8 @@
 
 #include "absl/status/status.h"
 #include "absl/status/statusor.h"
-#include "absl/strings/string_view.h"
 #include "absl/types/span.h"
 #include "common/image_shard/image_shard.h"
-#include "worker/trainer/config.h"
 
 namespace paceline {
 
@@ -56,12 +54,19 @@ class Dataset {
   // Numbers of samples of the files, one behind the other.
   virtual std::vector<int64_t> sizes() const { return {size()}; }
 
+  // Whether samples are fetched from a store, for which Expect is worth calling.
+  virtual bool is_remote() const { return false; }
+  // Begins to fetch samples that will be read soon. False: too much is asked for already; try again
+  // later. Requires: is_remote().
+  virtual bool Expect(absl::Span<const int64_t> /*indices*/) const { return true; }
+
   // Allocates host tensors for `samples` samples; pinned memory is copied faster to a GPU.
   virtual Batch Allocate(int64_t samples, bool pinned) const = 0;
 
   // Reads these samples into the first rows of `batch`, and sets its number of rows. Requires: no
   // more samples than were allocated. DataLoss when the file lacks what its header promised;
-  // InvalidArgument for a token that the model does not have. Both name file and offset.
+  // InvalidArgument for a token that the model does not have. Both name file and offset. Of an
+  // object also errors of its store (ObjectStore::OpenObject).
   absl::Status Read(absl::Span<const int64_t> indices, Batch* batch) const;
 
   // Reads these samples into the rows from `row` on, and changes nothing else. Requires: the batch
@@ -69,12 +74,6 @@ class Dataset {
   virtual absl::Status ReadRows(absl::Span<const int64_t> indices, int64_t row,
                                 Batch* batch) const = 0;
 };
-
-// Opens `path`, the value of the job file's `key` ("data.train"). All errors are InvalidArgument
-// and name the key. The file's beginning tells its kind; a file of neither kind is taken for a
-// token file without header if `config` gives a token type.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
-                                                     const DataConfig& config);
 
 }  // namespace paceline
 

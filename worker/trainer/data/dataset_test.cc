@@ -10,6 +10,7 @@
 
 #include "absl/strings/match.h"
 #include "common/token_file/token_file_writer.h"
+#include "worker/trainer/data/open_dataset.h"
 
 namespace paceline {
 namespace {

@@ -2,7 +2,9 @@
 
 #include <ATen/ops/empty.h>
 
+#include <algorithm>
 #include <utility>
+#include <vector>
 
 #include "common/core/status_macros.h"
 
@@ -29,14 +31,22 @@ Batch ImageDataset::Allocate(int64_t samples, bool pinned) const {
   return batch;
 }
 
+bool ImageDataset::Expect(absl::Span<const int64_t> indices) const {
+  return std::all_of(indices.begin(), indices.end(),
+                     [this](int64_t index) { return shard_.Expect(index); });
+}
+
 absl::Status ImageDataset::ReadRows(absl::Span<const int64_t> indices, int64_t row,
                                     Batch* batch) const {
   PACELINE_RETURN_IF_ERROR(shard_.CheckSize());
+  if (is_remote()) Expect(indices);  // So that they come beside each other.
   const uint64_t image_bytes = shard_.format().image_bytes();
+  std::vector<uint8_t> fetched(is_remote() ? image_bytes : 0);
   auto* image = batch->inputs.mutable_data_ptr<float>() + static_cast<uint64_t>(row) * image_bytes;
   auto* label = batch->targets.mutable_data_ptr<int64_t>() + row;
   for (int64_t index : indices) {
-    const uint8_t* const pixels = shard_.image(index);
+    if (is_remote()) PACELINE_RETURN_IF_ERROR(shard_.ReadImage(index, fetched.data()));
+    const uint8_t* const pixels = is_remote() ? fetched.data() : shard_.image(index);
     for (uint64_t i = 0; i < image_bytes; ++i) image[i] = values_[pixels[i]];
     image += image_bytes;
     *label++ = shard_.labels()[static_cast<size_t>(index)];

@@ -17,6 +17,8 @@ class ImageDataset : public Dataset {
   const std::string& path() const override { return shard_.path(); }
   SampleFormat format() const override;
   int64_t size() const override { return shard_.size(); }
+  bool is_remote() const override { return shard_.is_remote(); }
+  bool Expect(absl::Span<const int64_t> indices) const override;
   Batch Allocate(int64_t samples, bool pinned) const override;
   absl::Status ReadRows(absl::Span<const int64_t> indices, int64_t row,
                         Batch* batch) const override;

@@ -29,9 +29,15 @@ Batch TokenDataset::Allocate(int64_t samples, bool pinned) const {
   return batch;
 }
 
+bool TokenDataset::Expect(absl::Span<const int64_t> indices) const {
+  return std::all_of(indices.begin(), indices.end(),
+                     [this](int64_t index) { return file_.Expect(index * length_, length_ + 1); });
+}
+
 absl::Status TokenDataset::ReadRows(absl::Span<const int64_t> indices, int64_t row,
                                     Batch* batch) const {
   PACELINE_RETURN_IF_ERROR(file_.CheckSize());
+  if (is_remote()) Expect(indices);  // So that they come beside each other.
   auto* input = batch->inputs.mutable_data_ptr<int64_t>() + row * length_;
   auto* target = batch->targets.mutable_data_ptr<int64_t>() + row * length_;
   for (int64_t index : indices) {

@@ -18,6 +18,8 @@ class TokenDataset : public Dataset {
   SampleFormat format() const override;
   std::string hash() const override { return file_.hash(); }
   int64_t size() const override { return (file_.size() - 1) / length_; }
+  bool is_remote() const override { return file_.is_remote(); }
+  bool Expect(absl::Span<const int64_t> indices) const override;
   Batch Allocate(int64_t samples, bool pinned) const override;
   absl::Status ReadRows(absl::Span<const int64_t> indices, int64_t row,
                         Batch* batch) const override;

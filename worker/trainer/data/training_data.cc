@@ -8,6 +8,7 @@
 #include "absl/strings/string_view.h"
 #include "common/core/status_macros.h"
 #include "common/token_file/token_file.h"
+#include "worker/trainer/data/open_dataset.h"
 
 namespace paceline {
 namespace {
@@ -58,6 +59,19 @@ size_t JoinedDataset::PartOf(int64_t index) const {
   return static_cast<size_t>(behind - firsts_.begin()) - 1;
 }
 
+bool JoinedDataset::is_remote() const {
+  return std::any_of(parts_.begin(), parts_.end(),
+                     [](const auto& part) { return part->is_remote(); });
+}
+
+bool JoinedDataset::Expect(absl::Span<const int64_t> indices) const {
+  return std::all_of(indices.begin(), indices.end(), [this](int64_t index) {
+    const size_t part = PartOf(index);
+    const int64_t within = index - firsts_[part];
+    return !parts_[part]->is_remote() || parts_[part]->Expect(absl::MakeConstSpan(&within, 1));
+  });
+}
+
 absl::Status JoinedDataset::ReadRows(absl::Span<const int64_t> indices, int64_t row,
                                      Batch* batch) const {
   std::vector<int64_t> within;
@@ -78,9 +92,10 @@ absl::Status JoinedDataset::ReadRows(absl::Span<const int64_t> indices, int64_t 
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& config) {
+  DatasetOpener opener(config);
   if (config.sources.empty()) {
     PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
-                              OpenDataset("data.train", config.train, config));
+                              opener.Open("data.train", config.train));
     PACELINE_RETURN_IF_ERROR(
         CheckHash("data.train", "data.train_hash", *dataset, config.train_hash));
     return dataset;
@@ -89,7 +104,7 @@ absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& conf
   for (const DataConfig::Source& source : config.sources) {
     const std::string entry = absl::StrCat("data.train[", parts.size(), "]");
     const std::string key = entry + ".path";
-    PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> part, OpenDataset(key, source.path, config));
+    PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> part, opener.Open(key, source.path));
     PACELINE_RETURN_IF_ERROR(CheckHash(key, entry + ".hash", *part, source.hash));
     for (const auto& other : parts) {
       if (GoTogether(other->format(), part->format())) continue;

@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "absl/status/statusor.h"
+#include "worker/trainer/config.h"
 #include "worker/trainer/core/mixture.h"
 #include "worker/trainer/data/dataset.h"
 
@@ -23,6 +25,8 @@ class JoinedDataset : public Dataset {
   SampleFormat format() const override { return parts_.front()->format(); }
   int64_t size() const override { return firsts_.back(); }
   std::vector<int64_t> sizes() const override;
+  bool is_remote() const override;
+  bool Expect(absl::Span<const int64_t> indices) const override;
   Batch Allocate(int64_t samples, bool pinned) const override {
     return parts_.front()->Allocate(samples, pinned);
   }
@@ -37,8 +41,8 @@ class JoinedDataset : public Dataset {
 };
 
 // Opens what a job trains on: `config.train`, or all of `config.sources`. Errors as for
-// OpenDataset; InvalidArgument also for sources that do not go together, and for a file that is not
-// the one that the job was submitted with.
+// DatasetOpener; InvalidArgument also for sources that do not go together, and for a file that is
+// not the one that the job was submitted with.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& config);
 
 // The mixture that the sources' weights ask for, of what OpenTrainingData has opened. Null: they

@@ -1,10 +1,13 @@
 #include "worker/trainer/data/training_data.h"
 
+#include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
+#include <fstream>
 #include <memory>
 #include <numeric>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -14,6 +17,8 @@
 #include "common/token_file/token_file.h"
 #include "common/token_file/token_file_writer.h"
 #include "worker/trainer/core/sampler.h"
+#include "worker/trainer/data/batch_loader.h"
+#include "worker/trainer/object_store/testing/store_server.h"
 
 namespace paceline {
 namespace {
@@ -155,6 +160,77 @@ TEST(TrainingDataTest, AFileWithoutAHashIsNotTheJobs) {
   config.train_hash = std::string(48, 'a');
   ExpectError(config, "its header has no hash, and the job asks for aaaa");
   ExpectError(config, "where this file is the one that `paceline submit` sees");
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream bytes;
+  bytes << file.rdbuf();
+  return bytes.str();
+}
+
+DataConfig StoreConfig(const StoreServer& server, const std::string& name) {
+  DataConfig config;
+  config.sequence_length = 4;
+  config.object_stores.allowed = {server.url()};
+  config.object_stores.cache_directory = Path(name);
+  config.object_stores.cache_bytes = 64 << 20;
+  return config;
+}
+
+TEST(ObjectDataTest, SamplesOfObjectsAreThoseOfTheFiles) {
+  StoreServer server;
+  server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
+  DataConfig config = StoreConfig(server, "cache-tokens");
+  config.sources = {{server.url() + "/a", 0, TokenFile::Open(Path("a"))->hash()},
+                    {MakeTokens("b", 100, 9), 0, ""}};
+  const auto data = OpenTrainingData(config);
+  ASSERT_TRUE(data.ok()) << data.status();
+  EXPECT_TRUE((*data)->is_remote());
+  ASSERT_EQ((*data)->size(), 5);
+  BatchLoader::Options options;
+  options.sampler.samples = 5;
+  options.sampler.batch = 5;
+  options.sampler.shuffle = false;
+  BatchLoader loader(**data, options);
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    const absl::StatusOr<Batch> batch = loader.Next();
+    ASSERT_TRUE(batch.ok()) << batch.status();
+    EXPECT_EQ(Firsts(*batch), (std::vector<int64_t>{0, 4, 8, 100, 104}));
+  }
+}
+
+TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
+  StoreServer server;
+  ASSERT_TRUE(WriteImageShard(Path("images"), {1, 1, 2, 9}, {8, 3}, {0, 255, 255, 0}).ok());
+  server.Put("/images", BytesOf(Path("images")));
+  DataConfig config = StoreConfig(server, "cache-images");
+  std::vector<Batch> batches;
+  for (const std::string& path : {Path("images"), server.url() + "/images"}) {
+    config.train = path;
+    const auto data = OpenTrainingData(config);
+    ASSERT_TRUE(data.ok()) << data.status();
+    batches.push_back((*data)->Allocate(2, /*pinned=*/false));
+    const absl::Status read = (*data)->Read({1, 0}, &batches.back());
+    ASSERT_TRUE(read.ok()) << read;
+  }
+  EXPECT_TRUE(at::equal(batches[0].inputs, batches[1].inputs));
+  EXPECT_TRUE(at::equal(batches[0].targets, batches[1].targets));
+}
+
+TEST(ObjectDataTest, AnotherObjectThanTheJobsIsRefused) {
+  StoreServer server;
+  server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
+  DataConfig config = StoreConfig(server, "cache-other");
+  config.train = server.url() + "/a";
+  config.train_hash = std::string(48, '0');
+  ExpectError(config, "data.train_hash");
+  config.object_stores.allowed = {};
+  ExpectError(config, "--object-store");
+  server.Put("/a", "no tokens at all");
+  config = StoreConfig(server, "cache-other");
+  config.train = server.url() + "/a";
+  ExpectError(config, "neither an image shard nor a token file");
 }
 
 }  // namespace

@@ -18,6 +18,7 @@
 #include "worker/trainer/comm/plan_builder.h"
 #include "worker/trainer/core/lr_schedule.h"
 #include "worker/trainer/core/model_flops.h"
+#include "worker/trainer/data/open_dataset.h"
 #include "worker/trainer/data/training_data.h"
 #include "worker/trainer/loop/autocast.h"
 #include "worker/trainer/loop/step_undo.h"

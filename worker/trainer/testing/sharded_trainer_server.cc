@@ -51,6 +51,7 @@
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/data/open_dataset.h"
 #include "worker/trainer/generation/control.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/optimizer.h"

@@ -1,0 +1,43 @@
+// Opens the files of data sets: of images or tokens, on this machine or in a store.
+#ifndef WORKER_TRAINER_DATA_OPEN_DATASET_H_
+#define WORKER_TRAINER_DATA_OPEN_DATASET_H_
+
+#include <memory>
+#include <string>
+
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "worker/trainer/config.h"
+#include "worker/trainer/data/dataset.h"
+
+namespace paceline {
+
+class ObjectStore;
+
+// Opens files of one configuration, which share what they need for stores. Thread-compatible.
+class DatasetOpener {
+ public:
+  // `config` must outlive this.
+  explicit DatasetOpener(const DataConfig& config) : config_(config) {}
+
+  // Opens `path`, the value of the job file's `key` ("data.train"). All errors name the key. They
+  // are InvalidArgument, but DeadlineExceeded where a store does not answer. The file's beginning
+  // tells its kind; a file of neither kind is taken for a token file without header if the
+  // configuration gives a token type.
+  absl::StatusOr<std::unique_ptr<Dataset>> Open(absl::string_view key, const std::string& path);
+
+ private:
+  absl::StatusOr<std::unique_ptr<Dataset>> OpenObject(absl::string_view key,
+                                                      const std::string& url);
+
+  const DataConfig& config_;
+  std::shared_ptr<ObjectStore> store_;  // Null until an object is opened, which shares it.
+};
+
+// DatasetOpener::Open of a single file.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
+                                                     const DataConfig& config);
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_DATA_OPEN_DATASET_H_

@@ -1,0 +1,101 @@
+// Blocks of objects on the node's disk, shared by all trainers of its user.
+//
+//   <directory>/lock                  its holder adds or removes blocks; has the sum of their bytes
+//   <directory>/turns                 who fetches a block holds the byte of its number (WaitTurn)
+//   <directory>/blocks/<object>.<n>   the bytes of block n, and their checksum (64-bit XXH3)
+//   <directory>/blocks/.<…>.<pid>     is being written by whoever has it locked
+//
+// A block is complete or not there: it is renamed into place, and one whose size or checksum is not
+// right, as after a loss of power, is removed. All files together never exceed the limit: room is
+// reserved before it is written. Blocks that were not read for the longest time go first. What a
+// process that was killed has left behind is removed when room is needed.
+//
+// Thread-safe, also among processes.
+#ifndef WORKER_TRAINER_OBJECT_STORE_BLOCK_CACHE_H_
+#define WORKER_TRAINER_OBJECT_STORE_BLOCK_CACHE_H_
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <utility>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/container/flat_hash_set.h"
+#include "absl/status/status.h"
+#include "absl/status/statusor.h"
+#include "absl/strings/string_view.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/time/time.h"
+#include "absl/types/span.h"
+
+namespace paceline {
+
+// A block's place in the cache.
+struct BlockName {
+  std::string object;  // Letters and digits: which version of which object.
+  int64_t number = 0;
+
+  std::string Text() const;
+};
+
+class BlockCache {
+ public:
+  // The right to fetch a block, until this goes. Also without it a block may be fetched and kept:
+  // twice is waste, but no harm.
+  class Turn {
+   public:
+    explicit Turn(int fd) : fd_(fd) {}
+    Turn(Turn&& other) noexcept;
+    Turn& operator=(Turn&& other) = delete;
+    ~Turn();
+
+   private:
+    int fd_;
+  };
+
+  // Uses this directory, which is made if its parent is there. `most_bytes`: the limit, at least 1.
+  // FailedPrecondition, with what to do, when it cannot be used, or belongs to another user or is
+  // open to others, who could change what is trained on.
+  static absl::StatusOr<std::unique_ptr<BlockCache>> Open(const std::string& directory,
+                                                          int64_t most_bytes);
+
+  // Reads bytes from `begin` on of a block that has `block_bytes`. False: it is not here.
+  bool Read(const BlockName& name, size_t block_bytes, size_t begin, absl::Span<char> out);
+
+  // Waits for up to `patience`, or until `stopping`, while somebody else fetches this block.
+  Turn WaitTurn(const BlockName& name, absl::Duration patience,
+                const std::atomic<bool>& stopping) const;
+
+  // Keeps a block. ResourceExhausted when the disk, or the limit beside what others write, has no
+  // room for it; other errors of files as they are. The cache stays usable.
+  absl::Status Keep(const BlockName& name, absl::string_view bytes);
+
+  int64_t most_bytes() const { return most_bytes_; }
+
+ private:
+  BlockCache(std::string directory, int64_t most_bytes)
+      : directory_(std::move(directory)), most_bytes_(most_bytes) {}
+
+  std::string BlocksDir() const { return directory_ + "/blocks"; }
+  // Writes the sum of what is there, which is not known after a loss of power or under a lower
+  // limit.
+  absl::Status Count();
+  // Opens and locks a new file of `bytes` under `temporary`, for which there is room. Returns its
+  // descriptor.
+  absl::StatusOr<int> Reserve(const std::string& temporary, int64_t bytes);
+  // Removes blocks until `bytes` more fit; returns the sum of what is left.
+  int64_t MakeRoom(int64_t bytes) const;
+
+  const std::string directory_;
+  const int64_t most_bytes_;
+
+  absl::Mutex mutex_;
+  // Blocks whose checksums this process has compared, or made.
+  absl::flat_hash_set<std::string> verified_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_OBJECT_STORE_BLOCK_CACHE_H_

@@ -1,0 +1,217 @@
+#include "worker/trainer/object_store/block_cache.h"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+
+namespace paceline {
+namespace {
+
+constexpr size_t kBlockBytes = 100;
+constexpr int64_t kKeptBytes = kBlockBytes + 8;  // With the checksum.
+
+std::string NewDirectory() {
+  std::string name = testing::TempDir() + "/cache-XXXXXX";
+  EXPECT_NE(::mkdtemp(&name[0]), nullptr);
+  return name + "/objects";
+}
+
+std::unique_ptr<BlockCache> Open(const std::string& directory, int64_t blocks) {
+  absl::StatusOr<std::unique_ptr<BlockCache>> cache =
+      BlockCache::Open(directory, blocks * kKeptBytes);
+  EXPECT_TRUE(cache.ok()) << cache.status();
+  return *std::move(cache);
+}
+
+BlockName Name(int64_t number) { return {"abc", number}; }
+
+std::string Bytes(int64_t number) {
+  return std::string(kBlockBytes, static_cast<char>('a' + number % 26));
+}
+
+bool Has(BlockCache& cache, int64_t number) {
+  std::string out(kBlockBytes, '\0');
+  if (!cache.Read(Name(number), kBlockBytes, 0, absl::MakeSpan(&out[0], out.size()))) return false;
+  EXPECT_EQ(out, Bytes(number));
+  return true;
+}
+
+void Keep(BlockCache& cache, int64_t number) {
+  const absl::Status status = cache.Keep(Name(number), Bytes(number));
+  EXPECT_TRUE(status.ok()) << status;
+}
+
+int64_t BytesIn(const std::string& directory) {
+  int64_t sum = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory + "/blocks")) {
+    sum += static_cast<int64_t>(entry.file_size());
+  }
+  return sum;
+}
+
+std::string PathOf(const std::string& directory, int64_t number) {
+  return absl::StrCat(directory, "/blocks/", Name(number).Text());
+}
+
+// As if the block had been read last at this second.
+void SetReadTime(const std::string& directory, int64_t number, time_t second) {
+  const timespec times[2] = {{second, 0}, {second, 0}};
+  EXPECT_EQ(::utimensat(AT_FDCWD, PathOf(directory, number).c_str(), times, 0), 0);
+}
+
+TEST(BlockCacheTest, GivesBackWhatWasKeptInPartsToo) {
+  const std::unique_ptr<BlockCache> cache = Open(NewDirectory(), 4);
+  EXPECT_FALSE(Has(*cache, 1));
+  Keep(*cache, 1);
+  EXPECT_TRUE(Has(*cache, 1));
+  EXPECT_FALSE(Has(*cache, 2));
+  char part[3];
+  const std::string block = "0123456789";
+  ASSERT_TRUE(cache->Keep({"digits", 0}, block).ok());
+  ASSERT_TRUE(cache->Read({"digits", 0}, block.size(), 7, absl::MakeSpan(part, 3)));
+  EXPECT_EQ(std::string(part, 3), "789");
+}
+
+TEST(BlockCacheTest, OtherProcessesSeeTheBlocks) {
+  const std::string directory = NewDirectory();
+  Keep(*Open(directory, 4), 1);
+  EXPECT_TRUE(Has(*Open(directory, 4), 1));
+}
+
+TEST(BlockCacheTest, NeverExceedsItsLimitAndDropsWhatWasReadLongestAgo) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 10);
+  for (int64_t number = 0; number < 10; ++number) {
+    Keep(*cache, number);
+    SetReadTime(directory, number, 1000 + number);
+  }
+  EXPECT_TRUE(Has(*cache, 0));  // Which counts as read now.
+  Keep(*cache, 10);
+  EXPECT_LE(BytesIn(directory), 10 * kKeptBytes);
+  EXPECT_TRUE(Has(*cache, 0));
+  EXPECT_TRUE(Has(*cache, 10));
+  EXPECT_FALSE(Has(*cache, 1));
+  EXPECT_TRUE(Has(*cache, 9));
+}
+
+TEST(BlockCacheTest, ALowerLimitHoldsFromTheNextOpening) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> first = Open(directory, 10);
+  for (int64_t number = 0; number < 10; ++number) Keep(*first, number);
+  const std::unique_ptr<BlockCache> second = Open(directory, 4);
+  EXPECT_LE(BytesIn(directory), 4 * kKeptBytes);
+}
+
+TEST(BlockCacheTest, ABlockLargerThanTheLimitIsNotKept) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 2);
+  Keep(*cache, 1);
+  const absl::Status status = cache->Keep(Name(2), std::string(1000, 'x'));
+  EXPECT_EQ(status.code(), absl::StatusCode::kResourceExhausted) << status;
+  EXPECT_LE(BytesIn(directory), 2 * kKeptBytes);
+}
+
+TEST(BlockCacheTest, DamagedBlocksAreNotThere) {
+  const std::string directory = NewDirectory();
+  for (const int damage : {0, 1, 2}) {
+    Keep(*Open(directory, 4), 1);
+    if (damage == 0) std::filesystem::resize_file(PathOf(directory, 1), 50);
+    if (damage == 1) std::ofstream(PathOf(directory, 1)) << std::string(kKeptBytes, '\0');
+    if (damage == 2) {
+      std::fstream file(PathOf(directory, 1), std::ios::in | std::ios::out | std::ios::binary);
+      file.seekp(17);
+      file << '!';
+    }
+    EXPECT_FALSE(Has(*Open(directory, 4), 1)) << damage;
+    EXPECT_FALSE(std::filesystem::exists(PathOf(directory, 1))) << damage;
+  }
+}
+
+TEST(BlockCacheTest, WhatAKilledWriterLeftIsRemovedAndNothingElse) {
+  const std::string directory = NewDirectory();
+  Keep(*Open(directory, 4), 1);
+  const std::string left = directory + "/blocks/.abc.2.1.1";
+  std::ofstream(left) << std::string(2 * kBlockBytes, 'x');
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  EXPECT_FALSE(std::filesystem::exists(left));
+  EXPECT_TRUE(Has(*cache, 1));
+}
+
+// All write at once, also more than fits, and none ever sees more than the limit.
+TEST(BlockCacheTest, ProcessesShareTheLimit) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> own = Open(directory, 8);
+  std::vector<pid_t> children;
+  for (int child = 0; child < 4; ++child) {
+    const pid_t pid = ::fork();
+    if (pid == 0) {
+      absl::StatusOr<std::unique_ptr<BlockCache>> cache =
+          BlockCache::Open(directory, 8 * kKeptBytes);
+      bool good = cache.ok();
+      for (int64_t number = 0; good && number < 60; ++number) {
+        // The limit may be full of what others are writing.
+        const absl::Status status = (*cache)->Keep(Name(number + child), Bytes(number + child));
+        good = status.ok() || absl::IsResourceExhausted(status);
+        std::string out(kBlockBytes, '\0');
+        if ((*cache)->Read(Name(number), kBlockBytes, 0, absl::MakeSpan(&out[0], out.size()))) {
+          good = good && out == Bytes(number);
+        }
+      }
+      ::_exit(good ? 0 : 1);
+    }
+    children.push_back(pid);
+  }
+  for (const pid_t pid : children) {
+    int status = 0;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_EQ(status, 0);
+  }
+  EXPECT_LE(BytesIn(directory), 8 * kKeptBytes);
+}
+
+TEST(BlockCacheTest, OneFetchesABlockWhileOthersWait) {
+  const std::unique_ptr<BlockCache> cache = Open(NewDirectory(), 4);
+  const std::atomic<bool> stopping{false};
+  std::atomic<bool> second_has_it{false};
+  std::thread second;
+  {
+    const BlockCache::Turn turn = cache->WaitTurn(Name(1), absl::Hours(1), stopping);
+    second = std::thread([&] {
+      const BlockCache::Turn its = cache->WaitTurn(Name(1), absl::Hours(1), stopping);
+      second_has_it = true;
+    });
+    // Who does not want to wait goes on without.
+    const BlockCache::Turn none = cache->WaitTurn(Name(1), absl::ZeroDuration(), stopping);
+    EXPECT_FALSE(second_has_it);
+  }
+  second.join();
+  EXPECT_TRUE(second_has_it);
+}
+
+TEST(BlockCacheTest, ADirectoryThatOthersCanChangeIsRefused) {
+  const std::string directory = NewDirectory();
+  ASSERT_EQ(::mkdir(directory.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(directory.c_str(), 0777), 0);
+  const absl::Status open = BlockCache::Open(directory, 1000).status();
+  EXPECT_EQ(open.code(), absl::StatusCode::kFailedPrecondition) << open;
+  EXPECT_TRUE(absl::StrContains(open.message(), "--object-cache")) << open;
+  const absl::Status missing = BlockCache::Open(directory + "/a/b", 1000).status();
+  EXPECT_EQ(missing.code(), absl::StatusCode::kFailedPrecondition) << missing;
+}
+
+}  // namespace
+}  // namespace paceline

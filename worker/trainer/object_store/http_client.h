@@ -1,0 +1,54 @@
+// Reads ranges of bytes over HTTP, by libcurl, which also signs requests to S3.
+#ifndef WORKER_TRAINER_OBJECT_STORE_HTTP_CLIENT_H_
+#define WORKER_TRAINER_OBJECT_STORE_HTTP_CLIENT_H_
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "absl/base/thread_annotations.h"
+#include "absl/synchronization/mutex.h"
+#include "absl/types/span.h"
+#include "worker/trainer/object_store/core/store_answer.h"
+
+namespace paceline {
+
+struct HttpRequest {
+  std::string url;                   // With an encoded path.
+  std::vector<std::string> headers;  // "Name: value".
+  uint64_t first = 0;                // Offset of the range.
+  // Of AWS's signature: "aws:amz:REGION:s3", and the key. Empty: unsigned.
+  std::string sign_as;
+  std::string access_key;
+  std::string secret_key;
+  bool uses_netrc = false;  // Takes a user and password for the host from ~/.netrc.
+  bool follows = false;     // Goes where the server leads, over https alone.
+};
+
+// Keeps connections for later requests. Thread-safe.
+class HttpClient {
+ public:
+  // Trusts the authorities of `ca_file`; empty: those of SSL_CERT_FILE, or of the system.
+  explicit HttpClient(std::string ca_file = "");
+  ~HttpClient();
+
+  // Asks for out.size() bytes, at least 1, from request.first on, and writes them to `out`. Ends
+  // early, with a problem, when `stopping` becomes true: it is looked at once a second.
+  StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
+                  const std::atomic<bool>& stopping);
+
+ private:
+  class Connection;  // With what it is about to transfer.
+
+  std::unique_ptr<Connection> Take();
+
+  const std::string ca_file_;
+  absl::Mutex mutex_;
+  std::vector<std::unique_ptr<Connection>> idle_ ABSL_GUARDED_BY(mutex_);
+};
+
+}  // namespace paceline
+
+#endif  // WORKER_TRAINER_OBJECT_STORE_HTTP_CLIENT_H_

@@ -1,0 +1,307 @@
+#include "worker/trainer/object_store/object_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
+#include "absl/synchronization/notification.h"
+#include "absl/time/clock.h"
+#include "worker/trainer/object_store/testing/store_server.h"
+
+namespace paceline {
+namespace {
+
+using Source = std::shared_ptr<const RangeSource>;
+using Request = StoreServer::Request;
+
+constexpr size_t kBlockBytes = 1000;
+
+// No byte is that of its neighbours, nor of the same place in another block.
+std::string Contents(size_t bytes, size_t seed = 0) {
+  std::string contents(bytes, '\0');
+  for (size_t i = 0; i < bytes; ++i)
+    contents[i] = static_cast<char>((i + seed) * 2654435761u >> 13);
+  return contents;
+}
+
+std::string HeaderOf(const Request& request, const std::string& name) {
+  const auto found = request.headers.find(name);
+  return found == request.headers.end() ? "" : found->second;
+}
+
+class ObjectStoreTest : public testing::Test {
+ protected:
+  ObjectStoreTest() {
+    std::string name = testing::TempDir() + "/store-XXXXXX";
+    EXPECT_NE(::mkdtemp(&name[0]), nullptr);
+    options_.allowed = {"s3://corpora/", "gs://corpora/", server_.url()};
+    options_.cache_directory = name + "/objects";
+    options_.cache_bytes = 1 << 20;
+    options_.block_bytes = kBlockBytes;
+    options_.backoff = {absl::Milliseconds(1), absl::Milliseconds(5), 2.0};
+    options_.variables = [this](const char* name) {
+      const auto found = variables_.find(name);
+      return found == variables_.end() ? std::string() : found->second;
+    };
+    variables_["HOME"] = name;
+    variables_["AWS_ENDPOINT_URL"] = server_.url();
+    variables_["STORAGE_EMULATOR_HOST"] = server_.url();
+    server_.Put("/corpora/c4", contents_);
+  }
+
+  std::shared_ptr<ObjectStore> Store() {
+    absl::StatusOr<std::shared_ptr<ObjectStore>> store = ObjectStore::Open(options_);
+    EXPECT_TRUE(store.ok()) << store.status();
+    return *std::move(store);
+  }
+
+  Source OpenObject(const std::string& url = "s3://corpora/c4") {
+    absl::StatusOr<Source> source = Store()->OpenObject(url);
+    EXPECT_TRUE(source.ok()) << source.status();
+    return *std::move(source);
+  }
+
+  void ExpectRead(const Source& source, uint64_t offset, size_t bytes) {
+    std::string out(bytes, '\0');
+    const absl::Status status = source->Read(offset, bytes, &out[0]);
+    ASSERT_TRUE(status.ok()) << status;
+    EXPECT_TRUE(out == contents_.substr(offset, bytes)) << offset;
+  }
+
+  void ExpectError(const absl::Status& status, absl::StatusCode code, const std::string& text) {
+    EXPECT_EQ(status.code(), code) << status;
+    EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
+    EXPECT_FALSE(absl::StrContains(status.message(), "SECRET")) << status;
+  }
+
+  // Of a read of all bytes.
+  absl::Status Read(const Source& source) {
+    std::string out(source->size(), '\0');
+    return source->Read(0, out.size(), &out[0]);
+  }
+
+  void SetKey(const std::string& access_key) {
+    variables_["AWS_ACCESS_KEY_ID"] = access_key;
+    variables_["AWS_SECRET_ACCESS_KEY"] = "SECRET";
+  }
+
+  size_t requests() const { return server_.requests().size(); }
+
+  StoreServer server_;
+  const std::string contents_ = Contents(10 * kBlockBytes + 7);
+  std::map<std::string, std::string> variables_;
+  ObjectStore::Options options_;
+};
+
+TEST_F(ObjectStoreTest, ReadsWhatIsThere) {
+  const Source source = OpenObject();
+  EXPECT_EQ(source->name(), "s3://corpora/c4");
+  EXPECT_EQ(source->size(), contents_.size());
+  ExpectRead(source, 0, contents_.size());
+  for (const uint64_t offset : {0, 1, 999, 1000, 9999, 10006}) {
+    for (const uint64_t bytes : {0, 1, 2, 1000, 1001, 2500}) {
+      ExpectRead(source, offset, std::min<uint64_t>(bytes, contents_.size() - offset));
+    }
+  }
+}
+
+TEST_F(ObjectStoreTest, ABlockIsFetchedOnceForTheWholeNode) {
+  ExpectRead(OpenObject(), 0, contents_.size());
+  EXPECT_EQ(requests(), 1 + 11u);
+  ExpectRead(OpenObject(), 0, contents_.size());
+  EXPECT_EQ(requests(), 2 + 11u);  // Only the opening again.
+  options_.cache_directory = "";
+  ExpectRead(OpenObject(), 0, contents_.size());
+  EXPECT_EQ(requests(), 3 + 22u);
+}
+
+TEST_F(ObjectStoreTest, ThreadsThatReadOneBlockFetchItOnce) {
+  options_.cache_directory = "";
+  const Source source = OpenObject();
+  std::vector<std::thread> threads;
+  for (int i = 0; i < 8; ++i) {
+    threads.emplace_back([&] { ExpectRead(source, 10, 100); });
+  }
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(requests(), 2u);
+}
+
+TEST_F(ObjectStoreTest, WhatIsExpectedIsFetchedAhead) {
+  const Source source = OpenObject();
+  EXPECT_TRUE(source->Expect(2500, 1000));  // Blocks 2 and 3.
+  while (requests() < 3) absl::SleepFor(absl::Milliseconds(1));
+  ExpectRead(source, 2000, 2000);
+  EXPECT_EQ(requests(), 3u);
+}
+
+TEST_F(ObjectStoreTest, MoreIsNotExpectedThanMayWait) {
+  options_.fetch_threads = 1;
+  options_.cache_bytes = 16 * (kBlockBytes + 8);  // Two blocks may wait.
+  const Source source = OpenObject();
+  absl::Notification goes_on;
+  server_.SetFault([&](const Request&, int) {
+    goes_on.WaitForNotification();
+    return std::nullopt;
+  });
+  // One is fetched and two wait, at most.
+  EXPECT_FALSE(source->Expect(0, 10 * kBlockBytes));
+  goes_on.Notify();
+  while (!source->Expect(0, 10 * kBlockBytes)) absl::SleepFor(absl::Milliseconds(1));
+  ExpectRead(source, 0, contents_.size());
+  server_.SetFault(nullptr);
+}
+
+TEST_F(ObjectStoreTest, FaultsThatPassAreNotNoticed) {
+  const std::vector<std::function<std::string(const std::string&)>> faults = {
+      [](const std::string&) { return ""; },                                       // Cut off.
+      [](const std::string& right) { return right.substr(0, right.size() / 2); },  // Truncated.
+      [](const std::string&) { return StoreServer::Error("503 Slow Down"); },
+      [](const std::string&) {
+        return StoreServer::Error("500 Internal Server Error", "<Code>InternalError</Code>");
+      },
+      [](const std::string& right) {  // Another range than was asked for.
+        const size_t at = right.find("bytes ");
+        return right.substr(0, at) + "bytes 9" + right.substr(at + 6);
+      },
+  };
+  for (const auto& fault : faults) {
+    options_.cache_directory = "";
+    const Source source = OpenObject();
+    server_.SetFault([&](const Request& request, int n) -> std::optional<std::string> {
+      if (n % 3 == 2) return std::nullopt;
+      return fault(server_.AnswerTo(request));
+    });
+    ExpectRead(source, 0, contents_.size());
+    server_.SetFault(nullptr);
+  }
+}
+
+TEST_F(ObjectStoreTest, TriesEndWithinThePatience) {
+  server_.SetFault([](const Request&, int) { return StoreServer::Error("503 Slow Down"); });
+  options_.patience = absl::Milliseconds(100);
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kDeadlineExceeded,
+              "tries within 100ms have failed");
+}
+
+TEST_F(ObjectStoreTest, AServerThatIsNotThereIsNamed) {
+  options_.patience = absl::Milliseconds(50);
+  variables_["AWS_ENDPOINT_URL"] = "http://127.0.0.1:1";
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kDeadlineExceeded,
+              "s3://corpora/c4");
+}
+
+TEST_F(ObjectStoreTest, AChangedObjectIsRefused) {
+  const Source source = OpenObject();
+  ExpectRead(source, 0, 10);
+  server_.Put("/corpora/c4", Contents(contents_.size(), 1));
+  ExpectRead(source, 500, 10);  // Of the version that was opened.
+  ExpectError(Read(source), absl::StatusCode::kDataLoss, "has changed");
+  // So is one whose server does not compare the condition.
+  server_.SetFault([&](Request request, int) {
+    request.headers.erase("if-match");
+    return server_.AnswerTo(request);
+  });
+  ExpectError(Read(source), absl::StatusCode::kDataLoss, "has changed");
+  server_.SetFault(nullptr);
+  std::string out(10, '\0');
+  ASSERT_TRUE(OpenObject()->Read(0, out.size(), &out[0]).ok());
+  EXPECT_EQ(out, Contents(10, 1)) << "the cache has mixed up two versions";
+}
+
+TEST_F(ObjectStoreTest, OnlyWhatTheNodeAllowsIsRead) {
+  ExpectError(Store()->OpenObject("s3://private/c4").status(), absl::StatusCode::kPermissionDenied,
+              "s3://corpora/");
+  ExpectError(Store()->OpenObject("s3://corpora/../private/c4").status(),
+              absl::StatusCode::kInvalidArgument, "\"..\"");
+  options_.allowed = {};
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kPermissionDenied,
+              "--object-store");
+  EXPECT_EQ(requests(), 0u);
+}
+
+TEST_F(ObjectStoreTest, SaysWhatIsNotThere) {
+  ExpectError(Store()->OpenObject("s3://corpora/no").status(), absl::StatusCode::kNotFound,
+              "s3://corpora/no");
+  server_.Put("/corpora/empty", "");
+  ExpectError(Store()->OpenObject("s3://corpora/empty").status(), absl::StatusCode::kDataLoss,
+              "empty");
+}
+
+TEST_F(ObjectStoreTest, RequestsToS3AreSigned) {
+  SetKey("AKIA");
+  variables_["AWS_SESSION_TOKEN"] = "TOKEN";
+  variables_["AWS_REGION"] = "eu-west-1";
+  ExpectRead(OpenObject(), 0, 10);
+  ASSERT_EQ(requests(), 2u);
+  for (const Request& request : server_.requests()) {
+    const std::string signature = HeaderOf(request, "authorization");
+    EXPECT_TRUE(absl::StartsWith(signature, "AWS4-HMAC-SHA256 Credential=AKIA/")) << signature;
+    EXPECT_TRUE(absl::StrContains(signature, "/eu-west-1/s3/aws4_request")) << signature;
+    EXPECT_TRUE(
+        absl::StrContains(signature, "x-amz-content-sha256;x-amz-date;x-amz-security-token"))
+        << signature;
+    EXPECT_EQ(HeaderOf(request, "x-amz-security-token"), "TOKEN");
+  }
+}
+
+TEST_F(ObjectStoreTest, RenewedCredentialsAreTakenUp) {
+  SetKey("OLD");
+  const Source source = OpenObject();
+  server_.SetFault([&](const Request& request, int) -> std::optional<std::string> {
+    if (!absl::StrContains(HeaderOf(request, "authorization"), "OLD")) return std::nullopt;
+    // As a program that renews the file would at this moment.
+    SetKey("NEW");
+    return StoreServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
+  });
+  ExpectRead(source, 0, contents_.size());
+}
+
+TEST_F(ObjectStoreTest, ARefusalEndsAtOnce) {
+  SetKey("AKIA");
+  server_.SetFault([](const Request&, int) {
+    return StoreServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
+  });
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kPermissionDenied,
+              "AccessDenied");
+  EXPECT_EQ(requests(), 1u);
+}
+
+TEST_F(ObjectStoreTest, GoogleAndWebServersAreReadToo) {
+  variables_["CLOUDSDK_AUTH_ACCESS_TOKEN"] = "SECRET";
+  ExpectRead(OpenObject("gs://corpora/c4"), 0, contents_.size());
+  EXPECT_EQ(HeaderOf(server_.requests()[0], "authorization"), "Bearer SECRET");
+  ExpectRead(OpenObject(server_.url() + "/corpora/c4"), 0, contents_.size());
+  EXPECT_EQ(HeaderOf(server_.requests().back(), "authorization"), "");
+}
+
+TEST_F(ObjectStoreTest, ACacheThatCannotBeUsedIsNamed) {
+  options_.cache_directory = "/nonexistent/objects";
+  ExpectError(ObjectStore::Open(options_).status(), absl::StatusCode::kFailedPrecondition,
+              "/nonexistent/objects");
+}
+
+TEST_F(ObjectStoreTest, ReadsOnWhenTheCacheHasNoRoom) {
+  options_.cache_bytes = kBlockBytes / 2;
+  ExpectRead(OpenObject(), 0, contents_.size());
+}
+
+TEST_F(ObjectStoreTest, ClosingEndsWhatIsUnderWay) {
+  Source source = OpenObject();
+  server_.SetFault([](const Request&, int) { return StoreServer::Error("503 Slow Down"); });
+  EXPECT_TRUE(source->Expect(0, kBlockBytes));
+  while (requests() < 3) absl::SleepFor(absl::Milliseconds(1));
+  source.reset();  // Within the patience of two minutes, which the test would not wait for.
+}
+
+}  // namespace
+}  // namespace paceline

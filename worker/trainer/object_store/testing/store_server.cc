@@ -1,0 +1,169 @@
+#include "worker/trainer/object_store/testing/store_server.h"
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <utility>
+
+#include "absl/strings/ascii.h"
+#include "absl/strings/numbers.h"
+#include "absl/strings/str_cat.h"
+#include "absl/strings/str_split.h"
+#include "absl/strings/string_view.h"
+#include "absl/strings/strip.h"
+
+namespace paceline {
+namespace {
+
+[[noreturn]] void Die(const char* what) {
+  std::perror(what);
+  std::abort();
+}
+
+std::string ReadHead(int connection) {
+  std::string head;
+  char buffer[4096];
+  while (head.find("\r\n\r\n") == std::string::npos) {
+    const ssize_t got = ::recv(connection, buffer, sizeof(buffer), 0);
+    if (got <= 0) break;
+    head.append(buffer, static_cast<size_t>(got));
+  }
+  return head;
+}
+
+StoreServer::Request Parse(const std::string& head) {
+  StoreServer::Request request;
+  const std::vector<std::string> lines = absl::StrSplit(head, "\r\n");
+  const std::vector<std::string> first = absl::StrSplit(lines[0], ' ');
+  if (first.size() > 1) request.path = first[1];
+  for (const std::string& line : lines) {
+    const size_t colon = line.find(": ");
+    if (colon == std::string::npos) continue;
+    request.headers[absl::AsciiStrToLower(line.substr(0, colon))] = line.substr(colon + 2);
+  }
+  return request;
+}
+
+std::string HeaderOf(const StoreServer::Request& request, const std::string& name) {
+  const auto found = request.headers.find(name);
+  return found == request.headers.end() ? "" : found->second;
+}
+
+}  // namespace
+
+StoreServer::StoreServer() {
+  listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  sockaddr_in address = {};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof(address);
+  auto* const plain = reinterpret_cast<sockaddr*>(&address);
+  if (listener_ < 0 || ::bind(listener_, plain, length) != 0 || ::listen(listener_, 64) != 0 ||
+      ::getsockname(listener_, plain, &length) != 0) {
+    Die("StoreServer");
+  }
+  port_ = ntohs(address.sin_port);
+  thread_ = std::thread([this] { Run(); });
+}
+
+StoreServer::~StoreServer() {
+  {
+    const absl::MutexLock lock(&mutex_);
+    stopping_ = true;
+  }
+  ::shutdown(listener_, SHUT_RDWR);  // Ends accept.
+  thread_.join();
+  ::close(listener_);
+}
+
+std::string StoreServer::url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+
+void StoreServer::Put(const std::string& path, std::string bytes) {
+  const absl::MutexLock lock(&mutex_);
+  objects_[path] = {std::move(bytes), absl::StrCat("\"v", ++versions_, "\"")};
+}
+
+void StoreServer::SetFault(Fault fault) {
+  const absl::MutexLock lock(&mutex_);
+  fault_ = std::move(fault);
+  since_fault_ = 0;
+}
+
+std::vector<StoreServer::Request> StoreServer::requests() const {
+  const absl::MutexLock lock(&mutex_);
+  return requests_;
+}
+
+std::string StoreServer::Error(const std::string& status, const std::string& body) {
+  return absl::StrCat("HTTP/1.1 ", status, "\r\nConnection: close\r\nContent-Length: ", body.size(),
+                      "\r\n\r\n", body);
+}
+
+std::string StoreServer::AnswerTo(const Request& request) const {
+  const absl::MutexLock lock(&mutex_);
+  const auto found = objects_.find(request.path);
+  if (found == objects_.end())
+    return Error("404 Not Found", "<Error><Code>NoSuchKey</Code></Error>");
+  const auto& [bytes, etag] = found->second;
+  const std::string match = HeaderOf(request, "if-match");
+  if (!match.empty() && match != etag) return Error("412 Precondition Failed");
+  const std::string range = HeaderOf(request, "range");
+  const std::vector<std::string> ends =
+      absl::StrSplit(absl::StripPrefix(range, "bytes="), absl::MaxSplits('-', 1));
+  uint64_t first = 0;
+  uint64_t last = 0;
+  if (ends.size() != 2 || !absl::SimpleAtoi(ends[0], &first) || !absl::SimpleAtoi(ends[1], &last) ||
+      first >= bytes.size()) {
+    return Error("416 Range Not Satisfiable");
+  }
+  last = std::min<uint64_t>(last, bytes.size() - 1);
+  return absl::StrCat("HTTP/1.1 206 Partial Content\r\nConnection: close\r\nETag: ", etag,
+                      "\r\nContent-Range: bytes ", first, "-", last, "/", bytes.size(),
+                      "\r\nContent-Length: ", last - first + 1, "\r\n\r\n",
+                      bytes.substr(first, last - first + 1));
+}
+
+void StoreServer::Run() {
+  while (true) {
+    const int connection = ::accept4(listener_, nullptr, nullptr, SOCK_CLOEXEC);
+    {
+      const absl::MutexLock lock(&mutex_);
+      if (stopping_) {
+        if (connection >= 0) ::close(connection);
+        return;
+      }
+    }
+    if (connection < 0) continue;
+    Serve(connection);
+    ::close(connection);
+  }
+}
+
+void StoreServer::Serve(int connection) {
+  const Request request = Parse(ReadHead(connection));
+  Fault fault;
+  int number = 0;
+  {
+    const absl::MutexLock lock(&mutex_);
+    requests_.push_back(request);
+    fault = fault_;
+    number = since_fault_++;
+  }
+  std::optional<std::string> wrong;
+  if (fault) wrong = fault(request, number);
+  const std::string answer = wrong.has_value() ? *wrong : AnswerTo(request);
+  absl::string_view rest = answer;
+  while (!rest.empty()) {
+    const ssize_t sent = ::send(connection, rest.data(), rest.size(), MSG_NOSIGNAL);
+    if (sent <= 0) return;
+    rest.remove_prefix(static_cast<size_t>(sent));
+  }
+}
+
+}  // namespace paceline
