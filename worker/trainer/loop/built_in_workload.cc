@@ -78,8 +78,8 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
         " cannot be sharded; leave shards out, or train a llama or the model of a script"));
   }
   PACELINE_RETURN_IF_ERROR(OpenAllData());
-  PACELINE_ASSIGN_OR_RETURN(model_,
-                            MakeModel(config_.model, train_data_->format(), config_.seed, device));
+  PACELINE_ASSIGN_OR_RETURN(model_, MakeModel(config_.model, train_data_->format(), config_.seed,
+                                              device, platform_.llama_kernels()));
   PACELINE_RETURN_IF_ERROR(CheckBatches());
   if (config_.optimizer.compensated) RoundParameters(*model_);
   if (config_.member.shards > 1) Shard();

@@ -19,16 +19,24 @@ namespace paceline {
 
 PACELINE_IN_LOOPS float FloatOfBfloat16(uint16_t half) {
   const uint32_t bits = static_cast<uint32_t>(half) << 16;
+#ifdef __CUDA_ARCH__
+  return __uint_as_float(bits);
+#else
   float value = 0;
   std::memcpy(&value, &bits, sizeof(value));
   return value;
+#endif
 }
 
 // To nearest, ties to even; NaN stays one. Branch-free.
 PACELINE_IN_LOOPS uint16_t Bfloat16OfFloat(float value) {
   constexpr uint32_t kNan = 0x7fc0;
+#ifdef __CUDA_ARCH__
+  const uint32_t bits = __float_as_uint(value);
+#else
   uint32_t bits = 0;
   std::memcpy(&bits, &value, sizeof(bits));
+#endif
   const uint32_t rounded = (bits + 0x7fffU + ((bits >> 16) & 1U)) >> 16;
   const bool is_nan = (bits & 0x7fffffffU) > 0x7f800000U;
   return static_cast<uint16_t>(is_nan ? kNan : rounded);

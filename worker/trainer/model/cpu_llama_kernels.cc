@@ -164,7 +164,7 @@ class OnCpu : public LlamaKernels {
 }  // namespace
 
 const LlamaKernels& CpuLlamaKernels() {
-  static const OnCpu kernels;
+  static const OnCpu kernels{};
   return kernels;
 }
 
