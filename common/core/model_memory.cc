@@ -36,8 +36,9 @@ MemoryPart PartInBlocks(std::string what, const LlamaTraining& training, double 
           layers * training.tokens * bytes_per_token};
 }
 
-// The logits that exist at once (LogitsChunkTokens). Those of a chunk, in the products' type, become
-// their gradients in place; those of a whole pass are in float32, beside their log-probabilities.
+// The logits that exist at once (LogitsChunkTokens). Those of a chunk, in the products' type,
+// become their gradients in place; those of a whole pass are in float32, beside their
+// log-probabilities.
 MemoryPart Logits(const LlamaTraining& training) {
   const auto vocab_size = static_cast<double>(training.size.vocab_size);
   const double bytes = training.tokens * vocab_size * kFloat;
@@ -175,7 +176,7 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   Append(Activations(training), forward);
 
   std::vector<MemoryPart> update = always;
-  update.push_back(gradients);
+  if (!training.updates_in_backward) update.push_back(gradients);
 
   std::vector<MemoryPart> start;
   if (training.shards > 1) {

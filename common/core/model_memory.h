@@ -23,8 +23,9 @@ struct LlamaTraining {
   // With shards: 2, each rank has whole weights besides; 3, those of blocks one block at a time.
   int zero_stage = 2;
   bool checkpoint_activations = false;
-  int optimizer_values = 0;     // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
-  bool gradients_stay = false;  // They are not freed before the next forward pass.
+  int optimizer_values = 0;          // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
+  bool gradients_stay = false;       // They are not freed before the next forward pass.
+  bool updates_in_backward = false;  // Each is used and freed in the backward pass.
   // Of the ladder, in formats below fp32: each has a reference and residuals of all parameters.
   int quantized_levels = 0;
   int outer_levels = 0;  // Each has a point and a momentum of all parameters.

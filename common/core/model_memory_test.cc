@@ -75,6 +75,16 @@ TEST(ModelMemoryTest, GradientsThatStayAreThereInTheForwardPass) {
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 134'054'215'680);
 }
 
+TEST(ModelMemoryTest, GradientsThatAreUsedInTheBackwardPassAreNeverThereTogether) {
+  LlamaTraining training = Train8b();
+  training.updates_in_backward = true;
+  // 8,030,261,248 * 12 B + 32 * 8192 * 4 B * 4096 + 8192 * 155,648 B.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 96'363'134'976 + 4'294'967'296 + 1'275'068'416);
+  EXPECT_THAT(Kinds(training),
+              ElementsAre("parameters, float32", "optimizer state", "inputs of the blocks, float32",
+                          "one block, computed again"));
+}
+
 TEST(ModelMemoryTest, ActivationsThatAreKeptAndCastWeights) {
   LlamaTraining training = Train8b();
   training.gradients_stay = true;

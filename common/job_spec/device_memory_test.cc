@@ -46,6 +46,18 @@ TEST(DeviceMemoryTest, AJobThatFitsToTheByteIsAccepted) {
   EXPECT_NE(Problem(spec, kNeeded - 1), "");
 }
 
+TEST(DeviceMemoryTest, OneRankThatUpdatesInTheBackwardPassNeedsNoRoomForGradients) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 8192);
+  spec.set_precision(v1::BF16);
+  spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
+  // 8,030,261,248 * 16 B = 119.7 GiB, or * 12 B and 5.6 GB of activations = 94.9 GiB.
+  EXPECT_NE(Problem(spec, 95 * kGiB), "");
+  spec.set_on_nonfinite(v1::NON_FINITE_IGNORE);
+  EXPECT_EQ(Problem(spec, 95 * kGiB), "");
+  spec.set_clip_grad_norm(1);
+  EXPECT_NE(Problem(spec, 95 * kGiB), "");
+}
+
 v1::JobSpec WithCopies(v1::Device device) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_DEBUG, 32, 256);
   spec.set_device(device);

@@ -85,6 +85,9 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
   if (config_.member.shards > 1) Shard();
   optimizer_ = MakeOptimizer(config_.optimizer, TensorsOf(model().parameters()));
   learning_rate_ = MakeLearningRate(device);
+  if (config_.updates_in_backward) {
+    backward_updates_ = std::make_unique<BackwardUpdates>(model_->parameters(), *optimizer_);
+  }
   counts_flops_ =
       config_.count_flops && config_.flops_per_sample == 0 && model_->FlopsPerSample().total() == 0;
   return absl::OkStatus();
@@ -240,6 +243,10 @@ absl::Status BuiltInWorkload::MakeStep(const StepOrder& order, LocalStep& step) 
   const bool counts =
       counts_flops_ && SamplesOfStep() == data_as_.samples_per_step() * data_as_.world_size;
   PACELINE_RETURN_IF_ERROR(counts ? CountPasses(step) : RunPasses(step));
+  if (backward_updates_ != nullptr) {
+    step.AfterBackwardUpdates(backward_updates_->End());
+    return absl::OkStatus();
+  }
   const at::Tensor skip = step.BeforeUpdate();
   if (order.updates) optimizer_->Step(learning_rate_, skip);
   return absl::OkStatus();
@@ -294,6 +301,10 @@ absl::Status BuiltInWorkload::RunPasses(LocalStep& step, FlopCounter* counter) {
       loss = loss.mul(static_cast<double>(batch.samples * parts) / static_cast<double>(samples));
     }
     if (counter != nullptr) counter->BeginBackward();
+    if (backward_updates_ != nullptr) {
+      step.BeforeBackwardUpdates();
+      backward_updates_->Begin(learning_rate_);
+    }
     step.Backward(std::move(loss));
   }
   return absl::OkStatus();

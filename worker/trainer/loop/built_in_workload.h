@@ -19,6 +19,7 @@
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
 #include "worker/trainer/generation/quiescence.h"
+#include "worker/trainer/loop/backward_updates.h"
 #include "worker/trainer/loop/gradients.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/optimizer.h"
@@ -110,8 +111,9 @@ class BuiltInWorkload : public Workload {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ShardedParameters> sharded_;  // Of the model; null without shards.
   std::unique_ptr<Optimizer> optimizer_;
-  at::Tensor learning_rate_;   // Of the step under way, on the device.
-  bool counts_flops_ = false;  // Of the next step.
+  std::unique_ptr<BackwardUpdates> backward_updates_;  // Null: the optimizer's step comes after.
+  at::Tensor learning_rate_;                           // Of the step under way, on the device.
+  bool counts_flops_ = false;                          // Of the next step.
 
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;
