@@ -12,8 +12,6 @@ namespace {
 
 constexpr double kFloat = 4;
 constexpr double kBfloat16 = 2;
-// Logits, and what softmax makes of them.
-constexpr double kPerLogit = 2 * kFloat;
 
 // "8,030,261,248"; beyond 10^15 "1.0e+18".
 std::string Number(double count) {
@@ -38,16 +36,19 @@ MemoryPart PartInBlocks(std::string what, const LlamaTraining& training, double 
           layers * training.tokens * bytes_per_token};
 }
 
-// The logits that exist at once (LogitsChunkTokens).
+// The logits that exist at once (LogitsChunkTokens). Those of a chunk, in the products' type,
+// become their gradients in place; those of a whole pass are in float32, beside their
+// log-probabilities.
 MemoryPart Logits(const LlamaTraining& training) {
   const auto vocab_size = static_cast<double>(training.size.vocab_size);
   const double bytes = training.tokens * vocab_size * kFloat;
   const double chunks = std::max(1.0, std::ceil(bytes / static_cast<double>(kLogitsChunkBytes)));
   const double tokens = std::max(1.0, std::floor(training.tokens / chunks));
-  return {"logits at once, float32, and their log-probabilities",
-          absl::StrCat(Number(tokens), " tokens x ", Number(vocab_size), " words x ",
-                       Number(kPerLogit), " B"),
-          tokens * vocab_size * kPerLogit};
+  const double each = chunks == 1 ? 2 * kFloat : training.bf16 ? kBfloat16 : kFloat;
+  return {chunks == 1 ? "logits, float32, and their log-probabilities" : "logits of a chunk",
+          absl::StrCat(Number(tokens), " tokens x ", Number(vocab_size), " words x ", Number(each),
+                       " B"),
+          tokens * vocab_size * each};
 }
 
 MemoryPart RecomputedBlock(const LlamaTraining& training) {
@@ -186,7 +187,7 @@ std::vector<MemoryPart> LlamaMemory(const LlamaTraining& training) {
   Append(Activations(training), forward);
 
   std::vector<MemoryPart> update = always;
-  update.push_back(gradients);
+  if (!training.updates_in_backward) update.push_back(gradients);
 
   std::vector<MemoryPart> start;
   if (training.shards > 1) {

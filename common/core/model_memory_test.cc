@@ -67,7 +67,7 @@ TEST(ModelMemoryTest, Bfloat16WeightsAndTheirCompensation) {
   training.checkpoint_activations = false;
   training.gradients_stay = true;
   EXPECT_EQ(TotalBytes(LlamaMemory(training)),
-            80'302'612'480 + 12 * 8'030'261'248 + 40'802'189'312 + 525'336'576);
+            80'302'612'480 + 12 * 8'030'261'248 + 40'802'189'312 + 131'334'144);
 }
 
 TEST(ModelMemoryTest, QuantisedGradientsHaveTwoRestsOfWhichACopyHasOne) {
@@ -86,15 +86,25 @@ TEST(ModelMemoryTest, GradientsThatStayAreThereInTheForwardPass) {
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 134'054'215'680);
 }
 
+TEST(ModelMemoryTest, GradientsThatAreUsedInTheBackwardPassAreNeverThereTogether) {
+  LlamaTraining training = Train8b();
+  training.updates_in_backward = true;
+  // 8,030,261,248 * 12 B + 32 * 8192 * 4 B * 4096 + 8192 * 155,648 B.
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), 96'363'134'976 + 4'294'967'296 + 1'275'068'416);
+  EXPECT_THAT(Kinds(training),
+              ElementsAre("parameters, float32", "optimizer state", "inputs of the blocks, float32",
+                          "one block, computed again"));
+}
+
 TEST(ModelMemoryTest, ActivationsThatAreKeptAndCastWeights) {
   LlamaTraining training = Train8b();
   training.gradients_stay = true;
   training.checkpoint_activations = false;
   // Blocks have 32 * (218,112,000 - 2 * 4096) parameters in matrices, 2 B each in bfloat16.
   // 32 * 8192 * 155,648 B. Logits of 8192 tokens are 4,202,692,608 B: 16 chunks of 512 tokens,
-  // 8 B * 512 * 128,256.
+  // 2 B * 512 * 128,256.
   EXPECT_EQ(TotalBytes(LlamaMemory(training)),
-            128'484'179'968 + 13'958'643'712 + 40'802'189'312 + 525'336'576);
+            128'484'179'968 + 13'958'643'712 + 40'802'189'312 + 131'334'144);
 }
 
 TEST(ModelMemoryTest, CastWeightsAreGoneAtTheOptimizersStep) {

@@ -134,6 +134,16 @@ int LeastSamples(const v1::Model& model) {
   return model.has_resnet18() || model.has_torchscript() ? 2 : 1;
 }
 
+bool UpdatesInBackward(const v1::JobSpec& spec) {
+  const v1::Model& model = spec.model();
+  const bool knows_model = model.has_llama() || model.has_resnet18() || model.has_mlp();
+  const bool shares_nothing = spec.ranks() == 1 && spec.recovery().max_failures() == 0 &&
+                              spec.shards() <= 1 && spec.strategy().has_ddp();
+  const bool needs_all = spec.clip_grad_norm() > 0 || spec.accumulation_steps() != 1 ||
+                         spec.on_nonfinite() != v1::NON_FINITE_IGNORE;
+  return knows_model && shares_nothing && !needs_all && !spec.cuda_graph();
+}
+
 void CheckData(const v1::Data& data, ProblemList& problems) {
   CheckHash("data.train_hash", data.train_hash(), problems);
   if (data.sources().empty()) {

@@ -69,6 +69,7 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const int most_ranks = std::max(spec.ranks(), spec.recovery().max_ranks());
   const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
+  training.updates_in_backward = UpdatesInBackward(spec);
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
     if (level.has_outer()) NoteOuter(level.outer(), &training);
   }

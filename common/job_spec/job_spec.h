@@ -83,6 +83,11 @@ bool IsRankVariable(absl::string_view name);
 // a compiled model all that the job's ranks have.
 int LeastSamples(const v1::Model& model);
 
+// Whether each parameter is updated within the backward pass, so that gradients of all parameters
+// never exist together: one rank for good and one pass in a step, in a built-in model, and nothing
+// that has to know all gradients first. Requires: the spec has its defaults.
+bool UpdatesInBackward(const v1::JobSpec& spec);
+
 // Of code by itself, as it is sent before a job names it.
 std::vector<SpecProblem> CheckCode(const v1::Code& code);
 

@@ -267,7 +267,8 @@ struct TrainerConfig {
   double flops_per_sample = 0;  // 0: by formula, or counted.
   bool count_flops = true;
   bool cuda_graph = false;
-  std::vector<FaultConfig> chaos;  // For all ranks.
+  bool updates_in_backward = false;  // As of the job spec.
+  std::vector<FaultConfig> chaos;    // For all ranks.
   RecoveryConfig recovery;
 
   int rank() const { return member.rank; }

@@ -388,6 +388,7 @@ absl::StatusOr<TrainerConfig> ConfigFromProto(const v1::TrainerConfig& proto) {
   config.flops_per_sample = spec.flops_per_sample();
   config.count_flops = spec.count_flops();
   config.cuda_graph = spec.cuda_graph();
+  config.updates_in_backward = UpdatesInBackward(spec);
   for (const v1::Fault& fault : spec.chaos()) {
     config.chaos.push_back(ReadFault(fault));
   }

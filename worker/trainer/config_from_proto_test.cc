@@ -180,6 +180,7 @@ TEST(ConfigFromProtoTest, EveryValueOfHowItTrainsArrives) {
   EXPECT_EQ(config->flops_per_sample, 3e9);
   EXPECT_FALSE(config->count_flops);
   EXPECT_FALSE(config->cuda_graph);
+  EXPECT_FALSE(config->updates_in_backward);
   EXPECT_EQ(config->log_every, 3);
   EXPECT_EQ(config->collective_timeout, absl::Milliseconds(1500));
 }

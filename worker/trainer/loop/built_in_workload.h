@@ -19,6 +19,7 @@
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
 #include "worker/trainer/generation/quiescence.h"
+#include "worker/trainer/loop/backward_updates.h"
 #include "worker/trainer/loop/gradients.h"
 #include "worker/trainer/loop/local_step.h"
 #include "worker/trainer/loop/optimizer.h"
@@ -88,8 +89,12 @@ class BuiltInWorkload : public Workload {
   // RunPasses, which it counts for the model.
   absl::Status CountPasses(LocalStep& step);
   void GatherParameters(LocalStep& step);
-  // Makes the step as one graph. Requires: graph_.
+  // Makes the step as one graph, of all its passes. Requires: graph_.
   absl::Status Replay(LocalStep& step);
+  // Copies the next batch of each pass to where the graph reads it. Returns what they count for.
+  absl::StatusOr<LocalStep::Counted> FillGraphBatches(LocalStep& step);
+  // What the graph contains.
+  void RunGraphPasses(const LocalStep& step);
   at::Tensor Loss(const Batch& batch);
   // The loss of the batch; of one without samples 0, whose gradients are 0 and become ready in the
   // order of any other's.
@@ -106,14 +111,15 @@ class BuiltInWorkload : public Workload {
   std::unique_ptr<Model> model_;
   std::unique_ptr<ShardedParameters> sharded_;  // Of the model; null without shards.
   std::unique_ptr<Optimizer> optimizer_;
-  at::Tensor learning_rate_;   // Of the step under way, on the device.
-  bool counts_flops_ = false;  // Of the next step.
+  std::unique_ptr<BackwardUpdates> backward_updates_;  // Null: the optimizer's step comes after.
+  at::Tensor learning_rate_;                           // Of the step under way, on the device.
+  bool counts_flops_ = false;                          // Of the next step.
 
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;
   std::unique_ptr<StepGraph> graph_;
-  Batch graph_batch_;      // The graph's input
-  at::Tensor graph_loss_;  // and output.
+  std::vector<Batch> graph_batches_;  // The graph's input, one for each pass,
+  at::Tensor graph_loss_;             // and output.
   GradientNorms graph_norms_;
 };
 

@@ -68,7 +68,10 @@ void ClipGradients(const std::vector<at::Tensor>& parameters, const at::Tensor& 
                    double max_norm) {
   at::NoGradGuard no_grad;
   const std::vector<at::Tensor> gradients = GradientsOf(parameters);
-  if (!gradients.empty()) at::_foreach_mul_(gradients, ClipFactor(norm, max_norm));
+  const at::Tensor factor = ClipFactor(norm, max_norm);
+  // A pass over all gradients that would change none. To know it of a GPU would be to wait for it.
+  const bool changes_none = factor.is_cpu() && factor.item<double>() == 1;
+  if (!gradients.empty() && !changes_none) at::_foreach_mul_(gradients, factor);
 }
 
 GradientNorms ClipPart(const std::vector<at::Tensor>& parameters, GradientNorms own, double total,

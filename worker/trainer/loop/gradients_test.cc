@@ -40,6 +40,20 @@ TEST(GradientsTest, ClippingBringsTheNormDownAndNeverUp) {
   EXPECT_NEAR(parameters[1].grad()[1][0].item<float>(), 6, 1e-5);
 }
 
+TEST(GradientsTest, GradientsBelowTheLimitAreNotWritten) {
+  std::vector<at::Tensor> parameters = Parameters();
+  const auto written = [&] { return parameters[0].grad()._version(); };
+  const auto before = written();
+  ClipGradients(parameters, NormsOfGradients(parameters).total, 14);
+  EXPECT_EQ(written(), before);
+  ClipGradients(parameters, NormsOfGradients(parameters).total, 12);
+  EXPECT_GT(written(), before);
+  // NaN is above each limit.
+  const float nan = std::numeric_limits<float>::quiet_NaN();
+  ClipGradients(parameters, at::tensor(nan), 14);
+  EXPECT_TRUE(std::isnan(parameters[0].grad()[0].item<float>()));
+}
+
 TEST(GradientsTest, NotFiniteTellsNanAndInfinity) {
   const auto judge = [](float norm) { return NotFinite(at::tensor(norm)).item<float>(); };
   EXPECT_EQ(judge(0), 0);

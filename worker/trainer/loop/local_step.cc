@@ -98,6 +98,12 @@ at::Tensor LocalStep::BeforeUpdate(std::optional<double> max_norm) {
   return order_.updates ? SkipFor(norms_) : at::Tensor();
 }
 
+void LocalStep::AfterBackwardUpdates(GradientNorms norms) {
+  Enter(Phase::kOptimizer);
+  norms_ = std::move(norms);
+  result_->grad_norm = norms_.total;
+}
+
 void LocalStep::BeginReplay(const Counted& batch) {
   Count(batch);
   Enter(Phase::kForward);

@@ -90,6 +90,11 @@ class LocalStep {
   // have unused ones.
   at::Tensor BeforeUpdate(std::optional<double> max_norm = std::nullopt);
 
+  // Where the optimizer updates within the backward pass (BackwardUpdates): in the place of
+  // BeforeUpdate, before that pass and after it. `norms`: of its gradients.
+  void BeforeBackwardUpdates() { parts_.before_change(); }
+  void AfterBackwardUpdates(GradientNorms norms);
+
   // In a step: the caller waits for other ranks in a collective of its own, or goes on.
   void ShowWait(bool waits) {
     parts_.timer.Enter(waits ? Phase::kCommunication : phase_, order_.number);

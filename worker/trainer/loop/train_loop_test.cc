@@ -91,6 +91,22 @@ TEST_F(TrainLoopTest, SameSeedSameBits) {
   }
 }
 
+// With the default of on_nonfinite, all gradients exist before the first parameter changes.
+TEST_F(TrainLoopTest, UpdatesInTheBackwardPassChangeNoBit) {
+  const std::string changes = "optimizer { adamw {} learning_rate: 0.01 } ";
+  const auto after = RunJob(Spec(1, changes + SaveTo(directory_ + "/after")));
+  const auto within = RunJob(
+      Spec(1, changes + "on_nonfinite: NON_FINITE_IGNORE " + SaveTo(directory_ + "/within")));
+  EXPECT_EQ(Values(*within, 0, "loss"), Values(*after, 0, "loss"));
+  EXPECT_EQ(Values(*within, 0, "grad_norm"), Values(*after, 0, "grad_norm"));
+  const SafetensorsFile expected = Weights(directory_ + "/after");
+  const SafetensorsFile actual = Weights(directory_ + "/within");
+  ASSERT_EQ(actual.tensors().size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    EXPECT_EQ(actual.tensors()[i].bytes, expected.tensors()[i].bytes) << actual.tensors()[i].name;
+  }
+}
+
 TEST_F(TrainLoopTest, EvaluationIsTheSameForAnyNumberOfRanks) {
   std::vector<v1::EvaluationResult> results;
   // The 61 samples are divided unevenly. The weights hardly change from the seed's.

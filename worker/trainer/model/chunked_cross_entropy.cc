@@ -10,6 +10,8 @@
 
 #include <algorithm>
 
+#include "worker/trainer/model/llama_ops.h"
+
 namespace paceline {
 namespace {
 
@@ -26,6 +28,30 @@ at::Tensor LogProbabilities(const at::Tensor& hidden, const at::Tensor& head,
   return at::log_softmax(logits, 1);
 }
 
+// The log-probabilities of `classes` [tokens], and, where `shares` [tokens] is defined, the
+// gradient of -sum(shares * log-probabilities) by the logits, in the products' type.
+struct ChunkScores {
+  at::Tensor of_own;
+  at::Tensor grad_logits;
+};
+
+ChunkScores ScoresOf(const at::Tensor& rows, const at::Tensor& weights, const at::Tensor& classes,
+                     const at::Tensor& shares, at::ScalarType sum_type,
+                     const LlamaKernels* kernels) {
+  if (sum_type == at::kFloat && HasKernels(kernels, rows)) {
+    const at::Tensor logits = at::mm(rows, weights.t());
+    return {kernels->CrossEntropy(logits, classes, shares), logits};
+  }
+  const at::Tensor scores = LogProbabilities(rows, weights, sum_type);
+  const at::Tensor own = classes.unsqueeze(1);
+  const at::Tensor of_own = scores.gather(1, own);
+  if (shares.defined()) {
+    // (probabilities - one-hot of the class) * share
+    scores.exp_().scatter_(1, own, of_own.exp().sub_(1)).mul_(shares.unsqueeze(1));
+  }
+  return {of_own.squeeze(1), shares.defined() ? scores.to(rows.scalar_type()) : at::Tensor()};
+}
+
 // sum += a * b, where the product may be in a shorter type than the sum.
 void AddProduct(const at::Tensor& sum, const at::Tensor& a, const at::Tensor& b) {
   if (a.scalar_type() == sum.scalar_type()) {
@@ -39,14 +65,15 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
                             const at::Tensor& head, const at::Tensor& targets, int64_t chunk_tokens,
-                            at::ScalarType product_type, bool with_gradients) {
+                            at::ScalarType product_type, const LlamaKernels* kernels,
+                            bool with_gradients) {
     const at::ScalarType sum_type = c10::promoteTypes(at::kFloat, hidden.scalar_type());
     const int64_t tokens = hidden.size(0);
     const at::Tensor weights = head.to(product_type);
     const at::Tensor counted = targets.ne(kIgnoredTarget);
-    // Column vectors [tokens, 1]: a token's class, and its share in the mean.
-    const at::Tensor classes = targets.masked_fill(counted.logical_not(), 0).unsqueeze(1);
-    const at::Tensor shares = counted.to(sum_type).div(counted.sum()).unsqueeze(1);
+    // A token's class, and its share in the mean.
+    const at::Tensor classes = targets.masked_fill(counted.logical_not(), 0).contiguous();
+    const at::Tensor shares = counted.to(sum_type).div(counted.sum()).contiguous();
     at::Tensor loss = at::zeros({}, hidden.options().dtype(sum_type));
     at::Tensor grad_hidden;
     at::Tensor grad_head;
@@ -57,17 +84,13 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
     for (int64_t begin = 0; begin < tokens; begin += chunk_tokens) {
       const int64_t count = std::min(chunk_tokens, tokens - begin);
       const at::Tensor rows = hidden.narrow(0, begin, count).to(product_type);
-      const at::Tensor own = classes.narrow(0, begin, count);
       const at::Tensor share = shares.narrow(0, begin, count);
-      at::Tensor scores = LogProbabilities(rows, weights, sum_type);
-      const at::Tensor of_own = scores.gather(1, own);
-      loss.sub_(of_own.mul(share).sum());
+      const ChunkScores scores = ScoresOf(rows, weights, classes.narrow(0, begin, count),
+                                          with_gradients ? share : at::Tensor(), sum_type, kernels);
+      loss.sub_(scores.of_own.mul(share).sum());
       if (!with_gradients) continue;
-      // The gradient of the logits: (probabilities - one-hot of the class) * share.
-      scores.exp_().scatter_(1, own, of_own.exp().sub_(1)).mul_(share);
-      scores = scores.to(product_type);
-      grad_hidden.narrow(0, begin, count).copy_(at::mm(scores, weights));
-      AddProduct(grad_head, scores.t(), rows);
+      grad_hidden.narrow(0, begin, count).copy_(at::mm(scores.grad_logits, weights));
+      AddProduct(grad_head, scores.grad_logits.t(), rows);
     }
     if (with_gradients) context->save_for_backward({grad_hidden, grad_head});
     return loss;
@@ -81,6 +104,7 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
             at::Tensor(),
             at::Tensor(),
             at::Tensor(),
+            at::Tensor(),
             at::Tensor()};
   }
 };
@@ -89,10 +113,11 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
 
 at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head,
                                const at::Tensor& targets, int64_t chunk_tokens,
-                               at::ScalarType product_type) {
+                               at::ScalarType product_type, const LlamaKernels* kernels) {
   const bool with_gradients =
       at::GradMode::is_enabled() && (hidden.requires_grad() || head.requires_grad());
-  return ChunkedLoss::apply(hidden, head, targets, chunk_tokens, product_type, with_gradients);
+  return ChunkedLoss::apply(hidden, head, targets, chunk_tokens, product_type, kernels,
+                            with_gradients);
 }
 
 }  // namespace paceline

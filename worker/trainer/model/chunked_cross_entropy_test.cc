@@ -1,7 +1,9 @@
 #include "worker/trainer/model/chunked_cross_entropy.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cross_entropy_loss.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
@@ -11,12 +13,16 @@
 
 #include <cmath>
 #include <functional>
+#include <limits>
 #include <memory>
 
+#include "worker/trainer/model/cpu_llama_kernels.h"
 #include "worker/trainer/model/testing/memory_count.h"
 
 namespace paceline {
 namespace {
+
+const LlamaKernels* const kCpu = &CpuLlamaKernels();
 
 // Leaves of the loss, and the targets.
 struct Inputs {
@@ -68,7 +74,7 @@ void ExpectLikePlain(const Inputs& inputs, int64_t chunk_tokens, at::ScalarType 
   const Results expected =
       LossAndGradients(inputs, [&](const Inputs& in) { return PlainLoss(in, product_type); });
   const Results actual = LossAndGradients(inputs, [&](const Inputs& in) {
-    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, chunk_tokens, product_type);
+    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, chunk_tokens, product_type, kCpu);
   });
   ExpectClose(actual.loss, expected.loss, tolerance);
   ExpectClose(actual.grad_hidden, expected.grad_hidden, tolerance);
@@ -92,7 +98,7 @@ void ExpectDifferences(const Inputs& inputs, const at::Tensor& leaf, const at::T
   const auto loss_with = [&](int64_t i, double change) {
     leaf.view({-1})[i].add_(change);
     const double loss =
-        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble)
+        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble, kCpu)
             .item<double>();
     leaf.view({-1})[i].sub_(change);
     return loss;
@@ -106,7 +112,7 @@ void ExpectDifferences(const Inputs& inputs, const at::Tensor& leaf, const at::T
 TEST(ChunkedCrossEntropyTest, GradientsAreTheSlopesOfTheLoss) {
   Inputs inputs = MakeInputs(5, 3, 4, at::kDouble);
   inputs.targets[1].fill_(-100);
-  ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble).backward();
+  ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble, kCpu).backward();
   ExpectDifferences(inputs, inputs.hidden, inputs.hidden.grad());
   ExpectDifferences(inputs, inputs.head, inputs.head.grad());
 }
@@ -118,7 +124,7 @@ TEST(ChunkedCrossEntropyTest, IgnoredTargetsCountForNothing) {
   EXPECT_EQ(inputs.hidden.grad().narrow(0, 3, 4).abs().max().item<double>(), 0);
   inputs.targets.fill_(-100);
   const at::Tensor none =
-      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble);
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble, kCpu);
   EXPECT_TRUE(std::isnan(none.item<double>())) << "as at::cross_entropy_loss";
 }
 
@@ -132,13 +138,13 @@ TEST(ChunkedCrossEntropyTest, RowsNeedNotBeContiguous) {
 TEST(ChunkedCrossEntropyTest, GradientsOfSeveralPassesAddUp) {
   const Inputs whole = MakeInputs(30, 8, 41, at::kDouble);
   const Results expected = LossAndGradients(whole, [](const Inputs& in) {
-    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, at::kDouble);
+    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, at::kDouble, kCpu);
   });
   // Both graphs exist at once; each has half of the tokens.
   const Results actual = LossAndGradients(whole, [](const Inputs& in) {
     const auto half = [&](int64_t begin) {
       return ChunkedCrossEntropy(in.hidden.narrow(0, begin, 15), in.head,
-                                 in.targets.narrow(0, begin, 15), 4, at::kDouble);
+                                 in.targets.narrow(0, begin, 15), 4, at::kDouble, kCpu);
     };
     return half(0).add(half(15)).div(2);
   });
@@ -147,11 +153,111 @@ TEST(ChunkedCrossEntropyTest, GradientsOfSeveralPassesAddUp) {
   ExpectClose(actual.grad_head, expected.grad_head, 1e-13);
 }
 
+// Torch's operations, and loops that leave no log-probabilities behind.
+TEST(ChunkedCrossEntropyTest, WithAndWithoutKernelsTheSame) {
+  Inputs inputs = MakeInputs(30, 8, 41, at::kFloat);
+  inputs.targets.narrow(0, 3, 4).fill_(-100);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(type);
+    const auto loss_by = [type](const LlamaKernels* kernels) {
+      return [type, kernels](const Inputs& in) {
+        return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, type, kernels);
+      };
+    };
+    const Results actual = LossAndGradients(inputs, loss_by(kCpu));
+    const Results expected = LossAndGradients(inputs, loss_by(nullptr));
+    // In bfloat16 a gradient of the logits may be rounded to the other side.
+    const double tolerance = type == at::kFloat ? 1e-6 : 1e-2;
+    ExpectClose(actual.loss, expected.loss, 1e-6);
+    ExpectClose(actual.grad_hidden, expected.grad_hidden, tolerance);
+    ExpectClose(actual.grad_head, expected.grad_head, tolerance);
+  }
+}
+
+struct Rows {
+  at::Tensor log_probabilities;
+  at::Tensor grad_logits;
+};
+
+// In double, as log_softmax and its gradient are defined.
+Rows RowsByFormula(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& shares) {
+  const at::Tensor x = logits.to(at::kDouble);
+  const at::Tensor wide = x.sub(x.logsumexp(1, /*keepdim=*/true));
+  const at::Tensor own = targets.unsqueeze(1);
+  const at::Tensor ones = shares.to(at::kDouble).unsqueeze(1);
+  const at::Tensor gradient = wide.exp().mul(ones).scatter_add(1, own, ones.neg());
+  return {wide.gather(1, own).squeeze(1), gradient};
+}
+
+Rows RowsByKernel(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& shares) {
+  const at::Tensor copy = logits.clone();
+  const at::Tensor log_probabilities = kCpu->CrossEntropy(copy, targets, shares);
+  return {log_probabilities, copy};
+}
+
+TEST(ChunkedCrossEntropyTest, RowsOfAllWidthsAndSizes) {
+  // With and without a rest of a vector; one class; more rows than a thread takes.
+  for (const int64_t classes : {1, 2, 31, 32, 33, 1000, 5003}) {
+    for (const double size : {1e-3, 1.0, 30.0, 1e4}) {
+      for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+        SCOPED_TRACE(testing::Message() << classes << " classes of size " << size << " " << type);
+        at::manual_seed(classes);
+        const at::Tensor logits = at::randn({19, classes}).mul(size).to(type);
+        const at::Tensor targets = at::randint(0, classes, {19}, at::kLong);
+        const at::Tensor shares = at::randn({19});
+        const Rows expected = RowsByFormula(logits, targets, shares);
+        const Rows actual = RowsByKernel(logits, targets, shares);
+        const double rounding = type == at::kFloat ? 1e-5 : 1.0 / 256;
+        EXPECT_EQ(actual.grad_logits.scalar_type(), type);
+        EXPECT_TRUE(actual.log_probabilities.to(at::kDouble)
+                        .allclose(expected.log_probabilities, 1e-5, 1e-5));
+        EXPECT_TRUE(
+            actual.grad_logits.to(at::kDouble).allclose(expected.grad_logits, rounding, 2e-5));
+      }
+    }
+  }
+}
+
+TEST(ChunkedCrossEntropyTest, TheNumberOfThreadsChangesNoBitOfARow) {
+  const at::Tensor logits = at::randn({67, 5003});
+  const at::Tensor targets = at::randint(0, 5003, {67}, at::kLong);
+  const at::Tensor shares = at::randn({67});
+  const int threads = at::get_num_threads();
+  at::set_num_threads(1);
+  const Rows one = RowsByKernel(logits, targets, shares);
+  at::set_num_threads(3);
+  const Rows three = RowsByKernel(logits, targets, shares);
+  at::set_num_threads(threads);
+  EXPECT_TRUE(three.log_probabilities.equal(one.log_probabilities));
+  EXPECT_TRUE(three.grad_logits.equal(one.grad_logits));
+}
+
+TEST(ChunkedCrossEntropyTest, ARowThatIsNotFiniteIsNanAndNoOther) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const int64_t place : {0, 17, 40, 69}) {
+      SCOPED_TRACE(testing::Message() << "place " << place << " " << type);
+      at::Tensor logits = at::randn({4, 70}).to(type);
+      logits[0][place].fill_(std::nan(""));
+      logits[1][place].fill_(kInfinity);
+      logits[2].fill_(-kInfinity);
+      logits[3][place].fill_(-kInfinity);
+      const at::Tensor targets = at::full({4}, 20, at::kLong);
+      const Rows rows = RowsByKernel(logits, targets, at::full({4}, 0.25));
+      EXPECT_TRUE(rows.log_probabilities.narrow(0, 0, 3).isnan().all().item<bool>());
+      EXPECT_TRUE(rows.grad_logits.narrow(0, 0, 3).isnan().all().item<bool>());
+      EXPECT_TRUE(rows.log_probabilities[3].isfinite().item<bool>());
+      EXPECT_TRUE(rows.grad_logits[3].isfinite().all().item<bool>());
+      EXPECT_LT(rows.grad_logits[3][place].abs().item<double>(), 1e-30);
+    }
+  }
+}
+
 TEST(ChunkedCrossEntropyTest, ASecondBackwardPassIsAnError) {
   const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   for (const bool keep_graph : {false, true}) {
     const at::Tensor loss =
-        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat);
+        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat, kCpu);
     loss.backward(/*gradient=*/{}, keep_graph);
     EXPECT_THROW(loss.backward(), c10::Error);
   }
@@ -161,26 +267,27 @@ TEST(ChunkedCrossEntropyTest, WhatIsNotFiniteIsNotHidden) {
   const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   at::Tensor hidden = inputs.hidden.detach().clone();
   hidden[4].fill_(std::nan(""));
-  const at::Tensor loss = ChunkedCrossEntropy(hidden, inputs.head, inputs.targets, 2, at::kFloat);
+  const at::Tensor loss =
+      ChunkedCrossEntropy(hidden, inputs.head, inputs.targets, 2, at::kFloat, kCpu);
   EXPECT_TRUE(std::isnan(loss.item<float>()));
 }
 
 TEST(ChunkedCrossEntropyTest, AnUnknownClassIsAnError) {
   Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   inputs.targets[5].fill_(9);
-  EXPECT_THROW(ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat),
+  EXPECT_THROW(ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat, kCpu),
                c10::Error);
 }
 
 TEST(ChunkedCrossEntropyTest, WithoutGradientsTheLossIsTheSameAndKeepsNothing) {
   const Inputs inputs = MakeInputs(30, 8, 41, at::kFloat);
   const at::Tensor expected =
-      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat);
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat, kCpu);
   at::NoGradGuard no_grad;
   const auto count = std::make_shared<MemoryCount>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
   const at::Tensor loss =
-      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat);
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat, kCpu);
   EXPECT_LT(count->live, 1024);
   EXPECT_TRUE(loss.equal(expected));
   EXPECT_FALSE(loss.requires_grad());
@@ -204,11 +311,12 @@ TEST(ChunkedCrossEntropyTest, OnlyOneChunksLogitsExistAtATime) {
   EXPECT_GE(plain_peak, 2 * 4 * kTokens * kVocabSize);
   const Inputs inputs = MakeInputs(kTokens, kDim, kVocabSize, at::kFloat);
   const int64_t peak = PeakOfStep([&] {
-    return ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, kChunk, at::kFloat);
+    return ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, kChunk, at::kFloat,
+                               kCpu);
   });
-  // Both gradients, logits and log-probabilities of one chunk: 32,768 + 64,000 + 2 * 128,000 bytes;
-  // and some columns of a number per token.
-  const int64_t formula = 4 * (kTokens * kDim + kVocabSize * kDim + 2 * kChunk * kVocabSize);
+  // Both gradients, and logits of one chunk: 32,768 + 64,000 + 128,000 bytes; and some columns of a
+  // number per token.
+  const int64_t formula = 4 * (kTokens * kDim + kVocabSize * kDim + kChunk * kVocabSize);
   EXPECT_GE(peak, formula);
   EXPECT_LE(peak, formula + 64 * 1024);
 }

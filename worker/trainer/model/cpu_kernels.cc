@@ -2,8 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 
+#include "worker/trainer/model/bfloat16_bits.h"
+#include "worker/trainer/model/cpu_exp.h"
 #include "worker/trainer/model/cpu_versions.h"
 
 namespace paceline {
@@ -22,34 +23,13 @@ struct Lanes {
   }
 };
 
-// Computes exp(x) from the power of two nearest to x / ln 2 and a polynomial for the rest; tends to
-// 0 at -87 and to infinity at 88. Branch-free, so that the compiler can vectorise it.
-inline __attribute__((always_inline)) float Exp(float x) {
-  constexpr float kLog2E = 1.44269504F;
-  constexpr float kLn2High = 0.693359375F;  // Has few bits, so that its multiples are exact.
-  constexpr float kLn2Low = -2.12194440e-4F;
-  constexpr float kRound = 12582912.F;  // 1.5 * 2^23: adding it removes the fraction.
-  x = std::fmin(std::fmax(x, -87.F), 88.F);
-  const float n = x * kLog2E + kRound - kRound;
-  const float r = x - n * kLn2High - n * kLn2Low;  // |r| <= ln 2 / 2.
-  float p = 1.F / 720;
-  p = p * r + 1.F / 120;
-  p = p * r + 1.F / 24;
-  p = p * r + 1.F / 6;
-  p = p * r + 0.5F;
-  p = p * r + 1;
-  p = p * r + 1;
-  const int32_t bits = (static_cast<int32_t>(n) + 127) << 23;
-  float power = 0;
-  std::memcpy(&power, &bits, sizeof(power));
-  return p * power;
-}
+// The loops below, inlined into the functions for each type, which have a version for each
+// instruction set. `Y` and `T` are float or uint16_t, the bits of bfloat16.
 
-}  // namespace
-
-PACELINE_CPU_VERSIONS
-void RmsNormRows(const float* x, const float* weight, int64_t rows, int64_t dim, float epsilon,
-                 float* y, float* scale) {
+template <typename Y>
+inline __attribute__((always_inline)) void NormalizeRows(const float* x, const float* weight,
+                                                         int64_t rows, int64_t dim, float epsilon,
+                                                         Y* y, float* scale) {
   const int64_t whole = dim - dim % kLanes;
   for (int64_t row = 0; row < rows; ++row, x += dim, y += dim) {
     Lanes squares;
@@ -59,36 +39,44 @@ void RmsNormRows(const float* x, const float* weight, int64_t rows, int64_t dim,
     for (int64_t i = whole; i < dim; ++i) squares.sum[0] += x[i] * x[i];
     const float s = 1 / std::sqrt(squares.Total() / static_cast<float>(dim) + epsilon);
     scale[row] = s;
-    for (int64_t i = 0; i < dim; ++i) y[i] = x[i] * s * weight[i];
+    for (int64_t i = 0; i < dim; ++i) StoreFloat(x[i] * s * weight[i], y + i);
   }
 }
 
-PACELINE_CPU_VERSIONS
-void RmsNormRowsBackward(const float* grad_y, const float* x, const float* weight,
-                         const float* scale, int64_t rows, int64_t dim, float* grad_x,
-                         float* grad_weight) {
+template <typename Y>
+inline __attribute__((always_inline)) void NormalizeRowsBackward(const Y* grad_y, const float* x,
+                                                                 const float* weight,
+                                                                 const float* scale, int64_t rows,
+                                                                 int64_t dim, float* grad_x,
+                                                                 float* grad_weight) {
   std::fill(grad_weight, grad_weight + dim, 0.F);
   const int64_t whole = dim - dim % kLanes;
   for (int64_t row = 0; row < rows; ++row, x += dim, grad_y += dim, grad_x += dim) {
     Lanes products;
     for (int64_t i = 0; i < whole; i += kLanes) {
       for (int64_t k = 0; k < kLanes; ++k) {
-        products.sum[k] += grad_y[i + k] * weight[i + k] * x[i + k];
+        products.sum[k] += LoadFloat(grad_y[i + k]) * weight[i + k] * x[i + k];
       }
     }
-    for (int64_t i = whole; i < dim; ++i) products.sum[0] += grad_y[i] * weight[i] * x[i];
+    for (int64_t i = whole; i < dim; ++i) {
+      products.sum[0] += LoadFloat(grad_y[i]) * weight[i] * x[i];
+    }
     const float s = scale[row];
     const float c = products.Total() * s * s * s / static_cast<float>(dim);
     for (int64_t i = 0; i < dim; ++i) {
-      grad_x[i] = s * grad_y[i] * weight[i] - c * x[i];
-      grad_weight[i] += grad_y[i] * x[i] * s;
+      const float g = LoadFloat(grad_y[i]);
+      grad_x[i] = s * g * weight[i] - c * x[i];
+      grad_weight[i] += g * x[i] * s;
     }
   }
 }
 
-PACELINE_CPU_VERSIONS
-void RotateRows(const float* x, const float* cos, const float* sin, int64_t first_row, int64_t rows,
-                int64_t positions, int64_t heads, int64_t dim, float direction, float* y) {
+template <typename T>
+inline __attribute__((always_inline)) void RotateHeads(const T* x, const float* cos,
+                                                       const float* sin, int64_t first_row,
+                                                       int64_t rows, int64_t positions,
+                                                       int64_t heads, int64_t dim, float direction,
+                                                       T* y) {
   const int64_t half = dim / 2;
   for (int64_t row = 0; row < rows; ++row) {
     const int64_t position = (first_row + row) % positions;
@@ -97,26 +85,97 @@ void RotateRows(const float* x, const float* cos, const float* sin, int64_t firs
     for (int64_t head = 0; head < heads; ++head, x += dim, y += dim) {
       for (int64_t i = 0; i < half; ++i) {
         const float turn = direction * s[i];
-        y[i] = x[i] * c[i] - x[i + half] * turn;
-        y[i + half] = x[i + half] * c[i] + x[i] * turn;
+        const float low = LoadFloat(x[i]);
+        const float high = LoadFloat(x[i + half]);
+        StoreFloat(low * c[i] - high * turn, y + i);
+        StoreFloat(high * c[i] + low * turn, y + i + half);
       }
     }
   }
 }
 
+template <typename T>
+inline __attribute__((always_inline)) void Gate(const T* gate, const T* up, int64_t size, T* y) {
+  for (int64_t i = 0; i < size; ++i) {
+    const float g = LoadFloat(gate[i]);
+    StoreFloat(g / (1 + Exp(-g)) * LoadFloat(up[i]), y + i);
+  }
+}
+
+template <typename T>
+inline __attribute__((always_inline)) void GateBackward(const T* grad_y, const T* gate, const T* up,
+                                                        int64_t size, T* grad_gate, T* grad_up) {
+  for (int64_t i = 0; i < size; ++i) {
+    const float grad = LoadFloat(grad_y[i]);
+    const float g = LoadFloat(gate[i]);
+    const float u = LoadFloat(up[i]);
+    const float sigmoid = 1 / (1 + Exp(-g));
+    StoreFloat(grad * g * sigmoid, grad_up + i);
+    StoreFloat(grad * u * sigmoid * (1 + g * (1 - sigmoid)), grad_gate + i);
+  }
+}
+
+}  // namespace
+
+PACELINE_CPU_VERSIONS
+void RmsNormRows(const float* x, const float* weight, int64_t rows, int64_t dim, float epsilon,
+                 float* y, float* scale) {
+  NormalizeRows(x, weight, rows, dim, epsilon, y, scale);
+}
+
+PACELINE_CPU_VERSIONS
+void RmsNormRowsBackward(const float* grad_y, const float* x, const float* weight,
+                         const float* scale, int64_t rows, int64_t dim, float* grad_x,
+                         float* grad_weight) {
+  NormalizeRowsBackward(grad_y, x, weight, scale, rows, dim, grad_x, grad_weight);
+}
+
+PACELINE_CPU_VERSIONS
+void RotateRows(const float* x, const float* cos, const float* sin, int64_t first_row, int64_t rows,
+                int64_t positions, int64_t heads, int64_t dim, float direction, float* y) {
+  RotateHeads(x, cos, sin, first_row, rows, positions, heads, dim, direction, y);
+}
+
 PACELINE_CPU_VERSIONS
 void SwiGluElements(const float* gate, const float* up, int64_t size, float* y) {
-  for (int64_t i = 0; i < size; ++i) y[i] = gate[i] / (1 + Exp(-gate[i])) * up[i];
+  Gate(gate, up, size, y);
 }
 
 PACELINE_CPU_VERSIONS
 void SwiGluElementsBackward(const float* grad_y, const float* gate, const float* up, int64_t size,
                             float* grad_gate, float* grad_up) {
-  for (int64_t i = 0; i < size; ++i) {
-    const float sigmoid = 1 / (1 + Exp(-gate[i]));
-    grad_up[i] = grad_y[i] * gate[i] * sigmoid;
-    grad_gate[i] = grad_y[i] * up[i] * sigmoid * (1 + gate[i] * (1 - sigmoid));
-  }
+  GateBackward(grad_y, gate, up, size, grad_gate, grad_up);
+}
+
+PACELINE_CPU_VERSIONS
+void RmsNormRows(const float* x, const float* weight, int64_t rows, int64_t dim, float epsilon,
+                 uint16_t* y, float* scale) {
+  NormalizeRows(x, weight, rows, dim, epsilon, y, scale);
+}
+
+PACELINE_CPU_VERSIONS
+void RmsNormRowsBackward(const uint16_t* grad_y, const float* x, const float* weight,
+                         const float* scale, int64_t rows, int64_t dim, float* grad_x,
+                         float* grad_weight) {
+  NormalizeRowsBackward(grad_y, x, weight, scale, rows, dim, grad_x, grad_weight);
+}
+
+PACELINE_CPU_VERSIONS
+void RotateRows(const uint16_t* x, const float* cos, const float* sin, int64_t first_row,
+                int64_t rows, int64_t positions, int64_t heads, int64_t dim, float direction,
+                uint16_t* y) {
+  RotateHeads(x, cos, sin, first_row, rows, positions, heads, dim, direction, y);
+}
+
+PACELINE_CPU_VERSIONS
+void SwiGluElements(const uint16_t* gate, const uint16_t* up, int64_t size, uint16_t* y) {
+  Gate(gate, up, size, y);
+}
+
+PACELINE_CPU_VERSIONS
+void SwiGluElementsBackward(const uint16_t* grad_y, const uint16_t* gate, const uint16_t* up,
+                            int64_t size, uint16_t* grad_gate, uint16_t* grad_up) {
+  GateBackward(grad_y, gate, up, size, grad_gate, grad_up);
 }
 
 }  // namespace paceline

@@ -17,6 +17,8 @@
 #include "common/core/model_size.h"
 #include "worker/trainer/model/checkpointed.h"
 #include "worker/trainer/model/chunked_cross_entropy.h"
+#include "worker/trainer/model/cpu_llama_kernels.h"
+#include "worker/trainer/model/llama_kernels.h"
 #include "worker/trainer/model/llama_ops.h"
 #include "worker/trainer/model/models.h"
 
@@ -43,9 +45,10 @@ class Block : public Recomputable {
     at::Tensor attention_norm, ffn_norm;  // [dim]
   };
 
-  // `rotary` must outlive this.
-  Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary)
-      : config_(config), weights_(std::move(weights)), rotary_(rotary) {}
+  // `rotary` and `kernels` must outlive this.
+  Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary,
+        const LlamaKernels* kernels)
+      : config_(config), weights_(std::move(weights)), rotary_(rotary), kernels_(kernels) {}
 
   // Null: the matrices are always whole. `gathered` must outlive the block's use.
   void SetGathered(GatheredWeights* gathered) { gathered_ = gathered; }
@@ -58,13 +61,14 @@ class Block : public Recomputable {
 
   // Input and output are [batch, length, dim].
   at::Tensor Compute(const at::Tensor& x) const override {
-    const at::Tensor h = x.add(Attention(ForProducts(Normalized(x, weights_.attention_norm))));
-    return h.add(FeedForward(ForProducts(Normalized(h, weights_.ffn_norm))));
+    const at::Tensor h = x.add(Attention(Normalized(x, weights_.attention_norm)));
+    return h.add(FeedForward(Normalized(h, weights_.ffn_norm)));
   }
 
  private:
+  // In the type of its matrix products.
   at::Tensor Normalized(const at::Tensor& x, const at::Tensor& weight) const {
-    return RmsNorm(x, Widened(weight), config_.norm_epsilon);
+    return RmsNorm(x, Widened(weight), config_.norm_epsilon, ProductType(x), kernels_);
   }
 
   at::Tensor Attention(const at::Tensor& x) const {
@@ -75,8 +79,11 @@ class Block : public Recomputable {
       return at::linear(x, weight).view({batch, length, count, head_dim});
     };
     // To [batch, heads, length, head_dim], without a copy.
-    const at::Tensor q = Rotate(heads(weights_.q, config_.heads), rotary_).transpose(1, 2);
-    const at::Tensor k = Rotate(heads(weights_.k, config_.kv_heads), rotary_).transpose(1, 2);
+    const auto turned = [&](const at::Tensor& weight, int64_t count) {
+      return Rotate(heads(weight, count), rotary_, kernels_).transpose(1, 2);
+    };
+    const at::Tensor q = turned(weights_.q, config_.heads);
+    const at::Tensor k = turned(weights_.k, config_.kv_heads);
     const at::Tensor v = heads(weights_.v, config_.kv_heads).transpose(1, 2);
     const at::Tensor mixed = at::scaled_dot_product_attention(
         q, k, v, /*attn_mask=*/{}, /*dropout_p=*/0, /*is_causal=*/true, /*scale=*/std::nullopt,
@@ -85,13 +92,14 @@ class Block : public Recomputable {
   }
 
   at::Tensor FeedForward(const at::Tensor& x) const {
-    return at::linear(SwiGlu(at::linear(x, weights_.gate), at::linear(x, weights_.up)),
+    return at::linear(SwiGlu(at::linear(x, weights_.gate), at::linear(x, weights_.up), kernels_),
                       weights_.down);
   }
 
   const LlamaConfig& config_;
   const Weights weights_;
   const RotaryTable& rotary_;
+  const LlamaKernels* const kernels_;  // Null: torch's operations.
   GatheredWeights* gathered_ = nullptr;
 };
 
@@ -99,10 +107,12 @@ class Block : public Recomputable {
 // Hugging Face's LlamaForCausalLM.
 class Llama : public Classifier {
  public:
-  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device, int64_t chunk_bytes)
+  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device,
+        const LlamaKernels* kernels, int64_t chunk_bytes)
       : Classifier(device),
         config_(config),
         sequence_length_(sequence_length),
+        kernels_(kernels),
         chunk_bytes_(chunk_bytes),
         rotary_(MakeRotaryTable(sequence_length, config.dim / config.heads, config.rope_theta,
                                 device)) {
@@ -123,7 +133,7 @@ class Llama : public Classifier {
     if (chunk_tokens == batch.targets.numel()) return Classifier::Loss(batch);
     const at::Tensor hidden = Hidden(batch.inputs).flatten(0, -2);
     return ChunkedCrossEntropy(hidden, head_, batch.targets.flatten(), chunk_tokens,
-                               ProductType(hidden));
+                               ProductType(hidden), kernels_);
   }
 
   Score Evaluate(const Batch& batch) override {
@@ -173,7 +183,7 @@ class Llama : public Classifier {
       x = block.Compute(x);
       block.End();
     }
-    return RmsNorm(x, Widened(norm_), config_.norm_epsilon);
+    return RmsNorm(x, Widened(norm_), config_.norm_epsilon, x.scalar_type(), kernels_);
   }
 
   int64_t ChunkTokensOf(const Batch& batch) const {
@@ -199,11 +209,12 @@ class Llama : public Classifier {
     weights.attention_norm = AddParameter(name + "input_layernorm.weight", at::ones({config_.dim}));
     weights.ffn_norm =
         AddParameter(name + "post_attention_layernorm.weight", at::ones({config_.dim}));
-    blocks_.emplace_back(config_, std::move(weights), rotary_);
+    blocks_.emplace_back(config_, std::move(weights), rotary_, kernels_);
   }
 
   const LlamaConfig config_;
   const int64_t sequence_length_;
+  const LlamaKernels* const kernels_;
   const int64_t chunk_bytes_;
   const RotaryTable rotary_;
   at::Tensor embedding_;  // [vocab_size, dim]
@@ -215,8 +226,10 @@ class Llama : public Classifier {
 }  // namespace
 
 std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
-                                      at::Device device, int64_t chunk_bytes) {
-  return std::make_unique<Llama>(config, sequence_length, device, chunk_bytes);
+                                      at::Device device, const LlamaKernels* kernels,
+                                      int64_t chunk_bytes) {
+  if (device.is_cpu()) kernels = &CpuLlamaKernels();
+  return std::make_unique<Llama>(config, sequence_length, device, kernels, chunk_bytes);
 }
 
 }  // namespace paceline

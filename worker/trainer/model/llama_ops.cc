@@ -1,6 +1,5 @@
 #include "worker/trainer/model/llama_ops.h"
 
-#include <ATen/Parallel.h>
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
@@ -11,10 +10,6 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
-#include <algorithm>
-
-#include "worker/trainer/model/cpu_kernels.h"
-
 namespace paceline {
 namespace {
 
@@ -22,90 +17,58 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-// Minimum elements per thread: less is not worth waking another one.
-constexpr int64_t kGrain = 32768;
+constexpr char kKernels[] = "kernels";
 
-bool HasKernel(const at::Tensor& x) { return x.device().is_cpu() && x.scalar_type() == at::kFloat; }
-
-template <typename F>
-void ForRows(int64_t rows, int64_t row_size, const F& run) {
-  at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / row_size), run);
+// An IValue cannot hold a pointer, so it holds the address.
+void Keep(const LlamaKernels* kernels, AutogradContext* context) {
+  context->saved_data[kKernels] = reinterpret_cast<int64_t>(kernels);
+}
+const LlamaKernels* KernelsOf(AutogradContext* context) {
+  return reinterpret_cast<const LlamaKernels*>(context->saved_data[kKernels].toInt());
 }
 
-class RmsNormOnCpu : public Function<RmsNormOnCpu> {
+class FusedRmsNorm : public Function<FusedRmsNorm> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, double epsilon) {
+                            const at::Tensor& weight, double epsilon, at::ScalarType type,
+                            const LlamaKernels* kernels) {
     const at::Tensor x = input.contiguous();
-    const int64_t dim = x.size(-1);
-    const int64_t rows = x.numel() / dim;
-    at::Tensor y = at::empty_like(x);
-    at::Tensor scale = at::empty({rows}, x.options());
-    const float* from = x.const_data_ptr<float>();
-    const float* weights = weight.const_data_ptr<float>();
-    float* to = y.mutable_data_ptr<float>();
-    float* scales = scale.mutable_data_ptr<float>();
-    ForRows(rows, dim, [&](int64_t begin, int64_t end) {
-      RmsNormRows(from + begin * dim, weights, end - begin, dim, static_cast<float>(epsilon),
-                  to + begin * dim, scales + begin);
-    });
+    const at::Tensor rows = x.view({-1, x.size(-1)});
+    at::Tensor y = at::empty_like(x, x.options().dtype(type));
+    const at::Tensor scale = at::empty({rows.size(0)}, x.options());
+    kernels->RmsNorm(rows, weight, epsilon, y.view(rows.sizes()), scale);
     context->save_for_backward({x, weight, scale});
+    Keep(kernels, context);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    // Rows per partial sum. It does not depend on the number of threads, so neither does the
-    // result.
-    constexpr int64_t kRowsPerSum = 64;
     const variable_list saved = context->get_saved_variables();
     const at::Tensor& x = saved[0];
-    const at::Tensor grad_y = grads[0].contiguous();
-    const int64_t dim = x.size(-1);
-    const int64_t rows = x.numel() / dim;
-    const int64_t sums = (rows + kRowsPerSum - 1) / kRowsPerSum;
-    at::Tensor grad_x = at::empty_like(x);
-    at::Tensor partial = at::empty({sums, dim}, x.options());
-    const float* from = x.const_data_ptr<float>();
-    const float* grad_from = grad_y.const_data_ptr<float>();
-    const float* weights = saved[1].const_data_ptr<float>();
-    const float* scales = saved[2].const_data_ptr<float>();
-    float* to = grad_x.mutable_data_ptr<float>();
-    float* sums_to = partial.mutable_data_ptr<float>();
-    at::parallel_for(0, sums, 1, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) {
-        const int64_t row = i * kRowsPerSum;
-        RmsNormRowsBackward(grad_from + row * dim, from + row * dim, weights, scales + row,
-                            std::min(kRowsPerSum, rows - row), dim, to + row * dim,
-                            sums_to + i * dim);
-      }
-    });
-    return {grad_x, partial.sum(0), at::Tensor()};
+    const at::Tensor rows = x.view({-1, x.size(-1)});
+    const at::Tensor grad_x = at::empty_like(x);
+    const at::Tensor grad_weight =
+        KernelsOf(context)->RmsNormBackward(grads[0].contiguous().view(rows.sizes()), rows,
+                                            saved[1], saved[2], grad_x.view(rows.sizes()));
+    return {grad_x, grad_weight, at::Tensor(), at::Tensor(), at::Tensor()};
   }
 };
 
 // Rotates by `direction` (1 or -1) times the angles.
-at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction) {
+at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction,
+                const LlamaKernels* kernels) {
   at::Tensor y = at::empty_like(x);
-  const int64_t length = x.size(1);
-  const int64_t heads = x.size(2);
-  const int64_t dim = x.size(3);
-  if (HasKernel(x)) {
-    const float* from = x.const_data_ptr<float>();
-    const float* cosines = cos.const_data_ptr<float>();
-    const float* sines = sin.const_data_ptr<float>();
-    float* to = y.mutable_data_ptr<float>();
-    ForRows(x.size(0) * length, heads * dim, [&](int64_t begin, int64_t end) {
-      RotateRows(from + begin * heads * dim, cosines, sines, begin, end - begin, length, heads, dim,
-                 static_cast<float>(direction), to + begin * heads * dim);
-    });
+  if (HasKernels(kernels, x)) {
+    kernels->Rotate(x, cos, sin, direction, y);
     return y;
   }
-  const at::Tensor c = cos.unsqueeze(1);  // [length, 1, dim / 2]
+  const int64_t half = x.size(3) / 2;
+  const at::Tensor c = cos.unsqueeze(1);  // [length, 1, head_dim / 2]
   const at::Tensor s = sin.unsqueeze(1);
-  const at::Tensor low = x.narrow(3, 0, dim / 2);
-  const at::Tensor high = x.narrow(3, dim / 2, dim / 2);
-  at::Tensor y_low = y.narrow(3, 0, dim / 2);
-  at::Tensor y_high = y.narrow(3, dim / 2, dim / 2);
+  const at::Tensor low = x.narrow(3, 0, half);
+  const at::Tensor high = x.narrow(3, half, half);
+  at::Tensor y_low = y.narrow(3, 0, half);
+  at::Tensor y_high = y.narrow(3, half, half);
   at::mul_out(y_low, low, c).addcmul_(high, s, -direction);
   at::mul_out(y_high, high, c).addcmul_(low, s, direction);
   return y;
@@ -114,57 +77,56 @@ at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& si
 class Rotation : public Function<Rotation> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
-                            const at::Tensor& sin) {
+                            const at::Tensor& sin, const LlamaKernels* kernels) {
     context->save_for_backward({cos, sin});
-    return Turn(x.contiguous(), cos, sin, 1);
+    Keep(kernels, context);
+    return Turn(x.contiguous(), cos, sin, 1, kernels);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
-    return {Turn(grads[0].contiguous(), saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
+    return {Turn(grads[0].contiguous(), saved[0], saved[1], -1, KernelsOf(context)), at::Tensor(),
+            at::Tensor(), at::Tensor()};
   }
 };
 
-class SwiGluOnCpu : public Function<SwiGluOnCpu> {
+class FusedSwiGlu : public Function<FusedSwiGlu> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_input,
-                            const at::Tensor& up_input) {
+                            const at::Tensor& up_input, const LlamaKernels* kernels) {
     const at::Tensor gate = gate_input.contiguous();
     const at::Tensor up = up_input.contiguous();
     at::Tensor y = at::empty_like(gate);
-    const float* gates = gate.const_data_ptr<float>();
-    const float* ups = up.const_data_ptr<float>();
-    float* to = y.mutable_data_ptr<float>();
-    at::parallel_for(0, gate.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      SwiGluElements(gates + begin, ups + begin, end - begin, to + begin);
-    });
+    kernels->SwiGlu(gate, up, y);
     context->save_for_backward({gate, up});
+    Keep(kernels, context);
     return y;
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
-    const at::Tensor grad_y = grads[0].contiguous();
-    at::Tensor grad_gate = at::empty_like(saved[0]);
-    at::Tensor grad_up = at::empty_like(saved[1]);
-    const float* from = grad_y.const_data_ptr<float>();
-    const float* gates = saved[0].const_data_ptr<float>();
-    const float* ups = saved[1].const_data_ptr<float>();
-    float* gates_to = grad_gate.mutable_data_ptr<float>();
-    float* ups_to = grad_up.mutable_data_ptr<float>();
-    at::parallel_for(0, grad_y.numel(), kGrain, [&](int64_t begin, int64_t end) {
-      SwiGluElementsBackward(from + begin, gates + begin, ups + begin, end - begin,
-                             gates_to + begin, ups_to + begin);
-    });
-    return {grad_gate, grad_up};
+    const at::Tensor grad_gate = at::empty_like(saved[0]);
+    const at::Tensor grad_up = at::empty_like(saved[1]);
+    KernelsOf(context)->SwiGluBackward(grads[0].contiguous(), saved[0], saved[1], grad_gate,
+                                       grad_up);
+    return {grad_gate, grad_up, at::Tensor()};
   }
 };
 
 }  // namespace
 
-at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon) {
-  if (HasKernel(x)) return RmsNormOnCpu::apply(x, weight, epsilon);
-  return at::rms_norm(x.to(at::kFloat), weight.sizes(), weight, epsilon);
+bool HasKernels(const LlamaKernels* kernels, const at::Tensor& x) {
+  return kernels != nullptr && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
+}
+
+at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
+                   at::ScalarType type, const LlamaKernels* kernels) {
+  const bool fused = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
+                     (type == at::kFloat || type == at::kBFloat16);
+  if (fused && HasKernels(kernels, x)) {
+    return FusedRmsNorm::apply(x, weight, epsilon, type, kernels);
+  }
+  return at::rms_norm(x.to(at::kFloat), weight.sizes(), weight, epsilon).to(type);
 }
 
 RotaryTable MakeRotaryTable(int64_t length, int64_t head_dim, double theta, at::Device device) {
@@ -175,12 +137,14 @@ RotaryTable MakeRotaryTable(int64_t length, int64_t head_dim, double theta, at::
   return {angles.cos().to(device), angles.sin().to(device)};
 }
 
-at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table) {
-  return Rotation::apply(x, table.cos, table.sin);
+at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table, const LlamaKernels* kernels) {
+  return Rotation::apply(x, table.cos, table.sin, kernels);
 }
 
-at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up) {
-  if (HasKernel(gate)) return SwiGluOnCpu::apply(gate, up);
+at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up, const LlamaKernels* kernels) {
+  if (HasKernels(kernels, gate) && up.scalar_type() == gate.scalar_type()) {
+    return FusedSwiGlu::apply(gate, up, kernels);
+  }
   return at::silu(gate).mul(up);
 }
 

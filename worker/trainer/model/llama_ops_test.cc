@@ -1,5 +1,6 @@
 #include "worker/trainer/model/llama_ops.h"
 
+#include <ATen/Parallel.h>
 #include <ATen/ops/allclose.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -7,19 +8,26 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
+#include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
 
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <vector>
+
+#include "worker/trainer/model/cpu_llama_kernels.h"
+#include "worker/trainer/model/testing/memory_count.h"
 
 namespace paceline {
 namespace {
 
 using Inputs = std::vector<at::Tensor>;
 using Op = std::function<at::Tensor(const Inputs&)>;
+
+const LlamaKernels* const kCpu = &CpuLlamaKernels();
 
 // Returns result and gradients of `op` for a fixed gradient of its result.
 Inputs Run(const Op& op, const Inputs& inputs) {
@@ -53,7 +61,7 @@ TEST(LlamaOpsTest, RmsNormAndItsGradients) {
   const auto formula = [](const Inputs& in) {
     return in[0].mul(in[0].square().mean(-1, true).add(1e-5).rsqrt()).mul(in[1]);
   };
-  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5); };
+  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5, at::kFloat, kCpu); };
   // Widths and numbers of rows that do and do not divide evenly.
   for (const int64_t dim : {31, 64, 100}) {
     for (const int64_t rows : {1, 64, 150}) {
@@ -66,7 +74,40 @@ TEST(LlamaOpsTest, RmsNormAndItsGradients) {
 TEST(LlamaOpsTest, RmsNormOfRowsThatAreNotContiguous) {
   const at::Tensor x = at::randn({8, 5}).t();
   const at::Tensor weight = at::rand({8});
-  EXPECT_TRUE(RmsNorm(x, weight, 1e-5).equal(RmsNorm(x.contiguous(), weight, 1e-5)));
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    EXPECT_TRUE(RmsNorm(x, weight, 1e-5, type, kCpu)
+                    .equal(RmsNorm(x.contiguous(), weight, 1e-5, type, kCpu)));
+  }
+}
+
+// `rounded` is bfloat16, and nearest to `exact` but for the error of floats.
+void ExpectRoundedOnce(const at::Tensor& rounded, const at::Tensor& exact) {
+  ASSERT_EQ(rounded.scalar_type(), at::kBFloat16);
+  ASSERT_EQ(rounded.sizes(), exact.sizes());
+  const at::Tensor bound = exact.abs().mul(1.0 / 256).add(2e-6);
+  EXPECT_TRUE(rounded.to(at::kDouble).sub(exact).abs().le(bound).all().item<bool>());
+}
+
+TEST(LlamaOpsTest, RmsNormInBfloat16IsRoundedOnce) {
+  const auto formula = [](const Inputs& in) {
+    return in[0].mul(in[0].square().mean(-1, true).add(1e-5).rsqrt()).mul(in[1]);
+  };
+  // Its gradient is rounded as that of the operation is.
+  const auto cast = [&](const Inputs& in) { return formula(in).to(at::kBFloat16); };
+  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5, at::kBFloat16, kCpu); };
+  for (const int64_t dim : {31, 64, 100}) {
+    at::manual_seed(dim);
+    const Inputs inputs = {at::randn({2, 75, dim}), at::rand({dim})};
+    const Inputs wide = {inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
+    const Inputs actual = Run(op, inputs);
+    const Inputs expected = Run(cast, wide);
+    ExpectRoundedOnce(actual[0], formula(wide));
+    for (size_t i = 1; i < actual.size(); ++i) {
+      EXPECT_EQ(actual[i].scalar_type(), at::kFloat);
+      const double error = actual[i].to(at::kDouble).sub(expected[i]).abs().max().item<double>();
+      EXPECT_LE(error, 1e-5 * (1 + expected[i].abs().max().item<double>())) << "output " << i;
+    }
+  }
 }
 
 TEST(LlamaOpsTest, RotateTurnsPairsOfHalves) {
@@ -79,7 +120,7 @@ TEST(LlamaOpsTest, RotateTurnsPairsOfHalves) {
       const std::vector<at::Tensor> half = in[0].chunk(2, -1);
       return in[0].mul(cos).add(at::cat({half[1].neg(), half[0]}, -1).mul(sin));
     };
-    const auto op = [&](const Inputs& in) { return Rotate(in[0], table); };
+    const auto op = [&](const Inputs& in) { return Rotate(in[0], table, kCpu); };
     ExpectEqual(op, formula, {at::randn({3, 7, 2, dim})});
   }
 }
@@ -93,7 +134,7 @@ TEST(LlamaOpsTest, AnglesFallWithTheIndexAndGrowWithThePosition) {
 TEST(LlamaOpsTest, SwiGluAndItsGradients) {
   at::manual_seed(1);
   const auto formula = [](const Inputs& in) { return at::silu(in[0]).mul(in[1]); };
-  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
+  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1], kCpu); };
   ExpectEqual(op, formula, {at::randn({3, 333}).mul(4), at::randn({3, 333})});
   // One at a time, so that small results are checked exactly, too.
   for (const float gate : {-80.F, -20.F, -1e-4F, 0.F, 1e-30F, 3.F, 100.F, 1e9F}) {
@@ -105,24 +146,104 @@ TEST(LlamaOpsTest, WhatIsNotFiniteIsNotHidden) {
   const float infinity = std::numeric_limits<float>::infinity();
   const at::Tensor one = at::full({40}, 1.F);
   const at::Tensor nan = at::full({40}, std::numeric_limits<float>::quiet_NaN());
-  EXPECT_TRUE(at::isnan(SwiGlu(nan, one)).all().item<bool>());
-  EXPECT_TRUE(at::isnan(SwiGlu(one, nan)).all().item<bool>());
-  EXPECT_FALSE(std::isfinite(SwiGlu(at::full({40}, infinity), one).sum().item<float>()));
-  EXPECT_TRUE(at::isnan(RmsNorm(nan.view({1, 40}), one, 1e-5)).all().item<bool>());
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(type);
+    const auto swiglu = [&](const at::Tensor& gate, const at::Tensor& up) {
+      return SwiGlu(gate.to(type), up.to(type), kCpu);
+    };
+    EXPECT_TRUE(at::isnan(swiglu(nan, one)).all().item<bool>());
+    EXPECT_TRUE(at::isnan(swiglu(one, nan)).all().item<bool>());
+    EXPECT_FALSE(std::isfinite(swiglu(at::full({40}, infinity), one).sum().item<float>()));
+    EXPECT_TRUE(at::isnan(RmsNorm(nan.view({1, 40}), one, 1e-5, type, kCpu)).all().item<bool>());
+    const RotaryTable table = MakeRotaryTable(1, 40, 1e4, at::kCPU);
+    EXPECT_TRUE(
+        at::isnan(Rotate(nan.view({1, 1, 1, 40}).to(type), table, kCpu)).all().item<bool>());
+  }
 }
 
-// GPUs and bfloat16 do not use the kernels.
-TEST(LlamaOpsTest, OtherTypesGiveTheSame) {
+TEST(LlamaOpsTest, SwiGluInBfloat16IsRoundedOnce) {
+  at::manual_seed(4);
+  const auto formula = [](const Inputs& in) { return at::silu(in[0]).mul(in[1]); };
+  const auto cast = [&](const Inputs& in) { return formula(in).to(at::kBFloat16); };
+  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1], kCpu); };
+  const Inputs inputs = {at::randn({3, 333}).mul(4).to(at::kBFloat16),
+                         at::randn({3, 333}).to(at::kBFloat16)};
+  const Inputs wide = {inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
+  const Inputs actual = Run(op, inputs);
+  const Inputs expected = Run(cast, wide);
+  ExpectRoundedOnce(actual[0], formula(wide));
+  ExpectRoundedOnce(actual[1], expected[1]);
+  ExpectRoundedOnce(actual[2], expected[2]);
+}
+
+// For the backward pass it keeps its inputs, and nothing that it has computed.
+TEST(LlamaOpsTest, SwiGluAllocatesItsResultAlone) {
+  constexpr int64_t kWidth = 1000;
+  const auto leaf = [] { return at::randn({kWidth}).to(at::kBFloat16).requires_grad_(true); };
+  const at::Tensor gate = leaf();
+  const at::Tensor up = leaf();
+  const auto count = std::make_shared<MemoryCount>();
+  const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
+  const at::Tensor y = SwiGlu(gate, up, kCpu);
+  EXPECT_TRUE(y.requires_grad());
+  EXPECT_LT(count->peak, 3 * kWidth);  // Bytes, of which the result has two for each element.
+}
+
+TEST(LlamaOpsTest, RotationInBfloat16IsRoundedOnce) {
+  for (const int64_t dim : {2, 6, 32}) {
+    at::manual_seed(dim);
+    const RotaryTable table = MakeRotaryTable(7, dim, 1e4, at::kCPU);
+    const RotaryTable wide = {table.cos.to(at::kDouble), table.sin.to(at::kDouble)};
+    const at::Tensor x = at::randn({3, 7, 2, dim}).to(at::kBFloat16);
+    const auto op = [&](const Inputs& in) { return Rotate(in[0], table, kCpu); };
+    const auto cast = [&](const Inputs& in) {
+      return Rotate(in[0], wide, nullptr).to(at::kBFloat16);
+    };
+    const Inputs actual = Run(op, {x});
+    ExpectRoundedOnce(actual[0], Rotate(x.to(at::kDouble), wide, nullptr));
+    ExpectRoundedOnce(actual[1], Run(cast, {x.to(at::kDouble)})[1]);
+  }
+}
+
+// As on a GPU without kernels.
+TEST(LlamaOpsTest, TorchsOperationsGiveTheSame) {
   at::manual_seed(2);
   const RotaryTable table = MakeRotaryTable(4, 8, 1e4, at::kCPU);
   const at::Tensor x = at::randn({2, 4, 3, 8});
-  const auto rotate = [&](const Inputs& in) { return Rotate(in[0], table); };
-  ExpectEqual(rotate, rotate, {x});
-  const at::Tensor rounded = x.to(at::kBFloat16);
-  EXPECT_TRUE(at::allclose(Rotate(rounded, table).to(at::kFloat),
-                           Rotate(rounded.to(at::kFloat), table), 1e-2, 1e-2));
-  EXPECT_TRUE(at::allclose(SwiGlu(rounded, rounded).to(at::kFloat),
-                           SwiGlu(rounded.to(at::kFloat), rounded.to(at::kFloat)), 1e-2, 1e-2));
+  const at::Tensor weight = at::rand({8});
+  const auto rotate = [&](const Inputs& in) { return Rotate(in[0], table, kCpu); };
+  ExpectEqual(rotate, [&](const Inputs& in) { return Rotate(in[0], table, nullptr); }, {x});
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(type);
+    const double tolerance = type == at::kFloat ? 5e-6 : 1e-2;
+    const at::Tensor y = x.to(type);
+    EXPECT_TRUE(
+        at::allclose(Rotate(y, table, kCpu), Rotate(y, table, nullptr), tolerance, tolerance));
+    EXPECT_TRUE(at::allclose(SwiGlu(y, y, kCpu), SwiGlu(y, y, nullptr), tolerance, tolerance));
+    EXPECT_TRUE(at::allclose(RmsNorm(x, weight, 1e-5, type, kCpu),
+                             RmsNorm(x, weight, 1e-5, type, nullptr), tolerance, tolerance));
+  }
+}
+
+// Rows enough for several threads, the last of which has fewer.
+TEST(LlamaOpsTest, TheNumberOfThreadsChangesNoBit) {
+  const int threads = at::get_num_threads();
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(type);
+    at::manual_seed(5);
+    const Inputs inputs = {at::randn({1, 1003, 96}), at::rand({96})};
+    const RotaryTable table = MakeRotaryTable(1003, 8, 1e4, at::kCPU);
+    const auto op = [&](const Inputs& in) {
+      const at::Tensor y = RmsNorm(in[0], in[1], 1e-5, type, kCpu);
+      return Rotate(y.view({1, 1003, 12, 8}), table, kCpu);
+    };
+    at::set_num_threads(1);
+    const Inputs one = Run(op, inputs);
+    at::set_num_threads(3);
+    const Inputs three = Run(op, inputs);
+    at::set_num_threads(threads);
+    for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(three[i].equal(one[i])) << "output " << i;
+  }
 }
 
 }  // namespace
