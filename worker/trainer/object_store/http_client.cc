@@ -179,7 +179,7 @@ class HttpClient::Connection {
     if (status == 200) return 0;
     if (status != 206) {
       const size_t room = kMostErrorBytes - answer_.error_body.size();
-      answer_.error_body.append(bytes.substr(0, room));
+      absl::StrAppend(&answer_.error_body, bytes.substr(0, room));
       return bytes.size();
     }
     if (bytes.size() > out_.size() - answer_.received) return 0;
