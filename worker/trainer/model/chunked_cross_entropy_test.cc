@@ -7,6 +7,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
@@ -268,6 +269,11 @@ TEST(ChunkedCrossEntropyTest, WhatIsNotFiniteIsNotHidden) {
   hidden[4].fill_(std::nan(""));
   const at::Tensor loss = ChunkedCrossEntropy(hidden, inputs.head, inputs.targets, 2, at::kFloat);
   EXPECT_TRUE(std::isnan(loss.item<float>()));
+}
+
+TEST(ChunkedCrossEntropyTest, TargetsOfAnotherTypeAreAnError) {
+  const at::Tensor zeros = at::zeros({4}, at::kInt);
+  EXPECT_THROW(CrossEntropyOnCpu(at::randn({4, 9}), zeros, at::Tensor()), c10::Error);
 }
 
 TEST(ChunkedCrossEntropyTest, AnUnknownClassIsAnError) {

@@ -2,10 +2,12 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <c10/util/BFloat16.h>
 #include <c10/util/Exception.h>
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include "worker/trainer/model/cpu_kernels.h"
 #include "worker/trainer/model/cross_entropy_rows.h"
@@ -21,14 +23,23 @@ void ForRows(int64_t rows, int64_t row_size, const F& run) {
   at::parallel_for(0, rows, std::max<int64_t>(1, kGrain / std::max<int64_t>(1, row_size)), run);
 }
 
-// Elements as the loops take them: floats, or the bits of bfloat16.
+// Elements as the loops take them; the bits of bfloat16 are uint16_t. Throws if the tensor has
+// others.
 template <typename T>
 const T* From(const at::Tensor& tensor) {
-  return static_cast<const T*>(tensor.const_data_ptr());
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    return reinterpret_cast<const T*>(tensor.const_data_ptr<c10::BFloat16>());
+  } else {
+    return tensor.const_data_ptr<T>();
+  }
 }
 template <typename T>
 T* To(const at::Tensor& tensor) {
-  return static_cast<T*>(tensor.mutable_data_ptr());
+  if constexpr (std::is_same_v<T, uint16_t>) {
+    return reinterpret_cast<T*>(tensor.mutable_data_ptr<c10::BFloat16>());
+  } else {
+    return tensor.mutable_data_ptr<T>();
+  }
 }
 
 // Calls `run` with a value of the type of the tensor's elements.
@@ -101,6 +112,8 @@ void RotateOnCpu(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& s
   const int64_t length = x.size(1);
   const int64_t heads = x.size(2);
   const int64_t dim = x.size(3);
+  TORCH_CHECK(cos.size(0) >= length && 2 * cos.size(1) == dim && sin.sizes() == cos.sizes(),
+              "angles of ", cos.sizes(), " are not for heads of ", x.sizes());
   WithElement(x, [&]([[maybe_unused]] auto element) {
     using T = decltype(element);
     const T* const from = From<T>(x);

@@ -22,8 +22,9 @@ using torch::autograd::variable_list;
 class RmsNormOfRows : public Function<RmsNormOfRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, double epsilon, at::ScalarType type) {
+                            const at::Tensor& weight_input, double epsilon, at::ScalarType type) {
     const at::Tensor x = input.contiguous();
+    const at::Tensor weight = weight_input.contiguous();
     const at::Tensor rows = x.view({-1, x.size(-1)});
     at::Tensor y = at::empty_like(x, x.options().dtype(type));
     const at::Tensor scale = at::empty({rows.size(0)}, x.options());
@@ -104,7 +105,9 @@ at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon
                    at::ScalarType type) {
   const bool is_float = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
                         (type == at::kFloat || type == at::kBFloat16);
-  if (is_float && HasCpuKernel(x)) return RmsNormOfRows::apply(x, weight, epsilon, type);
+  if (is_float && HasCpuKernel(x) && weight.numel() == x.size(-1)) {
+    return RmsNormOfRows::apply(x, weight, epsilon, type);
+  }
   return at::rms_norm(x.to(at::kFloat), weight.sizes(), weight, epsilon).to(type);
 }
 
@@ -121,7 +124,8 @@ at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table) {
 }
 
 at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up) {
-  if (HasCpuKernel(gate) && up.scalar_type() == gate.scalar_type()) {
+  const bool alike = up.scalar_type() == gate.scalar_type() && up.sizes() == gate.sizes();
+  if (HasCpuKernel(gate) && alike) {
     return SwiGluOfElements::apply(gate, up);
   }
   return at::silu(gate).mul(up);

@@ -8,6 +8,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -70,9 +71,10 @@ TEST(LlamaOpsTest, RmsNormAndItsGradients) {
 
 TEST(LlamaOpsTest, RmsNormOfRowsThatAreNotContiguous) {
   const at::Tensor x = at::randn({8, 5}).t();
-  const at::Tensor weight = at::rand({8});
+  const at::Tensor weight = at::rand({8, 3}).select(1, 1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    EXPECT_TRUE(RmsNorm(x, weight, 1e-5, type).equal(RmsNorm(x.contiguous(), weight, 1e-5, type)));
+    EXPECT_TRUE(RmsNorm(x, weight, 1e-5, type)
+                    .equal(RmsNorm(x.contiguous(), weight.contiguous(), 1e-5, type)));
   }
 }
 
@@ -217,6 +219,21 @@ TEST(LlamaOpsTest, TorchsOperationsGiveTheSame) {
   }
 }
 
+// Else the loops would read beyond the end, or other types' bits.
+TEST(LlamaOpsTest, ShapesAndTypesThatDoNotFitAreErrors) {
+  const RotaryTable table = MakeRotaryTable(4, 8, 1e4, at::kCPU);
+  const RotaryTable wide = {table.cos.to(at::kDouble), table.sin.to(at::kDouble)};
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    SCOPED_TRACE(type);
+    const auto randn = [type](at::IntArrayRef sizes) { return at::randn(sizes).to(type); };
+    EXPECT_THROW(Rotate(randn({1, 5, 2, 8}), table), c10::Error);
+    EXPECT_THROW(Rotate(randn({1, 4, 2, 6}), table), c10::Error);
+    EXPECT_THROW(Rotate(randn({1, 4, 2, 8}), wide), c10::Error);
+    EXPECT_THROW(SwiGlu(randn({3, 40}), randn({3, 39})), c10::Error);
+    EXPECT_THROW(RmsNorm(at::randn({3, 40}), at::rand({39}), 1e-5, type), c10::Error);
+  }
+}
+
 // Rows enough for several threads, the last of which has fewer.
 TEST(LlamaOpsTest, TheNumberOfThreadsChangesNoBit) {
   const int threads = at::get_num_threads();
@@ -229,10 +246,17 @@ TEST(LlamaOpsTest, TheNumberOfThreadsChangesNoBit) {
       const at::Tensor y = RmsNorm(in[0], in[1], 1e-5, type);
       return Rotate(y.view({1, 1003, 12, 8}), table);
     };
-    at::set_num_threads(1);
-    const Inputs one = Run(op, inputs);
-    at::set_num_threads(3);
-    const Inputs three = Run(op, inputs);
+    // Its threads begin in the middle of a vector.
+    const auto swiglu = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
+    const Inputs gates = {at::randn({100'003}).to(type), at::randn({100'003}).to(type)};
+    const auto all = [&](int count) {
+      at::set_num_threads(count);
+      Inputs outputs = Run(op, inputs);
+      for (const at::Tensor& output : Run(swiglu, gates)) outputs.push_back(output);
+      return outputs;
+    };
+    const Inputs one = all(1);
+    const Inputs three = all(3);
     at::set_num_threads(threads);
     for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(three[i].equal(one[i])) << "output " << i;
   }
