@@ -282,7 +282,8 @@ TEST(JobSpecTest, OneRankThatNeedsNoViewOfAllGradientsUpdatesInTheBackwardPass) 
   for (const char* change :
        {"ranks: 2", "accumulation_steps: 2", "clip_grad_norm: 1", "on_nonfinite: NON_FINITE_SKIP",
         "on_nonfinite: NON_FINITE_STOP", "recovery { max_failures: 1 }",
-        "strategy { slipstream {} }", "strategy { local_sgd {} }", "strategy { auto {} }",
+        "recovery { max_failures: 1 max_ranks: 4 }", "strategy { slipstream {} }",
+        "strategy { local_sgd {} }", "strategy { auto {} }",
         "model { torchscript { file: '/m.pt' } }", "model { compiled { file: '/m.pt2' } }",
         "device: CUDA"}) {
     EXPECT_FALSE(updates(change)) << change;
