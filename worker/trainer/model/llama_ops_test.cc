@@ -140,6 +140,19 @@ TEST(LlamaOpsTest, SwiGluAndItsGradients) {
   }
 }
 
+TEST(LlamaOpsTest, GatesFarBelowZeroAreClosed) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const double gate : {-88.0, -88.5, -100.0, -1e10, -1e37}) {
+      SCOPED_TRACE(testing::Message() << gate << " " << type);
+      const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
+      const Inputs inputs = {at::full({40}, gate).to(type), at::full({40}, 1.0).to(type)};
+      for (const at::Tensor& output : Run(op, inputs)) {
+        EXPECT_LT(output.abs().max().item<float>(), 1e-35);
+      }
+    }
+  }
+}
+
 TEST(LlamaOpsTest, WhatIsNotFiniteIsNotHidden) {
   const float infinity = std::numeric_limits<float>::infinity();
   const at::Tensor one = at::full({40}, 1.F);
