@@ -1,8 +1,8 @@
 """Time of a llama's parts between its matrix products, and of its loss: our loops beside torch's
 operations.
 
-Forward and backward pass on the CPU, of 2,048 tokens (of the loss 1,024, in four chunks), in fp32
-and bf16. The two take turns in one process.
+Forward and backward pass on the CPU, of 2,048 tokens (of the loss 1,024, in four chunks, and
+by torch's operations at once), in fp32 and bf16. The two take turns in one process.
 """
 import argparse
 import json

@@ -36,16 +36,17 @@ MemoryPart PartInBlocks(std::string what, const LlamaTraining& training, double 
           layers * training.tokens * bytes_per_token};
 }
 
-// The logits that exist at once (LogitsChunkTokens). Those of a chunk, in the products' type,
-// become their gradients in place; those of a whole pass are in float32, beside their
-// log-probabilities.
+// The logits that exist at once (LogitsChunkTokens), in float32, and their log-probabilities. Those
+// of a chunk, in the products' type, may become their gradients in place.
 MemoryPart Logits(const LlamaTraining& training) {
   const auto vocab_size = static_cast<double>(training.size.vocab_size);
   const double bytes = training.tokens * vocab_size * kFloat;
   const double chunks = std::max(1.0, std::ceil(bytes / static_cast<double>(kLogitsChunkBytes)));
   const double tokens = std::max(1.0, std::floor(training.tokens / chunks));
-  const double each = chunks == 1 ? 2 * kFloat : training.bf16 ? kBfloat16 : kFloat;
-  return {chunks == 1 ? "logits, float32, and their log-probabilities" : "logits of a chunk",
+  const bool in_place = training.logits_in_place && chunks > 1;
+  const double product = training.bf16 ? kBfloat16 : kFloat;
+  const double each = in_place ? product : 2 * kFloat;
+  return {in_place ? "logits of a chunk" : "logits at once, float32, and their log-probabilities",
           absl::StrCat(Number(tokens), " tokens x ", Number(vocab_size), " words x ", Number(each),
                        " B"),
           tokens * vocab_size * each};

@@ -26,6 +26,7 @@ struct LlamaTraining {
   int optimizer_values = 0;          // Per parameter: 2 (AdamW), 1 (SGD with momentum) or 0 (SGD).
   bool gradients_stay = false;       // They are not freed before the next forward pass.
   bool updates_in_backward = false;  // Each is used and freed in the backward pass.
+  bool logits_in_place = false;      // Those of a chunk become their gradients.
   // Gradients travel in a format of a byte: each parameter has two numbers of what is left out.
   bool quantized_gradients = false;
   // Of the ladder, in formats below fp32: each has a reference, a change and residuals of all

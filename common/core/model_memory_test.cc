@@ -67,7 +67,7 @@ TEST(ModelMemoryTest, Bfloat16WeightsAndTheirCompensation) {
   training.checkpoint_activations = false;
   training.gradients_stay = true;
   EXPECT_EQ(TotalBytes(LlamaMemory(training)),
-            80'302'612'480 + 12 * 8'030'261'248 + 40'802'189'312 + 131'334'144);
+            80'302'612'480 + 12 * 8'030'261'248 + 40'802'189'312 + 525'336'576);
 }
 
 TEST(ModelMemoryTest, QuantisedGradientsHaveTwoRestsOfWhichACopyHasOne) {
@@ -102,9 +102,13 @@ TEST(ModelMemoryTest, ActivationsThatAreKeptAndCastWeights) {
   training.checkpoint_activations = false;
   // Blocks have 32 * (218,112,000 - 2 * 4096) parameters in matrices, 2 B each in bfloat16.
   // 32 * 8192 * 155,648 B. Logits of 8192 tokens are 4,202,692,608 B: 16 chunks of 512 tokens,
+  // 8 B * 512 * 128,256.
+  constexpr double kOthers = 128'484'179'968 + 13'958'643'712 + 40'802'189'312;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), kOthers + 525'336'576);
   // 2 B * 512 * 128,256.
-  EXPECT_EQ(TotalBytes(LlamaMemory(training)),
-            128'484'179'968 + 13'958'643'712 + 40'802'189'312 + 131'334'144);
+  training.logits_in_place = true;
+  EXPECT_EQ(TotalBytes(LlamaMemory(training)), kOthers + 131'334'144);
+  EXPECT_EQ(LlamaMemory(training).back().what, "logits of a chunk");
 }
 
 TEST(ModelMemoryTest, CastWeightsAreGoneAtTheOptimizersStep) {
@@ -126,6 +130,8 @@ TEST(ModelMemoryTest, ASmallLlamaInFloat32) {
   // one chunk of 8192 * 2048 logits, 8 B each.
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 73'964'544 + 855'638'016 + 134'217'728);
   training.optimizer_values = 0;
+  // Only those of a chunk of several become their gradients.
+  training.logits_in_place = true;
   EXPECT_EQ(TotalBytes(LlamaMemory(training)), 24'654'848 + 855'638'016 + 134'217'728);
 }
 

@@ -141,7 +141,7 @@ bool UpdatesInBackward(const v1::JobSpec& spec) {
                               spec.shards() <= 1 && spec.strategy().has_ddp();
   const bool needs_all = spec.clip_grad_norm() > 0 || spec.accumulation_steps() != 1 ||
                          spec.on_nonfinite() != v1::NON_FINITE_IGNORE;
-  return knows_model && shares_nothing && !needs_all && !spec.cuda_graph();
+  return spec.device() != v1::CUDA && knows_model && shares_nothing && !needs_all;
 }
 
 void CheckData(const v1::Data& data, ProblemList& problems) {

@@ -70,6 +70,7 @@ LlamaTraining TrainingOf(const v1::JobSpec& spec) {
   const bool in_buckets = training.shards == 1 && most_ranks > 1 && spec.strategy().has_ddp();
   training.gradients_stay = spec.accumulation_steps() > 1 || in_buckets;
   training.updates_in_backward = UpdatesInBackward(spec);
+  training.logits_in_place = spec.device() != v1::CUDA;
   for (const v1::LadderLevel& level : spec.strategy().hsgd().ladder()) {
     if (level.has_outer()) NoteOuter(level.outer(), &training);
   }

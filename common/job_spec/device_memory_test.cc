@@ -49,14 +49,26 @@ TEST(DeviceMemoryTest, AJobThatFitsToTheByteIsAccepted) {
 
 TEST(DeviceMemoryTest, OneRankThatUpdatesInTheBackwardPassNeedsNoRoomForGradients) {
   v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 1, 8192);
+  spec.set_device(v1::CPU);
   spec.set_precision(v1::BF16);
   spec.mutable_model()->mutable_llama()->set_checkpoint_activations(true);
   // 8,030,261,248 * 16 B = 119.7 GiB, or * 12 B and 5.6 GB of activations = 94.9 GiB.
   EXPECT_NE(Problem(spec, 95 * kGiB), "");
   spec.set_on_nonfinite(v1::NON_FINITE_IGNORE);
   EXPECT_EQ(Problem(spec, 95 * kGiB), "");
+  spec.set_device(v1::CUDA);
+  EXPECT_NE(Problem(spec, 95 * kGiB), "");
+  spec.set_device(v1::CPU);
   spec.set_clip_grad_norm(1);
   EXPECT_NE(Problem(spec, 95 * kGiB), "");
+}
+
+// Chunks of 512 tokens and 128,256 words.
+TEST(DeviceMemoryTest, LogitsOfAChunkBecomeTheirGradientsOnCpus) {
+  v1::JobSpec spec = Llama(v1::LLAMA_PRESET_8B, 4, 2048);
+  EXPECT_THAT(Problem(spec, kGiB), HasSubstr("512 tokens x 128,256 words x 8 B = 501.0 MiB"));
+  spec.set_device(v1::CPU);
+  EXPECT_THAT(Problem(spec, kGiB), HasSubstr("512 tokens x 128,256 words x 4 B = 250.5 MiB"));
 }
 
 v1::JobSpec WithCopies(v1::Device device) {
@@ -170,17 +182,18 @@ TEST(DeviceMemoryTest, TheErrorHasTheArithmeticAndEachKeyThatHelps) {
   spec.set_ranks(8);
   // 8,030,261,248 * 16 B; 32 * 8192 * 278,528 B; logits of 512 tokens.
   // checkpoint_activations: 8,030,261,248 * 16 B + 32 * 8192 * 16,384 B + 8192 * 278,528 B.
-  // precision bf16 would need 170.8 GiB. A batch of 1: a quarter of the activations.
+  // precision bf16 would need 171.1 GiB. A batch of 1: a quarter of the activations.
   EXPECT_EQ(Problem(spec, 140 * kGiB),
-            "a rank needs at least 187.9 GiB of memory, and no GPU where the job may run has more "
+            "a rank needs at least 188.1 GiB of memory, and no GPU where the job may run has more "
             "than 140.0 GiB:"
             "\n  parameters, float32: 8,030,261,248 x 4 B = 29.9 GiB"
             "\n  optimizer state: 8,030,261,248 x 8 B = 59.8 GiB"
             "\n  gradients, float32: 8,030,261,248 x 4 B = 29.9 GiB"
             "\n  activations: 32 blocks x 8,192 tokens x 278,528 B = 68.0 GiB"
-            "\n  logits of a chunk: 512 tokens x 128,256 words x 4 B = 250.5 MiB"
+            "\n  logits at once, float32, and their log-probabilities: 512 tokens x 128,256 words "
+            "x 8 B = 501.0 MiB"
             "\nby this count it would fit with model.checkpoint_activations: true (125.8 GiB), or "
-            "with batch_per_rank: 1 (136.9 GiB)");
+            "with batch_per_rank: 1 (137.1 GiB)");
 }
 
 TEST(DeviceMemoryTest, KeysThatHelpTogether) {

@@ -84,8 +84,8 @@ bool IsRankVariable(absl::string_view name);
 int LeastSamples(const v1::Model& model);
 
 // Whether each parameter is updated within the backward pass, so that gradients of all parameters
-// never exist together: one rank for good and one pass in a step, in a built-in model, and nothing
-// that has to know all gradients first. Requires: the spec has its defaults.
+// never exist together: one rank for good, on a CPU, and one pass in a step, in a built-in model,
+// and nothing that has to know all gradients first. Requires: the spec has its defaults.
 bool UpdatesInBackward(const v1::JobSpec& spec);
 
 // Of code by itself, as it is sent before a job names it.

@@ -178,7 +178,7 @@ INSTANTIATE_TEST_SUITE_P(
              "cuda_graph"},
         Rule{"GraphRanks", "cuda_graph: true device: CUDA model { mlp {} } ranks: 2", "cuda_graph"},
         Rule{"GraphAccumulation",
-             "cuda_graph: true device: CUDA model { mlp {} } accumulation_steps: 2", ""}),
+             "cuda_graph: true device: CUDA model { mlp {} } accumulation_steps: 2", "cuda_graph"}),
     Name);
 
 INSTANTIATE_TEST_SUITE_P(
@@ -275,16 +275,17 @@ TEST(JobSpecTest, OneRankThatNeedsNoViewOfAllGradientsUpdatesInTheBackwardPass) 
     FillDefaults(&spec);
     return UpdatesInBackward(spec);
   };
-  for (const char* change : {"", "model { llama {} }", "model { mlp {} }", "device: CUDA",
-                             "precision: BF16", "strategy { ddp {} }"}) {
+  for (const char* change :
+       {"", "model { llama {} }", "model { mlp {} }", "precision: BF16", "strategy { ddp {} }"}) {
     EXPECT_TRUE(updates(change)) << change;
   }
   for (const char* change :
        {"ranks: 2", "accumulation_steps: 2", "clip_grad_norm: 1", "on_nonfinite: NON_FINITE_SKIP",
         "on_nonfinite: NON_FINITE_STOP", "recovery { max_failures: 1 }",
-        "strategy { slipstream {} }", "strategy { local_sgd {} }", "strategy { auto {} }",
-        "model { torchscript { file: '/m.pt' } }",
-        "device: CUDA model { mlp {} } cuda_graph: true"}) {
+        "recovery { max_failures: 1 max_ranks: 4 }", "strategy { slipstream {} }",
+        "strategy { local_sgd {} }", "strategy { auto {} }",
+        "model { torchscript { file: '/m.pt' } }", "model { compiled { file: '/m.pt2' } }",
+        "device: CUDA"}) {
     EXPECT_FALSE(updates(change)) << change;
   }
 }

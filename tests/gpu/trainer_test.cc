@@ -102,19 +102,6 @@ TEST_F(GpuTrainerTest, StepsReplayedAsAGraphLearnAlike) {
   for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(graph[i], eager[i], 0.05) << i;
 }
 
-TEST_F(GpuTrainerTest, AGraphOfSeveralPassesLearnsAlike) {
-  const char* const passes = "accumulation_steps: 3 clip_grad_norm: 1 ";
-  const std::vector<double> eager = Values(*RunJob(LlamaSpec(passes)), 0, "loss");
-  const auto daemon = RunJob(LlamaSpec(absl::StrCat(passes, "cuda_graph: true")));
-  const std::vector<double> graph = Values(*daemon, 0, "loss");
-  ExpectFalling(graph, eager.size());
-  if (HasFatalFailure()) return;
-  for (size_t i = 0; i < 10; ++i) EXPECT_NEAR(graph[i], eager[i], 0.05) << i;
-  const auto ring = StepRingReader::Open(daemon->RingPath(0));
-  ASSERT_TRUE(ring.ok()) << ring.status();
-  for (const StepRecord& record : ring->ReadFrom(0).records) EXPECT_EQ(record.tokens, 3 * 4 * 64);
-}
-
 TEST_F(GpuTrainerTest, OutOfMemoryIsToldWithTheAllocatorsFigures) {
   const auto daemon = MakeDaemon();
   daemon->Launch(Spec(1, "device: CUDA allow_chaos: true chaos { kind: OUT_OF_MEMORY step: 5 }"));

@@ -86,8 +86,7 @@ TEST_F(TrainingTest, LlamaInBf16Learns) {
   config.llama.ffn_dim = 256;
   config.llama.vocab_size = kVocabulary;
   config.llama.rope_theta = 1e4;
-  const auto model =
-      MakeModel(config, dataset->format(), /*seed=*/1, device_, platform_.llama_kernels());
+  const auto model = MakeModel(config, dataset->format(), /*seed=*/1, device_);
   ASSERT_TRUE(model.ok()) << model.status();
   std::vector<at::Tensor> parameters;
   for (const NamedTensor& parameter : (*model)->parameters()) {

@@ -8,7 +8,6 @@
 
 #include "worker/trainer/comm/gloo_network.h"
 #include "worker/trainer/comm/platform.h"
-#include "worker/trainer/cuda/cuda_llama_kernels.h"
 #include "worker/trainer/cuda/cuda_row_codec.h"
 
 namespace paceline {
@@ -39,12 +38,10 @@ class CudaPlatform : public Platform {
   void PinHostMemory(void* memory, size_t bytes) override;
   void UnpinHostMemory(void* memory) override;
   RowCodec& row_codec() override { return row_codec_; }
-  const LlamaKernels* llama_kernels() const override { return &llama_kernels_; }
 
  private:
   c10::Device device_ = c10::kCPU;  // Until OpenDevice.
   CudaRowCodec row_codec_;
-  CudaLlamaKernels llama_kernels_;
   GlooNetwork gloo_;
 };
 

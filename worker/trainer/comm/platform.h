@@ -22,7 +22,6 @@
 #include "worker/trainer/comm/row_codec.h"
 #include "worker/trainer/comm/step_graph.h"
 #include "worker/trainer/config.h"
-#include "worker/trainer/model/llama_kernels.h"
 #include "worker/trainer/report/figures.h"
 #include "worker/trainer/telemetry/step_timer.h"
 
@@ -95,9 +94,6 @@ class Platform {
 
   // The codec for this device.
   virtual RowCodec& row_codec() = 0;
-
-  // Those of a GPU; null for a CPU, which has its own.
-  virtual const LlamaKernels* llama_kernels() const { return nullptr; }
 
   // The connections of all groups that were made with this. Any thread.
   OwnConnections& connections() { return connections_; }

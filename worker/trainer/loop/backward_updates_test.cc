@@ -44,7 +44,7 @@ struct Trained {
   Trained(const LlamaConfig& config, const OptimizerConfig& by, int64_t chunk_bytes)
       : bf16(by.compensated) {
     at::manual_seed(7);
-    model = MakeLlama(config, kLength, at::kCPU, /*kernels=*/nullptr, chunk_bytes);
+    model = MakeLlama(config, kLength, at::kCPU, chunk_bytes);
     for (const NamedTensor& one : model->parameters()) {
       if (bf16) one.tensor.set_data(one.tensor.detach().to(at::kBFloat16));
     }

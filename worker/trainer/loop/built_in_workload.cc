@@ -81,8 +81,8 @@ absl::Status BuiltInWorkload::Open(at::Device device) {
         " cannot be sharded; leave shards out, or train a llama or the model of a script"));
   }
   PACELINE_RETURN_IF_ERROR(OpenAllData());
-  PACELINE_ASSIGN_OR_RETURN(model_, MakeModel(config_.model, train_data_->format(), config_.seed,
-                                              device, platform_.llama_kernels()));
+  PACELINE_ASSIGN_OR_RETURN(model_,
+                            MakeModel(config_.model, train_data_->format(), config_.seed, device));
   PACELINE_RETURN_IF_ERROR(CheckBatches());
   if (config_.optimizer.compensated) RoundParameters(*model_);
   if (config_.member.shards > 1) Shard();
@@ -185,7 +185,7 @@ int BuiltInWorkload::ActiveRanks(const Member& member) const {
 void BuiltInWorkload::CloseData() {
   loader_.reset();
   graph_.reset();
-  graph_batches_.clear();
+  graph_batch_ = Batch();
   if (sharded_ != nullptr) sharded_->SetGradientGroup(nullptr);
 }
 
@@ -322,56 +322,33 @@ void BuiltInWorkload::GatherParameters(LocalStep& step) {
   step.ShowWait(false);
 }
 
-absl::StatusOr<LocalStep::Counted> BuiltInWorkload::FillGraphBatches(LocalStep& step) {
-  LocalStep::Counted counted;
-  for (int64_t pass = 0; pass < data_as_.accumulation_steps; ++pass) {
-    step.BeginPass();
-    PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
-    if (static_cast<int64_t>(graph_batches_.size()) == pass) {
-      Batch buffer = batch;
-      buffer.inputs = at::empty_like(batch.inputs);
-      buffer.targets = at::empty_like(batch.targets);
-      graph_batches_.push_back(std::move(buffer));
-    }
-    const Batch& buffer = graph_batches_[static_cast<size_t>(pass)];
-    buffer.inputs.copy_(batch.inputs, /*non_blocking=*/true);
-    buffer.targets.copy_(batch.targets, /*non_blocking=*/true);
-    counted.samples += batch.samples;
-    counted.tokens += batch.tokens;
-    counted.workload += batch.workload;
-  }
-  return counted;
-}
-
-void BuiltInWorkload::RunGraphPasses(const LocalStep& step) {
-  graph_loss_.zero_();
-  for (const Batch& batch : graph_batches_) {
-    // As LocalStep::Backward.
-    at::Tensor loss = Loss(batch);
-    if (graph_batches_.size() > 1) {
-      loss = loss.mul(1.0 / static_cast<double>(graph_batches_.size()));
-    }
-    graph_loss_.add_(loss.detach());
-    loss.backward();
-  }
-  step.CheckGradients();
-  const GradientNorms norms = step.ClipToLimit();
-  optimizer_->Step(learning_rate_, step.SkipFor(norms));
-  graph_norms_.total.copy_(norms.total);
-  graph_norms_.each.copy_(norms.each);
-}
-
 absl::Status BuiltInWorkload::Replay(LocalStep& step) {
-  PACELINE_ASSIGN_OR_RETURN(const LocalStep::Counted counted, FillGraphBatches(step));
-  if (!graph_loss_.defined()) {
+  step.BeginPass();
+  PACELINE_ASSIGN_OR_RETURN(const Batch batch, loader_->Next());
+  if (!graph_batch_.inputs.defined()) {
+    graph_batch_ = batch;
+    graph_batch_.inputs = at::empty_like(batch.inputs);
+    graph_batch_.targets = at::empty_like(batch.targets);
     const auto floats = at::dtype(at::kFloat).device(model_->device());
     const auto parameters = static_cast<int64_t>(model_->parameters().size());
     graph_loss_ = at::empty({}, floats);
     graph_norms_.total = at::empty({}, floats);
     graph_norms_.each = at::empty({parameters}, floats);
   }
-  step.BeginReplay(counted);
-  graph_->Run([&] { RunGraphPasses(step); });
+  graph_batch_.inputs.copy_(batch.inputs, /*non_blocking=*/true);
+  graph_batch_.targets.copy_(batch.targets, /*non_blocking=*/true);
+
+  step.BeginReplay(CountedOf(batch));
+  graph_->Run([&] {
+    const at::Tensor loss = Loss(graph_batch_);
+    loss.backward();
+    step.CheckGradients();
+    const GradientNorms norms = step.ClipToLimit();
+    optimizer_->Step(learning_rate_, step.SkipFor(norms));
+    graph_loss_.copy_(loss.detach());
+    graph_norms_.total.copy_(norms.total);
+    graph_norms_.each.copy_(norms.each);
+  });
   // Copies of the results: the graph overwrites them in the next step.
   step.EndReplay(graph_loss_.clone(), {graph_norms_.each.clone(), graph_norms_.total.clone()});
   return absl::OkStatus();

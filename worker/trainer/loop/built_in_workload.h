@@ -89,12 +89,8 @@ class BuiltInWorkload : public Workload {
   // RunPasses, which it counts for the model.
   absl::Status CountPasses(LocalStep& step);
   void GatherParameters(LocalStep& step);
-  // Makes the step as one graph, of all its passes. Requires: graph_.
+  // Makes the step as one graph. Requires: graph_.
   absl::Status Replay(LocalStep& step);
-  // Copies the next batch of each pass to where the graph reads it. Returns what they count for.
-  absl::StatusOr<LocalStep::Counted> FillGraphBatches(LocalStep& step);
-  // What the graph contains.
-  void RunGraphPasses(const LocalStep& step);
   at::Tensor Loss(const Batch& batch);
   // The loss of the batch; of one without samples 0, whose gradients are 0 and become ready in the
   // order of any other's.
@@ -118,8 +114,8 @@ class BuiltInWorkload : public Workload {
   Member data_as_;  // How data is taken now.
   std::unique_ptr<BatchLoader> loader_;
   std::unique_ptr<StepGraph> graph_;
-  std::vector<Batch> graph_batches_;  // The graph's input, one for each pass,
-  at::Tensor graph_loss_;             // and output.
+  Batch graph_batch_;      // The graph's input
+  at::Tensor graph_loss_;  // and output.
   GradientNorms graph_norms_;
 };
 

@@ -10,7 +10,7 @@
 
 #include <algorithm>
 
-#include "worker/trainer/model/llama_ops.h"
+#include "worker/trainer/model/cpu_llama_kernels.h"
 
 namespace paceline {
 namespace {
@@ -36,11 +36,10 @@ struct ChunkScores {
 };
 
 ChunkScores ScoresOf(const at::Tensor& rows, const at::Tensor& weights, const at::Tensor& classes,
-                     const at::Tensor& shares, at::ScalarType sum_type,
-                     const LlamaKernels* kernels) {
-  if (sum_type == at::kFloat && HasKernels(kernels, rows)) {
+                     const at::Tensor& shares, at::ScalarType sum_type) {
+  if (sum_type == at::kFloat && HasCpuKernel(rows)) {
     const at::Tensor logits = at::mm(rows, weights.t());
-    return {kernels->CrossEntropy(logits, classes, shares), logits};
+    return {CrossEntropyOnCpu(logits, classes, shares), logits};
   }
   const at::Tensor scores = LogProbabilities(rows, weights, sum_type);
   const at::Tensor own = classes.unsqueeze(1);
@@ -65,8 +64,7 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& hidden,
                             const at::Tensor& head, const at::Tensor& targets, int64_t chunk_tokens,
-                            at::ScalarType product_type, const LlamaKernels* kernels,
-                            bool with_gradients) {
+                            at::ScalarType product_type, bool with_gradients) {
     const at::ScalarType sum_type = c10::promoteTypes(at::kFloat, hidden.scalar_type());
     const int64_t tokens = hidden.size(0);
     const at::Tensor weights = head.to(product_type);
@@ -86,7 +84,7 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
       const at::Tensor rows = hidden.narrow(0, begin, count).to(product_type);
       const at::Tensor share = shares.narrow(0, begin, count);
       const ChunkScores scores = ScoresOf(rows, weights, classes.narrow(0, begin, count),
-                                          with_gradients ? share : at::Tensor(), sum_type, kernels);
+                                          with_gradients ? share : at::Tensor(), sum_type);
       loss.sub_(scores.of_own.mul(share).sum());
       if (!with_gradients) continue;
       grad_hidden.narrow(0, begin, count).copy_(at::mm(scores.grad_logits, weights));
@@ -104,7 +102,6 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
             at::Tensor(),
             at::Tensor(),
             at::Tensor(),
-            at::Tensor(),
             at::Tensor()};
   }
 };
@@ -113,11 +110,10 @@ class ChunkedLoss : public torch::autograd::Function<ChunkedLoss> {
 
 at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head,
                                const at::Tensor& targets, int64_t chunk_tokens,
-                               at::ScalarType product_type, const LlamaKernels* kernels) {
+                               at::ScalarType product_type) {
   const bool with_gradients =
       at::GradMode::is_enabled() && (hidden.requires_grad() || head.requires_grad());
-  return ChunkedLoss::apply(hidden, head, targets, chunk_tokens, product_type, kernels,
-                            with_gradients);
+  return ChunkedLoss::apply(hidden, head, targets, chunk_tokens, product_type, with_gradients);
 }
 
 }  // namespace paceline

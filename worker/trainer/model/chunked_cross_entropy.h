@@ -13,8 +13,6 @@
 
 #include <cstdint>
 
-#include "worker/trainer/model/llama_kernels.h"
-
 namespace paceline {
 
 // The mean cross-entropy of hidden [tokens, dim] times the transpose of head [vocab_size, dim],
@@ -23,12 +21,12 @@ namespace paceline {
 // Matrix products are computed in `product_type`. Softmax, loss and sums over chunks are float, or
 // double for double tensors; so is the result, a scalar. The gradients of `hidden` and `head` are
 // kept between forward and backward pass. There can be one backward pass, without second
-// derivatives. `kernels`: as in llama_ops.h. With them the logits become their gradients in place;
-// without, a chunk's log-probabilities exist beside them. Requires: chunk_tokens >= 1. Torch's
+// derivatives. On the CPU the logits, if they are floats or bfloat16, become their gradients in
+// place; else a chunk's log-probabilities exist beside them. Requires: chunk_tokens >= 1. Torch's
 // exceptions pass through.
 at::Tensor ChunkedCrossEntropy(const at::Tensor& hidden, const at::Tensor& head,
                                const at::Tensor& targets, int64_t chunk_tokens,
-                               at::ScalarType product_type, const LlamaKernels* kernels);
+                               at::ScalarType product_type);
 
 }  // namespace paceline
 

@@ -7,6 +7,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/randint.h>
 #include <ATen/ops/randn.h>
+#include <ATen/ops/zeros.h>
 #include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
@@ -21,8 +22,6 @@
 
 namespace paceline {
 namespace {
-
-const LlamaKernels* const kCpu = &CpuLlamaKernels();
 
 // Leaves of the loss, and the targets.
 struct Inputs {
@@ -74,7 +73,7 @@ void ExpectLikePlain(const Inputs& inputs, int64_t chunk_tokens, at::ScalarType 
   const Results expected =
       LossAndGradients(inputs, [&](const Inputs& in) { return PlainLoss(in, product_type); });
   const Results actual = LossAndGradients(inputs, [&](const Inputs& in) {
-    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, chunk_tokens, product_type, kCpu);
+    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, chunk_tokens, product_type);
   });
   ExpectClose(actual.loss, expected.loss, tolerance);
   ExpectClose(actual.grad_hidden, expected.grad_hidden, tolerance);
@@ -98,7 +97,7 @@ void ExpectDifferences(const Inputs& inputs, const at::Tensor& leaf, const at::T
   const auto loss_with = [&](int64_t i, double change) {
     leaf.view({-1})[i].add_(change);
     const double loss =
-        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble, kCpu)
+        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble)
             .item<double>();
     leaf.view({-1})[i].sub_(change);
     return loss;
@@ -112,7 +111,7 @@ void ExpectDifferences(const Inputs& inputs, const at::Tensor& leaf, const at::T
 TEST(ChunkedCrossEntropyTest, GradientsAreTheSlopesOfTheLoss) {
   Inputs inputs = MakeInputs(5, 3, 4, at::kDouble);
   inputs.targets[1].fill_(-100);
-  ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble, kCpu).backward();
+  ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble).backward();
   ExpectDifferences(inputs, inputs.hidden, inputs.hidden.grad());
   ExpectDifferences(inputs, inputs.head, inputs.head.grad());
 }
@@ -124,7 +123,7 @@ TEST(ChunkedCrossEntropyTest, IgnoredTargetsCountForNothing) {
   EXPECT_EQ(inputs.hidden.grad().narrow(0, 3, 4).abs().max().item<double>(), 0);
   inputs.targets.fill_(-100);
   const at::Tensor none =
-      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble, kCpu);
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kDouble);
   EXPECT_TRUE(std::isnan(none.item<double>())) << "as at::cross_entropy_loss";
 }
 
@@ -138,13 +137,13 @@ TEST(ChunkedCrossEntropyTest, RowsNeedNotBeContiguous) {
 TEST(ChunkedCrossEntropyTest, GradientsOfSeveralPassesAddUp) {
   const Inputs whole = MakeInputs(30, 8, 41, at::kDouble);
   const Results expected = LossAndGradients(whole, [](const Inputs& in) {
-    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, at::kDouble, kCpu);
+    return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, at::kDouble);
   });
   // Both graphs exist at once; each has half of the tokens.
   const Results actual = LossAndGradients(whole, [](const Inputs& in) {
     const auto half = [&](int64_t begin) {
       return ChunkedCrossEntropy(in.hidden.narrow(0, begin, 15), in.head,
-                                 in.targets.narrow(0, begin, 15), 4, at::kDouble, kCpu);
+                                 in.targets.narrow(0, begin, 15), 4, at::kDouble);
     };
     return half(0).add(half(15)).div(2);
   });
@@ -153,24 +152,14 @@ TEST(ChunkedCrossEntropyTest, GradientsOfSeveralPassesAddUp) {
   ExpectClose(actual.grad_head, expected.grad_head, 1e-13);
 }
 
-// Torch's operations, and loops that leave no log-probabilities behind.
-TEST(ChunkedCrossEntropyTest, WithAndWithoutKernelsTheSame) {
+// Doubles go through torch's operations.
+TEST(ChunkedCrossEntropyTest, TheLoopsIgnoreTargetsToo) {
   Inputs inputs = MakeInputs(30, 8, 41, at::kFloat);
   inputs.targets.narrow(0, 3, 4).fill_(-100);
-  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    SCOPED_TRACE(type);
-    const auto loss_by = [type](const LlamaKernels* kernels) {
-      return [type, kernels](const Inputs& in) {
-        return ChunkedCrossEntropy(in.hidden, in.head, in.targets, 7, type, kernels);
-      };
-    };
-    const Results actual = LossAndGradients(inputs, loss_by(kCpu));
-    const Results expected = LossAndGradients(inputs, loss_by(nullptr));
-    // In bfloat16 a gradient of the logits may be rounded to the other side.
-    const double tolerance = type == at::kFloat ? 1e-6 : 1e-2;
-    ExpectClose(actual.loss, expected.loss, 1e-6);
-    ExpectClose(actual.grad_hidden, expected.grad_hidden, tolerance);
-    ExpectClose(actual.grad_head, expected.grad_head, tolerance);
+  for (const int64_t chunk_tokens : {2, 7}) {
+    ExpectLikePlain(inputs, chunk_tokens, at::kFloat, 1e-5);
+    ExpectLikePlain(inputs, chunk_tokens, at::kBFloat16, 2e-2);
+    EXPECT_EQ(inputs.hidden.grad().narrow(0, 3, 4).abs().max().item<float>(), 0);
   }
 }
 
@@ -191,7 +180,7 @@ Rows RowsByFormula(const at::Tensor& logits, const at::Tensor& targets, const at
 
 Rows RowsByKernel(const at::Tensor& logits, const at::Tensor& targets, const at::Tensor& shares) {
   const at::Tensor copy = logits.clone();
-  const at::Tensor log_probabilities = kCpu->CrossEntropy(copy, targets, shares);
+  const at::Tensor log_probabilities = CrossEntropyOnCpu(copy, targets, shares);
   return {log_probabilities, copy};
 }
 
@@ -257,7 +246,7 @@ TEST(ChunkedCrossEntropyTest, ASecondBackwardPassIsAnError) {
   const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   for (const bool keep_graph : {false, true}) {
     const at::Tensor loss =
-        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat, kCpu);
+        ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat);
     loss.backward(/*gradient=*/{}, keep_graph);
     EXPECT_THROW(loss.backward(), c10::Error);
   }
@@ -267,27 +256,31 @@ TEST(ChunkedCrossEntropyTest, WhatIsNotFiniteIsNotHidden) {
   const Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   at::Tensor hidden = inputs.hidden.detach().clone();
   hidden[4].fill_(std::nan(""));
-  const at::Tensor loss =
-      ChunkedCrossEntropy(hidden, inputs.head, inputs.targets, 2, at::kFloat, kCpu);
+  const at::Tensor loss = ChunkedCrossEntropy(hidden, inputs.head, inputs.targets, 2, at::kFloat);
   EXPECT_TRUE(std::isnan(loss.item<float>()));
+}
+
+TEST(ChunkedCrossEntropyTest, TargetsOfAnotherTypeAreAnError) {
+  const at::Tensor zeros = at::zeros({4}, at::kInt);
+  EXPECT_THROW(CrossEntropyOnCpu(at::randn({4, 9}), zeros, at::Tensor()), c10::Error);
 }
 
 TEST(ChunkedCrossEntropyTest, AnUnknownClassIsAnError) {
   Inputs inputs = MakeInputs(6, 4, 9, at::kFloat);
   inputs.targets[5].fill_(9);
-  EXPECT_THROW(ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat, kCpu),
+  EXPECT_THROW(ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 2, at::kFloat),
                c10::Error);
 }
 
 TEST(ChunkedCrossEntropyTest, WithoutGradientsTheLossIsTheSameAndKeepsNothing) {
   const Inputs inputs = MakeInputs(30, 8, 41, at::kFloat);
   const at::Tensor expected =
-      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat, kCpu);
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat);
   at::NoGradGuard no_grad;
   const auto count = std::make_shared<MemoryCount>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
   const at::Tensor loss =
-      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat, kCpu);
+      ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, 7, at::kFloat);
   EXPECT_LT(count->live, 1024);
   EXPECT_TRUE(loss.equal(expected));
   EXPECT_FALSE(loss.requires_grad());
@@ -311,8 +304,7 @@ TEST(ChunkedCrossEntropyTest, OnlyOneChunksLogitsExistAtATime) {
   EXPECT_GE(plain_peak, 2 * 4 * kTokens * kVocabSize);
   const Inputs inputs = MakeInputs(kTokens, kDim, kVocabSize, at::kFloat);
   const int64_t peak = PeakOfStep([&] {
-    return ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, kChunk, at::kFloat,
-                               kCpu);
+    return ChunkedCrossEntropy(inputs.hidden, inputs.head, inputs.targets, kChunk, at::kFloat);
   });
   // Both gradients, and logits of one chunk: 32,768 + 64,000 + 128,000 bytes; and some columns of a
   // number per token.

@@ -7,16 +7,16 @@
 
 namespace paceline {
 
-// Computes exp(x) from the power of two nearest to x / ln 2 and a polynomial for the rest; tends to
-// 0 at -87 and to infinity at 88. Branch-free. NaN stays NaN, unless the compiler was told that
-// there is none.
+// Computes exp(x) from the power of two nearest to x / ln 2 and a polynomial for the rest; below
+// -87 the result is that of -87, above 88.4 infinity, as which the exponent of all ones is read.
+// Branch-free. NaN stays NaN, unless the compiler was told that there is none.
 inline __attribute__((always_inline)) float Exp(float x) {
   constexpr float kLog2E = 1.44269504F;
   constexpr float kLn2High = 0.693359375F;  // Has few bits, so that its multiples are exact.
   constexpr float kLn2Low = -2.12194440e-4F;
   constexpr float kRound = 12582912.F;  // 1.5 * 2^23: adding it removes the fraction.
   x = x < -87.F ? -87.F : x;
-  x = x > 88.F ? 88.F : x;
+  x = x > 89.F ? 89.F : x;
   const float n = x * kLog2E + kRound - kRound;
   const float r = x - n * kLn2High - n * kLn2Low;  // |r| <= ln 2 / 2.
   float p = 1.F / 720;

@@ -1,7 +1,7 @@
 // Softmax, cross-entropy and its gradient of rows of logits as one loop, in place, for the CPU.
 //
 // Values are floats, or bfloat16 given by their bits (uint16_t), which are computed in float and
-// rounded once. A row with NaN or infinity gives NaN, as at::log_softmax does. Single-threaded;
+// rounded once. A row with NaN or +infinity gives NaN, as at::log_softmax does. Single-threaded;
 // callers split rows.
 #ifndef WORKER_TRAINER_MODEL_CROSS_ENTROPY_ROWS_H_
 #define WORKER_TRAINER_MODEL_CROSS_ENTROPY_ROWS_H_

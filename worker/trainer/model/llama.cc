@@ -17,8 +17,6 @@
 #include "common/core/model_size.h"
 #include "worker/trainer/model/checkpointed.h"
 #include "worker/trainer/model/chunked_cross_entropy.h"
-#include "worker/trainer/model/cpu_llama_kernels.h"
-#include "worker/trainer/model/llama_kernels.h"
 #include "worker/trainer/model/llama_ops.h"
 #include "worker/trainer/model/models.h"
 
@@ -45,10 +43,9 @@ class Block : public Recomputable {
     at::Tensor attention_norm, ffn_norm;  // [dim]
   };
 
-  // `rotary` and `kernels` must outlive this.
-  Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary,
-        const LlamaKernels* kernels)
-      : config_(config), weights_(std::move(weights)), rotary_(rotary), kernels_(kernels) {}
+  // `rotary` must outlive this.
+  Block(const LlamaConfig& config, Weights weights, const RotaryTable& rotary)
+      : config_(config), weights_(std::move(weights)), rotary_(rotary) {}
 
   // Null: the matrices are always whole. `gathered` must outlive the block's use.
   void SetGathered(GatheredWeights* gathered) { gathered_ = gathered; }
@@ -68,7 +65,7 @@ class Block : public Recomputable {
  private:
   // In the type of its matrix products.
   at::Tensor Normalized(const at::Tensor& x, const at::Tensor& weight) const {
-    return RmsNorm(x, Widened(weight), config_.norm_epsilon, ProductType(x), kernels_);
+    return RmsNorm(x, Widened(weight), config_.norm_epsilon, ProductType(x));
   }
 
   at::Tensor Attention(const at::Tensor& x) const {
@@ -80,7 +77,7 @@ class Block : public Recomputable {
     };
     // To [batch, heads, length, head_dim], without a copy.
     const auto turned = [&](const at::Tensor& weight, int64_t count) {
-      return Rotate(heads(weight, count), rotary_, kernels_).transpose(1, 2);
+      return Rotate(heads(weight, count), rotary_).transpose(1, 2);
     };
     const at::Tensor q = turned(weights_.q, config_.heads);
     const at::Tensor k = turned(weights_.k, config_.kv_heads);
@@ -92,14 +89,13 @@ class Block : public Recomputable {
   }
 
   at::Tensor FeedForward(const at::Tensor& x) const {
-    return at::linear(SwiGlu(at::linear(x, weights_.gate), at::linear(x, weights_.up), kernels_),
+    return at::linear(SwiGlu(at::linear(x, weights_.gate), at::linear(x, weights_.up)),
                       weights_.down);
   }
 
   const LlamaConfig& config_;
   const Weights weights_;
   const RotaryTable& rotary_;
-  const LlamaKernels* const kernels_;  // Null: torch's operations.
   GatheredWeights* gathered_ = nullptr;
 };
 
@@ -107,12 +103,10 @@ class Block : public Recomputable {
 // Hugging Face's LlamaForCausalLM.
 class Llama : public Classifier {
  public:
-  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device,
-        const LlamaKernels* kernels, int64_t chunk_bytes)
+  Llama(const LlamaConfig& config, int64_t sequence_length, at::Device device, int64_t chunk_bytes)
       : Classifier(device),
         config_(config),
         sequence_length_(sequence_length),
-        kernels_(kernels),
         chunk_bytes_(chunk_bytes),
         rotary_(MakeRotaryTable(sequence_length, config.dim / config.heads, config.rope_theta,
                                 device)) {
@@ -133,7 +127,7 @@ class Llama : public Classifier {
     if (chunk_tokens == batch.targets.numel()) return Classifier::Loss(batch);
     const at::Tensor hidden = Hidden(batch.inputs).flatten(0, -2);
     return ChunkedCrossEntropy(hidden, head_, batch.targets.flatten(), chunk_tokens,
-                               ProductType(hidden), kernels_);
+                               ProductType(hidden));
   }
 
   Score Evaluate(const Batch& batch) override {
@@ -183,7 +177,7 @@ class Llama : public Classifier {
       x = block.Compute(x);
       block.End();
     }
-    return RmsNorm(x, Widened(norm_), config_.norm_epsilon, x.scalar_type(), kernels_);
+    return RmsNorm(x, Widened(norm_), config_.norm_epsilon, x.scalar_type());
   }
 
   int64_t ChunkTokensOf(const Batch& batch) const {
@@ -209,12 +203,11 @@ class Llama : public Classifier {
     weights.attention_norm = AddParameter(name + "input_layernorm.weight", at::ones({config_.dim}));
     weights.ffn_norm =
         AddParameter(name + "post_attention_layernorm.weight", at::ones({config_.dim}));
-    blocks_.emplace_back(config_, std::move(weights), rotary_, kernels_);
+    blocks_.emplace_back(config_, std::move(weights), rotary_);
   }
 
   const LlamaConfig config_;
   const int64_t sequence_length_;
-  const LlamaKernels* const kernels_;
   const int64_t chunk_bytes_;
   const RotaryTable rotary_;
   at::Tensor embedding_;  // [vocab_size, dim]
@@ -226,10 +219,8 @@ class Llama : public Classifier {
 }  // namespace
 
 std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
-                                      at::Device device, const LlamaKernels* kernels,
-                                      int64_t chunk_bytes) {
-  if (device.is_cpu()) kernels = &CpuLlamaKernels();
-  return std::make_unique<Llama>(config, sequence_length, device, kernels, chunk_bytes);
+                                      at::Device device, int64_t chunk_bytes) {
+  return std::make_unique<Llama>(config, sequence_length, device, chunk_bytes);
 }
 
 }  // namespace paceline

@@ -10,6 +10,8 @@
 #include <ATen/ops/silu.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include "worker/trainer/model/cpu_llama_kernels.h"
+
 namespace paceline {
 namespace {
 
@@ -17,28 +19,17 @@ using torch::autograd::AutogradContext;
 using torch::autograd::Function;
 using torch::autograd::variable_list;
 
-constexpr char kKernels[] = "kernels";
-
-// An IValue cannot hold a pointer, so it holds the address.
-void Keep(const LlamaKernels* kernels, AutogradContext* context) {
-  context->saved_data[kKernels] = reinterpret_cast<int64_t>(kernels);
-}
-const LlamaKernels* KernelsOf(AutogradContext* context) {
-  return reinterpret_cast<const LlamaKernels*>(context->saved_data[kKernels].toInt());
-}
-
-class FusedRmsNorm : public Function<FusedRmsNorm> {
+class RmsNormOfRows : public Function<RmsNormOfRows> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& input,
-                            const at::Tensor& weight, double epsilon, at::ScalarType type,
-                            const LlamaKernels* kernels) {
+                            const at::Tensor& weight_input, double epsilon, at::ScalarType type) {
     const at::Tensor x = input.contiguous();
+    const at::Tensor weight = weight_input.contiguous();
     const at::Tensor rows = x.view({-1, x.size(-1)});
     at::Tensor y = at::empty_like(x, x.options().dtype(type));
     const at::Tensor scale = at::empty({rows.size(0)}, x.options());
-    kernels->RmsNorm(rows, weight, epsilon, y.view(rows.sizes()), scale);
+    RmsNormOnCpu(rows, weight, epsilon, y.view(rows.sizes()), scale);
     context->save_for_backward({x, weight, scale});
-    Keep(kernels, context);
     return y;
   }
 
@@ -48,18 +39,17 @@ class FusedRmsNorm : public Function<FusedRmsNorm> {
     const at::Tensor rows = x.view({-1, x.size(-1)});
     const at::Tensor grad_x = at::empty_like(x);
     const at::Tensor grad_weight =
-        KernelsOf(context)->RmsNormBackward(grads[0].contiguous().view(rows.sizes()), rows,
-                                            saved[1], saved[2], grad_x.view(rows.sizes()));
-    return {grad_x, grad_weight, at::Tensor(), at::Tensor(), at::Tensor()};
+        RmsNormBackwardOnCpu(grads[0].contiguous().view(rows.sizes()), rows, saved[1], saved[2],
+                             grad_x.view(rows.sizes()));
+    return {grad_x, grad_weight, at::Tensor(), at::Tensor()};
   }
 };
 
 // Rotates by `direction` (1 or -1) times the angles.
-at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction,
-                const LlamaKernels* kernels) {
+at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& sin, int direction) {
   at::Tensor y = at::empty_like(x);
-  if (HasKernels(kernels, x)) {
-    kernels->Rotate(x, cos, sin, direction, y);
+  if (HasCpuKernel(x)) {
+    RotateOnCpu(x, cos, sin, direction, y);
     return y;
   }
   const int64_t half = x.size(3) / 2;
@@ -77,29 +67,26 @@ at::Tensor Turn(const at::Tensor& x, const at::Tensor& cos, const at::Tensor& si
 class Rotation : public Function<Rotation> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& x, const at::Tensor& cos,
-                            const at::Tensor& sin, const LlamaKernels* kernels) {
+                            const at::Tensor& sin) {
     context->save_for_backward({cos, sin});
-    Keep(kernels, context);
-    return Turn(x.contiguous(), cos, sin, 1, kernels);
+    return Turn(x.contiguous(), cos, sin, 1);
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
     const variable_list saved = context->get_saved_variables();
-    return {Turn(grads[0].contiguous(), saved[0], saved[1], -1, KernelsOf(context)), at::Tensor(),
-            at::Tensor(), at::Tensor()};
+    return {Turn(grads[0].contiguous(), saved[0], saved[1], -1), at::Tensor(), at::Tensor()};
   }
 };
 
-class FusedSwiGlu : public Function<FusedSwiGlu> {
+class SwiGluOfElements : public Function<SwiGluOfElements> {
  public:
   static at::Tensor forward(AutogradContext* context, const at::Tensor& gate_input,
-                            const at::Tensor& up_input, const LlamaKernels* kernels) {
+                            const at::Tensor& up_input) {
     const at::Tensor gate = gate_input.contiguous();
     const at::Tensor up = up_input.contiguous();
     at::Tensor y = at::empty_like(gate);
-    kernels->SwiGlu(gate, up, y);
+    SwiGluOnCpu(gate, up, y);
     context->save_for_backward({gate, up});
-    Keep(kernels, context);
     return y;
   }
 
@@ -107,24 +94,19 @@ class FusedSwiGlu : public Function<FusedSwiGlu> {
     const variable_list saved = context->get_saved_variables();
     const at::Tensor grad_gate = at::empty_like(saved[0]);
     const at::Tensor grad_up = at::empty_like(saved[1]);
-    KernelsOf(context)->SwiGluBackward(grads[0].contiguous(), saved[0], saved[1], grad_gate,
-                                       grad_up);
-    return {grad_gate, grad_up, at::Tensor()};
+    SwiGluBackwardOnCpu(grads[0].contiguous(), saved[0], saved[1], grad_gate, grad_up);
+    return {grad_gate, grad_up};
   }
 };
 
 }  // namespace
 
-bool HasKernels(const LlamaKernels* kernels, const at::Tensor& x) {
-  return kernels != nullptr && (x.scalar_type() == at::kFloat || x.scalar_type() == at::kBFloat16);
-}
-
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
-                   at::ScalarType type, const LlamaKernels* kernels) {
-  const bool fused = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
-                     (type == at::kFloat || type == at::kBFloat16);
-  if (fused && HasKernels(kernels, x)) {
-    return FusedRmsNorm::apply(x, weight, epsilon, type, kernels);
+                   at::ScalarType type) {
+  const bool is_float = x.scalar_type() == at::kFloat && weight.scalar_type() == at::kFloat &&
+                        (type == at::kFloat || type == at::kBFloat16);
+  if (is_float && HasCpuKernel(x) && weight.numel() == x.size(-1)) {
+    return RmsNormOfRows::apply(x, weight, epsilon, type);
   }
   return at::rms_norm(x.to(at::kFloat), weight.sizes(), weight, epsilon).to(type);
 }
@@ -137,13 +119,14 @@ RotaryTable MakeRotaryTable(int64_t length, int64_t head_dim, double theta, at::
   return {angles.cos().to(device), angles.sin().to(device)};
 }
 
-at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table, const LlamaKernels* kernels) {
-  return Rotation::apply(x, table.cos, table.sin, kernels);
+at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table) {
+  return Rotation::apply(x, table.cos, table.sin);
 }
 
-at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up, const LlamaKernels* kernels) {
-  if (HasKernels(kernels, gate) && up.scalar_type() == gate.scalar_type()) {
-    return FusedSwiGlu::apply(gate, up, kernels);
+at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up) {
+  const bool alike = up.scalar_type() == gate.scalar_type() && up.sizes() == gate.sizes();
+  if (HasCpuKernel(gate) && alike) {
+    return SwiGluOfElements::apply(gate, up);
   }
   return at::silu(gate).mul(up);
 }

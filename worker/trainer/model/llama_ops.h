@@ -1,6 +1,6 @@
-// The parts of a Llama transformer block between its matrix products, with gradients. `kernels`:
-// those of the tensors' device, which take float and bfloat16; null, and other types: torch's
-// operations. They must outlive the backward pass.
+// The parts of a Llama transformer block between its matrix products, with gradients. Tensors of
+// floats and bfloat16 on the CPU take one pass each (cpu_llama_kernels.h); others use torch's
+// operations.
 #ifndef WORKER_TRAINER_MODEL_LLAMA_OPS_H_
 #define WORKER_TRAINER_MODEL_LLAMA_OPS_H_
 
@@ -9,17 +9,12 @@
 
 #include <cstdint>
 
-#include "worker/trainer/model/llama_kernels.h"
-
 namespace paceline {
-
-// Whether there are any for tensors of this type.
-bool HasKernels(const LlamaKernels* kernels, const at::Tensor& x);
 
 // x / sqrt(mean(x^2) + epsilon) * weight over the last dimension, computed in float and rounded to
 // `type`: x [.., dim], weight [dim].
 at::Tensor RmsNorm(const at::Tensor& x, const at::Tensor& weight, double epsilon,
-                   at::ScalarType type, const LlamaKernels* kernels);
+                   at::ScalarType type);
 
 // A rotary embedding's angles, as cosines and sines: [length, head_dim / 2], float.
 struct RotaryTable {
@@ -32,10 +27,10 @@ RotaryTable MakeRotaryTable(int64_t length, int64_t head_dim, double theta, at::
 
 // Rotates the pairs (i, i + head_dim / 2) of each head by its position's angles, as Hugging Face's
 // weights require: x [batch, length, heads, head_dim].
-at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table, const LlamaKernels* kernels);
+at::Tensor Rotate(const at::Tensor& x, const RotaryTable& table);
 
 // silu(gate) * up; both have the same shape.
-at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up, const LlamaKernels* kernels);
+at::Tensor SwiGlu(const at::Tensor& gate, const at::Tensor& up);
 
 }  // namespace paceline
 

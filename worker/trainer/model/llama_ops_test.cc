@@ -8,6 +8,7 @@
 #include <ATen/ops/rand.h>
 #include <ATen/ops/randn.h>
 #include <ATen/ops/silu.h>
+#include <c10/util/Exception.h>
 #include <c10/util/ThreadLocalDebugInfo.h>
 #include <gtest/gtest.h>
 #include <torch/csrc/autograd/autograd.h>
@@ -18,7 +19,6 @@
 #include <memory>
 #include <vector>
 
-#include "worker/trainer/model/cpu_llama_kernels.h"
 #include "worker/trainer/model/testing/memory_count.h"
 
 namespace paceline {
@@ -26,8 +26,6 @@ namespace {
 
 using Inputs = std::vector<at::Tensor>;
 using Op = std::function<at::Tensor(const Inputs&)>;
-
-const LlamaKernels* const kCpu = &CpuLlamaKernels();
 
 // Returns result and gradients of `op` for a fixed gradient of its result.
 Inputs Run(const Op& op, const Inputs& inputs) {
@@ -61,7 +59,7 @@ TEST(LlamaOpsTest, RmsNormAndItsGradients) {
   const auto formula = [](const Inputs& in) {
     return in[0].mul(in[0].square().mean(-1, true).add(1e-5).rsqrt()).mul(in[1]);
   };
-  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5, at::kFloat, kCpu); };
+  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5, at::kFloat); };
   // Widths and numbers of rows that do and do not divide evenly.
   for (const int64_t dim : {31, 64, 100}) {
     for (const int64_t rows : {1, 64, 150}) {
@@ -73,10 +71,10 @@ TEST(LlamaOpsTest, RmsNormAndItsGradients) {
 
 TEST(LlamaOpsTest, RmsNormOfRowsThatAreNotContiguous) {
   const at::Tensor x = at::randn({8, 5}).t();
-  const at::Tensor weight = at::rand({8});
+  const at::Tensor weight = at::rand({8, 3}).select(1, 1);
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
-    EXPECT_TRUE(RmsNorm(x, weight, 1e-5, type, kCpu)
-                    .equal(RmsNorm(x.contiguous(), weight, 1e-5, type, kCpu)));
+    EXPECT_TRUE(RmsNorm(x, weight, 1e-5, type)
+                    .equal(RmsNorm(x.contiguous(), weight.contiguous(), 1e-5, type)));
   }
 }
 
@@ -94,7 +92,7 @@ TEST(LlamaOpsTest, RmsNormInBfloat16IsRoundedOnce) {
   };
   // Its gradient is rounded as that of the operation is.
   const auto cast = [&](const Inputs& in) { return formula(in).to(at::kBFloat16); };
-  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5, at::kBFloat16, kCpu); };
+  const auto op = [](const Inputs& in) { return RmsNorm(in[0], in[1], 1e-5, at::kBFloat16); };
   for (const int64_t dim : {31, 64, 100}) {
     at::manual_seed(dim);
     const Inputs inputs = {at::randn({2, 75, dim}), at::rand({dim})};
@@ -120,7 +118,7 @@ TEST(LlamaOpsTest, RotateTurnsPairsOfHalves) {
       const std::vector<at::Tensor> half = in[0].chunk(2, -1);
       return in[0].mul(cos).add(at::cat({half[1].neg(), half[0]}, -1).mul(sin));
     };
-    const auto op = [&](const Inputs& in) { return Rotate(in[0], table, kCpu); };
+    const auto op = [&](const Inputs& in) { return Rotate(in[0], table); };
     ExpectEqual(op, formula, {at::randn({3, 7, 2, dim})});
   }
 }
@@ -134,11 +132,24 @@ TEST(LlamaOpsTest, AnglesFallWithTheIndexAndGrowWithThePosition) {
 TEST(LlamaOpsTest, SwiGluAndItsGradients) {
   at::manual_seed(1);
   const auto formula = [](const Inputs& in) { return at::silu(in[0]).mul(in[1]); };
-  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1], kCpu); };
+  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
   ExpectEqual(op, formula, {at::randn({3, 333}).mul(4), at::randn({3, 333})});
   // One at a time, so that small results are checked exactly, too.
   for (const float gate : {-80.F, -20.F, -1e-4F, 0.F, 1e-30F, 3.F, 100.F, 1e9F}) {
     ExpectEqual(op, formula, {at::full({40}, gate), at::full({40}, 0.7F)});
+  }
+}
+
+TEST(LlamaOpsTest, GatesFarBelowZeroAreClosed) {
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    for (const double gate : {-88.0, -88.5, -100.0, -1e10, -1e37}) {
+      SCOPED_TRACE(testing::Message() << gate << " " << type);
+      const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
+      const Inputs inputs = {at::full({40}, gate).to(type), at::full({40}, 1.0).to(type)};
+      for (const at::Tensor& output : Run(op, inputs)) {
+        EXPECT_LT(output.abs().max().item<float>(), 1e-35);
+      }
+    }
   }
 }
 
@@ -149,15 +160,14 @@ TEST(LlamaOpsTest, WhatIsNotFiniteIsNotHidden) {
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     SCOPED_TRACE(type);
     const auto swiglu = [&](const at::Tensor& gate, const at::Tensor& up) {
-      return SwiGlu(gate.to(type), up.to(type), kCpu);
+      return SwiGlu(gate.to(type), up.to(type));
     };
     EXPECT_TRUE(at::isnan(swiglu(nan, one)).all().item<bool>());
     EXPECT_TRUE(at::isnan(swiglu(one, nan)).all().item<bool>());
     EXPECT_FALSE(std::isfinite(swiglu(at::full({40}, infinity), one).sum().item<float>()));
-    EXPECT_TRUE(at::isnan(RmsNorm(nan.view({1, 40}), one, 1e-5, type, kCpu)).all().item<bool>());
+    EXPECT_TRUE(at::isnan(RmsNorm(nan.view({1, 40}), one, 1e-5, type)).all().item<bool>());
     const RotaryTable table = MakeRotaryTable(1, 40, 1e4, at::kCPU);
-    EXPECT_TRUE(
-        at::isnan(Rotate(nan.view({1, 1, 1, 40}).to(type), table, kCpu)).all().item<bool>());
+    EXPECT_TRUE(at::isnan(Rotate(nan.view({1, 1, 1, 40}).to(type), table)).all().item<bool>());
   }
 }
 
@@ -165,7 +175,7 @@ TEST(LlamaOpsTest, SwiGluInBfloat16IsRoundedOnce) {
   at::manual_seed(4);
   const auto formula = [](const Inputs& in) { return at::silu(in[0]).mul(in[1]); };
   const auto cast = [&](const Inputs& in) { return formula(in).to(at::kBFloat16); };
-  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1], kCpu); };
+  const auto op = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
   const Inputs inputs = {at::randn({3, 333}).mul(4).to(at::kBFloat16),
                          at::randn({3, 333}).to(at::kBFloat16)};
   const Inputs wide = {inputs[0].to(at::kDouble), inputs[1].to(at::kDouble)};
@@ -184,7 +194,7 @@ TEST(LlamaOpsTest, SwiGluAllocatesItsResultAlone) {
   const at::Tensor up = leaf();
   const auto count = std::make_shared<MemoryCount>();
   const c10::DebugInfoGuard guard(c10::DebugInfoKind::PROFILER_STATE, count);
-  const at::Tensor y = SwiGlu(gate, up, kCpu);
+  const at::Tensor y = SwiGlu(gate, up);
   EXPECT_TRUE(y.requires_grad());
   EXPECT_LT(count->peak, 3 * kWidth);  // Bytes, of which the result has two for each element.
 }
@@ -195,33 +205,45 @@ TEST(LlamaOpsTest, RotationInBfloat16IsRoundedOnce) {
     const RotaryTable table = MakeRotaryTable(7, dim, 1e4, at::kCPU);
     const RotaryTable wide = {table.cos.to(at::kDouble), table.sin.to(at::kDouble)};
     const at::Tensor x = at::randn({3, 7, 2, dim}).to(at::kBFloat16);
-    const auto op = [&](const Inputs& in) { return Rotate(in[0], table, kCpu); };
-    const auto cast = [&](const Inputs& in) {
-      return Rotate(in[0], wide, nullptr).to(at::kBFloat16);
-    };
+    const auto op = [&](const Inputs& in) { return Rotate(in[0], table); };
+    const auto cast = [&](const Inputs& in) { return Rotate(in[0], wide).to(at::kBFloat16); };
     const Inputs actual = Run(op, {x});
-    ExpectRoundedOnce(actual[0], Rotate(x.to(at::kDouble), wide, nullptr));
+    ExpectRoundedOnce(actual[0], Rotate(x.to(at::kDouble), wide));
     ExpectRoundedOnce(actual[1], Run(cast, {x.to(at::kDouble)})[1]);
   }
 }
 
-// As on a GPU without kernels.
+// GPUs use them too.
 TEST(LlamaOpsTest, TorchsOperationsGiveTheSame) {
   at::manual_seed(2);
   const RotaryTable table = MakeRotaryTable(4, 8, 1e4, at::kCPU);
+  const RotaryTable wide = {table.cos.to(at::kDouble), table.sin.to(at::kDouble)};
   const at::Tensor x = at::randn({2, 4, 3, 8});
   const at::Tensor weight = at::rand({8});
-  const auto rotate = [&](const Inputs& in) { return Rotate(in[0], table, kCpu); };
-  ExpectEqual(rotate, [&](const Inputs& in) { return Rotate(in[0], table, nullptr); }, {x});
+  ExpectEqual([&](const Inputs& in) { return Rotate(in[0], table); },
+              [&](const Inputs& in) { return Rotate(in[0], wide); }, {x});
+  const auto swiglu = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
+  ExpectEqual(swiglu, swiglu, {x, x.neg()});
+  const at::Tensor rounded = x.to(at::kBFloat16);  // For which there is no loop.
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const double tolerance = type == at::kFloat ? 5e-6 : 1e-2;
+    EXPECT_TRUE(at::allclose(RmsNorm(rounded.to(at::kFloat), weight, 1e-5, type),
+                             RmsNorm(rounded, weight, 1e-5, type), tolerance, tolerance));
+  }
+}
+
+// Else the loops would read beyond the end, or other types' bits.
+TEST(LlamaOpsTest, ShapesAndTypesThatDoNotFitAreErrors) {
+  const RotaryTable table = MakeRotaryTable(4, 8, 1e4, at::kCPU);
+  const RotaryTable wide = {table.cos.to(at::kDouble), table.sin.to(at::kDouble)};
   for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
     SCOPED_TRACE(type);
-    const double tolerance = type == at::kFloat ? 5e-6 : 1e-2;
-    const at::Tensor y = x.to(type);
-    EXPECT_TRUE(
-        at::allclose(Rotate(y, table, kCpu), Rotate(y, table, nullptr), tolerance, tolerance));
-    EXPECT_TRUE(at::allclose(SwiGlu(y, y, kCpu), SwiGlu(y, y, nullptr), tolerance, tolerance));
-    EXPECT_TRUE(at::allclose(RmsNorm(x, weight, 1e-5, type, kCpu),
-                             RmsNorm(x, weight, 1e-5, type, nullptr), tolerance, tolerance));
+    const auto randn = [type](at::IntArrayRef sizes) { return at::randn(sizes).to(type); };
+    EXPECT_THROW(Rotate(randn({1, 5, 2, 8}), table), c10::Error);
+    EXPECT_THROW(Rotate(randn({1, 4, 2, 6}), table), c10::Error);
+    EXPECT_THROW(Rotate(randn({1, 4, 2, 8}), wide), c10::Error);
+    EXPECT_THROW(SwiGlu(randn({3, 40}), randn({3, 39})), c10::Error);
+    EXPECT_THROW(RmsNorm(at::randn({3, 40}), at::rand({39}), 1e-5, type), c10::Error);
   }
 }
 
@@ -234,13 +256,20 @@ TEST(LlamaOpsTest, TheNumberOfThreadsChangesNoBit) {
     const Inputs inputs = {at::randn({1, 1003, 96}), at::rand({96})};
     const RotaryTable table = MakeRotaryTable(1003, 8, 1e4, at::kCPU);
     const auto op = [&](const Inputs& in) {
-      const at::Tensor y = RmsNorm(in[0], in[1], 1e-5, type, kCpu);
-      return Rotate(y.view({1, 1003, 12, 8}), table, kCpu);
+      const at::Tensor y = RmsNorm(in[0], in[1], 1e-5, type);
+      return Rotate(y.view({1, 1003, 12, 8}), table);
     };
-    at::set_num_threads(1);
-    const Inputs one = Run(op, inputs);
-    at::set_num_threads(3);
-    const Inputs three = Run(op, inputs);
+    // Its threads begin in the middle of a vector.
+    const auto swiglu = [](const Inputs& in) { return SwiGlu(in[0], in[1]); };
+    const Inputs gates = {at::randn({100'003}).to(type), at::randn({100'003}).to(type)};
+    const auto all = [&](int count) {
+      at::set_num_threads(count);
+      Inputs outputs = Run(op, inputs);
+      for (const at::Tensor& output : Run(swiglu, gates)) outputs.push_back(output);
+      return outputs;
+    };
+    const Inputs one = all(1);
+    const Inputs three = all(3);
     at::set_num_threads(threads);
     for (size_t i = 0; i < one.size(); ++i) EXPECT_TRUE(three[i].equal(one[i])) << "output " << i;
   }

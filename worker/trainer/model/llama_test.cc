@@ -41,7 +41,7 @@ LlamaConfig SmallConfig() {
 std::unique_ptr<Classifier> Make(const LlamaConfig& config,
                                  int64_t chunk_bytes = kLogitsChunkBytes) {
   at::manual_seed(1);
-  return MakeLlama(config, kLength, at::kCPU, /*kernels=*/nullptr, chunk_bytes);
+  return MakeLlama(config, kLength, at::kCPU, chunk_bytes);
 }
 
 Batch MakeBatch(uint64_t seed, int64_t samples = 3, int64_t length = kLength) {

@@ -19,7 +19,7 @@ constexpr char kTokens[] = "tokens (docs/token-files.md)";
 
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
                                                  const SampleFormat& format, uint64_t seed,
-                                                 at::Device device, const LlamaKernels* kernels) {
+                                                 at::Device device) {
   at::manual_seed(seed);
   switch (config.kind) {
     case ModelConfig::Kind::kResNet18:
@@ -30,7 +30,7 @@ absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
       return MakeMlp(*format.image, config.hidden, device);
     case ModelConfig::Kind::kLlama:
       if (!format.sequence_length.has_value()) return Unfit("llama", kTokens, kImages);
-      return MakeLlama(config.llama, *format.sequence_length, device, kernels);
+      return MakeLlama(config.llama, *format.sequence_length, device);
     case ModelConfig::Kind::kCompiled:
       return LoadCompiled(config.compiled_file, format, device);
     case ModelConfig::Kind::kTorchScript:

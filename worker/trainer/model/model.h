@@ -16,7 +16,6 @@
 #include "worker/trainer/config.h"
 #include "worker/trainer/data/dataset.h"
 #include "worker/trainer/model/gathered_weights.h"
-#include "worker/trainer/model/llama_kernels.h"
 #include "worker/trainer/model/model_tensors.h"
 
 namespace paceline {
@@ -67,13 +66,10 @@ class Model : public ModelTensors {
 };
 
 // Makes a model on `device` for data of this format. Its weights depend on `seed` only, not on rank
-// or device. `kernels`: those of a GPU, which must outlive the model; null: it computes by torch's
-// operations. A CPU has its own. InvalidArgument when model and data do not match or a file cannot
-// be loaded.
+// or device. InvalidArgument when model and data do not match or a file cannot be loaded.
 absl::StatusOr<std::unique_ptr<Model>> MakeModel(const ModelConfig& config,
                                                  const SampleFormat& format, uint64_t seed,
-                                                 at::Device device,
-                                                 const LlamaKernels* kernels = nullptr);
+                                                 at::Device device);
 
 }  // namespace paceline
 

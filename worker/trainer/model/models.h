@@ -15,7 +15,6 @@
 #include "common/core/model_size.h"
 #include "common/image_shard/image_shard.h"
 #include "worker/trainer/model/classifier.h"
-#include "worker/trainer/model/llama_kernels.h"
 
 namespace paceline {
 
@@ -26,11 +25,9 @@ std::unique_ptr<Classifier> MakeMlp(const ImageFormat& format, const std::vector
 std::unique_ptr<Classifier> MakeResNet18(const ImageFormat& format, bool sync_batchnorm,
                                          at::Device device);
 
-// All sizes of `config` must be set. `kernels`: as for MakeModel. `chunk_bytes`: of the float
-// logits that the loss has at once.
+// All sizes of `config` must be set. `chunk_bytes`: of the float logits that the loss has at once.
 std::unique_ptr<Classifier> MakeLlama(const LlamaConfig& config, int64_t sequence_length,
-                                      at::Device device, const LlamaKernels* kernels = nullptr,
-                                      int64_t chunk_bytes = kLogitsChunkBytes);
+                                      at::Device device, int64_t chunk_bytes = kLogitsChunkBytes);
 
 // Loads the module in `file` and tries it on a batch of `format`. InvalidArgument, naming the file,
 // when it cannot be loaded or does not return a loss.
