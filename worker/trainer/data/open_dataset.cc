@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
 #include <random>
 #include <utility>
@@ -113,12 +114,14 @@ ObjectStore::Options OptionsOf(const ObjectStoreConfig& config) {
   return options;
 }
 
-// Says when an epoch will fetch blocks again and again.
-void WarnOfSmallCache(absl::string_view key, const RangeSource& file, const ObjectStore& store,
-                      bool shuffle) {
-  if (!shuffle || file.size() <= static_cast<uint64_t>(store.cache_bytes())) return;
-  PACELINE_LOG(WARNING) << "object_exceeds_cache key=" << key << " object=" << file.name()
-                        << " bytes=" << file.size() << " cache_bytes=" << store.cache_bytes()
+// Says when an epoch will fetch blocks again and again. `bytes`: of this object and of those that
+// were opened before it.
+void WarnOfSmallCache(absl::string_view key, const RangeSource& file, uint64_t bytes,
+                      const ObjectStore& store) {
+  const auto room = static_cast<uint64_t>(store.cache_bytes());
+  if (bytes <= room || bytes - file.size() > room) return;  // The latter: it was said before.
+  PACELINE_LOG(WARNING) << "objects_exceed_cache key=" << key << " object=" << file.name()
+                        << " bytes_so_far=" << bytes << " cache_bytes=" << room
                         << " reason=\"samples come in shuffled order, so most of them are fetched "
                            "with a whole block of "
                         << BytesText(static_cast<int64_t>(store.options().block_bytes))
@@ -138,7 +141,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> DatasetOpener::OpenObject(absl::string_
   }
   absl::StatusOr<std::shared_ptr<const RangeSource>> file = store_->OpenObject(url);
   if (!file.ok()) return Failed(key, file.status());
-  WarnOfSmallCache(key, **file, *store_, config_.shuffle);
+  object_bytes_ += (*file)->size();
+  if (config_.shuffle) WarnOfSmallCache(key, **file, object_bytes_, *store_);
   std::string magic(std::min<uint64_t>(kTokenFileMagic.size(), (*file)->size()), '\0');
   const absl::Status read = (*file)->Read(0, magic.size(), &magic[0]);
   if (!read.ok()) return Failed(key, read);
@@ -157,7 +161,9 @@ absl::StatusOr<std::unique_ptr<Dataset>> DatasetOpener::Open(absl::string_view k
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
                                                      const DataConfig& config) {
-  return DatasetOpener(config).Open(key, path);
+  DataConfig in_order = config;
+  in_order.shuffle = false;
+  return DatasetOpener(in_order).Open(key, path);
 }
 
 }  // namespace paceline

@@ -2,6 +2,7 @@
 #ifndef WORKER_TRAINER_DATA_OPEN_DATASET_H_
 #define WORKER_TRAINER_DATA_OPEN_DATASET_H_
 
+#include <cstdint>
 #include <memory>
 #include <string>
 
@@ -32,9 +33,10 @@ class DatasetOpener {
 
   const DataConfig& config_;
   std::shared_ptr<ObjectStore> store_;  // Null until an object is opened, which shares it.
+  uint64_t object_bytes_ = 0;           // Of all objects that are open.
 };
 
-// DatasetOpener::Open of a single file.
+// DatasetOpener::Open of a single file, whose samples will be read in order.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
                                                      const DataConfig& config);
 

@@ -218,6 +218,26 @@ TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
   EXPECT_TRUE(at::equal(batches[0].targets, batches[1].targets));
 }
 
+// Each alone has room.
+TEST(ObjectDataTest, ObjectsThatTogetherExceedTheCacheAreTold) {
+  StoreServer server;
+  DataConfig config = StoreConfig(server, "cache-small");
+  for (const char* const name : {"a", "b", "c"}) {
+    const std::string bytes = BytesOf(MakeTokens(name, 0, 13));
+    config.object_stores.cache_bytes = static_cast<int64_t>(bytes.size()) * 3 / 2;
+    server.Put(std::string("/") + name, bytes);
+    config.sources.push_back({server.url() + "/" + name, 0, ""});
+  }
+  for (const bool shuffle : {true, false}) {
+    config.shuffle = shuffle;
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(OpenTrainingData(config).ok());
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(absl::StrContains(said, "objects_exceed_cache key=data.train[1].path"), shuffle);
+    EXPECT_FALSE(absl::StrContains(said, "key=data.train[2].path")) << "is told once";
+  }
+}
+
 TEST(ObjectDataTest, AnotherObjectThanTheJobsIsRefused) {
   StoreServer server;
   server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
