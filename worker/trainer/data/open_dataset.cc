@@ -4,6 +4,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -159,11 +160,14 @@ absl::StatusOr<std::unique_ptr<Dataset>> DatasetOpener::Open(absl::string_view k
   return OpenByMagic(key, path, path, FirstBytes(path), config_);
 }
 
+std::optional<ObjectFigures> DatasetOpener::objects() const {
+  if (store_ == nullptr) return std::nullopt;
+  return store_->counters().figures();
+}
+
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
                                                      const DataConfig& config) {
-  DataConfig in_order = config;
-  in_order.shuffle = false;
-  return DatasetOpener(in_order).Open(key, path);
+  return DatasetOpener(config).Open(key, path);
 }
 
 }  // namespace paceline

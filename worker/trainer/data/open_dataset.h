@@ -4,12 +4,14 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 
@@ -27,6 +29,10 @@ class DatasetOpener {
   // configuration gives a token type.
   absl::StatusOr<std::unique_ptr<Dataset>> Open(absl::string_view key, const std::string& path);
 
+  const DataConfig& config() const { return config_; }
+  // Of what it has opened. Unset: none of it is in a store.
+  std::optional<ObjectFigures> objects() const;
+
  private:
   absl::StatusOr<std::unique_ptr<Dataset>> OpenObject(absl::string_view key,
                                                       const std::string& url);
@@ -36,7 +42,7 @@ class DatasetOpener {
   uint64_t object_bytes_ = 0;           // Of all objects that are open.
 };
 
-// DatasetOpener::Open of a single file, whose samples will be read in order.
+// DatasetOpener::Open of a single file.
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,
                                                      const DataConfig& config);
 

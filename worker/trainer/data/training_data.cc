@@ -8,7 +8,6 @@
 #include "absl/strings/string_view.h"
 #include "common/core/status_macros.h"
 #include "common/token_file/token_file.h"
-#include "worker/trainer/data/open_dataset.h"
 
 namespace paceline {
 namespace {
@@ -91,8 +90,8 @@ absl::Status JoinedDataset::ReadRows(absl::Span<const int64_t> indices, int64_t 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& config) {
-  DatasetOpener opener(config);
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(DatasetOpener& opener) {
+  const DataConfig& config = opener.config();
   if (config.sources.empty()) {
     PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
                               opener.Open("data.train", config.train));

@@ -82,12 +82,19 @@ absl::Status ObjectFile::ReadFromBlock(int64_t block, size_t begin, absl::Span<c
   }
   BlockCache* const cache = store_->cache();
   if (bytes == nullptr && cache != nullptr) {
-    if (cache->Read(NameOf(block), SizeOf(block), begin, out)) return absl::OkStatus();
+    if (cache->Read(NameOf(block), SizeOf(block), begin, out)) {
+      store_->counters().AddCached();
+      return absl::OkStatus();
+    }
     const absl::MutexLock lock(&mutex_);
     cached_[static_cast<size_t>(block)] = false;
   }
   if (bytes == nullptr) {
+    const absl::Time asked = absl::Now();
     PACELINE_ASSIGN_OR_RETURN(bytes, Obtain(block));
+    store_->counters().AddWaited(absl::Now() - asked);
+  } else {
+    store_->counters().AddCached();
   }
   std::memcpy(out.data(), bytes->data() + begin, out.size());
   return absl::OkStatus();
@@ -209,7 +216,10 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
     *answer = store_->http().Get(request.http, out, stopping_);
     const Judgement judgement =
         JudgeAnswer(request.store, *answer, first, out.size(), version, absl::Now());
-    if (judgement.verdict == Verdict::kGood) return absl::OkStatus();
+    if (judgement.verdict == Verdict::kGood) {
+      store_->counters().AddFetched(answer->received);
+      return absl::OkStatus();
+    }
     if (stopping_) return absl::CancelledError(absl::StrCat(name_, ": closed while it is read"));
     if (judgement.verdict == Verdict::kFail) return judgement.status;
     if (judgement.verdict == Verdict::kRetryWithCredentials) {
@@ -228,6 +238,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
     if (tries == 1) {
       PACELINE_LOG(WARNING) << "object_read_again reason=\"" << judgement.status.message() << "\"";
     }
+    store_->counters().AddRetry();
     if (!Wait(delay)) return absl::CancelledError(absl::StrCat(name_, ": closed while it is read"));
   }
 }

@@ -303,5 +303,29 @@ TEST_F(ObjectStoreTest, ClosingEndsWhatIsUnderWay) {
   source.reset();  // Within the patience of two minutes, which the test would not wait for.
 }
 
+TEST_F(ObjectStoreTest, CountsWhatIsFetchedAndWaitedFor) {
+  const std::shared_ptr<ObjectStore> store = Store();
+  server_.SetFault([](const Request&, int n) -> std::optional<std::string> {
+    if (n == 1) return StoreServer::Error("503 Slow Down");
+    return std::nullopt;
+  });
+  const absl::StatusOr<Source> source = store->OpenObject("s3://corpora/c4");
+  ASSERT_TRUE(source.ok()) << source.status();
+  ExpectRead(*source, 0, contents_.size());
+  constexpr int64_t kFirstBytes = 64;  // To open it.
+  const auto all = static_cast<int64_t>(contents_.size());
+  ObjectFigures figures = store->counters().figures();
+  EXPECT_EQ(figures.fetched_bytes, kFirstBytes + all);
+  EXPECT_EQ(figures.retries, 1);
+  EXPECT_EQ(figures.cached_reads, 0);
+  EXPECT_EQ(figures.waited_reads, 11);
+  EXPECT_GT(figures.wait_s, 0);
+  ExpectRead(*source, kBlockBytes - 1, 2);
+  figures = store->counters().figures();
+  EXPECT_EQ(figures.fetched_bytes, kFirstBytes + all);
+  EXPECT_EQ(figures.cached_reads, 2);
+  EXPECT_EQ(figures.waited_reads, 11);
+}
+
 }  // namespace
 }  // namespace paceline
