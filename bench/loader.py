@@ -64,7 +64,7 @@ def write_images(path, random):
 
 
 class ObjectServer:
-    """moto's S3 with one file as s3://bench/tokens, in a process of its own as long as `with` lasts.
+    """moto's S3 with one file as s3://bench/tokens, in a process of its own while `with` lasts.
 
     variables: those by which programs find it.
     """

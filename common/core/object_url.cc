@@ -50,9 +50,9 @@ absl::Status CheckHost(Scheme scheme, absl::string_view host) {
         "(docs/object-stores.md)");
   }
   // A bucket may be a part of the path of a request.
-  const bool sound = !host.empty() && host != "." && host != ".." &&
-                     std::all_of(host.begin(), host.end(),
-                                 IsWeb(scheme) ? IsInHost : IsInBucketName);
+  const bool sound =
+      !host.empty() && host != "." && host != ".." &&
+      std::all_of(host.begin(), host.end(), IsWeb(scheme) ? IsInHost : IsInBucketName);
   if (!sound) {
     return Wrong(IsWeb(scheme) ? "has no host in lower case after the //"
                                : "has no name of a bucket after the //");

@@ -91,9 +91,8 @@ TEST(ObjectUrlTest, ChecksPrefixes) {
   for (const char* good : {"s3://", "s3://b", "s3://b/a/", "https://host", "http://localhost:1"}) {
     EXPECT_TRUE(CheckUrlPrefix(good).ok()) << good;
   }
-  for (const char* bad :
-       {"", "/data", "s3:", "ftp://x", "http://example.org", "s3://b/../c", "s3://..", "https://h/..;/c",
-        "https://Host"}) {
+  for (const char* bad : {"", "/data", "s3:", "ftp://x", "http://example.org", "s3://b/../c",
+                          "s3://..", "https://h/..;/c", "https://Host"}) {
     EXPECT_FALSE(CheckUrlPrefix(bad).ok()) << bad;
   }
 }

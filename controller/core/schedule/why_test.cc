@@ -75,8 +75,9 @@ TEST_F(WhyTest, LabelThatIsMissingIsNamed) {
 TEST_F(WhyTest, NodesThatReadNoObjectsOfStoresAreTold) {
   AddNode("a", 2);
   cluster_.Submit("job", 1).request.placement.labels = {{kObjectsLabel, kTakesObjects}};
-  EXPECT_THAT(Why("job"),
-              Contains(HasSubstr("read no objects of stores (--object-store of their workers) (a)")));
+  EXPECT_THAT(
+      Why("job"),
+      Contains(HasSubstr("read no objects of stores (--object-store of their workers) (a)")));
 }
 
 TEST_F(WhyTest, NodesWithRoomForTheirRanksAreCounted) {
