@@ -268,6 +268,11 @@ TEST(ObjectDataTest, AnotherObjectThanTheJobsIsRefused) {
   config.train = server.url() + "/a";
   config.train_hash = std::string(48, '0');
   ExpectError(config, "data.train_hash");
+  // Without a header; `paceline submit` sees no objects.
+  server.Put("/a", std::string(26, '\0'));
+  config.token_type = DataConfig::TokenType::kUint16;
+  ExpectError(config, "or submit the job again, without data.train_hash");
+  config.token_type = DataConfig::TokenType::kInHeader;
   config.object_stores.allowed = {};
   ExpectError(config, "--object-store");
   server.Put("/a", "no tokens at all");
