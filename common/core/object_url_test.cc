@@ -34,6 +34,8 @@ TEST(ObjectUrlTest, RefusesWhatItCannotOrShouldNotRead) {
       {"file:///etc/passwd", "begins with s3://"},
       {"s3://", "no name of a bucket"},
       {"s3:///key", "no name of a bucket"},
+      {"s3://../key", "no name of a bucket"},
+      {"gs://./key", "no name of a bucket"},
       {"s3://bucket", "names no object"},
       {"s3://bucket/", "names no object"},
       {"s3://bucket/a/../b", "\"..\""},

@@ -266,6 +266,64 @@ TEST_F(ObjectStoreTest, RenewedCredentialsAreTakenUp) {
   ExpectRead(source, 0, contents_.size());
 }
 
+TEST_F(ObjectStoreTest, CredentialsThatAreRenewedTooLateAreWaitedFor) {
+  SetKey("OLD");
+  const Source source = OpenObject();
+  int refused = 0;
+  server_.SetFault([&](const Request& request, int) -> std::optional<std::string> {
+    if (!absl::StrContains(HeaderOf(request, "authorization"), "OLD")) return std::nullopt;
+    if (++refused == 3) SetKey("NEW");
+    return StoreServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
+  });
+  ExpectRead(source, 0, contents_.size());
+  EXPECT_EQ(refused, 3);
+}
+
+// As of a file that another program is just writing.
+TEST_F(ObjectStoreTest, CredentialsThatAreHalfWrittenAreReadAgain) {
+  SetKey("AKIA");
+  const Variables whole = options_.variables;
+  bool is_half = false;
+  options_.variables = [&](const char* name) {
+    const bool left_out = is_half && std::string(name) == "AWS_SECRET_ACCESS_KEY";
+    if (!left_out) return whole(name);
+    is_half = false;
+    return std::string();
+  };
+  const Source source = OpenObject();
+  is_half = true;
+  ExpectRead(source, 0, contents_.size());
+  EXPECT_FALSE(is_half);
+  is_half = true;
+  ExpectRead(OpenObject(), 0, contents_.size());
+}
+
+TEST_F(ObjectStoreTest, CredentialsThatStayOldEndTheRead) {
+  SetKey("AKIA");
+  options_.patience = absl::Milliseconds(100);
+  const Source source = OpenObject();
+  server_.SetFault([](const Request&, int) {
+    return StoreServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
+  });
+  ExpectError(Read(source), absl::StatusCode::kPermissionDenied, "AccessDenied");
+}
+
+TEST_F(ObjectStoreTest, OfALongErrorOnlyTheBeginningIsRead) {
+  const std::string body(size_t{64} << 20, 'x');
+  server_.SetFault([&](const Request&, int) { return StoreServer::Error("404 Not Found", body); });
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kNotFound,
+              "no such object");
+  EXPECT_LT(server_.bytes_sent(), body.size() / 2);
+  server_.SetFault(nullptr);
+}
+
+TEST_F(ObjectStoreTest, NoProxyLeadsToThisMachine) {
+  options_.patience = absl::Milliseconds(100);
+  ASSERT_EQ(::setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
+  ExpectRead(OpenObject(server_.url() + "/corpora/c4"), 0, contents_.size());
+  ::unsetenv("http_proxy");
+}
+
 TEST_F(ObjectStoreTest, ARefusalEndsAtOnce) {
   SetKey("AKIA");
   server_.SetFault([](const Request&, int) {

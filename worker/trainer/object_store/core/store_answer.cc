@@ -25,24 +25,23 @@ Judgement Retry(const StoreRequest& request, absl::string_view what) {
   return {Verdict::kRetry, absl::UnavailableError(absl::StrCat(request.url, ": ", what))};
 }
 
-// What a store writes, if it is one word or range of bytes; otherwise empty. What else it writes
-// may name keys, and is not shown.
-absl::string_view Shown(absl::string_view text) {
+// What a store writes, if it has nothing but letters, digits and `others`; otherwise empty. What
+// else it writes may name keys, and is not shown.
+std::string Shown(absl::string_view text, absl::string_view others) {
   const bool sound =
-      text.size() <= 64 && std::all_of(text.begin(), text.end(), [](char c) {
-        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains("- /*", c);
+      text.size() <= 64 && std::all_of(text.begin(), text.end(), [others](char c) {
+        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains(others, c);
       });
-  return sound ? text : "";
+  return sound ? std::string(text) : "";
 }
 
-// The text of an element of an XML document, if it may be shown; otherwise empty.
+// The text of an element of an XML document, if it is one word; otherwise empty.
 std::string WordIn(absl::string_view document, absl::string_view element) {
   const std::string begin = absl::StrCat("<", element, ">");
   const size_t found = document.find(begin);
   if (found == document.npos) return "";
   const absl::string_view rest = document.substr(found + begin.size());
-  const absl::string_view word = rest.substr(0, rest.find('<'));
-  return absl::StrContains(word, ' ') ? "" : std::string(Shown(word));
+  return Shown(rest.substr(0, rest.find('<')), "-");
 }
 
 // "HTTP 403 (AccessDenied)".
@@ -92,7 +91,7 @@ Judgement JudgeRefusal(const StoreRequest& request, const StoreAnswer& answer,
 // The region in which the bucket is, if the answer says so and it is another one.
 std::string OtherRegion(const StoreRequest& request, const StoreAnswer& answer) {
   const std::string said = answer.bucket_region.empty() ? WordIn(answer.error_body, "Region")
-                                                        : std::string(Shown(answer.bucket_region));
+                                                        : Shown(answer.bucket_region, "-");
   return said == request.region ? "" : said;
 }
 
@@ -187,9 +186,9 @@ Judgement JudgeBytes(const StoreRequest& request, const StoreAnswer& answer, uin
   const uint64_t expected = *size <= first ? 0 : std::min(bytes, *size - first);
   const std::string range = absl::StrCat("bytes ", first, "-", first + expected - 1, "/", *size);
   if (answer.content_range != range || answer.received != expected) {
-    return Retry(request,
-                 absl::StrCat("the answer has ", answer.received, " bytes and says \"",
-                              Shown(answer.content_range), "\"; \"", range, "\" were asked for"));
+    return Retry(request, absl::StrCat("the answer has ", answer.received, " bytes and says \"",
+                                       Shown(answer.content_range, "- /*"), "\"; \"", range,
+                                       "\" were asked for"));
   }
   return {};
 }

@@ -21,6 +21,8 @@
 namespace paceline {
 namespace {
 
+constexpr size_t kMostSent = 64 * 1024;  // At a time.
+
 [[noreturn]] void Die(const char* what) {
   std::perror(what);
   std::abort();
@@ -100,6 +102,11 @@ std::vector<StoreServer::Request> StoreServer::requests() const {
   return requests_;
 }
 
+size_t StoreServer::bytes_sent() const {
+  const absl::MutexLock lock(&mutex_);
+  return bytes_sent_;
+}
+
 std::string StoreServer::Error(const std::string& status, const std::string& body) {
   return absl::StrCat("HTTP/1.1 ", status, "\r\nConnection: close\r\nContent-Length: ", body.size(),
                       "\r\n\r\n", body);
@@ -160,8 +167,13 @@ void StoreServer::Serve(int connection) {
   const std::string answer = wrong.has_value() ? *wrong : AnswerTo(request);
   absl::string_view rest = answer;
   while (!rest.empty()) {
-    const ssize_t sent = ::send(connection, rest.data(), rest.size(), MSG_NOSIGNAL);
+    const size_t part = std::min(rest.size(), kMostSent);
+    const ssize_t sent = ::send(connection, rest.data(), part, MSG_NOSIGNAL);
     if (sent <= 0) return;
+    {
+      const absl::MutexLock lock(&mutex_);
+      bytes_sent_ += static_cast<size_t>(sent);
+    }
     rest.remove_prefix(static_cast<size_t>(sent));
   }
 }

@@ -2,6 +2,7 @@
 #ifndef WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
 #define WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
 
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <optional>
@@ -40,6 +41,7 @@ class StoreServer {
   static std::string Error(const std::string& status, const std::string& body = "");
 
   std::vector<Request> requests() const;
+  size_t bytes_sent() const;  // Of all answers.
 
  private:
   struct Object {
@@ -59,6 +61,7 @@ class StoreServer {
   Fault fault_ ABSL_GUARDED_BY(mutex_);
   int since_fault_ ABSL_GUARDED_BY(mutex_) = 0;  // Requests.
   std::vector<Request> requests_ ABSL_GUARDED_BY(mutex_);
+  size_t bytes_sent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };
 
