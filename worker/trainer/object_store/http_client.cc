@@ -77,6 +77,14 @@ absl::string_view OriginOf(absl::string_view url) {
   return mark == url.npos ? url : url.substr(0, url.find('/', mark + 3));
 }
 
+// Without the user and password that libcurl puts before the host after a use of ~/.netrc.
+std::string WithoutUser(std::string url) {
+  const size_t host = url.find("://") + 3;
+  const size_t at = url.rfind('@', url.find('/', host));
+  if (at != url.npos && at > host) url.erase(host, at + 1 - host);
+  return url;
+}
+
 struct FreeHeaders {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
@@ -107,7 +115,7 @@ class HttpClient::Connection {
       curl_easy_getinfo(curl_, CURLINFO_REDIRECT_URL, &next);
       const bool leads_on = next != nullptr && absl::StartsWith(next, "https://");
       if (!request.follows || !leads_on || redirects == kMostRedirects) break;
-      url = next;
+      url = WithoutUser(next);
     }
     return std::move(answer_);
   }

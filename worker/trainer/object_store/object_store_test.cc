@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/tls/server_context.h"
+#include "common/tls/testing/test_identity.h"
+#include "common/tls/tls_files.h"
 #include "worker/trainer/object_store/testing/store_server.h"
 
 namespace paceline {
@@ -340,6 +345,44 @@ TEST_F(ObjectStoreTest, GoogleAndWebServersAreReadToo) {
   EXPECT_EQ(HeaderOf(server_.requests()[0], "authorization"), "Bearer SECRET");
   ExpectRead(OpenObject(server_.url() + "/corpora/c4"), 0, contents_.size());
   EXPECT_EQ(HeaderOf(server_.requests().back(), "authorization"), "");
+}
+
+TEST_F(ObjectStoreTest, TheUserOfAHostIsSentToNoOther) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const std::string home = variables_["HOME"];
+  const TlsFiles files = WriteIdentity(home, TestAuthority(), ControllerOnLoopback());
+  variables_["AWS_CA_BUNDLE"] = files.ca;
+  std::ofstream(home + "/.netrc") << "machine 127.0.0.1 login reader password SECRET\n";
+  ASSERT_EQ(::setenv("HOME", home.c_str(), 1), 0);
+  const std::shared_ptr<SSL_CTX> context = *ServerContext(files).Get();
+  StoreServer first(context);
+  StoreServer second(context);  // By its port another one.
+  second.Put("/corpora/c4", contents_);
+  first.SetFault([&](const Request& request, int) {
+    const std::string other = second.url() + "/corpora/c4";
+    return absl::StrCat(
+        "HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: ",
+        request.path == "/corpora/c4" ? "/moved" : other, "\r\n\r\n");
+  });
+  options_.allowed = {first.url()};
+  ExpectRead(OpenObject(first.url() + "/corpora/c4"), 0, 10);
+  EXPECT_EQ(first.requests().size(), 4u);
+  for (const Request& request : first.requests()) {
+    EXPECT_TRUE(absl::StartsWith(HeaderOf(request, "authorization"), "Basic ")) << request.path;
+  }
+  EXPECT_EQ(second.requests().size(), 2u);
+  for (const Request& request : second.requests()) {
+    EXPECT_EQ(HeaderOf(request, "authorization"), "");
+  }
+  // To http it does not lead.
+  first.SetFault([&](const Request&, int) {
+    return absl::StrCat(
+        "HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: ", server_.url(),
+        "/corpora/c4\r\n\r\n");
+  });
+  ExpectError(Store()->OpenObject(first.url() + "/corpora/c4").status(),
+              absl::StatusCode::kFailedPrecondition, "HTTP 302");
+  EXPECT_EQ(requests(), 0u);
 }
 
 TEST_F(ObjectStoreTest, ACacheThatCannotBeUsedIsNamed) {

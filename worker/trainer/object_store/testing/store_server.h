@@ -2,9 +2,12 @@
 #ifndef WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
 #define WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
 
+#include <openssl/types.h>
+
 #include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -23,10 +26,11 @@ class StoreServer {
     std::map<std::string, std::string> headers;  // Names in lower case.
   };
 
-  StoreServer();
+  // Serves TLS with `context`; null: plain text. With TLS, SIGPIPE is to be ignored.
+  explicit StoreServer(std::shared_ptr<SSL_CTX> context = nullptr);
   ~StoreServer();
 
-  std::string url() const;  // "http://127.0.0.1:PORT"
+  std::string url() const;  // "http://127.0.0.1:PORT", or https.
 
   // Puts an object in the place of one with this path, and gives it another ETag.
   void Put(const std::string& path, std::string bytes);
@@ -49,8 +53,12 @@ class StoreServer {
     std::string etag;
   };
 
+  class Connection;
+
   void Run();
-  void Serve(int connection);
+  void Serve(Connection& connection);
+
+  const std::shared_ptr<SSL_CTX> context_;
 
   int listener_ = -1;
   int port_ = 0;
