@@ -1,5 +1,6 @@
 #include "worker/trainer/object_store/credentials.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <initializer_list>
@@ -135,6 +136,15 @@ absl::Status CheckEndpoint(const char* variable, const std::string& endpoint) {
                             "without a user"));
 }
 
+// It becomes a part of a host and of what is signed, of which libcurl takes 64 bytes.
+absl::Status CheckRegion(const std::string& region) {
+  const bool sound = region.size() <= 64 && std::all_of(region.begin(), region.end(), [](char c) {
+                       return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-';
+                     });
+  if (sound) return absl::OkStatus();
+  return Wrong("AWS_REGION, or region in the config file, is no name of a region, as us-east-1");
+}
+
 }  // namespace
 
 std::string OwnVariable(const char* name) {
@@ -154,6 +164,7 @@ absl::StatusOr<S3Settings> ReadS3Settings(const Variables& variables) {
   settings.region = FirstOf(variables, {"AWS_REGION", "AWS_DEFAULT_REGION"});
   if (settings.region.empty()) settings.region = ValueIn(config, "region");
   if (settings.region.empty()) settings.region = "us-east-1";
+  PACELINE_RETURN_IF_ERROR(CheckRegion(settings.region));
   settings.endpoint = FirstOf(variables, {"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"});
   if (settings.endpoint.empty()) settings.endpoint = ValueIn(config, "endpoint_url");
   while (absl::EndsWith(settings.endpoint, "/")) settings.endpoint.pop_back();

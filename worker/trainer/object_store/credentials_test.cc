@@ -142,6 +142,7 @@ TEST(CredentialsTest, SaysWhatIsIncompleteAndNoSecret) {
       {"AWS_PROFILE", "half", "[half]"},
       {"AWS_PROFILE", "other", "credential_process"},
       {"AWS_PROFILE", "missing", "AWS_PROFILE is missing"},
+      {"AWS_REGION", "us-east-1.SECRET/", "AWS_REGION"},
       {"AWS_ENDPOINT_URL", "SECRET.host", "AWS_ENDPOINT_URL"},
       {"AWS_ENDPOINT_URL", "https://SECRET@host", "AWS_ENDPOINT_URL"},
   };
