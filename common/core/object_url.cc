@@ -49,9 +49,10 @@ absl::Status CheckHost(Scheme scheme, absl::string_view host) {
         "has a user before the @; job files are shown, so credentials belong to the node "
         "(docs/object-stores.md)");
   }
-  // A bucket may be a part of the path of a request.
+  // A bucket "..", too, would lead out of the endpoint's path.
+  const bool leads_out = host == "." || host == "..";
   const bool sound =
-      !host.empty() && host != "." && host != ".." &&
+      !host.empty() && !leads_out &&
       std::all_of(host.begin(), host.end(), IsWeb(scheme) ? IsInHost : IsInBucketName);
   if (!sound) {
     return Wrong(IsWeb(scheme) ? "has no host in lower case after the //"
