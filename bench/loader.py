@@ -5,12 +5,11 @@ worker process, to a consumer that does nothing with them. memcpy copies the sam
 the mapped file as they lie there: the pipeline turns 2 bytes of a token into twice 8 (input and
 target), and a pixel into 4.
 
-Then tokens out of an object of S3, in moto's server on this machine: in the order of the file while
-nothing is kept yet, beside ranges that boto3 fetches with as many threads, and shuffled from blocks
-that are on the disk, beside the same file without a store.
+Then tokens out of an object of S3, in moto's server on this machine: once in the order of the file
+while nothing is kept yet, beside ranges that boto3 fetches with as many threads, and shuffled from
+blocks that are on the disk, beside the same file without a store.
 """
 import argparse
-import concurrent.futures
 import json
 import os
 import pathlib
@@ -18,17 +17,33 @@ import struct
 import subprocess
 import sys
 import tempfile
-import time
 
-import boto3
 import numpy as np
-from moto.server import ThreadedMotoServer
 
 import paceline_bench
 
 PEER = paceline_bench.ROOT / "bench/peers/loader.py"
+OBJECTS_PEER = paceline_bench.ROOT / "bench/peers/objects.py"
 FILE_BYTES = 256 * 10**6
+SETTLING_BATCHES = 20  # Of loader_benchmark.
 SIDE = 32  # Pixels, of three colours.
+SERVE = """
+import logging, sys
+from moto.server import ThreadedMotoServer
+logging.getLogger("werkzeug").setLevel(logging.ERROR)
+server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+server.start()
+print(server.get_host_and_port()[1], flush=True)
+sys.stdin.read()
+"""
+UPLOAD = """
+import sys
+import boto3
+s3 = boto3.client("s3")
+s3.create_bucket(Bucket="bench")
+with open(sys.argv[1], "rb") as file:
+    s3.put_object(Bucket="bench", Key="tokens", Body=file)
+"""
 
 
 def write_tokens(path, random):
@@ -48,57 +63,67 @@ def write_images(path, random):
     path.write_bytes(header + labels.tobytes() + random.bytes(count * 3 * SIDE * SIDE))
 
 
+class ObjectServer:
+    """moto's S3 with one file as s3://bench/tokens, in a process of its own while `with` lasts.
+
+    variables: those by which programs find it.
+    """
+
+    def __init__(self, file):
+        self.file = file
+        self.variables = {}
+
+    def __enter__(self):
+        self._process = subprocess.Popen(
+            [sys.executable, "-c", SERVE], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        try:
+            self.variables = {
+                "AWS_ENDPOINT_URL": f"http://127.0.0.1:{int(self._process.stdout.readline())}",
+                "AWS_REGION": "us-east-1", "AWS_DEFAULT_REGION": "us-east-1",
+                "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench",
+                "no_proxy": "127.0.0.1"}
+            subprocess.run([sys.executable, "-c", UPLOAD, self.file], check=True,
+                           env={**os.environ, **self.variables})
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_):
+        self._process.stdin.close()  # Which ends it.
+        self._process.wait()
+
+
 def measure(command, **variables):
     return json.loads(subprocess.run([str(word) for word in command], check=True,
                                      env={**os.environ, **variables},
                                      stdout=subprocess.PIPE, text=True).stdout)
 
 
-def fetch_rate(s3, seconds):
-    """MB/s of blocks that boto3 fetches for nobody, with as many threads as a trainer has."""
-    block = 4 << 20
-    blocks = FILE_BYTES // block
-
-    def fetch(number):
-        begin = number % blocks * block
-        answer = s3.get_object(Bucket="bench", Key="tokens",
-                               Range=f"bytes={begin}-{begin + block - 1}")
-        return len(answer["Body"].read())
-
-    with concurrent.futures.ThreadPoolExecutor(4) as pool:
-        start, fetched, number = time.monotonic(), 0, 0
-        while time.monotonic() - start < seconds:
-            fetched += sum(pool.map(fetch, range(number, number + 4)))
-            number += 4
-        return fetched / (time.monotonic() - start) / 1e6
-
-
 def object_rows(program, tokens, folder, args):
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
-    server.start()
-    endpoint = "http://%s:%d" % server.get_host_and_port()
-    variables = {"AWS_ENDPOINT_URL": endpoint, "AWS_REGION": "us-east-1",
-                 "AWS_ACCESS_KEY_ID": "bench", "AWS_SECRET_ACCESS_KEY": "bench"}
-    s3 = boto3.client("s3", endpoint_url=endpoint, region_name="us-east-1",
-                      aws_access_key_id="bench", aws_secret_access_key="bench")
-    s3.create_bucket(Bucket="bench")
-    with open(tokens, "rb") as file:
-        s3.put_object(Bucket="bench", Key="tokens", Body=file)
-    length, batch = 1024, 32
-    shape = ["--sequence-length", length, "--batch", batch, "--threads", args.workers,
-             "--seconds", args.seconds]
-    cold, boto, warm, local = [], [], [], []
-    for number in range(args.rounds):
-        kept = folder / f"objects{number}"
-        source = ["--file", "s3://bench/tokens", "--object-cache", kept]
-        first = measure([program, *source, "--sequential", *shape], **variables)
-        cold.append(first["loader"] * length * 2 / 1e6)
-        boto.append(fetch_rate(s3, args.seconds))
-        # Until all blocks are there.
-        measure([program, *source, *shape[:-1], 10], **variables)
-        warm.append(measure([program, *source, *shape], **variables)["loader"] * length / 1e6)
-        local.append(measure([program, "--file", tokens, *shape])["loader"] * length / 1e6)
-    server.stop()
+    """The server has a process of its own, and so has each of those that are compared."""
+    with ObjectServer(tokens) as server:
+        length, batch = 1024, 32
+        shape = ["--sequence-length", length, "--batch", batch, "--threads", args.workers]
+        timed = [*shape, "--seconds", args.seconds]
+        # One pass over the file, as far as it fills batches.
+        whole = (FILE_BYTES // 2 - 1) // length // batch
+        once = ["--sequential", "--most-batches", whole - SETTLING_BATCHES]
+        cold, boto, warm, local = [], [], [], []
+        for number in range(args.rounds):
+            def source(name, number=number):
+                kept = folder / f"{name}{number}"
+                return [program, "--file", "s3://bench/tokens", "--object-cache", kept]
+
+            first = measure([*source("cold"), *timed, *once], **server.variables)
+            cold.append(first["loader"] * length * 2 / 1e6)
+            peer = measure([sys.executable, OBJECTS_PEER, "--bucket", "bench", "--key", "tokens",
+                            "--seconds", args.seconds], **server.variables)
+            boto.append(peer["loader"])
+            measure([*source("warm"), *shape, *once, "--seconds", 3600], **server.variables)
+            result = measure([*source("warm"), *timed], **server.variables)
+            warm.append(result["loader"] * length / 1e6)
+            local.append(measure([program, "--file", tokens, *timed])["loader"] * length / 1e6)
     return [
         paceline_bench.Row(case="object of S3, nothing kept, in order", metric="rate", unit="MB/s",
                            ours=cold, better="higher", peers={"boto3, 4 threads": boto}),

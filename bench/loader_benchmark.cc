@@ -35,6 +35,7 @@ struct Options {
   int64_t batch = 32;
   int threads = 1;
   double seconds = 1;
+  int64_t most_batches = 0;  // Of a measurement; 0: any number.
 };
 
 constexpr int kSettlingBatches = 20;
@@ -45,7 +46,11 @@ absl::StatusOr<double> Rate(const Options& options, const std::function<absl::St
   const absl::Time start = absl::Now();
   absl::Duration elapsed;
   int64_t batches = 0;
-  while (elapsed < absl::Seconds(options.seconds)) {
+  const auto goes_on = [&] {
+    return elapsed < absl::Seconds(options.seconds) &&
+           (options.most_batches == 0 || batches < options.most_batches);
+  };
+  while (goes_on()) {
     PACELINE_RETURN_IF_ERROR(next());
     ++batches;
     elapsed = absl::Now() - start;
@@ -118,6 +123,7 @@ int Main(int argc, char** argv) {
   app.add_option("--batch", options.batch, "samples of a batch");
   app.add_option("--threads", options.threads, "of the loader");
   app.add_option("--seconds", options.seconds, "of each of the two measurements");
+  app.add_option("--most-batches", options.most_batches, "that end a measurement sooner");
   CLI11_PARSE(app, argc, argv);
   const absl::Status status = Measure(options);
   if (!status.ok()) std::cerr << "loader_benchmark: " << status << std::endl;

@@ -74,7 +74,7 @@ class Keys(list):
         elif repeated:
             type_name, default = f"list of {'group' if is_group else type_name}s", "none"
         elif key.path:
-            type_name = "path"
+            type_name = "path or address" if key.object else "path"
         bounds = protos.bounds(key)
         allowed = [f"each {bounds}" if bounds and repeated else bounds, key.allowed]
         if key.required:

@@ -84,6 +84,6 @@ def rules(field):
             f"Default {key.derived}" if key.derived else "",
             f"Unit {key.unit}" if key.unit and key.unit not in field.name else "",
             f"Allowed: {escaped(allowed)}" if allowed else "",
-            "An absolute path" if key.path else "",
+            "An absolute path" + (", or an address" if key.object else "") if key.path else "",
             only_with(key)]
     return "".join(f"{text}. " for text in told if text).rstrip()

@@ -49,8 +49,11 @@ absl::Status CheckHost(Scheme scheme, absl::string_view host) {
         "has a user before the @; job files are shown, so credentials belong to the node "
         "(docs/object-stores.md)");
   }
-  const bool sound = !host.empty() && std::all_of(host.begin(), host.end(),
-                                                  IsWeb(scheme) ? IsInHost : IsInBucketName);
+  // A bucket "..", too, would lead out of the endpoint's path.
+  const bool leads_out = host == "." || host == "..";
+  const bool sound =
+      !host.empty() && !leads_out &&
+      std::all_of(host.begin(), host.end(), IsWeb(scheme) ? IsInHost : IsInBucketName);
   if (!sound) {
     return Wrong(IsWeb(scheme) ? "has no host in lower case after the //"
                                : "has no name of a bucket after the //");
@@ -70,7 +73,8 @@ absl::Status CheckPath(Scheme scheme, absl::string_view path) {
                   [](char c) { return absl::ascii_iscntrl(static_cast<unsigned char>(c)); })) {
     return Wrong("has a control character");
   }
-  for (const absl::string_view part : absl::StrSplit(path, '/')) {
+  for (absl::string_view part : absl::StrSplit(path, '/')) {
+    if (IsWeb(scheme)) part = part.substr(0, part.find(';'));  // Some servers leave out the rest.
     if (part == "." || part == "..") return Wrong("has a part \".\" or \"..\"; give it without");
   }
   if (!IsWeb(scheme)) return absl::OkStatus();

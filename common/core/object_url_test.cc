@@ -25,6 +25,8 @@ TEST(ObjectUrlTest, TakesAddressesApart) {
   EXPECT_EQ(web->host, "data.example.org:8443");
   EXPECT_EQ(web->key, "a%20b");
   EXPECT_TRUE(ParseObjectUrl("gs://b/k").ok());
+  EXPECT_TRUE(ParseObjectUrl("s3://a..b/..;k/...").ok());
+  EXPECT_TRUE(ParseObjectUrl("https://host/a;v=1/b").ok());
   EXPECT_TRUE(ParseObjectUrl("http://127.0.0.1:9000/k").ok());
 }
 
@@ -34,10 +36,14 @@ TEST(ObjectUrlTest, RefusesWhatItCannotOrShouldNotRead) {
       {"file:///etc/passwd", "begins with s3://"},
       {"s3://", "no name of a bucket"},
       {"s3:///key", "no name of a bucket"},
+      {"s3://../key", "no name of a bucket"},
+      {"gs://./key", "no name of a bucket"},
       {"s3://bucket", "names no object"},
       {"s3://bucket/", "names no object"},
       {"s3://bucket/a/../b", "\"..\""},
       {"s3://bucket/./b", "\"..\""},
+      {"https://host/a/..;x/b", "\"..\""},
+      {"https://host/a/.;/b", "\"..\""},
       {"s3://bucket/a\nb", "control character"},
       {"s3://key:secret@bucket/k", "credentials belong to the node"},
       {"https://user:secret@host/k", "credentials belong to the node"},
@@ -85,8 +91,8 @@ TEST(ObjectUrlTest, ChecksPrefixes) {
   for (const char* good : {"s3://", "s3://b", "s3://b/a/", "https://host", "http://localhost:1"}) {
     EXPECT_TRUE(CheckUrlPrefix(good).ok()) << good;
   }
-  for (const char* bad :
-       {"", "/data", "s3:", "ftp://x", "http://example.org", "s3://b/../c", "https://Host"}) {
+  for (const char* bad : {"", "/data", "s3:", "ftp://x", "http://example.org", "s3://b/../c",
+                          "s3://..", "https://h/..;/c", "https://Host"}) {
     EXPECT_FALSE(CheckUrlPrefix(bad).ok()) << bad;
   }
 }

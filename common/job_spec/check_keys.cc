@@ -36,7 +36,12 @@ void CheckEnum(const std::string& name, int value, const EnumDescriptor& type,
 // is wrong about it may be a secret in it.
 void CheckPlace(const std::string& name, const std::string& value, const v1::JobKey& key,
                 ProblemList& problems) {
-  if (!key.object() || !IsObjectUrl(value)) return CheckPath(name, value, problems);
+  if (!IsObjectUrl(value)) return CheckPath(name, value, problems);
+  if (!key.object()) {
+    return problems.Add(name,
+                        "is an address; only the files of data.train and data.eval may be in "
+                        "stores (docs/object-stores.md), so give a path of the nodes");
+  }
   const absl::Status status = ParseObjectUrl(value).status();
   if (!status.ok()) problems.Add(name, std::string(status.message()));
 }

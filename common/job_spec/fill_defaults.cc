@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "common/core/object_url.h"
 #include "common/job_spec/job_key.h"
 #include "common/job_spec/job_spec.h"
 
@@ -133,6 +134,13 @@ void FillSpecConstants(v1::JobSpec* spec) {
 }  // namespace
 
 bool HasEngine(const v1::JobSpec& spec) { return spec.command().empty() || spec.session(); }
+
+bool ReadsObjects(const v1::Data& data) {
+  const auto& sources = data.sources();
+  return IsObjectUrl(data.train()) || IsObjectUrl(data.eval()) ||
+         std::any_of(sources.begin(), sources.end(),
+                     [](const v1::DataSource& source) { return IsObjectUrl(source.path()); });
+}
 
 void FillLadder(google::protobuf::RepeatedPtrField<v1::LadderLevel>* ladder) {
   for (v1::LadderLevel& level : *ladder) FillConstants(&level);

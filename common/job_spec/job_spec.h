@@ -42,6 +42,9 @@ struct SpecProblem {
 // A command that is no session has none.
 bool HasEngine(const v1::JobSpec& spec);
 
+// Whether some of the data is in object stores (docs/object-stores.md).
+bool ReadsObjects(const v1::Data& data);
+
 // Writes the documented default into every field that was not given. Fields without a
 // default (name, steps, ...) stay as they are. Doing it twice changes nothing more.
 void FillDefaults(v1::JobSpec* spec);

@@ -351,8 +351,10 @@ TEST(JobSpecTest, SecretsInAnAddressAreNotRepeated) {
   EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("credentials belong to the node"));
   EXPECT_THAT(CheckJobSpec(spec).at(0).message, Not(HasSubstr("secret")));
   spec = Sound();
-  spec.set_init_from("s3://b/weights");  // Only data may be there.
+  spec.set_init_from("https://user:secret@host/weights");
   EXPECT_THAT(Fields(spec), ElementsAre("init_from"));
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, HasSubstr("only the files of data.train"));
+  EXPECT_THAT(CheckJobSpec(spec).at(0).message, Not(HasSubstr("secret")));
 }
 
 TEST(JobSpecTest, APathByItselfObeysTheSameRules) {

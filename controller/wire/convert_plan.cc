@@ -9,7 +9,6 @@
 #include <utility>
 #include <vector>
 
-#include "common/core/object_url.h"
 #include "common/job_spec/job_spec.h"
 #include "controller/core/schedule/placement_policy.h"
 #include "controller/wire/convert_checkpoint.h"
@@ -128,13 +127,6 @@ void KeepFormats(const LadderMessages& former, LadderMessages* changed) {
 
 // Unset is what it was before there was the key.
 bool TrainsToTheEnd(const v1::Data& data) { return data.has_drop_last() && !data.drop_last(); }
-
-bool ReadsObjects(const v1::Data& data) {
-  const auto& sources = data.sources();
-  return IsObjectUrl(data.train()) || IsObjectUrl(data.eval()) ||
-         std::any_of(sources.begin(), sources.end(),
-                     [](const v1::DataSource& source) { return IsObjectUrl(source.path()); });
-}
 
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();

@@ -14,6 +14,7 @@
 #include "proto/job.grpc.pb.h"
 #include "tests/integration/process.h"
 #include "tests/integration/test_cluster.h"
+#include "worker/trainer/object_store/testing/store_server.h"
 
 namespace paceline {
 namespace {
@@ -70,6 +71,42 @@ TEST(JobTest, TrainsOnAMixtureAndSaysWhatItTookOfEachFile) {
   const std::string json = absl::StrReplaceAll(shown.output, {{" ", ""}, {"\n", ""}});
   EXPECT_THAT(json, HasSubstr("\"never\":0,\"once\":64,\"samples\":64,\"source\":1"));
   EXPECT_THAT(json, HasSubstr("\"missing_records\":0"));
+}
+
+std::string BytesOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  return std::string(std::istreambuf_iterator<char>(file), {});
+}
+
+TEST(JobTest, TrainsOnObjectsOfAStoreWhereANodeAllowsThem) {
+  StoreServer store;
+  TestNetwork network;
+  network.objects = [&store](int w) {
+    return w == 1 ? std::vector<std::string>{store.url() + "/data/"} : std::vector<std::string>();
+  };
+  TestCluster cluster(/*workers=*/2, /*slots=*/1, network);
+  v1::JobSpec spec = cluster.SmallJob(/*ranks=*/1, /*steps=*/20);
+  for (const char* const path : {"/data/train", "/data-private/train"}) {
+    store.Put(path, BytesOf(spec.data().train()));
+  }
+  store.Put("/data/eval", BytesOf(spec.data().eval()));
+  spec.mutable_data()->set_train(store.url() + "/data/train");
+  spec.mutable_data()->set_eval(store.url() + "/data/eval");
+  const v1::Job job = cluster.WaitForEnd(cluster.Submit(spec).id());
+  ASSERT_EQ(job.state(), v1::SUCCEEDED) << job.DebugString();
+  EXPECT_EQ(job.ranks(0).node(), "w1");
+  EXPECT_EQ(job.evaluation().samples(), 64);
+
+  spec.mutable_data()->set_train(store.url() + "/data-private/train");
+  spec.set_max_restarts(3);
+  const v1::Job refused = cluster.WaitForEnd(cluster.Submit(spec).id());
+  EXPECT_EQ(refused.state(), v1::FAILED) << refused.DebugString();
+  EXPECT_EQ(refused.restarts(), 0);
+  EXPECT_THAT(refused.failure().exit().message(),
+              HasSubstr("jobs may read objects below " + store.url() + "/data/ on this node"));
+  for (const StoreServer::Request& request : store.requests()) {
+    EXPECT_THAT(request.path, StartsWith("/data/"));
+  }
 }
 
 TEST(JobTest, EvaluationIsAPhaseThatTellsHowFarItIs) {

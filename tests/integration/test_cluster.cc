@@ -224,6 +224,11 @@ void TestCluster::StartWorker(int w) {
   if (!network_.commands.empty()) {
     command.insert(command.end(), {"--commands", network_.commands});
   }
+  if (network_.objects != nullptr) {
+    for (const std::string& prefix : network_.objects(w)) {
+      command.insert(command.end(), {"--object-store", prefix});
+    }
+  }
   if (network_.host != nullptr) {
     for (const char* flag : {"--address", "--interface"}) {
       command.insert(command.end(), {flag, network_.host(w)});

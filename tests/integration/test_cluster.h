@@ -50,6 +50,8 @@ struct TestNetwork {
   bool tls = false;
   // Flags by which worker w gets its certificate by itself; the constructor waits for it.
   std::function<std::vector<std::string>(int w)> worker_flags = {};
+  // What jobs may read of object stores on worker w (--object-store).
+  std::function<std::vector<std::string>(int w)> objects = {};
 };
 
 class TestCluster {

@@ -32,10 +32,12 @@ FAKE_NVML = "worker/nvml/libfake_nvml.so"
 
 # Prefixes of families that have no data here: trainers on CPUs have no allocator of GPU memory, the
 # fake library, like old ones, does not report remapped rows, a development cluster has no
-# certificates, an evaluation is over before the next scrape, and no script reports numbers.
+# certificates, an evaluation is over before the next scrape, no script reports numbers, and no data
+# is in object stores.
 NOT_HERE = ("paceline_gpu_row_remap_failed", "paceline_certificate_expiry_timestamp_seconds",
             "paceline_trainer_alloc_retries_total",
             "paceline_trainer_evaluated_ratio",
+            "paceline_trainer_object_",
             "paceline_trainer_ooms_total",
             "paceline_trainer_reported",
             *(f"paceline_trainer_memory_{part}"

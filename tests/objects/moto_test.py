@@ -16,6 +16,7 @@ from moto.server import ThreadedMotoServer
 sys.path.insert(0, os.path.abspath("tests/objects"))
 from faulty_proxy import Proxy  # noqa: E402
 
+os.environ["no_proxy"] = "127.0.0.1"  # For boto3, whatever the machine has.
 READ_OBJECT = os.path.abspath(sys.argv[1])
 BLOCK = 100_000
 CONTENTS = random.Random(1).randbytes(10 * BLOCK + 7)
@@ -75,11 +76,19 @@ class MotoTest(unittest.TestCase):
             "AWS_ACCESS_KEY_ID": key, "AWS_SECRET_ACCESS_KEY": secret or own_secret}
         environment.update({name: value for name, value in os.environ.items()
                             if name.startswith(("LD_", "ASAN_", "UBSAN_", "LSAN_"))})
-        return subprocess.Popen(
+        process = subprocess.Popen(
             [READ_OBJECT, "--url", url, "--allow", "s3://corpora/", "--cache",
              self.folder + "/cache", "--cache-bytes", "100000000", "--block-bytes", str(BLOCK),
              "--patience", str(patience)],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        self.addCleanup(self.kill, process)
+        return process
+
+    @staticmethod
+    def kill(process):
+        """Of a test that has failed while it still ran."""
+        process.kill()
+        process.communicate()
 
     def end(self, process):
         out, error = process.communicate(timeout=120)

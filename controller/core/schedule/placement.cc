@@ -180,16 +180,30 @@ absl::Status RefuseCommand(const JobRequest& job, const std::vector<NodeSpace>& 
       "--run-as USER or as somebody else than root, or with --commands on (docs/security.md)");
 }
 
-// Of a job with a compiled model that no node takes. OK: some do, or it has none.
-absl::Status RefuseCompiled(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
-  if (job.placement.labels.count(kCompiledLabel) == 0 ||
-      AnyHas(nodes, kCompiledLabel, kTakesCompiled)) {
-    return absl::OkStatus();
+// What a node does if its operator lets it, by its label, and the error where no node does.
+struct OperatorLabel {
+  const char* name;
+  const char* value;
+  const char* refusal;
+};
+constexpr OperatorLabel kOperatorLabels[] = {
+    {kCompiledLabel, kTakesCompiled,
+     "no node takes compiled models, which are native code of the submitter's (label "
+     "compiled=on): start workers with --run-as USER or as somebody else than root, or with "
+     "--commands on (docs/security.md), and update those of earlier versions"},
+    {kObjectsLabel, kTakesObjects,
+     "no node reads objects of stores, where the job's data is (label objects=on): start workers "
+     "with --object-store PREFIX (docs/object-stores.md), and update those of earlier versions"}};
+
+// Of a job that needs what no node's operator allows. OK: there is nothing like that.
+absl::Status RefuseNotAllowed(const JobRequest& job, const std::vector<NodeSpace>& nodes) {
+  for (const OperatorLabel& label : kOperatorLabels) {
+    if (job.placement.labels.count(label.name) == 0) continue;
+    if (!AnyHas(nodes, label.name, label.value)) {
+      return absl::FailedPreconditionError(label.refusal);
+    }
   }
-  return absl::FailedPreconditionError(
-      "no node takes compiled models, which are native code of the submitter's (label "
-      "compiled=on): start workers with --run-as USER or as somebody else than root, or with "
-      "--commands on (docs/security.md), and update those of earlier versions");
+  return absl::OkStatus();
 }
 
 // What trainers of earlier releases cannot do, by the label of workers whose release can.
@@ -426,7 +440,7 @@ absl::Status CanEverFit(const JobRequest& job, const std::vector<NodeSpace>& nod
         " and no node has one: add workers on machines with GPUs, or train with device: cpu"));
   }
   if (most == 0 && job.command.has_value()) return RefuseCommand(job, nodes);
-  if (absl::Status status = RefuseCompiled(job, nodes); !status.ok()) return status;
+  if (absl::Status status = RefuseNotAllowed(job, nodes); !status.ok()) return status;
   const std::string with_same = job.placement.same.empty() ? ""
                                                            : absl::StrCat(" with the same label \"",
                                                                           job.placement.same, "\"");

@@ -262,6 +262,19 @@ TEST_F(PlacementOnRacks, CompiledModelsAreForWorkersThatTakeCommands) {
   EXPECT_EQ(Nodes(job), "c");
 }
 
+TEST_F(PlacementOnRacks, ObjectsAreForNodesWhoseOperatorsAllowSome) {
+  JobRequest job = Ranks(1);
+  job.placement.labels = {{kObjectsLabel, kTakesObjects}};
+  Add("a", 4, {{kObjectsLabel, "off"}});
+  Add("b", 4);  // Of an earlier version.
+  const std::string refused(CanEverFit(job, nodes_).message());
+  EXPECT_THAT(refused, HasSubstr("label objects=on"));
+  EXPECT_THAT(refused, HasSubstr("--object-store"));
+  Add("c", 1, {{kObjectsLabel, kTakesObjects}});
+  EXPECT_TRUE(CanEverFit(job, nodes_).ok());
+  EXPECT_EQ(Nodes(job), "c");
+}
+
 TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
   JobRequest job = Ranks(4);
   job.shards = 2;

@@ -225,6 +225,9 @@ class Explanation {
     bool is_old = false;
     for (const auto& [label, value] : policy.labels) {
       if (index_.Label(n, label) == value) continue;
+      if (label == kObjectsLabel) {
+        return "read no objects of stores (--object-store of their workers)";
+      }
       if (!IsReleaseLabel(label)) return absl::StrCat("lack the label ", label, "=", value);
       is_old = true;
     }

@@ -71,6 +71,15 @@ TEST_F(WhyTest, LabelThatIsMissingIsNamed) {
   EXPECT_THAT(Why("job"), Contains(HasSubstr("lack the label kind=new (a)")));
 }
 
+// A worker sets this label by its flags, whatever --label says.
+TEST_F(WhyTest, NodesThatReadNoObjectsOfStoresAreTold) {
+  AddNode("a", 2);
+  cluster_.Submit("job", 1).request.placement.labels = {{kObjectsLabel, kTakesObjects}};
+  EXPECT_THAT(
+      Why("job"),
+      Contains(HasSubstr("read no objects of stores (--object-store of their workers) (a)")));
+}
+
 TEST_F(WhyTest, NodesWithRoomForTheirRanksAreCounted) {
   AddNode("a", 2);
   AddNode("b", 2);

@@ -108,6 +108,19 @@ RANKS = [
     lines("Waiting for data", "Share of the rank's time.",
           [(f"max by (rank, node) (paceline_trainer_data_wait_ratio{ONE})",
             "rank {{rank}} on {{node}}")], "percentunit", high=1, links=("node",)),
+    lines("Objects of stores", "Bytes that came from them per second, of all ranks. No data where "
+          "a job's data is in files.",
+          [(f"sum(rate(paceline_trainer_object_fetched_bytes_total{ONE}[$__rate_interval]))",
+            "fetched")], "Bps"),
+    lines("Reads of objects", "Of blocks, per second, of all ranks: those that were on the node, "
+          "and those that had to wait. Requests that were made again. No data where a job's data "
+          "is in files.",
+          [(f"sum(rate(paceline_trainer_object_cached_reads_total{ONE}[$__rate_interval]))",
+            "on the node"),
+           (f"sum(rate(paceline_trainer_object_waited_reads_total{ONE}[$__rate_interval]))",
+            "waited"),
+           (f"sum(rate(paceline_trainer_object_retries_total{ONE}[$__rate_interval]))",
+            "made again")], "short"),
     lines("Communication", "Time that a rank spent in it per second, by the size of its groups.",
           [("avg by (kind, group_size) (rate(paceline_trainer_communication_seconds_total"
             f"{ONE}[$__rate_interval]))", "{{kind}} of {{group_size}} ranks")],

@@ -72,11 +72,18 @@ std::vector<Figure> CountersOf(const v1::RankFigures& figures) {
   const v1::MemoryFigures& memory = figures.memory();
   const v1::SlipstreamFigures& slipstream = figures.slipstream();
   const bool known = figures.has_slipstream();
+  const v1::ObjectFigures& objects = figures.objects();
+  const bool reads_objects = figures.has_objects();
   return {
       {"paceline_trainer_skipped_steps_total", If(figures.steps() > 0, figures.skipped_steps())},
       {"paceline_trainer_alloc_retries_total",
        If(memory.has_alloc_retries(), memory.alloc_retries())},
       {"paceline_trainer_ooms_total", If(memory.has_ooms(), memory.ooms())},
+      {"paceline_trainer_object_fetched_bytes_total", If(reads_objects, objects.fetched_bytes())},
+      {"paceline_trainer_object_retries_total", If(reads_objects, objects.retries())},
+      {"paceline_trainer_object_cached_reads_total", If(reads_objects, objects.cached_reads())},
+      {"paceline_trainer_object_waited_reads_total", If(reads_objects, objects.waited_reads())},
+      {"paceline_trainer_object_wait_seconds_total", If(reads_objects, objects.wait_s())},
       {"paceline_slipstream_rounds_total", If(known, slipstream.rounds())},
       {"paceline_slipstream_contributing_ranks_total", If(known, slipstream.contributing_ranks())},
       {"paceline_slipstream_contributions_total", If(known, slipstream.contributions())},

@@ -106,6 +106,28 @@ TEST_F(FigureMetricsTest, DeviceAndPlan) {
   EXPECT_THAT(text, HasSubstr("paceline_trainer_plan_version" + labels + "7"));
 }
 
+TEST_F(FigureMetricsTest, ReadsOfObjectsUntilForgotten) {
+  figures_.set_steps(10);
+  metrics_.Set(kId, figures_, {});
+  EXPECT_THAT(Text(), Not(HasSubstr("paceline_trainer_object_fetched_bytes_total{")));
+  v1::ObjectFigures& objects = *figures_.mutable_objects();
+  objects.set_fetched_bytes(2);
+  objects.set_retries(3);
+  objects.set_cached_reads(4);
+  objects.set_waited_reads(5);
+  objects.set_wait_s(6.5);
+  metrics_.Set(kId, figures_, {});
+  const std::string labels = "{generation=\"2\",job_id=\"job-1\",rank=\"3\"} ";
+  const std::string name = "paceline_trainer_object_";
+  EXPECT_THAT(Text(), HasSubstr(name + "fetched_bytes_total" + labels + "2"));
+  EXPECT_THAT(Text(), HasSubstr(name + "retries_total" + labels + "3"));
+  EXPECT_THAT(Text(), HasSubstr(name + "cached_reads_total" + labels + "4"));
+  EXPECT_THAT(Text(), HasSubstr(name + "waited_reads_total" + labels + "5"));
+  EXPECT_THAT(Text(), HasSubstr(name + "wait_seconds_total" + labels + "6.5"));
+  metrics_.Forget(kId);
+  EXPECT_THAT(Text(), Not(HasSubstr("job-1")));
+}
+
 TEST_F(FigureMetricsTest, SlipstreamWithItsModeUntilForgotten) {
   metrics_.Set(kId, figures_, {});
   EXPECT_THAT(Text(), Not(HasSubstr("paceline_slipstream_rounds_total{")));

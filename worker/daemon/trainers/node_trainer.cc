@@ -20,6 +20,7 @@
 #include "worker/daemon/logs/log_files.h"
 #include "worker/daemon/session/kept_message.h"
 #include "worker/daemon/state/job_paths.h"
+#include "worker/daemon/trainers/trainer_environment.h"
 #include "worker/daemon/trainers/trainer_sockets.h"
 #include "worker/link/interface_host.h"
 #include "worker/shim/small_file.h"
@@ -178,11 +179,8 @@ TrainerProcess::Command NodeTrainer::StartCommand() const {
                      absl::StrCat(setup_.log_segment_bytes),
                      "--orphan-timeout-s",
                      absl::StrCat(setup_.orphan_timeout_s)};
-  command.environment = setup_.environment;
-  if (!IsCommand()) {
-    command.environment.insert(command.environment.end(), setup_.store_environment.begin(),
-                               setup_.store_environment.end());
-  }
+  command.environment =
+      TrainerEnvironment(setup_.environment, setup_.store_environment, plan_.spec());
   command.trainer_dir = dir_;
   command.own_dir = setup_.paths.OwnDir(id_);
   command.confinement = setup_.limits;

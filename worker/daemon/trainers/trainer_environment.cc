@@ -12,6 +12,7 @@
 #include "absl/strings/str_join.h"
 #include "absl/strings/str_split.h"
 #include "absl/strings/string_view.h"
+#include "common/job_spec/job_spec.h"
 #include "worker/shim/trainer_dir.h"
 
 namespace paceline {
@@ -188,6 +189,16 @@ std::vector<std::string> StoreEnvironment(const std::vector<std::string>& enviro
   std::vector<std::string> kept;
   std::copy_if(environment.begin(), environment.end(), std::back_inserter(kept), IsOfStore);
   return kept;
+}
+
+std::vector<std::string> TrainerEnvironment(const std::vector<std::string>& kept,
+                                            const std::vector<std::string>& of_stores,
+                                            const v1::JobSpec& spec) {
+  std::vector<std::string> entries = kept;
+  if (spec.command().empty() && ReadsObjects(spec.data())) {
+    entries.insert(entries.end(), of_stores.begin(), of_stores.end());
+  }
+  return entries;
 }
 
 std::vector<std::string> OwnEnvironment() {

@@ -21,6 +21,12 @@ std::vector<std::string> ScrubEnvironment(const std::vector<std::string>& enviro
 // Cloud, authorities of TLS, and proxies. They may be secrets.
 std::vector<std::string> StoreEnvironment(const std::vector<std::string>& environment);
 
+// The environment of a trainer: `kept` of the daemon's, and `of_stores` if the job's data is there
+// and no program of the job's own runs.
+std::vector<std::string> TrainerEnvironment(const std::vector<std::string>& kept,
+                                            const std::vector<std::string>& of_stores,
+                                            const v1::JobSpec& spec);
+
 // The environment of this process.
 std::vector<std::string> OwnEnvironment();
 

@@ -36,6 +36,19 @@ TEST(TrainerEnvironmentTest, CredentialsOfStoresAreApart) {
       ElementsAre("AWS_SECRET_ACCESS_KEY=1", "CLOUDSDK_AUTH_ACCESS_TOKEN_FILE=/t", "no_proxy=a"));
 }
 
+TEST(TrainerEnvironmentTest, OnlyTrainersThatReadObjectsGetCredentialsOfStores) {
+  const auto environment = [](const v1::JobSpec& spec) {
+    return TrainerEnvironment({"PATH=/bin"}, {"AWS_SECRET_ACCESS_KEY=1"}, spec);
+  };
+  v1::JobSpec spec;
+  spec.mutable_data()->set_train("/data/a");
+  EXPECT_THAT(environment(spec), ElementsAre("PATH=/bin"));
+  spec.mutable_data()->set_eval("s3://b/k");
+  EXPECT_THAT(environment(spec), ElementsAre("PATH=/bin", "AWS_SECRET_ACCESS_KEY=1"));
+  spec.add_command("env");
+  EXPECT_THAT(environment(spec), ElementsAre("PATH=/bin"));
+}
+
 v1::TrainerPlan Plan() {
   v1::TrainerPlan plan;
   plan.mutable_id()->set_job_id("job-1");

@@ -19,8 +19,8 @@ struct TrainerSetup {
   std::string trainer_cuda;  // For CUDA ranks.
   std::vector<std::string> environment;
   std::vector<std::string> command_environment;  // For commands, under the job's.
-  // What built-in trainers get beside `environment`: where object stores are, and their
-  // credentials.
+  // What built-in trainers get beside `environment` for data in object stores: where these are, and
+  // their credentials.
   std::vector<std::string> store_environment;
   // What trainers may read of object stores, and where they keep it (proto/trainer.proto,
   // ObjectStores).

@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <optional>
 #include <random>
 #include <utility>
 
@@ -113,12 +115,14 @@ ObjectStore::Options OptionsOf(const ObjectStoreConfig& config) {
   return options;
 }
 
-// Says when an epoch will fetch blocks again and again.
-void WarnOfSmallCache(absl::string_view key, const RangeSource& file, const ObjectStore& store,
-                      bool shuffle) {
-  if (!shuffle || file.size() <= static_cast<uint64_t>(store.cache_bytes())) return;
-  PACELINE_LOG(WARNING) << "object_exceeds_cache key=" << key << " object=" << file.name()
-                        << " bytes=" << file.size() << " cache_bytes=" << store.cache_bytes()
+// Says when an epoch will fetch blocks again and again. `bytes`: of this object and of those that
+// were opened before it.
+void WarnOfSmallCache(absl::string_view key, const RangeSource& file, uint64_t bytes,
+                      const ObjectStore& store) {
+  const auto room = static_cast<uint64_t>(store.cache_bytes());
+  if (bytes <= room || bytes - file.size() > room) return;  // The latter: it was said before.
+  PACELINE_LOG(WARNING) << "objects_exceed_cache key=" << key << " object=" << file.name()
+                        << " bytes_so_far=" << bytes << " cache_bytes=" << room
                         << " reason=\"samples come in shuffled order, so most of them are fetched "
                            "with a whole block of "
                         << BytesText(static_cast<int64_t>(store.options().block_bytes))
@@ -138,7 +142,8 @@ absl::StatusOr<std::unique_ptr<Dataset>> DatasetOpener::OpenObject(absl::string_
   }
   absl::StatusOr<std::shared_ptr<const RangeSource>> file = store_->OpenObject(url);
   if (!file.ok()) return Failed(key, file.status());
-  WarnOfSmallCache(key, **file, *store_, config_.shuffle);
+  object_bytes_ += (*file)->size();
+  if (config_.shuffle) WarnOfSmallCache(key, **file, object_bytes_, *store_);
   std::string magic(std::min<uint64_t>(kTokenFileMagic.size(), (*file)->size()), '\0');
   const absl::Status read = (*file)->Read(0, magic.size(), &magic[0]);
   if (!read.ok()) return Failed(key, read);
@@ -153,6 +158,11 @@ absl::StatusOr<std::unique_ptr<Dataset>> DatasetOpener::Open(absl::string_view k
     return Invalid(key, file.status().message());
   }
   return OpenByMagic(key, path, path, FirstBytes(path), config_);
+}
+
+std::optional<ObjectFigures> DatasetOpener::objects() const {
+  if (store_ == nullptr) return std::nullopt;
+  return store_->counters().figures();
 }
 
 absl::StatusOr<std::unique_ptr<Dataset>> OpenDataset(absl::string_view key, const std::string& path,

@@ -2,13 +2,16 @@
 #ifndef WORKER_TRAINER_DATA_OPEN_DATASET_H_
 #define WORKER_TRAINER_DATA_OPEN_DATASET_H_
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "absl/status/statusor.h"
 #include "absl/strings/string_view.h"
 #include "worker/trainer/config.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 
@@ -26,12 +29,17 @@ class DatasetOpener {
   // configuration gives a token type.
   absl::StatusOr<std::unique_ptr<Dataset>> Open(absl::string_view key, const std::string& path);
 
+  const DataConfig& config() const { return config_; }
+  // Of what it has opened. Unset: none of it is in a store.
+  std::optional<ObjectFigures> objects() const;
+
  private:
   absl::StatusOr<std::unique_ptr<Dataset>> OpenObject(absl::string_view key,
                                                       const std::string& url);
 
   const DataConfig& config_;
   std::shared_ptr<ObjectStore> store_;  // Null until an object is opened, which shares it.
+  uint64_t object_bytes_ = 0;           // Of all objects that are open.
 };
 
 // DatasetOpener::Open of a single file.

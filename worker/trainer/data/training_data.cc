@@ -6,9 +6,9 @@
 #include "absl/status/status.h"
 #include "absl/strings/str_cat.h"
 #include "absl/strings/string_view.h"
+#include "common/core/object_url.h"
 #include "common/core/status_macros.h"
 #include "common/token_file/token_file.h"
-#include "worker/trainer/data/open_dataset.h"
 
 namespace paceline {
 namespace {
@@ -22,8 +22,9 @@ absl::Status CheckHash(absl::string_view key, absl::string_view hash_key, const 
       key, ": ", dataset.path(), " is not the file that the job was submitted with: its header ",
       found.empty() ? "has no hash" : absl::StrCat("has the hash ", found),
       ", and the job asks for ", wanted, "; put that file back, or submit the job again, ",
-      found.empty() ? "where this file is the one that `paceline submit` sees"
-                    : absl::StrCat("with ", hash_key, ": ", found)));
+      !found.empty()                ? absl::StrCat("with ", hash_key, ": ", found)
+      : IsObjectUrl(dataset.path()) ? absl::StrCat("without ", hash_key)
+                                    : "where this file is the one that `paceline submit` sees"));
 }
 
 // "uint16 tokens below 50257", "images of ...".
@@ -91,8 +92,8 @@ absl::Status JoinedDataset::ReadRows(absl::Span<const int64_t> indices, int64_t 
   return absl::OkStatus();
 }
 
-absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& config) {
-  DatasetOpener opener(config);
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(DatasetOpener& opener) {
+  const DataConfig& config = opener.config();
   if (config.sources.empty()) {
     PACELINE_ASSIGN_OR_RETURN(std::unique_ptr<Dataset> dataset,
                               opener.Open("data.train", config.train));

@@ -12,6 +12,7 @@
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/mixture.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/data/open_dataset.h"
 
 namespace paceline {
 
@@ -40,10 +41,10 @@ class JoinedDataset : public Dataset {
   std::vector<int64_t> firsts_;  // Number of the first sample of each, and their end.
 };
 
-// Opens what a job trains on: `config.train`, or all of `config.sources`. Errors as for
-// DatasetOpener; InvalidArgument also for sources that do not go together, and for a file that is
-// not the one that the job was submitted with.
-absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(const DataConfig& config);
+// Opens what a job trains on: `train` of the opener's configuration, or all of its `sources`.
+// Errors as for DatasetOpener; InvalidArgument also for sources that do not go together, and for a
+// file that is not the one that the job was submitted with.
+absl::StatusOr<std::unique_ptr<Dataset>> OpenTrainingData(DatasetOpener& opener);
 
 // The mixture that the sources' weights ask for, of what OpenTrainingData has opened. Null: they
 // have none.

@@ -50,8 +50,13 @@ DataConfig Config(const std::vector<std::string>& paths) {
   return config;
 }
 
+absl::StatusOr<std::unique_ptr<Dataset>> OpenAll(const DataConfig& config) {
+  DatasetOpener opener(config);
+  return OpenTrainingData(opener);
+}
+
 void ExpectError(const DataConfig& config, const std::string& text) {
-  const absl::Status status = OpenTrainingData(config).status();
+  const absl::Status status = OpenAll(config).status();
   EXPECT_EQ(status.code(), absl::StatusCode::kInvalidArgument) << status;
   EXPECT_TRUE(absl::StrContains(status.message(), text)) << status;
 }
@@ -66,7 +71,7 @@ std::vector<int64_t> Firsts(const Batch& batch) {
 
 TEST(TrainingDataTest, FilesAreOneDataSetOneBehindTheOther) {
   const DataConfig config = Config({MakeTokens("a", 0, 13), MakeTokens("b", 100, 9)});
-  const auto dataset = OpenTrainingData(config);
+  const auto dataset = OpenAll(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 5);
   EXPECT_EQ((*dataset)->sizes(), (std::vector<int64_t>{3, 2}));
@@ -83,7 +88,7 @@ TEST(TrainingDataTest, FilesAreOneDataSetOneBehindTheOther) {
 
 TEST(TrainingDataTest, ImagesAreJoinedToo) {
   DataConfig config = Config({MakeShard("x", 3), MakeShard("y", 3)});
-  const auto dataset = OpenTrainingData(config);
+  const auto dataset = OpenAll(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   EXPECT_EQ((*dataset)->size(), 4);
   Batch batch = (*dataset)->Allocate(2, /*pinned=*/false);
@@ -99,7 +104,7 @@ TEST(TrainingDataTest, WeightsMakeAMixtureOfTheFilesSamples) {
   DataConfig config = Config({MakeTokens("a", 0, 13), MakeTokens("b", 100, 9)});
   config.sources[0].weight = 1;
   config.sources[1].weight = 3;
-  const auto dataset = OpenTrainingData(config);
+  const auto dataset = OpenAll(config);
   ASSERT_TRUE(dataset.ok()) << dataset.status();
   const std::shared_ptr<const Mixture> mixture = MixtureOf(config, **dataset);
   ASSERT_NE(mixture, nullptr);
@@ -139,12 +144,12 @@ TEST(TrainingDataTest, AnotherFileThanTheJobsIsRefused) {
   const std::string hash = TokenFile::Open(path)->hash();
   DataConfig config = Config({path});
   config.sources[0].hash = hash;
-  EXPECT_TRUE(OpenTrainingData(config).ok());
+  EXPECT_TRUE(OpenAll(config).ok());
   DataConfig single;
   single.sequence_length = 4;
   single.train = path;
   single.train_hash = hash;
-  EXPECT_TRUE(OpenTrainingData(single).ok());
+  EXPECT_TRUE(OpenAll(single).ok());
   MakeTokens("a", 1, 13);
   ExpectError(config,
               "data.train[0].path: " + path + " is not the file that the job was submitted");
@@ -184,7 +189,7 @@ TEST(ObjectDataTest, SamplesOfObjectsAreThoseOfTheFiles) {
   DataConfig config = StoreConfig(server, "cache-tokens");
   config.sources = {{server.url() + "/a", 0, TokenFile::Open(Path("a"))->hash()},
                     {MakeTokens("b", 100, 9), 0, ""}};
-  const auto data = OpenTrainingData(config);
+  const auto data = OpenAll(config);
   ASSERT_TRUE(data.ok()) << data.status();
   EXPECT_TRUE((*data)->is_remote());
   ASSERT_EQ((*data)->size(), 5);
@@ -200,6 +205,24 @@ TEST(ObjectDataTest, SamplesOfObjectsAreThoseOfTheFiles) {
   }
 }
 
+TEST(ObjectDataTest, FiguresAreOfAllObjectsThatAreOpen) {
+  StoreServer server;
+  const std::string bytes = BytesOf(MakeTokens("a", 0, 13));
+  server.Put("/a", bytes);
+  server.Put("/b", bytes);
+  const DataConfig config = StoreConfig(server, "cache-figures");
+  DatasetOpener opener(config);
+  ASSERT_TRUE(opener.Open("data.train", Path("a")).ok());
+  EXPECT_FALSE(opener.objects().has_value());
+  for (const char* const name : {"/a", "/b"}) {
+    ASSERT_TRUE(opener.Open("data.train", server.url() + name).ok());
+  }
+  ASSERT_TRUE(opener.objects().has_value());
+  // To find out what it is, and for the header, with the block that it is in.
+  EXPECT_EQ(opener.objects()->fetched_bytes, 2 * (64 + static_cast<int64_t>(bytes.size())));
+  EXPECT_EQ(opener.objects()->waited_reads, 2);
+}
+
 TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
   StoreServer server;
   ASSERT_TRUE(WriteImageShard(Path("images"), {1, 1, 2, 9}, {8, 3}, {0, 255, 255, 0}).ok());
@@ -208,7 +231,7 @@ TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
   std::vector<Batch> batches;
   for (const std::string& path : {Path("images"), server.url() + "/images"}) {
     config.train = path;
-    const auto data = OpenTrainingData(config);
+    const auto data = OpenAll(config);
     ASSERT_TRUE(data.ok()) << data.status();
     batches.push_back((*data)->Allocate(2, /*pinned=*/false));
     const absl::Status read = (*data)->Read({1, 0}, &batches.back());
@@ -218,6 +241,26 @@ TEST(ObjectDataTest, ImagesOfObjectsAreThoseOfTheFiles) {
   EXPECT_TRUE(at::equal(batches[0].targets, batches[1].targets));
 }
 
+// Each alone has room.
+TEST(ObjectDataTest, ObjectsThatTogetherExceedTheCacheAreTold) {
+  StoreServer server;
+  DataConfig config = StoreConfig(server, "cache-small");
+  for (const char* const name : {"a", "b", "c"}) {
+    const std::string bytes = BytesOf(MakeTokens(name, 0, 13));
+    config.object_stores.cache_bytes = static_cast<int64_t>(bytes.size()) * 3 / 2;
+    server.Put(std::string("/") + name, bytes);
+    config.sources.push_back({server.url() + "/" + name, 0, ""});
+  }
+  for (const bool shuffle : {true, false}) {
+    config.shuffle = shuffle;
+    ::testing::internal::CaptureStderr();
+    EXPECT_TRUE(OpenAll(config).ok());
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(absl::StrContains(said, "objects_exceed_cache key=data.train[1].path"), shuffle);
+    EXPECT_FALSE(absl::StrContains(said, "key=data.train[2].path")) << "is told once";
+  }
+}
+
 TEST(ObjectDataTest, AnotherObjectThanTheJobsIsRefused) {
   StoreServer server;
   server.Put("/a", BytesOf(MakeTokens("a", 0, 13)));
@@ -225,6 +268,11 @@ TEST(ObjectDataTest, AnotherObjectThanTheJobsIsRefused) {
   config.train = server.url() + "/a";
   config.train_hash = std::string(48, '0');
   ExpectError(config, "data.train_hash");
+  // Without a header; `paceline submit` sees no objects.
+  server.Put("/a", std::string(26, '\0'));
+  config.token_type = DataConfig::TokenType::kUint16;
+  ExpectError(config, "or submit the job again, without data.train_hash");
+  config.token_type = DataConfig::TokenType::kInHeader;
   config.object_stores.allowed = {};
   ExpectError(config, "--object-store");
   server.Put("/a", "no tokens at all");

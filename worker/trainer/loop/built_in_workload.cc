@@ -72,7 +72,7 @@ const char* NameOf(ModelConfig::Kind kind) {
 }  // namespace
 
 BuiltInWorkload::BuiltInWorkload(const TrainerConfig& config, Platform& platform)
-    : config_(config), platform_(platform) {}
+    : config_(config), platform_(platform), opener_(config.data) {}
 
 absl::Status BuiltInWorkload::Open(at::Device device) {
   if (config_.member.shards > 1 && config_.model.kind != ModelConfig::Kind::kLlama) {
@@ -111,7 +111,7 @@ void BuiltInWorkload::Shard() {
 }
 
 absl::Status BuiltInWorkload::OpenAllData() {
-  PACELINE_ASSIGN_OR_RETURN(train_data_, OpenTrainingData(config_.data));
+  PACELINE_ASSIGN_OR_RETURN(train_data_, OpenTrainingData(opener_));
   mixture_ = MixtureOf(config_.data, *train_data_);
   const int64_t now = config_.member.batch * config_.member.world_size;
   // A job that may grow must not find out when it has.
@@ -125,7 +125,7 @@ absl::Status BuiltInWorkload::OpenAllData() {
         needed > now ? ", as many as the job may have (ranks, recovery.max_ranks)" : ""));
   }
   if (config_.data.eval.empty()) return absl::OkStatus();
-  PACELINE_ASSIGN_OR_RETURN(eval_data_, OpenDataset("data.eval", config_.data.eval, config_.data));
+  PACELINE_ASSIGN_OR_RETURN(eval_data_, opener_.Open("data.eval", config_.data.eval));
   const std::string train = FormatText(train_data_->format());
   const std::string eval = FormatText(eval_data_->format());
   if (train != eval) {

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <vector>
 
 #include "absl/status/status.h"
@@ -18,6 +19,7 @@
 #include "worker/trainer/core/sampler.h"
 #include "worker/trainer/data/batch_loader.h"
 #include "worker/trainer/data/dataset.h"
+#include "worker/trainer/data/open_dataset.h"
 #include "worker/trainer/generation/quiescence.h"
 #include "worker/trainer/loop/backward_updates.h"
 #include "worker/trainer/loop/gradients.h"
@@ -62,6 +64,7 @@ class BuiltInWorkload : public Workload {
     return SamplerOptions(config_, member, train_data_->size(), mixture_);
   }
   bool evaluates() const override { return eval_data_ != nullptr; }
+  std::optional<ObjectFigures> objects() const override { return opener_.objects(); }
   void OpenData(const Member& member, const DataPosition& position) override;
   DataPosition position() const override { return loader_->position(); }
   int ActiveRanks(const Member& member) const override;
@@ -101,6 +104,7 @@ class BuiltInWorkload : public Workload {
 
   const TrainerConfig& config_;
   Platform& platform_;
+  DatasetOpener opener_;  // Of all data.
   std::unique_ptr<Dataset> train_data_;
   std::shared_ptr<const Mixture> mixture_;  // Of train_data_; null: it is none.
   std::unique_ptr<Dataset> eval_data_;      // Null: no evaluation.

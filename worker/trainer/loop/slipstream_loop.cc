@@ -376,6 +376,7 @@ double SlipstreamLoop::AddFigures(RankFigures* figures) {
   figures->slipstream = slipstream_->figures();
   for (const auto& [key, level] : state_.memory.figures) figures->levels.push_back(level);
   figures->drift = figures->slipstream->drift;
+  figures->objects = parts_.workload.objects();
   const RankSteps total = slipstream_->total();
   figures->step = std::min(total.steps(), config_.steps);
   figures->learning_rate = learning_rate_;

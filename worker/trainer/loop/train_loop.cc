@@ -91,6 +91,7 @@ TrainLoop::TrainLoop(const TrainingParts& parts)
                  figures->learning_rate = parts_.workload.LearningRate(figures->step - 1);
                  figures->levels = strategy_.figures();
                  figures->drift = strategy_.drift();
+                 figures->objects = parts_.workload.objects();
                  // Of ranks with the same samples, one counts them.
                  return static_cast<double>(parts_.workload.SamplingAs(config_.member).world_size);
                },

@@ -8,6 +8,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -18,6 +19,7 @@
 #include "worker/trainer/loop/attachments.h"
 #include "worker/trainer/loop/optimizer.h"
 #include "worker/trainer/model/model_tensors.h"
+#include "worker/trainer/report/figures.h"
 
 namespace paceline {
 
@@ -67,6 +69,8 @@ class Workload {
   virtual Sampler::Options SamplingAs(const Member& member) const = 0;
   // Whether there is something to evaluate.
   virtual bool evaluates() const = 0;
+  // Of its reads of objects of stores. Unset: it reads none.
+  virtual std::optional<ObjectFigures> objects() const { return std::nullopt; }
 
   // Takes batches of this member from `position` on. Does nothing if that is already so.
   virtual void OpenData(const Member& member, const DataPosition& position) = 0;

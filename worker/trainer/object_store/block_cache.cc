@@ -28,6 +28,9 @@ namespace {
 
 constexpr size_t kChecksumBytes = sizeof(uint64_t);
 constexpr absl::Duration kTurnPoll = absl::Milliseconds(20);
+// The lock is held for an instant, unless its holder is stopped.
+constexpr absl::Duration kLockPatience = absl::Seconds(3);
+constexpr absl::Duration kLockPoll = absl::Milliseconds(2);
 // How exactly it is known when a block was last read.
 constexpr time_t kTouchSeconds = 5;
 // When room is needed, so much more of the limit is freed, so that the blocks are seldom listed.
@@ -76,6 +79,29 @@ class OpenFile {
  private:
   const int fd_;
 };
+
+// Opens a file and locks it until it is closed. DeadlineExceeded: another process keeps the lock.
+absl::StatusOr<int> OpenLocked(const std::string& path) {
+  const int fd = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (fd < 0) return Failed("cannot open", path);
+  absl::Duration waited = absl::ZeroDuration();
+  while (::flock(fd, LOCK_EX | LOCK_NB) != 0) {
+    if ((errno == EWOULDBLOCK || errno == EINTR) && waited < kLockPatience) {
+      absl::SleepFor(kLockPoll);
+      waited += kLockPoll;
+      continue;
+    }
+    const absl::Status status =
+        errno == EWOULDBLOCK
+            ? absl::DeadlineExceededError(absl::StrCat(
+                  path, " is locked by another process for ", absl::FormatDuration(kLockPatience),
+                  "; look for a trainer of this node that is stopped"))
+            : Failed("cannot lock", path);
+    ::close(fd);
+    return status;
+  }
+  return fd;
+}
 
 bool ReadAll(int fd, size_t begin, absl::Span<char> out) {
   size_t done = 0;
@@ -148,6 +174,11 @@ absl::StatusOr<std::unique_ptr<BlockCache>> BlockCache::Open(const std::string& 
                                               " that cannot be opened: ", std::strerror(errno)));
     }
   }
+  const absl::Status counted = cache->Count();
+  // Who cannot lock it now may do so later, and keeps no blocks until then.
+  if (!counted.ok() && !absl::IsDeadlineExceeded(counted)) {
+    return Unusable(directory, absl::StrCat("cannot be counted: ", counted.message()));
+  }
   return cache;
 }
 
@@ -172,7 +203,8 @@ bool BlockCache::Read(const BlockName& name, size_t block_bytes, size_t begin,
     const absl::MutexLock lock(&mutex_);
     verified_.insert(text);
   }
-  if (::time(nullptr) - found.st_mtim.tv_sec > kTouchSeconds) {
+  const time_t age = ::time(nullptr) - found.st_mtim.tv_sec;
+  if (age > kTouchSeconds || age < -kTouchSeconds) {
     // The file's time of change says when it was read. It matters little if that cannot be set.
     (void)::futimens(file.fd(), nullptr);
   }
@@ -191,19 +223,20 @@ BlockCache::Turn BlockCache::WaitTurn(const BlockName& name, absl::Duration pati
   // Two blocks with the same number wait for each other, at worst.
   lock.l_start = static_cast<off_t>(std::hash<std::string>()(name.Text()) >> 2);
   lock.l_len = 1;
-  const absl::Time end = absl::Now() + patience;
+  absl::Duration waited = absl::ZeroDuration();
   // Locks of the open file, so that threads of one process exclude each other, too.
   while (::fcntl(fd, F_OFD_SETLK, &lock) != 0 && (errno == EAGAIN || errno == EACCES) &&
-         absl::Now() < end && !stopping) {
+         waited < patience && !stopping) {
     absl::SleepFor(kTurnPoll);
+    waited += kTurnPoll;
   }
   return turn;
 }
 
 absl::Status BlockCache::Count() {
   const std::string path = directory_ + "/lock";
-  const OpenFile lock(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (lock.fd() < 0 || ::flock(lock.fd(), LOCK_EX) != 0) return Failed("cannot lock", path);
+  PACELINE_ASSIGN_OR_RETURN(const int locked_fd, OpenLocked(path));
+  const OpenFile lock(locked_fd);
   const int64_t sum = MakeRoom(0);
   if (::pwrite(lock.fd(), &sum, sizeof(sum), 0) != sizeof(sum)) return Failed("cannot write", path);
   return absl::OkStatus();
@@ -211,13 +244,14 @@ absl::Status BlockCache::Count() {
 
 absl::StatusOr<int> BlockCache::Reserve(const std::string& temporary, int64_t bytes) {
   const std::string path = directory_ + "/lock";
-  const OpenFile lock(::open(path.c_str(), O_RDWR | O_CLOEXEC));
-  if (lock.fd() < 0 || ::flock(lock.fd(), LOCK_EX) != 0) return Failed("cannot lock", path);
+  PACELINE_ASSIGN_OR_RETURN(const int locked_fd, OpenLocked(path));
+  const OpenFile lock(locked_fd);
   int64_t sum = 0;
   const bool known = ::pread(lock.fd(), &sum, sizeof(sum), 0) == sizeof(sum) && sum >= 0;
   const bool fits = bytes <= most_bytes_;
-  if (!known || (fits && sum + bytes > most_bytes_)) sum = MakeRoom(fits ? bytes : 0);
-  if (sum + bytes > most_bytes_) {
+  const int64_t room = most_bytes_ - bytes;
+  if (!known || (fits && sum > room)) sum = MakeRoom(fits ? bytes : 0);
+  if (sum > room) {
     return absl::ResourceExhaustedError(absl::StrCat("the cache of objects, ", directory_,
                                                      ", has no room for ", bytes,
                                                      " bytes within its limit of ", most_bytes_));
@@ -240,6 +274,7 @@ absl::StatusOr<int> BlockCache::Reserve(const std::string& temporary, int64_t by
 int64_t BlockCache::MakeRoom(int64_t bytes) const {
   std::vector<KeptBlock> blocks;
   int64_t sum = 0;
+  const time_t now = ::time(nullptr);
   std::error_code error;
   std::filesystem::directory_iterator entry(BlocksDir(), error);
   for (; !error && entry != std::filesystem::directory_iterator(); entry.increment(error)) {
@@ -249,7 +284,10 @@ int64_t BlockCache::MakeRoom(int64_t bytes) const {
     const bool temporary = entry->path().filename().string()[0] == '.';
     if (temporary && IsLeftBehind(path) && ::unlink(path.c_str()) == 0) continue;
     sum += found.st_size;
-    if (!temporary) blocks.push_back({found.st_mtim.tv_sec, path, found.st_size});
+    if (temporary) continue;
+    // A time to come was set by a clock that was wrong, and the block was not read since.
+    const bool is_to_come = found.st_mtim.tv_sec > now + kTouchSeconds;
+    blocks.push_back({is_to_come ? 0 : found.st_mtim.tv_sec, path, found.st_size});
   }
   if (error) return most_bytes_;  // Nothing is known, so nothing is added.
   if (sum + bytes <= most_bytes_) return sum;

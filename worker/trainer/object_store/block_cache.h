@@ -69,7 +69,8 @@ class BlockCache {
                 const std::atomic<bool>& stopping) const;
 
   // Keeps a block. ResourceExhausted when the disk, or the limit beside what others write, has no
-  // room for it; other errors of files as they are. The cache stays usable.
+  // room for it; DeadlineExceeded when a process that is stopped has the cache locked; other errors
+  // of files as they are. The cache stays usable.
   absl::Status Keep(const BlockName& name, absl::string_view bytes);
 
   int64_t most_bytes() const { return most_bytes_; }

@@ -2,14 +2,17 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <limits>
 #include <memory>
 #include <string>
 #include <thread>
@@ -106,6 +109,64 @@ TEST(BlockCacheTest, NeverExceedsItsLimitAndDropsWhatWasReadLongestAgo) {
   EXPECT_TRUE(Has(*cache, 10));
   EXPECT_FALSE(Has(*cache, 1));
   EXPECT_TRUE(Has(*cache, 9));
+}
+
+TEST(BlockCacheTest, AReadTimeToComeIsThatOfAWrongClock) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 10);
+  for (int64_t number = 0; number < 10; ++number) {
+    Keep(*cache, number);
+    SetReadTime(directory, number, 1000 + number);
+  }
+  const time_t to_come = ::time(nullptr) + 1'000'000;
+  SetReadTime(directory, 8, to_come);
+  SetReadTime(directory, 9, to_come);
+  EXPECT_TRUE(Has(*cache, 8));  // Which counts as read now.
+  Keep(*cache, 10);             // Two blocks go.
+  EXPECT_TRUE(Has(*cache, 8));
+  EXPECT_FALSE(Has(*cache, 9));
+  EXPECT_FALSE(Has(*cache, 0));
+  EXPECT_TRUE(Has(*cache, 1));
+}
+
+TEST(BlockCacheTest, ASumThatCannotBeIsCountedAnew) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  int64_t number = 0;
+  while (number < 4) Keep(*cache, number++);
+  for (const int64_t sum : {int64_t{-1}, std::numeric_limits<int64_t>::max()}) {
+    std::ofstream(directory + "/lock", std::ios::binary)
+        .write(reinterpret_cast<const char*>(&sum), sizeof(sum));
+    Keep(*cache, number++);
+    EXPECT_LE(BytesIn(directory), 4 * kKeptBytes) << sum;
+    Keep(*cache, number++);
+    EXPECT_LE(BytesIn(directory), 4 * kKeptBytes) << sum;
+  }
+}
+
+TEST(BlockCacheTest, AProcessThatKeepsTheLockStopsNobody) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  Keep(*cache, 1);
+  const int holder = ::open((directory + "/lock").c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_EQ(::flock(holder, LOCK_EX), 0);
+  const absl::Status status = cache->Keep(Name(2), Bytes(2));
+  EXPECT_EQ(status.code(), absl::StatusCode::kDeadlineExceeded) << status;
+  EXPECT_TRUE(absl::StrContains(status.message(), directory)) << status;
+  EXPECT_TRUE(Has(*Open(directory, 4), 1));
+  ::close(holder);
+  Keep(*cache, 2);
+  EXPECT_TRUE(Has(*cache, 2));
+}
+
+TEST(BlockCacheTest, ADirectoryThatIsRemovedKeepsNothing) {
+  const std::string directory = NewDirectory();
+  const std::unique_ptr<BlockCache> cache = Open(directory, 4);
+  Keep(*cache, 1);
+  std::filesystem::remove_all(directory);
+  EXPECT_FALSE(Has(*cache, 1));
+  EXPECT_FALSE(cache->Keep(Name(2), Bytes(2)).ok());
+  EXPECT_FALSE(Has(*cache, 2));
 }
 
 TEST(BlockCacheTest, ALowerLimitHoldsFromTheNextOpening) {

@@ -67,6 +67,57 @@ TEST(CredentialsTest, FilesAreReadByProfile) {
   EXPECT_EQ(train->region, "eu-north-1");
 }
 
+TEST(CredentialsTest, SectionsAreNamedAsAwsDoes) {
+  const std::string home =
+      Home("[train] # of the cluster\naws_access_key_id=B\naws_secret_access_key=b\n[other\n",
+           "[profile default]\nregion = eu-west-1\n[profile train] ; [too]\nregion = eu-north-1\n");
+  const absl::StatusOr<S3Settings> plain = ReadS3Settings(In({{"HOME", home}}));
+  ASSERT_TRUE(plain.ok()) << plain.status();
+  EXPECT_EQ(plain->region, "eu-west-1");
+  const absl::StatusOr<S3Settings> train =
+      ReadS3Settings(In({{"HOME", home}, {"AWS_DEFAULT_PROFILE", "train"}}));
+  ASSERT_TRUE(train.ok()) << train.status();
+  EXPECT_EQ(train->access_key, "B");
+  EXPECT_EQ(train->region, "eu-north-1");
+}
+
+TEST(CredentialsTest, ALineBreakBehindASecretIsNoPartOfIt) {
+  const absl::StatusOr<S3Settings> s3 = ReadS3Settings(In({{"HOME", "/nonexistent"},
+                                                           {"AWS_ACCESS_KEY_ID", "A\n"},
+                                                           {"AWS_SECRET_ACCESS_KEY", "s\r\n"},
+                                                           {"AWS_SESSION_TOKEN", "t\n"},
+                                                           {"AWS_REGION", "eu-west-1\n"}}));
+  ASSERT_TRUE(s3.ok()) << s3.status();
+  EXPECT_EQ(s3->access_key, "A");
+  EXPECT_EQ(s3->secret_key, "s");
+  EXPECT_EQ(s3->session_token, "t");
+  EXPECT_EQ(s3->region, "eu-west-1");
+  const absl::Status within = ReadS3Settings(In({{"HOME", "/nonexistent"},
+                                                 {"AWS_ACCESS_KEY_ID", "A"},
+                                                 {"AWS_SECRET_ACCESS_KEY", "s"},
+                                                 {"AWS_SESSION_TOKEN", "t\nHost: SECRET"}}))
+                                  .status();
+  EXPECT_EQ(within.code(), absl::StatusCode::kFailedPrecondition) << within;
+  EXPECT_FALSE(absl::StrContains(within.message(), "SECRET")) << within;
+}
+
+TEST(CredentialsTest, ATokenGoesToNoOtherMachineInPlainText) {
+  for (const char* endpoint : {"storage:4443", "http://storage:4443/", "http://localhost.evil"}) {
+    EXPECT_TRUE(ReadGsSettings(In({{"STORAGE_EMULATOR_HOST", endpoint}})).ok()) << endpoint;
+    const absl::Status status = ReadGsSettings(In({{"STORAGE_EMULATOR_HOST", endpoint},
+                                                   {"CLOUDSDK_AUTH_ACCESS_TOKEN", "SECRET"}}))
+                                    .status();
+    EXPECT_EQ(status.code(), absl::StatusCode::kFailedPrecondition) << endpoint;
+    EXPECT_FALSE(absl::StrContains(status.message(), "SECRET")) << status;
+  }
+  for (const char* endpoint : {"localhost:4443", "https://storage:4443", "http://127.0.0.1:1/x"}) {
+    EXPECT_TRUE(ReadGsSettings(In({{"STORAGE_EMULATOR_HOST", endpoint},
+                                   {"CLOUDSDK_AUTH_ACCESS_TOKEN", "SECRET"}}))
+                    .ok())
+        << endpoint;
+  }
+}
+
 TEST(CredentialsTest, WithoutAnyRequestsAreUnsigned) {
   const absl::StatusOr<S3Settings> s3 = ReadS3Settings(In({{"HOME", "/nonexistent"}}));
   ASSERT_TRUE(s3.ok()) << s3.status();
@@ -91,6 +142,7 @@ TEST(CredentialsTest, SaysWhatIsIncompleteAndNoSecret) {
       {"AWS_PROFILE", "half", "[half]"},
       {"AWS_PROFILE", "other", "credential_process"},
       {"AWS_PROFILE", "missing", "AWS_PROFILE is missing"},
+      {"AWS_REGION", "us-east-1.SECRET/", "AWS_REGION"},
       {"AWS_ENDPOINT_URL", "SECRET.host", "AWS_ENDPOINT_URL"},
       {"AWS_ENDPOINT_URL", "https://SECRET@host", "AWS_ENDPOINT_URL"},
   };

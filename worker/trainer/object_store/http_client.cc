@@ -24,7 +24,7 @@ constexpr long kConnectTimeoutMs = 10'000;
 // A transfer slower than this for so long is broken off.
 constexpr long kLeastBytesPerSecond = 1024;
 constexpr long kSlowSeconds = 30;
-constexpr long kMostRedirects = 5;
+constexpr int kMostRedirects = 5;
 constexpr size_t kMostErrorBytes = 16 * 1024;
 
 // Where distributions keep the authorities that they trust, beside what libcurl was built for.
@@ -71,6 +71,20 @@ bool MayPass(CURLcode code) {
   }
 }
 
+// "https://HOST:PORT".
+absl::string_view OriginOf(absl::string_view url) {
+  const size_t mark = url.find("://");
+  return mark == url.npos ? url : url.substr(0, url.find('/', mark + 3));
+}
+
+// Without the user and password that libcurl puts before the host after a use of ~/.netrc.
+std::string WithoutUser(std::string url) {
+  const size_t host = url.find("://") + 3;
+  const size_t at = url.rfind('@', url.find('/', host));
+  if (at != url.npos && at > host) url.erase(host, at + 1 - host);
+  return url;
+}
+
 struct FreeHeaders {
   void operator()(curl_slist* list) const { curl_slist_free_all(list); }
 };
@@ -86,22 +100,36 @@ class HttpClient::Connection {
 
   StoreAnswer Get(const HttpRequest& request, absl::Span<char> out,
                   const std::atomic<bool>& stopping) {
-    answer_ = StoreAnswer();
-    headers_end_ = false;
     out_ = out;
     stopping_ = &stopping;
     if (curl_ == nullptr) {
+      answer_ = StoreAnswer();
       answer_.problem = "libcurl has no memory for a connection";
       return answer_;
     }
-    curl_easy_reset(curl_);  // Keeps the connection.
-    SetUp();
-    const std::unique_ptr<curl_slist, FreeHeaders> headers = Address(request);
-    Finish(curl_easy_perform(curl_));
+    std::string url = request.url;
+    for (int redirects = 0;; ++redirects) {
+      Perform(request, url);
+      // libcurl, if it followed by itself, would give the next host its own user of ~/.netrc.
+      char* next = nullptr;
+      curl_easy_getinfo(curl_, CURLINFO_REDIRECT_URL, &next);
+      const bool leads_on = next != nullptr && absl::StartsWith(next, "https://");
+      if (!request.follows || !leads_on || redirects == kMostRedirects) break;
+      url = WithoutUser(next);
+    }
     return std::move(answer_);
   }
 
  private:
+  void Perform(const HttpRequest& request, const std::string& url) {
+    answer_ = StoreAnswer();
+    headers_end_ = false;
+    curl_easy_reset(curl_);  // Keeps the connection.
+    SetUp();
+    const std::unique_ptr<curl_slist, FreeHeaders> headers = Address(request, url);
+    Finish(curl_easy_perform(curl_));
+  }
+
   // What is the same for all requests.
   void SetUp() {
     curl_easy_setopt(curl_, CURLOPT_NOSIGNAL, 1L);
@@ -109,8 +137,6 @@ class HttpClient::Connection {
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_LIMIT, kLeastBytesPerSecond);
     curl_easy_setopt(curl_, CURLOPT_LOW_SPEED_TIME, kSlowSeconds);
     curl_easy_setopt(curl_, CURLOPT_PROTOCOLS_STR, "http,https");
-    curl_easy_setopt(curl_, CURLOPT_REDIR_PROTOCOLS_STR, "https");
-    curl_easy_setopt(curl_, CURLOPT_MAXREDIRS, kMostRedirects);
     curl_easy_setopt(curl_, CURLOPT_PATH_AS_IS, 1L);
     curl_easy_setopt(curl_, CURLOPT_USERAGENT, agent_.c_str());
     if (!ca_file_.empty()) curl_easy_setopt(curl_, CURLOPT_CAINFO, ca_file_.c_str());
@@ -126,7 +152,8 @@ class HttpClient::Connection {
   }
 
   // Returns the headers, which are to live as long as the transfer.
-  std::unique_ptr<curl_slist, FreeHeaders> Address(const HttpRequest& request) {
+  std::unique_ptr<curl_slist, FreeHeaders> Address(const HttpRequest& request,
+                                                   const std::string& url) {
     std::unique_ptr<curl_slist, FreeHeaders> headers;
     for (const std::string& header : request.headers) {
       // Returns the beginning of the list, which is the new entry of an empty one.
@@ -134,12 +161,13 @@ class HttpClient::Connection {
       if (list != nullptr && headers == nullptr) headers.reset(list);
     }
     const std::string range = absl::StrCat(request.first, "-", request.first + out_.size() - 1);
-    curl_easy_setopt(curl_, CURLOPT_URL, request.url.c_str());
+    curl_easy_setopt(curl_, CURLOPT_URL, url.c_str());
     curl_easy_setopt(curl_, CURLOPT_RANGE, range.c_str());
     curl_easy_setopt(curl_, CURLOPT_HTTPHEADER, headers.get());
-    curl_easy_setopt(curl_, CURLOPT_FOLLOWLOCATION, request.follows ? 1L : 0L);
-    if (request.uses_netrc)
+    if (request.is_local) curl_easy_setopt(curl_, CURLOPT_PROXY, "");
+    if (request.uses_netrc && OriginOf(url) == OriginOf(request.url)) {
       curl_easy_setopt(curl_, CURLOPT_NETRC, static_cast<long>(CURL_NETRC_OPTIONAL));
+    }
     if (!request.sign_as.empty()) {
       curl_easy_setopt(curl_, CURLOPT_AWS_SIGV4, request.sign_as.c_str());
       curl_easy_setopt(curl_, CURLOPT_USERNAME, request.access_key.c_str());
@@ -179,6 +207,7 @@ class HttpClient::Connection {
     if (status == 200) return 0;
     if (status != 206) {
       const size_t room = kMostErrorBytes - answer_.error_body.size();
+      if (room == 0) return 0;
       absl::StrAppend(&answer_.error_body, bytes.substr(0, room));
       return bytes.size();
     }
@@ -194,7 +223,7 @@ class HttpClient::Connection {
   }
 
   void TakeHeader(absl::string_view line) {
-    if (absl::StartsWith(line, "HTTP/")) {  // The next answer, after a redirection.
+    if (absl::StartsWith(line, "HTTP/")) {  // The next answer, after one of a proxy or "continue".
       answer_ = StoreAnswer();
       headers_end_ = false;
       return;

@@ -23,8 +23,9 @@ struct HttpRequest {
   std::string sign_as;
   std::string access_key;
   std::string secret_key;
-  bool uses_netrc = false;  // Takes a user and password for the host from ~/.netrc.
+  bool uses_netrc = false;  // Takes a user and password for the host of `url` from ~/.netrc.
   bool follows = false;     // Goes where the server leads, over https alone.
+  bool is_local = false;    // The server is on this machine, where no proxy leads.
 };
 
 // Keeps connections for later requests. Thread-safe.

@@ -1,6 +1,8 @@
 #include "worker/trainer/object_store/object_file.h"
 
 #include <algorithm>
+#include <chrono>
+#include <cstdint>
 #include <cstring>
 #include <optional>
 
@@ -82,12 +84,19 @@ absl::Status ObjectFile::ReadFromBlock(int64_t block, size_t begin, absl::Span<c
   }
   BlockCache* const cache = store_->cache();
   if (bytes == nullptr && cache != nullptr) {
-    if (cache->Read(NameOf(block), SizeOf(block), begin, out)) return absl::OkStatus();
+    if (cache->Read(NameOf(block), SizeOf(block), begin, out)) {
+      store_->counters().AddCached();
+      return absl::OkStatus();
+    }
     const absl::MutexLock lock(&mutex_);
     cached_[static_cast<size_t>(block)] = false;
   }
   if (bytes == nullptr) {
+    const absl::Time asked = absl::Now();
     PACELINE_ASSIGN_OR_RETURN(bytes, Obtain(block));
+    store_->counters().AddWaited(absl::Now() - asked);
+  } else {
+    store_->counters().AddCached();
   }
   std::memcpy(out.data(), bytes->data() + begin, out.size());
   return absl::OkStatus();
@@ -190,9 +199,8 @@ void ObjectFile::Prefetch(int64_t block) const {
 }
 
 bool ObjectFile::Wait(absl::Duration delay) const {
-  const absl::Time end = absl::Now() + delay;
-  for (absl::Time now = absl::Now(); now < end && !stopping_; now = absl::Now()) {
-    absl::SleepFor(std::min(kStopPoll, end - now));
+  for (absl::Duration left = delay; left > absl::ZeroDuration() && !stopping_; left -= kStopPoll) {
+    absl::SleepFor(std::min(kStopPoll, left));
   }
   return !stopping_;
 }
@@ -201,25 +209,38 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
                                  StoreAnswer* answer) const {
   using Verdict = Judgement::Verdict;
   const ObjectStore::Options& options = store_->options();
+  const auto make = [&] { return MakeRequest(name_, url_, first, version, options.variables); };
   Backoff backoff(options.backoff, options.seed ^ first);
-  const absl::Time end = absl::Now() + options.patience;
+  const auto began = std::chrono::steady_clock::now();
   for (int tries = 1;; ++tries) {
-    const auto make = [&] { return MakeRequest(name_, url_, first, version, options.variables); };
-    PACELINE_ASSIGN_OR_RETURN(const ObjectRequest request, make());
-    *answer = store_->http().Get(request.http, out, stopping_);
-    const Judgement judgement =
-        JudgeAnswer(request.store, *answer, first, out.size(), version, absl::Now());
-    if (judgement.verdict == Verdict::kGood) return absl::OkStatus();
+    *answer = StoreAnswer();
+    Judgement judgement;
+    const absl::StatusOr<ObjectRequest> request = make();
+    if (request.ok()) {
+      *answer = store_->http().Get(request->http, out, stopping_);
+      judgement = JudgeAnswer(request->store, *answer, first, out.size(), version, absl::Now());
+    } else {
+      judgement = {Verdict::kRetryWithCredentials, request.status()};
+    }
+    if (judgement.verdict == Verdict::kGood) {
+      store_->counters().AddFetched(answer->received);
+      return absl::OkStatus();
+    }
     if (stopping_) return absl::CancelledError(absl::StrCat(name_, ": closed while it is read"));
     if (judgement.verdict == Verdict::kFail) return judgement.status;
-    if (judgement.verdict == Verdict::kRetryWithCredentials) {
+    const bool refused = judgement.verdict == Verdict::kRetryWithCredentials;
+    // Once the object is open, they have run out or are just being renewed, which may pass.
+    if (refused && version == nullptr) {
       PACELINE_ASSIGN_OR_RETURN(const ObjectRequest renewed, make());
-      if (IsSameRequest(renewed.http, request.http)) return judgement.status;
+      if (request.ok() && IsSameRequest(renewed.http, request->http)) return judgement.status;
     }
     const absl::Duration asked =
-        std::min(absl::Seconds(answer->retry_after_s.value_or(0)), kLongestRetryAfter);
-    const absl::Duration delay = std::max(backoff.Next(), asked);
-    if (absl::Now() + delay > end) {
+        absl::Seconds(std::max(answer->retry_after_s.value_or(0), int64_t{0}));
+    // Not all who were told the same return at the same moment.
+    const absl::Duration delay = std::min(asked, kLongestRetryAfter) + backoff.Next();
+    const absl::Duration gone = absl::FromChrono(std::chrono::steady_clock::now() - began);
+    if (gone + delay > options.patience) {
+      if (refused) return judgement.status;
       return absl::DeadlineExceededError(absl::StrCat(
           judgement.status.message(), "; ", tries, " tries within ",
           absl::FormatDuration(options.patience),
@@ -228,6 +249,7 @@ absl::Status ObjectFile::Request(uint64_t first, const ObjectVersion* version, a
     if (tries == 1) {
       PACELINE_LOG(WARNING) << "object_read_again reason=\"" << judgement.status.message() << "\"";
     }
+    store_->counters().AddRetry();
     if (!Wait(delay)) return absl::CancelledError(absl::StrCat(name_, ": closed while it is read"));
   }
 }

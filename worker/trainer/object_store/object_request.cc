@@ -77,6 +77,7 @@ absl::StatusOr<ObjectRequest> MakeRequest(const std::string& name, const ObjectU
       request.http.url = name;
       break;
     case ObjectUrl::Scheme::kHttp:
+      request.http.is_local = true;
       request.http.url = name;
       break;
   }

@@ -21,6 +21,7 @@
 #include "worker/trainer/object_store/credentials.h"
 #include "worker/trainer/object_store/fetch_pool.h"
 #include "worker/trainer/object_store/http_client.h"
+#include "worker/trainer/object_store/read_counters.h"
 
 namespace paceline {
 
@@ -55,6 +56,7 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
   HttpClient& http() { return http_; }
   BlockCache* cache() { return cache_.get(); }  // Null: there is none.
   FetchPool& pool() { return pool_; }
+  ReadCounters& counters() { return counters_; }
 
  private:
   ObjectStore(Options options, std::unique_ptr<BlockCache> cache);
@@ -63,6 +65,7 @@ class ObjectStore : public std::enable_shared_from_this<ObjectStore> {
   const std::unique_ptr<BlockCache> cache_;
   HttpClient http_;
   FetchPool pool_;
+  ReadCounters counters_;
 };
 
 }  // namespace paceline

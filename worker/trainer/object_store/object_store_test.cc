@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <map>
 #include <memory>
@@ -16,6 +18,9 @@
 #include "absl/strings/str_cat.h"
 #include "absl/synchronization/notification.h"
 #include "absl/time/clock.h"
+#include "common/tls/server_context.h"
+#include "common/tls/testing/test_identity.h"
+#include "common/tls/tls_files.h"
 #include "worker/trainer/object_store/testing/store_server.h"
 
 namespace paceline {
@@ -266,6 +271,64 @@ TEST_F(ObjectStoreTest, RenewedCredentialsAreTakenUp) {
   ExpectRead(source, 0, contents_.size());
 }
 
+TEST_F(ObjectStoreTest, CredentialsThatAreRenewedTooLateAreWaitedFor) {
+  SetKey("OLD");
+  const Source source = OpenObject();
+  int refused = 0;
+  server_.SetFault([&](const Request& request, int) -> std::optional<std::string> {
+    if (!absl::StrContains(HeaderOf(request, "authorization"), "OLD")) return std::nullopt;
+    if (++refused == 3) SetKey("NEW");
+    return StoreServer::Error("400 Bad Request", "<Error><Code>ExpiredToken</Code></Error>");
+  });
+  ExpectRead(source, 0, contents_.size());
+  EXPECT_EQ(refused, 3);
+}
+
+// As of a file that another program is just writing.
+TEST_F(ObjectStoreTest, CredentialsThatAreHalfWrittenAreReadAgain) {
+  SetKey("AKIA");
+  const Variables whole = options_.variables;
+  bool is_half = false;
+  options_.variables = [&](const char* name) {
+    const bool left_out = is_half && std::string(name) == "AWS_SECRET_ACCESS_KEY";
+    if (!left_out) return whole(name);
+    is_half = false;
+    return std::string();
+  };
+  const Source source = OpenObject();
+  is_half = true;
+  ExpectRead(source, 0, contents_.size());
+  EXPECT_FALSE(is_half);
+  is_half = true;
+  ExpectRead(OpenObject(), 0, contents_.size());
+}
+
+TEST_F(ObjectStoreTest, CredentialsThatStayOldEndTheRead) {
+  SetKey("AKIA");
+  options_.patience = absl::Milliseconds(100);
+  const Source source = OpenObject();
+  server_.SetFault([](const Request&, int) {
+    return StoreServer::Error("403 Forbidden", "<Error><Code>AccessDenied</Code></Error>");
+  });
+  ExpectError(Read(source), absl::StatusCode::kPermissionDenied, "AccessDenied");
+}
+
+TEST_F(ObjectStoreTest, OfALongErrorOnlyTheBeginningIsRead) {
+  const std::string body(size_t{64} << 20, 'x');
+  server_.SetFault([&](const Request&, int) { return StoreServer::Error("404 Not Found", body); });
+  ExpectError(Store()->OpenObject("s3://corpora/c4").status(), absl::StatusCode::kNotFound,
+              "no such object");
+  EXPECT_LT(server_.bytes_sent(), body.size() / 2);
+  server_.SetFault(nullptr);
+}
+
+TEST_F(ObjectStoreTest, NoProxyLeadsToThisMachine) {
+  options_.patience = absl::Milliseconds(100);
+  ASSERT_EQ(::setenv("http_proxy", "http://127.0.0.1:1", 1), 0);
+  ExpectRead(OpenObject(server_.url() + "/corpora/c4"), 0, contents_.size());
+  ::unsetenv("http_proxy");
+}
+
 TEST_F(ObjectStoreTest, ARefusalEndsAtOnce) {
   SetKey("AKIA");
   server_.SetFault([](const Request&, int) {
@@ -282,6 +345,44 @@ TEST_F(ObjectStoreTest, GoogleAndWebServersAreReadToo) {
   EXPECT_EQ(HeaderOf(server_.requests()[0], "authorization"), "Bearer SECRET");
   ExpectRead(OpenObject(server_.url() + "/corpora/c4"), 0, contents_.size());
   EXPECT_EQ(HeaderOf(server_.requests().back(), "authorization"), "");
+}
+
+TEST_F(ObjectStoreTest, TheUserOfAHostIsSentToNoOther) {
+  ::signal(SIGPIPE, SIG_IGN);
+  const std::string home = variables_["HOME"];
+  const TlsFiles files = WriteIdentity(home, TestAuthority(), ControllerOnLoopback());
+  variables_["AWS_CA_BUNDLE"] = files.ca;
+  std::ofstream(home + "/.netrc") << "machine 127.0.0.1 login reader password SECRET\n";
+  ASSERT_EQ(::setenv("HOME", home.c_str(), 1), 0);
+  const std::shared_ptr<SSL_CTX> context = *ServerContext(files).Get();
+  StoreServer first(context);
+  StoreServer second(context);  // By its port another one.
+  second.Put("/corpora/c4", contents_);
+  first.SetFault([&](const Request& request, int) {
+    const std::string other = second.url() + "/corpora/c4";
+    return absl::StrCat(
+        "HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: ",
+        request.path == "/corpora/c4" ? "/moved" : other, "\r\n\r\n");
+  });
+  options_.allowed = {first.url()};
+  ExpectRead(OpenObject(first.url() + "/corpora/c4"), 0, 10);
+  EXPECT_EQ(first.requests().size(), 4u);
+  for (const Request& request : first.requests()) {
+    EXPECT_TRUE(absl::StartsWith(HeaderOf(request, "authorization"), "Basic ")) << request.path;
+  }
+  EXPECT_EQ(second.requests().size(), 2u);
+  for (const Request& request : second.requests()) {
+    EXPECT_EQ(HeaderOf(request, "authorization"), "");
+  }
+  // To http it does not lead.
+  first.SetFault([&](const Request&, int) {
+    return absl::StrCat(
+        "HTTP/1.1 302 Found\r\nConnection: close\r\nContent-Length: 0\r\nLocation: ", server_.url(),
+        "/corpora/c4\r\n\r\n");
+  });
+  ExpectError(Store()->OpenObject(first.url() + "/corpora/c4").status(),
+              absl::StatusCode::kFailedPrecondition, "HTTP 302");
+  EXPECT_EQ(requests(), 0u);
 }
 
 TEST_F(ObjectStoreTest, ACacheThatCannotBeUsedIsNamed) {
@@ -301,6 +402,30 @@ TEST_F(ObjectStoreTest, ClosingEndsWhatIsUnderWay) {
   EXPECT_TRUE(source->Expect(0, kBlockBytes));
   while (requests() < 3) absl::SleepFor(absl::Milliseconds(1));
   source.reset();  // Within the patience of two minutes, which the test would not wait for.
+}
+
+TEST_F(ObjectStoreTest, CountsWhatIsFetchedAndWaitedFor) {
+  const std::shared_ptr<ObjectStore> store = Store();
+  server_.SetFault([](const Request&, int n) -> std::optional<std::string> {
+    if (n == 1) return StoreServer::Error("503 Slow Down");
+    return std::nullopt;
+  });
+  const absl::StatusOr<Source> source = store->OpenObject("s3://corpora/c4");
+  ASSERT_TRUE(source.ok()) << source.status();
+  ExpectRead(*source, 0, contents_.size());
+  constexpr int64_t kFirstBytes = 64;  // To open it.
+  const auto all = static_cast<int64_t>(contents_.size());
+  ObjectFigures figures = store->counters().figures();
+  EXPECT_EQ(figures.fetched_bytes, kFirstBytes + all);
+  EXPECT_EQ(figures.retries, 1);
+  EXPECT_EQ(figures.cached_reads, 0);
+  EXPECT_EQ(figures.waited_reads, 11);
+  EXPECT_GT(figures.wait_s, 0);
+  ExpectRead(*source, kBlockBytes - 1, 2);
+  figures = store->counters().figures();
+  EXPECT_EQ(figures.fetched_bytes, kFirstBytes + all);
+  EXPECT_EQ(figures.cached_reads, 2);
+  EXPECT_EQ(figures.waited_reads, 11);
 }
 
 }  // namespace

@@ -156,6 +156,15 @@ struct ReportedNumber {
   int64_t step = 0;  // Steps completed, with the one that it is of.
 };
 
+// Reads of objects of stores (proto/status.proto).
+struct ObjectFigures {
+  int64_t fetched_bytes = 0;
+  int64_t retries = 0;
+  int64_t cached_reads = 0;
+  int64_t waited_reads = 0;
+  double wait_s = 0;
+};
+
 struct RankFigures {
   int64_t step = 0;
   int64_t steps = 0;
@@ -179,6 +188,7 @@ struct RankFigures {
   double flops_per_s = 0;
   FlopsSource flops_source = FlopsSource::kUnknown;
   double peak_flops = 0;
+  std::optional<ObjectFigures> objects;  // Unset: none are read.
 };
 
 }  // namespace paceline

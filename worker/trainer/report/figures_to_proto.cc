@@ -34,6 +34,16 @@ v1::LevelFigures ToProto(const LevelFigures& level) {
   return proto;
 }
 
+v1::ObjectFigures ToProto(const ObjectFigures& objects) {
+  v1::ObjectFigures proto;
+  proto.set_fetched_bytes(objects.fetched_bytes);
+  proto.set_retries(objects.retries);
+  proto.set_cached_reads(objects.cached_reads);
+  proto.set_waited_reads(objects.waited_reads);
+  proto.set_wait_s(objects.wait_s);
+  return proto;
+}
+
 v1::SlipstreamMode ToProto(SlipstreamMode mode) {
   switch (mode) {
     case SlipstreamMode::kSync:
@@ -206,6 +216,7 @@ v1::RankFigures ToProto(const RankFigures& figures) {
   proto.set_flops_per_s(figures.flops_per_s);
   proto.set_flops_source(ToProto(figures.flops_source));
   proto.set_peak_flops(figures.peak_flops);
+  if (figures.objects.has_value()) *proto.mutable_objects() = ToProto(*figures.objects);
   return proto;
 }
 

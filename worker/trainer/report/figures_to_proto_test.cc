@@ -36,6 +36,7 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
   figures.flops_per_s = 20;
   figures.flops_source = FlopsSource::kCounted;
   figures.peak_flops = 21;
+  figures.objects = {22, 23, 24, 25, 26};
   ExpectText(ToProto(figures), R"(
     step: 1 steps: 2 training_s: 3 wall_s: 4 loss: 5 grad_norm: 6 learning_rate: 7
     samples_per_s: 8 tokens_per_s: 9 mfu: 10 mfu_wall: 11 data_wait_share: 12
@@ -52,7 +53,8 @@ TEST(FiguresToProtoTest, EveryValueArrives) {
                  round_copies_s: 19 }
     reported { name: 'accuracy' value: 15 step: 16 }
     reported { name: 'loss' value: 17 step: 18 }
-    flops_per_sample: 19 flops_per_s: 20 flops_source: FLOPS_COUNTED peak_flops: 21)");
+    flops_per_sample: 19 flops_per_s: 20 flops_source: FLOPS_COUNTED peak_flops: 21
+    objects { fetched_bytes: 22 retries: 23 cached_reads: 24 waited_reads: 25 wait_s: 26 })");
 }
 
 TEST(FiguresToProtoTest, ALearningRateOfZeroIsKnown) {

@@ -14,6 +14,8 @@ using Verdict = Judgement::Verdict;
 
 // Clocks that differ by more are refused by S3.
 constexpr absl::Duration kMostSkew = absl::Minutes(15);
+// No store has larger objects, and a list of the blocks of this one has 32 MiB.
+constexpr uint64_t kMostBytes = uint64_t{1} << 50;
 
 Judgement Fail(const StoreRequest& request, absl::StatusCode code, absl::string_view what) {
   return {Verdict::kFail, absl::Status(code, absl::StrCat(request.url, ": ", what))};
@@ -23,18 +25,23 @@ Judgement Retry(const StoreRequest& request, absl::string_view what) {
   return {Verdict::kRetry, absl::UnavailableError(absl::StrCat(request.url, ": ", what))};
 }
 
-// The text of an element of an XML document, if it is one word; otherwise empty. What else a store
-// writes may name keys, and is not shown.
+// What a store writes, if it has nothing but letters, digits and `others`; otherwise empty. What
+// else it writes may name keys, and is not shown.
+std::string Shown(absl::string_view text, absl::string_view others) {
+  const bool sound =
+      text.size() <= 64 && std::all_of(text.begin(), text.end(), [others](char c) {
+        return absl::ascii_isalnum(static_cast<unsigned char>(c)) || absl::StrContains(others, c);
+      });
+  return sound ? std::string(text) : "";
+}
+
+// The text of an element of an XML document, if it is one word; otherwise empty.
 std::string WordIn(absl::string_view document, absl::string_view element) {
   const std::string begin = absl::StrCat("<", element, ">");
   const size_t found = document.find(begin);
   if (found == document.npos) return "";
   const absl::string_view rest = document.substr(found + begin.size());
-  const absl::string_view word = rest.substr(0, rest.find('<'));
-  const bool sound = word.size() <= 64 && std::all_of(word.begin(), word.end(), [](char c) {
-                       return absl::ascii_isalnum(static_cast<unsigned char>(c)) || c == '-';
-                     });
-  return sound ? std::string(word) : "";
+  return Shown(rest.substr(0, rest.find('<')), "-");
 }
 
 // "HTTP 403 (AccessDenied)".
@@ -63,16 +70,13 @@ Judgement JudgeRefusal(const StoreRequest& request, const StoreAnswer& answer,
                 absl::StrCat(text, ": the clock of this node is ", skew,
                              "; set it right (timedatectl, chrony)"));
   }
-  if (!request.with_credentials) {
-    return Fail(request, absl::StatusCode::kPermissionDenied,
-                absl::StrCat(text,
-                             ", and this node has no credentials for it; give the worker some, "
-                             "or make the object public (docs/object-stores.md#credentials)"));
-  }
   const bool expired = code == "ExpiredToken" || code == "TokenRefreshRequired" ||
                        code == "InvalidToken" || (answer.status == 401);
   const char* const advice =
-      code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch"
+      !request.with_credentials
+          ? ", and this node has no credentials for it; give the worker some, or make the object "
+            "public"
+      : code == "InvalidAccessKeyId" || code == "SignatureDoesNotMatch"
           ? ": it does not know the node's key, or its secret is another one; correct the "
             "credentials of the worker"
       : expired ? ": the credentials of the node have run out; renew them"
@@ -86,8 +90,8 @@ Judgement JudgeRefusal(const StoreRequest& request, const StoreAnswer& answer,
 
 // The region in which the bucket is, if the answer says so and it is another one.
 std::string OtherRegion(const StoreRequest& request, const StoreAnswer& answer) {
-  const std::string said =
-      answer.bucket_region.empty() ? WordIn(answer.error_body, "Region") : answer.bucket_region;
+  const std::string said = answer.bucket_region.empty() ? WordIn(answer.error_body, "Region")
+                                                        : Shown(answer.bucket_region, "-");
   return said == request.region ? "" : said;
 }
 
@@ -120,10 +124,6 @@ Judgement JudgeError(const StoreRequest& request, const StoreAnswer& answer, abs
               "; compare the address"));
     case 408:
     case 429:
-    case 500:
-    case 502:
-    case 503:
-    case 504:
       return Retry(request, text);
     case 412:
       return Fail(request, absl::StatusCode::kDataLoss,
@@ -134,6 +134,11 @@ Judgement JudgeError(const StoreRequest& request, const StoreAnswer& answer, abs
                   "the object is empty, or shorter than it was");
     default:
       break;
+  }
+  // Services in front of stores have codes of their own beyond 504. The other two are of servers
+  // that cannot do what they are asked for.
+  if (answer.status >= 500 && answer.status != 501 && answer.status != 505) {
+    return Retry(request, text);
   }
   // S3 tells so of a request that took too long to arrive.
   if (code == "RequestTimeout" || code == "SlowDown" || code == "InternalError") {
@@ -162,13 +167,18 @@ Judgement JudgeBytes(const StoreRequest& request, const StoreAnswer& answer, uin
                 "the server does not say how long the object is (Content-Range); give it a server "
                 "that answers ranges of bytes");
   }
+  if (*size > kMostBytes) {
+    return Fail(request, absl::StatusCode::kFailedPrecondition,
+                absl::StrCat("the server says that the object has ", *size,
+                             " bytes, which none has; use another server"));
+  }
   if (version != nullptr && (*size != version->size || !IsOfVersion(answer, *version))) {
     return Fail(request, absl::StatusCode::kDataLoss,
                 absl::StrCat("the object has changed since the job opened it: it had ",
                              version->size, " bytes, and has ", *size,
                              "; write new data under a new key, and start the job again"));
   }
-  if (version == nullptr && answer.etag.empty() && answer.last_modified.empty()) {
+  if (answer.etag.empty() && answer.last_modified.empty()) {
     return Fail(request, absl::StatusCode::kFailedPrecondition,
                 "the server says neither ETag nor Last-Modified, so that a change of the object "
                 "would not be noticed; use another server");
@@ -177,7 +187,8 @@ Judgement JudgeBytes(const StoreRequest& request, const StoreAnswer& answer, uin
   const std::string range = absl::StrCat("bytes ", first, "-", first + expected - 1, "/", *size);
   if (answer.content_range != range || answer.received != expected) {
     return Retry(request, absl::StrCat("the answer has ", answer.received, " bytes and says \"",
-                                       answer.content_range, "\"; \"", range, "\" were asked for"));
+                                       Shown(answer.content_range, "- /*"), "\"; \"", range,
+                                       "\" were asked for"));
   }
   return {};
 }

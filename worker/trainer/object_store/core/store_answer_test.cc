@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "absl/strings/match.h"
+#include "absl/strings/str_cat.h"
 
 namespace paceline {
 namespace {
@@ -92,9 +93,13 @@ TEST(StoreAnswerTest, OtherBytesThanWereAskedForAreAskedForAgain) {
 }
 
 TEST(StoreAnswerTest, WhatMayPassIsTriedAgain) {
-  for (const int status : {408, 429, 500, 502, 503, 504}) {
+  for (const int status : {408, 429, 500, 502, 503, 504, 507, 520, 599}) {
     ExpectStatus(Judge(Refused(status, "SlowDown")), Verdict::kRetry,
                  absl::StatusCode::kUnavailable, "SlowDown");
+  }
+  for (const int status : {501, 505}) {
+    ExpectStatus(Judge(Refused(status, "NotImplemented")), Verdict::kFail,
+                 absl::StatusCode::kFailedPrecondition, "NotImplemented");
   }
   StoreAnswer cut;
   cut.problem = "Transferred a partial file";
@@ -113,7 +118,7 @@ TEST(StoreAnswerTest, SaysWhatToDoAboutARefusal) {
                absl::StatusCode::kPermissionDenied, "have run out");
   StoreRequest anonymous = S3Request();
   anonymous.with_credentials = false;
-  ExpectStatus(Judge(Refused(403, "AccessDenied"), anonymous), Verdict::kFail,
+  ExpectStatus(Judge(Refused(403, "AccessDenied"), anonymous), Verdict::kRetryWithCredentials,
                absl::StatusCode::kPermissionDenied, "no credentials");
 }
 
@@ -166,6 +171,33 @@ TEST(StoreAnswerTest, WhatAStoreWritesIsShownOnlyAsOneWord) {
   answer.status = 418;
   answer.error_body = "<Code>AKIA secret words</Code>";
   ExpectStatus(Judge(answer), Verdict::kFail, absl::StatusCode::kFailedPrecondition, "HTTP 418;");
+}
+
+TEST(StoreAnswerTest, HeadersOfAStoreAreShownOnlyAsWords) {
+  StoreAnswer moved = Refused(301, "PermanentRedirect");
+  moved.bucket_region = "eu-west-1\" key=AKIA";
+  ExpectStatus(Judge(moved), Verdict::kFail, absl::StatusCode::kFailedPrecondition,
+               "set AWS_REGION of the worker to its region");
+  StoreAnswer odd = Good();
+  odd.content_range = "bytes \"AKIA\"/1000";
+  ExpectStatus(Judge(odd), Verdict::kRetry, absl::StatusCode::kUnavailable, "says \"\"");
+}
+
+TEST(StoreAnswerTest, EveryAnswerSaysOfWhichVersionItIs) {
+  StoreAnswer answer = Good();
+  answer.etag = "";
+  ExpectStatus(Judge(answer), Verdict::kFail, absl::StatusCode::kFailedPrecondition,
+               "neither ETag nor Last-Modified");
+}
+
+TEST(StoreAnswerTest, ASizeThatNoObjectHasIsRefused) {
+  for (const char* size : {"18446744073709551615", "1125899906842625"}) {
+    StoreAnswer answer = Good();
+    answer.content_range = absl::StrCat("bytes 0-63/", size);
+    answer.received = 64;
+    ExpectStatus(JudgeAnswer(S3Request(), answer, 0, 64, nullptr, kNow), Verdict::kFail,
+                 absl::StatusCode::kFailedPrecondition, size);
+  }
 }
 
 TEST(StoreAnswerTest, ConditionsAreExact) {

@@ -2,7 +2,10 @@
 
 #include <arpa/inet.h>
 #include <netinet/in.h>
+#include <openssl/err.h>
+#include <openssl/ssl.h>
 #include <sys/socket.h>
+#include <sys/types.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -21,20 +24,11 @@
 namespace paceline {
 namespace {
 
+constexpr size_t kMostSent = 64 * 1024;  // At a time.
+
 [[noreturn]] void Die(const char* what) {
   std::perror(what);
   std::abort();
-}
-
-std::string ReadHead(int connection) {
-  std::string head;
-  char buffer[4096];
-  while (head.find("\r\n\r\n") == std::string::npos) {
-    const ssize_t got = ::recv(connection, buffer, sizeof(buffer), 0);
-    if (got <= 0) break;
-    head.append(buffer, static_cast<size_t>(got));
-  }
-  return head;
 }
 
 StoreServer::Request Parse(const std::string& head) {
@@ -57,7 +51,53 @@ std::string HeaderOf(const StoreServer::Request& request, const std::string& nam
 
 }  // namespace
 
-StoreServer::StoreServer() {
+// One of a client; over TLS if there is a context. Owns the descriptor.
+class StoreServer::Connection {
+ public:
+  Connection(int fd, SSL_CTX* context)
+      : fd_(fd), ssl_(context == nullptr ? nullptr : SSL_new(context)) {
+    // A client that does not agree is one that sends nothing.
+    if (ssl_ != nullptr && (SSL_set_fd(ssl_, fd) != 1 || SSL_accept(ssl_) != 1)) agreed_ = false;
+  }
+  ~Connection() {
+    if (ssl_ != nullptr && agreed_) SSL_shutdown(ssl_);
+    SSL_free(ssl_);
+    ERR_clear_error();
+    ::close(fd_);
+  }
+  Connection(const Connection&) = delete;
+  Connection& operator=(const Connection&) = delete;
+
+  // A request, with the empty line behind it.
+  std::string ReadHead() {
+    std::string head;
+    char buffer[4096];
+    while (head.find("\r\n\r\n") == std::string::npos) {
+      const ssize_t got = Receive(buffer, sizeof(buffer));
+      if (got <= 0) break;
+      head.append(buffer, static_cast<size_t>(got));
+    }
+    return head;
+  }
+
+  // Returns how many of the bytes it has sent; at most 0: the connection has ended.
+  ssize_t Send(absl::string_view bytes) {
+    if (ssl_ == nullptr) return ::send(fd_, bytes.data(), bytes.size(), MSG_NOSIGNAL);
+    return agreed_ ? SSL_write(ssl_, bytes.data(), static_cast<int>(bytes.size())) : 0;
+  }
+
+ private:
+  ssize_t Receive(char* buffer, size_t bytes) {
+    if (ssl_ == nullptr) return ::recv(fd_, buffer, bytes, 0);
+    return agreed_ ? SSL_read(ssl_, buffer, static_cast<int>(bytes)) : 0;
+  }
+
+  const int fd_;
+  SSL* const ssl_;
+  bool agreed_ = true;
+};
+
+StoreServer::StoreServer(std::shared_ptr<SSL_CTX> context) : context_(std::move(context)) {
   listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
   sockaddr_in address = {};
   address.sin_family = AF_INET;
@@ -82,7 +122,9 @@ StoreServer::~StoreServer() {
   ::close(listener_);
 }
 
-std::string StoreServer::url() const { return absl::StrCat("http://127.0.0.1:", port_); }
+std::string StoreServer::url() const {
+  return absl::StrCat(context_ == nullptr ? "http" : "https", "://127.0.0.1:", port_);
+}
 
 void StoreServer::Put(const std::string& path, std::string bytes) {
   const absl::MutexLock lock(&mutex_);
@@ -98,6 +140,11 @@ void StoreServer::SetFault(Fault fault) {
 std::vector<StoreServer::Request> StoreServer::requests() const {
   const absl::MutexLock lock(&mutex_);
   return requests_;
+}
+
+size_t StoreServer::bytes_sent() const {
+  const absl::MutexLock lock(&mutex_);
+  return bytes_sent_;
 }
 
 std::string StoreServer::Error(const std::string& status, const std::string& body) {
@@ -140,13 +187,13 @@ void StoreServer::Run() {
       }
     }
     if (connection < 0) continue;
-    Serve(connection);
-    ::close(connection);
+    Connection accepted(connection, context_.get());
+    Serve(accepted);
   }
 }
 
-void StoreServer::Serve(int connection) {
-  const Request request = Parse(ReadHead(connection));
+void StoreServer::Serve(Connection& connection) {
+  const Request request = Parse(connection.ReadHead());
   Fault fault;
   int number = 0;
   {
@@ -160,8 +207,12 @@ void StoreServer::Serve(int connection) {
   const std::string answer = wrong.has_value() ? *wrong : AnswerTo(request);
   absl::string_view rest = answer;
   while (!rest.empty()) {
-    const ssize_t sent = ::send(connection, rest.data(), rest.size(), MSG_NOSIGNAL);
+    const ssize_t sent = connection.Send(rest.substr(0, kMostSent));
     if (sent <= 0) return;
+    {
+      const absl::MutexLock lock(&mutex_);
+      bytes_sent_ += static_cast<size_t>(sent);
+    }
     rest.remove_prefix(static_cast<size_t>(sent));
   }
 }

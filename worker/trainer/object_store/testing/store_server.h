@@ -2,8 +2,12 @@
 #ifndef WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
 #define WORKER_TRAINER_OBJECT_STORE_TESTING_STORE_SERVER_H_
 
+#include <openssl/types.h>
+
+#include <cstddef>
 #include <functional>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <thread>
@@ -22,10 +26,11 @@ class StoreServer {
     std::map<std::string, std::string> headers;  // Names in lower case.
   };
 
-  StoreServer();
+  // Serves TLS with `context`; null: plain text. With TLS, SIGPIPE is to be ignored.
+  explicit StoreServer(std::shared_ptr<SSL_CTX> context = nullptr);
   ~StoreServer();
 
-  std::string url() const;  // "http://127.0.0.1:PORT"
+  std::string url() const;  // "http://127.0.0.1:PORT", or https.
 
   // Puts an object in the place of one with this path, and gives it another ETag.
   void Put(const std::string& path, std::string bytes);
@@ -40,6 +45,7 @@ class StoreServer {
   static std::string Error(const std::string& status, const std::string& body = "");
 
   std::vector<Request> requests() const;
+  size_t bytes_sent() const;  // Of all answers.
 
  private:
   struct Object {
@@ -47,8 +53,12 @@ class StoreServer {
     std::string etag;
   };
 
+  class Connection;
+
   void Run();
-  void Serve(int connection);
+  void Serve(Connection& connection);
+
+  const std::shared_ptr<SSL_CTX> context_;
 
   int listener_ = -1;
   int port_ = 0;
@@ -59,6 +69,7 @@ class StoreServer {
   Fault fault_ ABSL_GUARDED_BY(mutex_);
   int since_fault_ ABSL_GUARDED_BY(mutex_) = 0;  // Requests.
   std::vector<Request> requests_ ABSL_GUARDED_BY(mutex_);
+  size_t bytes_sent_ ABSL_GUARDED_BY(mutex_) = 0;
   std::thread thread_;
 };
 
