@@ -13,8 +13,8 @@ namespace paceline {
 
 inline constexpr char kVersion[] = "0.1.0";
 
-// Version of the job spec, with the strategies of later plans, that our trainers know. It grows with
-// a release in which they learn something that those before would take for something else, or
+// Version of the job spec, with the strategies of later plans, that our trainers know. It grows
+// with a release in which they learn something that those before would take for something else, or
 // refuse: what that is says NeedsOf in controller/wire/convert_plan.cc.
 inline constexpr int kSpecVersion = 1;
 

@@ -237,9 +237,10 @@ absl::Status MakeObjectCache(const Flags& flags, const JobUser& user) {
                              absl::StrCat("cannot make ", flags.object_cache, " (--object-cache)"));
 }
 
-// Says in labels what the node's operator lets jobs do. `takes_objects`: read some objects of stores.
+// Says in labels what the node's operator lets jobs do. `takes_objects`: read some objects of
+// stores.
 void AddPermissions(bool takes_commands, bool takes_objects,
-                  google::protobuf::Map<std::string, std::string>* labels) {
+                    google::protobuf::Map<std::string, std::string>* labels) {
   for (const char* const label : {"commands", "code", "sessions", "compiled"}) {
     (*labels)[label] = takes_commands ? "on" : "off";
   }
@@ -255,7 +256,7 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
   AddPermissions(options.trainers.setup.takes_commands, !flags.object_stores.empty(),
-               options.hello.mutable_labels());
+                 options.hello.mutable_labels());
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

@@ -312,7 +312,7 @@ class Cluster {
   // From the scheduler's last pass.
   mutable std::optional<NodeIndex> node_index_;  // Index; reset when it is no longer valid.
   mutable std::optional<WantedSlots> wanted_;    // Computed when it is asked for.
-  std::map<NodeName, size_t> index_hashes_;  // Of what node_index_ knows of each node.
+  std::map<NodeName, size_t> index_hashes_;      // Of what node_index_ knows of each node.
   ScheduleDecision schedule_;
   std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
   std::map<NodeName, NodeMark> node_marks_;

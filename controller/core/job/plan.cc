@@ -102,9 +102,7 @@ void TakePlanOver(Job& job, bool planned) {
   }
 }
 
-void PlaceByPlan(Job& job) {
-  job.request.placement.needs.Add(job.plan.needs);
-}
+void PlaceByPlan(Job& job) { job.request.placement.needs.Add(job.plan.needs); }
 
 ActivePlan FindActivePlan(const Job& job) {
   if (job.ranks.empty()) return {};

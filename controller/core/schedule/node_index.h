@@ -26,7 +26,7 @@ class NodeIndex {
   struct NodeTraits {
     const NodeName* name = nullptr;
     const std::map<std::string, std::string>* labels = nullptr;  // Null: none.
-    int spec_version = 0;  // NodeFacts.spec_version.
+    int spec_version = 0;                                        // NodeFacts.spec_version.
   };
 
   // `nodes` is sorted by name, and borrowed.

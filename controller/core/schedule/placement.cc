@@ -204,11 +204,11 @@ absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace
   JobRequest anywhere = job;
   anywhere.placement.needs = {};
   if (old.empty() || !CanEverFit(anywhere, nodes).ok()) return absl::OkStatus();
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),
-      " on nodes with a worker of this release, for ", NeedsText(job), ", and ", ListNames(old),
-      old.size() == 1 ? " has an earlier one" : " have earlier ones",
-      ": upgrade paceline-worker there"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),
+                   " on nodes with a worker of this release, for ", NeedsText(job), ", and ",
+                   ListNames(old), old.size() == 1 ? " has an earlier one" : " have earlier ones",
+                   ": upgrade paceline-worker there"));
 }
 
 }  // namespace

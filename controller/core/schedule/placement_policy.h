@@ -63,9 +63,9 @@ struct PlacementPolicy {
   friend bool operator==(const PlacementPolicy& a, const PlacementPolicy& b) {
     // The features only say why.
     return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same, a.ranks_per_node,
-                    a.replica, a.needs.version) ==
-           std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate, b.same, b.ranks_per_node,
-                    b.replica, b.needs.version);
+                    a.replica, a.needs.version) == std::tie(b.labels, b.nodes, b.exclude_nodes,
+                                                            b.tolerate, b.same, b.ranks_per_node,
+                                                            b.replica, b.needs.version);
   }
   template <typename H>
   friend H AbslHashValue(H hash, const PlacementPolicy& policy) {
