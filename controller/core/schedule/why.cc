@@ -223,8 +223,8 @@ class Explanation {
     if (!policy.nodes.empty() && !has(policy.nodes)) return "its placement.nodes do not name";
     if (has(policy.exclude_nodes)) return "its placement.exclude_nodes name";
     for (const auto& [label, value] : policy.labels) {
-      if (index_.Label(n, label) != value)
-        return absl::StrCat("lack the label ", label, "=", value);
+      if (index_.Label(n, label) == value) continue;
+      return absl::StrCat("lack the label ", label, "=", value);
     }
     if (node.facts.spec_version < policy.needs.version) return DescribeOldRelease(job_.request);
     if (index_.pool().Contains(n)) return "are kept for spares (pool=spare)";
