@@ -48,6 +48,10 @@ struct SpecNeeds {
   void Add(const SpecNeeds& others) {
     for (const std::string& feature : others.features) Add(others.version, feature);
   }
+
+  friend bool operator==(const SpecNeeds& a, const SpecNeeds& b) {
+    return a.version == b.version && a.features == b.features;
+  }
 };
 
 struct PlacementPolicy {
@@ -61,11 +65,9 @@ struct PlacementPolicy {
   SpecNeeds needs = {};
 
   friend bool operator==(const PlacementPolicy& a, const PlacementPolicy& b) {
-    // The features only say why.
     return std::tie(a.labels, a.nodes, a.exclude_nodes, a.tolerate, a.same, a.ranks_per_node,
-                    a.replica, a.needs.version) == std::tie(b.labels, b.nodes, b.exclude_nodes,
-                                                            b.tolerate, b.same, b.ranks_per_node,
-                                                            b.replica, b.needs.version);
+                    a.replica, a.needs) == std::tie(b.labels, b.nodes, b.exclude_nodes, b.tolerate,
+                                                    b.same, b.ranks_per_node, b.replica, b.needs);
   }
   template <typename H>
   friend H AbslHashValue(H hash, const PlacementPolicy& policy) {
@@ -74,7 +76,8 @@ struct PlacementPolicy {
       hash = H::combine(std::move(hash), nodes->size());
     }
     return H::combine(std::move(hash), policy.labels, policy.tolerate, policy.same,
-                      policy.ranks_per_node, policy.replica, policy.needs.version);
+                      policy.ranks_per_node, policy.replica, policy.needs.version,
+                      policy.needs.features);
   }
 };
 
