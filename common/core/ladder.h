@@ -24,9 +24,6 @@ struct LadderLevel {
   LadderScope scope = LadderScope::kSize;
   int size = 0;        // For kSize.
   bool outer = false;  // Its means end in an outer step.
-  // It sends a format that trainers of earlier releases do not know there. Not compared: formats
-  // are no part of what a ladder does.
-  bool new_format = false;
 
   friend bool operator==(const LadderLevel& a, const LadderLevel& b) {
     return a.period == b.period && a.scope == b.scope && a.size == b.size && a.outer == b.outer;

@@ -61,6 +61,16 @@ TEST_F(NodeRecordsTest, HoldsAndHistoryComeBack) {
   EXPECT_EQ(again.history[2].time, At(2).wall);
 }
 
+TEST_F(NodeRecordsTest, WhatItsTrainersKnowComesBack) {
+  EXPECT_EQ(Again().facts.spec_version, 0);
+  NodeFacts facts;
+  facts.name = NodeName("a");
+  facts.uid = "uid";
+  facts.spec_version = 3;
+  cluster_.Step(NodeConnected{facts, {}}, At(1));
+  EXPECT_EQ(Again().facts.spec_version, 3);
+}
+
 TEST_F(NodeRecordsTest, LostNodeStaysLost) {
   cluster_.Step(NodeDisconnected{NodeName("a")}, At(1));
   EXPECT_EQ(Again().contact, Contact::kUnreachable);

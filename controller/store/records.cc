@@ -232,6 +232,7 @@ Node DecodeNode(const v1::NodeRecord& record) {
   node.facts.metrics_address = stored.metrics_address();
   node.facts.slots = stored.slots();
   node.facts.version = stored.version();
+  node.facts.spec_version = stored.spec_version();
   node.registered = FromProto(stored.register_time());
   node.last_report = FromProto(stored.last_report_time());
   for (const v1::Hold& hold : stored.holds()) node.holds.push_back(FromProto(hold));

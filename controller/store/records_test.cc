@@ -104,14 +104,18 @@ TEST(RecordsTest, OuterStepsOfALaterLadderStillRestrictThePlacement) {
   spec.mutable_strategy()->mutable_local_sgd()->set_period(4);
   Job job = NewJob(FromProto(JobId("job-1"), spec), 7, kNow);
   spec.mutable_strategy()->mutable_local_sgd()->mutable_outer()->set_kind(v1::OUTER_NESTEROV);
-  ChangePlan(job, {{}, spec.strategy().SerializeAsString(), FromProto(spec.strategy()).ladder});
+  JobPlan plan;
+  plan.strategy = spec.strategy().SerializeAsString();
+  plan.needs = NeedsOf(spec.strategy());
+  ChangePlan(job, plan);
   MemoryStore store;
   ASSERT_TRUE(store.Commit({{{JobKey(JobId("job-1")), EncodeJob(job)}}, {}}).ok());
   const auto state = LoadState(store);
   ASSERT_TRUE(state.ok()) << state.status();
   ASSERT_EQ(state->jobs.size(), 1u);
-  EXPECT_EQ(job.request.placement.labels.count(kOuterLabel), 1u);
-  EXPECT_EQ(state->jobs[0].request.placement.labels, job.request.placement.labels);
+  EXPECT_EQ(state->jobs[0].request.placement.needs.version, 1);
+  EXPECT_THAT(state->jobs[0].request.placement.needs.features,
+              ::testing::ElementsAre("outer steps"));
 }
 
 TEST(RecordsTest, LabelsAndDescriptionComeBackFromTheSpec) {

@@ -81,6 +81,24 @@ TEST_F(NodesTest, CordonIsStoredAndARepeatGetsItsAnswer) {
   EXPECT_EQ(node.state(), v1::NODE_READY);
 }
 
+TEST_F(NodesTest, WorkerSaysWhatItsTrainersKnow) {
+  v1::Hello hello = Hello("w0");
+  auto worker = Join(hello);
+  v1::JobSpec spec = Spec(2);
+  spec.mutable_data()->set_drop_last(false);
+  v1::Job job;
+  const grpc::Status early = Submit(spec, "r1", &job);
+  EXPECT_EQ(Reason(early), "JOB_CANNOT_FIT");
+  EXPECT_THAT(early.error_message(), HasSubstr("for ends of epochs, and w0 has an earlier one"));
+  worker.reset();
+  hello.set_spec_version(1);
+  worker = Join(hello);
+  ASSERT_TRUE(Submit(spec, "r2", &job).ok());
+  worker.reset();
+  Restart();
+  EXPECT_EQ(Node("w0").spec_version(), 1);
+}
+
 TEST_F(NodesTest, EveryProblemOfARequestIsNamed) {
   auto worker = Join(Hello("w0"));
   v1::DrainNodeRequest request = DrainOf("w0", "r1", "brake");

@@ -269,6 +269,7 @@ void DecodeMembership(const v1::JobRecord& record, Job* job) {
   const JobStrategy strategy = FromProto(record.job().plan().strategy());
   job->plan.ladder = strategy.ladder;
   job->plan.slipstream = strategy.slipstream;
+  job->plan.needs = NeedsOf(record.job().plan().strategy());
   PlaceByPlan(*job);
   if (record.has_recovery()) return;
   // Not stored by an older version.

@@ -111,6 +111,7 @@ v1::Node ToProto(const Node& node, const Cluster& cluster) {
   *out.mutable_register_time() = ToProto(node.registered);
   *out.mutable_last_report_time() = ToProto(node.last_report);
   out.set_version(facts.version);
+  out.set_spec_version(facts.spec_version);
   for (const Hold& hold : node.holds) *out.add_holds() = ToProto(hold);
   if (node.checks.result.has_value()) *out.mutable_check() = ToProto(*node.checks.result);
   return out;
@@ -179,6 +180,7 @@ NodeFacts FromProto(const v1::Hello& hello) {
   facts.probe_address = hello.probe_address();
   facts.slots = std::max(0, hello.slots());
   facts.version = hello.version();
+  facts.spec_version = std::max(0, hello.spec_version());
   return facts;
 }
 

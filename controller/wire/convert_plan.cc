@@ -89,6 +89,12 @@ bool HasOuterStep(const v1::Strategy& strategy) {
                      [](const v1::LadderLevel& level) { return level.has_outer(); });
 }
 
+// Whether batch normalisation is synchronised within groups of gradients.
+bool SynchronisesInGroups(const v1::JobSpec& spec) {
+  return spec.model().resnet18().sync_batchnorm() &&
+         (spec.strategy().has_hsgd() || spec.strategy().has_local_sgd());
+}
+
 bool ScalesWithRanks(const v1::JobSpec& spec) {
   const v1::RankScale scale = spec.schedule().scale_with_ranks();
   return scale != v1::RANK_SCALE_UNSPECIFIED && scale != v1::RANK_SCALE_NONE;
@@ -101,15 +107,28 @@ bool IsNewFormat(v1::WireFormat format, bool in_first_level) {
          format == v1::WIRE_FORMAT_FP8;
 }
 
-// The same for all that travels.
-bool HasNewFormat(const v1::JobSpec& spec) {
-  const v1::WireFormat gradients = spec.gradient_format();
-  const Ladder ladder = FromProto(spec.strategy()).ladder;
-  return gradients == v1::WIRE_FORMAT_FP8 ||
-         (gradients == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream()) ||
-         std::any_of(ladder.begin(), ladder.end(),
-                     [](const LadderLevel& level) { return level.new_format; });
+// The same for all levels.
+bool HasNewFormat(const v1::Strategy& strategy) {
+  const LadderMessages& ladder = strategy.hsgd().ladder();
+  bool found = IsNewFormat(strategy.local_sgd().format(), /*in_first_level=*/false);
+  for (int i = 0; i < ladder.size(); ++i) {
+    found = found || IsNewFormat(ladder[i].format(), /*in_first_level=*/i == 0);
+  }
+  return found;
 }
+
+// The same for gradients.
+bool HasNewGradients(const v1::JobSpec& spec) {
+  const v1::WireFormat format = spec.gradient_format();
+  return format == v1::WIRE_FORMAT_FP8 ||
+         (format == v1::WIRE_FORMAT_INT8 && !spec.strategy().has_slipstream());
+}
+
+// Unset is what it was before there was the key.
+bool TrainsToTheEnd(const v1::Data& data) { return data.has_drop_last() && !data.drop_last(); }
+
+// What both formats of levels and of gradients are called for people.
+constexpr char kFormats[] = "formats of averages and gradients";
 
 // Gives levels the formats of `former` ones over the same ranks.
 void KeepFormats(const LadderMessages& former, LadderMessages* changed) {
@@ -124,9 +143,6 @@ void KeepFormats(const LadderMessages& former, LadderMessages* changed) {
   if (former.empty() || changed->empty()) return;
   changed->rbegin()->set_format(former.rbegin()->format());
 }
-
-// Unset is what it was before there was the key.
-bool TrainsToTheEnd(const v1::Data& data) { return data.has_drop_last() && !data.drop_last(); }
 
 PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   const v1::PlacementPolicy& placement = spec.placement();
@@ -144,14 +160,8 @@ PlacementPolicy PlacementOf(const v1::JobSpec& spec) {
   if (spec.has_code()) policy.labels[kCodeLabel] = kTakesCode;
   if (spec.session()) policy.labels[kSessionsLabel] = kTakesSessions;
   if (spec.model().has_compiled()) policy.labels[kCompiledLabel] = kTakesCompiled;
-  if (ShardsOf(spec) > 1) policy.labels[kShardsLabel] = kTakesShards;
-  if (HasOuterStep(spec.strategy())) policy.labels[kOuterLabel] = kTakesOuter;
-  if (spec.precision() == v1::BF16_FULL) policy.labels[kBf16FullLabel] = kTakesBf16Full;
-  if (!spec.data().sources().empty()) policy.labels[kDataListsLabel] = kTakesDataLists;
   if (ReadsObjects(spec.data())) policy.labels[kObjectsLabel] = kTakesObjects;
-  if (ScalesWithRanks(spec)) policy.labels[kRankScaleLabel] = kTakesRankScale;
-  if (HasNewFormat(spec)) policy.labels[kFormatsLabel] = kTakesFormats;
-  if (TrainsToTheEnd(spec.data())) policy.labels[kDropLastLabel] = kTakesDropLast;
+  policy.needs = NeedsOf(spec);
   return policy;
 }
 
@@ -175,8 +185,7 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   out.one_level = strategy.has_local_sgd();
   if (strategy.has_local_sgd()) {
     const v1::LocalSgd& local_sgd = strategy.local_sgd();
-    out.ladder = {{local_sgd.period(), LadderScope::kAll, 0, local_sgd.has_outer(),
-                   IsNewFormat(local_sgd.format(), /*in_first_level=*/false)}};
+    out.ladder = {{local_sgd.period(), LadderScope::kAll, 0, local_sgd.has_outer()}};
   } else {
     out.ladder = FromProto(strategy.hsgd().ladder());
   }
@@ -185,6 +194,25 @@ JobStrategy FromProto(const v1::Strategy& strategy) {
   if (strategy.has_slipstream()) out.slipstream = FromProto(strategy.slipstream());
   out.is_auto = strategy.has_auto_();
   return out;
+}
+
+SpecNeeds NeedsOf(const v1::Strategy& strategy) {
+  SpecNeeds needs;
+  if (HasOuterStep(strategy)) needs.Add(1, "outer steps");
+  if (HasNewFormat(strategy)) needs.Add(1, kFormats);
+  return needs;
+}
+
+SpecNeeds NeedsOf(const v1::JobSpec& spec) {
+  SpecNeeds needs = NeedsOf(spec.strategy());
+  if (ShardsOf(spec) > 1) needs.Add(1, "sharded models");
+  if (spec.precision() == v1::BF16_FULL) needs.Add(1, "weights in bfloat16");
+  if (!spec.data().sources().empty()) needs.Add(1, "data of several files");
+  if (ScalesWithRanks(spec)) needs.Add(1, "learning rates that follow the ranks");
+  if (HasNewGradients(spec)) needs.Add(1, kFormats);
+  if (TrainsToTheEnd(spec.data())) needs.Add(1, "ends of epochs");
+  if (SynchronisesInGroups(spec)) needs.Add(1, "sync_batchnorm beside averages");
+  return needs;
 }
 
 SlipstreamChoice FromProto(const v1::Slipstream& slipstream) {
@@ -220,8 +248,8 @@ Ladder FromProto(const LadderMessages& ladder) {
   for (const v1::LadderLevel& level : ladder) {
     const LadderScope scope = ScopeOf(level.level());
     const bool has_size = scope == LadderScope::kSize;
-    out.push_back({level.period(), scope, has_size ? std::max(1, level.size()) : 0,
-                   level.has_outer(), IsNewFormat(level.format(), out.empty())});
+    out.push_back(
+        {level.period(), scope, has_size ? std::max(1, level.size()) : 0, level.has_outer()});
   }
   return out;
 }

@@ -9,6 +9,7 @@
 #include "common/core/ladder.h"
 #include "controller/core/job/job.h"
 #include "controller/core/job/straggler_mode.h"
+#include "controller/core/schedule/placement_policy.h"
 #include "google/protobuf/repeated_ptr_field.h"
 #include "proto/job.pb.h"
 #include "proto/job_spec.pb.h"
@@ -20,6 +21,10 @@ namespace paceline {
 using LadderMessages = google::protobuf::RepeatedPtrField<v1::LadderLevel>;
 
 JobStrategy FromProto(const v1::Strategy& strategy);
+// What trainers have to know to train by the strategy, and for all of a spec: each feature with the
+// value of kSpecVersion (common/version.h) since which they know it.
+SpecNeeds NeedsOf(const v1::Strategy& strategy);
+SpecNeeds NeedsOf(const v1::JobSpec& spec);
 SlipstreamChoice FromProto(const v1::Slipstream& slipstream);
 v1::Slipstream ToProto(const SlipstreamChoice& choice);
 StragglerMode FromProto(const v1::StragglerPolicy& policy);

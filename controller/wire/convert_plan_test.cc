@@ -1,17 +1,20 @@
 #include "controller/wire/convert_plan.h"
 
 #include <gmock/gmock.h>
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
-#include <functional>
+#include <vector>
 
 #include "common/job_spec/job_spec.h"
+#include "common/version.h"
 #include "controller/wire/convert_membership.h"
 
 namespace paceline {
 namespace {
 
 using ::testing::Contains;
+using ::testing::ElementsAreArray;
 using ::testing::Key;
 using ::testing::Not;
 using ::testing::Pair;
@@ -70,10 +73,8 @@ TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   spec.set_session(true);
   spec.set_ranks(6);
   EXPECT_EQ(RequestOf(spec).shards, 1);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kShardsLabel))));
   spec.set_shards(3);
   EXPECT_EQ(RequestOf(spec).shards, 3);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kShardsLabel, kTakesShards)));
   spec.set_shards(4);
   EXPECT_EQ(RequestOf(spec).shards, 1) << "6 ranks make no replicas of 4";
   Membership membership;
@@ -92,29 +93,6 @@ TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {
   strategy.mutable_hsgd()->add_ladder()->mutable_outer()->set_kind(v1::OUTER_SLOWMO);
   EXPECT_FALSE(FromProto(strategy).ladder[0].outer);
   EXPECT_TRUE(FromProto(strategy).ladder[1].outer);
-  v1::JobSpec spec = Command();
-  spec.set_session(true);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kOuterLabel))));
-  *spec.mutable_strategy() = strategy;
-  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kOuterLabel, kTakesOuter)));
-}
-
-TEST(ConvertPlanTest, WeightsInBfloat16GoOnlyWhereTrainersKnowThem) {
-  v1::JobSpec spec;
-  spec.set_precision(v1::BF16);
-  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels, Not(Contains(Key(kBf16FullLabel))));
-  spec.set_precision(v1::BF16_FULL);
-  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels,
-              Contains(Pair(kBf16FullLabel, kTakesBf16Full)));
-}
-
-TEST(ConvertPlanTest, DataOfSeveralFilesIsForWorkersThatKnowIt) {
-  v1::JobSpec spec;
-  spec.mutable_data()->set_train("/a");
-  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kDataListsLabel))));
-  spec.mutable_data()->clear_train();
-  spec.mutable_data()->add_sources()->set_path("/a");
-  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDataListsLabel, kTakesDataLists)));
 }
 
 TEST(ConvertPlanTest, ObjectsAreForNodesThatReadSome) {
@@ -128,66 +106,66 @@ TEST(ConvertPlanTest, ObjectsAreForNodesThatReadSome) {
   EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kObjectsLabel, kTakesObjects)));
 }
 
-// A rank whose trainer does not know of it would step by another rate than the others.
-TEST(ConvertPlanTest, RateThatFollowsTheRanksNeedsTrainersThatKnowIt) {
-  v1::JobSpec spec;
-  spec.set_ranks(2);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
-  spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_NONE);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kRankScaleLabel))));
-  spec.mutable_schedule()->set_scale_with_ranks(v1::RANK_SCALE_SQRT);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kRankScaleLabel, kTakesRankScale)));
+constexpr char kFormats[] = "formats of averages and gradients";
+
+// Text of a spec, and what it needs beyond version 0; nothing: trainers of any release know it.
+struct Needed {
+  const char* spec;
+  std::vector<const char*> features;
+};
+
+const Needed kNeeded[] = {
+    {"", {}},
+    {"ranks: 6 shards: 3", {"sharded models"}},
+    {"ranks: 6 shards: 4", {}},
+    {"strategy { local_sgd { period: 4 } }", {}},
+    {"strategy { local_sgd { period: 4 outer { kind: OUTER_NESTEROV } } }", {"outer steps"}},
+    {"strategy { hsgd { ladder { size: 2 } ladder { outer { kind: OUTER_SLOWMO } } } }",
+     {"outer steps"}},
+    {"precision: BF16", {}},
+    {"precision: BF16_FULL", {"weights in bfloat16"}},
+    {"data { train: '/a' }", {}},
+    {"data { sources { path: '/a' } }", {"data of several files"}},
+    {"schedule { scale_with_ranks: RANK_SCALE_NONE }", {}},
+    {"schedule { scale_with_ranks: RANK_SCALE_SQRT }", {"learning rates that follow the ranks"}},
+    {"strategy { hsgd { ladder { size: 2 format: WIRE_FORMAT_FP32 } } }", {}},
+    {"strategy { hsgd { ladder { size: 2 format: WIRE_FORMAT_INT8 } } }", {kFormats}},
+    {"strategy { hsgd { ladder { size: 2 } ladder { format: WIRE_FORMAT_INT8 } } }", {}},
+    {"strategy { hsgd { ladder { size: 2 } ladder { format: WIRE_FORMAT_FP16 } } }", {kFormats}},
+    {"strategy { hsgd { ladder { size: 2 format: WIRE_FORMAT_BF16 } } }", {kFormats}},
+    {"strategy { local_sgd { format: WIRE_FORMAT_INT8 } }", {}},
+    {"strategy { local_sgd { format: WIRE_FORMAT_FP8 } }", {kFormats}},
+    {"gradient_format: WIRE_FORMAT_BF16", {}},
+    {"gradient_format: WIRE_FORMAT_INT8 strategy { slipstream {} }", {}},
+    {"gradient_format: WIRE_FORMAT_INT8", {kFormats}},
+    {"gradient_format: WIRE_FORMAT_FP8", {kFormats}},
+    {"data { drop_last: true }", {}},
+    {"data { drop_last: false }", {"ends of epochs"}},
+    {"model { resnet18 { sync_batchnorm: true } } strategy { ddp {} }", {}},
+    {"model { resnet18 { sync_batchnorm: true } } strategy { hsgd {} }",
+     {"sync_batchnorm beside averages"}},
+    {"model { resnet18 { sync_batchnorm: true } } strategy { local_sgd {} }",
+     {"sync_batchnorm beside averages"}},
+    {"precision: BF16_FULL strategy { local_sgd { outer { kind: OUTER_SLOWMO } } }",
+     {"outer steps", "weights in bfloat16"}},
+};
+
+TEST(ConvertPlanTest, SpecsNeedTrainersThatKnowTheirFeatures) {
+  for (const Needed& needed : kNeeded) {
+    v1::JobSpec spec;
+    ASSERT_TRUE(google::protobuf::TextFormat::ParseFromString(needed.spec, &spec)) << needed.spec;
+    const SpecNeeds needs = FromProto(JobId("job-1"), spec).placement.needs;
+    EXPECT_THAT(needs.features, ElementsAreArray(needed.features)) << needed.spec;
+    EXPECT_EQ(needs.version, needed.features.empty() ? 0 : 1) << needed.spec;
+    EXPECT_LE(needs.version, kSpecVersion) << "no worker of this release knows " << needed.spec;
+  }
 }
 
-TEST(ConvertPlanTest, NewFormatsNeedTrainersThatKnowThem) {
-  const auto needs_label = [](const std::function<void(v1::JobSpec*)>& change) {
-    v1::JobSpec spec = Command();
-    spec.set_session(true);
-    spec.mutable_strategy()->mutable_hsgd()->add_ladder()->set_size(2);
-    change(&spec);
-    return RequestOf(spec).placement.labels.count(kFormatsLabel) == 1;
-  };
-  const auto level_as = [&](v1::WireFormat format) {
-    return needs_label([format](v1::JobSpec* spec) {
-      spec->mutable_strategy()->mutable_hsgd()->mutable_ladder(0)->set_format(format);
-    });
-  };
-  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_UNSPECIFIED));
-  EXPECT_FALSE(level_as(v1::WIRE_FORMAT_FP32));
-  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_INT8)) << "in the first level";
-  EXPECT_FALSE(needs_label([](v1::JobSpec* spec) {
-    spec->mutable_strategy()->mutable_hsgd()->add_ladder()->set_format(v1::WIRE_FORMAT_INT8);
-  }));
-  EXPECT_FALSE(needs_label([](v1::JobSpec* spec) {
-    spec->mutable_strategy()->mutable_local_sgd()->set_format(v1::WIRE_FORMAT_INT8);
-  }));
-  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP16));
-  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_BF16));
-  EXPECT_TRUE(level_as(v1::WIRE_FORMAT_FP8));
-  EXPECT_TRUE(needs_label([](v1::JobSpec* spec) {
-    spec->mutable_strategy()->mutable_local_sgd()->set_format(v1::WIRE_FORMAT_FP8);
-  }));
-  const auto gradients_as = [&](v1::WireFormat format, bool slipstream) {
-    return needs_label([format, slipstream](v1::JobSpec* spec) {
-      spec->set_gradient_format(format);
-      if (slipstream) spec->mutable_strategy()->mutable_slipstream();
-    });
-  };
-  EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_BF16, false));
-  EXPECT_FALSE(gradients_as(v1::WIRE_FORMAT_INT8, true));
-  EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_INT8, false));
-  EXPECT_TRUE(gradients_as(v1::WIRE_FORMAT_FP8, false));
-}
-
-// A rank whose trainer does not know of it would take other samples than its peers.
-TEST(ConvertPlanTest, EndsOfEpochsNeedTrainersThatTrainOnThem) {
+TEST(ConvertPlanTest, DefaultsNeedNothing) {
   v1::JobSpec spec;
   spec.set_ranks(2);
-  EXPECT_THAT(FromProto(JobId("job-1"), spec).placement.labels, Not(Contains(Key(kDropLastLabel))))
-      << "a job of an earlier release";
-  EXPECT_THAT(RequestOf(spec).placement.labels, Not(Contains(Key(kDropLastLabel))));
-  spec.mutable_data()->set_drop_last(false);
-  EXPECT_THAT(RequestOf(spec).placement.labels, Contains(Pair(kDropLastLabel, kTakesDropLast)));
+  EXPECT_EQ(RequestOf(spec).placement.needs.version, 0);
+  EXPECT_EQ(RequestOf(Command()).placement.needs.version, 0);
 }
 
 TEST(ConvertPlanTest, AnotherLadderKeepsTheFormatsOfLevelsOverTheSameRanks) {

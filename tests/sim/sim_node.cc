@@ -4,6 +4,7 @@
 #include <utility>
 #include <variant>
 
+#include "common/version.h"
 #include "tests/sim/observer.h"
 #include "tests/sim/sim_controller.h"
 
@@ -38,7 +39,7 @@ SimNode::SimNode(World& world, int index, int slots)
   facts_.uid = absl::StrCat(name_.value(), "-1");
   facts_.address = name_.value();
   facts_.labels["rack"] = absl::StrCat("r", index / 2);
-  facts_.labels["shards"] = "on";
+  facts_.spec_version = kSpecVersion;
 }
 
 absl::Time SimNode::Clock() const {

@@ -110,6 +110,7 @@ WorkerNode::Options NodeOptions(const Flags& flags, const v1::Hardware& hardware
   options.hello.set_address(flags.address);
   options.hello.set_slots(flags.slots);
   options.hello.set_version(kVersion);
+  options.hello.set_spec_version(kSpecVersion);
   options.trainers.setup.paths = paths;
   options.trainers.setup.shim = flags.shim;
   options.trainers.setup.trainer = flags.trainer;
@@ -236,20 +237,14 @@ absl::Status MakeObjectCache(const Flags& flags, const JobUser& user) {
                              absl::StrCat("cannot make ", flags.object_cache, " (--object-cache)"));
 }
 
-// Says what the node takes and its trainers know, in labels that workers of earlier releases lack.
-// `takes_objects`: its operator lets jobs read some of stores.
-void AddAbilities(bool takes_commands, bool takes_objects,
-                  google::protobuf::Map<std::string, std::string>* labels) {
+// Says in labels what the node's operator lets jobs do. `takes_objects`: read some objects of
+// stores.
+void AddPermissions(bool takes_commands, bool takes_objects,
+                    google::protobuf::Map<std::string, std::string>* labels) {
   for (const char* const label : {"commands", "code", "sessions", "compiled"}) {
     (*labels)[label] = takes_commands ? "on" : "off";
   }
   (*labels)["objects"] = takes_objects ? "on" : "off";
-  // Sharded models, outer steps, weights in bfloat16, data of several files, learning rates that
-  // follow the number of ranks, all formats of averages and gradients, ends of epochs.
-  for (const char* const label :
-       {"shards", "outer", "bf16_full", "data_lists", "rank_scale", "formats", "drop_last"}) {
-    (*labels)[label] = "on";
-  }
 }
 
 // Serves until a signal arrives. All threads block the signals.
@@ -260,8 +255,8 @@ int Serve(const Flags& flags, const NodePaths& paths, const JobUser& user, NodeI
   if (!labels.ok()) return Fail(labels.status(), kExitUsage);
   WorkerNode::Options options = NodeOptions(flags, hardware, paths, user);
   options.hello.mutable_labels()->insert(labels->begin(), labels->end());
-  AddAbilities(options.trainers.setup.takes_commands, !flags.object_stores.empty(),
-               options.hello.mutable_labels());
+  AddPermissions(options.trainers.setup.takes_commands, !flags.object_stores.empty(),
+                 options.hello.mutable_labels());
 
   const auto pair_server = PairServer::Start(
       flags.probe_port,

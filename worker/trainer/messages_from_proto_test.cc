@@ -1,4 +1,6 @@
-// What a worker tells a trainer after its configuration.
+#include "worker/trainer/messages_from_proto.h"
+
+#include <google/protobuf/text_format.h>
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -6,8 +8,6 @@
 #include <optional>
 #include <string>
 #include <vector>
-
-#include "worker/trainer/config_from_proto.h"
 
 namespace paceline {
 namespace {
@@ -58,6 +58,69 @@ TEST(AssignmentFromProtoTest, AnImpossibleMembershipIsRefused) {
   proto.set_world_size(3);
   EXPECT_EQ(AssignmentFromProto(proto, Member()).status().code(),
             absl::StatusCode::kInvalidArgument);
+}
+
+v1::TrainingPlan ParsePlan(const std::string& text) {
+  v1::TrainingPlan proto;
+  EXPECT_TRUE(google::protobuf::TextFormat::ParseFromString(text, &proto));
+  return proto;
+}
+
+TEST(PlanFromProtoTest, EveryValueArrives) {
+  const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
+        version: 3
+        levels { period: 2 groups: [1, 3] }
+        levels { guarded_period: 4 groups: 4 format: WIRE_FORMAT_INT8
+                 outer { kind: OUTER_SLOWMO learning_rate: 1 momentum: 0.5 delay: 3 alpha: 0.5 } }
+        levels { guarded_period: 8 groups: 4 format: WIRE_FORMAT_FP8 }
+        gradient_groups: [3, 1])"));
+  EXPECT_EQ(plan.version, 3);
+  ASSERT_EQ(plan.levels.size(), 3u);
+  EXPECT_EQ(plan.levels[0].period, 2);
+  EXPECT_EQ(plan.levels[0].groups, (std::vector<int>{1, 3}));
+  EXPECT_EQ(plan.levels[0].format, WireFormat::kFp32);
+  EXPECT_EQ(plan.levels[1].period, 4);
+  EXPECT_EQ(plan.levels[1].groups, std::vector<int>{4});
+  EXPECT_EQ(plan.levels[1].format, WireFormat::kInt8);
+  EXPECT_FALSE(plan.levels[0].outer.has_value());
+  ASSERT_TRUE(plan.levels[1].outer.has_value());
+  EXPECT_EQ(plan.levels[1].outer->kind, OuterRule::Kind::kSlowMo);
+  EXPECT_EQ(plan.levels[1].outer->learning_rate, 1);
+  EXPECT_EQ(plan.levels[1].outer->momentum, 0.5);
+  EXPECT_EQ(plan.levels[2].period, 8);
+  EXPECT_EQ(plan.levels[2].format, WireFormat::kFp8);
+  EXPECT_EQ(plan.levels[1].outer->fragments, 1) << "the default";
+  EXPECT_EQ(plan.levels[1].outer->delay, 3);
+  EXPECT_EQ(plan.levels[1].outer->alpha, 0.5);
+  EXPECT_EQ(plan.gradient_groups, (std::vector<int>{3, 1}));
+  EXPECT_FALSE(plan.slipstream.has_value());
+}
+
+TEST(PlanFromProtoTest, EveryValueOfSlipstreamArrives) {
+  const TrainingPlan plan = PlanFromProto(ParsePlan(R"(
+        version: 3
+        slipstream {
+          mode: SLIPSTREAM_PAUSE
+          window { min_steps: 2 max_steps: 16 max_cap: 40 }
+          averages_state: true
+        })"));
+  ASSERT_TRUE(plan.slipstream.has_value());
+  EXPECT_EQ(plan.slipstream->version, 3);
+  EXPECT_EQ(plan.slipstream->mode, SlipstreamMode::kPause);
+  EXPECT_EQ(plan.slipstream->window.min_steps, 2);
+  EXPECT_EQ(plan.slipstream->window.max_steps, 16);
+  EXPECT_EQ(plan.slipstream->window.max_cap, 40);
+  EXPECT_TRUE(plan.slipstream->averages_state);
+}
+
+TEST(PlanFromProtoTest, EveryModeArrives) {
+  const auto mode = [](const std::string& name) {
+    return PlanFromProto(ParsePlan("slipstream { mode: " + name + " }")).slipstream->mode;
+  };
+  EXPECT_EQ(mode("SLIPSTREAM_SYNC"), SlipstreamMode::kSync);
+  EXPECT_EQ(mode("SLIPSTREAM_DROP"), SlipstreamMode::kDrop);
+  EXPECT_EQ(mode("SLIPSTREAM_FREE"), SlipstreamMode::kFree);
+  EXPECT_EQ(mode("SLIPSTREAM_PAUSE"), SlipstreamMode::kPause);
 }
 
 TEST(ProfileRequestFromProtoTest, EveryValueArrives) {

@@ -69,7 +69,7 @@ std::string JobTable(const std::vector<v1::Job>& jobs, absl::Time now, const Pag
     std::vector<Table::Cell> row = {job.id(),
                                     job.spec().name(),
                                     {StateText(job.state()), StateColour(job.state())},
-                                    absl::StrCat(job.spec().ranks()),
+                                    RanksText(job),
                                     StepsDoneText(job),
                                     stepped ? LossText(job.progress().loss()) : "",
                                     stepped ? RateText(job.progress().samples_per_s()) : "",

@@ -50,6 +50,15 @@ TEST(JobTableTest, WideShowsLabelsIfThereAreAny) {
   EXPECT_THAT(JobTable(jobs, now, wide), HasSubstr("model=llama,team=vision  no slots"));
 }
 
+TEST(JobTableTest, RanksAreThoseThatAJobHasNow) {
+  std::vector<v1::Job> jobs = Jobs();
+  jobs[0].mutable_spec()->mutable_recovery()->set_min_ranks(2);
+  jobs[0].mutable_spec()->mutable_recovery()->set_max_ranks(8);
+  const std::string table = JobTable(jobs, absl::FromUnixSeconds(1000), {});
+  EXPECT_THAT(table, HasSubstr("RUNNING  3 (2..8)"));
+  EXPECT_THAT(table, HasSubstr("QUEUED          2"));
+}
+
 TEST(JobTableTest, SavesThatFailAreAReason) {
   std::vector<v1::Job> jobs = Jobs();
   jobs[1].mutable_checkpoints()->set_last_error("disk full");

@@ -29,7 +29,7 @@ std::string Words(const google::protobuf::EnumDescriptor& type, int number) {
   return absl::StrReplaceAll(EnumName(type, number), {{"_", " "}});
 }
 
-std::string RanksText(const v1::MembershipChange& change) {
+std::string ChangedRanksText(const v1::MembershipChange& change) {
   if (change.ranks_before() == change.ranks_after()) return absl::StrCat(change.ranks_after());
   return absl::StrCat(change.ranks_before(), " to ", change.ranks_after());
 }
@@ -283,6 +283,16 @@ std::string OtherRanksText(const v1::Job& job) {
   return absl::StrCat(job.ranks_size(), " of ", job.spec().ranks(), " ranks");
 }
 
+std::string RanksText(const v1::Job& job) {
+  const int wanted = job.spec().ranks();
+  const int ranks = job.ranks().empty() ? wanted : job.ranks_size();
+  const v1::Recovery& recovery = job.spec().recovery();
+  if (recovery.max_ranks() > 0) {
+    return absl::StrCat(ranks, " (", recovery.min_ranks(), "..", recovery.max_ranks(), ")");
+  }
+  return ranks == wanted ? absl::StrCat(ranks) : absl::StrCat(ranks, " of ", wanted);
+}
+
 std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
                         ReportedOnce* reported) {
   if (job.membership_changes().empty()) return "";
@@ -302,7 +312,7 @@ std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colo
                done     ? ShortDurationText(took)
                : newest ? "under way"
                         : "not done",
-               RanksText(change), done ? absl::StrCat(change.step()) : "",
+               ChangedRanksText(change), done ? absl::StrCat(change.step()) : "",
                change.planned() ? "planned" : "failure",
                TellOnce(reported, SanitizeLine(change.reason()))});
   }

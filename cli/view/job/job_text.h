@@ -87,6 +87,10 @@ int64_t StepsBefore(const v1::Job& job);
 // grown; empty: it has those that it wants.
 std::string OtherRanksText(const v1::Job& job);
 
+// "4"; "3 of 4" for a job that has shrunk; "6 (2..8)" for an elastic one, with the fewest and the
+// most that it may have. Of a job that has not been placed: those that it wants.
+std::string RanksText(const v1::Job& job);
+
 // One row per change, oldest first; empty: there was none.
 std::string ChangeTable(const v1::Job& job, absl::Time now, int width, bool colours,
                         ReportedOnce* reported = nullptr);

@@ -25,6 +25,16 @@ TEST(MembershipTextTest, GrownJobTellsHowManyRanksItHasBeyondThoseThatItWants) {
             "3 ranks, 1 more than the 2 wanted");
 }
 
+TEST(MembershipTextTest, RanksAreThoseThatAJobHasNow) {
+  EXPECT_EQ(RanksText(Job("spec { ranks: 2 }")), "2") << "it has not been placed";
+  EXPECT_EQ(RanksText(Job("spec { ranks: 2 } ranks {} ranks {}")), "2");
+  EXPECT_EQ(RanksText(Job("spec { ranks: 2 } ranks {}")), "1 of 2");
+  const std::string elastic = "spec { ranks: 2 recovery { min_ranks: 1 max_ranks: 4 } } ";
+  EXPECT_EQ(RanksText(Job(elastic)), "2 (1..4)");
+  EXPECT_EQ(RanksText(Job(elastic + "ranks {}")), "1 (1..4)");
+  EXPECT_EQ(RanksText(Job(elastic + "ranks {} ranks {} ranks {}")), "3 (1..4)");
+}
+
 TEST(MembershipTextTest, ChangesAreListedWithTheTimeTheyTook) {
   const v1::Job job = Job(R"(
       generation: 4 state: RUNNING

@@ -62,11 +62,9 @@ v1::Strategy ChangedMode(v1::Strategy strategy, const v1::ChangeModeRequest& req
 
 PlanChanged ChangeTo(const JobId& id, const v1::Strategy& strategy) {
   const JobStrategy known = FromProto(strategy);
-  JobPlan plan;
-  plan.strategy = strategy.SerializeAsString();
-  plan.ladder = known.ladder;
-  plan.slipstream = known.slipstream;
-  return {id, std::move(plan)};
+  return {id,
+          {PlanVersion(), strategy.SerializeAsString(), known.ladder, known.slipstream,
+           NeedsOf(strategy)}};
 }
 
 // Problems of the request's fields, with the spec's strategy changed by it.

@@ -286,7 +286,7 @@ class Cluster {
   const WantedSlots& Wanted() const;
   // Whether the job starts trainers for extra ranks in such slots.
   bool GrowsAgainstOthers(const Job& job, const WantedSlots& wanted) const;
-  // Of all nodes. Valid until one is added, or labels change.
+  // Of all nodes. Valid until one is added, or changes labels or spec version.
   const NodeIndex& Index() const;
   // Slots that the quota of the job's queue leaves.
   int QuotaLeft(const JobRequest& request) const;
@@ -310,9 +310,9 @@ class Cluster {
   LookThrottle look_throttle_;
 
   // From the scheduler's last pass.
-  mutable std::optional<NodeIndex> node_index_;  // Index; reset when labels change.
+  mutable std::optional<NodeIndex> node_index_;  // Index; reset when it is no longer valid.
   mutable std::optional<WantedSlots> wanted_;    // Computed when it is asked for.
-  std::map<NodeName, size_t> label_hashes_;
+  std::map<NodeName, size_t> index_hashes_;      // Of what node_index_ knows of each node.
   ScheduleDecision schedule_;
   std::map<JobId, JobMark> job_marks_;  // Of the jobs that had not ended.
   std::map<NodeName, NodeMark> node_marks_;

@@ -162,8 +162,9 @@ ScheduleInput Cluster::MakeScheduleInput() const {
 
 void Cluster::Schedule(Moment now, Actions& actions) {
   for (const NodeName& name : actions.store_nodes) {
-    const size_t hash = absl::HashOf(nodes_.Find(name)->facts.labels);
-    const auto [known, added] = label_hashes_.try_emplace(name, hash);
+    const NodeFacts& facts = nodes_.Find(name)->facts;
+    const size_t hash = absl::HashOf(facts.labels, facts.spec_version);
+    const auto [known, added] = index_hashes_.try_emplace(name, hash);
     if (added || std::exchange(known->second, hash) != hash) node_index_.reset();
   }
   if (!MustSchedule(actions)) return;

@@ -110,6 +110,22 @@ TEST_F(ClusterTest, RanksKeepTheRackThatTheirNodeHadWhenTheyWerePlaced) {
   EXPECT_EQ(job("job-1").ranks[0].slot.rack, "r1");
 }
 
+TEST_F(ClusterTest, JobThatNeedsALaterWorkerStartsAfterTheUpgrade) {
+  NodeFacts facts = Facts("a", 1);
+  cluster_.Step(NodeConnected{facts, {}}, At(0));
+  JobRequest request = Request("job-1", 1);
+  request.placement.needs.Add(1, "outer steps");
+  cluster_.Step(JobSubmitted{request}, At(1));
+  EXPECT_EQ(job("job-1").state, JobState::kQueued);
+  EXPECT_THAT(job("job-1").reason,
+              HasSubstr("1 on nodes that need a worker of this release, for outer steps: upgrade "
+                        "paceline-worker there (a)"));
+  cluster_.Step(NodeDisconnected{NodeName("a")}, At(2));
+  facts.spec_version = 1;
+  cluster_.Step(NodeConnected{facts, {}}, At(3));
+  EXPECT_EQ(job("job-1").state, JobState::kStarting);
+}
+
 TEST_F(ClusterTest, QueueIsServedInOrderAndEachJobSaysWhatItWaitsFor) {
   cluster_.Step(NodeConnected{Facts("a", 2), {}}, At(0));
   cluster_.Step(JobSubmitted{Request("job-1", 1)}, At(1));

@@ -92,38 +92,9 @@ inline constexpr char kTakesCode[] = "on";
 // The same for nodes that start sessions.
 inline constexpr char kSessionsLabel[] = "sessions";
 inline constexpr char kTakesSessions[] = "on";
-// The same for nodes whose trainers know sharded models. Those of an earlier release would train
-// the whole model on each rank.
-inline constexpr char kShardsLabel[] = "shards";
-inline constexpr char kTakesShards[] = "on";
-// The same for nodes whose trainers know outer steps. Those of an earlier release would go on from
-// plain means.
-inline constexpr char kOuterLabel[] = "outer";
-inline constexpr char kTakesOuter[] = "on";
-// The same for nodes whose trainers know weights in bfloat16. Those of an earlier release would
-// train in float32.
-inline constexpr char kBf16FullLabel[] = "bf16_full";
-inline constexpr char kTakesBf16Full[] = "on";
-// The same for nodes whose trainers know data of several files. Those of an earlier release would
-// look for a single one, and fail.
-inline constexpr char kDataListsLabel[] = "data_lists";
-inline constexpr char kTakesDataLists[] = "on";
 // The same for nodes that read objects of stores, which their operators allow.
 inline constexpr char kObjectsLabel[] = "objects";
 inline constexpr char kTakesObjects[] = "on";
-// The same for nodes whose trainers let the learning rate follow the number of ranks. Those of an
-// earlier release would step by another rate than the others, and their weights drift apart.
-inline constexpr char kRankScaleLabel[] = "rank_scale";
-inline constexpr char kTakesRankScale[] = "on";
-// The same for nodes whose trainers know all formats of averages and gradients. Those of an earlier
-// release would send others than their peers.
-inline constexpr char kFormatsLabel[] = "formats";
-inline constexpr char kTakesFormats[] = "on";
-// The same for nodes whose trainers know data.drop_last. Those of an earlier release would skip the
-// end of an epoch, while the others train on it.
-inline constexpr char kDropLastLabel[] = "drop_last";
-inline constexpr char kTakesDropLast[] = "on";
-
 // The same for nodes that accept compiled models, as they accept commands.
 inline constexpr char kCompiledLabel[] = "compiled";
 inline constexpr char kTakesCompiled[] = "on";
@@ -239,6 +210,7 @@ struct JobPlan {
   std::string strategy;                             // Serialized paceline.v1.Strategy.
   Ladder ladder = {};                               // The strategy's.
   std::optional<SlipstreamChoice> slipstream = {};  // The strategy's; nothing: it is another one.
+  SpecNeeds needs = {};                             // The strategy's.
 };
 
 // A profile that ranks were asked for. As ProfileRequest in proto/plan.proto.

@@ -102,12 +102,7 @@ void TakePlanOver(Job& job, bool planned) {
   }
 }
 
-void PlaceByPlan(Job& job) {
-  for (const LadderLevel& level : job.plan.ladder) {
-    if (level.outer) job.request.placement.labels[kOuterLabel] = kTakesOuter;
-    if (level.new_format) job.request.placement.labels[kFormatsLabel] = kTakesFormats;
-  }
-}
+void PlaceByPlan(Job& job) { job.request.placement.needs.Add(job.plan.needs); }
 
 ActivePlan FindActivePlan(const Job& job) {
   if (job.ranks.empty()) return {};

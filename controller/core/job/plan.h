@@ -35,8 +35,8 @@ void ChangePlan(Job& job, JobPlan plan);
 // Gives a generation that begins its plan, under the next version.
 void TakePlanOver(Job& job, bool planned);
 
-// From now on, the job's ranks go only to nodes whose trainers know the steps of its plan: a ladder
-// that it was given later may have outer steps, or send numbers in newer formats.
+// From now on, the job's ranks go only to nodes whose trainers know its plan: a ladder that it was
+// given later may have outer steps, or send numbers in newer formats.
 void PlaceByPlan(Job& job);
 
 // The plan that all ranks are known to train by; the version is 0 before there is one.

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 
 namespace paceline {
@@ -13,6 +14,8 @@ Moment At(double seconds) {
 }
 
 const NodeName kNode("a");
+
+using Features = std::set<std::string>;
 
 class PlanTest : public ::testing::Test {
  protected:
@@ -98,20 +101,35 @@ TEST_F(PlanTest, NoPlanIsActiveBeforeTheRanksTrain) {
   EXPECT_EQ(FindActivePlan(job_).version, PlanVersion(0));
 }
 
-TEST_F(PlanTest, OuterStepsOfALaterLadderRestrictThePlacementToo) {
-  ChangePlan(job_, {{}, "plain", {{8, LadderScope::kAll, 0}}});
-  EXPECT_EQ(job_.request.placement.labels.count(kOuterLabel), 0u);
-  ChangePlan(job_, {{}, "outer", {{8, LadderScope::kAll, 0, /*outer=*/true}}});
-  EXPECT_EQ(job_.request.placement.labels[kOuterLabel], kTakesOuter);
+TEST_F(PlanTest, WhatALaterLadderNeedsRestrictsThePlacementToo) {
+  JobPlan plain;
+  JobPlan outer;
+  outer.needs.Add(1, "outer steps");
+  ChangePlan(job_, plain);
+  EXPECT_EQ(job_.request.placement.needs.version, 0);
+  ChangePlan(job_, outer);
+  EXPECT_EQ(job_.request.placement.needs.version, 1);
+  EXPECT_EQ(job_.request.placement.needs.features, Features{"outer steps"});
+  ChangePlan(job_, plain);
+  EXPECT_EQ(job_.request.placement.needs.version, 1) << "the ladder before may come back";
 }
 
-TEST_F(PlanTest, NewFormatsOfALaterLadderRestrictThePlacementToo) {
-  ChangePlan(job_, {{}, "known", {{8, LadderScope::kAll, 0}}});
-  EXPECT_EQ(job_.request.placement.labels.count(kFormatsLabel), 0u);
-  LadderLevel level{8, LadderScope::kAll, 0};
-  level.new_format = true;
-  ChangePlan(job_, {{}, "new", {level}});
-  EXPECT_EQ(job_.request.placement.labels[kFormatsLabel], kTakesFormats);
+TEST(SpecNeedsTest, FeaturesAreThoseOfTheHighestVersion) {
+  SpecNeeds needs;
+  needs.Add(SpecNeeds());
+  EXPECT_EQ(needs.version, 0);
+  needs.Add(1, "b");
+  needs.Add(1, "a");
+  EXPECT_EQ(needs.version, 1);
+  EXPECT_EQ(needs.features, (Features{"a", "b"}));
+  SpecNeeds later;
+  later.Add(2, "c");
+  later.Add(needs);
+  EXPECT_EQ(later.version, 2);
+  EXPECT_EQ(later.features, Features{"c"});
+  needs.Add(later);
+  EXPECT_EQ(needs.version, 2);
+  EXPECT_EQ(needs.features, Features{"c"});
 }
 
 TEST_F(PlanTest, SynchronousJobHasNoLadder) {

@@ -64,6 +64,7 @@ struct NodeFacts {
   std::string probe_address;
   int slots = 0;
   std::string version;
+  int spec_version = 0;  // Of the job spec, that its trainers know.
 };
 
 // As NodeHistoryEvent in proto/node.proto.

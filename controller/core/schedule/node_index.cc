@@ -17,7 +17,7 @@ bool Tolerates(const PlacementPolicy& policy, absl::string_view taint) {
 
 }  // namespace
 
-NodeIndex::NodeIndex(std::vector<NodeLabels> nodes) : nodes_(std::move(nodes)), pool_(size()) {
+NodeIndex::NodeIndex(std::vector<NodeTraits> nodes) : nodes_(std::move(nodes)), pool_(size()) {
   using Domain = std::pair<absl::string_view, absl::string_view>;
   absl::flat_hash_map<Domain, int> racks, islands;
   const auto number = [](absl::flat_hash_map<Domain, int>& domains, const Domain& domain) {
@@ -147,6 +147,11 @@ NodeSet NodeIndex::Select(const PlacementPolicy& policy) const {
   }
   for (const auto& [label, value] : policy.labels) {
     set.Keep(With(label, value));
+  }
+  if (policy.needs.version > 0) {
+    for (int n = 0; n < size(); ++n) {
+      if (nodes_[n].spec_version < policy.needs.version) set.Remove(n);
+    }
   }
   for (const auto& [taint, nodes] : taints_) {
     if (!Tolerates(policy, taint)) set.Remove(nodes);

@@ -1,5 +1,5 @@
-// What the names and labels of all nodes say about where jobs may run. It is valid until a node is
-// added or changes its labels, and caches its answers.
+// What the names, labels and spec versions of all nodes say about where jobs may run. It is valid
+// until a node is added or changes one of them, and caches its answers.
 //
 // Thread-compatible. Const methods fill caches, so they must not run at the same time either.
 #ifndef CONTROLLER_CORE_SCHEDULE_NODE_INDEX_H_
@@ -23,13 +23,14 @@ inline constexpr char kTaintPrefix[] = "taint.";
 
 class NodeIndex {
  public:
-  struct NodeLabels {
+  struct NodeTraits {
     const NodeName* name = nullptr;
     const std::map<std::string, std::string>* labels = nullptr;  // Null: none.
+    int spec_version = 0;                                        // NodeFacts.spec_version.
   };
 
   // `nodes` is sorted by name, and borrowed.
-  explicit NodeIndex(std::vector<NodeLabels> nodes);
+  explicit NodeIndex(std::vector<NodeTraits> nodes);
 
   int size() const { return static_cast<int>(nodes_.size()); }
   // Index of the node; -1: there is no such node.
@@ -73,7 +74,7 @@ class NodeIndex {
   // The nodes that have each value of the label.
   const std::map<std::string, std::vector<int>>& Values(const std::string& label) const;
 
-  std::vector<NodeLabels> nodes_;
+  std::vector<NodeTraits> nodes_;
   absl::flat_hash_map<absl::string_view, int> index_;
   NodeSet pool_;
   std::vector<int> rack_, island_;

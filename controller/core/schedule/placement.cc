@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <iterator>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -206,31 +205,9 @@ absl::Status RefuseNotAllowed(const JobRequest& job, const std::vector<NodeSpace
   return absl::OkStatus();
 }
 
-// What trainers of earlier releases cannot do, by the label of workers whose release can.
-struct ReleaseLabel {
-  const char* name;
-  const char* what;
-};
-constexpr ReleaseLabel kReleaseLabels[] = {{kShardsLabel, "train shards"},
-                                           {kOuterLabel, "make outer steps"},
-                                           {kBf16FullLabel, "train weights in bfloat16"},
-                                           {kDataListsLabel, "train on a list of files"},
-                                           {kRankScaleLabel, "scale the learning rate with ranks"},
-                                           {kFormatsLabel, "send numbers in the job's formats"},
-                                           {kDropLastLabel, "train to the end of an epoch"}};
-
-// What the job needs of a release: "train shards and make outer steps".
-std::string NeedsOf(const JobRequest& job) {
-  std::vector<std::string> needs;
-  for (const ReleaseLabel& label : kReleaseLabels) {
-    if (job.placement.labels.count(label.name) > 0) needs.emplace_back(label.what);
-  }
-  return absl::StrJoin(needs, " and ");
-}
-
-PlacementPolicy OfAnyRelease(PlacementPolicy policy) {
-  for (const ReleaseLabel& label : kReleaseLabels) policy.labels.erase(label.name);
-  return policy;
+// "outer steps and sharded models".
+std::string NeedsText(const JobRequest& job) {
+  return absl::StrJoin(job.placement.needs.features, " and ");
 }
 
 // Of a job that would fit if workers of earlier releases were upgraded. OK: it would not.
@@ -239,16 +216,13 @@ absl::Status RefuseOldWorkers(const JobRequest& job, const std::vector<NodeSpace
   std::vector<std::string> old;
   NodesOfOldRelease(job, index).ForEach([&](int n) { old.push_back(nodes[n].name.value()); });
   JobRequest anywhere = job;
-  anywhere.placement = OfAnyRelease(job.placement);
+  anywhere.placement.needs = {};
   if (old.empty() || !CanEverFit(anywhere, nodes).ok()) return absl::OkStatus();
-  std::vector<std::string> labels;
-  for (const auto& [label, value] : job.placement.labels) {
-    if (IsReleaseLabel(label)) labels.push_back(absl::StrCat("label ", label, "=", value));
-  }
-  return absl::FailedPreconditionError(absl::StrCat(
-      "the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks), " on nodes that can ",
-      NeedsOf(job), " (", absl::StrJoin(labels, ", "), "), and ", ListNames(old),
-      old.size() == 1 ? " runs" : " run", " a release that cannot: upgrade paceline-worker there"));
+  return absl::FailedPreconditionError(
+      absl::StrCat("the job needs ", job.ranks, " ", SlotNoun(job.device, job.ranks),
+                   " on nodes with a worker of this release, for ", NeedsText(job), ", and ",
+                   ListNames(old), old.size() == 1 ? " has an earlier one" : " have earlier ones",
+                   ": upgrade paceline-worker there"));
 }
 
 }  // namespace
@@ -269,19 +243,15 @@ std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ra
   return wish.spares;
 }
 
-bool IsReleaseLabel(const std::string& label) {
-  return std::any_of(std::begin(kReleaseLabels), std::end(kReleaseLabels),
-                     [&label](const ReleaseLabel& one) { return label == one.name; });
-}
-
 std::string DescribeOldRelease(const JobRequest& job) {
-  return absl::StrCat("run a release that cannot ", NeedsOf(job),
+  return absl::StrCat("need a worker of this release, for ", NeedsText(job),
                       ": upgrade paceline-worker there");
 }
 
 NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index) {
-  const PlacementPolicy anywhere = OfAnyRelease(job.placement);
-  if (anywhere.labels.size() == job.placement.labels.size()) return NodeSet(index.size());
+  if (job.placement.needs.version == 0) return NodeSet(index.size());
+  PlacementPolicy anywhere = job.placement;
+  anywhere.needs = {};
   NodeSet nodes = index.Allowed(anywhere, /*with_pool=*/false);
   nodes.Remove(index.Allowed(job.placement, /*with_pool=*/false));
   return nodes;

@@ -40,6 +40,7 @@ struct NodeSpace {
   const std::map<std::string, std::string>* labels = nullptr;
   std::string closed = {};  // Why it is not open, as in "does not answer".
   int kept = 0;             // How many of its free slots are kept for waiting jobs.
+  int spec_version = 0;     // Of the job spec, that its trainers know.
 };
 
 struct Placement {

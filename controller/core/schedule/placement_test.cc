@@ -45,9 +45,10 @@ class PlacementOnRacks : public ::testing::Test {
   using Labels = std::map<std::string, std::string>;
 
   // Adds a node whose slots are all free.
-  void Add(const char* name, int slots, Labels labels = {}) {
+  void Add(const char* name, int slots, Labels labels = {}, int spec_version = 0) {
     labels_.push_back(std::move(labels));
     NodeSpace space = Space(name, slots, slots);
+    space.spec_version = spec_version;
     space.labels = &labels_.back();
     nodes_.push_back(std::move(space));
   }
@@ -275,54 +276,42 @@ TEST_F(PlacementOnRacks, ObjectsAreForNodesWhoseOperatorsAllowSome) {
   EXPECT_EQ(Nodes(job), "c");
 }
 
-TEST_F(PlacementOnRacks, ShardsAreForWorkersThatKnowThem) {
+TEST_F(PlacementOnRacks, WhatASpecNeedsIsForWorkersThatKnowIt) {
   JobRequest job = Ranks(4);
-  job.shards = 2;
-  job.placement.labels = {{kShardsLabel, kTakesShards}};
+  job.placement.needs.Add(2, "sharded models");
   Add("a", 2);
   Add("b", 2, {{"taint.team", "vision"}});
   EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("its placement allows 0"))
       << "an upgrade alone would not do";
-  Add("c", 4);
-  Add("d", 2, {{kShardsLabel, kTakesShards}});
-  const std::string never(CanEverFit(job, nodes_).message());
-  EXPECT_THAT(never, HasSubstr("can train shards (label shards=on), and a, c run a release"));
-  EXPECT_THAT(never, HasSubstr("upgrade paceline-worker"));
+  Add("c", 4, {}, 1);
+  Add("d", 2, {}, 2);
+  EXPECT_EQ(std::string(CanEverFit(job, nodes_).message()),
+            "the job needs 4 slots on nodes with a worker of this release, for sharded models, and "
+            "a, c have earlier ones: upgrade paceline-worker there");
   EXPECT_EQ(PlaceRanks(job, nodes_).reason,
-            "waits for 4 slots: 2 free now, 6 on nodes that run a release that cannot train "
-            "shards: upgrade paceline-worker there (a, c)");
-  Add("e", 2, {{kShardsLabel, kTakesShards}});
+            "waits for 4 slots: 2 free now, 6 on nodes that need a worker of this release, for "
+            "sharded models: upgrade paceline-worker there (a, c)");
+  Add("e", 2, {}, 3);
   EXPECT_TRUE(CanEverFit(job, nodes_).ok());
   EXPECT_EQ(Nodes(job), "ddee");
   const SlotWish lost{SlotWish::Use::kRank, PlaceRanks(job, nodes_).slots, {}, {NodeName("d")}};
   EXPECT_EQ(One(job, lost), "e") << "replacements are no exception";
+  job.ranks = 2;
+  job.spares = 4;
+  EXPECT_EQ(Nodes(job), "dd|ee") << "nor are spares";
 }
 
-TEST_F(PlacementOnRacks, OuterStepsAndBfloat16WeightsAreForWorkersThatKnowThem) {
+TEST_F(PlacementOnRacks, AllThatNeedsAnUpgradeIsNamed) {
   JobRequest job = Ranks(2);
-  job.placement.labels = {{kBf16FullLabel, kTakesBf16Full}, {kOuterLabel, kTakesOuter}};
-  Add("a", 2, {{kOuterLabel, kTakesOuter}});
-  EXPECT_THAT(
-      std::string(CanEverFit(job, nodes_).message()),
-      HasSubstr("can make outer steps and train weights in bfloat16 (label bf16_full=on, label "
-                "outer=on), and a runs a release that cannot: upgrade paceline-worker"));
-  EXPECT_EQ(PlaceRanks(job, nodes_).reason,
-            "waits for 2 slots: 0 free now, 2 on nodes that run a release that cannot make outer "
-            "steps and train weights in bfloat16: upgrade paceline-worker there (a)");
-  Add("b", 2, {{kBf16FullLabel, kTakesBf16Full}, {kOuterLabel, kTakesOuter}});
-  EXPECT_EQ(Nodes(job), "bb");
-}
-
-// Each is named, so that people know what an upgrade is for.
-TEST_F(PlacementOnRacks, AJobNamesTheReleaseThatItNeeds) {
+  job.placement.needs.Add(1, "weights in bfloat16");
+  job.placement.needs.Add(1, "outer steps");
   Add("a", 2);
-  for (const char* const label : {kShardsLabel, kOuterLabel, kBf16FullLabel, kDataListsLabel,
-                                  kRankScaleLabel, kFormatsLabel, kDropLastLabel}) {
-    JobRequest job = Ranks(2);
-    job.placement.labels = {{label, "on"}};
-    const std::string never(CanEverFit(job, nodes_).message());
-    EXPECT_THAT(never, HasSubstr("(label " + std::string(label) + "=on), and a runs a release"));
-  }
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()),
+              HasSubstr("for outer steps and weights in bfloat16, and a has an earlier one: "
+                        "upgrade paceline-worker there"));
+  job.placement.labels = {{"kind", "new"}};
+  EXPECT_THAT(std::string(CanEverFit(job, nodes_).message()), HasSubstr("its placement allows 0"))
+      << "the label is missing, too";
 }
 
 }  // namespace

@@ -136,6 +136,16 @@ TEST_F(ScheduleTest, JobsOfDisjointNodesEachHaveAReservation) {
   EXPECT_EQ(wait("small-y").behind, JobId("large-y"));
 }
 
+TEST_F(ScheduleTest, EachJobNamesWhatItsUpgradeIsFor) {
+  cluster_.AddNode("a", 2);
+  cluster_.Submit("outer", 1).request.placement.needs.Add(1, "outer steps");
+  cluster_.Submit("sharded", 1).request.placement.needs.Add(1, "sharded models");
+  cluster_.Pass();
+  EXPECT_EQ(cluster_.Started(), "");
+  EXPECT_THAT(wait("outer").reason, HasSubstr("release, for outer steps: upgrade"));
+  EXPECT_THAT(wait("sharded").reason, HasSubstr("release, for sharded models: upgrade"));
+}
+
 TEST_F(ScheduleTest, DevicesAreScheduledApart) {
   cluster_.AddNode("a", 1, {}, 1);
   cluster_.Submit("cpu-1", 1);

@@ -216,10 +216,12 @@ Slot SlotTable::TakeOne(int index) {
 }
 
 NodeIndex IndexOf(const std::vector<NodeSpace>& nodes) {
-  std::vector<NodeIndex::NodeLabels> labels;
-  labels.reserve(nodes.size());
-  for (const NodeSpace& node : nodes) labels.push_back({&node.name, node.labels});
-  return NodeIndex(std::move(labels));
+  std::vector<NodeIndex::NodeTraits> traits;
+  traits.reserve(nodes.size());
+  for (const NodeSpace& node : nodes) {
+    traits.push_back({&node.name, node.labels, node.spec_version});
+  }
+  return NodeIndex(std::move(traits));
 }
 
 }  // namespace paceline

@@ -104,12 +104,10 @@ NodeIndex IndexOf(const std::vector<NodeSpace>& nodes);
 std::vector<Slot> PlaceSpares(const JobRequest& job, const std::vector<Slot>& ranks, int count,
                               SlotTable& table);  // As many as there is room for.
 
-// Whether workers say by this label what their release can do beyond earlier ones: kShardsLabel,
-// kOuterLabel and those that follow it.
-bool IsReleaseLabel(const std::string& label);
-// Nodes that the job may not use for one reason alone: their workers lack such labels; and what is
-// said of them.
+// Nodes that the job may not use for one reason alone: their trainers do not know what it needs
+// (SpecNeeds).
 NodeSet NodesOfOldRelease(const JobRequest& job, const NodeIndex& index);
+// To complete "nodes that ...": "need a worker of this release, for outer steps: ...".
 std::string DescribeOldRelease(const JobRequest& job);
 
 // "a, b, c and 7 more".

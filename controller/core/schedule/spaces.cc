@@ -43,6 +43,7 @@ Filling Begin(const std::map<NodeName, Node>& nodes, Device device) {
     space.open = IsOpen(node);
     if (!space.open) space.closed = WhyClosed(node);
     space.labels = &node.facts.labels;
+    space.spec_version = node.facts.spec_version;
   }
   filling.used.resize(slots);
   return filling;
@@ -112,10 +113,12 @@ void Survey(const std::map<NodeName, Node>& nodes, const std::map<JobId, Job>& j
 }
 
 NodeIndex IndexOf(const std::map<NodeName, Node>& nodes) {
-  std::vector<NodeIndex::NodeLabels> labels;
-  labels.reserve(nodes.size());
-  for (const auto& [name, node] : nodes) labels.push_back({&name, &node.facts.labels});
-  return NodeIndex(std::move(labels));
+  std::vector<NodeIndex::NodeTraits> traits;
+  traits.reserve(nodes.size());
+  for (const auto& [name, node] : nodes) {
+    traits.push_back({&name, &node.facts.labels, node.facts.spec_version});
+  }
+  return NodeIndex(std::move(traits));
 }
 
 namespace {

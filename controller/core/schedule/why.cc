@@ -190,7 +190,7 @@ class Explanation {
     }
   }
 
-  // Of a job that waits for slots of lost ranks, or has room for more.
+  // Of a job that waits for slots of lost ranks or spares, or has room for more.
   void ExplainReleases() {
     const NodeSet old = NodesOfOldRelease(job_.request, index_);
     const std::string cannot = DescribeOldRelease(job_.request);
@@ -222,16 +222,14 @@ class Explanation {
     };
     if (!policy.nodes.empty() && !has(policy.nodes)) return "its placement.nodes do not name";
     if (has(policy.exclude_nodes)) return "its placement.exclude_nodes name";
-    bool is_old = false;
     for (const auto& [label, value] : policy.labels) {
       if (index_.Label(n, label) == value) continue;
       if (label == kObjectsLabel) {
         return "read no objects of stores (--object-store of their workers)";
       }
-      if (!IsReleaseLabel(label)) return absl::StrCat("lack the label ", label, "=", value);
-      is_old = true;
+      return absl::StrCat("lack the label ", label, "=", value);
     }
-    if (is_old) return DescribeOldRelease(job_.request);
+    if (node.facts.spec_version < policy.needs.version) return DescribeOldRelease(job_.request);
     if (index_.pool().Contains(n)) return "are kept for spares (pool=spare)";
     for (const auto& [label, value] : node.facts.labels) {
       if (absl::StartsWith(label, kTaintPrefix)) {
@@ -323,7 +321,10 @@ class Explanation {
               : " ranks; the others return when slots are free");
     }
     if (IsElastic(job_.request)) ExplainExtra(ranks);
-    if (job_.state == JobState::kRecovering || ranks < job_.request.ranks) ExplainReleases();
+    if (job_.state == JobState::kRecovering || ranks < job_.request.ranks ||
+        spares < job_.request.spares) {
+      ExplainReleases();
+    }
     const int missing = job_.request.spares - spares;
     if (missing > 0 && job_.state != JobState::kStopping) {
       SlotWish wish{SlotWish::Use::kSpare, {}, {}};

@@ -105,22 +105,26 @@ TEST_F(WhyTest, ReplicasThatMustNotBeStretchedAreCounted) {
             "waits for 4 slots, the 4 of a replica on one node: 3 free now (for 0 replicas)");
 }
 
-TEST_F(WhyTest, WorkersThatCannotTrainShardsAreNamed) {
-  AddNode("a", 2, {{kShardsLabel, kTakesShards}});
+TEST_F(WhyTest, WorkersThatNeedAnUpgradeAreNamed) {
+  AddNode("a", 2).facts.spec_version = 1;
+  cluster_.nodes[NodeName("a")].spec_version = 1;
   AddNode("b", 2);
   AddNode("c", 1);
   Job& job = cluster_.Submit("job", 4);
-  job.request.shards = 2;
-  job.request.placement.labels = {{kShardsLabel, kTakesShards}};
+  job.request.placement.needs.Add(1, "sharded models");
   const char* const old =
-      "3 slots are on nodes that run a release that cannot train shards: upgrade paceline-worker "
-      "there (b, c).";
+      "3 slots are on nodes that need a worker of this release, for sharded models: upgrade "
+      "paceline-worker there (b, c).";
   EXPECT_THAT(Why("job"), Contains(old));
   job.request.ranks = 2;
   cluster_.Pass();
+  EXPECT_THAT(Why("job"), Not(Contains(old)));
+  job.request.spares = 1;
+  EXPECT_THAT(Why("job"), Contains(old));
+  job.request.spares = 0;
   job.state = JobState::kRecovering;
   EXPECT_THAT(Why("job"), Contains(old));
-  job.request.placement.labels.clear();
+  job.request.placement.needs = {};
   EXPECT_THAT(Why("job"), Not(Contains(old)));
 }
 

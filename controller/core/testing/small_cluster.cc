@@ -49,6 +49,7 @@ std::vector<NodeSpace> SmallCluster::Spaces(Device device) const {
     space.total = device == Device::kCuda ? node.gpus : node.slots;
     space.open = node.open;
     space.labels = &node.labels;
+    space.spec_version = node.spec_version;
     std::vector<bool> used(space.total);
     for (const auto& [id, job] : jobs) {
       if (job.request.device != device) continue;

@@ -24,6 +24,7 @@ class SmallCluster {
     int gpus = 0;
     bool open = true;
     Labels labels;
+    int spec_version = 0;
   };
 
   TestNode& AddNode(const std::string& name, int slots, Labels labels = {}, int gpus = 0);

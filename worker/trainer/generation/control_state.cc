@@ -10,6 +10,7 @@
 #include "common/atomic_file/atomic_file.h"
 #include "common/log.h"
 #include "worker/trainer/config_from_proto.h"
+#include "worker/trainer/messages_from_proto.h"
 
 namespace paceline {
 
