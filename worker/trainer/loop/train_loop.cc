@@ -411,7 +411,7 @@ void TrainLoop::EndOpenStep() {
     report_.Expect(exchange.mean_loss, exchange.gradient_group_size, LineIsDue(step));
     parts_.timer.EndStep(result);
   }
-  // A save that other ranks began in the previous generation is given up.
+  // A save that other ranks began in the previous generation is due again, on all ranks.
   if (exchanges && saves_.has_value()) {
     saving_ = saves_->AfterStep(step + 1, exchange.all_equal);
   }
