@@ -171,6 +171,10 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
       case Stage::kBetween:
         stage_ = Stage::kReady;
         if (done < config_.steps && parts_.leaves_after(done)) {
+          if (parts_.averages_first()) {
+            BeforeChange();
+            strategy_.AverageAll();
+          }
           return StepOrder{StepOrder::Kind::kLeft};
         }
         break;
