@@ -90,6 +90,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   out.set_left_generation(status.left.value());
   out.set_can_hand_over(status.can_hand_over);
   out.set_can_keep_copies(status.can_keep_copies);
+  out.set_can_average_first(status.can_average_first);
   if (!(status.copies == CopyStatus())) {
     const CopyStatus& copies = status.copies;
     out.mutable_copies()->set_generation(copies.generation.value());

@@ -96,6 +96,7 @@ MembershipChange DecodeChange(const v1::MembershipChange& shown) {
   change.ranks_after = shown.ranks_after();
   change.step = shown.step();
   change.planned = shown.planned();
+  change.averages_first = shown.averages_first();
   change.restored_step = shown.restored_step();
   change.steps_lost = shown.steps_lost();
   return change;
@@ -173,6 +174,7 @@ v1::Membership ToProto(const Membership& membership) {
   out.set_accumulation_steps(membership.batch.passes);
   if (membership.shards > 1) out.set_shards(membership.shards);
   if (membership.hand_over != Rank(-1)) out.set_hand_over_rank(membership.hand_over.value());
+  out.set_averages_first(membership.averages_first);
   if (membership.copies.has_value()) {
     const MemberCopies& copies = *membership.copies;
     out.mutable_copies()->set_seat(copies.seat);
@@ -196,6 +198,7 @@ v1::MembershipChange ToProto(const MembershipChange& change) {
   out.set_ranks_after(change.ranks_after);
   out.set_step(change.step);
   out.set_planned(change.planned);
+  out.set_averages_first(change.averages_first);
   out.set_restored_step(change.restored_step);
   out.set_steps_lost(change.steps_lost);
   return out;
@@ -223,6 +226,7 @@ MembershipStatus FromProto(const v1::MembershipStatus& status) {
   out.left = Generation(status.left_generation());
   out.can_hand_over = status.can_hand_over();
   out.can_keep_copies = status.can_keep_copies();
+  out.can_average_first = status.can_average_first();
   const v1::CopyStatus& copies = status.copies();
   out.copies = {Generation(copies.generation()),
                 copies.copied_step(),

@@ -81,6 +81,9 @@ TEST(ConvertPlanTest, OnlyReplicasOfSeveralRanksAreNamed) {
   EXPECT_EQ(ToProto(membership).shards(), 0);
   membership.shards = 3;
   EXPECT_EQ(ToProto(membership).shards(), 3);
+  EXPECT_FALSE(ToProto(membership).averages_first());
+  membership.averages_first = true;
+  EXPECT_TRUE(ToProto(membership).averages_first());
 }
 
 TEST(ConvertPlanTest, LevelsSayWhetherTheyHaveAnOuterStep) {

@@ -94,6 +94,7 @@ void AddRecovery(const Job& job, Hash& hash) {
   for (const MembershipChange& change : recovery.history) {
     hash.Add(change.generation.value());
     hash.Add(change.planned ? 1 : 0);
+    hash.Add(change.averages_first ? 1 : 0);
     hash.Add(change.ended == absl::InfinitePast() ? 0 : 1);
     hash.Add(change.restored_step);
     hash.Add(change.steps_lost);

@@ -35,6 +35,7 @@ TrainerOrder ToOrder(const PlannedTrainer& planned) {
   order.store_address = planned.store_address;
   order.planned = membership.planned;
   order.hand_over = membership.hand_over.value();
+  order.averages_first = membership.averages_first;
   if (membership.copies.has_value()) {
     const MemberCopies& copies = *membership.copies;
     order.copies = {order.generation,    copies.seat,          copies.buddy,

@@ -88,6 +88,7 @@ void Trainer::Tell() {
   reported.left = Generation(membership_.left_generation());
   reported.can_hand_over = true;
   reported.can_keep_copies = true;
+  reported.can_average_first = true;
   const CopyReport& copies = copies_.keeper.report();
   reported.copies = {Generation(copies.generation),
                      copies.copied_step,
@@ -139,6 +140,7 @@ void Trainer::Command(const TrainerOrder& order) {
       order_.store_address = before.store_address;
       order_.planned = before.planned;
       order_.hand_over = before.hand_over;
+      order_.averages_first = before.averages_first;
       order_.copies = before.copies;
     }
     if (order_.version < before.version) {

@@ -259,6 +259,7 @@ Training::Agreed Training::Agree(Group& group) {
     order = std::min(order, trainer.order().save_order);
     agreed.leaves = agreed.leaves && trainer.agrees();
   }
+  if (agreed.leaves) CheckMeanBeforeLeaving(group);
   const TakenPlan plan = PlanOf(group, /*latest=*/false);
   if (plan.version > group.plan.version && PlanFails(plan.version)) {
     group.members.front().trainer->FailPlan(plan.version);
@@ -268,6 +269,25 @@ Training::Agreed Training::Agree(Group& group) {
   if (order > group.answered_order) agreed.save_order = group.answered_order = order;
   agreed.plan = group.plan;
   return agreed;
+}
+
+void Training::CheckMeanBeforeLeaving(const Group& group) {
+  const Trainer& first = *group.members.front().trainer;
+  if (first.order().averages_first) world_.coverage.Count("planned: a mean before ranks leave");
+  for (const Member& member : group.members) {
+    const Trainer& trainer = *member.trainer;
+    const TrainerOrder& order = trainer.order();
+    if (order.generation == first.order().generation &&
+        order.averages_first != first.order().averages_first) {
+      world_.trace.Fail("only one of ", first.name(), " and ", trainer.name(),
+                        " waits for a mean of all before they leave for generation ",
+                        order.generation);
+    }
+    const bool leaves = order.rank < 0 && order.hand_over < 0;
+    if (leaves && trainer.facts().mean_period > 0 && !order.averages_first) {
+      world_.trace.Fail(trainer.name(), " leaves with what it has learnt since the latest mean");
+    }
+  }
 }
 
 void Training::Sever(const Trainer& trainer) {

@@ -115,6 +115,9 @@ class Training {
   static std::vector<const Trainer*> TrainersOf(const Group& group);
   void Exchange(Group& group);
   Agreed Agree(Group& group);
+  // The members leave together: either all take the mean of their parameters first, or none does;
+  // all, if one leaves whose parameters differ from the others' and are handed to nobody.
+  void CheckMeanBeforeLeaving(const Group& group);
   // Of all members' plans, the one of the latest or the earliest version.
   static TakenPlan PlanOf(const Group& group, bool latest);
   // Whether nobody can prepare it.

@@ -215,6 +215,8 @@ struct Assignment {
   std::optional<int> hand_over_rank = {};
   TrainingPlan plan;                      // The newest plan when this arrived.
   std::optional<CopyOrders> copies = {};  // Unset: the member has no part in copies.
+  // Members of the generation before take the mean of their parameters when they leave it for this.
+  bool averages_first = false;
 };
 
 // proto/job_spec.proto, Recovery.

@@ -117,6 +117,7 @@ absl::StatusOr<Assignment> AssignmentFromProto(const v1::Membership& proto,
   }
   assignment.store_address = proto.store_address();
   assignment.planned = proto.planned();
+  assignment.averages_first = proto.averages_first();
   if (proto.has_hand_over_rank()) assignment.hand_over_rank = proto.hand_over_rank();
   if (proto.has_copies()) {
     PACELINE_ASSIGN_OR_RETURN(assignment.copies, ReadCopies(proto));

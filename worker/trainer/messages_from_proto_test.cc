@@ -31,15 +31,18 @@ TEST(AssignmentFromProtoTest, ZerosOfAMembershipAreTheConfigurations) {
   EXPECT_EQ(assignment->member.samples_per_step(), 24);
   EXPECT_EQ(assignment->store_address, "node:1");
   EXPECT_FALSE(assignment->planned);
+  EXPECT_FALSE(assignment->averages_first);
   proto.set_batch_per_rank(4);
   proto.set_accumulation_steps(6);
   proto.set_shards(1);
   proto.set_planned(true);
+  proto.set_averages_first(true);
   assignment = AssignmentFromProto(proto, configured);
   EXPECT_EQ(assignment->member.batch, 4);
   EXPECT_EQ(assignment->member.accumulation_steps, 6);
   EXPECT_EQ(assignment->member.shards, 1);
   EXPECT_TRUE(assignment->planned);
+  EXPECT_TRUE(assignment->averages_first);
 }
 
 TEST(AssignmentFromProtoTest, AnImpossibleMembershipIsRefused) {

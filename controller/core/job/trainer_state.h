@@ -141,13 +141,14 @@ struct MembershipStatus {
   Generation left{0};   // Newest that it has left, met or not: the one `error` is about.
   bool can_hand_over = false;
   bool can_keep_copies = false;
+  bool can_average_first = false;
   CopyStatus copies = {};
 
   friend bool operator==(const MembershipStatus& a, const MembershipStatus& b) {
     return std::tie(a.generation, a.waiting, a.error, a.step, a.ready, a.left, a.can_hand_over,
-                    a.can_keep_copies,
-                    a.copies) == std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left,
-                                          b.can_hand_over, b.can_keep_copies, b.copies);
+                    a.can_keep_copies, a.can_average_first, a.copies) ==
+           std::tie(b.generation, b.waiting, b.error, b.step, b.ready, b.left, b.can_hand_over,
+                    b.can_keep_copies, b.can_average_first, b.copies);
   }
 };
 

@@ -12,6 +12,7 @@
 #include "controller/core/job/plan.h"
 #include "controller/core/recovery/copies.h"
 #include "controller/core/recovery/elastic.h"
+#include "controller/core/recovery/leavers_mean.h"
 #include "controller/core/recovery/replica_domain.h"
 #include "controller/core/recovery/state_groups.h"
 
@@ -174,6 +175,7 @@ Membership MembershipOf(const Job& job, const RankState& trainer) {
   membership.rank = RankOf(job, trainer);
   membership.world_size = static_cast<int>(job.ranks.size());
   membership.planned = change != nullptr && change->planned;
+  membership.averages_first = change != nullptr && change->averages_first;
   membership.shards = job.request.shards;
   membership.hand_over = HandOverOf(job, trainer);
   if (membership.hand_over != Rank(-1)) membership.store_address = StoreAddress(job);
@@ -319,6 +321,9 @@ void BeginMembership(Job& job) {
 void BeginGeneration(Job& job, NextGeneration next, Moment now) {
   JobRecovery& recovery = job.recovery;
   MembershipChange change;
+  const LeaversMean mean = DecideLeaversMean(job, next);
+  if (!mean.lost.empty()) absl::StrAppend(&next.reason, "; ", mean.lost);
+  change.averages_first = mean.averages_first;
   change.ranks_before = static_cast<int>(job.ranks.size());
   job.generation = NextUnused(job);
   TakePlanOver(job, next.planned);

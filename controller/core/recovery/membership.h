@@ -55,6 +55,7 @@ struct Membership {
   // For the two sides of a hand-over: the rank whose state the one that leaves it gives to the
   // other one; -1: there is none.
   Rank hand_over{-1};
+  bool averages_first = false;              // leavers_mean.h
   std::optional<MemberCopies> copies = {};  // Of a member of a job that has them.
 };
 

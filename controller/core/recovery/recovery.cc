@@ -216,8 +216,11 @@ JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) 
   // A member that was lost after the rendezvous, and waits to be replaced, is the reason.
   if (!LostMembers(job).empty()) return JobChange::kNone;
   JobRecovery& recovery = job.recovery;
+  // A mean of all parameters before it is a collective of its own.
+  const absl::Duration patience =
+      job.request.timeouts.collective * (change->averages_first ? 2 : 1);
   if (recovery.deadline == absl::InfiniteFuture() && !StoreAddress(job).empty()) {
-    recovery.deadline = now.steady + job.request.timeouts.collective;
+    recovery.deadline = now.steady + patience;
   }
   if (now.steady < recovery.deadline || MayHaveTakenOver(job)) return JobChange::kNone;
   bool stopped = false;
@@ -231,10 +234,10 @@ JobChange TakeChangeUnderWay(Job& job, const FindSlots& find_slots, Moment now) 
       std::find_if(job.ranks.begin(), job.ranks.end(), [&](const RankState& member) {
         return member.report.membership.generation != job.generation;
       });
-  const std::string why = absl::StrCat(
-      "generation ", job.generation.value(), " did not come about within ",
-      absl::ToDoubleSeconds(job.request.timeouts.collective), " s: rank ",
-      RankOf(job, *missing).value(), " on ", missing->slot.node.value(), " is missing");
+  const std::string why =
+      absl::StrCat("generation ", job.generation.value(), " did not come about within ",
+                   absl::ToDoubleSeconds(patience), " s: rank ", RankOf(job, *missing).value(),
+                   " on ", missing->slot.node.value(), " is missing");
   return RendezvousAgain(job, *missing, why, find_slots, now);
 }
 

@@ -52,6 +52,7 @@ struct MembershipChange {
   int ranks_after = 0;
   int64_t step = 0;  // Done when the members went on.
   bool planned = false;
+  bool averages_first = false;
   int64_t restored_step = 0;  // All went back to the copies of this step; 0: they did not.
   int64_t steps_lost = 0;     // The most that one had done beyond it.
 };

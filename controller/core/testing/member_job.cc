@@ -116,6 +116,7 @@ void MemberJob::Ready(const TrainerId& id, double at) {
   report.state = TrainerState::kReady;
   report.membership.can_hand_over = true;
   report.membership.can_keep_copies = true;
+  report.membership.can_average_first = true;
   report.store_address =
       FindTrainer(job, id)->slot.node.value() + ":" + std::to_string(id.generation.value());
   Tell(report, at);
@@ -137,6 +138,7 @@ void MemberJob::Train(const TrainerId& id, double at, int64_t step) {
   report.membership.step = step;
   report.membership.can_hand_over = true;
   report.membership.can_keep_copies = true;
+  report.membership.can_average_first = true;
   Tell(report, at);
 }
 

@@ -167,6 +167,7 @@ absl::Status RestoreCopies(const Rendezvous& rendezvous, const CopyOrders& order
   state.member = state.alone_as = rendezvous.config.member;
   state.checkpoint.reset();
   state.position = PositionAt(rendezvous, facts);
+  state.saver.by_steps.counted = state.position.step;
   PACELINE_LOG(INFO) << "went back to the copy of seat=" << own.wanted.seat
                      << " step=" << own.wanted.step << " lost=" << lost;
   return absl::OkStatus();

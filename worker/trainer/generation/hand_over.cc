@@ -140,7 +140,7 @@ absl::Status TakeStateOver(Group& pair, const Rendezvous& rendezvous, TrainingSt
   state.word_norm = row.word_norm;
   state.memory.all_equal = row.all_equal;
   state.memory.gradient_order = std::move(order);
-  state.saver.due = row.save_due;
+  state.saver.by_steps = row.saves;
   state.saver.last_order = row.last_order;
   pair.Send(at::zeros({1}, at::kLong), kLeaver);
   return absl::OkStatus();

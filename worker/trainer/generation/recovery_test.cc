@@ -2,6 +2,7 @@
 // computes the same as undisturbed.
 #include "worker/trainer/testing/recovery_test.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
 
@@ -18,11 +19,14 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/clock.h"
 #include "absl/time/time.h"
+#include "common/checkpoint/checkpoint_files.h"
 #include "worker/ring/step_ring.h"
 #include "worker/trainer/testing/fake_daemon.h"
 
 namespace paceline {
 namespace {
+
+using testing::ElementsAre;
 
 class TrainerRecoveryTest : public RecoveryTest {
  protected:
@@ -268,6 +272,35 @@ TEST_F(TrainerRecoveryTest, AnAverageUnderWayIsSentAgain) {
     loss.steps = step;
     LoseAndCompareTo(*undisturbed, changes, loss);
   }
+}
+
+// Averages begin after steps 1, 5, 9, … and are taken up after 3, 7, 11, …. A rank ends before it
+// has given to that of step 25: the others have done step 27, after which a save is due, and wait
+// for the average. That save is made after the next one, by all.
+TEST_F(TrainerRecoveryTest, ASaveThatWasDueWhenAnAverageWasCutOffIsMadeAfterTheNext) {
+  const std::string out = directory_ + "/out";
+  const auto daemon = MakeDaemon();
+  daemon->Launch(RecoveringSpec(
+      3, "disturbed",
+      absl::StrCat("steps: 60 strategy { gradient_group_size: 1 hsgd { ladder { period: 8 size: 3 "
+                   "outer { kind: OUTER_NESTEROV learning_rate: 0.7 momentum: 0.9 fragments: 2 "
+                   "delay: 2 alpha: 0.5 } } } } checkpoint { directory: '",
+                   out, "' every_steps: 27 at_end: false when_busy: WHEN_BUSY_WAIT } ",
+                   "chaos { rank: 1 step: 24 kind: KILL generation: 1 } "),
+      /*spares=*/1));
+  WaitUntilReady(*daemon, 3);
+  WaitForEnd(*daemon, 1);
+  ASSERT_TRUE(daemon->Serve([&] {
+    return daemon->status(0).membership().waiting() && daemon->status(2).membership().waiting();
+  }));
+  for (const int rank : {0, 2}) EXPECT_EQ(daemon->status(rank).membership().step(), 27);
+  daemon->SetMembers({{0, 3, 2}});
+  WaitForSuccess(*daemon, {0, 3, 2});
+  const auto found = SettleCheckpoints(absl::StrCat(out, "/", FakeDaemon::JobId()), 2);
+  ASSERT_TRUE(found.ok()) << found.status();
+  std::vector<int64_t> saved;
+  for (const CompleteCheckpoint& one : *found) saved.push_back(one.step);
+  EXPECT_THAT(saved, ElementsAre(31, 55)) << "those of steps 27 and 54";
 }
 
 // Each rank has parameters of its own, so nobody else has what the lost one had: with int8, its

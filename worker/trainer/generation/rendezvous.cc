@@ -14,6 +14,7 @@
 #include "common/checkpoint/checksum.h"
 #include "common/core/status_macros.h"
 #include "worker/trainer/comm/training_plan.h"
+#include "worker/trainer/core/save_count.h"
 #include "worker/trainer/core/sharded_rendezvous.h"
 #include "worker/trainer/generation/rendezvous_rows.h"
 #include "worker/trainer/generation/state_transfer.h"
@@ -284,6 +285,13 @@ int64_t LastOrderOfAll(const std::vector<RendezvousRow>& rows) {
   return last == std::numeric_limits<int64_t>::max() ? 0 : last;
 }
 
+SaveCount SavesOfAll(const Rendezvous& rendezvous, const std::vector<RendezvousRow>& rows,
+                     int64_t furthest) {
+  std::vector<SaveCount> reported;
+  for (const RendezvousRow& row : rows) reported.push_back(row.saves);
+  return AgreeOnSaves(reported, rendezvous.config.checkpoint.every_steps, furthest);
+}
+
 // Some ranks may have missed exchanges that others made. The last level's momentum stays: a mean of
 // all ranks follows (StrategyStart::regrouped).
 void ForgetExchanges(const std::vector<RendezvousRow>& rows, TrainingState& state) {
@@ -368,7 +376,10 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   for (const RankPosition& one : decision.positions) {
     state.furthest = std::max(state.furthest, one.step);
   }
-  if (decision.begins) return true;
+  if (decision.begins) {
+    state.saver.by_steps = {false, state.furthest};
+    return true;
+  }
 
   const auto me = static_cast<size_t>(member.rank);
   RankPosition after = decision.positions[me];
@@ -409,8 +420,7 @@ absl::StatusOr<bool> RunRendezvous(const Rendezvous& rendezvous, TrainingState& 
   ShareOrder(rendezvous, reported, steps_done, &state.memory.gradient_order);
   if (!has_state) state.alone_as = rendezvous.config.member;
   // What some ranks have not begun, all begin again; also the save at the end.
-  state.saver.due =
-      std::any_of(rows.begin(), rows.end(), [](const RendezvousRow& row) { return row.save_due; });
+  state.saver.by_steps = SavesOfAll(rendezvous, rows, state.furthest);
   state.saver.last_order = LastOrderOfAll(rows);
   state.saver.last_saved = -1;
   state.position = after;

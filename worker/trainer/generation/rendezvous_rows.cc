@@ -113,7 +113,7 @@ RendezvousRow RowOf(const Rendezvous& rendezvous, const TrainingState& state) {
     if (stream.sent.defined()) row.stream_values = stream.sent.numel();
   }
   row.has_order = !memory.gradient_order.empty();
-  row.save_due = state.saver.due;
+  row.saves = state.saver.by_steps;
   row.last_order = state.saver.last_order;
   return row;
 }

@@ -21,6 +21,7 @@
 #include "worker/trainer/comm/group.h"
 #include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/core/sampler.h"
+#include "worker/trainer/core/save_count.h"
 #include "worker/trainer/core/stream_rendezvous.h"
 #include "worker/trainer/generation/rendezvous.h"
 #include "worker/trainer/loop/training_state.h"
@@ -51,7 +52,7 @@ struct RendezvousRow {
   StreamPosition stream;                         // Of the last level.
   int64_t stream_values = 0;                     // In StreamMemory::sent; 0: it is undefined.
   bool has_order = false;
-  bool save_due = false;
+  SaveCount saves;
   int64_t last_order = 0;
 };
 

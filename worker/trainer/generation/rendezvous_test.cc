@@ -408,8 +408,14 @@ TEST(RendezvousTest, WithShardsADecisionCountsAlsoIfTheRendezvousFails) {
 
 TEST(RendezvousTest, ASaveThatIsDueOnSomeRanksIsDueOnAll) {
   RunRendezvousOfAll(
-      4, Pairs(), [](RendezvousRank& rank) { rank.state.saver.due = rank.config.rank() == 1; },
-      [](RendezvousRank& rank) { EXPECT_TRUE(rank.state.saver.due); });
+      4, Pairs(),
+      [](RendezvousRank& rank) {
+        rank.state.saver.by_steps = {/*due=*/rank.config.rank() == 1, /*counted=*/10};
+      },
+      [](RendezvousRank& rank) {
+        EXPECT_TRUE(rank.state.saver.by_steps.due);
+        EXPECT_EQ(rank.state.saver.by_steps.counted, 10);
+      });
 }
 
 }  // namespace

@@ -172,7 +172,7 @@ absl::StatusOr<bool> RunSlipstreamRendezvous(const Rendezvous& rendezvous, Slips
   state.together = source.together;
   state.together_steps = source.together_steps;
   state.position.evaluated = source.evaluated;
-  state.saver.due = false;
+  state.saver.by_steps = {false, state.position.step};
   state.saver.last_order = LastOrder(rows);
   state.saver.last_saved = -1;
   at::Tensor sum = at::zeros({1}, at::TensorOptions().device(device));

@@ -37,6 +37,7 @@ int64_t Succession::ReadyFor() {
   if (ready_for_ == next.generation) return ready_for_;
   const bool stays = next_.has_value() && next_->generation == next.generation;
   if (!stays && !groups_.WasSaid(ConnectedWord(next.generation))) return 0;
+  averages_first_ = conductor_.newest().averages_first;
   return ready_for_ = next.generation;
 }
 

@@ -11,6 +11,9 @@
 // state over (hand_over.h), when the one that gets it is connected with it, which is so after all
 // newcomers are with each other.
 //
+// If somebody leaves for good, what it has learnt by itself would be lost: then all ranks take the
+// mean of their parameters first (Assignment::averages_first).
+//
 // Used by the training thread, between steps.
 #ifndef WORKER_TRAINER_GENERATION_SUCCESSION_H_
 #define WORKER_TRAINER_GENERATION_SUCCESSION_H_
@@ -44,6 +47,10 @@ class Succession {
   // for; 0: none.
   int64_t ReadyFor();
 
+  // When AfterStep has returned true: whether all ranks take the mean of their parameters before
+  // they leave. The same on all.
+  bool averages_first() const { return averages_first_; }
+
   // The next generation's groups, if connected.
   struct Next {
     int64_t generation = 0;
@@ -61,6 +68,7 @@ class Succession {
   std::unique_ptr<Connecting> connecting_;
   std::optional<Next> next_;
   int64_t ready_for_ = 0;
+  bool averages_first_ = false;          // Of the generation `ready_for_`.
   std::atomic<int64_t> leaving_for_{0};  // Generation under agreement.
   int64_t attempts_ = 0;
   std::atomic<bool> must_propose_{true};

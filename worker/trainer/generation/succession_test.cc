@@ -5,7 +5,9 @@
 #include <signal.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <filesystem>
+#include <map>
 #include <memory>
 #include <numeric>
 #include <string>
@@ -164,6 +166,37 @@ TEST_F(SuccessionTest, ARankThatIsGivenBackLeavesBetweenTwoStepsAndEachSampleIsU
   EXPECT_GT(seen.size(), 110u);
   EXPECT_LT(seen.size(), 200u);
   ExpectEachSampleOnce(seen, seen.size());
+}
+
+// Between two means ranks differ. What one that is given back has learnt stays: the other one goes
+// on with the mean of both.
+TEST_F(SuccessionTest, WhatARankHasLearntStaysWhenItIsGivenBack) {
+  const auto changes = [](int64_t steps, int64_t period) {
+    return absl::StrCat("batch_per_rank: 1 steps: ", steps,
+                        " strategy { warmup_steps: 1 gradient_group_size: 1 hsgd { ladder { "
+                        "period: ",
+                        period, " size: 2 } } } ");
+  };
+  const auto daemon = MakeDaemon();
+  daemon->Launch(EvenSpec(2, "disturbed", changes(100, 1000)));
+  WaitForSteps(*daemon, 0, 10);
+  FakeDaemon::Members members = Planned({0});
+  members.averages_first = true;
+  daemon->SetMembers(members);
+  WaitUntilRendezvous(*daemon);
+  EXPECT_EQ(daemon->status(0).membership().error(), "");
+  ASSERT_TRUE(daemon->Serve([&] { return daemon->status(1).membership().waiting(); }));
+  EXPECT_EQ(daemon->status(1).membership().error(), "");
+  const int64_t left = daemon->status(1).membership().step();
+  daemon->Stop(1);
+  WaitForSuccess(*daemon, {1});
+  WaitForSuccess(*daemon, {0});
+  ASSERT_GE(left, 10);
+  // The same mean as by a ladder, and the next step is of the same sample.
+  const auto expected = RunUndisturbed(2, changes(left + 1, left - 1));
+  const std::map<int64_t, std::string> losses = Losses(*daemon, 0);
+  ASSERT_EQ(losses.count(left + 1), 1U) << "it left after step " << left;
+  EXPECT_EQ(losses.at(left + 1), Losses(*expected, 0).at(left + 1));
 }
 
 TEST_F(SuccessionTest, TheBatchOfAllRanksStaysWithFewerOfThem) {

@@ -172,6 +172,10 @@ absl::StatusOr<StepOrder> TrainLoop::Next() {
       case Stage::kBetween:
         stage_ = Stage::kReady;
         if (done < config_.steps && parts_.leaves_after(done)) {
+          if (parts_.averages_first()) {
+            BeforeChange();
+            strategy_.AverageAll();
+          }
           return StepOrder{StepOrder::Kind::kLeft};
         }
         break;
@@ -412,7 +416,7 @@ void TrainLoop::EndOpenStep() {
     report_.Expect(exchange.mean_loss, exchange.gradient_group_size, LineIsDue(step));
     parts_.timer.EndStep(result);
   }
-  // A save that other ranks began in the previous generation is given up.
+  // A save that other ranks began in the previous generation is due again, on all ranks.
   if (exchanges && saves_.has_value()) {
     saving_ = saves_->AfterStep(step + 1, exchange.all_equal);
   }

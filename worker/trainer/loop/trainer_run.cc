@@ -279,6 +279,7 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
   const auto leaves_after = [&generation](int64_t steps_done) {
     return generation.succession.has_value() && generation.succession->AfterStep(steps_done);
   };
+  const auto averages_first = [&generation] { return generation.succession->averages_first(); };
   const auto ready_for = [&generation] {
     return generation.succession.has_value() ? generation.succession->ReadyFor() : 0;
   };
@@ -297,6 +298,7 @@ TrainingParts TrainerRun::PartsOf(Generation& generation, bool begins) {
           *session_.timer,
           RoomFor(generation.config, "profiles", directory_),
           leaves_after,
+          averages_first,
           ready_for,
           [&conductor = *session_.conductor] { return conductor.HasSuccessor(); },
           [&conductor = *session_.conductor] { return conductor.is_over(); },

@@ -73,6 +73,8 @@ struct TrainingParts {
   // Whether to leave the generation now, after `steps_done` steps. Called after each step but the
   // last.
   std::function<bool(int64_t steps_done)> leaves_after;
+  // When that was true: whether all ranks take the mean of their parameters first.
+  std::function<bool()> averages_first;
   // Used instead where ranks vote: the generation that this rank is ready to leave for; 0: none.
   std::function<int64_t()> ready_for;
   // Whether new plans are already those of the next generation. Any thread.

@@ -11,6 +11,7 @@
 #include "worker/trainer/config.h"
 #include "worker/trainer/core/rendezvous.h"
 #include "worker/trainer/core/sampler.h"
+#include "worker/trainer/core/save_count.h"
 #include "worker/trainer/report/figures.h"
 #include "worker/trainer/report/progress_report.h"
 #include "worker/trainer/slipstream/slipstream.h"
@@ -20,7 +21,7 @@ namespace paceline {
 
 // The saves that a rank has dealt with.
 struct SaverMemory {
-  bool due = false;        // A save by steps waits until the ranks are equal.
+  SaveCount by_steps;      // Those due by steps; one that is due waits until ranks are equal.
   bool asked = false;      // A save is due after the step under way (TrainerRun::AskForSave).
   int64_t last_order = 0;  // The newest order for which a save began.
   int64_t last_saved = 0;  // Step of the latest save begun, or of the restore.

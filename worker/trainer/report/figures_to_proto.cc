@@ -163,6 +163,7 @@ v1::MembershipStatus ToProto(const MembershipStatus& status) {
   proto.set_left_generation(status.left_generation);
   proto.set_can_hand_over(true);
   proto.set_can_keep_copies(true);
+  proto.set_can_average_first(true);
   const CopyReport& copies = status.copies;
   if (copies.generation == 0) return proto;
   proto.mutable_copies()->set_generation(copies.generation);

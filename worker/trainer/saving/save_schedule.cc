@@ -6,6 +6,7 @@
 #include "absl/strings/str_cat.h"
 #include "absl/time/time.h"
 #include "worker/ring/step_ring.h"
+#include "worker/trainer/core/save_count.h"
 
 namespace paceline {
 
@@ -18,16 +19,17 @@ SaveSchedule::SaveSchedule(const Parts& parts, int64_t steps_done)
            },
            [this](int64_t order, const std::string& why) { parts_.saver.GiveUp(order, why); }},
           steps_done) {
-  if (parts.memory.due) due_ = Due{0, false};
+  if (std::exchange(parts.memory.by_steps.due, false)) due_ = Due{0, false};
 }
 
-SaveSchedule::~SaveSchedule() { parts_.memory.due = due_.has_value() && due_->order == 0; }
+SaveSchedule::~SaveSchedule() { parts_.memory.by_steps.due = due_.has_value() && due_->order == 0; }
 
 void SaveSchedule::Propose(const SaveOrder& order) { agreement_.Propose(order); }
 
 bool SaveSchedule::AfterStep(int64_t steps_done, bool all_equal) {
-  const int64_t every = parts_.config.every_steps;
-  const bool by_steps = every > 0 && steps_done % every == 0;
+  SaveCount& count = parts_.memory.by_steps;
+  count.CountTo(steps_done, parts_.config.every_steps);
+  const bool by_steps = std::exchange(count.due, false);
   const bool asked = std::exchange(parts_.memory.asked, false);
   if ((by_steps || asked) && !due_) due_ = Due{0, false};
   absl::Duration waited;

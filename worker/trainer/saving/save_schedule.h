@@ -1,9 +1,9 @@
 // Decides when a generation's ranks save, if the exchange of each step may leave them equal.
 //
-// A save is due by steps, after a step in which whoever makes the steps has asked for it, at the
-// step that the ranks agreed on for an order (comm/save_agreement.h), and after the last step. It
-// is made after the first step from then on that leaves all ranks equal, or with parameters in
-// common (Strategy::CommonParameters); an order with `now` makes them equal.
+// A save is due by steps (core/save_count.h), after a step in which whoever makes the steps has
+// asked for it, at the step that the ranks agreed on for an order (comm/save_agreement.h), and
+// after the last step. It is made after the first step from then on that leaves all ranks equal, or
+// with parameters in common (Strategy::CommonParameters); an order with `now` makes them equal.
 //
 // Used by one training thread; Propose: any thread. Torch's exceptions pass through.
 #ifndef WORKER_TRAINER_SAVING_SAVE_SCHEDULE_H_

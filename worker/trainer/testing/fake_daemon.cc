@@ -279,6 +279,7 @@ v1::Membership FakeDaemon::MembershipOf(int number) const {
   membership.set_world_size(static_cast<int>(ranks.size()));
   membership.set_shards(spec_.shards());
   membership.set_planned(members_.planned);
+  membership.set_averages_first(members_.averages_first);
   for (const auto& [leaver, rank] : members_.hand_over) {
     if (number == leaver || membership.rank() == rank) membership.set_hand_over_rank(rank);
   }

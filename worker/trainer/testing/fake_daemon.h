@@ -67,6 +67,8 @@ class FakeDaemon {
     // By trainers that leave as planned, and hand their state over: their ranks.
     std::map<int, int> hand_over = {};
     bool restores = false;  // All go back to the newest complete copies.
+    // As in Membership.
+    bool averages_first = false;
   };
   void SetMembers(const Members& members);
   int64_t generation() const { return generation_; }
